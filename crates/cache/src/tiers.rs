@@ -4,19 +4,19 @@
 //!   device       committed ─┬─ write-through ──► host, disk, remote   (admission)
 //!                           └─ evicted, write-back ──► host
 //!   host         evicted, write-back ──► disk ──► remote              (cascade)
-//!   any tier     reach ─ plan (load or recompute) ─ fetch ─ at hand ─ release
+//!   any tier     reach ─ plan (load or recompute) ─ fetch ─ ready ─ release
 //! ```
 //!
-//! A pure state machine: it says what shall be moved ([`Transfer`]) and is told what was
+//! A pure state machine: it emits the transfers to make ([`Transfer`]) and receives their results
 //! ([`Moved`](headstart_core::transfer::Moved)). The device itself is [`crate::PrefixCache`]; what
 //! is here are units of several blocks, in tiers of which each has its own capacity, policy and
 //! admission. A unit may be in several tiers at once.
 //!
-//! Loads are shared: who asks for a unit that is on its way waits for the same load. What is loaded
-//! is *at hand* until everybody who asked has released it, and may stay in host memory.
+//! Loads are shared: a second request for a unit on its way waits for the same load. A loaded unit
+//! is *ready* until all requests for it have been released, and may stay in host memory.
 //!
 //! Invariants: each tier's parts sum to its capacity; what is read from a tier is pinned there; a
-//! unit at hand has a user. Transfers under way, and units at hand, have limits.
+//! ready unit has a user. Transfers under way, and ready units, have limits.
 //!
 //! Source of the policies of writing: SGLang's HiCache (through, back, selective), vLLM's
 //! `store_threshold`. The model of when to load is ours after Cake, see [`plan`](mod@plan).
@@ -66,7 +66,7 @@ pub struct TiersConfig {
     pub block_tokens: usize,
     /// Bytes of a unit.
     pub unit_bytes: u64,
-    /// Units that may be at hand, or on their way there, at once: at least the longest prompt's.
+    /// Limit on units that are ready or on their way: at least those of the longest prompt.
     pub most_at_hand: usize,
     /// Cost of computing, to compare with loading.
     pub engine: EngineModel,
@@ -114,7 +114,7 @@ pub struct TierCounts {
     pub evicted: u64,
     /// Units that could not be written.
     pub unstored: u64,
-    /// Units that cannot be read though nobody evicted them.
+    /// Units that became unreadable without an eviction.
     pub lost: u64,
     /// Units that were brought to hand.
     pub loaded: u64,

@@ -56,10 +56,10 @@ pub(crate) struct File {
 }
 
 impl ServeOptions {
-    /// The engine that is emulated, if one is.
+    /// Returns the engine to emulate, if any.
     ///
     /// # Errors
-    /// When nobody knows such an executor, or the file is no cost model.
+    /// When the executor is unknown, or the file is not a cost model.
     pub(crate) fn emulated(&self) -> Result<Option<Emulated>> {
         if self.emulated.is_some() {
             return Ok(self.emulated);

@@ -89,7 +89,7 @@ impl TraceInput {
         }
     }
 
-    /// The same, with the starts of its sessions drawn so many seconds apart.
+    /// Returns the same input, with session starts drawn `mean_gap_s` seconds apart on average.
     pub(crate) fn spaced(self, mean_gap_s: f64, seed: u64) -> Self {
         Self {
             arrivals: Some(mean_gap_s),

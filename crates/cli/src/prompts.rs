@@ -20,7 +20,7 @@ const DEFAULT_ID_TOKENS: u32 = 16;
 /// that a wrong length in a trace fills no memory.
 const MAX_PROMPT_TOKENS: u32 = 1 << 20;
 
-/// Which sessions a scale keeps: always the same, so that a larger scale keeps them too.
+/// Seed for the choice of sessions; fixed, so that a larger scale keeps those of a smaller one.
 const SCALE_SEED: u64 = 0;
 
 /// Options for turning a trace into prompts.

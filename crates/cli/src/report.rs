@@ -55,7 +55,7 @@ pub(crate) struct TraceFacts {
     pub(crate) remarks: Vec<String>,
     /// Requests replayed.
     pub(crate) requests: usize,
-    /// Those among them that are counted as cold, the first ones.
+    /// First requests, which count as cold.
     pub(crate) cold_requests: u32,
     /// From the first arrival to the last; 0 where the trace has no times.
     pub(crate) seconds: f64,
@@ -68,7 +68,7 @@ pub(crate) struct TraceFacts {
 pub(crate) struct Row {
     /// The policy as it was asked for.
     pub(crate) policy: String,
-    /// The capacity as it was asked for; `None` where nobody asked.
+    /// The capacity as requested; `None` for a default size.
     pub(crate) asked: Option<String>,
     /// The capacity.
     pub(crate) blocks: u64,

@@ -21,7 +21,7 @@ const FOREIGN_BYTES: usize = 4096;
 /// Characters of a foreign answer that are shown: enough to know it by.
 const SHOWN_CHARS: usize = 100;
 
-/// Which server to ask.
+/// The server to ask.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Server {
     /// Address of the server, or HEADSTART_URL
@@ -131,7 +131,7 @@ impl Asked<'_> {
         }
     }
 
-    /// An answer of somebody else.
+    /// Returns the error for an answer of another program.
     pub(crate) fn foreign(&self, body: &[u8]) -> Error {
         let beginning = &body[..body.len().min(FOREIGN_BYTES)];
         self.not_ours("something else", &String::from_utf8_lossy(beginning))

@@ -4,7 +4,7 @@
 //! recorded   A0  S  U1  U2  A2  A3  U3  A4
 //! turn               1   2           3          behind those that the record leaves out
 //!
-//! at U3      prompts  U1  U2  U3                the last so many, as far as a model reads
+//! at U3      prompts  U1  U2  U3                the last ones, as many as a model reads
 //!            answers   –  A3                    one beside each prompt but the current one
 //! ```
 //!
@@ -53,7 +53,7 @@ pub(crate) struct Situations<'a> {
 }
 
 impl<'a> Situations<'a> {
-    /// Before the first message. Of the prompts the last `num_prompts` are told, at least one.
+    /// Starts before the first message. Keeps the last `num_prompts` prompts, at least one.
     pub(crate) fn of(conversation: &'a Conversation, num_prompts: usize) -> Self {
         Self {
             turns: conversation.turns.iter(),

@@ -259,8 +259,8 @@ impl Recipe {
         })
     }
 
-    /// Whether it can be used, before any replica is started. A folder is opened, so that it is
-    /// nobody else's from now on; an object store may be away.
+    /// Checks that the cache can be used, before any replica starts. A folder is opened, and so is
+    /// exclusively ours from now on; an object store may be unreachable.
     fn check(&self) -> Result<()> {
         match &self.place {
             Place::Folder(_) => {

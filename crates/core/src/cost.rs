@@ -152,8 +152,8 @@ impl CostModel {
 }
 
 impl EngineModel {
-    /// Llama 3.1 8B in bfloat16 on one H100 with 80 GB, by the data sheets alone: what is reckoned
-    /// with unless something better is known.
+    /// Llama 3.1 8B in bfloat16 on one H100 with 80 GB, from the data sheets: the default unless a
+    /// better model is known.
     #[must_use]
     pub fn default_engine() -> Self {
         let model = ModelShape::find("llama-3.1-8b").expect("a known model");

@@ -82,7 +82,7 @@ pub enum Attention {
     /// All tokens before: every block of the prefix.
     #[default]
     Full,
-    /// The last so many tokens, the next one included: the blocks that cover them.
+    /// The last `tokens` tokens, the next one included: the blocks that cover them.
     Window {
         /// Length of the window, tokens.
         tokens: u32,

@@ -15,7 +15,7 @@ pub struct TraceRequest {
     pub output_tokens: Option<u32>,
     /// The conversation, when the trace names it or it was inferred.
     pub session: Option<SessionId>,
-    /// The how-maniest user message of its conversation, from 1; 0 when unknown.
+    /// 1-based index of the user message in its conversation; 0 when unknown.
     pub turn: u16,
     /// Kind of request, an index into the reader's list of type names; 0 when unknown.
     pub request_type: u16,

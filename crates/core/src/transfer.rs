@@ -1,11 +1,11 @@
-//! Bytes on the move: what is asked of whoever moves them, and what they say.
+//! Bytes on the move: transfers that a cache asks for, and the reports of the mover.
 //!
 //! A *unit* is what lower tiers store: consecutive blocks of one chain, named by the last of them.
 //! Who decides (`headstart-cache`) and who moves (`headstart-store`, or a simulated mover) do not
 //! see each other; both speak in these types.
 //!
 //! ```text
-//!   device ──Store──► lower tiers        Load ──► at hand ──► device blocks ──► Release
+//!   device ──Store──► lower tiers        Load ──► loaded  ──► device blocks ──► Release
 //!                     tier ──Demote──► tier below         └──Keep──► tier above
 //! ```
 //!
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::{BlockHash, BlockId, IdentityDigest, TenantTag, Tier};
 
-/// Names a transfer; given by whoever decides.
+/// Id of a transfer, assigned by the deciding side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TransferId(pub u64);
 
@@ -39,7 +39,7 @@ pub struct Unit {
 pub struct PartName {
     /// The record.
     pub record: BlockHash,
-    /// Which of its parts.
+    /// Index of the part in the record.
     pub part: u16,
 }
 
@@ -56,12 +56,11 @@ pub struct Pack {
     pub identity: IdentityDigest,
     /// The tenant that owns them.
     pub tenant: TenantTag,
-    /// Which part of each.
+    /// Index of the part of each unit.
     pub part: u16,
     /// The tokens that it holds, counted from the first unit's first, in its order.
     pub order: Vec<u32>,
-    /// One more than that of the newest pack that whoever made it had heard of: of two packs the
-    /// newer one stays.
+    /// One more than that of the newest pack that its maker knew: of two packs the newer one stays.
     pub generation: u32,
 }
 
@@ -96,7 +95,7 @@ pub struct FoundPack {
     pub name: BlockHash,
     /// Its units, in order.
     pub units: Vec<BlockHash>,
-    /// Which part of each.
+    /// Index of the part of each unit.
     pub part: u16,
     /// The tokens that it holds, in its order.
     pub order: Vec<u32>,
@@ -131,8 +130,7 @@ pub enum Transfer {
         /// Destination tier.
         to: Tier,
     },
-    /// Brings a unit to hand, from where the engine copies it into its blocks. Answered by a
-    /// [`Moved::Loaded`].
+    /// Loads a unit, to be copied into blocks by the engine. Answered by a [`Moved::Loaded`].
     Load {
         /// Its id.
         id: TransferId,
@@ -141,8 +139,8 @@ pub enum Transfer {
         /// Source tier.
         from: Tier,
     },
-    /// Brings one part of a record to hand, where it stays until [`Transfer::ReleaseParts`].
-    /// Answered by a [`Moved::PartLoaded`].
+    /// Loads one part of a record, which stays loaded until [`Transfer::ReleaseParts`]. Answered by
+    /// a [`Moved::PartLoaded`].
     LoadPart {
         /// Its id.
         id: TransferId,
@@ -151,13 +149,13 @@ pub enum Transfer {
         /// Source tier.
         from: Tier,
     },
-    /// Parts at hand are needed there no more; those that are not there are ignored.
+    /// Loaded parts are needed no more; parts that are not loaded are ignored.
     ReleaseParts {
         /// Names of the parts.
         names: Vec<PartName>,
     },
-    /// Writes a pack of units of a tier to the same tier, in the background: whoever loads goes
-    /// first. Answered by a [`Moved::Packed`]. Dropped by [`Transfer::Forget`].
+    /// Writes a pack of units of a tier to the same tier, in the background: loads go first.
+    /// Answered by a [`Moved::Packed`]. Dropped by [`Transfer::Forget`].
     Pack {
         /// Its id.
         id: TransferId,
@@ -166,14 +164,14 @@ pub enum Transfer {
         /// Tier of the units and of the pack.
         tier: Tier,
     },
-    /// A unit at hand stays in this tier as well, which is memory.
+    /// A loaded unit stays in this tier as well, which is memory.
     Keep {
         /// Name of the unit.
         name: BlockHash,
         /// Tier that keeps it.
         tier: Tier,
     },
-    /// A unit at hand is needed there no more.
+    /// A loaded unit is needed no more.
     Release {
         /// Name of the unit.
         name: BlockHash,
@@ -205,21 +203,21 @@ pub enum Moved {
         /// Whether it is there.
         result: TransferResult,
     },
-    /// A unit is at hand, verified; or it is not there any more, or was damaged.
+    /// A unit is loaded and verified; or it is not there any more, or was damaged.
     Loaded {
         /// The transfer.
         id: TransferId,
-        /// Whether it is at hand.
+        /// Whether it is loaded.
         result: TransferResult,
         /// Time since it arrived. The engine looks only between steps; that delay is not
         /// part of the tier's latency.
         ago: Duration,
     },
-    /// A part is at hand, verified; or it is not there any more, or was damaged.
+    /// A part is loaded and verified; or it is not there any more, or was damaged.
     PartLoaded {
         /// The transfer.
         id: TransferId,
-        /// Whether it is at hand.
+        /// Whether it is loaded.
         result: TransferResult,
         /// Time since it arrived.
         ago: Duration,
@@ -242,7 +240,7 @@ pub enum Moved {
         /// The packs.
         packs: Vec<FoundPack>,
     },
-    /// Units, or packs, cannot be read from a tier any more, though nobody dropped them.
+    /// Units, or packs, cannot be read from a tier any more, though the cache did not drop them.
     Lost {
         /// Tier that lost them.
         tier: Tier,
@@ -285,9 +283,9 @@ pub enum TransferResult {
 
 /// Moves units between tiers. Nothing waits: transfers are handed over, and looked for later.
 ///
-/// Bytes go to and from the device part by part, when whoever computes says so: before anything is
-/// changed in a part, [`Self::read`]; after the last part, [`Self::end_reads`], also where nothing
-/// was to be stored.
+/// Bytes go to and from the device part by part, as the engine computes. Before it changes a part,
+/// it calls [`Self::read`]; after the last part, [`Self::end_reads`], even if nothing was to be
+/// stored.
 pub trait BlockMover: Send {
     /// Hands over a transfer.
     fn submit(&mut self, transfer: Transfer);
@@ -302,10 +300,10 @@ pub trait BlockMover: Send {
     /// Adds what has happened since the last call.
     fn poll(&mut self, moved: &mut Vec<Moved>);
 
-    /// The bytes of a part of a unit at hand: what [`DevicePart::read`] gave, block by block.
+    /// The bytes of a part of a loaded unit, as [`DevicePart::read`] gave them, block by block.
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]>;
 
-    /// The bytes of a part that was brought to hand by itself ([`Transfer::LoadPart`]).
+    /// The bytes of a part that was loaded by itself ([`Transfer::LoadPart`]).
     fn loaded_part(&self, name: PartName) -> Option<&[u8]>;
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Shape and constants of a supported model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// Which variations of the decoder apply.
+    /// Family, which selects the decoder's variations.
     pub family: Family,
     /// Width of the residual stream.
     pub hidden: usize,

@@ -60,7 +60,7 @@ pub struct Submission {
     pub salt: Option<Arc<str>>,
     /// Kind of request, as the caller numbers them; 0 when unknown.
     pub request_type: u16,
-    /// The how-maniest user message of its conversation, from 1; 0 when unknown.
+    /// 1-based index of the user message in its conversation; 0 when unknown.
     pub turn: u16,
     /// The conversation, when known.
     pub session: Option<SessionId>,
@@ -149,7 +149,7 @@ impl Engine {
         Self::with_computer(model, name, config, policy, executor)
     }
 
-    /// The same with another executor, which takes sequences of so many tokens.
+    /// Same as [`Self::new`] with another executor, for sequences of at most `max_context` tokens.
     #[must_use]
     pub fn with_executor(
         model: Arc<Model>,
@@ -313,8 +313,8 @@ impl Engine {
         }
     }
 
-    /// Drops all blocks that nobody holds from the device, as if others had needed the room; lower
-    /// tiers keep what they have.
+    /// Drops all blocks without a holder from the device, as if other requests had needed the room;
+    /// lower tiers keep theirs.
     pub fn clear_device(&mut self, now: Nanos) {
         self.scheduler.clear_device(now);
         self.hand_over();
@@ -336,8 +336,8 @@ impl Engine {
         self.hand_over();
     }
 
-    /// Takes note of what was moved while nobody asked, and returns how residency changed; to be
-    /// called from time to time while idle.
+    /// Processes finished transfers and returns how residency changed; to be called from time to
+    /// time while idle.
     pub fn look_round(&mut self, now: Nanos) -> Vec<CacheEvent> {
         self.take_moved(now);
         self.tend_partly(now);
@@ -346,7 +346,8 @@ impl Engine {
         self.scheduler.take_events()
     }
 
-    /// When somebody stops waiting for a load, if all that there is to do is to wait for one.
+    /// Earliest deadline of a request that waits for a load, if any waits. An engine with nothing
+    /// else to do can sleep until then.
     #[must_use]
     pub fn waits_until(&self, now: Nanos) -> Option<Nanos> {
         self.scheduler.waits_until(now)

@@ -6,10 +6,11 @@
 //! Scheduler::complete_partly ◄┘ first token
 //! ```
 //!
-//! Beside the engine's steps, so that whoever else runs waits for no disk. What is loaded is
-//! chosen in `headstart-cache` ([`select`](headstart_cache::importance::select()),
-//! [`reads`](headstart_cache::importance::reads())); what was computed behind such a prefix is
-//! never committed, which the scheduler sees to.
+//! Partial loads run beside the engine's steps, so that no other sequence waits for a disk.
+//! `headstart-cache` chooses the tokens and parts to load
+//! ([`select`](headstart_cache::importance::select()),
+//! [`reads`](headstart_cache::importance::reads())). The scheduler never commits blocks computed
+//! behind such a prefix.
 //!
 //! Source: Chen et al., "IMPRESS: An Importance-Informed Multi-Tier Prefix KV Storage System for
 //! Large Language Model Inference", FAST'25.
@@ -43,7 +44,7 @@ pub use checks::Barred;
 pub use packing::{PackCounts, PackingOptions};
 pub use tally::Tally;
 
-/// Makes a policy for a cache of so many slots.
+/// Constructor of an eviction policy for a cache with the given number of slots.
 pub type MakePolicy = Arc<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync>;
 
 /// Options of partial loading of stored prefixes.
@@ -61,7 +62,7 @@ pub struct ImportanceConfig {
     pub kept_bytes: [u64; 2],
     /// Whether what stands in host memory takes a transfer to the device: where that is simulated.
     pub is_host_far: bool,
-    /// Prompts that are loaded in part at once: what they need at hand has a limit. Others wait.
+    /// Most prompts loaded in part at once, which bounds the memory of their parts. Others wait.
     pub most_at_once: usize,
     /// Packing of tokens that are read together; `None` turns it off.
     pub packing: Option<PackingOptions>,
@@ -232,7 +233,7 @@ impl Importance {
         self.parts.supersede(self.packing.take_superseded());
     }
 
-    /// Packs that are to go and that nobody reads any more go.
+    /// Drops doomed packs that no prompt reads any more.
     fn drop_packs(&mut self) {
         let (packing, prefills) = (&mut self.packing, &self.prefills);
         let names = packing.take_dropped(|name| {
@@ -259,7 +260,7 @@ impl Importance {
         }
     }
 
-    /// Begins with prompts that are to be taken over and goes on with the others.
+    /// Takes over new prompts from the scheduler, then advances all of them.
     pub(crate) fn advance(
         &mut self,
         (scheduler, executor, mover): (&mut Scheduler, &mut CpuExecutor, &dyn BlockMover),
@@ -375,7 +376,7 @@ impl Importance {
         });
     }
 
-    /// Whether no prompt waits to be computed again.
+    /// Whether no check waits or runs.
     pub(crate) fn is_idle(&self) -> bool {
         self.checks.is_empty()
     }
@@ -403,7 +404,7 @@ impl Importance {
         self.checks.take(outputs, scheduler, logits);
     }
 
-    /// Lets go of what nobody waits for, and goes on with packing.
+    /// Releases the parts of unwanted prompts, drops doomed packs and continues packing.
     pub(crate) fn tend(&mut self, scheduler: &Scheduler, now: Nanos) {
         self.forget_unwanted(scheduler);
         self.drop_packs();

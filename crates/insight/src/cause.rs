@@ -1,8 +1,7 @@
 //! The names of what makes two prompts diverge that could have shared more.
 //!
 //! Each is a mistake that users of serving systems reported again and again, with a fix that is
-//! theirs to make. Whoever finds one says it by this name, everywhere: in reports, in JSON, on
-//! the dashboard.
+//! theirs to make. Reports, JSON and the dashboard all use the same name for it.
 
 use std::fmt;
 use std::str::FromStr;

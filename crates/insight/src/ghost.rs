@@ -60,7 +60,7 @@ const SLOT_NS: u64 = 5_000_000_000;
 /// So few are followed however often they are looked up.
 pub const FOLLOWED_MIN: usize = 32;
 
-/// Which caches, and how much may be remembered.
+/// Sizes of the caches, and bounds on memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Sizes in blocks; sorted, and each once, by [`Ghost::new`].
@@ -121,7 +121,7 @@ pub struct Ghost {
     followed: Vec<u64>,
     /// Most followed blocks that are looked up in a slot of time.
     lookups_max: u64,
-    /// Those of the slot under way, or since the rate fell in it.
+    /// Lookups in the current slot, or since the rate last fell in it.
     lookups: u64,
     slot: u64,
 }

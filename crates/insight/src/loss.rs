@@ -1,4 +1,4 @@
-//! Which bucket each token of a request lands in.
+//! Attribution of each token of a request to a bucket.
 //!
 //! ```text
 //! arrive(prompt, decision) ──► Pending ──computed (first token)──► ──finish(served)──► Outcome
@@ -46,11 +46,11 @@ pub use tally::{HotPrefixes, Prefix, Tally};
 /// Resolution of the times of use, nanoseconds. With 32 bits they reach 497 days.
 const TICK: u64 = 10_000_000;
 
-/// Replicas that are told apart; those with higher ids are taken for one.
+/// Replicas that are tracked apart; all those with higher ids share the last place.
 const REPLICAS: usize = 4_096;
 
-/// A prompt's front is remembered without its namespace at every so many blocks, and at each of
-/// the first ones; what stands between, contents tell.
+/// Interval, in blocks, at which a prompt's front is remembered without its namespace. The first
+/// `FRONT` blocks are all remembered; contents cover the blocks between later ones.
 const FRONT: usize = 4;
 
 /// Blocks stored behind a reset after which it is forgotten: many times what is remembered, and few
@@ -107,7 +107,7 @@ struct Replica {
 }
 
 impl Replica {
-    /// It stored so many more blocks.
+    /// Counts `blocks` more stored blocks, and forgets a reset that lies too far back.
     fn advance(&mut self, blocks: u32) {
         self.stored = self.stored.wrapping_add(blocks);
         let is_past = |reset_at: &u32| self.stored.wrapping_sub(*reset_at) > RESET_BLOCKS;

@@ -40,7 +40,7 @@ const LOW: f64 = 0.2;
 /// Rounds of keeping the dense part and fitting it again.
 const ROUNDS: usize = 6;
 
-/// Around the most dense ratio, samples within so many times the dense half's width are kept.
+/// Distance from the densest ratio within which samples are kept, in widths of the dense half.
 const REACH: f64 = 1.5;
 
 /// Smallest such distance, relative: clocks are not finer.
@@ -423,7 +423,7 @@ mod tests {
             let fitted = drawn(8, &constant, noise, 0.0).fit().expect("enough");
             assert!(!fitted.grows(), "noise {noise}: {fitted:?}");
         }
-        // As many tokens each time: nobody knows what one more would take.
+        // The same number of tokens each time: the cost of one more is unknown.
         let mut rng = Rng::new(9);
         let mut alike = Prefill::default();
         for _ in 0..500 {

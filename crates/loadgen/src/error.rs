@@ -31,7 +31,7 @@ pub enum LoadError {
     /// The conversations' file cannot be used.
     #[error(transparent)]
     Conversations(#[from] TraceError),
-    /// Nobody answered.
+    /// The server could not be reached.
     #[error("{url} did not answer: {}; is the server running there?", root(source))]
     Unreachable {
         /// The address called.

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct TurnSample {
     /// The conversation's number among those given, from 0.
     pub conversation: usize,
-    /// The how-maniest request of its conversation, from 1.
+    /// Number of the request in its conversation, from 1.
     pub turn: usize,
     /// Think time of the user before it.
     pub think: Duration,

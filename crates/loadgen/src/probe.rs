@@ -75,7 +75,7 @@ impl Default for ReuseProbe {
     }
 }
 
-/// Runs the probe; `progress` is told the rounds done after each.
+/// Runs the probe; calls `progress` after each round with the number of rounds done.
 ///
 /// # Errors
 /// When the length of the prompts cannot be found. Later failures make a round invalid.

@@ -94,8 +94,8 @@ pub struct TurnRecord {
 }
 
 impl ChatRecord {
-    /// The record of `observed`, named `run`. `predicted` tells of a conversation's number and a
-    /// turn (from 1) how likely another request follows, where somebody predicted.
+    /// The record of `observed`, named `run`. `predicted` maps a conversation's number and a turn
+    /// (from 1) to the predicted probability of another request, if there was a prediction.
     #[must_use]
     pub fn of(
         run: &str,

@@ -55,7 +55,7 @@ pub struct ChatReport {
 /// The figures of some requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TurnRow {
-    /// Which turns: `1` … `8`, `9+`, `2+`, `all`.
+    /// Group of turns: `1` … `8`, `9+`, `2+`, `all`.
     pub turn: String,
     /// Answered requests.
     pub requests: usize,

@@ -77,11 +77,11 @@ pub struct TraceObserved {
     pub wall: Duration,
 }
 
-/// Sends `prompts` in order; `progress` is told the requests ended after each.
+/// Sends `prompts` in order; calls `progress` after each request with the number ended so far.
 ///
 /// # Errors
-/// The first error of `prompts`, at once: what is under way is given up. A request that fails is
-/// none, but a failure among what was observed.
+/// The first error of `prompts`, at once: what is under way is given up. A failed request is not an
+/// error; it is recorded among the failures.
 ///
 /// # Panics
 /// When `pace` has no concurrency, or a speed below [`SPEED_MIN`].

@@ -36,7 +36,7 @@ pub struct Example {
     pub situation: Situation,
     /// Outcome of the conversation.
     pub outcome: Outcome,
-    /// Which conversation: examples of one stay on one side of a split.
+    /// Identity of the conversation: its examples stay on one side of a split.
     pub conversation: u64,
     /// Conversations with the same first prompt share it, and stay on one side too.
     pub group: u64,
@@ -63,11 +63,11 @@ impl Example {
 pub struct Label {
     /// Outcome of the conversation.
     pub outcome: Outcome,
-    /// The how-maniest user message, from 1.
+    /// Number of the user message, from 1.
     pub turn: u16,
-    /// Which conversation.
+    /// Identity of the conversation.
     pub conversation: u64,
-    /// Which first prompt.
+    /// Identity of the first prompt.
     pub group: u64,
     /// The probability with which a generator drew the outcome, where there is one.
     pub truth: Option<Probability>,
@@ -140,8 +140,8 @@ impl Dataset {
         &self.values[index * width..][..width]
     }
 
-    /// The same with the known outcomes dealt anew among the rows that have one: what can still
-    /// be predicted then is an error of the pipeline.
+    /// A copy with the known outcomes shuffled among the rows that have one: skill that remains on
+    /// it is an error of the pipeline.
     #[must_use]
     pub fn shuffled(&self, seed: u64) -> Self {
         let known = |label: &Label| label.outcome != Outcome::Unknown;

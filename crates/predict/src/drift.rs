@@ -8,9 +8,9 @@
 //!            healthy ◄────────────── excess <= 0 ─────────────────── drifted
 //! ```
 //!
-//! Log-loss, because eviction compares log-odds: a model that is sure of itself and wrong costs
-//! it most. A calibration error alone would not tell a bad model from few samples. While the
-//! model is not listened to it goes on being scored, so it comes back by itself.
+//! Log-loss, because eviction compares log-odds: a model that is sure of itself and wrong costs it
+//! most. A calibration error alone would not tell a bad model from few samples. A drifted model is
+//! still scored, so it can recover by itself.
 //!
 //! Invariant: nothing but the outcomes in the window and the state before decides.
 

@@ -16,7 +16,7 @@ use crate::{Dataset, Outcome, Split};
 
 /// Bars of the reliability plot, as published.
 const BINS: usize = 15;
-/// Times that conversations are drawn anew for an interval.
+/// Resamplings of the conversations for an interval.
 const DRAWS: usize = 500;
 /// Fixes those draws.
 const DRAW_SEED: u64 = 0x6d63_6331;
@@ -28,7 +28,7 @@ pub struct Counts {
     pub samples: usize,
     /// Their conversations.
     pub conversations: usize,
-    /// Those that continued.
+    /// Samples whose conversation continued.
     pub continued: usize,
 }
 
@@ -207,7 +207,7 @@ fn scores(data: &Dataset, part: &[usize], scored: &[Scored], threshold: f32) -> 
     }
 }
 
-/// The middle 95 % of the MCC when conversations are drawn anew with replacement.
+/// The middle 95 % of the MCC over resamplings of the conversations, with replacement.
 fn mcc_interval(data: &Dataset, part: &[usize], scored: &[Scored], threshold: f32) -> (f64, f64) {
     let known = part
         .iter()

@@ -20,7 +20,7 @@ const BEHAVIOUR_COLUMNS: usize = 7;
 /// Situations whose texts are encoded together, to bound the memory of their texts.
 const BATCH: usize = 64;
 
-/// Which texts are encoded.
+/// Selection of the texts to encode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parts {
@@ -53,7 +53,7 @@ pub struct Definition {
     pub dims: usize,
     /// Texts read from a conversation.
     pub text: TextOptions,
-    /// Which texts are encoded.
+    /// Selection of the texts to encode.
     pub parts: Parts,
     /// Whether lengths and gaps are columns too.
     pub behaviour: bool,

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! One JSON object per line, so that a line cut off by a crash costs that line only. A row is its
-//! values as 16-bit floats in hexadecimal. Nothing is written that was not computed by the
-//! encoder or counted. Vectors are no text, but they are made from it: whoever has the encoder
-//! can test guesses of a short prompt against them, so the file is to be guarded like a log.
+//! values as 16-bit floats in hexadecimal. Nothing is written that was not computed by the encoder
+//! or counted. Vectors are no text, but they are made from it: with the encoder, guesses of a short
+//! prompt can be tested against them, so the file is to be guarded like a log.
 //!
 //! First prompts are not named in it. Reading takes conversations whose first rows are equal for
 //! ones that began with the same prompt.
@@ -63,7 +63,7 @@ pub struct Record {
     /// Tells conversations apart within a log: a count or a random number, nothing made from
     /// text.
     pub conversation: u64,
-    /// The how-maniest user message, from 1.
+    /// Number of the user message, from 1.
     pub turn: u16,
     /// The outcome.
     pub outcome: Outcome,

@@ -51,7 +51,7 @@ pub struct Summary {
     pub base_rate: f32,
     /// Matthews' correlation coefficient.
     pub mcc: f32,
-    /// That of the turn count alone.
+    /// Matthews' correlation coefficient of the turn count alone.
     pub turn_only_mcc: f32,
     /// Mean of both classes' F1.
     pub macro_f1: f32,

@@ -1,4 +1,4 @@
-//! Which text a prediction reads: the current prompt and a few before it, under one budget.
+//! Text that a prediction reads: the current prompt and a few before it, under one budget.
 //!
 //! ```text
 //! prompts   1   2  [3   4   5   6]  7 ← current          window 4: five prompts, a fifth each

@@ -14,15 +14,15 @@ use crate::{ChatTemplate, PromptError, PromptModel, RenderInput, SpecialTokensIn
 pub struct ChatText {
     /// The text to tokenize.
     pub text: String,
-    /// Which special tokens the tokenizer adds.
+    /// Special tokens that the tokenizer adds.
     pub special: SpecialTokensIn,
     /// The answer's beginning, encoded apart; mostly empty.
     pub answer_begins: String,
-    /// Which of its tokens the engine keeps.
+    /// Part of the tokens that the engine keeps.
     pub kept: KeptTokens,
 }
 
-/// Which tokens of a prompt the engine keeps (`truncate_prompt_tokens`, `truncation_side`).
+/// Part of a prompt's tokens that the engine keeps (`truncate_prompt_tokens`, `truncation_side`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptTokens {
     /// All of them.

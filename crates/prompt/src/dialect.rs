@@ -56,7 +56,7 @@ impl Default for Dialect {
     }
 }
 
-/// Which API a request with a conversation belongs to.
+/// API of a request with a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     /// OpenAI's `/v1/chat/completions`.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Why a model's files cannot be used, or a conversation cannot become tokens.
 ///
-/// The first four come up while a model is loaded and are for whoever runs the server; the
+/// The first four come up while a model is loaded and are for the operator of the server; the
 /// others come up for one request. No message holds text of a prompt, except what a template
 /// itself chose to say in [`Refused`](Self::Refused).
 #[derive(Debug, thiserror::Error)]

@@ -90,7 +90,7 @@ struct Plan {
 
 impl PrefixTokens {
     /// A cache before `tokenizer`, at most `capacity_bytes` large ([`CAPACITY_BYTES`]). `key` is
-    /// drawn at random for each process, so that nobody can compute whose text has which name.
+    /// drawn at random for each process, so that no client can compute the names of others' texts.
     ///
     /// Runs the self-test: some hundred short texts, a few milliseconds to some tens.
     #[must_use]

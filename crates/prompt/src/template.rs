@@ -225,7 +225,7 @@ impl ChatTemplate {
 }
 
 impl SpecialTokens {
-    /// Those that the model has, by the names that templates know them by.
+    /// Returns the model's special tokens, by the names that templates use.
     fn variables(&self) -> BTreeMap<String, Value> {
         let named = [
             ("bos_token", &self.bos),

@@ -16,10 +16,10 @@ use headstart_core::Nanos;
 /// Share of the work in front that is left at least, however long ago it should have been done.
 const LEFT: f64 = 0.3;
 
-/// Most seconds of work that are reckoned with: beyond any queue, and far from where times end.
+/// Upper bound of the work, seconds: beyond any queue, and far from where times end.
 const WORK_MAX_S: f64 = 1e9;
 
-/// Weight of the newest request in the mean work.
+/// Weight of the newest request in the moving average of the work.
 const NEWEST: f64 = 0.1;
 
 /// Seconds of work that were sent to one replica.

@@ -9,7 +9,7 @@
 //! replica 7  device     -          device                 device 16, any tier 16
 //! ```
 //!
-//! Three things are told apart:
+//! A block is in one of three states:
 //!
 //! | a block is | because | until |
 //! |---|---|---|
@@ -104,7 +104,7 @@ pub trait PrefixIndex: Send + Sync {
     }
 
     /// Names the blocks of `prompt` for [`Self::overlaps`], once per block size in use. Costs the
-    /// prompt's length, and waits for nobody.
+    /// prompt's length, and never waits.
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys;
 
     /// Writes the overlap of a prompt with each replica into `answer`, by ascending replica;
@@ -122,7 +122,7 @@ pub trait PrefixIndex: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub enum Update<'a> {
     /// It exists and holds nothing yet. `block_size` is what its configuration says; `None` until
-    /// its events tell. Tracking a tracked replica starts it anew.
+    /// its events tell. Tracking a tracked replica resets it.
     Track {
         /// Tokens per block.
         block_size: Option<u32>,
@@ -135,9 +135,8 @@ pub enum Update<'a> {
     Doubt,
     /// Nothing was lost when it was doubted last: what is doubtful because of that, and was neither
     /// removed nor cleared since nor has aged out, is confirmed again. Other doubts stay: earlier
-    /// ones, those of removals, those of dumps. Does nothing where nobody doubted since
-    /// [`Self::Track`], since everything was cleared, or since the last of these. Costs its own
-    /// blocks.
+    /// ones, those of removals, those of dumps. Does nothing without a doubt since [`Self::Track`],
+    /// since everything was cleared, or since the last of these. Costs its own blocks.
     Trust,
     /// This prompt is sent there: it will hold all its full blocks soon.
     Assume(&'a PromptKeys),
@@ -173,7 +172,7 @@ pub struct IndexStats {
     /// Entries that [`PrefixIndex::residents`] would visit, or slightly more: those expired since
     /// the last update may still count.
     pub entries: usize,
-    /// Those of them that are doubtful.
+    /// Doubtful entries among them.
     pub doubtful: usize,
     /// Prompts that are assumed somewhere.
     pub assumed_prompts: usize,

@@ -47,7 +47,7 @@ pub struct ReportedLoad {
 pub struct InFlight {
     /// All of them.
     pub requests: usize,
-    /// Those without a first token yet.
+    /// Requests without a first token yet.
     pub queued: usize,
     /// Prompt tokens to compute for those, beyond what was found cached.
     pub prefill_tokens: usize,
@@ -58,7 +58,7 @@ pub struct InFlight {
 /// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The replica computes (or will compute) so many prompt tokens.
+    /// The replica computes (or will compute) the prompt.
     Prefill {
         /// Prompt tokens beyond what was found cached.
         tokens: usize,

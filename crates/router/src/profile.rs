@@ -113,7 +113,7 @@ impl Profile {
     /// The one of this name among `own`, which go first, and those that come with the router.
     ///
     /// # Errors
-    /// When there is none.
+    /// If no profile has this name.
     pub fn find(name: &str, own: &BTreeMap<String, Self>) -> Result<Self, UnknownProfile> {
         let found = own.get(name).cloned().or_else(|| Self::known(name));
         found.ok_or_else(|| UnknownProfile {
@@ -190,7 +190,7 @@ impl FromStr for Profile {
     }
 }
 
-/// A profile's name that nobody knows.
+/// Error: no profile has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownProfile {
     name: String,

@@ -58,7 +58,7 @@ pub struct Decision {
     pub prompt_tokens: usize,
     /// All that passed the filters, the chosen one among them, by ascending replica.
     pub candidates: Vec<Candidate>,
-    /// Names the request in the calls that tell how it goes on.
+    /// Id of the request in the later calls about its progress.
     pub reservation: ReservationId,
 }
 
@@ -86,7 +86,7 @@ pub struct ReservationId(pub u64);
 pub struct NoReplica {
     /// Replicas that there are.
     pub known: usize,
-    /// Those of them that are down.
+    /// Replicas that are down.
     pub down: usize,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Reservation {
     pub(crate) overlap_tokens: usize,
     /// Whether that follows from exact tokens.
     pub(crate) is_exact: bool,
-    /// Seconds that its prompt was reckoned to take.
+    /// Estimated seconds of work for its prompt.
     pub(crate) work_s: f64,
 }
 

@@ -8,9 +8,9 @@
 //! that its prompt is held where it went, so that a burst neither herds nor scatters.
 //!
 //! Invariants, asserted by [`Router::check`]: what replicas have in flight is the sum of the live
-//! reservations. A replica that is down holds nothing in the index; events that were still under
-//! way when it went down are ignored or leave when it comes back, and so is all that concerns an
-//! unknown replica. Whoever feeds events starts a replica's stream anew when it comes back.
+//! reservations. A replica that is down holds nothing in the index. Events that were still under
+//! way when it went down are ignored or leave when it comes back. All that concerns an unknown
+//! replica is ignored too. The feeder of events restarts a replica's stream when it comes back.
 //!
 //! Same seed and same calls, same decisions.
 
@@ -157,7 +157,7 @@ impl Router {
         }
     }
 
-    /// Says what a replica's engine is like, for those strategies that reckon with it.
+    /// Sets the engine model of a replica, for strategies that predict times.
     pub fn set_engine(&mut self, replica: ReplicaId, engine: EngineModel) {
         if let Some(member) = self.replicas.get_mut(&replica) {
             member.engine = engine;
@@ -221,7 +221,7 @@ impl Router {
     /// Chooses a replica and reserves it. From now on it is assumed to hold the prompt.
     ///
     /// # Errors
-    /// When all replicas are down or excluded, or there is none. Nothing is reserved then.
+    /// If all replicas are down or excluded, or if there are no replicas. Nothing is reserved then.
     pub fn route(&mut self, request: &RouteRequest<'_>) -> Result<Decision, NoReplica> {
         let hashed;
         let keys = match (request.keys, prompt_of(request)) {

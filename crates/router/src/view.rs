@@ -46,7 +46,7 @@ pub struct ReplicaView {
     pub backlog_s: f64,
     /// Prompt tokens that were sent there in the last minutes.
     pub placed_tokens: f64,
-    /// Those of prompts that were mostly new to it.
+    /// Prompt tokens of those prompts that were mostly new to it.
     pub placed_new_tokens: f64,
     /// Work per step for sequences that decode.
     pub decoding: Work,

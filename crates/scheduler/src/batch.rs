@@ -11,7 +11,7 @@ use headstart_core::{BlockId, CostModel, SeqId, TokenId};
 pub struct Batch {
     /// Decodes and prefill chunks, at most one entry per sequence.
     pub entries: Vec<Entry>,
-    /// Units at hand that are copied into blocks, in each part before anything is computed in it.
+    /// Loaded units to copy into blocks, in each part before anything is computed in it.
     pub arrivals: Vec<Arrival>,
 }
 
@@ -59,15 +59,15 @@ pub struct Entry {
     pub seq: SeqId,
     /// The tokens to compute, at least one.
     pub tokens: Vec<TokenId>,
-    /// Position of the first of them: so many tokens before it have keys and values.
+    /// Position of the first of them: the number of tokens before it.
     pub start: usize,
     /// The sequence's block table, long enough for all tokens up to the last of `tokens`.
     pub blocks: Vec<BlockId>,
     /// Settings to choose the next token; `None` for a prefill chunk that is not the last.
     pub sampling: Option<Sampling>,
-    /// Tokens before it whose keys and values were left out in each layer, where its prefix was
-    /// loaded in part: all behind them stand so many slots further to the front of `blocks`. Their
-    /// positions are what they were.
+    /// Number of tokens before it that were left out in each layer, if its prefix was loaded in
+    /// part. The tokens behind these move that number of slots to the front of `blocks`; their
+    /// positions stay.
     pub pruned: Option<Arc<[u32]>>,
 }
 

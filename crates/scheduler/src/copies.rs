@@ -29,8 +29,8 @@ impl Drop for Copies<'_> {
 }
 
 impl<'a> Copies<'a> {
-    /// The blocks of `arrivals`, which are at hand with `mover`, and `stored` blocks that it was
-    /// told to store; `None` where nothing is to be copied.
+    /// The copies of a step: blocks of `arrivals`, which `mover` has loaded, and `stored` blocks
+    /// that it is to store. `None` if there is nothing to copy.
     pub fn new(
         mover: &'a mut dyn BlockMover,
         arrivals: &'a [Arrival],
@@ -54,7 +54,7 @@ impl<'a> Copies<'a> {
     /// Copies one part. To be called once for each, before anything is computed in it.
     ///
     /// # Panics
-    /// When what has arrived is not at hand any more.
+    /// If what has arrived is no longer available.
     pub fn copy(&mut self, part: usize, device: &mut dyn DevicePart) {
         self.mover.read(part, device);
         for arrival in self.arrivals {

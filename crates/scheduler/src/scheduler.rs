@@ -172,8 +172,8 @@ impl Scheduler {
         Submit::Queued
     }
 
-    /// Takes note of how likely another request of the conversation follows `seq`: the cache policy
-    /// is told when the sequence ends. Unknown ids (already finished) are ignored.
+    /// Sets the probability that another request of the conversation follows `seq`; the cache
+    /// policy receives it when the sequence ends. Unknown ids (already finished) are ignored.
     pub fn annotate(&mut self, seq: SeqId, p_continue: Probability) {
         let mut sequences = self.running.iter_mut().chain(&mut self.waiting);
         if let Some(sequence) = sequences.find(|sequence| sequence.new.id == seq) {

@@ -61,7 +61,7 @@ impl Answer {
         }
     }
 
-    /// An answer that nobody wants, to a prompt that is only made ready: it stays empty.
+    /// An answer that stays empty, for a request that only prepares its prompt.
     #[must_use]
     pub fn unwanted(tokenizer: Arc<Tokenizer>) -> Self {
         Self {

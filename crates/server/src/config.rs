@@ -20,7 +20,7 @@ use crate::replica::Waker;
 use crate::shadow::ShadowConfig;
 use crate::shared_index::SharedServer;
 
-/// Everything a server needs; validated by whoever builds it.
+/// All settings of a server, validated by the code that builds it.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// Listen address; port 0 picks a free one.
@@ -31,8 +31,8 @@ pub struct ServeConfig {
     pub profile: Profile,
     /// Fixes the router's random choices.
     pub seed: u64,
-    /// Fixes the keys of the router's index, which are drawn otherwise, and kept in the state
-    /// folder where there is one: for whoever compares a dump with an engine's events.
+    /// Fixes the keys of the router's index, to compare a dump with an engine's events. Otherwise
+    /// they are random, and kept in the state folder if there is one.
     pub index_secret: Option<u64>,
     /// Folder in which the router's index is kept from one start to the next; only in front of
     /// upstreams.
@@ -63,19 +63,19 @@ pub struct ServeConfig {
 /// Settings of the HTTP edge: CORS and admin routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
-    /// Which web pages may call the API.
+    /// Web pages that may call the API, by origin.
     pub cors: Cors,
     /// Whether requests that administer an engine (sleep, reset, profile) pass to it.
     pub pass_admin_routes: bool,
 }
 
-/// Which web pages may call the API.
+/// Origins of web pages that may call the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cors {
     /// None of another origin: browsers keep answers from them.
     #[default]
     Off,
-    /// Those of these origins, such as `https://chat.example.com`.
+    /// These origins, such as `https://chat.example.com`.
     Origins(Vec<HeaderValue>),
     /// All.
     Any,
@@ -107,7 +107,7 @@ pub struct EmbeddedFleet {
     pub emulated: Option<Box<EngineModel>>,
     /// Eviction policy, by name.
     pub policy: String,
-    /// Whether conversations go on: who says so, where somebody does.
+    /// Predictor of whether conversations continue, if there is one.
     pub prediction: Option<PredictionConfig>,
     /// Base port of KV events on loopback: replica `i` publishes on this port + 2 · `i` and
     /// replays on the next port. `None` picks free ports.

@@ -11,12 +11,12 @@
 //! | `failures` | the last requests that ended in an error |
 //! | `gather` | a snapshot of a gateway |
 //! | `history` | the last quarter of an hour, second by second |
-//! | `prompts` | the last prompts' keys, until somebody looks |
+//! | `prompts` | the last prompts' keys, until a snapshot takes them |
 //! | `tree` | the prefixes that prompts shared lately |
 //! | [`page()`] | the page, with its style and scripts |
 //!
-//! Requests pay for it with one entry in a short list, whether anybody looks or not. Everything
-//! else happens beside them: a sum of the counters once a second, and a snapshot where somebody
+//! Requests pay for it with one entry in a short list, whether a client watches or not. Everything
+//! else happens beside them: a sum of the counters once a second, and a snapshot while a client
 //! listens. It shows keyed hashes and counts, never a token or a text.
 
 mod failures;
@@ -155,7 +155,7 @@ pub async fn run(gateway: Weak<Gateway>) {
         let at = unix_seconds() as u64;
         dashboard.history().end_second(at, totals);
         if gateway.draining.load(Relaxed) {
-            // Streams end, so that nobody waits for them.
+            // Ends the streams, so that shutdown does not wait for them.
             dashboard.newest.send_replace(None);
             return;
         }

@@ -58,12 +58,12 @@ pub use reservation::Reservation;
 pub use self_check::Comparison;
 pub use usage_gaps::{UsageGap, UsageGaps};
 
-/// Replicas that may refuse a request before its client is told: two full queues are an answer.
+/// Refusals by replicas after which the client gets an error: two full queues are enough.
 const REFUSALS: usize = 2;
 
-/// Upstreams that may end with a request before its client is told: one killed here and there is
-/// chance, but a request that kills whoever takes it must not go round the whole fleet. Those that
-/// nobody could connect to do not count.
+/// Upstreams that die with a request after which the client gets an error. A single death may be
+/// chance, but a request that kills every engine must not go round the whole fleet. Failed
+/// connections do not count.
 const DEATHS: usize = 4;
 
 /// Everything that requests share.
@@ -76,7 +76,7 @@ pub struct Gateway {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
-    /// Those who look on.
+    /// Observers of requests: spans, explanations, shadow mode.
     pub observers: Observers,
     /// Rewrites of requests.
     pub normalizers: Normalizers,
@@ -84,7 +84,7 @@ pub struct Gateway {
     pub edge: Edge,
     /// Whether the router was told what the engines cost: else it predicts times of another.
     pub has_cost_model: bool,
-    /// Which replica holds which stored response.
+    /// Replicas that hold stored responses, by response id.
     pub pins: Pins,
     /// The clock.
     pub clock: Clock,
@@ -98,7 +98,7 @@ pub struct Gateway {
     text_index: Arc<ApproximateIndex>,
     /// The same, where other gateways have part in it.
     shared_index: Option<Arc<SharedIndex>>,
-    /// From text to tokens, where somebody has a tokenizer.
+    /// Tokenizes prompts; `None` without a tokenizer.
     prompt_tokens: Option<Arc<PromptTokens>>,
     /// KV event addresses by replica; `None` without events.
     events: Vec<Option<Endpoints>>,
@@ -143,7 +143,7 @@ pub struct Embedded {
     pub replicas: Vec<Replica>,
     /// Tokens of a block of their KV memory.
     pub block_size: usize,
-    /// Whether conversations go on, where somebody predicts it.
+    /// Predictions of whether conversations continue, if there is a predictor.
     pub predictions: Option<Arc<Predictions>>,
     /// Reports on the tiers below host memory, if there are any.
     pub tier_reports: Option<Arc<TierReports>>,
@@ -191,7 +191,7 @@ pub struct GatewayParts {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
-    /// Those who look on.
+    /// Observers of requests: spans, explanations, shadow mode.
     pub observers: Observers,
     /// Rewrites of requests.
     pub normalizers: Normalizers,

@@ -103,7 +103,7 @@ pub struct ReplicaMetrics {
     pub preemptions: IntCounterVec,
     /// Whether a replica takes requests.
     pub up: IntGaugeVec,
-    /// Which upstream a replica is, and which data-parallel rank of it.
+    /// Upstream of a replica, and its data-parallel rank there.
     pub info: IntGaugeVec,
     /// Engine panics.
     pub panics: IntCounterVec,
@@ -355,7 +355,7 @@ impl ReplicaMetrics {
         }
     }
 
-    /// Says which state a replica's event stream is in; nothing, where nobody here follows it.
+    /// Sets the state of a replica's event stream; `None` removes it.
     pub fn set_stream(&self, replica: &str, status: Option<StreamStatus>) {
         for state in StreamStatus::ALL {
             let labels = [replica, state.name()];

@@ -1,4 +1,4 @@
-//! Those who look on: they are told of requests and have no say in them.
+//! Observers, which are notified of requests and have no say in them.
 
 use std::sync::Arc;
 

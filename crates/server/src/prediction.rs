@@ -41,12 +41,12 @@ pub trait Predict: Send + Sync {
     /// Returns the parts of a conversation that the predictor reads.
     fn reads(&self) -> Reads;
 
-    /// At once and without a model: how likely a conversation goes on after its `turn`-th user
-    /// message (from 1).
+    /// Returns, at once and without a model, the probability that a conversation continues after
+    /// its `turn`-th user message (from 1).
     fn prior(&self, turn: u16) -> Probability;
 
-    /// With the model: one answer per question, in their order; `None` where the prior shall
-    /// stand. May take its time: nobody waits, but questions beyond a limit are dropped.
+    /// Returns the model's answers, one per question in their order; `None` keeps the prior. May
+    /// take its time: no request waits, but questions beyond a limit are dropped.
     fn predict(&self, questions: &[Question]) -> Vec<Option<Probability>>;
 
     /// Learns the outcomes of earlier turns. Each turn comes at most once, and after its question
@@ -60,7 +60,7 @@ pub trait Predict: Send + Sync {
 /// Parts of a conversation that a predictor reads; the rest is not copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// The latest user prompts, so many at most; with 0 it is not asked at all.
+    /// Most of the latest user prompts to read; with 0 the predictor is never asked.
     pub prompts: usize,
     /// Also the answers between them.
     pub answers: bool,
@@ -80,7 +80,7 @@ pub struct Question {
     /// The same turn was asked for before (a retry, or another user's same words): its outcome
     /// counts once.
     pub is_repeat: bool,
-    /// The how-maniest user message, from 1.
+    /// 1-based index of its user message.
     pub turn: u16,
     /// Between the end of the previous answer and this request, where both were seen.
     pub gap: Option<Duration>,
@@ -93,7 +93,7 @@ pub struct Question {
 pub struct Outcome {
     /// The turn.
     pub id: TurnId,
-    /// The how-maniest user message it was.
+    /// 1-based index of its user message.
     pub turn: u16,
     /// The outcome of the turn.
     pub became: Became,

@@ -20,7 +20,7 @@ use crate::clock::unix_seconds;
 use crate::insight::Causes;
 use crate::metrics::IndexMetrics;
 
-/// A prompt's tokens, and what its text looked like where somebody wanted to know.
+/// A prompt's tokens, and a sketch of its text where one was made.
 #[derive(Clone, Debug, Default)]
 pub struct Prompted {
     /// Its tokens.
@@ -170,8 +170,8 @@ pub(crate) fn model_in(folder: &Path) -> Result<PromptModel, PromptError> {
     }
 }
 
-/// A key that no other process has: the names of texts tell nothing to whoever reads memory dumps
-/// of another one. From the standard library's source of randomness.
+/// Returns a key that no other process has, so that its memory dump reveals nothing about names of
+/// texts here. The randomness is the standard library's.
 pub(crate) fn random_key() -> [u8; 32] {
     let mut key = [0; 32];
     for piece in key.chunks_exact_mut(8) {

@@ -4,8 +4,8 @@
 //! thread never waits for a client: a channel holds a whole answer. A client that goes away
 //! drops its receiver, which the next step notices and cancels.
 //!
-//! A panic inside the engine ends the requests on it (their channels close), is reported, and the
-//! engine is built anew with an empty cache.
+//! A panic inside the engine ends the requests on it (their channels close) and is reported; the
+//! engine is then rebuilt with an empty cache.
 
 mod batches;
 mod status;
@@ -43,7 +43,7 @@ const IDLE_PAUSE: Duration = Duration::from_millis(100);
 /// take a second, and who comes meanwhile waits.
 const CHECK_PAUSE: u32 = 100;
 
-/// Pause before an engine that panicked is built anew; doubles with each panic in a row.
+/// Pause before an engine that panicked is rebuilt; doubles with each panic in a row.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
 /// Panics in a row, without a completed step between them, after which the replica stays down.
@@ -54,19 +54,19 @@ const RESTARTS: u32 = 5;
 pub enum ReplicaEvent {
     /// It was not taken.
     Refused(Submit),
-    /// It runs; so many of its prompt tokens were cached.
+    /// It runs, with this number of its prompt tokens cached.
     Started {
         /// Prompt tokens.
         cached_tokens: usize,
     },
-    /// So many of its prompt tokens came from a lower tier.
+    /// Prompt tokens were loaded from a lower tier.
     Loaded {
         /// Prompt tokens.
         tokens: usize,
         /// The tier.
         from: Tier,
     },
-    /// Of its stored prefix only so much was loaded.
+    /// Only a part of its stored prefix was loaded.
     Partly {
         /// Bytes that were loaded.
         loaded_bytes: u64,
@@ -171,8 +171,9 @@ impl Replica {
         }
     }
 
-    /// Hands over how likely the conversation of `seq`, submitted before, goes on; if it has ended
-    /// by then it is ignored. False: the inbox is full, or the thread is gone.
+    /// Passes on the probability that the conversation of `seq`, submitted before, continues;
+    /// ignored if `seq` has ended by then. Returns false if the inbox is full or the thread is
+    /// gone.
     pub fn annotate(&self, seq: SeqId, p_continue: Probability) -> bool {
         let command = Command::Annotate(seq, p_continue);
         self.commands.try_send(command).is_ok()
@@ -366,8 +367,8 @@ impl Worker {
         ended + ended.since(began) * CHECK_PAUSE
     }
 
-    /// All wait for loads: nothing is done until one is there or too late, or somebody comes. True
-    /// when told to stop.
+    /// Sleeps while all sequences wait for loads, until one is loaded or too late, or a command
+    /// comes. Returns true if the thread is to stop.
     fn rest(
         &self,
         engine: &mut Engine,

@@ -1,4 +1,4 @@
-//! Which parts a request has that change how an engine prepares its prompt.
+//! Parts of a request that change how an engine prepares its prompt.
 //!
 //! Plain chats may come out right where histories with tool calls do not. So tokens are compared
 //! with an engine's once for each shape, and a difference counts for requests of that shape.

@@ -113,7 +113,8 @@ pub struct ShadowReport {
     pub left_out: u64,
     /// Seconds between the first and the last of them.
     pub seconds: f64,
-    /// That as a share of an hour, 1 at most. Below it figures are of caches that began empty.
+    /// `seconds` as a share of an hour, 1 at most. Below 1, caches that began empty distort the
+    /// figures.
     pub share_of_hour: f64,
     /// Requests that are being played.
     pub running: usize,
@@ -140,9 +141,9 @@ pub struct ArmReport {
 pub struct Found {
     /// Prompt tokens.
     pub prompt_tokens: u64,
-    /// Those that were cached.
+    /// Cached tokens among `prompt_tokens`.
     pub cached_tokens: u64,
-    /// Their share; `None` of none.
+    /// Their share; `None` without prompt tokens.
     pub hit_rate: Option<f64>,
 }
 
@@ -182,7 +183,7 @@ impl Shadow {
         })
     }
 
-    /// A request arrived. Of a prompt that nobody tokenized nothing can be played.
+    /// Plays a request that arrived. A prompt without tokens cannot be played and is left out.
     #[must_use]
     pub fn request(self: &Arc<Self>, arrived: Arrived<'_>, now: Nanos) -> Shadowed {
         let id = self.next.fetch_add(1, Relaxed);
@@ -219,8 +220,9 @@ impl Shadow {
         is_taken
     }
 
-    /// Waiting would hold up an answer. Of what the queue does not take an end is told later, so
-    /// that nothing stays behind; a request whose beginning is not told counts for no arm.
+    /// Sends a message without waiting, which would hold up an answer. If the queue is full, an end
+    /// is delivered later, so that no request stays behind; a request whose beginning is lost
+    /// counts for no arm.
     fn tell(&self, message: Message) {
         match self.queue.try_send(message) {
             Ok(()) => {}
@@ -287,7 +289,7 @@ impl Shadowed {
         }
     }
 
-    /// The engine says that it found so many of its prompt tokens.
+    /// Notes the cached tokens that the engine reports for its prompt.
     pub fn found(&self, prompt_tokens: usize, cached_tokens: usize) {
         if let Some((shadow, _)) = &self.of {
             shadow.tell(Message::Found {

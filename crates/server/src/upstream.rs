@@ -164,7 +164,7 @@ impl Upstream {
     /// For `config`, with `prompt` read from its tokenizer folder.
     ///
     /// # Errors
-    /// When the URL is none, or not plain HTTP.
+    /// When the URL is invalid, or not plain HTTP.
     pub fn new(
         config: &UpstreamConfig,
         prompt: Option<Arc<PromptModel>>,
@@ -184,7 +184,7 @@ impl Upstream {
         }
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         if let Some((_, host)) = authority.rsplit_once('@') {
-            // It would be shown to whoever reads metrics.
+            // It would appear in metrics.
             return Err(UpstreamError::Address {
                 url: format!("http://…@{host}"),
                 reason: "a user and a password are sent to no engine".to_owned(),

@@ -1,9 +1,9 @@
 //! A cost model out of measured times: what explains them best.
 //!
 //! Each time is of one of two kinds: a prompt's first token on an idle engine, or a token of each
-//! of several answers that grow together. The error is the mean of the squared logarithms of the
-//! ratios of reckoned and measured times, so that ten milliseconds count as much as ten seconds.
-//! A random search keeps what is better: the roofs have corners, where derivatives say nothing.
+//! of several answers that grow together. The error is the mean squared logarithm of predicted over
+//! measured times, so that ten milliseconds count as much as ten seconds. A random search keeps
+//! what is better: the roofs have corners, where derivatives say nothing.
 
 use headstart_core::cost::Work;
 use headstart_core::{CostModel, Rng};
@@ -18,11 +18,11 @@ pub enum Shape {
         /// Tokens computed.
         new: usize,
     },
-    /// From a token to the next, of so many answers at once.
+    /// From a token to the next, of `sequences` concurrent answers.
     Decode {
         /// Answers.
         sequences: usize,
-        /// Tokens of each with its prompt, in the mean.
+        /// Average tokens of each, with its prompt.
         context: usize,
     },
 }

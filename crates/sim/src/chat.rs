@@ -6,10 +6,9 @@
 //!                               └► CostModel: how long each step takes
 //! ```
 //!
-//! The next prompt of a conversation comes its gap after the answer's last token: whoever is
-//! slow gets fewer requests. A prompt is the conversation so far and the user's new tokens.
-//! [`Script`] is the traffic, drawn beforehand; [`Replica`] the engine; a [`Run`] is one policy
-//! on both.
+//! The next prompt of a conversation comes its gap after the answer's last token: a slow replica
+//! gets fewer requests. A prompt is the conversation so far and the user's new tokens. [`Script`]
+//! is the traffic, drawn beforehand; [`Replica`] the engine; a [`Run`] is one policy on both.
 //!
 //! Does not know texts, models or how a probability was predicted. The same script, replica and
 //! predictions give the same [`ChatOutcome`], bit for bit, on one machine.
@@ -75,7 +74,7 @@ pub struct Place {
     pub turn: usize,
 }
 
-/// Says how likely the conversation goes on after a turn; `None` where nobody predicts.
+/// Predicts the probability that the conversation continues after a turn; `None` without one.
 pub type Predict<'a> = dyn Fn(Place) -> Option<Probability> + 'a;
 
 /// The simulated engine.

@@ -31,7 +31,7 @@ const TRAINED_ON: usize = 20_000;
 /// Source of the probabilities that conversations go on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Predictor {
-    /// Nobody.
+    /// No predictions.
     Nobody,
     /// The turn count: shares learnt on conversations that are not in the run.
     TurnCount,
@@ -72,7 +72,7 @@ pub struct Recorded {
 #[derive(Clone, Debug)]
 pub struct Traffic {
     script: Script,
-    /// Every turn and whether it goes on.
+    /// Every turn, and whether the conversation continues after it.
     cases: Vec<(Place, bool)>,
     /// By turn, from 1; the last one holds for all later ones.
     turn_shares: Vec<Probability>,

@@ -1,4 +1,4 @@
-//! Moving units in virtual time: each tier is a channel of so many bytes a second behind a latency.
+//! Moving units in virtual time: each tier is a channel with a latency and a rate in bytes/s.
 //!
 //! Transfers of one tier follow one another, those of different tiers go side by side. What a unit
 //! holds is not kept, only where it is: a load of what is not there fails.
@@ -46,7 +46,7 @@ enum Due {
 }
 
 impl SimMover {
-    /// Empty tiers for units of so many bytes.
+    /// Empty tiers for units of `unit_bytes` bytes.
     #[must_use]
     pub fn new(unit_bytes: u64, tiers: &[(Tier, Channel)]) -> Self {
         let place = |&(tier, channel): &(Tier, Channel)| {

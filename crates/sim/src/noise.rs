@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Of the cases that are told a probability, such a share is true.
+    /// Of the cases with a predicted probability p, a share p is true.
     #[test]
     fn what_is_told_is_calibrated() {
         for channel in Channel::ALL {

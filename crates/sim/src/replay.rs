@@ -28,7 +28,7 @@ pub struct ReplayConfig {
     pub capacity: usize,
     /// Tokens per block, for hits in tokens; 0 counts none.
     pub block_tokens: u32,
-    /// The first so many requests are counted apart, as cold.
+    /// Number of first requests that are counted apart, as cold.
     pub cold_requests: u32,
 }
 

@@ -367,7 +367,7 @@ mod tests {
         assert!(longest.hits <= pooled.hits + pooled.references / 50);
         assert!(longest.imbalance < 1.3 && random.imbalance < 1.3, "{got:?}");
         for outcome in &got {
-            // Nobody said how long prompts are: of a prompt that hits whole, a block is computed.
+            // The trace has no prompt lengths: of a prompt that hits whole, a block is computed.
             let (tokens, hits) = (outcome.hit_tokens, outcome.hits);
             assert!(tokens <= hits * 16 && tokens + 16 * outcome.requests > hits * 16);
         }

@@ -32,15 +32,15 @@
 //! - A stream that has evidence of being late confirms nothing. A doubt is taken back only where
 //!   nothing was applied behind it, and not when it is old.
 //!
-//! In the middle of some runs the index is dumped and restored, and followers begin anew.
+//! In the middle of some runs the index is dumped and restored, and followers start over.
 //!
 //! Nothing here decides anything: [`headstart_router::stream::Follower`] and
 //! [`headstart_router::RunIndex`] are the production code. What no subscriber could notice is left
 //! out: a restart that breaks no connection and whose first batch is lost, or that no clock tells;
 //! late messages of a process of which nothing else arrived; without a clock, a replay answered by
 //! a process whose predecessor's connection still looks alive, and one that says the very same as
-//! its predecessor did. Where there is no clock, or a wrong one, or nobody to ask, a batch that
-//! comes late passes for a new process, and that is no evidence.
+//! its predecessor did. Without a correct clock, or without replays, a batch that comes late passes
+//! for a new process, and that is no evidence.
 
 pub mod announce;
 pub mod catalog;

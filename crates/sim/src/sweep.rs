@@ -1,8 +1,8 @@
 //! Policies × capacities over one trace in memory.
 //!
-//! A [`Sweep`] holds what the cells of the table share: the requests, what an infinite cache
-//! would hit, and the future for those policies that read it. Each cell is a [`Replay`] of its
-//! own, so whoever has threads may [`run`](Sweep::run) several at once.
+//! A [`Sweep`] holds what the cells of the table share: the requests, what an infinite cache would
+//! hit, and the future for those policies that read it. Each cell is a [`Replay`] of its own, so
+//! several threads may each [`run`](Sweep::run) one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Arm<'a> {
 pub struct SweepConfig {
     /// Tokens per block.
     pub block_tokens: u32,
-    /// The first so many requests are counted apart, as cold.
+    /// Number of first requests that are counted apart, as cold.
     pub cold_requests: u32,
 }
 

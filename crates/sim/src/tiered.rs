@@ -1,8 +1,8 @@
 //! One replica with lower tiers in virtual time: the real scheduler, cache and tiers, a cost model
 //! for the engine and a [`SimMover`] for the bytes.
 //!
-//! Requests arrive when they say. Steps follow one another; where everybody waits for a load, time
-//! goes on to the next thing that happens.
+//! Requests arrive when they say. Steps follow one another; while all requests wait for loads, time
+//! advances to the next event.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl TieredReplica {
         self.serve_each(requests.iter().map(known))
     }
 
-    /// The same with what the policies are told of each request; each is made when its turn comes.
+    /// The same with an [`Access`] for the policies per request; each is made when its turn comes.
     pub fn serve_each(
         &mut self,
         requests: impl IntoIterator<Item = (TieredRequest, Access)>,

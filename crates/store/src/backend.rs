@@ -1,9 +1,9 @@
 //! The interface of every store for records: put, get and remove.
 //!
-//! Commands go in and reports come out, in any order; nobody waits. The buffer of a transfer
-//! travels with it, so that nothing else can touch it meanwhile. What a backend holds is a hint:
-//! it may lose a record at any time and says so ([`Report::Lost`]), and what it gives back was
-//! verified, so that a fault of a backend is a miss and nothing worse.
+//! Commands go in and reports come out, in any order; no call waits. The buffer of a transfer
+//! travels with it, so that nothing else can touch it meanwhile. The contents of a backend are a
+//! hint: it may lose a record at any time and reports it ([`Report::Lost`]). Every record it
+//! returns was verified, so that a fault of a backend is a miss and nothing worse.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use headstart_core::{BlockHash, TenantTag};
 use crate::arena::Slot;
 use crate::record::{Content, Meta, PartBytes, Record};
 
-/// Names a command; chosen by whoever gives it, and repeated in its report.
+/// The id of a command, chosen by the caller and repeated in its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -54,7 +54,7 @@ pub enum Command {
         ticket: Ticket,
         /// The record's name.
         name: BlockHash,
-        /// Which part.
+        /// Index of the part.
         part: u16,
         /// Slot with room for all pages that the part touches
         /// ([`Layout::slot_bytes`](crate::record::Layout::slot_bytes)).
@@ -100,15 +100,15 @@ pub enum Report {
         /// The outcome.
         outcome: Outcome,
     },
-    /// These cannot be read any more, though nobody removed them.
+    /// Records that can no longer be read, though no command removed them.
     Lost {
         /// Their names.
         names: Vec<BlockHash>,
         /// Why.
         loss: Loss,
     },
-    /// These can be read, though nobody put them: they were found at start, or when the place came
-    /// back. Oldest first.
+    /// Records that can be read though this caller did not put them: found at start or when the
+    /// place came back, or put by another user. Oldest first.
     Found(Vec<Resident>),
     /// The place works worse than before, or better again.
     Condition(Condition),
@@ -123,9 +123,9 @@ pub enum Outcome {
     Loaded(Record),
     /// Get part: here it is, verified.
     Part(PartBytes),
-    /// Get: there is none. Get part: there is none, or it has no such part.
+    /// Get: the record does not exist. Get part: the record or the part does not exist.
     Missing,
-    /// Remove, purge: they cannot be read any more; so many there were.
+    /// Remove, purge: this number of records can no longer be read.
     Removed(usize),
     /// It did not work. What a get asked for is gone, or may be tried again where `Busy`.
     Failed(Failure),
@@ -233,7 +233,7 @@ pub enum Condition {
 /// it must be quick and must not call the backend.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// Wakes nobody.
+/// Returns a waker that does nothing.
 #[must_use]
 pub fn no_waker() -> Waker {
     Arc::new(|| {})

@@ -1,16 +1,16 @@
 //! The disk tier: records in log-structured segments, past the page cache.
 //!
-//! Records are added to the end of an open segment in *groups*; a group is durable, and its records
-//! are there, when its commit is. Segments are never changed, only written anew from the start
-//! once nothing in them is wanted, so that wear is even and room never fragments. One thread does
-//! it all: it starts operations with the kernel, verifies what was read, and waits.
+//! Records are added to the end of an open segment in *groups*; a group and its records are durable
+//! once its commit is. Segments are never changed, only rewritten from the start once nothing in
+//! them is wanted, so that wear is even and room never fragments. One thread does it all: it starts
+//! operations with the kernel, verifies what was read, and waits.
 //!
 //! Limits: the files' lengths together never exceed the budget, and are allocated whole. A crash
 //! loses what was not committed, and nothing else (`recover`). Whatever fails is a miss
 //! ([`Condition`](crate::backend::Condition)), and is tried again.
 //!
-//! Does not decide what is worth keeping: it forgets what it is told to. If its caller lets it fill
-//! up, it gives up its oldest segment and says so.
+//! The caller decides what is worth keeping and which records to forget. If it lets the tier fill
+//! up, the tier gives up its oldest segment and reports the loss.
 //!
 //! Source: LFS (Rosenblum and Ousterhout, SOSP'91) for segments and their cleaning; group commit
 //! after Gawlick and Kinkade (1985). Unlike LFS no checkpoint is kept: footers say all that it

@@ -1,4 +1,4 @@
-//! A context cache looked at and looked after from outside: by whoever runs it, not by a server.
+//! Inspection and maintenance of a context cache by its operator, outside a server.
 //!
 //! | file | does |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | `remote/inspect` | object storage, by its listing |
 //! | [`copy`] | verified records to another place |
 //!
-//! Looking changes nothing and needs no lock: a folder may be in use meanwhile, and then what is
-//! told is what was there a moment ago. What changes a folder takes its lock. Records are read and
-//! verified as a server does it, so that nothing is called unharmed that is not.
+//! Inspection changes nothing and needs no lock: a folder may be in use meanwhile, and then the
+//! report shows its state a moment ago. Operations that change a folder take its lock. Records are
+//! read and verified as a server does it, so that no damaged record passes as intact.
 
 pub mod copy;
 
@@ -62,7 +62,7 @@ pub(crate) enum At {
     Object,
 }
 
-/// So many records, so many bytes.
+/// Number and total size of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Records.
@@ -173,7 +173,7 @@ impl Cache {
     /// Opens what `place` names, as `serve --context-cache` understands it, to look at it.
     ///
     /// # Errors
-    /// When there is none, or it cannot be read.
+    /// When the place does not exist or cannot be read.
     pub fn look(place: &str) -> Result<Self, InspectError> {
         match place.contains("://") {
             true => Self::store(place),
@@ -184,7 +184,7 @@ impl Cache {
     /// The same to change it; a folder is locked until the value is dropped.
     ///
     /// # Errors
-    /// As for [`Cache::look`], and when somebody else uses the folder.
+    /// As for [`Cache::look`], and when another process uses the folder.
     pub fn open(place: &str) -> Result<Self, InspectError> {
         match place.contains("://") {
             true => Self::store(place),

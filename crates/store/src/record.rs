@@ -159,7 +159,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record called `name` in `slot`, if the slot holds it and every part is unharmed.
+    /// Verifies the record called `name` in `slot`, with all its parts.
     ///
     /// # Errors
     /// What is wrong with it; the slot is free again.
@@ -180,7 +180,7 @@ impl Record {
         &self.header.meta
     }
 
-    /// Its header, for whoever reads parts of it elsewhere.
+    /// Returns its header, for reading parts of it elsewhere.
     #[must_use]
     pub fn header(&self) -> Checked {
         Checked::of(self.header.clone())
@@ -220,8 +220,8 @@ impl Record {
         &self.slot[..self.len]
     }
 
-    /// Since when it is what it says: when it was sealed or verified, or when whoever withheld it
-    /// let it go.
+    /// Returns when it became available: when it was sealed or verified, or when a backend that
+    /// withheld it released it.
     #[must_use]
     pub fn since(&self) -> Instant {
         self.since
@@ -233,7 +233,7 @@ impl Record {
         Self { since, ..self }
     }
 
-    /// Its slot, where nobody else holds a clone; from then on it is no record.
+    /// Turns it back into its slot if no other clone exists.
     pub(crate) fn into_slot(self) -> Result<Slot, Self> {
         let Self {
             slot,
@@ -250,7 +250,7 @@ impl Record {
     }
 }
 
-/// The header of the record called `name` at the front of `bytes`, all of it unharmed.
+/// Verifies the record called `name` at the front of `bytes`, and returns its header.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -359,7 +359,7 @@ mod tests {
             // Headers that are right but for some bytes, so that every check is met.
             let mut bytes = record.bytes().to_vec();
             for _ in 0..=rng.below(4) {
-                // The header and the part, without the bytes between them that nobody reads.
+                // The header and the part, without the unread bytes between them.
                 let at = rng.below(220);
                 let between = record.header.end()..record.header.parts[0].range().start;
                 if !between.contains(&at) {

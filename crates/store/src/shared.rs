@@ -4,8 +4,8 @@
 //! drop, so that their ideas of what is there, and of what was used last, stay alike. What one of
 //! them drops is gone for all.
 //!
-//! Does not decide anything, and starts no thread: whoever polls takes the reports and hands on
-//! what concerns others.
+//! It decides nothing and starts no thread: the user that polls takes the reports and passes on
+//! those that concern others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,8 +28,8 @@ pub struct Status {
     pub condition: Condition,
     /// Records that can be read.
     pub records: usize,
-    /// Records that went though nobody removed them, by reason; those of a place that was gone may
-    /// have come back.
+    /// Records lost without a removal, by reason; those of a place that was gone may have come
+    /// back.
     pub lost: [(Loss, u64); 4],
 }
 
@@ -49,7 +49,7 @@ struct Hub {
     backend: Box<dyn Backend>,
     on_condition: OnCondition,
     condition: Condition,
-    /// Records that went though nobody removed them, by reason.
+    /// Records lost without a removal, by reason.
     lost: HashMap<Loss, u64>,
     /// Known records, and the number of their last use.
     known: HashMap<BlockHash, (u64, Resident)>,
@@ -81,7 +81,7 @@ enum About {
     Purge(headstart_core::TenantTag),
 }
 
-/// Wakes whoever is there; for the backend, which exists before its users.
+/// Wakers of all current users, for the backend, which exists before them.
 #[derive(Clone, Default)]
 pub struct Wakers(Arc<Mutex<HashMap<u64, Waker>>>);
 
@@ -363,7 +363,7 @@ mod tests {
         check(&mut one, trial);
     }
 
-    /// Says what it is told to, and takes nothing.
+    /// A backend with given reports, which accepts no commands.
     struct Saying(Vec<Report>);
 
     impl Backend for Saying {

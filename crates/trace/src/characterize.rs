@@ -53,7 +53,7 @@ pub use stack::Stack;
 use stack::Touch;
 use timeline::{Merge, Timeline};
 
-/// Turns that are told apart; later ones count as this one.
+/// Turns that are counted apart; later ones count as this one.
 pub const TURNS_MAX: u16 = 16;
 
 /// Parameters that the requests do not tell.
@@ -105,7 +105,7 @@ pub struct Characterizer {
     end: Nanos,
     ideal: Totals,
     curve: Distances,
-    /// Those hits of `curve` that serve no token, see [`servable_tokens`].
+    /// Hits of `curve` that serve no token, see [`servable_tokens`].
     unservable: Distances,
     origins: Origins,
     moments: Timeline<Counts>,
@@ -239,7 +239,7 @@ impl Characterizer {
         }
     }
 
-    /// Counts the next request, of nobody in particular.
+    /// Counts the next request, without a user.
     pub fn add(&mut self, request: &TraceRequest) {
         self.add_of(request, None);
     }

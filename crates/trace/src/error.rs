@@ -28,7 +28,7 @@ pub enum TraceError {
     Unsuitable {
         /// The input, as the caller named it.
         input: String,
-        /// Which option, and what to do instead.
+        /// The unsuitable option, and what to do instead.
         reason: String,
     },
 }

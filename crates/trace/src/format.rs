@@ -62,7 +62,7 @@ impl Format {
     /// Detects the format from the first of `lines`, which stays the next one.
     ///
     /// # Errors
-    /// [`TraceError::BadLine`] when that line fits no format or there is none, and
+    /// [`TraceError::BadLine`] when that line fits no format or the trace is empty, and
     /// [`TraceError::Read`].
     pub fn of(lines: &mut Lines<'_>) -> Result<Self, TraceError> {
         lines.peek_with(sniff).unwrap_or_else(|| {

@@ -14,8 +14,8 @@
 //! the same hits *in blocks*, on a thirty-second of the tokens. A last block that is not full
 //! stays so, and one that is stays that. Answers are not shrunk, so they weigh more.
 //!
-//! Tokens of a prompt beyond its ids (all of them, in a trace of lengths only) are its own and
-//! found by nobody. Does not know tokenizers: which ids are plain tokens the caller says.
+//! Tokens of a prompt beyond its ids (all of them, in a trace of lengths only) are unique and
+//! never hit. Tokenizers are unknown here: the caller says which ids are plain tokens.
 
 pub mod held;
 mod tokens;

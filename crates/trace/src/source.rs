@@ -1,8 +1,8 @@
 //! Trace bytes, plain or compressed, as numbered lines.
 //!
-//! What the bytes are is told by the first four of them, never by a file's name. Members of a
-//! gzip file and frames of a zstd file that follow one another are one text. A text that is a JSON
-//! array is read as its elements, one to a line; half a surrogate pair in JSON counts as U+FFFD.
+//! The first four bytes show the compression, never a file's name. Members of a gzip file and
+//! frames of a zstd file that follow one another are one text. A text that is a JSON array is read
+//! as its elements, one to a line; half a surrogate pair in JSON counts as U+FFFD.
 
 mod array;
 mod surrogates;
@@ -68,7 +68,7 @@ pub struct Lines<'a> {
     reader: Box<dyn BufRead + 'a>,
     line: usize,
     buffer: Vec<u8>,
-    /// The line in `buffer` was looked at, and nobody has taken it yet.
+    /// The line in `buffer` was peeked at, and is not consumed yet.
     is_peeked: bool,
     /// Nothing more comes: the end, or an error that would come again.
     is_over: bool,

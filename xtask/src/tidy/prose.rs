@@ -15,7 +15,7 @@ const VISIBLE: [&str; 2] = ["README.md", "docs/"];
 /// Longest sentence, words.
 const WORDS_MAX: usize = 40;
 
-/// What is not written, and what to write in its place.
+/// Banned phrases, each with a replacement.
 const BANNED: [(&str, &str); 18] = [
     ("at hand", "available"),
     ("anew", "again"),

@@ -101,7 +101,7 @@ impl Calls {
         }
     }
 
-    /// Evicts the victim; nothing, where there is none.
+    /// Evicts the policy's victim; does nothing if it names no block.
     fn evict(&mut self, policy: &mut dyn Policy, newcomer: Option<&Newcomer>) -> Option<BlockId> {
         let block = self.ask(policy, newcomer)?;
         let hash = self.evicted_from(block);

@@ -208,7 +208,7 @@ impl Parts {
         parts
     }
 
-    /// Which of the parts a read is of.
+    /// Returns the index of the part that a read comes from.
     fn read_by(&self, question: &Cover<'_>, read: &Read) -> usize {
         let (token, _) = read.tokens[0];
         let [unit, chunk] = self.places[(token - self.skip) as usize];
@@ -374,7 +374,7 @@ mod tests {
             parts.collect()
         }
 
-        /// The same, where everything is added up anew each time.
+        /// The tokens that `fit` keeps, with all sums recomputed in every round.
         fn by_adding_up(&self) -> BTreeSet<u32> {
             let parts = self.parts();
             let mut taken = self.reads(&self.selection.sure);

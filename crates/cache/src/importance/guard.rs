@@ -1,9 +1,9 @@
-//! Whether prompts may go on being loaded by importance.
+//! Whether prompts may still be loaded by importance.
 //!
-//! A sampled share of those that are is computed again in full, off the critical path, and what
-//! both say of the first token is compared. One comparison far off bars its prefix: prompts that
-//! go through the same last unit are loaded in full from then on, those beside it are not. Several
-//! in a row whose most likely token differs bar what they have in common, the first unit.
+//! A sampled share of these prompts is recomputed in full, off the critical path, and the two
+//! results for the first token are compared. One large divergence bars the prefix: prompts through
+//! the same last unit are loaded in full from then on, its siblings are not. Several comparisons in
+//! a row with different most likely tokens bar the first unit, which the prompts have in common.
 //!
 //! It does not know logits' vocabulary, requests or clocks. Source: the accuracy guard;
 //! IMPRESS (FAST '25) has none, it reports accuracy over whole tasks.
@@ -71,7 +71,7 @@ pub enum Verdict {
 pub struct GuardCounts {
     /// Comparisons.
     pub compared: u64,
-    /// Those in which the most likely token was the same.
+    /// Comparisons in which both chose the same most likely token.
     pub agreed: u64,
     /// Sum of the divergences that are finite, in nats.
     pub kl_sum: f64,
@@ -87,7 +87,7 @@ pub struct Guard {
     options: GuardOptions,
     rng: Rng,
     prefixes: HashMap<BlockHash, Prefix>,
-    /// Those in `prefixes`: the doubted first, the longest ago first.
+    /// Keys of `prefixes` in order of removal: not barred first, then oldest first.
     order: BTreeMap<(bool, u64), BlockHash>,
     clock: u64,
     counts: GuardCounts,

@@ -1,4 +1,4 @@
-//! Which parts to read for the tokens of a layer.
+//! Choice of the parts to read for the tokens of a layer.
 //!
 //! A token lies in its unit's part and perhaps in a pack's chunk; one of the two has to be read.
 //! What is cached costs no load from the disk. Of the rest, the fewest parts are read that hold all
@@ -26,7 +26,7 @@ pub struct Cover<'a> {
     pub skip: usize,
     /// Tokens of a unit, and of a pack's chunk.
     pub unit_tokens: usize,
-    /// Which part of a unit.
+    /// Index of the part within a unit.
     pub part: u16,
     /// Packs of that part. Of two that hold a token, a cached one serves, else the earlier.
     pub packs: &'a [PackView<'a>],
@@ -188,7 +188,7 @@ impl Packed {
     }
 }
 
-/// Which units to read; chunks for all other tokens.
+/// Chooses the units to read; chunks serve all other tokens.
 fn choose(question: &Cover<'_>, packed: &Packed, tokens: &[u32]) -> Chosen {
     let num_units = question.units.len() as u32;
     let mut graph = Graph::new(packed.chunks.len());

@@ -1,4 +1,4 @@
-//! Which tokens of a stored prefix a layer needs.
+//! Selection of the tokens of a stored prefix that a layer needs.
 //!
 //! Each probe names the k tokens that the new queries look at most; where the probes agree more
 //! than chance would have it, the tokens of all of them are loaded, else everything is.
@@ -39,10 +39,10 @@ pub struct Selecting {
     pub first: usize,
     /// Tokens up to the end that are always kept: what is near matters.
     pub recent: usize,
-    /// Share of its attention that a query misses in the mean, at most, because of what a probe
-    /// named and is left out again, the least important first. Without it a few tokens that hardly
-    /// matter, far apart, are as dear as all that do. A token that one query looks at is not among
-    /// them ([`MOST_SPARED`]).
+    /// Share of its attention that a query may lose on average, because the least important tokens
+    /// that a probe named are left out again. Without it a few distant tokens that hardly matter
+    /// cost as much to load as all others. A token with much attention from one query is never left
+    /// out ([`MOST_SPARED`]).
     pub spared: f64,
     /// Whether whole parts are kept instead of what is selected ([`super::fit()`]): these give up
     /// what is far apart, up to as much again, but no token above [`SURE`]. Else the tokens
@@ -78,7 +78,7 @@ impl Default for Selecting {
 pub struct Selection {
     /// Sorted; counted as the importances are.
     pub tokens: Vec<u32>,
-    /// Those of them that are always kept, or that somebody surely looks at; sorted.
+    /// The tokens among them that are always kept, or surely get attention; sorted.
     pub sure: Vec<u32>,
     /// Mean pairwise Jaccard index of what the probes chose freely; 1 where there was no choice,
     /// or one probe.
@@ -90,7 +90,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// All of so many tokens, though nobody asked the probes.
+    /// Selects all `num_tokens` tokens, without asking the probes.
     #[must_use]
     pub fn everything(num_tokens: usize) -> Self {
         Self {
@@ -120,7 +120,7 @@ pub fn threshold(ratio: f64, alpha: f64) -> f64 {
 }
 
 /// Selects tokens by what the probes say: one slice per probe, over the same tokens, sums of the
-/// attention of so many `queries`.
+/// attention of `queries` queries.
 ///
 /// Each probe names `k = ceil(ratio · tokens)`, those always kept among them; these are kept even
 /// where they are more than k. Of these it leaves out what may be spared; whether probes agree is

@@ -23,7 +23,7 @@
 //! conversation alone has used takes that conversation's newest prediction; else an earlier
 //! turn's hope would outlive the news that the conversation has ended. [`Pooling::Literal`] takes
 //! the maximum always. A request whose conversation is not known counts as one of its own.
-//! A request that nobody predicted counts as even, so without predictions this is LRU.
+//! A request without a prediction counts as even, so without predictions this is LRU.
 //!
 //! Invariants: time never runs backwards (a release that tells an earlier time than one before
 //! counts as at that one's); a block that was never released goes before all that were.
@@ -39,7 +39,7 @@ use crate::recency::Recency;
 /// Probabilities are clamped to this distance from 0 and 1, as published.
 const MARGIN: f64 = 1e-6;
 
-/// Users of a block that nobody has released yet.
+/// Marks a block that has not been released yet.
 const NOBODY: u64 = u64::MAX;
 
 /// Users of a block: several conversations, or one that has no name.
@@ -288,7 +288,7 @@ mod tests {
             &[shared[0], shared[1], shared[2], (0, 2.0, 0, 0.1)],
             &[1, 0],
         );
-        // Nobody knows that two requests without a conversation are of one.
+        // Two requests without a conversation are not known to be of the same one.
         for taken in [NOBODY, SEVERAL] {
             check(
                 &[(0, 0.0, taken, 0.9), (1, 0.0, 1, 0.5), (0, 1.0, taken, 0.1)],

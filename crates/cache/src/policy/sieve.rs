@@ -98,7 +98,7 @@ impl Sieve {
         self.laps.wrapping_add(u32::from(!self.is_ahead(block)))
     }
 
-    /// The hand stands at the newest block's end: it begins anew at the oldest.
+    /// Moves the hand from the newest block's end back to the oldest.
     fn wrap(&mut self) {
         self.lanes.swap(AHEAD, BEHIND);
         self.hand = 0;
@@ -215,7 +215,7 @@ impl Policy for Sieve {
         if !self.flags[block.index()].is_aside {
             self.lanes.take(self.lane(block), block);
         }
-        // Where nothing is left ahead of it, the hand begins anew.
+        // With no block left ahead of it, the hand starts over at the oldest.
         let was_newest = self.order.remove(block);
         if was_newest && self.hand > 0 && self.order.newest().is_none_or(|it| !self.is_ahead(it)) {
             self.wrap();

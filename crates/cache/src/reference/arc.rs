@@ -1,7 +1,7 @@
 //! ARC as in the paper: four lists and a target.
 //!
 //! Source: Megiddo and Modha, FAST'03, figure 4. The oldest of a list is its least recently
-//! released block that may go; where there is none, the other list gives.
+//! released evictable block; a list without one leaves the eviction to the other.
 
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
@@ -30,7 +30,7 @@ pub struct ListArc {
 struct Entry {
     block: BlockId,
     is_offered: bool,
-    /// The how-maniest release; 0 when there was none.
+    /// Number of its last release, from 1; 0 if never released.
     released: u64,
 }
 

@@ -15,9 +15,9 @@ pub struct Resident {
     pub block: BlockId,
     /// Its name.
     pub hash: BlockHash,
-    /// When it became resident: the how-maniest insertion.
+    /// Number of the insertion that made it resident.
     pub inserted: u64,
-    /// When it was last released: the how-maniest release; 0 when it never was.
+    /// Number of its last release; 0 if never released.
     pub released: u64,
     /// Position in the request that used it last.
     pub depth: usize,

@@ -7,7 +7,7 @@ use headstart_core::{Access, BlockHash};
 /// Names whose offers are counted: some megabytes.
 const COUNTED: usize = 64 << 10;
 
-/// Chance that a prompt's prefix is used again where nobody predicted: about what the study of
+/// Chance that a prompt's prefix is used again without a prediction: about what the study of
 /// Alibaba's traces found for blocks (54 to 62 %).
 const USUAL_REUSE: f64 = 0.5;
 

@@ -10,9 +10,9 @@
 //!   └────abort───────┘                   └──► lost ──unpin────┘
 //! ```
 //!
-//! A unit that was lost (its bytes are gone) is not found any more; its slot is free, as soon as
-//! nobody reads it. Where tenants have shares ([`super::owners`]), one that has its own makes room
-//! for itself.
+//! A unit that was lost (its bytes are gone) is not found any more; its slot becomes free once its
+//! last reader is done. Where tenants have shares ([`super::owners`]), a tenant with its own share
+//! makes room for itself.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ enum Slot {
         unit: Link,
         pins: u32,
     },
-    /// It could be read, and somebody still does.
+    /// Its unit is gone, but still being read.
     Lost {
         pins: u32,
     },
@@ -63,9 +63,9 @@ pub(super) enum Begin {
 pub struct Held {
     /// Holding nothing.
     pub free: usize,
-    /// Readable, and nobody reads it.
+    /// Readable, without a reader.
     pub cached: usize,
-    /// Readable, and somebody does.
+    /// Readable, and being read.
     pub pinned: usize,
     /// Being written.
     pub in_flight: usize,
@@ -189,7 +189,7 @@ impl Level {
             .copied()
             .filter(|&slot| self.is_candidate(slot))
             .collect();
-        // A policy is told of uses of what is not offered.
+        // A policy hears only of uses of blocks that are not offered.
         candidates.iter().for_each(|&slot| self.withdraw(slot));
         self.policy.release(&slots, access);
         if let Some(owners) = &mut self.owners {
@@ -198,7 +198,7 @@ impl Level {
         candidates.iter().rev().for_each(|&slot| self.offer(slot));
     }
 
-    /// Somebody reads it: it stays. The slot is to be unpinned, whatever has its name by then.
+    /// Pins a unit for a reader: it stays. Unpin the returned slot, whatever name it has by then.
     pub(super) fn pin(&mut self, name: BlockHash) -> Option<BlockId> {
         let slot = *self.names.get(&name)?;
         let was_candidate = self.is_candidate(slot);
@@ -212,7 +212,7 @@ impl Level {
         Some(slot)
     }
 
-    /// Somebody has read it.
+    /// Ends one read of the slot.
     ///
     /// # Panics
     /// When it was not pinned.

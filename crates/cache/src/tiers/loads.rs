@@ -30,13 +30,13 @@ pub struct Claim {
     load: TransferId,
 }
 
-/// Nobody waits longer for a load, seconds.
+/// Upper bound on the wait for a load, seconds.
 const LONGEST_WAIT_S: f64 = 600.0;
 
 /// State of a requested unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// At hand.
+    /// Loaded and ready.
     Here,
     /// On its way.
     Loading,
@@ -44,12 +44,12 @@ pub enum Fetched {
     Gone,
 }
 
-/// Units at hand, and those on their way.
+/// Units that are ready or on their way.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     units: HashMap<BlockHash, Load>,
     under_way: HashMap<TransferId, BlockHash>,
-    /// Of those under way, by tier below host memory, what nobody waits for any more.
+    /// Loads under way without a waiting user, by tier below host memory.
     abandoned: HashMap<Tier, usize>,
 }
 
@@ -127,7 +127,7 @@ impl Tiers {
         runs.into_iter().map(|(_, run)| run).collect()
     }
 
-    /// One unit of a tier, or at hand.
+    /// A run of one unit, from a tier or already loaded.
     fn run_of(&self, tier: Option<Tier>) -> Run {
         let shelf = self.shelves.iter().find(|shelf| Some(shelf.tier) == tier);
         match shelf {
@@ -144,9 +144,9 @@ impl Tiers {
         }
     }
 
-    /// Whether another load from a tier may begin: from one that does not answer they would take
-    /// all that may be at hand, and nothing would be left for the other tiers. Each has its part,
-    /// and one is left for host memory.
+    /// Whether another load from a tier may begin. Loads from a tier that does not answer would
+    /// otherwise use up the limit on ready units and starve the other tiers. Each tier below host
+    /// memory has an equal part of it, and one part is left for host memory.
     fn answers(&self, from: Tier) -> bool {
         let below = self.shelves.iter().filter(|shelf| shelf.tier > Tier::Host);
         let part = self.config.most_at_hand.div_ceil(below.count() + 1);
@@ -201,8 +201,8 @@ impl Tiers {
         now + Duration::from_secs_f64(wait_s)
     }
 
-    /// Asks for a unit; the claim must be released. `None`: it is nowhere, or as many as may be
-    /// are at hand.
+    /// Asks for a unit; the claim must be released. `None`: no tier holds it, or the limit on ready
+    /// units is reached.
     pub fn fetch(&mut self, unit: &Unit, now: Nanos) -> Option<Claim> {
         self.fetch_link(unit.into(), now)
     }
@@ -263,7 +263,7 @@ impl Tiers {
         load.filter(|load| load.id == claim.load)
     }
 
-    /// Whoever asked for a unit needs it no more. Those that are gone are ignored.
+    /// Releases a claim. A claim on a load that is gone is ignored.
     pub fn release(&mut self, claim: Claim) {
         let Claim { name, load } = claim;
         let Some(load) = self.loads.units.get_mut(&name).filter(|it| it.id == load) else {

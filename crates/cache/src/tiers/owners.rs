@@ -1,8 +1,8 @@
 //! Owners of a tier's units, and the victim among an owner's units when its share is full.
 //!
-//! An owner that may hold no more gives up its own least recently used unit, whatever the tier's
-//! policy would choose of all: who stores much does so at nobody else's expense. Without shares
-//! nothing is kept here.
+//! An owner with a full share gives up its own least recently used unit, whatever victim the tier's
+//! policy would choose: a heavy writer does not evict the units of others. Without shares nothing
+//! is kept here.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use headstart_core::{BlockId, TenantTag};
 pub struct Shares {
     /// Each that is not named; `None`: as many as there are.
     pub each: Option<usize>,
-    /// Those that are.
+    /// Limits of the named tenants.
     pub named: HashMap<TenantTag, usize>,
 }
 
@@ -41,13 +41,12 @@ pub(super) struct Owners {
 #[derive(Debug, Default)]
 struct Owned {
     units: usize,
-    /// Those that may go, by when they were last used: the others, most of them heads, need not be
-    /// stepped over.
+    /// Evictable units, by last use. The others, most of them heads, need not be stepped over.
     candidates: BTreeMap<u64, BlockId>,
 }
 
 impl Owners {
-    /// `None` where nobody's share is limited.
+    /// Returns `None` where no tenant's share is limited.
     pub(super) fn new(capacity: usize, shares: Shares) -> Option<Self> {
         shares.is_any().then(|| Self {
             shares,

@@ -1,8 +1,8 @@
 //! Stored prefixes of which only parts are loaded: when that promises more than loading or
 //! computing all, and what stays meanwhile.
 //!
-//! The parts themselves are chosen layer by layer, by importance, by whoever computes: what is
-//! decided here is whether to begin. Parts come from one tier, the disk.
+//! The engine chooses the parts themselves layer by layer, by importance; here it is only decided
+//! whether to begin. Parts come from one tier, the disk.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const PATIENCE: f64 = 4.0;
 /// Added to that, seconds.
 const GRACE_S: f64 = 1.0;
 
-/// Nobody waits longer, seconds.
+/// Upper bound on the wait, seconds.
 const LONGEST_WAIT_S: f64 = 600.0;
 
 /// A prompt whose stored prefix might be loaded in part.

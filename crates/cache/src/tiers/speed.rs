@@ -2,15 +2,15 @@
 //!
 //! A transfer takes the tier's latency plus its bytes over the tier's rate, after what was asked
 //! for before it. Both are learned: the rate while several transfers are under way, the latency
-//! from those that found nothing before them. Half of what is known is forgotten every so many
-//! transfers, because disks and networks are shared.
+//! from those that found nothing before them. The weight of old measurements halves every
+//! [`MEMORY`] transfers, because disks and networks are shared.
 
 use headstart_core::Nanos;
 
 /// Transfers after which what was measured counts half.
 const MEMORY: f64 = 64.0;
 
-/// A tier of which nothing was asked for so many seconds may have changed.
+/// Time without a request after which a tier's speed may have changed, seconds.
 const STALE_S: f64 = 60.0;
 
 /// Assumed speed of a tier before the first measurement.
@@ -160,8 +160,8 @@ mod tests {
         assert!((speed.seconds(8 * MB) - 0.013).abs() < 5e-4);
     }
 
-    /// A tier that is a hundredth as fast as was assumed is known after the first request, though
-    /// little was read of it: nobody waits for it again and again.
+    /// A tier that is a hundredth as fast as assumed is known after the first request, though
+    /// little was read of it: later requests do not wait for it again.
     #[test]
     fn a_slow_tier_is_known_soon() {
         let assumed = Assumed {

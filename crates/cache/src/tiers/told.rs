@@ -18,7 +18,7 @@ impl Tiers {
             }
             Moved::Found { tier, units } => self.found(tier, &units, now),
             Moved::Noted { tails } => self.recall(&tails, now),
-            // Whoever loads by importance hears of these.
+            // Only loading by importance uses these.
             Moved::PartLoaded { .. } | Moved::Packed { .. } | Moved::FoundPacks { .. } => {}
         }
     }
@@ -85,7 +85,7 @@ impl Tiers {
                     shelf.level.commit(name, &access);
                     self.changes.push(Change::Stored { tier, name });
                 }
-                // Told again: somebody else has used it.
+                // Found again: another process has used it.
                 Begin::Present => shelf.level.touch(&[name], &access),
                 Begin::Declined => gone.push(name),
             }

@@ -32,7 +32,7 @@ use crate::output;
 use crate::report::Made;
 use crate::report::analyze::{self as report, Analysis, thousands};
 
-/// Replicas where nobody says how many there are.
+/// Default number of replicas.
 const REPLICAS: usize = 4;
 
 /// Most replicas: each is a cache of its own.

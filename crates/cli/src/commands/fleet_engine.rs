@@ -9,7 +9,7 @@ use headstart_sim::fleet::{FleetConfig, Preset};
 
 use crate::config::cost_model::Emulated;
 
-/// Tokens per block where nobody says.
+/// Default tokens per block.
 const BLOCK_SIZE: usize = 16;
 
 /// No request is refused for the queue's length.

@@ -35,7 +35,7 @@ const DEFAULT_POLICIES: &str = "lru,belady";
 /// many again on every other thread.
 const ROOM_MAX: u64 = 1 << 26;
 
-/// Which sessions a scale keeps: always the same, so that a larger scale keeps them too.
+/// Seed for the choice of sessions; fixed, so that a larger scale keeps those of a smaller one.
 const SCALE_SEED: u64 = 0;
 
 /// Compare eviction policies and cache sizes on a trace.
@@ -180,7 +180,7 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
     output::line(&told(replay, &report))
 }
 
-/// The page is none of the files that are read, and can be written.
+/// Checks that the page is not one of the input files, and can be written.
 fn check_output(replay: &Replay) -> Result<()> {
     let Some(page) = &replay.html else {
         return Ok(());
@@ -469,7 +469,7 @@ fn refuse_empty(name: &str, requests: &[TraceRequest], reader: &Reader<'_>) -> R
     Ok(())
 }
 
-/// A file's name without its folder, which is nobody's business.
+/// Returns a file's name without its folder, which stays private.
 fn shown_name(file: &Path) -> String {
     match file.file_name() {
         Some(name) if name != "-" => name.to_string_lossy().into_owned(),

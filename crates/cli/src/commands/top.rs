@@ -71,7 +71,7 @@ pub(crate) fn run(top: &Top) -> Result<()> {
     }
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if top.once {
-        // Whoever reads a pipe or a file cuts lines himself.
+        // A pipe or a file gets uncut lines.
         let columns = terminal::size().map_or(usize::MAX, |(columns, _)| columns);
         let frame = Frame {
             columns,

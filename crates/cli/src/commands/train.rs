@@ -220,7 +220,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Resu
         fs::rename(&part, path)
     });
     if written.is_err() {
-        // What is wrong with the file is told; that a part of it stays is not worse.
+        // The caller gets the first error; a part file that stays is no worse.
         let _ = fs::remove_file(&part);
     }
     written.with_context(|| format!("cannot write {}", path.display()))

@@ -70,7 +70,7 @@ fn body_bytes(mib: Option<usize>) -> Result<Option<usize>> {
     }
 }
 
-/// Which web pages may call the API.
+/// Parses the origins of the web pages that may call the API.
 fn cors(origins: &[String]) -> Result<Cors> {
     if origins.iter().any(|origin| origin == "*") {
         return Ok(Cors::Any);

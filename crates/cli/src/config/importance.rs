@@ -39,7 +39,7 @@ pub(crate) struct ImportanceOption {
     pub(crate) policy: String,
     /// Seconds between two looks at what should be packed; `None`: never.
     pub(crate) reorder_s: Option<f64>,
-    /// Share of the prompts that are computed again in full.
+    /// Share of the prompts that are recomputed in full.
     pub(crate) check: f64,
     /// The largest divergence that is tolerated, nats.
     pub(crate) most_kl: f64,

@@ -450,7 +450,7 @@ impl ServeOptions {
     }
 }
 
-/// A secret number. What is none is refused by an error that does not repeat it: clap's would.
+/// A secret number; `None` for other text, whose error must not repeat it, as clap's would.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(from = "u64")]
 pub(crate) struct IndexSecret(pub(super) Option<u64>);

@@ -65,7 +65,7 @@ impl ModelFile {
     /// Reads the model.
     ///
     /// # Errors
-    /// [`UsageError`]: there is none, or it does not work with this encoder.
+    /// [`UsageError`]: there is no model, or it does not work with this encoder.
     pub(super) fn load(&self, encoder: &Arc<dyn Encoder>) -> Result<Loaded> {
         load(&self.path, encoder).map_err(|what| {
             UsageError(format!("--predictor {}: {what}", self.path.display())).into()

@@ -18,7 +18,7 @@ pub(super) struct Waiting {
     pub(super) said: Option<Probability>,
     /// Prediction of the turn prior.
     pub(super) prior: Probability,
-    /// Which model it was.
+    /// Version of the model.
     pub(super) version: Option<u64>,
     /// For the log, where there is one.
     pub(super) row: Option<Vec<f32>>,

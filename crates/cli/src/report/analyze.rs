@@ -47,7 +47,7 @@ pub(crate) struct Analysis {
     pub(crate) capacity_from: String,
     pub(crate) seconds_from: String,
     pub(crate) currency: Option<String>,
-    /// Those requests whose log says what was cached.
+    /// Requests whose log says what was cached.
     pub(crate) own: Own,
     pub(crate) kv: Option<KvBytes>,
     /// Every bucket, in order.
@@ -79,7 +79,7 @@ pub(crate) struct Step {
 pub(crate) struct Amount {
     pub(crate) tokens: u64,
     pub(crate) seconds: f64,
-    /// `None` where nobody said what some of the tokens cost: a part is not shown as the whole.
+    /// `None` if the price of some of the tokens is unknown: a part is not shown as the whole.
     pub(crate) money: Option<f64>,
 }
 
@@ -170,7 +170,7 @@ impl Analysis {
         self.waterfall.iter().map(|step| step.amount.tokens).sum()
     }
 
-    /// So many of all prompt tokens.
+    /// Returns `tokens` as a share of all prompt tokens.
     pub(crate) fn share(&self, tokens: u64) -> f64 {
         tokens as f64 / self.prompt_tokens().max(1) as f64
     }
@@ -208,13 +208,13 @@ impl Analysis {
         remarks
     }
 
-    /// Those in a bucket.
+    /// Returns the prompt tokens in a bucket.
     pub(crate) fn tokens_in(&self, bucket: Bucket) -> u64 {
         let steps = self.waterfall.iter().filter(|step| step.bucket == bucket);
         steps.map(|step| step.amount.tokens).sum()
     }
 
-    /// Those that were not computed.
+    /// Returns the prompt tokens that were not computed.
     pub(crate) fn served_tokens(&self) -> u64 {
         let served = self.waterfall.iter().filter(|step| step.bucket.is_served());
         served.map(|step| step.amount.tokens).sum()
@@ -234,8 +234,8 @@ impl Analysis {
         self.order_free_tokens.is_some()
     }
 
-    /// A bucket's name here. Ids of blocks name whole prefixes, so without texts nobody can tell
-    /// what is new from what changed in front.
+    /// Returns a bucket's name in this analysis. Block ids name whole prefixes, so without texts a
+    /// new prompt and a changed front look the same.
     pub(crate) fn name(&self, bucket: Bucket) -> &'static str {
         match bucket {
             Bucket::NeverSeen if !self.has_texts() => "new-or-changed",
@@ -283,7 +283,7 @@ impl Analysis {
 }
 
 impl Routing {
-    /// Share of the found tokens that drawing by lot loses.
+    /// Returns the share of the found tokens that random routing loses.
     pub(crate) fn lost_share(&self) -> f64 {
         let lost = self.precise_tokens.saturating_sub(self.random_tokens);
         lost as f64 / self.precise_tokens.max(1) as f64

@@ -17,12 +17,12 @@ pub(crate) struct Report {
     pub(crate) block_bytes: f64,
     pub(crate) device_blocks: u64,
     pub(crate) policy: String,
-    /// The first so many requests, which are not counted.
+    /// First requests, which are not counted.
     pub(crate) cold_requests: usize,
     /// Bandwidth of host and disk, GB/s.
     pub(crate) gbps: [f64; 2],
-    /// Seconds of prefill of the requests that count, with the device alone; none where nobody
-    /// knows what computing costs.
+    /// Seconds of prefill of the requests that count, with the device alone; `None` if the cost of
+    /// computing is unknown.
     pub(crate) computed_s: Option<f64>,
     /// The share of the ideal that is enough.
     pub(crate) enough: f64,
@@ -45,7 +45,7 @@ pub(crate) struct Trace {
     pub(crate) seconds: f64,
 }
 
-/// Device and lower tier together, so many times the device.
+/// Device and lower tier together, as a multiple of the device.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) times: u64,

@@ -50,7 +50,7 @@ pub(crate) struct Measured {
     pub(crate) prompt_tokens: u64,
     pub(crate) cached_tokens: u64,
     pub(crate) computed_per_s: f64,
-    /// Of the probabilities told, at their best threshold; 0 where nobody predicts.
+    /// MCC of the predicted probabilities, at their best threshold; 0 without predictions.
     pub(crate) mcc: f64,
     pub(crate) preemptions: u64,
     pub(crate) refused: u64,
@@ -84,7 +84,7 @@ struct Line<'a> {
     least: f64,
     /// Relative to LRU; `None` where that hits nothing.
     gain: Option<f64>,
-    /// Share of the gap between LRU and the oracle; `None` where there is none.
+    /// Share of the gap between LRU and the oracle; `None` without a gap.
     closed: Option<f64>,
 }
 

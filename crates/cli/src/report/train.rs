@@ -29,7 +29,7 @@ pub(crate) struct TrainReport {
     pub(crate) model: Option<String>,
     /// Fixes split, weights and draws.
     pub(crate) seed: u64,
-    /// The outcomes were dealt anew: what is found then is an error of ours.
+    /// Whether outcomes were shuffled: any skill found then is an error of ours.
     pub(crate) is_shuffled: bool,
     /// Conversations of each part, by first-prompt group.
     pub(crate) parts: Parts,
@@ -155,7 +155,7 @@ pub(crate) struct Times {
     pub(crate) embed_s: f64,
     /// Different texts.
     pub(crate) texts: usize,
-    /// Those among them whose embedding was known.
+    /// Texts whose embedding was known.
     pub(crate) texts_known: usize,
     /// Training, without the learning curve.
     pub(crate) train_s: f64,

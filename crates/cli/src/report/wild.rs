@@ -218,7 +218,7 @@ fn spread(values: &[f64]) -> String {
 mod tests {
     use super::*;
 
-    /// A run with so many of 1,000 blocks hit, and a mean time.
+    /// Creates a run with `hits` of 1,000 blocks hit, and a mean time.
     fn run(hits: usize, mean: f64) -> Measured {
         let mut measured = Measured {
             qttft_s: Summary {

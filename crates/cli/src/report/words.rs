@@ -8,7 +8,7 @@ use headstart_sim::knee::RISE_MIN;
 
 use super::{Curve, Report, Row, YARDSTICK, thousands};
 
-/// Without a knee, steps between so few sizes are told one by one.
+/// Most steps between sizes that are reported one by one, without a knee.
 const STEPS_TOLD_MAX: usize = 3;
 
 /// Bytes that a step is divided by where a model says what a block takes; smaller steps by MB.
@@ -248,7 +248,7 @@ mod tests {
             shape: String::new(),
         });
         report.trace.seconds = 0.0;
-        // 20 blocks of 16 tokens are 2 GB, and nobody knows how long the trace was.
+        // 20 blocks of 16 tokens are 2 GB, and the trace's duration is unknown.
         let words = words(&report);
         let gain = "adds 1.0 points: on average 0.50 points for each GB.";
         assert!(words[0].ends_with(gain), "{}", words[0]);

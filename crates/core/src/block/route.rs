@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A router names every block of every prompt and of every event, so the chain is XXH3: BLAKE3
-//! takes some ten times as long. Whoever does not know the secret cannot choose texts whose keys
-//! collide (XXH3 promises less there than BLAKE3 does); whoever does can make the router send a
-//! request to the wrong replica, which costs time and nothing else.
+//! takes some ten times as long. A client without the secret cannot choose texts whose keys
+//! collide, although XXH3 promises less there than BLAKE3. One with the secret can make the router
+//! send a request to the wrong replica, which costs time and nothing else.
 //!
 //! Source: chained keys as in llm-d and Dynamo. Difference: the secret depends on the identity, and
 //! a process that wants keys of its own adds something random to the model's name.

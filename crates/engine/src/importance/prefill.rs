@@ -51,9 +51,9 @@ pub(super) struct Prefill {
 
 /// Parts that a layer waits for.
 enum Stage {
-    /// The first so many probe parts are here.
+    /// Probe parts; this number of them, from the first on, is available.
     Probes(usize),
-    /// The first so many of these parts are.
+    /// The parts of `reads`; the first `here` of them are available.
     Rest {
         chosen: Chosen,
         reads: Vec<Read>,
@@ -155,7 +155,7 @@ impl Prefill {
         self.partly.units().len()
     }
 
-    /// Goes on as far as it can.
+    /// Computes layers until the prompt is done, waits for a part, or fails.
     pub(super) fn advance(&mut self, shared: &mut Shared<'_>, now: Nanos) -> Progress {
         loop {
             match self.wait(shared.parts) {
@@ -307,7 +307,7 @@ impl Prefill {
         }
     }
 
-    /// Which parts hold what is kept.
+    /// Returns the reads of the parts that hold the kept tokens.
     fn reads(&mut self, chosen: &Chosen, shared: &Shared<'_>) -> Vec<Read> {
         let parts = &*shared.parts;
         let is_cached = |name| parts.is_kept(name);
@@ -364,7 +364,7 @@ impl Prefill {
         self.tally
             .layer(&chosen.selection, reads.len(), unit_tokens);
         self.tally.missed += chosen.missed;
-        // What is loaded because nobody knows better tells nothing of what matters.
+        // A selection of all tokens says nothing about which ones matter.
         self.named.push(match chosen.selection.is_all {
             true => Vec::new(),
             false => named.clone(),
@@ -457,7 +457,7 @@ impl Prefill {
 }
 
 impl Chosen {
-    /// All of so many tokens behind `skip`.
+    /// Chooses all of `num_tokens` tokens behind `skip`.
     fn everything(skip: usize, num_tokens: usize) -> Self {
         Self::named(Selection::everything(num_tokens).behind(skip))
     }

@@ -22,7 +22,7 @@ use headstart_core::transfer::{DevicePart, TokenFormat};
 use super::{Dtype, LayerKv};
 use crate::ModelConfig;
 
-/// Probe heads of a layer where nobody chose: as many as the source's.
+/// Default number of probe heads per layer, as in the source.
 const PROBES: usize = 3;
 
 /// The heads whose queries and keys tell what matters, the same in each layer.
@@ -195,7 +195,7 @@ impl TokenFormat for RestFormat {
     }
 }
 
-/// Which of a layer's two parts.
+/// The two parts of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// The probes' keys.

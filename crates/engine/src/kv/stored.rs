@@ -42,7 +42,8 @@ impl Stored {
         self.bytes(dtype, config.num_kv_heads, config.head_dim * block_size)
     }
 
-    /// The same of so many heads, whose keys have so many numbers, and so have their values.
+    /// Stored bytes of `num_kv_heads` heads with `numbers` numbers of keys, and as many of values,
+    /// each.
     pub(super) fn bytes(self, dtype: Dtype, num_kv_heads: usize, numbers: usize) -> usize {
         let group_bytes = match self {
             Self::Same => numbers * dtype.bytes(),

@@ -1,9 +1,9 @@
 //! The obvious forward pass behind a prefix of which only some tokens are seen.
 //!
-//! The prefix was computed exactly, each token seeing all before it. The suffix then sees, layer
-//! by layer, only the tokens that somebody chose of it, and itself. Who chooses is told how much
-//! attention a few probe heads pay to each token of the whole prefix. With all tokens chosen it
-//! is [`super::logits`].
+//! The prefix was computed exactly, each token seeing all before it. The suffix then sees, layer by
+//! layer, only itself and the prefix tokens that the caller chooses. The caller receives the
+//! attention that a few probe heads pay to each token of the whole prefix. With all tokens chosen
+//! the result is that of [`super::logits`].
 //!
 //! Importance: for one query head, the sum over the suffix's queries of the attention that a
 //! prefix token gets, after a softmax over everything that the query may see.

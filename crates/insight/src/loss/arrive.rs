@@ -1,8 +1,8 @@
 //! A request at its placing: what its tokens are if they are not served.
 //!
 //! One pass over its blocks tells what is remembered of each, and notes the use of those that are
-//! held. Contents are looked at only behind what is known. What is new is remembered when it is
-//! computed, not now: until then nobody has seen it, and it may never be.
+//! held. Contents are looked at only behind what is known. New blocks are remembered when they are
+//! computed, not on arrival: a request may be abandoned before that.
 
 use headstart_core::{Nanos, ReplicaId, Tier, TokenId};
 

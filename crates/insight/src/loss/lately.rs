@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use headstart_core::Nanos;
 
-/// Of how long a time it is said what is forgotten. What was seen longer ago than that, nobody
-/// expects to be known.
+/// Period over which forgetting is reported. Older entries are not expected to be known.
 const LATELY: Duration = Duration::from_secs(3600);
 
 /// Marks in that time: it is an hour, and up to five minutes more.

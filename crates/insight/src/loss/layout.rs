@@ -56,7 +56,7 @@ impl Layout {
         }
     }
 
-    /// The tokens of which no block is known and nobody says that he holds them.
+    /// Returns the range of tokens without a known block that no replica is said to hold.
     pub(super) fn unknown(&self) -> (usize, usize) {
         let known = self.blocks.iter().rposition(Option::is_some);
         let known = known.map_or(0, |block| (block + 1) * self.block_size);

@@ -18,7 +18,7 @@ pub struct Arrival<'a> {
     pub block_size: u32,
     /// The keys of its full blocks, in its namespace.
     pub keys: &'a [RouteKey],
-    /// Its tokens; without them nobody can tell [`Bucket::Namespace`] and [`Bucket::Diverged`].
+    /// Its tokens, needed for [`Bucket::Namespace`] and [`Bucket::Diverged`].
     pub tokens: Option<&'a [TokenId]>,
     /// Stands for salt, adapter and model.
     pub namespace: u64,
@@ -123,8 +123,8 @@ impl Pending {
         self.runs.iter().map(|run| (run.end, run.bucket))
     }
 
-    /// Its blocks as they are named here: equal name, equal block and prefix. Once it is computed
-    /// nobody else needs them.
+    /// Takes the names of its blocks: equal name, equal block and prefix. The attributor does not
+    /// need them once the request is computed.
     ///
     /// # Panics
     /// When it is not computed yet.

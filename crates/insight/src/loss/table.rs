@@ -31,7 +31,7 @@ pub(super) struct Entry {
 /// State of a block's copy, as far as its own entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nobody ever held it.
+    /// No replica ever held it.
     Unheld,
     /// Its holder holds it.
     Held,
@@ -162,7 +162,7 @@ impl Table {
         if let Some(way) = entries.iter().position(is_it) {
             return &mut entries[way];
         }
-        // A free one first, then what nobody computes, then what is oldest.
+        // A free entry first, then one that no request computes, then the oldest.
         let rank = |entry: &Entry| (!entry.is_free(), entry.computing > 0, entry.at);
         let way = (0..WAYS).min_by_key(|&way| rank(&entries[way]));
         let entry = &mut entries[way.unwrap_or(0)];

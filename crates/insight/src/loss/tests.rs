@@ -143,7 +143,7 @@ fn what_is_given_up_is_computed_no_more() {
     bench.attributor.abandon(&twin);
     let other = tokens(4, 65);
     for salt in [None, None, Some("s"), None] {
-        // However often it is tried: it was never computed, so nobody has seen it.
+        // However often it is retried: it was never computed, so it was never seen.
         let first = bench.arrive(salt, &other, 0, [0, 0]);
         bench.attributor.abandon(&first);
     }

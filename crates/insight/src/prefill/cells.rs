@@ -2,10 +2,10 @@
 
 use super::Sample;
 
-/// Doublings of uncached tokens that are told apart.
+/// Classes by uncached tokens, one for each doubling.
 const SIZES: usize = 18;
 
-/// Shares of cached tokens that are told apart.
+/// Classes by share of cached tokens.
 const SHARES: usize = 4;
 
 /// Samples that a cell keeps.

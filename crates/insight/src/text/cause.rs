@@ -47,7 +47,7 @@ const DETECTORS: [(Cause, Detector); 13] = [
     (Cause::Template, version::find_wording),
 ];
 
-/// Which of them tell of one place.
+/// Index of the wording detector, the only one of [`Cause::Template`] that names a place.
 const WORDING: usize = DETECTORS.len() - 1;
 
 /// The first cause that explains where two prompts part.

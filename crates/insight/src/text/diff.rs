@@ -1,4 +1,4 @@
-//! Which runs of words two texts have in common, in order.
+//! Runs of words that two texts have in common, in order.
 //!
 //! What begins or ends alike is taken first. Small rests are compared word by word (the longest
 //! common subsequence); large ones are split at runs that stand exactly once in both, and each gap

@@ -7,8 +7,8 @@ use super::hashed::Hashes;
 use super::sketch::{Sketch, common, mixed};
 use super::word::{Class, Word};
 
-/// Words that must be known behind a divergence for it to count as a loss; white space is none.
-/// Some three blocks of tokens: less is chance, or the closing words of a form.
+/// Known words behind a divergence from which on it counts as a loss, without white space. Some
+/// three blocks of tokens: less is chance, or the closing words of a form.
 pub const LOSS_WORDS: usize = 48;
 
 /// Words of a run that counts as known from the older prompt wherever it stood there.
@@ -49,7 +49,7 @@ pub struct Divergence {
     pub agrees_words: usize,
     /// Words of the newer prompt behind the divergence, without white space.
     pub rest_words: usize,
-    /// Those of them that are known from the older prompt.
+    /// Words of the rest that are known from the older prompt.
     pub kept_words: usize,
     /// Known words that no earlier prompt had in the same place: what the divergence cost.
     pub lost_words: usize,
@@ -68,7 +68,7 @@ impl Divergence {
 /// Changes close together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    /// Which of the changes.
+    /// Its changes, as a range of their indexes.
     pub(super) changes: Range<usize>,
     /// Common words behind it, up to the next region or the end.
     pub(super) agrees: usize,
@@ -174,8 +174,8 @@ impl<'a> Aligned<'a> {
         changed.sum::<usize>() * 4 <= rest
     }
 
-    /// The regions up to the last one behind which much agrees; what comes then is another
-    /// question, or how the newer prompt goes on.
+    /// Returns the regions up to the last one behind which much agrees. Later ones are another
+    /// question, or the newer prompt's continuation.
     pub(super) fn body(&self) -> &[Region] {
         let agrees = |region: &Region| region.agrees >= LOSS_WORDS / 2;
         let last = self.regions.iter().rposition(agrees);

@@ -1,4 +1,4 @@
-//! Which of the named causes made two prompts part.
+//! Explanation of a divergence of two prompts by one of the named causes.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ const JOINT_WORDS: usize = 12;
 /// The words that show a cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// Which it is.
+    /// The cause that the words show.
     pub cause: Cause,
     /// The bytes of the older prompt that changed; empty where something was added.
     pub old: Range<usize>,

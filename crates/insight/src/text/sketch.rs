@@ -60,8 +60,8 @@ impl std::fmt::Debug for Sketcher {
 }
 
 impl Sketcher {
-    /// A sketcher for `secret`, which should be drawn at random once per process or file: whoever
-    /// does not know it cannot try words against the hashes.
+    /// Creates a sketcher for `secret`, which should be drawn at random once per process or file.
+    /// Without it, words cannot be tried against the hashes.
     #[must_use]
     pub fn new(secret: &[u8; 32]) -> Self {
         let mut wide = [0; SECRET_BYTES];

@@ -19,7 +19,7 @@ pub enum Class {
     Number,
     /// Five or more hexadecimal digits with letters and figures among them.
     Hex,
-    /// Letters and figures in an order that nobody would choose: an id, a signature.
+    /// Letters and figures in random order: an id, a signature.
     Random,
     /// A UUID.
     Uuid,
@@ -114,7 +114,7 @@ impl Class {
         matches!(self, Self::Role | Self::Speaker)
     }
 
-    /// Whether nobody would write the word by hand.
+    /// Whether the word is an id or another number that is not written by hand.
     pub(super) fn is_random(self) -> bool {
         matches!(self, Self::Uuid | Self::Random | Self::Hex)
     }

@@ -124,7 +124,7 @@ impl BertEncoder {
     }
 
     fn free_spaces(&self) -> std::sync::MutexGuard<'_, Vec<Workspace>> {
-        // What a panic may leave behind are buffers, whose contents nobody reads.
+        // A panic may leave only buffers behind, and their contents are never read.
         self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -140,7 +140,7 @@ impl Encoder for BertEncoder {
 
     fn encode(&self, texts: &[&str]) -> Vec<f32> {
         let mut vectors = vec![0.0; texts.len() * self.dims()];
-        // Inside the pool: a caller outside would wait for it anew at every product.
+        // Inside the pool: a caller outside would wait for the pool at every product.
         rayon::scope(|_| self.encode_texts(texts, &mut vectors));
         vectors
     }

@@ -1,4 +1,4 @@
-//! Which shape of `content` a chat template expects: one string, or a list of parts.
+//! Shape of `content` that a chat template expects: one string, or a list of parts.
 //!
 //! Engines read this off the template's syntax tree: a template that loops over a message's content
 //! gets parts, any other template gets one string. The answer decides the prompt's text, so the

@@ -101,7 +101,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Goes on behind `text`, if that comes next.
+    /// Consumes `text`, if that comes next.
     fn eat(&mut self, text: &str) -> Option<()> {
         self.rest = self.rest.strip_prefix(text)?;
         Some(())

@@ -18,7 +18,7 @@ const CUSTOMARY: [&str; 7] = [
     "required",
 ];
 
-/// Keys whose values are objects with names that somebody chose.
+/// Keys whose values are objects with freely chosen names.
 const NAMING: [&str; 5] = [
     "properties",
     "patternProperties",
@@ -64,7 +64,7 @@ pub(super) fn sort(request: &mut Value) -> bool {
 enum Kind {
     /// Words of JSON Schema or of the API.
     Schema,
-    /// Names that somebody chose, of schemas.
+    /// Freely chosen names, of schemas.
     Names,
     /// Anything.
     Data,

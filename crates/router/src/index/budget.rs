@@ -12,8 +12,8 @@ use super::forest::Forest;
 use super::op::Op;
 use super::writer::{Draft, Writer, forest};
 
-/// Memory of an index that nobody set a limit for: room for some twenty million blocks, the KV
-/// caches of hundreds of large engines.
+/// Default memory limit of an index, bytes: room for some twenty million blocks, the KV caches of
+/// hundreds of large engines.
 const DEFAULT_BYTES: usize = 1 << 30;
 
 /// The largest limit. A run takes some 180 bytes at least, and names know 2^28 of them.
@@ -113,7 +113,7 @@ impl Writer {
         }
     }
 
-    /// Marks the runs that were not used the longest, so many bytes of them.
+    /// Marks the least recently used runs, until they have `bytes` bytes.
     fn coldest(&self, draft: &Draft<'_>, bytes: usize) -> Vec<bool> {
         let runs = draft
             .view

@@ -1,9 +1,8 @@
-//! An index as plain values, so that a router that starts again need not learn it anew.
+//! An index as plain values, so that a router that restarts need not learn it again.
 //!
-//! Who stores them, and how, is the edge's business. Nobody knows what happened since, so all that
-//! is restored is doubtful until an event confirms it, and ages out otherwise; what was in doubt
-//! already goes on to age from where it was, so that no number of restarts keeps it. What waited
-//! or was assumed is not kept.
+//! The edge stores them. Events since the dump are unknown, so all that is restored is doubtful
+//! until an event confirms it, and ages out otherwise. What was in doubt already keeps its age, so
+//! that restarts do not prolong it. What waited or was assumed is not kept.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -33,7 +33,7 @@ struct Plane {
     extent: Extent,
 }
 
-/// So many leading blocks are assumed until then.
+/// The first `blocks` blocks are assumed until `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Assumed {
     blocks: u32,

@@ -48,7 +48,7 @@ pub struct Overlaps {
 pub(super) struct Lengths {
     /// All replicas.
     pub(super) all: Vec<Length>,
-    /// Those of them whose lengths differ.
+    /// Overlaps of the replicas whose lengths differ.
     pub(super) uneven: Vec<Overlap>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Length {
 }
 
 impl Overlaps {
-    /// Those who hold something, by ascending replica.
+    /// Overlaps of the replicas that hold some of the prompt, by ascending replica.
     pub fn iter(&self) -> impl Iterator<Item = Overlap> {
         let mut uneven = self.lengths.uneven.iter().peekable();
         self.lengths.all.iter().map(move |length| {
@@ -77,7 +77,7 @@ impl Overlaps {
         self.lengths.all.len()
     }
 
-    /// Whether nobody holds anything.
+    /// Whether no replica holds any of the prompt.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lengths.all.is_empty()

@@ -83,7 +83,7 @@ struct Assumed {
     until: Nanos,
 }
 
-/// Which blocks a question counts.
+/// Filter for the blocks that a question counts.
 #[derive(Clone, Copy)]
 struct Level {
     only_device: bool,

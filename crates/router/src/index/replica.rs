@@ -116,7 +116,8 @@ impl Replica {
         }
     }
 
-    /// An engine that starts anew may have other groups.
+    /// Forgets the cache groups, since a restarted engine may have others. Returns the shapes
+    /// before that, if it had groups.
     fn forget_groups(&mut self) -> Option<BTreeSet<BlockShape>> {
         let before = self.shapes();
         let groups = std::mem::take(&mut self.groups);
@@ -203,7 +204,7 @@ impl Replica {
         }
     }
 
-    /// Sees to it that a handle that held nothing is told apart from others that hold its block.
+    /// Puts a handle that held nothing into a crowd with the others that hold its block, if any.
     pub(super) fn tell_apart(&mut self, forest: &Forest<'_>, block: u64, spot: Spot) {
         let is_known_otherwise = forest.land.num_names(spot) > 1;
         if !is_known_otherwise

@@ -1,6 +1,6 @@
 //! Places that can hold a block, and the certainty that they do.
 //!
-//! Why something is doubtful is told by the time since when it is, and by nothing else:
+//! The time since which a block is doubtful tells the reason as well:
 //!
 //! | doubtful since | because | may be trusted again |
 //! |---|---|---|

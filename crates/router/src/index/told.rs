@@ -34,7 +34,7 @@ impl Writer {
 }
 
 impl Replica {
-    /// Notes a change, where somebody wants to know.
+    /// Notes a change, if the caller of the update asked for changes.
     pub(super) fn tell(&mut self, change: impl FnOnce() -> BlockChange) {
         if let Some(told) = &mut self.told {
             told.push(change());

@@ -69,7 +69,7 @@ pub(super) struct Run {
 /// Properties of a replica that overlaps depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
-    /// `None`: nobody has this slot.
+    /// `None` for a free slot.
     pub(super) id: Option<ReplicaId>,
     pub(super) needs: Needs,
 }
@@ -86,7 +86,7 @@ pub(super) enum Needs {
     Mixed(Arc<[Need]>),
 }
 
-/// The only group of a replica, of the usual kind; without a block size where there is none.
+/// The cache group of a replica with [`Needs::Plain`]; without a block size for all others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlainGroup {
     pub(super) id: ReplicaId,

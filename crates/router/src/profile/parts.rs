@@ -59,7 +59,7 @@ pub enum PickerKind {
 /// Kinds of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreferenceKind {
-    /// Those that [`Unsaturated`] rejects.
+    /// Avoids the replicas that [`Unsaturated`] rejects.
     Unsaturated,
 }
 
@@ -126,7 +126,7 @@ impl PreferenceKind {
     }
 }
 
-/// A part that nobody knows, or an option that it does not take.
+/// Error: a part that is not known, or an option that it does not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPart {
     what: &'static str,

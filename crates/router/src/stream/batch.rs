@@ -3,7 +3,7 @@
 use headstart_core::CacheEvent;
 use headstart_core::event::StoredBlocks;
 
-/// One message of a publisher, decoded by whoever received it.
+/// One message of a publisher, decoded by its receiver.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamBatch {
     /// Its number. `u64::MAX` marks the end of a replay on the wire and is never a batch's.

@@ -242,7 +242,7 @@ impl Life {
         self.last.is_some()
     }
 
-    /// Whether the last applied batch has a timestamp, by which nobody else's is taken for it.
+    /// Whether the last applied batch has a timestamp, which tells it from one of another life.
     pub(super) fn is_stamped(&self) -> bool {
         self.last.is_some() && self.last == self.last_mark.map(|mark| mark.seq)
     }

@@ -28,9 +28,9 @@ pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(3);
 /// Time without a replay after which the next one is asked for at once again.
 pub const CALM_TIME: Duration = Duration::from_secs(10);
 
-/// Replies that certainly find a place in the publisher's socket: ZeroMQ's default limit of
-/// unsent messages, beyond which a ROUTER socket drops without a word. A hole among later
-/// replies is asked for once more; one among the first so many is final.
+/// Replies that certainly find a place in the publisher's socket: ZeroMQ's default limit of unsent
+/// messages, beyond which a ROUTER socket drops without a word. A hole within this number of
+/// replies is final; one among later replies is asked for once more.
 pub const REPLIES_SAFE: u64 = 1000;
 
 /// Names one replay, so that late replies of an earlier one are not mistaken for its own.

@@ -4,11 +4,11 @@
 //! ```text
 //! waiting ── plan ─┬─ nothing to load ───────────────────────────────► admitted
 //!                  ├─ the front is computed, the tail loaded ────────► admitted, computes
-//!                  └─ all of it is loaded ── first unit at hand ─────► admitted, copies
+//!                  └─ all of it is loaded ── first unit loaded ──────► admitted, copies
 //!                                         └─ deadline ───────────────► admitted, computes
 //! ```
 //!
-//! Loads begin while a prompt waits in the queue, so that what is at hand when its turn comes was
+//! Loads begin while a prompt waits in the queue, so that what is loaded when its turn comes was
 //! promoted ahead of need. Where the device has meanwhile lost what was counted on, it is decided
 //! again. Whatever does not come in time, or not at all, is computed.
 
@@ -33,7 +33,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Action of a running sequence in the current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It computes at most so many tokens.
+    /// It computes at most this number of tokens.
     Compute(usize),
     /// It waits for a load.
     Wait,
@@ -91,8 +91,8 @@ impl Scheduler {
         tiers.map_or_else(Vec::new, Tiers::take_transfers)
     }
 
-    /// When somebody stops waiting for a load, if anybody waits: an empty batch before that means
-    /// that there is nothing to do until then, or until something was moved.
+    /// The earliest deadline of the loads that sequences wait for, if any. An empty batch before it
+    /// means that there is nothing to do until then, or until something was moved.
     #[must_use]
     pub fn waits_until(&self, now: Nanos) -> Option<Nanos> {
         let sequences = self.waiting.iter().chain(&self.running);
@@ -132,7 +132,7 @@ impl Scheduler {
             return false;
         }
         let fetch = self.begin_loads(index, self.beside(), now);
-        // What is at hand already is asked for again before it is let go.
+        // The new plan claims what is loaded already before the old claims are released.
         Self::release_loads(self.tiers.as_mut(), &mut self.waiting[index]);
         self.waiting[index].fetch = fetch;
         true

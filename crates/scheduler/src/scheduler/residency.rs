@@ -13,7 +13,7 @@ impl Scheduler {
         std::mem::take(&mut self.events)
     }
 
-    /// Drops all blocks that nobody holds from the device; lower tiers keep what they have.
+    /// Drops all blocks that no lease holds from the device; lower tiers keep what they have.
     pub fn clear_device(&mut self, now: Nanos) {
         self.cache.clear(now);
         self.announce_evictions(now);

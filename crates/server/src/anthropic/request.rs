@@ -198,7 +198,7 @@ fn earlier_answer(content: &Value, at: &str) -> Result<Value, ApiError> {
         match kind(&block) {
             "text" => texts.push(field(&block, "text", at)?.to_owned()),
             "thinking" => reasoning.push_str(field(&block, "thinking", at)?),
-            // Nobody but Anthropic can read it.
+            // Only Anthropic can read it.
             "redacted_thinking" => {}
             "tool_use" => {
                 let id = field(&block, "id", at)?;

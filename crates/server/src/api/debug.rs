@@ -37,12 +37,12 @@ const PIECE_BYTES: usize = 64 << 10;
 /// less gets no more than this, and the server's log says so.
 const PIECES: usize = 256;
 
-/// Which entries are wanted.
+/// Filter of the entries to dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Wanted {
     /// Of this replica only.
     replica: Option<u32>,
-    /// At most so many.
+    /// Most entries to dump.
     limit: Option<usize>,
 }
 
@@ -237,7 +237,7 @@ fn dump(gateway: &Arc<Gateway>, wanted: Wanted) -> Response {
     let body = stream::unfold((received, is_cut), |(mut received, is_cut)| async move {
         match received.recv().await {
             Some(piece) => Some((Ok(piece), (received, is_cut))),
-            // The body breaks off, so that nobody takes a part for the whole.
+            // The body breaks off, so that a client does not take a part for the whole.
             None if is_cut.swap(false, AcqRel) => {
                 let error = std::io::Error::other("the reader was too slow");
                 Some((Err(error), (received, is_cut)))

@@ -17,7 +17,7 @@ use crate::gateway::Gateway;
 use crate::insight::{BucketSeconds, CauseSums, ErrorSummary, Insight, Parted, RequestRecord};
 use crate::openai::ApiError;
 
-/// Requests that are shown where nobody says how many.
+/// Default number of requests shown.
 const LIMIT: usize = 100;
 
 pub(super) async fn requests(

@@ -1,5 +1,5 @@
-//! Which headers cross the gateway: all that are end to end, in both directions. Those of a single
-//! connection stay there (RFC 9110, section 7.6.1), and so do a few that the gateway answers for.
+//! Headers that cross the gateway: all end-to-end headers, in both directions. Headers of a single
+//! connection do not (RFC 9110, section 7.6.1), nor do a few that the gateway answers for.
 
 use http::header::{self, HeaderMap, HeaderName};
 

@@ -40,7 +40,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     let known = known_prompt(&call, &model, salt.as_deref(), &body).await;
     call.timeline.mark(Mark::Tokenized);
     let shadowed = shadowed(&call, known.exact(), salt.as_deref(), session);
-    // What it says goes on to an engine, which may load in part or not.
+    // Only validated here: the header passes on to an engine, which may load in part or not.
     call.is_exact()?;
     let headers = engine_headers(&call)?;
     let passing = Passing {

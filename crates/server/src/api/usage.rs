@@ -19,9 +19,9 @@ const MARK: &[u8] = b"\"usage\"";
 pub(super) struct Usage {
     /// Prompt tokens.
     pub(super) prompt_tokens: Option<usize>,
-    /// Those of them that were taken from its cache.
+    /// Prompt tokens taken from its cache.
     pub(super) cached_tokens: Option<usize>,
-    /// Those of them that were stored in its cache.
+    /// Prompt tokens stored in its cache.
     pub(super) created_tokens: Option<usize>,
     /// Tokens of the answer.
     pub(super) completion_tokens: Option<usize>,

@@ -78,7 +78,7 @@ pub struct TotalsPart {
     pub errors: u64,
     /// Prompt tokens of which it is known whether they were cached.
     pub prompt_tokens: u64,
-    /// Those of them that were.
+    /// Cached tokens among `prompt_tokens`.
     pub cached_tokens: u64,
     /// Generated tokens.
     pub generation_tokens: u64,
@@ -179,7 +179,7 @@ pub struct ReplicaPart {
     /// Why not, where that is known.
     #[serde(default)]
     pub trouble: Option<String>,
-    /// State of its event stream; null where nobody here follows one.
+    /// State of its event stream; null if this gateway does not follow it.
     pub stream: Option<String>,
     /// Requests that run.
     pub running: u64,
@@ -255,7 +255,7 @@ pub struct HolderPart {
     pub replica: u32,
     /// Leading tokens of the branch, in whatever tier.
     pub tokens: u64,
-    /// Those of them that are on the device.
+    /// Tokens among `tokens` that are on the device.
     pub device_tokens: u64,
 }
 

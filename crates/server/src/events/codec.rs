@@ -27,8 +27,8 @@
 //! | `extras` | adapter, salt, images |
 //! | `encode` | the way back |
 //!
-//! It does not know what came before: a removal may be of blocks that nobody heard of. Golden
-//! messages of every dialect: `data/kv-events`. Fuzzing: `crates/server/fuzz`.
+//! It keeps no state: a removal may name blocks that were never stored. Golden messages of every
+//! dialect: `data/kv-events`. Fuzzing: `crates/server/fuzz`.
 //!
 //! Source: vLLM `distributed/kv_events.py` (map form since June 2026), SGLang
 //! `disaggregation/kv_events.py`.
@@ -69,7 +69,7 @@ pub struct Batch {
     pub ts: Option<f64>,
     /// The events that were understood, in order.
     pub events: Vec<CacheEvent>,
-    /// Those that were not, the first [`SKIPPED_MAX`] of them.
+    /// The first [`SKIPPED_MAX`] events that were not understood.
     pub skipped: Vec<Skipped>,
     /// Number of all skipped events.
     pub num_skipped: usize,

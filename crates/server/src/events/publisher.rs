@@ -1,4 +1,4 @@
-//! Publishes one replica's cache events to whoever subscribes.
+//! Publishes one replica's cache events to its subscribers.
 //!
 //! ```text
 //! engine thread                 │ tokio task                        │ network
@@ -108,8 +108,8 @@ pub struct EventPublisher {
     task: JoinHandle<()>,
 }
 
-/// The engine's end of the queue. Numbering and queueing are one step, so that the order of
-/// numbers is the order of batches whoever publishes.
+/// The engine's end of the queue. Numbering and queueing are one step, so batches are queued in the
+/// order of their numbers, from whichever thread.
 #[derive(Debug)]
 struct Queue {
     next_seq: u64,
@@ -235,7 +235,7 @@ async fn send_all(
 ) {
     while let Some(unsent) = queue.recv().await {
         let batch = unsent.encode();
-        // The ring first: whoever misses the live message must find it there.
+        // The ring first: a subscriber that misses the live message must find it there.
         ring.lock()
             .expect("no panic in the ring")
             .push(batch.clone());

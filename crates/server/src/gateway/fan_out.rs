@@ -23,7 +23,7 @@ pub struct EngineAnswer {
     pub base: String,
     /// Its status; none when it did not answer.
     pub status: Option<StatusCode>,
-    /// Its text, or why there is none.
+    /// Its text, or the reason why it is missing.
     pub text: String,
 }
 

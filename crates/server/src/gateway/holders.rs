@@ -1,5 +1,5 @@
-//! Which engine holds a stored response that this gateway did not pass on itself: another gateway
-//! did, or this one before it started again.
+//! Finds the engine that holds a stored response which this gateway did not pass on itself: another
+//! gateway did, or this one before it restarted.
 
 use std::time::Duration;
 

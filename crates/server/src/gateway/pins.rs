@@ -1,4 +1,4 @@
-//! Which replica holds which stored response.
+//! Replicas that hold stored responses, by response id.
 //!
 //! An engine keeps the responses of `/v1/responses` in its own memory, so that a request that
 //! names one by its id must reach the same engine. The map is bounded: the oldest id goes first.

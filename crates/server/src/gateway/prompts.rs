@@ -40,7 +40,7 @@ const LATE_MAX: u32 = 3;
 /// Pause after [`LATE_MAX`] late renderings in a row.
 const RENDER_PAUSE: Duration = Duration::from_secs(30);
 
-/// Pairs of a model and a reason that are told apart; further ones are counted by metrics alone.
+/// Most pairs of a model and a reason that are tracked; further ones appear in metrics alone.
 const LACKS_MAX: usize = 1024;
 
 /// A prompt as far as it is known.

@@ -338,7 +338,7 @@ struct Failure {
 
 /// Kind of failure, which decides its consequences.
 enum What {
-    /// Nobody is there: the engine counts as dead.
+    /// No connection could be made: the engine counts as dead.
     Unreachable,
     /// The engine was found dead meanwhile.
     Died,

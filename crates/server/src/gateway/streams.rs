@@ -54,12 +54,12 @@ impl Gateway {
         }
     }
 
-    /// A replica's event stream is followed, perhaps anew.
+    /// Notes that this gateway follows a replica's event stream; replaces an earlier reporter.
     pub fn follow_stream(&self, replica: ReplicaId, reporter: StreamReporter) {
         self.lock_streams().insert(replica, reporter);
     }
 
-    /// Nobody here follows a replica's event stream any more.
+    /// Notes that this gateway no longer follows a replica's event stream.
     pub fn leave_stream(&self, replica: ReplicaId) {
         self.lock_streams().remove(&replica);
     }

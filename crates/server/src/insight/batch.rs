@@ -1,8 +1,8 @@
 //! Events of requests and replicas that wait to be explained.
 //!
-//! Explaining costs little where its code and what it remembers are in the processor's caches, and
-//! a gateway's other work drives them out between two requests. So what is said waits here, in
-//! order and in flat memory that is used again, until there is enough of it or somebody asks.
+//! Explaining costs little while its code and data are in the processor's caches, and a gateway's
+//! other work evicts them between two requests. So operations wait here, in order and in flat
+//! memory that is reused, until a batch is full or a reader asks.
 
 use headstart_core::event::BlockChange;
 use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};

@@ -15,10 +15,10 @@ use headstart_insight::ghost::{Estimate, Ghost, LOOKUPS_MAX, Settings};
 /// Replicas that have a ghost, of some 3 MiB each; further ones have none.
 const GHOSTS: usize = 64;
 
-/// Requests, and blocks of theirs, after which a ghost is told of them at once.
+/// Waiting requests, and blocks of these, at which the ghost gets them all.
 const WAITING: (usize, usize) = (32, 1 << 13);
 
-/// The largest memory of an engine that is reckoned with, blocks.
+/// Largest cache that a ghost estimates where an engine's memory is unknown, blocks.
 const LARGEST: u64 = 1 << 23;
 
 /// Estimated hit rates of one replica's cache in the last hour, by cache size.
@@ -46,7 +46,7 @@ pub struct GhostAnswer {
 #[derive(Default)]
 pub(super) struct Ghosts {
     watched: BTreeMap<u32, Watched>,
-    /// Those that have a ghost.
+    /// Replicas that have a ghost.
     watching: usize,
 }
 
@@ -59,11 +59,11 @@ struct Waiting {
 #[derive(Default)]
 struct Watched {
     ghost: Option<Ghost>,
-    /// Requests that it was not told of yet: one that serves many at a time finds in the
-    /// processor's caches what it would have to fetch for each.
+    /// Requests that the ghost did not get yet: serving many at a time, it finds in the processor's
+    /// caches what it would have to fetch for each.
     waiting: Vec<Waiting>,
     waiting_blocks: usize,
-    /// Blocks of its device, where somebody knows.
+    /// Blocks of its device, where known.
     capacity: Option<u64>,
     /// Blocks on its device by its events, now and at most.
     held: u64,
@@ -87,7 +87,7 @@ impl Ghosts {
     ) {
         let watching = self.watching;
         let watched = self.watched(replica);
-        // Before the first event of a replica nobody knows how it cuts prompts.
+        // Before the first event of a replica its block size is unknown.
         if block_size == 0 || (watched.ghost.is_none() && watching >= GHOSTS) {
             return;
         }

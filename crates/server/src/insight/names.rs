@@ -10,7 +10,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Those of a secret.
+    /// Derives the names' key from `secret`.
     pub(super) fn new(secret: u64) -> Self {
         let secret = blake3::derive_key("headstart 2026 insight names v1", &secret.to_le_bytes());
         Self {

@@ -38,7 +38,7 @@ pub struct RequestRecord {
     pub tenant: Option<String>,
     /// The replica that computed the request.
     pub replica: u32,
-    /// Those that the choice was made among: the chosen one, and seven of the highest scores.
+    /// Candidates of the choice: the chosen one, and the seven others of the highest scores.
     pub candidates: Vec<CandidateRecord>,
     /// Length of the prompt.
     pub prompt_tokens: u32,

@@ -1,4 +1,4 @@
-//! The sums as they stand, for whoever shows them.
+//! The sums as they stand, for display.
 
 use headstart_insight::Waterfall;
 use headstart_insight::loss::{self, Errors, Memory, Prefix};
@@ -49,7 +49,7 @@ pub struct PrefixRow {
     pub key: String,
     /// Requests that begin so, at most.
     pub requests: u64,
-    /// By so many it may be too many.
+    /// Most requests by which `requests` may be too high.
     pub requests_error: u64,
     /// Its requests' tokens.
     pub waterfall: Waterfall,

@@ -14,7 +14,7 @@ use super::records::{Records, RequestRecord};
 use super::seconds::Seconds;
 use crate::metrics::InsightMetrics;
 
-/// Models whose tokens are summed before their counters are told.
+/// Most models whose tokens are summed before the counters are updated.
 const MODELS: usize = 16;
 
 /// Attributor, records, ghosts and sums behind the explanations.

@@ -107,7 +107,7 @@ impl ImportanceMetrics {
         }
     }
 
-    /// Brings what is told of a replica up to date.
+    /// Brings a replica's metrics up to date.
     pub fn set(&self, replica: &str, report: &ImportanceReport) {
         self.set_tally(replica, &report.tally);
         self.checks.set(replica, report);

@@ -1,4 +1,4 @@
-//! Metrics of predictions; there only where somebody predicts.
+//! Metrics of predictions; registered only with a predictor.
 
 use prometheus::{Counter, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 

@@ -19,7 +19,7 @@ pub struct PromptSources {
 }
 
 impl PromptSources {
-    /// So many on the device, and none yet from elsewhere.
+    /// Starts with `tokens` on the device, and none from elsewhere.
     #[must_use]
     pub fn on_device(tokens: usize) -> Self {
         let mut sources = Self::default();
@@ -35,7 +35,7 @@ impl PromptSources {
         }
     }
 
-    /// Of what is stored of the prompt only so many bytes were loaded.
+    /// Notes that only `loaded_bytes` of the prompt's stored `whole_bytes` were loaded.
     pub fn set_partly(&mut self, loaded_bytes: u64, whole_bytes: u64) {
         self.partly = Some((loaded_bytes, whole_bytes));
     }
@@ -47,7 +47,7 @@ impl PromptSources {
         Some((loaded * 100).div_ceil(whole.max(1)))
     }
 
-    /// Those that were found, per tier, the device first.
+    /// Returns the cached tokens per tier, the device first.
     #[must_use]
     pub fn by_tier(&self) -> [usize; TIERS.len()] {
         self.found
@@ -112,7 +112,7 @@ impl SavingsMetrics {
         self.money = Some((prices, counter));
     }
 
-    /// An upstream has found so many prompt tokens in a source since it started.
+    /// Sets the prompt tokens that an upstream has found in a source since it started.
     pub(crate) fn note_engine_cached(&self, labels: &[&str; 2], tokens: u64) {
         let counter = self.engine_cached.with_label_values(labels);
         if tokens < counter.get() {
@@ -122,8 +122,8 @@ impl SavingsMetrics {
         counter.inc_by(tokens - counter.get());
     }
 
-    /// A prompt of so many tokens has its first token. `engine`: what computing costs, if that is
-    /// known.
+    /// Counts a prompt of `tokens` tokens that has its first token. `engine`: the cost of
+    /// computing, if known.
     pub fn note(
         &self,
         labels: [&str; 2],

@@ -20,7 +20,7 @@ const LOADS: [f64; 15] = [
 /// `None` marks a value that the tier cannot provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierReport {
-    /// Which tier it is.
+    /// The tier reported on.
     pub tier: Tier,
     /// Whether it can be read.
     pub reads: bool,
@@ -34,17 +34,17 @@ pub struct TierReport {
     pub file_bytes: Option<u64>,
     /// Bytes of records that were read.
     pub read_bytes: u64,
-    /// Bytes of records that were stored because somebody asked.
+    /// Bytes of records that were stored on request.
     pub stored_bytes: u64,
     /// Bytes of records that were moved to make room.
     pub moved_bytes: Option<u64>,
     /// Bytes that were written, all together: what wears it.
     pub written_bytes: u64,
-    /// Records that were stored, and those that were read and unharmed.
+    /// Records that were stored.
     pub stored: u64,
-    /// See `stored`.
+    /// Records that were read intact.
     pub loaded: u64,
-    /// Parts of records that were read alone and unharmed, by what the records are.
+    /// Parts of records that were read alone and intact, by kind of record.
     pub parts: Vec<(&'static str, u64)>,
     /// Commands that failed.
     pub failed: u64,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::ApiError;
 
-/// The fields of a request that nobody has taken yet.
+/// The fields of a request that are not taken yet.
 #[derive(Debug)]
 pub struct Fields {
     fields: Map<String, Value>,

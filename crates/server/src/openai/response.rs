@@ -7,7 +7,7 @@ use super::request::StreamUsage;
 use crate::answer::Finish;
 use crate::shape::{Events, Shape, Usage};
 
-/// Which of the APIs an answer belongs to.
+/// API that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `/v1/chat/completions`
@@ -31,7 +31,7 @@ pub struct Envelope {
     pub model: String,
     /// Seconds since 1970.
     pub created: u64,
-    /// Which pieces of a stream have token counts.
+    /// Pieces of a stream that have token counts.
     pub stream_usage: StreamUsage,
 }
 

@@ -24,7 +24,7 @@ pub(super) type PrefixKey = [u8; 16];
 pub struct Chat {
     /// The latest prefixes, oldest first; the last is the whole request.
     pub(super) keys: Vec<PrefixKey>,
-    /// The how-maniest user message the last one is, from 1.
+    /// 1-based index of the last user message.
     pub(super) turn: u16,
     pub(super) said: Said,
 }
@@ -53,7 +53,7 @@ impl Said {
 pub(super) struct Namer([u8; 32]);
 
 impl Namer {
-    /// With a key that nobody knows.
+    /// With a random key.
     pub(super) fn random() -> Self {
         let mut key = [0; 32];
         for (index, chunk) in key.chunks_exact_mut(8).enumerate() {

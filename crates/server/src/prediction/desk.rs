@@ -299,7 +299,7 @@ pub(super) enum Addressee {
     Sequence(usize, SeqId),
     /// The request has no place yet and will take the number along.
     Request,
-    /// Nobody: the request is over.
+    /// No destination: the request is over.
     Nobody,
 }
 

@@ -19,7 +19,8 @@ impl Worker {
         Self { desk }
     }
 
-    /// Answers and learns until the queue is closed and empty, or nobody is left who could ask.
+    /// Answers and learns until the queue is closed and empty, or no other owner of the desk is
+    /// left.
     pub(super) fn run(self) {
         loop {
             let batch = self.desk.queue.take(IDLE_PAUSE);

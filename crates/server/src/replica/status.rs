@@ -28,7 +28,7 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// That of a replica that has said nothing yet.
+    /// Status of a replica that has reported nothing yet.
     pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),

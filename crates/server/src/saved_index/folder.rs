@@ -74,7 +74,7 @@ pub enum FolderError {
 }
 
 impl Folder {
-    /// Opens a folder, and makes it where there is none.
+    /// Opens a folder, and creates it if it is missing.
     ///
     /// # Errors
     /// When that cannot be done, or another gateway uses it.
@@ -189,7 +189,7 @@ impl Folder {
             Ok(file.metadata()?.len())
         });
         if placed.is_err() {
-            // Half of a file helps nobody, least of all where there is no room.
+            // A partial file is of no use, least of all on a full disk.
             let _ = fs::remove_file(&new);
         }
         let size = placed?;
@@ -250,7 +250,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A secret that nobody knows.
+/// Returns a random secret.
 #[must_use]
 pub fn drawn_secret() -> u64 {
     u64::from_le_bytes(*random_key().first_chunk().expect("a key has 32 bytes"))

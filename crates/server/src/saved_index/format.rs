@@ -83,7 +83,7 @@ pub enum FileError {
         /// The limit, seconds.
         limit_s: u64,
     },
-    /// Nobody can say how old it is.
+    /// Its age is unknown.
     #[error("it is from the future: the clock was set back by {ahead_s:.0} s or more")]
     FromTheFuture {
         /// Seconds by which the file's time is ahead of the clock.

@@ -133,8 +133,9 @@ fn add_replicas(
     }
 }
 
-/// Says which upstreams' prompts a strategy that goes by prefixes will not see: without it a wrong
-/// configuration looks like one that does not help. In shadow mode there is nobody to choose from.
+/// Warns about upstreams that lack a tokenizer or events for a strategy that goes by prefixes:
+/// without a warning a wrong configuration looks like one that does not help. In shadow mode there
+/// is no replica to choose.
 fn warn_of_blindness(config: &ServeConfig) {
     let goes_by_prefix = |(kind, _): &(ScorerKind, f64)| {
         matches!(kind, ScorerKind::Prefix { .. } | ScorerKind::Cost)
@@ -231,9 +232,9 @@ fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {
     Ok(Some(Folder::open(path)?))
 }
 
-/// Returns the secret for the index's keys: the given one, the saved one or a random one. It is
-/// secret so that nobody can craft colliding texts or identify prompts in a dump. A saved index
-/// needs its secret, so both are kept together.
+/// Returns the secret for the index's keys: the given one, the saved one or a random one. It
+/// prevents clients from crafting colliding texts, and readers of a dump from identifying prompts.
+/// A saved index needs its secret, so both are kept together.
 fn index_secret(given: Option<u64>, folder: Option<&Folder>) -> Result<u64, ServeError> {
     match (given, folder) {
         (Some(secret), _) => Ok(secret),
@@ -281,8 +282,8 @@ impl<'a> Around<'a> {
 
 type Started = (Fleet, String, Vec<Stream>);
 
-/// Starts the predictor's thread, where somebody predicts. It ends with its server, or when that
-/// is stopped.
+/// Starts the predictor's thread, if a predictor is configured. The thread ends with its server, or
+/// when that is stopped.
 fn predictions(
     config: &EmbeddedFleet,
     around: Around<'_>,

@@ -71,7 +71,7 @@ pub(super) fn write(
     })
 }
 
-/// The base before; nothing where there is none, or a part of it is damaged.
+/// Reads the previous base; returns an empty one if it is missing or a part is damaged.
 fn begin(link: &mut Link, keys: &Keys, latest: u64) -> RedisResult<(Ledger, Position)> {
     let mut ledger = Ledger::default();
     let Some(base) = read(link, keys)? else {
@@ -129,7 +129,7 @@ impl Base {
     }
 }
 
-/// The base of a log; none where there is none, or a part of it is missing.
+/// Reads the base of a log; `None` if it is missing, incomplete or too large.
 pub(super) fn read(link: &mut Link, keys: &Keys) -> RedisResult<Option<Base>> {
     let base = link.base(keys)?;
     Ok(base.map(|(position, parts)| Base { position, parts }))

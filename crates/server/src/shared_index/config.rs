@@ -1,4 +1,4 @@
-//! Which server, which replicas, and every limit.
+//! Server, replicas and limits of a shared index.
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub struct Timing {
     pub tick: Duration,
     /// Longest wait for a connection, and for an answer.
     pub reply: Duration,
-    /// Longest wait for new entries in one question; then the question is asked anew.
+    /// Longest wait for new entries in one read; then the reader asks again.
     pub wait: Duration,
     /// Between two attempts to connect.
     pub retry: Duration,
@@ -64,9 +64,9 @@ pub struct Timing {
     /// Handles of one replica that a base is written for: half a second of work, well within a
     /// lease. Of larger ones, who comes late knows what the log has.
     pub base_handles: usize,
-    /// Bytes of a base that are written, and that are read: above what so many handles take.
+    /// Most bytes of a base, written or read: more than `base_handles` handles take.
     pub base_bytes: usize,
-    /// Whether bases keep what nobody needs; for comparisons.
+    /// Whether bases keep handles that no block needs; for comparisons.
     pub departed: Departed,
 }
 

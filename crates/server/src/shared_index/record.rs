@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A position is a *term*, in which one gateway writes, and a number within it. Terms are the
-//! server's milliseconds when they began, later than all before. So a log that was lost and begun
-//! anew does not repeat positions, and the server itself refuses what an earlier term writes
-//! late, because entries of a stream must grow. Within a term numbers have no holes, and a new
-//! term says which entry it found last: whoever reads knows when something is missing.
+//! server's milliseconds when they began, later than all before. So a log that was lost and
+//! restarted does not repeat positions, and the server itself refuses late writes of an earlier
+//! term, because entries of a stream must grow. Within a term numbers have no holes, and a new term
+//! names the last entry it found, so that a reader knows when something is missing.
 //!
 //! It does not know who writes.
 
@@ -84,7 +84,7 @@ pub(super) enum Record {
     Damaged,
     /// Nothing was lost when its engine's stream was doubted last.
     Trust,
-    /// It is tracked anew and holds nothing.
+    /// Tracking starts over, and the replica holds nothing.
     Reset,
     /// Another gateway writes from here on; before this it found that entry last.
     Taken { before: Position },
@@ -97,7 +97,7 @@ pub(super) type Fields = HashMap<String, Vec<u8>>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) position: Position,
-    /// Nanoseconds since 1970, by the clock of whoever wrote it.
+    /// Nanoseconds since 1970, by the writer's clock.
     pub(super) at: u64,
     pub(super) record: Record,
 }

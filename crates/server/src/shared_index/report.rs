@@ -24,7 +24,7 @@ pub enum SeatRole {
 pub struct SeatReport {
     /// Role of this gateway.
     pub role: SeatRole,
-    /// The last entry of its log that was applied here, or made here; none while there is none.
+    /// The last entry of its log that was applied or made here; `None` before the first.
     pub position: Option<Position>,
     /// Entries made that the server does not have yet.
     pub unsent: usize,

@@ -38,7 +38,7 @@ pub struct Facts {
     pub replica: Option<ReplicaId>,
     /// Prompt tokens.
     pub prompt_tokens: Option<usize>,
-    /// Those of them that were cached.
+    /// Cached tokens among `prompt_tokens`.
     pub cached_tokens: Option<usize>,
     /// Tokens of the answer.
     pub output_tokens: Option<usize>,
@@ -103,7 +103,7 @@ impl Timeline {
         }
     }
 
-    /// Names the trace to whoever is asked next.
+    /// Adds the trace's context to the headers of an outgoing request.
     pub fn pass_on(&self, headers: &mut HeaderMap) {
         if let Some(open) = &self.0 {
             let mut headers = HeadersMut(headers);

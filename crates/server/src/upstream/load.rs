@@ -7,8 +7,8 @@
 //! | KV memory | `vllm:kv_cache_usage_perc` | `sglang:token_usage` |
 //! | cached tokens by source | `vllm:prompt_tokens_cached_by_source_total` | |
 //!
-//! Until version 0.10 vLLM said `vllm:gpu_cache_usage_perc`. Data-parallel ranks are told apart by
-//! the label `engine` (vLLM) or `dp_rank` (SGLang). All other lines are passed over unread.
+//! Until version 0.10 vLLM said `vllm:gpu_cache_usage_perc`. The label `engine` (vLLM) or `dp_rank`
+//! (SGLang) distinguishes data-parallel ranks. All other lines are passed over unread.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub struct EngineLoad {
     ranks: BTreeMap<Option<u32>, Gauges>,
 }
 
-/// Which gauge or counter a metric is.
+/// A gauge or counter that is read.
 #[derive(Clone, Copy, Debug)]
 enum Gauge {
     Waiting,
@@ -91,8 +91,8 @@ impl EngineLoad {
         Self { ranks }
     }
 
-    /// Prompt tokens that a rank found cached since its start, by source, or all ranks where `rank`
-    /// is none. Empty where the engine does not tell.
+    /// Prompt tokens that a rank, or all ranks for `None`, found cached since the start, by source.
+    /// Empty where the engine does not tell.
     pub fn cached(&self, rank: Option<u32>) -> impl Iterator<Item = (&'static str, u64)> {
         let gauges = match rank {
             Some(_) => self.ranks.get(&rank).copied(),
@@ -108,7 +108,7 @@ impl EngineLoad {
         self.ranks.values().map(move |&gauges| report(gauges, at))
     }
 
-    /// The load of a rank, or of all together where `rank` is none.
+    /// The load of a rank, or of all together for `None`.
     #[must_use]
     pub fn of(&self, rank: Option<u32>, at: Nanos) -> Option<ReportedLoad> {
         let gauges = match rank {

@@ -56,8 +56,8 @@ struct Open {
 }
 
 impl<'a> Run<'a> {
-    /// Begins with an empty cache of `capacity` blocks under `policy`, which is told what
-    /// `predict` says.
+    /// Begins with an empty cache of `capacity` blocks under `policy`, which receives the
+    /// predictions of `predict`.
     ///
     /// # Panics
     /// When a limit of the replica is 0, or its costs are not valid.

@@ -52,7 +52,7 @@ pub struct FirstToken {
 /// A prediction and what came.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
-    /// The probability that the conversation goes on.
+    /// The predicted probability that the conversation continues.
     pub p: f64,
     /// Whether it does.
     pub truth: bool,

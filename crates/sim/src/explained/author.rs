@@ -89,7 +89,7 @@ impl Default for AuthorConfig {
     }
 }
 
-/// Tokens of the vocabulary: so many that windows of a few do not repeat by chance.
+/// Tokens of the vocabulary: enough that windows of a few do not repeat by chance.
 const VOCABULARY: usize = 50_000;
 
 /// Position of a stamp from the start and its length, both in tokens.
@@ -162,7 +162,7 @@ impl Author {
         self.ask(self.sessions.len() - 1, copies)
     }
 
-    /// The conversation's next request, if it goes on.
+    /// Returns the conversation's next request; `None` after its last turn.
     pub fn go_on(&mut self, session: usize) -> Option<Draft> {
         let left = &mut self.sessions[session].turns_left;
         *left = left.checked_sub(1)?;

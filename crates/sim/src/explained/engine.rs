@@ -157,7 +157,7 @@ impl Engine {
         self.changes.push(Change::Cleared);
     }
 
-    /// Its process ends, which nobody says; nothing runs here any more.
+    /// Ends the process without an event; no request runs here any more.
     pub fn crash(&mut self, oracle: &mut Oracle, now: Nanos) {
         self.lose(oracle, now);
         self.changes.clear();

@@ -69,8 +69,8 @@ struct Block {
 }
 
 impl Block {
-    /// Whether somebody computes it now, or is placed and waits for its turn to: a gateway sees no
-    /// difference between them.
+    /// Whether a replica computes it now, or has a request for it that waits for its turn: a
+    /// gateway sees no difference between them.
     fn is_in_flight(&self) -> bool {
         let mut waiting = self.waiting.keys();
         self.computing > 0 || waiting.any(|replica| !self.copies.contains_key(replica))
@@ -158,7 +158,7 @@ impl Oracle {
     /// It has computed it, or has given up.
     ///
     /// # Panics
-    /// When nobody computed it.
+    /// When it is not being computed.
     pub fn computed(&mut self, node: Node) {
         let block = self.blocks.get_mut(&node).expect("it is computed");
         block.computing -= 1;

@@ -65,7 +65,7 @@ pub struct ExplainedConfig {
 /// A prompt's contents, where a trace has them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Content<'a> {
-    /// Its tokens: without them nobody can tell what diverged or is in another namespace.
+    /// Its tokens: without them the buckets for divergence and for other namespaces stay empty.
     pub tokens: Option<&'a [TokenId]>,
     /// Stands for salt, adapter and model; the blocks' ids must differ where this differs.
     pub namespace: u64,
@@ -128,8 +128,8 @@ impl Explained {
         self.land(flight, request.arrival)
     }
 
-    /// Takes the next request, whose prompt is computed for as long as `takes` says of its tokens
-    /// that are found and of the others. Until then nobody finds what it computes.
+    /// Takes the next request. `takes` maps the numbers of its found and of its other tokens to the
+    /// time of its computation. Until that ends, no other request finds the new blocks.
     pub fn begin(
         &mut self,
         request: &TraceRequest,
@@ -192,7 +192,8 @@ impl Explained {
         let prompt = request
             .input_tokens
             .unwrap_or(self.chain.len() as u32 * size);
-        // A partial last block is cached here as blocks are, and is none of the prompt's full ones.
+        // A partial last block is cached here as blocks are, but is not one of the prompt's full
+        // ones.
         let full = (prompt / size) as usize;
         self.keys.clear();
         self.keys

@@ -149,8 +149,8 @@ impl fmt::Display for Verdicts {
     }
 }
 
-/// Whether a bucket is the attributor's own finding: what was served, which loads failed and where
-/// the last block begins it is told.
+/// Whether a bucket is the attributor's own finding. It is given what was served, which loads
+/// failed and where the last block begins.
 #[must_use]
 pub fn is_judged(bucket: Bucket) -> bool {
     bucket > Bucket::BlockFloor

@@ -1,5 +1,5 @@
-//! A small fleet in virtual time whose true state is known: the attributor is told what a gateway
-//! is told, late and with losses, and its verdict on every token is held against the oracle's.
+//! A small fleet in virtual time whose true state is known. The attributor receives what a gateway
+//! receives, late and with losses, and its verdict on every token is compared with the oracle's.
 //!
 //! ```text
 //! Author ─► Router (real) ─► Engine (real PrefixCache) ─► changes ─► events, late, some lost
@@ -114,7 +114,7 @@ enum Event {
     Ask(Draft),
     /// The gateway places a request once more.
     Again(Order),
-    /// A request's prompt is computed, unless that was begun anew.
+    /// The prompt of a request is computed, unless that computation was restarted.
     FirstToken(usize, u32),
     Done(usize),
     /// A client has waited long enough.

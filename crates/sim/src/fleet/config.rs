@@ -31,9 +31,9 @@ pub struct FleetConfig {
 /// Network between gateways and replicas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
-    /// From a client's send to the router, and back from the replica's first token, together and
-    /// in the mean: tokenizing, proxies, connections, and clients that look up now and then.
-    /// Evenly distributed from 0 to twice as much; part of TTFT and of nothing else.
+    /// Average time from a client's send to the router, and back from the replica's first token,
+    /// together: tokenizing, proxies, connections, and clients that look up now and then. Uniformly
+    /// distributed from 0 to twice as much; part of TTFT and of nothing else.
     pub request_latency: Duration,
     /// Time that events take to a gateway, and questions to a replica.
     pub event_delay: Duration,
@@ -74,8 +74,8 @@ impl FleetConfig {
     /// Asserts that it is one.
     ///
     /// # Panics
-    /// When there is no replica or no gateway, when nobody looks at loads, or when a fault names
-    /// somebody who is not there.
+    /// When there is no replica or no gateway, when scrapes take no time, or when a fault names a
+    /// replica or gateway that does not exist.
     pub fn check(&self) {
         assert!(!self.replicas.is_empty() && self.gateways > 0, "a fleet");
         assert!(self.network.scrape > Duration::ZERO, "scrapes take time");
@@ -88,7 +88,7 @@ impl FleetConfig {
         }
     }
 
-    /// Whether all events come, and nobody has to ask for them again.
+    /// Whether all events arrive, so that no replay is needed.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         self.faults.is_empty() && self.network.event_loss <= 0.0

@@ -31,7 +31,7 @@ pub struct Cell {
     pub rate: f64,
     /// Tokens of all system prompts over those that fit the fleet's KV memory.
     pub working_set: f64,
-    /// Which system prompt comes when.
+    /// Order of the system prompts.
     pub order: Order,
 }
 

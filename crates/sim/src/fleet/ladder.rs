@@ -25,7 +25,7 @@ pub enum Pacing {
     Even,
 }
 
-/// Which prompt comes when.
+/// Order of the prompts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
     /// All of them in turn, in an order shuffled once.
@@ -61,7 +61,7 @@ pub struct Ladder {
     pub question_tokens: u32,
     /// Tokens of an answer.
     pub answer_tokens: u32,
-    /// Which prompt comes when.
+    /// Order of the prompts.
     pub order: Order,
     /// Spacing of requests.
     pub pacing: Pacing,

@@ -19,7 +19,7 @@ pub struct Served {
     pub ended: Nanos,
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
-    /// Those of them that were cached.
+    /// Cached tokens among them.
     pub cached_tokens: u32,
     /// Tokens of the answer.
     pub answer_tokens: u32,
@@ -72,17 +72,17 @@ pub struct RungOutcome {
     pub seconds: f64,
     /// Requests that were answered.
     pub answered: usize,
-    /// Requests that nobody took.
+    /// Requests that no replica took.
     pub refused: usize,
     /// Requests that were begun and lost.
     pub failed: usize,
-    /// Requests that were sent anew, because the replica died before their first token.
+    /// Requests that were sent again, because the replica died before their first token.
     pub retried: usize,
     /// Requests per second that met the objectives.
     pub goodput: f64,
     /// Client's send to first token, seconds.
     pub ttft: Summary,
-    /// Scheduled to first token, seconds; none where nobody knows.
+    /// Scheduled to first token, seconds; `None` if unknown.
     pub service_ttft: Option<Summary>,
     /// Time per token after the first, seconds.
     pub tpot: Summary,
@@ -96,14 +96,14 @@ pub struct RungOutcome {
     pub hits: HitCount,
     /// Prompt tokens per second that were found cached.
     pub cached_tokens_s: f64,
-    /// Requests that waited to be scheduled, per replica, in the mean of the scrapes; none where
-    /// no replica told.
+    /// Average of the scraped requests that wait to be scheduled, per replica; `None` if no replica
+    /// reported it.
     pub waiting: Option<f64>,
     /// Requests that ran, likewise.
     pub running: Option<f64>,
     /// Share of the KV memory that requests held, likewise.
     pub kv_usage: Option<f64>,
-    /// Sequences that lost their place; none where nobody knows.
+    /// Sequences that lost their place; `None` if unknown.
     pub preemptions: Option<u64>,
 }
 
@@ -125,11 +125,11 @@ pub struct FleetOutcome {
 pub struct Collected {
     /// Requests that were answered.
     pub served: Vec<Served>,
-    /// Requests that nobody took.
+    /// Requests that no replica took.
     pub refused: usize,
     /// Requests that were begun and lost.
     pub failed: usize,
-    /// Requests that were sent anew before their first token.
+    /// Requests that were sent again before their first token.
     pub retried: usize,
     /// Tokens that came while requests were sent.
     pub window_tokens: u64,

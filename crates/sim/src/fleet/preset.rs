@@ -62,9 +62,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Constants fitted to the precise run's rungs of 20 and 60 requests/s, without any other rung or
 /// strategy: `cargo run --release -p headstart-sim --example fit_fleet -- 400 1.1`.
 ///
-/// The memory is not told by these rungs: from 1.0 to 1.25 times the published one the other four
+/// These rungs do not determine the memory: from 1.0 to 1.25 times the published one the other four
 /// fit them equally well (error 0.067 to 0.078). It is the one with which the precise run as a
-/// whole uses as much of it as was published, 59.3 % in the mean; ours then uses 60.5 %.
+/// whole uses as much of it as was published, 59.3 % on average; ours then uses 60.5 %.
 pub mod fitted {
     /// Seconds for the layers of one token.
     pub const TOKEN_S: f64 = 72.1e-6;
@@ -72,7 +72,7 @@ pub mod fitted {
     pub const OVERHEAD_S: f64 = 17.05e-3;
     /// Seconds for reading the keys and values of one token.
     pub const KV_TOKEN_S: f64 = 23.96e-9;
-    /// Seconds that a request takes beside the engine, in the mean.
+    /// Seconds that a request takes beside the engine, on average.
     pub const LATENCY_S: f64 = 0.281;
     /// Memory of a replica over the published one.
     pub const MEMORY: f64 = 1.1;

@@ -15,7 +15,7 @@ const EPOCH_S: f64 = 1e9;
 /// Batches kept for replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// So many batches.
+    /// This number of batches.
     Batches(usize),
     /// The last one without its events. Enough where every batch comes: then a replay is only
     /// asked for to know the publisher by its last batch.

@@ -21,7 +21,7 @@ pub struct Recovery {
     pub fault: Fault,
     /// In the ten seconds before.
     pub before: HitCount,
-    /// In the ten seconds after whoever died was back.
+    /// In the ten seconds after the end of the outage.
     pub after: HitCount,
     /// Seconds from then to the end of the first whole second with 95 % of the hit rate before;
     /// none where nothing had been asked before, or that never came.

@@ -93,7 +93,7 @@ impl Replica {
         self.scheduler.submit(new, now)
     }
 
-    /// Begins the next step, if there is none and something to do. Returns when it ends.
+    /// Begins the next step, if none is running and there is work. Returns its end.
     pub fn begin(&mut self, now: Nanos) -> Option<Nanos> {
         if self.step.is_some() {
             return None;

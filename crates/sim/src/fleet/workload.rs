@@ -11,13 +11,13 @@ use headstart_core::{SeqId, SessionId, TokenId};
 
 use crate::chat::tokens;
 
-/// Texts of answers that nobody asks on are numbered from here, behind those of prompts.
+/// First number of the texts of answers without a follow-up, behind those of prompts.
 pub(super) const ANSWERS: u64 = 1 << 40;
 
-/// Part of a text: so many tokens, from the position on at which it stands in the prompt.
+/// Part of a text: `tokens` tokens, from the position on at which it stands in the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
-    /// Which text; below 2⁴⁸.
+    /// Number of the text, below 2⁴⁸.
     pub text: u64,
     /// Tokens.
     pub tokens: u32,
@@ -56,7 +56,7 @@ pub struct Rung {
     pub rate: f64,
     /// For so long, seconds.
     pub seconds: f64,
-    /// Those with a time in order of it.
+    /// The requests; those with a time in order of it.
     pub requests: Vec<Request>,
 }
 

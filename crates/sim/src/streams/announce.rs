@@ -59,7 +59,7 @@ impl Voice {
     pub fn introduces(&self, place: Place, spec: &EngineSpec) -> bool {
         let known = spec.group(place.group);
         let is_full = known.group.attention == Attention::Full;
-        // Nobody else tells of blocks of this size.
+        // No other group announces blocks of this size.
         let is_alone = known.block_size != spec.block_size();
         let is_near = place.tier == Tier::Device;
         (is_full || is_alone || self.tells_all_tokens) && (is_near || self.tells_host_tokens)

@@ -49,7 +49,7 @@ pub struct Faults {
 pub enum Delivery {
     /// There is a connection.
     Connected,
-    /// There is none any more.
+    /// The connection is gone.
     Disconnected,
     /// A batch, live.
     Live(StreamBatch),
@@ -80,7 +80,7 @@ pub struct Channel {
     /// On its way, by time of arrival and order of departure.
     queue: BTreeMap<(Nanos, u64), Delivery>,
     num_sent: u64,
-    /// When the last message that nobody overtakes arrives: there is one order of those.
+    /// Arrival of the last message in the ordered stream, which no other overtakes.
     tail: Nanos,
     /// The last one that was sent surely.
     sure: Option<(Nanos, u64)>,
@@ -123,7 +123,7 @@ impl Channel {
         };
         self.open = Some(at + until_joined);
         self.tail = at;
-        // Nobody listens to an earlier connection any more.
+        // Live messages of an earlier connection are not read any more.
         let is_live = |delivery: &Delivery| matches!(delivery, Delivery::Live(_));
         self.queue.retain(|key, it| !is_live(it) || key.0 < at);
         self.put(at, Delivery::Connected);
@@ -148,7 +148,7 @@ impl Channel {
         self.put(self.tail, Delivery::Disconnected);
     }
 
-    /// The process behind it ends, and nobody at this end notices: what is on its way arrives, but
+    /// Ends the process behind the channel, unnoticed at this end: what is on its way arrives, but
     /// for replays, which stop or break off.
     pub fn outlive_process(&mut self, now: Nanos, rng: &mut Rng) {
         let mut replay = None;
@@ -181,7 +181,7 @@ impl Channel {
         self.open = None;
     }
 
-    /// For `time`, nothing sent or asked comes through, and nobody is told.
+    /// Drops everything sent or asked for `time`, without notice to either end.
     pub fn partition(&mut self, now: Nanos, time: Duration) {
         self.mute_until = now + time;
         self.open = self.open.map(|open| open.max(self.mute_until));
@@ -256,7 +256,7 @@ impl Channel {
         }
     }
 
-    /// Asks for a replay, which consists of `replies`; `None`: nobody lives who could answer.
+    /// Asks for a replay, which consists of `replies`; `None`: no process is alive to answer.
     pub fn ask(
         &mut self,
         replay: ReplayId,

@@ -9,8 +9,8 @@
 //! | complete | reported | held |
 //! | partial | held | reported, or impossible to know: see `is_excused` |
 //!
-//! Where an engine reports several copies of a block, nobody can tell from its events how many
-//! are left: there, only the first row counts.
+//! Where an engine reports several copies of a block, its events do not tell how many are left:
+//! there, only the first row counts.
 
 use headstart_core::event::Attention;
 use headstart_core::{Nanos, ReplicaId};
@@ -111,7 +111,7 @@ pub fn overlaps(commons: &mut Commons, stations: &[Station], text: &Text) -> Res
     Ok(())
 }
 
-/// Whether all groups, each with the prompt in its own blocks, can go on behind so many tokens.
+/// Whether all groups, each with the prompt in its own blocks, can continue behind `num_tokens`.
 fn is_enough(
     truth: &Truth,
     groups: &[(GroupSpec, Vec<BlockNo>)],

@@ -25,7 +25,7 @@ pub struct EngineSpec {
     pub device_blocks: usize,
     /// Blocks that the host has room for.
     pub host_blocks: usize,
-    /// Which blocks go first.
+    /// Order of eviction.
     pub eviction: Eviction,
     /// Whether one block may be there several times.
     pub copies: Copies,
@@ -46,7 +46,7 @@ impl EngineSpec {
     /// Tokens per block of the group that keeps whole prompts.
     ///
     /// # Panics
-    /// When there is none.
+    /// When no group is full.
     #[must_use]
     pub fn block_size(&self) -> u32 {
         let mut groups = self.groups.iter();
@@ -64,7 +64,7 @@ impl EngineSpec {
     /// The group of this number.
     ///
     /// # Panics
-    /// When there is none.
+    /// When no group has this number.
     #[must_use]
     pub fn group(&self, index: u8) -> GroupSpec {
         let mut groups = self.groups.iter();
@@ -74,7 +74,7 @@ impl EngineSpec {
     }
 }
 
-/// Which blocks go first.
+/// Order of eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
     /// The least recently used, and of one prompt the last.
@@ -110,7 +110,7 @@ pub struct Place {
     pub group: u8,
     /// In which tier.
     pub tier: Tier,
-    /// Which block.
+    /// Identity of the block.
     pub block: BlockNo,
 }
 
@@ -180,8 +180,8 @@ impl Engine {
         rng.shuffle(&mut groups);
         for spec in groups {
             let chain = catalog.chain(text, spec.block_size);
-            // Blocks of another size are announced by nobody else: without those before, nobody
-            // could know what they are.
+            // Blocks of another size are announced by no other group: without the blocks before
+            // them, they would be unknown.
             let keeps_all = spec.block_size != full_size || rng.below(4) == 0;
             for &block in wanted(spec, keeps_all, &chain) {
                 let place = Place {

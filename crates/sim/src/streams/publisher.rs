@@ -30,7 +30,7 @@ pub struct Position {
 pub struct Record {
     /// Changes of the engine's cache.
     pub happenings: Vec<Happening>,
-    /// Which of the stored places come with their tokens, in order.
+    /// One flag per stored place, in order: whether it comes with its tokens.
     pub introductions: Vec<bool>,
     /// Part of it that a subscriber does not understand.
     pub damage: Damage,

@@ -31,8 +31,8 @@ pub struct Scenario {
     pub hash_seed: Option<u64>,
     /// Steps of each engine while things go wrong.
     pub num_steps: usize,
-    /// When the index is dumped, and when whoever follows the engines ends and begins anew with
-    /// that dump: behind so many steps of all engines together.
+    /// Steps of all engines together until the index is dumped, and until the followers restart
+    /// with that dump.
     pub restore: Option<(usize, usize)>,
     /// Longest pause between two steps of an engine, most of the time.
     pub pace: Duration,

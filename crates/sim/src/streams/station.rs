@@ -33,7 +33,7 @@ const TRIES_MAX: usize = 50;
 /// silence that is asked about, or an absence that is doubted.
 const DEAF_PACE: Duration = Duration::from_secs(20);
 
-/// Shortest time in which a process is replaced unnoticed: its clock goes on measurably.
+/// Shortest time in which a process is replaced unnoticed: its clock advances measurably.
 const HIDDEN_TIME_MIN: Duration = Duration::from_millis(1);
 
 /// Shortest time that a connection is away for long.
@@ -117,7 +117,7 @@ pub enum End {
 }
 
 impl Station {
-    /// A replica whose engine has just been started, and whom nobody follows yet.
+    /// A replica whose engine has just been started, without a follower yet.
     pub fn new(replica: ReplicaId, spec: StationSpec, commons: &mut Commons) -> Self {
         let configured = Update::Track {
             block_size: spec.configured_size,
@@ -190,7 +190,8 @@ impl Station {
         self.channel.connect(commons.now, pause, &mut commons.rng);
     }
 
-    /// Whoever follows the replica begins anew, with an index that may know it from a dump.
+    /// Replaces the follower of the replica by a new one, with an index that may know the replica
+    /// from a dump.
     pub fn follow_anew(&mut self, commons: &mut Commons) {
         let configured = Update::Track {
             block_size: self.spec.configured_size,
@@ -213,7 +214,7 @@ impl Station {
         let mut is_told = false;
         if self.next_step <= commons.now {
             self.step(commons);
-            // Nobody tells anything then, but nothing may be believed either.
+            // Nothing is reported then, but nothing may be believed either.
             is_told = self.lateness.at(commons.now).is_some();
         }
         if let Some(delivery) = self.channel.receive(commons.now) {
@@ -366,7 +367,7 @@ impl Station {
             return;
         }
         if self.channel.is_connected() {
-            // Its first batch would be missed, and nobody could ever tell.
+            // Its first batch would be missed, which could never be noticed.
             self.channel.disconnect(commons.now, rng);
         }
         let limit = Duration::from_millis([10, 100, 3_000][rng.below(3)]);

@@ -7,7 +7,7 @@
 //! ```text
 //! numbers     0  1  2  3  4  5  6  7        applied 0 1 2 5; 3 and 4 are lost, 6 and 7 on the way
 //!             ●  ●  ●  ○  ○  ●  ·  ·        truth: what the engine held after 5
-//! stored at   a        b     c              c is told; a may have been removed by 3 or 4, so it
+//! stored at   a        b     c              c is known; a may have been removed by 3 or 4, so it
 //!                                           must be in doubt; b cannot be known
 //! ```
 

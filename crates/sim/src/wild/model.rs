@@ -2,7 +2,7 @@
 //!
 //! Sources: the study (which models on how many A800 with 80 GB), the models' `config.json` and
 //! cards (shapes), NVIDIA's data sheet: an A800 computes and reads as an A100 does, only its NVLink
-//! is slower, which is not reckoned with.
+//! is slower, which the model ignores.
 
 use headstart_core::EngineModel;
 use headstart_core::cost::roofline::{Gpu, ModelShape};

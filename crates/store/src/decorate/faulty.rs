@@ -42,7 +42,7 @@ pub struct Injected {
     pub lost: u64,
     /// Flipped bits that were read, and found.
     pub found: u64,
-    /// Flipped bits that were read and lie where nobody looks.
+    /// Flipped bits that were read but lie outside the checked bytes.
     pub harmless: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Faulty {
 
 /// Reports that wait.
 struct Late {
-    /// For so many polls.
+    /// Polls until they are handed on.
     polls: usize,
     order: Order,
     told: Vec<Report>,

@@ -51,11 +51,11 @@ pub struct MeterCounts {
 pub struct KindCounts {
     /// Commands that were taken.
     pub asked: u64,
-    /// Those that did what they should.
+    /// Commands that succeeded.
     pub done: u64,
-    /// Those that found nothing.
+    /// Commands that found nothing.
     pub missing: u64,
-    /// Those that failed.
+    /// Commands that failed.
     pub failed: u64,
     /// Bytes of records that were stored or loaded, as they are stored; of parts, their own.
     pub bytes: u64,
@@ -66,7 +66,7 @@ pub struct KindCounts {
 }
 
 impl KindCounts {
-    /// Those that were not answered yet.
+    /// Returns the number of commands not answered yet.
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.asked - self.done - self.missing - self.failed

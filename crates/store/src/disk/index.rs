@@ -1,4 +1,4 @@
-//! Which record is where, in memory.
+//! In-memory index of the records and their positions.
 
 use std::collections::HashMap;
 
@@ -81,7 +81,7 @@ impl Index {
         self.headers.get(name).cloned()
     }
 
-    /// The header of the record at this place was read, and is unharmed.
+    /// Remembers the verified header of a record that is still at `place`.
     pub(super) fn know(&mut self, name: BlockHash, place: Place, header: &Checked) {
         if self.get(name) == Some(place) {
             self.headers.insert(name, header.clone());

@@ -1,8 +1,8 @@
-//! A folder, looked at without opening the tier, and looked after while nobody else does.
+//! Inspection of a folder without opening the tier, and maintenance while no process uses it.
 //!
-//! What is told is what a server that starts now would find: records that a running one has
-//! forgotten are found again after a restart, too. A folder in use changes while it is read; what
-//! is read is verified, and a record that is not there any more counts as gone, not as damaged.
+//! The report shows what a server that starts now would find: records that a running one has
+//! forgotten are found again after a restart, too. A folder in use changes while it is read. Data
+//! that is read is verified, and a record that is no longer there counts as gone, not as damaged.
 
 mod clear;
 
@@ -53,7 +53,7 @@ struct View {
     footer_pages: u32,
     /// Damaged records of an unsealed segment.
     damaged: Vec<(Entry, Wrong)>,
-    /// Pages of which nobody knows what they held, in one that is not sealed.
+    /// Pages of unknown contents, in an unsealed segment.
     unknown: Vec<Range<u32>>,
     is_sealed: bool,
 }
@@ -115,7 +115,7 @@ impl FolderInspector {
     /// The same, to change it: locks it.
     ///
     /// # Errors
-    /// As above, and when somebody else uses it.
+    /// As for [`Self::look`], and when another process uses the folder.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         // Without it, a folder would be made.
         Folder::look(path)?;

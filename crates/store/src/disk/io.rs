@@ -1,7 +1,7 @@
 //! Reading and writing pages of files without waiting: started here, finished later.
 //!
-//! The buffers of an operation belong to it until it is finished, so that neither the kernel nor
-//! a thread ever reaches memory that somebody else uses.
+//! The buffers of an operation belong to it until it is finished, so that neither the kernel nor a
+//! thread ever reaches memory that is in use elsewhere.
 
 pub(crate) mod faulty;
 pub(crate) mod threads;
@@ -75,7 +75,7 @@ pub(crate) enum Buffer {
 }
 
 impl Buffer {
-    /// So many pages of zeros.
+    /// Allocates `count` zeroed pages, at least one.
     pub(crate) fn pages(count: usize) -> std::io::Result<MmapMut> {
         MmapMut::map_anon(count.max(1) * PAGE)
     }
@@ -99,7 +99,7 @@ impl Buffer {
     }
 }
 
-/// Which way to reach the disk.
+/// Interface for disk access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoKind {
     /// `Uring` where the kernel allows it, `Threads` otherwise.

@@ -96,7 +96,7 @@ pub(crate) fn is_segment_bytes(bytes: u64) -> bool {
         && bytes.is_multiple_of(PAGE as u64)
 }
 
-/// Pages that a table of so many entries takes.
+/// Pages that a table of `entries` entries takes.
 pub(crate) fn table_pages(entries: usize) -> usize {
     (TABLE_START + entries * ENTRY_BYTES + 8).div_ceil(PAGE)
 }
@@ -178,7 +178,7 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
 /// Page 0 of a segment, and its last one until there is a trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// Which life of which segment: one more than any before it in this folder.
+    /// Number of this life of the segment: one more than any earlier life in the folder.
     pub(crate) sequence: u64,
     /// Length of the file, bytes.
     pub(crate) segment_bytes: u64,

@@ -1,10 +1,10 @@
 //! Scan of one segment's file: its life and its records.
 //!
-//! Each thing that says where records are is there twice, so that one page that is damaged hides
-//! nothing: the header again in the last page (until a trailer takes its place, which says the
-//! same), the table of a group again behind its records, and all tables again in the footer. What
-//! is still hidden, because both copies are damaged, is told as pages that nobody knows anything
-//! of, as far as it can be told from pages that were never written.
+//! Everything that locates records exists twice, so that one damaged page hides nothing: the header
+//! again in the last page (until a trailer, which says the same, takes its place), the table of a
+//! group again behind its records, and all tables again in the footer. Where both copies are
+//! damaged, the pages are reported as unknown, as far as they differ from pages that were never
+//! written.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) enum Head {
         /// Whether its first page says so.
         is_first: bool,
     },
-    /// Both are damaged, or it is a file of somebody else.
+    /// Both pages are damaged, or the file is foreign.
     Unknown,
     /// Nothing was ever written there.
     Blank,
@@ -162,7 +162,7 @@ pub(super) fn scan(
     })
 }
 
-/// Those that lie within a segment, one behind the other, as they were added.
+/// Keeps the entries that lie within a segment one behind the other, in the order added.
 pub(super) fn apart(mut entries: Vec<Entry>, pages: u32) -> Vec<Entry> {
     let mut free = 1;
     entries.retain(|entry| {
@@ -197,8 +197,8 @@ struct Scan<'a> {
     /// Pages of longer tables that may still be read: at first twice as many as the segment can
     /// hold. Without this limit, pages that only claim to be tables would cost quadratic time.
     table_pages_left: u64,
-    /// Records that a table names and that are not whole: not yet written when the process died, or
-    /// damaged since. Which of both nobody knows.
+    /// Records that a table names and that are not whole: either not yet written when the process
+    /// died, or damaged since.
     damaged: Vec<(Entry, Wrong)>,
     unknown: Vec<Range<u32>>,
 }
@@ -356,7 +356,7 @@ fn behind(table: &Table, start: u32) -> Option<u32> {
     })
 }
 
-/// Writes the first page of a segment anew, which only its last one told.
+/// Rewrites the first page of a segment whose header only its last page still had.
 pub(super) fn write_header(
     folder: &Folder,
     id: SegmentId,
@@ -369,7 +369,7 @@ pub(super) fn write_header(
     file.sync_data()
 }
 
-/// Seals a segment that the last process left open, or seals one anew: its last group ends before
+/// Seals a segment that the last process left open, or seals one again. Its last group ends before
 /// page `end`.
 pub(super) fn write_footer(
     folder: &Folder,

@@ -1,5 +1,5 @@
-//! Which segments are free, open or sealed, how much of each is still wanted, and which one makes
-//! room next. Pure: pages and numbers, no files.
+//! Segments by state (free, open or sealed), the wanted pages of each, and the choice of the one
+//! that makes room next. Pure: pages and numbers, no files.
 //!
 //! A sealed segment of which nothing is wanted is free at once. Otherwise the one is *cleaned*
 //! whose wanted records cost least to move for what that gives: `(1 - u) · age / (1 + u)`, `u`
@@ -165,12 +165,12 @@ impl Space {
         };
     }
 
-    /// So many more pages of it are wanted.
+    /// Adds `pages` to its wanted pages.
     pub(crate) fn add_live(&mut self, id: SegmentId, pages: u32) {
         self.segments[id.index()].live += pages;
     }
 
-    /// So many pages of it are wanted no more.
+    /// Subtracts `pages` from its wanted pages; a sealed segment without any becomes free.
     pub(crate) fn remove_live(&mut self, id: SegmentId, pages: u32) {
         let segment = &mut self.segments[id.index()];
         segment.live -= pages;
@@ -275,7 +275,7 @@ impl Space {
 mod tests {
     use super::*;
 
-    /// Three segments of 100 pages, sealed with so many wanted ones.
+    /// Returns three sealed segments of 100 pages with `live` wanted ones.
     fn sealed(live: [u32; 3]) -> Space {
         let mut space = Space::new(3, 100);
         for pages in live {

@@ -92,7 +92,7 @@ pub enum Wrong {
     /// The header's checksum differs.
     #[error("the header is damaged")]
     Header,
-    /// The header is unharmed and says what cannot be.
+    /// The header is intact but contradicts itself.
     #[error("the header contradicts itself")]
     Senseless,
     /// It is a record, but not the one that should be there.
@@ -180,7 +180,7 @@ impl Header {
     /// The header at the front of `bytes`, of a record that lies within `room` bytes.
     ///
     /// # Errors
-    /// When there is none, or it is damaged.
+    /// When `bytes` hold no header, or it is damaged.
     pub fn read(bytes: &[u8], room: usize) -> Result<Self, Wrong> {
         let (meta, num_parts, record_bytes) = fields(bytes).ok_or(Wrong::NoRecord)?;
         if num_parts > MAX_PARTS {
@@ -203,8 +203,8 @@ impl Header {
         is_sensible.then_some(header).ok_or(Wrong::Senseless)
     }
 
-    /// Bytes that the header at the front of `bytes` takes, if it is one: known from its first
-    /// bytes, and to be trusted once [`Header::read`] found it unharmed.
+    /// Length in bytes of the header at the front of `bytes`, if it is one. It follows from the
+    /// first bytes, and is verified by [`Header::read`] only.
     #[must_use]
     pub(crate) fn claimed_bytes(bytes: &[u8]) -> Option<usize> {
         let (_, num_parts, _) = fields(bytes)?;

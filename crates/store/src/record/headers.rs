@@ -1,4 +1,4 @@
-//! Headers that were read and found unharmed, of records of which more parts are wanted.
+//! Verified headers of records, kept for reads of further parts.
 
 use std::collections::{HashMap, VecDeque};
 

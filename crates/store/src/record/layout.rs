@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(Layout::Dense.slot_bytes(3 * PAGE), 4 * PAGE);
     }
 
-    /// Those that are there already are found where they always were.
+    /// Existing records keep their layout.
     #[test]
     fn dense_records_are_as_long_as_ever() {
         for (parts, bytes) in [

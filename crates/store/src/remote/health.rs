@@ -22,7 +22,7 @@ const WRITES_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// When to give up, and how often to look again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// So many requests in a row that did not reach the store mean that it is gone.
+    /// Requests in a row that fail to reach the store before it counts as gone.
     pub(super) failures: u32,
     /// Between probes.
     pub(super) probes: Backoff,

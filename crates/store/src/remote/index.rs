@@ -1,6 +1,6 @@
 //! Index of the objects in the store: the last listing, with our own changes since.
 //!
-//! Decides what a new listing changes, which objects are too old and which too many. Asks nobody
+//! Decides what a new listing changes and which objects are too old or too many. Sends no request
 //! and deletes nothing. Invariant: each name has one object, of several the one that lasts longest.
 
 use std::collections::HashMap;

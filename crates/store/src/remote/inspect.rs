@@ -157,7 +157,7 @@ impl StoreInspector {
         }
     }
 
-    /// Takes damaged objects out of the way: some are kept for somebody to look at.
+    /// Moves damaged objects out of the way, and keeps some of them for inspection.
     ///
     /// # Errors
     /// When one cannot be deleted.
@@ -226,7 +226,7 @@ fn record_of(found: Result<Found, Trouble>) -> Result<Record, Damage> {
         Ok(Found::Whole(record)) => Ok(record),
         Ok(Found::Damaged(wrong)) => Err(Damage::Wrong(wrong)),
         Err(trouble) if trouble.kind == Kind::Missing => Err(Damage::Gone),
-        // Longer than it was when it was listed, and than any record: it is none.
+        // Longer than when it was listed, and than any record: it is not a record.
         Err(trouble) if trouble.kind == Kind::TooLarge => Err(Damage::Wrong(Wrong::Misplaced)),
         Err(trouble) => Err(Damage::Unreadable(trouble.text)),
     }

@@ -16,7 +16,7 @@ use object_store::path::Path;
 use crate::backend::Resident;
 use crate::record::{Content, Meta};
 
-/// Which way of writing keys and records this is. Others beside it are left alone.
+/// Version of the format of keys and records. Other versions beside it are left alone.
 const VERSION: &str = "v1";
 
 /// Folder of quarantined records, beside [`VERSION`].
@@ -71,7 +71,7 @@ impl Key {
         }
     }
 
-    /// It, as others see it, of so many bytes.
+    /// Returns the resident record of this key, `bytes` long.
     pub(super) fn resident(&self, bytes: u64) -> Resident {
         Resident {
             name: self.name,

@@ -49,8 +49,8 @@ enum Read {
 impl Store {
     /// Reads part number `part` of a record into `slot`.
     ///
-    /// A header that is remembered may be that of another record: one that lay there before, under
-    /// the same name. What it does not fit is no damage before a header was read anew.
+    /// A remembered header may belong to an earlier record of the same name. A mismatch counts as
+    /// damage only after the header was read again.
     pub(super) async fn get_part(
         &self,
         object: Listed,

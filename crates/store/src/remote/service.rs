@@ -364,7 +364,7 @@ impl Service {
     }
 
     fn report(&self, report: Report) {
-        // Nobody listens any more when the tier is being closed.
+        // The receiver is gone when the tier is being closed.
         if self.setup.reports.send(report).is_ok() {
             (self.setup.waker)();
         }

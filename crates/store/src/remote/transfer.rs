@@ -45,11 +45,11 @@ pub(super) enum Presence {
     Unknown,
     /// It should be there.
     There,
-    /// It is there and too old: it is written anew, so that its age begins anew.
+    /// It is there but too old: it is rewritten, which restarts its age.
     Old,
 }
 
-/// A record's bytes, while somebody sends them.
+/// A record's bytes during an upload.
 struct Sent(Record);
 
 impl AsRef<[u8]> for Sent {
@@ -139,7 +139,7 @@ impl Store {
         let mut upload = attempts.within(begin).await?;
         let sent = attempts.within(self.send(upload.as_mut(), bytes)).await;
         if sent.is_err() {
-            // Whether this works or not, what went wrong before is what is told.
+            // The earlier error is reported, whether or not the abort works.
             let _ = tokio::time::timeout(ABORT, upload.abort()).await;
         }
         sent

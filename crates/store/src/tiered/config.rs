@@ -26,7 +26,7 @@ pub struct StoreConfig {
     pub unit_tokens: u32,
     /// Units that host memory holds; 0 where it is no tier.
     pub host_units: usize,
-    /// Units at hand or on their way, beside those.
+    /// Units staged for the device or on their way, beside those in host memory.
     pub staging_units: usize,
     /// Lifetimes of stored records.
     pub lifetimes: Lifetimes,
@@ -42,7 +42,7 @@ pub struct StoreConfig {
 /// Options of reading single parts of units, and of packing.
 #[derive(Clone)]
 pub struct PartsConfig {
-    /// Parts at hand or on their way that are as long as the longest of a unit.
+    /// Parts, loaded or being loaded, that are as long as the longest of a unit.
     pub slots: usize,
     /// Beside those, shorter ones; where a unit has none, as many more of the others. What both
     /// take is said by [`PartSlots`].
@@ -64,14 +64,14 @@ pub struct PartsConfig {
 pub struct PartSlots {
     /// Bytes of a slot for one of the longest.
     pub large_bytes: usize,
-    /// Bytes of a slot for a shorter one; where there is none, of another for one of the longest.
+    /// Bytes of a slot for a shorter one; equals `large_bytes` if all parts have one length.
     pub small_bytes: usize,
     /// The longest part that is shorter, bytes.
     pub(super) shorter: Option<usize>,
 }
 
 impl PartSlots {
-    /// Those for parts of these lengths, bytes.
+    /// Returns the slots for parts of these lengths, bytes.
     #[must_use]
     pub fn of(parts: &[usize]) -> Self {
         let longest = parts.iter().copied().max().unwrap_or(0);
@@ -101,9 +101,9 @@ impl std::fmt::Debug for PartsConfig {
 /// Lifetimes of stored records by tenant, seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// Each that is not named; `None`: for ever.
+    /// Lifetime under all other tenants; `None`: for ever.
     pub each_s: Option<u64>,
-    /// Those that are.
+    /// Lifetimes under the named tenants.
     pub named_s: HashMap<TenantTag, u64>,
 }
 

@@ -7,8 +7,8 @@
 //!                                                                           16 each   4 each
 //! ```
 //!
-//! The record's checksums say that these bytes are what was written. Here it is checked that what
-//! was written makes sense: whoever reads a pack would look for tokens that no unit has.
+//! The record's checksums prove that these are the bytes written. Reading also checks that they
+//! make sense; otherwise a reader of the pack would look for tokens that no unit has.
 
 use headstart_core::BlockHash;
 use headstart_core::transfer::{FoundPack, Pack};
@@ -31,7 +31,7 @@ const MOST_TOKENS: usize = 1 << 20;
 /// Longest description, bytes.
 pub(super) const MOST_BYTES: usize = bytes(MOST_UNITS, MOST_TOKENS);
 
-/// Bytes of the description of a pack of so many units and tokens.
+/// Bytes of the description of a pack of `num_units` units and `num_tokens` tokens.
 pub(super) const fn bytes(num_units: usize, num_tokens: usize) -> usize {
     START + num_units * 16 + num_tokens * 4
 }

@@ -49,7 +49,7 @@ pub(super) enum Job {
 /// Tokens of a part, and where they go in a pack.
 pub(super) struct Tokens {
     pub(super) from: PartBytes,
-    /// Which token, and which of the pack's it becomes.
+    /// Moves of tokens: their positions in the part and in the pack.
     pub(super) moves: Vec<(u32, u32)>,
     pub(super) unit_tokens: u32,
 }
@@ -153,7 +153,7 @@ impl Drop for Sealer {
     }
 }
 
-/// A thread of its own, which nobody waits for without a limit.
+/// Starts the thread that writes notes; it is waited for with a timeout only.
 fn start_noting() -> std::io::Result<(SyncSender<Note>, Receiver<()>)> {
     let (notes, inbox) = sync_channel::<Note>(1);
     let (is_noting, noting) = channel();

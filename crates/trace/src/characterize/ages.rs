@@ -18,7 +18,7 @@ pub(super) struct Ages {
 }
 
 impl Ages {
-    /// Whether ages must be numbered anew before another opens.
+    /// Whether ages must be renumbered before another opens.
     pub(super) fn is_full(&self) -> bool {
         self.next == self.blocks.len()
     }
@@ -71,8 +71,8 @@ impl Ages {
         self.cuts[age as usize]
     }
 
-    /// Numbers anew the ages that `pieces` (age and number of blocks) have, in their order, with
-    /// room for as many again; returns the new number of each old one.
+    /// Renumbers the ages that `pieces` (age and number of blocks) have, in their order, with room
+    /// for four times as many; returns the new number of each old one.
     pub(super) fn renumber(&mut self, pieces: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
         let mut blocks = vec![0; self.blocks.len()];
         for (age, count) in pieces {

@@ -133,7 +133,7 @@ fn running(changes: &[i64]) -> Vec<u64> {
     sums.take(changes.len() - 1).collect()
 }
 
-/// Which sessions went on.
+/// Sessions by whether another request followed.
 struct NextTurns {
     horizon: u64,
     ended: BTreeMap<(u16, u16), Next>,

@@ -38,7 +38,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts `value` so many times.
+    /// Counts `value` as often as `times` says.
     pub fn add(&mut self, value: u64, times: u64) {
         if times == 0 {
             return;

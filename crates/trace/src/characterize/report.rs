@@ -40,7 +40,7 @@ pub struct Characterization {
     pub sessions: Sessions,
     /// Users, where the caller names them.
     pub users: Option<Users>,
-    /// Whether a session goes on.
+    /// Continuation of sessions.
     pub next_turn: NextTurn,
     /// Times until a block is used again.
     pub reuse: ReuseTimes,
@@ -276,7 +276,7 @@ pub struct NextTurn {
     pub classes: Vec<ClassNext>,
     /// Time from a request to the next of its session, seconds.
     pub gap_s: Spread,
-    /// Share of the resolved requests that were followed within so many seconds.
+    /// Seconds, and the share of the resolved requests that were followed within them.
     pub within: Vec<(f64, f64)>,
 }
 
@@ -337,7 +337,7 @@ pub struct Reuse {
 pub struct Locality {
     /// Hit rate by the block's place in the prompt.
     pub by_offset: Vec<OffsetRate>,
-    /// If a block hits, whether the one so many blocks behind does.
+    /// Hit rate of the block one stride behind a block that hits.
     pub by_stride: Vec<StrideRate>,
 }
 

@@ -14,7 +14,7 @@ const POINTS: usize = 50;
 pub(super) struct Owners(BTreeMap<u64, u64>);
 
 impl Owners {
-    /// So many `owners` more who have `amount` each.
+    /// Adds `owners` owners with `amount` each.
     pub(super) fn add(&mut self, amount: u64, owners: u64) {
         if owners > 0 {
             *self.0.entry(amount).or_insert(0) += owners;

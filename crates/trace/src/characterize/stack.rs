@@ -1,8 +1,8 @@
 //! LRU stack distances of a trace whose blocks come as runs: how many distinct blocks were used
 //! since a block was used last, for whole pieces of chains at once.
 //!
-//! An id names a block and its whole prefix, so a request touches a prefix of everything it knows,
-//! and what an earlier request touched last, and nobody since, is the *tail* of its chain:
+//! An id names a block and its whole prefix, so a request touches a prefix of everything it knows.
+//! The blocks that an earlier request was the last to touch are the *tail* of its chain:
 //!
 //! ```text
 //! earlier   0 1 2 3 4 5 6 7          uses 0…7; then a later one uses 0…3: the earlier one still is
@@ -301,7 +301,7 @@ impl<T: Copy> Stack<T> {
         self.renumber();
     }
 
-    /// Counts the ages anew, without those that no block has any more or that are too deep.
+    /// Renumbers the ages, without those that no block has any more or that are too deep.
     fn renumber(&mut self) {
         if self.depth_max < u64::MAX {
             let depth_max = self.depth_max / self.weight();

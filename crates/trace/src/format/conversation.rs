@@ -9,8 +9,8 @@
 //! `from` says `human` and `gpt` where the others say `user` and `assistant`; every name is
 //! accepted in every shape. Only text is read (no images, no tools).
 //!
-//! Records may say more, for those who learn from them whether conversations go on. Whoever only
-//! plays or replays them does not look at it. All of it is optional, and other fields are ignored:
+//! Records may hold labels, for predictors that learn whether conversations continue. Playing and
+//! replaying ignore them. All are optional, and other fields are ignored:
 //!
 //! | field of a record | says | default |
 //! |---|---|---|
@@ -53,8 +53,8 @@ pub struct Conversation {
     pub id: String,
     /// The turns in order, at least one of them by the user.
     pub turns: Vec<Turn>,
-    /// Records of an equal group belong on one side of a split. Where there is none, a hash of
-    /// the first prompt serves.
+    /// Records of an equal group belong on one side of a split. Without a group, a hash of the
+    /// first prompt serves.
     pub group: Option<String>,
     /// The record was cut: whether its last user turn was followed is unknown.
     pub is_truncated: bool,

@@ -123,7 +123,7 @@ pub struct LoggedRequest {
     pub prompt: PromptPart,
     /// Prompt tokens as the server counted them.
     pub prompt_tokens: Option<u32>,
-    /// Those of them that its cache served.
+    /// Prompt tokens that its cache served.
     pub cached_tokens: Option<u32>,
     /// Tokens of the answer.
     pub output_tokens: Option<u32>,
@@ -143,7 +143,7 @@ pub enum PromptPart {
     },
     /// A text that is tokenized as it stands.
     Text(String),
-    /// Token ids, which somebody tokenized already: equal where they are the same tokenizer's.
+    /// Ids of a prompt that is tokenized already: comparable where the tokenizer is the same.
     Tokens(Vec<TokenId>),
 }
 
@@ -222,8 +222,8 @@ pub struct Requests<'a> {
 /// Reads the log `raw` (plain, gzip or zstd); `name` appears in errors.
 ///
 /// # Errors
-/// [`TraceError::Read`] when the input cannot be read at all. What is wrong further on comes with
-/// the requests: [`TraceError::BadLine`] for a line that is none, unless those are left out.
+/// [`TraceError::Read`] when the input cannot be read at all. Later errors come with the requests:
+/// [`TraceError::BadLine`] for a line that is no request, unless bad lines are skipped.
 pub fn read<'a>(
     name: impl Into<String>,
     raw: impl Read + 'a,

@@ -18,7 +18,7 @@ const RANDOM_TURN_MAX: u16 = 64;
 /// The behaviour of each (type, turn) class over the run.
 #[derive(Clone, Debug)]
 pub(super) struct Behaviours {
-    /// Those of all types, one after the other.
+    /// The steps of all types, one type after the other.
     steps: Vec<Step>,
     /// Index in `steps` of each type's first step, and the end of the last type's.
     starts: Vec<usize>,

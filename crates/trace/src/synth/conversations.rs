@@ -48,7 +48,7 @@ pub struct RequestType {
     /// uniformly behind the opening: an edited question, a history cut or rewritten.
     pub rewrite: f64,
     /// Probability that a request is sent once more unchanged, a gap later and with the same
-    /// turn: an answer made anew, a client that tries again.
+    /// turn: a regenerated answer, a client that retries.
     pub repeat: f64,
     /// Behaviour by turn; the last one holds for all later turns.
     pub steps: Vec<Step>,
@@ -68,7 +68,7 @@ pub struct Step {
 pub enum Labels {
     /// The truth.
     True,
-    /// Type and turn drawn anew for each request, whatever it is: nothing can be learnt.
+    /// Random type and turn for each request: nothing can be learnt.
     Random,
     /// The truth until this fraction of the run; then each class carries another's label, always
     /// the same one: the order of the types is reversed, and so are turns 1 to 6 (a later turn

@@ -133,7 +133,7 @@ impl Preset {
     /// The preset called `name`.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no preset has this name.
     pub fn by_name(name: &str) -> Result<Self, UnknownPreset> {
         let found = PRESETS.iter().find(|preset| preset.name == name);
         found.copied().ok_or_else(|| {

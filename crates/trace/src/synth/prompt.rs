@@ -30,7 +30,7 @@ impl Ids {
         }
     }
 
-    /// A session that nobody has yet.
+    /// Returns a new session id.
     pub(super) fn session(&mut self) -> SessionId {
         self.sessions += 1;
         SessionId(self.sessions - 1)
@@ -93,7 +93,7 @@ pub struct Opening {
     pub exponent: f64,
     /// Length of each.
     pub prompt: Length,
-    /// Users, each with one system prompt; 0 for sessions of nobody in particular.
+    /// Users, each with one system prompt; 0 for sessions without a user.
     pub users: usize,
     /// Length of the text about each user, behind the system prompt.
     pub profile: Length,

@@ -22,7 +22,7 @@ pub(super) struct Timeline<S> {
 pub(super) enum Event<S> {
     /// A new session.
     Start(Nanos),
-    /// An open one goes on.
+    /// An open one continues.
     Resume(Nanos, S),
 }
 

@@ -9,7 +9,7 @@ const POLICIES: [&str; 4] = ["lru", "lfu", "importance", "importance:half-life=9
 struct Known {
     name: PartName,
     level: usize,
-    /// When it was used, by the how-maniest use of any, and with which share.
+    /// Its uses: the number of each among all uses, and the share that mattered.
     uses: Vec<(u64, f64)>,
 }
 

@@ -3,7 +3,7 @@
 //! Where the two differ, one block is evicted and the other one kept. If the kept one is used
 //! while it is there, that is a hit the evictor earned. If the evicted one is asked for first,
 //! that is a miss the other would have spared, also when the kept one has gone meanwhile. So
-//! whoever evicts is judged the more strictly. Duels are watched for about the time in which the
+//! the current evictor is judged more strictly. Duels are watched for about the time in which the
 //! cache turns over; their balance, which forgets, decides who evicts. A fit that does not hold
 //! thus costs what it takes to lose its lead, whatever the reason: drift, wrong labels, other
 //! distributions.

@@ -19,7 +19,7 @@ use super::traffic::Traffic;
 use crate::kv_bytes::KvBytes;
 use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step, Unnamed, thousands};
 
-/// Fixes what is drawn by lot.
+/// Seed of hashes and random draws.
 const SEED: u64 = 9;
 
 /// Parameters of the analysis.

@@ -120,7 +120,7 @@ impl Cost {
         }
     }
 
-    /// The engine whose memory and speed are reckoned with.
+    /// Returns the engine model that memory and speed are computed from.
     pub(crate) fn engine(&self) -> &EngineModel {
         &self.engine
     }
@@ -200,8 +200,8 @@ pub(crate) fn scale(said: &Said, split: &Split, factor: f64) -> f64 {
     }
 }
 
-/// The fit, or why there is none, where there is something to say; `unpaired` times are of
-/// requests of which the log does not say what was cached.
+/// Returns the fit, or else the reason for having none, `None` if the log has no times. `unpaired`
+/// counts times of requests whose log does not say what was cached.
 fn judged(prefill: &Prefill, unpaired: u64) -> Result<prefill::Fitted, Option<String>> {
     let samples = prefill.samples();
     if samples == 0 && unpaired > 0 {
@@ -244,12 +244,12 @@ pub(crate) struct PerToken {
 }
 
 impl PerToken {
-    /// Whether somebody said what it costs.
+    /// Whether prices are known.
     pub(crate) fn is_priced(&self) -> bool {
         self.money.is_some()
     }
 
-    /// So many tokens, served or computed.
+    /// Returns the amount for `tokens`, either served or computed.
     pub(crate) fn amount(&self, tokens: u64, is_served: bool) -> Amount {
         let kind = usize::from(is_served);
         Amount {

@@ -1,4 +1,4 @@
-//! The named causes behind what was computed again, by the prompts' texts in order of time.
+//! The named causes of recomputed tokens, by the prompts' texts in order of time.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -125,7 +125,7 @@ fn most_unnamed(splits: &[Split], named: &[u32]) -> Option<usize> {
     (unnamed(most) > 0).then_some(most)
 }
 
-/// Tokens in so many bytes of a prompt, by its average.
+/// Returns the tokens in `bytes` bytes of a prompt, by its average.
 fn tokens_in(said: &Said, bytes: usize) -> u64 {
     let share = bytes as f64 / said.text.len().max(1) as f64;
     (said.tokens.len() as f64 * share).round() as u64

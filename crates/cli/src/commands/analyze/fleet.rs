@@ -26,8 +26,8 @@ use crate::report::analyze::{Kept, Own};
 /// Fewest blocks and tokens that the attribution has room for.
 const ROOM_MIN: usize = 1 << 12;
 
-/// Requests that are drawn by lot in all, and fewest and most draws of the traffic: the more
-/// requests there are, the less one draw differs from another.
+/// Requests drawn at random in all, and the fewest and most draws of the traffic. The more requests
+/// there are, the less one draw differs from another.
 const LOTS: usize = 16_384;
 const DRAWS: (usize, usize) = (2, 64);
 

@@ -1,10 +1,10 @@
 //! Requests whose log says itself how much of the prompt a cache served.
 //!
 //! The replay knows what a fleet would have held, the log what an engine served. The log is right
-//! about what was served; of the rest nobody knows more than that it had been computed before, or
-//! not. So what the replay would have found, lost to eviction or left on another replica, and the
-//! engine did not serve, is one bucket: [`Bucket::IndexWrong`], known and not served. The replay
-//! alone is never wrong, so nothing else is in it.
+//! about what was served. About the rest it shows only whether it had been computed before. So
+//! tokens that the replay would have found, lost to eviction or left on another replica, and that
+//! the engine did not serve, are one bucket: [`Bucket::IndexWrong`], known and not served. The
+//! replay alone is never wrong, so nothing else is in it.
 
 use headstart_insight::{Bucket, Split};
 
@@ -32,7 +32,7 @@ pub(super) fn served(said: &Said, split: &Split) -> Option<u32> {
     Some((share * split.total() as f64).round() as u32)
 }
 
-/// The same request with so many tokens served.
+/// Returns `split`, corrected to `served` served tokens.
 pub(super) fn corrected(split: &Split, served: u32) -> Split {
     let mut left = Bucket::ALL.map(|bucket| (bucket, split.get(bucket)));
     let mut take = |bucket: Bucket, most: u32| {

@@ -150,7 +150,7 @@ pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> K
     }
 }
 
-/// The caches of replicas that are drawn by lot.
+/// Memory of the caches behind random routing.
 pub(crate) fn random(pieces: usize, is_exact: bool) -> Kept {
     Kept {
         what: "caches behind random routing",
@@ -173,7 +173,7 @@ pub(crate) fn documents(known: &Documents, bounds: &Bounds) -> Kept {
     }
 }
 
-/// Prompts that others are compared with. One that goes on where another ends takes its place.
+/// Memory of the prompts that others are compared with. A prompt replaces one that it continues.
 pub(super) fn texts(compared: &Compared, bounds: &Bounds) -> Kept {
     Kept {
         what: "prompts to compare with",

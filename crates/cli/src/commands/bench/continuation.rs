@@ -77,8 +77,8 @@ fn situations(
     known
 }
 
-/// The conversation as a server is sent it, which counts the messages that it gets: those of a user
-/// in a row are one, and nobody tells it what came before the record.
+/// Returns the conversation as a server receives it. The server counts messages: consecutive ones
+/// of a user are one, and those before the record are not sent.
 fn as_sent(conversation: &Conversation) -> Conversation {
     let messages = |Exchange { added, recorded }| {
         let answer = recorded.map(|text| (Role::Assistant, text));

@@ -32,7 +32,7 @@ use crate::report::fleet::{self as report, Origin, Report, StrategyRun};
 /// Default preset of the workload.
 const PRESET: Preset = Preset::Laptop;
 
-/// Strategies that are compared where nobody says.
+/// Strategies compared by default.
 const STRATEGIES: &[&str] = &["random", "load", "approximate", "precise", "cost"];
 
 /// Send load to a fleet; compare strategies with the simulation.
@@ -143,7 +143,7 @@ pub(super) fn run(bench: &Fleet) -> Result<()> {
         engine: engine.unwrap_or_default(),
         runs: measured.into_iter().chain(simulated).collect(),
     })?;
-    // What was measured before is told all the same.
+    // The report above includes all measurements from before a failure.
     match unanswered.is_empty() {
         true => Ok(()),
         false => bail!("{}", unanswered.join("; ")),
@@ -262,7 +262,7 @@ impl Fleet {
             client,
             url,
             vocabulary: vocabulary(&self.vocab)?,
-            // No strategy finds what another one left in somebody else's cache.
+            // A salt per strategy keeps it from hitting the cache entries of another one.
             salt: unseen_seed() as u32,
             concurrency: self.concurrency.get(),
             pause: fleet_engine::fleet_of(self.preset()?).pause,

@@ -1,4 +1,4 @@
-//! Which servers a benchmark compares: strategies, eviction policies, or both.
+//! Servers that a benchmark compares: strategies, eviction policies, or both.
 
 use anyhow::Result;
 use clap::Args;

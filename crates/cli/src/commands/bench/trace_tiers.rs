@@ -48,9 +48,9 @@ pub(super) struct TierAgreement {
     rows: Vec<Row>,
     /// Answered requests that found exactly as much as the simulated ones.
     equal: usize,
-    /// That found more.
+    /// Answered requests that found more than the simulated ones.
     more: usize,
-    /// That found less.
+    /// Answered requests that found less than the simulated ones.
     less: usize,
 }
 

@@ -82,7 +82,7 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
     let tenant = purge.whose.tag()?;
     let cache = purge.place.open()?;
     let purged = match (tenant, purge.all) {
-        // Where nobody gives salts, that is all there is.
+        // Where no client sends a salt, the default tag covers all records.
         (Some(tag), _) if tag == TenantTag::default() && !purge.yes => {
             return Err(ask_back(&cache, Some(tag), &purge.place.cache)?);
         }

@@ -32,7 +32,7 @@ impl Whose {
     /// The tenant, if one is named.
     ///
     /// # Errors
-    /// When a tag is none, or the file cannot be read.
+    /// When the given tag is not valid, or the file cannot be read.
     pub(crate) fn tag(&self) -> Result<Option<TenantTag>> {
         if let Some(text) = &self.tenant {
             return parse(text).map(Some);

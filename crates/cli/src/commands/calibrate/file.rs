@@ -49,11 +49,11 @@ impl Written {
     }
 }
 
-/// Tokens that fit the KV memory of the server at `url`, where its metrics say: vLLM tells blocks
-/// and their size, SGLang tokens.
+/// Returns the tokens that fit the KV memory of the server at `url`, if its metrics say so: vLLM
+/// reports blocks and their size, SGLang tokens.
 ///
 /// # Errors
-/// When nobody answers there.
+/// When no server answers there.
 pub(super) async fn kv_tokens_of(url: &str) -> Result<Option<usize>, LoadError> {
     let mut page = Vec::new();
     let write = |bytes: &[u8]| {

@@ -70,7 +70,7 @@ impl Baseline {
     /// Reads one that was written with `tokenizer`.
     ///
     /// # Errors
-    /// A usage error for a file that is none, and for lengths in another tokenizer's tokens.
+    /// A usage error for a file that is not a baseline, or is in another tokenizer's tokens.
     pub(super) fn read(path: &Path, tokenizer: &str) -> Result<Self> {
         let wrong = |error: &dyn std::fmt::Display| {
             UsageError(format!(

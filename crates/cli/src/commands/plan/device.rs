@@ -78,7 +78,7 @@ struct Named {
 
 impl DeviceOptions {
     /// # Errors
-    /// When there is no such model, or when nobody says how much fits the device.
+    /// When there is no such model, or no option says how much fits the device.
     pub(super) fn device(&self) -> Result<Device> {
         let mut named = match self.by_name()? {
             Some(named) => named,
@@ -174,7 +174,7 @@ impl DeviceOptions {
     }
 }
 
-/// A file's name without its folder, which is nobody's business.
+/// Returns a file's name without its folder, which stays private.
 fn shown(file: &Path) -> String {
     let name = file.file_name().unwrap_or(file.as_os_str());
     name.to_string_lossy().into_owned()

@@ -121,7 +121,7 @@ impl Predictions {
     /// `sessions` are those of the whole trace, from which requests may have been dropped.
     ///
     /// # Errors
-    /// When a predictor reads text, and there is none.
+    /// When a predictor reads text, and the input has none.
     pub(super) fn all(
         predictors: &[Named],
         input: &TraceInput,

@@ -13,7 +13,7 @@ pub(crate) struct Predicting {
     pub(crate) predictor: Predictor,
     /// Cache capacity that the predictor costs, tokens.
     pub(crate) charge_tokens: u32,
-    /// Mean time between turns, which `lpc` is told unless it is given one.
+    /// Mean time between turns, seconds; the default `interval` of `lpc`.
     pub(crate) interval_s: f64,
 }
 

@@ -353,7 +353,7 @@ impl FleetOptions {
     }
 }
 
-/// An engine that is so many times as fast.
+/// Returns an engine that is `speed` times as fast.
 fn scaled(cost: &CostModel, speed: f64) -> Result<CostModel> {
     if !SPEEDS.contains(&speed) {
         let (least, most) = (SPEEDS.start(), SPEEDS.end());

@@ -1,5 +1,4 @@
-//! Which arms are run with what: the points of each sweep, and each run once however many
-//! sweeps show it.
+//! The grid of runs: the points of each sweep. A run is done once, even if several sweeps show it.
 
 use clap::ValueEnum;
 use headstart_sim::experiment::{Arm, CHARGE_TOKENS, Predictor};

@@ -61,7 +61,7 @@ pub(super) fn tokenizer(folder: &Path) -> Result<Tokenizer> {
 }
 
 impl Lengths {
-    /// A conversation's lengths; its gaps are yet to be drawn, and nobody has predicted.
+    /// Returns a conversation's lengths, with gaps still to be drawn and without predictions.
     pub(super) fn of(&self, conversation: &conversation::Conversation) -> Recorded {
         let exchanges = exchanges(conversation);
         let turns = exchanges.iter().enumerate().map(|(index, exchange)| {
@@ -104,7 +104,7 @@ impl Lengths {
     }
 }
 
-/// Lets the model in `file` say after each turn whether the conversation goes on.
+/// Predicts after each turn, with the model in `file`, whether the conversation continues.
 pub(super) fn predict(
     file: &Path,
     encoder: &str,

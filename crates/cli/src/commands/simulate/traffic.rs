@@ -282,7 +282,7 @@ impl Source {
         }
     }
 
-    /// Quality of the noisy oracle where nobody says: as published, or the middle of that.
+    /// Returns the default quality of the noisy oracle: as published, or the middle of that.
     pub(super) fn mcc(&self) -> f64 {
         self.workload()
             .map_or(0.3, |workload| workload.predictor_mcc)
@@ -336,7 +336,7 @@ fn drawn(conversations: u64, turns: u64) -> String {
     text
 }
 
-/// A file's name without its folder, which is nobody's business.
+/// Returns a file's name without its folder, which stays private.
 fn shown(file: &Path) -> String {
     let name = file.file_name().unwrap_or(file.as_os_str());
     name.to_string_lossy().into_owned()

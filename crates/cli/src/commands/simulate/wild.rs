@@ -435,7 +435,7 @@ fn policies(asked: Option<&[String]>) -> Result<Vec<String>> {
     Ok(policies)
 }
 
-/// A file's name without its folder, which is nobody's business.
+/// Returns a file's name without its folder, which stays private.
 fn shown(file: &Path) -> String {
     let name = file.file_name().unwrap_or(file.as_os_str());
     name.to_string_lossy().into_owned()

@@ -119,8 +119,8 @@ fn parameters(planted: &Planted) -> Parameters {
     }
 }
 
-/// Writes what `generator` gives; returns the turns whose outcome is told, and how many others
-/// there are.
+/// Writes the conversations of `generator`. Returns the turns with a known outcome, and the number
+/// of the others.
 fn write(
     generator: Generator,
     expected: u64,

@@ -53,11 +53,11 @@ struct Entry {
 /// State of an existing file of embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// There is none.
+    /// The file does not exist.
     New,
-    /// So many vectors are known.
+    /// The file holds this number of vectors.
     Known(usize),
-    /// It is not what was written; all is embedded anew, and the file replaced.
+    /// The file is damaged: all texts are embedded again, and the file is replaced.
     Damaged(&'static str),
 }
 
@@ -350,7 +350,7 @@ mod tests {
             match Embeddings::open(&file.0, "toy", 2, true) {
                 Ok((known, Opened::Damaged(_))) => assert_eq!(known.len(), 0),
                 Ok((_, opened)) => panic!("byte {at}: {opened:?}"),
-                // The magic is not what it was: somebody else's file.
+                // The magic differs, so the file counts as another program's.
                 Err(error) => assert!(at < MAGIC.len(), "byte {at}: {error}"),
             }
         };

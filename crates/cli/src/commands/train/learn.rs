@@ -15,7 +15,7 @@ use super::material::Material;
 use super::{Train, progress};
 use crate::report::train::{Elsewhere, InputFacts, OfSeed, Parts, Times, TrainReport};
 
-/// Halvings of the learning curve where nobody says, and the most turns that it is drawn for then.
+/// Default halvings of the learning curve, and the most turns that it is drawn for by default.
 const CURVE_STEPS: u32 = 4;
 const CURVE_TURNS_MAX: usize = 20_000;
 
@@ -81,7 +81,7 @@ fn options(train: &Train, seed: u64) -> TrainOptions {
     }
 }
 
-/// Splits and trains anew with other seeds; with the first one it was done already.
+/// Splits and trains again with other seeds; `first` is the result of the first seed.
 fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSeed>> {
     if train.seeds == 1 {
         return Ok(Vec::new());

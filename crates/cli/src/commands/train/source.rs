@@ -91,7 +91,7 @@ impl Source {
         self.path.display().to_string()
     }
 
-    /// In reports: without the folder, which is nobody's business.
+    /// Returns the name for reports: without the folder, which stays private.
     pub(super) fn file(&self) -> String {
         let name = self.path.file_name();
         name.map_or_else(|| self.name(), |name| name.to_string_lossy().into_owned())

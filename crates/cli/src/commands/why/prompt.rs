@@ -139,7 +139,7 @@ impl Prompt {
         }
     }
 
-    /// Its name, of which nobody needs more.
+    /// Returns its name, cut to a readable length.
     pub(crate) fn short_name(&self) -> String {
         self.name.chars().take(NAME_CHARS_MAX).collect()
     }

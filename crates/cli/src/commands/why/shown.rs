@@ -216,7 +216,7 @@ fn last(body: &Body, at: usize) -> String {
     }
 }
 
-/// On one line, without what a terminal obeys and what nobody sees: one character each.
+/// Returns `text` on one line, with one visible character for each control or hidden one.
 fn visible(text: &str) -> String {
     let shown = |character: char| match character {
         '\n' => '⏎',

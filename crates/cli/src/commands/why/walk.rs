@@ -58,7 +58,7 @@ pub(crate) struct Told {
 pub(crate) enum Outcome {
     /// No earlier prompt is near.
     Alone,
-    /// It goes on from an earlier one, or is the beginning of it.
+    /// It continues an earlier prompt, or is the beginning of one.
     GoesOn,
     /// It parts from an earlier one.
     Parts,
@@ -86,9 +86,9 @@ pub(crate) struct Walk<'a> {
     prompts: u64,
 }
 
-/// All findings among so many prompts, most tokens lost first; without those of a single request
-/// among many. Another template costs each prefix once, and stays; a wording that is new each time
-/// is none.
+/// Returns all findings in `prompts` prompts, most tokens lost first. Among many prompts, those of
+/// a single request are left out, except templates: another template costs each prefix once. A
+/// wording that is new each time does not count as a template.
 pub(crate) fn told_findings<E>(findings: Findings<E>, prompts: u64) -> Vec<Finding<E>> {
     let mut findings = findings.sorted();
     let is_many = prompts >= MANY_PROMPTS;

@@ -1,4 +1,4 @@
-//! Which strategy is best, and by how much, in a few sentences.
+//! The best strategy and its lead, in a few sentences.
 //!
 //! The lowest TTFT p90 wins, at the highest request rate that all strategies sustained. Where no
 //! rate was sustained, the best hit rate wins.

@@ -50,12 +50,11 @@ impl StoredKeys {
 
 /// One layer's probes and what they see.
 pub struct Probed<'a> {
-    /// Which heads.
+    /// The probe heads.
     pub probes: &'a Probes,
     /// Head counts and width.
     pub heads: Heads,
-    /// Rows of queries, keys and values of the tokens behind the prefix, rotated: so many numbers
-    /// each.
+    /// Rotated queries, keys and values of the tokens behind the prefix, one row per token.
     pub qkv: &'a [f32],
     /// Keys of the stored prefix.
     pub stored: &'a StoredKeys,

@@ -353,8 +353,8 @@ fn what_a_prompt_reads_stays_until_it_has_its_token() {
     assert_eq!(packing.take_dropped(|_| false), [], "once");
 }
 
-/// Prompts go through so many nodes of two units each, more than there is room for: what is packed
-/// stays, and nothing is written in turns, however many replicas there are.
+/// Prompts use more nodes, of two units each, than there is room for. Existing packs stay, and no
+/// number of replicas rewrites them in turns.
 #[test]
 fn more_than_fits_is_not_packed_in_turns() {
     for (num_replicas, nodes) in [(1, 9), (2, 4), (3, 3), (3, 5)] {

@@ -10,7 +10,7 @@ use super::words::{Symbol, Word};
 /// Width of the stream.
 pub(super) const HIDDEN: usize = 128;
 
-/// The token's own key, as a word of the code; nothing if it is none.
+/// The token's own key, as a word of the code; zeros for tokens that are not keys.
 pub(super) const KEY: Range<usize> = 0..16;
 /// The token's own value.
 pub(super) const VALUE: Range<usize> = 16..32;
@@ -99,7 +99,7 @@ pub(super) fn embedding(token: TokenId) -> Vec<f32> {
     row
 }
 
-/// Which stream gives `token` a large logit.
+/// Returns the output head's row for `token`; zeros if it is never an answer.
 pub(super) fn unembedding(token: TokenId) -> Vec<f32> {
     let mut row = vec![0.0; HIDDEN];
     match Word::of(token) {

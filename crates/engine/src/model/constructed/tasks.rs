@@ -82,8 +82,8 @@ impl Document {
         }
     }
 
-    /// Asks for a value: filler, up to three worked examples, `ASK key`. It has so many `tokens`,
-    /// at least 11.
+    /// Asks for a value: filler, up to three worked examples, `ASK key`. The question has `tokens`
+    /// tokens, at least 11.
     ///
     /// # Panics
     /// When the document has no fact, or `tokens` are too few.

@@ -54,7 +54,7 @@ impl Windows {
             .map(|&start| (start, self.hashes[start]))
     }
 
-    /// Those of them that lie from `start` to `end`.
+    /// Anchors whose windows lie between `start` and `end`, and their hashes.
     pub(super) fn anchors_in(
         &self,
         start: usize,

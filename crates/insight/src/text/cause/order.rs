@@ -23,7 +23,7 @@ const ANYWHERE_RUN: usize = 6;
 /// Words of a segment that counts as moved, and signs left out of another one.
 const SEGMENT_WORDS: usize = 12;
 
-/// One in so many words must have left its place, too.
+/// At least one in this many moved words must have left its place, too.
 const LEFT_SHARE: usize = 8;
 
 /// Words of segments that must have left their places: a sentence that two documents have in

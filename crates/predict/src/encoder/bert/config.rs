@@ -88,7 +88,7 @@ fn family_prefix(folder: &Path, model: &Json) -> String {
     String::from(if is_e5 { E5_PREFIX } else { "" })
 }
 
-/// A JSON file; null where there is none.
+/// A JSON file; null if an optional file is missing.
 struct Json {
     path: PathBuf,
     value: Value,

@@ -35,7 +35,7 @@ pub(super) struct Layer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pooling {
     Mean,
-    /// That of the first token.
+    /// Vector of the first token.
     First,
 }
 

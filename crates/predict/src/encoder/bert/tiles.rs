@@ -51,7 +51,7 @@ impl Tiles {
     }
 }
 
-/// Which text each token of a batch belongs to.
+/// Boundaries of the texts in a batch of tokens.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     starts: Vec<usize>, // first token of each text, and the end of the last

@@ -9,9 +9,8 @@
 //! and the memory of the obvious index: for now and then, not for look-ups.
 //!
 //! Invariant: an index that applies what is written out answers from then on as one that applied
-//! everything, except that it does not know the handles of blocks that nobody needs any more,
-//! unless these are [`Departed::Kept`], and that it does not know which doubt came last:
-//! [`Update::Trust`] finds none.
+//! everything, with two exceptions. It does not know the handles that [`Departed::Dropped`] leaves
+//! out, nor which doubt came last: [`Update::Trust`] finds none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +22,7 @@ use super::{Contents, DOUBT_TTL, Link, Standing, Update};
 /// Blocks of one written event at most: some tens of kilobytes on the wire.
 const EVENT_BLOCKS_MAX: usize = 512;
 
-/// A block size above this is told without tokens: nobody fills such blocks.
+/// Largest block size, tokens, that is written with tokens: no engine fills larger blocks.
 const SIZE_TOKENS_MAX: u32 = 1 << 16;
 
 /// Treatment of handles whose block is nowhere held and precedes no held block.

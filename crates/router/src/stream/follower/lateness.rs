@@ -47,7 +47,7 @@ impl Follower {
         }
     }
 
-    /// The publisher goes on right behind what was applied: what was late is not lost.
+    /// Takes a doubt about lateness back: the publisher continues right behind what was applied.
     pub(super) fn trust(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         if let Some(was_exact) = self.doubt.and_then(|doubt| doubt.was_exact(now)) {
             self.is_exact = was_exact;
@@ -69,7 +69,7 @@ impl Follower {
         !is_late || self.held.len() as u64 + num_more as u64 >= num_missing
     }
 
-    /// Takes note of since when nobody is there, or says what is missing. The end of every call.
+    /// Notes since when the connection or an answer is missing. Every call ends with it.
     pub(super) fn note_unanswered(&mut self, now: Nanos) {
         let next = self.life.next();
         let before = self.unanswered.filter(|it| it.next == next);

@@ -151,7 +151,7 @@ impl Follower {
         }
     }
 
-    /// Nobody could tell whether the publisher is still the same.
+    /// Doubts all that is known, if the publisher may be another one.
     pub(super) fn doubt_stranger(&mut self, effects: &mut Vec<Effect>) {
         if std::mem::take(&mut self.is_stranger) {
             self.doubt(0, effects);

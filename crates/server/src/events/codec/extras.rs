@@ -24,8 +24,8 @@ use headstart_core::block::media_extra;
 use super::cursor::{Items, Value};
 use super::fields::{Field, Fields};
 
-/// Most keys of one block that are told apart; more count as one, spelled as they came. No block
-/// has so many images, and a list of nothing else must not take more memory than it has bytes.
+/// Most keys of one block that are distinguished; a longer list counts as one key, its raw bytes.
+/// No block has that many images, and a long list must not take more memory than it has bytes.
 pub(super) const KEYS_MAX: usize = 256;
 
 /// The tenant salt, and its place in the first block's list if it stands there.

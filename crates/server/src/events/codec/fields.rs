@@ -28,7 +28,7 @@ use Field::{
     SpecKind, SpecWindow, Tag, TokenIds,
 };
 
-/// Which field is where in the positional form of a stored event.
+/// Fields of a stored event's positional form, in order.
 const STORED: &[Field] = &[
     Tag,
     BlockHashes,
@@ -191,7 +191,8 @@ pub(super) fn unsigned_32(value: Value<'_>) -> Option<u32> {
         .and_then(|number| u32::try_from(number).ok())
 }
 
-/// All elements of an array; `None` if it is none or an element is bad. Allocates once.
+/// Returns all elements of an array; `None` if `value` is no array or an element is bad. Allocates
+/// once.
 #[inline]
 pub(super) fn list<'a, T>(
     value: Value<'a>,

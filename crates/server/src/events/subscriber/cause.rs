@@ -1,11 +1,11 @@
-//! Why a publisher's socket is of no use, in the words of whoever has to mend it.
+//! Causes of a publisher socket's failure, worded for the operator who has to fix it.
 //!
 //! It does not know sockets: causes are found in `probe`, `link` and `replay`, and told in
 //! `notes`. Names of options are those of `serve --upstream`, whose addresses these are.
 
 use std::fmt;
 
-/// Which of a publisher's sockets.
+/// One of a publisher's two sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     /// The socket that publishes events.
@@ -19,15 +19,15 @@ pub(super) enum Side {
 pub(super) enum Cause {
     /// The host has no address.
     Unresolved,
-    /// Nobody listens at this port.
+    /// No process listens at this port.
     Refused,
     /// The system says why there is no connection.
     Unreachable(String),
     /// An attempt to connect gets no answer.
     NoAnswer,
-    /// Somebody listens, and says nothing.
+    /// A process listens and sends nothing.
     Mute,
-    /// Somebody listens, and speaks something else.
+    /// A process listens and speaks another protocol.
     NotZeroMq,
     /// ZeroMQ, but a kind of socket that does not fit ours.
     OtherSocket,

@@ -25,18 +25,18 @@ use super::cause::{Cause, Side};
 /// thousands of messages a second.
 pub(super) const QUIET_TIME: Duration = Duration::from_secs(60);
 
-/// Time that a connection must stand before what was wrong with it counts as mended: longer than
-/// any pause between attempts, so that one which breaks at once is told once.
+/// Time that a connection must stand before its problem counts as mended: longer than any pause
+/// between attempts, so that a connection which keeps breaking is logged once.
 pub(super) const STOOD_TIME: Duration = Duration::from_secs(2);
 
-/// Replays that fail in a row before it is told: one alone may be a busy engine.
+/// Consecutive failed replays that make a problem: a single one may be a busy engine.
 pub(super) const REPLAYS_FAILED: u32 = 2;
 
 /// Time for which an event of an unknown type counts as a problem: as long as the index keeps what
 /// it put in doubt.
 const UNKNOWN_TIME: Duration = DOUBT_TTL;
 
-/// Different causes that are told of one socket until it recovers: a socket has fewer, but two of
+/// Most distinct causes logged for one socket until it recovers. There are fewer kinds, but two of
 /// them carry the system's words.
 const CAUSES_MAX: usize = 8;
 

@@ -30,7 +30,7 @@ impl Replay {
             if let Err(error) = ask(&endpoint, from, &sender).await {
                 tracing::debug!(endpoint, from, %error, "a replay broke off");
                 let cause = probe::cause_of(&error, &endpoint).await;
-                // Where nobody listens any more, nobody wants to know.
+                // Without a receiver the cause is of no interest.
                 let _ = sender.send(Err(cause)).await;
             }
         });
@@ -50,7 +50,7 @@ impl Drop for Replay {
     }
 }
 
-/// Passes on replies up to the end; silently stops where nobody wants them any more.
+/// Passes on replies up to the end; stops silently once the receiver is gone.
 async fn ask(
     endpoint: &str,
     from: u64,

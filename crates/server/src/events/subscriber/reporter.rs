@@ -18,7 +18,7 @@ pub(super) struct Shown {
     pub(super) config: SubscriberConfig,
     pub(super) report: StreamReport,
     pub(super) notes: Notes,
-    /// Nobody follows it any more.
+    /// Its subscription has ended.
     pub(super) is_over: bool,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Order {
     pub(super) draft: Draft,
     /// One of several alike: only the first one's answer counts.
     pub(super) is_copy: bool,
-    /// Those that have just failed it.
+    /// Replicas that have just failed it.
     pub(super) excluded: Vec<ReplicaId>,
     /// Retries of its client so far.
     pub(super) again: u32,

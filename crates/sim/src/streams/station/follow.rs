@@ -50,7 +50,7 @@ impl Station {
         self.arrived = self.arrived.max(arrives);
     }
 
-    /// The follower is told, and what it wants is done. Returns whether anything changed by it.
+    /// Reports an event to the follower and executes its effects. Returns whether anything changed.
     pub(super) fn tell(
         &mut self,
         commons: &mut Commons,

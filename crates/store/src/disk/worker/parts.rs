@@ -127,7 +127,7 @@ impl Worker {
         }
     }
 
-    /// The header at the front of these bytes, remembered where it is unharmed.
+    /// Reads the header at the front of these bytes and remembers it if it is valid.
     fn know(&mut self, getting: &Getting, bytes: &[u8]) -> Result<Checked, Wrong> {
         let header = Checked::read(bytes, getting.room(), getting.name)?;
         self.index.know(getting.name, getting.place, &header);

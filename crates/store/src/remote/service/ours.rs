@@ -20,7 +20,7 @@ pub(super) enum Sweep {
 }
 
 impl Service {
-    /// Starts what nobody asked for: a probe, a listing, deletions.
+    /// Starts internal work: a probe, a listing, deletions.
     pub(super) fn start_ours(&mut self) {
         if let Some(at) = self.setup.health.probe_at() {
             if self.now() >= at && !self.is_probing {

@@ -20,7 +20,7 @@ use object_store::{
 /// Faults to inject; counts are of requests to come.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// Nobody is there.
+    /// Whether the store is unreachable.
     pub(super) is_down: bool,
     /// Answers of which the first is never sent.
     pub(super) hang: usize,
@@ -34,7 +34,7 @@ pub(super) struct Faults {
     pub(super) flip: usize,
     /// Parts that do not arrive.
     pub(super) drop_parts: usize,
-    /// One of so many requests fails in one of these ways, drawn at random; 0: none.
+    /// One request in this many, drawn at random, fails in one of these ways; 0: no request does.
     pub(super) one_of: usize,
     pub(super) rng: Option<Rng>,
     /// Requests by method.

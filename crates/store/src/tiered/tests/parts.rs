@@ -169,7 +169,7 @@ fn each_part_comes_alone_from_disk_and_from_host_memory() {
     for (unit, from) in [(1, Tier::Disk), (2, Tier::Host)] {
         for number in 0..4 {
             assert!(load_part(&mut store, unit, number, from), "{unit} {number}");
-            // Again, from wherever: it is at hand.
+            // Again, from any tier: it is loaded already.
             assert!(load_part(&mut store, unit, number, Tier::Remote));
             release(&mut store, vec![part(unit, number), part(9, 9)]);
             assert_eq!(store.loaded_part(part(unit, number)), None);
@@ -276,7 +276,7 @@ fn what_waits_for_a_slot_does_not_make_the_disk_slow() {
 }
 
 /// Each part is in a slot of about its own length, however much shorter or longer the others are;
-/// so the memory taken is what so many parts have, and a page or two for each.
+/// the memory taken is that of the parts, and a page or two for each.
 #[test]
 fn slots_take_about_what_their_parts_have() {
     for lens in [[24, 640], [2_000, 2_100], [640, 2_000], [640, 640]] {
@@ -300,8 +300,8 @@ fn slots_take_about_what_their_parts_have() {
     }
 }
 
-/// Random loads, releases, stores and forgettings, more than there are slots: each load is
-/// answered once, and what is at hand is right.
+/// Random loads, releases, stores and forgettings, more than there are slots: each load is answered
+/// once, and loaded parts are right.
 #[test]
 fn whatever_is_asked_each_load_is_answered_once_and_right() {
     for seed in 0..6 {

@@ -5,11 +5,11 @@
 //! ```
 //!
 //! The score is that of the intent plus that of the side remark; `turns` are those before, up to
-//! [`TILT_TURNS`]. An intent belongs to a visitor, who wants one thing and goes, or to somebody at
-//! work, who comes back. Who was the one at the last turn mostly still is ([`STAY`]), so the
+//! [`TILT_TURNS`]. An intent belongs to a visitor, who wants one thing and leaves, or to a worker,
+//! who comes back. The user's role mostly stays the same from turn to turn ([`STAY`]), so the
 //! prompts of a conversation speak with one voice; within that, intents and remarks are drawn
 //! independently, with other weights for the first turn, which does not say goodbye. The bias is
-//! solved so that over all turns the given share goes on.
+//! solved so that the given share of all turns is continued.
 
 use headstart_core::Rng;
 
@@ -46,7 +46,7 @@ pub(super) enum Intent {
     Fact,
     /// One small task on given text.
     Chore,
-    /// The last request of somebody who is about to leave.
+    /// The last request of a user who is about to leave.
     LastThing,
     /// A subject to learn about.
     Exploring,

@@ -7,7 +7,7 @@
 use super::Said;
 use crate::report::thousands;
 
-/// A log's count that is so many times ours, or our count so many times the log's, is a slip.
+/// Largest factor between a log's count and ours; beyond it the log's count is an error.
 const FACTOR_MAX: u32 = 16;
 
 /// Counts that differ by less are the same for a reader.

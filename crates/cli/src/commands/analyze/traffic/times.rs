@@ -6,7 +6,7 @@ use headstart_core::{Nanos, TraceRequest};
 
 use crate::input::counted;
 
-/// Of times that are as coarse or coarser the reader is told what they are taken for.
+/// Smallest tick of coarse times: a remark says that equal times count as simultaneous.
 const COARSE: Duration = Duration::from_secs(1);
 
 /// Time step that readers use per request if there are no times.
@@ -38,12 +38,12 @@ pub(crate) enum Why {
 pub(crate) struct Dates {
     pub(super) requests: u64,
     pub(super) dated: u64,
-    /// Those of the others that have something for a time, which is none.
+    /// Requests whose time field does not hold a time.
     pub(super) unread: u64,
 }
 
 impl Times {
-    /// Of requests in order, of which so many have times.
+    /// Classifies the times of requests in order; `dates` counts the requests with a time.
     pub(super) fn of(requests: &[TraceRequest], dates: Dates) -> Self {
         if !dates.are_enough() {
             return Self::Unknown(Why::Dates(dates));

@@ -40,7 +40,7 @@ pub(super) struct Setting<'a> {
     pub(super) host: Rate,
     /// Shares of all documents that stay on the device and in host memory.
     pub(super) kept: [f64; 2],
-    /// Whether answers are computed again in full.
+    /// Whether all answers are recomputed in full, to compare them.
     pub(super) is_checked: bool,
 }
 
@@ -188,9 +188,9 @@ pub(super) struct Answer {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Compared {
     pub(super) compared: u64,
-    /// Those with the same most likely token.
+    /// Questions with the same most likely token.
     pub(super) agreed: u64,
-    /// Those whose divergence is no number, or infinite; they are in neither figure below.
+    /// Questions whose divergence is infinite or not a number; neither figure below includes them.
     pub(super) infinite: u64,
     /// Sum, and largest, of the others' divergences, nats.
     pub(super) kl_sum: f64,
@@ -266,8 +266,8 @@ impl Arm {
         self.ask_now(prompt).map(drop)
     }
 
-    /// Asks with nothing on the device, and waits until all is done that follows; for that nobody
-    /// waits, so the disk is as fast as it can.
+    /// Asks with nothing on the device, and waits for all work that follows. No caller waits for
+    /// that work, so the disk is not throttled during it.
     pub(super) fn ask(&mut self, prompt: Vec<TokenId>) -> Result<Answer> {
         self.is_lifted.store(false, Ordering::Relaxed);
         self.ask_now(prompt)

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 pub(super) struct State(PathBuf);
 
 impl State {
-    /// A copy of the folder `stored` at `folder`, which is not there yet. Nobody may have `stored`
-    /// open.
+    /// Copies the folder `stored` to `folder`, which must not exist yet. No process may have
+    /// `stored` open.
     pub(super) fn copied(stored: &Path, folder: PathBuf) -> Result<Self> {
         let state = Self(folder);
         let copied = copy(stored, &state.0);

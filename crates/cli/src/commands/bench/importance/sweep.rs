@@ -1,4 +1,4 @@
-//! Which variants, at which ratios and speeds, how often.
+//! The sweep over variants, ratios, speeds and repetitions.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -144,7 +144,7 @@ pub(super) fn median(times: impl Iterator<Item = Duration>) -> Duration {
     }
 }
 
-/// Measures all of it. Each row is told when it is done.
+/// Measures the whole sweep. Passes each row to `tell` when it is done.
 pub(super) fn run(
     workload: &Workload,
     asked: &Asked<'_>,

@@ -12,7 +12,7 @@ struct Cli {
     bench: ImportanceBench,
 }
 
-/// needle-small, one question, at these ratios, on a disk that nobody waits for.
+/// Returns a bench of needle-small, one question, at these ratios, on a disk without delay.
 fn bench(variants: &str, ratios: &str) -> ImportanceBench {
     let arguments = format!(
         "bench --model needle-small --prefix 512 --questions 1 --warm-up 3 --documents 1 \

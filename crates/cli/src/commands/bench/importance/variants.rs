@@ -44,7 +44,7 @@ impl Variant {
         Self::Chunks,
     ];
 
-    /// Those that say something of a model: without groups no probe is blind.
+    /// Returns the variants that make sense for `model`: without groups no probe is blind.
     pub(super) fn all(model: &ModelConfig) -> Vec<Self> {
         let all = Self::ALL.into_iter();
         let says_something = |it: &Self| *it != Self::ImpressBlind || model.group() > 1;

@@ -49,7 +49,7 @@ enum Asks {
     },
     /// The pieces of a text behind the documents.
     Text(Vec<Vec<TokenId>>),
-    /// Noise of so many words.
+    /// Noise from a vocabulary of this size.
     Noise(usize),
 }
 

@@ -1,4 +1,4 @@
-//! Which prefixes, at which speeds, how often.
+//! The sweep over prefixes, speeds and repetitions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Cell {
     }
 }
 
-/// Measures a model. Each cell is told when it is done.
+/// Measures a model. Passes each cell to `tell` when it is done.
 pub(super) fn run(
     model: &Named,
     asked: &Asked<'_>,

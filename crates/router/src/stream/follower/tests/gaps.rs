@@ -221,7 +221,7 @@ fn other_ranks_and_bad_messages_are_counted() {
     assert_eq!(script.report().bad_messages, 2);
 }
 
-/// Behind so many replies some may have been dropped by the publisher's socket: the hole is asked
+/// Beyond [`REPLIES_SAFE`] replies the publisher's socket may have dropped some: the hole is asked
 /// for once more, and only then final.
 #[test]
 fn a_hole_in_a_long_replay_is_asked_for_again() {
@@ -270,7 +270,7 @@ fn behind_a_clear_nothing_is_missing() {
         seen,
         [Doubt(1), Apply(3), Doubt(1), Apply(5), Status(Complete)]
     );
-    // What was asked about the gap says nothing any more; the next gap is asked about anew.
+    // Replies about the old gap no longer count; the next gap gets a question of its own.
     script.check(&[
         (Reply(4), &[]),
         (Live(6), &[Apply(6)]),

@@ -180,7 +180,7 @@ fn without_the_last_batch_an_absence_stays_a_doubt() {
 
 #[test]
 fn who_cannot_be_known_again_is_not_trusted() {
-    // Nobody to ask.
+    // Without replays.
     check_live_only(
         3,
         &[
@@ -288,7 +288,7 @@ fn what_is_late_is_applied_as_a_whole() {
         (End, &[Status(Complete)]),
     ];
     check(2, lines);
-    // Nobody waits for ever, and then it is no longer known what was lost.
+    // The wait has a limit, behind which the missing batches count as lost.
     let lines: &[(In, &[Out])] = &[
         (Live(6), &[Ask(1), Status(Replaying)]),
         (Tick(LATE_TIME_MAX), &[Doubt(0)]),

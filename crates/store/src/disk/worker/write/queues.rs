@@ -33,7 +33,7 @@ pub(in crate::disk::worker) struct Addition {
 /// Why a record is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::disk::worker) enum Origin {
-    /// Somebody put it: the number of the put, as [`Waiting`] has it unless it was cancelled.
+    /// A put: its number, as [`Waiting`] has it unless it was cancelled.
     Put(u64),
     /// It is only moved, from there.
     Moved(Place),
