@@ -1,4 +1,4 @@
-//! Starting cargo the way a shell would, whoever started us.
+//! Starting cargo the way a shell would, also from within `cargo run`.
 //!
 //! It does not know what is run, or in which order.
 

@@ -23,7 +23,7 @@ use crate::cargo::Cargo;
 use report::Report;
 use step::{STEPS, Step};
 
-/// What to do with the remaining steps once one has failed.
+/// Treatment of the remaining steps once one has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnFailure {
     /// Leave them.
@@ -32,7 +32,7 @@ pub(crate) enum OnFailure {
     KeepGoing,
 }
 
-/// What to do about programs that tests need beside cargo.
+/// Treatment of programs that tests need beside cargo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Services {
     /// Their tests run where they are installed, and are skipped otherwise.
@@ -41,7 +41,7 @@ pub(crate) enum Services {
     Required,
 }
 
-/// What the options of the command line say.
+/// Options of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     /// `--keep-going`.
@@ -69,7 +69,7 @@ pub(crate) enum Clients {
     Run,
 }
 
-/// How one step ended.
+/// Result of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     /// All is well; the note says what was looked at, where that is not obvious.

@@ -4,7 +4,7 @@
 
 use crate::check::{self, Clients, OnFailure, Options, Services};
 
-/// What `cargo x help` prints.
+/// Text of `cargo x help`.
 pub(crate) const USAGE: &str = "\
 Checks of this workspace.
 

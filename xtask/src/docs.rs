@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cargo::Cargo;
 
-/// Where the generated pages are.
+/// Folder of the generated pages.
 const FOLDER: &str = "docs/reference";
 
 /// Writes the references in the workspace at `root`.

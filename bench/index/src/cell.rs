@@ -25,8 +25,8 @@ use crate::workload::Workload;
 /// Part of the requests that builds the indexes.
 const BUILD_SHARE: f64 = 0.8;
 
-/// What is stored meanwhile, as a multiple of what the fleet has room for: enough that evictions
-/// have become the rule.
+/// Tokens stored in the build, as a multiple of the fleet's capacity: enough that evictions have
+/// become the rule.
 const TURNOVER: f64 = 1.3;
 
 /// Tokens that replicas hold in all, over the square root of their number: large fleets have
@@ -56,7 +56,7 @@ pub(crate) struct Cell {
     pub(crate) events: usize,
     /// Blocks stored and removed in the build.
     pub(crate) blocks: usize,
-    /// Those of them that were removed.
+    /// Blocks removed in the build.
     pub(crate) removed_blocks: usize,
     /// (Block, replica) pairs after it.
     pub(crate) pairs: usize,
@@ -68,7 +68,7 @@ pub(crate) struct Cell {
     pub(crate) holders: f64,
     /// Blocks that the best of them holds, mean.
     pub(crate) best_blocks: f64,
-    /// What no index can leave out.
+    /// The floor under every index.
     pub(crate) floor: Floor,
     /// By index, ours first.
     pub(crate) indexes: Vec<Figures>,
@@ -124,7 +124,7 @@ pub(crate) fn measure(workload: &Workload, fleet: FleetShape, options: &Options)
     Ok(cell)
 }
 
-/// So many that all replicas are full when the indexes are built.
+/// Returns the copies of the workload that fill all replicas while the indexes are built.
 fn copies(workload: &Workload, fleet_tokens: f64) -> u64 {
     let stored = workload.distinct_tokens as f64 * BUILD_SHARE;
     (TURNOVER * fleet_tokens / stored).ceil().max(1.0) as u64

@@ -1,4 +1,4 @@
-//! What is asked of every index, and how it is timed.
+//! The operations of every index, and their timing.
 //!
 //! | file | index |
 //! |---|---|
@@ -67,7 +67,7 @@ pub(crate) trait Contender {
     /// Looks up all the time while these prepared messages are applied.
     fn look_up_beside(&mut self, messages: &[Message], pace: Pace) -> Beside;
 
-    /// Who holds how many leading blocks of a prompt, by replica, without the zeros.
+    /// Returns how many leading blocks of a prompt each replica holds, without the zeros.
     fn overlaps(&mut self, prompt: usize) -> Vec<(u32, u32)>;
 
     /// Prompts that were hashed last.
@@ -82,7 +82,7 @@ pub(crate) trait Contender {
     }
 }
 
-/// How to make an index.
+/// Name and constructor of an index.
 pub(crate) struct Kind {
     /// As tables have it.
     pub(crate) name: &'static str,

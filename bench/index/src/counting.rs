@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 
-/// Accounts: 0 belongs to nobody, index i has 1 + 2i and 2 + 2i.
+/// Accounts: 0 is for memory of no index, index i has 1 + 2i and 2 + 2i.
 const MAX_ACCOUNTS: usize = 32;
 
 /// Threads that have not counted yet.
@@ -76,7 +76,7 @@ pub(crate) fn for_index(index: usize) -> Counts {
     Counts
 }
 
-/// From now on this thread counts for nobody. For readers, whose answers are no part of an index.
+/// Stops counting this thread for an index. For readers, whose answers are no part of an index.
 pub(crate) fn for_nobody() {
     let _ = ACCOUNT.try_with(|account| account.set(0));
 }

@@ -1,4 +1,4 @@
-//! What was measured of one index in one cell.
+//! Measurements of one index in one cell.
 
 use std::time::Duration;
 
@@ -35,16 +35,16 @@ pub(crate) struct Figures {
     pub(crate) hash_and_apply_blocks_per_second: f64,
     /// Bytes of its heap per (block, replica) pair, after the build.
     pub(crate) bytes_per_pair: f64,
-    /// How its answers differ from what the replicas hold.
+    /// Comparison of its answers with what the replicas hold.
     pub(crate) answers: Answers,
 }
 
-/// How answers compare with the truth.
+/// Comparison of answers with the truth.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Answers {
     /// Prompts compared.
     pub(crate) prompts: usize,
-    /// Those with a difference.
+    /// Prompts with a difference.
     pub(crate) different: usize,
     /// Replicas that were said to hold more than they do, over all prompts.
     pub(crate) too_much: usize,

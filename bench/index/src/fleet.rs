@@ -15,12 +15,12 @@ pub(crate) struct Fleet {
     replicas: Vec<Lru>,
 }
 
-/// What one request did to its replica.
+/// Effect of one request on its replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Served {
     /// Leading blocks that were there.
     pub(crate) hits: usize,
-    /// What went, in order: one for each new block from the one on that found no room.
+    /// Evicted blocks, in order: one for each new block from the first that found no room on.
     pub(crate) evicted: Vec<u64>,
     /// New blocks that found room before something had to go.
     pub(crate) free: usize,
@@ -49,7 +49,7 @@ impl Fleet {
             .count()
     }
 
-    /// Who holds how much of `chain`, by replica, without those that hold nothing.
+    /// Returns how many leading blocks of `chain` each replica holds, without the zeros.
     pub(crate) fn overlaps(&self, chain: &[u64]) -> Vec<(u32, u32)> {
         let replicas = 0..self.replicas.len() as u32;
         let overlap = |replica| (replica, self.overlap(replica, chain) as u32);
@@ -67,7 +67,7 @@ impl Fleet {
             .sum()
     }
 
-    /// Blocks that somebody holds.
+    /// Counts the different blocks that the replicas hold.
     pub(crate) fn distinct(&self) -> usize {
         let all = self
             .replicas

@@ -1,4 +1,4 @@
-//! What the machine takes for what no index of these pairs can leave out, whatever its structure.
+//! The machine's cost of work that no index of these pairs can leave out, whatever its structure.
 //!
 //! - look-ups/s: per prompt one key is read, and 8 bytes are read and written for each replica
 //!   that holds something.
@@ -7,8 +7,8 @@
 //! - bytes per pair: an engine's handle (8) and where its block is (4); a key (8) per different
 //!   block.
 //!
-//! Places are drawn and do not depend on each other, so the processor waits for many at once. One
-//! thread, one copy, nobody reads meanwhile.
+//! Places are random and do not depend on each other, so the processor waits for many at once. One
+//! thread, one copy, no reads meanwhile.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -22,7 +22,7 @@ use crate::cell::Cell;
 const PROMPTS: usize = 1000;
 const LOOK_UPS: usize = 200_000;
 const BLOCKS: usize = 4_000_000;
-/// Blocks whose keys are written behind each other before it begins anew.
+/// Blocks whose keys are written behind each other before the ring wraps.
 const RING: usize = 1 << 16;
 
 /// The floors of one cell.

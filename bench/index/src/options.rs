@@ -10,7 +10,7 @@ pub(crate) struct Options {
     /// Folder of Mooncake's traces; what is not there is skipped, and said to be.
     #[arg(long, default_value = "../shared/data/mooncake-fast25")]
     pub(crate) data: PathBuf,
-    /// What is replayed.
+    /// Workloads to replay.
     #[arg(
         long,
         value_delimiter = ',',
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// Tokens per block.
     #[arg(long, value_delimiter = ',', default_value = "16,64,512")]
     pub(crate) block_size: Vec<u32>,
-    /// Which indexes; all where none is named.
+    /// Indexes to measure; all where none is named.
     #[arg(long, value_delimiter = ',')]
     pub(crate) index: Vec<String>,
     /// Times that everything is timed; tables have the medians.
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     /// Shortest time that one timing of look-ups takes, milliseconds.
     #[arg(long, default_value_t = 60)]
     pub(crate) pass_ms: u64,
-    /// What a replica holds, tokens; otherwise 2^21 over the square root of their number.
+    /// Capacity of a replica, tokens; otherwise 2^21 over the square root of their number.
     #[arg(long)]
     pub(crate) capacity_tokens: Option<u32>,
     /// Blocks per event at most.
@@ -64,7 +64,7 @@ pub(crate) struct Options {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// Where requests come from.
+/// Source of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Source {
     /// Mooncake's trace of a chat service.

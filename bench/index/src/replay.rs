@@ -25,13 +25,13 @@ use headstart_trace::materialize::{
 use crate::fleet::{Fleet, Mixed, Served};
 use crate::workload::Workload;
 
-/// One request in so many that could stay with its conversation goes elsewhere.
+/// One in this many requests that could stay with their conversation is placed at random.
 const SPILL: usize = 10;
 
 /// Token ids are drawn below this: a usual vocabulary.
 const VOCABULARY: TokenId = 128_000;
 
-/// What one replica publishes at once.
+/// Events that one replica publishes at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     /// Who.
@@ -42,7 +42,7 @@ pub(crate) struct Message {
     pub(crate) events: Vec<CacheEvent>,
 }
 
-/// How requests become messages.
+/// Settings by which requests become messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplayConfig {
     /// Fleet size.

@@ -1,4 +1,4 @@
-//! What is replayed: requests whose prompts are chains of numbered blocks.
+//! Workloads to replay: requests whose prompts are chains of numbered blocks.
 //!
 //! A fleet of thousands has too little to do in one trace, so a workload may be played several
 //! times at once: copy c of a request has the ids of the trace moved by c times 2^40. Copies share
@@ -25,7 +25,7 @@ pub(crate) struct Workload {
     pub(crate) name: &'static str,
     /// Tokens that one id stands for.
     pub(crate) id_tokens: u32,
-    /// What arrives.
+    /// The requests, in order of arrival.
     pub(crate) requests: Vec<TraceRequest>,
     /// Tokens of all different blocks: what a fleet stores at least of one copy.
     pub(crate) distinct_tokens: u64,

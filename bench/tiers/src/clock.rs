@@ -14,7 +14,7 @@ pub(crate) struct Clock {
     who: UsageWho,
 }
 
-/// What something took.
+/// Time and CPU time of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spent {
     /// Time.
@@ -42,7 +42,7 @@ impl Clock {
         })
     }
 
-    /// What it took until now; the clock goes on.
+    /// Returns the time and CPU time until now; the clock keeps running.
     pub(crate) fn spent(&self) -> Result<Spent> {
         Ok(Spent {
             wall: self.start.elapsed(),

@@ -1,10 +1,10 @@
-//! What was measured: one point a round for everything that is timed.
+//! Measurements: one point a round for everything that is timed.
 
 use serde::Serialize;
 
 use crate::clock::Spent;
 
-/// What was done.
+/// The operation that was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum What {
@@ -81,7 +81,7 @@ pub(crate) struct Point {
     pub(crate) memory_share: f64,
     /// Seconds from an empty folder to the first put; 0 where nothing is opened.
     pub(crate) open_s: f64,
-    /// What fio made durable in how many steps.
+    /// Syncs by which fio made its writes durable.
     pub(crate) syncs: u64,
     /// The whole process, with its start, where `cpu_s_per_gb` is of a part: fio.
     pub(crate) process_cpu_s_per_gb: Option<f64>,
@@ -154,7 +154,7 @@ impl Figures {
     }
 }
 
-/// How values spread.
+/// Median and extremes of values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
     /// Half of them are below; the mean of the middle two where their number is even.

@@ -1,4 +1,4 @@
-//! fio: what the disk gives to somebody who only reads and writes.
+//! fio: the disk's speed for plain reads and writes.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) fn version() -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What fio prints, as far as it is used.
+/// The part of fio's output that is used.
 #[derive(Deserialize)]
 struct Output {
     jobs: Vec<Job>,
@@ -72,9 +72,9 @@ struct Task {
     arguments: Vec<String>,
 }
 
-/// Where and how jobs run.
+/// Settings of the jobs of a run.
 pub(crate) struct Run<'a> {
-    /// What was asked for.
+    /// The options of the benchmark.
     pub(crate) options: &'a Options,
     /// A folder of their own.
     pub(crate) dir: &'a Path,

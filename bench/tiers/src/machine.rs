@@ -1,4 +1,4 @@
-//! What it was measured on.
+//! The machine of the measurements.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ impl Machine {
     }
 }
 
-/// What stands behind the colon of the first line that begins so.
+/// Returns the text behind the colon of the first line with the key `name`.
 fn field(file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -64,7 +64,7 @@ fn file_system(dir: &Path) -> Result<String> {
     Ok(nearest.context("the folder is on no mount")?.1)
 }
 
-/// Where a line of `mountinfo` is mounted, and as what.
+/// Returns the mount point of a line of `mountinfo`, and the file system with its options.
 fn mount(line: &str) -> Option<(&str, String)> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(4);

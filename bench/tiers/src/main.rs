@@ -27,7 +27,7 @@ use options::{Entrant, FioBuffers, FoyerIo, Options};
 use ours::Ours;
 use subject::Load;
 
-/// What a round does, one after the other.
+/// A step of a round.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Fio { buffers: FioBuffers },
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     let steps = steps(&options);
     for round in 0..options.rounds {
         let mut steps = steps.clone();
-        // Each round begins with another one, so that nobody always comes after the same one.
+        // Each round begins with another one, so that none always comes first.
         let first = round % steps.len().max(1);
         steps.rotate_left(first);
         for step in steps {

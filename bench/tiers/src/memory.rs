@@ -18,8 +18,8 @@ use crate::payload::PAGE;
 /// Numbers of threads.
 const THREADS: [usize; 2] = [1, 2];
 
-/// Where the pieces of a copy begin in their slot, as a record's parts begin behind its header:
-/// from and to the same offset of a page is slow on some processors.
+/// Offset of a copy's bytes in their slot, as a record's parts begin behind its header: from and
+/// to the same offset of a page is slow on some processors.
 const SHIFT: usize = 512;
 
 /// One round: each size of records with one thread and with two.
@@ -42,7 +42,7 @@ pub(crate) fn measure(options: &Options, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// What is copied how.
+/// Sizes of the copies, and their division into parts.
 struct Shape {
     record_bytes: usize,
     parts: Vec<usize>,
@@ -77,7 +77,7 @@ impl Shape {
             target[..self.record_bytes].copy_from_slice(&source[..self.record_bytes]);
             (source, target)
         };
-        // Once untimed: whoever comes first would pay for what the others find.
+        // Once untimed: the first pass would pay for what the others find.
         let (_, pairs) = timed(self.lanes(pairs), copy)?;
         let (spent, pairs) = timed(pairs, copy)?;
         add(What::Copy, spent);
@@ -129,7 +129,7 @@ impl Shape {
         all.map(drop).context("what was sealed is a record")
     }
 
-    /// Where parts lie in a buffer without a header.
+    /// Ranges of the parts in a buffer without a header.
     fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.parts.iter().scan(0, |at, bytes| {
             let range = *at..*at + bytes;

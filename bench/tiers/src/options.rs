@@ -11,7 +11,7 @@ pub(crate) struct Options {
     /// A folder on the disk that is measured; what is written there is deleted afterwards.
     #[arg(long)]
     pub(crate) dir: PathBuf,
-    /// What is measured.
+    /// Entrants to measure.
     #[arg(long, value_delimiter = ',', default_value = "fio,ours,foyer,memory")]
     pub(crate) only: Vec<Entrant>,
     /// Reads under way at once, for everybody.
@@ -67,10 +67,10 @@ pub(crate) struct Options {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// Who takes part.
+/// An entrant of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Entrant {
-    /// What the disk gives.
+    /// The disk alone, measured by fio.
     Fio,
     /// Our tier.
     Ours,
@@ -80,7 +80,7 @@ pub(crate) enum Entrant {
     Memory,
 }
 
-/// What fio's requests read into and write from.
+/// Buffers that fio's requests read into and write from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FioBuffers {
     /// Memory that the kernel looks up for each request.
@@ -89,7 +89,7 @@ pub(crate) enum FioBuffers {
     Fixed,
 }
 
-/// How foyer reads and writes.
+/// I/O engine of foyer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FoyerIo {
     /// A thread with an io_uring.
@@ -105,7 +105,7 @@ pub(crate) const MIB: usize = 1 << 20;
 const QUICK_MIB: usize = 256;
 
 impl Options {
-    /// What was asked for, with `--quick` resolved.
+    /// Parses the command line, with `--quick` resolved.
     ///
     /// # Errors
     /// Names what cannot be measured.

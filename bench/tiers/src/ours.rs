@@ -28,7 +28,7 @@ const NAP: Duration = Duration::from_millis(10);
 /// Longest time without any report while commands are under way.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a tier needs to open.
+/// Inputs for opening a tier.
 struct Site<'a> {
     /// An empty folder for its files.
     dir: &'a Path,
@@ -71,7 +71,7 @@ pub(crate) struct Ours {
     depth: usize,
     /// Commands under way.
     under_way: usize,
-    /// Records that are gone though nobody removed them.
+    /// Records that the tier lost.
     lost: usize,
     reports: Vec<Report>,
 }
@@ -227,7 +227,7 @@ impl Subject for Ours {
     }
 }
 
-/// What was reported of commands.
+/// Results of reads so far, and the check that they undergo.
 struct Tally {
     check: Check,
     reads: Reads,
@@ -282,7 +282,7 @@ fn name_of(number: u32) -> BlockHash {
     BlockHash(name)
 }
 
-/// What record number `number` says that it is.
+/// Returns the metadata of record number `number`.
 pub(crate) fn meta(number: u32) -> Meta {
     Meta {
         name: name_of(number),

@@ -1,4 +1,4 @@
-//! What records hold: random bytes from a seed, no two pages of them equal.
+//! Contents of records: random bytes from a seed, no two pages of them equal.
 //!
 //! A record is a stretch of one pool of random bytes with a number of its own at the start of each
 //! page. Making one costs a copy, as a record that comes from an engine does, and it can be

@@ -80,7 +80,7 @@ struct Ratio {
     what: What,
     kib: Option<usize>,
     of: &'static str,
-    /// What it is compared with, where that is not the same thing.
+    /// The subject of the denominator.
     over: &'static str,
     over_what: What,
     over_kib: Option<usize>,
@@ -149,7 +149,7 @@ fn write_ratios(text: &mut String, options: &Options, figures: &Figures) -> fmt:
     )
 }
 
-/// What was done before the clock started counts here and nowhere else.
+/// Writes the opening times, which count here and nowhere else.
 fn write_opening(text: &mut String, figures: &Figures) -> fmt::Result {
     let opened = |series: &&Series| {
         series.key.what == What::WriteDurable && series.range(|point| point.open_s).max > 0.0

@@ -1,4 +1,4 @@
-//! What takes part with records, and how one round of it goes.
+//! Subjects that store records, and one round of each.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub(crate) enum Durable {
     WithSync,
 }
 
-/// How closely what was read is looked at.
+/// Thoroughness of the check of read records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     /// Its first bytes: costs next to nothing.
@@ -54,21 +54,21 @@ pub(crate) enum Check {
     Bytes,
 }
 
-/// What became of reads.
+/// Counts of read records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reads {
     /// Records that were found.
     pub(crate) found: usize,
-    /// Those of them that came from memory.
+    /// Found records that came from memory.
     pub(crate) from_memory: usize,
-    /// Those of them that are not what was put.
+    /// Found records that are not what was put.
     pub(crate) wrong: usize,
 }
 
 /// A data set and the order in which it is read.
 #[derive(Debug)]
 pub(crate) struct Load {
-    /// What records hold.
+    /// The contents of the records.
     pub(crate) payload: Payload,
     /// Bytes of a record's payload.
     pub(crate) record_bytes: usize,
@@ -80,7 +80,7 @@ pub(crate) struct Load {
     pub(crate) order: Vec<u32>,
 }
 
-/// Records that are compared byte by byte in each round, one in so many; in the first round all.
+/// One in this many records is compared byte by byte in each round; in the first round all are.
 const COMPARED_ONE_IN: usize = 4;
 
 /// Longest time for threads to end after a subject was closed.
@@ -127,7 +127,7 @@ pub(crate) type Open<'a> = dyn Fn(&Path, &Arc<Load>) -> Result<Opened> + 'a;
 pub(crate) struct Opened {
     /// It.
     pub(crate) subject: Box<dyn Subject>,
-    /// What it did with the disk before that took so long.
+    /// Time that opening took.
     pub(crate) took: Duration,
 }
 
@@ -213,7 +213,7 @@ fn read(subject: &mut dyn Subject, load: &Load, order: &[u32]) -> Result<Point> 
     })
 }
 
-/// Writes what the system still holds back, so that nobody pays for what was before.
+/// Writes what the system still holds back, so that no subject pays for earlier writes.
 pub(crate) fn sync_file_system(dir: &Path) -> Result<()> {
     let file = File::open(dir).with_context(|| format!("{} cannot be opened", dir.display()))?;
     nix::unistd::syncfs(file).context("the file system cannot be synced")

@@ -1,5 +1,5 @@
-//! What loading by importance decides per layer, and what that costs: three probes over 5,120
-//! tokens, a quarter of them kept, in units of 64; whole chunks also over 100,032 and of 16.
+//! Cost of the decisions per layer when loading by importance: three probes over 5,120 tokens, a
+//! quarter of them kept, in units of 64; whole chunks also over 100,032 and of 16.
 //!
 //! `cargo bench -p headstart-cache --bench importance`
 

@@ -1,4 +1,4 @@
-//! What a workload-aware eviction costs: a million blocks, 64 classes, all of them candidates.
+//! Cost of a workload-aware eviction: a million blocks, 64 classes, all of them candidates.
 //!
 //! `cargo bench -p headstart-cache --bench wa_eviction`
 

@@ -1,4 +1,4 @@
-//! What every [`Policy`] must obey, as functions that any implementation can call in a test.
+//! Requirements on every [`Policy`], as functions that the tests of any implementation can call.
 
 mod calls;
 mod load;
@@ -23,8 +23,8 @@ const SHOWN_STEPS: usize = 20;
 ///
 /// A bare policy under random calls: a victim is always an offered block, there is one whenever
 /// any is offered (unless a newcomer may be declined), and asking does not change the answer. Then
-/// a [`crate::PrefixCache`] under random leases: its invariants hold after every step, nobody
-/// loses a block that is held or has a resident child, and the effects tell what is resident.
+/// a [`crate::PrefixCache`] under random leases: its invariants hold after every step, a block that
+/// is held or has a resident child is never evicted, and the effects tell what is resident.
 ///
 /// # Panics
 /// When the policy breaks the contract; the message holds the seed.

@@ -1,4 +1,4 @@
-//! What a call changed, in the order in which it happened.
+//! Effects of a call on residency, in the order in which they happened.
 
 use headstart_core::{BlockHash, BlockId};
 

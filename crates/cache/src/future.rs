@@ -1,4 +1,4 @@
-//! What is going to be asked for: the knowledge of the offline bounds.
+//! Future requests of a trace, for the offline bounds.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -115,7 +115,7 @@ impl NextOf {
         }
     }
 
-    /// Where the range that holds `at` ends (at most `end`), and its value.
+    /// Returns the end of the range that holds `at` (at most `end`), and its value.
     fn piece(&self, at: u64, end: u64) -> (u64, u32) {
         if let Some((_, &(until, next))) = self.0.range(..=at).next_back()
             && at < until

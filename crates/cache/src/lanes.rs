@@ -19,7 +19,7 @@ pub(crate) struct Lanes {
     before: Vec<u32>,
     /// Per slot: the count at which its block joined.
     joined: Vec<u64>,
-    /// Those that stepped aside and came back, by that count; one queue per lane.
+    /// Blocks that stepped aside and came back, by that count; one queue per lane.
     returned: Queues<Key64>,
 }
 

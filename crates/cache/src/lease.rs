@@ -30,13 +30,13 @@ impl Lease {
         &self.blocks
     }
 
-    /// How many blocks the cache already had.
+    /// Returns the number of blocks that were already cached.
     #[must_use]
     pub fn matched(&self) -> usize {
         self.matched
     }
 
-    /// How many blocks, from the start, are matchable by others.
+    /// Returns the number of leading blocks that other requests can match.
     #[must_use]
     pub fn committed(&self) -> usize {
         self.committed
@@ -55,14 +55,14 @@ impl Drop for Lease {
     }
 }
 
-/// What a dropped lease held.
+/// The blocks of a dropped lease.
 #[derive(Debug)]
 pub(crate) struct Returned {
     pub(crate) blocks: Vec<BlockId>,
     pub(crate) committed: usize,
 }
 
-/// Where dropped leases leave their blocks until the cache takes them back.
+/// Blocks of dropped leases, until the cache takes them back.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Returns(Arc<Mutex<Vec<Returned>>>);
 

@@ -1,4 +1,4 @@
-//! Which KV blocks stay and which are evicted: a pure state machine.
+//! Residency and eviction of KV blocks: a pure state machine.
 //!
 //! ```text
 //!            acquire            grow              commit             release
@@ -21,7 +21,7 @@
 //!
 //! It does not know bytes, files, clocks, text or models. Its invariants, checked by
 //! [`PrefixCache::check`]: free + cached + pinned + in flight = capacity; a block that is pinned
-//! or has a resident child is never a victim; whoever pins a block pins its whole prefix.
+//! or has a resident child is never a victim; a pin on a block pins its whole prefix.
 
 pub mod conformance;
 pub mod effect;

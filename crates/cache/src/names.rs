@@ -45,12 +45,12 @@ pub struct Setting {
 /// A policy that cannot be made; says what would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyError {
-    /// A name that nobody knows.
+    /// An unknown name.
     Unknown {
         /// The name.
         name: String,
     },
-    /// A policy that reads the future, asked for where there is none.
+    /// A policy that reads the future, requested without one.
     NeedsFuture {
         /// The name.
         name: String,
@@ -61,7 +61,7 @@ pub enum PolicyError {
         name: String,
         /// The option as written.
         option: String,
-        /// What it takes.
+        /// The options that the policy takes.
         known: String,
     },
 }
@@ -191,7 +191,7 @@ pub fn reads_predictions(spec: &str) -> bool {
 /// tokens smaller, because what predicts for it takes their memory. Any policy may be charged.
 ///
 /// Returns the specification without it, and the charge in whole blocks of `block_tokens` tokens,
-/// rounded up; 0 blocks where there is none. The caller takes them off the capacity, of which
+/// rounded up; 0 blocks without a charge. The caller subtracts them from the capacity, of which
 /// nothing may be left.
 ///
 /// # Errors
@@ -205,11 +205,11 @@ pub fn split_charge(spec: &str, block_tokens: u32) -> Result<(String, usize), Po
     Ok((rest.join(":"), blocks))
 }
 
-/// The parts of a specification that nobody has asked for yet.
+/// Options of a specification that have not been read yet.
 struct Options<'a> {
     name: &'a str,
     rest: Vec<&'a str>,
-    /// How each option that exists is written.
+    /// Syntax of each option that the policy has.
     asked: Vec<String>,
 }
 

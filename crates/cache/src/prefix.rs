@@ -25,7 +25,7 @@ pub struct PrefixCache {
     policy: Box<dyn Policy>,
     effects: Vec<Effect>,
     returns: Returns,
-    /// Resident blocks that nobody pins; kept, because admission asks for it at every step.
+    /// Unpinned resident blocks; kept, because admission asks for it at every step.
     num_unpinned: usize,
 }
 
@@ -34,7 +34,7 @@ pub struct PrefixCache {
 pub enum Grow {
     /// The lease holds the blocks.
     Done,
-    /// Nothing was changed: only so many blocks are free or evictable.
+    /// Nothing was changed: too few blocks are free or evictable.
     Short {
         /// Blocks that could have been had.
         available: usize,
@@ -62,7 +62,7 @@ pub enum Admit {
     Declined,
 }
 
-/// How the capacity is divided. The four parts always sum to it.
+/// Division of the capacity, in blocks. The four parts always sum to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// Holding nothing.
@@ -207,14 +207,14 @@ impl PrefixCache {
         self.put_back(&blocks, lease.committed);
     }
 
-    /// Gives the blocks back unused: no policy is told of a use. Dropping the lease does the same
-    /// at the next call.
+    /// Gives the blocks back without reporting a use to the policy. Dropping the lease does the
+    /// same at the next call.
     pub fn give_back(&mut self, mut lease: Lease) {
         let blocks = std::mem::take(&mut lease.blocks);
         self.put_back(&blocks, lease.committed);
     }
 
-    /// Drops every block that nobody holds. Pinned and in-flight blocks stay.
+    /// Drops every unpinned block. Pinned and in-flight blocks stay.
     pub fn clear(&mut self, now: Nanos) {
         self.take_returned();
         while self.num_unpinned > 0 {
@@ -224,12 +224,12 @@ impl PrefixCache {
         }
     }
 
-    /// What changed since the last call, in order.
+    /// Drains the effects since the last call, in order.
     pub fn drain_effects(&mut self) -> std::vec::Drain<'_, Effect> {
         self.effects.drain(..)
     }
 
-    /// How the capacity is divided now. O(capacity).
+    /// Computes the current division of the capacity. O(capacity).
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
         let mut sum = Occupancy::default();

@@ -1,9 +1,8 @@
 //! Candidates in order of a key: d-ary heaps that know where each block stands.
 //!
 //! Most policies evict the smallest key of one queue or of a few; those that sweep in order of
-//! entry have [`crate::lanes`]. Only candidates are queued (leaves of the prefix tree that nobody
-//! pins), so a queue is as long as there are conversations, not blocks, and a pin costs one
-//! removal.
+//! entry have [`crate::lanes`]. Only candidates are queued (unpinned leaves of the prefix tree), so
+//! a queue is as long as there are conversations, not blocks, and a pin costs one removal.
 //!
 //! Source: Williams 1964, with four children a node (Johnson 1975) so that a level is one cache
 //! line, and a table of positions for removals from the middle.

@@ -8,9 +8,9 @@ use headstart_core::{BlockHash, BlockId};
 
 /// No slot; also the end of the free list.
 const NONE: u32 = u32::MAX;
-/// The table of names has room for one name more per so many slots. When removed names have used
-/// it up, the table is rebuilt (see `settle`): at most so many insertions per eviction. With that
-/// room a table takes at most 12 bytes a slot.
+/// One spare entry in the table of names per this number of slots. When removed names have used up
+/// the spare entries, the table is rebuilt (see `settle`): at most this number of insertions per
+/// eviction. With that room a table takes at most 12 bytes a slot.
 pub(crate) const ROOM_TO_REBUILD: usize = 32;
 /// Values of `pins` that are states, not counts.
 const FREE: u32 = u32::MAX;
@@ -25,7 +25,7 @@ struct Slot {
     pins: u32,
 }
 
-/// What a slot holds.
+/// Contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Free,
@@ -40,7 +40,7 @@ pub(crate) enum State {
 /// Whether a block has become or ceased to be one that may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pinned {
-    /// By somebody else as well: nothing changes.
+    /// Other pins remain: nothing changes.
     Already,
     /// First or last pin of a block with resident children.
     Inner,
@@ -186,8 +186,8 @@ impl Slots {
         }
     }
 
-    /// Turns a resident leaf that nobody pins into a slot in flight; returns its parent where
-    /// that has become a leaf that nobody pins.
+    /// Turns an unpinned resident leaf into a slot in flight; returns its parent if that has become
+    /// an unpinned leaf.
     pub(crate) fn unsettle(&mut self, block: BlockId) -> Option<BlockId> {
         let slot = *self.resident_mut(block);
         assert!(

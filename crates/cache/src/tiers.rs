@@ -1,22 +1,22 @@
-//! What lower tiers hold, what goes to them and comes back, and when that is worth it.
+//! Lower tiers: the units they hold, the transfers between tiers, and when these are worth it.
 //!
 //! ```text
 //!   device       committed ─┬─ write-through ──► host, disk, remote   (admission)
 //!                           └─ evicted, write-back ──► host
 //!   host         evicted, write-back ──► disk ──► remote              (cascade)
-//!   any tier     reach ─ plan (load or recompute) ─ fetch ─ at hand ─ release
+//!   any tier     reach ─ plan (load or recompute) ─ fetch ─ ready ─ release
 //! ```
 //!
-//! A pure state machine: it says what shall be moved ([`Transfer`]) and is told what was
+//! A pure state machine: it emits the transfers to make ([`Transfer`]) and receives their results
 //! ([`Moved`](headstart_core::transfer::Moved)). The device itself is [`crate::PrefixCache`]; what
 //! is here are units of several blocks, in tiers of which each has its own capacity, policy and
 //! admission. A unit may be in several tiers at once.
 //!
-//! Loads are shared: who asks for a unit that is on its way waits for the same load. What is loaded
-//! is *at hand* until everybody who asked has released it, and may stay in host memory.
+//! Loads are shared: a second request for a unit on its way waits for the same load. A loaded unit
+//! is *ready* until all requests for it have been released, and may stay in host memory.
 //!
 //! Invariants: each tier's parts sum to its capacity; what is read from a tier is pinned there; a
-//! unit at hand has a user. Transfers under way, and units at hand, have limits.
+//! ready unit has a user. Transfers under way, and ready units, have limits.
 //!
 //! Source of the policies of writing: SGLang's HiCache (through, back, selective), vLLM's
 //! `store_threshold`. The model of when to load is ours after Cake, see [`plan`](mod@plan).
@@ -57,7 +57,7 @@ pub use speed::Assumed;
 /// that hangs keeps none from the others.
 const MOST_WRITES: usize = 256;
 
-/// What all tiers have in common.
+/// Settings common to all tiers.
 #[derive(Clone, Copy, Debug)]
 pub struct TiersConfig {
     /// Blocks of a unit.
@@ -66,9 +66,9 @@ pub struct TiersConfig {
     pub block_tokens: usize,
     /// Bytes of a unit.
     pub unit_bytes: u64,
-    /// Units that may be at hand, or on their way there, at once: at least the longest prompt's.
+    /// Limit on units that are ready or on their way: at least those of the longest prompt.
     pub most_at_hand: usize,
-    /// What computing costs, to compare with loading.
+    /// Cost of computing, to compare with loading.
     pub engine: EngineModel,
     /// Whether to compare.
     pub load: LoadWhen,
@@ -80,15 +80,15 @@ pub struct TierConfig {
     pub tier: Tier,
     /// Units that it holds.
     pub capacity_units: usize,
-    /// Who goes first.
+    /// The tier's eviction policy.
     pub policy: Box<dyn Policy>,
-    /// What is admitted.
+    /// The rule by which units are admitted.
     pub admission: Admission,
     /// When it is written.
     pub write: WriteWhen,
-    /// How much of it each tenant may have.
+    /// Units that each tenant may hold in the tier.
     pub shares: Shares,
-    /// How fast it is, until that was measured.
+    /// Assumed speed, until transfers are measured.
     pub assumed: Assumed,
 }
 
@@ -101,7 +101,7 @@ pub enum WriteWhen {
     Back,
 }
 
-/// What one tier has done.
+/// Counters of one tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierCounts {
     /// Units that were written.
@@ -114,7 +114,7 @@ pub struct TierCounts {
     pub evicted: u64,
     /// Units that could not be written.
     pub unstored: u64,
-    /// Units that cannot be read though nobody evicted them.
+    /// Units that became unreadable without an eviction.
     pub lost: u64,
     /// Units that were brought to hand.
     pub loaded: u64,
@@ -131,7 +131,7 @@ pub struct TierSummary {
     pub capacity_units: usize,
     /// Units that can be read.
     pub units: usize,
-    /// What it has done.
+    /// Counters since the start.
     pub counts: TierCounts,
 }
 
@@ -206,7 +206,7 @@ impl Tiers {
         }
     }
 
-    /// What they have in common.
+    /// Returns the settings common to all tiers.
     #[must_use]
     pub fn config(&self) -> &TiersConfig {
         &self.config
@@ -349,7 +349,7 @@ impl Tiers {
         begun == Begin::Started
     }
 
-    /// What a tier evicted goes to the one below, if that wants it.
+    /// Demotes a tier's evicted units to the tier below, if that one is write-back and admits them.
     fn demote(&mut self, index: usize, evicted: Vec<Link>, now: Nanos) {
         if evicted.is_empty() {
             return;
@@ -378,12 +378,12 @@ impl Tiers {
         self.transfers.push(Transfer::Forget { tier, names });
     }
 
-    /// What shall be moved since the last call, in order.
+    /// Takes the transfers requested since the last call, in order.
     pub fn take_transfers(&mut self) -> Vec<Transfer> {
         std::mem::take(&mut self.transfers)
     }
 
-    /// How lower tiers changed since the last call, in order.
+    /// Takes the changes of lower tiers since the last call, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
@@ -403,7 +403,7 @@ impl Tiers {
         self.shelves.iter().map(summary).collect()
     }
 
-    /// What each tier holds and has done, the nearest first. O(capacity).
+    /// Returns the occupancy and the counters of each tier, the nearest first. O(capacity).
     #[must_use]
     pub fn counts(&self) -> Vec<(Tier, Held, TierCounts)> {
         let counts = |shelf: &Shelf| (shelf.tier, shelf.level.held(), shelf.counts);

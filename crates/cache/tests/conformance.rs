@@ -8,7 +8,7 @@ use headstart_cache::policy::{Lru, Newcomer};
 use headstart_cache::reference::Ranked;
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
-/// What a policy may do wrong.
+/// Violations of the contract.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,

@@ -1,5 +1,5 @@
-//! LPC as a whole: the static key against periodic re-evaluation, LRU where nobody predicts, the
-//! continuation oracle where the predictions are the truth.
+//! LPC as a whole: the static key against periodic re-evaluation, LRU without predictions, the
+//! continuation oracle with true predictions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn make(spec: &str, capacity: usize) -> Box<dyn Policy> {
     policy::by_name(spec, setting).expect("a known policy")
 }
 
-/// A policy that is told something else of each use.
+/// A policy that receives altered accesses.
 struct Told {
     policy: Box<dyn Policy>,
     tell: fn(&mut Access),
@@ -135,7 +135,7 @@ fn conversations(seed: u64) -> Vec<TraceRequest> {
     requests
 }
 
-/// What is evicted, in order, when `requests` are served one by one.
+/// Returns the evicted blocks, in order, when `requests` are served one by one.
 fn evicted(requests: &[TraceRequest], capacity: usize, policy: Box<dyn Policy>) -> Vec<BlockHash> {
     let mut cache = PrefixCache::new(capacity, policy);
     let mut evicted = Vec::new();

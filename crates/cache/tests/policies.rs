@@ -75,7 +75,7 @@ fn make(spec: &str, workload: &Workload) -> Box<dyn Policy> {
     policy::offline(spec, setting, &future).expect("a known policy")
 }
 
-/// Makes a twin for so many slots.
+/// Makes a twin for a number of slots.
 type OfSlots = fn(usize) -> Box<dyn Policy>;
 
 #[test]

@@ -27,8 +27,8 @@ fn with_one_class_it_is_lru() {
     }
 }
 
-/// Objects of two kinds: one returns again and again, soon; the other is used once. `label` is
-/// what the policy is told of the kind. Returns the hits of 40,000 requests.
+/// Objects of two kinds: one returns again and again, soon; the other is used once. `label` maps
+/// the true kind to the label that the policy sees. Returns the hits of 40,000 requests.
 fn hits(spec: &str, label: impl Fn(u16, &mut Rng) -> u16) -> usize {
     const CAPACITY: usize = 200;
     let mut rng = Rng::new(5);

@@ -1,4 +1,4 @@
-//! What a larger cache would bring, from a trace in memory.
+//! Hit rate that a larger cache would bring, from a trace in memory.
 //!
 //! `cargo run --example replay`
 

@@ -1,4 +1,4 @@
-//! Where should the next turn go? A router fed by one replica's events.
+//! A router, fed by one replica's events, chooses the replica of the next turn.
 //!
 //! `cargo run --example route`
 

@@ -1,4 +1,4 @@
-//! What a starting server says.
+//! Startup banner of the server.
 
 use anyhow::Result;
 use headstart_server::RunningServer;

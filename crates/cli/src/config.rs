@@ -31,7 +31,7 @@ use self::profiles::ProfileTable;
 use self::tenants::TenantTable;
 use crate::listen::ListenAddress;
 
-/// Where a configuration file is looked for when none is named.
+/// Default path of the configuration file.
 const DEFAULT_FILE: &str = "headstart.toml";
 
 /// Arguments or configuration that cannot be: exit code 2.
@@ -56,10 +56,10 @@ pub(crate) struct File {
 }
 
 impl ServeOptions {
-    /// The engine that is emulated, if one is.
+    /// Returns the engine to emulate, if any.
     ///
     /// # Errors
-    /// When nobody knows such an executor, or the file is no cost model.
+    /// When the executor is unknown, or the file is not a cost model.
     pub(crate) fn emulated(&self) -> Result<Option<Emulated>> {
         if self.emulated.is_some() {
             return Ok(self.emulated);
@@ -76,7 +76,7 @@ impl ServeOptions {
         }
     }
 
-    /// What the upstream engines are like, where a file says.
+    /// Reads the upstreams' engine model, if a file is given.
     ///
     /// # Errors
     /// When the file is no cost model.
@@ -85,7 +85,7 @@ impl ServeOptions {
         self.cost_model.as_ref().map(read).transpose()
     }
 
-    /// Where to listen: `--host` and `--port`, else `--listen`.
+    /// Returns the address to listen on: `--host` and `--port`, else `--listen`.
     pub(crate) fn listen_address(&self) -> SocketAddr {
         let named = ListenAddress::of(self.host, self.port);
         let ListenAddress(address) = named.or(self.listen).unwrap_or_default();
@@ -131,7 +131,7 @@ impl ServeOptions {
         }
     }
 
-    /// What tokens cost, where somebody says.
+    /// Reads the price table, if one is given.
     ///
     /// # Errors
     /// When the table cannot be read.
@@ -139,12 +139,12 @@ impl ServeOptions {
         self.price_table.as_deref().map(prices::read).transpose()
     }
 
-    /// What is played beside an upstream, if anything is.
+    /// Parses the settings of shadow mode, if it is on.
     pub(crate) fn shadow(&self) -> Result<Option<ShadowConfig>> {
         self.shadow.as_deref().map(shadow::parse).transpose()
     }
 
-    /// How replicas are chosen.
+    /// Finds the profile of the routing strategy.
     pub(crate) fn profile(&self) -> Result<Profile> {
         let name = self.strategy.as_deref().unwrap_or("precise");
         let found = Profile::find(name, &self.profiles);

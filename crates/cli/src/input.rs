@@ -89,7 +89,7 @@ impl TraceInput {
         }
     }
 
-    /// The same, with the starts of its sessions drawn so many seconds apart.
+    /// Returns the same input, with session starts drawn `mean_gap_s` seconds apart on average.
     pub(crate) fn spaced(self, mean_gap_s: f64, seed: u64) -> Self {
         Self {
             arrivals: Some(mean_gap_s),
@@ -98,7 +98,7 @@ impl TraceInput {
         }
     }
 
-    /// Where the trace is; `-` for standard input.
+    /// Returns the path of the trace; `-` for standard input.
     pub(crate) fn path(&self) -> &Path {
         &self.file
     }
@@ -204,8 +204,7 @@ fn usage(error: TraceError) -> anyhow::Error {
     }
 }
 
-/// What the user should know of a trace that was read: what is inferred, and what was wrong.
-/// One sentence each.
+/// Describes the inferred fields and the errors of a trace, one sentence each.
 pub(crate) fn remarks(reader: &Reader<'_>) -> Vec<String> {
     let (info, tally) = (reader.info(), reader.tally());
     let facts = [

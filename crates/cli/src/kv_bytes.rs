@@ -1,4 +1,4 @@
-//! How many bytes of keys and values one token takes, by a model's `config.json`.
+//! Bytes of keys and values per token, from a model's `config.json`.
 //!
 //! Source: the configuration classes of Hugging Face `transformers`, and what the serving
 //! engines store: all key and value heads of every layer, or, under multi-head latent attention
@@ -23,7 +23,7 @@ const CONFIG_BYTES_MAX: u64 = 4 << 20;
 /// Layers, heads and widths beyond this are no model's, and would overflow.
 const DIMENSION_MAX: u64 = 1 << 20;
 
-/// Where models that also see or hear keep the configuration of their text part.
+/// Fields that hold the text configuration of multimodal models.
 const NESTED: &[&str] = &[
     "text_config",
     "llm_config",
@@ -70,16 +70,16 @@ const NOT_PER_TOKEN_PREFIXES: &[(&str, &str)] = &[
 /// Beginnings of the model types that have no attention at all.
 const STATE_ONLY: &[&str] = &["mamba", "falcon_mamba", "rwkv"];
 
-/// What a token's keys and values take.
+/// Size of a token's keys and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KvBytes {
     /// Bytes per token, all layers together.
     pub(crate) per_token: u64,
-    /// How that comes about, for the reader of a report.
+    /// Derivation of the size, for the reader of a report.
     pub(crate) shape: String,
 }
 
-/// How a value is stored.
+/// Storage type of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KvDtype {
     name: &'static str,
@@ -304,7 +304,7 @@ fn no_single_size(field: &str, what: &str) -> String {
     )
 }
 
-/// How the checkpoint says that keys and values are quantized, if it does.
+/// Returns the quantization of keys and values in the checkpoint, if any.
 fn quantized(text: &Value, config: &Value) -> Result<Option<KvDtype>, String> {
     let scheme = |place: &'_ Value| place["quantization_config"]["kv_cache_scheme"].clone();
     let schemes = [scheme(text), scheme(config)];

@@ -30,7 +30,7 @@ const PROBE: &str = "You're uncommonly helpful: 1,234.5 naïve 東京 <|im_start
 /// Roles that the toy's template knows.
 const TOY_ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 
-/// How prompts are rendered and tokenized.
+/// Renderer and tokenizer of logged prompts.
 pub(crate) struct Rendering {
     model: PromptModel,
     tokens: PrefixTokens,
@@ -131,7 +131,7 @@ impl Rendering {
         format!("{name}-{}", &hash[..16])
     }
 
-    /// What the user should know of how prompts were rendered so far. One sentence each.
+    /// Describes problems with the prompts rendered so far, one sentence each.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.is_toy && self.has_tokenized.get() {

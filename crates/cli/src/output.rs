@@ -1,4 +1,4 @@
-//! Where results go: standard output, which may be a pipe that nobody reads any more, or a file.
+//! Output of results, to standard output, which may be a closed pipe, or to a file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -93,7 +93,7 @@ fn cells(row: &str) -> Vec<String> {
     cells.collect()
 }
 
-/// Prints `text` and a line end. A closed pipe is no failure of ours: whoever reads has enough.
+/// Prints `text` and a line end. A closed pipe is not an error: the reader has seen enough.
 pub(crate) fn line(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
@@ -142,7 +142,7 @@ pub(crate) fn files(outputs: &[(&str, &Path)], inputs: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Where a file is, or will be, by whatever name.
+/// Returns the canonical path of a file that may not exist yet.
 fn place(path: &Path) -> Option<PathBuf> {
     let there = path.canonicalize().ok();
     there.or_else(|| Some(folder(path).canonicalize().ok()?.join(path.file_name()?)))
@@ -175,8 +175,8 @@ fn writable(path: &Path) -> Result<(), String> {
     tried.map_err(|error| format!("cannot be written: {error}"))
 }
 
-/// Lets `write` fill the file at `path`, compressed where the name ends in .gz, or standard
-/// output for `-`. Nothing where whoever reads has enough, and closed the pipe.
+/// Lets `write` fill the file at `path`, compressed where the name ends in .gz, or standard output
+/// for `-`. Returns `None` if the reader closed the pipe.
 ///
 /// Writes into what is there, so that links, devices, pipes and permissions stay what they are.
 ///
@@ -214,7 +214,7 @@ pub(crate) fn to<T>(
     written.with_context(|| format!("{name} is incomplete"))
 }
 
-/// A failed write is told as `cannot_write`; a closed pipe is no failure.
+/// Adds `cannot_write` to the error of a failed write. Returns `None` for a closed pipe.
 fn unless_closed<T>(written: Result<T>, cannot_write: impl Fn() -> String) -> Result<Option<T>> {
     match written {
         Ok(written) => Ok(Some(written)),

@@ -1,4 +1,4 @@
-//! Who tells a server how likely conversations go on: crate `predict`, as the server asks for it.
+//! Continuation predictor of a server: an adapter to crate `predict`.
 //!
 //! ```text
 //! question ─ row ─┬─ model ─ p ─► the server        while the model is believed, else None
@@ -44,7 +44,7 @@ const BUILT_IN: &str = "ngram";
 /// server, so that it follows the time of day.
 const PRIOR_HALF_LIFE: f64 = 5_000.0;
 
-/// What the options ask for; `None` where nobody needs a prediction.
+/// Returns the prediction settings of the options; `None` if no prediction is needed.
 ///
 /// # Errors
 /// When a file cannot be used as asked for.
@@ -75,7 +75,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<Option<PredictionConfig>>
     Ok(Some(PredictionConfig { predictor, horizon }))
 }
 
-/// What a user should know of the choice made, in a sentence.
+/// Describes the effect of an unusual combination of options, in a sentence.
 pub(crate) fn note(options: &ServeOptions) -> Option<&'static str> {
     match (wants_lpc(options), options.predictor.is_some()) {
         (true, false) => Some(
@@ -99,11 +99,11 @@ fn wants_lpc(options: &ServeOptions) -> bool {
 struct LivePredictor {
     encoder: Arc<dyn Encoder>,
     model: Mutex<Option<Arc<Loaded>>>,
-    /// What model and log read of a conversation.
+    /// Parts of a conversation that the model and the log need.
     reads: Mutex<Reads>,
     prior: Mutex<TurnPrior>,
     learning: Mutex<Learning>,
-    /// How the log's rows are made, where there is one.
+    /// Definition of the log's rows, if there is a log.
     logged: Option<Definition>,
     /// Locked by the predictor's own thread only: a disk may be slow.
     log: Mutex<Option<OutcomeLog>>,
@@ -289,7 +289,7 @@ impl Predict for LivePredictor {
     }
 }
 
-/// What a model and a log read of a conversation.
+/// Returns the parts of a conversation that the model and the log need.
 fn reads(model: Option<&Loaded>, logged: Option<&Definition>) -> Reads {
     let read = model.map(|loaded| &loaded.predictor.model().definition);
     let all = read.into_iter().chain(logged);
@@ -337,7 +337,7 @@ fn report_change(was_believed: bool, drift: &Drift) {
     }
 }
 
-/// What a panic left behind is still the state as of before.
+/// Locks a mutex even if it is poisoned: a panic leaves the previous state intact.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

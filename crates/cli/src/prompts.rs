@@ -20,10 +20,10 @@ const DEFAULT_ID_TOKENS: u32 = 16;
 /// that a wrong length in a trace fills no memory.
 const MAX_PROMPT_TOKENS: u32 = 1 << 20;
 
-/// Which sessions a scale keeps: always the same, so that a larger scale keeps them too.
+/// Seed for the choice of sessions; fixed, so that a larger scale keeps those of a smaller one.
 const SCALE_SEED: u64 = 0;
 
-/// How a trace becomes prompts.
+/// Options for turning a trace into prompts.
 #[derive(Args, Debug)]
 pub(crate) struct PromptOptions {
     /// Share of the sessions to keep
@@ -137,7 +137,7 @@ impl<I> Prompts<I> {
         self.id_tokens
     }
 
-    /// What was altered so far.
+    /// Counts of altered requests so far.
     pub(crate) fn altered(&self) -> Altered {
         self.altered
     }

@@ -15,7 +15,7 @@ use clap_complete::Shell;
 
 pub(crate) use configuration::template;
 
-/// Where to write what.
+/// Output folders of the reference.
 #[derive(Args, Debug)]
 pub(crate) struct Reference {
     /// Folder for documentation pages

@@ -1,4 +1,4 @@
-//! What a sweep found, and the forms in which it is told: table, JSON lines, CSV, a page.
+//! Report of a sweep, as table, JSON lines, CSV or HTML page.
 //!
 //! [`Report`] holds counts only. Rates, shares and sentences are made where they are shown, and
 //! every form says whether it means blocks or tokens.
@@ -34,28 +34,28 @@ const YARDSTICK: &str = "belady";
 /// A trace, replayed.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// What was replayed.
+    /// Facts about the replayed trace.
     pub(crate) trace: TraceFacts,
-    /// What a token takes, where a model is named.
+    /// KV bytes per token, if a model is named.
     pub(crate) kv: Option<crate::kv_bytes::KvBytes>,
-    /// What a cache hits that never evicts.
+    /// Hits of a cache that never evicts.
     pub(crate) infinite: Outcome,
     /// One row per policy and capacity, policy by policy.
     pub(crate) rows: Vec<Row>,
 }
 
-/// What the reader of a report has to know of the trace.
+/// Facts about a trace, for the reader of a report.
 #[derive(Debug)]
 pub(crate) struct TraceFacts {
     /// Its file's name, without the folder.
     pub(crate) name: String,
-    /// What it says about itself.
+    /// Metadata of the trace.
     pub(crate) info: TraceInfo,
-    /// What was inferred and what was wrong, one sentence each.
+    /// Inferred fields and errors, one sentence each.
     pub(crate) remarks: Vec<String>,
     /// Requests replayed.
     pub(crate) requests: usize,
-    /// Those among them that are counted as cold, the first ones.
+    /// First requests, which count as cold.
     pub(crate) cold_requests: u32,
     /// From the first arrival to the last; 0 where the trace has no times.
     pub(crate) seconds: f64,
@@ -68,11 +68,11 @@ pub(crate) struct TraceFacts {
 pub(crate) struct Row {
     /// The policy as it was asked for.
     pub(crate) policy: String,
-    /// The capacity as it was asked for; `None` where nobody asked.
+    /// The capacity as requested; `None` for a default size.
     pub(crate) asked: Option<String>,
     /// The capacity.
     pub(crate) blocks: u64,
-    /// What was hit.
+    /// Hits of the policy.
     pub(crate) outcome: Outcome,
 }
 

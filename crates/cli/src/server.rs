@@ -21,7 +21,7 @@ const FOREIGN_BYTES: usize = 4096;
 /// Characters of a foreign answer that are shown: enough to know it by.
 const SHOWN_CHARS: usize = 100;
 
-/// Which server to ask.
+/// The server to ask.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Server {
     /// Address of the server, or HEADSTART_URL
@@ -78,7 +78,7 @@ impl Server {
         Ok(runtime()?.block_on(fetched))
     }
 
-    /// What will be asked, for errors.
+    /// Returns the target of a request, for errors.
     pub(crate) fn asked<'a>(&'a self, path: &'a str) -> Asked<'a> {
         Asked {
             url: &self.url,
@@ -88,7 +88,7 @@ impl Server {
     }
 }
 
-/// What was asked of whom.
+/// Target of a request, for errors.
 pub(crate) struct Asked<'a> {
     pub(crate) url: &'a str,
     pub(crate) path: &'a str,
@@ -131,7 +131,7 @@ impl Asked<'_> {
         }
     }
 
-    /// An answer of somebody else.
+    /// Returns the error for an answer of another program.
     pub(crate) fn foreign(&self, body: &[u8]) -> Error {
         let beginning = &body[..body.len().min(FOREIGN_BYTES)];
         self.not_ours("something else", &String::from_utf8_lossy(beginning))

@@ -1,11 +1,10 @@
-//! What is known at each user message of a conversation: what models learn from, and what they
-//! are asked later.
+//! Known features at each user message of a conversation, for training and prediction.
 //!
 //! ```text
 //! recorded   A0  S  U1  U2  A2  A3  U3  A4
 //! turn               1   2           3          behind those that the record leaves out
 //!
-//! at U3      prompts  U1  U2  U3                the last so many, as far as a model reads
+//! at U3      prompts  U1  U2  U3                the last ones, as many as a model reads
 //!            answers   –  A3                    one beside each prompt but the current one
 //! ```
 //!
@@ -29,8 +28,8 @@ pub(crate) fn num_prompts(definition: &Definition) -> usize {
     }
 }
 
-/// What is known at each request of a conversation: where the user waits for an answer. Messages
-/// without one between them are turns of their own, but only the last of them is a request.
+/// Returns the known features at each request, where the user waits for an answer. Consecutive user
+/// messages are separate turns, but only the last of them is a request.
 pub(crate) fn of_requests(conversation: &Conversation, num_prompts: usize) -> Vec<Situation> {
     let mut known = Situations::of(conversation, num_prompts);
     let mut requests = Vec::new();
@@ -54,7 +53,7 @@ pub(crate) struct Situations<'a> {
 }
 
 impl<'a> Situations<'a> {
-    /// Before the first message. Of the prompts the last `num_prompts` are told, at least one.
+    /// Starts before the first message. Keeps the last `num_prompts` prompts, at least one.
     pub(crate) fn of(conversation: &'a Conversation, num_prompts: usize) -> Self {
         Self {
             turns: conversation.turns.iter(),
@@ -65,8 +64,8 @@ impl<'a> Situations<'a> {
         }
     }
 
-    /// What is known at the next user message; `None` behind the last. Copies what was said since
-    /// the one before, and nothing else.
+    /// Returns the known features at the next user message; `None` after the last. Copies only the
+    /// messages since the previous one.
     pub(crate) fn next(&mut self) -> Option<&Situation> {
         self.situation.answer_chars = None;
         while let Some(turn) = self.turns.next() {
@@ -155,7 +154,7 @@ mod tests {
         }
     }
 
-    /// What is known at the user message at `end`, looked up anew.
+    /// Computes the known features at the user message at `end` from scratch.
     fn reference(conversation: &Conversation, end: usize, num_prompts: usize) -> Situation {
         let heard = |at: &usize| conversation.turns[*at].role != Role::System;
         let before: Vec<usize> = (0..end).filter(heard).collect();

@@ -48,7 +48,7 @@ const CONTEXT_CACHE_HOURS: f64 = 24.0;
 /// Most host memory for what is on its way, bytes; at least the longest prompt fits all the same.
 const STAGING_BYTES: usize = 256 << 20;
 
-/// What is believed of host memory, a disk and an object store until they were measured.
+/// Assumed speeds of host memory, disk and object store, used until they are measured.
 const HOST: Assumed = Assumed {
     latency_s: 1e-5,
     bytes_per_s: 5e9,
@@ -68,19 +68,19 @@ const MOST_UNITS: usize = 1 << 22;
 /// Seconds of a token until the first prompts were computed: a small model on a few cores.
 const TOKEN_S: f64 = 1e-3;
 
-/// What the tiers need to know of the fleet.
+/// Properties of the fleet that the tiers depend on.
 pub(crate) struct Shape<'a> {
     pub(crate) model: &'a ModelConfig,
-    /// How the device has keys and values.
+    /// Type of keys and values on the device.
     pub(crate) dtype: Dtype,
-    /// How the tiers do.
+    /// Type of keys and values in the tiers.
     pub(crate) stored: Stored,
     pub(crate) block_size: usize,
     /// Whether nothing is computed: then names are stored, and no bytes.
     pub(crate) is_emulated: bool,
 }
 
-/// Where the context cache is.
+/// Location of the context cache.
 enum Place {
     /// A folder, which this process has for itself.
     Folder(PathBuf),
@@ -97,7 +97,7 @@ impl Place {
     }
 }
 
-/// What all replicas share, once it is open.
+/// State that all replicas share, once it is open.
 struct Opened {
     tier: Tier,
     shared: Arc<Shared>,
@@ -106,7 +106,7 @@ struct Opened {
     stats: Stats,
 }
 
-/// What the tier below host memory counts.
+/// Counters of the tier below host memory.
 #[derive(Clone)]
 enum Stats {
     Disk(Arc<DiskStats>),
@@ -259,8 +259,8 @@ impl Recipe {
         })
     }
 
-    /// Whether it can be used, before any replica is started. A folder is opened, so that it is
-    /// nobody else's from now on; an object store may be away.
+    /// Checks that the cache can be used, before any replica starts. A folder is opened, and so is
+    /// exclusively ours from now on; an object store may be unreachable.
     fn check(&self) -> Result<()> {
         match &self.place {
             Place::Folder(_) => {
@@ -316,7 +316,7 @@ impl Recipe {
         })
     }
 
-    /// What the tier below host memory says of itself, once it is open.
+    /// Returns the report of the tier below host memory, once it is open.
     fn report(&self) -> Option<TierReport> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = opened.as_ref()?;
@@ -345,7 +345,7 @@ impl Recipe {
         })
     }
 
-    /// What the tiers of a replica have in common.
+    /// Returns the configuration common to the tiers of all replicas.
     fn config(&self, engine: EngineModel) -> TiersConfig {
         let importance = self.importance.as_ref();
         TiersConfig {
@@ -392,7 +392,7 @@ impl Recipe {
     }
 }
 
-/// What is loaded by importance, if anything is.
+/// Builds the settings of loading by importance, if it is on.
 fn importance_of(
     options: &ServeOptions,
     place: &str,
@@ -416,7 +416,7 @@ fn importance_of(
     Importance::new(text, shape, (budget_bytes, kept_bytes)).map(Some)
 }
 
-/// What records of this kind are.
+/// Returns the exactness of records of this kind.
 pub(crate) fn exactness(stored: Stored) -> Exactness {
     match stored {
         Stored::Same => Exactness::Exact,
@@ -424,7 +424,7 @@ pub(crate) fn exactness(stored: Stored) -> Exactness {
     }
 }
 
-/// How long what tenants store may be used, where `hours` are everybody's.
+/// Returns the lifetimes of tenants' records; `hours` is the default.
 fn lifetimes(hours: f64, tenants: &[Tenant]) -> Lifetimes {
     let seconds = |hours: f64| (hours * 3_600.0) as u64;
     let named = |tenant: &Tenant| Some((tenant.tag, seconds(tenant.hours?)));

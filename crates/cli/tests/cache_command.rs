@@ -38,7 +38,7 @@ fn ask_all(server: &Served, salt: Option<&str>) -> u64 {
     hits.sum()
 }
 
-/// What a metric says, all its lines with `part` in them together.
+/// Sums the lines of a metric that contain `part`.
 fn sum_of(metrics: &str, start: &str, part: &str) -> f64 {
     let lines = metrics
         .lines()
@@ -65,7 +65,7 @@ fn run(args: &[&str]) -> Output {
     output([&["cache"], args].concat())
 }
 
-/// What a command prints, and succeeds.
+/// Returns the output of a command, which must succeed.
 fn printed(args: &[&str]) -> String {
     let output = run(args);
     let complaint = text(&output.stderr);
@@ -79,7 +79,7 @@ fn told(args: &[&str]) -> Value {
     serde_json::from_str(&printed).unwrap_or_else(|_| panic!("JSON: {printed}"))
 }
 
-/// What a command complains of.
+/// Returns the complaint of a command, which must end with `exit_code`.
 fn complaint(args: &[&str], exit_code: i32) -> String {
     let output = run(args);
     let complaint = text(&output.stderr);
@@ -116,7 +116,7 @@ fn harm(folder: &str) {
     panic!("no segment holds a record");
 }
 
-/// A folder that holds what was computed for alice, and for somebody without a salt.
+/// Fills a folder with prompts of alice and of a client without a salt.
 fn served(folder: &Scratch) -> (String, Served) {
     let kv = folder.path("kv");
     let server = Served::start(["--context-cache", &kv, "--context-cache-gib", "0.2"]);

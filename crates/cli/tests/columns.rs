@@ -1,4 +1,4 @@
-//! What commands print fits a terminal of 80 columns.
+//! The output of commands fits a terminal of 80 columns.
 
 mod support;
 

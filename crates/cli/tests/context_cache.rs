@@ -40,7 +40,7 @@ fn ask_all(server: &Served) -> (Vec<Value>, u64) {
     (texts.collect(), found)
 }
 
-/// What a metric says, all replicas together.
+/// Sums a metric over all replicas.
 fn sum_of(server: &Served, start: &str, part: &str) -> f64 {
     let metrics = server.metrics();
     let lines = metrics

@@ -1,4 +1,4 @@
-//! What an engine costs, measured; and fleets, measured beside simulated.
+//! Measured costs of an engine, and measured fleets beside simulated ones.
 
 mod support;
 

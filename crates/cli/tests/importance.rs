@@ -35,12 +35,12 @@ fn arguments<'a>(folder: &'a str, importance: Option<&'a str>) -> Vec<&'a str> {
     arguments
 }
 
-/// Prompt number so many with these lines behind it.
+/// Returns the body of prompt `number`, with lines of `more` behind it.
 fn body(number: usize, more: &str) -> String {
     long_body(number, more, 6)
 }
 
-/// The same, with an answer of so many tokens.
+/// The same, with an answer of `max_tokens` tokens.
 fn long_body(number: usize, more: &str, max_tokens: usize) -> String {
     let lines = format!("{number} times value. ").repeat(LINES);
     let more = match more {
@@ -57,7 +57,7 @@ fn long_body(number: usize, more: &str, max_tokens: usize) -> String {
 
 /// An answer.
 struct Answer {
-    /// What is said of how much was loaded.
+    /// The header that says how much was loaded.
     loaded: Option<String>,
     text: String,
     prompt_tokens: u64,
@@ -86,7 +86,7 @@ fn ask(server: &Served, number: usize, more: &str) -> Answer {
     read(&server.ask("POST", "/v1/completions", &body(number, more)))
 }
 
-/// The same by somebody who wants no approximation.
+/// Asks the same, without approximation.
 fn ask_exactly(server: &Served, number: usize, more: &str) -> Answer {
     read(&server.post_with("/v1/completions", (HEADER, "OFF"), &body(number, more)))
 }
@@ -101,7 +101,7 @@ fn exact_texts(more: &str) -> Vec<String> {
     texts((0..PROMPTS).map(|number| ask(&server, number, more)))
 }
 
-/// What the lines of a metric add up to.
+/// Sums the lines of a metric that contain `part`.
 fn sum_of(server: &Served, start: &str, part: &str) -> f64 {
     let metrics = server.metrics();
     let start = format!("headstart_{start}");
@@ -194,7 +194,7 @@ fn another_chunk_begins_anew_and_loses_nothing() {
     );
 }
 
-/// Who wants no token wants the prompt made ready: it is loaded in full, and found after that.
+/// A request for no tokens prepares the prompt: it is loaded in full, and found after that.
 #[test]
 fn a_prompt_that_is_made_ready_is_loaded_in_full() {
     let folder = Scratch::new("ready");
@@ -295,8 +295,8 @@ fn a_gateway_passes_on_who_wants_what_and_what_came_of_it() {
     }
 }
 
-/// Two answers do not fit beside each other, so the younger prompt, loaded in part, makes room: it
-/// goes on with all of its prefix, and what it had computed is nobody's.
+/// Two answers do not fit beside each other, so the younger prompt, loaded in part, makes room. It
+/// then continues with all of its prefix, and no request reuses what it had computed.
 #[test]
 fn who_makes_room_for_others_leaves_no_trace_of_its_part() {
     let folder = Scratch::new("room");
@@ -330,7 +330,7 @@ fn who_makes_room_for_others_leaves_no_trace_of_its_part() {
     );
 }
 
-/// Every prompt is computed again in full, and no difference is tolerated.
+/// Every prompt is recomputed in full, and no difference is tolerated.
 #[test]
 fn a_prefix_that_was_too_far_off_is_loaded_in_full_from_then_on() {
     let folder = Scratch::new("guard");

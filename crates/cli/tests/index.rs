@@ -1,4 +1,4 @@
-//! `headstart index`: what it tells of a gateway, and what it says where there is none.
+//! `headstart index`: its output about a gateway, and its complaints without one.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use serde_json::{Value, json};
 use support::{PATIENCE, Scratch, Served, eventually, output, text};
 
-/// What a command prints, and succeeds.
+/// Returns the output of a command, which must succeed without a complaint.
 fn printed(args: &[&str]) -> String {
     let output = output([&["index"], args].concat());
     let complaint = text(&output.stderr);
@@ -17,7 +17,7 @@ fn printed(args: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// What a command complains of: one line, and nothing is printed.
+/// Returns the complaint of a command: one line, and nothing on standard output.
 fn complaint(args: &[&str], exit_code: i32) -> String {
     let output = output([&["index"], args].concat());
     let complaint = text(&output.stderr);

@@ -1,5 +1,5 @@
-//! What is below the context cache fails under a real server, and comes back: a full disk, one that
-//! can only be read, a folder and a mount that vanish, an object store that cannot be reached.
+//! The storage below the context cache fails under a real server, and comes back: a full disk, one
+//! that can only be read, a folder and a mount that vanish, an object store that cannot be reached.
 //!
 //! Every request is answered as by a server that keeps nothing, the log says once that the cache
 //! works worse and once that it works again, and what is asked again is found again.
@@ -88,7 +88,7 @@ impl Bench {
         eventually("hits", || self.ask(prompts.clone()) > FOUND);
     }
 
-    /// What was said of the context cache, and every warning.
+    /// Returns the log lines about the context cache, and every warning.
     fn said(&self) -> Vec<String> {
         let log = text(&fs::read(&self.log).expect("a log"));
         let is_it = |line: &&str| line.contains("the context cache") || line.contains("WARN");
@@ -231,7 +231,7 @@ fn a_folder_that_vanishes_is_made_anew() {
     bench.has_said(&[GONE, WELL]);
 }
 
-/// Files that nobody may write, also where they are open; released when dropped.
+/// Files that cannot be written, even where they are open; released when dropped.
 struct Immutable(PathBuf);
 
 impl Immutable {

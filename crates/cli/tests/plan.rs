@@ -61,7 +61,7 @@ fn more_memory_finds_more_until_all_is_found() {
     let all = number(&last["saved_s_per_hour"]["host"]);
     assert!(all > 0.0 && all < number(&report["prefill_s_per_hour"]));
 
-    // The same as a replay with so many blocks finds.
+    // A replay with this number of blocks finds the same.
     let blocks = (number(&report["device_blocks"]) * 2.0).to_string();
     let mut replay = Command::new(env!("CARGO_BIN_EXE_headstart"));
     let replay = replay.args([

@@ -17,7 +17,7 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-/// What it says to standard error goes to `log`, all of it.
+/// Starts a server that writes all of its standard error to `log`.
 fn start(args: &[&str], log: &Path) -> Served {
     let log = File::create(log).expect("a log");
     Served::run(command(args).env("HEADSTART_LOG", "trace").stderr(log))
@@ -55,7 +55,7 @@ fn in_use(fingerprint: &str) -> String {
     format!("headstart_predictor_model_info{{fingerprint=\"{fingerprint}\"}} 1")
 }
 
-/// Words that nobody else writes.
+/// Words that occur in no other text.
 const PROMPTS: [&str; 4] = [
     "Quxolotl zwiebelkrokodil brimborion? go",
     "Wunderkerze\nfladdermuizen SSN 078-05-1120 halt",
@@ -65,7 +65,7 @@ const PROMPTS: [&str; 4] = [
 const SYSTEM: &str = "Thou art Xanthippophagus the verbose";
 const USER: &str = "ophelia.quackenbush@example.org";
 
-/// Every stretch of a text of so many characters.
+/// Returns every stretch of `length` characters of a text.
 fn stretches(text: &str, length: usize) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     let stretches = chars.windows(length);
@@ -168,7 +168,7 @@ fn lpc_without_a_model_says_so_and_learns_from_turn_counts() {
     assert!(said.contains("turn counts alone"), "{said}");
 }
 
-/// What cannot be served ends with exit code 2 and says what to do.
+/// Checks that a refused command ends with exit code 2 and says what to do.
 fn check_refused(args: &[&str], expected: &[&str]) {
     let output = command(args).output().expect("the binary runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

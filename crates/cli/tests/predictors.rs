@@ -80,8 +80,8 @@ fn check_error(args: &[&str], code: i32, part: &str) {
     assert!(!complaint.contains("panicked"), "{args:?}: {complaint}");
 }
 
-/// A canonical trace of conversations of one request or of five, a minute apart; of each request
-/// `p` is told whether it is followed.
+/// Returns a canonical trace of conversations of one request or of five, a minute apart. `p`
+/// returns the prediction for a request that is followed, or not.
 fn canonical(p: impl Fn(bool) -> Option<f64>) -> String {
     let mut requests = Vec::new();
     for session in 0..400_u64 {
@@ -308,7 +308,7 @@ fn a_model_reads_what_is_said() {
     // The signs are plain: the model does nearly what the truth does.
     assert!(truth > lru + lru / 10, "{all:?}");
     assert!(model + truth / 50 > truth && model > turns, "{all:?}");
-    // What is left of the trace is told as before.
+    // Half of the sessions are predicted as well.
     let (half, complaint) = rows(&[&args[..], &["--scale", "0.5"]].concat());
     assert_eq!(complaint, "");
     assert!(hits(&half, &by_model) > hits(&half, "lru"), "{half:?}");

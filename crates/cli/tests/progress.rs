@@ -7,7 +7,7 @@ mod support;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What a command shows on a terminal within `seconds`.
+/// Returns the terminal output of a command within `seconds`.
 fn shown(args: &str, seconds: u64) -> Option<String> {
     let line = format!(
         "timeout {seconds} {} {args}",

@@ -53,7 +53,7 @@ fn replay(args: &[&str]) -> Output {
     command.output().expect("the binary runs")
 }
 
-/// What a replay that succeeds prints; nothing of it on standard error, which is no terminal.
+/// Returns the output of a replay, which must succeed and write nothing to standard error.
 fn printed(args: &[&str]) -> String {
     let output = replay(args);
     let complaint = String::from_utf8_lossy(&output.stderr);

@@ -40,7 +40,7 @@ fn engine() -> (Served, String, String) {
     let mut addresses = line.split('"').filter(|part| part.starts_with("tcp://"));
     let mut next = || addresses.next().expect("an address").to_owned();
     let (events, replay) = (next(), next());
-    // Nobody may be stopped by a full pipe.
+    // A full pipe must not block the process.
     std::thread::spawn(move || lines.for_each(drop));
     (Served::ready(process), events, replay)
 }

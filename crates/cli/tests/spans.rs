@@ -1,4 +1,4 @@
-//! `serve --otlp` in the binary, whose HTTP client is built with TLS that nobody asked for here.
+//! `serve --otlp` in the binary, whose HTTP client is built with TLS, unneeded here.
 
 mod support;
 

@@ -145,7 +145,7 @@ fn prompts_go_where_lower_tiers_hold_them_and_events_name_the_medium() {
     eventually("removals", || heard_any("BlockRemoved", "GPU"));
 }
 
-/// What a tier held before a start is known once a prompt has shown what it is.
+/// Blocks that a tier held before a start are known once a prompt has shown what they are.
 #[test]
 fn what_was_there_at_start_is_announced_when_a_prompt_has_shown_it() {
     let folder = Scratch::new("restart");

@@ -34,7 +34,7 @@ fn model(dtype: Dtype) -> Arc<Model> {
     Arc::new(toy::with_config(config, defaults, dtype))
 }
 
-/// How an engine has keys and values, and how its tiers have them.
+/// Format of keys and values in an engine, and in its tiers.
 type Kept = (Dtype, Stored);
 
 fn engine(model: &Arc<Model>, (dtype, stored): Kept, cache_blocks: usize) -> Engine {
@@ -114,7 +114,7 @@ fn answers(engine: &mut Engine, prompts: &[Vec<TokenId>]) -> (Vec<Vec<TokenId>>,
     answers_at(engine, prompts, 1)
 }
 
-/// The same where time passes so many times as fast, and loads are late.
+/// The same, with time `times` as fast, so that loads are late.
 fn answers_at(
     engine: &mut Engine,
     prompts: &[Vec<TokenId>],
@@ -181,7 +181,7 @@ fn turns(seed: u64) -> Vec<Vec<Vec<TokenId>>> {
     turns
 }
 
-/// Plays all turns, each on an engine that was started anew, and returns the tokens loaded.
+/// Plays all turns, each on a newly started engine, and returns the tokens loaded.
 fn play(dtype: Dtype, host_units: usize, write: WriteWhen, harm: impl Fn(&Path, usize)) -> usize {
     let model = model(dtype);
     let place = tempfile::tempdir().expect("a folder");

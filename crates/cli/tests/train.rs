@@ -89,7 +89,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a training that succeeds prints; nothing of it on standard error, which is no terminal.
+/// Returns the output of a training, which must succeed and write nothing to standard error.
 fn printed(args: &[&str]) -> String {
     let output = headstart(&[&["train"], args].concat());
     let complaint = text(&output.stderr);
@@ -249,7 +249,7 @@ fn embeddings_are_kept_without_text_and_used_again() {
             assert!(!has_word, "{word} in {}", file.display());
         }
     }
-    // A damaged file costs the time to embed, and is told.
+    // A damaged file costs the time to embed, and is reported.
     let kept = folder.embeddings();
     let mut bytes = fs::read(&kept).expect("embeddings");
     let middle = bytes.len() / 2;

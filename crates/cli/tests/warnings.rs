@@ -1,5 +1,5 @@
-//! What `headstart serve` says in its log when something is short or gone: once, with the cause and
-//! what to do.
+//! Warnings in the log of `headstart serve` when something is short or gone: once, with the cause
+//! and what to do.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn logged(args: &[&str]) -> (Served, Receiver<String>) {
     let (tell, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stderr).lines() {
-            // Whoever listened has heard enough.
+            // The test may have stopped listening.
             let _ = tell.send(line.expect("text"));
         }
     });
@@ -60,7 +60,7 @@ fn a_dead_upstream_is_told_once_with_address_and_cause() {
     assert!(more.is_empty(), "told once per change: {more:?}");
 }
 
-/// Issue 5: connections that were open kept everybody else out, and nobody was told.
+/// Issue 5: open connections kept all others out, without a warning.
 #[test]
 fn connections_without_a_place_are_told() {
     let (server, log) = logged(&["--replicas", "1", "--max-connections", "2"]);

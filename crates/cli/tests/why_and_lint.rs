@@ -66,7 +66,7 @@ fn why_names_the_cause_with_the_exact_text_and_only_if_asked() {
     assert_eq!(told.status.code(), Some(0), "{}", text(&told.stderr));
     let told = object(&told);
     assert_eq!(told["cause"], "clock");
-    // Not the latest before it: that one asked in one message, and this one goes on, as it does.
+    // Not the latest request, which has one turn: req-1 has two, like this one.
     assert_eq!(told["old"], "2026-11-23T17:03:00Z");
     assert_eq!(told["new"], "2026-11-23T17:09:00Z");
     assert_eq!(told["neighbour"]["request"], "req-1");
@@ -182,7 +182,7 @@ fn lint_fails_when_the_stable_prefix_shrinks() {
     assert_eq!(same.status.code(), Some(0));
     assert_eq!(object(&same)["begins_as_baseline"], true);
 
-    // Somebody puts the guest's name in front.
+    // A change puts the guest's name in front.
     fs::write(
         Path::new(&prompts).join("b.txt"),
         format!("Dear Ann. {}", rules()),

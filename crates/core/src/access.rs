@@ -1,4 +1,4 @@
-//! What a cache policy is told about one use of a block.
+//! Facts about one use of a block, for cache policies.
 
 use crate::{Nanos, Probability, SessionId};
 
@@ -11,20 +11,20 @@ pub struct Access {
     pub now: Nanos,
     /// The kind of request (chat, completion, API, agent …), as the caller numbers them.
     pub request_type: u16,
-    /// The how-maniest user message of its conversation, from 1; 0 when unknown.
+    /// 1-based index of the user message in its conversation; 0 when unknown.
     pub turn: u16,
     /// Position of the block in its request, in blocks from the start.
     pub offset: u32,
     /// The conversation, when known.
     pub session: Option<SessionId>,
     /// Number of the request in its trace, from 0, by which an offline policy looks into the
-    /// future; 0 where there is none.
+    /// future; 0 outside of a trace.
     pub request: u32,
-    /// How likely another request of the conversation follows this one, as predicted for it;
-    /// `None` where nobody predicted.
+    /// Predicted probability that another request of the conversation follows this one; `None`
+    /// without a prediction.
     pub p_continue: Option<Probability>,
-    /// Share of the block's tokens that mattered to the request, 0 to 1, where somebody looked: a
-    /// prompt that was loaded by importance.
+    /// Share of the block's tokens that mattered to the request, 0 to 1; `None` unless the prompt
+    /// was loaded by importance.
     pub importance: Option<f32>,
 }
 

@@ -51,7 +51,7 @@ impl std::fmt::Debug for BlockHash {
 pub struct BlockIdentity<'a> {
     /// Model name as served.
     pub model: &'a str,
-    /// Which weights: a content hash or a hub revision.
+    /// Content hash or hub revision of the weights.
     pub weights_revision: &'a str,
     /// Element type of keys and values.
     pub kv_dtype: &'a str,
@@ -119,8 +119,8 @@ impl BlockHasher {
         self.chain.block_size
     }
 
-    /// A digest of the whole identity, for whoever keeps bytes: what differs in it was computed
-    /// otherwise.
+    /// A digest of the whole identity, for stored bytes: bytes under another digest were computed
+    /// differently.
     #[must_use]
     pub fn identity(&self) -> IdentityDigest {
         let digest = blake3::keyed_hash(&self.chain.key, b"identity");

@@ -1,4 +1,4 @@
-//! What an engine's steps cost, in time: a few numbers per engine.
+//! Time costs of an engine's steps: a few numbers per engine.
 //!
 //! ```text
 //! step = overhead
@@ -19,7 +19,7 @@ pub mod roofline;
 
 use roofline::{Gpu, ModelShape};
 
-/// What one engine's steps cost, in seconds.
+/// Time costs of one engine's steps, seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostModel {
     /// Of every step, whatever it holds.
@@ -36,10 +36,10 @@ pub struct CostModel {
     pub sequence_s: f64,
 }
 
-/// What an engine is like, as far as others can reckon with it.
+/// Step costs, batch limit and KV memory of an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EngineModel {
-    /// What its steps cost.
+    /// Time costs of its steps.
     pub cost: CostModel,
     /// Most tokens that one step computes.
     pub max_batched_tokens: usize,
@@ -49,7 +49,7 @@ pub struct EngineModel {
     pub load_token_s: f64,
 }
 
-/// What a step consists of, counted: sums of whole numbers do not depend on their order.
+/// Amount of work in a step, in integers: their sums do not depend on the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Tokens computed.
@@ -79,7 +79,7 @@ impl CostModel {
         }
     }
 
-    /// What `sequences` of one token each consist of, that read `kv_tokens` together.
+    /// Returns the work of `sequences` decodes that together read `kv_tokens`.
     #[must_use]
     pub fn decode(&self, sequences: usize, kv_tokens: usize) -> Work {
         let is_computed = self.pair_s > self.kv_token_s;
@@ -96,7 +96,7 @@ impl CostModel {
         }
     }
 
-    /// How long a step of this work takes, seconds.
+    /// Returns the time of a step with this work, seconds.
     #[must_use]
     pub fn step_s(&self, work: Work) -> f64 {
         let layers_s = self.weights_s.max(work.tokens as f64 * self.token_s);
@@ -121,7 +121,7 @@ impl CostModel {
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// Checks that the costs are valid.
     ///
     /// # Errors
     /// When a number is negative or not finite, or when a step would take no time.
@@ -152,8 +152,8 @@ impl CostModel {
 }
 
 impl EngineModel {
-    /// Llama 3.1 8B in bfloat16 on one H100 with 80 GB, by the data sheets alone: what is reckoned
-    /// with unless something better is known.
+    /// Llama 3.1 8B in bfloat16 on one H100 with 80 GB, from the data sheets: the default unless a
+    /// better model is known.
     #[must_use]
     pub fn default_engine() -> Self {
         let model = ModelShape::find("llama-3.1-8b").expect("a known model");

@@ -1,4 +1,4 @@
-//! How residency becomes known outside the cache.
+//! Events that report cache residency to the outside.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub enum CacheEvent {
     Cleared,
 }
 
-/// What an event changes, block by block, for those who know blocks by their keys.
+/// Changes by an event, per block, for consumers that know blocks by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockChange {
     /// A block is held in a tier.
@@ -48,7 +48,7 @@ pub struct StoredBlocks {
     pub tokens: Vec<TokenId>,
     /// Tokens per block.
     pub block_size: u32,
-    /// What sets a block apart besides its tokens, such as an image in it; see
+    /// Content that sets a block apart besides its tokens, such as an image; see
     /// [`crate::block::media_extra`]. One element per block, or none at all.
     pub extras: Vec<Option<Arc<[u8]>>>,
     /// The tier that holds them.
@@ -67,13 +67,13 @@ pub struct StoredBlocks {
 pub struct CacheGroup {
     /// Its number within the replica; 0 where there is only one.
     pub index: u8,
-    /// What it needs of a prefix.
+    /// Attention of its layers, which decides how much of a prefix it needs.
     pub attention: Attention,
     /// Tokens behind a block that its name covers too; see [`crate::block::BlockShape`].
     pub lookahead: u32,
 }
 
-/// What the layers of a group look at, and so what they need to go on behind a prefix.
+/// Tokens that the layers of a group attend to, and so the blocks they need to continue a prefix.
 ///
 /// Source: vLLM's kinds of KV cache specification. Kinds that we do not know are taken for
 /// [`Attention::Full`], which may miss a prefix but never makes one up.
@@ -82,7 +82,7 @@ pub enum Attention {
     /// All tokens before: every block of the prefix.
     #[default]
     Full,
-    /// The last so many tokens, the next one included: the blocks that cover them.
+    /// The last `tokens` tokens, the next one included: the blocks that cover them.
     Window {
         /// Length of the window, tokens.
         tokens: u32,

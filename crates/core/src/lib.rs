@@ -10,7 +10,7 @@
 //! | [`block`] | [`BlockHash`] and [`RouteKey`], the two names of a block |
 //! | [`tier`] | where a block's bytes live |
 //! | [`transfer`] | what is moved between tiers, and the [`BlockMover`] that does it |
-//! | [`access`] | what a cache policy is told about a use of a block |
+//! | [`access`] | a use of a block, as a cache policy sees it |
 //! | [`event`] | [`CacheEvent`], how residency becomes known outside the cache |
 //! | [`request`] | one request of a trace |
 //! | [`cost`] | [`CostModel`]: how long an engine's step takes |

@@ -15,11 +15,11 @@ pub struct TraceRequest {
     pub output_tokens: Option<u32>,
     /// The conversation, when the trace names it or it was inferred.
     pub session: Option<SessionId>,
-    /// The how-maniest user message of its conversation, from 1; 0 when unknown.
+    /// 1-based index of the user message in its conversation; 0 when unknown.
     pub turn: u16,
     /// Kind of request, an index into the reader's list of type names; 0 when unknown.
     pub request_type: u16,
-    /// How likely another request of the conversation follows, as predicted; `None` where nobody
-    /// predicted.
+    /// Predicted probability that another request of the conversation follows; `None` without a
+    /// prediction.
     pub p_continue: Option<Probability>,
 }

@@ -15,7 +15,7 @@ pub struct BlockRuns {
 pub struct Run {
     /// The first id.
     pub start: u64,
-    /// How many; never 0 in a [`BlockRuns`].
+    /// Number of ids; never 0 in a [`BlockRuns`].
     pub count: u32,
 }
 

@@ -1,9 +1,9 @@
 //! Texts of strangers on a terminal: what it would obey, or show in another order than it stands,
 //! is shown by its number. The one place that knows which letters these are.
 
-/// Whether a letter is no sign but an order: control characters, those that turn or isolate the
-/// direction of a text (U+202E, U+2066 …), separators of lines, and others that nobody sees.
-/// Joiners, which scripts need, are signs.
+/// Whether a letter is an order and not a sign: control characters, those that turn or isolate the
+/// direction of a text (U+202E, U+2066 …), line separators and other invisible ones. Joiners, which
+/// scripts need, are signs.
 #[must_use]
 pub fn is_hidden(letter: char) -> bool {
     letter.is_control()

@@ -1,4 +1,4 @@
-//! Where a block's bytes live.
+//! Storage tiers of a block's bytes.
 
 /// A storage tier, nearest to the computation first. Moving down is *demote*, up is *promote*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,11 +1,11 @@
-//! Bytes on the move: what is asked of whoever moves them, and what they say.
+//! Bytes on the move: transfers that a cache asks for, and the reports of the mover.
 //!
 //! A *unit* is what lower tiers store: consecutive blocks of one chain, named by the last of them.
 //! Who decides (`headstart-cache`) and who moves (`headstart-store`, or a simulated mover) do not
 //! see each other; both speak in these types.
 //!
 //! ```text
-//!   device ──Store──► lower tiers        Load ──► at hand ──► device blocks ──► Release
+//!   device ──Store──► lower tiers        Load ──► loaded  ──► device blocks ──► Release
 //!                     tier ──Demote──► tier below         └──Keep──► tier above
 //! ```
 //!
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::{BlockHash, BlockId, IdentityDigest, TenantTag, Tier};
 
-/// Names a transfer; given by whoever decides.
+/// Id of a transfer, assigned by the deciding side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TransferId(pub u64);
 
@@ -28,9 +28,9 @@ pub struct Unit {
     pub name: BlockHash,
     /// The unit before it; `None` at the start of a prompt.
     pub parent: Option<BlockHash>,
-    /// How it was computed.
+    /// Identity that it was computed with.
     pub identity: IdentityDigest,
-    /// Whose it is.
+    /// The tenant that owns it.
     pub tenant: TenantTag,
 }
 
@@ -39,7 +39,7 @@ pub struct Unit {
 pub struct PartName {
     /// The record.
     pub record: BlockHash,
-    /// Which of its parts.
+    /// Index of the part in the record.
     pub part: u16,
 }
 
@@ -52,16 +52,15 @@ pub struct Pack {
     pub name: BlockHash,
     /// The units, in order: a run of one chain.
     pub units: Vec<BlockHash>,
-    /// How they were computed.
+    /// Identity that they were computed with.
     pub identity: IdentityDigest,
-    /// Whose they are.
+    /// The tenant that owns them.
     pub tenant: TenantTag,
-    /// Which part of each.
+    /// Index of the part of each unit.
     pub part: u16,
     /// The tokens that it holds, counted from the first unit's first, in its order.
     pub order: Vec<u32>,
-    /// One more than that of the newest pack that whoever made it had heard of: of two packs the
-    /// newer one stays.
+    /// One more than that of the newest pack that its maker knew: of two packs the newer one stays.
     pub generation: u32,
 }
 
@@ -96,7 +95,7 @@ pub struct FoundPack {
     pub name: BlockHash,
     /// Its units, in order.
     pub units: Vec<BlockHash>,
-    /// Which part of each.
+    /// Index of the part of each unit.
     pub part: u16,
     /// The tokens that it holds, in its order.
     pub order: Vec<u32>,
@@ -113,69 +112,68 @@ pub enum Transfer {
     Store {
         /// Its id.
         id: TransferId,
-        /// What.
+        /// The unit to copy.
         unit: Unit,
-        /// Where it is on the device, in order.
+        /// Its blocks on the device, in order.
         blocks: Vec<BlockId>,
-        /// Where to.
+        /// Destination tiers.
         to: Vec<Tier>,
     },
     /// Copies a unit from a tier to one below. Answered by a [`Moved::Stored`].
     Demote {
         /// Its id.
         id: TransferId,
-        /// What.
+        /// Name of the unit.
         name: BlockHash,
-        /// Where from; it may be forgotten there at once.
+        /// Source tier, which may drop the unit at once.
         from: Tier,
-        /// Where to.
+        /// Destination tier.
         to: Tier,
     },
-    /// Brings a unit to hand, from where the engine copies it into its blocks. Answered by a
-    /// [`Moved::Loaded`].
+    /// Loads a unit, to be copied into blocks by the engine. Answered by a [`Moved::Loaded`].
     Load {
         /// Its id.
         id: TransferId,
-        /// What.
+        /// Name of the unit.
         name: BlockHash,
-        /// Where from.
+        /// Source tier.
         from: Tier,
     },
-    /// Brings one part of a record to hand, where it stays until [`Transfer::ReleaseParts`].
-    /// Answered by a [`Moved::PartLoaded`].
+    /// Loads one part of a record, which stays loaded until [`Transfer::ReleaseParts`]. Answered by
+    /// a [`Moved::PartLoaded`].
     LoadPart {
         /// Its id.
         id: TransferId,
-        /// What.
+        /// Name of the part.
         name: PartName,
-        /// Where from.
+        /// Source tier.
         from: Tier,
     },
-    /// Parts at hand are needed there no more; those that are not there are ignored.
+    /// Loaded parts are needed no more; parts that are not loaded are ignored.
     ReleaseParts {
-        /// What.
+        /// Names of the parts.
         names: Vec<PartName>,
     },
-    /// Writes a pack of units of a tier to the same tier, in the background: whoever loads goes
-    /// first. Answered by a [`Moved::Packed`]. Dropped by [`Transfer::Forget`].
+    /// Writes a pack of units of a tier to the same tier, in the background: loads go first.
+    /// Answered by a [`Moved::Packed`]. Dropped by [`Transfer::Forget`].
     Pack {
         /// Its id.
         id: TransferId,
-        /// What.
+        /// The pack to write.
         pack: Pack,
-        /// Where.
+        /// Tier of the units and of the pack.
         tier: Tier,
     },
-    /// A unit at hand stays in this tier as well, which is memory.
+    /// A loaded unit stays in this tier as well, which is memory.
     Keep {
-        /// What.
+        /// Name of the unit.
         name: BlockHash,
-        /// Where.
+        /// Tier that keeps it.
         tier: Tier,
     },
-    /// A unit at hand is needed there no more.
+    /// A loaded unit is needed no more.
     Release {
-        /// What.
+        /// Name of the unit.
         name: BlockHash,
     },
     /// The ends of the prompts that were used last, the latest last: to be told again after a
@@ -186,14 +184,14 @@ pub enum Transfer {
     },
     /// Units are wanted no more in a tier.
     Forget {
-        /// Where.
+        /// Tier that drops them.
         tier: Tier,
-        /// What.
+        /// Names of the units.
         names: Vec<BlockHash>,
     },
 }
 
-/// What became of transfers, and what happened otherwise.
+/// Results of transfers, and other reports from tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// A unit can be read from a tier, also after a crash if the tier outlives one; or not.
@@ -205,28 +203,27 @@ pub enum Moved {
         /// Whether it is there.
         result: TransferResult,
     },
-    /// A unit is at hand, verified; or it is not there any more, or was damaged.
+    /// A unit is loaded and verified; or it is not there any more, or was damaged.
     Loaded {
         /// The transfer.
         id: TransferId,
-        /// Whether it is at hand.
+        /// Whether it is loaded.
         result: TransferResult,
-        /// How long ago that was: whoever computes looks between steps only, and a tier is not as
-        /// slow as steps are.
+        /// Time since it arrived. The engine looks only between steps; that delay is not
+        /// part of the tier's latency.
         ago: Duration,
     },
-    /// A part is at hand, verified; or it is not there any more, or was damaged.
+    /// A part is loaded and verified; or it is not there any more, or was damaged.
     PartLoaded {
         /// The transfer.
         id: TransferId,
-        /// Whether it is at hand.
+        /// Whether it is loaded.
         result: TransferResult,
-        /// How long ago that was.
+        /// Time since it arrived.
         ago: Duration,
-        /// How long before that its tier was asked for it: when room for it was free, which is
-        /// later than when it was handed over. Tiers are asked for several at once, so that these
-        /// spans overlap: their sum is not how long the tier was busy. Zero where it was at hand
-        /// already, or did not come.
+        /// Time from the request to the tier until the arrival. The request starts when there is
+        /// room for the part, which is later than the hand-over. Requests overlap, so the sum is
+        /// not the tier's busy time. Zero where the part was loaded already, or did not come.
         took: Duration,
     },
     /// A pack can be read from its tier, also after a crash; or it could not be made.
@@ -238,26 +235,26 @@ pub enum Moved {
     },
     /// Packs were found in a tier.
     FoundPacks {
-        /// Where.
+        /// Tier that holds them.
         tier: Tier,
-        /// What.
+        /// The packs.
         packs: Vec<FoundPack>,
     },
-    /// Units, or packs, cannot be read from a tier any more, though nobody dropped them.
+    /// Units, or packs, cannot be read from a tier any more, though the cache did not drop them.
     Lost {
-        /// Where.
+        /// Tier that lost them.
         tier: Tier,
-        /// What.
+        /// Names of the units or packs.
         names: Vec<BlockHash>,
     },
     /// Units were found in a tier, those in front of others first.
     Found {
-        /// Where.
+        /// Tier that holds them.
         tier: Tier,
-        /// What.
+        /// The units.
         units: Vec<FoundUnit>,
     },
-    /// What was noted last before a restart ([`Transfer::Note`]).
+    /// Content of the last note before a restart ([`Transfer::Note`]).
     Noted {
         /// The last stored unit of each prompt, the latest last.
         tails: Vec<BlockHash>,
@@ -271,11 +268,11 @@ pub struct FoundUnit {
     pub name: BlockHash,
     /// The unit before it; `None` at the start of a prompt, or where that is not known.
     pub parent: Option<BlockHash>,
-    /// Whose it is.
+    /// The tenant that owns it.
     pub tenant: TenantTag,
 }
 
-/// How a transfer ended.
+/// Outcome of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferResult {
     /// As it should.
@@ -286,9 +283,9 @@ pub enum TransferResult {
 
 /// Moves units between tiers. Nothing waits: transfers are handed over, and looked for later.
 ///
-/// Bytes go to and from the device part by part, when whoever computes says so: before anything is
-/// changed in a part, [`Self::read`]; after the last part, [`Self::end_reads`], also where nothing
-/// was to be stored.
+/// Bytes go to and from the device part by part, as the engine computes. Before it changes a part,
+/// it calls [`Self::read`]; after the last part, [`Self::end_reads`], even if nothing was to be
+/// stored.
 pub trait BlockMover: Send {
     /// Hands over a transfer.
     fn submit(&mut self, transfer: Transfer);
@@ -303,15 +300,14 @@ pub trait BlockMover: Send {
     /// Adds what has happened since the last call.
     fn poll(&mut self, moved: &mut Vec<Moved>);
 
-    /// The bytes of a part of a unit at hand: what [`DevicePart::read`] gave, block by block.
+    /// The bytes of a part of a loaded unit, as [`DevicePart::read`] gave them, block by block.
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]>;
 
-    /// The bytes of a part that was brought to hand by itself ([`Transfer::LoadPart`]).
+    /// The bytes of a part that was loaded by itself ([`Transfer::LoadPart`]).
     fn loaded_part(&self, name: PartName) -> Option<&[u8]>;
 }
 
-/// How the tokens of a unit lie in a part: for whoever lays them in another order and knows no more
-/// of them.
+/// Layout of a unit's tokens in a part, for code that reorders tokens without other knowledge.
 pub trait TokenFormat: Send + Sync {
     /// Copies token `at` of `from` to the place of token `to_at` of `to`; both are parts of a unit.
     fn copy_token(&self, from: &[u8], at: usize, to: &mut [u8], to_at: usize);

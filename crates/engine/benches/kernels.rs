@@ -1,5 +1,5 @@
-//! Which kernel for how many rows? GFLOP/s of the strip kernel and of `gemm`, over enough
-//! matrices that none stays in a private cache.
+//! GFLOP/s of the strip kernel and of `gemm` by number of rows, over enough matrices that none
+//! stays in a private cache.
 //!
 //! `cargo bench -p headstart-engine --bench kernels -- [f32|bf16]`
 

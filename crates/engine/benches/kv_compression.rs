@@ -315,7 +315,7 @@ fn encode(plane: &[u8]) -> Vec<u8> {
             bits %= 8;
         }
         out.push(held as u8);
-        // Whoever decodes looks eight bytes ahead.
+        // The decoder looks eight bytes ahead.
         out.extend_from_slice(&[0; 8]);
         out
     });

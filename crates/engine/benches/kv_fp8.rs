@@ -1,4 +1,4 @@
-//! What it costs, and what it does to answers, that tiers store keys and values as FP8.
+//! Cost of storing keys and values as FP8 in tiers, and its effect on answers.
 //!
 //! ```bash
 //! cargo bench -p headstart-engine --bench kv_fp8                        # the built-in models
@@ -35,7 +35,7 @@ const ROUNDS: usize = 9;
 /// Blocks of the pool whose speed is measured: of the toy's layers 67 MB of f32.
 const SPEED_BLOCKS: usize = 512;
 
-/// How the toy draws its tokens.
+/// Sampling of the drawn tokens.
 const DRAW: Sampling = Sampling {
     temperature: 1.0,
     top_k: 0,
@@ -348,7 +348,7 @@ fn loaded(exact: &mut CpuExecutor, model: &Arc<Model>, dtype: Dtype) -> CpuExecu
     lossy
 }
 
-/// What is told of answers.
+/// Sums of agreement and error over answers.
 #[derive(Default)]
 struct Sums {
     tokens: usize,
@@ -372,7 +372,7 @@ impl Sums {
     }
 }
 
-/// What is subtracted from logits to make them logarithms of probabilities.
+/// Returns the log-sum-exp of `logits`, by which they exceed log probabilities.
 fn log_sum(logits: &[f32]) -> f64 {
     let most = logits
         .iter()

@@ -6,9 +6,10 @@
 //! cargo bench -p headstart-engine --bench layer_copies -- 101
 //! ```
 //!
-//! Units of 64 tokens arrive or are stored, and so many new tokens are computed behind 1,024 that
-//! the device holds or is given. Three built-in models in f32. The ways take turns; medians, and of
-//! the ratios to the first way in the same round the median and the middle half.
+//! In each step, units of 64 tokens arrive or are stored while new tokens are computed behind 1,024
+//! that the device holds or receives. The models are three built-in ones in f32. The ways take
+//! turns. The output has medians, and of the ratios to the first way in the same round the median
+//! and the middle half.
 //!
 //! Copying beside computing brings the step into the pool that computes, where a task is begun at
 //! less cost than from a thread outside. What that alone does is seen in `pool`: all copies before
@@ -40,7 +41,7 @@ const UNIT_TOKENS: usize = UNIT_BLOCKS * BLOCK_TOKENS;
 const CONTEXT: usize = 1_024;
 /// Blocks of the sequence, and others that are stored.
 const BLOCKS: usize = 256;
-/// Units at hand: more than the processor's caches hold.
+/// Units in host memory: more than the processor's caches hold.
 const UNITS: usize = 96;
 
 /// Units that arrive, units that are stored, tokens that are computed.

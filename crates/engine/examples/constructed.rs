@@ -1,5 +1,5 @@
-//! What is lost when a constructed model sees only the important tokens of a prefix: for each kept
-//! ratio how much was kept, how far probes agreed, whether answers stayed right and how far the
+//! Quality loss of a constructed model that sees only the important tokens of a prefix. By kept
+//! ratio: the share kept, the agreement of probes, whether answers stayed right and how far the
 //! next token's distribution moved.
 //!
 //! `cargo run -p headstart-engine --example constructed -- [TOKENS [QUESTIONS]]`

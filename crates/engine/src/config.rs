@@ -1,4 +1,4 @@
-//! What a `config.json` says, as far as this engine computes it.
+//! The fields of `config.json` that this engine needs, parsed and checked.
 //!
 //! Source: the configuration classes of Hugging Face `transformers` (4.x wrote `rope_theta` and
 //! `rope_scaling`, 5.x writes `rope_parameters`; both are read).
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Shape and constants of a supported model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// Which variations of the decoder apply.
+    /// Family, which selects the decoder's variations.
     pub family: Family,
     /// Width of the residual stream.
     pub hidden: usize,
@@ -87,7 +87,7 @@ pub enum ConfigError {
         field: &'static str,
         /// Its value.
         value: String,
-        /// What would be supported.
+        /// The supported values.
         why: &'static str,
     },
     /// A field is missing or of the wrong kind.

@@ -29,9 +29,9 @@ pub struct EngineConfig {
     pub cache_blocks: usize,
     /// Tokens per block, a multiple of 16.
     pub block_size: usize,
-    /// How keys and values are stored.
+    /// Element type of keys and values on the device.
     pub kv_dtype: Dtype,
-    /// How lower tiers store them.
+    /// Storage format of the lower tiers.
     pub stored: Stored,
     /// Most tokens computed in one step.
     pub max_batched_tokens: usize,
@@ -39,7 +39,7 @@ pub struct EngineConfig {
     pub max_sequences: usize,
     /// Most sequences waiting.
     pub max_waiting: usize,
-    /// Who is admitted next.
+    /// Order in which waiting sequences are admitted.
     pub order: QueueOrder,
 }
 
@@ -52,7 +52,7 @@ pub struct Submission {
     pub prompt: Vec<TokenId>,
     /// Most tokens to generate, at least one.
     pub max_tokens: usize,
-    /// How to choose tokens.
+    /// Sampling parameters.
     pub sampling: Sampling,
     /// Whether the model's stop tokens end the answer.
     pub stop_at_end: StopTokens,
@@ -60,17 +60,17 @@ pub struct Submission {
     pub salt: Option<Arc<str>>,
     /// Kind of request, as the caller numbers them; 0 when unknown.
     pub request_type: u16,
-    /// The how-maniest user message of its conversation, from 1; 0 when unknown.
+    /// 1-based index of the user message in its conversation; 0 when unknown.
     pub turn: u16,
     /// The conversation, when known.
     pub session: Option<SessionId>,
-    /// How likely another request of the conversation follows, where that is known already.
+    /// Probability that another request of the conversation follows, if the caller knows it.
     pub p_continue: Option<Probability>,
     /// Whether its stored prefix must be loaded as a whole, where others' are loaded in part.
     pub is_exact: bool,
 }
 
-/// What the model's own stop tokens do.
+/// Effect of the model's own stop tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopTokens {
     /// They end the answer.
@@ -79,7 +79,7 @@ pub enum StopTokens {
     Ignore,
 }
 
-/// What a step did.
+/// Work and results of one step.
 #[derive(Debug, Default)]
 pub struct Step {
     /// Whether there was nothing to do, or all wait for loads.
@@ -92,13 +92,13 @@ pub struct Step {
     pub copied_tokens: usize,
     /// Whether it computed layers of prompts whose prefix is loaded in part, beside its tokens.
     pub is_partly: bool,
-    /// What happened to sequences.
+    /// Tokens and ends of sequences.
     pub outputs: Vec<Output>,
-    /// How residency changed.
+    /// Changes of residency.
     pub events: Vec<CacheEvent>,
 }
 
-/// Who computes.
+/// The executor in use.
 enum Computer {
     Cpu(Box<CpuExecutor>),
     Other(Box<dyn Executor + Send>),
@@ -149,7 +149,7 @@ impl Engine {
         Self::with_computer(model, name, config, policy, executor)
     }
 
-    /// The same with another executor, which takes sequences of so many tokens.
+    /// Same as [`Self::new`] with another executor, for sequences of at most `max_context` tokens.
     #[must_use]
     pub fn with_executor(
         model: Arc<Model>,
@@ -313,16 +313,16 @@ impl Engine {
         }
     }
 
-    /// Drops all blocks that nobody holds from the device, as if others had needed the room; lower
-    /// tiers keep what they have.
+    /// Drops all blocks without a holder from the device, as if other requests had needed the room;
+    /// lower tiers keep theirs.
     pub fn clear_device(&mut self, now: Nanos) {
         self.scheduler.clear_device(now);
         self.hand_over();
         self.copy_and_compute(&Batch::default());
     }
 
-    /// What steps cost here, as far as [`Engine::took`] told: only with lower tiers, and after the
-    /// first prompt was computed.
+    /// Costs of steps, learned from [`Engine::took`]. Available only with lower tiers and after the
+    /// first computed prompt.
     #[must_use]
     pub fn learned(&self) -> Option<EngineModel> {
         let config = &self.config;
@@ -336,8 +336,8 @@ impl Engine {
         self.hand_over();
     }
 
-    /// Takes note of what was moved while nobody asked, and returns how residency changed; to be
-    /// called from time to time while idle.
+    /// Processes finished transfers and returns how residency changed; to be called from time to
+    /// time while idle.
     pub fn look_round(&mut self, now: Nanos) -> Vec<CacheEvent> {
         self.take_moved(now);
         self.tend_partly(now);
@@ -346,7 +346,8 @@ impl Engine {
         self.scheduler.take_events()
     }
 
-    /// When somebody stops waiting for a load, if all that there is to do is to wait for one.
+    /// Earliest deadline of a request that waits for a load, if any waits. An engine with nothing
+    /// else to do can sleep until then.
     #[must_use]
     pub fn waits_until(&self, now: Nanos) -> Option<Nanos> {
         self.scheduler.waits_until(now)
@@ -412,7 +413,7 @@ impl Engine {
         self.scheduler.is_idle() && has_checked
     }
 
-    /// How busy it is.
+    /// Returns the numbers of running and waiting sequences, of blocks and of preemptions.
     #[must_use]
     pub fn load(&self) -> Load {
         self.scheduler.load()

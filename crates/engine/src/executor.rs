@@ -146,7 +146,7 @@ impl Executor for CpuExecutor {
     }
 }
 
-/// What all layers of one pass share.
+/// Inputs that all layers of one pass share.
 struct Pass<'a> {
     model: &'a Model,
     batch: &'a Batch,

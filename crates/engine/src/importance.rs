@@ -6,10 +6,11 @@
 //! Scheduler::complete_partly ◄┘ first token
 //! ```
 //!
-//! Beside the engine's steps, so that whoever else runs waits for no disk. What is loaded is
-//! chosen in `headstart-cache` ([`select`](headstart_cache::importance::select()),
-//! [`reads`](headstart_cache::importance::reads())); what was computed behind such a prefix is
-//! never committed, which the scheduler sees to.
+//! Partial loads run beside the engine's steps, so that no other sequence waits for a disk.
+//! `headstart-cache` chooses the tokens and parts to load
+//! ([`select`](headstart_cache::importance::select()),
+//! [`reads`](headstart_cache::importance::reads())). The scheduler never commits blocks computed
+//! behind such a prefix.
 //!
 //! Source: Chen et al., "IMPRESS: An Importance-Informed Multi-Tier Prefix KV Storage System for
 //! Large Language Model Inference", FAST'25.
@@ -43,29 +44,29 @@ pub use checks::Barred;
 pub use packing::{PackCounts, PackingOptions};
 pub use tally::Tally;
 
-/// Makes a policy for a cache of so many slots.
+/// Constructor of an eviction policy for a cache with the given number of slots.
 pub type MakePolicy = Arc<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync>;
 
-/// How stored prefixes are loaded in part.
+/// Options of partial loading of stored prefixes.
 #[derive(Clone)]
 pub struct ImportanceConfig {
     /// The heads that tell what matters.
     pub probes: Probes,
-    /// What is made of what they tell.
+    /// Selection of tokens from the probes' attention.
     pub selecting: Selecting,
     /// The shortest stored prefix for which it is done, tokens.
     pub least_tokens: usize,
-    /// How often what it changed is looked at, and how much of that is tolerated.
+    /// Rate and tolerances of the checks of changed outputs.
     pub guard: GuardOptions,
     /// Bytes of parts that stay in memory: on the device, and in host memory.
     pub kept_bytes: [u64; 2],
     /// Whether what stands in host memory takes a transfer to the device: where that is simulated.
     pub is_host_far: bool,
-    /// Prompts that are loaded in part at once: what they need at hand has a limit. Others wait.
+    /// Most prompts loaded in part at once, which bounds the memory of their parts. Others wait.
     pub most_at_once: usize,
-    /// What is packed, so that what is wanted together is read together; `None`: nothing.
+    /// Packing of tokens that are read together; `None` turns it off.
     pub packing: Option<PackingOptions>,
-    /// Who goes first among those that stay.
+    /// Eviction policy for parts in memory.
     pub policy: MakePolicy,
 }
 
@@ -118,7 +119,7 @@ impl Shape {
     }
 }
 
-/// What a turn came to.
+/// Result of one turn.
 pub(crate) struct Advance {
     /// Whether anything was computed.
     pub(crate) has_computed: bool,
@@ -160,14 +161,14 @@ impl Importance {
         }
     }
 
-    /// What tells its units from others, in a block's identity: they hold the same tokens under
-    /// the same name only where they are as long.
+    /// Identity of the unit layout, as part of a block's identity. Units of equal name hold equal
+    /// tokens only if their lengths are equal.
     pub(crate) fn layout(&self) -> String {
         let (layout, unit_tokens) = (self.config.probes.layout(), self.shape.unit_tokens);
         format!("{layout},unit:{unit_tokens}")
     }
 
-    /// What is looked at, and tolerated.
+    /// The guard's sampling rate and tolerances.
     pub(crate) fn guard(&self) -> GuardOptions {
         self.config.guard
     }
@@ -227,12 +228,12 @@ impl Importance {
         }
     }
 
-    /// What packs stand for makes room in memory for their chunks.
+    /// Drops the parts that packs replace, which frees memory for the packs' chunks.
     fn make_room(&mut self) {
         self.parts.supersede(self.packing.take_superseded());
     }
 
-    /// Packs that are to go and that nobody reads any more go.
+    /// Drops doomed packs that no prompt reads any more.
     fn drop_packs(&mut self) {
         let (packing, prefills) = (&mut self.packing, &self.prefills);
         let names = packing.take_dropped(|name| {
@@ -259,7 +260,7 @@ impl Importance {
         }
     }
 
-    /// Begins with prompts that are to be taken over and goes on with the others.
+    /// Takes over new prompts from the scheduler, then advances all of them.
     pub(crate) fn advance(
         &mut self,
         (scheduler, executor, mover): (&mut Scheduler, &mut CpuExecutor, &dyn BlockMover),
@@ -375,7 +376,7 @@ impl Importance {
         });
     }
 
-    /// Whether no prompt waits to be computed again.
+    /// Whether no check waits or runs.
     pub(crate) fn is_idle(&self) -> bool {
         self.checks.is_empty()
     }
@@ -403,21 +404,21 @@ impl Importance {
         self.checks.take(outputs, scheduler, logits);
     }
 
-    /// Lets go of what nobody waits for, and goes on with packing.
+    /// Releases the parts of unwanted prompts, drops doomed packs and continues packing.
     pub(crate) fn tend(&mut self, scheduler: &Scheduler, now: Nanos) {
         self.forget_unwanted(scheduler);
         self.drop_packs();
         self.packing.tend(now, &mut self.transfers);
     }
 
-    /// What shall be moved since the last call.
+    /// Takes the transfers queued since the last call.
     pub(crate) fn take_transfers(&mut self) -> Vec<Transfer> {
         let mut transfers = self.parts.take_transfers();
         transfers.append(&mut self.transfers);
         transfers
     }
 
-    /// What it has cost and saved.
+    /// Reports cost and savings so far.
     pub(crate) fn report(&self, guard: GuardCounts) -> ImportanceReport {
         let (probes, rest) = self.parts.counts();
         ImportanceReport {
@@ -435,12 +436,12 @@ impl Importance {
     }
 }
 
-/// What loading in part has cost and saved.
+/// Cost and savings of partial loading.
 #[derive(Clone, Debug)]
 pub struct ImportanceReport {
     /// Sums over prompts.
     pub tally: Tally,
-    /// What prompts computed again in full have shown.
+    /// Results of prompts recomputed in full.
     pub guard: GuardCounts,
     /// Prefixes that were barred by it.
     pub barred: Barred,

@@ -26,7 +26,7 @@ pub use stored::Stored;
 /// Name of the layout, part of every block's identity.
 pub const LAYOUT: &str = "k:bhds,v:bhsd";
 
-/// How weights and KV are stored. Arithmetic is f32 either way.
+/// Element type of weights and KV. Arithmetic is f32 either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
     /// 32-bit floats.
@@ -95,7 +95,7 @@ impl Numbers {
         }
     }
 
-    /// How they are stored.
+    /// Element type.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         match self {

@@ -21,7 +21,7 @@ pub struct Model {
     pub config: ModelConfig,
     /// Content hash of the weights and how they are stored: part of every block's identity.
     pub revision: String,
-    /// What `generation_config.json` says.
+    /// Defaults from `generation_config.json`.
     pub generation: GenerationDefaults,
     /// `[vocab, hidden]`
     pub(crate) embedding: Numbers,

@@ -91,7 +91,7 @@ fn embed(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
     stream
 }
 
-/// What a layer makes of the stream; row i is at the position of `rotation`'s row i.
+/// Queries, keys and values of a layer; row i is at the position of `rotation`'s row i.
 fn project(model: &Model, layer: &Layer, rotation: &Rotation, stream: &[f32]) -> Projected {
     let config = &model.config;
     let mut normed = vec![0.0; stream.len()];

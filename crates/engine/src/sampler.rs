@@ -75,7 +75,7 @@ fn softmax(candidates: &[(f32, TokenId)], temperature: f32) -> Vec<f64> {
     candidates.iter().map(weight).collect()
 }
 
-/// How many of the likeliest reach a share of `top_p`; at least one.
+/// Counts the most likely tokens that together reach a share of `top_p`; at least one.
 fn nucleus(weights: &[f64], top_p: f32) -> usize {
     let target = weights.iter().sum::<f64>() * f64::from(top_p);
     let mut sum = 0.0;

@@ -191,7 +191,7 @@ fn the_selective_reference_with_everything_is_the_engine() {
     }
 }
 
-/// What came of questions behind important tokens only.
+/// Results of questions behind important tokens only.
 #[derive(Default)]
 struct Tally {
     asked: usize,
@@ -243,7 +243,7 @@ fn tally(shape: Shape, probes: [usize; 3], documents: usize, values: usize) -> T
     tally
 }
 
-/// Where the answer to a question about a value stands in the document.
+/// Returns the position in the document of the answer to a question about a value.
 fn place_of(document: &Document, question: &Question) -> usize {
     let key = question.tokens.last();
     let key = document.tokens.iter().position(|token| Some(token) == key);

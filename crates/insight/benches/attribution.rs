@@ -1,4 +1,4 @@
-//! What attributing a request costs a gateway.
+//! Cost of attributing a request, as a gateway pays it.
 //!
 //! `cargo bench -p headstart-insight --bench attribution`
 //!

@@ -1,4 +1,4 @@
-//! What a ghost cache costs for each block of a request, followed exactly and sampled.
+//! Cost of a ghost cache for each block of a request, followed exactly and sampled.
 //!
 //! `cargo bench -p headstart-insight --bench ghost`
 

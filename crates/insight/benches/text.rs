@@ -1,4 +1,4 @@
-//! What explaining prompts costs: sketching, looking up the nearest neighbour, aligning.
+//! Cost of explaining prompts: sketching, looking up the nearest neighbour, aligning.
 //!
 //! `cargo bench -p headstart-insight --bench text` prints one line each, the median of rounds.
 
@@ -9,7 +9,7 @@ use std::time::Instant;
 use headstart_core::Rng;
 use headstart_insight::text::{Limits, Neighbours, Sketch, Sketcher, explain};
 
-/// Rounds of each measurement; the median is told.
+/// Rounds of each measurement; the median is printed.
 const ROUNDS: usize = 15;
 
 /// Length of a prompt, words.

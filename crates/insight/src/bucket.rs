@@ -1,4 +1,4 @@
-//! Where a prompt token can land, and how many landed where.
+//! Buckets of prompt tokens, and token counts per bucket.
 //!
 //! Every prompt token lands in exactly one [`Bucket`]: the first, in the order of
 //! [`Bucket::ALL`], that applies to it. A request's tokens are a [`Split`], sums of splits are a
@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use headstart_core::Tier;
 
-/// What became of a prompt token. The order is that of the waterfall: the first that applies.
+/// The outcome of a prompt token, in the order of the waterfall: the first that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bucket {
     /// Its keys and values were found in device memory.
@@ -89,7 +89,7 @@ impl Bucket {
         }
     }
 
-    /// What a token in it means, in a few plain words.
+    /// Returns a short description of a token in this bucket.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
@@ -117,7 +117,7 @@ impl Bucket {
         matches!(self, Self::Device | Self::Host | Self::Disk | Self::Remote)
     }
 
-    /// Where a token is that a tier served.
+    /// Returns the bucket of a token that `tier` served.
     #[must_use]
     pub fn served_by(tier: Tier) -> Self {
         match tier {

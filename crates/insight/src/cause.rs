@@ -1,8 +1,7 @@
 //! The names of what makes two prompts diverge that could have shared more.
 //!
 //! Each is a mistake that users of serving systems reported again and again, with a fix that is
-//! theirs to make. Whoever finds one says it by this name, everywhere: in reports, in JSON, on
-//! the dashboard.
+//! theirs to make. Reports, JSON and the dashboard all use the same name for it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -66,7 +65,7 @@ impl Cause {
         }
     }
 
-    /// What it is, as the subject of a sentence.
+    /// Returns a description that fits as the subject of a sentence.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -83,7 +82,7 @@ impl Cause {
         }
     }
 
-    /// What to do about it.
+    /// Returns the suggested fix.
     #[must_use]
     pub fn fix(self) -> &'static str {
         match self {

@@ -24,13 +24,13 @@ const CHUNK_MIN: usize = 16;
 /// Most tokens of a chunk.
 const CHUNK_MAX: usize = 256;
 
-/// A boundary once in so many tokens, in the mean, behind the least.
+/// Beyond the least length, one token in 2 to this power is a boundary on average.
 const BOUNDARY_BITS: u32 = 5;
 
 /// Bits by which a token moves the rolling hash: 16 tokens move it out.
 const STEP: u32 = 4;
 
-/// What earlier prompts held.
+/// A bounded set of the chunks of earlier prompts, by hash.
 #[derive(Clone, Debug)]
 pub struct Documents {
     key: u64,

@@ -1,5 +1,5 @@
-//! What caches of other sizes would have hit: LRU prefix caches of many sizes at once, without a
-//! block in any of them.
+//! Estimated hits at other cache sizes: LRU prefix caches of many sizes at once, none of which
+//! stores a block.
 //!
 //! ```text
 //! chain of keys ─┬─ Track: an LRU stack down to the largest size; depth of each block
@@ -60,7 +60,7 @@ const SLOT_NS: u64 = 5_000_000_000;
 /// So few are followed however often they are looked up.
 pub const FOLLOWED_MIN: usize = 32;
 
-/// Which caches, and how much may be remembered.
+/// Sizes of the caches, and bounds on memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Sizes in blocks; sorted, and each once, by [`Ghost::new`].
@@ -69,14 +69,14 @@ pub struct Settings {
     pub block_tokens: u32,
     /// Most blocks that are followed of the stack, and most that are remembered as seen.
     pub blocks_max: usize,
-    /// What was not used for so long may be forgotten by the cache without end, and is at twice
-    /// that.
+    /// Time since its last use after which the infinite cache may forget a block; after twice that,
+    /// it does.
     pub memory: Duration,
 }
 
 impl Settings {
-    /// What a running gateway asks about a cache of `capacity` blocks: from a quarter of it to
-    /// eight times as much, 1.25 and 2 among them; a memory of a day.
+    /// Returns settings for a running gateway: sizes from a quarter of `capacity` blocks to eight
+    /// times it, 1.25 and 2 among them, and a memory of a day.
     #[must_use]
     pub fn around(capacity: u64, block_tokens: u32) -> Self {
         let quarters = [1, 2, 3, 4, 5, 6, 8, 12, 16, 32];
@@ -115,18 +115,18 @@ pub struct Ghost {
     seen: Seen,
     window: Window,
     total: Counts,
-    /// What the request under way counts, and its blocks that the stack or the cache without end
-    /// follows; kept for their memory.
+    /// Counts of the current request, and its blocks that the stack or the infinite cache follows;
+    /// both kept to reuse their memory.
     counts: Request,
     followed: Vec<u64>,
     /// Most followed blocks that are looked up in a slot of time.
     lookups_max: u64,
-    /// Those of the slot under way, or since the rate fell in it.
+    /// Lookups in the current slot, or since the rate last fell in it.
     lookups: u64,
     slot: u64,
 }
 
-/// What the caches would have hit.
+/// Estimated hits of all cache sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Requests counted.
@@ -149,7 +149,7 @@ pub struct Estimate {
     pub infinite_token_hit_rate: f64,
 }
 
-/// What a cache would have hit.
+/// Estimated hits of one cache size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     /// Its size in blocks.
@@ -251,13 +251,13 @@ impl Ghost {
         self.seen.clear(now);
     }
 
-    /// What was hit in the minute of `now` and the 59 before it.
+    /// Returns the estimate for the minute of `now` and the 59 before it.
     #[must_use]
     pub fn last_hour(&self, now: Nanos) -> Estimate {
         self.estimate(&self.window.last_hour(now))
     }
 
-    /// What was hit since the start.
+    /// Returns the estimate since the start.
     #[must_use]
     pub fn total(&self) -> Estimate {
         self.estimate(&self.total)

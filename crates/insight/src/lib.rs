@@ -1,4 +1,4 @@
-//! Why prompt tokens were computed again, what that cost, and what would change it: a pure state
+//! Why prompt tokens were recomputed, the cost of it, and changes that would avoid it: a pure state
 //! machine.
 //!
 //! | module | holds |

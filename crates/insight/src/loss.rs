@@ -1,4 +1,4 @@
-//! Which bucket each token of a request lands in.
+//! Attribution of each token of a request to a bucket.
 //!
 //! ```text
 //! arrive(prompt, decision) ──► Pending ──computed (first token)──► ──finish(served)──► Outcome
@@ -43,21 +43,21 @@ pub use outlook::{Errors, Outlook};
 pub use request::{Arrival, Evicted, Memory, Outcome, Pending, Served};
 pub use tally::{HotPrefixes, Prefix, Tally};
 
-/// How finely times of use are kept. With 32 bits they reach 497 days.
+/// Resolution of the times of use, nanoseconds. With 32 bits they reach 497 days.
 const TICK: u64 = 10_000_000;
 
-/// Replicas that are told apart; those with higher ids are taken for one.
+/// Replicas that are tracked apart; all those with higher ids share the last place.
 const REPLICAS: usize = 4_096;
 
-/// A prompt's front is remembered without its namespace at every so many blocks, and at each of
-/// the first ones; what stands between, contents tell.
+/// Interval, in blocks, at which a prompt's front is remembered without its namespace. The first
+/// `FRONT` blocks are all remembered; contents cover the blocks between later ones.
 const FRONT: usize = 4;
 
 /// Blocks stored behind a reset after which it is forgotten: many times what is remembered, and few
 /// enough that counters of 32 bits tell before from after.
 const RESET_BLOCKS: u32 = 1 << 30;
 
-/// How much an [`Attributor`] remembers, and its secret.
+/// Memory bounds of an [`Attributor`], and its secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributorConfig {
     /// Blocks of which it is remembered who held them, at 16 bytes; fronts of prompts without their
@@ -107,7 +107,7 @@ struct Replica {
 }
 
 impl Replica {
-    /// It stored so many more blocks.
+    /// Counts `blocks` more stored blocks, and forgets a reset that lies too far back.
     fn advance(&mut self, blocks: u32) {
         self.stored = self.stored.wrapping_add(blocks);
         let is_past = |reset_at: &u32| self.stored.wrapping_sub(*reset_at) > RESET_BLOCKS;
@@ -262,7 +262,7 @@ impl Attributor {
         replica.advance(1);
     }
 
-    /// How full the memory is.
+    /// Returns the capacity of the memory, and the counters of entries and forgotten entries.
     #[must_use]
     pub fn memory(&self) -> Memory {
         let ((blocks, forgotten_blocks), (tokens, forgotten_tokens)) =
@@ -283,7 +283,7 @@ impl Attributor {
         self.blocks.fetch_each(names);
     }
 
-    /// Where a replica's figures are.
+    /// Returns the index of a replica in `replicas`, which grows as needed.
     fn place(&mut self, replica: ReplicaId) -> u16 {
         let place = (replica.0 as usize).min(REPLICAS - 1);
         if place >= self.replicas.len() {

@@ -40,7 +40,7 @@ const LOW: f64 = 0.2;
 /// Rounds of keeping the dense part and fitting it again.
 const ROUNDS: usize = 6;
 
-/// Around the most dense ratio, samples within so many times the dense half's width are kept.
+/// Distance from the densest ratio within which samples are kept, in widths of the dense half.
 const REACH: f64 = 1.5;
 
 /// Smallest such distance, relative: clocks are not finer.
@@ -99,8 +99,8 @@ pub struct Fitted {
     /// Share of the variance of the used samples that the model explains; below 0 where a
     /// constant would do better.
     pub r_squared: f64,
-    /// How much longer the longest predicted time of a used sample is than the shortest, of the
-    /// longest: 0 where the model is a constant.
+    /// Growth of the predicted times of the used samples: (longest − shortest) / longest. 0 where
+    /// the model is a constant.
     pub growth: f64,
     /// Fewest and most uncached tokens among the used samples: beyond, it is extrapolated.
     pub uncached_range: (u32, u32),
@@ -111,9 +111,9 @@ pub struct Fitted {
 /// Seconds of a request's tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SplitSeconds {
-    /// What computing the uncached tokens takes, without what any request takes.
+    /// Seconds to compute the uncached tokens, without the fixed time of any request.
     pub computed: f64,
-    /// What computing the cached ones would have taken in addition.
+    /// Additional seconds that the cached tokens would have taken to compute.
     pub saved: f64,
     /// By bucket, in order: of tokens that were computed what that took, of tokens that were
     /// found what that saved; each by its share of tokens of either kind.
@@ -127,7 +127,7 @@ impl Model {
         self.fixed + self.compute(f64::from(cached), f64::from(uncached))
     }
 
-    /// What computing `uncached` tokens behind `cached` ones takes, without the fixed part.
+    /// Returns the seconds to compute `uncached` tokens behind `cached` ones, without `fixed`.
     fn compute(&self, cached: f64, uncached: f64) -> f64 {
         self.per_token * uncached + self.per_pair * uncached * (cached + uncached / 2.0)
     }
@@ -423,7 +423,7 @@ mod tests {
             let fitted = drawn(8, &constant, noise, 0.0).fit().expect("enough");
             assert!(!fitted.grows(), "noise {noise}: {fitted:?}");
         }
-        // As many tokens each time: nobody knows what one more would take.
+        // The same number of tokens each time: the cost of one more is unknown.
         let mut rng = Rng::new(9);
         let mut alike = Prefill::default();
         for _ in 0..500 {

@@ -15,8 +15,8 @@
 //! | [`seam()`] | the one cause that only tokens show |
 //!
 //! **No text is kept.** A word is a 64-bit hash under a secret, an offset, a length and a class;
-//! of punctuation and white space the character itself. Whoever has the texts cuts out the spans
-//! that an [`Evidence`] names.
+//! of punctuation and white space the character itself. A caller that has the texts cuts out the
+//! spans that an [`Evidence`] names.
 //!
 //! **What counts as a loss.** Two prompts that part have lost something only if what stands behind
 //! agrees again: at least [`LOSS_WORDS`] words of the newer prompt are known from the older one

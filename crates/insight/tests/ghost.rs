@@ -171,7 +171,7 @@ fn a_bounded_cost_is_within_a_point() {
     }
 }
 
-/// What is followed already is not followed less when it is next to nothing.
+/// A few followed blocks keep the full sampling rate, however often they are looked up.
 #[test]
 fn a_handful_of_blocks_is_followed_however_often_it_is_used() {
     let mut ghost = Ghost::new(settings(&[1_000], usize::MAX)).with_lookups_max(10);

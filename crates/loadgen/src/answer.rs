@@ -9,7 +9,7 @@ use crate::{Completion, LoadError};
 /// The payload behind the last event.
 const DONE: &str = "[DONE]";
 
-/// What has arrived so far.
+/// The answer received so far.
 #[derive(Default)]
 pub(crate) struct Answer {
     text: String,

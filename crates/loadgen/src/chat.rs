@@ -34,14 +34,14 @@ const BYTES_PER_TOKEN: f64 = 4.0;
 /// whose mean is a few draws' doing.
 const RAMP_MAX_S: f64 = 3_600.0;
 
-/// How to play conversations.
+/// Options of a run of conversations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChatBench {
     /// Conversations under way at once, at least 1; with spaced starts as if answers took no time.
     pub active: usize,
     /// When conversations begin.
     pub starts: Starts,
-    /// How long users think.
+    /// Think times of the users.
     pub think: Think,
     /// Fixes the think times.
     pub seed: u64,
@@ -49,7 +49,7 @@ pub struct ChatBench {
     pub duration: Option<Duration>,
     /// Longest answer, tokens.
     pub max_tokens: u32,
-    /// Whose answers the history keeps.
+    /// Source of the answers in the history.
     pub answers: Answers,
     /// Requests per conversation at most; the rest of it is not played.
     pub max_turns: Option<usize>,
@@ -68,7 +68,7 @@ pub enum Starts {
     Spaced,
 }
 
-/// Whose answers the history keeps.
+/// Source of the answers in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     /// The server's.
@@ -77,7 +77,7 @@ pub enum Answers {
     Recorded,
 }
 
-/// How far a run is, told after each request and each conversation.
+/// Progress of a run, reported after each request and each conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Conversations given.
@@ -148,13 +148,13 @@ fn planned_starts(conversations: &[Conversation], bench: &ChatBench) -> Vec<Dura
     spaced_starts(&spans, bench.active, ramp)
 }
 
-/// What one conversation does next.
+/// The next step of one conversation.
 enum Step {
     Answered(TurnSample),
     Ended(Ending),
 }
 
-/// What all conversations of a run have in common.
+/// Context common to all conversations of a run.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     client: &'a ApiClient,

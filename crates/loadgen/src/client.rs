@@ -43,7 +43,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Largest error body that is read: error bodies are one sentence, rarely an HTML page.
 const ERROR_BODY_LIMIT_BYTES: usize = 64 << 10;
 
-/// Where a Headstart gateway names the replica that it chose.
+/// Header in which a Headstart gateway names the chosen replica.
 const REPLICA_HEADER: &str = "x-headstart-replica";
 
 /// Messages and how to answer them.
@@ -75,7 +75,7 @@ pub struct Completion {
     pub output_tokens: u32,
     /// Why the answer ended: `stop`, `length` …
     pub finish_reason: String,
-    /// Who answered, where the server names replicas.
+    /// Replica that answered, if the server names replicas.
     pub replica: Option<String>,
 }
 

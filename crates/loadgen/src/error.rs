@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headstart_trace::TraceError;
 
-/// What went wrong, by what the caller can do about it.
+/// Errors of a load run, by what the caller can do about them.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The endpoint's address cannot be used.
@@ -14,7 +14,7 @@ pub enum LoadError {
     Address {
         /// As given.
         url: String,
-        /// What is wrong with it and what is expected.
+        /// The fault and the expected form.
         reason: String,
     },
     /// The API key cannot be sent.
@@ -31,7 +31,7 @@ pub enum LoadError {
     /// The conversations' file cannot be used.
     #[error(transparent)]
     Conversations(#[from] TraceError),
-    /// Nobody answered.
+    /// The server could not be reached.
     #[error("{url} did not answer: {}; is the server running there?", root(source))]
     Unreachable {
         /// The address called.
@@ -77,10 +77,10 @@ pub enum LoadError {
     /// An answer that is not what the API promises.
     #[error("not a streamed completion: {reason}")]
     Malformed {
-        /// What was found and what is expected.
+        /// The content found and the content expected.
         reason: String,
     },
-    /// What was read cannot be written.
+    /// The fetched bytes cannot be written.
     #[error("cannot write what was read: {0}")]
     Output(std::io::Error),
     /// The probe could not make its prompt as long as it should be.

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioExecutor;
 use crate::LoadError;
 use crate::client::{headers, refusal};
 
-/// Time to connect and to the answer's head: whoever asks sits before a terminal.
+/// Time to connect and to receive the answer's head, short because a user waits at a terminal.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between two pieces: a server that writes a long document does so as fast as it is read.

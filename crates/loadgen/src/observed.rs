@@ -1,4 +1,4 @@
-//! What one run of conversations saw, before it becomes figures.
+//! Observations of one run of conversations, before they become figures.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use std::time::Duration;
 pub struct TurnSample {
     /// The conversation's number among those given, from 0.
     pub conversation: usize,
-    /// The how-maniest request of its conversation, from 1.
+    /// Number of the request in its conversation, from 1.
     pub turn: usize,
-    /// How long the user thought before it.
+    /// Think time of the user before it.
     pub think: Duration,
     /// When it was sent, from the start of the run.
     pub sent: Duration,
@@ -23,11 +23,11 @@ pub struct TurnSample {
     pub ttft: Duration,
     /// Time to the last event.
     pub e2e: Duration,
-    /// Who answered, where the server names replicas.
+    /// Replica that answered, if the server names replicas.
     pub replica: Option<String>,
 }
 
-/// How a conversation ended.
+/// The way in which a conversation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// As recorded, or after the turns asked for.

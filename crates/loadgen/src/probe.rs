@@ -48,7 +48,7 @@ const LENGTH_MARGIN: f64 = 1.03;
 /// and for answers that do not come back as the same tokens.
 const FOUND_SHARE: f64 = 8.0 / 9.0;
 
-/// How to probe.
+/// Options of the reuse probe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReuseProbe {
     /// Pairs measured.
@@ -75,7 +75,7 @@ impl Default for ReuseProbe {
     }
 }
 
-/// Runs the probe; `progress` is told the rounds done after each.
+/// Runs the probe; calls `progress` after each round with the number of rounds done.
 ///
 /// # Errors
 /// When the length of the prompts cannot be found. Later failures make a round invalid.

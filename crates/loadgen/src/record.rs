@@ -30,7 +30,7 @@ const KIND: &str = "headstart-chat";
 /// Of the format above.
 const VERSION: u32 = 1;
 
-/// What one run did, conversation by conversation.
+/// Record of one run, conversation by conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRecord {
     header: Header,
@@ -53,7 +53,7 @@ pub struct ConversationRecord {
     pub conversation: usize,
     /// When its first request was sent, seconds from the start of the run.
     pub start_s: f64,
-    /// What its first prompt has in common with an earlier one.
+    /// Head that its first prompt shares with an earlier one.
     pub shared: Option<SharedHead>,
     /// Its answered requests, in order.
     pub turns: Vec<TurnRecord>,
@@ -80,7 +80,7 @@ pub struct TurnRecord {
     pub new_tokens: u32,
     /// The answer, tokens.
     pub answer_tokens: u32,
-    /// How likely it was, as predicted, that another request follows.
+    /// Predicted probability that another request follows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
     /// Prompt tokens that the server found in its cache.
@@ -94,8 +94,8 @@ pub struct TurnRecord {
 }
 
 impl ChatRecord {
-    /// The record of `observed`, named `run`. `predicted` tells of a conversation's number and a
-    /// turn (from 1) how likely another request follows, where somebody predicted.
+    /// The record of `observed`, named `run`. `predicted` maps a conversation's number and a turn
+    /// (from 1) to the predicted probability of another request, if there was a prediction.
     #[must_use]
     pub fn of(
         run: &str,

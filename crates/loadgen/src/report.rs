@@ -1,4 +1,4 @@
-//! What a run of conversations showed: per turn, in total, and side by side with others.
+//! Report of a run of conversations: per turn, in total, and side by side with others.
 //!
 //! The first turn of a conversation can only share a system prompt with others; what reuse
 //! gains is seen from the second turn on. So rows go by turn, and [`compare`] shows both.
@@ -55,7 +55,7 @@ pub struct ChatReport {
 /// The figures of some requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TurnRow {
-    /// Which turns: `1` … `8`, `9+`, `2+`, `all`.
+    /// Group of turns: `1` … `8`, `9+`, `2+`, `all`.
     pub turn: String,
     /// Answered requests.
     pub requests: usize,

@@ -38,9 +38,9 @@ pub fn read_conversations(
 /// One request of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// What the request adds to the history: a user turn, rarely with system turns around it.
+    /// Turns that the request adds to the history: a user turn, rarely with system turns around it.
     pub added: Vec<Turn>,
-    /// What was answered at the time; `None` where the record ends with the user.
+    /// The recorded answer; `None` where the record ends with the user.
     pub recorded: Option<String>,
 }
 

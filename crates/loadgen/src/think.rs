@@ -1,4 +1,4 @@
-//! How long users think, and when their conversations begin.
+//! Think times of users, and the start times of their conversations.
 //!
 //! ```text
 //! conversation   answer ──── think ──── next request        drawn per (seed, conversation, turn)
@@ -28,7 +28,7 @@ const THINK_MAX_S: f64 = 86_400.0;
 /// Largest spread of a log-normal: beyond it nearly every draw is nothing or a day.
 const SIGMA_MAX: f64 = 10.0;
 
-/// How long a user takes from the end of an answer to the next request.
+/// Time from the end of an answer to the user's next request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Think {
     /// The next request goes out at once.

@@ -7,8 +7,8 @@
 //! decode    b prompts of c tokens, cached     → time per token while all b grow
 //! ```
 //!
-//! Each shape is timed several times, with other tokens each time, and its median is told, so that
-//! a pause of the machine is not taken for the engine's. Nobody else should use the server
+//! Each shape is timed several times, with other tokens each time, and the median is reported, so
+//! that a pause of the machine is not taken for the engine's. The server should have no other load
 //! meanwhile. Lengths are as the server counts them, and so is what it found in its cache.
 
 use std::ops::Range;
@@ -20,7 +20,7 @@ use headstart_trace::materialize::Prompt;
 
 use crate::{ApiClient, Completion, LoadError};
 
-/// What to time.
+/// Shapes and limits of a timing run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimingPlan {
     /// Longest prompt, tokens.
@@ -55,7 +55,7 @@ pub enum Timed {
     Decode {
         /// Answers that grew together.
         sequences: u32,
-        /// Tokens of each with its prompt, in the mean.
+        /// Average tokens of each, with its prompt.
         context: u32,
         /// From a token of an answer to its next.
         tpot: Duration,
@@ -114,7 +114,7 @@ impl TimingPlan {
     }
 }
 
-/// Times all shapes of `plan`, one after the other; `progress` is told of each.
+/// Times all shapes of `plan`, one after the other; calls `progress` after each with their number.
 ///
 /// # Errors
 /// When a request fails.
@@ -206,7 +206,7 @@ impl Prober<'_> {
             .await
     }
 
-    /// Tokens that nobody has asked before.
+    /// Draws random tokens for a prompt that is in no cache.
     fn tokens(&mut self, length: u32) -> Vec<TokenId> {
         let Range { start, end } = self.plan.vocabulary;
         let drawn = (0..length).map(|_| start + self.rng.below((end - start) as usize) as u32);
@@ -227,7 +227,7 @@ impl Prober<'_> {
 }
 
 impl Timed {
-    /// How long it took.
+    /// Returns the median time.
     #[must_use]
     pub fn time(&self) -> Duration {
         match *self {

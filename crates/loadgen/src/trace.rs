@@ -38,7 +38,7 @@ pub enum Pace {
     Sequential,
     /// Each at its arrival.
     Open {
-        /// How many times as fast as recorded, at least [`SPEED_MIN`].
+        /// Replay speed as a multiple of the recorded one, at least [`SPEED_MIN`].
         speed: f64,
         /// Most requests under way, at least 1; more wait.
         concurrency: usize,
@@ -62,7 +62,7 @@ pub struct TraceSample {
     pub e2e: Duration,
     /// Sent so long after it was due.
     pub late: Duration,
-    /// Who answered, where the server names replicas.
+    /// Replica that answered, if the server names replicas.
     pub replica: Option<String>,
 }
 
@@ -77,11 +77,11 @@ pub struct TraceObserved {
     pub wall: Duration,
 }
 
-/// Sends `prompts` in order; `progress` is told the requests ended after each.
+/// Sends `prompts` in order; calls `progress` after each request with the number ended so far.
 ///
 /// # Errors
-/// The first error of `prompts`, at once: what is under way is given up. A request that fails is
-/// none, but a failure among what was observed.
+/// The first error of `prompts`, at once: what is under way is given up. A failed request is not an
+/// error; it is recorded among the failures.
 ///
 /// # Panics
 /// When `pace` has no concurrency, or a speed below [`SPEED_MIN`].

@@ -116,7 +116,7 @@ impl Choice {
     }
 }
 
-/// What the server counted.
+/// Token counts reported by the server.
 #[derive(Clone, Copy, Deserialize)]
 pub(crate) struct Usage {
     pub(crate) prompt_tokens: u32,

@@ -114,7 +114,7 @@ async fn the_loop_is_closed() {
         told.borrow_mut().push(progress);
     })
     .await;
-    // The first two conversations start together; nobody else before one of them has ended.
+    // The first two conversations start together; no other starts before one of them has ended.
     let firsts: Vec<String> = fake.seen()[..4]
         .iter()
         .map(|seen| seen.body["messages"][0]["content"].to_string())
@@ -262,7 +262,7 @@ async fn after_its_time_a_run_sends_nothing() {
         duration: Some(Duration::from_secs(1)),
         ..THINKING
     };
-    // The second slot opens after half an hour; nobody waits for it, nor for a second turn.
+    // The second slot opens after half an hour; the run waits neither for it nor for a second turn.
     let report = run(&fake, &conversations(3, 2), &bench).await;
     assert_eq!((report.all.requests, report.unfinished), (1, 3));
     assert_eq!(report.failed, 0);

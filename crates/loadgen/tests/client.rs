@@ -1,4 +1,4 @@
-//! The client against a server that says exactly what it is told to.
+//! Tests of the client against a server with scripted answers.
 
 mod fake;
 

@@ -1,4 +1,4 @@
-//! What the built-in encoder costs per text.
+//! Cost of the built-in encoder per text.
 //!
 //! `cargo bench -p headstart-predict --bench ngram`
 

@@ -1,4 +1,4 @@
-//! How long training takes once texts are encoded, and what a prediction costs.
+//! Time of training on encoded texts, and of a prediction.
 //!
 //! `cargo bench -p headstart-predict --bench training -- [examples] [values]`
 

@@ -24,19 +24,19 @@ const STEPS: usize = 50;
 /// Half the weight of a squared slope, against running away where the classes are separable.
 const RIDGE: f64 = 1e-3;
 
-/// What makes log-odds calibrated.
+/// Parameters that calibrate log-odds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// What the classifier's log-odds are multiplied with; not negative.
+    /// Factor of the classifier's log-odds; not negative.
     pub slope: f32,
-    /// What the turn prior's are multiplied with; not negative.
+    /// Factor of the turn prior's log-odds; not negative.
     pub turn_slope: f32,
-    /// What is added.
+    /// Added constant, log-odds.
     pub offset: f32,
 }
 
-/// What is known of an example before calibration.
+/// Uncalibrated log-odds of an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Raw {
     /// The classifier's log-odds.
@@ -86,7 +86,7 @@ impl Calibration {
     }
 }
 
-/// What to aim at: 1 and 0, but for one imagined observation of each kind.
+/// Target probabilities: 1 and 0, smoothed by one imagined observation of each kind.
 fn smoothed(continued: &[bool]) -> Vec<f64> {
     let ones = continued.iter().filter(|&&continued| continued).count() as f64;
     let zeros = continued.len() as f64 - ones;

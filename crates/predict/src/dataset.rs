@@ -1,11 +1,11 @@
-//! What the classifier learns from: rows, each with what became of the conversation.
+//! Training data of the classifier: rows, each with the outcome of its conversation.
 
 use headstart_core::{Probability, Rng};
 
 use crate::train::TrainError;
 use crate::{Definition, Encoder, Situation};
 
-/// What became of a conversation after a prompt and its answer.
+/// Outcome of a conversation after a prompt and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Another user message followed.
@@ -32,11 +32,11 @@ impl Outcome {
 /// A moment of a conversation, with text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Example {
-    /// What was known.
+    /// Inputs of the prediction.
     pub situation: Situation,
-    /// What became of it.
+    /// Outcome of the conversation.
     pub outcome: Outcome,
-    /// Which conversation: examples of one stay on one side of a split.
+    /// Identity of the conversation: its examples stay on one side of a split.
     pub conversation: u64,
     /// Conversations with the same first prompt share it, and stay on one side too.
     pub group: u64,
@@ -61,13 +61,13 @@ impl Example {
 /// An [`Example`] without its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// What became of the conversation.
+    /// Outcome of the conversation.
     pub outcome: Outcome,
-    /// The how-maniest user message, from 1.
+    /// Number of the user message, from 1.
     pub turn: u16,
-    /// Which conversation.
+    /// Identity of the conversation.
     pub conversation: u64,
-    /// Which first prompt.
+    /// Identity of the first prompt.
     pub group: u64,
     /// The probability with which a generator drew the outcome, where there is one.
     pub truth: Option<Probability>,
@@ -76,7 +76,7 @@ pub struct Label {
 /// Rows and their labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
-    /// How the rows were made.
+    /// Definition of the rows.
     pub definition: Definition,
     /// `[labels, definition.width()]`.
     pub values: Vec<f32>,
@@ -140,8 +140,8 @@ impl Dataset {
         &self.values[index * width..][..width]
     }
 
-    /// The same with the known outcomes dealt anew among the rows that have one: what can still
-    /// be predicted then is an error of the pipeline.
+    /// A copy with the known outcomes shuffled among the rows that have one: skill that remains on
+    /// it is an error of the pipeline.
     #[must_use]
     pub fn shuffled(&self, seed: u64) -> Self {
         let known = |label: &Label| label.outcome != Outcome::Unknown;

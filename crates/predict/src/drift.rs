@@ -8,9 +8,9 @@
 //!            healthy ◄────────────── excess <= 0 ─────────────────── drifted
 //! ```
 //!
-//! Log-loss, because eviction compares log-odds: a model that is sure of itself and wrong costs
-//! it most. A calibration error alone would not tell a bad model from few samples. While the
-//! model is not listened to it goes on being scored, so it comes back by itself.
+//! Log-loss, because eviction compares log-odds: a model that is sure of itself and wrong costs it
+//! most. A calibration error alone would not tell a bad model from few samples. A drifted model is
+//! still scored, so it can recover by itself.
 //!
 //! Invariant: nothing but the outcomes in the window and the state before decides.
 
@@ -31,7 +31,7 @@ pub struct DriftOptions {
     pub window: usize,
     /// Outcomes before which nothing is decided.
     pub needed: usize,
-    /// What a prediction of the model may cost more than one of the prior, nats on average.
+    /// Largest excess loss of the model over the prior, nats per prediction on average.
     pub bound: f64,
 }
 
@@ -47,7 +47,7 @@ impl Default for DriftOptions {
     }
 }
 
-/// What the last outcomes say.
+/// State of the model by the latest outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum Verdict {
@@ -67,7 +67,7 @@ pub enum Verdict {
     Drifted {
         /// Nats per prediction that the model costs more than the prior.
         excess: f64,
-        /// What it may cost.
+        /// The largest excess tolerated, nats per prediction.
         bound: f64,
     },
 }
@@ -97,8 +97,8 @@ impl Drift {
         }
     }
 
-    /// What the model and the turn prior had said about a message, and what came of it. The
-    /// prior's must be from before it learnt of this outcome. Costs the window's length.
+    /// Records the predictions of the model and of the turn prior for a message, and the outcome.
+    /// The prior's prediction must predate this outcome. O(window).
     pub fn observe(&mut self, model: Probability, prior: Probability, continued: bool) {
         let scored = |p: Probability| Scored {
             p: p.value() as f32,
@@ -126,7 +126,7 @@ impl Drift {
         !self.drifted
     }
 
-    /// What the outcomes say.
+    /// Judges the model by the outcomes in the window.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let (excess, _) = self.excess();

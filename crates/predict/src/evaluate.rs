@@ -1,4 +1,4 @@
-//! How good a model is on what it has not seen, beside the turn count alone.
+//! Quality of a model on unseen data, beside that of the turn count alone.
 //!
 //! The threshold comes from the validation part, all figures from the test part. Intervals are
 //! drawn by conversation, because turns of one conversation are not independent.
@@ -16,19 +16,19 @@ use crate::{Dataset, Outcome, Split};
 
 /// Bars of the reliability plot, as published.
 const BINS: usize = 15;
-/// Times that conversations are drawn anew for an interval.
+/// Resamplings of the conversations for an interval.
 const DRAWS: usize = 500;
 /// Fixes those draws.
 const DRAW_SEED: u64 = 0x6d63_6331;
 
-/// What a part of the data holds.
+/// Sizes of a part of the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Examples whose outcome is known.
     pub samples: usize,
     /// Their conversations.
     pub conversations: usize,
-    /// Those that continued.
+    /// Samples whose conversation continued.
     pub continued: usize,
 }
 
@@ -64,11 +64,11 @@ pub struct Scores {
 /// A model's figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// What was learnt from.
+    /// Sizes of the training part.
     pub train: Counts,
-    /// What was chosen by.
+    /// Sizes of the validation part.
     pub validation: Counts,
-    /// What the figures are from.
+    /// Sizes of the test part, which all figures come from.
     pub test: Counts,
     /// Examples left out because their outcome is unknown.
     pub unknown: usize,
@@ -162,7 +162,7 @@ pub fn learning_curve(
     Ok(points)
 }
 
-/// What `said` gives for those of `part` whose outcome is known.
+/// Pairs the probabilities of `said` with the outcomes of those of `part` whose outcome is known.
 fn scored(data: &Dataset, part: &[usize], said: impl Fn(usize) -> f32) -> Vec<Scored> {
     let one = |&at: &usize| {
         let continued = data.labels[at].outcome.continued()?;
@@ -172,7 +172,7 @@ fn scored(data: &Dataset, part: &[usize], said: impl Fn(usize) -> f32) -> Vec<Sc
     part.iter().filter_map(one).collect()
 }
 
-/// What `model` gives for those of `part` whose outcome is known; NaN where it gives no number.
+/// Predictions of `model` for those of `part` whose outcome is known; NaN if it returns no number.
 pub(crate) fn by_model(data: &Dataset, part: &[usize], model: &Model) -> Vec<Scored> {
     let mut rows = Vec::with_capacity(part.len() * data.definition.width());
     part.iter()
@@ -207,7 +207,7 @@ fn scores(data: &Dataset, part: &[usize], scored: &[Scored], threshold: f32) -> 
     }
 }
 
-/// The middle 95 % of the MCC when conversations are drawn anew with replacement.
+/// The middle 95 % of the MCC over resamplings of the conversations, with replacement.
 fn mcc_interval(data: &Dataset, part: &[usize], scored: &[Scored], threshold: f32) -> (f64, f64) {
     let known = part
         .iter()

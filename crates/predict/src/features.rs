@@ -20,7 +20,7 @@ const BEHAVIOUR_COLUMNS: usize = 7;
 /// Situations whose texts are encoded together, to bound the memory of their texts.
 const BATCH: usize = 64;
 
-/// Which texts are encoded.
+/// Selection of the texts to encode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parts {
@@ -43,7 +43,7 @@ impl Parts {
     }
 }
 
-/// How a row is made. Travels with the classifier: rows made another way are not its rows.
+/// Definition of a row. It is stored with the classifier, which accepts only rows made by it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
@@ -51,9 +51,9 @@ pub struct Definition {
     pub encoder: String,
     /// Its values per text.
     pub dims: usize,
-    /// What is read of a conversation.
+    /// Texts read from a conversation.
     pub text: TextOptions,
-    /// Which texts are encoded.
+    /// Selection of the texts to encode.
     pub parts: Parts,
     /// Whether lengths and gaps are columns too.
     pub behaviour: bool,
@@ -154,9 +154,9 @@ fn encode_once(encoder: &dyn Encoder, texts: &[String]) -> Vec<f32> {
     embeddings
 }
 
-/// What the user did: the logarithm of the prompt's length, of the mean length of the earlier
-/// ones that are known, of the latest answer's and of the gap's seconds, each of the last three
-/// beside a column that says whether it is known.
+/// Columns of user behaviour: logarithms of the prompt's length, the mean length of known earlier
+/// prompts, the latest answer's length and the gap in seconds. Each of the last three has a column
+/// beside it that is 1 if the value is known.
 fn behaviour(situation: &Situation) -> [f32; BEHAVIOUR_COLUMNS] {
     let (current, earlier) = match situation.prompts.split_last() {
         Some((current, earlier)) => (current.len(), earlier),

@@ -39,7 +39,7 @@ impl<'a> Left<'a> {
     }
 }
 
-/// What becomes of the old contents of `c`.
+/// Treatment of the old contents of `c`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
     Replace,

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! One JSON object per line, so that a line cut off by a crash costs that line only. A row is its
-//! values as 16-bit floats in hexadecimal. Nothing is written that was not computed by the
-//! encoder or counted. Vectors are no text, but they are made from it: whoever has the encoder
-//! can test guesses of a short prompt against them, so the file is to be guarded like a log.
+//! values as 16-bit floats in hexadecimal. Nothing is written that was not computed by the encoder
+//! or counted. Vectors are no text, but they are made from it: with the encoder, guesses of a short
+//! prompt can be tested against them, so the file is to be guarded like a log.
 //!
 //! First prompts are not named in it. Reading takes conversations whose first rows are equal for
 //! ones that began with the same prompt.
@@ -57,17 +57,17 @@ pub fn header_line(definition: &Definition) -> String {
     line(&header)
 }
 
-/// What became of a conversation after one message.
+/// Outcome of a conversation after one message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// Tells conversations apart within a log: a count or a random number, nothing made from
     /// text.
     pub conversation: u64,
-    /// The how-maniest user message, from 1.
+    /// Number of the user message, from 1.
     pub turn: u16,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What was predicted, if anything.
+    /// The predicted probability of a continuation, if there was one.
     pub said: Option<Probability>,
     /// The row, by the header's definition.
     pub row: Vec<f32>,
@@ -140,12 +140,12 @@ impl Record {
     }
 }
 
-/// What a log holds.
+/// Contents of a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log {
     /// Rows and outcomes, to learn from.
     pub dataset: Dataset,
-    /// What was predicted for each row.
+    /// The prediction logged with each row.
     pub said: Vec<Option<Probability>>,
     /// Lines that are no record and were passed over.
     pub skipped: usize,

@@ -1,4 +1,4 @@
-//! How good probabilities are, as figures that others compute too.
+//! Metrics of predicted probabilities, as in scikit-learn.
 //!
 //! Every function takes [`Scored`] outcomes in any order. Where a figure is not defined (one class
 //! only, nothing at all) it is what scikit-learn gives for it, or 0.
@@ -18,7 +18,7 @@ pub struct Scored {
     pub continued: bool,
 }
 
-/// How often a threshold was right and wrong.
+/// Right and wrong predictions at a threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confusion {
     /// Said to continue, and did.

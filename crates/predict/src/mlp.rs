@@ -50,7 +50,7 @@ impl Mlp {
     /// and nothing between those of different ones.
     ///
     /// # Panics
-    /// When there is none, or their widths differ.
+    /// When `members` is empty, or their widths differ.
     pub(crate) fn mean(members: &[Self]) -> Self {
         let width = members[0].width();
         assert!(members.iter().all(|it| it.width() == width), "of one width");

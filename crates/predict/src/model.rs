@@ -19,7 +19,7 @@ const MARGIN: f64 = 1e-6;
 /// A classifier with all that it takes to use it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// How its rows are made.
+    /// Definition of its rows.
     pub definition: Definition,
     /// The classifier.
     pub mlp: Mlp,
@@ -31,9 +31,9 @@ pub struct Model {
     /// The share of each turn in the training part: what the calibration was fitted with, and
     /// where a live prior may begin.
     pub prior: TurnPrior,
-    /// How good it was.
+    /// Quality at the end of training.
     pub summary: Summary,
-    /// What it was trained on, [`crate::Dataset::fingerprint`].
+    /// Fingerprint of the training data ([`crate::Dataset::fingerprint`]).
     pub fingerprint: String,
     /// When, in seconds since 1970, by the caller's clock.
     pub trained_at_s: u64,
@@ -51,7 +51,7 @@ pub struct Summary {
     pub base_rate: f32,
     /// Matthews' correlation coefficient.
     pub mcc: f32,
-    /// That of the turn count alone.
+    /// Matthews' correlation coefficient of the turn count alone.
     pub turn_only_mcc: f32,
     /// Mean of both classes' F1.
     pub macro_f1: f32,
@@ -154,7 +154,7 @@ impl Model {
     }
 }
 
-/// What the classifier and the turn prior say to each of `rows`.
+/// Log-odds of the classifier and of the turn prior for each of `rows`.
 pub(crate) fn raw(definition: &Definition, mlp: &Mlp, prior: &TurnPrior, rows: &[f32]) -> Vec<Raw> {
     let log_odds = mlp.log_odds(rows);
     let turns = rows

@@ -78,7 +78,7 @@ mod tests {
     use crate::{Shares, Split, TrainOptions, train};
     use std::ops::ControlFlow;
 
-    /// Four values of the text's first character; a row that is no number where there is none.
+    /// Four values from the text's first character; NaN for an empty text.
     struct Four(&'static str);
 
     impl Encoder for Four {

@@ -16,7 +16,7 @@
 use headstart_core::Probability;
 use serde::{Deserialize, Serialize};
 
-/// What is believed beforehand weighs as much as this many observations.
+/// Weight of the initial belief, in observations.
 const STRENGTH: f64 = 10.0;
 
 /// Counts by turn.
@@ -25,7 +25,7 @@ const STRENGTH: f64 = 10.0;
 pub struct TurnPrior {
     cells: Vec<Cell>,
     base: f64,
-    /// What an observation leaves of those before it.
+    /// Factor by which an observation reduces the weight of those before it.
     keep: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What is known when a prediction is asked for.
+//! Inputs of a prediction.
 
 /// A conversation at the moment when a user's prompt has arrived and its answer has not begun.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -9,7 +9,7 @@ pub struct Situation {
     /// Answers so far, the latest last: one behind each prompt but the current one, where they
     /// are known. Read only by models whose definition includes answers.
     pub answers: Vec<String>,
-    /// The how-maniest user message the current prompt is, from 1.
+    /// Number of the current prompt among the user messages, from 1.
     pub turn: u16,
     /// Length of the latest answer, characters, where there is one and it is known.
     pub answer_chars: Option<u32>,

@@ -13,7 +13,7 @@ use headstart_core::Rng;
 
 use crate::{Label, Outcome};
 
-/// How examples are shared out. The parts are meant to sum to 1.
+/// Shares of the examples, with the rest for the test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shares {
     /// For the weights.

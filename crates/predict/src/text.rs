@@ -1,4 +1,4 @@
-//! Which text a prediction reads: the current prompt and a few before it, under one budget.
+//! Text that a prediction reads: the current prompt and a few before it, under one budget.
 //!
 //! ```text
 //! prompts   1   2  [3   4   5   6]  7 ← current          window 4: five prompts, a fifth each
@@ -23,7 +23,7 @@ const ELLIPSIS: &str = " ... ";
 /// word with its space, so that only text which is not words is cut by it.
 const WORD_CHARS: usize = 16;
 
-/// What is read of a conversation. The default is the published choice.
+/// Texts read from a conversation. The default is the published choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TextOptions {

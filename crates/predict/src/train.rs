@@ -36,7 +36,7 @@ const FEWEST: usize = 32;
 /// Columns that vary less than this are left out.
 const LEAST_DEVIATION: f64 = 1e-6;
 
-/// How to learn. The default is the published choice, but for the members.
+/// Options of training. The default is the published choice, except for the members.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrainOptions {
     /// Fixes weights, order and noise.
@@ -122,7 +122,7 @@ pub enum TrainError {
         part: &'static str,
         /// Examples in it.
         have: usize,
-        /// What they all do.
+        /// The outcome that all of them share, in words.
         what: &'static str,
     },
     /// The weights ran away.
@@ -139,13 +139,13 @@ pub enum TrainError {
 /// One round over the training part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Epoch {
-    /// Which classifier learns, from 1.
+    /// Number of the classifier that learns, from 1.
     pub member: usize,
-    /// From 1, with each member anew.
+    /// Number of the epoch, from 1 for each member.
     pub epoch: usize,
     /// Mean weighted cross-entropy of its steps, with noise, in nats.
     pub train_loss: f64,
-    /// That of the validation part after it, without noise.
+    /// Mean weighted cross-entropy of the validation part after it, without noise, in nats.
     pub validation_loss: f64,
     /// Whether this is the member's best so far.
     pub is_best: bool,
@@ -154,14 +154,14 @@ pub struct Epoch {
 /// Told of each epoch; `Break` ends training with the best checkpoints so far.
 pub type Observer<'a> = dyn FnMut(&Epoch) -> ControlFlow<()> + 'a;
 
-/// What training gives.
+/// Result of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained {
     /// The model, to be saved.
     pub model: Model,
-    /// What the observer saw.
+    /// Epochs reported to the observer.
     pub history: Vec<Epoch>,
-    /// How good it is on the test part.
+    /// Quality on the test part.
     pub report: Report,
 }
 
@@ -252,7 +252,7 @@ fn fit_all(
     Ok((Mlp::mean(&members), history))
 }
 
-/// What all members learn from.
+/// Training data and options, shared by all members.
 struct Fitting<'a> {
     train: Part,
     validation: Part,
@@ -332,7 +332,7 @@ struct Part {
 }
 
 impl Part {
-    /// Those with a known outcome.
+    /// Takes the examples with a known outcome.
     fn of(data: &Dataset, part: &[usize]) -> Self {
         let known = |&&at: &&usize| data.labels[at].outcome.continued().is_some();
         let part: Vec<usize> = part.iter().filter(known).copied().collect();
@@ -474,7 +474,8 @@ mod tests {
     #[test]
     fn what_a_column_tells_is_found_and_chance_is_not() {
         let told = learn(&planted(1000, 0.8, 1), &short()).expect("enough to learn from");
-        // The outcome is told in 0.8 of the cases, else by a coin of the same weight: MCC 0.8.
+        // The column gives the outcome in 0.8 of the cases, else a coin of the same weight: MCC
+        // 0.8.
         let Report {
             model, turn_only, ..
         } = &told.report;

@@ -1,4 +1,4 @@
-//! The whole pipeline on text that tells with known strength whether a conversation goes on.
+//! The whole pipeline on text with a planted signal, of known strength, for a continuation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -156,7 +156,7 @@ fn turn(source: &[char], bytes: usize, rng: &mut Rng) -> String {
     let mut text = String::from("<|im_start|>user\n");
     while text.len() + 11 < bytes {
         let start = rng.below(source.len() - 1);
-        // Long enough to be somebody's text, short enough for a turn of its own.
+        // Long enough for a user's text, short enough for a turn of its own.
         let end = source.len().min(start + 2000);
         for &character in &source[start..end] {
             if text.len() + 11 < bytes {

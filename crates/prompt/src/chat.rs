@@ -12,17 +12,17 @@ use crate::{ChatTemplate, PromptError, PromptModel, RenderInput, SpecialTokensIn
 /// The text of a chat request's prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatText {
-    /// What is tokenized.
+    /// The text to tokenize.
     pub text: String,
-    /// Which special tokens the tokenizer adds.
+    /// Special tokens that the tokenizer adds.
     pub special: SpecialTokensIn,
     /// The answer's beginning, encoded apart; mostly empty.
     pub answer_begins: String,
-    /// Which of its tokens the engine keeps.
+    /// Part of the tokens that the engine keeps.
     pub kept: KeptTokens,
 }
 
-/// Which tokens of a prompt the engine keeps (`truncate_prompt_tokens`, `truncation_side`).
+/// Part of a prompt's tokens that the engine keeps (`truncate_prompt_tokens`, `truncation_side`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptTokens {
     /// All of them.
@@ -59,7 +59,7 @@ impl KeptTokens {
     }
 }
 
-/// What `transformers` puts behind a message that is to be continued, to find its end again.
+/// Tag that `transformers` appends to a message to be continued, to find its end again.
 const CONTINUE_TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 /// Takes the place of a medium, to find it in the text; from a private-use area.

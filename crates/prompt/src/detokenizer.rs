@@ -28,7 +28,7 @@ use crate::{PromptError, SpecialTokensOut, Tokenizer};
 /// without an end in sight are no text; the bound keeps such an answer linear and flowing.
 const HELD_TOKENS_MAX: usize = 64;
 
-/// What a decoder writes for bytes that are no character, or not yet.
+/// Character that a decoder writes for bytes that are no character, or not yet one.
 const REPLACEMENT: char = '\u{fffd}';
 
 /// The text of one answer, token by token.
@@ -38,7 +38,7 @@ pub struct Detokenizer {
     special: SpecialTokensOut,
     /// Tokens of the previous piece, then those held back.
     window: Vec<TokenId>,
-    /// How many of `window` are of the previous piece.
+    /// Number of tokens in `window` that belong to the previous piece.
     num_context: usize,
     /// The text of those.
     context: String,

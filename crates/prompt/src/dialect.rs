@@ -1,4 +1,4 @@
-//! What an engine does to a chat request before its template sees it.
+//! Preprocessing of a chat request by an engine, before its template sees it.
 //!
 //! ```text
 //! fields of a request ─ Dialect::read ─ Conversation ─ ChatTemplate ─ text
@@ -31,7 +31,7 @@ use serde_json::{Map, Value};
 use crate::python_surrogate::read_halves;
 use crate::{ChatTemplate, GenerationPrompt, read_json};
 
-/// Whose preprocessing a request gets.
+/// Engine whose preprocessing a request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// vLLM's.
@@ -56,7 +56,7 @@ impl Default for Dialect {
     }
 }
 
-/// Which API a request with a conversation belongs to.
+/// API of a request with a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     /// OpenAI's `/v1/chat/completions`.
@@ -67,14 +67,14 @@ pub enum Api {
     Responses,
 }
 
-/// What a template is rendered with.
+/// Inputs for rendering a template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversation {
     /// The messages: an array of objects.
     pub messages: Value,
     /// The tools, where the request has some: an array.
     pub tools: Option<Value>,
-    /// What the text ends with.
+    /// The ending of the text, with or without the opening of the model's answer.
     pub generation_prompt: GenerationPrompt,
     /// Whether the text ends inside the last message, for the model to continue it.
     pub continues_last: bool,
@@ -175,7 +175,7 @@ fn in_declared_order(mut fields: Map<String, Value>, order: &[&str]) -> Map<Stri
     ordered
 }
 
-/// What Pydantic takes for a boolean, as one; anything else stays, and is refused by the engine.
+/// Converts a value that Pydantic accepts as a boolean. Others stay, and the engine refuses them.
 fn boolean(value: Value) -> Value {
     let word = value.as_str().map(str::to_lowercase);
     match (word.as_deref(), value.as_f64()) {

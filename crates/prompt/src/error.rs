@@ -1,10 +1,10 @@
-//! What can go wrong between text and tokens, by what the caller can do about it.
+//! Errors between text and tokens, by what the caller can do about them.
 
 use std::path::PathBuf;
 
 /// Why a model's files cannot be used, or a conversation cannot become tokens.
 ///
-/// The first four come up while a model is loaded and are for whoever runs the server; the
+/// The first four come up while a model is loaded and are for the operator of the server; the
 /// others come up for one request. No message holds text of a prompt, except what a template
 /// itself chose to say in [`Refused`](Self::Refused).
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum PromptError {
         path: PathBuf,
         /// Why the system refused it.
         source: std::io::Error,
-        /// What to do.
+        /// The suggested fix.
         advice: &'static str,
     },
     /// A file was read and makes no sense.
@@ -24,9 +24,9 @@ pub enum PromptError {
     Malformed {
         /// The file, or what stands for it.
         file: String,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
-        /// What to do.
+        /// The suggested fix.
         advice: &'static str,
     },
     /// The chat template does not compile.
@@ -35,7 +35,7 @@ pub enum PromptError {
          tokenizer_config.json, or serve the model without a template"
     )]
     TemplateSyntax {
-        /// What the compiler says, with the line.
+        /// The compiler's message, with the line.
         reason: String,
     },
     /// The model has no chat template.
@@ -50,7 +50,7 @@ pub enum PromptError {
     /// The template failed on this conversation, by what it holds or by a fault of the template.
     #[error("the chat template failed: {reason}. Check roles, contents and tools of the request")]
     Render {
-        /// What failed, with the template's line.
+        /// The failure, with the template's line.
         reason: String,
     },
     /// The tokenizer failed on this text or these tokens.
@@ -58,7 +58,7 @@ pub enum PromptError {
         "the tokenizer failed: {reason}. This is a fault of its tokenizer.json, not of the request"
     )]
     Tokenize {
-        /// What the tokenizer says.
+        /// The tokenizer's message.
         reason: String,
     },
 }

@@ -20,12 +20,12 @@
 //! | [`error`] | [`PromptError`] |
 //!
 //! This crate knows nothing of HTTP, routing or caches. It reads the model files that it is
-//! given, at start, and nothing else: no clock (templates that print the date are told the
+//! given, at start, and nothing else: no clock (templates that print the date receive the
 //! time), no network, no output.
 //!
 //! The prefix cache stands on this crate: one token that differs at the start of a prompt loses
 //! everything behind it. Hence the two rules that its tests enforce: templates render byte for
-//! byte as `transformers` does, and tokens are those of `tokenizers`, whoever computes them.
+//! byte as `transformers` does, and tokens are those of `tokenizers`, whatever computes them.
 
 pub mod chat;
 pub mod detokenizer;

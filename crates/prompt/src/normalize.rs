@@ -21,7 +21,7 @@
 //! one of these mistakes become equal; of two requests with the same tools, what they had in common
 //! at their fronts they still have.
 //!
-//! None is on by default, because each takes something away that somebody may have wanted: the
+//! None is on by default, because each removes something that a client may have wanted: the
 //! order in which a model reads its tools, an id that it was to repeat, the time of day, what it
 //! thought one step ago. Documents in changing order are left alone: their order can carry meaning.
 //! Trimmed histories and other templates cannot be undone, because what is missing is not there.
@@ -133,13 +133,13 @@ impl Normalizers {
         Normalizer::ALL.into_iter().collect()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Which they are, in the order in which they are applied.
+    /// Iterates over the normalizers, in the order in which they are applied.
     pub fn iter(self) -> impl Iterator<Item = Normalizer> {
         let all = Normalizer::ALL.into_iter();
         all.filter(move |&one| self.0 & bit(one) != 0)
@@ -170,7 +170,7 @@ impl fmt::Display for Normalizers {
     }
 }
 
-/// Names with commas between, or `all`; the empty text is none.
+/// Reads names with commas between, or `all`; an empty text gives an empty set.
 impl FromStr for Normalizers {
     type Err = String;
 

@@ -67,7 +67,7 @@ pub struct PrefixTokens {
     miss_bytes: AtomicU64,
 }
 
-/// What a [`PrefixTokens`] did so far, and holds.
+/// Counters and sizes of a [`PrefixTokens`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefixTokensStats {
     /// Bytes of text whose tokens were known.
@@ -84,13 +84,13 @@ pub struct PrefixTokensStats {
 struct Plan {
     /// Each up to a boundary, with its key.
     segments: Vec<(Range<usize>, Key)>,
-    /// What is behind the last boundary.
+    /// Byte range behind the last boundary.
     rest: Range<usize>,
 }
 
 impl PrefixTokens {
     /// A cache before `tokenizer`, at most `capacity_bytes` large ([`CAPACITY_BYTES`]). `key` is
-    /// drawn at random for each process, so that nobody can compute whose text has which name.
+    /// drawn at random for each process, so that no client can compute the names of others' texts.
     ///
     /// Runs the self-test: some hundred short texts, a few milliseconds to some tens.
     #[must_use]
@@ -158,7 +158,7 @@ impl PrefixTokens {
         }
     }
 
-    /// Where this cache cuts; decided by the tokenizer when the cache was made.
+    /// Returns the kind of boundary at which this cache cuts, which depends on the tokenizer.
     #[must_use]
     pub fn boundaries(&self) -> BoundaryKind {
         self.boundaries.kind()
@@ -252,8 +252,8 @@ impl PrefixTokens {
         }
     }
 
-    /// What a thread that panicked left behind is whole: neither look-up nor insertion panics
-    /// half-way but for want of memory.
+    /// Locks the segments and ignores poison: neither look-up nor insertion panics half-way unless
+    /// memory runs out.
     fn lock(&self) -> MutexGuard<'_, Segments> {
         self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What Python and Jinja2 do otherwise than minijinja, as far as chat templates notice.
+//! Differences of Python and Jinja2 from minijinja, as far as chat templates notice.
 //!
 //! Found by rendering some 600 expressions with both. Each entry is one that published
 //! templates use, or that a message's content can reach:
@@ -172,7 +172,7 @@ pub(crate) fn strip_end(text: &str) -> &str {
     text.trim_end_matches(is_space)
 }
 
-/// What Python takes for white space.
+/// Returns whether Python treats `character` as white space.
 fn is_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\x1c'..='\x1f')
 }

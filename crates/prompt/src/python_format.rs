@@ -96,7 +96,7 @@ impl<'v> Values<'v> {
     }
 }
 
-/// What stands between `%` and the conversion.
+/// Flags, width and precision between `%` and the conversion.
 #[derive(Default)]
 struct Field {
     is_alternate: bool,

@@ -53,7 +53,8 @@ struct Edit {
     text: &'static str,
 }
 
-/// What makes filters of `operation`; `None` where its place in `source` is not clear.
+/// Returns the edits that turn `operation` into filters; `None` if its place in `source` is not
+/// clear.
 fn edits_of(operation: &Spanned<BinOp<'_>>, source: &str) -> Option<Vec<Edit>> {
     let range = |span: Span| {
         let offset = |offset: u32| usize::try_from(offset).ok();

@@ -6,10 +6,10 @@
 
 use std::borrow::Cow;
 
-/// Where the 2,048 halves begin here.
+/// Code point of the first of the 2,048 halves here.
 const FIRST: u32 = 0x0010_f800;
 
-/// Where they begin in Unicode.
+/// Code point of the first half in Unicode.
 const FIRST_HALF: u32 = 0xd800;
 
 /// The half that `character` is here.

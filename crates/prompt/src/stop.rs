@@ -21,7 +21,7 @@ pub struct StopMatcher {
     held: String,
 }
 
-/// What a piece of text led to.
+/// Outcome of one piece of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopOutcome {
     /// No stop string so far. The text is safe to send; often none is.
@@ -65,7 +65,7 @@ impl StopMatcher {
         std::mem::take(&mut self.held)
     }
 
-    /// Where the stop string that is complete first begins, and which it is.
+    /// Finds the stop string that is complete first: its start in bytes, and its index.
     fn first_match(&self) -> Option<(usize, usize)> {
         let stops = self.stops.iter().enumerate();
         let matches = stops
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use headstart_core::Rng;
 
-    /// What was sent, and the stop string.
+    /// The text sent, and the index of the stop string.
     type Answer = (String, Option<usize>);
 
     fn run(stops: &[&str], pieces: &[&str]) -> Answer {

@@ -65,7 +65,7 @@ pub struct RenderInput<'a> {
     pub messages: &'a serde_json::Value,
     /// The tools that the model may call: an array.
     pub tools: Option<&'a serde_json::Value>,
-    /// What the text ends with.
+    /// The ending of the text, with or without the opening of the model's answer.
     pub generation_prompt: GenerationPrompt,
     /// The time that templates print, seconds since 1970.
     pub now_unix_s: i64,
@@ -202,7 +202,7 @@ impl ChatTemplate {
         })
     }
 
-    /// What the template sees; later ones replace earlier ones of the same name.
+    /// Returns the template's variables; later ones replace earlier ones of the same name.
     fn variables(&self, input: &RenderInput<'_>) -> BTreeMap<String, Value> {
         let mut variables = self.special_tokens.variables();
         // `transformers` always defines it, as it does `tools`.
@@ -225,7 +225,7 @@ impl ChatTemplate {
 }
 
 impl SpecialTokens {
-    /// Those that the model has, by the names that templates know them by.
+    /// Returns the model's special tokens, by the names that templates use.
     fn variables(&self) -> BTreeMap<String, Value> {
         let named = [
             ("bos_token", &self.bos),
@@ -247,7 +247,7 @@ const NAME: &str = "chat_template";
 /// needs, and less than a second of a core.
 const REQUEST_FUEL: u64 = 20_000_000;
 
-/// How `transformers` sets up Jinja2's lexer.
+/// Returns the syntax of Jinja2's lexer as `transformers` sets it up.
 pub(crate) fn syntax() -> SyntaxConfig {
     let syntax = SyntaxConfig::builder()
         .trim_blocks(true)

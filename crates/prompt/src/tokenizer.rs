@@ -27,8 +27,8 @@ pub struct Tokenizer {
     fast: Option<fastokens::Tokenizer>,
 }
 
-/// What encoding does about special tokens. Those spelled out in the text become their ids in
-/// either case.
+/// Handling of special tokens in encoding. Those spelled out in the text become their ids in either
+/// case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialTokensIn {
     /// Nothing more: for chat prompts, whose template writes all of them.
@@ -37,7 +37,7 @@ pub enum SpecialTokensIn {
     AddBosEos,
 }
 
-/// What decoding does with special tokens.
+/// Handling of special tokens in decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialTokensOut {
     /// Spells them out.
@@ -130,7 +130,7 @@ impl Tokenizer {
         self.reference.get_vocab_size(true)
     }
 
-    /// What the tokenizer says of itself.
+    /// Returns the tokenizer of the reference implementation.
     pub(crate) fn reference(&self) -> &tokenizers::Tokenizer {
         &self.reference
     }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-/// What an engine made of a shape by a template.
+/// Output of an engine for a shape and a template.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Golden {
     /// For those who read a failure.

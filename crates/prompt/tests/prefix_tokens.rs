@@ -40,7 +40,7 @@ fn check(name: &str, caches: &[PrefixTokens], text: &str) {
     }
 }
 
-/// What texts are made of here. Boundaries are dense, and so is what could spoil one.
+/// Fragments of random texts. Boundaries are dense, and so is what could spoil one.
 const FRAGMENTS: &[&str] = &[
     "a",
     "A",
@@ -255,7 +255,7 @@ fn real_conversations_have_the_tokens_of_the_whole_text() {
 }
 
 /// Tokenizers of real models, in folders of `HEADSTART_TOKENIZERS`: their `tokenizer.json` in
-/// their own folder each. Real conversations too, where they are at hand.
+/// their own folder each. Real conversations too, where they are available.
 #[test]
 fn tokenizers_of_models_give_the_tokens_of_the_whole_text() {
     let Some(folder) = std::env::var_os("HEADSTART_TOKENIZERS") else {

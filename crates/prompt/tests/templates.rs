@@ -12,7 +12,7 @@ struct Case {
     name: String,
     template: String,
     messages: Value,
-    /// What was passed to `apply_chat_template`, and `date`, the day on which it was.
+    /// Arguments of `apply_chat_template`, and `date`, the day of the call.
     kwargs: Map<String, Value>,
     #[serde(flatten)]
     outcome: Outcome,

@@ -1,4 +1,4 @@
-//! What the index costs: look-ups, updates and memory, for small and large fleets.
+//! Costs of the index: look-ups, updates and memory, for small and large fleets.
 //!
 //! `cargo bench -p headstart-router --bench index`
 //!
@@ -119,7 +119,7 @@ fn turns(replicas: u32) -> Vec<Turn> {
     turns
 }
 
-/// What the replica stores of the prompt: the blocks that it has not got.
+/// Blocks of the prompt that the replica lacks, as it stores them.
 fn new_blocks(
     tokens: &[TokenId],
     replica: ReplicaId,

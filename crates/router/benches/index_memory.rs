@@ -1,4 +1,4 @@
-//! What the index takes beside the KV caches that it describes, for three shapes of model.
+//! Memory of the index beside the KV caches that it describes, for three shapes of model.
 //!
 //! `cargo bench -p headstart-router --bench index_memory`
 //!

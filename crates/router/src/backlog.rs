@@ -1,13 +1,13 @@
-//! What a replica has to compute before it gets to one more prompt, in seconds.
+//! Estimated wait before a replica starts one more prompt, seconds.
 //!
 //! ```text
 //!            add 3 s            first token of the first one
 //! wait  0 ──────────► 3, 2, 1, … ──────────► what the others need ──► …
 //! ```
 //!
-//! The estimate drains with time, and is set right by every first token: prompts are served in
-//! turn, so that what is left then is what the others need. It is never less than a part of that:
-//! who waits longer than was reckoned with is still in front.
+//! The estimate drains with time, and every first token corrects it: prompts are served in turn, so
+//! what is left is the work of the others. It never falls below a part of that work, because a
+//! request that waits longer than estimated is still in front.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use headstart_core::Nanos;
 /// Share of the work in front that is left at least, however long ago it should have been done.
 const LEFT: f64 = 0.3;
 
-/// Most seconds of work that are reckoned with: beyond any queue, and far from where times end.
+/// Upper bound of the work, seconds: beyond any queue, and far from where times end.
 const WORK_MAX_S: f64 = 1e9;
 
-/// Weight of the newest request in the mean work.
+/// Weight of the newest request in the moving average of the work.
 const NEWEST: f64 = 0.1;
 
 /// Seconds of work that were sent to one replica.

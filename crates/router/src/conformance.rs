@@ -1,4 +1,4 @@
-//! What every [`PrefixIndex`] must obey, as functions that any implementation can call in a test.
+//! Conformance checks for any [`PrefixIndex`], as functions to call in a test.
 
 mod world;
 

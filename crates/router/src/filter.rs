@@ -9,7 +9,7 @@ pub trait Filter: Send {
     fn admits(&self, replica: &ReplicaView, request: &RouteRequest<'_>) -> bool;
 }
 
-/// Those that serve.
+/// Admits replicas that serve.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Healthy;
 
@@ -19,7 +19,7 @@ impl Filter for Healthy {
     }
 }
 
-/// Those that the request does not rule out.
+/// Admits replicas that the request does not exclude.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NotExcluded;
 
@@ -29,7 +29,7 @@ impl Filter for NotExcluded {
     }
 }
 
-/// Replicas that have memory, or nobody who waits for it.
+/// Admits replicas with free KV memory or an empty queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unsaturated;
 

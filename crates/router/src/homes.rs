@@ -1,4 +1,4 @@
-//! Where conversations are: the replica of a conversation's last turn.
+//! Homes of conversations: the replica of each conversation's last turn.
 //!
 //! A prompt that begins with a whole earlier prompt continues it. A prompt is a chain of keys, of
 //! its messages or of its blocks; each key covers all up to it, so that the last one names the

@@ -1,4 +1,4 @@
-//! Who holds which prefix: the question that routing asks, and the trait that answers it.
+//! Index of the prefixes that each replica holds, as a trait for the router.
 //!
 //! An index listens to every replica's [`CacheEvent`]s and answers, for one prompt, how many of
 //! its leading tokens each replica has. It is a hint: engines evict while events travel.
@@ -9,7 +9,7 @@
 //! replica 7  device     -          device                 device 16, any tier 16
 //! ```
 //!
-//! Three things are told apart:
+//! A block is in one of three states:
 //!
 //! | a block is | because | until |
 //! |---|---|---|
@@ -73,16 +73,16 @@ pub use overlaps::{Overlap, Overlaps};
 pub use reference::ReferenceIndex;
 pub use run_index::RunIndex;
 
-/// How long a replica is assumed to hold a prompt that was sent to it. Published value (llm-d):
-/// longer than a usual prefill, shorter than a lost request would mislead.
+/// Time for which a replica is assumed to hold a prompt that was sent to it. Published value
+/// (llm-d): longer than a usual prefill, and short enough that a lost request does little harm.
 pub const ASSUMPTION_TTL: Duration = Duration::from_secs(2);
 
-/// How long a doubtful block is remembered. Five minutes: a busy engine evicts its whole cache
-/// in that time, and what an idle one still uses is confirmed by its next requests.
+/// Time for which a doubtful block is remembered. In five minutes a busy engine evicts its whole
+/// cache, and the next requests of an idle one confirm the blocks still in use.
 pub const DOUBT_TTL: Duration = Duration::from_secs(300);
 
-/// What the router asks of an index, from any thread. Replicas that are not tracked do not exist
-/// for it.
+/// Interface of an index for the router, callable from any thread. It ignores replicas that are not
+/// tracked.
 pub trait PrefixIndex: Send + Sync {
     /// Takes over what became known of `replica` at `now`. Updates of one replica come one after
     /// the other.
@@ -104,11 +104,11 @@ pub trait PrefixIndex: Send + Sync {
     }
 
     /// Names the blocks of `prompt` for [`Self::overlaps`], once per block size in use. Costs the
-    /// prompt's length, and waits for nobody.
+    /// prompt's length, and never waits.
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys;
 
-    /// How much of a prompt each replica holds, into `answer`, by ascending replica; those that
-    /// hold none of it are left out. Never waits for a running update.
+    /// Writes the overlap of a prompt with each replica into `answer`, by ascending replica;
+    /// replicas without any are left out. Never waits for a running update.
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps);
 
     /// Visits all that is held at `now`, in no order. For dumps and tests: updates may wait.
@@ -118,11 +118,11 @@ pub trait PrefixIndex: Send + Sync {
     fn stats(&self) -> IndexStats;
 }
 
-/// What became known of one replica.
+/// Update of the state of one replica.
 #[derive(Clone, Copy, Debug)]
 pub enum Update<'a> {
     /// It exists and holds nothing yet. `block_size` is what its configuration says; `None` until
-    /// its events tell. Tracking a tracked replica starts it anew.
+    /// its events tell. Tracking a tracked replica resets it.
     Track {
         /// Tokens per block.
         block_size: Option<u32>,
@@ -135,9 +135,8 @@ pub enum Update<'a> {
     Doubt,
     /// Nothing was lost when it was doubted last: what is doubtful because of that, and was neither
     /// removed nor cleared since nor has aged out, is confirmed again. Other doubts stay: earlier
-    /// ones, those of removals, those of dumps. Does nothing where nobody doubted since
-    /// [`Self::Track`], since everything was cleared, or since the last of these. Costs its own
-    /// blocks.
+    /// ones, those of removals, those of dumps. Does nothing without a doubt since [`Self::Track`],
+    /// since everything was cleared, or since the last of these. Costs its own blocks.
     Trust,
     /// This prompt is sent there: it will hold all its full blocks soon.
     Assume(&'a PromptKeys),
@@ -150,14 +149,14 @@ pub struct Prompt<'a> {
     pub tokens: &'a [TokenId],
     /// Its images and other media, sorted by their start.
     pub media: &'a [Medium],
-    /// What sets it apart from the same tokens elsewhere.
+    /// Namespace that separates it from the same tokens elsewhere.
     pub namespace: Namespace<'a>,
 }
 
 /// One block that one replica holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Resident {
-    /// Who holds it.
+    /// The replica that holds it.
     pub replica: ReplicaId,
     /// The block, behind its whole prefix.
     pub key: RouteKey,
@@ -172,10 +171,10 @@ pub struct Resident {
 /// Size of an index and what it could not use. All counters are in blocks unless they say so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexStats {
-    /// What [`PrefixIndex::residents`] would visit, or a little more: what aged out since the
-    /// last update may still be counted.
+    /// Entries that [`PrefixIndex::residents`] would visit, or slightly more: those expired since
+    /// the last update may still count.
     pub entries: usize,
-    /// Those of them that are doubtful.
+    /// Doubtful entries among them.
     pub doubtful: usize,
     /// Prompts that are assumed somewhere.
     pub assumed_prompts: usize,

@@ -1,4 +1,4 @@
-//! Which replica serves a request: a pure state machine.
+//! Choice of the replica that serves a request: a pure state machine.
 //!
 //! ```text
 //!                     ┌──────────────── route ─────────────────────────────┐

@@ -1,4 +1,4 @@
-//! What one replica is busy with.
+//! Load of one replica.
 //!
 //! Two sources, because each is blind where the other sees:
 //!
@@ -25,11 +25,11 @@ use headstart_core::{EngineModel, Nanos};
 use crate::backlog::Backlog;
 use crate::placed::Placed;
 
-/// How long a report counts. Several scrapes at a slow interval (one a second); in more time
-/// than this, the requests that a queue consisted of are usually answered.
+/// Lifetime of a report. It spans several scrapes at a slow interval (one a second). In a longer
+/// time, the queued requests are usually answered.
 pub const REPORT_FRESHNESS: Duration = Duration::from_secs(5);
 
-/// What a replica says of itself.
+/// Load that a replica reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReportedLoad {
     /// Requests that wait to be scheduled.
@@ -47,7 +47,7 @@ pub struct ReportedLoad {
 pub struct InFlight {
     /// All of them.
     pub requests: usize,
-    /// Those without a first token yet.
+    /// Requests without a first token yet.
     pub queued: usize,
     /// Prompt tokens to compute for those, beyond what was found cached.
     pub prefill_tokens: usize,
@@ -55,10 +55,10 @@ pub struct InFlight {
     pub decode_tokens: usize,
 }
 
-/// How far a request is.
+/// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The replica computes (or will compute) so many prompt tokens.
+    /// The replica computes (or will compute) the prompt.
     Prefill {
         /// Prompt tokens beyond what was found cached.
         tokens: usize,
@@ -101,9 +101,9 @@ impl InFlight {
 pub struct Load {
     /// From the router's own calls.
     pub in_flight: InFlight,
-    /// What those have to wait for.
+    /// Estimated wait of a new prompt behind them.
     pub backlog: Backlog,
-    /// What it was sent lately.
+    /// Prompt tokens sent to it lately.
     pub placed: Placed,
     report: Option<ReportedLoad>,
 }
@@ -149,8 +149,8 @@ impl Load {
         self.in_flight.requests.max(reported)
     }
 
-    /// What the sequences that decode there have each step do, as far as is known: their prompts
-    /// count, and of requests that only a report knows as much as of the others.
+    /// Estimates the work per step of the sequences that decode there, with their prompts as
+    /// context. Requests known only from a report count as much as the others on average.
     #[must_use]
     pub fn decoding(&self, engine: &EngineModel, now: Nanos) -> Work {
         let own = self.in_flight.requests - self.in_flight.queued;

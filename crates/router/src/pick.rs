@@ -172,8 +172,8 @@ impl SessionHash {
         }
     }
 
-    /// What stands for the conversation: its name, else the first block of its prompt; none when
-    /// the prompt is shorter than that.
+    /// Hashes the conversation's name, else the first block of its prompt; `None` if the prompt is
+    /// shorter than that or not tokenized.
     fn session_key(&self, request: &RouteRequest<'_>) -> Option<u64> {
         if let Some(session) = request.session {
             return Some(fnv1a(session.as_bytes()));
@@ -195,7 +195,7 @@ impl Picker for SessionHash {
     }
 }
 
-/// Most requests that a candidate may have with the one at hand: [`LOAD_BOUND`] times the mean.
+/// Most requests that a candidate may have, the new one included: [`LOAD_BOUND`] times the mean.
 fn max_requests(scored: &[Scored]) -> usize {
     let in_flight: usize = scored.iter().map(|candidate| candidate.view.requests).sum();
     let mean = (in_flight + 1) as f64 / scored.len() as f64;
@@ -234,7 +234,7 @@ mod tests {
         candidates.map(candidate).collect()
     }
 
-    /// Picks 1200 times for the same request and expects so many picks per candidate, roughly.
+    /// Picks 1200 times for the same request and expects about `expected` picks per candidate.
     fn check(picker: &mut dyn Picker, scored: &[Scored], expected: &[usize]) {
         let mut rng = Rng::new(3);
         let mut counts = vec![0; scored.len()];

@@ -17,19 +17,19 @@ use crate::view::ReplicaView;
 
 /// A way to choose.
 pub struct Pipeline {
-    /// Who may be chosen: whom all admit.
+    /// Filters that every candidate must pass.
     pub filters: Vec<Box<dyn Filter>>,
-    /// Who is avoided: each applies unless it would leave nobody, the first ones first.
+    /// Filters that apply in order, except where none would be left.
     pub preferences: Vec<Box<dyn Filter>>,
-    /// What counts, and how much.
+    /// Scorers with their weights.
     pub scorers: Vec<Weighted>,
-    /// Who is chosen.
+    /// The final choice among the scored candidates.
     pub picker: Box<dyn Picker>,
 }
 
 /// A scorer and its weight.
 pub struct Weighted {
-    /// What a score of 1 is worth; weights need not sum to anything.
+    /// Factor of the score; weights need not sum to anything.
     pub weight: f64,
     /// The scorer.
     pub scorer: Box<dyn Scorer>,

@@ -1,4 +1,4 @@
-//! What was sent to one replica lately: the prompts that it is likely to be asked for again.
+//! Prompt tokens sent to one replica lately, which later prompts are likely to repeat.
 
 use std::time::Duration;
 

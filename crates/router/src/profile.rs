@@ -49,13 +49,13 @@ const LEADING: usize = 4_096;
 pub struct Profile {
     /// Its name.
     pub name: String,
-    /// Where it learns who holds what.
+    /// Source of its knowledge of cached prefixes.
     pub index: IndexKind,
     /// Whom it avoids while there are others, in order of importance.
     pub preferences: Vec<PreferenceKind>,
-    /// What counts, and how much.
+    /// Scorers with their weights.
     pub scorers: Vec<(ScorerKind, f64)>,
-    /// Who is chosen of those that are scored.
+    /// The final choice among the scored candidates.
     pub picker: PickerKind,
 }
 
@@ -113,7 +113,7 @@ impl Profile {
     /// The one of this name among `own`, which go first, and those that come with the router.
     ///
     /// # Errors
-    /// When there is none.
+    /// If no profile has this name.
     pub fn find(name: &str, own: &BTreeMap<String, Self>) -> Result<Self, UnknownProfile> {
         let found = own.get(name).cloned().or_else(|| Self::known(name));
         found.ok_or_else(|| UnknownProfile {
@@ -190,7 +190,7 @@ impl FromStr for Profile {
     }
 }
 
-/// A profile's name that nobody knows.
+/// Error: no profile has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownProfile {
     name: String,

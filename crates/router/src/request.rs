@@ -1,4 +1,4 @@
-//! What a router is asked, and what it answers.
+//! Requests to a router, and its decisions.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ pub struct RouteRequest<'a> {
     /// the conversation's last turn by them, whether or not tokens are known. Empty for a prompt
     /// without messages: its blocks then serve instead.
     pub messages: &'a [RouteKey],
-    /// What sets the prompt apart from the same tokens in other requests.
+    /// Namespace that separates the prompt from the same tokens in other requests.
     pub namespace: Namespace<'a>,
-    /// What the client calls its conversation.
+    /// The client's id of the conversation.
     pub session: Option<&'a str>,
     /// Replicas not to choose, such as those that have just failed this request.
     pub excluded: &'a [ReplicaId],
@@ -58,7 +58,7 @@ pub struct Decision {
     pub prompt_tokens: usize,
     /// All that passed the filters, the chosen one among them, by ascending replica.
     pub candidates: Vec<Candidate>,
-    /// Names the request in the calls that tell how it goes on.
+    /// Id of the request in the later calls about its progress.
     pub reservation: ReservationId,
 }
 
@@ -86,7 +86,7 @@ pub struct ReservationId(pub u64);
 pub struct NoReplica {
     /// Replicas that there are.
     pub known: usize,
-    /// Those of them that are down.
+    /// Replicas that are down.
     pub down: usize,
 }
 

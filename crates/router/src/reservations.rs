@@ -27,7 +27,7 @@ pub(crate) struct Reservation {
     pub(crate) overlap_tokens: usize,
     /// Whether that follows from exact tokens.
     pub(crate) is_exact: bool,
-    /// Seconds that its prompt was reckoned to take.
+    /// Estimated seconds of work for its prompt.
     pub(crate) work_s: f64,
 }
 
@@ -66,7 +66,7 @@ impl Reservations {
         self.live.len()
     }
 
-    /// What each occupied replica has in flight, counted anew. O(requests in flight).
+    /// Recomputes the requests in flight of each occupied replica. O(requests in flight).
     pub(crate) fn sums(&self) -> BTreeMap<ReplicaId, InFlight> {
         let mut sums: BTreeMap<ReplicaId, InFlight> = BTreeMap::new();
         for live in self.live.values() {

@@ -8,9 +8,9 @@
 //! that its prompt is held where it went, so that a burst neither herds nor scatters.
 //!
 //! Invariants, asserted by [`Router::check`]: what replicas have in flight is the sum of the live
-//! reservations. A replica that is down holds nothing in the index; events that were still under
-//! way when it went down are ignored or leave when it comes back, and so is all that concerns an
-//! unknown replica. Whoever feeds events starts a replica's stream anew when it comes back.
+//! reservations. A replica that is down holds nothing in the index. Events that were still under
+//! way when it went down are ignored or leave when it comes back. All that concerns an unknown
+//! replica is ignored too. The feeder of events restarts a replica's stream when it comes back.
 //!
 //! Same seed and same calls, same decisions.
 
@@ -36,12 +36,12 @@ use crate::reservations::{Reservation, Reservations};
 use crate::score::{predicted_ttft_s, work_s};
 use crate::view::{Health, ReplicaView};
 
-/// What a router is made of.
+/// Configuration of a router.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouterConfig {
     /// The model that all its replicas serve.
     pub model: String,
-    /// How to choose.
+    /// Rules of the choice.
     pub profile: Profile,
     /// Fixes all random choices.
     pub seed: u64,
@@ -50,7 +50,7 @@ pub struct RouterConfig {
 /// Chooses replicas for the requests to one model.
 pub struct Router {
     index: Arc<dyn PrefixIndex>,
-    /// Where prompts went whose tokens are not known, by their text.
+    /// Replicas of sent prompts whose tokens are unknown, by their text.
     text_index: Arc<ApproximateIndex>,
     homes: Homes,
     overlaps: Overlaps,
@@ -86,7 +86,7 @@ pub struct ReplicaStatus {
     pub in_flight: InFlight,
 }
 
-/// What a router has done so far.
+/// Counters of a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterStats {
     /// Requests without a replica to serve them.
@@ -157,7 +157,7 @@ impl Router {
         }
     }
 
-    /// Says what a replica's engine is like, for those strategies that reckon with it.
+    /// Sets the engine model of a replica, for strategies that predict times.
     pub fn set_engine(&mut self, replica: ReplicaId, engine: EngineModel) {
         if let Some(member) = self.replicas.get_mut(&replica) {
             member.engine = engine;
@@ -221,7 +221,7 @@ impl Router {
     /// Chooses a replica and reserves it. From now on it is assumed to hold the prompt.
     ///
     /// # Errors
-    /// When all replicas are down or excluded, or there is none. Nothing is reserved then.
+    /// If all replicas are down or excluded, or if there are no replicas. Nothing is reserved then.
     pub fn route(&mut self, request: &RouteRequest<'_>) -> Result<Decision, NoReplica> {
         let hashed;
         let keys = match (request.keys, prompt_of(request)) {
@@ -315,13 +315,13 @@ impl Router {
         })
     }
 
-    /// What a replica said of its load, while that is fresh.
+    /// Returns a replica's load report while it is fresh.
     #[must_use]
     pub fn report_of(&self, replica: ReplicaId, now: Nanos) -> Option<ReportedLoad> {
         self.replicas.get(&replica)?.load.fresh_report(now)
     }
 
-    /// What was done so far, and the size of what is kept.
+    /// Returns the counters so far, and the size of the index.
     #[must_use]
     pub fn stats(&self) -> RouterStats {
         let Counts {

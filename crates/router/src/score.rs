@@ -32,7 +32,7 @@ pub(crate) use cost::{predicted_ttft_s, work_s};
 pub const LOWER_TIER_WEIGHT: f64 = 0.8;
 
 /// Worth of a doubtful token against a trusted one. Ours: of what a replica held before its events
-/// were lost, some is gone and nobody knows how much.
+/// were lost, an unknown part is gone.
 pub const DOUBTFUL_WEIGHT: f64 = 0.5;
 
 /// KV utilisation of a replica that does not say: neither favoured nor shunned.

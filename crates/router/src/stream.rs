@@ -1,10 +1,10 @@
 //! One event stream, put in order: one replica, one data-parallel rank.
 //!
 //! An engine numbers its batches 0, 1, 2, … for as long as its process lives (an *epoch*), and
-//! offers a bounded buffer of old ones on request. Between the engine and us batches get lost,
-//! come late, twice or out of order; the process restarts and counts from 0 again; replays are
-//! cut short, break off or bring the wrong process. [`Follower`] takes what comes and says what
-//! is to be done, as [`Effect`]s. Whoever owns the sockets does it.
+//! offers a bounded buffer of old ones on request. Between the engine and us batches get lost, come
+//! late, twice or out of order; the process restarts and counts from 0 again; replays are cut
+//! short, break off or bring the wrong process. [`Follower`] takes what arrives and returns
+//! [`Effect`]s, which the owner of the sockets carries out.
 //!
 //! ```text
 //!                    ┌──────────────────────────┐
@@ -23,18 +23,18 @@
 //! live 7     Ask { from: 4 }      7 is held; 4 is asked for once more, to know the publisher by
 //! live 8                          held
 //! reply 4                         the very same: no restart
-//! reply 6    Doubt { 1 }          replies come in order, so nobody has 5 any more
+//! reply 6    Doubt { 1 }          replies come in order, so 5 is lost
 //!            Apply 6, 7, 8
 //! reply 7                         known
 //! end        Status(Partial)      until the engine clears its cache or restarts
 //! ```
 //!
-//! What is late for a second is a doubt too, and the only one that is taken back: a gap that nobody
-//! fills, a connection that is gone, a question that nobody answers. Batches 0–4 are applied:
+//! Something late for a second is a doubt too, and the only one that is taken back: a gap that
+//! stays, a lost connection, an unanswered question. Batches 0–4 are applied:
 //!
 //! ```text
 //! gone       Status(Down)
-//! on_time    Doubt { 0 }          after a second: nobody knows what the engine does meanwhile
+//! on_time    Doubt { 0 }          after a second: what the engine does meanwhile is unknown
 //! connected  Ask { from: 4 }
 //! live 7                          waits
 //! reply 4                         the very same
@@ -45,7 +45,7 @@
 //! A batch in which the engine clears its cache waits for nothing, if it has a timestamp: what is
 //! missing before it says nothing about what is held behind it.
 //!
-//! # What is told apart, and by what
+//! # Kinds of batches, and how they are recognised
 //!
 //! | a batch is | because |
 //! |---|---|
@@ -57,11 +57,11 @@
 //! | burnt: numbered, never sent | a replay that reached beyond it did not bring it |
 //!
 //! Timestamps are the publisher's clock, which may be set back. So a batch that should come later
-//! and is older is asked about, or doubted where nobody can be asked; and timestamps are never
-//! believed against a replay: whoever answers a replay is the process that lives now. A replay
-//! that brings nothing speaks of a restart only if an earlier one brought something: some
-//! publishers keep nothing. Taking a repeat for a restart costs a replay; taking a restart for a
-//! repeat leaves a wrong index: where nothing decides, the cheap error is made.
+//! and is older is asked about, or doubted without a replay socket. Timestamps are never believed
+//! against a replay: the process that answers a replay is the one that lives now. A replay that
+//! brings nothing speaks of a restart only if an earlier one brought something: some publishers
+//! keep nothing. Taking a repeat for a restart costs a replay; taking a restart for a repeat leaves
+//! a wrong index: where nothing decides, the cheap error is made.
 //!
 //! # Invariants
 //!

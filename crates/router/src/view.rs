@@ -27,8 +27,8 @@ pub struct ReplicaView {
     /// Leading prompt tokens that it holds in any tier, as far as no event of it was lost since;
     /// at most `any_tier_tokens`.
     pub trusted_tokens: usize,
-    /// Where it served the prompt's last turn and holds as much of it as any other: by how many
-    /// tokens it leads the next one.
+    /// Tokens by which it leads the next replica, if it served the prompt's last turn and no other
+    /// holds more of the prompt.
     pub home_lead: Option<usize>,
     /// Requests whose first token has not come.
     pub queue_depth: usize,
@@ -40,15 +40,15 @@ pub struct ReplicaView {
     pub reported_waiting: Option<usize>,
     /// Share of the KV memory in use, when known.
     pub kv_usage: Option<f64>,
-    /// What it is reckoned to be like.
+    /// Estimated engine model.
     pub engine: EngineModel,
     /// Seconds of prompts in front of one more.
     pub backlog_s: f64,
     /// Prompt tokens that were sent there in the last minutes.
     pub placed_tokens: f64,
-    /// Those of prompts that were mostly new to it.
+    /// Prompt tokens of those prompts that were mostly new to it.
     pub placed_new_tokens: f64,
-    /// What its steps do beside prompts.
+    /// Work per step for sequences that decode.
     pub decoding: Work,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc as StdArc;
 use shuttle::sync::Arc;
 use shuttle::thread;
 
-/// What the twin is built of, here with threads that shuttle runs.
+/// Primitives that the twin is built of, here with threads that shuttle runs.
 mod sync {
     pub(super) use shuttle::hint::spin_loop;
     pub(super) use shuttle::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ fn two_copies() -> Values {
     Twin::new([Value::default(), Value::default()], 0)
 }
 
-/// Where there is only one copy, readers wait for writers, and see the same.
+/// A twin with only one copy: readers wait for writers, and see the same.
 fn one_copy() -> Values {
     Twin::alone(Value::default(), 0)
 }
@@ -109,7 +109,7 @@ fn orders_by_priority() {
     shuttle::check_pct(|| readers_and_writers(one_copy), ITERATIONS, DEPTH);
 }
 
-/// A reader that stays in one copy holds the writer up, and nobody else.
+/// A reader that stays in one copy holds up the writer, and no other reader.
 #[test]
 fn readers_pass_a_writer_that_waits() {
     shuttle::check_random(

@@ -1,6 +1,6 @@
-//! An index that joins late, from what a ledger writes out, answers as if it had heard everything
-//! but assumptions, which are each router's own, and doubts taken back, which only those know who
-//! heard the doubt: nobody hears either here.
+//! An index that joins late, from what a ledger writes out, answers as if it had received all
+//! updates but two kinds. Assumptions are each router's own, and a doubt is taken back only for
+//! those that received it. Here no index receives either.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

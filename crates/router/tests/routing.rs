@@ -42,7 +42,7 @@ fn prompt(first_token: TokenId, len: usize) -> Vec<TokenId> {
     (first_token..).take(len).collect()
 }
 
-/// What a replica announces after computing `tokens`.
+/// Builds the event of a replica that computed `tokens`.
 fn stored(tokens: &[TokenId]) -> CacheEvent {
     let num_blocks = tokens.len() / BLOCK_SIZE as usize;
     let name = |block: usize| u64::from(tokens[0]) * 1000 + block as u64;
@@ -72,7 +72,7 @@ fn route(router: &mut Router, tokens: &[TokenId], now: Nanos) -> Decision {
     decision
 }
 
-/// Routes `count` copies of one prompt that never end; expects so many requests per replica.
+/// Routes `count` copies of one prompt that never end; expects `expected` requests per replica.
 fn check_burst(router: &mut Router, count: usize, expected: &[usize]) {
     let tokens = prompt(0, 64);
     for _ in 0..count {

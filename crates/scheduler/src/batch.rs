@@ -1,4 +1,4 @@
-//! What the executor gets for one step.
+//! Input of the executor for one step.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use headstart_core::{BlockId, CostModel, SeqId, TokenId};
 pub struct Batch {
     /// Decodes and prefill chunks, at most one entry per sequence.
     pub entries: Vec<Entry>,
-    /// Units at hand that are copied into blocks, in each part before anything is computed in it.
+    /// Loaded units to copy into blocks, in each part before anything is computed in it.
     pub arrivals: Vec<Arrival>,
 }
 
@@ -41,7 +41,7 @@ impl Batch {
 /// A unit from a lower tier, and where its blocks go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Whose it is.
+    /// Sequence that the unit is for.
     pub seq: SeqId,
     /// The unit.
     pub claim: Claim,
@@ -59,15 +59,15 @@ pub struct Entry {
     pub seq: SeqId,
     /// The tokens to compute, at least one.
     pub tokens: Vec<TokenId>,
-    /// Position of the first of them: so many tokens before it have keys and values.
+    /// Position of the first of them: the number of tokens before it.
     pub start: usize,
     /// The sequence's block table, long enough for all tokens up to the last of `tokens`.
     pub blocks: Vec<BlockId>,
-    /// How to choose the next token; `None` for a prefill chunk that is not the last.
+    /// Settings to choose the next token; `None` for a prefill chunk that is not the last.
     pub sampling: Option<Sampling>,
-    /// Tokens before it whose keys and values were left out in each layer, where its prefix was
-    /// loaded in part: all behind them stand so many slots further to the front of `blocks`. Their
-    /// positions are what they were.
+    /// Number of tokens before it that were left out in each layer, if its prefix was loaded in
+    /// part. The tokens behind these move that number of slots to the front of `blocks`; their
+    /// positions stay.
     pub pruned: Option<Arc<[u32]>>,
 }
 
@@ -80,7 +80,7 @@ impl Entry {
     }
 }
 
-/// How to choose a token from logits.
+/// Settings to choose a token from logits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// 0 is greedy; otherwise logits are divided by it.

@@ -1,4 +1,4 @@
-//! What a step copies between the device and host memory, part by part.
+//! Copies between the device and host memory in a step, part by part.
 //!
 //! ```text
 //! part 0   read what is stored ─► write what arrived ─► compute
@@ -15,7 +15,7 @@ use headstart_core::transfer::DevicePart;
 
 use crate::Arrival;
 
-/// What is to be copied beside a step.
+/// Copies to make during a step.
 pub struct Copies<'a> {
     mover: &'a mut dyn BlockMover,
     arrivals: &'a [Arrival],
@@ -29,8 +29,8 @@ impl Drop for Copies<'_> {
 }
 
 impl<'a> Copies<'a> {
-    /// The blocks of `arrivals`, which are at hand with `mover`, and `stored` blocks that it was
-    /// told to store; `None` where nothing is to be copied.
+    /// The copies of a step: blocks of `arrivals`, which `mover` has loaded, and `stored` blocks
+    /// that it is to store. `None` if there is nothing to copy.
     pub fn new(
         mover: &'a mut dyn BlockMover,
         arrivals: &'a [Arrival],
@@ -54,7 +54,7 @@ impl<'a> Copies<'a> {
     /// Copies one part. To be called once for each, before anything is computed in it.
     ///
     /// # Panics
-    /// When what has arrived is not at hand any more.
+    /// If what has arrived is no longer available.
     pub fn copy(&mut self, part: usize, device: &mut dyn DevicePart) {
         self.mover.read(part, device);
         for arrival in self.arrivals {

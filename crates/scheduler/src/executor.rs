@@ -1,4 +1,4 @@
-//! Who computes a batch.
+//! Computation of batches.
 
 use headstart_core::TokenId;
 

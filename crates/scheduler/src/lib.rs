@@ -1,4 +1,4 @@
-//! What runs in the next step: continuous batching, chunked prefill, preemption, queue order.
+//! Scheduling of steps: continuous batching, chunked prefill, preemption, queue order.
 //!
 //! ```text
 //! submit ─► waiting ─admit─► running ─► Batch ─► Executor ─► complete ─► Output, CacheEvent

@@ -11,7 +11,7 @@ use headstart_core::{BlockHash, BlockHasher, TokenId};
 /// Most memory for the prompts that are remembered, in bytes.
 const KNOWN_BYTES: usize = 4 << 20;
 
-/// What a prompt takes beside its tokens and names.
+/// Approximate memory of a prompt without its tokens and names, bytes.
 const ENTRY_BYTES: usize = 100;
 
 /// The last prompt with each first block.

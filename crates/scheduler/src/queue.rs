@@ -12,22 +12,22 @@ use crate::sequence::Sequence;
 /// step's cost to some thousand look-ups of 0.1 µs.
 const LOOK_AHEAD: usize = 64;
 
-/// Who is admitted next.
+/// Order in which waiting sequences are admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueOrder {
     /// First come, first served.
     FirstCome,
-    /// The longest cached prefix first (SGLang's order), so that neighbours in the prefix tree
-    /// run while their prefix is resident; whoever waited `max_age` goes before.
+    /// The longest cached prefix first (SGLang's order), so that neighbours in the prefix tree run
+    /// while their prefix is resident; a sequence that waited `max_age` goes before.
     LongestPrefix {
-        /// The age bound: nobody starves.
+        /// The age bound, which prevents starvation.
         max_age: Duration,
     },
 }
 
 impl QueueOrder {
-    /// Index of the next to admit of those that are `ready`; `None` when there is none. Preempted
-    /// sequences stand at the front and are overtaken only while they wait for loads.
+    /// Index of the next of the `ready` sequences to admit; `None` if no sequence is ready.
+    /// Preempted sequences stand at the front and are overtaken only while they wait for loads.
     pub(crate) fn next(
         self,
         waiting: &VecDeque<Sequence>,

@@ -47,7 +47,7 @@ pub struct SchedulerConfig {
     pub max_context: usize,
     /// Tokens per block.
     pub block_size: usize,
-    /// Who is admitted next.
+    /// Order in which waiting sequences are admitted.
     pub order: QueueOrder,
 }
 
@@ -65,7 +65,7 @@ pub enum Submit {
     },
 }
 
-/// How busy the engine is.
+/// Sequences, blocks and preemptions of the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Sequences running.
@@ -94,7 +94,7 @@ pub struct Scheduler {
     events: Vec<CacheEvent>,
     preemptions: u64,
     admissions: u64,
-    /// Where steps are counted instead of written down.
+    /// State of counted steps; `None` where each token is stored at its step.
     counter: Option<Counter>,
     names: Names,
 }
@@ -172,8 +172,8 @@ impl Scheduler {
         Submit::Queued
     }
 
-    /// Takes note of how likely another request of the conversation follows `seq`: the cache policy
-    /// is told when the sequence ends. Unknown ids (already finished) are ignored.
+    /// Sets the probability that another request of the conversation follows `seq`; the cache
+    /// policy receives it when the sequence ends. Unknown ids (already finished) are ignored.
     pub fn annotate(&mut self, seq: SeqId, p_continue: Probability) {
         let mut sequences = self.running.iter_mut().chain(&mut self.waiting);
         if let Some(sequence) = sequences.find(|sequence| sequence.new.id == seq) {
@@ -244,12 +244,12 @@ impl Scheduler {
         assert!(sampled.next().is_none(), "one token per entry that asked");
     }
 
-    /// What happened since the last call.
+    /// Takes the outputs since the last call.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.outputs)
     }
 
-    /// How busy the engine is. O(1).
+    /// Returns the numbers of sequences, blocks and preemptions. O(1).
     #[must_use]
     pub fn load(&self) -> Load {
         Load {
@@ -261,7 +261,7 @@ impl Scheduler {
         }
     }
 
-    /// How the cache's capacity is divided. O(capacity).
+    /// Returns the division of the cache's capacity. O(capacity).
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
         self.cache.occupancy()

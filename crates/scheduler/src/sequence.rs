@@ -24,13 +24,13 @@ pub struct NewSequence {
     pub max_tokens: usize,
     /// Tokens that end the answer.
     pub stop_tokens: Arc<[TokenId]>,
-    /// How to choose tokens.
+    /// Settings to choose tokens.
     pub sampling: Sampling,
     /// Names its blocks: the identity of model, adapter and tenant.
     pub hasher: Arc<BlockHasher>,
     /// Tenant salt, for the events.
     pub salt: Option<Arc<str>>,
-    /// What the cache policy is told of it; `now` and `offset` are set by the scheduler.
+    /// Data for the cache policy; the scheduler sets `now` and `offset`.
     pub access: Access,
     /// Whether its stored prefix must be loaded as a whole, where others' are loaded in part.
     pub is_exact: bool,
@@ -45,17 +45,17 @@ pub enum FinishReason {
     Length,
 }
 
-/// What happened to a sequence.
+/// Event of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// It runs for the first time; so many of its prompt tokens need no computing.
+    /// It runs for the first time; `cached_tokens` of its prompt tokens need no computing.
     Started {
         /// The sequence.
         seq: SeqId,
         /// Prompt tokens whose keys and values were found.
         cached_tokens: usize,
     },
-    /// So many of its prompt tokens came from a lower tier: once a tier, before its first token.
+    /// Some of its prompt tokens came from a lower tier: once a tier, before its first token.
     Loaded {
         /// The sequence.
         seq: SeqId,
@@ -112,11 +112,11 @@ pub(crate) struct Sequence {
     pub(crate) computed: usize,
     pub(crate) lease: Option<Lease>,
     pub(crate) arrival: Nanos,
-    /// How many were admitted before it, the last time that it was.
+    /// Number of admissions before its last one.
     pub(crate) place: u64,
     /// The counted step from which on its tokens are not written down.
     pub(crate) decoding_since: Option<u64>,
-    /// What is loaded for it.
+    /// Load of its prefix from lower tiers.
     pub(crate) fetch: Fetch,
     /// Tokens of its prefix that were left out in each layer, where that was loaded in part:
     /// nothing that it computes is what its names say.
@@ -125,18 +125,18 @@ pub(crate) struct Sequence {
     pub(crate) is_late: bool,
     /// Tokens of it that the device held when that was decided.
     pub(crate) counted_on: usize,
-    /// Tokens that were loaded for it, by tier, until that is told.
+    /// Loaded tokens that are not reported yet, by tier.
     loaded: BTreeMap<Tier, usize>,
-    /// Tokens of which it is told, or will be, where they were found; all from its first token on.
-    /// One that was preempted may load them again.
+    /// Tokens whose source is reported, or will be; all from its first token on. A preempted
+    /// sequence may load them again.
     told: usize,
     started: bool,
 }
 
-/// What is loaded for a sequence.
+/// Load of a sequence's prefix from lower tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fetch {
-    /// Nobody has looked yet.
+    /// Not looked up yet.
     Open,
     /// Nothing, or nothing any more.
     Nothing,
@@ -159,9 +159,9 @@ pub(crate) enum Fetch {
         to: usize,
         /// Keeps them where they are.
         hold: Hold,
-        /// How long that may take.
+        /// Time limit of the load.
         patience: Duration,
-        /// When it is given up, once whoever computes was told.
+        /// End of the wait for it, once the engine has taken it over.
         deadline: Option<Nanos>,
     },
 }
@@ -199,13 +199,13 @@ impl Sequence {
         &self.hashes[..(self.tokens.len() - 1) / self.block_size()]
     }
 
-    /// Names of the units worth looking up, each of so many blocks.
+    /// Names of the units worth looking up, each of `unit_blocks` blocks.
     pub(crate) fn units(&self, unit_blocks: usize) -> Vec<BlockHash> {
         let ends = self.matchable().iter().skip(unit_blocks - 1);
         ends.step_by(unit_blocks).copied().collect()
     }
 
-    /// Unit number `number`, of so many blocks.
+    /// Unit number `number`, of `unit_blocks` blocks.
     pub(crate) fn unit(&self, number: usize, unit_blocks: usize) -> Unit {
         let end = |number: usize| self.hashes[number * unit_blocks - 1];
         Unit {
@@ -252,7 +252,7 @@ impl Sequence {
         is_first
     }
 
-    /// Those up to `end` were loaded, `tokens` of them into blocks of its own.
+    /// Notes that the tokens up to `end` were loaded, `tokens` of them into blocks of its own.
     pub(crate) fn note_loaded(&mut self, from: Tier, tokens: usize, end: usize) {
         let new = end.saturating_sub(self.told).min(tokens);
         if new > 0 {
@@ -261,7 +261,7 @@ impl Sequence {
         }
     }
 
-    /// What was loaded for it, by tier, now that it has its first token: nothing after that.
+    /// Takes the tokens loaded so far, by tier, at its first token; later loads do not count.
     pub(crate) fn take_loaded(&mut self) -> BTreeMap<Tier, usize> {
         self.told = usize::MAX;
         std::mem::take(&mut self.loaded)

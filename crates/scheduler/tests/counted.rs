@@ -20,7 +20,7 @@ fn token(seq: SeqId, position: usize) -> TokenId {
     (seq.0 as TokenId % 3).wrapping_mul(31) ^ (position as TokenId / 3)
 }
 
-/// What a step did.
+/// Results of one step.
 #[derive(Debug, PartialEq)]
 struct Step {
     decode: Decode,
@@ -112,7 +112,7 @@ fn config(rng: &mut Rng, order: QueueOrder) -> SchedulerConfig {
     }
 }
 
-/// What a seed's run met.
+/// Counters of the cases that the seeds met.
 #[derive(Default)]
 struct Met {
     decodes: usize,

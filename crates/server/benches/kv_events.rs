@@ -1,4 +1,4 @@
-//! How fast KV events are decoded and encoded.
+//! Throughput of decoding and encoding KV events.
 //!
 //! `cargo bench -p headstart-server --bench kv_events`
 //!

@@ -1,4 +1,4 @@
-//! What a long prompt costs the gateway, from the bytes of its body to the replica chosen.
+//! Cost of a long prompt for the gateway, from the bytes of its body to the chosen replica.
 //!
 //! `cargo bench -p headstart-server --bench route [-- TOKENIZER_FOLDER]`
 //!
@@ -55,7 +55,7 @@ fn template_with_tools(prompt: &PromptModel) -> ChatTemplate {
     ChatTemplate::new(source, prompt.special_tokens.clone()).expect("it compiles")
 }
 
-/// What is done to a request in front of its template.
+/// Preprocessing of a request before its template.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     /// The engine's preprocessing.
@@ -158,7 +158,7 @@ impl Gateway {
         }
     }
 
-    /// Routes one request; `holder` computes it, whoever was chosen.
+    /// Routes one request; `holder` computes it, whichever replica was chosen.
     fn request(&mut self, body: &[u8], holder: ReplicaId, step: Step) -> Steps {
         let mut steps = Steps::default();
         let start = Instant::now();

@@ -17,7 +17,7 @@ pub struct Answer {
     is_wanted: bool,
 }
 
-/// What a token led to.
+/// Output of one token: the text to send, and the finish reason if the answer ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Text that is safe to send; often empty.
@@ -61,7 +61,7 @@ impl Answer {
         }
     }
 
-    /// An answer that nobody wants, to a prompt that is only made ready: it stays empty.
+    /// An answer that stays empty, for a request that only prepares its prompt.
     #[must_use]
     pub fn unwanted(tokenizer: Arc<Tokenizer>) -> Self {
         Self {

@@ -104,7 +104,7 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
     router.with_state(gateway)
 }
 
-/// What clients of a model use. A gateway of upstreams passes on what is not its own.
+/// Routes for clients. A gateway of upstreams passes all other paths on.
 fn api(gateway: &Gateway) -> Router<Arc<Gateway>> {
     let common = Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -132,7 +132,7 @@ fn api(gateway: &Gateway) -> Router<Arc<Gateway>> {
     }
 }
 
-/// What operators look at.
+/// Routes for operators.
 fn debugging() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/debug/index", get(debug_index))
@@ -255,7 +255,7 @@ impl Call {
         header.or(user)
     }
 
-    /// What the client calls the request, if it calls it something short.
+    /// The client's id of the request, if present and short enough.
     fn request_id(&self) -> Option<&str> {
         request_id(&self.headers)
     }
@@ -376,7 +376,7 @@ async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     )
 }
 
-/// What a client calls its request, if it calls it something short.
+/// The client's id of its request, if present and short enough.
 fn request_id(headers: &HeaderMap) -> Option<&str> {
     let id = headers.get(REQUEST_ID_HEADER)?.to_str().ok()?;
     (!id.is_empty() && id.len() <= REQUEST_ID_BYTES).then_some(id)

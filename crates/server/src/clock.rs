@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use headstart_core::Nanos;
 
-/// What the clock says at the start: so that what was restored has happened at some time, too. An
-/// hour, far more than anything restored is old.
+/// The clock's value at the start, so that restored events have a time before it. One hour is far
+/// longer than the age of anything restored.
 const START: Duration = Duration::from_secs(3600);
 
 /// Time since shortly before the server's start, for decisions; wall time, for what is printed.

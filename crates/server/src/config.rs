@@ -1,4 +1,4 @@
-//! What to serve, and every limit.
+//! Server configuration and all limits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,68 +20,68 @@ use crate::replica::Waker;
 use crate::shadow::ShadowConfig;
 use crate::shared_index::SharedServer;
 
-/// Everything a server needs; validated by whoever builds it.
+/// All settings of a server, validated by the code that builds it.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
-    /// Where to listen; port 0 picks a free one.
+    /// Listen address; port 0 picks a free one.
     pub listen: SocketAddr,
     /// Clients must send it as a bearer token.
     pub api_key: Option<String>,
-    /// How replicas are chosen.
+    /// Routing strategy.
     pub profile: Profile,
     /// Fixes the router's random choices.
     pub seed: u64,
-    /// Fixes the keys of the router's index, which are drawn otherwise, and kept in the state
-    /// folder where there is one: for whoever compares a dump with an engine's events.
+    /// Fixes the keys of the router's index, to compare a dump with an engine's events. Otherwise
+    /// they are random, and kept in the state folder if there is one.
     pub index_secret: Option<u64>,
     /// Folder in which the router's index is kept from one start to the next; only in front of
     /// upstreams.
     pub state_dir: Option<PathBuf>,
-    /// Where several gateways in front of the same upstreams share what they know of their caches.
+    /// Server through which gateways in front of the same upstreams share their index.
     pub shared_index: Option<SharedServer>,
-    /// What the engines are like, where that is known: what `cost` reckons with. An emulated fleet
-    /// is what it emulates.
+    /// Costs and limits of the engines, if known; used by `cost`. An emulated fleet uses those of
+    /// its emulated engine.
     pub engine_model: Option<EngineModel>,
-    /// Who computes.
+    /// The engines: replicas in this process, or upstreams.
     pub backend: Backend,
-    /// What tokens cost, where the money that caches save is to be counted.
+    /// Token prices, to count the money that caches save.
     pub prices: Option<PriceTable>,
-    /// What other strategies and sizes would have found is played beside one upstream, if it is.
+    /// Shadow mode, which simulates other strategies and cache sizes beside one upstream.
     pub shadow: Option<ShadowConfig>,
     /// The collector that spans of requests go to, `http://host:port`, if they do.
     pub otlp: Option<String>,
     /// Whether requests are explained: what became of their tokens, and why.
     pub insight: bool,
-    /// How requests are rewritten before anything else; none unless chosen.
+    /// Rewrites applied to requests before anything else; none by default.
     pub normalizers: Normalizers,
     /// The limits.
     pub limits: Limits,
-    /// Who may use the API from a browser, and what passes to engines.
+    /// CORS and admin-route settings.
     pub edge: Edge,
 }
 
-/// What the HTTP edge lets through.
+/// Settings of the HTTP edge: CORS and admin routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
-    /// Which web pages may call the API.
+    /// Web pages that may call the API, by origin.
     pub cors: Cors,
     /// Whether requests that administer an engine (sleep, reset, profile) pass to it.
     pub pass_admin_routes: bool,
 }
 
-/// Which web pages may call the API.
+/// Origins of web pages that may call the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cors {
     /// None of another origin: browsers keep answers from them.
     #[default]
     Off,
-    /// Those of these origins, such as `https://chat.example.com`.
+    /// These origins, such as `https://chat.example.com`.
     Origins(Vec<HeaderValue>),
     /// All.
     Any,
 }
 
-/// Who computes.
+/// The engines behind the API.
 #[derive(Clone, Debug)]
 pub enum Backend {
     /// Replicas in this process.
@@ -99,7 +99,7 @@ pub struct EmbeddedFleet {
     pub prompt: Arc<PromptModel>,
     /// The model's name in the API.
     pub name: String,
-    /// How many replicas.
+    /// Number of replicas.
     pub replicas: usize,
     /// Limits of each.
     pub engine: EngineConfig,
@@ -107,10 +107,10 @@ pub struct EmbeddedFleet {
     pub emulated: Option<Box<EngineModel>>,
     /// Eviction policy, by name.
     pub policy: String,
-    /// Whether conversations go on: who says so, where somebody does.
+    /// Predictor of whether conversations continue, if there is one.
     pub prediction: Option<PredictionConfig>,
-    /// Where replicas publish their KV events on loopback: replica `i` on this port + 2 · `i`, with
-    /// its replays on the port after that. Free ports where none is given.
+    /// Base port of KV events on loopback: replica `i` publishes on this port + 2 · `i` and
+    /// replays on the next port. `None` picks free ports.
     pub kv_events_port: Option<u16>,
     /// Its lower tiers, if it has any.
     pub tiers: Option<TiersOf>,
@@ -122,9 +122,9 @@ pub struct TiersOf {
     /// Makes those of a replica, by its number, which may call the waker when something was moved.
     /// The error says why there are none.
     pub make: Arc<MakeTiers>,
-    /// How stored prefixes are loaded in part, if they are.
+    /// Settings for partial loading of stored prefixes, if enabled.
     pub importance: Option<Arc<ImportanceConfig>>,
-    /// What the places that all replicas share say of themselves; nothing before one is open.
+    /// Reports on the tiers that all replicas share; empty before one is open.
     pub reports: Arc<TierReports>,
 }
 
@@ -148,7 +148,7 @@ pub struct UpstreamConfig {
     pub url: String,
     /// Its KV events, `tcp://host:port`.
     pub kv_events: Option<String>,
-    /// Where missed events are replayed, `tcp://host:port`.
+    /// Replay address for missed events, `tcp://host:port`.
     pub kv_replay: Option<String>,
     /// Its data-parallel ranks, each with a cache and an event stream of its own, on the ports
     /// from rank 0's upwards; 1 where it has none.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// What a chat template renders.
+/// Input of a chat template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conversation {
     /// A non-empty array of objects with a text as `role` and as `content`, in OpenAI's form.
@@ -14,7 +14,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// How many of the messages are a user's. A conversation has at least its first turn.
+    /// Number of user messages, at least 1.
     #[must_use]
     pub fn turn(&self) -> u16 {
         let messages = self.messages.as_array().map_or(&[][..], Vec::as_slice);
@@ -45,7 +45,7 @@ pub fn text_message(role: &str, content: &str) -> Value {
     json!({"role": role, "content": content})
 }
 
-/// What a tool returned for the call `id`.
+/// A message with the result of the tool call `id`.
 #[must_use]
 pub fn tool_result(id: &str, content: &str) -> Value {
     json!({"role": "tool", "tool_call_id": id, "content": content})

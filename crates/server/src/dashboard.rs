@@ -11,12 +11,12 @@
 //! | `failures` | the last requests that ended in an error |
 //! | `gather` | a snapshot of a gateway |
 //! | `history` | the last quarter of an hour, second by second |
-//! | `prompts` | the last prompts' keys, until somebody looks |
+//! | `prompts` | the last prompts' keys, until a snapshot takes them |
 //! | `tree` | the prefixes that prompts shared lately |
 //! | [`page()`] | the page, with its style and scripts |
 //!
-//! Requests pay for it with one entry in a short list, whether anybody looks or not. Everything
-//! else happens beside them: a sum of the counters once a second, and a snapshot where somebody
+//! Requests pay for it with one entry in a short list, whether a client watches or not. Everything
+//! else happens beside them: a sum of the counters once a second, and a snapshot while a client
 //! listens. It shows keyed hashes and counts, never a token or a text.
 
 mod failures;
@@ -53,7 +53,7 @@ pub use snapshot::Snapshot;
 /// Time between two snapshots.
 pub const PERIOD: Duration = Duration::from_secs(1);
 
-/// Who may listen at once: each costs one connection and the writing of some 30 KB a second.
+/// Most concurrent listeners: each costs one connection and about 30 KB/s of writes.
 pub const LISTENERS_MAX: usize = 32;
 
 /// Seconds of history in each snapshot but the first: who misses no more than these has all.
@@ -77,7 +77,7 @@ pub struct Dashboard {
     looked: Mutex<Looked>,
 }
 
-/// What is kept between two snapshots by who makes them.
+/// State kept from one snapshot to the next.
 #[derive(Debug, Default)]
 struct Looked {
     tree: PrefixTree,
@@ -155,7 +155,7 @@ pub async fn run(gateway: Weak<Gateway>) {
         let at = unix_seconds() as u64;
         dashboard.history().end_second(at, totals);
         if gateway.draining.load(Relaxed) {
-            // Streams end, so that nobody waits for them.
+            // Ends the streams, so that shutdown does not wait for them.
             dashboard.newest.send_replace(None);
             return;
         }

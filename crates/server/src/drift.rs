@@ -9,8 +9,8 @@
 //!   tokenization there: at the first request of a model, replica and shape, then once per
 //!   [`CHECK_PAUSE`], and where counts differ.
 //!
-//! It decides when to ask and remembers what was told; it does not ask. What differs is told once
-//! for each subject, and again after it was equal in between.
+//! It decides when to compare and remembers the verdicts, but does not ask engines itself. It
+//! reports a difference once per subject, and again if both sides agreed in between.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,8 @@ use crate::request_shape::RequestShape;
 /// Between two comparisons of token ids: rare beside requests, soon beside a human who looks.
 pub const CHECK_PAUSE: Duration = Duration::from_secs(60);
 
-/// The same where the counts differ: a drift is told at once, and never asked about in a storm.
+/// Shortest pause between comparisons while counts differ and no drift is known: it reports a drift
+/// at once without a storm of requests.
 pub const SUSPICION_PAUSE: Duration = Duration::from_secs(1);
 
 /// Subjects that are watched; further ones are not checked. Adapters multiply
@@ -36,7 +37,7 @@ pub struct DriftWatch {
     watched: Mutex<HashMap<Subject, Watched>>,
 }
 
-/// What is compared: requests for a model, of one shape, on one replica.
+/// Subject of a comparison: requests for one model, on one replica, of one shape.
 pub type Subject = (String, ReplicaId, RequestShape);
 
 #[derive(Debug, Default)]
@@ -56,7 +57,7 @@ pub enum Verdict {
     Unavailable,
 }
 
-/// Where two prompts part.
+/// First difference between two prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The first token that differs, counted from 0.

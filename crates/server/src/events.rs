@@ -7,10 +7,10 @@
 //!                            └───────────── replay of what was missed ─────┘
 //! ```
 //!
-//! There is no private protocol: our replicas publish what vLLM publishes, and the subscriber
-//! reads every dialect of it. Which means that everything here has been seen in the field:
-//! subscribers that come late, messages that are dropped, buffers that no longer reach back,
-//! engines that restart under the same address, events that nobody has heard of.
+//! There is no private protocol: our replicas publish what vLLM publishes, and the subscriber reads
+//! every dialect of it. It handles what is seen in the field: subscribers that come late, dropped
+//! messages, buffers that no longer reach back, engines that restart under the same address, events
+//! of unknown types.
 //!
 //! | module | does |
 //! |---|---|

@@ -58,17 +58,17 @@ pub use reservation::Reservation;
 pub use self_check::Comparison;
 pub use usage_gaps::{UsageGap, UsageGaps};
 
-/// Replicas that may refuse a request before its client is told: two full queues are an answer.
+/// Refusals by replicas after which the client gets an error: two full queues are enough.
 const REFUSALS: usize = 2;
 
-/// Upstreams that may end with a request before its client is told: one killed here and there is
-/// chance, but a request that kills whoever takes it must not go round the whole fleet. Those that
-/// nobody could connect to do not count.
+/// Upstreams that die with a request after which the client gets an error. A single death may be
+/// chance, but a request that kills every engine must not go round the whole fleet. Failed
+/// connections do not count.
 const DEATHS: usize = 4;
 
 /// Everything that requests share.
 pub struct Gateway {
-    /// Who computes.
+    /// The engines.
     pub fleet: Fleet,
     /// The limits of the edge.
     pub limits: Limits,
@@ -76,15 +76,15 @@ pub struct Gateway {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
-    /// Those who look on.
+    /// Observers of requests: spans, explanations, shadow mode.
     pub observers: Observers,
-    /// How requests are rewritten.
+    /// Rewrites of requests.
     pub normalizers: Normalizers,
-    /// What the HTTP edge lets through.
+    /// CORS and admin-route settings.
     pub edge: Edge,
     /// Whether the router was told what the engines cost: else it predicts times of another.
     pub has_cost_model: bool,
-    /// Which replica holds which stored response.
+    /// Replicas that hold stored responses, by response id.
     pub pins: Pins,
     /// The clock.
     pub clock: Clock,
@@ -98,18 +98,18 @@ pub struct Gateway {
     text_index: Arc<ApproximateIndex>,
     /// The same, where other gateways have part in it.
     shared_index: Option<Arc<SharedIndex>>,
-    /// From text to tokens, where somebody has a tokenizer.
+    /// Tokenizes prompts; `None` without a tokenizer.
     prompt_tokens: Option<Arc<PromptTokens>>,
-    /// Where each replica publishes its events.
+    /// KV event addresses by replica; `None` without events.
     events: Vec<Option<Endpoints>>,
-    /// Where the replicas' event streams stand.
+    /// State of the replicas' event streams.
     streams: Mutex<BTreeMap<ReplicaId, StreamReporter>>,
     /// Replicas of which something was restored, and whose stream is not followed yet.
     restored: Mutex<BTreeSet<ReplicaId>>,
-    /// What is shown of all this.
+    /// State of the dashboard.
     pub dashboard: Dashboard,
     drift: DriftWatch,
-    /// What engines do not say of their answers.
+    /// Counts of answers without usage or cached tokens.
     pub(crate) usage_gaps: UsageGaps,
     prompts: PromptDesk,
     /// Whether a prompt is being compared with an engine's: one at a time.
@@ -121,7 +121,7 @@ pub struct Gateway {
     run_id: u64,
 }
 
-/// Who computes.
+/// The engines: replicas in this process, or upstreams.
 pub enum Fleet {
     /// Replicas in this process.
     Embedded(Embedded),
@@ -133,7 +133,7 @@ pub enum Fleet {
 pub struct Embedded {
     /// The model's name in the API.
     pub name: String,
-    /// What its files say about generation.
+    /// Generation defaults from the model's files.
     pub defaults: GenerationDefaults,
     /// Tokenizer and template.
     pub prompt: Arc<PromptModel>,
@@ -143,9 +143,9 @@ pub struct Embedded {
     pub replicas: Vec<Replica>,
     /// Tokens of a block of their KV memory.
     pub block_size: usize,
-    /// Whether conversations go on, where somebody predicts it.
+    /// Predictions of whether conversations continue, if there is a predictor.
     pub predictions: Option<Arc<Predictions>>,
-    /// What the places below host memory say of themselves, where there are any.
+    /// Reports on the tiers below host memory, if there are any.
     pub tier_reports: Option<Arc<TierReports>>,
     /// Earlier answers of the Responses API.
     pub responses: Arc<ResponseStore>,
@@ -173,15 +173,15 @@ impl Embedded {
     }
 }
 
-/// What the gateway is built from.
+/// Parts from which a gateway is built.
 pub struct GatewayParts {
-    /// Who computes.
+    /// The engines.
     pub fleet: Fleet,
     /// The router, which knows all replicas.
     pub router: Router,
     /// Its index, where other gateways have part in it.
     pub shared_index: Option<Arc<SharedIndex>>,
-    /// How it chooses.
+    /// Routing strategy.
     pub profile: Profile,
     /// Whether it was told what the engines cost.
     pub has_cost_model: bool,
@@ -191,15 +191,15 @@ pub struct GatewayParts {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
-    /// Those who look on.
+    /// Observers of requests: spans, explanations, shadow mode.
     pub observers: Observers,
-    /// How requests are rewritten.
+    /// Rewrites of requests.
     pub normalizers: Normalizers,
-    /// What the HTTP edge lets through.
+    /// CORS and admin-route settings.
     pub edge: Edge,
     /// The clock.
     pub clock: Clock,
-    /// Where each replica publishes its events.
+    /// KV event addresses by replica; `None` without events.
     pub events: Vec<Option<Endpoints>>,
 }
 
@@ -312,7 +312,7 @@ impl Gateway {
         }
     }
 
-    /// Where a replica publishes its events; none where it has none.
+    /// KV event addresses of a replica; `None` without events.
     #[must_use]
     pub fn event_endpoints(&self, replica: ReplicaId) -> Option<&Endpoints> {
         self.events.get(replica.0 as usize)?.as_ref()

@@ -1,17 +1,17 @@
-//! What became of requests, and why: the live side of `headstart-insight`.
+//! Outcomes of live requests and their explanations, computed with `headstart-insight`.
 //!
 //! ```text
 //! gateway ── decision ──► Ticket ── first token, answer ──┐
 //! replica's events, as the index names their blocks ──────┴─► Batch, in order
-//!                                                               │ full, or somebody asks
+//!                                                               │ full, or a reader asks
 //!               ring, waterfalls, metrics ◄── Attributor, Ghosts (bounded memory)
 //! ```
 //!
-//! What is said is noted in batches, by whoever fills one or wants to know: the results are those
-//! of noting it at once. Two locks: the batch's is held for a copy, the other for a batch. Readers
-//! copy what they show. No text is kept, and tokens only while they wait in a batch: prompts are
-//! keyed hashes, and a tenant is shown as a keyed tag. Every memory here has its bound in `batch`,
-//! in `records` or in the attributor's config.
+//! The caller that fills a batch, or reads results, applies the batch; the results are the same as
+//! if each operation were applied at once. Of the two locks, the batch's is held for a copy, the
+//! other for a batch. Readers copy what they show. No text is kept, and tokens only while they wait
+//! in a batch: prompts are keyed hashes, and a tenant is shown as a keyed tag. Every memory here
+//! has its bound in `batch`, in `records` or in the attributor's config.
 
 mod batch;
 mod causes;
@@ -46,14 +46,14 @@ pub use records::{CandidateRecord, RequestRecord};
 pub use seconds::BucketSeconds;
 pub use snapshot::{ErrorSummary, Outlook, PrefixRow, Snapshot, Waterfalls};
 
-/// Blocks into a prompt at which a prefix is told from others: 256 tokens of blocks of 16.
+/// Leading blocks of a prompt that identify its prefix: 256 tokens in blocks of 16.
 const EARLY_BLOCK: usize = 16;
 
 /// Explains requests.
 pub struct Insight {
     waiting: Mutex<Batch>,
     state: Mutex<State>,
-    /// What makes a batch.
+    /// Operations that fill a batch.
     batch_ops: usize,
     /// Requests so far.
     requests: AtomicU64,
@@ -62,7 +62,7 @@ pub struct Insight {
     causes: Arc<Causes>,
 }
 
-/// What is asked of a request when it was placed.
+/// A request and its routing decision.
 #[derive(Clone, Copy)]
 pub struct Placed<'a> {
     /// The decision.
@@ -71,7 +71,7 @@ pub struct Placed<'a> {
     pub tokens: &'a [TokenId],
     /// Its keys.
     pub keys: &'a PromptKeys,
-    /// What sets it apart from the same tokens elsewhere.
+    /// Adapter and tenant salt of the request.
     pub namespace: Namespace<'a>,
     /// Blocks of the chosen replica's device, where that is known.
     pub capacity_blocks: Option<usize>,
@@ -106,12 +106,12 @@ impl Ticket {
     }
 }
 
-/// What is known of a request at its end.
+/// Facts about a request that are known at its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
     /// The answer's id, as the client has it; where it has none, the request is known by its own.
     pub id: Option<&'a str>,
-    /// What the client calls it: its `x-request-id`.
+    /// The client's id of the request, from `x-request-id`.
     pub request_id: Option<&'a str>,
     /// The model asked for.
     pub model: &'a str,
@@ -278,8 +278,8 @@ impl Insight {
         });
     }
 
-    /// A replica serves these models: blocks of different models are different blocks. Says
-    /// nothing where nobody knows any.
+    /// Sets the models that a replica serves: blocks of different models are different blocks.
+    /// Ignores an empty list.
     pub fn set_models(&self, replica: ReplicaId, models: &[String]) {
         if !models.is_empty() {
             let model = self.names.models(models);
@@ -292,7 +292,7 @@ impl Insight {
         self.say(|_| Op::Cleared(replica, now));
     }
 
-    /// What made prompts part.
+    /// Returns the causes of prompt divergence, after it applies the waiting batch.
     #[must_use]
     pub fn causes(&self) -> &Arc<Causes> {
         drop(self.lock());
@@ -302,15 +302,15 @@ impl Insight {
     /// Seconds of each bucket's tokens, as the requests' own times tell; none while these are few.
     #[must_use]
     pub fn seconds(&self) -> Option<BucketSeconds> {
-        // Copied, so that nobody waits for the fit.
+        // Copied, so that the fit holds no lock.
         let seconds = self.lock().seconds.clone();
         seconds.told()
     }
 
-    /// What each replica's cache would have hit in the last hour if it were larger.
+    /// Estimates hit rates in the last hour, per replica, for its cache size and larger ones.
     #[must_use]
     pub fn ghosts(&self, now: Nanos) -> Vec<GhostAnswer> {
-        // One at a time, so that nobody waits for all.
+        // One at a time, so that the lock is not held for all.
         let replicas = self.lock().ghosts.replicas();
         let answers = replicas.into_iter();
         answers
@@ -334,7 +334,7 @@ impl Insight {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
-        // Copied, so that nobody waits until they are put into words.
+        // Copied, so that the lock is not held while they are summarized.
         let (sums, memory) = (state.records.sums.clone(), state.attributor.memory());
         drop(state);
         Snapshot::of(sums, memory)
@@ -364,7 +364,7 @@ impl Insight {
         }
     }
 
-    /// What is remembered, with all that was said until now.
+    /// Locks the state, after it applies the waiting batch.
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = lock(&self.state);
         let mut batch = std::mem::take(&mut state.spare);

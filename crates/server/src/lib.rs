@@ -22,7 +22,7 @@
 //! | [`prediction`] | will the conversation go on: asked beside each chat request's way |
 //! | [`upstream`] | an engine behind HTTP |
 //! | [`answer`] | tokens to text: detokenizing and stop strings |
-//! | [`prices`] | what tokens cost, where somebody says |
+//! | [`prices`] | prices of tokens, where configured |
 //! | [`insight`] | what became of requests, and why |
 //! | [`drift`] | whether engines make the same tokens of a prompt |
 //! | [`request_shape`] | which parts a request has that change its prompt |

@@ -132,7 +132,7 @@ fn without_hints(json: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(kept)
 }
 
-/// What follows a hint, whose value is an object without objects in it.
+/// Returns the JSON after a hint, if the hint's value is an object without nested objects.
 fn behind_hint(hint: &[u8]) -> Option<&[u8]> {
     let value = hint[HINT.len()..].trim_ascii_start().strip_prefix(b":")?;
     let value = value.trim_ascii_start().strip_prefix(b"{")?;

@@ -45,25 +45,25 @@ const SECONDS: [f64; 14] = [
 /// Metrics of one server.
 pub struct Metrics {
     make: Maker,
-    /// What happened to requests.
+    /// Tokens, outcomes and latencies of requests.
     pub requests: RequestMetrics,
-    /// How replicas are.
+    /// Load, health and cache state of replicas.
     pub replicas: ReplicaMetrics,
-    /// How the router's index is; shared with whoever times it.
+    /// Accuracy and latency of the router's index; shared with the code that measures it.
     pub index: Arc<IndexMetrics>,
     /// Prompts whose tokens the gateway does not know by itself.
     pub prompts: PromptMetrics,
-    /// What caches save.
+    /// Savings from caches.
     pub savings: SavingsMetrics,
-    /// How the places below host memory are; shared with whoever times loads.
+    /// State and traffic of the tiers below host memory; shared with the code that times loads.
     pub tiers: Arc<TierMetrics>,
-    /// How loading stored prefixes in part goes.
+    /// Partial loads of stored prefixes.
     pub importance: ImportanceMetrics,
     shared_index: OnceLock<SharedIndexMetrics>,
     shadow: OnceLock<ShadowMetrics>,
 }
 
-/// What happened to requests.
+/// Tokens, outcomes and latencies of requests.
 pub struct RequestMetrics {
     /// Prompt tokens looked up in the prefix cache.
     pub cache_queries: IntCounterVec,
@@ -89,7 +89,7 @@ pub struct RequestMetrics {
     pub normalized: IntCounterVec,
 }
 
-/// How replicas are.
+/// Load, health and cache state of replicas.
 pub struct ReplicaMetrics {
     /// Running requests.
     pub running: IntGaugeVec,
@@ -103,7 +103,7 @@ pub struct ReplicaMetrics {
     pub preemptions: IntCounterVec,
     /// Whether a replica takes requests.
     pub up: IntGaugeVec,
-    /// Which upstream a replica is, and which data-parallel rank of it.
+    /// Upstream of a replica, and its data-parallel rank there.
     pub info: IntGaugeVec,
     /// Engine panics.
     pub panics: IntCounterVec,
@@ -115,7 +115,7 @@ pub struct ReplicaMetrics {
     pub index_entries: IntGaugeVec,
     /// Units that a replica knows of in a lower tier, and how many there may be.
     pub tier_units: IntGaugeVec,
-    /// What was done with units in a lower tier.
+    /// Units in a lower tier, by what happened to them.
     pub tier_moves: IntCounterVec,
 }
 
@@ -355,7 +355,7 @@ impl ReplicaMetrics {
         }
     }
 
-    /// Says which state a replica's event stream is in; nothing, where nobody here follows it.
+    /// Sets the state of a replica's event stream; `None` removes it.
     pub fn set_stream(&self, replica: &str, status: Option<StreamStatus>) {
         for state in StreamStatus::ALL {
             let labels = [replica, state.name()];

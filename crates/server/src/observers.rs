@@ -1,4 +1,4 @@
-//! Those who look on: they are told of requests and have no say in them.
+//! Observers, which are notified of requests and have no say in them.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::spans::Spans;
 /// All who look on, as far as they were asked for.
 #[derive(Default)]
 pub struct Observers {
-    /// Where spans of requests go.
+    /// Exporter of request spans.
     pub spans: Option<Arc<Spans>>,
-    /// What became of requests, and why.
+    /// Explanations of requests.
     pub insight: Option<Insight>,
-    /// What other fleets would have found is played here.
+    /// Shadow mode, which simulates other fleets.
     pub shadow: Option<Arc<Shadow>>,
 }
 

@@ -38,29 +38,29 @@ pub use tracker::{Sighting, Tracker, TrackerLimits};
 /// others from any, at any time, and must not wait for these two. A panic costs the prediction
 /// that it struck and nothing else.
 pub trait Predict: Send + Sync {
-    /// What of a conversation it wants to be given.
+    /// Returns the parts of a conversation that the predictor reads.
     fn reads(&self) -> Reads;
 
-    /// At once and without a model: how likely a conversation goes on after its `turn`-th user
-    /// message (from 1).
+    /// Returns, at once and without a model, the probability that a conversation continues after
+    /// its `turn`-th user message (from 1).
     fn prior(&self, turn: u16) -> Probability;
 
-    /// With the model: one answer per question, in their order; `None` where the prior shall
-    /// stand. May take its time: nobody waits, but questions beyond a limit are dropped.
+    /// Returns the model's answers, one per question in their order; `None` keeps the prior. May
+    /// take its time: no request waits, but questions beyond a limit are dropped.
     fn predict(&self, questions: &[Question]) -> Vec<Option<Probability>>;
 
-    /// What became of earlier turns. Each turn is told once at most, after its question, if that
-    /// was not dropped.
+    /// Learns the outcomes of earlier turns. Each turn comes at most once, and after its question
+    /// unless that was dropped.
     fn learn(&self, outcomes: &[Outcome]);
 
-    /// How it is.
+    /// Returns the current state and counters.
     fn status(&self) -> PredictorStatus;
 }
 
-/// What of a conversation a predictor wants to be given; the rest is not copied.
+/// Parts of a conversation that a predictor reads; the rest is not copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// The latest user prompts, so many at most; with 0 it is not asked at all.
+    /// Most of the latest user prompts to read; with 0 the predictor is never asked.
     pub prompts: usize,
     /// Also the answers between them.
     pub answers: bool,
@@ -80,7 +80,7 @@ pub struct Question {
     /// The same turn was asked for before (a retry, or another user's same words): its outcome
     /// counts once.
     pub is_repeat: bool,
-    /// The how-maniest user message, from 1.
+    /// 1-based index of its user message.
     pub turn: u16,
     /// Between the end of the previous answer and this request, where both were seen.
     pub gap: Option<Duration>,
@@ -88,18 +88,18 @@ pub struct Question {
     pub said: Said,
 }
 
-/// What became of a turn.
+/// A turn and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The turn.
     pub id: TurnId,
-    /// The how-maniest user message it was.
+    /// 1-based index of its user message.
     pub turn: u16,
-    /// What became of it.
+    /// The outcome of the turn.
     pub became: Became,
 }
 
-/// What can become of a turn.
+/// Possible outcomes of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Became {
     /// Another user message followed.
@@ -119,14 +119,14 @@ impl Became {
     }
 }
 
-/// How a predictor is.
+/// State and counters of a predictor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PredictorStatus {
     /// Fingerprint of the model in use, where there is one.
     pub model: Option<String>,
     /// The model is not believed at present: the prior stands for all.
     pub is_fallback: bool,
-    /// How its numbers compare with what came, where enough outcomes are known.
+    /// Calibration against recent outcomes; `None` where too few are known.
     pub calibration: Option<Calibration>,
     /// Records written to the log.
     pub log_records: u64,
@@ -136,7 +136,7 @@ pub struct PredictorStatus {
     pub refused: u64,
 }
 
-/// How predictions compare with outcomes, over the recent past.
+/// Accuracy of predictions against outcomes of the recent past.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
     /// Expected calibration error of the model, in `[0, 1]`.
@@ -145,10 +145,10 @@ pub struct Calibration {
     pub excess_log_loss: f64,
 }
 
-/// What a server needs to predict.
+/// Configuration of predictions in a server.
 #[derive(Clone)]
 pub struct PredictionConfig {
-    /// Who predicts.
+    /// The predictor in use.
     pub predictor: Arc<dyn Predict>,
     /// A conversation that stays silent for so long has ended.
     pub horizon: Duration,

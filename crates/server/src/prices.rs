@@ -1,4 +1,4 @@
-//! What tokens cost, as whoever runs the server says: for the money that a cache saves.
+//! Token prices set by the operator, to express cache savings as money.
 //!
 //! Nothing here knows any vendor's prices: without a table there is no money in the metrics.
 
@@ -19,13 +19,13 @@ pub struct Price {
 }
 
 impl Price {
-    /// What is saved by finding so many prompt tokens; below 0 where finding is the dearer way.
+    /// Returns the money saved by `found` cached prompt tokens; negative where a hit costs more.
     #[must_use]
     pub fn saved(&self, found: f64) -> f64 {
         found * (self.cache_miss - self.cache_hit) / PER
     }
 
-    /// What is paid for so many tokens of each kind.
+    /// Returns the total price of computed, found and generated tokens.
     #[must_use]
     pub fn paid(&self, computed: f64, found: f64, generated: f64) -> f64 {
         (computed * self.cache_miss + found * self.cache_hit + generated * self.output) / PER
@@ -35,7 +35,7 @@ impl Price {
 /// Prices of models.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PriceTable {
-    /// What they are in: a label, nothing is converted.
+    /// Currency of the prices: a label, never converted.
     pub currency: String,
     /// By the model's name in the API.
     pub models: BTreeMap<String, Price>,
@@ -50,9 +50,9 @@ impl PriceTable {
         self.models.get(model).copied().or(self.others)
     }
 
-    /// What it cost that so many tokens of each model were computed and not found: for each the
-    /// difference, nothing where finding is the dearer way. None where a model that has tokens has
-    /// no price: a part is not shown as the whole.
+    /// Returns the money lost by computing these tokens of each model instead of finding them. A
+    /// model whose hits cost more than misses adds 0. `None` if a model with tokens has no price,
+    /// because a part must not look like the whole.
     pub fn lost<'a>(&self, tokens: impl IntoIterator<Item = (&'a str, u64)>) -> Option<f64> {
         let counted = tokens.into_iter().filter(|&(_, tokens)| tokens > 0);
         let costs = counted.map(|(model, tokens)| {

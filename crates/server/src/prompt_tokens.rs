@@ -20,7 +20,7 @@ use crate::clock::unix_seconds;
 use crate::insight::Causes;
 use crate::metrics::IndexMetrics;
 
-/// A prompt's tokens, and what its text looked like where somebody wanted to know.
+/// A prompt's tokens, and a sketch of its text where one was made.
 #[derive(Clone, Debug, Default)]
 pub struct Prompted {
     /// Its tokens.
@@ -44,7 +44,7 @@ pub struct PromptTokens {
     prompt: Arc<PromptModel>,
     known: PrefixTokens,
     metrics: Arc<IndexMetrics>,
-    /// Who looks at texts, if anybody does.
+    /// Causes of prompt divergence, which sketch each text; `None` where they are off.
     causes: Option<Arc<Causes>>,
 }
 
@@ -135,7 +135,7 @@ impl PromptTokens {
         self.timed(Instant::now(), text, SpecialTokensIn::AddBosEos, salt)
     }
 
-    /// What was found and what is kept.
+    /// Returns the hits, misses and size of the token cache.
     #[must_use]
     pub fn stats(&self) -> PrefixTokensStats {
         self.known.stats()
@@ -170,8 +170,8 @@ pub(crate) fn model_in(folder: &Path) -> Result<PromptModel, PromptError> {
     }
 }
 
-/// A key that no other process has: the names of texts tell nothing to whoever reads memory dumps
-/// of another one. From the standard library's source of randomness.
+/// Returns a key that no other process has, so that its memory dump reveals nothing about names of
+/// texts here. The randomness is the standard library's.
 pub(crate) fn random_key() -> [u8; 32] {
     let mut key = [0; 32];
     for piece in key.chunks_exact_mut(8) {

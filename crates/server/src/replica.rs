@@ -4,8 +4,8 @@
 //! thread never waits for a client: a channel holds a whole answer. A client that goes away
 //! drops its receiver, which the next step notices and cancels.
 //!
-//! A panic inside the engine ends the requests on it (their channels close), is reported, and the
-//! engine is built anew with an empty cache.
+//! A panic inside the engine ends the requests on it (their channels close) and is reported; the
+//! engine is then rebuilt with an empty cache.
 
 mod batches;
 mod status;
@@ -36,37 +36,37 @@ const COMMANDS: usize = 1024;
 /// Tiers below the device.
 const LOWER_TIERS: usize = 3;
 
-/// How long an idle thread sleeps before it looks around.
+/// Longest sleep of an idle thread.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Pause after a check of all that is held, as a multiple of its time: a million units in a tier
 /// take a second, and who comes meanwhile waits.
 const CHECK_PAUSE: u32 = 100;
 
-/// Pause before an engine that panicked is built anew; doubles with each panic in a row.
+/// Pause before an engine that panicked is rebuilt; doubles with each panic in a row.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
 /// Panics in a row, without a completed step between them, after which the replica stays down.
 const RESTARTS: u32 = 5;
 
-/// What a request hears from its replica.
+/// Event of a request that its replica reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaEvent {
     /// It was not taken.
     Refused(Submit),
-    /// It runs; so many of its prompt tokens were cached.
+    /// It runs, with this number of its prompt tokens cached.
     Started {
         /// Prompt tokens.
         cached_tokens: usize,
     },
-    /// So many of its prompt tokens came from a lower tier.
+    /// Prompt tokens were loaded from a lower tier.
     Loaded {
         /// Prompt tokens.
         tokens: usize,
         /// The tier.
         from: Tier,
     },
-    /// Of its stored prefix only so much was loaded.
+    /// Only a part of its stored prefix was loaded.
     Partly {
         /// Bytes that were loaded.
         loaded_bytes: u64,
@@ -82,7 +82,7 @@ pub enum ReplicaEvent {
     },
 }
 
-/// What the thread calls when something concerns others.
+/// Callbacks of the engine thread into the rest of the server.
 pub struct Hooks {
     /// Builds the engine; again after a panic. It may wake its thread when something was moved.
     pub build: Box<dyn Fn(Waker) -> Engine + Send>,
@@ -171,14 +171,15 @@ impl Replica {
         }
     }
 
-    /// Hands over how likely the conversation of `seq`, submitted before, goes on; if it has ended
-    /// by then it is ignored. False: the inbox is full, or the thread is gone.
+    /// Passes on the probability that the conversation of `seq`, submitted before, continues;
+    /// ignored if `seq` has ended by then. Returns false if the inbox is full or the thread is
+    /// gone.
     pub fn annotate(&self, seq: SeqId, p_continue: Probability) -> bool {
         let command = Command::Annotate(seq, p_continue);
         self.commands.try_send(command).is_ok()
     }
 
-    /// What became of the annotations.
+    /// Returns the number of annotations that came in time, and of those that came late.
     #[must_use]
     pub fn annotations(&self) -> Annotations {
         Annotations {
@@ -187,7 +188,7 @@ impl Replica {
         }
     }
 
-    /// How busy it is.
+    /// Returns the running and waiting sequences, the blocks and the preemptions.
     #[must_use]
     pub fn load(&self) -> Load {
         self.status.load()
@@ -199,14 +200,14 @@ impl Replica {
         self.status.tiers()
     }
 
-    /// What loading stored prefixes in part has cost and saved, where that is done.
+    /// Returns the cost and savings of partial loads, if they are on.
     #[must_use]
     pub fn importance(&self) -> Option<ImportanceReport> {
         self.status.importance()
     }
 
-    /// What its steps cost, where it has learned that: with lower tiers, once it has computed a
-    /// prompt.
+    /// Returns its learned step costs. Only replicas with lower tiers learn them, from their first
+    /// computed prompt on.
     #[must_use]
     pub fn learned(&self) -> Option<EngineModel> {
         self.status.learned()
@@ -222,7 +223,7 @@ impl Replica {
         }
     }
 
-    /// How often its engine panicked.
+    /// Returns the number of engine panics.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.status.panics.load(Relaxed)
@@ -366,8 +367,8 @@ impl Worker {
         ended + ended.since(began) * CHECK_PAUSE
     }
 
-    /// All wait for loads: nothing is done until one is there or too late, or somebody comes. True
-    /// when told to stop.
+    /// Sleeps while all sequences wait for loads, until one is loaded or too late, or a command
+    /// comes. Returns true if the thread is to stop.
     fn rest(
         &self,
         engine: &mut Engine,

@@ -1,4 +1,4 @@
-//! Which parts a request has that change how an engine prepares its prompt.
+//! Parts of a request that change how an engine prepares its prompt.
 //!
 //! Plain chats may come out right where histories with tool calls do not. So tokens are compared
 //! with an engine's once for each shape, and a difference counts for requests of that shape.
@@ -13,8 +13,8 @@ use crate::openai::response::Kind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestShape(u16);
 
-/// What is looked for in a body, and its name. Words in a message's text are found, too: then a
-/// request counts for a rarer shape, which is compared by itself.
+/// Byte strings to find in a body, each with the name of its part. Words in a message's text match,
+/// too: the request then gets a rarer shape, which is compared separately.
 const PARTS: [(&str, &str); 11] = [
     ("\"tools\"", "tools"),
     ("\"tool_calls\"", "tool calls"),

@@ -1,4 +1,4 @@
-//! The router's index in a folder, so that a gateway that starts again need not learn it anew.
+//! The router's index in a folder, so that a restarted gateway need not learn it again.
 //!
 //! ```text
 //! folder/lock       held while a gateway uses the folder
@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `folder` | the files: one user, one secret, all of a save or nothing |
 //! | `format` | an index to bytes and back, whatever the bytes are |
-//! | `seal` | nobody reads or changes them without the secret |
+//! | `seal` | encrypts and authenticates them with the secret |
 //! | `keeper` | restores at the start, saves every so often and at the end |
 //!
 //! Replicas are known again by the addresses of engine and events, because their numbers change
@@ -20,8 +20,8 @@
 //! the rest is forgotten.
 //!
 //! No text and no tokens are in it. Keys are keyed hashes; engines' hashes, which may not be, are
-//! sealed like all the rest. Whoever can read the whole folder can test guesses of prompts, as
-//! whoever can read the gateway's memory could.
+//! sealed like all the rest. A process that can read the whole folder can test guesses of prompts,
+//! as one that can read the gateway's memory could.
 //!
 //! Invariant: a file that is not what was saved, to the bit, with this secret for this model, is
 //! refused, and the index is empty then. A fault here costs time, never a request.

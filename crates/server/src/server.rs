@@ -41,10 +41,10 @@ pub enum ServeError {
     /// An address that others can reach, without a key.
     #[error("{0} can be reached from other machines; give --api-key-file, or listen on 127.0.0.1")]
     Exposed(SocketAddr),
-    /// The fleet has nobody in it.
+    /// The fleet is empty.
     #[error("at least one replica or upstream is needed")]
     NoReplica,
-    /// An index that nobody's events confirm is to be kept or shared.
+    /// An index that no events confirm is to be kept or shared.
     #[error(
         "strategy {0} guesses what replicas hold: --state-dir and --shared-index are for an index \
          that their events fill; leave them out, or use strategy precise"
@@ -165,13 +165,13 @@ fn bind(config: &ServeConfig) -> std::io::Result<TcpListener> {
 }
 
 impl RunningServer {
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where its embedded replicas publish their KV events, in the order of their ids.
+    /// Returns the KV event endpoints of the embedded replicas, in the order of their ids.
     #[must_use]
     pub fn event_endpoints(&self) -> &[Endpoints] {
         &self.event_endpoints
@@ -187,7 +187,7 @@ impl RunningServer {
     /// index where that is wanted, then stops the replicas.
     pub async fn shutdown(self) {
         self.gateway.draining.store(true, Relaxed);
-        // Nobody listens any more when accepting has ended by itself.
+        // There is no receiver if accepting has ended by itself.
         let _ = self.stop.send(true);
         let _ = self.accepting.await;
         // Before the replicas, so that their end is no loss to anybody.

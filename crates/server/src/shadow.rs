@@ -32,7 +32,7 @@ use serde::Serialize;
 use arm::Arm;
 use worker::Message;
 
-/// What is still to be played; more is left out. A second of a busy gateway.
+/// Most messages in the queue; more are dropped. A busy gateway fills it in a second.
 const QUEUE: usize = 4096;
 
 /// Bytes of prompts among it; more is left out. Sixteen prompts of a million tokens.
@@ -41,7 +41,7 @@ const QUEUE_BYTES: usize = 64 << 20;
 /// For so long arms are called cold, seconds: what is asked about is an hour.
 const HOUR_S: f64 = 3600.0;
 
-/// What shadow mode plays.
+/// Size of the simulated fleets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShadowConfig {
     /// Replicas of each arm.
@@ -87,7 +87,7 @@ pub struct Shadow {
     next: AtomicU64,
 }
 
-/// What the thread and its readers share.
+/// State shared by the thread and its readers.
 #[derive(Default)]
 struct State {
     report: Mutex<ShadowReport>,
@@ -101,7 +101,7 @@ struct State {
     late_ends: Mutex<Vec<u64>>,
 }
 
-/// What was played so far.
+/// Results of shadow mode so far.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ShadowReport {
     /// Replicas of each arm.
@@ -113,24 +113,25 @@ pub struct ShadowReport {
     pub left_out: u64,
     /// Seconds between the first and the last of them.
     pub seconds: f64,
-    /// That as a share of an hour, 1 at most. Below it figures are of caches that began empty.
+    /// `seconds` as a share of an hour, 1 at most. Below 1, caches that began empty distort the
+    /// figures.
     pub share_of_hour: f64,
     /// Requests that are being played.
     pub running: usize,
-    /// What the upstream itself says of the requests that it reported on.
+    /// Hits that the upstream reported, over the requests with such a report.
     pub upstream: Found,
     /// One per strategy and size.
     pub arms: Vec<ArmReport>,
 }
 
-/// What one arm would have found.
+/// Simulated hits of one arm.
 #[derive(Clone, Debug, Serialize)]
 pub struct ArmReport {
     /// Its strategy.
     pub strategy: String,
     /// Blocks that each of its replicas holds.
     pub blocks: usize,
-    /// What it would have found.
+    /// Prompt tokens, and simulated hits among them.
     #[serde(flatten)]
     pub found: Found,
 }
@@ -140,9 +141,9 @@ pub struct ArmReport {
 pub struct Found {
     /// Prompt tokens.
     pub prompt_tokens: u64,
-    /// Those that were cached.
+    /// Cached tokens among `prompt_tokens`.
     pub cached_tokens: u64,
-    /// Their share; `None` of none.
+    /// Their share; `None` without prompt tokens.
     pub hit_rate: Option<f64>,
 }
 
@@ -182,7 +183,7 @@ impl Shadow {
         })
     }
 
-    /// A request arrived. Of a prompt that nobody tokenized nothing can be played.
+    /// Plays a request that arrived. A prompt without tokens cannot be played and is left out.
     #[must_use]
     pub fn request(self: &Arc<Self>, arrived: Arrived<'_>, now: Nanos) -> Shadowed {
         let id = self.next.fetch_add(1, Relaxed);
@@ -202,7 +203,7 @@ impl Shadow {
         }
     }
 
-    /// What was played so far.
+    /// Returns the results so far.
     #[must_use]
     pub fn report(&self) -> ShadowReport {
         self.state.report()
@@ -219,8 +220,9 @@ impl Shadow {
         is_taken
     }
 
-    /// Waiting would hold up an answer. Of what the queue does not take an end is told later, so
-    /// that nothing stays behind; a request whose beginning is not told counts for no arm.
+    /// Sends a message without waiting, which would hold up an answer. If the queue is full, an end
+    /// is delivered later, so that no request stays behind; a request whose beginning is lost
+    /// counts for no arm.
     fn tell(&self, message: Message) {
         match self.queue.try_send(message) {
             Ok(()) => {}
@@ -235,8 +237,8 @@ impl Shadow {
 }
 
 impl State {
-    /// What was played so far. Of a request whose beginning was lost the arrival was played, and
-    /// nothing of it counts: it is left out, and not played.
+    /// Returns the results so far. A request whose beginning was lost counts as left out, although
+    /// its arrival was played.
     fn report(&self) -> ShadowReport {
         let mut report = self.lock().clone();
         // Its arrival may still be in the queue.
@@ -262,14 +264,14 @@ impl State {
     }
 }
 
-/// What is known of a request when it comes.
+/// Facts about a request that are known at its arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
     /// Its prompt, where a tokenizer was given.
     pub tokens: Option<&'a [TokenId]>,
     /// Its tenant's salt.
     pub salt: Option<&'a str>,
-    /// What its client calls the conversation.
+    /// The client's id of the conversation.
     pub session: Option<&'a str>,
 }
 
@@ -287,7 +289,7 @@ impl Shadowed {
         }
     }
 
-    /// The engine says that it found so many of its prompt tokens.
+    /// Notes the cached tokens that the engine reports for its prompt.
     pub fn found(&self, prompt_tokens: usize, cached_tokens: usize) {
         if let Some((shadow, _)) = &self.of {
             shadow.tell(Message::Found {

@@ -1,5 +1,5 @@
-//! How an API writes an answer. The text, its end and its counts are the same for all of them;
-//! only the JSON around it differs.
+//! Output formats of the APIs. The text, its end and its counts are the same for all; only the JSON
+//! around them differs.
 
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ impl Usage {
 /// Writes one answer, whole or as a stream of events. A stream is `open`, any number of `text`, and
 /// then `close` or `fail`.
 pub trait Shape: Send {
-    /// What a stream starts with. The prompt's counts are known by then.
+    /// Writes the start of a stream. The prompt's token counts are known by then.
     fn open(&mut self, usage: Usage, events: &mut Events);
 
     /// Some more text.

@@ -29,23 +29,23 @@
 //! | `base` | what a log adds up to, so that it can be short |
 //! | `report` | how all that stands |
 //!
-//! **What may be relied upon.** A follower applies what the owner applied, in order and without
-//! holes: what it confirms the owner confirmed, except for what is in flight. Whoever becomes the
-//! owner puts the replica in doubt for all, in the same script that gives it the lease, listens to
-//! the engine from the start, and so confirms what is still there. An owner whose lease is gone
-//! cannot write. A follower that misses entries reads the base and the log again; where something
-//! is missing there as well, what came before is in doubt. So is all that others said while nobody
-//! has the lease, and while it cannot be read.
+//! **Guarantees.** A follower applies what the owner applied, in order and without holes: what it
+//! confirms the owner confirmed, except for what is in flight. A new owner puts the replica in
+//! doubt for all, in the same script that gives it the lease, listens to the engine from the start,
+//! and so confirms what is still there. An owner whose lease is gone cannot write. A follower that
+//! misses entries reads the base and the log again; where entries are missing there as well, what
+//! came before is in doubt. So is all that others reported, while no gateway has the lease and
+//! while the log cannot be read.
 //!
 //! **Without a server** nothing waits and nothing fails: after as long as a lease lasts every
 //! gateway doubts what it heard from others, and listens to all engines itself, as gateways do
 //! that share nothing. When the server is back, they share again.
 //!
-//! What stands in the server are digests keyed with the index's secret, block sizes, tiers, times
-//! and the replicas' addresses: no text and no token. Whoever can write there can make requests go
-//! to the wrong replica, which costs time and nothing else.
+//! The server stores digests keyed with the index's secret, block sizes, tiers, times and the
+//! replicas' addresses: no text and no token. A client that can write there can make requests go to
+//! the wrong replica, which costs time and nothing else.
 //!
-//! It does not know sockets of engines: whoever has them asks [`SharedIndex::listening`]. Source:
+//! It does not know the sockets of engines: their owner asks [`SharedIndex::listening`]. Source:
 //! leases with fencing tokens as in Chubby and ZooKeeper, log and snapshot as in any replicated
 //! state machine; llm-d keeps its index itself in Redis, one round trip per look-up.
 
@@ -81,14 +81,14 @@ use names::Names;
 use report::Counts;
 use seat::Seat;
 
-/// Longest wait for leases to be given back at the end: whoever wants one waits as long as it
-/// lasts otherwise.
+/// Longest wait at the end for leases to be given back: otherwise the next owner waits until they
+/// expire.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Why an index cannot be shared.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedIndexError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("the shared index's address is not understood: {0}; the form is redis://HOST:PORT/DB")]
     Address(String),
     /// The server is there and will not do.
@@ -97,9 +97,9 @@ pub enum SharedIndexError {
          number? it must be Redis 6.2, Valkey 7.2 or newer)"
     )]
     Refused {
-        /// Where it is, without user and password.
+        /// Address of the server, without user and password.
         address: String,
-        /// What it says.
+        /// Reason that the server gave.
         reason: String,
     },
     /// Other gateways have another secret.
@@ -108,7 +108,7 @@ pub enum SharedIndexError {
          all of them the same, or this one another database number"
     )]
     OtherSecret {
-        /// Where the server is.
+        /// Address of the server.
         address: String,
     },
     /// The secret is drawn at the start.
@@ -130,7 +130,7 @@ pub struct SharedIndex {
     shared: Arc<Shared>,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Shared {
     local: Arc<dyn PrefixIndex>,
     names: Names,
@@ -167,12 +167,12 @@ struct State {
 }
 
 impl SharedIndex {
-    /// Shares what `local` is told, which must have been made with the configuration's identity
-    /// and be told nothing by others. Tries the server once, for as long as an answer may take; if
-    /// it is not there, begins alone. Blocks meanwhile.
+    /// Shares the updates of `local`, which must have the configuration's identity and get no
+    /// updates from elsewhere. Tries the server once, for as long as an answer may take; begins
+    /// alone if it is not there. Blocks meanwhile.
     ///
     /// # Errors
-    /// When the address is none, the server refuses, or its gateways have another secret.
+    /// When the address is invalid, the server refuses, or its gateways have another secret.
     pub fn start(
         config: SharedIndexConfig,
         local: Arc<dyn PrefixIndex>,
@@ -208,8 +208,8 @@ impl SharedIndex {
         }
     }
 
-    /// Whether to listen to the replica's engine: none where not, and a number that changes
-    /// whenever listening must begin anew.
+    /// Whether to listen to the replica's engine: `None` for no, else a number that changes
+    /// whenever listening must start over.
     #[must_use]
     pub fn listening(&self, replica: ReplicaId) -> Option<u64> {
         self.shared.note_outage();
@@ -307,7 +307,7 @@ impl Shared {
     ) -> Result<Self, SharedIndexError> {
         let wrong = |error: redis::RedisError| SharedIndexError::Address(error.to_string());
         let info = config.server.url.as_str().into_connection_info();
-        // Small messages, each of which somebody waits for.
+        // Small messages, each of which a thread waits for.
         let tcp = TcpSettings::default().set_nodelay(true);
         let info = info.map_err(wrong)?.set_tcp_settings(tcp);
         let client = Client::open(info).map_err(wrong)?;

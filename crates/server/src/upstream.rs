@@ -68,7 +68,7 @@ pub struct Upstream {
     pub prompt: Option<Arc<PromptModel>>,
 }
 
-/// What answers behind one address.
+/// State of the engine behind one address.
 struct Engine {
     base: String,
     client: Client<HttpConnector, Full<Bytes>>,
@@ -76,7 +76,7 @@ struct Engine {
     /// When it was last asked which.
     models_read: Mutex<Option<Instant>>,
     missed_checks: AtomicU32,
-    /// How it prepares chat requests, where it said so.
+    /// The engine's way to prepare chat requests, if known.
     dialect: Mutex<Option<Dialect>>,
     /// Whether it has no route that renders requests, as far as is known.
     has_no_render: AtomicBool,
@@ -128,7 +128,7 @@ struct ServedModel {
     is_adapter: bool,
     /// Tokens of prompt and answer together, where the list says (`max_model_len`).
     context: Option<usize>,
-    /// Who owns it: engines write their own name.
+    /// Owner of the model; engines write their own name there.
     owner: Option<String>,
 }
 
@@ -154,9 +154,9 @@ pub enum UpstreamError {
     /// Its address is not one.
     #[error("`{url}` is not an upstream address ({reason}); use http://host:port")]
     Address {
-        /// What was given.
+        /// The given URL.
         url: String,
-        /// What is wrong.
+        /// The problem with the URL.
         reason: String,
     },
 }
@@ -165,7 +165,7 @@ impl Upstream {
     /// For `config`, with `prompt` read from its tokenizer folder.
     ///
     /// # Errors
-    /// When the URL is none, or not plain HTTP.
+    /// When the URL is invalid, or not plain HTTP.
     pub fn new(
         config: &UpstreamConfig,
         prompt: Option<Arc<PromptModel>>,
@@ -185,7 +185,7 @@ impl Upstream {
         }
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         if let Some((_, host)) = authority.rsplit_once('@') {
-            // It would be shown to whoever reads metrics.
+            // It would appear in metrics.
             return Err(UpstreamError::Address {
                 url: format!("http://…@{host}"),
                 reason: "a user and a password are sent to no engine".to_owned(),

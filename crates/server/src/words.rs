@@ -34,7 +34,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// How long something took: milliseconds, or seconds from one on.
+/// Formats a duration: milliseconds, or seconds from one second on.
 #[must_use]
 pub fn took(ms: f64) -> String {
     match ms {
@@ -44,7 +44,7 @@ pub fn took(ms: f64) -> String {
     }
 }
 
-/// How old something is, in seconds.
+/// Formats an age of `seconds`, in seconds, minutes, hours or days.
 #[must_use]
 pub fn ago(seconds: f64) -> String {
     match seconds {

@@ -357,7 +357,7 @@ async fn conversations_stay_where_they_are_cached() {
     }
 }
 
-/// An objective is honoured by `cost`, and one that is none is refused.
+/// `cost` accepts a valid objective and refuses any other.
 #[tokio::test]
 async fn an_objective_is_milliseconds() {
     let mut config = embedded(2, 128);

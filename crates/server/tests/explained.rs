@@ -1,4 +1,4 @@
-//! What became of requests, as clients can ask for it.
+//! Explanations of requests, as clients can query them.
 
 mod support;
 

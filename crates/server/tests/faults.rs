@@ -1,5 +1,5 @@
-//! What breaks: replicas that panic, clients that vanish, stall or send half a body, prompts that
-//! never fit. Nothing hangs, nothing leaks, everybody is told.
+//! Failures: replicas that panic, clients that vanish, stall or send half a body, prompts that
+//! never fit. Nothing hangs, nothing leaks, and errors reach the clients.
 
 mod support;
 
@@ -130,7 +130,7 @@ async fn clients_that_stall_lose_their_connection_not_ours() {
     config.limits.stall_timeout = Duration::from_millis(300);
     config.limits.send_buffer_bytes = 16 << 10;
     let server = start(config).await;
-    // A small window fills at once; the engine goes on regardless.
+    // A small window fills at once; the engine continues regardless.
     let body = long_stream(3_500).to_string();
     let raw = request("POST", "/v1/chat/completions", "", &body);
     let socket = TcpSocket::new_v4().expect("a socket");

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// How names of metrics begin.
+/// Prefixes of the names of metrics.
 const PREFIXES: [&str; 2] = ["headstart_", "vllm:"];
 
-/// What Prometheus adds to the name of a histogram.
+/// Suffixes that Prometheus adds to the name of a histogram.
 const SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
 
 fn here() -> PathBuf {

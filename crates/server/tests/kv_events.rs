@@ -1,4 +1,4 @@
-//! The corpus of KV event messages, and what becomes of it when somebody damages it.
+//! The corpus of KV event messages, intact and damaged.
 //!
 //! `data/kv-events` holds messages of every dialect, byte for byte, each beside what it should be
 //! decoded to; both were made without this crate (`tools/kv_events`). Damaged ones, thousands for

@@ -12,7 +12,7 @@ use headstart_server::{ServeConfig, UpstreamConfig};
 use serde_json::{Value, json};
 use support::{chat, embedded, get, proxy, start, text};
 
-/// What an engine got, in order.
+/// Bodies that an engine received, in order.
 type Got = Arc<Mutex<Vec<String>>>;
 
 async fn complete(State(got): State<Got>, body: String) -> Json<Value> {
@@ -118,7 +118,7 @@ async fn nothing_is_rewritten_unasked() {
     gateway.shutdown().await;
 }
 
-/// What one client writes with other white space another one finds in the cache; a long body is
+/// A prompt that one client cached is a hit for another with other white space; a long body is
 /// rewritten on another thread.
 #[tokio::test]
 async fn replicas_of_ours_find_what_another_client_wrote() {

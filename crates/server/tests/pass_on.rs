@@ -1,5 +1,4 @@
-//! What a gateway of upstreams passes on: any path, and requests that belong to one engine or to
-//! all.
+//! Requests that a gateway of upstreams passes on: any path, to one engine or to all.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Predictions as requests meet them: they reach the policy, and nobody waits for them.
+//! Predictions as requests meet them: they reach the policy, and no request waits for them.
 
 mod support;
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use support::fake_engine::{BLOCK, FakeEngine};
 use support::{Answer, eventually, exchange, get, post, proxy, request, start};
 
-/// A prompt of so many blocks that shares none with another seed's.
+/// Returns a prompt of `blocks` blocks that shares none with another seed's.
 fn prompt(seed: u32, blocks: usize) -> Vec<u32> {
     (0..(blocks * BLOCK) as u32)
         .map(|at| 100 * seed + at % 97)
@@ -73,7 +73,7 @@ async fn a_prompt_goes_to_the_rank_that_holds_it() {
             "{metrics}"
         );
     }
-    // The fake says rank 0 in all its batches: whoever follows rank 1 must not expect that.
+    // The fake says rank 0 in all its batches, which the subscriber of rank 1 does not expect.
     assert_eq!(report(&gateway, 0).rank_mismatches, 0);
     assert!(report(&gateway, 1).rank_mismatches >= 8);
     gateway.shutdown().await;
@@ -127,7 +127,7 @@ async fn ranks_of_a_dead_engine_go_down_together() {
         FakeEngine::start(1, Some(10)).await,
     );
     let mut config = proxy(vec![four.upstream(), one.upstream()]);
-    // Nobody but the request itself notices.
+    // Only the request itself notices.
     config.limits.health_interval = Duration::from_secs(3600);
     let gateway = start(config).await;
     let num_up = || {
@@ -140,7 +140,7 @@ async fn ranks_of_a_dead_engine_go_down_together() {
     eventually("the rank's blocks", || entries(&gateway) == 4).await;
     assert_eq!(num_up(), 4);
     drop(four);
-    // The first choice is the dead rank; the second is none of its siblings.
+    // The first choice is the dead rank; the second is not one of its siblings.
     let answer = ask(&gateway, &one, &prompt(1, 4)).await;
     assert_eq!(answer.header("x-headstart-replica"), Some("4"));
     assert_eq!((num_up(), entries(&gateway)), (0, 0));
@@ -193,7 +193,7 @@ async fn a_port_that_no_rank_can_have_is_said_at_once() {
     );
 }
 
-/// What engines say of their load decides where nothing else does.
+/// Engines' reports of their load decide where nothing else does.
 #[tokio::test]
 async fn a_cold_prompt_goes_where_the_engine_says_there_is_room() {
     let engine = FakeEngine::start(2, None).await;

@@ -1,4 +1,4 @@
-//! What a gateway knew of its engines' caches, in the hands of the next one.
+//! A gateway's index of its engines' caches, saved for the next gateway.
 
 mod support;
 
@@ -46,7 +46,7 @@ fn mode(path: &Path) -> u32 {
         & 0o777
 }
 
-/// A prompt of so many blocks that shares none with another seed's.
+/// Returns a prompt of `blocks` blocks that shares none with another seed's.
 fn prompt(seed: u32, blocks: usize) -> Vec<u32> {
     (0..(blocks * BLOCK) as u32)
         .map(|at| 100 * seed + at % 97)
@@ -72,7 +72,7 @@ fn residents(gateway: &RunningServer) -> Vec<Resident> {
     residents
 }
 
-/// How many blocks a replica holds, and how many of them are doubtful.
+/// Returns the number of blocks that a replica holds, and of the doubtful ones among them.
 fn held(gateway: &RunningServer, replica: u32) -> (usize, usize) {
     let mut of_it = residents(gateway);
     of_it.retain(|resident| resident.replica == ReplicaId(replica));
@@ -93,7 +93,7 @@ async fn eventually_settled(gateway: &RunningServer, replica: u32, status: Strea
     .await;
 }
 
-/// Where a prompt goes.
+/// Returns the replica that a prompt is routed to.
 async fn placed(gateway: &RunningServer, engine: &FakeEngine, tokens: &[u32]) -> String {
     let answer = post(gateway, "/v1/completions", &engine.ask(tokens)).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -180,7 +180,7 @@ async fn a_whole_replay_leaves_exactly_what_the_engine_holds() {
     engine.store(0, &prompt(2, 4));
     eventually_held(&first, 0, (8, 0)).await;
     first.shutdown().await;
-    // While nobody listened.
+    // While no gateway listened.
     engine.remove(0, &prompt(1, 4), 1);
     engine.store(0, &prompt(3, 2));
     let second = gateway(vec![engine.upstream()], &folder).await;
@@ -309,7 +309,7 @@ async fn what_cannot_be_trusted_is_not_used() {
     used.shutdown().await;
 }
 
-/// Makes the last save so many seconds old.
+/// Makes the last save `age_s` seconds old.
 fn age(folder: &Temporary, age_s: f64) {
     let secret = fs::read_to_string(folder.file("secret")).expect("drawn");
     let seal = Seal::new(&format!("upstream {}", secret.trim()));
@@ -416,7 +416,7 @@ async fn the_folder_is_its_owners_and_tells_no_keys() {
         let is_told = index.windows(8).any(|bytes| bytes == key.0.to_le_bytes());
         assert!(!is_told, "{key:?}");
     }
-    // The secret stays, and a damaged one is drawn anew: then nothing of the old is believed.
+    // The secret stays. A damaged one is replaced, and then nothing saved before is believed.
     let second = gateway(vec![engine.upstream()], &folder).await;
     second.shutdown().await;
     let unchanged = fs::read_to_string(folder.file("secret")).expect("there");

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use support::{Answer, PATIENCE, eventually, proxy, start};
 use tokio::task::JoinHandle;
 
-/// What an engine does with a request.
+/// Reaction of an engine to a request.
 #[derive(Clone, Copy)]
 enum Does {
     Answers,
@@ -48,7 +48,7 @@ struct Seen {
     requests: AtomicUsize,
 }
 
-/// An engine that does as it is told; gone when dropped.
+/// An engine that follows its script; gone when dropped.
 struct Engine {
     url: String,
     seen: Arc<Seen>,
@@ -194,8 +194,8 @@ async fn a_request_leaves_an_engine_that_is_found_dead() {
     }
 }
 
-/// Sends one request to a gateway of an engine that answers, where there is one, and so many that
-/// break off; tells the status, and how many broke off.
+/// Sends one request to a gateway of `num_breaking` engines that break off and, with `answers`, one
+/// that answers. Returns the status, and the number of requests that broke off.
 async fn among_breaking(num_breaking: usize, answers: bool) -> (u16, usize) {
     let mut engines = Vec::new();
     for _ in 0..num_breaking {
@@ -303,7 +303,7 @@ async fn a_stream_that_pauses_for_too_long_ends_with_an_error() {
     gateway.shutdown().await;
 }
 
-/// Issue 5: refused prompts were counted, and assumed to be held by whoever refused them.
+/// Issue 5: refused prompts were counted, and assumed to be held by the engine that refused them.
 #[tokio::test]
 async fn a_refused_prompt_counts_for_nothing() {
     let engine = Engine::start(Does::Refuses).await;
@@ -318,7 +318,7 @@ async fn a_refused_prompt_counts_for_nothing() {
         (400, "refused")
     );
     assert_eq!(counts(), (0, 0));
-    // Nobody could tell before that this one would be refused.
+    // The gateway could not know before that this one would be refused.
     assert_eq!(ask(&gateway, CONTEXT).await.status, 400);
     assert_eq!(counts(), (0, 1));
     engine.seen.script.lock().expect("no panic").does = Does::Answers;

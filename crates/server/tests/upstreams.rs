@@ -201,7 +201,7 @@ async fn a_gateway_before_itself_is_a_loop_not_a_storm() {
     gateway.shutdown().await;
 }
 
-/// What a returned engine serves is asked again.
+/// A returned engine is asked again for its models.
 #[tokio::test]
 async fn an_engine_that_comes_back_with_another_model_is_asked_again() {
     let engine = start(embedded(1, 64)).await;
@@ -223,7 +223,7 @@ async fn an_engine_that_comes_back_with_another_model_is_asked_again() {
     engine.shutdown().await;
 }
 
-/// Where embedded replicas publish can be said, and is told.
+/// The ports of embedded replicas' events can be set, and are shown.
 #[tokio::test]
 async fn embedded_replicas_publish_on_the_ports_that_were_named() {
     let on = |port: u16| {

@@ -28,7 +28,7 @@ impl Write for Log {
     }
 }
 
-/// What is logged from the first call on.
+/// Returns all that was logged since the first call.
 fn logged() -> String {
     static LOG: OnceLock<Log> = OnceLock::new();
     let log = LOG.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Which structure should be production? Replays a Mooncake trace through both, interleaved.
+//! Comparison of the two prefix structures: replays a Mooncake trace through both, interleaved.
 //!
 //! `cargo bench -p headstart-sim --bench hash_chain_or_radix -- TRACE [CAPACITY]`
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use headstart_core::{CostModel, Rng};
 use headstart_sim::fleet::{FleetOutcome, Preset, Run, Workload};
 
-/// What was published of a rung. The time per token is twice the published gap: the client that
+/// Published figures of a rung. The time per token is twice the published gap: the client that
 /// measured it took two stamps per token, one of them for the blank line behind an event.
 struct Published {
     rung: usize,

@@ -4,8 +4,8 @@
 //! `cargo run --release -p headstart-sim --example strategy_grid -- STRATEGY BASE [SEEDS [TRACE
 //! [N]]]`
 //!
-//! A line per cell: TTFT of both and the ratio, each the mean over the seeds: the first so many, or
-//! `FROM..TO`. TRACE `-` leaves the trace out; of all cells the first N are compared. Without
+//! One line per cell: TTFT of both and the ratio, each the mean over the seeds: `SEEDS` is a count,
+//! or `FROM..TO`. TRACE `-` leaves the trace out; of all cells the first N are compared. Without
 //! arguments a few cells of `precise` against `load`.
 
 use std::fs::File;

@@ -20,7 +20,7 @@ const NUM_SEEDS: u64 = 500;
 /// Seeds between two lines of progress.
 const PROGRESS: u64 = 10_000;
 
-/// What all threads share.
+/// State shared by all threads.
 #[derive(Default)]
 struct Shared {
     next: AtomicU64,

@@ -1,14 +1,14 @@
 //! A cost model out of measured times: what explains them best.
 //!
 //! Each time is of one of two kinds: a prompt's first token on an idle engine, or a token of each
-//! of several answers that grow together. The error is the mean of the squared logarithms of the
-//! ratios of reckoned and measured times, so that ten milliseconds count as much as ten seconds.
-//! A random search keeps what is better: the roofs have corners, where derivatives say nothing.
+//! of several answers that grow together. The error is the mean squared logarithm of predicted over
+//! measured times, so that ten milliseconds count as much as ten seconds. A random search keeps
+//! what is better: the roofs have corners, where derivatives say nothing.
 
 use headstart_core::cost::Work;
 use headstart_core::{CostModel, Rng};
 
-/// What was timed.
+/// The work that was timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// From a request's arrival to its first token: `new` tokens behind `before` cached ones.
@@ -18,11 +18,11 @@ pub enum Shape {
         /// Tokens computed.
         new: usize,
     },
-    /// From a token to the next, of so many answers at once.
+    /// From a token to the next, of `sequences` concurrent answers.
     Decode {
         /// Answers.
         sequences: usize,
-        /// Tokens of each with its prompt, in the mean.
+        /// Average tokens of each, with its prompt.
         context: usize,
     },
 }
@@ -30,7 +30,7 @@ pub enum Shape {
 /// A shape, and how long it took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
-    /// What was timed.
+    /// The work that was timed.
     pub shape: Shape,
     /// Seconds, above 0.
     pub seconds: f64,
@@ -39,9 +39,9 @@ pub struct Timing {
 /// An engine that explains timings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// What its steps cost.
+    /// Cost model of its steps.
     pub cost: CostModel,
-    /// What a request takes beside the engine, seconds.
+    /// Time of a request beside the engine, seconds.
     pub latency_s: f64,
     /// Most tokens that one step computes: given, not fitted.
     pub max_batched_tokens: usize,
@@ -58,7 +58,7 @@ const SEARCHES: u64 = 4;
 const LEAST_S: f64 = 1e-12;
 
 impl Fit {
-    /// What explains `timings` best, of which there is at least one. Deterministic.
+    /// Fits the engine that explains `timings` best. Deterministic.
     ///
     /// # Panics
     /// When there is no timing, or a step that computes nothing.
@@ -94,7 +94,7 @@ impl Fit {
         }
     }
 
-    /// How long it says that `shape` takes, seconds. O(steps).
+    /// Predicts the time of `shape`, seconds. O(steps).
     #[must_use]
     pub fn seconds(&self, shape: Shape) -> f64 {
         match shape {
@@ -168,7 +168,8 @@ fn search(timings: &[Timing], max_batched_tokens: usize, seed: u64) -> (f64, Num
     best
 }
 
-/// Where to begin: the shortest time is one step, and long prompts are their tokens.
+/// Returns the start of a search: the shortest time is one step, and long prompts cost their
+/// tokens.
 fn start(timings: &[Timing]) -> Numbers {
     let shortest = timings.iter().map(|it| it.seconds).min_by(f64::total_cmp);
     let shortest = shortest.unwrap_or(1e-3);

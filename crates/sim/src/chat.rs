@@ -6,10 +6,9 @@
 //!                               └► CostModel: how long each step takes
 //! ```
 //!
-//! The next prompt of a conversation comes its gap after the answer's last token: whoever is
-//! slow gets fewer requests. A prompt is the conversation so far and the user's new tokens.
-//! [`Script`] is the traffic, drawn beforehand; [`Replica`] the engine; a [`Run`] is one policy
-//! on both.
+//! The next prompt of a conversation comes its gap after the answer's last token: a slow replica
+//! gets fewer requests. A prompt is the conversation so far and the user's new tokens. [`Script`]
+//! is the traffic, drawn beforehand; [`Replica`] the engine; a [`Run`] is one policy on both.
 //!
 //! Does not know texts, models or how a probability was predicted. The same script, replica and
 //! predictions give the same [`ChatOutcome`], bit for bit, on one machine.
@@ -40,7 +39,7 @@ use crate::cost::qwen3_32b_fp8_on_h100;
 pub struct Conversation {
     /// Its turns; one without any is skipped.
     pub turns: Vec<Turn>,
-    /// What its first prompt begins with, where another one began with it before.
+    /// Head that its first prompt shares with an earlier one.
     pub head: Option<Head>,
 }
 
@@ -75,13 +74,13 @@ pub struct Place {
     pub turn: usize,
 }
 
-/// Says how likely the conversation goes on after a turn; `None` where nobody predicts.
+/// Predicts the probability that the conversation continues after a turn; `None` without one.
 pub type Predict<'a> = dyn Fn(Place) -> Option<Probability> + 'a;
 
 /// The simulated engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replica {
-    /// What its steps cost.
+    /// Cost model of its steps.
     pub cost: CostModel,
     /// Its limits.
     pub scheduler: SchedulerConfig,

@@ -1,4 +1,4 @@
-//! How long a step of a scheduler takes by a [`CostModel`], and the executor that spends that time.
+//! Duration of scheduler steps by a [`CostModel`], and the executor that spends that time.
 //!
 //! Does not know prompts, policies or queues.
 
@@ -55,14 +55,14 @@ pub fn qwen3_32b_fp8_on_h100() -> CostModel {
     }
 }
 
-/// How long the step that computes `batch` takes. O(entries).
+/// Returns the duration of the step that computes `batch`. O(entries).
 #[must_use]
 pub fn step(cost: &CostModel, batch: &Batch) -> Duration {
     counted_step(cost, Decode::default(), batch)
 }
 
-/// How long a step takes that computes `batch` and a token for each of `decode`: what [`step`]
-/// says of a batch with all of them, to the bit.
+/// Returns the duration of a step that computes `batch` and a token for each of `decode`. Equals
+/// [`step`] for a batch with all of them, to the bit.
 #[must_use]
 pub fn counted_step(cost: &CostModel, decode: Decode, batch: &Batch) -> Duration {
     let mut work = cost.decode(decode.sequences, decode.kv_tokens);
@@ -87,7 +87,7 @@ impl VirtualExecutor {
         }
     }
 
-    /// How long the last batch took.
+    /// Returns the duration of the last batch.
     #[must_use]
     pub fn last_step(&self) -> Duration {
         self.step

@@ -21,23 +21,23 @@ pub const SECONDS: f64 = 1_200.0;
 /// Mean gap in the study, seconds: its λ_chat.
 pub const MEAN_GAP_S: f64 = 100.0;
 
-/// What the study's predictor takes off the cache: 1 GB of the 40 GB that hold 160 K tokens.
+/// Tokens that the study's predictor takes off the cache: 1 GB of the 40 GB that hold 160 K tokens.
 pub const CHARGE_TOKENS: u32 = 4_000;
 
 /// Turns that the study trains with; the turn count's shares are learnt from as many
 /// conversations.
 const TRAINED_ON: usize = 20_000;
 
-/// Who says how likely a conversation goes on.
+/// Source of the probabilities that conversations go on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Predictor {
-    /// Nobody.
+    /// No predictions.
     Nobody,
     /// The turn count: shares learnt on conversations that are not in the run.
     TurnCount,
     /// A noisy oracle of a wanted quality.
     Noisy {
-        /// How the truth becomes uncertain.
+        /// Kind of noise that makes the truth uncertain.
         channel: Channel,
         /// Its MCC at the best threshold.
         mcc: f64,
@@ -48,12 +48,12 @@ pub enum Predictor {
     Truth,
 }
 
-/// What is compared.
+/// One side of the comparison: a policy and its predictor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
     /// An online policy, as [`policy::by_name`] takes it.
     pub policy: String,
-    /// Who predicts for it.
+    /// Source of the predictions for the policy.
     pub predictor: Predictor,
     /// Tokens that the predictor takes off the cache.
     pub charge_tokens: u32,
@@ -64,19 +64,19 @@ pub struct Arm {
 pub struct Recorded {
     /// Its turns; their gaps are not read.
     pub conversation: Conversation,
-    /// What a model says after each turn; `None` where nobody asked one.
+    /// A model's prediction after each turn; `None` where no model was asked.
     pub told: Vec<Option<Probability>>,
 }
 
-/// What all arms of a seed meet.
+/// Traffic common to all arms of a seed.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     script: Script,
-    /// Every turn and whether it goes on.
+    /// Every turn, and whether the conversation continues after it.
     cases: Vec<(Place, bool)>,
     /// By turn, from 1; the last one holds for all later ones.
     turn_shares: Vec<Probability>,
-    /// What a model says, by place; empty without one.
+    /// A model's predictions, by conversation and turn; empty without a model.
     told: Vec<Vec<Option<Probability>>>,
     noise_seed: u64,
 }

@@ -1,4 +1,4 @@
-//! What became of every prompt token, told by the very code that tells it live.
+//! Explanation of every simulated prompt token, by the code that explains live traffic.
 //!
 //! | module | holds |
 //! |---|---|

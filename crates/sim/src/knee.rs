@@ -13,7 +13,7 @@
 //!      └───────────────    log capacity
 //! ```
 //!
-//! A knee is relative to the sizes looked at: a curve that goes on to twice the room may have
+//! A knee is relative to the sizes looked at: a curve that continues to twice the room may have
 //! another. Does not know what a block costs or what a hit is worth.
 
 /// Fewer points than this show no shape.

@@ -1,4 +1,4 @@
-//! Moving units in virtual time: each tier is a channel of so many bytes a second behind a latency.
+//! Moving units in virtual time: each tier is a channel with a latency and a rate in bytes/s.
 //!
 //! Transfers of one tier follow one another, those of different tiers go side by side. What a unit
 //! holds is not kept, only where it is: a load of what is not there fails.
@@ -11,7 +11,7 @@ use headstart_core::transfer::{
 };
 use headstart_core::{BlockHash, Nanos, Tier};
 
-/// How fast a tier is.
+/// Latency and rate of a tier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Channel {
     /// Until the first byte.
@@ -26,7 +26,7 @@ pub struct SimMover {
     unit_bytes: u64,
     tiers: BTreeMap<Tier, Place>,
     at_hand: HashSet<BlockHash>,
-    /// What happens when, in order; of equal times in the order asked.
+    /// Transfers in order of completion; equal times in the order asked.
     due: BTreeMap<(Nanos, u64), Due>,
     asked: u64,
     /// Single parts and packs, which it does not know.
@@ -46,7 +46,7 @@ enum Due {
 }
 
 impl SimMover {
-    /// Empty tiers for units of so many bytes.
+    /// Empty tiers for units of `unit_bytes` bytes.
     #[must_use]
     pub fn new(unit_bytes: u64, tiers: &[(Tier, Channel)]) -> Self {
         let place = |&(tier, channel): &(Tier, Channel)| {

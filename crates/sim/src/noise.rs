@@ -20,7 +20,7 @@ use headstart_trace::synth::draw::normal;
 use crate::chat::{Place, tokens::mix};
 use crate::quality::best_quality;
 
-/// How the truth becomes uncertain.
+/// Kind of noise that makes the truth uncertain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Hard flips: every case as likely to be wrong.
@@ -96,8 +96,8 @@ impl NoisyOracle {
         oracle(high)
     }
 
-    /// What it says of the turn at `place`, which goes on if `truth`. The same whenever it is
-    /// asked.
+    /// Predicts continuation after the turn at `place`; `truth` is the outcome. Repeated calls give
+    /// the same answer.
     #[must_use]
     pub fn predict(&self, place: Place, truth: bool) -> Probability {
         let number = (place.conversation as u64) << 16 | place.turn as u64;
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Of the cases that are told a probability, such a share is true.
+    /// Of the cases with a predicted probability p, a share p is true.
     #[test]
     fn what_is_told_is_calibrated() {
         for channel in Channel::ALL {

@@ -1,4 +1,4 @@
-//! What a replay counts.
+//! Counts of a replay.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub struct Class {
 /// Look-ups and hits of some requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many requests.
+    /// Number of requests.
     pub requests: u64,
     /// In blocks, a partial last one included.
     pub blocks: HitCount,

@@ -1,11 +1,11 @@
-//! Who takes a request for its prefix: the replica that holds most of it, unless that has too much
+//! Placement of requests by prefix: on the replica that holds most of it, unless that has too much
 //! to do.
 //!
 //! Source: "consistent hashing with bounded loads" (Mirrokni, Thorup and Zadimoghaddam, SODA'18)
 //! with another preference. Without the bound a first block that all prompts share sends them all
 //! to one replica.
 
-/// A replica may have so many times the mean work and still get a request for its prefix.
+/// Multiple of the mean work up to which a replica still gets a request for its prefix.
 const SLACK: f64 = 1.25;
 
 /// Requests after which work counts half, for each replica.
@@ -15,12 +15,12 @@ const MEMORY_REQUESTS: f64 = 128.0;
 #[derive(Clone, Debug)]
 pub struct RecentWork {
     replicas: Vec<f64>,
-    /// What is left of work after one more request.
+    /// Factor by which work decays with each request.
     keep: f64,
 }
 
 impl RecentWork {
-    /// Of so many replicas, none of which did anything.
+    /// The work of `replicas` replicas before the first request.
     #[must_use]
     pub fn new(replicas: usize) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl RecentWork {
         }
     }
 
-    /// The replica that holds most of a request of so many `blocks`, among those whose recent work
+    /// The replica that holds most of a request of `blocks` blocks, among those whose recent work
     /// is at most 1.25 times the mean plus the request's own; of equals the one with least.
     ///
     /// # Panics
@@ -49,7 +49,7 @@ impl RecentWork {
             .expect("some replica has no more than the mean")
     }
 
-    /// A request was served, of which `replica` computed so many blocks.
+    /// Records a request of which `replica` computed `computed` blocks.
     pub fn served(&mut self, replica: usize, computed: u64) {
         for work in &mut self.replicas {
             *work *= self.keep;

@@ -1,7 +1,7 @@
-//! How good predictions of yes or no are.
+//! Quality of yes-or-no predictions.
 //!
-//! The Matthews correlation coefficient needs a decision, so it is told at the threshold that is
-//! best for the predictions it is measured on, as the study reports it.
+//! The Matthews correlation coefficient needs a decision, so it is reported at the threshold that
+//! is best for the predictions it is measured on, as in the study.
 
 /// Predictions at one threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -86,7 +86,7 @@ mod tests {
     fn the_best_threshold_is_found_among_equal_predictions_too() {
         let (yes, no) = (true, false);
         check(&[(0.9, yes), (0.8, yes), (0.2, no)], 1.0, 0.8);
-        // At 0.7 one of two is right, at 0.9 nobody is told apart better: by hand, 2 of 4.
+        // At 0.7 one of two is right, at 0.9 no further pair is separated: by hand, 2 of 4.
         check(
             &[(0.9, yes), (0.7, no), (0.7, yes), (0.1, no)],
             1.0 / 3f64.sqrt(),

@@ -21,14 +21,14 @@ pub struct Replay {
     chain: Vec<BlockHash>,
 }
 
-/// How a replay counts.
+/// Options of a replay: the size of its cache, and the units of its counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayConfig {
     /// Blocks that the cache holds.
     pub capacity: usize,
     /// Tokens per block, for hits in tokens; 0 counts none.
     pub block_tokens: u32,
-    /// The first so many requests are counted apart, as cold.
+    /// Number of first requests that are counted apart, as cold.
     pub cold_requests: u32,
 }
 
@@ -101,13 +101,13 @@ impl Replay {
         hits
     }
 
-    /// What was hit so far.
+    /// Returns the hits so far.
     #[must_use]
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// What was hit, when nothing more comes.
+    /// Returns the hits of the whole replay.
     #[must_use]
     pub fn into_outcome(self) -> Outcome {
         self.outcome

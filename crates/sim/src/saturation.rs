@@ -1,4 +1,4 @@
-//! How many prefills an engine does each second when requests wait for it all the time.
+//! Prefill throughput of an engine for which requests always wait.
 //!
 //! The study's microbenchmark: each request has a context of fixed length and some new tokens and
 //! asks for one token; a share of the requests finds its context in the cache.
@@ -29,7 +29,7 @@ pub struct Saturation {
     pub requests: usize,
 }
 
-/// What the engine did.
+/// Measured throughput and hits of the engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throughput {
     /// Requests per second.

@@ -1,7 +1,7 @@
-//! How many times device memory a trace is worth: hits by size, and what more room saves.
+//! Cache sizes that pay off for a trace, beyond device memory: hits by size, and time saved.
 //!
 //! ```text
-//! size     one cache of so many blocks: what a device and a lower tier hold together, if nothing
+//! size     one cache of N blocks: what a device and a lower tier hold together, if nothing
 //!          is held twice
 //! saved    per request: computing behind what the device holds, less the best plan of loading
 //!          and computing (the plan that serves: headstart_cache::tiers::plan)
@@ -27,7 +27,7 @@ const STEPS_MAX: usize = 24;
 pub struct Sizing<'a> {
     /// The requests, in order of arrival.
     pub requests: &'a [TraceRequest],
-    /// The first so many fill the cache and are not counted.
+    /// Number of first requests that fill the cache and are not counted.
     pub cold_requests: usize,
     /// Tokens a block.
     pub block_tokens: u32,
@@ -38,14 +38,14 @@ pub struct Sizing<'a> {
 /// A lower tier.
 #[derive(Clone, Copy, Debug)]
 pub struct Lower {
-    /// How fast it is.
+    /// Assumed speed of the tier.
     pub speed: Assumed,
     /// Bytes of a block.
     pub block_bytes: f64,
 }
 
 impl Sizing<'_> {
-    /// How many leading blocks of each request are found by a cache of so many blocks.
+    /// Counts the leading blocks of each request that a cache of `blocks` blocks hits.
     ///
     /// # Errors
     /// When there is no such policy.

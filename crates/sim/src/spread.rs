@@ -1,5 +1,5 @@
-//! What it costs to spread requests over replicas without looking: one trace, one total of cache,
-//! several ways to place each request.
+//! Cost of spreading requests over replicas without looking at their caches: one trace, one total
+//! of cache, several ways to place each request.
 //!
 //! ```text
 //! request ─┬─ random         ─▶ LRU caches of capacity / N each
@@ -79,7 +79,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// What a placement came to.
+/// Figures of one placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// The placement.
@@ -159,7 +159,7 @@ impl Spread {
         replicas.map(|replica| replica.cache.num_pieces()).sum()
     }
 
-    /// What each placement came to, in the order in which they were named.
+    /// Returns the figures of each placement, in the order in which they were named.
     #[must_use]
     pub fn outcomes(&self) -> Vec<Outcome> {
         self.fleets.iter().map(Fleet::outcome).collect()
@@ -367,7 +367,7 @@ mod tests {
         assert!(longest.hits <= pooled.hits + pooled.references / 50);
         assert!(longest.imbalance < 1.3 && random.imbalance < 1.3, "{got:?}");
         for outcome in &got {
-            // Nobody said how long prompts are: of a prompt that hits whole, a block is computed.
+            // The trace has no prompt lengths: of a prompt that hits whole, a block is computed.
             let (tokens, hits) = (outcome.hit_tokens, outcome.hits);
             assert!(tokens <= hits * 16 && tokens + 16 * outcome.requests > hits * 16);
         }

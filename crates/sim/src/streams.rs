@@ -32,15 +32,15 @@
 //! - A stream that has evidence of being late confirms nothing. A doubt is taken back only where
 //!   nothing was applied behind it, and not when it is old.
 //!
-//! In the middle of some runs the index is dumped and restored, and followers begin anew.
+//! In the middle of some runs the index is dumped and restored, and followers start over.
 //!
 //! Nothing here decides anything: [`headstart_router::stream::Follower`] and
 //! [`headstart_router::RunIndex`] are the production code. What no subscriber could notice is left
 //! out: a restart that breaks no connection and whose first batch is lost, or that no clock tells;
 //! late messages of a process of which nothing else arrived; without a clock, a replay answered by
 //! a process whose predecessor's connection still looks alive, and one that says the very same as
-//! its predecessor did. Where there is no clock, or a wrong one, or nobody to ask, a batch that
-//! comes late passes for a new process, and that is no evidence.
+//! its predecessor did. Without a correct clock, or without replays, a batch that comes late passes
+//! for a new process, and that is no evidence.
 
 pub mod announce;
 pub mod catalog;
@@ -58,12 +58,12 @@ mod world;
 pub use tally::Tally;
 use world::World;
 
-/// What went wrong in one seed.
+/// A seed that failed a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What is not as it must be.
+    /// The difference from the expected state.
     pub difference: String,
 }
 
@@ -82,7 +82,7 @@ pub fn run(seed: u64) -> Result<Tally, Failure> {
     }
 }
 
-/// What happened in the scenario of `seed` up to where it failed or ended, line by line.
+/// Returns the log of the scenario of `seed` up to its failure or its end, line by line.
 #[must_use]
 pub fn tell(seed: u64) -> Vec<String> {
     let mut world = World::new(seed, Some(Vec::new()));

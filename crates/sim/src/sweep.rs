@@ -1,8 +1,8 @@
 //! Policies × capacities over one trace in memory.
 //!
-//! A [`Sweep`] holds what the cells of the table share: the requests, what an infinite cache
-//! would hit, and the future for those policies that read it. Each cell is a [`Replay`] of its
-//! own, so whoever has threads may [`run`](Sweep::run) several at once.
+//! A [`Sweep`] holds what the cells of the table share: the requests, what an infinite cache would
+//! hit, and the future for those policies that read it. Each cell is a [`Replay`] of its own, so
+//! several threads may each [`run`](Sweep::run) one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Sweep<'a> {
     requests: &'a [TraceRequest],
     config: SweepConfig,
     extent: Extent,
-    /// Where one of the policies reads it.
+    /// Future of the requests, if one of the policies reads it.
     future: Option<Arc<Future>>,
 }
 
@@ -37,21 +37,21 @@ pub struct Arm<'a> {
     pub predictions: Option<&'a [Option<Probability>]>,
 }
 
-/// How all cells count; see [`ReplayConfig`].
+/// Settings of the counts of all cells; see [`ReplayConfig`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepConfig {
     /// Tokens per block.
     pub block_tokens: u32,
-    /// The first so many requests are counted apart, as cold.
+    /// Number of first requests that are counted apart, as cold.
     pub cold_requests: u32,
 }
 
-/// What a trace would need, and get, of a cache without end.
+/// Distinct blocks of a trace, and its hits in an infinite cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Different blocks.
     pub distinct_blocks: u64,
-    /// What a cache hits that never evicts.
+    /// Hits of a cache that never evicts.
     pub infinite: Outcome,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// What the trace would need of a cache.
+    /// Returns the trace's distinct blocks and its hits in an infinite cache.
     #[must_use]
     pub fn extent(&self) -> &Extent {
         &self.extent
@@ -168,7 +168,7 @@ impl Extent {
 struct Seen(BTreeMap<u64, u64>);
 
 impl Seen {
-    /// How many ids of `runs` were seen, up to the first that was not.
+    /// Counts the ids of `runs` that were seen, up to the first one that was not.
     fn leading(&self, runs: &[Run]) -> usize {
         let mut leading = 0;
         for run in runs {

@@ -1,8 +1,8 @@
 //! One replica with lower tiers in virtual time: the real scheduler, cache and tiers, a cost model
 //! for the engine and a [`SimMover`] for the bytes.
 //!
-//! Requests arrive when they say. Steps follow one another; where everybody waits for a load, time
-//! goes on to the next thing that happens.
+//! Requests arrive when they say. Steps follow one another; while all requests wait for loads, time
+//! advances to the next event.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct TieredRequest {
     pub session: Option<SessionId>,
 }
 
-/// What became of a request.
+/// TTFT of one request, and the sources of its tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TieredOutcome {
     /// From its arrival to its first token.
@@ -80,7 +80,7 @@ impl TieredReplica {
         }
     }
 
-    /// What time it is.
+    /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
@@ -120,7 +120,7 @@ impl TieredReplica {
         self.serve_each(requests.iter().map(known))
     }
 
-    /// The same with what the policies are told of each request; each is made when its turn comes.
+    /// The same with an [`Access`] for the policies per request; each is made when its turn comes.
     pub fn serve_each(
         &mut self,
         requests: impl IntoIterator<Item = (TieredRequest, Access)>,

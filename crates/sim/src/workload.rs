@@ -3,17 +3,17 @@
 //! Published are mean lengths, the share of turns that another one follows, and how well the turn
 //! count alone tells those apart. From the last two the distribution of turns is derived:
 //!
-//! The turn count tells the first turn from the later ones, and those go on more often. That
-//! "every turn but the first goes on" says yes as often as it is true makes its MCC m the
-//! difference of the two shares, and with f, the share of all turns that go on, both are given:
+//! The turn count tells the first turn from the later ones, and those continue more often. The rule
+//! "every turn but the first continues" says yes as often as it is true, so its MCC m is the
+//! difference of the two shares. With f, the share of all turns that continue, both are given:
 //!
 //! ```text
 //! first turn  f · (1 - m)        later turns  f + m · (1 - f)
 //! ```
 //!
-//! Nothing more is published, so nothing more is assumed: a later turn goes on however many came
-//! before it. A propensity of each conversation's own would give the same two numbers and a tail
-//! so heavy that the hit rate falls with the length of the run.
+//! Nothing more is published, so nothing more is assumed: a later turn continues with the same
+//! probability however many came before it. A propensity of each conversation's own would give the
+//! same two numbers and a tail so heavy that the hit rate falls with the length of the run.
 //!
 //! Our reading of "follow-up": a share of turns, not of conversations. Only with it do follow-up
 //! share, turn-only MCC and the published 94 to 99 % of conversations with at most 5 turns go
@@ -26,7 +26,7 @@ use headstart_trace::synth::{Gap, Length};
 
 use crate::chat::{Conversation, Turn};
 
-/// What a data set's conversations are like.
+/// Statistics of a data set's conversations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
     /// Its name.
@@ -82,7 +82,7 @@ const LENGTH_MAX: u32 = 8_192;
 /// Most turns that are drawn.
 const TURNS_MAX: usize = 1_000;
 
-/// What fixes drawn conversations.
+/// Seeds of drawn conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seeds {
     /// Turns and lengths.

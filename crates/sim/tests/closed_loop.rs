@@ -59,8 +59,8 @@ fn run(script: &Script, replica: Replica, blocks: usize) -> ChatOutcome {
 }
 
 /// Turn 1 arrives at 0, has its first token at 1 and its third at 3. Turn 2 arrives a gap of 10
-/// later, at 13, with 9 + 3 + 5 tokens. Of the 11 tokens before the last one sampled, whose keys
-/// nobody computed, two blocks of 4 are whole.
+/// later, at 13, with 9 + 3 + 5 tokens. The last one sampled has no computed keys. Of the 11 tokens
+/// before it, two blocks of 4 are whole.
 #[test]
 fn two_turns_by_hand() {
     let turns = [turn(9, 3, 10.0), turn(5, 1, 0.0)];
@@ -126,7 +126,7 @@ fn heads_are_found_whosoever_said_them_first() {
     check([None, head(0, 8), head(1, 12)], 8 + 12);
     // The third has eight tokens of the first, by way of the second, and one of the second's.
     check([None, head(0, 8), head(1, 9)], 8 + 8);
-    // A later conversation is nobody's head.
+    // A later conversation cannot be the head of an earlier one.
     check([head(2, 8), None, None], 0);
 }
 

@@ -24,9 +24,9 @@ const FLOORS: [(Bucket, f64, f64); 8] = [
 ];
 
 /// Requests that are given up, refused or broken off, caches that are cleared and processes that
-/// end while they are busy, events that are late or lost: 99 of 100 tokens are told right in every
-/// world, and 98 of 100 of those that somebody had to find out. What is missing is what cannot be
-/// known: a removal of which the event was lost, for one.
+/// end while they are busy, events that are late or lost: 99 of 100 tokens are attributed right in
+/// every world, and 98 of 100 of those that the attributor had to judge itself. The rest cannot be
+/// known: a removal whose event was lost, for one.
 #[test]
 fn the_attribution_is_right_for_99_of_100_tokens() {
     let world = |seed| {
@@ -62,7 +62,7 @@ fn the_attribution_is_right_for_99_of_100_tokens() {
     }
 }
 
-/// Where nothing is late, lost or reset, what is left are the borders of known contents.
+/// With nothing late, lost or reset, only the borders of known contents are wrong.
 #[test]
 fn with_nothing_lost_nearly_all_is_right() {
     let config = WorldConfig {

@@ -152,7 +152,7 @@ fn a_crash_fails_what_was_begun_and_nothing_else() {
         at: Duration::from_secs(at),
         down: Duration::from_secs(3),
     };
-    // Slow enough for somebody to wait whenever a replica dies.
+    // Slow enough for a request to wait whenever a replica dies.
     fleet
         .replicas
         .iter_mut()

@@ -84,7 +84,7 @@ fn hits_are_golden_for_every_policy() {
     assert_eq!(got, GOLDEN.iter().copied().collect());
 }
 
-/// The table itself is plausible, whoever wrote it.
+/// The table itself is plausible, independent of the code that wrote it.
 #[test]
 fn no_policy_beats_the_bounds() {
     let golden: BTreeMap<_, _> = GOLDEN.iter().copied().collect();

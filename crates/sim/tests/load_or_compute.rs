@@ -162,7 +162,7 @@ fn the_plan_is_as_good_as_the_better_and_beats_both_where_mixing_wins() {
     assert!(best_gain < 0.75, "mixing gained at most {best_gain}");
 }
 
-/// Nobody knows a tier's speed beforehand: a few requests are enough.
+/// A tier's speed is unknown beforehand: a few requests are enough to learn it.
 #[test]
 fn speeds_are_learned_from_what_was_loaded() {
     let (engine, token_bytes) = engine("llama-3.1-8b", "h100");

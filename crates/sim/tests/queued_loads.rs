@@ -1,5 +1,5 @@
 //! Prompts that wait while the device is too small for all of them: what lower tiers hold is not
-//! computed again because the device held it when they came.
+//! recomputed, even if the device held it when the prompt came.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! What a listener believes of lower tiers is what they hold: scheduler, cache and tiers under
-//! random requests, with a mover that is slow, fails, loses units and turns out to hold some, and
-//! the router's index by definition fed with nothing but their events.
+//! A listener's view of lower tiers matches their contents: scheduler, cache and tiers under random
+//! requests, with a mover that is slow, fails, loses units and turns out to hold some, and the
+//! router's index by definition fed with nothing but their events.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ struct World {
     met: Met,
 }
 
-/// What a run met, so that no run proves nothing.
+/// Counts of what a run met, so that no run proves nothing.
 #[derive(Debug, Default)]
 struct Met {
     stored: BTreeMap<Tier, usize>,

@@ -85,7 +85,7 @@ fn main() {
 /// Adds up the files, over and over.
 #[derive(Debug, Default)]
 struct Watch {
-    /// What must not be exceeded now, bytes.
+    /// Current limit on the total size of the files, bytes.
     limit: AtomicU64,
     looks: AtomicU64,
     over: AtomicU64,
@@ -120,7 +120,7 @@ fn bytes_in(folder: &Path) -> u64 {
     files.map(|file| file.len().max(file.blocks() * 512)).sum()
 }
 
-/// What happened.
+/// Counters of the run.
 #[derive(Debug, Default)]
 struct Tally {
     openings: u64,
@@ -152,7 +152,7 @@ impl Tally {
     }
 }
 
-/// What was asked.
+/// A command that awaits its answer.
 enum Asked {
     Put(usize),
     Get(u64),

@@ -1,4 +1,4 @@
-//! How fast parts of records are read from a disk tier, beside whole records.
+//! Speed of reading parts of records from a disk tier, compared with whole records.
 //!
 //! ```bash
 //! cargo run --release -p headstart-store --example parts -- [FOLDER [MIB [PART_KIB [PARTS]]]]
@@ -49,7 +49,7 @@ fn main() {
         bytes: 0,
     };
     write(&mut bench, records, &parts);
-    // Anew, so that no header is known.
+    // Reopened, so that no header is known.
     bench.disk = {
         drop(bench.disk);
         Disk::open(options, no_waker()).expect("it opens").0

@@ -1,4 +1,4 @@
-//! How long a disk tier takes to find its records again: after a clean end, and after a kill.
+//! Time that a disk tier takes to find its records again, after a clean end and after a kill.
 //!
 //! ```bash
 //! cargo run --release -p headstart-store --example reopen -- [FOLDER [MIB [RECORD_KIB]]]

@@ -68,7 +68,7 @@ impl Arena {
         self.num_slots
     }
 
-    /// Slots that nobody holds now.
+    /// Returns the number of free slots.
     #[must_use]
     pub fn free(&self) -> usize {
         self.lock().len()

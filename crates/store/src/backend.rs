@@ -1,9 +1,9 @@
-//! What every place for records does: take them, give them back, forget them.
+//! The interface of every store for records: put, get and remove.
 //!
-//! Commands go in and reports come out, in any order; nobody waits. The buffer of a transfer
-//! travels with it, so that nothing else can touch it meanwhile. What a backend holds is a hint:
-//! it may lose a record at any time and says so ([`Report::Lost`]), and what it gives back was
-//! verified, so that a fault of a backend is a miss and nothing worse.
+//! Commands go in and reports come out, in any order; no call waits. The buffer of a transfer
+//! travels with it, so that nothing else can touch it meanwhile. The contents of a backend are a
+//! hint: it may lose a record at any time and reports it ([`Report::Lost`]). Every record it
+//! returns was verified, so that a fault of a backend is a miss and nothing worse.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use headstart_core::{BlockHash, TenantTag};
 use crate::arena::Slot;
 use crate::record::{Content, Meta, PartBytes, Record};
 
-/// Names a command; chosen by whoever gives it, and repeated in its report.
+/// The id of a command, chosen by the caller and repeated in its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -35,7 +35,7 @@ pub enum Command {
     Put {
         /// Its ticket.
         ticket: Ticket,
-        /// What to keep.
+        /// The record to store.
         record: Record,
     },
     /// Read the record called `name`.
@@ -44,7 +44,7 @@ pub enum Command {
         ticket: Ticket,
         /// Its name.
         name: BlockHash,
-        /// Where to.
+        /// Slot for the record.
         slot: Slot,
     },
     /// Read one part of the record called `name`: its pages alone, and the record's header where
@@ -54,9 +54,9 @@ pub enum Command {
         ticket: Ticket,
         /// The record's name.
         name: BlockHash,
-        /// Which part.
+        /// Index of the part.
         part: u16,
-        /// Where to: room for all pages that the part touches
+        /// Slot with room for all pages that the part touches
         /// ([`Layout::slot_bytes`](crate::record::Layout::slot_bytes)).
         slot: Slot,
     },
@@ -71,7 +71,7 @@ pub enum Command {
     Purge {
         /// Its ticket.
         ticket: Ticket,
-        /// Whose records.
+        /// The tenant whose records are destroyed.
         tenant: TenantTag,
     },
 }
@@ -97,24 +97,24 @@ pub enum Report {
     Done {
         /// Its ticket.
         ticket: Ticket,
-        /// What became of it.
+        /// The outcome.
         outcome: Outcome,
     },
-    /// These cannot be read any more, though nobody removed them.
+    /// Records that can no longer be read, though no command removed them.
     Lost {
         /// Their names.
         names: Vec<BlockHash>,
         /// Why.
         loss: Loss,
     },
-    /// These can be read, though nobody put them: they were found at start, or when the place came
-    /// back. Oldest first.
+    /// Records that can be read though this caller did not put them: found at start or when the
+    /// place came back, or put by another user. Oldest first.
     Found(Vec<Resident>),
     /// The place works worse than before, or better again.
     Condition(Condition),
 }
 
-/// What became of a command.
+/// Outcome of a command.
 #[derive(Debug)]
 pub enum Outcome {
     /// Put: the record can be read, also after a crash.
@@ -123,9 +123,9 @@ pub enum Outcome {
     Loaded(Record),
     /// Get part: here it is, verified.
     Part(PartBytes),
-    /// Get: there is none. Get part: there is none, or it has no such part.
+    /// Get: the record does not exist. Get part: the record or the part does not exist.
     Missing,
-    /// Remove, purge: they cannot be read any more; so many there were.
+    /// Remove, purge: this number of records can no longer be read.
     Removed(usize),
     /// It did not work. What a get asked for is gone, or may be tried again where `Busy`.
     Failed(Failure),
@@ -143,7 +143,7 @@ pub enum Failure {
     /// It cannot be reached.
     #[error("it cannot be reached")]
     Offline,
-    /// What was read is not what was written. It is set aside and not read again.
+    /// The bytes read differ from those written. The record is quarantined and not read again.
     #[error("what was read is damaged")]
     Corrupt,
     /// The record is larger than the slot, or than what may be stored.
@@ -190,7 +190,7 @@ pub struct Resident {
     pub name: BlockHash,
     /// The one before it, where known.
     pub parent: Option<BlockHash>,
-    /// Whose it is.
+    /// The tenant that it belongs to.
     pub tenant: TenantTag,
     /// Bytes that it takes.
     pub bytes: u64,
@@ -198,7 +198,7 @@ pub struct Resident {
     pub tokens: u32,
     /// From when on it cannot be read, seconds since 1970.
     pub expires_s: Option<u64>,
-    /// What its parts are.
+    /// Kind of its parts.
     pub content: Content,
 }
 
@@ -218,7 +218,7 @@ impl Resident {
     }
 }
 
-/// How well a place works.
+/// Condition of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// As it should.
@@ -229,11 +229,11 @@ pub enum Condition {
     Gone(Failure),
 }
 
-/// What a backend calls after it has something to report. Called from its own threads: it must be
-/// quick and must not call the backend.
+/// Callback for a backend that has something to report. The backend calls it from its own threads:
+/// it must be quick and must not call the backend.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// Wakes nobody.
+/// Returns a waker that does nothing.
 #[must_use]
 pub fn no_waker() -> Waker {
     Arc::new(|| {})

@@ -1,8 +1,8 @@
 //! The checksum of everything stored: XXH3, 64 bits, seeded with where the bytes belong, so that
 //! the right bytes in the wrong place are wrong.
 //!
-//! Against accidents (torn, flipped and misplaced bytes), of which one in 2^64 goes unseen. Not
-//! against somebody who writes to the disk on purpose.
+//! It protects against accidents (torn, flipped and misplaced bytes), of which one in 2^64 goes
+//! unseen, and not against deliberate changes of the disk.
 
 use headstart_core::BlockHash;
 use twox_hash::XxHash3_64;

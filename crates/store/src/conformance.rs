@@ -1,4 +1,4 @@
-//! What every backend must obey, on seeded random commands. Run it on yours.
+//! Conformance checks for any backend, on seeded random commands. Run them on yours.
 //!
 //! One rule above all: what is loaded is what was put under that name, to the byte. Beside it: each
 //! command is answered once; what was stored and neither removed, purged nor reported as lost is
@@ -14,7 +14,7 @@ use crate::arena::{Arena, Slot};
 use crate::backend::{Backend, Command, Outcome, Report, Ticket};
 use crate::record::{Content, Draft, Exactness, Meta, Record};
 
-/// How long a backend may take to answer before a test gives up.
+/// Time that a backend may take to answer before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A trial of one backend.

@@ -1,8 +1,8 @@
 //! Backends over backends: slower, measured, or faulty on purpose.
 //!
 //! Each is an ordinary [`Backend`](crate::Backend): it takes commands, passes them on and hands
-//! reports back, so that whoever drives a real place drives these. They may be stacked. They
-//! decide nothing, and obey what any backend obeys ([`crate::conformance`]).
+//! reports back, so that callers use it like the backend below. They may be stacked. They decide
+//! nothing, and obey what any backend obeys ([`crate::conformance`]).
 
 mod faulty;
 mod metered;
@@ -31,7 +31,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// That of a command.
+    /// Returns the kind of a command.
     #[must_use]
     pub fn of(command: &Command) -> Self {
         match command {

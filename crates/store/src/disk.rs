@@ -1,16 +1,16 @@
 //! The disk tier: records in log-structured segments, past the page cache.
 //!
-//! Records are added to the end of an open segment in *groups*; a group is durable, and its records
-//! are there, when its commit is. Segments are never changed, only written anew from the start
-//! once nothing in them is wanted, so that wear is even and room never fragments. One thread does
-//! it all: it starts operations with the kernel, verifies what was read, and waits.
+//! Records are added to the end of an open segment in *groups*; a group and its records are durable
+//! once its commit is. Segments are never changed, only rewritten from the start once nothing in
+//! them is wanted, so that wear is even and room never fragments. One thread does it all: it starts
+//! operations with the kernel, verifies what was read, and waits.
 //!
 //! Limits: the files' lengths together never exceed the budget, and are allocated whole. A crash
 //! loses what was not committed, and nothing else (`recover`). Whatever fails is a miss
 //! ([`Condition`](crate::backend::Condition)), and is tried again.
 //!
-//! Does not decide what is worth keeping: it forgets what it is told to. If its caller lets it fill
-//! up, it gives up its oldest segment and says so.
+//! The caller decides what is worth keeping and which records to forget. If it lets the tier fill
+//! up, the tier gives up its oldest segment and reports the loss.
 //!
 //! Source: LFS (Rosenblum and Ousterhout, SOSP'91) for segments and their cleaning; group commit
 //! after Gawlick and Kinkade (1985). Unlike LFS no checkpoint is kept: footers say all that it
@@ -68,7 +68,7 @@ const LEAST_SEGMENT_BYTES: u64 = 1 << 20;
 /// Kept of the budget for the lists beside the segments, bytes.
 const LISTS_BYTES: u64 = 1 << 20;
 
-/// How a disk tier is set up.
+/// Options of a disk tier.
 #[derive(Clone, Debug)]
 pub struct DiskOptions {
     /// Its folder; made if need be.
@@ -81,9 +81,9 @@ pub struct DiskOptions {
     pub segment_bytes: Option<u64>,
     /// Operations with the disk at once; at least one.
     pub depth: usize,
-    /// How to reach the disk.
+    /// Kind of disk I/O.
     pub io: IoKind,
-    /// What goes wrong on purpose, in tests.
+    /// Injected faults, for tests.
     pub faults: Option<Faults>,
     /// Seconds since 1970, for times to live.
     pub now_s: fn() -> u64,
@@ -218,14 +218,14 @@ impl Disk {
         Ok((disk, residents))
     }
 
-    /// What it has done.
+    /// Returns its counters.
     #[must_use]
     pub fn stats(&self) -> &Arc<DiskStats> {
         &self.stats
     }
 
-    /// How many records of so many bytes a caller may keep in it so that nothing is given up
-    /// unasked, even where each comes alone and needs tables of its own.
+    /// Returns the number of records of `bytes` bytes that fit without an unrequested eviction,
+    /// even if each comes alone and needs tables of its own.
     #[must_use]
     pub fn capacity_records(&self, bytes: u64) -> usize {
         let pages = bytes.div_ceil(PAGE as u64).max(1) as usize;
@@ -236,7 +236,7 @@ impl Disk {
         self.usable_segments * fits.unwrap_or(0) * space::FILL_PERCENT / 100
     }
 
-    /// How it reaches the disk: `io_uring` or `threads`.
+    /// Returns the name of its disk I/O: `io_uring` or `threads`.
     #[must_use]
     pub fn io_name(&self) -> &'static str {
         self.io_name

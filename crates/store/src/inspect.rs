@@ -1,4 +1,4 @@
-//! A context cache looked at and looked after from outside: by whoever runs it, not by a server.
+//! Inspection and maintenance of a context cache by its operator, outside a server.
 //!
 //! | file | does |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | `remote/inspect` | object storage, by its listing |
 //! | [`copy`] | verified records to another place |
 //!
-//! Looking changes nothing and needs no lock: a folder may be in use meanwhile, and then what is
-//! told is what was there a moment ago. What changes a folder takes its lock. Records are read and
-//! verified as a server does it, so that nothing is called unharmed that is not.
+//! Inspection changes nothing and needs no lock: a folder may be in use meanwhile, and then the
+//! report shows its state a moment ago. Operations that change a folder take its lock. Records are
+//! read and verified as a server does it, so that no damaged record passes as intact.
 
 pub mod copy;
 
@@ -35,18 +35,18 @@ pub fn slot_bytes(items: &[Item]) -> usize {
 /// A record that can be read, as far as that is known without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// What it is.
+    /// The record.
     pub resident: Resident,
     /// When it was made, seconds since 1970; in object storage, when it was written there.
     pub created_s: Option<u64>,
-    /// How it was computed.
+    /// Identity of the computation.
     pub identity: Option<IdentityDigest>,
     /// Whether it is what was computed.
     pub exactness: Option<Exactness>,
     pub(crate) at: At,
 }
 
-/// Where a record is.
+/// Position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// In a segment of a folder.
@@ -62,7 +62,7 @@ pub(crate) enum At {
     Object,
 }
 
-/// So many records, so many bytes.
+/// Number and total size of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Records.
@@ -79,7 +79,7 @@ impl Tally {
     }
 }
 
-/// What a context cache holds.
+/// Contents of a context cache.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
     /// Records that can be read, oldest first.
@@ -94,7 +94,7 @@ pub struct Survey {
     pub strangers: usize,
     /// Of a folder, its segments.
     pub files: Option<Files>,
-    /// What is damaged or hidden in a folder that nobody uses and that no list says yet, in words.
+    /// Damage not yet on a list, in words, in a folder that is not in use.
     pub harm: Vec<String>,
     /// Whether that is all: a listing of object storage ends at a limit.
     pub is_whole: bool,
@@ -103,9 +103,9 @@ pub struct Survey {
 /// The segments of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// How many.
+    /// Number of segments.
     pub segments: usize,
-    /// How long each is, bytes.
+    /// Length of each segment, bytes.
     pub segment_bytes: u64,
     /// Bytes that the file system has given to them; their lengths count for the budget.
     pub allocated_bytes: u64,
@@ -122,7 +122,7 @@ impl Files {
 /// Why a record could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// What is there is not what was written.
+    /// The stored bytes differ from those written.
     #[error("{0}")]
     Wrong(Wrong),
     /// It was replaced or deleted while it was looked for: nothing is wrong.
@@ -133,7 +133,7 @@ pub enum Damage {
     Unreadable(String),
 }
 
-/// What was cleared away.
+/// Result of a cleanup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleared {
     /// Records whose time was over.
@@ -173,7 +173,7 @@ impl Cache {
     /// Opens what `place` names, as `serve --context-cache` understands it, to look at it.
     ///
     /// # Errors
-    /// When there is none, or it cannot be read.
+    /// When the place does not exist or cannot be read.
     pub fn look(place: &str) -> Result<Self, InspectError> {
         match place.contains("://") {
             true => Self::store(place),
@@ -184,7 +184,7 @@ impl Cache {
     /// The same to change it; a folder is locked until the value is dropped.
     ///
     /// # Errors
-    /// As for [`Cache::look`], and when somebody else uses the folder.
+    /// As for [`Cache::look`], and when another process uses the folder.
     pub fn open(place: &str) -> Result<Self, InspectError> {
         match place.contains("://") {
             true => Self::store(place),
@@ -196,8 +196,8 @@ impl Cache {
         Ok(Self::Store(StoreInspector::open(&RemoteOptions::new(url))?))
     }
 
-    /// What it holds; `now_s` in seconds since 1970. Of a folder, the lists of records are read,
-    /// and the records of segments that are written now.
+    /// Surveys its contents at `now_s`, seconds since 1970. For a folder, it reads the lists of
+    /// records and the records of unsealed segments.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -1,4 +1,4 @@
-//! Where the bytes of KV blocks live, and how they move and come back unharmed.
+//! Storage of KV blocks in tiers, with verified transfers.
 //!
 //! | module | holds |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`backend`] | [`Backend`]: what every place for records does |
 //! | [`disk`] | [`Disk`]: log-structured segments, direct I/O, group commit |
 //! | [`tiered`] | [`TieredStore`]: moves units between device, host memory and backends |
-//! | [`inspect`] | a context cache looked at and looked after by whoever runs it |
+//! | [`inspect`] | inspection and maintenance of a context cache by its operator |
 //! | [`shared`] | [`Shared`]: one backend for several users |
 //! | [`decorate`] | backends over backends: slower, measured, or faulty on purpose |
 //! | [`conformance`] | what any backend must obey; run it on yours |

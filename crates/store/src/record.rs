@@ -40,22 +40,22 @@ const PART_ALIGN: usize = 64;
 /// Most parts of a record: layers of a model, and heads of some.
 pub const MAX_PARTS: usize = 4096;
 
-/// What a chunk is, besides its bytes.
+/// Metadata of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// Its name: tokens, prefix and identity.
     pub name: BlockHash,
     /// The chunk before it; `None` at the start of a prompt.
     pub parent: Option<BlockHash>,
-    /// How it was computed.
+    /// Identity of its computation.
     pub identity: IdentityDigest,
-    /// Whose it is.
+    /// The tenant that it belongs to.
     pub tenant: TenantTag,
     /// Tokens whose keys and values it holds.
     pub tokens: u32,
     /// Whether these are what a full computation gives.
     pub exactness: Exactness,
-    /// What its parts are.
+    /// Kind of its parts.
     pub content: Content,
     /// When it was made, seconds since 1970.
     pub created_s: u64,
@@ -103,7 +103,7 @@ impl Draft {
         Some(Self { slot, header, len })
     }
 
-    /// How many parts it has.
+    /// Returns the number of parts.
     pub(crate) fn num_parts(&self) -> usize {
         self.header.parts.len()
     }
@@ -113,7 +113,7 @@ impl Draft {
         self.header.meta.expires_s = expires_s;
     }
 
-    /// Where part number `part` goes. Holds anything until it is written.
+    /// Returns the bytes of part number `part`. They are arbitrary until written.
     ///
     /// # Panics
     /// When there is no such part.
@@ -159,7 +159,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record called `name` in `slot`, if the slot holds it and every part is unharmed.
+    /// Verifies the record called `name` in `slot`, with all its parts.
     ///
     /// # Errors
     /// What is wrong with it; the slot is free again.
@@ -174,19 +174,19 @@ impl Record {
         })
     }
 
-    /// What it is.
+    /// Returns its metadata.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.header.meta
     }
 
-    /// Its header, for whoever reads parts of it elsewhere.
+    /// Returns its header, for reading parts of it elsewhere.
     #[must_use]
     pub fn header(&self) -> Checked {
         Checked::of(self.header.clone())
     }
 
-    /// How many parts it has.
+    /// Returns the number of parts.
     #[must_use]
     pub fn num_parts(&self) -> usize {
         self.header.parts.len()
@@ -220,8 +220,8 @@ impl Record {
         &self.slot[..self.len]
     }
 
-    /// Since when it is what it says: when it was sealed or verified, or when whoever withheld it
-    /// let it go.
+    /// Returns when it became available: when it was sealed or verified, or when a backend that
+    /// withheld it released it.
     #[must_use]
     pub fn since(&self) -> Instant {
         self.since
@@ -233,7 +233,7 @@ impl Record {
         Self { since, ..self }
     }
 
-    /// Its slot, where nobody else holds a clone; from then on it is no record.
+    /// Turns it back into its slot if no other clone exists.
     pub(crate) fn into_slot(self) -> Result<Slot, Self> {
         let Self {
             slot,
@@ -250,7 +250,7 @@ impl Record {
     }
 }
 
-/// The header of the record called `name` at the front of `bytes`, all of it unharmed.
+/// Verifies the record called `name` at the front of `bytes`, and returns its header.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -359,7 +359,7 @@ mod tests {
             // Headers that are right but for some bytes, so that every check is met.
             let mut bytes = record.bytes().to_vec();
             for _ in 0..=rng.below(4) {
-                // The header and the part, without the bytes between them that nobody reads.
+                // The header and the part, without the unread bytes between them.
                 let at = rng.below(220);
                 let between = record.header.end()..record.header.parts[0].range().start;
                 if !between.contains(&at) {

@@ -14,11 +14,10 @@
 //! | `index`, `health`, `backoff`, `trouble` | decisions, without a clock |
 //! | `service` | the loop |
 //!
-//! It does not know what records mean, nor which are worth their place: whoever holds it decides
-//! what is put. It does not encrypt; the bucket does. Uploads that a crash cuts off stay until a
-//! rule of the bucket removes them, and so do the unfinished files of a folder. A store without
-//! conditional writes needs `AWS_CONDITIONAL_PUT=disabled`, one without deletion in bulk
-//! `AWS_DISABLE_BULK_DELETE=true`.
+//! It does not know the meaning or the value of records: its owner decides what to put. It does not
+//! encrypt; the bucket does. Uploads that a crash cuts off stay until a rule of the bucket removes
+//! them, and so do the unfinished files of a folder. A store without conditional writes needs
+//! `AWS_CONDITIONAL_PUT=disabled`, one without deletion in bulk `AWS_DISABLE_BULK_DELETE=true`.
 //!
 //! Invariant: whatever the store does, each command is answered once and in time, and a record
 //! that is given back was verified.
@@ -74,8 +73,7 @@ const BLOCKING: usize = 8;
 /// Longest wait, at the end, for threads that a folder does not answer.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// Which store, and how patient to be with it. What is left as it is suits a store in the same
-/// region.
+/// Address of a store, with limits and timeouts. The defaults suit a store in the same region.
 #[derive(Clone, Debug)]
 pub struct RemoteOptions {
     /// `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `file:///FOLDER` or a
@@ -186,7 +184,7 @@ pub enum RemoteError {
     Url {
         /// As it was given.
         url: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
     /// An option is too small.
@@ -204,9 +202,9 @@ pub enum RemoteError {
     Settings {
         /// The bucket or container.
         place: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
-        /// How the names of its variables begin.
+        /// Common prefix of its environment variables.
         variables: &'static str,
     },
     /// The folder cannot be used.
@@ -214,7 +212,7 @@ pub enum RemoteError {
     Folder {
         /// As it was given.
         folder: PathBuf,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
     /// It answered, and said no.
@@ -325,7 +323,7 @@ impl Remote {
         }
     }
 
-    /// What was done so far; stays readable after the tier is gone.
+    /// Returns the counters, which stay readable after the tier is gone.
     #[must_use]
     pub fn stats(&self) -> Arc<RemoteStats> {
         self.stats.clone()
@@ -343,7 +341,7 @@ impl Remote {
 
     fn stop(&mut self) {
         if let Some(closing) = self.closing.take() {
-            // Where nobody waits for it the thread has ended.
+            // Sending fails only if the thread has ended.
             let _ = closing.send(());
         }
         if let Some(thread) = self.thread.take() {

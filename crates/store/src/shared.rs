@@ -4,8 +4,8 @@
 //! drop, so that their ideas of what is there, and of what was used last, stay alike. What one of
 //! them drops is gone for all.
 //!
-//! Does not decide anything, and starts no thread: whoever polls takes the reports and hands on
-//! what concerns others.
+//! It decides nothing and starts no thread: the user that polls takes the reports and passes on
+//! those that concern others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,21 +15,21 @@ use headstart_core::BlockHash;
 use crate::backend::{Backend, Command, Condition, Loss, Outcome, Report, Resident, Ticket, Waker};
 use crate::record::Content;
 
-/// What is called, once, when the backend works worse or better than before.
+/// Callback for a change of the backend's condition, called once per change.
 pub type OnCondition = Box<dyn Fn(Condition) + Send>;
 
 /// All reasons for losses.
 const LOSSES: [Loss; 4] = [Loss::Expired, Loss::Corrupt, Loss::Evicted, Loss::Offline];
 
-/// How a backend is.
+/// Condition of a backend, with counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// How well it works.
+    /// The condition.
     pub condition: Condition,
     /// Records that can be read.
     pub records: usize,
-    /// Records that went though nobody removed them, by reason; those of a place that was gone may
-    /// have come back.
+    /// Records lost without a removal, by reason; those of a place that was gone may have come
+    /// back.
     pub lost: [(Loss, u64); 4],
 }
 
@@ -49,9 +49,9 @@ struct Hub {
     backend: Box<dyn Backend>,
     on_condition: OnCondition,
     condition: Condition,
-    /// Records that went though nobody removed them, by reason.
+    /// Records lost without a removal, by reason.
     lost: HashMap<Loss, u64>,
-    /// What is there, as far as was told, and the number of its last use.
+    /// Known records, and the number of their last use.
     known: HashMap<BlockHash, (u64, Resident)>,
     uses: u64,
     members: HashMap<u64, Place>,
@@ -60,13 +60,13 @@ struct Hub {
     last_ticket: u64,
 }
 
-/// What waits for a user.
+/// Reports that wait for a user.
 struct Place {
     reports: Vec<Report>,
     waker: Waker,
 }
 
-/// Whose command it was, and what it was about.
+/// The user and the subject of a command.
 struct Asked {
     member: u64,
     ticket: Ticket,
@@ -81,7 +81,7 @@ enum About {
     Purge(headstart_core::TenantTag),
 }
 
-/// Wakes whoever is there; for the backend, which exists before its users.
+/// Wakers of all current users, for the backend, which exists before them.
 #[derive(Clone, Default)]
 pub struct Wakers(Arc<Mutex<HashMap<u64, Waker>>>);
 
@@ -145,7 +145,7 @@ impl Shared {
         (Member { shared, number }, found)
     }
 
-    /// How it is, as far as somebody has polled.
+    /// Returns the status as of the last poll.
     #[must_use]
     pub fn status(&self) -> Status {
         let hub = self.lock();
@@ -363,7 +363,7 @@ mod tests {
         check(&mut one, trial);
     }
 
-    /// Says what it is told to, and takes nothing.
+    /// A backend with given reports, which accepts no commands.
     struct Saying(Vec<Report>);
 
     impl Backend for Saying {

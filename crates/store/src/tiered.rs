@@ -5,11 +5,11 @@
 //! device ─read─► draft ─seal─► record ─┬─► host memory (a map of records)
 //!               (part by part) (a thread)└─► backend: disk, remote
 //! host ─verify─┐
-//! backend ─────┴─► at hand ─► device
+//! backend ─────┴─► staged ─► device
 //! ```
 //!
-//! Host memory, what is at hand and what is on its way are slots of one arena: a record that is in
-//! several of these places is there once. Checksums are computed and verified on a thread of their
+//! Host memory, staged records and those on their way are slots of one arena: a record that is in
+//! several of these places exists once. Checksums are computed and verified on a thread of their
 //! own, not on the one that computes.
 //!
 //! Does not decide anything: what is stored, loaded and forgotten is said in `headstart-cache`.
@@ -63,13 +63,13 @@ pub struct TieredStore {
     reads: VecDeque<(usize, BlockHash, Pending)>,
     /// Loads of units that were not answered yet.
     loads: usize,
-    /// Where parts are read alone.
+    /// Reads of single parts, if enabled.
     single: Option<Parts>,
     packs: Option<Packs>,
     moved: Vec<Moved>,
 }
 
-/// What a command to a backend is for.
+/// Purpose of a command to a backend.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Store {
@@ -356,8 +356,8 @@ impl TieredStore {
         }
     }
 
-    /// Whether a record has the parts that the device expects, and is as exact. Names tell that
-    /// as well; a device that takes one for the other would serve what nobody computed.
+    /// Whether a record has the parts and the exactness that the device expects. Names imply both;
+    /// a mix-up would make the device serve wrong values.
     fn fits(&self, record: &Record) -> bool {
         let parts = (0..record.num_parts()).map(|part| record.part(part).len());
         record.meta().exactness == self.config.exactness && parts.eq(self.parts.iter().copied())

@@ -18,7 +18,7 @@ impl<'a> Writer<'a> {
         self.at
     }
 
-    /// What was put so far.
+    /// Returns the bytes written so far.
     pub(crate) fn written(&self) -> &[u8] {
         &self.bytes[..self.at]
     }

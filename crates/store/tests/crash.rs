@@ -27,7 +27,7 @@ const KILLS: u64 = 25;
 /// Kills after which the folder is emptied: later ones would find little left to write.
 const LIFE: u64 = 24;
 
-/// How the child process is told what to do.
+/// Environment variable that holds the child's task.
 const CHILD: &str = "HEADSTART_CRASH_CHILD";
 
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +141,7 @@ fn number_of(name: BlockHash) -> u64 {
     u128::from_be_bytes(name.0) as u64
 }
 
-/// What a run of kills came to.
+/// Counters of a run of kills.
 #[derive(Debug, Default)]
 struct Tally {
     kills: u64,
@@ -156,11 +156,11 @@ struct Tally {
     hidden: u64,
 }
 
-/// What must be there.
+/// Records expected after a kill, and counters.
 #[derive(Default)]
 struct Expected {
     stored: BTreeSet<u64>,
-    /// What was noted as damaged when it was looked for last.
+    /// The list of damage, as last read.
     known: String,
     tally: Tally,
 }
@@ -237,7 +237,7 @@ fn look(scenario: &Scenario, folder: &Path, names: usize, expected: &mut Expecte
     expected.tally.detected += driver.disk.stats().corrupt.get();
     expected.tally.missing += missing.len() as u64;
     let noted = std::fs::read_to_string(folder.join("quarantine")).unwrap_or_default();
-    // Begun anew where it is long, or the folder was emptied.
+    // The list starts over when it is long or the folder was emptied.
     let known = noted.get(..expected.known.len()) == Some(&expected.known);
     let known = if known { expected.known.len() } else { 0 };
     expected.known.clone_from(&noted);
@@ -247,7 +247,7 @@ fn look(scenario: &Scenario, folder: &Path, names: usize, expected: &mut Expecte
     missing.iter().for_each(|name| {
         expected.stored.remove(name);
     });
-    // What is removed or given up is told before it can be gone from the disk.
+    // Removals and losses are reported before a record can be gone from the disk.
     let is_excused = scenario.flipped > 0.0;
     assert!(
         missing.is_empty() || is_excused,

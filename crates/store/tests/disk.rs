@@ -389,7 +389,7 @@ fn an_empty_part_is_read_wherever_it_would_begin() {
         let ticket = Ticket(1);
         let put = ask(&mut disk, Command::Put { ticket, record });
         assert!(matches!(put, Outcome::Stored), "{put:?}");
-        // Anew, so that the header is not known.
+        // Reopened, so that the header is not known.
         drop(disk);
         let (mut disk, _) = Disk::open(options.clone(), no_waker()).expect("a folder");
         let small = Arena::new(PAGE, 1).expect("memory");

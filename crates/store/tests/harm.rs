@@ -1,5 +1,5 @@
-//! One page of a segment that nobody sealed is harmed, or its end is cut off: nothing is hidden but
-//! what lay there, and what is not there any more is in the list of what is damaged.
+//! One page of an unsealed segment is damaged, or its end is cut off: only what lay there is
+//! hidden, and every missing record is in the list of damage.
 
 mod support;
 
@@ -60,7 +60,7 @@ impl Left {
         folder
     }
 
-    /// What can be read, and what is noted as damaged.
+    /// Returns the records that can be read, and the list of damage.
     fn look(&self, segment: &[u8]) -> (Vec<u64>, String) {
         let folder = self.folder(segment);
         let mut driver = Driver::open(options(&folder, BUDGET));

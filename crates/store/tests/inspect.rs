@@ -18,7 +18,7 @@ use support::{Driver, PART_BYTES, contains, flip_bits, folder_bytes, options};
 
 const BUDGET: u64 = 8 << 20;
 
-/// A tier with so many records in a folder.
+/// Creates a tier with `records` records in a folder.
 fn filled(folder: &Path, records: u64) -> Driver {
     let mut driver = Driver::open(options(folder, BUDGET));
     (0..records).for_each(|name| driver.must_store(name));
@@ -41,7 +41,7 @@ fn read(cache: &Cache, items: &[Item]) -> (usize, Vec<(Item, Damage)>) {
     (right, wrong)
 }
 
-/// What is damaged, with what is wrong with it.
+/// Returns the damaged items, with their damage.
 fn damaged(wrong: &[(Item, Damage)]) -> Vec<(Item, Wrong)> {
     let damaged = wrong.iter().filter_map(|(item, damage)| match damage {
         Damage::Wrong(wrong) => Some((*item, *wrong)),
@@ -193,7 +193,7 @@ fn a_tenant_is_destroyed_and_others_are_not() {
     driver.must_load(4);
 }
 
-/// Of a process that died: what it had not finished, and a copy of a segment that somebody made.
+/// A process died: its segment is unsealed and damaged, and a copy of it lies beside it.
 #[test]
 fn what_is_damaged_or_copied_is_destroyed_as_well() {
     let place = tempfile::tempdir().expect("a folder");

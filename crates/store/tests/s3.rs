@@ -311,7 +311,7 @@ impl Server {
         assert_eq!(self.ask("PUT", "/bucket", ""), 200);
     }
 
-    /// A request whose signature nobody checks; its status.
+    /// Sends a request whose signature is not checked; returns its status.
     fn ask(&self, method: &str, path: &str, body: &str) -> u16 {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         let host = format!("127.0.0.1:{}", self.port);

@@ -1,4 +1,4 @@
-//! How many block references a second are characterized: reading included, and without it.
+//! Block references characterized per second: reading included, and without it.
 //!
 //! `cargo bench -p headstart-trace --bench characterize -- FILE…`; without files, a made-up trace.
 

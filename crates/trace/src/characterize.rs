@@ -1,5 +1,5 @@
-//! What a trace looks like: ideal hit rate, sessions, reuse times, skew, sizes, and LRU's hits at
-//! every size, in one pass, whatever its length.
+//! Characterization of a trace: ideal hit rate, sessions, reuse times, skew, sizes, and LRU's hits
+//! at every size, in one pass, whatever its length.
 //!
 //! ```text
 //! requests ─ add ─▶ Characterizer ─ finish ─▶ Characterization
@@ -53,10 +53,10 @@ pub use stack::Stack;
 use stack::Touch;
 use timeline::{Merge, Timeline};
 
-/// Turns that are told apart; later ones count as this one.
+/// Turns that are counted apart; later ones count as this one.
 pub const TURNS_MAX: u16 = 16;
 
-/// What is known beside the requests.
+/// Parameters that the requests do not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Settings {
     /// Tokens per block, from the trace's info.
@@ -65,11 +65,11 @@ pub struct Settings {
     pub kv_bytes_per_token: Option<f64>,
     /// Bytes of device memory for keys and values, for comparison.
     pub device_bytes: Option<f64>,
-    /// How much is remembered.
+    /// Bounds on the records that are kept.
     pub limits: Limits,
 }
 
-/// How much is remembered exactly.
+/// Most records of each kind before sampling begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Runs of blocks with one past.
@@ -105,7 +105,7 @@ pub struct Characterizer {
     end: Nanos,
     ideal: Totals,
     curve: Distances,
-    /// Those hits of `curve` that serve no token, see [`servable_tokens`].
+    /// Hits of `curve` that serve no token, see [`servable_tokens`].
     unservable: Distances,
     origins: Origins,
     moments: Timeline<Counts>,
@@ -133,7 +133,7 @@ pub fn servable_tokens(request: &TraceRequest, block_tokens: u32) -> u64 {
     (tokens.saturating_sub(1) / size * size).min(in_blocks)
 }
 
-/// What is kept of a block.
+/// Record of the uses of a block.
 #[derive(Clone, Copy, Debug)]
 struct Use {
     first: Nanos,
@@ -164,7 +164,7 @@ struct ByType {
     without_session: Hits,
 }
 
-/// What is counted by time.
+/// Counters of one bucket of time.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     hits: Hits,
@@ -196,7 +196,7 @@ impl Hits {
     }
 }
 
-/// Who sends a request, and when.
+/// Time, class, session and user of a request.
 #[derive(Clone, Copy)]
 struct Sender {
     now: Nanos,
@@ -239,7 +239,7 @@ impl Characterizer {
         }
     }
 
-    /// Counts the next request, of nobody in particular.
+    /// Counts the next request, without a user.
     pub fn add(&mut self, request: &TraceRequest) {
         self.add_of(request, None);
     }

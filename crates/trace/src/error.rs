@@ -10,7 +10,7 @@ pub enum TraceError {
         input: String,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong with it and what is expected.
+        /// The error in the line, and the expected input.
         reason: String,
     },
     /// The bytes could not be read or decompressed.
@@ -28,7 +28,7 @@ pub enum TraceError {
     Unsuitable {
         /// The input, as the caller named it.
         input: String,
-        /// Which option, and what to do instead.
+        /// The unsuitable option, and what to do instead.
         reason: String,
     },
 }

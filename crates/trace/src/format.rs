@@ -28,7 +28,7 @@ use crate::schedule::Session;
 use crate::source::Lines;
 use crate::{Provenance, TraceError, TraceInfo};
 
-/// How a trace is written.
+/// The file format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Mooncake's JSONL, see [`mooncake`].
@@ -59,10 +59,10 @@ impl Format {
         Self::Canonical,
     ];
 
-    /// What the first of `lines` looks like, which stays the next one.
+    /// Detects the format from the first of `lines`, which stays the next one.
     ///
     /// # Errors
-    /// [`TraceError::BadLine`] when it fits no format or there is none, and
+    /// [`TraceError::BadLine`] when that line fits no format or the trace is empty, and
     /// [`TraceError::Read`].
     pub fn of(lines: &mut Lines<'_>) -> Result<Self, TraceError> {
         lines.peek_with(sniff).unwrap_or_else(|| {
@@ -88,7 +88,7 @@ impl Format {
         }
     }
 
-    /// What its lines hold, and the fields by which it is recognised.
+    /// Returns the contents of its lines, and the fields by which it is recognised.
     #[must_use]
     pub fn about(self) -> (&'static str, &'static str) {
         match self {
@@ -148,7 +148,7 @@ impl FromStr for Format {
     }
 }
 
-/// What a line holds.
+/// The contents of a line.
 pub(crate) enum Record<'a> {
     /// A header, or something else that makes no request.
     Nothing,
@@ -162,10 +162,10 @@ pub(crate) enum Record<'a> {
 
 /// A format while one trace is read.
 pub(crate) trait LineFormat<'a> {
-    /// What `line` holds; `info` learns the type names that it brings.
+    /// Parses `line`, and adds the type names in it to `info`.
     ///
     /// # Errors
-    /// What is wrong with the line and what was expected.
+    /// The error in the line, and the expected input.
     fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<Record<'a>, String>;
 }
 

@@ -4,7 +4,7 @@
 //! blocks of an earlier one is taken for its next turn:
 //!
 //! ```text
-//! earlier   0 1 2 3 x        x: the last block, which may be partial and is then named anew
+//! earlier   0 1 2 3 x        x: the last block; if it is partial, it gets another id later
 //! later     0 1 2 3 4 5 y    holds 3, the earlier one's end: the same session, one turn later
 //! other     0 1 8 z          holds no end: a session of its own
 //! ```
@@ -16,12 +16,12 @@
 //!   not a turn; so is one that more than [`BRANCHES_MAX`] different prompts go on from.
 //! - Two users with the same first prompt are one session; a chat whose history was rewritten
 //!   is two. A prompt sent again unchanged is the same turn.
-//! - Beyond [`ENDS_MAX`] ends the oldest are forgotten, and their conversations begin anew.
+//! - Beyond [`ENDS_MAX`] ends the oldest are forgotten, and their conversations count as new.
 //!
-//! The type says how a request goes on from what came before it: `new` (from nothing),
+//! The type says how a request continues what came before it: `new` (from nothing),
 //! `follow-up` (the next turn), `repeat` (the same prompt again: retries, several answers) or
 //! `template` (from a shared prompt: an application's calls). Nothing later is looked at: whether
-//! a conversation goes on is not a type, because a class that knew it would flatter a policy.
+//! a conversation continues is not a type, because a class that knew it would flatter a policy.
 //!
 //! Source: the heuristic by which Mooncake's conversation trace has 8,057 linked sessions.
 
@@ -55,7 +55,7 @@ pub struct Inference {
     ends: Ends,
 }
 
-/// How a request goes on from what came before; numbered as [`TYPES`].
+/// The link of a request to earlier ones; numbered as [`TYPES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Link {
     New,
@@ -131,7 +131,7 @@ impl Inference {
         SessionId(self.next_session - 1)
     }
 
-    /// How `request` goes on, and from which session and turn.
+    /// Returns the link of `request` to an earlier one, and that one's session and turn.
     fn link(&mut self, request: &TraceRequest) -> (Link, Option<(SessionId, u16)>) {
         let Some((id, next)) = self.ends.deepest(request) else {
             return (Link::New, None);
@@ -347,7 +347,7 @@ mod tests {
         };
         for id in 0..2 * ENDS_MAX as u64 {
             ends.insert(id, end());
-            // Taken out and put back, as a conversation that goes on does.
+            // Taken out and put back, as a conversation that continues does.
             let used = ends.remove(0).expect("it is used all the time");
             ends.insert(0, used);
             assert!(ends.younger.len() + ends.older.len() <= ENDS_MAX);

@@ -1,4 +1,4 @@
-//! What a trace says about itself, beside its requests.
+//! Facts about a whole trace, beside its requests.
 
 use std::borrow::Cow;
 
@@ -18,15 +18,15 @@ pub struct TraceInfo {
     /// Names of the request types; [`headstart_core::TraceRequest::request_type`] is an index.
     /// The first is always `unknown`.
     pub types: Vec<String>,
-    /// Where the sessions come from.
+    /// Source of the sessions.
     pub sessions: Provenance,
-    /// Where the turns come from.
+    /// Source of the turns.
     pub turns: Provenance,
-    /// Where the request types come from.
+    /// Source of the request types.
     pub types_from: Provenance,
 }
 
-/// Where a fact about a request comes from.
+/// Source of a fact about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
     /// The trace says it.

@@ -1,4 +1,4 @@
-//! What happened: request traces, read as a stream of [`headstart_core::TraceRequest`].
+//! Request traces, read as a stream of [`headstart_core::TraceRequest`].
 //!
 //! | module | holds |
 //! |---|---|

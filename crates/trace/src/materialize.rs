@@ -14,8 +14,8 @@
 //! the same hits *in blocks*, on a thirty-second of the tokens. A last block that is not full
 //! stays so, and one that is stays that. Answers are not shrunk, so they weigh more.
 //!
-//! Tokens of a prompt beyond its ids (all of them, in a trace of lengths only) are its own and
-//! found by nobody. Does not know tokenizers: which ids are plain tokens the caller says.
+//! Tokens of a prompt beyond its ids (all of them, in a trace of lengths only) are unique and
+//! never hit. Tokenizers are unknown here: the caller says which ids are plain tokens.
 
 pub mod held;
 mod tokens;
@@ -26,7 +26,7 @@ use headstart_core::{Nanos, Rng, SessionId, TokenId, TraceRequest};
 
 use tokens::BlockTokens;
 
-/// How to turn a trace into prompts.
+/// Parameters for turning a trace into prompts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaterializerConfig {
     /// Tokens an id stands for in the trace; 0 where it has lengths only.
@@ -39,13 +39,13 @@ pub struct MaterializerConfig {
     pub seed: u64,
     /// Longest prompt, tokens: bounds the memory that one request takes.
     pub max_prompt_tokens: u32,
-    /// What happens to longer ones.
+    /// Treatment of longer ones.
     pub over_long: OverLong,
     /// Answer length of every request, in place of the trace's.
     pub output_tokens: Option<u32>,
 }
 
-/// What happens to a prompt beyond the limit.
+/// Treatment of a prompt beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverLong {
     /// It is not made.
@@ -95,7 +95,7 @@ pub struct Prompt {
     pub is_cut: bool,
 }
 
-/// What became of a request.
+/// Result for one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Materialized {
     /// It can be sent.

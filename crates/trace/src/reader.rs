@@ -32,7 +32,7 @@ use crate::schedule::{Arrivals, Schedule};
 use crate::source::Lines;
 use crate::{TraceError, TraceInfo};
 
-/// How to read a trace.
+/// Options for reading a trace.
 pub struct Options<'a> {
     /// Its format; told by the first line where `None`.
     pub format: Option<Format>,
@@ -70,7 +70,7 @@ impl Default for Options<'_> {
     }
 }
 
-/// What was read so far.
+/// Counters of a reader so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Requests handed out.
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What the trace says about itself. Type names are complete after the last request.
+    /// Returns the facts about the trace. Type names are complete after the last request.
     #[must_use]
     pub fn info(&self) -> &TraceInfo {
         &self.info
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         self.format
     }
 
-    /// What was read so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally

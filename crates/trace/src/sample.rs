@@ -14,7 +14,7 @@
 
 use headstart_core::{Rng, TraceRequest};
 
-/// Which sessions stay.
+/// A random choice of sessions to keep, always the same for a seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     scale: f64,

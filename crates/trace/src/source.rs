@@ -1,8 +1,8 @@
 //! Trace bytes, plain or compressed, as numbered lines.
 //!
-//! What the bytes are is told by the first four of them, never by a file's name. Members of a
-//! gzip file and frames of a zstd file that follow one another are one text. A text that is a JSON
-//! array is read as its elements, one to a line; half a surrogate pair in JSON counts as U+FFFD.
+//! The first four bytes show the compression, never a file's name. Members of a gzip file and
+//! frames of a zstd file that follow one another are one text. A text that is a JSON array is read
+//! as its elements, one to a line; half a surrogate pair in JSON counts as U+FFFD.
 
 mod array;
 mod surrogates;
@@ -68,7 +68,7 @@ pub struct Lines<'a> {
     reader: Box<dyn BufRead + 'a>,
     line: usize,
     buffer: Vec<u8>,
-    /// The line in `buffer` was looked at, and nobody has taken it yet.
+    /// The line in `buffer` was peeked at, and is not consumed yet.
     is_peeked: bool,
     /// Nothing more comes: the end, or an error that would come again.
     is_over: bool,
@@ -110,11 +110,11 @@ impl<'a> Lines<'a> {
         self.line
     }
 
-    /// What `look` sees in the next line that is not blank, which stays the next one; `None` at
-    /// the end.
+    /// Returns the result of `look` on the next line that is not blank, which stays the next one;
+    /// `None` at the end.
     ///
     /// # Errors
-    /// What `look` says of the line, or that it could not be read.
+    /// The error of `look`, or that the line could not be read.
     pub fn peek_with<T>(
         &mut self,
         look: impl FnOnce(&str) -> Result<T, String>,

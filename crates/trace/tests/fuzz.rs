@@ -41,11 +41,11 @@ const SEEDS: [(Format, &[u8]); 9] = [
     (Format::Agent, include_bytes!("seeds/agent.jsonl.zst")),
 ];
 
-/// What reading needs whatever it reads: buffers before and behind a decoder, and its tables.
+/// Memory that any reading needs: buffers before and behind a decoder, and its tables.
 const BASE_BYTES: usize = 1 << 20;
 
-/// What a decoder may hold beside: of a damaged frame, the blocks (128 KiB of text each) that it
-/// had not handed out yet. There may be as many as `source::zstd` allows; chance makes few.
+/// Memory that a decoder may hold besides: of a damaged frame, the blocks (128 KiB of text each)
+/// that it had not handed out yet. There may be as many as `source::zstd` allows; chance makes few.
 const PACKED_BYTES: usize = 8 << 20;
 
 /// Memory for a record, in bytes per byte of its line. Two bytes (`7,`) are an id, which as a run
@@ -250,7 +250,7 @@ fn no_record_takes_much_more_than_its_line() {
     }
 }
 
-/// That many fields with names of their own.
+/// Returns `count` fields with names of their own.
 fn numbered(count: usize) -> String {
     let fields: Vec<String> = (0..count).map(|n| format!("\"{n}\":0")).collect();
     fields.join(",")

@@ -1,4 +1,4 @@
-//! What conversations with a planted signal promise.
+//! Guarantees of conversations with a planted signal.
 
 use headstart_core::Probability;
 use headstart_trace::format::conversation::{self, Conversation, Role};
@@ -10,7 +10,7 @@ fn planted(conversations: u64, seed: u64, strength: f64) -> Planted {
         conversations,
         seed,
         strength,
-        // Nobody here reads answers, and what happens does not depend on them.
+        // No test here reads answers, and outcomes do not depend on them.
         answer: Length::fixed(1),
         ..Planted::default()
     }
@@ -28,7 +28,7 @@ fn bytes(planted: &Planted) -> Vec<u8> {
     out
 }
 
-/// Probability and outcome of every user turn whose outcome is told.
+/// Returns probability and outcome of every user turn whose outcome is known.
 fn turns(conversations: &[Conversation]) -> Vec<(f64, bool)> {
     let of_one = |conversation: &Conversation| {
         let truth = conversation.truth.clone().into_iter();
@@ -59,7 +59,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
     assert_eq!(one, bytes(&planted(60, 7, 1.0))[..one.len()]);
 }
 
-/// What benchmarks name by its seed must stay what it was.
+/// Benchmarks name conversations by their seed, so a seed's bytes must not change.
 #[test]
 fn the_bytes_are_pinned() {
     let all = Planted {
@@ -176,7 +176,7 @@ fn a_conversation_has_as_many_turns_as_its_outcomes_said() {
     assert_eq!(openings.len(), 2);
 }
 
-/// Whoever only knows what a conversation is about knows nothing.
+/// The subject of a conversation alone predicts nothing.
 #[test]
 fn the_subject_alone_tells_nothing() {
     let conversations = generate(&planted(20_000, 16, 4.0));

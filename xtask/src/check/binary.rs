@@ -18,7 +18,7 @@ pub(super) fn build(cargo: &Cargo) -> Result<Option<Outcome>> {
     Ok((!built.success()).then(failed))
 }
 
-/// Where it is: beside this program.
+/// Returns the path of the built program: beside this one.
 pub(super) fn path() -> Result<PathBuf> {
     let program = std::env::current_exe().context("this program's own path")?;
     let folder = program.parent().context("this program lies in a folder")?;

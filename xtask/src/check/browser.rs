@@ -43,7 +43,7 @@ pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
     Ok(concluded(done.status.code(), &said))
 }
 
-/// What is missing, in the script's words; none where nothing is.
+/// Returns the outcome if the checks cannot run, in the script's words.
 fn unless_ready(ready: &Output) -> Option<Outcome> {
     let said = String::from_utf8_lossy(&ready.stdout).trim().to_owned();
     match ready.status.code() {
@@ -59,12 +59,12 @@ fn unless_ready(ready: &Output) -> Option<Outcome> {
     }
 }
 
-/// How the checks ended: their closing line.
+/// Judges the checks by exit code and closing line.
 fn concluded(code: Option<i32>, said: &str) -> Outcome {
     let closing = said.lines().rev().find(|line| line.contains(CLOSING));
     match (code, closing) {
         (Some(0), Some(closing)) => Outcome::Passed(closing.to_owned()),
-        // Whoever says nothing has looked at nothing.
+        // A script without a closing line has checked nothing.
         (Some(0), None) => Outcome::Failed(format!("{SCRIPT} does not say what it checked")),
         (_, Some(closing)) => Outcome::Failed(closing.to_owned()),
         (code, None) => Outcome::Failed(match code {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     /// The script's own deadline. What it started, and what that started, has the same output: so
-    /// this waits for whoever outlives it, and reads what they say.
+    /// this waits for all that outlive it, and reads what they say.
     #[test]
     fn a_check_that_hangs_fails_by_name_and_leaves_nothing() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/browser");

@@ -41,7 +41,7 @@ pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
     Ok(concluded(done.status.code(), &said))
 }
 
-/// How the scripts ended: the closing line.
+/// Judges the scripts by exit code and closing line.
 fn concluded(code: Option<i32>, said: &str) -> Outcome {
     let closing = said.lines().last().filter(|line| line.contains(CLOSING));
     match (code, closing) {

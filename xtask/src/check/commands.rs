@@ -118,7 +118,7 @@ fn commands(text: &str) -> Vec<String> {
     commands
 }
 
-/// Where the commands of one document run.
+/// Environment that the commands of one document run in.
 struct Place {
     folder: PathBuf,
     /// The folder of the program, in front of the others.

@@ -61,7 +61,7 @@ pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("examples run: {}", examples.len())))
 }
 
-/// Where cargo puts examples: beside this program.
+/// Returns the folder in which cargo puts examples: beside this program.
 fn examples_folder() -> Result<PathBuf> {
     let program = std::env::current_exe().context("this program's own path")?;
     let folder = program.parent().context("this program lies in a folder")?;

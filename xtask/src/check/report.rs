@@ -1,4 +1,4 @@
-//! What was found, as lines of text.
+//! Results of the steps, as lines of text.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::Outcome;
 pub(super) struct Report {
     /// The step.
     pub(super) name: &'static str,
-    /// How it ended.
+    /// The step's result.
     pub(super) outcome: Outcome,
     /// Wall time of the step.
     pub(super) elapsed: Duration,

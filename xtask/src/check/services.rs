@@ -14,13 +14,13 @@ use super::{Outcome, Services};
 
 /// A program that some tests need.
 trait Service {
-    /// How it is called, and what else will do.
+    /// Names of the program and of others that will do.
     fn names(&self) -> String;
 
-    /// What is lost without it.
+    /// Name of the tests that need it.
     fn tests(&self) -> &'static str;
 
-    /// Which one is there, if any.
+    /// Name of the installed program, if any.
     fn found(&self) -> Option<String>;
 
     /// Installs it; the error says what to do by hand.

@@ -3,7 +3,7 @@
 //! `docs/architecture.md` explains the table; this is the copy that is enforced. A new crate is a
 //! row here and a row there.
 
-/// How much of the world a crate's own code may see.
+/// Access of a crate's own code to the outside world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purity {
     /// No clock, file, socket, thread, randomness, log or JSON: decisions only.

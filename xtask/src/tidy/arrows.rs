@@ -1,7 +1,7 @@
 //! Rule: crates depend on each other only along the arrows of the architecture.
 //!
 //! Tests may in addition use anything on a lower layer. Cargo itself rejects cycles; this rule
-//! rejects arrows that nobody has decided on.
+//! rejects arrows that the architecture does not have.
 
 use super::Violation;
 use super::architecture::{CrateRow, crate_row, folder_of_package, package_name, split_crate};

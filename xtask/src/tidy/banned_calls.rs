@@ -1,5 +1,5 @@
 //! Rule: crates of the centre take inputs and `now` and return decisions; they call nothing that
-//! reaches into the world. And nobody leaves unfinished work behind.
+//! reaches into the world. And no crate contains unfinished work.
 //!
 //! Applies to what lies in `src/` and is not test code. Paths are found where they are called
 //! and where they are imported, also in groups: `use std::{fs, io}`. An import under another name
@@ -33,7 +33,7 @@ const PRINT: &str = "return a value; the caller reports it";
 const JSON: &str = "keep JSON at the edge (in trace: under src/format)";
 const LOG: &str = "count into `core::stats`; the edge logs";
 
-/// What neither the centre nor the computing crates may call.
+/// Calls that are banned in the centre and in the computing crates.
 const BANNED_BELOW_EDGE: &[Ban] = &[
     ban("Instant::now", CLOCK),
     ban("SystemTime::now", CLOCK),
@@ -43,7 +43,7 @@ const BANNED_BELOW_EDGE: &[Ban] = &[
     ban("println!", PRINT),
 ];
 
-/// What the centre may not call in addition.
+/// Calls that are banned in the centre alone.
 const BANNED_IN_CENTRE: &[Ban] = &[
     ban("std::fs", EDGE),
     ban("File::open", EDGE),
@@ -56,7 +56,7 @@ const BANNED_IN_CENTRE: &[Ban] = &[
     ban("tracing::", LOG),
 ];
 
-/// What no crate may call.
+/// Calls that are banned in all crates.
 const BANNED_EVERYWHERE: &[Ban] = &[
     ban(
         "todo!",
@@ -69,7 +69,7 @@ const BANNED_EVERYWHERE: &[Ban] = &[
     ban("dbg!", "delete it"),
 ];
 
-/// What no comment may say.
+/// Words that are banned in comments.
 const BANNED_COMMENTS: &[Ban] = &[
     ban("FIXME", "fix it, or open an issue"),
     ban(
@@ -80,7 +80,7 @@ const BANNED_COMMENTS: &[Ban] = &[
 
 const SERDE_JSON: &str = "serde_json";
 
-/// Where the trace crate may use JSON: trace files are JSON lines.
+/// The folder of the trace crate that may use JSON: trace files are JSON lines.
 const JSON_FORMATS: &str = "crates/trace/src/format";
 
 pub(super) fn violations(tree: &Tree) -> Vec<Violation> {

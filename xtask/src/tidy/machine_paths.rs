@@ -8,7 +8,7 @@ pub(super) const RULE: &str = "machine-path";
 /// Folders in which one machine keeps a checkout or a home.
 const PATHS: [&str; 3] = ["/work/", "/root/", "/home/"];
 
-/// How a Cargo configuration names a registry of its own.
+/// Settings by which a Cargo configuration names a registry of its own.
 const REGISTRIES: [&str; 2] = ["replace-with", "sparse+http"];
 
 pub(super) fn violations(tree: &Tree) -> Vec<Violation> {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one document points to, and what of it can be pointed to.
+/// Links of one document, and the places in it that links can point to.
 #[derive(Debug, Default)]
 pub(super) struct Markdown {
     pub(super) links: Vec<Link>,

@@ -26,13 +26,13 @@ pub(super) struct Masked {
 /// A string literal, its escapes left as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Literal {
-    /// Where its contents begin in the source, in bytes.
+    /// Start of its contents in the source, bytes.
     pub(super) offset: usize,
-    /// What stands between the quotes.
+    /// Text between the quotes.
     pub(super) text: String,
 }
 
-/// What begins at some offset of a source.
+/// Kind of the text that begins at some offset of a source.
 enum Piece {
     Code,
     Comment { end: usize },

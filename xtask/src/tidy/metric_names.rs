@@ -8,7 +8,7 @@ pub(super) const RULE: &str = "metric-name";
 
 const SERVER: &str = "crates/server/src/";
 
-/// How names of metrics begin: ours, and those we export under vLLM's names.
+/// Prefixes of metric names: ours, and those we export under vLLM's names.
 const PREFIXES: [&str; 2] = ["headstart_", "vllm:"];
 
 pub(super) fn violations(tree: &Tree) -> Vec<Violation> {

@@ -71,7 +71,7 @@ impl RustFile {
     }
 }
 
-/// Where `word` stands in `text`, not as part of a longer identifier.
+/// Finds the offsets of `word` in `text`, not as part of a longer identifier.
 pub(super) fn find_words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = text.as_bytes();
     let ends_in_identifier = word.bytes().last().is_some_and(is_identifier_byte);

@@ -58,7 +58,7 @@ enum Explanation {
     CommentOrDocs,
 }
 
-/// What an `unsafe` needs, by the code behind it.
+/// Returns the explanation that an `unsafe` needs, by the code behind it.
 fn explanation(behind: &str) -> Explanation {
     let word = |text: &str, word: &str| find_words(text, word).next() == Some(0);
     let mut behind = behind.trim_start();

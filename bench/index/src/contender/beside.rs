@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// Look-ups between two glances at the clock where one thread does both.
 const BURST: usize = 16;
 
-/// How fast a writer writes.
+/// Rate of a writer's events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// Events per second.
@@ -32,7 +32,7 @@ impl Pace {
     }
 }
 
-/// What came of it.
+/// Rates and times of look-ups beside a writer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
     /// Look-ups per second.
@@ -137,7 +137,7 @@ pub(super) fn one_thread(
     }
 }
 
-/// What one thread does next.
+/// Next step of a thread.
 pub(super) enum Step {
     /// Make this prompt ready, with the clock standing still.
     Ready(usize),

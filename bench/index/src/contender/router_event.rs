@@ -51,7 +51,7 @@ fn external(block: BlockHash) -> ExternalSequenceBlockHash {
     ExternalSequenceBlockHash(engine_hash(block))
 }
 
-/// What its indexes are asked with.
+/// Returns the hashes of a prompt with which its indexes are queried.
 pub(super) fn prompt_hashes(tokens: &[TokenId], block_size: u32) -> Vec<LocalBlockHash> {
     compute_block_hash_for_seq(tokens, block_size, BlockHashOptions::default())
 }

@@ -92,7 +92,7 @@ impl Calls {
         }
     }
 
-    /// What is held is gone, though nobody chose it.
+    /// Forgets a random held block, as if its bytes were lost.
     fn forget(&mut self, policy: &mut dyn Policy) {
         let held = self.any(|slot| matches!(slot, Slot::Held(_)));
         if let Some((index, Slot::Held(hash))) = held.map(|index| (index, self.slots[index])) {
@@ -101,7 +101,7 @@ impl Calls {
         }
     }
 
-    /// Evicts the victim; nothing, where there is none.
+    /// Evicts the policy's victim; does nothing if it names no block.
     fn evict(&mut self, policy: &mut dyn Policy, newcomer: Option<&Newcomer>) -> Option<BlockId> {
         let block = self.ask(policy, newcomer)?;
         let hash = self.evicted_from(block);

@@ -25,7 +25,7 @@ pub(super) struct Holder {
     pub(super) lease: Lease,
 }
 
-/// What one step did and saw.
+/// One step: the call with its answer, and the effects that it caused.
 #[derive(PartialEq)]
 pub(super) struct Step {
     pub(super) call: Call,

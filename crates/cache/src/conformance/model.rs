@@ -1,4 +1,4 @@
-//! What must be resident, by the effects that a cache reported.
+//! Model of the resident blocks, rebuilt from the effects that a cache reports.
 
 use std::collections::{HashMap, HashSet};
 

@@ -9,8 +9,8 @@ const PROMPT_LIMIT: usize = 40;
 /// Conversations that a request may go on with; older ones have ended.
 const LIVE_CONVERSATIONS: usize = 12;
 
-/// What one run asks of one cache. A policy that reads the future may read `requests`: they
-/// begin in this order.
+/// Requests of one run for one cache, in the order in which they begin. Policies that read the
+/// future may read `requests`.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// Slots of the cache.

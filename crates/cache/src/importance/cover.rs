@@ -22,7 +22,7 @@ pub(super) struct Graph {
     num_right: usize,
 }
 
-/// Which vertices are in the cover.
+/// Vertices of the cover, one flag per vertex.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) left: Vec<bool>,

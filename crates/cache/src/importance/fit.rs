@@ -19,7 +19,7 @@ use super::reads::{Cover, Read, find, reads, split, unit_part};
 /// Share of a sum that is lost where its parts are added in another order.
 const ROUNDING: f64 = 1e-9;
 
-/// What the probes of a layer wish for.
+/// Tokens that the probes of a layer ask for, with their importances.
 pub struct Wish<'a> {
     /// The tokens, counted from the first one of the first unit; none that is on the device.
     pub selection: &'a Selection,
@@ -31,7 +31,7 @@ pub struct Wish<'a> {
     pub spared: f64,
 }
 
-/// What becomes of it.
+/// The tokens to keep for a [`Wish`], and the attention that probes miss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
     /// The tokens to keep, sorted.
@@ -98,7 +98,7 @@ pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> Fitted {
     }
 }
 
-/// What a probe looks at, and how much of it there is.
+/// Importances of one probe, and its sums of attention.
 struct Probe<'a> {
     importances: &'a [f32],
     named: f64,
@@ -152,7 +152,7 @@ struct Parts {
     taken: usize,
 }
 
-/// What a part is worth, or was; of equals the last one is more, a chunk rather than a unit.
+/// A part and its value when it was queued. Ties go to the higher part, a chunk rather than a unit.
 struct Worth {
     value: f64,
     part: usize,
@@ -208,7 +208,7 @@ impl Parts {
         parts
     }
 
-    /// Which of the parts a read is of.
+    /// Returns the index of the part that a read comes from.
     fn read_by(&self, question: &Cover<'_>, read: &Read) -> usize {
         let (token, _) = read.tokens[0];
         let [unit, chunk] = self.places[(token - self.skip) as usize];
@@ -217,7 +217,8 @@ impl Parts {
         part.expect("a token is read from one of its parts") as usize
     }
 
-    /// What tokens are worth to the probes that lack something: the share of what each named.
+    /// Weighs each token by its share of the attention that lacking probes named, and revalues the
+    /// parts.
     fn weigh(&mut self, probes: &[Probe<'_>]) {
         self.weights.fill(0.0);
         for probe in probes.iter().filter(|probe| probe.lacks()) {
@@ -313,7 +314,7 @@ mod tests {
             }
         }
 
-        /// What each probe sees of these.
+        /// Sums the attention that each probe gives to `tokens`.
         fn attention<'a>(&self, tokens: impl IntoIterator<Item = &'a u32>) -> Vec<f64> {
             let mut sums = vec![0.0; self.importances.len()];
             for token in tokens {
@@ -360,7 +361,7 @@ mod tests {
             self.case.ask(cold).iter().map(|read| read.part).collect()
         }
 
-        /// What each part holds of the run, in the order units, chunks.
+        /// Returns the run's tokens in each part, units before chunks.
         fn parts(&self) -> Vec<(PartName, BTreeSet<u32>)> {
             let skip = self.case.skip as u32;
             let mut parts: BTreeMap<_, BTreeSet<u32>> = BTreeMap::new();
@@ -373,7 +374,7 @@ mod tests {
             parts.collect()
         }
 
-        /// The same, where everything is added up anew each time.
+        /// The tokens that `fit` keeps, with all sums recomputed in every round.
         fn by_adding_up(&self) -> BTreeSet<u32> {
             let parts = self.parts();
             let mut taken = self.reads(&self.selection.sure);

@@ -1,9 +1,9 @@
-//! Whether prompts may go on being loaded by importance.
+//! Whether prompts may still be loaded by importance.
 //!
-//! A sampled share of those that are is computed again in full, off the critical path, and what
-//! both say of the first token is compared. One comparison far off bars its prefix: prompts that
-//! go through the same last unit are loaded in full from then on, those beside it are not. Several
-//! in a row whose most likely token differs bar what they have in common, the first unit.
+//! A sampled share of these prompts is recomputed in full, off the critical path, and the two
+//! results for the first token are compared. One large divergence bars the prefix: prompts through
+//! the same last unit are loaded in full from then on, its siblings are not. Several comparisons in
+//! a row with different most likely tokens bar the first unit, which the prompts have in common.
 //!
 //! It does not know logits' vocabulary, requests or clocks. Source: the accuracy guard;
 //! IMPRESS (FAST '25) has none, it reports accuracy over whole tasks.
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use headstart_core::{BlockHash, Rng};
 
-/// What the guard samples and tolerates.
+/// Sampling rate and tolerances of the guard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GuardOptions {
     /// Share of the prompts that are computed twice, 0 to 1.
@@ -44,7 +44,7 @@ impl Default for GuardOptions {
     }
 }
 
-/// How far two answers to one prompt are apart, at the first token.
+/// Distance between two answers to one prompt, at the first token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Divergence {
     /// Kullback-Leibler divergence of the selective distribution from the full one, in nats;
@@ -54,7 +54,7 @@ pub struct Divergence {
     pub top1_agrees: bool,
 }
 
-/// What follows from a comparison.
+/// The consequence of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing.
@@ -66,12 +66,12 @@ pub enum Verdict {
     },
 }
 
-/// What was compared so far.
+/// Counters of the comparisons so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GuardCounts {
     /// Comparisons.
     pub compared: u64,
-    /// Those in which the most likely token was the same.
+    /// Comparisons in which both chose the same most likely token.
     pub agreed: u64,
     /// Sum of the divergences that are finite, in nats.
     pub kl_sum: f64,
@@ -87,7 +87,7 @@ pub struct Guard {
     options: GuardOptions,
     rng: Rng,
     prefixes: HashMap<BlockHash, Prefix>,
-    /// Those in `prefixes`: the doubted first, the longest ago first.
+    /// Keys of `prefixes` in order of removal: not barred first, then oldest first.
     order: BTreeMap<(bool, u64), BlockHash>,
     clock: u64,
     counts: GuardCounts,
@@ -161,7 +161,7 @@ impl Guard {
         Verdict::FullFromNowOn { unit }
     }
 
-    /// What was compared so far.
+    /// Returns the counters of the comparisons so far.
     #[must_use]
     pub fn counts(&self) -> GuardCounts {
         self.counts
@@ -208,8 +208,8 @@ impl Guard {
     }
 }
 
-/// How far what was computed selectively is from what was computed in full, by the logits of the
-/// first token.
+/// Computes how far a selective answer diverges from the full one, by the logits of the first
+/// token.
 ///
 /// # Panics
 /// When they differ in length.

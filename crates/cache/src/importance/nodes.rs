@@ -1,4 +1,4 @@
-//! What was selected where, and which packs are worth making.
+//! Selection counts of tokens in stored units, and the packs that are worth making.
 //!
 //! A *node* is a maximal run of stored units along which all prompts go the same way:
 //!
@@ -31,7 +31,7 @@ const COUNT: u8 = 0x7f;
 /// A pack of one unit saves nothing: it is one chunk beside one part.
 const LEAST_UNITS: usize = 2;
 
-/// Which packs are worth making.
+/// Limits and thresholds of node packing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeOptions {
     /// Tokens of a unit.
@@ -84,9 +84,9 @@ pub struct Nodes {
     units: Vec<Option<Unit>>,
     free: Vec<u32>,
     names: HashMap<BlockHash, u32>,
-    /// Those without children, by last use.
+    /// Units without children, by last use.
     leaves: BTreeSet<(u64, u32)>,
-    /// Prompts so far: the time that uses are told apart by.
+    /// Prompts so far: the logical clock of the uses.
     clock: u64,
     num_packings: u64,
     next_look: Nanos,
@@ -176,9 +176,9 @@ impl Nodes {
         now >= self.next_look
     }
 
-    /// Nodes to pack, those used most first: at most so many at once, and all that are worth it
-    /// once an interval. They count as packed from now on. When it is time, O(units tracked) and
-    /// the tokens, by layers, of the nodes that were used enough; else O(1).
+    /// Returns nodes to pack, the most used first: at most `most` per call, and once per interval
+    /// all that are worth it. They count as packed from now on. When it is time, O(units tracked)
+    /// and the tokens, by layers, of the nodes that were used enough; else O(1).
     pub fn due(&mut self, now: Nanos, most: usize) -> Vec<Job> {
         if !self.is_time(now) {
             return Vec::new();
@@ -226,7 +226,7 @@ impl Nodes {
     }
 
     /// # Panics
-    /// When the forest is none.
+    /// When the units do not form a forest.
     pub fn check(&self) {
         assert!(self.names.len() <= self.options.most_units, "bounded");
         assert_eq!(self.names.len() + self.free.len(), self.units.len());
@@ -359,7 +359,7 @@ impl Nodes {
         runs
     }
 
-    /// What is to be packed of a run, if that is worth it.
+    /// Returns the packing job of a run; `None` if no layer is worth packing.
     fn job(&self, run: &[u32]) -> Option<Job> {
         let straddles = self.straddles(run);
         let num_layers = run.iter().map(|id| self.unit(*id).layers.len()).max()?;
@@ -377,7 +377,7 @@ impl Nodes {
         (!job.layers.is_empty()).then_some(job)
     }
 
-    /// Whether a pack of these units goes on beyond them: they were a node with others once.
+    /// Whether these units were packed as part of a larger node.
     fn straddles(&self, run: &[u32]) -> bool {
         let mut packings: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
         for (packing, num_units) in run.iter().filter_map(|id| self.unit(*id).packing) {

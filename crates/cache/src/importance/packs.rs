@@ -7,8 +7,9 @@
 //! stays, so all come to the same without a word to each other.
 //!
 //! It holds the orders (4 bytes a token), no keys or values. Room is counted in units, so that it
-//! bounds memory and disk. Only what nobody here has read for a while makes room: where more is
-//! worth packing than there is room for, what is packed stays, and nothing is written in turns.
+//! bounds memory and disk. A pack makes room only after a time without a use by this replica. When
+//! more is worth packing than fits, the existing packs stay, so packs do not displace each other in
+//! turns.
 //!
 //! Source: the physical → logical map per node of IMPRESS (FAST '25), section 4.3, which knows one
 //! engine. Generations are Lamport's clock (1978).
@@ -28,13 +29,14 @@ pub struct Packs {
     /// Units of all packs together, beyond which none is made; those that several make at once may
     /// exceed it once again.
     capacity: usize,
-    /// How long one that nobody here reads keeps its room: another's, and one made here.
+    /// Time without a read here after which a pack may be dropped: another replica's, and one made
+    /// here.
     patience: [Duration; 2],
     num_units: usize,
     packs: HashMap<BlockHash, Known>,
     /// By unit and part: the pack, and which of its units that is.
     places: HashMap<(BlockHash, u16), (BlockHash, usize)>,
-    /// By last use: when, and the how-maniest of all uses.
+    /// By last use: its time, and its number among all uses.
     uses: BTreeMap<(Nanos, u64), BlockHash>,
     num_uses: u64,
     /// The generation of the newest pack that was ever heard of.
@@ -54,9 +56,10 @@ fn rank(pack: &FoundPack) -> (Reverse<u32>, BlockHash) {
 }
 
 impl Packs {
-    /// None, with room for packs of so many units together: one unit of one layer each, whose
-    /// order takes `4 · unit_tokens` bytes at most. One that nobody here has read for so long makes
-    /// room for others: if somebody else has made it, who may still read it, and if we have.
+    /// Creates an empty set with room for packs of `capacity` units in total. A unit counts once
+    /// per layer; its order takes at most `4 · unit_tokens` bytes. A pack that this replica has not
+    /// used for its patience may be evicted: `patience[0]` for packs of other replicas, which may
+    /// still read them, `patience[1]` for its own.
     #[must_use]
     pub fn new(capacity: usize, patience: [Duration; 2]) -> Self {
         Self {
@@ -109,8 +112,8 @@ impl Packs {
     }
 
     /// Makes room for a pack of a part of these units beside those that it does not replace.
-    /// Returns those that had to go, to be forgotten on the disk; `None` where there is no room
-    /// that nobody needs: then none goes.
+    /// Returns the packs that had to go, to be forgotten on the disk; `None`, and nothing goes,
+    /// where too few packs have outlived their patience.
     #[must_use = "these are to be forgotten on the disk"]
     pub fn room_for(
         &mut self,

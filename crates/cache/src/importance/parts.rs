@@ -7,9 +7,9 @@
 //!              └─────── used ─────┘
 //! ```
 //!
-//! One slot is a part's for its whole stay, wherever it stands, and every policy hears of every
-//! use: what a part was worth does not start anew when it is demoted. A policy is offered only
-//! what stands in its level, so all others are to it as if pinned.
+//! One slot is a part's for its whole stay, at any level, and every policy hears of every use: a
+//! part keeps its score when it is demoted. A policy is offered only the parts in its own level; to
+//! it, all others are pinned.
 //!
 //! Invariants, checked by [`PartCache::check`]: a level holds at most what it has room for; a part
 //! stands in one level; a part that is held is never a victim.
@@ -26,13 +26,13 @@ use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
 
 use crate::Policy;
 
-/// Which parts are in memory, and where.
+/// Cache of parts in memory, with the level of each.
 pub struct PartCache {
     levels: Vec<Level>,
     slots: Vec<Option<Slot>>,
     free: Vec<BlockId>,
     names: BTreeMap<PartName, BlockId>,
-    /// How many hold a part, cached or not.
+    /// Number of holds per part, cached or not.
     holds: HashMap<PartName, u32>,
     counts: Counts,
 }
@@ -63,7 +63,7 @@ struct Counts {
     uses: u32,
 }
 
-/// What one level has seen.
+/// Counters of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelCounts {
     /// Which.
@@ -78,7 +78,7 @@ pub struct LevelCounts {
     pub evictions: u64,
 }
 
-/// What a cache of parts has seen.
+/// Counters of a part cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartCounts {
     /// By level, top first.
@@ -90,8 +90,8 @@ pub struct PartCounts {
 }
 
 impl PartCache {
-    /// Levels, top first, with room for so many parts each; `policy` makes one for so many slots,
-    /// which are those of all levels together.
+    /// Creates levels, top first, each with its capacity in parts. `policy` makes each level's
+    /// policy, for the number of slots of all levels together.
     ///
     /// # Panics
     /// When there is room for 2^32 parts or more.
@@ -117,7 +117,7 @@ impl PartCache {
         }
     }
 
-    /// Where a part stands. O(log n).
+    /// Returns the tier of a cached part. O(log n).
     #[must_use]
     pub fn find(&self, name: PartName) -> Option<Tier> {
         let slot = self.slot(*self.names.get(&name)?);
@@ -167,8 +167,8 @@ impl PartCache {
         released
     }
 
-    /// Somebody copies a part, or waits for it: until let go, it does not leave its level but for
-    /// a higher one, and is not to be released. To be called once for each that does.
+    /// Holds a part that is being copied or waited for: until let go, it may move to a higher level
+    /// but not to a lower one, and is not released. Call it once per holder.
     pub fn hold(&mut self, name: PartName) {
         *self.holds.entry(name).or_default() += 1;
         if let Some(&block) = self.names.get(&name) {
@@ -176,11 +176,11 @@ impl PartCache {
         }
     }
 
-    /// One that held a part does so no more. Returns the part if it is to be released: nobody
-    /// else holds it, and it is not cached.
+    /// Ends one hold of a part. Returns the part if it is to be released: it has no other hold and
+    /// is not cached.
     ///
     /// # Panics
-    /// When nobody holds it.
+    /// When the part is not held.
     #[must_use = "the part is to be released"]
     pub fn let_go(&mut self, name: PartName) -> Option<PartName> {
         let holds = self.holds.get_mut(&name).expect("a part that is held");
@@ -215,7 +215,7 @@ impl PartCache {
         (!self.holds.contains_key(&name)).then_some(name)
     }
 
-    /// What it has seen.
+    /// Returns the counters of the cache.
     #[must_use]
     pub fn counts(&self) -> PartCounts {
         let levels = self.levels.iter().map(|level| LevelCounts {
@@ -395,8 +395,8 @@ impl PartCache {
     }
 }
 
-/// What policies know a part by: its record's name with the part in the upper bits, which are
-/// uniform or, in numbered traces, 0.
+/// Returns the name of a part for policies: its record's name, XORed with the part in its first two
+/// bytes. These are uniform or, in numbered traces, 0.
 fn slot_name(name: PartName) -> BlockHash {
     let mut bytes = name.record.0;
     let [high, low] = name.part.to_be_bytes();

@@ -1,4 +1,4 @@
-//! Which parts to read for the tokens of a layer.
+//! Choice of the parts to read for the tokens of a layer.
 //!
 //! A token lies in its unit's part and perhaps in a pack's chunk; one of the two has to be read.
 //! What is cached costs no load from the disk. Of the rest, the fewest parts are read that hold all
@@ -17,7 +17,7 @@ use headstart_core::transfer::PartName;
 
 use super::cover::{Chosen, Graph};
 
-/// What there is to read one layer of a stored prefix from.
+/// Sources of one layer of a stored prefix: units and packs.
 pub struct Cover<'a> {
     /// The stored units, a run of one chain.
     pub units: &'a [BlockHash],
@@ -26,7 +26,7 @@ pub struct Cover<'a> {
     pub skip: usize,
     /// Tokens of a unit, and of a pack's chunk.
     pub unit_tokens: usize,
-    /// Which part of a unit.
+    /// Index of the part within a unit.
     pub part: u16,
     /// Packs of that part. Of two that hold a token, a cached one serves, else the earlier.
     pub packs: &'a [PackView<'a>],
@@ -41,9 +41,9 @@ pub struct PackView<'a> {
     pub name: BlockHash,
     /// Its units in front of the run: on the device, or not of this prompt's concern.
     pub before: usize,
-    /// Where in the run its next unit stands.
+    /// Index of its next unit in the run.
     pub first_unit: usize,
-    /// How many of its units from there on are the run's.
+    /// Number of its units, from there on, that belong to the run.
     pub units: usize,
     /// The tokens that it holds, counted from its own first unit's first.
     pub order: &'a [u32],
@@ -65,7 +65,7 @@ pub(super) struct Chunk {
     pub(super) is_cached: bool,
 }
 
-/// Where tokens are in packs.
+/// Positions of tokens in packs.
 pub(super) struct Packed {
     pub(super) chunks: Vec<Chunk>,
     /// Per token asked for: its chunk and its place there.
@@ -188,7 +188,7 @@ impl Packed {
     }
 }
 
-/// Which units to read; chunks for all other tokens.
+/// Chooses the units to read; chunks serve all other tokens.
 fn choose(question: &Cover<'_>, packed: &Packed, tokens: &[u32]) -> Chosen {
     let num_units = question.units.len() as u32;
     let mut graph = Graph::new(packed.chunks.len());
@@ -342,7 +342,7 @@ pub(super) mod tests {
             ask(&question)
         }
 
-        /// Where each token of the run is: by part, by place.
+        /// Maps each part to the run's tokens in it and their places.
         pub(in super::super) fn contents(&self) -> HashMap<PartName, HashMap<u32, u16>> {
             let mut contents: HashMap<PartName, HashMap<u32, u16>> = HashMap::new();
             for (unit, &record) in self.units.iter().enumerate() {
@@ -396,8 +396,8 @@ pub(super) mod tests {
             covers.map(u32::count_ones).min().expect("units hold all") as usize
         }
 
-        /// What is read where each token comes from what is cached, else from the first of: its
-        /// packs if they go first, its unit.
+        /// Returns the cost if each token is read from a cached part, else from its packs or its
+        /// unit, in the order that `packs_first` sets.
         fn greedy(&self, packs_first: bool) -> usize {
             let contents = self.contents();
             let mut reads = BTreeSet::new();
@@ -423,7 +423,7 @@ pub(super) mod tests {
         tokens.binary_search(&(token as u32)).is_ok()
     }
 
-    /// How many chunks were read.
+    /// Checks a random case and returns the number of chunks read.
     fn check(seed: u64, most_packs: usize) -> usize {
         let case = Case::random(seed, most_packs);
         let (reads, contents) = (case.reads(), case.contents());

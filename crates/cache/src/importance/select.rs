@@ -1,4 +1,4 @@
-//! Which tokens of a stored prefix a layer needs.
+//! Selection of the tokens of a stored prefix that a layer needs.
 //!
 //! Each probe names the k tokens that the new queries look at most; where the probes agree more
 //! than chance would have it, the tokens of all of them are loaded, else everything is.
@@ -11,7 +11,7 @@
 /// Exponent of the threshold, as published.
 pub const ALPHA: f64 = 0.6;
 
-/// What becomes of several probes' sets.
+/// Rule that merges the sets of several probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// A token that any probe names.
@@ -30,7 +30,7 @@ pub const MOST_SPARED: f32 = 0.05;
 /// one of them may look at nothing else.
 pub const SURE: f32 = 0.25;
 
-/// How tokens are selected.
+/// Options of the token selection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selecting {
     /// Share of the tokens that each probe names, 0 to 1.
@@ -39,16 +39,16 @@ pub struct Selecting {
     pub first: usize,
     /// Tokens up to the end that are always kept: what is near matters.
     pub recent: usize,
-    /// Share of its attention that a query misses in the mean, at most, because of what a probe
-    /// named and is left out again, the least important first. Without it a few tokens that hardly
-    /// matter, far apart, are as dear as all that do. A token that one query looks at is not among
-    /// them ([`MOST_SPARED`]).
+    /// Share of its attention that a query may lose on average, because the least important tokens
+    /// that a probe named are left out again. Without it a few distant tokens that hardly matter
+    /// cost as much to load as all others. A token with much attention from one query is never left
+    /// out ([`MOST_SPARED`]).
     pub spared: f64,
     /// Whether whole parts are kept instead of what is selected ([`super::fit()`]): these give up
     /// what is far apart, up to as much again, but no token above [`SURE`]. Else the tokens
     /// themselves are kept, wherever they are.
     pub whole_parts: bool,
-    /// What becomes of several probes' sets.
+    /// Rule that merges the sets of several probes.
     pub merge: Merge,
     /// Whether everything is loaded where the probes do not agree.
     pub falls_back: bool,
@@ -78,19 +78,19 @@ impl Default for Selecting {
 pub struct Selection {
     /// Sorted; counted as the importances are.
     pub tokens: Vec<u32>,
-    /// Those of them that are always kept, or that somebody surely looks at; sorted.
+    /// The tokens among them that are always kept, or surely get attention; sorted.
     pub sure: Vec<u32>,
     /// Mean pairwise Jaccard index of what the probes chose freely; 1 where there was no choice,
     /// or one probe.
     pub agreement: f64,
-    /// What the agreement had to reach.
+    /// The least agreement that was required.
     pub threshold: f64,
     /// Whether that is every token.
     pub is_all: bool,
 }
 
 impl Selection {
-    /// All of so many tokens, though nobody asked the probes.
+    /// Selects all `num_tokens` tokens, without asking the probes.
     #[must_use]
     pub fn everything(num_tokens: usize) -> Self {
         Self {
@@ -120,7 +120,7 @@ pub fn threshold(ratio: f64, alpha: f64) -> f64 {
 }
 
 /// Selects tokens by what the probes say: one slice per probe, over the same tokens, sums of the
-/// attention of so many `queries`.
+/// attention of `queries` queries.
 ///
 /// Each probe names `k = ceil(ratio · tokens)`, those always kept among them; these are kept even
 /// where they are more than k. Of these it leaves out what may be spared; whether probes agree is
@@ -222,7 +222,7 @@ fn agreement(sets: &[Bits]) -> f64 {
     }
 }
 
-/// What probes choose from.
+/// The tokens that probes choose from, with their importances.
 struct Free<'a> {
     importances: &'a [&'a [f32]],
     places: std::ops::Range<usize>,

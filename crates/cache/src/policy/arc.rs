@@ -111,7 +111,7 @@ impl Arc {
         }
     }
 
-    /// Which list should give a block, for a newcomer with a ghost in list `returning`.
+    /// Returns the list that gives up a block for a newcomer with a ghost in list `returning`.
     fn giver(&self, returning: Option<usize>) -> usize {
         let once = self.lens[ONCE] as f64;
         let is_full = once > self.target || (returning == Some(AGAIN) && once == self.target);

@@ -142,7 +142,7 @@ impl Policy for Gdsf {
         self.clock = self.clock.max(self.worth[block.index()]);
     }
 
-    /// Who was declined while it was there may have its place.
+    /// Clears the declined newcomer, which may take the freed slot.
     fn forget(&mut self, _: BlockId, _: BlockHash) {
         self.declined = None;
     }

@@ -1,8 +1,8 @@
 //! Score-based: the candidate goes first that mattered least, over all of its uses.
 //!
 //! `score = uses · mean share of its tokens that mattered`, which is the sum of the shares
-//! ([`Access::importance`]). A use of which nobody says how much mattered counts 1: without
-//! importances this is LFU. Ties go to the least recently released.
+//! ([`Access::importance`]). A use without a known importance counts 1: without importances this is
+//! LFU. Ties go to the least recently released.
 //!
 //! Source: IMPRESS (FAST '25), section 4.4: access frequency × share of important tokens in a
 //! chunk ("CKLFU" in the authors' code). With `half-life=N` (ours) a use counts twice as much as
@@ -13,7 +13,7 @@
 //!
 //! When not to use it: where what is popular changes, unless it fades: what mattered an hour ago
 //! stays, and a newcomer, with one use, is pushed out by the next. Where whole prefixes are
-//! loaded, and nobody says what mattered: it is LFU then.
+//! loaded without importances: it is LFU then.
 
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 

@@ -23,7 +23,7 @@
 //! conversation alone has used takes that conversation's newest prediction; else an earlier
 //! turn's hope would outlive the news that the conversation has ended. [`Pooling::Literal`] takes
 //! the maximum always. A request whose conversation is not known counts as one of its own.
-//! A request that nobody predicted counts as even, so without predictions this is LRU.
+//! A request without a prediction counts as even, so without predictions this is LRU.
 //!
 //! Invariants: time never runs backwards (a release that tells an earlier time than one before
 //! counts as at that one's); a block that was never released goes before all that were.
@@ -39,7 +39,7 @@ use crate::recency::Recency;
 /// Probabilities are clamped to this distance from 0 and 1, as published.
 const MARGIN: f64 = 1e-6;
 
-/// Users of a block that nobody has released yet.
+/// Marks a block that has not been released yet.
 const NOBODY: u64 = u64::MAX;
 
 /// Users of a block: several conversations, or one that has no name.
@@ -48,17 +48,17 @@ const SEVERAL: u64 = u64::MAX - 1;
 /// Key, in the order of its bits, then recency.
 type Key = [u32; 4];
 
-/// How silence counts, and who shares.
+/// Options of LPC: the decay of predictions over time, and their pooling in shared blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LpcOptions {
     /// Mean time between two turns of a conversation, seconds, above 0; `None` to leave time
     /// out (an ablation: p as predicted, however long ago).
     pub interval_s: Option<f64>,
-    /// What a block takes that is used again.
+    /// Rule for the prediction of a block that is used again.
     pub pooling: Pooling,
 }
 
-/// What a block takes that is used again.
+/// Rule for the prediction of a block that is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
     /// The newest prediction of its only conversation, or the maximum over several.
@@ -288,7 +288,7 @@ mod tests {
             &[shared[0], shared[1], shared[2], (0, 2.0, 0, 0.1)],
             &[1, 0],
         );
-        // Nobody knows that two requests without a conversation are of one.
+        // Two requests without a conversation are not known to be of the same one.
         for taken in [NOBODY, SEVERAL] {
             check(
                 &[(0, 0.0, taken, 0.9), (1, 0.0, 1, 0.5), (0, 1.0, taken, 0.1)],

@@ -3,7 +3,7 @@
 //! Source: the rule of vLLM and SGLang; recency is the order of *release* (not of arrival), and
 //! a request releases its tail before its head.
 //!
-//! Invariant: among blocks that nobody pins, the least recently released is a leaf.
+//! Invariant: among unpinned blocks, the least recently released is a leaf.
 //!
 //! When not to use it: it is the reference that others must beat. It keeps what was used once as
 //! long as what returns every minute, so long prompts that never come back flush the rest.

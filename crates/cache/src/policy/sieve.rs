@@ -30,7 +30,7 @@ pub struct Sieve {
     clock: u64,
     /// Blocks that joined at this count or later are ahead of the hand.
     hand: u64,
-    /// How often the hand has begun anew.
+    /// Number of times that the hand has wrapped to the oldest block.
     laps: u32,
     /// Per slot, of a block set aside: passes of the hand over it when it was last used.
     used_after: Vec<u32>,
@@ -92,13 +92,13 @@ impl Sieve {
         if self.is_ahead(block) { AHEAD } else { BEHIND }
     }
 
-    /// How often the hand has passed the block's place.
+    /// Returns the number of times that the hand has passed the block's place.
     #[inline]
     fn passes(&self, block: BlockId) -> u32 {
         self.laps.wrapping_add(u32::from(!self.is_ahead(block)))
     }
 
-    /// The hand stands at the newest block's end: it begins anew at the oldest.
+    /// Moves the hand from the newest block's end back to the oldest.
     fn wrap(&mut self) {
         self.lanes.swap(AHEAD, BEHIND);
         self.hand = 0;
@@ -215,7 +215,7 @@ impl Policy for Sieve {
         if !self.flags[block.index()].is_aside {
             self.lanes.take(self.lane(block), block);
         }
-        // Where nothing is left ahead of it, the hand begins anew.
+        // With no block left ahead of it, the hand starts over at the oldest.
         let was_newest = self.order.remove(block);
         if was_newest && self.hand > 0 && self.order.newest().is_none_or(|it| !self.is_ahead(it)) {
             self.wrap();

@@ -48,7 +48,7 @@ impl TailLru {
         }
     }
 
-    /// How many blocks from the start a conversation of `len` blocks needs.
+    /// Returns the number of leading blocks that a conversation of `len` blocks needs.
     fn needed(&self, len: usize) -> usize {
         (len as f64 + self.growth_blocks - self.allowance_blocks).max(0.0) as usize
     }

@@ -50,12 +50,12 @@ const MAX_CLASSES: usize = 256;
 /// Requests between two fits.
 const FIT_EVERY: u32 = 256;
 
-/// How WA works; the default is all of it.
+/// Options of workload-aware eviction; the default enables all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WaOptions {
     /// The model of reuse times.
     pub shape: Shape,
-    /// How far ahead a use counts.
+    /// The horizon within which a use counts.
     pub life: Life,
     /// Fits per (type, turn) rather than one for all.
     pub by_class: bool,
@@ -94,7 +94,7 @@ pub struct WorkloadAware {
     observer: Observer,
     requests: u32,
     guard: Guard,
-    /// What the two would evict, as asked last.
+    /// The victims of the fit and of LRU, as last computed.
     choice: Option<Choice>,
 }
 
@@ -181,7 +181,7 @@ impl WorkloadAware {
         });
     }
 
-    /// What the fit and LRU would evict. O(classes).
+    /// Computes the victims of the fit and of LRU. O(classes).
     fn choose(&self, now: Nanos) -> Option<Choice> {
         let heads = self.heads.iter().enumerate();
         let mut heads = heads.filter_map(|(class, head)| head.map(|head| (class, head)));

@@ -1,7 +1,7 @@
 //! ARC as in the paper: four lists and a target.
 //!
 //! Source: Megiddo and Modha, FAST'03, figure 4. The oldest of a list is its least recently
-//! released block that may go; where there is none, the other list gives.
+//! released evictable block; a list without one leaves the eviction to the other.
 
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
@@ -30,7 +30,7 @@ pub struct ListArc {
 struct Entry {
     block: BlockId,
     is_offered: bool,
-    /// The how-maniest release; 0 when there was none.
+    /// Number of its last release, from 1; 0 if never released.
     released: u64,
 }
 
@@ -65,7 +65,7 @@ impl ListArc {
         found.expect("only what is resident is released, offered or withdrawn")
     }
 
-    /// What the paper does with the ghosts when `hash` is missed, once.
+    /// Applies the paper's rules for a miss of `hash` to the ghosts, once, and returns the case.
     fn meet(&mut self, hash: BlockHash) -> Case {
         if let Some((_, case)) = self.newcomer.filter(|newcomer| newcomer.0 == hash) {
             return case;

@@ -1,5 +1,5 @@
-//! LPC as its authors run it: p' of every block is computed anew each tick, and the least goes
-//! first.
+//! LPC as its authors run it: p' of every block is recomputed each tick, and the smallest is
+//! evicted first.
 
 use std::time::Duration;
 

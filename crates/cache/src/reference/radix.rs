@@ -21,7 +21,7 @@ pub struct RadixCache {
     num_resident: usize,
     num_in_flight: usize,
     clock: u64,
-    /// Leaves whose tail nobody holds, by the tail's time of release.
+    /// Leaves with an unpinned tail, by the tail's time of release.
     candidates: BTreeSet<(u64, usize)>,
     evicted: Vec<BlockHash>,
 }
@@ -233,7 +233,7 @@ impl RadixCache {
         self.nodes.len() - 1
     }
 
-    /// The candidate entry of `node` if it is a leaf whose tail nobody holds.
+    /// The candidate entry of `node` if it is a leaf with an unpinned tail.
     fn candidate(&self, node: usize) -> Option<(u64, usize)> {
         let tail = self.nodes[node].run.last()?;
         let is_leaf = self.nodes[node].children.is_empty();

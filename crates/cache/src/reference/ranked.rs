@@ -15,9 +15,9 @@ pub struct Resident {
     pub block: BlockId,
     /// Its name.
     pub hash: BlockHash,
-    /// When it became resident: the how-maniest insertion.
+    /// Number of the insertion that made it resident.
     pub inserted: u64,
-    /// When it was last released: the how-maniest release; 0 when it never was.
+    /// Number of its last release; 0 if never released.
     pub released: u64,
     /// Position in the request that used it last.
     pub depth: usize,
@@ -27,7 +27,7 @@ pub struct Resident {
     pub access: Access,
     /// The requests that have used it since its insertion; one that repeats it counts once.
     pub users: Vec<u32>,
-    /// How much of the block mattered to each of them, with the number of the release.
+    /// Per user: the number of the release, and the share of the block that mattered.
     pub shares: Vec<(u64, f64)>,
     /// GDSF's clock, the largest worth evicted so far: at its last use or, for the first one,
     /// before room was made for it.
@@ -37,8 +37,8 @@ pub struct Resident {
     is_offered: bool,
 }
 
-/// How much a resident block is worth at a time; the least goes first, ties to the least
-/// recently released, then to the lower slot.
+/// Worth of a resident block at a time; the lowest goes first. Ties go to the least recently
+/// released block, then to the lower slot.
 pub type Worth = Box<dyn Fn(&Resident, Nanos) -> f64 + Send>;
 
 /// Whether a newcomer that will have the first worth when it has been used is declined, where the
@@ -93,13 +93,13 @@ impl Ranked {
         Self::new(Box::new(|resident, _| resident.inserted as f64))
     }
 
-    /// What the fewest requests have used goes first.
+    /// First evicts the block that the fewest requests have used.
     #[must_use]
     pub fn lfu() -> Self {
         Self::new(Box::new(|resident, _| resident.users.len() as f64))
     }
 
-    /// What mattered least to all of its users together goes first.
+    /// First evicts the block that mattered least to all of its users together.
     #[must_use]
     pub fn importance() -> Self {
         Self::new(Box::new(|resident, _| {
@@ -135,7 +135,7 @@ impl Ranked {
         }))
     }
 
-    /// What lies beyond the first L + Q - ξ blocks of its conversation goes first.
+    /// First evicts blocks beyond the first L + Q - ξ of their conversation.
     #[must_use]
     pub fn tlru(allowance_blocks: f64) -> Self {
         Self::new(Box::new(move |resident, _| {
@@ -145,7 +145,7 @@ impl Ranked {
         }))
     }
 
-    /// What the farthest request asks for goes first, what none asks for before all.
+    /// First evicts blocks that no request asks for, then the one with the farthest next use.
     #[must_use]
     pub fn belady(requests: &[TraceRequest]) -> Self {
         let next_use = next_use(requests);
@@ -164,7 +164,7 @@ impl Ranked {
         }
     }
 
-    /// What only conversations have used that had ended when it was last used goes first.
+    /// First evicts blocks used only by conversations that had ended at the block's last use.
     #[must_use]
     pub fn continuation_oracle(requests: &[TraceRequest]) -> Self {
         let sessions: Vec<_> = requests.iter().map(|request| request.session).collect();

@@ -13,7 +13,7 @@ use crate::policy::Newcomer;
 pub struct ListSieve {
     /// Oldest first.
     list: Vec<Entry>,
-    /// Where the next search begins; at the oldest where there is none.
+    /// Index at which the next search begins; `None` for the oldest entry.
     hand: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What is worth a place in a tier.
+//! Admission of units to a tier.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,21 +7,21 @@ use headstart_core::{Access, BlockHash};
 /// Names whose offers are counted: some megabytes.
 const COUNTED: usize = 64 << 10;
 
-/// Chance that a prompt's prefix is used again where nobody predicted: about what the study of
+/// Chance that a prompt's prefix is used again without a prediction: about what the study of
 /// Alibaba's traces found for blocks (54 to 62 %).
 const USUAL_REUSE: f64 = 0.5;
 
-/// What is admitted to a tier.
+/// Rule by which a tier admits units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Admission {
     /// Everything.
     Always,
-    /// What was offered so many times. Keeps what is used once from wearing a disk.
+    /// Units offered at least this many times. Keeps units used once from wearing out a disk.
     Offered {
         /// At least 1.
         times: u32,
     },
-    /// What is expected to save so many seconds of computation for each gigabyte written: the
+    /// Units expected to save this many seconds of computation for each gigabyte written: the
     /// chance of another use × (computing - loading) ÷ bytes.
     Worth {
         /// At least; what a gigabyte of wear is worth.
@@ -41,7 +41,7 @@ pub(super) struct Candidate<'a> {
     pub(super) bytes: u64,
 }
 
-/// How often what was offered, as far as is remembered: the last so many names.
+/// Number of offers per name, for the last `COUNTED` names.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     counts: HashMap<BlockHash, u32>,

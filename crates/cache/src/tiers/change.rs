@@ -1,10 +1,10 @@
-//! What is told of lower tiers, for events.
+//! Changes of lower tiers, for events.
 
 use headstart_core::{BlockHash, Tier};
 
 use super::Tiers;
 
-/// What happened to a unit in a lower tier.
+/// A change of a unit in a lower tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It can be read there.

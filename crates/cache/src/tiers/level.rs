@@ -1,4 +1,4 @@
-//! What one lower tier holds: units by name, each in a slot, and who goes next.
+//! Contents of one lower tier: units by name, each in a slot, and the next victim.
 //!
 //! Unlike the device's cache a lower tier may hold a unit whose parent it does not hold (the parent
 //! is on the device only, or was lost), so that parents are known by name: a unit with a child here
@@ -10,9 +10,9 @@
 //!   └────abort───────┘                   └──► lost ──unpin────┘
 //! ```
 //!
-//! A unit that was lost (its bytes are gone) is not found any more; its slot is free, as soon as
-//! nobody reads it. Where tenants have shares ([`super::owners`]), one that has its own makes room
-//! for itself.
+//! A unit that was lost (its bytes are gone) is not found any more; its slot becomes free once its
+//! last reader is done. Where tenants have shares ([`super::owners`]), a tenant with its own share
+//! makes room for itself.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ use super::owners::{Owners, Shares};
 use crate::Policy;
 use crate::policy::Newcomer;
 
-/// What a slot holds.
+/// Contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Free,
@@ -33,7 +33,7 @@ enum Slot {
         unit: Link,
         pins: u32,
     },
-    /// It could be read, and somebody still does.
+    /// Its unit is gone, but still being read.
     Lost {
         pins: u32,
     },
@@ -58,14 +58,14 @@ pub(super) enum Begin {
     Declined,
 }
 
-/// How a tier's capacity is divided, in units. The parts always sum to it.
+/// Division of a tier's capacity, in units. The parts always sum to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Holding nothing.
     pub free: usize,
-    /// Readable, and nobody reads it.
+    /// Readable, without a reader.
     pub cached: usize,
-    /// Readable, and somebody does.
+    /// Readable, and being read.
     pub pinned: usize,
     /// Being written.
     pub in_flight: usize,
@@ -79,7 +79,7 @@ pub(super) struct Level {
     free: Vec<BlockId>,
     /// Resident units and those being written.
     names: HashMap<BlockHash, BlockId>,
-    /// How many slots name a unit as their parent.
+    /// Number of slots that name a unit as their parent, by that unit.
     children: HashMap<BlockHash, u32>,
     num_resident: usize,
     policy: Box<dyn Policy>,
@@ -189,7 +189,7 @@ impl Level {
             .copied()
             .filter(|&slot| self.is_candidate(slot))
             .collect();
-        // A policy is told of uses of what is not offered.
+        // A policy hears only of uses of blocks that are not offered.
         candidates.iter().for_each(|&slot| self.withdraw(slot));
         self.policy.release(&slots, access);
         if let Some(owners) = &mut self.owners {
@@ -198,7 +198,7 @@ impl Level {
         candidates.iter().rev().for_each(|&slot| self.offer(slot));
     }
 
-    /// Somebody reads it: it stays. The slot is to be unpinned, whatever has its name by then.
+    /// Pins a unit for a reader: it stays. Unpin the returned slot, whatever name it has by then.
     pub(super) fn pin(&mut self, name: BlockHash) -> Option<BlockId> {
         let slot = *self.names.get(&name)?;
         let was_candidate = self.is_candidate(slot);
@@ -212,7 +212,7 @@ impl Level {
         Some(slot)
     }
 
-    /// Somebody has read it.
+    /// Ends one read of the slot.
     ///
     /// # Panics
     /// When it was not pinned.
@@ -446,7 +446,7 @@ impl Level {
     }
 }
 
-/// Whose unit can be read in a slot.
+/// Returns the tenant of the readable unit in a slot.
 fn tenant_of(slot: Slot) -> Option<TenantTag> {
     match slot {
         Slot::Resident { unit, .. } => Some(unit.tenant),

@@ -11,7 +11,7 @@ use super::level::{Begin, Link};
 use super::plan::{LoadWhen, Plan, Question, Run, load_all, plan};
 use super::{Change, Tiers};
 
-/// How much longer than predicted a load may take before it is computed instead.
+/// Factor by which a load may exceed its predicted time before it is computed instead.
 const PATIENCE: f64 = 1.25;
 
 /// Added to that, seconds: what a step and a wake-up take anyway.
@@ -30,13 +30,13 @@ pub struct Claim {
     load: TransferId,
 }
 
-/// Nobody waits longer for a load, seconds.
+/// Upper bound on the wait for a load, seconds.
 const LONGEST_WAIT_S: f64 = 600.0;
 
-/// Where a unit that was asked for is.
+/// State of a requested unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// At hand.
+    /// Loaded and ready.
     Here,
     /// On its way.
     Loading,
@@ -44,12 +44,12 @@ pub enum Fetched {
     Gone,
 }
 
-/// Units at hand, and those on their way.
+/// Units that are ready or on their way.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     units: HashMap<BlockHash, Load>,
     under_way: HashMap<TransferId, BlockHash>,
-    /// Of those under way, by tier below host memory, what nobody waits for any more.
+    /// Loads under way without a waiting user, by tier below host memory.
     abandoned: HashMap<Tier, usize>,
 }
 
@@ -61,12 +61,12 @@ struct Load {
     users: u32,
     asked_at: Nanos,
     is_here: bool,
-    /// Where it is pinned in its tier, until it has arrived.
+    /// Slot in its tier that is pinned until the unit has arrived.
     slot: Option<BlockId>,
 }
 
 impl Loads {
-    /// How many are on their way.
+    /// Returns the number of loads under way.
     pub(super) fn under_way(&self) -> usize {
         self.under_way.len()
     }
@@ -127,7 +127,7 @@ impl Tiers {
         runs.into_iter().map(|(_, run)| run).collect()
     }
 
-    /// One unit of a tier, or at hand.
+    /// A run of one unit, from a tier or already loaded.
     fn run_of(&self, tier: Option<Tier>) -> Run {
         let shelf = self.shelves.iter().find(|shelf| Some(shelf.tier) == tier);
         match shelf {
@@ -144,9 +144,9 @@ impl Tiers {
         }
     }
 
-    /// Whether another load from a tier may begin: from one that does not answer they would take
-    /// all that may be at hand, and nothing would be left for the other tiers. Each has its part,
-    /// and one is left for host memory.
+    /// Whether another load from a tier may begin. Loads from a tier that does not answer would
+    /// otherwise use up the limit on ready units and starve the other tiers. Each tier below host
+    /// memory has an equal part of it, and one part is left for host memory.
     fn answers(&self, from: Tier) -> bool {
         let below = self.shelves.iter().filter(|shelf| shelf.tier > Tier::Host);
         let part = self.config.most_at_hand.div_ceil(below.count() + 1);
@@ -159,9 +159,9 @@ impl Tiers {
         Some(shelf.tier)
     }
 
-    /// What to load for a prompt of `prompt_tokens` tokens of which the device holds
-    /// `device_tokens`; `names` are all its units, in order, and `beside` what else each step
-    /// computes. Changes nothing.
+    /// Plans the loads for a prompt of `prompt_tokens` tokens, of which the device holds
+    /// `device_tokens`. `names` are all its units, in order; `beside` is the other work of each
+    /// step.
     #[must_use]
     pub fn plan(
         &self,
@@ -201,8 +201,8 @@ impl Tiers {
         now + Duration::from_secs_f64(wait_s)
     }
 
-    /// Asks for a unit; the claim must be released. `None`: it is nowhere, or as many as may be
-    /// are at hand.
+    /// Asks for a unit; the claim must be released. `None`: no tier holds it, or the limit on ready
+    /// units is reached.
     pub fn fetch(&mut self, unit: &Unit, now: Nanos) -> Option<Claim> {
         self.fetch_link(unit.into(), now)
     }
@@ -242,7 +242,7 @@ impl Tiers {
         Some(Claim { name, load: id })
     }
 
-    /// Where a unit that was asked for is. O(1).
+    /// Returns the state of a requested unit. O(1).
     #[must_use]
     pub fn fetched(&self, claim: Claim) -> Fetched {
         match self.claimed(claim) {
@@ -263,7 +263,7 @@ impl Tiers {
         load.filter(|load| load.id == claim.load)
     }
 
-    /// Whoever asked for a unit needs it no more. Those that are gone are ignored.
+    /// Releases a claim. A claim on a load that is gone is ignored.
     pub fn release(&mut self, claim: Claim) {
         let Claim { name, load } = claim;
         let Some(load) = self.loads.units.get_mut(&name).filter(|it| it.id == load) else {
@@ -332,7 +332,7 @@ impl Tiers {
         self.load_wanted(now);
     }
 
-    /// What came from below host memory stays there, if it is admitted.
+    /// Keeps a unit from below host memory in host memory, if it is admitted.
     fn promote(&mut self, link: Link, from: Tier, now: Nanos) {
         let tier = Tier::Host;
         let has_host = self.shelves.first().map(|shelf| shelf.tier) == Some(tier);

@@ -1,19 +1,19 @@
-//! Whose the units of a tier are, and which of an owner's goes first where that has its share.
+//! Owners of a tier's units, and the victim among an owner's units when its share is full.
 //!
-//! An owner that may hold no more gives up its own least recently used unit, whatever the tier's
-//! policy would choose of all: who stores much does so at nobody else's expense. Without shares
-//! nothing is kept here.
+//! An owner with a full share gives up its own least recently used unit, whatever victim the tier's
+//! policy would choose: a heavy writer does not evict the units of others. Without shares nothing
+//! is kept here.
 
 use std::collections::{BTreeMap, HashMap};
 
 use headstart_core::{BlockId, TenantTag};
 
-/// How many units each tenant may have in a tier.
+/// Units that each tenant may hold in a tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// Each that is not named; `None`: as many as there are.
     pub each: Option<usize>,
-    /// Those that are.
+    /// Limits of the named tenants.
     pub named: HashMap<TenantTag, usize>,
 }
 
@@ -41,13 +41,12 @@ pub(super) struct Owners {
 #[derive(Debug, Default)]
 struct Owned {
     units: usize,
-    /// Those that may go, by when they were last used: the others, most of them heads, need not be
-    /// stepped over.
+    /// Evictable units, by last use. The others, most of them heads, need not be stepped over.
     candidates: BTreeMap<u64, BlockId>,
 }
 
 impl Owners {
-    /// `None` where nobody's share is limited.
+    /// Returns `None` where no tenant's share is limited.
     pub(super) fn new(capacity: usize, shares: Shares) -> Option<Self> {
         shares.is_any().then(|| Self {
             shares,
@@ -57,7 +56,7 @@ impl Owners {
         })
     }
 
-    /// How many units a tenant has beyond those that it may have with one more.
+    /// Returns the number of units by which a tenant would exceed its share with one more.
     pub(super) fn excess(&self, tenant: TenantTag) -> usize {
         let Some(most) = self.shares.of(tenant) else {
             return 0;

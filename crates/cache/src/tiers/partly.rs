@@ -1,8 +1,8 @@
 //! Stored prefixes of which only parts are loaded: when that promises more than loading or
 //! computing all, and what stays meanwhile.
 //!
-//! The parts themselves are chosen layer by layer, by importance, by whoever computes: what is
-//! decided here is whether to begin. Parts come from one tier, the disk.
+//! The engine chooses the parts themselves layer by layer, by importance; here it is only decided
+//! whether to begin. Parts come from one tier, the disk.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ pub const PARTS_FROM: Tier = Tier::Disk;
 /// Share of the time that loading parts must save: it changes answers, and noise is no reason to.
 const LEAST_GAIN: f64 = 0.1;
 
-/// How much longer than predicted loading in part may take.
+/// Factor by which a partial load may exceed its predicted time.
 const PATIENCE: f64 = 4.0;
 
 /// Added to that, seconds.
 const GRACE_S: f64 = 1.0;
 
-/// Nobody waits longer, seconds.
+/// Upper bound on the wait, seconds.
 const LONGEST_WAIT_S: f64 = 600.0;
 
 /// A prompt whose stored prefix might be loaded in part.
@@ -42,7 +42,7 @@ pub struct PartlyQuestion<'a> {
     pub most_rest: usize,
     /// Share of the bytes that is expected to be loaded.
     pub share: f64,
-    /// What each step computes beside this prompt.
+    /// Other work of each step, beside this prompt.
     pub beside: Work,
 }
 
@@ -92,7 +92,7 @@ impl Tiers {
         is_better.then_some(Partly { from, to, total_s })
     }
 
-    /// How long such a prompt is waited for once it is begun.
+    /// Returns the longest wait for a partly loaded prompt, from its start.
     #[must_use]
     pub fn partly_patience(&self, partly: &Partly) -> Duration {
         let wait_s = match self.config.load {

@@ -23,12 +23,12 @@ use headstart_core::cost::Work;
 /// Share of the time by which a plan must be better than a simpler one: less is noise.
 const LEAST_GAIN: f64 = 0.03;
 
-/// What a plan is made of.
+/// Inputs of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// Tokens that the device holds.
     pub device_tokens: usize,
-    /// Where the units behind these are, the nearest to the prompt's start first.
+    /// Runs of the units behind these, the nearest to the prompt's start first.
     pub runs: &'a [Run],
     /// Tokens of a unit.
     pub unit_tokens: usize,
@@ -36,9 +36,9 @@ pub struct Question<'a> {
     pub first_unit: usize,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// What the engine costs.
+    /// The engine's cost model.
     pub engine: &'a EngineModel,
-    /// What each step computes beside this prompt.
+    /// Other work of each step, beside this prompt.
     pub beside: Work,
 }
 
@@ -57,7 +57,7 @@ pub enum LoadWhen {
 /// Consecutive units in one tier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
-    /// How many.
+    /// Number of units.
     pub units: usize,
     /// Seconds before the first of them can be there.
     pub start_s: f64,
@@ -65,7 +65,7 @@ pub struct Run {
     pub unit_s: f64,
 }
 
-/// What to do with a prompt.
+/// Units to load for a prompt, with the predicted times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The first unit to load.

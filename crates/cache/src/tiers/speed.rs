@@ -1,19 +1,19 @@
-//! How fast a tier is, learned from its transfers.
+//! Speed of a tier, learned from its transfers.
 //!
 //! A transfer takes the tier's latency plus its bytes over the tier's rate, after what was asked
 //! for before it. Both are learned: the rate while several transfers are under way, the latency
-//! from those that found nothing before them. Half of what is known is forgotten every so many
-//! transfers, because disks and networks are shared.
+//! from those that found nothing before them. The weight of old measurements halves every
+//! [`MEMORY`] transfers, because disks and networks are shared.
 
 use headstart_core::Nanos;
 
 /// Transfers after which what was measured counts half.
 const MEMORY: f64 = 64.0;
 
-/// A tier of which nothing was asked for so many seconds may have changed.
+/// Time without a request after which a tier's speed may have changed, seconds.
 const STALE_S: f64 = 60.0;
 
-/// What is believed of a tier before anything was measured.
+/// Assumed speed of a tier before the first measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assumed {
     /// Seconds until the first byte.
@@ -22,7 +22,7 @@ pub struct Assumed {
     pub bytes_per_s: f64,
 }
 
-/// What is known of one tier's speed.
+/// Learned speed of one tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speed {
     /// Decayed sums of what was measured; the assumption counts as one transfer.
@@ -41,7 +41,7 @@ pub(super) struct Speed {
 }
 
 impl Speed {
-    /// What is assumed, of transfers of so many bytes.
+    /// Starts from the assumed speed, for transfers of `transfer_bytes` bytes.
     pub(super) fn new(assumed: Assumed, transfer_bytes: u64) -> Self {
         // A tenth of a second at most: a tier that is much faster shows that soon, too.
         let seconds = (transfer_bytes as f64 / assumed.bytes_per_s).min(0.1);
@@ -160,8 +160,8 @@ mod tests {
         assert!((speed.seconds(8 * MB) - 0.013).abs() < 5e-4);
     }
 
-    /// A tier that is a hundredth as fast as was assumed is known after the first request, though
-    /// little was read of it: nobody waits for it again and again.
+    /// A tier that is a hundredth as fast as assumed is known after the first request, though
+    /// little was read of it: later requests do not wait for it again.
     #[test]
     fn a_slow_tier_is_known_soon() {
         let assumed = Assumed {

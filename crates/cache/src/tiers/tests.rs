@@ -68,7 +68,7 @@ fn parent(id: u64) -> Option<BlockHash> {
 
 const BLOCKS: [BlockId; 4] = [BlockId(0), BlockId(1), BlockId(2), BlockId(3)];
 
-/// Keeps names; does at once what it is told, or later and in another order.
+/// Moves units by name only, either at once or later and in another order.
 #[derive(Default)]
 struct Mover {
     tiers: BTreeMap<Tier, BTreeSet<BlockHash>>,

@@ -1,4 +1,4 @@
-//! What lower tiers are told: what was stored, what is gone, what was found.
+//! Reports to lower tiers: units stored, lost and found.
 
 use headstart_core::transfer::{FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit};
 use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
@@ -18,7 +18,7 @@ impl Tiers {
             }
             Moved::Found { tier, units } => self.found(tier, &units, now),
             Moved::Noted { tails } => self.recall(&tails, now),
-            // Whoever loads by importance hears of these.
+            // Only loading by importance uses these.
             Moved::PartLoaded { .. } | Moved::Packed { .. } | Moved::FoundPacks { .. } => {}
         }
     }
@@ -85,7 +85,7 @@ impl Tiers {
                     shelf.level.commit(name, &access);
                     self.changes.push(Change::Stored { tier, name });
                 }
-                // Told again: somebody else has used it.
+                // Found again: another process has used it.
                 Begin::Present => shelf.level.touch(&[name], &access),
                 Begin::Declined => gone.push(name),
             }

@@ -2,8 +2,8 @@
 //! and the latest of them are brought to host memory before anybody asks.
 //!
 //! A prompt is remembered by its last stored unit, from which the units before it are found. The
-//! list goes to whoever keeps it ([`Transfer::Note`]) every some prompts, so that a crash loses
-//! little of it.
+//! list is handed out for saving ([`Transfer::Note`]) every [`NOTE_EVERY`] prompts, so that a crash
+//! loses little of it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,13 +16,13 @@ use super::level::Link;
 /// Prompts that are remembered: 16 KiB of names.
 const MOST: usize = 1024;
 
-/// Prompts between two notes where somebody always asks.
+/// Prompts between two notes under steady load.
 const NOTE_EVERY: u32 = 64;
 
-/// Loads ahead of need at once: whoever asks comes first.
+/// Limit on concurrent loads ahead of need: requests come first.
 const AT_ONCE: usize = 8;
 
-/// Which prompts were used last.
+/// The most recently used prompts, and the units wanted in host memory.
 #[derive(Debug, Default)]
 pub(super) struct Warm {
     used: HashMap<BlockHash, u64>,
@@ -69,7 +69,7 @@ impl Tiers {
         }
     }
 
-    /// Nobody asks: what was used since the last note is noted, in case this is the end.
+    /// Notes the recent uses while the engine is idle, in case this is the end.
     pub fn rest(&mut self) {
         if self.warm.since_note > 0 {
             self.note_used();
@@ -136,8 +136,8 @@ impl Tiers {
         self.warm.is_filling = true;
     }
 
-    /// Goes on bringing to host memory what is wanted there, while nobody else loads much, and as
-    /// long as nothing must go for it.
+    /// Loads the wanted units into host memory, while few other loads are under way, and only into
+    /// free room.
     pub(super) fn load_wanted(&mut self, now: Nanos) {
         if !self.warm.is_filling {
             return;

@@ -32,7 +32,7 @@ use crate::output;
 use crate::report::Made;
 use crate::report::analyze::{self as report, Analysis, thousands};
 
-/// Replicas where nobody says how many there are.
+/// Default number of replicas.
 const REPLICAS: usize = 4;
 
 /// Most replicas: each is a cache of its own.
@@ -103,7 +103,7 @@ pub(crate) struct Analyze {
     arrivals: Option<f64>,
 }
 
-/// What `demo` knows too.
+/// Options shared with `demo`.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Options {
     /// Replicas that share the traffic [default: 4]
@@ -225,7 +225,7 @@ fn check_outputs(analyze: &Analyze) -> Result<()> {
     output::files(&given.collect::<Vec<_>>(), &inputs)
 }
 
-/// How many replicas there are, as the command line says.
+/// Parses the number of replicas from the command line.
 fn replicas(text: &str) -> Result<usize, String> {
     let replicas = text.parse().ok();
     replicas
@@ -273,17 +273,17 @@ impl Options {
         }
     }
 
-    /// What one replica holds, as it was written.
+    /// Returns the capacity of one replica, as written on the command line.
     pub(crate) fn written_capacity(&self) -> Option<&str> {
         self.capacity.as_deref()
     }
 
-    /// Where the page goes.
+    /// Returns the path of the HTML page, if requested.
     pub(crate) fn html(&self) -> Option<&Path> {
         self.html.as_deref()
     }
 
-    /// What a demo needs where nobody says otherwise. Its texts are nobody's, so they are shown.
+    /// Fills in the defaults of `demo`. Its texts are generated, so they may be shown.
     pub(crate) fn settle(&mut self, page: &Path, capacity: &str) {
         self.html.get_or_insert_with(|| page.to_owned());
         self.capacity.get_or_insert_with(|| capacity.to_owned());

@@ -98,7 +98,8 @@ pub(crate) struct BenchServer {
 }
 
 impl BenchServer {
-    /// What a server of the benchmark's own is started with: a free port, no file's settings.
+    /// Returns the options of a server that the benchmark starts: a free port, no configuration
+    /// file.
     pub(crate) fn options(&self) -> ServeOptions {
         ServeOptions {
             port: Some(0),

@@ -43,7 +43,7 @@ pub(crate) enum Cache {
     Purge(clear::Purge),
 }
 
-/// Which context cache.
+/// The context cache to open.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
     /// Folder or URL, as for `serve --context-cache`
@@ -54,7 +54,7 @@ pub(crate) struct Place {
     cache: String,
 }
 
-/// How it is told.
+/// Output format.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Form {
     /// Print JSON
@@ -112,7 +112,7 @@ fn arena(items: &[Item]) -> Result<std::sync::Arc<Arena>> {
     Ok(Arena::new(slot_bytes(items), SLOTS)?)
 }
 
-/// A bar over so many bytes; without a terminal it stays hidden.
+/// Returns a progress bar over the items' bytes; without a terminal it stays hidden.
 fn bar(items: &[Item]) -> ProgressBar {
     let bytes = items.iter().map(|item| item.resident.bytes).sum();
     let template = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} (eta {eta})";

@@ -116,7 +116,7 @@ fn within(least: u32, most: u32) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(i64::from(least)..=i64::from(most))
 }
 
-/// What is known of the server without timing it.
+/// Limits of the server that need no timing.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     max_batched_tokens: usize,

@@ -10,7 +10,7 @@ use crate::config::ServeOptions;
 use crate::output;
 use crate::reference::template;
 
-/// Where the file is written when none is named.
+/// Default path of the written file.
 const FILE: &str = "headstart.toml";
 
 #[derive(Debug, Subcommand)]

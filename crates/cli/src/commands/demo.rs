@@ -12,10 +12,10 @@ use super::analyze::{self, Options, Source};
 use crate::config::UsageError;
 use crate::output;
 
-/// Where the page goes unless somebody says.
+/// Default path of the page.
 const PAGE: &str = "headstart-demo.html";
 
-/// What a replica of the demo holds unless somebody says: so little that something is evicted.
+/// Default capacity of a demo replica, small enough that it evicts.
 const CAPACITY: &str = "32Ktok";
 
 /// Analyze a generated sample log.

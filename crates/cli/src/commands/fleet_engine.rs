@@ -9,7 +9,7 @@ use headstart_sim::fleet::{FleetConfig, Preset};
 
 use crate::config::cost_model::Emulated;
 
-/// Tokens per block where nobody says.
+/// Default tokens per block.
 const BLOCK_SIZE: usize = 16;
 
 /// No request is refused for the queue's length.
@@ -30,7 +30,7 @@ pub(crate) fn of_preset(preset: Preset) -> Emulated {
     }
 }
 
-/// What the replicas of `fleet` are like, whose steps cost what `cost` says.
+/// Returns the specification of the replicas of `fleet`, with steps that cost as in `cost`.
 pub(crate) fn of_server(cost: &Emulated, fleet: &EmbeddedFleet) -> ReplicaSpec {
     let engine = &fleet.engine;
     let memory = engine.cache_blocks * engine.block_size;
@@ -52,7 +52,7 @@ pub(crate) fn of_server(cost: &Emulated, fleet: &EmbeddedFleet) -> ReplicaSpec {
     }
 }
 
-/// What other people's replicas are like, as far as the file knows.
+/// Returns the specification of external replicas, as far as the file describes them.
 pub(crate) fn of_file(cost: &Emulated, block_size: Option<usize>) -> ReplicaSpec {
     let block_size = block_size.unwrap_or(BLOCK_SIZE);
     let capacity_blocks = (cost.engine.kv_tokens / block_size).max(1);

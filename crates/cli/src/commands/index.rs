@@ -119,7 +119,7 @@ fn dump(server: &Server, query: &str, path: &Path) -> Result<()> {
         return Err(asked.foreign(body));
     }
     match got.and_then(|()| out.finish().map_err(LoadError::Output)) {
-        // Whoever reads has enough.
+        // The reader has seen enough and closed the pipe.
         Err(LoadError::Output(error)) if out.is_closed_pipe(&error) => Ok(()),
         Err(LoadError::Output(error)) => Err(error).with_context(|| out.failure()),
         Err(error) => {
@@ -133,7 +133,7 @@ fn dump(server: &Server, query: &str, path: &Path) -> Result<()> {
     }
 }
 
-/// Where a dump goes. A file is made, or emptied, when there is something to write.
+/// Destination of a dump. A file is created or truncated only when there is something to write.
 enum Output<'a> {
     Standard,
     Later(&'a Path),

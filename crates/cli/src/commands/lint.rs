@@ -78,7 +78,7 @@ pub(crate) struct Lint {
     json: bool,
 }
 
-/// What was found.
+/// Results of the check.
 struct Verdict {
     prompts: u64,
     findings: Vec<Finding<Example>>,
@@ -152,7 +152,7 @@ impl Verdict {
         before.is_some_and(|baseline| self.stable_tokens < baseline.stable_prefix_tokens)
     }
 
-    /// How many things were found.
+    /// Returns the number of findings.
     fn causes(&self) -> u64 {
         (self.findings.len() + self.unnamed.len()) as u64
     }
@@ -214,7 +214,7 @@ impl Verdict {
         lines.join("\n")
     }
 
-    /// What was found, those with a name first.
+    /// Returns all findings, named causes first.
     fn all(&self) -> impl Iterator<Item = Found<'_>> {
         let named = self.findings.iter().map(|finding| Found {
             cause: Some(finding.cause),
@@ -244,7 +244,7 @@ impl Verdict {
         }
     }
 
-    /// What it means that the prefix is as long as before, and another text.
+    /// Explains a stable prefix of which the text differs from the baseline's.
     fn change_told(&self) -> Option<String> {
         let (baseline, begins) = (self.baseline.as_ref()?, self.begins?);
         let Begins::Otherwise { shared } = begins else {

@@ -25,7 +25,7 @@ use crate::report::plan::{self as report, Report, Row, Trace};
 /// More room than this, in blocks, is refused, as in replay.
 const ROOM_MAX: u64 = 1 << 26;
 
-/// Which sessions a scale keeps, as in replay.
+/// Seed for the choice of the sessions that a scale keeps, as in replay.
 const SCALE_SEED: u64 = 0;
 
 /// Share of the ideal behind which no more sizes are shown; above what may be asked to be enough.
@@ -242,7 +242,7 @@ impl Plan {
         })
     }
 
-    /// What is found by request, of each multiple.
+    /// Returns the hits per request, for each multiple of device memory.
     fn points(
         &self,
         sizing: &Sizing<'_>,

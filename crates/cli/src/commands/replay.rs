@@ -35,7 +35,7 @@ const DEFAULT_POLICIES: &str = "lru,belady";
 /// many again on every other thread.
 const ROOM_MAX: u64 = 1 << 26;
 
-/// Which sessions a scale keeps: always the same, so that a larger scale keeps them too.
+/// Seed for the choice of sessions; fixed, so that a larger scale keeps those of a smaller one.
 const SCALE_SEED: u64 = 0;
 
 /// Compare eviction policies and cache sizes on a trace.
@@ -122,7 +122,7 @@ pub(crate) struct Replay {
     html: Option<PathBuf>,
 }
 
-/// What the command line asks for, checked.
+/// Checked options of the command line.
 struct Plan {
     policies: Vec<String>,
     /// Empty for what the trace carries.
@@ -180,7 +180,7 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
     output::line(&told(replay, &report))
 }
 
-/// The page is none of the files that are read, and can be written.
+/// Checks that the page is not one of the input files, and can be written.
 fn check_output(replay: &Replay) -> Result<()> {
     let Some(page) = &replay.html else {
         return Ok(());
@@ -269,7 +269,7 @@ impl Plan {
         })
     }
 
-    /// What there is to know of the predictions, where a policy reads them.
+    /// Returns the remarks about the predictions, if a policy reads them.
     fn remarks(
         &self,
         predictions: &[Predictions],
@@ -381,7 +381,7 @@ struct Read {
     requests: Vec<TraceRequest>,
     /// All of the trace, also those that --scale leaves out, where a predictor reads text.
     sessions: BTreeSet<SessionId>,
-    /// What there is to know of it but for the distinct blocks.
+    /// Facts about the trace, except its distinct blocks.
     trace: TraceFacts,
 }
 
@@ -469,7 +469,7 @@ fn refuse_empty(name: &str, requests: &[TraceRequest], reader: &Reader<'_>) -> R
     Ok(())
 }
 
-/// A file's name without its folder, which is nobody's business.
+/// Returns a file's name without its folder, which stays private.
 fn shown_name(file: &Path) -> String {
     match file.file_name() {
         Some(name) if name != "-" => name.to_string_lossy().into_owned(),

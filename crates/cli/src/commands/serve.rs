@@ -155,7 +155,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
     })
 }
 
-/// How requests are rewritten, if they are.
+/// Parses the request normalizers, if any.
 fn normalizers(options: &ServeOptions) -> Result<Normalizers> {
     let Some(list) = &options.normalize else {
         return Ok(Normalizers::default());
@@ -167,7 +167,7 @@ fn normalizers(options: &ServeOptions) -> Result<Normalizers> {
     parsed(list, "--normalize")
 }
 
-/// What a block takes of which nothing is kept but its name: its place in the cache and the index.
+/// Bytes of an emulated block, which has a key but no data: its entries in the cache and the index.
 const EMULATED_BLOCK_BYTES: usize = 256;
 
 fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {

@@ -63,7 +63,7 @@ fn table(report: &Value) -> String {
     text.trim_end().to_owned()
 }
 
-/// How much of an hour was seen: arms begin with empty caches.
+/// Reports how much of an hour the arms have seen: they begin with empty caches.
 fn cold(report: &Value) -> String {
     let (Some(seconds), Some(share)) =
         (report["seconds"].as_f64(), report["share_of_hour"].as_f64())

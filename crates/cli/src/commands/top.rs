@@ -24,7 +24,7 @@ use crate::server::Server;
 use frame::Frame;
 use terminal::{Key, Terminal};
 
-/// Where a server tells all this.
+/// HTTP path of the snapshot.
 const PATH: &str = "/dashboard/snapshot";
 
 /// Longest snapshot that is read: some 100 KB, and room for thousands of replicas.
@@ -71,7 +71,7 @@ pub(crate) fn run(top: &Top) -> Result<()> {
     }
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if top.once {
-        // Whoever reads a pipe or a file cuts lines himself.
+        // A pipe or a file gets uncut lines.
         let columns = terminal::size().map_or(usize::MAX, |(columns, _)| columns);
         let frame = Frame {
             columns,
@@ -111,7 +111,7 @@ enum Event {
     Told(Result<Box<Snapshot>>),
 }
 
-/// What is known of the server.
+/// Latest state of the server.
 struct Seen {
     last: Box<Snapshot>,
     told_at: Instant,
@@ -119,7 +119,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What the server said is trouble enough; otherwise that it says nothing may be one.
+    /// Records a late answer as trouble, unless there already is some.
     fn note_lateness(&mut self) {
         if self.trouble.is_none() && self.told_at.elapsed() > LATE {
             self.trouble = Some("it does not answer".to_owned());
@@ -193,7 +193,7 @@ fn follow(
 mod tests {
     use super::*;
 
-    /// What was drawn until the events ended it: the trouble in each frame.
+    /// Draws frames until the events end, and returns the trouble in each.
     fn frames(told_at: Instant, events: Vec<Event>) -> Vec<Option<String>> {
         let (sender, received) = sync_channel(EVENTS);
         events

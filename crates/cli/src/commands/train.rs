@@ -161,7 +161,7 @@ fn check_outputs(train: &Train) -> Result<()> {
     output::files(&outputs, &inputs)
 }
 
-/// What to learn from, all of one kind, and what to look at besides.
+/// Opens the training inputs, all of one kind, and the additional test inputs.
 fn sources(train: &Train) -> Result<(Vec<Source>, Vec<Source>)> {
     let kind = train.from.as_deref();
     let kind = kind
@@ -220,7 +220,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Resu
         fs::rename(&part, path)
     });
     if written.is_err() {
-        // What is wrong with the file is told; that a part of it stays is not worse.
+        // The caller gets the first error; a part file that stays is no worse.
         let _ = fs::remove_file(&part);
     }
     written.with_context(|| format!("cannot write {}", path.display()))

@@ -111,7 +111,7 @@ impl Namesakes {
         }
     }
 
-    /// What to say of them.
+    /// Tells the user about further requests with the same id, if any.
     fn told(&self) -> Option<String> {
         let more = match self.count > self.lines.len() as u64 {
             true => ", …",
@@ -128,7 +128,7 @@ impl Namesakes {
     }
 }
 
-/// What there is to tell of the request: the first with that id, or else the one of that line.
+/// Finds the request, the first with that id or else the one on that line, and explains it.
 fn found(why: &Why, path: &Path, rendering: &Rendering) -> Result<(Told, Namesakes)> {
     let mut walk = Walk::new(rendering);
     let (mut of_id, mut of_line, mut has_ids) = (None, None, false);
@@ -181,14 +181,14 @@ fn found(why: &Why, path: &Path, rendering: &Rendering) -> Result<(Told, Namesak
     .into())
 }
 
-/// What the user should know of how prompts were read.
+/// Prints notes on how prompts were read.
 pub(crate) fn remarks(rendering: &Rendering) {
     for remark in rendering.remarks() {
         output::note(&remark);
     }
 }
 
-/// What is known of a request, as an object.
+/// Renders the explanation of a request as a JSON object.
 fn told_json(told: &Told, rendering: &Rendering, show_text: bool) -> Value {
     let parted = told.parted.as_ref();
     let evidence = parted.and_then(|parted| parted.evidence.as_ref());
@@ -251,7 +251,7 @@ fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
     lines.join("\n")
 }
 
-/// What a difference cost.
+/// Describes the cost of a difference in recomputed tokens.
 pub(crate) fn cost(tokens: u64) -> String {
     let tokens = thousands(tokens);
     format!("{tokens} cached tokens after it were recomputed")

@@ -23,7 +23,7 @@ use serde::Deserialize;
 
 use super::UsageError;
 
-/// Longest step, seconds: whoever stops an emulated fleet waits for it.
+/// Longest step, seconds: an emulated fleet stops only after its current step.
 const STEP_MAX_S: f64 = 60.0;
 
 /// Longest load of a token, and longest way to the engine, seconds.
@@ -35,17 +35,17 @@ const COUNT_MAX: usize = 1 << 20;
 /// Most tokens of memory: what its blocks take in ours.
 const KV_TOKENS_MAX: usize = 1 << 26;
 
-/// Most requests at once where nobody says: as vLLM has it on large GPUs.
+/// Default for the most requests at once: as in vLLM on large GPUs.
 pub(crate) const MAX_SEQUENCES: usize = 1_024;
 
-/// What such a file says.
+/// Contents of a cost model file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Emulated {
-    /// What its steps cost, and what it has memory for.
+    /// Step costs and KV memory of the engine.
     pub(crate) engine: EngineModel,
     /// Most requests at once.
     pub(crate) max_sequences: usize,
-    /// What a request takes beside the engine: simulated, not emulated.
+    /// Latency of a request outside the engine, seconds; simulated, not emulated.
     pub(crate) latency_s: f64,
 }
 
@@ -71,7 +71,7 @@ struct File {
 /// Reads a cost model.
 ///
 /// # Errors
-/// When there is none, or a number in it cannot be.
+/// When the file does not exist or is not a valid cost model.
 pub(crate) fn read(path: &Path) -> Result<Emulated> {
     let cannot_read = || format!("cannot read the cost model {}", path.display());
     let text = std::fs::read_to_string(path).with_context(cannot_read)?;

@@ -9,7 +9,7 @@ use http::{HeaderValue, Uri};
 
 use super::{ServeOptions, UsageError};
 
-/// What a time-out may be: from what a test waits to what nobody waits, in seconds.
+/// Allowed time-outs, seconds: from short ones for tests to a day.
 const SECONDS: RangeInclusive<f64> = 0.001..=86_400.0;
 
 /// Largest body that can be allowed, MiB: each is held in memory as a whole.
@@ -49,7 +49,7 @@ impl ServeOptions {
         })
     }
 
-    /// What the HTTP edge lets through.
+    /// Returns the CORS and admin-route settings of the HTTP edge.
     pub(crate) fn edge(&self) -> Result<Edge> {
         Ok(Edge {
             cors: cors(&self.cors_origin)?,
@@ -70,7 +70,7 @@ fn body_bytes(mib: Option<usize>) -> Result<Option<usize>> {
     }
 }
 
-/// Which web pages may call the API.
+/// Parses the origins of the web pages that may call the API.
 fn cors(origins: &[String]) -> Result<Cors> {
     if origins.iter().any(|origin| origin == "*") {
         return Ok(Cors::Any);

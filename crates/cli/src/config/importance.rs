@@ -12,10 +12,10 @@ use headstart_cache::tiers::LoadWhen;
 
 use super::UsageError;
 
-/// What is wrong with a value: what was expected.
+/// Error of a value: the expected form.
 type Wrong = &'static str;
 
-/// What may be said of it.
+/// Value of `--importance`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ImportanceOption {
     /// Share of a stored prefix's tokens that each probe names.
@@ -39,14 +39,13 @@ pub(crate) struct ImportanceOption {
     pub(crate) policy: String,
     /// Seconds between two looks at what should be packed; `None`: never.
     pub(crate) reorder_s: Option<f64>,
-    /// Share of the prompts that are computed again in full.
+    /// Share of the prompts that are recomputed in full.
     pub(crate) check: f64,
     /// The largest divergence that is tolerated, nats.
     pub(crate) most_kl: f64,
 }
 
-/// What is asked for, if anything is: neither `off` nor an empty variable asks for what changes
-/// answers.
+/// Returns the option unless it is `off` or empty. Neither enables a feature that changes answers.
 pub(crate) fn wanted(option: Option<&str>) -> Option<&str> {
     option.filter(|text| !matches!(text.trim(), "" | "off"))
 }
@@ -165,7 +164,7 @@ fn chunks_or_tokens(value: &str) -> Result<bool, Wrong> {
     }
 }
 
-/// What becomes of several probes' sets.
+/// Parses the rule that merges the token sets of several probes.
 pub(crate) fn merge(value: &str) -> Result<Merge, Wrong> {
     match value {
         "union" => Ok(Merge::Union),

@@ -225,7 +225,7 @@ pub(crate) struct ServeOptions {
         value_name = "SETTINGS"
     )]
     pub(crate) importance: Option<String>,
-    /// How replicas are chosen [default: precise]
+    /// Routing strategy [default: precise]
     ///
     /// random, round-robin, load, power-of-two, session, approximate, precise, cost, llm-d-load,
     /// llm-d-approximate, llm-d-precise, or a profile of headstart.toml.
@@ -374,7 +374,7 @@ pub(crate) struct ServeOptions {
     #[arg(skip)]
     #[serde(skip)]
     pub(crate) profiles: BTreeMap<String, Profile>,
-    /// What single tenants may use, from `[tenants.SALT]`.
+    /// Limits of single tenants, from `[tenants.SALT]`.
     #[arg(skip)]
     #[serde(skip)]
     pub(crate) tenants: Vec<Tenant>,
@@ -450,7 +450,7 @@ impl ServeOptions {
     }
 }
 
-/// A secret number. What is none is refused by an error that does not repeat it: clap's would.
+/// A secret number; `None` for other text, whose error must not repeat it, as clap's would.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(from = "u64")]
 pub(crate) struct IndexSecret(pub(super) Option<u64>);

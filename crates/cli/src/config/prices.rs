@@ -26,18 +26,18 @@ use serde::Deserialize;
 
 use super::UsageError;
 
-/// What names the built-in table.
+/// Name of the built-in table.
 const BUILTIN_NAME: &str = "builtin";
 
-/// Relative prices, for whoever has none yet: a unit is what a million computed prompt tokens cost,
-/// found ones cost a tenth, generated ones four times as much.
+/// Relative prices, for users without their own. A unit is the cost of a million computed prompt
+/// tokens; found ones cost a tenth, generated ones four times as much.
 const BUILTIN: &str = "currency = \"units\"\n\
     [models.\"*\"]\ncache_miss = 1.0\ncache_hit = 0.1\noutput = 4.0\n";
 
 /// Any other model.
 const OTHERS: &str = "*";
 
-/// What a million tokens may cost.
+/// Allowed prices per million tokens.
 const PRICES: RangeInclusive<f64> = 0.0..=1e9;
 
 #[derive(Deserialize)]
@@ -58,7 +58,7 @@ struct Row {
 /// Reads the table that an option names.
 ///
 /// # Errors
-/// When there is none, or a number in it cannot be.
+/// When the file does not exist or is not a valid price table.
 pub(crate) fn read(name: &str) -> Result<PriceTable> {
     let text = match name {
         BUILTIN_NAME => BUILTIN.to_owned(),

@@ -12,7 +12,7 @@ const BLOCKS_MAX: usize = 1 << 22;
 /// Most replicas of an arm.
 const REPLICAS_MAX: usize = 256;
 
-/// What a value says; what it leaves out is as by default.
+/// Parses a value; omitted keys keep their defaults.
 pub(super) fn parse(text: &str) -> Result<ShadowConfig> {
     let mut config = ShadowConfig::default();
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {

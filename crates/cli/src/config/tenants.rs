@@ -1,4 +1,4 @@
-//! What single tenants may use: `[tenants.SALT]` in `headstart.toml`.
+//! Limits of single tenants: `[tenants.SALT]` in `headstart.toml`.
 //!
 //! ```toml
 //! [tenants.research]              # requests with "cache_salt": "research"
@@ -21,13 +21,13 @@ pub(super) struct TenantTable {
     context_cache_hours: Option<f64>,
 }
 
-/// What one tenant may use of the context cache.
+/// Limits of one tenant in the context cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tenant {
     pub(crate) tag: TenantTag,
     /// Its share, GiB; `None`: that of everybody.
     pub(crate) gib: Option<f64>,
-    /// How long what it stores may be used, hours; `None`: as long as everybody's.
+    /// Lifetime of its records, hours; `None`: the common lifetime.
     pub(crate) hours: Option<f64>,
 }
 

@@ -11,7 +11,7 @@ use headstart_server::UpstreamConfig;
 
 use super::UsageError;
 
-/// How an upstream is named.
+/// Syntax of an upstream.
 const UPSTREAM_FORM: &str =
     "URL[,kv=tcp://HOST:PORT][,replay=tcp://HOST:PORT][,tokenizer=DIR][,data-parallel-size=N]";
 
@@ -110,7 +110,7 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// Where an engine publishes, and where it replays.
+/// Returns the addresses of an engine's event publisher and replay socket, as far as given.
 fn endpoints(config: &UpstreamConfig) -> Vec<Endpoint> {
     let given = [
         ("kv", config.kv_events.as_deref()),

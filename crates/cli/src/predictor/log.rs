@@ -2,7 +2,7 @@
 //!
 //! A file of its own, readable by its owner only: rows are no text, but they are made from it. It
 //! is appended to, never rewritten. When it is full or cannot be written, logging ends with a
-//! warning, and serving goes on.
+//! warning, and serving continues.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -63,7 +63,7 @@ impl OutcomeLog {
         })
     }
 
-    /// How its rows are made.
+    /// Returns the definition of its rows.
     pub(super) fn definition(&self) -> &Definition {
         &self.definition
     }

@@ -31,7 +31,7 @@ pub(super) struct Loaded {
     pub(super) version: u64,
 }
 
-/// Where a model comes from.
+/// A model file to watch.
 pub(super) struct ModelFile {
     path: PathBuf,
     /// As of the last load, or refusal.
@@ -65,7 +65,7 @@ impl ModelFile {
     /// Reads the model.
     ///
     /// # Errors
-    /// [`UsageError`]: there is none, or it does not work with this encoder.
+    /// [`UsageError`]: there is no model, or it does not work with this encoder.
     pub(super) fn load(&self, encoder: &Arc<dyn Encoder>) -> Result<Loaded> {
         load(&self.path, encoder).map_err(|what| {
             UsageError(format!("--predictor {}: {what}", self.path.display())).into()
@@ -73,8 +73,8 @@ impl ModelFile {
     }
 }
 
-/// What stands in a model's file. Refused before it is opened: what is no regular file, because a
-/// pipe would be waited for, and what is larger than any model.
+/// Reads a model file. It rejects special files before opening, because a pipe would block, and
+/// files larger than any model.
 ///
 /// # Errors
 /// A sentence about the file, which it does not name.
@@ -110,7 +110,7 @@ fn load(path: &Path, encoder: &Arc<dyn Encoder>) -> Result<Loaded, String> {
     })
 }
 
-/// What to do about a model's encoder stands in the options.
+/// Describes an error, with the option that fixes an encoder mismatch.
 fn explain(error: &ModelError) -> String {
     match error {
         ModelError::OtherEncoder { .. } => {

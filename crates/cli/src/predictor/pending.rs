@@ -9,16 +9,16 @@ use headstart_server::prediction::TurnId;
 /// waiting that is 18 turns a second; the oldest of more go without being scored or logged.
 const LIMIT: usize = 16_384;
 
-/// What was known when the question was asked.
+/// Data known at the time of the question.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Waiting {
     /// The conversation, as the log names it.
     pub(super) conversation: u64,
-    /// What the model said.
+    /// Prediction of the model.
     pub(super) said: Option<Probability>,
-    /// What the prior said.
+    /// Prediction of the turn prior.
     pub(super) prior: Probability,
-    /// Which model it was.
+    /// Version of the model.
     pub(super) version: Option<u64>,
     /// For the log, where there is one.
     pub(super) row: Option<Vec<f32>>,

@@ -189,7 +189,7 @@ fn the_log_can_be_trained_on_and_goes_on_after_a_restart() {
     for word in said.iter().flat_map(|prompt| prompt.split(' ')) {
         assert!(!text.contains(&format!("{word} ")), "{word}");
     }
-    // It is nobody's but its owner's.
+    // Only its owner can read it.
     let mode = std::fs::metadata(&path).expect("it is there").permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o077, 0);
 }

@@ -9,7 +9,7 @@ use crate::config::ServeOptions;
 /// Columns of the comments.
 const COLUMNS: usize = 80;
 
-/// What a file holds besides `[serve]`.
+/// Example tables of the file besides `[serve]`.
 const TABLES: &str = r#"
 # A routing strategy of your own, for `strategy = "mine"`.
 # [profiles.mine]

@@ -1,4 +1,4 @@
-//! What `analyze` found, and the forms in which it is told: text, JSON, a page.
+//! Report of `analyze`, as text, JSON or HTML page.
 
 mod characterization;
 mod json;
@@ -26,11 +26,11 @@ pub(crate) struct Analysis {
     /// Their formats.
     pub(crate) formats: Vec<String>,
     pub(crate) info: TraceInfo,
-    /// What was inferred, left out or approximate, one sentence each.
+    /// Inferred, omitted and approximate data, one sentence each.
     pub(crate) remarks: Vec<String>,
     /// From the first arrival to the last; `None` where there are no times.
     pub(crate) span_s: Option<f64>,
-    /// What was kept in memory to tell all this.
+    /// Memory use of the analysis.
     pub(crate) kept: Vec<Kept>,
     /// Prompt tokens as the log counted them.
     pub(crate) counts: Counts,
@@ -47,7 +47,7 @@ pub(crate) struct Analysis {
     pub(crate) capacity_from: String,
     pub(crate) seconds_from: String,
     pub(crate) currency: Option<String>,
-    /// Those requests whose log says what was cached.
+    /// Requests whose log says what was cached.
     pub(crate) own: Own,
     pub(crate) kv: Option<KvBytes>,
     /// Every bucket, in order.
@@ -59,7 +59,7 @@ pub(crate) struct Analysis {
     pub(crate) order_free_tokens: Option<u64>,
     /// By tokens lost, most first.
     pub(crate) findings: Vec<FindingRow>,
-    /// Where most is lost for no cause that has a name, if anything is.
+    /// Place of the largest loss without a named cause, if any.
     pub(crate) unnamed: Option<Unnamed>,
     /// Three to five sentences.
     pub(crate) headlines: Vec<String>,
@@ -79,7 +79,7 @@ pub(crate) struct Step {
 pub(crate) struct Amount {
     pub(crate) tokens: u64,
     pub(crate) seconds: f64,
-    /// `None` where nobody said what some of the tokens cost: a part is not shown as the whole.
+    /// `None` if the price of some of the tokens is unknown: a part is not shown as the whole.
     pub(crate) money: Option<f64>,
 }
 
@@ -99,12 +99,12 @@ impl Amount {
 /// Something that grows with the input.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
-    /// What it is, in some words.
+    /// Short description.
     pub(crate) what: &'static str,
-    /// How much there was at most, estimated, and its bound.
+    /// Estimated peak and its bound, bytes.
     pub(crate) bytes: u64,
     pub(crate) bytes_max: u64,
-    /// What is approximate or left out because the bound was met.
+    /// Results that are approximate or missing because the bound was reached.
     pub(crate) lost: Option<String>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Own {
     pub(crate) replayed_tokens: u64,
 }
 
-/// What routing changes.
+/// Effect of routing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Routing {
     pub(crate) replicas: usize,
@@ -170,7 +170,7 @@ impl Analysis {
         self.waterfall.iter().map(|step| step.amount.tokens).sum()
     }
 
-    /// So many of all prompt tokens.
+    /// Returns `tokens` as a share of all prompt tokens.
     pub(crate) fn share(&self, tokens: u64) -> f64 {
         tokens as f64 / self.prompt_tokens().max(1) as f64
     }
@@ -181,7 +181,7 @@ impl Analysis {
         self.tokens_in(Bucket::Diverged).saturating_sub(named)
     }
 
-    /// What the buckets cannot tell, one sentence each.
+    /// Returns the distinctions that the buckets cannot make, one sentence each.
     pub(crate) fn not_told_apart(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if !self.has_texts() {
@@ -208,13 +208,13 @@ impl Analysis {
         remarks
     }
 
-    /// Those in a bucket.
+    /// Returns the prompt tokens in a bucket.
     pub(crate) fn tokens_in(&self, bucket: Bucket) -> u64 {
         let steps = self.waterfall.iter().filter(|step| step.bucket == bucket);
         steps.map(|step| step.amount.tokens).sum()
     }
 
-    /// Those that were not computed.
+    /// Returns the prompt tokens that were not computed.
     pub(crate) fn served_tokens(&self) -> u64 {
         let served = self.waterfall.iter().filter(|step| step.bucket.is_served());
         served.map(|step| step.amount.tokens).sum()
@@ -234,8 +234,8 @@ impl Analysis {
         self.order_free_tokens.is_some()
     }
 
-    /// A bucket's name here. Ids of blocks name whole prefixes, so without texts nobody can tell
-    /// what is new from what changed in front.
+    /// Returns a bucket's name in this analysis. Block ids name whole prefixes, so without texts a
+    /// new prompt and a changed front look the same.
     pub(crate) fn name(&self, bucket: Bucket) -> &'static str {
         match bucket {
             Bucket::NeverSeen if !self.has_texts() => "new-or-changed",
@@ -243,7 +243,7 @@ impl Analysis {
         }
     }
 
-    /// What a bucket means here.
+    /// Returns the meaning of a bucket in this analysis.
     pub(crate) fn meaning(&self, bucket: Bucket) -> &'static str {
         match bucket {
             Bucket::Device if self.own.requests > 0 => "cached",
@@ -262,7 +262,7 @@ impl Analysis {
         )
     }
 
-    /// Where the waterfall comes from.
+    /// Returns the source of the waterfall.
     pub(crate) fn played_on(&self) -> String {
         let fleet = format!("{} ({})", self.fleet(), self.capacity_from);
         match self.own.requests {
@@ -283,7 +283,7 @@ impl Analysis {
 }
 
 impl Routing {
-    /// Share of the found tokens that drawing by lot loses.
+    /// Returns the share of the found tokens that random routing loses.
     pub(crate) fn lost_share(&self) -> f64 {
         let lost = self.precise_tokens.saturating_sub(self.random_tokens);
         lost as f64 / self.precise_tokens.max(1) as f64

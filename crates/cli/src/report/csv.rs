@@ -1,7 +1,7 @@
 //! CSV: one line per cell, or, asked for classes, one line per cell and class instead.
 //!
-//! Lines of one kind only, so that nobody adds a class to the whole that it is a part of.
-//! Written by hand: the only text in it is a policy's and a type's name.
+//! All lines are of one kind, so that no sum adds a class to the whole that includes it. Written by
+//! hand: the only text in it is the name of a policy or a type.
 
 use headstart_sim::Tally;
 

@@ -1,4 +1,4 @@
-//! What became of a fleet, and the forms in which it is told.
+//! Report of a fleet run, in several formats.
 
 mod agreement;
 mod html;
@@ -13,26 +13,26 @@ pub(crate) use html::page;
 pub(crate) use json::json_lines;
 pub(crate) use table::table;
 
-/// Where the published figures are from.
+/// Source of the published figures.
 const SOURCE: &str = "llm-d-kv-cache, benchmarking/73-capacity and 37-capacity, September 2025";
 
 /// Strategies on the same requests.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) asked: Asked,
-    /// What the fleet is like, as far as it is known, in sentences.
+    /// Description of the fleet as far as it is known, in sentences.
     pub(crate) engine: Vec<String>,
     pub(crate) runs: Vec<StrategyRun>,
 }
 
-/// What was asked.
+/// Parameters of the run.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// The preset, or the trace.
     pub(crate) name: String,
     /// In a sentence.
     told: String,
-    /// Whose figures stand beside ours, where any were published.
+    /// Preset with published figures beside ours, if any.
     published: Option<Preset>,
 }
 
@@ -85,14 +85,14 @@ impl Asked {
 /// One strategy.
 #[derive(Debug)]
 pub(crate) struct StrategyRun {
-    /// What tells it from the others.
+    /// Name of the strategy, unique in the report.
     pub(crate) name: String,
-    /// Where its figures are from.
+    /// Origin of its figures.
     pub(crate) origin: Origin,
     pub(crate) outcome: FleetOutcome,
 }
 
-/// Where figures are from.
+/// Origin of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Virtual time.
@@ -120,7 +120,7 @@ impl StrategyRun {
         }
     }
 
-    /// How it got over what went wrong.
+    /// Describes the recovery from each fault.
     fn recoveries(&self) -> impl Iterator<Item = String> {
         self.outcome.recoveries.iter().map(|it| {
             let (what, at) = match it.fault {
@@ -165,7 +165,7 @@ impl Report {
         usize::from(self.runs[0].outcome.rungs.len() > 1)
     }
 
-    /// What is to be known to read the figures.
+    /// Returns the facts needed to read the figures.
     fn facts(&self) -> Vec<String> {
         let mut facts = vec![self.asked.told.clone()];
         facts.extend(self.engine.clone());
@@ -176,7 +176,7 @@ impl Report {
     }
 }
 
-/// What `fleet` is like, for those who read its figures; `origin` says where its cost is from.
+/// Describes `fleet` for the reader of its figures; `origin` is the source of its cost model.
 pub(crate) fn told(fleet: &FleetConfig, origin: &str) -> Vec<String> {
     let spec = &fleet.replicas[0];
     let cost = &spec.cost;

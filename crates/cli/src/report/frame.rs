@@ -1,6 +1,5 @@
-//! What every HTML report has around its figures: the dashboard's colours, type and header, and a
-//! footer with the version, the date and the command line. A report needs no network, and its
-//! policy forbids any.
+//! Frame of every HTML report: the dashboard's colours, type and header, and a footer with version,
+//! date and command line. A report needs no network, and its policy forbids any.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,26 +9,26 @@ use serde_json::Value;
 /// Everything but style, content, script and data.
 const FRAME: &str = include_str!("frame/frame.html");
 
-/// What only reports have.
+/// Styles of reports only.
 const STYLE: &str = include_str!("frame/report.css");
 
 /// Elements, charts and tables.
 const CHARTS: &str = include_str!("frame/charts.js");
 
-/// Where the data goes.
+/// Placeholder of the data.
 const DATA: &str = "\"HEADSTART_DATA\"";
 
 /// A report without its data.
 pub(crate) struct Page {
-    /// What it is a report of, for the header: `Cache analysis`.
+    /// Kind of report, for the header: `Cache analysis`.
     pub(crate) kind: &'static str,
     /// The sections.
     pub(crate) body: &'static str,
-    /// What fills the sections from `data`.
+    /// Script that fills the sections from `data`.
     pub(crate) script: &'static str,
 }
 
-/// Where a report comes from.
+/// Provenance of a report.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
     /// Seconds since 1970, UTC.
@@ -169,7 +168,7 @@ pub(super) mod testing {
         }
     }
 
-    /// What holds for each report.
+    /// Checks properties of every report.
     #[track_caller]
     pub(crate) fn check(page: &str) {
         assert!(!page.contains("HEADSTART_"), "all is filled in");
@@ -200,7 +199,7 @@ pub(super) mod testing {
         }
     }
 
-    /// What reports do not say; the plain words of the field stand in their place.
+    /// Words that reports must not contain: the field has plainer ones.
     const UNSEEN: [&str; 14] = [
         "anew",
         "at hand",

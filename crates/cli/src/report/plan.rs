@@ -1,4 +1,4 @@
-//! How many times device memory a trace is worth: table, JSON, sentences.
+//! Report of hit rates by multiple of device memory, as table, JSON and sentences.
 
 use headstart_core::stats::HitCount;
 use headstart_sim::knee;
@@ -17,22 +17,22 @@ pub(crate) struct Report {
     pub(crate) block_bytes: f64,
     pub(crate) device_blocks: u64,
     pub(crate) policy: String,
-    /// The first so many requests, which are not counted.
+    /// First requests, which are not counted.
     pub(crate) cold_requests: usize,
-    /// How fast host and disk are.
+    /// Bandwidth of host and disk, GB/s.
     pub(crate) gbps: [f64; 2],
-    /// Seconds of prefill of the requests that count, with the device alone; none where nobody
-    /// knows what computing costs.
+    /// Seconds of prefill of the requests that count, with the device alone; `None` if the cost of
+    /// computing is unknown.
     pub(crate) computed_s: Option<f64>,
     /// The share of the ideal that is enough.
     pub(crate) enough: f64,
-    /// What is found where nothing is ever evicted.
+    /// Hits of a cache that never evicts.
     pub(crate) ideal: HitCount,
     /// By growing size; the first is the device alone.
     pub(crate) rows: Vec<Row>,
 }
 
-/// What the reader has to know of the trace.
+/// Facts about the trace, for the reader.
 #[derive(Debug)]
 pub(crate) struct Trace {
     /// Its file's name, without the folder.
@@ -45,7 +45,7 @@ pub(crate) struct Trace {
     pub(crate) seconds: f64,
 }
 
-/// Device and lower tier together, so many times the device.
+/// Device and lower tier together, as a multiple of the device.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) times: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Row {
     pub(crate) saved_s: Option<[f64; 2]>,
 }
 
-/// What a row adds to the one before, for each more of the device's memory.
+/// Gain of a row over the one before, per additional multiple of device memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Marginal {
     /// Of the token hit rate.
@@ -213,7 +213,7 @@ fn words(report: &Report) -> Vec<String> {
     words
 }
 
-/// How much is enough.
+/// Describes the size that is enough.
 fn needed(report: &Report, least: &Row) -> String {
     let share = percent(report.enough);
     if least.times == 1 {
@@ -228,7 +228,7 @@ fn needed(report: &Report, least: &Row) -> String {
     )
 }
 
-/// What the first and the last multiple are worth.
+/// Describes the gain of the first and of the last multiple.
 fn worth(report: &Report) -> Option<String> {
     let computed_s = report.computed_s?;
     let of = |index: usize| {

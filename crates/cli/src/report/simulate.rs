@@ -1,7 +1,7 @@
-//! What an experiment found, and the forms in which it is told.
+//! Report of an experiment, in several formats.
 //!
-//! [`Report`] holds what was measured, run by run. Means, spreads and gains are made here, where
-//! they are shown; what the study published stands beside them in [`published`].
+//! [`Report`] holds the measurements, run by run. Means, spreads and gains are computed here, where
+//! they are shown. The study's published figures are in [`published`].
 
 mod csv;
 mod html;
@@ -24,7 +24,7 @@ use crate::commands::simulate::{Group, Shown, Swept};
 /// An oracle that is less than this above LRU leaves no gap to be divided.
 const GAP_MIN: f64 = 0.002;
 
-/// What the reader of a report has to know.
+/// Facts for the reader of a report.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// A sentence about the conversations.
@@ -36,7 +36,7 @@ pub(crate) struct Facts {
     pub(crate) warm_up_minutes: f64,
     /// Conversations open at once and seeds, where gaps and starts are drawn.
     pub(crate) drawn: Option<(usize, usize)>,
-    /// Who predicts for `lpc`.
+    /// Predictor for `lpc`.
     pub(crate) predictor: Predictor,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Measured {
     pub(crate) prompt_tokens: u64,
     pub(crate) cached_tokens: u64,
     pub(crate) computed_per_s: f64,
-    /// Of the probabilities told, at their best threshold; 0 where nobody predicts.
+    /// MCC of the predicted probabilities, at their best threshold; 0 without predictions.
     pub(crate) mcc: f64,
     pub(crate) preemptions: u64,
     pub(crate) refused: u64,
@@ -62,9 +62,9 @@ pub(crate) struct Measured {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) facts: Facts,
-    /// What was run.
+    /// Groups of runs.
     groups: Vec<Group>,
-    /// What is shown of it.
+    /// Groups to show, sweep by sweep.
     shown: Vec<Shown>,
     /// Per group and seed.
     measured: Vec<Vec<Measured>>,
@@ -84,7 +84,7 @@ struct Line<'a> {
     least: f64,
     /// Relative to LRU; `None` where that hits nothing.
     gain: Option<f64>,
-    /// Share of the gap between LRU and the oracle; `None` where there is none.
+    /// Share of the gap between LRU and the oracle; `None` without a gap.
     closed: Option<f64>,
 }
 
@@ -170,7 +170,7 @@ fn spread(runs: &[Measured]) -> f64 {
     (high - low).max(0.0)
 }
 
-/// How much better than `others` the worst of `runs` is, seed by seed.
+/// Returns the smallest gain in hit rate of `runs` over `others`, paired by seed.
 fn least(runs: &[Measured], others: &[Measured]) -> f64 {
     let pairs = runs.iter().zip(others);
     let differences = pairs.map(|(run, other)| run.hit_rate - other.hit_rate);

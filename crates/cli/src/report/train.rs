@@ -1,4 +1,4 @@
-//! What a training found, and the forms in which it is told: table, JSON, a page.
+//! Report of a training, as table, JSON or HTML page.
 //!
 //! The figures are the test part's unless they say otherwise. What they mean is said in
 //! sentences ([`words()`]), which claim nothing that the intervals do not show.
@@ -19,17 +19,17 @@ pub(crate) use words::words;
 /// A trained classifier and how good it is. Its JSON is this and the sentences.
 #[derive(Debug, Serialize)]
 pub(crate) struct TrainReport {
-    /// What was read.
+    /// Inputs of the training.
     pub(crate) inputs: Vec<InputFacts>,
-    /// How rows were made.
+    /// Definition of the rows.
     pub(crate) definition: Definition,
     /// Names the data.
     pub(crate) fingerprint: String,
-    /// Where the model is; nothing where none was written. A name without its folder.
+    /// File name of the model, without its folder; `None` if none was written.
     pub(crate) model: Option<String>,
     /// Fixes split, weights and draws.
     pub(crate) seed: u64,
-    /// The outcomes were dealt anew: what is found then is an error of ours.
+    /// Whether outcomes were shuffled: any skill found then is an error of ours.
     pub(crate) is_shuffled: bool,
     /// Conversations of each part, by first-prompt group.
     pub(crate) parts: Parts,
@@ -43,7 +43,7 @@ pub(crate) struct TrainReport {
     pub(crate) test: Scores,
     /// The turn count alone, on the test part.
     pub(crate) turn_only: Scores,
-    /// What the model has beyond the turn count, on the test part.
+    /// Gain of the model over the turn count, on the test part.
     pub(crate) lift: Lift,
     /// MCC of the best classifier there can be, where the corpus knows its probabilities.
     pub(crate) attainable_mcc: Option<f64>,
@@ -55,7 +55,7 @@ pub(crate) struct TrainReport {
     pub(crate) seeds: Vec<OfSeed>,
     /// The same model on other corpora.
     pub(crate) elsewhere: Vec<Elsewhere>,
-    /// What it took.
+    /// Times of the stages.
     pub(crate) times: Times,
 }
 
@@ -74,11 +74,11 @@ pub(crate) struct InputFacts {
     pub(crate) turns: usize,
     /// Turns whose outcome is not known.
     pub(crate) unknown: usize,
-    /// What else has to be known of it, one sentence each.
+    /// Further remarks, one sentence each.
     pub(crate) remarks: Vec<String>,
 }
 
-/// How the turns were shared out.
+/// Split of the turns into parts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Parts {
     /// For the weights.
@@ -134,7 +134,7 @@ fn spread(seeds: &[OfSeed], figure: impl Fn(&OfSeed) -> f64) -> (f64, f64) {
 /// The model on a corpus that it was not trained on.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Elsewhere {
-    /// What was read.
+    /// Corpus of the evaluation.
     pub(crate) input: InputFacts,
     /// Conversations left out because training has seen them, or their first prompt.
     pub(crate) seen_before: usize,
@@ -155,7 +155,7 @@ pub(crate) struct Times {
     pub(crate) embed_s: f64,
     /// Different texts.
     pub(crate) texts: usize,
-    /// Those among them whose embedding was known.
+    /// Texts whose embedding was known.
     pub(crate) texts_known: usize,
     /// Training, without the learning curve.
     pub(crate) train_s: f64,

@@ -10,7 +10,7 @@ use headstart_sim::wild::{Measured, WildModel};
 pub(crate) use json::json_lines;
 pub(crate) use table::table;
 
-/// What was run.
+/// Results of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) facts: Facts,
@@ -18,12 +18,12 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
 }
 
-/// What the reader has to know.
+/// Facts for the reader.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// The traffic, or the trace's file.
     pub(crate) name: String,
-    /// What it is, in sentences.
+    /// Description of the traffic, in sentences.
     pub(crate) told: Vec<String>,
     pub(crate) block_tokens: u32,
     pub(crate) minutes: f64,
@@ -89,7 +89,7 @@ fn sum(counts: impl Iterator<Item = HitCount>) -> HitCount {
     })
 }
 
-/// What a policy gains, seed by seed.
+/// Gains of a policy over the baselines, by seed.
 #[derive(Debug)]
 struct Gains<'a> {
     row: &'a Row,
@@ -113,7 +113,7 @@ impl Gains<'_> {
 }
 
 impl Report {
-    /// What each workload-aware row gains over the baselines beside it, where there are some.
+    /// Returns the gains of each workload-aware row over the baselines beside it, if any.
     fn gains(&self) -> Vec<Gains<'_>> {
         let subjects = self.rows.iter().filter(|row| row.is_subject());
         subjects.filter_map(|row| self.gains_of(row)).collect()
@@ -139,7 +139,7 @@ impl Report {
         Some(Gains { row, best, by_seed })
     }
 
-    /// How often each workload-aware policy's figures are within what was published.
+    /// Compares the gains of each workload-aware policy with the published ranges.
     fn verdicts(&self) -> Vec<String> {
         let gains = self.gains();
         let mut names: Vec<&str> = Vec::new();
@@ -218,7 +218,7 @@ fn spread(values: &[f64]) -> String {
 mod tests {
     use super::*;
 
-    /// A run with so many of 1,000 blocks hit, and a mean time.
+    /// Creates a run with `hits` of 1,000 blocks hit, and a mean time.
     fn run(hits: usize, mean: f64) -> Measured {
         let mut measured = Measured {
             qttft_s: Summary {

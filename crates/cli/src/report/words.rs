@@ -1,14 +1,14 @@
-//! What the numbers say, in sentences, and nothing that they do not say.
+//! Interpretation of the numbers in sentences, which claim no more than the numbers show.
 //!
-//! Only sizes that were replayed are spoken of; nothing is interpolated. A curve that is flat,
-//! has too few sizes or does not bend gets no knee.
+//! Sentences name only sizes that were replayed, without interpolation. A curve that is flat, has
+//! too few sizes or does not bend gets no knee.
 
 use headstart_cache::policy::OFFLINE_NAMES;
 use headstart_sim::knee::RISE_MIN;
 
 use super::{Curve, Report, Row, YARDSTICK, thousands};
 
-/// Without a knee, steps between so few sizes are told one by one.
+/// Most steps between sizes that are reported one by one, without a knee.
 const STEPS_TOLD_MAX: usize = 3;
 
 /// Bytes that a step is divided by where a model says what a block takes; smaller steps by MB.
@@ -60,7 +60,7 @@ fn briefly(knees: &[(&Curve<'_>, usize)]) -> Option<String> {
     (!told.is_empty()).then(|| format!("Other knees: {}.", told.join(", ")))
 }
 
-/// Where the curve bends, what the next size adds, and what the yardstick needs and gets.
+/// Describes the knee of the curve, the gain of the next size, and the yardstick beside it.
 fn at_knee(report: &Report, curve: &Curve<'_>, knee: usize) -> String {
     let row = curve.rows[knee];
     let mut text = format!(
@@ -79,7 +79,8 @@ fn at_knee(report: &Report, curve: &Curve<'_>, knee: usize) -> String {
     text + &beside_yardstick(report, row)
 }
 
-/// How much more the yardstick hits, and how much less it needs, where that is much.
+/// Describes how many more blocks the yardstick hits and how much less room it needs, if that is
+/// much.
 fn beside_yardstick(report: &Report, row: &Row) -> String {
     let Some(best) = report.yardstick(row) else {
         return String::new();
@@ -104,7 +105,7 @@ fn beside_yardstick(report: &Report, row: &Row) -> String {
     }
 }
 
-/// What each step between a few sizes brings.
+/// Describes the gain of each step, if there are few sizes.
 fn steps(report: &Report, curve: &Curve<'_>) -> Vec<String> {
     let (Some(first), Some(last)) = (curve.rows.first(), curve.rows.last()) else {
         return Vec::new();
@@ -121,9 +122,9 @@ fn steps(report: &Report, curve: &Curve<'_>) -> Vec<String> {
     curve.rows.windows(2).map(step).collect()
 }
 
-/// What `next` hits more than `row`: in all, and for each power of ten of GB (of blocks, where no
-/// model says what they take) that the step is at least as large as, so that nothing is promised
-/// beyond it.
+/// Describes the hits that `next` adds to `row`, in total and per power of ten of GB or MB. Without
+/// a known block size, the unit is blocks. That power never exceeds the step, so nothing is
+/// promised beyond it.
 fn gain(report: &Report, row: &Row, next: &Row) -> String {
     let rise = next.block_rate() - row.block_rate();
     if rise < WORTH_TELLING {
@@ -247,7 +248,7 @@ mod tests {
             shape: String::new(),
         });
         report.trace.seconds = 0.0;
-        // 20 blocks of 16 tokens are 2 GB, and nobody knows how long the trace was.
+        // 20 blocks of 16 tokens are 2 GB, and the trace's duration is unknown.
         let words = words(&report);
         let gain = "adds 1.0 points: on average 0.50 points for each GB.";
         assert!(words[0].ends_with(gain), "{}", words[0]);

@@ -36,7 +36,8 @@ pub(super) fn check(options: &ServeOptions, place: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a folder's disk has free or holds in the folder; nothing for an object store.
+/// Returns the free space of a folder's disk plus the bytes in the folder, GiB; `None` for an
+/// object store.
 fn room_gib(place: &str) -> Option<f64> {
     if place.contains("://") {
         return None;

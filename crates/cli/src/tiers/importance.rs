@@ -50,8 +50,8 @@ pub(crate) struct Importance {
 }
 
 impl Importance {
-    /// What `text` asks for; `budget_bytes` are the context cache's, `kept_bytes` are for parts
-    /// that stay in memory.
+    /// Parses `text`. `budget_bytes` is the budget of the context cache, `kept_bytes` that of parts
+    /// in memory.
     pub(crate) fn new(
         text: &str,
         shape: &Shape<'_>,
@@ -124,7 +124,7 @@ impl Importance {
         store.parts = Some(self.parts.clone());
     }
 
-    /// What the engine must know.
+    /// Returns the settings of the engine.
     pub(crate) fn engine(&self) -> ImportanceConfig {
         let option = &self.option;
         let (name, block_tokens) = (option.policy.clone(), self.block_size as u32);
@@ -174,7 +174,7 @@ impl Importance {
 struct Kept {
     /// Of each kind: a layer of a unit has one of both.
     parts: usize,
-    /// What is told to the engine, which counts bytes of parts and not of slots.
+    /// Budget passed to the engine, which counts bytes of parts and not of slots.
     bytes: u64,
 }
 
@@ -194,7 +194,8 @@ impl Kept {
     }
 }
 
-/// What is wrong with a chunk of so many tokens where blocks have so many.
+/// Explains why a chunk of `chunk` tokens does not fit blocks of `block_size` tokens; `None` if it
+/// does.
 fn wrong_chunk(chunk: usize, block_size: usize) -> Option<String> {
     let fits = |chunk: &usize| chunk.is_multiple_of(block_size);
     if fits(&chunk) {
@@ -249,8 +250,8 @@ fn refuse(option: &ImportanceOption, shape: &Shape<'_>) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// What was asked for is what is taken at most, slots and all, and not much less of it is used:
-    /// also where parts of both kinds are nearly as long, or as long.
+    /// Kept parts, slots included, never exceed the requested memory and use nearly all of it. This
+    /// also holds if both kinds of parts are of similar or equal length.
     #[test]
     fn parts_that_stay_take_no_more_memory_than_was_asked_for() {
         const PAGE: u64 = 4096;

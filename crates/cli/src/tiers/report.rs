@@ -1,4 +1,4 @@
-//! What the tier below host memory says of itself, as metrics name it.
+//! Report of the tier below host memory, with the names of the metrics.
 
 use std::sync::atomic::Ordering::Relaxed;
 

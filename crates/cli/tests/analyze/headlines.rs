@@ -1,4 +1,4 @@
-//! What is said first, and of the log itself: each test is of a sentence that was not true once.
+//! Headlines and remarks about the log itself: each test is of a sentence that was not true once.
 
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ fn a_constant_time_to_the_first_token_is_not_fitted() {
     }
 }
 
-/// What a log counts itself is what time goes by, whatever the toy makes of its texts.
+/// Times follow the log's own count, whatever the toy makes of its texts.
 #[test]
 fn time_goes_by_the_logs_own_count() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -137,7 +137,7 @@ fn time_goes_by_the_logs_own_count() {
     assert!((1.8..2.3).contains(&ratio), "{ratio}");
 }
 
-/// Users who send the same prompt are users, and go on with nobody else's session.
+/// Users who send the same prompt stay separate, and none continues another one's session.
 #[test]
 fn sessions_are_inferred_user_by_user() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -175,7 +175,7 @@ fn a_few_bad_times_are_counted_and_the_others_kept() {
     ));
 }
 
-/// What is given twice counts twice, and that is the first thing said.
+/// Input that is given twice counts twice, and the first headline says so.
 #[test]
 fn requests_that_are_there_twice_are_said() {
     let folder = tempfile::tempdir().expect("a folder");

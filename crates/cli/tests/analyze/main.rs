@@ -191,8 +191,8 @@ fn tokens_in(report: &Value, bucket: &str) -> u64 {
     step.and_then(|step| step["tokens"].as_u64()).unwrap_or(0)
 }
 
-/// Nobody knows what the engine held: nothing is said to be evicted, and the first thing told is
-/// that nothing was served.
+/// The engine's cache is unknown: no token counts as evicted, and the first headline says that
+/// nothing was served.
 #[test]
 fn an_engine_that_serves_nothing_is_told_first_and_nothing_is_invented() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -263,7 +263,7 @@ fn one_request_claims_nothing_and_few_say_so() {
     assert!(text.contains("1. Only 3 requests"), "{text}");
 }
 
-/// What one tenant sent cannot serve another, in whatever order.
+/// Prompts of one tenant cannot serve another, in whatever order.
 #[test]
 fn advice_on_order_stays_within_a_salt() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -335,7 +335,7 @@ fn an_export_says_the_same_and_names_nobody() {
     for part in ["ceiling", "curve", "knee"] {
         assert_eq!(again[part], report[part], "{part}");
     }
-    // Ids name whole prefixes: nobody can tell what is new from what changed in front.
+    // Ids name whole prefixes: a new prompt and a changed front look the same.
     assert_eq!(
         tokens_in(&again, "never-seen") + tokens_in(&again, "diverged"),
         0

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{analyzed, clocked, parsed};
 
-/// What a page of `log` shows.
+/// Returns the page of `log`, and its data.
 fn shown(log: &str, args: &[&str]) -> (String, Value) {
     let folder = tempfile::tempdir().expect("a folder");
     let page = analyzed(folder.path(), log, &[&["--html", "-"], args].concat());

@@ -1,9 +1,9 @@
 //! Workloads in which nothing is lost: whatever two prompts have in common stands at the front of
 //! both, in the same bytes.
 //!
-//! They are not harmless for somebody who looks for defects. Questions hold numbers and dates,
-//! results of tools hold times and ids, documents stand in other company each time (but always in
-//! the order of their numbers), users have ids of their own, clients differ in their tools, and
+//! They still look suspicious to a detector of defects. Questions hold numbers and dates, results
+//! of tools hold times and ids, and documents come in other combinations each time (but always in
+//! the order of their numbers). Users have ids of their own, clients differ in their tools, and
 //! people ask again or take back what they wrote.
 
 mod agents;
@@ -109,7 +109,7 @@ impl Chat {
         self.messages.push(json!({"role": role, "content": text}));
     }
 
-    /// Somebody asks: a request with all that was said.
+    /// Sends a user's request, with all messages so far.
     fn send(&mut self, prose: &mut Prose) {
         self.send_after(prose, 15, 90);
     }
@@ -133,7 +133,7 @@ impl Chat {
         });
     }
 
-    /// The model calls a tool and is told the result.
+    /// Adds a tool call of the model, and its result.
     fn call(&mut self, prose: &mut Prose, name: &str, arguments: &Value, result: String) {
         let id = format!("call_{}", prose.hex(12));
         self.messages.push(json!({

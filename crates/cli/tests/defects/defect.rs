@@ -7,7 +7,7 @@ use crate::prose::Prose;
 #[derive(Debug)]
 pub(crate) struct Defect {
     pub(crate) name: &'static str,
-    /// What it is to be called.
+    /// The cause that commands should name.
     pub(crate) cause: &'static str,
     /// Before and after.
     pub(crate) clean: Log,
@@ -18,9 +18,9 @@ pub(crate) struct Defect {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit<'a> {
     pub(crate) request: &'a Request,
-    /// How much of the prompt it could have shared with an earlier one, bytes.
+    /// Bytes of the prompt that it could have shared with an earlier one.
     pub(crate) before: usize,
-    /// How much of that is lost, bytes.
+    /// Lost part of that, bytes.
     pub(crate) lost: usize,
 }
 
@@ -53,7 +53,7 @@ impl Defect {
     pub(crate) fn all_hit(&self) -> Vec<Hit<'_>> {
         let (before, after) = (shared(&self.clean), shared(&self.spoiled));
         let requests = self.spoiled.requests.iter().zip(before.iter().zip(&after));
-        // What a defect took out of a prompt is not computed again: no more than is left is lost.
+        // Text that a defect removed is not recomputed: no more than the remaining text is lost.
         let left = |request: &Request, after: usize| request.shown().len() - after;
         let hit = requests.map(|(request, (&before, &after))| Hit {
             request,
@@ -72,7 +72,7 @@ impl Defect {
     }
 }
 
-/// How many bytes of each prompt stand at the front of an earlier one.
+/// Returns, for each prompt, the most bytes that it shares with the front of an earlier one.
 pub(crate) fn shared(log: &Log) -> Vec<usize> {
     let shown: Vec<_> = log.requests.iter().map(Request::shown).collect();
     let best = |index: usize| {
@@ -83,7 +83,7 @@ pub(crate) fn shared(log: &Log) -> Vec<usize> {
     (0..shown.len()).map(best).collect()
 }
 
-/// How many bytes two texts begin with alike.
+/// Returns the length of the common prefix of two texts, bytes.
 pub(crate) fn common_prefix(one: &str, other: &str) -> usize {
     let pairs = one.bytes().zip(other.bytes());
     pairs.take_while(|(a, b)| a == b).count()

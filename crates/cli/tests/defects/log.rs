@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 /// One request as a client sent it.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// What the log calls it.
+    /// Id of the request in the log.
     pub(crate) id: String,
     /// When it was sent, in seconds since 1970.
     pub(crate) at_s: u64,
     pub(crate) user: String,
-    /// Which conversation it belongs to, counted from 0, and which request of it it is.
+    /// Index of its conversation, and its index in that conversation, both from 0.
     pub(crate) conversation: usize,
     pub(crate) turn: usize,
-    /// What the client posted.
+    /// The body that the client posted.
     pub(crate) body: Value,
-    /// What a defect wrote into it.
+    /// The change that a defect made to it.
     pub(crate) mark: Option<Mark>,
 }
 
-/// What a defect wrote into one request, to be told apart from what it wrote into another.
+/// A change that a defect made to one request, distinct from its changes to others.
 #[derive(Clone, Debug)]
 pub(crate) enum Mark {
     /// This text, where others have another one.
@@ -39,7 +39,7 @@ pub(crate) struct Log {
     pub(crate) form: Form,
 }
 
-/// How a log is written down.
+/// Format of a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The request body, with an id, a time and the user beside it.

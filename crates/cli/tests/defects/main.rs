@@ -2,8 +2,8 @@
 //! `why` and `lint` must name each first and show the very text, and must say nothing of the same
 //! workloads without them.
 //!
-//! Written from what users reported, by somebody who had not seen the detectors. A defect that is
-//! not found is a defect of the detector: none of these is to be made easier.
+//! Written from reports of users, without knowledge of the detectors. A defect that is not found is
+//! a defect of the detector: none of these is to be made easier.
 //!
 //! ```bash
 //! cargo test -p headstart --test defects
@@ -50,9 +50,9 @@ struct Wrong {
     said: String,
 }
 
-/// What is known to be said otherwise, and why: the request goes on from an earlier one to the
-/// letter, and what is left of it is new but for a few sentences, so that hardly anything of it is
-/// computed again. The text that the defect took out of it is counted as its loss all the same.
+/// Known deviations, and their reason: the request continues an earlier one to the letter, and the
+/// rest of it is new but for a few sentences, so that hardly any of it is recomputed. The text that
+/// the defect removed counts as its loss all the same.
 const KNOWN: [(&str, &str); 1] = [("in a field that is not sent back", "req-0070")];
 
 fn is_known(row: &Wrong) -> bool {
@@ -118,7 +118,7 @@ fn is_named(cause: &str) {
     none(&wrong, asked);
 }
 
-/// What the commands say of one defect: whether that is right.
+/// Asks each command about one defect, and checks its answer.
 fn ask(defect: &Defect, file: &str) -> Vec<(&'static str, Result<(), String>)> {
     let (cause, log) = (defect.cause, &defect.spoiled);
     let mut rows = Vec::new();
@@ -257,7 +257,7 @@ fn no_text_is_shown_unasked() {
     }
 }
 
-/// The workloads are what they are said to be, whoever looks at them.
+/// Checks the properties of the workloads without the detectors.
 #[test]
 fn workloads_are_cacheable_and_defects_take_that_away() {
     for (name, log) in clean::all() {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What stands around a message of each role, and before an answer.
+/// Text around a message of each role, and before an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Markup {
     start: &'static str,

@@ -130,7 +130,7 @@ fn twice_is_once() {
     }
 }
 
-/// What a request does not share with another one does not grow, where both have the same tools.
+/// The unshared parts of two requests do not grow, if both have the same tools.
 #[test]
 fn clean_workloads_lose_nothing() {
     for (name, log) in clean::all() {

@@ -6,7 +6,7 @@
 
 use headstart_core::Rng;
 
-/// What is spoken of.
+/// Phrases of one topic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     subjects: &'static [&'static str],
@@ -348,7 +348,7 @@ impl Prose {
         drawn.join(" ")
     }
 
-    /// What somebody asks: one or two sentences, now and then with a number or a date of theirs.
+    /// Generates a user's question: one or two sentences, at times with a number or a date.
     pub(crate) fn question(&mut self, field: Field) -> String {
         let mut object = self.pick(field.objects).to_owned();
         let end = self.pick(field.circumstances);
@@ -378,7 +378,7 @@ impl Prose {
         format!("{start} {object} {end}?{more}")
     }
 
-    /// What a model answers.
+    /// Generates a model's answer.
     pub(crate) fn answer(&mut self, field: Field) -> String {
         let first = 2 + self.rng.below(3);
         let mut text = self.paragraph(field, first);
@@ -394,7 +394,7 @@ impl Prose {
         text
     }
 
-    /// What a model thinks before.
+    /// Generates a model's thought before an answer.
     pub(crate) fn thought(&mut self, field: Field) -> String {
         let start = self.pick(&[
             "The user wants to know whether",

@@ -1,11 +1,11 @@
-//! What the commands say of a log, and whether it is right.
+//! Output of the commands about a log, and checks of it.
 
 use serde_json::Value;
 
 use crate::log::{Log, Mark};
 use crate::support::{output, text};
 
-/// What a command printed and how it ended.
+/// Output and exit status of a command.
 pub(crate) struct Said {
     pub(crate) status: Option<i32>,
     pub(crate) stdout: String,

@@ -228,7 +228,7 @@ pub(crate) fn tools(count: usize) -> Vec<Value> {
     TOOLS[..count].iter().map(tool).collect()
 }
 
-/// Those of the help desk, in the same form.
+/// Returns the tools of the help desk, in the same form.
 pub(crate) fn desk_tools() -> Vec<Value> {
     const DESK: [Tool; 6] = [
         (

@@ -23,7 +23,7 @@ pub(crate) const SLOT_BYTES: usize = 640 << 10;
 /// of the largest number; those of another prompt by about 1.
 pub(crate) const ROUNDING: f32 = 1e-4;
 
-/// What audits came to.
+/// Results of the audits.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     audits: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Counts {
     pub(crate) read: usize,
     /// Of these, read as an earlier copy, computed in other pieces: the later one is hidden.
     earlier: usize,
-    /// How far numbers of such copies are apart, as a share of the largest one of their part.
+    /// Largest distance between numbers of such copies, as a share of their part's largest one.
     apart: f32,
     /// Of these, found damaged and set aside, by name.
     pub(crate) set_aside: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Counts {
     taken_back: usize,
 }
 
-/// What a reader of a folder found.
+/// Contents of a folder as read.
 pub(crate) struct Found {
     /// The bytes of every part of a record, or nothing where it was found damaged.
     pub(crate) records: BTreeMap<BlockHash, Option<Vec<Vec<u8>>>>,
@@ -161,8 +161,8 @@ pub(crate) fn read_copy(folder: &Path, scratch: &Path) -> Found {
     Found { records, noted }
 }
 
-/// How far the numbers of two copies of a record are apart at most, as a share of the largest
-/// number of their part.
+/// Returns the largest distance between the numbers of two copies of a record, as a share of the
+/// largest number of their part.
 fn apart(one: &[Vec<u8>], other: &[Vec<u8>]) -> f32 {
     let numbers = |part: &[u8]| -> Vec<f32> {
         let numbers = part.as_chunks().0.iter();
@@ -182,7 +182,7 @@ fn apart(one: &[Vec<u8>], other: &[Vec<u8>]) -> f32 {
     parts.fold(0.0, f32::max)
 }
 
-/// What could be read before faults is as it was, set aside, or taken back by one of them.
+/// Checks that each readable record is as before the faults, an earlier copy, or excused.
 pub(crate) fn compare(
     whole: &Found,
     harmed: &Found,

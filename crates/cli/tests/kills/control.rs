@@ -1,5 +1,5 @@
-//! That a comparison of texts sees wrong keys and values: a folder is filled with records that are
-//! whole by their checksums, and wrong.
+//! A check that comparing texts detects wrong keys and values: a folder is filled with records that
+//! have valid checksums and wrong contents.
 
 use std::path::Path;
 
@@ -49,7 +49,7 @@ pub(crate) fn write(folder: &Path, records: &Records, layout: Layout) {
     }
 }
 
-/// What a server answers whose context cache has these records.
+/// Returns the answers of a server whose context cache has these records.
 fn answers(pool: &Pool, folder: &Path, records: &Records) -> Answers {
     write(folder, records, Layout::Dense);
     let server = Served::start(arguments(folder));

@@ -14,7 +14,7 @@ const SECTOR: usize = 512;
 /// Most pages of a write that is lost: more than a unit has.
 const LOST_PAGES: usize = 200;
 
-/// What was injected.
+/// Counts of injected faults.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     bits_in_records: usize,
@@ -40,11 +40,11 @@ impl Counts {
     }
 }
 
-/// What was changed.
+/// Pages and files that were changed.
 #[derive(Default)]
 pub(crate) struct Harm {
     pub(crate) pages: BTreeSet<(PathBuf, usize)>,
-    /// To so many pages.
+    /// Files that were cut, with the pages that remain.
     pub(crate) cut: BTreeMap<PathBuf, usize>,
 }
 

@@ -1,12 +1,11 @@
 //! `kill -9` of `headstart serve` at random moments while it computes, demotes and stores, with
 //! faults put beneath its context cache before each restart.
 //!
-//! Whatever is answered is compared with what a server said that keeps nothing. Now and then two
-//! copies of the folder are read record by record, one from before the faults and one from after:
-//! what could be read before can be read after, or is in the list of what is damaged, by its name
-//! or as pages or a file of which nobody knows what they held; or its whole group was taken back,
-//! which looks as if it had never been written. That the comparison sees wrong bytes is a test of
-//! its own ([`control`]).
+//! Every answer is compared with that of a server without a cache. Now and then two copies of the
+//! folder are read record by record, one from before the faults and one from after. Each record
+//! that was readable before is readable after, or is in the list of damage, by its name or as pages
+//! or a file with unknown contents. Or its whole group was taken back, which looks as if it had
+//! never been written. A test of its own ([`control`]) shows that the comparison sees wrong bytes.
 //!
 //! ```bash
 //! HEADSTART_KILLS=2000 cargo test -p headstart --test kills -- --nocapture
@@ -63,10 +62,10 @@ const CLIENTS: u64 = 3;
 const STARTING: Duration = Duration::from_millis(120);
 const AFTERWARDS: Duration = Duration::from_millis(120);
 
-/// After so many kills the folder is read record by record.
+/// Kills between two audits, which read the folder record by record.
 const AUDIT_EVERY: usize = 6;
 
-/// After so many, everything is asked for, and nobody is killed.
+/// Kills after which everything is asked for, from a server that is not killed.
 const ASK_ALL_EVERY: usize = 200;
 
 fn number_of(variable: &str, usual: usize) -> usize {
@@ -74,7 +73,7 @@ fn number_of(variable: &str, usual: usize) -> usize {
     given.map_or(usual, |text| text.parse().expect("a whole number"))
 }
 
-/// What a run came to.
+/// Totals of a run.
 #[derive(Debug, Default)]
 struct Tally {
     kills: usize,
@@ -100,7 +99,7 @@ struct Campaign {
     rng: Rng,
     /// The files as they were before the server that runs now.
     before: Files,
-    /// Pages that were harmed and not written anew since: harm adds up, as a table that nobody
+    /// Pages that were harmed and not rewritten since. Harm adds up: a damaged table that was not
     /// needed counts once the footer is gone as well.
     harmed: BTreeSet<(PathBuf, usize)>,
     tally: Tally,
@@ -178,7 +177,7 @@ impl Campaign {
         self.look_at_log(number);
     }
 
-    /// Clients ask until the server is killed: some time after so many answers.
+    /// Lets clients ask until the server is killed: `pause` after `answers` answers.
     fn traffic(&mut self, server: &mut Served, number: usize, answers: usize, pause: Duration) {
         let is_killed = AtomicBool::new(false);
         let answered = AtomicUsize::new(0);
@@ -264,7 +263,7 @@ impl Campaign {
         self.before = now;
     }
 
-    /// Everything once, from a server that nobody kills.
+    /// Asks everything once, from a server that is not killed.
     fn ask_all(&mut self) {
         let server = Served::ready(self.spawn());
         let answers = self.pool.ask_all(&server.address);
@@ -274,7 +273,7 @@ impl Campaign {
         self.before = self.look();
     }
 
-    /// What must have happened for the test to say anything.
+    /// Checks that enough happened for the test to be conclusive.
     fn check(&self) {
         let tally = &self.tally;
         let Answers {
@@ -303,7 +302,7 @@ impl Campaign {
 /// When a server is killed.
 enum Moment {
     AfterStart(Duration),
-    /// So many answers, and then a while.
+    /// After this number of answers, and then a pause.
     AfterAnswers(usize, Duration),
 }
 

@@ -2,8 +2,8 @@
 //! answers can be proved: keys and values of other tokens than were asked for, or of none, are
 //! wrong values.
 //!
-//! What stands in packs is compared with what stands in units as well, token by token, by somebody
-//! who knows the layouts from their descriptions only.
+//! Packs are also compared with units, token by token, by a reader that knows the layouts from
+//! their descriptions only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,7 +57,7 @@ const SMALL: [&str; 8] = [
 /// Answers in a life, as a multiple of what is usual: packing needs something to go by.
 const BUSY: usize = 12;
 
-/// Packed as often as can be, whatever it is worth; now and then all is computed again.
+/// Packs as often as possible, whatever the gain; some prompts are recomputed in full.
 const IMPORTANCE: &str = "ratio=0.25,least=128,when=always,reorder=0.1,check=0.05,max-kl=1000";
 
 fn arguments(folder: &Path) -> Vec<String> {
@@ -105,7 +105,7 @@ fn pool(documents: usize, seed: u64) -> Pool {
     pool
 }
 
-/// What comparing packs with units came to.
+/// Counts from comparing packs with units.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     packs: usize,
@@ -116,7 +116,7 @@ pub(crate) struct Counts {
 
 type Records = BTreeMap<BlockHash, Option<Vec<Vec<u8>>>>;
 
-/// What a pack says of itself.
+/// A pack's own description.
 struct Description {
     part: usize,
     units: Vec<BlockHash>,

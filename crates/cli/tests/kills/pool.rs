@@ -23,7 +23,7 @@ const WORDS: [&str; 24] = [
     "city", "tree", "cross", "farm",
 ];
 
-/// Whose caches must not be mixed up.
+/// Salts of tenants whose caches must not be mixed up.
 const SALTS: [Option<&str>; 3] = [None, Some("red"), Some("blue")];
 
 /// A request without its salt.
@@ -31,13 +31,13 @@ pub(crate) struct Request {
     pub(crate) path: &'static str,
     pub(crate) body: Value,
     pub(crate) salt: Option<&'static str>,
-    /// What servers say that find nothing: one answer, or several where rounding decides.
+    /// Answers of servers without hits: one, or several where rounding decides.
     pub(crate) expected: Vec<Value>,
 }
 
-/// Prompts are computed in pieces of at most so many tokens for what is expected: what a prefix
-/// that was found leaves to compute is a piece of another length, and sums of numbers in another
-/// order round otherwise. A word that is drawn next to another one's edge may then be that one.
+/// Values of `--max-batched-tokens` for the expected answers. The rest of a found prefix is a piece
+/// of another length, and sums of numbers in another order round otherwise. A word that is drawn
+/// next to another one's edge may then be that one.
 const PIECES: [&str; 4] = ["512", "128", "64", "16"];
 
 /// All requests of a test, with their answers as computed by a server that finds nothing.
@@ -47,7 +47,7 @@ pub(crate) struct Pool {
     turns: usize,
 }
 
-/// What clients heard.
+/// Counts of the clients' answers, and the wrong ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) compared: usize,

@@ -1,4 +1,4 @@
-//! The files of a disk tier, read by somebody else: where its records, tables and footers lie.
+//! An independent reader of a disk tier's files: the places of its records, tables and footers.
 //!
 //! Knows the places of the format (`disk/layout.rs` of the store), and no checksums: what is whole
 //! is for the store itself to say.
@@ -32,7 +32,7 @@ pub(crate) struct Files {
     noted: Vec<String>,
 }
 
-/// Where things are in one segment, in pages.
+/// Contents of one segment and their places, in pages.
 pub(crate) struct Layout {
     /// Its life, as the header says, or its copy.
     pub(crate) sequence: u64,
@@ -94,7 +94,7 @@ impl Files {
         self.bytes
     }
 
-    /// Records found damaged since then. The list is begun anew when it is long.
+    /// Counts the records found damaged since `before`. A list that is too long is restarted.
     pub(crate) fn noted_since(&self, before: &Self) -> usize {
         match self.noted.starts_with(&before.noted) {
             true => self.noted.len() - before.noted.len(),
@@ -117,7 +117,7 @@ impl Files {
         self.segments.iter().map(changed).collect()
     }
 
-    /// A page, zeros where there is none.
+    /// Returns a page, or zeros if it does not exist.
     pub(crate) fn page(&self, path: &Path, page: usize) -> &[u8] {
         static NOTHING: [u8; PAGE] = [0; PAGE];
         let bytes = self.segments.get(path).map(|(_, bytes)| bytes);

@@ -34,12 +34,12 @@ pub fn headstart<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> Command {
     command
 }
 
-/// What it says when it is done.
+/// Runs the binary to its end, and returns its output.
 pub fn output<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> Output {
     headstart(args).output().expect("the binary runs")
 }
 
-/// A server that listens where nobody else does.
+/// Returns the command of a server on a free port.
 pub fn serve<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> Command {
     let mut command = headstart(["serve", "--listen", "127.0.0.1:0"]);
     command.args(args);
@@ -121,7 +121,7 @@ impl Served {
         answer
     }
 
-    /// What a successful answer says.
+    /// Returns the JSON body of a successful answer.
     pub fn json(&self, method: &str, path: &str, body: &str) -> Value {
         let answer = self.ask(method, path, body);
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A router names every block of every prompt and of every event, so the chain is XXH3: BLAKE3
-//! takes some ten times as long. Whoever does not know the secret cannot choose texts whose keys
-//! collide (XXH3 promises less there than BLAKE3 does); whoever does can make the router send a
-//! request to the wrong replica, which costs time and nothing else.
+//! takes some ten times as long. A client without the secret cannot choose texts whose keys
+//! collide, although XXH3 promises less there than BLAKE3. One with the secret can make the router
+//! send a request to the wrong replica, which costs time and nothing else.
 //!
 //! Source: chained keys as in llm-d and Dynamo. Difference: the secret depends on the identity, and
 //! a process that wants keys of its own adds something random to the model's name.
@@ -41,7 +41,7 @@ pub struct RouteIdentity<'a> {
     pub block_size: u32,
 }
 
-/// How a prompt is cut into blocks, and what their names cover.
+/// Block size of a prompt, and the tokens that a block's name covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockShape {
     /// Tokens per block.
@@ -68,7 +68,7 @@ impl BlockShape {
     }
 }
 
-/// What sets one request's prompt apart from the same tokens in another request.
+/// Adapter and tenant salt, which separate a prompt from the same tokens in other requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Namespace<'a> {
     /// LoRA adapter.
@@ -248,7 +248,7 @@ pub fn lookahead_extra(media: &[u8], tokens: &[TokenId]) -> Vec<u8> {
     extra
 }
 
-/// What sets such a block apart besides the tokens behind it.
+/// Strips the lookahead tokens from `extra`, and so reverses [`lookahead_extra`].
 #[must_use]
 pub fn without_lookahead(extra: &[u8], lookahead: u32) -> &[u8] {
     let added = lookahead as usize * size_of::<TokenId>() + LOOKAHEAD_MARK.len();

@@ -1,4 +1,4 @@
-//! What an engine's steps cost, learned while it works.
+//! Time costs of an engine's steps, learned while it works.
 //!
 //! Steps that compute prompts tell what tokens and pairs cost, by least squares over what is
 //! remembered; steps that only decode tell how long the shortest step takes. Good enough to compare
@@ -6,7 +6,7 @@
 
 use super::{CostModel, EngineModel, Work};
 
-/// What counts half after so many steps.
+/// Half-life of an observation, steps.
 const MEMORY: f64 = 200.0;
 
 /// Steps of fewer tokens than this say what a step costs.
@@ -51,7 +51,7 @@ impl LearnedCost {
         }
     }
 
-    /// What is known, if a prompt was computed: steps of at most `max_batched_tokens` tokens.
+    /// Returns the learned model of an engine with these limits; `None` before the first prompt.
     #[must_use]
     pub fn engine(&self, max_batched_tokens: usize, kv_tokens: usize) -> Option<EngineModel> {
         if self.tokens_tokens == 0.0 {

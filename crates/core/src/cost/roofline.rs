@@ -147,8 +147,8 @@ impl Gpu {
 }
 
 impl EngineModel {
-    /// `model` on `gpus` GPUs, at least one, that share each layer (tensor parallelism, whose
-    /// exchange is not reckoned with). None where weights alone fill the memory.
+    /// `model` on `gpus` GPUs, at least one, that share each layer (tensor parallelism, without the
+    /// cost of its exchange). `None` if the weights alone fill the memory.
     #[must_use]
     pub fn derived(model: &ModelShape, gpu: &Gpu, gpus: u32) -> Option<Self> {
         let gpus = f64::from(gpus.max(1));
@@ -168,8 +168,8 @@ impl EngineModel {
         (kv_tokens >= 1.0).then(|| Self {
             cost: CostModel {
                 overhead_s: OVERHEAD_S,
-                // Of a mixture of experts what one token reads: larger batches read more, which
-                // is not reckoned with.
+                // Of a mixture of experts, the weights that one token reads. Larger batches read
+                // more, which is ignored here.
                 weights_s: model.active_parameters * model.parameter_bytes / bandwidth,
                 token_s: 2.0 * model.active_parameters / flops,
                 pair_s: pair_flop / attention_flops,

@@ -18,7 +18,7 @@ thread_local! {
 pub(crate) struct Counting;
 
 fn count(bytes: isize) {
-    // A thread that is being torn down has no counters any more, and nobody asks it.
+    // A thread that is being torn down has no counters any more, and no test reads them.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.get())));

@@ -23,7 +23,7 @@ pub struct Linear {
     bias: Option<Vec<f32>>, // [n]
 }
 
-/// What becomes of the old contents of `y`.
+/// Treatment of the old contents of `y`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// `y = x · W`
@@ -32,7 +32,7 @@ pub enum Write {
     Add,
 }
 
-/// Who computes a product.
+/// The implementation that computes a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// Our own, for few rows.

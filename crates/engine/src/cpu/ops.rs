@@ -105,8 +105,8 @@ fn rms_scale(x: &[f32], eps: f32) -> f32 {
     1.0 / (sum / x.len() as f32 + eps).sqrt()
 }
 
-/// Runs `pass(row index, row)` over rows of `width`, on several threads when it pays, compiled
-/// for the best instructions at hand.
+/// Runs `pass(row index, row)` over rows of `width`, on several threads when it pays, compiled for
+/// the best instructions available.
 fn for_each_row(rows: &mut [f32], width: usize, pass: impl Fn(usize, &mut [f32]) + Sync) {
     let arch = Arch::new();
     let run = |(row, values): (usize, &mut [f32])| {

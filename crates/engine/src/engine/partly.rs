@@ -38,7 +38,7 @@ impl Engine {
         self
     }
 
-    /// What loading in part has cost and saved, where that is done.
+    /// Cost and savings of partial loading, if it is enabled.
     #[must_use]
     pub fn importance(&self) -> Option<ImportanceReport> {
         let guard = self
@@ -85,14 +85,14 @@ impl Engine {
             if !self.tend_partly(now) && !advance.has_computed || advance.has_ended {
                 return has_computed;
             }
-            // What is in memory may be at hand at once.
+            // Parts in memory may be available at once.
             self.take_moved(now);
             self.hand_over();
         }
     }
 
-    /// Lets go of what nobody waits for, goes on with packing, and hands over what shall be moved;
-    /// computes nothing. Whether anything was handed over.
+    /// Releases the parts of unwanted prompts, continues packing and submits the queued transfers;
+    /// computes nothing. Returns whether there were any.
     pub(super) fn tend_partly(&mut self, now: Nanos) -> bool {
         let (Some(importance), Some(mover)) = (&mut self.importance, &mut self.mover) else {
             return false;

@@ -18,7 +18,7 @@ use crate::cpu::attention::column_sums::{Probed, StoredKeys};
 use crate::kv::{Probes, Section, SectionOf};
 use crate::sampler::sample;
 
-/// What is computed of a prompt between its layers.
+/// State of a prompt between two layers.
 pub struct Activations {
     batch: Batch,
     rotation: Rotation,
@@ -37,7 +37,7 @@ impl Activations {
     }
 }
 
-/// Where a token's two pieces are: each a block of a part, and the slot in it.
+/// The two stored pieces of a token, each as a block of a part and the slot in it.
 #[derive(Clone, Copy)]
 pub struct Pieces<'a> {
     /// Of a probe part.
@@ -69,8 +69,8 @@ impl CpuExecutor {
         activations.run(self, |buffers, pass| buffers.project(pass, layer));
     }
 
-    /// What the probes of a layer look at, by token of the stored prefix, whose keys are `stored`;
-    /// the device has the first `front` blocks.
+    /// Attention of a layer's probes to each token of the stored prefix, whose keys are `stored`;
+    /// the device holds the first `front` blocks.
     #[must_use]
     pub fn column_sums(
         &self,

@@ -1,8 +1,8 @@
-//! Prompts that are computed again in full, when nothing else is to be done, to see what loading
-//! their prefix in part has changed.
+//! Checks of partial loading: prompts recomputed in full while the engine is idle, to measure how
+//! the output changed.
 //!
-//! Their numbers are the engine's own, and what becomes of them is told nobody. What they compute
-//! is exact, so it is committed and stored like all else.
+//! Checks have ids of the engine's own, and their outputs are reported to no caller. Their
+//! computation is exact, so their blocks are committed and stored like all others.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use headstart_cache::importance::{Guard, Verdict, divergence};
 use headstart_core::{BlockHash, Nanos, SeqId};
 use headstart_scheduler::{NewSequence, Output, Scheduler, Submit};
 
-/// Prompts that wait to be computed again; further ones are not.
+/// Most prompts waiting for a check; further ones are skipped.
 const MOST: usize = 8;
 
 /// Sequences from here on are checks: callers' numbers never come so far.
@@ -21,11 +21,11 @@ struct Check {
     new: NewSequence,
     /// Its stored units from the first on.
     units: Vec<BlockHash>,
-    /// What its first token was chosen by.
+    /// Logits of its first token.
     logits: Vec<f32>,
 }
 
-/// Prompts that are computed again.
+/// Queue of checks, with the running one.
 #[derive(Default)]
 pub(super) struct Checks {
     waiting: VecDeque<Check>,
@@ -37,7 +37,7 @@ pub(super) struct Checks {
 /// Prefixes that were barred: a guard forgets some again, so it cannot be counted there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Barred {
-    /// How many so far.
+    /// Number of barred prefixes so far.
     pub prefixes: u64,
     /// The unit that the last of them ends with.
     pub last: Option<BlockHash>,

@@ -5,11 +5,11 @@
 //! reads ◄─ Packs ◄──────────────────────────────────────────── a pack is there, replaces others
 //! ```
 //!
-//! Replicas of one folder read each other's packs, and of two of the same units the newer one: what
-//! whoever made it knew of is older than it. What is in packs already is not made again before
-//! something else is wanted here, so nobody replaces the other's in turns. A pack that a prompt of
-//! this replica is reading is dropped when that prompt has its token; prompts of others read units
-//! instead.
+//! Replicas of one folder read each other's packs, and of two of the same units the newer one: its
+//! maker knew of the older one. Units already packed are not repacked before a replica wants other
+//! tokens, so replicas do not replace each other's packs in turns. A pack that a prompt of this
+//! replica is reading is dropped once that prompt has its token; prompts of other replicas read
+//! units instead.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -27,8 +27,8 @@ const MOST_JOBS: usize = 4;
 /// Units of which it is remembered whose they are: beyond that all is forgotten, and learnt again.
 const MOST_ORIGINS: usize = 1 << 17;
 
-/// Looks at what is worth packing during which nobody here has read a pack that makes room:
-/// another replica's, which may read it still, and one made here.
+/// Packing intervals without a local read after which a pack may be dropped for room: another
+/// replica's, which may still read it, and one made here.
 const IDLE_INTERVALS: [u32; 2] = [100, 10];
 
 /// Runs of units of which it is kept in mind until the next look that a pack of theirs is gone.
@@ -37,13 +37,13 @@ const MOST_BARE: usize = 1 << 12;
 /// When and how much is packed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PackingOptions {
-    /// What is worth packing.
+    /// Criteria for packs worth making.
     pub nodes: NodeOptions,
     /// Units of all packs together, at most: one of a layer each.
     pub most_units: usize,
 }
 
-/// What packing has come to.
+/// Counts of packs, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackCounts {
     /// Packs that can be read, one of a layer each.
@@ -58,7 +58,7 @@ pub struct PackCounts {
     pub failed: u64,
 }
 
-/// How units were computed, and whose they are.
+/// Computation identity and tenant of units.
 type Origin = (IdentityDigest, TenantTag);
 
 /// A pack that is worth making; its generation and name follow from what is there at its turn.
@@ -96,7 +96,7 @@ pub(super) struct Packing {
     /// Units and a part of which a pack is gone. Another may be on its way, which is known by the
     /// next look.
     bare: Vec<(Vec<BlockHash>, u16)>,
-    /// Packs that are to be dropped when nobody reads them here.
+    /// Packs to drop once no local prompt reads them.
     doomed: BTreeSet<BlockHash>,
     /// Parts of units that packs stand for since they were asked for last.
     superseded: Vec<PartName>,
@@ -149,7 +149,7 @@ impl Packing {
             .extend(units.iter().map(|&unit| (unit, origin)));
     }
 
-    /// Goes on with packing. What shall be moved is added to `transfers`.
+    /// Continues packing and adds the necessary transfers to `transfers`.
     pub(super) fn tend(&mut self, now: Nanos, transfers: &mut Vec<Transfer>) {
         if self.under_way.is_some() {
             return;
@@ -269,8 +269,8 @@ impl Packing {
         }
     }
 
-    /// When it is time to look: units whose pack is gone, and of which there is no other, are to be
-    /// packed again. Where there is one, whoever made it knows why.
+    /// When a look is due, marks units for repacking whose pack is gone. Units that another pack
+    /// holds are left to its maker.
     fn unpack_bare(&mut self, now: Nanos) {
         let Some(nodes) = &mut self.nodes else { return };
         if !nodes.is_time(now) {
@@ -285,18 +285,18 @@ impl Packing {
         }
     }
 
-    /// These make room: whoever wants them again gets them again.
+    /// Drops these packs to make room; their units are packed again when they are wanted again.
     fn drop_for_room(&mut self, gone: &[FoundPack]) {
         gone.iter().for_each(|pack| self.uncovered(pack));
         self.doom(gone);
     }
 
-    /// These are read by nobody who comes now.
+    /// Marks these packs as doomed: new prompts do not read them.
     fn doom(&mut self, gone: &[FoundPack]) {
         self.doomed.extend(gone.iter().map(|pack| pack.name));
     }
 
-    /// The packs to be dropped now: those that are to go and that nobody reads here.
+    /// Removes and returns the doomed packs for which `is_read` is false.
     pub(super) fn take_dropped(&mut self, is_read: impl Fn(BlockHash) -> bool) -> Vec<BlockHash> {
         let is_over = |name: &BlockHash| !is_read(*name);
         self.doomed.extract_if(.., is_over).collect()

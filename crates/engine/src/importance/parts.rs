@@ -1,8 +1,8 @@
-//! Parts of stored units and packs: asked for, at hand, kept.
+//! Parts of stored units and packs: requested, available, kept.
 //!
-//! A part is at hand from when it was loaded until it is neither held by a prompt nor kept by a
-//! cache. Whoever moves bytes sees loads and releases only; which parts stay between prompts is
-//! decided by a [`PartCache`], one for probe parts and one for rest parts, which differ in size.
+//! A part is available from the end of its load until no prompt holds it and no cache keeps it. The
+//! mover sees loads and releases only. A [`PartCache`] decides which parts stay between prompts:
+//! one for probe parts and one for rest parts, which differ in size.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use headstart_core::{BlockHash, Nanos, Tier};
 /// The ids of transfers of parts begin here: those of whole units never come so far.
 const FIRST_ID: u64 = 1 << 63;
 
-/// What kind of part.
+/// The two kinds of part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// Keys of a unit's probes.
@@ -24,10 +24,10 @@ pub(super) enum Kind {
     Rest,
 }
 
-/// Where a part is.
+/// State of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Where {
-    /// At hand.
+    /// Available.
     Here,
     /// On its way.
     Loading,
@@ -35,7 +35,7 @@ pub(super) enum Where {
     Gone,
 }
 
-/// Parts that are at hand or on their way.
+/// Parts that are available or being loaded.
 pub(super) struct Parts {
     probes: PartCache,
     rest: PartCache,
@@ -47,13 +47,13 @@ pub(super) struct Parts {
     transfers: Vec<Transfer>,
 }
 
-/// A part that is at hand or on its way.
+/// State of a part that is available or being loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Here,
     Loading {
-        /// Whether somebody waits for it: else it is released when it comes, since it cannot be
-        /// called back.
+        /// Whether a prompt waits for it. If not, it is released on arrival, since a load cannot be
+        /// cancelled.
         is_wanted: bool,
     },
 }
@@ -65,7 +65,7 @@ struct Asked {
     from: Tier,
 }
 
-/// A load that ended, as whoever moves bytes tells it.
+/// A finished load, as the mover reports it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) id: TransferId,
@@ -81,7 +81,7 @@ pub(super) struct Ended {
     /// When the disk was asked for it, which is not when it was chosen: the step that chose it went
     /// on to compute.
     pub(super) asked_at: Nanos,
-    /// When it was at hand; `None` where it did not come.
+    /// When it became available; `None` if it did not arrive.
     pub(super) arrived: Option<Nanos>,
 }
 
@@ -135,7 +135,7 @@ impl Parts {
         (from, needs_load && from == PARTS_FROM)
     }
 
-    /// Where a part is that is held.
+    /// Returns the state of a held part.
     pub(super) fn look(&self, name: PartName) -> Where {
         match self.states.get(&name) {
             Some(State::Here) => Where::Here,
@@ -183,7 +183,7 @@ impl Parts {
         self.release(released);
     }
 
-    /// What these parts of units were read for can be read from a pack: none of them is kept.
+    /// Drops these parts of units, because a pack now holds the tokens they were read for.
     pub(super) fn supersede(&mut self, names: impl IntoIterator<Item = PartName>) {
         let names = names.into_iter();
         let released: Vec<_> = names.filter_map(|it| self.rest.forget_part(it)).collect();
@@ -212,7 +212,7 @@ impl Parts {
         std::mem::take(&mut self.transfers)
     }
 
-    /// What caches of probe parts and of rest parts hold and have done.
+    /// Counts of the caches of probe parts and of rest parts.
     pub(super) fn counts(&self) -> (PartCounts, PartCounts) {
         (self.probes.counts(), self.rest.counts())
     }

@@ -49,11 +49,11 @@ pub(super) struct Prefill {
     pub(super) tally: Tally,
 }
 
-/// What a layer waits for.
+/// Parts that a layer waits for.
 enum Stage {
-    /// The first so many probe parts are here.
+    /// Probe parts; this number of them, from the first on, is available.
     Probes(usize),
-    /// The first so many of these parts are.
+    /// The parts of `reads`; the first `here` of them are available.
     Rest {
         chosen: Chosen,
         reads: Vec<Read>,
@@ -61,17 +61,17 @@ enum Stage {
     },
 }
 
-/// What a layer sees of the stored tokens, counted from the first unit's first.
+/// Stored tokens that a layer attends to, counted from the first token of the first unit.
 struct Chosen {
-    /// What the probes name.
+    /// Tokens that the probes select.
     selection: Selection,
-    /// What is kept of it, or instead of it.
+    /// Tokens attended to: the selected ones or those of whole parts.
     kept: Vec<u32>,
     /// Share by which it gets less attention than what the probes name.
     missed: f64,
 }
 
-/// How far it came.
+/// Progress of a prompt.
 pub(super) enum Progress {
     /// It waits for parts.
     Waits,
@@ -85,7 +85,7 @@ pub(super) enum Progress {
     },
 }
 
-/// What all prompts share.
+/// State shared by all prompts.
 pub(super) struct Shared<'a> {
     pub(super) executor: &'a mut CpuExecutor,
     pub(super) mover: &'a dyn BlockMover,
@@ -146,7 +146,7 @@ impl Prefill {
         }
     }
 
-    /// How often it has computed something.
+    /// Number of computations so far, two per layer.
     pub(super) fn computed(&self) -> usize {
         self.computed
     }
@@ -155,7 +155,7 @@ impl Prefill {
         self.partly.units().len()
     }
 
-    /// Goes on as far as it can.
+    /// Computes layers until the prompt is done, waits for a part, or fails.
     pub(super) fn advance(&mut self, shared: &mut Shared<'_>, now: Nanos) -> Progress {
         loop {
             match self.wait(shared.parts) {
@@ -271,7 +271,8 @@ impl Prefill {
         true
     }
 
-    /// What the layer's probes look at, and what is kept for it.
+    /// Selects tokens by the attention of the layer's probes, and fits them to whole parts if so
+    /// configured.
     fn select(&mut self, shared: &Shared<'_>) -> Chosen {
         let shape = shared.shape;
         let skipped = self.partly.skip / shape.block_size * shape.probe_block_bytes;
@@ -306,7 +307,7 @@ impl Prefill {
         }
     }
 
-    /// Which parts hold what is kept.
+    /// Returns the reads of the parts that hold the kept tokens.
     fn reads(&mut self, chosen: &Chosen, shared: &Shared<'_>) -> Vec<Read> {
         let parts = &*shared.parts;
         let is_cached = |name| parts.is_kept(name);
@@ -363,7 +364,7 @@ impl Prefill {
         self.tally
             .layer(&chosen.selection, reads.len(), unit_tokens);
         self.tally.missed += chosen.missed;
-        // What is loaded because nobody knows better tells nothing of what matters.
+        // A selection of all tokens says nothing about which ones matter.
         self.named.push(match chosen.selection.is_all {
             true => Vec::new(),
             false => named.clone(),
@@ -456,12 +457,12 @@ impl Prefill {
 }
 
 impl Chosen {
-    /// All of so many tokens behind `skip`.
+    /// Chooses all of `num_tokens` tokens behind `skip`.
     fn everything(skip: usize, num_tokens: usize) -> Self {
         Self::named(Selection::everything(num_tokens).behind(skip))
     }
 
-    /// What the probes name, and nothing else.
+    /// Exactly the tokens that the probes select.
     fn named(selection: Selection) -> Self {
         Self {
             kept: selection.tokens.clone(),
@@ -471,7 +472,7 @@ impl Chosen {
     }
 }
 
-/// How many tokens of a part were named.
+/// Counts the named tokens of a part.
 fn mattered(read: &Read, named: &[u32]) -> usize {
     let is_named = |(token, _): &&(u32, u16)| named.binary_search(token).is_ok();
     read.tokens.iter().filter(is_named).count()

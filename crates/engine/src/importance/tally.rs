@@ -1,4 +1,4 @@
-//! What loading prefixes in part has cost and saved.
+//! Cost and savings of partial loading, summed over prompts.
 
 use headstart_cache::importance::Selection;
 use headstart_core::Tier;
@@ -26,8 +26,8 @@ pub struct Tally {
     pub probe_bytes: u64,
     /// Bytes of the other parts, wherever from.
     pub rest_bytes: u64,
-    /// Parts that were on the device, in host memory, and on the disk; and those that were at hand
-    /// or on their way already, for this prompt or another one.
+    /// Parts that were on the device, in host memory, and on the disk; and those already available
+    /// or being loaded, for this prompt or another one.
     pub parts: [u64; 4],
     /// Bytes of these: those of the disk were each read once.
     pub bytes: [u64; 4],
@@ -48,7 +48,7 @@ pub struct Tally {
     pub missed: f64,
 }
 
-/// How a prompt's loading in part ended.
+/// End of a prompt's partial loading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// With its first token.
@@ -94,8 +94,8 @@ impl Tally {
         self.add(&tally);
     }
 
-    /// A part is needed. One that is kept nowhere is at hand or on its way already, unless it is
-    /// said to be asked for now ([`Self::asked`]).
+    /// Counts a needed part. One that no cache keeps counts as available or being loaded, until
+    /// [`Self::asked`] counts it as read from the disk.
     pub(super) fn loaded(&mut self, kind: Kind, from: Tier, bytes: u64) {
         match kind {
             Kind::Probes => self.probe_bytes += bytes,
@@ -118,7 +118,7 @@ impl Tally {
         self.bytes[DISK] += bytes;
     }
 
-    /// A layer for which so many chunks were used, of so many tokens each.
+    /// Counts a layer that used `chunks` chunks of `chunk_tokens` tokens each.
     pub(super) fn layer(&mut self, selection: &Selection, chunks: usize, chunk_tokens: usize) {
         self.selected_tokens += selection.tokens.len() as u64;
         self.read_tokens += (chunks * chunk_tokens) as u64;
@@ -128,7 +128,7 @@ impl Tally {
         self.agreement += selection.agreement;
     }
 
-    /// What was added to `before`.
+    /// Returns the difference to an earlier tally, `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = *self;

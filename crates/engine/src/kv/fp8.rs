@@ -37,7 +37,7 @@ const GREATEST: i32 = 120;
 /// Bits of an f32 behind the three of a code's fraction.
 const CUT: u32 = 20;
 
-/// What is added to bits before they are cut, so that they round; a half but for the tie.
+/// Addend that rounds bits before they are cut: half, less the tie.
 const HALF: u32 = (1 << (CUT - 1)) - 1;
 
 /// The exponent of an f32 less that of a code with the same bits, where a code's bits have it.
@@ -55,7 +55,7 @@ const MOST: u32 = 0x7f70_0000;
 /// The code that is no number.
 const NAN: u32 = 0x7f;
 
-/// What every NaN is decoded to, but for its sign.
+/// The decoded bits of every NaN, without its sign.
 const QUIET: u32 = 0x7fc0_0000;
 
 /// Below this codes are multiples of 2^-9.
@@ -169,7 +169,7 @@ fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
-/// What codes of a group are multiplied by.
+/// Returns the factor that decodes a group's codes.
 fn scale_of(exponent: i8) -> f32 {
     power_of_two(i32::from(exponent).clamp(LEAST, GREATEST))
 }

@@ -22,7 +22,7 @@ use headstart_core::transfer::{DevicePart, TokenFormat};
 use super::{Dtype, LayerKv};
 use crate::ModelConfig;
 
-/// Probe heads of a layer where nobody chose: as many as the source's.
+/// Default number of probe heads per layer, as in the source.
 const PROBES: usize = 3;
 
 /// The heads whose queries and keys tell what matters, the same in each layer.
@@ -102,7 +102,7 @@ impl Probes {
         &self.is_probed
     }
 
-    /// Where the keys of a query head lie among those of the probes.
+    /// Returns the index of a query head's keys among those of the probes.
     #[must_use]
     pub(crate) fn place_of(&self, head: usize) -> usize {
         let before = &self.is_probed[..head / self.group];
@@ -131,7 +131,7 @@ impl Probes {
         parts(probes).chain(parts(rest)).collect()
     }
 
-    /// What tells units of these probes from others, in a block's identity.
+    /// Layout of the units of these probes, as part of a block's identity.
     #[must_use]
     pub fn layout(&self) -> String {
         let mut layout = format!("{},probes", super::LAYOUT);
@@ -143,7 +143,7 @@ impl Probes {
         layout
     }
 
-    /// How tokens lie in a rest part.
+    /// Returns the token layout of a rest part.
     #[must_use]
     pub fn rest_format(&self, config: &ModelConfig, dtype: Dtype, block_size: usize) -> RestFormat {
         RestFormat {
@@ -156,7 +156,7 @@ impl Probes {
     }
 }
 
-/// How tokens lie in a rest part.
+/// Token layout of a rest part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestFormat {
     keys: usize,
@@ -195,7 +195,7 @@ impl TokenFormat for RestFormat {
     }
 }
 
-/// Which of a layer's two parts.
+/// The two parts of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// The probes' keys.

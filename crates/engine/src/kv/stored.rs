@@ -1,4 +1,4 @@
-//! How lower tiers store what the device has.
+//! Storage formats of KV blocks in lower tiers.
 //!
 //! ```text
 //! same   keys, values                                   as they are in memory
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use super::{Dtype, fp8};
 use crate::ModelConfig;
 
-/// How lower tiers store what the device has.
+/// Storage format of KV blocks in lower tiers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stored {
     /// As it is: what is loaded is what was computed.
@@ -42,7 +42,8 @@ impl Stored {
         self.bytes(dtype, config.num_kv_heads, config.head_dim * block_size)
     }
 
-    /// The same of so many heads, whose keys have so many numbers, and so have their values.
+    /// Stored bytes of `num_kv_heads` heads with `numbers` numbers of keys, and as many of values,
+    /// each.
     pub(super) fn bytes(self, dtype: Dtype, num_kv_heads: usize, numbers: usize) -> usize {
         let group_bytes = match self {
             Self::Same => numbers * dtype.bytes(),

@@ -72,7 +72,7 @@ const LAYERS: usize = 4;
 /// none does.
 const ROPE_THETA: f32 = 1e19;
 
-/// How the heads are arranged.
+/// Arrangement of the heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// 32 heads with keys and values of their own.

@@ -1,4 +1,4 @@
-//! What `generation_config.json` says.
+//! Defaults from `generation_config.json`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 pub struct GenerationDefaults {
     /// Tokens that end an answer.
     pub stop_tokens: Arc<[TokenId]>,
-    /// How to choose tokens (the seed comes from the request).
+    /// Sampling parameters (the seed comes from the request).
     pub sampling: Sampling,
     /// Most tokens of an answer, where the request names no limit.
     pub max_new_tokens: Option<usize>,

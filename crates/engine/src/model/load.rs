@@ -61,7 +61,7 @@ pub enum LoadError {
         name: String,
         /// Its shape.
         found: Vec<usize>,
-        /// What the configuration implies.
+        /// The shape that the configuration implies.
         expected: Vec<usize>,
     },
     /// An element type that is not read.

@@ -18,7 +18,7 @@ pub fn top_sets(importance: &[Vec<f32>], ratio: f64) -> Vec<Vec<usize>> {
     sets.collect()
 }
 
-/// What is in any of the sets; ascending.
+/// Union of the sets, ascending.
 #[must_use]
 pub fn union(sets: &[Vec<usize>]) -> Vec<usize> {
     let mut all: Vec<usize> = sets.iter().flatten().copied().collect();

@@ -1,9 +1,9 @@
 //! The obvious forward pass behind a prefix of which only some tokens are seen.
 //!
-//! The prefix was computed exactly, each token seeing all before it. The suffix then sees, layer
-//! by layer, only the tokens that somebody chose of it, and itself. Who chooses is told how much
-//! attention a few probe heads pay to each token of the whole prefix. With all tokens chosen it
-//! is [`super::logits`].
+//! The prefix was computed exactly, each token seeing all before it. The suffix then sees, layer by
+//! layer, only itself and the prefix tokens that the caller chooses. The caller receives the
+//! attention that a few probe heads pay to each token of the whole prefix. With all tokens chosen
+//! the result is that of [`super::logits`].
 //!
 //! Importance: for one query head, the sum over the suffix's queries of the attention that a
 //! prefix token gets, after a softmax over everything that the query may see.
@@ -41,15 +41,15 @@ struct KeysValues {
     values: Vec<f32>,
 }
 
-/// What came of a suffix.
+/// Result of a suffix.
 pub struct Asked {
     /// Logits of the last token, `[vocab]`.
     pub logits: Vec<f32>,
-    /// What was chosen in each layer.
+    /// Selected tokens of each layer.
     pub layers: Vec<Chosen>,
 }
 
-/// What was chosen in one layer, and on which grounds.
+/// Selected tokens of one layer, with their importance.
 pub struct Chosen {
     /// Of each probe: the importance of each prefix token.
     pub importance: Vec<Vec<f32>>,
@@ -161,7 +161,7 @@ impl KeysValues {
     }
 }
 
-/// What a layer's queries may look at: a prefix, and the suffix itself.
+/// Keys and values visible to a layer's queries: those of a prefix and of the suffix itself.
 struct View<'a> {
     heads: Heads,
     prefix: &'a KeysValues,
@@ -251,7 +251,7 @@ impl View<'_> {
         weights
     }
 
-    /// Where a query head's key or value of `position` lies in the prefix.
+    /// Returns the range of a query head's key or value of `position` in the prefix.
     fn in_prefix(&self, position: usize, head: usize) -> Range<usize> {
         let Heads { num_kv, group, dim } = self.heads;
         let num_tokens = self.prefix.keys.len() / (num_kv * dim);

@@ -1,4 +1,4 @@
-//! What an engine stores, against what its blocks held when it said so.
+//! Units stored by an engine, against the contents of their blocks when each store was issued.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use headstart_engine::{
 use crate::shelf::{Parts, Shelf, disk};
 use crate::{BLOCK_SIZE, BLOCKS, Bench, LAYERS, UNIT_BLOCKS, UNIT_TOKENS, Way, model, tokens};
 
-/// What the device held after each step, as whoever copies everything at once would read it.
+/// Device contents after the last step, as a reference that copies everything at once reads them.
 type Snapshot = Arc<Mutex<Vec<Parts>>>;
 
 /// Notes what its blocks hold whenever they may have changed.
@@ -89,7 +89,7 @@ impl BlockMover for Witness {
     fn poll(&mut self, moved: &mut Vec<Moved>) {
         let mut counts = self.counts.lock().expect("one thread");
         counts.loaded += std::mem::take(&mut self.shelf.loads);
-        // A unit that nobody has read yet can be stored nowhere.
+        // A unit cannot be reported as stored before it was read.
         let is_there = |it: &Moved| !matches!(it, Moved::Stored { .. });
         counts.waiting += usize::from(!self.expected.is_empty());
         let (there, later) = match self.expected.is_empty() {

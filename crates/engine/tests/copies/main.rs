@@ -37,7 +37,7 @@ fn part_bytes(model: &Model) -> usize {
     2 * config.num_kv_heads * config.head_dim * BLOCK_SIZE * Dtype::F32.bytes()
 }
 
-/// How copies are carried out.
+/// Order of copies and computation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     /// All of them, then everything is computed: the reference.

@@ -1,4 +1,4 @@
-//! Host memory that keeps what it is told to, and claims on what it keeps.
+//! Host memory that keeps all units it receives, and claims on them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(crate) fn disk(write: WriteWhen, most_at_hand: usize) -> Tiers {
     Tiers::new(config, vec![disk])
 }
 
-/// Keeps what it is told to, and says at once that it is there.
+/// Keeps each stored unit and reports it as stored at once.
 #[derive(Default)]
 pub(crate) struct Shelf {
     pub(crate) to_read: Vec<(BlockHash, Vec<BlockId>)>,

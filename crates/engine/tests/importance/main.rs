@@ -108,7 +108,7 @@ fn submission(id: u64, prompt: Vec<TokenId>, max_tokens: usize) -> Submission {
     }
 }
 
-/// What became of a prompt.
+/// Result of a prompt.
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
     tokens: Vec<TokenId>,
@@ -241,7 +241,7 @@ fn nothing_behind_it_is_committed_announced_or_stored() {
     assert_eq!((report.tally.prompts, report.tally.failed), (4, 0));
 }
 
-/// A replica's thread looks round when it is woken; what comes of that is told by a step.
+/// A replica's thread calls `look_round` when it is woken; a step reports the resulting token.
 #[test]
 fn one_that_ends_with_its_first_token_is_told_it() {
     let model = model_of(4);

@@ -42,7 +42,7 @@ fn expected(
     questions.iter().map(answer).collect()
 }
 
-/// What is kept of a selection out of `stored` tokens, of which there are no packs.
+/// Returns the tokens kept of a selection from `stored` tokens, without packs.
 fn kept(
     importance: &ImportanceConfig,
     (selection, importances): (Selection, &[&[f32]]),
@@ -113,7 +113,7 @@ fn facts(seed: u64, count: usize) -> (Vec<TokenId>, Vec<Vec<TokenId>>, Vec<Token
     (document.tokens, questions, answers)
 }
 
-/// What became of questions about facts.
+/// Results of questions about facts.
 struct Told {
     /// All tokens that were generated, behind the document first.
     tokens: Vec<Vec<TokenId>>,
@@ -170,7 +170,7 @@ fn packs_bring_the_same_tokens_with_fewer_reads() {
     assert!(told.iter().all(|it| it.tokens == told[0].tokens));
 }
 
-/// What `serve` does: whole parts, and packs; where parts are kept changes nothing.
+/// The configuration of `serve`: whole parts, and packs. Keeping parts in memory changes no answer.
 #[test]
 fn whole_parts_and_packs_bring_the_right_answers_with_fewest_reads() {
     let facts = facts(5, 12);

@@ -19,7 +19,7 @@ use headstart_engine::kv::{Dtype, Probes, RestFormat};
 
 use crate::{BLOCK_SIZE, UNIT_BLOCKS};
 
-/// What all that was ever asked of it is judged by.
+/// Counters of all requests to the shelf, for assertions.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) stored: HashSet<BlockHash>,
@@ -36,7 +36,7 @@ pub(crate) type Shared = Arc<Mutex<Seen>>;
 pub(crate) struct Shelf {
     seen: Shared,
     rng: Rng,
-    /// Of a hundred loads of parts so many fail.
+    /// Share of part loads that fail, in percent.
     fails: usize,
     /// Whether answers wait for some polls.
     is_slow: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Shelf {
     kept: HashMap<BlockHash, Vec<Vec<u8>>>,
     at_hand: HashSet<PartName>,
     waiting: VecDeque<(Moved, Option<PartName>)>,
-    /// How tokens lie in the rest parts, for packs.
+    /// Layout of tokens in the rest parts, for packs.
     format: Option<RestFormat>,
 }
 
@@ -74,7 +74,7 @@ impl Shelf {
         }
     }
 
-    /// Writes a pack: its part 0 is nobody's concern here.
+    /// Writes a pack; part 0, its description, stays empty.
     fn pack(&mut self, pack: &Pack) {
         let format = self.format.expect("packs need a format");
         let unit_tokens = UNIT_BLOCKS * BLOCK_SIZE;

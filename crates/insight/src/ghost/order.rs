@@ -4,7 +4,7 @@
 /// Bits to a word.
 const WORD: usize = u64::BITS as usize;
 
-/// Which places are taken.
+/// A set of taken places.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
     words: Vec<u64>,
@@ -25,7 +25,7 @@ impl Order {
         order
     }
 
-    /// How many are taken.
+    /// Returns the number of taken places.
     pub(super) fn total(&self) -> usize {
         self.total as usize
     }

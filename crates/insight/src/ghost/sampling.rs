@@ -1,4 +1,4 @@
-//! Which blocks are followed: a hash of the key decides, so a block is always or never.
+//! Sampling of blocks: a hash of the key decides, so a block is followed always or never.
 
 /// Halvings after which the rate falls no further.
 const HALVINGS_MAX: u32 = 40;

@@ -1,4 +1,4 @@
-//! Which blocks were ever used, as far as memory goes: the cache without end.
+//! Blocks used so far, as far as memory reaches: the infinite cache.
 
 use std::time::Duration;
 

@@ -8,10 +8,10 @@ use super::sampling::{Rate, table_hash};
 /// Places that there is room for at first.
 const PLACES_MIN: usize = 1 << 12;
 
-/// What is the matter with a block that is looked up.
+/// Depth in the LRU stack of a block that is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// So many distinct blocks were used since.
+    /// Number of distinct blocks used since.
     At(u64),
     /// More than is tracked, or never used.
     Unknown,

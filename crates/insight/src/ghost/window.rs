@@ -7,7 +7,7 @@ pub(super) const MINUTES: u64 = 60;
 
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// What is counted: look-ups, and hits by size.
+/// Counters of requests, blocks and tokens, and of hits by size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) requests: u64,
@@ -22,7 +22,7 @@ pub(super) struct Counts {
     pub(super) seen: u64,
 }
 
-/// What one request counts: of the sizes only those that it hits.
+/// Counters of one request, with only the sizes that it hits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Request {
     pub(super) blocks: u64,

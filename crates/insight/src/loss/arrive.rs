@@ -1,8 +1,8 @@
 //! A request at its placing: what its tokens are if they are not served.
 //!
 //! One pass over its blocks tells what is remembered of each, and notes the use of those that are
-//! held. Contents are looked at only behind what is known. What is new is remembered when it is
-//! computed, not now: until then nobody has seen it, and it may never be.
+//! held. Contents are looked at only behind what is known. New blocks are remembered when they are
+//! computed, not on arrival: a request may be abandoned before that.
 
 use headstart_core::{Nanos, ReplicaId, Tier, TokenId};
 
@@ -88,7 +88,7 @@ struct Walk<'a> {
     chosen: u16,
     overlaps: &'a [(ReplicaId, u32)],
     replicas: &'a [Replica],
-    /// Who holds most, and how many blocks.
+    /// The replica with the longest overlap, and its blocks.
     followed: Option<(u16, usize)>,
     computes_from: usize,
     now: Nanos,
@@ -122,7 +122,7 @@ impl Walk<'_> {
         self.note(block, entry);
     }
 
-    /// What the memory says of a block that is not served.
+    /// Returns the bucket of a block that is not served, as far as the memory knows it.
     fn remembered(&self, entry: &Entry) -> Option<Bucket> {
         if entry.computing > 0 {
             return Some(Bucket::InFlight);
@@ -156,7 +156,7 @@ impl Walk<'_> {
         reset_at.is_some_and(|reset_at| entry.stored.wrapping_sub(reset_at) as i32 <= 0)
     }
 
-    /// Where the copy that was followed is gone and another replica has one, that is followed.
+    /// Moves an evicted or reset block to the replica with the longest overlap, if that holds it.
     fn follow(&self, block: usize, entry: &mut Entry) {
         if let Some((place, blocks)) = self.followed
             && block < blocks

@@ -1,4 +1,4 @@
-//! Which contents were seen before, wherever in a prompt they stood.
+//! Memory of contents seen before, wherever in a prompt they stood.
 //!
 //! ```text
 //! tokens ─► Windows: hashes, anchors ─► Places: where an anchor was seen last ─► Ring: the latest
@@ -31,10 +31,10 @@ use windows::Windows;
 /// Tokens of a window: longer than the markup between two messages.
 const WINDOW: usize = 16;
 
-/// Of so many windows in a row at least one is an anchor.
+/// Consecutive windows of which at least one is an anchor.
 const SPREAD: usize = 32;
 
-/// So many tokens in front of a text are enough for windows that span its border.
+/// Tokens in front of a text that are enough for the windows across its border.
 pub(super) const REACH: usize = WINDOW + SPREAD;
 
 /// A bounded memory of texts.
@@ -42,11 +42,11 @@ pub(super) const REACH: usize = WINDOW + SPREAD;
 pub(super) struct Contents {
     ring: Ring,
     places: Places,
-    /// Of the prompt at hand; kept for its memory.
+    /// Windows of the current prompt; kept to reuse their memory.
     windows: Windows,
 }
 
-/// What is to be remembered of a text when it is computed.
+/// The parts of a text to remember once it is computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fresh {
     marks: Vec<u16>,
@@ -54,7 +54,7 @@ pub(super) struct Fresh {
     anchors: Vec<(u32, u64)>,
 }
 
-/// Where known text was found.
+/// A range of known text, and its place in the ring.
 #[derive(Clone, Copy)]
 struct Match {
     start: usize,

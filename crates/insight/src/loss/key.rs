@@ -2,7 +2,7 @@
 
 use headstart_core::{RouteKey, TokenId};
 
-/// Names what is remembered; whoever does not know it cannot tell contents from the names.
+/// The secret of all stored names: without it, contents cannot be told from the names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key(u64);
 

@@ -1,20 +1,19 @@
-//! How much was entered of late: of a table that has room for less, the rest is forgotten.
+//! Entries of bounded tables in the last hour, and the share of them that is forgotten.
 
 use std::time::Duration;
 
 use headstart_core::Nanos;
 
-/// Of how long a time it is said what is forgotten. What was seen longer ago than that, nobody
-/// expects to be known.
+/// Period over which forgetting is reported. Older entries are not expected to be known.
 const LATELY: Duration = Duration::from_secs(3600);
 
 /// Marks in that time: it is an hour, and up to five minutes more.
 const MARKS: usize = 12;
 
-/// What was entered into two tables, since about an hour ago.
+/// Entries into two tables since about an hour ago.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lately {
-    /// What had been entered by the start of each span, the latest span's last.
+    /// Total entries of both tables at the start of each span, the latest span last.
     marks: Vec<[u64; 2]>,
     span: u64,
 }

@@ -1,4 +1,4 @@
-//! What each token of a prompt is, should the engine not serve it.
+//! The bucket of each token of a prompt that the engine does not serve.
 
 use crate::{Bucket, Split};
 
@@ -17,13 +17,13 @@ pub(super) struct Run {
 #[derive(Debug)]
 pub(super) struct Layout {
     prompt: usize,
-    /// Where the part begins that is always computed.
+    /// Start of the part that is always computed, tokens.
     floor: usize,
     block_size: usize,
     /// Tokens that the chosen replica, and the best other one, are said to hold.
     predicted: usize,
     elsewhere: usize,
-    /// What memory says, per block in front of the floor.
+    /// Remembered bucket of each block in front of the floor.
     blocks: Vec<Option<Bucket>>,
     /// Ranges of known contents, in order, behind the known blocks.
     diverged: Vec<(usize, usize)>,
@@ -56,7 +56,7 @@ impl Layout {
         }
     }
 
-    /// The tokens of which no block is known and nobody says that he holds them.
+    /// Returns the range of tokens without a known block that no replica is said to hold.
     pub(super) fn unknown(&self) -> (usize, usize) {
         let known = self.blocks.iter().rposition(Option::is_some);
         let known = known.map_or(0, |block| (block + 1) * self.block_size);
@@ -124,7 +124,7 @@ impl Layout {
     }
 }
 
-/// What was served covers the front; what is left keeps its bucket.
+/// Overlays the front of `runs` with the served tokens; the rest keeps its buckets.
 pub(super) fn overlay(prompt: u32, runs: &[Run], served: &Served) -> Split {
     let mut split = Split::default();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! What was predicted for requests, against what happened.
+//! Predictions for requests against the actual values.
 
 /// Values that an [`Errors`] keeps for its percentiles: the latest.
 const KEPT: usize = 1_024;

@@ -18,7 +18,7 @@ pub struct Arrival<'a> {
     pub block_size: u32,
     /// The keys of its full blocks, in its namespace.
     pub keys: &'a [RouteKey],
-    /// Its tokens; without them nobody can tell [`Bucket::Namespace`] and [`Bucket::Diverged`].
+    /// Its tokens, needed for [`Bucket::Namespace`] and [`Bucket::Diverged`].
     pub tokens: Option<&'a [TokenId]>,
     /// Stands for salt, adapter and model.
     pub namespace: u64,
@@ -26,7 +26,7 @@ pub struct Arrival<'a> {
     pub overlaps: &'a [(ReplicaId, u32)],
 }
 
-/// What the engine did about a prompt.
+/// Tokens of a prompt that the engine served, or failed to load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Tokens that were not computed, per tier, the device first.
@@ -76,7 +76,7 @@ pub struct Pending {
     pub(super) forgotten: f32,
 }
 
-/// What is to be remembered of a prompt's contents when it is computed.
+/// Contents of a prompt to remember once it is computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct New {
     /// Names of its front up to some blocks, whatever their namespace, and that namespace.
@@ -118,13 +118,13 @@ impl Pending {
         self.predicted_tokens
     }
 
-    /// What the tokens are if they are not served: runs in order, each by one past its last token.
+    /// Returns the buckets of the tokens if not served: runs in order, each with its end.
     pub fn runs(&self) -> impl Iterator<Item = (u32, Bucket)> + '_ {
         self.runs.iter().map(|run| (run.end, run.bucket))
     }
 
-    /// Its blocks as they are named here: equal name, equal block and prefix. Once it is computed
-    /// nobody else needs them.
+    /// Takes the names of its blocks: equal name, equal block and prefix. The attributor does not
+    /// need them once the request is computed.
     ///
     /// # Panics
     /// When it is not computed yet.
@@ -154,20 +154,20 @@ pub struct Evicted {
     pub blocks_since: u32,
 }
 
-/// Where a request's tokens landed.
+/// Attribution of a finished request's tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Tokens by bucket; they sum to the prompt's.
     pub split: Split,
-    /// How sure the buckets from [`Bucket::Reset`] on are, 0 to 1: less the share of tokens of
-    /// which nothing is remembered, times the share that the memory has forgotten of what it took
-    /// in within the last hour.
+    /// Certainty of the buckets from [`Bucket::Reset`] on, 0 to 1: 1 − a · b. Here a is the
+    /// share of tokens in `Namespace`, `Diverged` and `NeverSeen`, and b the share of the last
+    /// hour's entries that the memory has forgotten.
     pub certainty: f32,
     /// Of what was evicted, where something was.
     pub evicted: Option<Evicted>,
 }
 
-/// How full a memory is, and what it forgot.
+/// Capacity of a memory, with the blocks and tokens entered and forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Blocks that fit.

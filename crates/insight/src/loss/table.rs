@@ -1,4 +1,4 @@
-//! What is remembered of blocks: who held each last, and how that ended.
+//! Memory of blocks: the last holder of each, and the state of its copy.
 //!
 //! Sets of four entries of 16 bytes, one cache line each, so that a block costs one access to
 //! memory. A newcomer takes the place of the entry of its set that was not used for the longest
@@ -18,7 +18,7 @@ pub(super) struct Entry {
     tag: u32,
     /// When it was used last, [`super::TICK`]s.
     pub(super) at: u32,
-    /// How many blocks its holder had stored by then.
+    /// Blocks that its holder had stored by then.
     pub(super) stored: u32,
     /// The replica that stored or used it last.
     pub(super) holder: u16,
@@ -28,10 +28,10 @@ pub(super) struct Entry {
     pub(super) computing: u8,
 }
 
-/// What became of a block, as far as its own entry says.
+/// State of a block's copy, as far as its own entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nobody ever held it.
+    /// No replica ever held it.
     Unheld,
     /// Its holder holds it.
     Held,
@@ -162,7 +162,7 @@ impl Table {
         if let Some(way) = entries.iter().position(is_it) {
             return &mut entries[way];
         }
-        // A free one first, then what nobody computes, then what is oldest.
+        // A free entry first, then one that no request computes, then the oldest.
         let rank = |entry: &Entry| (!entry.is_free(), entry.computing > 0, entry.at);
         let way = (0..WAYS).min_by_key(|&way| rank(&entries[way]));
         let entry = &mut entries[way.unwrap_or(0)];

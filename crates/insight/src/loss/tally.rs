@@ -7,13 +7,13 @@ use headstart_core::RouteKey;
 
 use crate::{Split, Waterfall};
 
-/// A waterfall for each of the keys of most requests, as many as there is room for; the others
-/// share one. The waterfalls together are those of all requests.
+/// A waterfall for each of the most frequent keys, as many as there is room for; all other keys
+/// share one. Together they cover all requests.
 ///
 /// Source: Space-Saving (Metwally, Agrawal, El Abbadi, ICDT 2005): a newcomer takes the place and
-/// the count of the rarest. Each key of more than 1 in `places` requests has a place, so nobody
-/// fills the table with keys that come once. Here what a key that had to go was counted moves to
-/// the row of the others.
+/// the count of the rarest key. Each key of more than 1 in `places` requests has a place, so keys
+/// that come once cannot fill the table. Unlike there, the waterfall of an evicted key is added to
+/// the shared row.
 #[derive(Clone, Debug)]
 pub struct Tally<K> {
     places: BTreeMap<K, usize>,
@@ -113,7 +113,7 @@ pub struct Prefix {
 pub struct HotPrefixes(Tally<RouteKey>);
 
 impl HotPrefixes {
-    /// One with so many places, at least one.
+    /// Creates a tally with `places` places, at least one.
     #[must_use]
     pub fn new(places: usize) -> Self {
         Self(Tally::new(places))
@@ -168,8 +168,8 @@ mod tests {
         assert_eq!((tally.other().total(), tally.other().requests()), (11, 3));
     }
 
-    /// A client that makes up a name for each of its requests takes nobody's row who comes more
-    /// often, and nothing is lost of the sum.
+    /// A client with a new key for each request evicts no more frequent key, and the sum stays
+    /// complete.
     #[test]
     fn nobody_fills_the_table() {
         let (mut rng, mut tally) = (Rng::new(6), Tally::new(50));

@@ -143,7 +143,7 @@ fn what_is_given_up_is_computed_no_more() {
     bench.attributor.abandon(&twin);
     let other = tokens(4, 65);
     for salt in [None, None, Some("s"), None] {
-        // However often it is tried: it was never computed, so nobody has seen it.
+        // However often it is retried: it was never computed, so it was never seen.
         let first = bench.arrive(salt, &other, 0, [0, 0]);
         bench.attributor.abandon(&first);
     }
@@ -265,7 +265,7 @@ fn another_salt_is_a_namespace_and_another_front_a_divergence() {
     assert!((620..=655).contains(&diverged), "{split:?}");
 }
 
-/// What another model computed of the same tokens is of no use, and is not held elsewhere.
+/// Blocks that another model computed for the same tokens are not hits, nor held elsewhere.
 #[test]
 fn blocks_of_different_models_are_different_blocks() {
     let mut bench = Bench::new();

@@ -2,10 +2,10 @@
 
 use super::Sample;
 
-/// Doublings of uncached tokens that are told apart.
+/// Classes by uncached tokens, one for each doubling.
 const SIZES: usize = 18;
 
-/// Shares of cached tokens that are told apart.
+/// Classes by share of cached tokens.
 const SHARES: usize = 4;
 
 /// Samples that a cell keeps.
@@ -20,7 +20,7 @@ pub(super) struct Cells {
 #[derive(Clone, Debug, Default)]
 struct Cell {
     samples: Vec<Sample>,
-    /// Where the next one goes.
+    /// Index of the sample that the next one replaces once the cell is full.
     next: usize,
 }
 

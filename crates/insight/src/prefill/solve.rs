@@ -8,8 +8,8 @@ const TERMS: usize = 3;
 /// Smallest pivot, relative to the diagonal, at which terms can be told apart.
 const PIVOT_MIN: f64 = 1e-10;
 
-/// The model with the least sum of squared relative errors whose coefficients are 0 or above:
-/// of all subsets of terms the best whose own solution is positive. `None` where there is none.
+/// Returns the model with the least sum of squared relative errors whose coefficients are 0 or
+/// above: the best of all subsets of terms whose own solution has none below 0. `None` without any.
 pub(super) fn solve(samples: &[Sample]) -> Option<Model> {
     let normal = Normal::of(samples);
     let solved = (1..1u32 << TERMS).filter_map(|subset| {

@@ -47,7 +47,7 @@ const DETECTORS: [(Cause, Detector); 13] = [
     (Cause::Template, version::find_wording),
 ];
 
-/// Which of them tell of one place.
+/// Index of the wording detector, the only one of [`Cause::Template`] that names a place.
 const WORDING: usize = DETECTORS.len() - 1;
 
 /// The first cause that explains where two prompts part.
@@ -77,7 +77,7 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Evidence> {
         })
 }
 
-/// Where so little was lost that only a joint is worth telling.
+/// Finds a seam: the only cause reported for small losses and for prompts of token ids.
 pub(super) fn find_joint(aligned: &Aligned<'_>) -> Option<Evidence> {
     joint::find(aligned).map(|spans| evidence(aligned, Cause::Seam, spans, 0))
 }

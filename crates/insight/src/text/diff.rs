@@ -1,4 +1,4 @@
-//! Which runs of words two texts have in common, in order.
+//! Runs of words that two texts have in common, in order.
 //!
 //! What begins or ends alike is taken first. Small rests are compared word by word (the longest
 //! common subsequence); large ones are split at runs that stand exactly once in both, and each gap
@@ -18,7 +18,7 @@ const TABLE_CELLS_MAX: usize = 1 << 16;
 /// Words in the runs that a rest is split at: the longer ones are tried first.
 const RUNS: [usize; 2] = [12, 4];
 
-/// How many times each word may be looked at before the rest counts as changed.
+/// Looks at each word, on average, after which the rest counts as changed.
 const LOOKS_PER_WORD: usize = 48;
 
 /// A range of the older text that became a range of the newer one. One of both may be empty.
@@ -28,7 +28,7 @@ pub(super) struct Changed {
     pub(super) new: Range<usize>,
 }
 
-/// What changed from `old` to `new`, in order; all between is common.
+/// Returns the changes from `old` to `new`, in order; all between is common.
 pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<Changed> {
     let mut found = Vec::new();
     let mut budget = (old.len() + new.len()).saturating_mul(LOOKS_PER_WORD);
@@ -218,7 +218,7 @@ mod tests {
         letters.iter().enumerate().map(word).collect()
     }
 
-    /// What `changes` leaves out is equal, and it covers the rest.
+    /// Checks that all words outside `changes` are equal, and returns their number.
     fn check(old: &[u8], new: &[u8]) -> usize {
         let (one, other) = (words(old), words(new));
         let (mut old_at, mut new_at, mut kept) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Where two prompts part, what changed, and what agrees again behind it.
+//! The point at which two prompts part, the changes, and the agreement behind them.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use super::hashed::Hashes;
 use super::sketch::{Sketch, common, mixed};
 use super::word::{Class, Word};
 
-/// Words that must be known behind a divergence for it to count as a loss; white space is none.
-/// Some three blocks of tokens: less is chance, or the closing words of a form.
+/// Known words behind a divergence from which on it counts as a loss, without white space. Some
+/// three blocks of tokens: less is chance, or the closing words of a form.
 pub const LOSS_WORDS: usize = 48;
 
 /// Words of a run that counts as known from the older prompt wherever it stood there.
@@ -29,17 +29,17 @@ pub struct Change {
     pub new: Range<usize>,
 }
 
-/// How a prompt differs from an earlier one.
+/// Differences of a prompt from an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
     /// Words in common from the start, white space among them.
     pub shared_words: usize,
-    /// Where the older prompt differs first, bytes.
+    /// Offset of the first difference in the older prompt, bytes.
     pub old_byte: usize,
-    /// Where the newer prompt differs first, bytes.
+    /// Offset of the first difference in the newer prompt, bytes.
     pub new_byte: usize,
-    /// What changed, first come first: at most [`CHANGES_MAX`] regions. White space that changed
-    /// beside equal words is not listed.
+    /// Changed regions, in order: at most [`CHANGES_MAX`]. White space that changed beside equal
+    /// words is not listed.
     pub changes: Vec<Change>,
     /// Names the place: a keyed hash of the words in front.
     pub place: u64,
@@ -49,7 +49,7 @@ pub struct Divergence {
     pub agrees_words: usize,
     /// Words of the newer prompt behind the divergence, without white space.
     pub rest_words: usize,
-    /// How many of these are known from the older prompt.
+    /// Words of the rest that are known from the older prompt.
     pub kept_words: usize,
     /// Known words that no earlier prompt had in the same place: what the divergence cost.
     pub lost_words: usize,
@@ -68,7 +68,7 @@ impl Divergence {
 /// Changes close together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    /// Which of the changes.
+    /// Its changes, as a range of their indexes.
     pub(super) changes: Range<usize>,
     /// Common words behind it, up to the next region or the end.
     pub(super) agrees: usize,
@@ -174,8 +174,8 @@ impl<'a> Aligned<'a> {
         changed.sum::<usize>() * 4 <= rest
     }
 
-    /// The regions up to the last one behind which much agrees; what comes then is another
-    /// question, or how the newer prompt goes on.
+    /// Returns the regions up to the last one behind which much agrees. Later ones are another
+    /// question, or the newer prompt's continuation.
     pub(super) fn body(&self) -> &[Region] {
         let agrees = |region: &Region| region.agrees >= LOSS_WORDS / 2;
         let last = self.regions.iter().rposition(agrees);
@@ -292,7 +292,7 @@ fn regions(changes: &[Changed], new_len: usize) -> Vec<Region> {
     regions
 }
 
-/// How many of `words` are of a class that `is_wanted`.
+/// Counts the `words` whose class `is_wanted`.
 pub(super) fn count(words: &[Word], is_wanted: impl Fn(Class) -> bool) -> usize {
     words.iter().filter(|word| is_wanted(word.class)).count()
 }

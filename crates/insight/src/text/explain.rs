@@ -1,4 +1,4 @@
-//! Which of the named causes made two prompts part.
+//! Explanation of a divergence of two prompts by one of the named causes.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ const JOINT_WORDS: usize = 12;
 /// The words that show a cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// Which it is.
+    /// The cause that the words show.
     pub cause: Cause,
     /// The bytes of the older prompt that changed; empty where something was added.
     pub old: Range<usize>,
@@ -25,12 +25,12 @@ pub struct Evidence {
     pub version: u64,
 }
 
-/// How a prompt differs from an earlier one, and why where that has a name.
+/// Differences of a prompt from an earlier one, and their cause where that has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// How.
+    /// The differences.
     pub divergence: Divergence,
-    /// Why. Nothing where too little was lost to look for a cause, or none explains it.
+    /// The cause. Nothing where too little was lost to look for one, or none explains it.
     pub evidence: Option<Evidence>,
 }
 

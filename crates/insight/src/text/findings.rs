@@ -5,30 +5,30 @@ use std::collections::BTreeMap;
 use super::explain::Evidence;
 use crate::Cause;
 
-/// Most places that are told apart; further ones are put together by their cause.
+/// Most places that are kept apart; further ones are merged by their cause.
 const PLACES_MAX: usize = 1024;
 
-/// Most versions of a place that are told apart.
+/// Most versions of a place that are kept apart.
 const VERSIONS_MAX: usize = 8;
 
 /// Versions from which on a wording may be new each time.
 const MANY_VERSIONS: usize = 4;
 
-/// What one prompt lost.
+/// Tokens that one prompt lost to one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// To what.
+    /// The cause.
     pub cause: Cause,
-    /// Where it sits, as [`Evidence::place`] names it.
+    /// The place of the cause, as [`Evidence::place`] names it.
     pub place: u64,
-    /// What stands there now, as [`Evidence::version`] names it.
+    /// The text that stands there now, as [`Evidence::version`] names it.
     pub version: u64,
-    /// Tokens that were known and had to be computed again, as the caller counts them.
+    /// Known tokens that had to be recomputed, as the caller counts them.
     pub tokens: u64,
 }
 
 impl Loss {
-    /// What `tokens` were lost to.
+    /// Returns the loss of `tokens` to the cause in `evidence`.
     #[must_use]
     pub fn new(evidence: &Evidence, tokens: u64) -> Self {
         Self {
@@ -43,9 +43,9 @@ impl Loss {
 /// A cause in one place, over all prompts that it cost something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding<E> {
-    /// Which it is.
+    /// The cause of the losses.
     pub cause: Cause,
-    /// Where it sits; 0 for causes that show at many places.
+    /// The place of the cause; 0 for causes that show at many places.
     pub place: u64,
     /// Prompts that lost something.
     pub requests: u64,
@@ -65,8 +65,8 @@ pub struct Findings<E> {
 }
 
 impl<E> Finding<E> {
-    /// Whether what stands there is new nearly each time: then it is whoever asks who wrote it, and
-    /// no version of a template.
+    /// Whether the text there is new nearly each time: then it is the users', and no version of a
+    /// template.
     #[must_use]
     pub fn is_new_each_time(&self) -> bool {
         let versions = self.versions.len();

@@ -1,11 +1,11 @@
 //! A bounded memory of prompts that finds the one that came nearest to a new one.
 //!
 //! Two are looked for, because they are two questions. Which earlier prompt shares the **longest
-//! prefix**? It is found by the hashes of all words up to every 32nd: so much of the new prompt is
-//! served. And which one **had most of the rest**, wherever it stood there? It is found by the
+//! prefix**? It is found by the hashes of all words up to every 32nd: this prefix of the new prompt
+//! is served. And which one **had most of the rest**, wherever it stood there? It is found by the
 //! anchors behind that prefix; anchors that few prompts have count more, because what a whole
-//! application has in common says nothing about the conversation. What was lost is explained by
-//! whoever had it: the earlier turn of the same conversation, and not by a prompt that happens to
+//! application has in common says nothing about the conversation. The prompt that had the lost
+//! words explains the loss: the earlier turn of the same conversation, not a prompt that happens to
 //! begin alike.
 //!
 //! Memory: each sketch's words at 16 bytes and about one anchor per eight words at some 60; never
@@ -27,13 +27,13 @@ const CANDIDATES_MAX: usize = 4;
 /// Candidates that are explained, besides the one with the longest prefix.
 const EXPLAINED_MAX: usize = 4;
 
-/// What an anchor counts that one prompt has; one that more have counts as much less.
+/// Weight of an anchor, divided equally among the prompts that have it.
 const ANCHOR_WEIGHT: usize = 840;
 
-/// A cause that cost so much, in percent of what another one did, is told instead of it.
+/// Least loss of a cause, in percent of the reported one's, at which it is reported instead.
 const WORSE_PERCENT: usize = 125;
 
-/// How much is remembered.
+/// Bounds on the remembered prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most prompts.
@@ -77,7 +77,7 @@ struct Kept<N> {
 /// An earlier prompt, near to a new one.
 #[derive(Debug)]
 pub struct Near<'a, N> {
-    /// What the caller called it.
+    /// The caller's name of the prompt.
     pub name: &'a N,
     /// Its words.
     pub sketch: &'a Sketch,
@@ -88,14 +88,14 @@ pub struct Near<'a, N> {
     number: u64,
 }
 
-/// What was found out about a new prompt.
+/// Comparison of a new prompt with an earlier one.
 #[derive(Debug)]
 pub struct Told<'a, N> {
     /// The earlier prompt that it is compared with.
     pub near: Near<'a, N>,
     /// The most words that any earlier prompt has in common with it from the start.
     pub served_words: usize,
-    /// How both differ; nothing where one begins with the other.
+    /// The differences of both; nothing where one begins with the other.
     pub explanation: Option<Explanation>,
 }
 
@@ -133,8 +133,8 @@ impl<N> Neighbours<N> {
         self.words
     }
 
-    /// Prompts that went because there were too many, or too many words. One whose place a longer
-    /// turn of its conversation took is none of them.
+    /// Prompts evicted because there were too many, or too many words. Prompts replaced by a longer
+    /// turn of their conversation do not count.
     #[must_use]
     pub fn num_forgotten(&self) -> u64 {
         self.forgotten
@@ -221,7 +221,7 @@ impl<N> Neighbours<N> {
         })
     }
 
-    /// Those that have most of what stands behind the first `served_words`: the best first.
+    /// Returns the prompts that share most anchors behind the first `served_words`, the best first.
     fn behind(&self, namespace: u64, sketch: &Sketch, served_words: usize) -> Vec<Near<'_, N>> {
         let anchors = sketch.anchors_behind(served_words);
         let wanted: Hashes = anchors.iter().copied().collect();
@@ -299,7 +299,7 @@ impl<N> Neighbours<N> {
         numbers
     }
 
-    /// Those that have the deepest mark in common with `sketch`; the latest last.
+    /// Returns the prompts that have the deepest mark in common with `sketch`; the latest last.
     fn deepest(&self, namespace: u64, sketch: &Sketch) -> Vec<u64> {
         let marks = sketch.marks().iter().rev();
         let mut holders = marks.filter_map(|mark| self.marks.get(&mixed(mark ^ namespace)));
@@ -322,7 +322,7 @@ impl<N> Neighbours<N> {
         })
     }
 
-    /// The one that `sketch` goes on from, if any. Its last word may have been cut.
+    /// Returns the prompt that `sketch` continues, if any. Its last word may have been cut.
     fn begun(&self, namespace: u64, sketch: &Sketch) -> Option<u64> {
         let mut holders = self.deepest(namespace, sketch).into_iter().rev();
         holders.find(|number| {
@@ -433,7 +433,7 @@ mod tests {
         assert!(memory.nearest(1, &sketch(&text)).is_none());
     }
 
-    /// Against a queue of lengths: few prompts, of which only so many words find room.
+    /// Compares with a queue of lengths: few prompts, whose words do not all find room.
     #[test]
     fn words_are_a_limit_too_and_what_it_cost_is_counted() {
         let limits = Limits {
@@ -463,8 +463,8 @@ mod tests {
         assert!(forgotten > 20, "{forgotten}");
     }
 
-    /// Random prompts of shared parts: whoever is found shares within one mark of what the best of
-    /// all shares, and nobody is found where nothing is shared.
+    /// Random prompts of shared parts: the prefix found is within one mark of the longest one, and
+    /// never longer.
     #[test]
     fn what_is_found_is_as_near_as_a_search_through_all_finds() {
         let parts: Vec<String> = (0..12).map(|seed| prose(seed, 60)).collect();

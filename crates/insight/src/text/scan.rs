@@ -23,7 +23,7 @@ pub(super) struct Scanned {
     pub(super) character: u8,
 }
 
-/// What a byte may begin or continue.
+/// The kind of word that a byte may begin or continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Other,
@@ -166,7 +166,7 @@ impl<'a> Scanner<'a> {
         self.word(self.at + len, class)
     }
 
-    /// What the words before and behind make of a word of some class.
+    /// Returns the class of a word in its context: the words before it and the byte behind it.
     fn in_place(&self, class: Class, word: &[u8], next: Option<u8>) -> Class {
         let before = self.before;
         match class {

@@ -10,7 +10,7 @@ const SEAM_TOKENS_MAX: usize = 64;
 /// Equal tokens behind a seam, or the end of either prompt.
 const AGREES_TOKENS: usize = 4;
 
-/// Where two prompts spell the same text in other tokens.
+/// Token ranges in which two prompts spell the same text with different tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seam {
     /// Tokens of the older prompt.

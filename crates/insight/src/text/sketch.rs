@@ -60,8 +60,8 @@ impl std::fmt::Debug for Sketcher {
 }
 
 impl Sketcher {
-    /// A sketcher for `secret`, which should be drawn at random once per process or file: whoever
-    /// does not know it cannot try words against the hashes.
+    /// Creates a sketcher for `secret`, which should be drawn at random once per process or file.
+    /// Without it, words cannot be tried against the hashes.
     #[must_use]
     pub fn new(secret: &[u8; 32]) -> Self {
         let mut wide = [0; SECRET_BYTES];
@@ -189,13 +189,13 @@ impl Sketch {
         self.is_cut
     }
 
-    /// How many words `self` and `other` have in common from the start.
+    /// Counts the words that `self` and `other` have in common from the start.
     #[must_use]
     pub fn common_words(&self, other: &Self) -> usize {
         common(&self.words, &other.words)
     }
 
-    /// Where word `index` starts, bytes; the end of the last word for what is behind it.
+    /// Returns the start of word `index`, bytes; past the last word, the end of that word.
     #[must_use]
     pub fn byte_of(&self, index: usize) -> usize {
         let behind = || self.words.last().map_or(0, Word::end);
@@ -231,7 +231,7 @@ impl Sketch {
     }
 }
 
-/// How many words both begin with.
+/// Counts the leading words that both have in common.
 pub(super) fn common(one: &[Word], other: &[Word]) -> usize {
     let pairs = one.iter().zip(other);
     pairs
@@ -246,14 +246,14 @@ struct Windows {
     chain: u64,
     window: u64,
     last: [u64; ANCHOR_WORDS],
-    /// Where the oldest of `last` is.
+    /// Index of the oldest word in `last`.
     oldest: usize,
 }
 
 /// An odd number without a pattern: that of SplitMix64.
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What the oldest word of a window was multiplied with, once another has come.
+/// Factor of the word that leaves a window, once another is added.
 const OLDEST_FACTOR: u64 = FACTOR.wrapping_pow(ANCHOR_WORDS as u32);
 
 impl Windows {

@@ -9,7 +9,7 @@ pub(super) fn sketch(text: &str) -> Sketch {
     Sketcher::new(&[3; 32]).sketch(text)
 }
 
-/// So many words that read like instructions, always the same for a seed.
+/// Returns `words` words that read like instructions, always the same for a seed.
 pub(super) fn prose(seed: u64, words: usize) -> String {
     const STEMS: [&str; 24] = [
         "answer",

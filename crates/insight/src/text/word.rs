@@ -3,7 +3,7 @@
 /// Longest word or run of white space, bytes; what is longer is cut into several.
 pub const WORD_BYTES_MAX: usize = 256;
 
-/// What kind of word it is, as its letters tell.
+/// The kind of a word, by its letters and its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Class {
@@ -19,7 +19,7 @@ pub enum Class {
     Number,
     /// Five or more hexadecimal digits with letters and figures among them.
     Hex,
-    /// Letters and figures in an order that nobody would choose: an id, a signature.
+    /// Letters and figures in random order: an id, a signature.
     Random,
     /// A UUID.
     Uuid,
@@ -59,7 +59,7 @@ pub enum Class {
     RecordLabel,
     /// Another name with a colon behind it at the start of a line, as transcripts have them.
     Speaker,
-    /// Who speaks: `user` behind a marker, or `User:` at the start of a line.
+    /// The role of a speaker: `user` behind a marker, or `User:` at the start of a line.
     Role,
     /// White space, of any length.
     Space,
@@ -114,7 +114,7 @@ impl Class {
         matches!(self, Self::Role | Self::Speaker)
     }
 
-    /// Whether nobody would write the word by hand.
+    /// Whether the word is an id or another number that is not written by hand.
     pub(super) fn is_random(self) -> bool {
         matches!(self, Self::Uuid | Self::Random | Self::Hex)
     }
@@ -130,11 +130,11 @@ impl Class {
 pub struct Word {
     /// Keyed hash of its bytes.
     pub hash: u64,
-    /// Where it starts, bytes from the start of the text.
+    /// Offset of its first byte in the text.
     pub start: u32,
     /// Its length, bytes.
     pub len: u16,
-    /// What kind it is.
+    /// The kind of the word.
     pub class: Class,
     /// Of ASCII punctuation, the character; of white space, `\n` where it holds a line end.
     pub(super) character: u8,

@@ -1,4 +1,4 @@
-//! What the reuse probe found.
+//! Results of the reuse probe.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Invalid rounds shown in the text; most often all have one reason. JSON has all.
 const INVALID_SHOWN: usize = 5;
 
-/// Which of a round's two measured requests went first.
+/// Order of a round's two measured requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
@@ -32,7 +32,7 @@ impl Order {
 /// One valid pair.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProbeRound {
-    /// Which request went first.
+    /// Order of the two requests.
     pub order: Order,
     /// Length of the prompt of both, tokens.
     pub prompt_tokens: u32,
@@ -47,9 +47,9 @@ pub struct ProbeRound {
 /// A round that enters no figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InvalidRound {
-    /// Which one, from 1.
+    /// Number of the round, from 1.
     pub round: usize,
-    /// What was wrong with it.
+    /// The fault that made it invalid.
     pub reason: String,
 }
 

@@ -15,7 +15,7 @@ const FAILURE_SAMPLES: usize = 5;
 /// tens of them.
 const LATE_MS: f64 = 100.0;
 
-/// What a server made of a trace. Percentiles are nearest rank over requests.
+/// Figures of a server on a trace. Percentiles are nearest rank over requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TraceReport {
     /// Requests sent.

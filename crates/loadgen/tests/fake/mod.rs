@@ -1,4 +1,4 @@
-//! A fake OpenAI server on port 0 that sends exactly the bytes it is told to.
+//! A fake OpenAI server on port 0 that sends exactly the scripted bytes.
 //!
 //! Written on a bare socket, because the tests are about where bytes are cut and how
 //! connections end. Connections are kept alive, one request after another.
@@ -22,7 +22,7 @@ pub(crate) struct Seen {
     pub(crate) body: Value,
 }
 
-/// What to send back: each piece is one HTTP chunk, in a packet of its own.
+/// A scripted reply: each piece is one HTTP chunk, in a packet of its own.
 pub(crate) struct Reply {
     pub(crate) status: &'static str,
     pub(crate) headers: Vec<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Reply {
     pub(crate) end: End,
 }
 
-/// How an answer ends.
+/// End of an answer.
 #[derive(PartialEq)]
 pub(crate) enum End {
     /// As HTTP says.

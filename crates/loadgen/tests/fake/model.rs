@@ -10,7 +10,7 @@ use super::{Reply, events};
 /// Tokens per block: only full blocks are found.
 pub(crate) const BLOCK: usize = 4;
 
-/// What the server holds, by salt.
+/// Prompts in the server's cache, by salt.
 #[derive(Default)]
 pub(crate) struct Model {
     /// Prompts longer than this are refused.

@@ -39,12 +39,12 @@ const BATCH_TOKENS: usize = 2_048;
 /// Texts whose tokens are held at once.
 const TOKENIZED_TEXTS: usize = 1_024;
 
-/// What the folder does not settle.
+/// Settings that override the folder's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BertOptions {
-    /// What stands before each text. `None` asks the folder: its prompt named `query` or its
-    /// default one (`config_sentence_transformers.json`); without such a list `"query: "` where
-    /// `config.json` or the folder's path calls the model E5, else nothing.
+    /// Prefix of each text. `None` takes it from the folder: its prompt named `query` or its
+    /// default one (`config_sentence_transformers.json`). Without such a list it is `"query: "` if
+    /// `config.json` or the folder's path calls the model E5, else empty.
     pub prefix: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl BertEncoder {
     }
 
     fn free_spaces(&self) -> std::sync::MutexGuard<'_, Vec<Workspace>> {
-        // What a panic may leave behind are buffers, whose contents nobody reads.
+        // A panic may leave only buffers behind, and their contents are never read.
         self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -140,7 +140,7 @@ impl Encoder for BertEncoder {
 
     fn encode(&self, texts: &[&str]) -> Vec<f32> {
         let mut vectors = vec![0.0; texts.len() * self.dims()];
-        // Inside the pool: a caller outside would wait for it anew at every product.
+        // Inside the pool: a caller outside would wait for the pool at every product.
         rayon::scope(|_| self.encode_texts(texts, &mut vectors));
         vectors
     }

@@ -30,10 +30,10 @@ const PIECE: usize = 5;
 /// Characters of a word that are looked at, for pieces too.
 const WORD_CHARS: usize = 32;
 
-/// Words, pairs of words, pieces: how much each kind counts beside the others. Chosen by the
-/// log-loss on planted text (`headstart trace planted`) of another seed than the tests', in an
-/// earlier wording; among the better choices they differ by less than one seed from the next. Pairs
-/// are so many and so rare that with more they only fill the places.
+/// Weights of words, pairs of words and pieces. Chosen by the log-loss on planted text (`headstart
+/// trace planted`) of another seed than the tests', in an earlier wording; among the better choices
+/// they differ by less than one seed from the next. Pairs are too many and too rare to deserve
+/// more: they would only fill the places.
 const WEIGHTS: [f32; 3] = [1.0, 0.2, 0.4];
 
 /// The built-in encoder.
@@ -76,8 +76,7 @@ enum Kind {
     Piece,
 }
 
-/// How often each feature occurs: a table with open addressing, because std's would be the
-/// slowest part.
+/// Counts of each feature: a table with open addressing, because std's would be the slowest part.
 #[derive(Default)]
 struct Counts {
     slots: Vec<(u64, u32)>,
@@ -263,7 +262,7 @@ mod tests {
         }
     }
 
-    /// What makes the identity worth something: were this to change, so must [`IDENTITY`].
+    /// Pins the values behind the identity: if these change, so must [`IDENTITY`].
     #[test]
     fn its_values_are_pinned() {
         let vector = encode("Thanks, that works! Ünïcode 语言");

@@ -8,7 +8,7 @@ const BETA_1: f32 = 0.9;
 const BETA_2: f32 = 0.999;
 const EPSILON: f32 = 1e-8;
 
-/// How far a step goes.
+/// Rates that scale a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     /// Learning rate.

@@ -64,12 +64,12 @@ struct Hidden {
     adam: [Adam; 4],
 }
 
-/// What the backward pass of a hidden layer needs of its forward pass.
+/// Values of a hidden layer's forward pass that its backward pass needs.
 struct Trace {
     normal: Vec<f32>,    // [n, hidden], before gain and shift
     deviation: Vec<f32>, // [hidden], 1 / standard deviation
     output: Vec<f32>,    // [n, hidden], behind ReLU and drop
-    /// What each value was multiplied with behind the normalisation: 0 or `1 / (1 - dropout)`.
+    /// Factor of each value after the normalisation: 0 or `1 / (1 - dropout)`.
     mask: Vec<f32>, // [n, hidden]
 }
 
@@ -144,7 +144,7 @@ impl Network {
         loss_and_slope(&mlp.log_odds(batch.rows), batch).0
     }
 
-    /// What is left for inference, for rows before `scaling`.
+    /// Folds the normalisation and `scaling` into the weights, for inference on unscaled rows.
     pub(crate) fn fold(&self, scaling: &Scaling) -> Mlp {
         let mut mlp = self.fold_layers();
         let Linear { weight, bias } = &mut mlp.layers[0];

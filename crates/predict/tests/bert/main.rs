@@ -202,7 +202,7 @@ fn the_identity_follows_the_weights() {
     assert_ne!(first, folder.open().identity());
 }
 
-/// What `edit` makes of the folder is refused with a message that holds all of `expected`.
+/// Checks that the folder is refused after `edit`, with a message that contains all of `expected`.
 fn refused(name: &str, edit: impl Fn(&Folder), expected: &[&str]) {
     let folder = Folder::new(name);
     edit(&folder);
@@ -354,7 +354,7 @@ fn tokenizers_that_do_not_fit_are_refused() {
     refused("none", none, &["2 special tokens", "2 positions"]);
 }
 
-/// The checks of the real model live in tools/encoder; this one only where the folder is at hand.
+/// The checks of the real model live in tools/encoder; this one runs only where its folder is set.
 #[test]
 fn a_real_model_tells_related_texts() {
     let Some(folder) = std::env::var_os("HEADSTART_ENCODER") else {

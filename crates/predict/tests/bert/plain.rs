@@ -1,4 +1,4 @@
-//! What a BERT encoder computes, so slowly that anybody can check it.
+//! A BERT encoder in plain code, slow but easy to check.
 
 use crate::folder::{HEADS, HIDDEN, LAYERS, Tensors};
 

@@ -1,4 +1,4 @@
-//! Which shape of `content` a chat template expects: one string, or a list of parts.
+//! Shape of `content` that a chat template expects: one string, or a list of parts.
 //!
 //! Engines read this off the template's syntax tree: a template that loops over a message's content
 //! gets parts, any other template gets one string. The answer decides the prompt's text, so the
@@ -15,7 +15,7 @@ use minijinja::machinery::parse;
 use crate::syntax_tree;
 use crate::template::{scope_generation_tags, syntax};
 
-/// How messages carry their content into a template.
+/// Form in which messages carry their content into a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentFormat {
     /// One string; text parts are joined by line breaks.
@@ -25,8 +25,8 @@ pub enum ContentFormat {
 }
 
 impl ContentFormat {
-    /// What `source` expects by SGLang's rules: parts where it mentions media, or loops over the
-    /// content of a variable with a usual name.
+    /// Detects the format that `source` expects by SGLang's rules: parts if it mentions media, or
+    /// loops over the content of a variable with a usual name.
     ///
     /// Source: SGLang 0.5.23, `parser/jinja_template_utils.py`.
     #[must_use]
@@ -49,7 +49,8 @@ impl ContentFormat {
         }
     }
 
-    /// What `source` expects by vLLM's rules. A template that does not parse gets strings.
+    /// Detects the format that `source` expects by vLLM's rules. A template that does not parse
+    /// gets strings.
     #[must_use]
     pub fn detect_as_vllm(source: &str) -> Self {
         let source = scope_generation_tags(source);

@@ -62,7 +62,7 @@ fn says_now(before: &str) -> bool {
     words.any(|word| NOW.iter().any(|now| now.eq_ignore_ascii_case(word)))
 }
 
-/// Where a date that begins at `at` ends, and the time behind it.
+/// Finds the end of a date that begins at `at`, and the end of the time behind it, in bytes.
 fn dated_time(text: &str, at: usize) -> Option<(usize, usize)> {
     let mut reader = Reader { rest: &text[at..] };
     reader.date()?;
@@ -87,7 +87,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// What may stand between a date and its time, longest first.
+/// Separators between a date and its time, longest first.
 const GAPS: [&str; 8] = [", at ", " at ", " - ", ", ", "; ", "T", "_", " "];
 
 /// Names of zones; other words behind a time may be anything.
@@ -101,7 +101,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Goes on behind `text`, if that comes next.
+    /// Consumes `text`, if that comes next.
     fn eat(&mut self, text: &str) -> Option<()> {
         self.rest = self.rest.strip_prefix(text)?;
         Some(())

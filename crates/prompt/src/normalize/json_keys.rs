@@ -18,7 +18,7 @@ const CUSTOMARY: [&str; 7] = [
     "required",
 ];
 
-/// Keys whose values are objects with names that somebody chose.
+/// Keys whose values are objects with freely chosen names.
 const NAMING: [&str; 5] = [
     "properties",
     "patternProperties",
@@ -59,12 +59,12 @@ pub(super) fn sort(request: &mut Value) -> bool {
     changed
 }
 
-/// What an object's keys are.
+/// Meaning of an object's keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Words of JSON Schema or of the API.
     Schema,
-    /// Names that somebody chose, of schemas.
+    /// Freely chosen names, of schemas.
     Names,
     /// Anything.
     Data,

@@ -35,7 +35,7 @@ fn is_billing_header(line: &str) -> bool {
         })
 }
 
-/// What such an id is called; not a session's, which stays for a conversation.
+/// Names of per-request ids. Session ids are not among them: they stay for a conversation.
 const NAMES: [&str; 6] = [
     "request",
     "req",

@@ -1,4 +1,4 @@
-//! The texts of a request in which its client, and nobody else, speaks.
+//! The texts of a request's system and developer messages.
 
 use serde_json::Value;
 

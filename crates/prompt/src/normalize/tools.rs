@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What stands between a server's name and its tool's, by the custom of MCP clients.
+/// Separator between a server's name and its tool's, by the custom of MCP clients.
 const SERVER: &str = "__";
 
 /// Sorts the tools by name, those of servers behind those of the client itself: a client's own are

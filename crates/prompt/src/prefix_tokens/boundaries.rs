@@ -1,4 +1,4 @@
-//! Where a tokenizer's texts may be cut without changing a token.
+//! Positions where a tokenizer's texts may be cut without changing a token.
 //!
 //! | kind | cut | for |
 //! |---|---|---|
@@ -22,7 +22,7 @@ const MIXTURES: usize = 64;
 /// Fragments of a mixture; with up to 12 characters each it is about as long as the samples.
 const FRAGMENTS: usize = 32;
 
-/// Where texts are cut.
+/// Kind of positions where texts are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundaryKind {
     /// Nowhere: whole texts are tokenized, and nothing is kept.
@@ -99,7 +99,8 @@ impl Boundaries {
         }
     }
 
-    /// Where to cut `text` into segments of `least` bytes or somewhat more. Linear in its length.
+    /// Yields the offsets that cut `text` into segments of `least` bytes or somewhat more. Linear
+    /// in its length.
     pub(super) fn cuts<'a>(&'a self, text: &'a str, least: usize) -> impl Iterator<Item = usize> {
         let mut from = least;
         // The first gap at `from` or behind it, once that is known; kept while separators are
@@ -175,7 +176,7 @@ fn texts(added: &[AddedToken]) -> Vec<String> {
     texts
 }
 
-/// What the tokenizer puts around each of `texts`, where that is always the same.
+/// Returns the tokens that the tokenizer puts around each of `texts`, if they are always the same.
 fn around(tokenizer: &Tokenizer, texts: &[String]) -> Option<Around> {
     let encode = |text: &str, special| tokenizer.encode(text, special).ok();
     let pair = |text: &str| {

@@ -56,7 +56,7 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// Those of `tokenizer`; `None` where it has none that we can vouch for.
+    /// Returns the gaps of `tokenizer`; `None` where none is known to be safe.
     pub(super) fn of(tokenizer: &Tokenizer, added: &[AddedToken]) -> Option<Self> {
         if !tokenizer.get_pre_tokenizer().is_some_and(ends_words) {
             return None;

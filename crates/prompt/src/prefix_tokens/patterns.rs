@@ -1,4 +1,4 @@
-//! Which pre-tokenizers end a piece between a word and what follows it.
+//! Pre-tokenizers that end a piece between a word and what follows it.
 //!
 //! Byte-level tokenizers split a text with a regular expression, an alternation of a few dozen
 //! forms that models borrow from each other. A *word character* here is a letter or digit of
@@ -10,7 +10,7 @@
 //!
 //! Let a word character and a follower stand left and right of `p`. By 1 no match of an
 //! alternation of such forms reaches across `p`. By 2 matches that start before `p` are the same
-//! if the text ends at `p`: a look-ahead is asked behind white space only, and there is none
+//! if the text ends at `p`: a look-ahead happens behind white space only, and no white space is
 //! right before `p`. Those that start at or behind `p` never look back. So with `Isolated`
 //! splits, the pieces of the two parts are the pieces of the whole, but for one that may lie
 //! across `p` because nothing matched there. Where the forms take every letter and every digit,

@@ -30,7 +30,7 @@ pub(super) struct Separators {
 }
 
 impl Separators {
-    /// Those among `added`, which is in the order of ids.
+    /// Collects the separators among `added`, which is in the order of ids.
     pub(super) fn of(added: &[AddedToken]) -> Self {
         let raw: Vec<&AddedToken> = added.iter().filter(|token| !token.normalized).collect();
         let mut contents: Vec<String> = raw

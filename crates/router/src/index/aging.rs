@@ -1,5 +1,5 @@
-//! How a replica's blocks go without being removed: the part of [`Replica`] that doubts, trusts,
-//! clears, sweeps and evicts, and that takes a dump over.
+//! Aging of a replica's blocks: the part of [`Replica`] that doubts, trusts, clears, sweeps and
+//! evicts, and that restores a dump.
 
 use headstart_core::Nanos;
 

@@ -17,7 +17,7 @@ use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity, R
 use super::{IndexStats, Overlap, Overlaps, PrefixIndex, Prompt, PromptKeys, Resident, Update};
 use lru::Lru;
 
-/// What is remembered of replicas, and in which detail.
+/// Block size and limits of an approximate index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApproximateConfig {
     /// Tokens per block.

@@ -12,14 +12,14 @@ use super::forest::Forest;
 use super::op::Op;
 use super::writer::{Draft, Writer, forest};
 
-/// Memory of an index that nobody set a limit for: room for some twenty million blocks, the KV
-/// caches of hundreds of large engines.
+/// Default memory limit of an index, bytes: room for some twenty million blocks, the KV caches of
+/// hundreds of large engines.
 const DEFAULT_BYTES: usize = 1 << 30;
 
 /// The largest limit. A run takes some 180 bytes at least, and names know 2^28 of them.
 const MAX_BYTES: usize = 32 << 30;
 
-/// What one eviction makes room for: this part of the limit.
+/// Divisor of the limit: each eviction frees this part of it beyond the excess.
 const EVICTED_PART: usize = 16;
 
 /// New blocks after which the memory is added up again, at least.
@@ -32,7 +32,7 @@ const MAX_BLOCK_BYTES: usize = 256;
 /// small engine. Large ones remember more, see [`super::replica`].
 const DEFAULT_MIN_DEPARTED: usize = 32;
 
-/// How much an index may remember.
+/// Limits of an index's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Memory, about, bytes, at most 32 GiB. Beyond it, what was not used for the longest time is
@@ -113,7 +113,7 @@ impl Writer {
         }
     }
 
-    /// Marks the runs that were not used the longest, so many bytes of them.
+    /// Marks the least recently used runs, until they have `bytes` bytes.
     fn coldest(&self, draft: &Draft<'_>, bytes: usize) -> Vec<bool> {
         let runs = draft
             .view

@@ -20,7 +20,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// The first key of a run, with room for so many more.
+    /// The first key of a run, with room for `more` others.
     pub(super) fn one(key: RouteKey, more: u32, now: Nanos) -> Self {
         let known = [now.0 >> STAMP_SHIFT, key.0].into_iter();
         let slots = known.chain(std::iter::repeat_n(0, more as usize));
@@ -29,7 +29,7 @@ impl Keys {
         }
     }
 
-    /// A copy of the first `len` keys, with room for so many.
+    /// A copy of the first `len` keys, with room for `room` keys.
     pub(super) fn moved(&self, len: u32, room: u32) -> Self {
         let kept = self.slots[..=len as usize]
             .iter()

@@ -1,8 +1,8 @@
-//! What a replica's events said in vain.
+//! Counters of one replica's events that were not usable.
 
 use super::IndexStats;
 
-/// What could not be used.
+/// Counters of events that were not usable, by reason.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) orphans: u64,

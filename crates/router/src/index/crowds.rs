@@ -80,7 +80,7 @@ impl Crowds {
         }
     }
 
-    /// What the handle holds; `None` where its block has no crowd.
+    /// Returns the records of the handle; `None` if it is in no crowd of its block.
     pub(super) fn records(&self, key: RouteKey, handle: u64) -> Option<&Records> {
         let members = self.0.get(&key)?;
         let member = members.iter().find(|member| member.handle == handle)?;
@@ -230,7 +230,7 @@ fn combined(members: &[Member], place: Place) -> Option<Standing> {
     records.map(Standing::from).reduce(Standing::or)
 }
 
-/// What the only handle of a block holds, taken out of the replica's books.
+/// Collects the records of a block's only handle, and removes its marks from `again`.
 fn records(
     forest: &Forest<'_>,
     slot: u32,

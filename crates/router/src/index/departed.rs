@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 
 use super::names::Names;
 
-/// Departed handles are remembered for one in so many that the replica has, so that they take a
-/// small part of the memory of its blocks.
+/// Names of a replica per departed handle that it remembers, so that these take a small part of the
+/// memory of its blocks.
 const PART: usize = 8;
 
 /// Departures that are remembered beyond those of the last updates, at most: what a large engine
@@ -22,9 +22,9 @@ const MAX: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     queue: VecDeque<u64>,
-    /// How many of them the last update and the one before brought.
+    /// Departures in the current update and in the one before.
     recent: [usize; 2],
-    /// So many are remembered in any case.
+    /// Number of departures that are remembered in any case.
     min: usize,
 }
 
@@ -41,9 +41,9 @@ impl Departed {
         self.recent[0] += 1;
     }
 
-    /// Ends an update. Those of this one and of the last one stay: a demotion's second half
-    /// follows in the same step of the engine, or in the next. Returns how many are remembered
-    /// from now on, of a replica with so many names.
+    /// Ends an update. Departures of this one and of the last one stay: a demotion's second half
+    /// follows in the same step of the engine, or in the next. Returns how many a replica with
+    /// `num_names` names remembers from now on.
     pub(super) fn end_update(&mut self, num_names: usize) -> usize {
         let recent = self.recent[0] + self.recent[1];
         self.recent = [0, self.recent[0]];
@@ -51,14 +51,14 @@ impl Departed {
         part.max(self.min).max(recent)
     }
 
-    /// The oldest, if there are more than so many; it is forgotten.
+    /// Forgets and returns the oldest departure if there are more than `most`.
     pub(super) fn pop_beyond(&mut self, most: usize) -> Option<u64> {
         (self.queue.len() > most)
             .then(|| self.queue.pop_front())
             .flatten()
     }
 
-    /// How often a handle stands here. O(size).
+    /// Counts the entries of a handle. O(size).
     pub(super) fn count(&self, handle: u64) -> usize {
         self.queue.iter().filter(|&&known| known == handle).count()
     }

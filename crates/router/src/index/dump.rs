@@ -1,9 +1,8 @@
-//! An index as plain values, so that a router that starts again need not learn it anew.
+//! An index as plain values, so that a router that restarts need not learn it again.
 //!
-//! Who stores them, and how, is the edge's business. Nobody knows what happened since, so all that
-//! is restored is doubtful until an event confirms it, and ages out otherwise; what was in doubt
-//! already goes on to age from where it was, so that no number of restarts keeps it. What waited
-//! or was assumed is not kept.
+//! The edge stores them. Events since the dump are unknown, so all that is restored is doubtful
+//! until an event confirms it, and ages out otherwise. What was in doubt already keeps its age, so
+//! that restarts do not prolong it. What waited or was assumed is not kept.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,11 +22,11 @@ pub const MAX_DUMP_BLOCKS: usize = 1 << 25;
 /// All that is held at some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexDump {
-    /// Whose replicas they are; the keys mean something for this model only.
+    /// The model of the replicas; the keys are valid for this model only.
     pub model: String,
     /// Pieces of chains, without a key in common.
     pub runs: Vec<RunDump>,
-    /// What each replica holds of them.
+    /// Blocks of the runs that each replica holds.
     pub replicas: Vec<ReplicaDump>,
 }
 
@@ -40,18 +39,18 @@ pub struct RunDump {
     pub keys: Vec<RouteKey>,
 }
 
-/// What one replica holds.
+/// Blocks that one replica holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaDump {
     /// The replica.
     pub replica: ReplicaId,
     /// Its cache groups, each with its block size.
     pub groups: Vec<(CacheGroup, u32)>,
-    /// What each place of it holds.
+    /// Blocks by tier, cache group and doubt.
     pub places: Vec<PlaceDump>,
 }
 
-/// What one tier holds for one cache group, confirmed or all of it in doubt since the same time.
+/// Blocks of one cache group in one tier, all confirmed or all in doubt since the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceDump {
     /// Number of the cache group.
@@ -241,7 +240,8 @@ impl Writer {
     }
 }
 
-/// Where to put what stands like that; nowhere if its doubt has aged out.
+/// Returns the entry of `places` with this place and standing, and creates it if needed; `None` if
+/// the doubt has expired.
 fn to_keep(
     places: &mut Vec<PlaceDump>,
     place: Place,

@@ -60,7 +60,7 @@ impl Extent {
         }
     }
 
-    /// How many consecutive offsets from `start` on are in.
+    /// Counts the consecutive offsets from `start` on that it contains.
     pub(super) fn run_from(&self, start: u32) -> u32 {
         let Self::Bits(words) = self else {
             return self.end().saturating_sub(start);
@@ -154,7 +154,7 @@ impl Extent {
     }
 }
 
-/// The words that `range` touches, of so many, with the bits that it covers in each.
+/// The words that `range` touches, among `num_words`, with the bits that it covers in each.
 fn masks(range: Range<u32>, num_words: usize) -> impl Iterator<Item = (usize, u64)> {
     let words = (range.start / WORD) as usize..(range.end.div_ceil(WORD) as usize).min(num_words);
     words.map(move |at| {

@@ -4,8 +4,8 @@
 //! another; a new one prolongs its parent's run if that ends there, and begins one otherwise. No
 //! run is ever split, so spots stay.
 //!
-//! Every replica that knows a handle for a block *names* it. A run loses its last blocks once
-//! nobody names or assumes them.
+//! Every replica that knows a handle for a block *names* it. A run loses its last blocks once no
+//! replica names or assumes them.
 //!
 //! Invariant: what is held is named; see [`super::names`] for what else a name is.
 
@@ -18,7 +18,7 @@ use super::table::MAX_RUN_BLOCKS;
 use super::view::{Spot, View};
 use crate::lookup::Map;
 
-/// What only the writer knows of the runs.
+/// State of the runs that only the writer uses.
 #[derive(Debug, Default)]
 pub(super) struct Land {
     ledgers: Vec<Ledger>,
@@ -201,7 +201,7 @@ impl Forest<'_> {
         Spot { run, offset }
     }
 
-    /// Cuts off what nobody names or assumes.
+    /// Cuts off the last blocks of a run that no replica names or assumes.
     pub(super) fn trim(&mut self, run: u32) {
         let ledger = &mut self.land.ledgers[run as usize];
         let old = ledger.names.len();
@@ -304,7 +304,7 @@ impl Forest<'_> {
 }
 
 impl Ledger {
-    /// One block more, with room for so many that follow.
+    /// Adds a block, with room for `coming` more.
     fn push(&mut self, coming: usize) {
         let names = &mut self.names;
         if names.len() == names.capacity() {

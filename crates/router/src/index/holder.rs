@@ -1,4 +1,4 @@
-//! What one replica holds of one run, as it is read.
+//! One replica's part in a run, for readers.
 //!
 //! Nearly every replica holds the leading blocks of a run on its device, confirmed, in its only
 //! cache group: a number. Anything else stands in [`More`].

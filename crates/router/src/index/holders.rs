@@ -1,4 +1,4 @@
-//! Who holds something of a run, by ascending slot.
+//! Replicas that hold blocks of a run, by ascending slot.
 //!
 //! Most runs are one replica's own: its share stands in the run itself, which spares a piece of
 //! memory and a step to it. Popular runs have a list of thousands, which a question reads from end
@@ -18,7 +18,7 @@ pub(super) struct Holders {
     others: Option<Box<Others>>,
 }
 
-/// What nearly all replicas hold of a run.
+/// One replica's part in a run, for nearly all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) slot: u32,
@@ -33,7 +33,7 @@ enum Shares {
     Many(Vec<Share>),
 }
 
-/// Those of whom more is to be said, by ascending slot; never empty.
+/// Replicas whose part a lead does not describe, by ascending slot; never empty.
 #[derive(Debug, Default)]
 struct Others(Vec<Other>);
 
@@ -44,7 +44,7 @@ struct Other {
     more: Option<Box<More>>,
 }
 
-/// What a change did to a holder.
+/// A holder's tally before and after a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Changed {
     pub(super) before: Tally,
@@ -61,12 +61,12 @@ impl Holders {
         self.shares.as_slice()
     }
 
-    /// Whether more is to be said of somebody.
+    /// Whether there are replicas whose part a lead does not describe.
     pub(super) fn has_others(&self) -> bool {
         self.others.is_some()
     }
 
-    /// Those of whom more is to be said.
+    /// Replicas whose part a lead does not describe, by ascending slot.
     pub(super) fn others(&self) -> impl Iterator<Item = Holder<'_>> {
         let others = self.others.iter().flat_map(|others| &others.0);
         others.map(|other| Holder {
@@ -170,7 +170,7 @@ impl Holders {
         list + self.others.as_ref().map_or(0, |others| others.bytes())
     }
 
-    /// Asserts the invariants, for a run of so many blocks.
+    /// Asserts the invariants, for a run of `len` blocks.
     pub(super) fn check(&self, len: u32) {
         let is_sorted = self.shares().is_sorted_by(|a, b| a.slot < b.slot);
         assert!(is_sorted, "holders are sorted");

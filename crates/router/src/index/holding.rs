@@ -1,4 +1,4 @@
-//! What one replica holds of one run, while it is changed.
+//! One replica's part in a run, while it changes.
 
 use std::ops::Range;
 
@@ -49,7 +49,7 @@ impl Holding {
         self.change(|more| more.turn(Some(since), None));
     }
 
-    /// Assumes so many leading blocks until then.
+    /// Assumes the first `blocks` blocks until `until`.
     pub(super) fn assume(&mut self, blocks: u32, until: Nanos) {
         self.change(|more| more.assume(blocks, until));
     }

@@ -1,4 +1,4 @@
-//! What a handle stands for: the part of [`Replica`] that turns tokens into keys and spots.
+//! Resolution of handles: the part of [`Replica`] that turns tokens into keys and spots.
 //!
 //! A handle means what the first event that brought its tokens says: they follow the parent's
 //! block, or what stands before a prompt. One whose parent has no block yet, or one of another
@@ -17,7 +17,7 @@ use super::standing::Record;
 use super::view::Spot;
 use super::waiting::Link;
 
-/// What a block follows.
+/// Predecessor of a block.
 #[derive(Clone, Copy)]
 enum Before {
     Root(RouteKey),

@@ -16,7 +16,7 @@ pub struct PromptKeys {
 /// chains have equal keys at one place, they are equal up to there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyChain {
-    /// How the prompt is cut.
+    /// Shape of the blocks that the prompt is cut into.
     pub shape: BlockShape,
     /// One key per full block whose name covers known tokens.
     pub keys: Vec<RouteKey>,

@@ -1,10 +1,10 @@
 //! The same question for replicas with several cache groups, or with one that needs less than the
 //! whole prefix.
 //!
-//! A group can go on behind so many blocks if the last ones before are there, and how many that is
-//! depends on its attention. All groups together: the longest prefix that each agrees to, found by
-//! letting them cut it in turn. Since a group may not need the prompt's start, the walk does not
-//! end at the first key that nobody has: it tries every place of the prompt.
+//! A group can continue after N blocks if the last ones of them are present; its attention says how
+//! many. All groups together can continue after the longest prefix that each accepts, found by
+//! letting them cut it in turn. A group may not need the prompt's start, so the walk does not end
+//! at the first key that no replica has: it tries every place of the prompt.
 
 use headstart_core::event::Attention;
 use headstart_core::{Nanos, ReplicaId};
@@ -110,7 +110,7 @@ impl Mixed {
     }
 }
 
-/// How many of the last blocks a group needs to go on behind so many.
+/// Returns the number of last blocks that a group needs to continue behind `blocks` blocks.
 fn needed(need: &Need, blocks: usize) -> usize {
     match need.attention {
         Attention::Full => blocks,

@@ -1,4 +1,4 @@
-//! What one replica holds of one run where a number does not say it: one plane per place and
+//! One replica's part in a run when a number does not describe it: one plane per place and
 //! standing.
 //!
 //! Invariants: an offset stands in at most one plane of a place; planes hold something; without
@@ -33,7 +33,7 @@ struct Plane {
     extent: Extent,
 }
 
-/// So many leading blocks are assumed until then.
+/// The first `blocks` blocks are assumed until `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Assumed {
     blocks: u32,
@@ -170,7 +170,7 @@ impl More {
         }
     }
 
-    /// What has been doubtful since `from`, or confirmed where that is nothing, is so since `to`.
+    /// Marks blocks doubtful since `from` as doubtful since `to`; `None` means confirmed.
     pub(super) fn turn(&mut self, from: Option<Nanos>, to: Option<Nanos>) {
         for at in 0..self.planes.len() {
             let plane = &mut self.planes[at];

@@ -1,10 +1,10 @@
 //! One replica's handles: which block each stands for, and whether it holds that block.
 //!
 //! A handle is *idle* when no place of the replica holds its block on its account: new, or
-//! departed. Idle ones are remembered for a while, see [`super::departed`]; how many departures of
-//! a handle are remembered stands beside it, so that nobody has to look through them. They have a
-//! table of their own, so small that it stays in the processor's cache: of a block that comes and
-//! goes, only its coming and its going wait for memory, and its end does not.
+//! departed. Idle ones are remembered for a while, see [`super::departed`]; the number of a
+//! handle's remembered departures stands beside it, which spares a search. They have a table of
+//! their own, small enough for the processor's cache. Of a block that comes and goes, only its
+//! coming and its going wait for memory, and its end does not.
 //!
 //! Invariants: a handle has one name at most; every name is counted at its block.
 
@@ -25,7 +25,7 @@ pub(super) struct Names {
     holding: Option<Map<Spot, u64>>,
 }
 
-/// What a handle stands for.
+/// Block of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) spot: Spot,
@@ -33,9 +33,9 @@ pub(super) struct Known {
     pub(super) is_idle: bool,
 }
 
-/// An engine's hash in so many well mixed bits. With a hundred thousand handles, two of one replica
-/// meet once in fifty thousand fleets; then a block is taken for another, which costs a wrong route
-/// at most.
+/// An engine's hash in `HANDLE_BITS` well mixed bits. With a hundred thousand handles, two of one
+/// replica meet once in fifty thousand fleets; then a block is taken for another, which costs a
+/// wrong route at most.
 pub(super) fn handle(block: BlockHash) -> u64 {
     let wide = u128::from_be_bytes(block.0);
     let mut bits = (wide as u64) ^ ((wide >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -58,7 +58,7 @@ impl Name {
 }
 
 impl Names {
-    /// What `handle` stands for.
+    /// Finds the block of `handle`.
     pub(super) fn find(&self, handle: u64) -> Option<Known> {
         let known = |table: &Table, is_idle| {
             let spot = table.get(handle)?.spot();
@@ -174,7 +174,7 @@ impl Names {
         self.awake().chain(idle)
     }
 
-    /// Those that hold their block.
+    /// Handles that hold their block, each with the block's spot.
     pub(super) fn awake(&self) -> impl Iterator<Item = (u64, Spot)> + '_ {
         self.awake.iter().map(|name| (name.handle(), name.spot()))
     }

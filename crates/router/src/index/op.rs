@@ -13,7 +13,7 @@ use super::view::Profile;
 /// A change of the view.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// The replica in this slot, or nobody.
+    /// Sets the profile of this slot, of a replica or of a free slot.
     Profile { slot: u32, profile: Profile },
     /// One for each block size in use.
     Hashers(Arc<[RouteHasher]>),
@@ -23,19 +23,19 @@ pub(super) enum Op {
         block_size: u32,
         keys: Keys,
     },
-    /// The run has so many keys now; `keys` where they had to move.
+    /// The run has `len` keys now; `keys` is set where they had to move.
     Grow {
         run: u32,
         keys: Option<Keys>,
         len: u32,
     },
-    /// The run ends earlier, where nobody holds anything; with no keys, it is gone.
+    /// Cuts the run to `len` keys; no replica holds the blocks behind them. At 0 the run is gone.
     Cut {
         run: u32,
         keys: Option<Keys>,
         len: u32,
     },
-    /// How blocks stand in a place.
+    /// Sets the standing of blocks in a place; `None` means not held.
     Set {
         spots: Span,
         slot: u32,
@@ -44,9 +44,9 @@ pub(super) enum Op {
     },
     /// All that is confirmed becomes doubtful.
     Doubt { run: u32, slot: u32, since: Nanos },
-    /// What is doubtful since then is confirmed again.
+    /// Confirms the blocks that have been doubtful since then.
     Trust { run: u32, slot: u32, since: Nanos },
-    /// So many leading blocks are assumed.
+    /// Assumes the first `blocks` blocks.
     Assume {
         run: u32,
         slot: u32,

@@ -8,8 +8,8 @@ use headstart_core::ReplicaId;
 
 use super::walk::Scratch;
 
-/// How much of a prompt one replica holds: leading tokens, without a hole, in whole blocks. Where
-/// a replica has several cache groups, the longest prefix behind which all of them can go on.
+/// Leading tokens of a prompt that one replica holds, without a hole, in whole blocks. With several
+/// cache groups it is the longest prefix from which all of them can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
     /// The replica.
@@ -48,7 +48,7 @@ pub struct Overlaps {
 pub(super) struct Lengths {
     /// All replicas.
     pub(super) all: Vec<Length>,
-    /// Those of them whose lengths differ.
+    /// Overlaps of the replicas whose lengths differ.
     pub(super) uneven: Vec<Overlap>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Length {
 }
 
 impl Overlaps {
-    /// Those who hold something, by ascending replica.
+    /// Overlaps of the replicas that hold some of the prompt, by ascending replica.
     pub fn iter(&self) -> impl Iterator<Item = Overlap> {
         let mut uneven = self.lengths.uneven.iter().peekable();
         self.lengths.all.iter().map(move |length| {
@@ -71,13 +71,13 @@ impl Overlaps {
         })
     }
 
-    /// How many replicas hold something.
+    /// Returns the number of replicas that hold some of the prompt.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lengths.all.len()
     }
 
-    /// Whether nobody holds anything.
+    /// Whether no replica holds any of the prompt.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lengths.all.is_empty()
@@ -88,7 +88,7 @@ impl Overlaps {
         self.lengths.clear();
     }
 
-    /// What `replica` holds; nothing where it was left out.
+    /// Returns the overlap of `replica`; zero if it was left out.
     #[must_use]
     pub fn of(&self, replica: ReplicaId) -> Overlap {
         let all = &self.lengths.all;

@@ -60,11 +60,11 @@ struct Group {
     shape: BlockShape,
 }
 
-/// What introduced a block.
+/// Tokens and predecessor that introduced a block.
 #[derive(Clone, Debug)]
 struct Link {
     parent: Option<BlockHash>,
-    /// What stands before the first block: adapter and salt.
+    /// Adapter and salt of the prompt.
     start: (Option<String>, Option<String>),
     block_size: u32,
     tokens: Vec<u32>,
@@ -83,7 +83,7 @@ struct Assumed {
     until: Nanos,
 }
 
-/// Which blocks a question counts.
+/// Filter for the blocks that a question counts.
 #[derive(Clone, Copy)]
 struct Level {
     only_device: bool,
@@ -273,7 +273,8 @@ impl Contents {
         shapes.chain(configured.map(BlockShape::of_size)).collect()
     }
 
-    /// What the prefix must satisfy. A replica without events has one group of the usual kind.
+    /// Returns the cache groups that a prefix must satisfy. A replica without events has one group
+    /// of the usual kind.
     fn requirements(&self) -> Vec<(u8, Group)> {
         let attention = Attention::Full;
         let configured = self.configured_size.map(|size| {

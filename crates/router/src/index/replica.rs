@@ -44,7 +44,7 @@ pub(super) struct Replica {
     /// When doubts have to be swept up; `None` without doubts.
     pub(super) sweep_at: Option<Nanos>,
     pub(super) counters: Counters,
-    /// Where somebody wants to know what the update under way changes: that, so far.
+    /// Changes of the running update so far, if the caller asked for them.
     pub(super) told: Option<Vec<BlockChange>>,
 }
 
@@ -116,7 +116,8 @@ impl Replica {
         }
     }
 
-    /// An engine that starts anew may have other groups.
+    /// Forgets the cache groups, since a restarted engine may have others. Returns the shapes
+    /// before that, if it had groups.
     fn forget_groups(&mut self) -> Option<BTreeSet<BlockShape>> {
         let before = self.shapes();
         let groups = std::mem::take(&mut self.groups);
@@ -203,7 +204,7 @@ impl Replica {
         }
     }
 
-    /// Sees to it that a handle that held nothing is told apart from others that hold its block.
+    /// Puts a handle that held nothing into a crowd with the others that hold its block, if any.
     pub(super) fn tell_apart(&mut self, forest: &Forest<'_>, block: u64, spot: Spot) {
         let is_known_otherwise = forest.land.num_names(spot) > 1;
         if !is_known_otherwise
@@ -364,7 +365,8 @@ impl Replica {
         shapes.chain(configured.map(BlockShape::of_size)).collect()
     }
 
-    /// What a prefix must satisfy. A replica without events has one group of the usual kind.
+    /// Returns the conditions that a prefix must satisfy. A replica without events has one group of
+    /// the usual kind.
     pub(super) fn needs(&self) -> Needs {
         let need = |(&group, known): (&u8, &Group)| Need {
             group,

@@ -74,8 +74,8 @@ impl RunIndex {
         }
     }
 
-    /// An index without replicas. When it takes more than about so many bytes, it forgets what was
-    /// not used for the longest time.
+    /// An index without replicas. Above about `max_bytes` bytes of memory, it forgets what was not
+    /// used for the longest time.
     #[must_use]
     pub fn with_budget(model: impl Into<String>, max_bytes: usize) -> Self {
         let limits = Limits {
@@ -85,7 +85,7 @@ impl RunIndex {
         Self::with_limits(model, limits)
     }
 
-    /// An index without replicas that remembers so much.
+    /// An index without replicas, with these limits.
     #[must_use]
     pub fn with_limits(model: impl Into<String>, limits: Limits) -> Self {
         let writer = Writer::new(model.into(), limits);

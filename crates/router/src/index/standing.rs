@@ -1,6 +1,6 @@
-//! Where a block can be held, and how sure that is.
+//! Places that can hold a block, and the certainty that they do.
 //!
-//! Why something is doubtful is told by the time since when it is, and by nothing else:
+//! The time since which a block is doubtful tells the reason as well:
 //!
 //! | doubtful since | because | may be trusted again |
 //! |---|---|---|
@@ -26,14 +26,14 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where nearly all blocks are.
+    /// The place of nearly all blocks.
     pub(super) const USUAL: Self = Self {
         group: 0,
         tier: Tier::Device,
     };
 }
 
-/// How sure it is that a place holds a block.
+/// Certainty that a place holds a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Confirmed,
@@ -56,8 +56,8 @@ pub(super) fn since_alone(now: Nanos) -> Nanos {
     Nanos(now.0 & !1)
 }
 
-/// What one handle holds, place by place: kept apart for handles whose key is not known, or that
-/// share their key with another handle of the same replica.
+/// Holdings of one handle, by place. They are kept separately for handles whose key is unknown, or
+/// that share their key with another handle of the same replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Records(Vec<(Place, Record)>);
 
@@ -156,7 +156,8 @@ impl From<Record> for Standing {
 }
 
 impl Standing {
-    /// What a place is worth for a block that two handles stand for: the surer, else the later.
+    /// Combines the standings of two handles of one block: confirmed if either is, else the later
+    /// doubt.
     pub(super) fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Doubtful { since: a }, Self::Doubtful { since: b }) => {

@@ -1,5 +1,5 @@
-//! What [`super::twin`] is built of. A test puts another module in this one's place, whose threads
-//! are run in every order.
+//! Synchronization primitives of [`super::twin`]. A test replaces this module with one that runs
+//! the threads in every order.
 
 pub(super) use std::hint::spin_loop;
 pub(super) use std::sync::atomic::{AtomicUsize, Ordering};

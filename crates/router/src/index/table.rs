@@ -42,7 +42,7 @@ const RUN_BITS: u32 = 28;
 /// Runs that a name can tell apart.
 pub(super) const MAX_RUNS: u32 = 1 << RUN_BITS;
 
-/// So many departures or more.
+/// Largest count of departures in a name, which means this number or more.
 pub(super) const MANY_DEPARTURES: u32 = u32::MAX >> RUN_BITS;
 
 /// The slots of a table that has names, at least.
@@ -174,7 +174,8 @@ impl Table {
         self.slots.capacity() * size_of::<Name>()
     }
 
-    /// Where the name is, or would be: the first one, or gap, that is not before the handle.
+    /// Returns the position of the name or its insertion point: the first name or gap that is not
+    /// before the handle.
     fn place(&self, handle: u64) -> usize {
         let home = self.home(handle);
         let rest = self.slots.get(home..).unwrap_or_default();

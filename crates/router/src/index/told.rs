@@ -1,4 +1,4 @@
-//! What an update changes, block by block, for those who follow blocks by their keys.
+//! Changes of one update, block by block, for consumers that track blocks by key.
 
 use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
@@ -34,7 +34,7 @@ impl Writer {
 }
 
 impl Replica {
-    /// Notes a change, where somebody wants to know.
+    /// Notes a change, if the caller of the update asked for changes.
     pub(super) fn tell(&mut self, change: impl FnOnce() -> BlockChange) {
         if let Some(told) = &mut self.told {
             told.push(change());

@@ -24,7 +24,7 @@ pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Length
     }
 }
 
-/// Finds who holds the prompt's first run. Returns whether somebody holds all of it.
+/// Finds the holders of the prompt's first run. Returns whether one of them holds all of it.
 fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Lengths) -> bool {
     let holders = view.run(piece.run).holders();
     found.uneven.clear();
@@ -72,7 +72,8 @@ fn add_others(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mu
     goes_on
 }
 
-/// Lets all go on who reach up to `piece`. Returns whether somebody reaches its end.
+/// Extends the overlap of the replicas that reach up to `piece`. Returns whether one reaches its
+/// end.
 fn step(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Lengths) -> bool {
     let depth = piece.depth * block_size;
     let holders = view.run(piece.run).holders();

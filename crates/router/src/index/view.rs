@@ -47,7 +47,7 @@ pub(super) struct View {
     replicas: Vec<Profile>,
     /// The same by slot, as far as the walk needs it.
     groups: Vec<PlainGroup>,
-    /// How many of these have each block size.
+    /// Number of groups with each block shape.
     shapes: BTreeMap<BlockShape, usize>,
     /// Replicas that are not of the usual kind.
     num_odd: usize,
@@ -66,15 +66,15 @@ pub(super) struct Run {
     holders: Holders,
 }
 
-/// What overlaps have to know of a replica.
+/// Properties of a replica that overlaps depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
-    /// `None`: nobody has this slot.
+    /// `None` for a free slot.
     pub(super) id: Option<ReplicaId>,
     pub(super) needs: Needs,
 }
 
-/// What a prefix must satisfy.
+/// Conditions that a prefix must satisfy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Needs {
     /// Nothing is known yet, so nothing is held.
@@ -86,7 +86,7 @@ pub(super) enum Needs {
     Mixed(Arc<[Need]>),
 }
 
-/// The only group of a replica, of the usual kind; without a block size where there is none.
+/// The cache group of a replica with [`Needs::Plain`]; without a block size for all others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlainGroup {
     pub(super) id: ReplicaId,
@@ -94,7 +94,7 @@ pub(super) struct PlainGroup {
     pub(super) group: u8,
 }
 
-/// What one cache group needs.
+/// Condition of one cache group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
     pub(super) group: u8,
@@ -102,7 +102,7 @@ pub(super) struct Need {
     pub(super) shape: BlockShape,
 }
 
-/// Who has a slot that nobody has: no replica's number, since slots end far below.
+/// The replica id of a free slot. No replica has it, since slots end far below.
 const NOBODY: ReplicaId = ReplicaId(u32::MAX);
 
 impl PlainGroup {
@@ -143,8 +143,8 @@ impl Run {
         self.holders.get(slot)
     }
 
-    /// How many leading keys are those of `keys`, whose first one is. Keys are chained: where one
-    /// is equal, all before are.
+    /// Counts the leading keys that equal those of `keys`, whose first one does. Keys are chained,
+    /// so all keys before an equal one are equal.
     pub(super) fn matched(&self, keys: &[RouteKey]) -> u32 {
         let limit = self.len.min(keys.len() as u32);
         let is_equal = |at: u32| self.key(at) == keys[at as usize];

@@ -42,7 +42,7 @@ pub(super) struct Waiter {
     ticket: u64,
 }
 
-/// What a block's key will follow from.
+/// Inputs of a waiting block's key.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) parent: u64,
@@ -114,7 +114,7 @@ impl Waiting {
         Some(waiter)
     }
 
-    /// Those linked behind `parent` in blocks of this size, in a fixed order.
+    /// Handles linked behind `parent` in blocks of this size, in a fixed order.
     pub(super) fn children(&self, parent: u64, block_size: u32) -> Vec<u64> {
         let Some(children) = self.children.get(&parent) else {
             return Vec::new();

@@ -1,8 +1,8 @@
 //! The question: how much of a prompt each replica holds, all of them in one pass.
 //!
-//! The prompt's keys lead from run to run. On each, a replica whose prefix reaches up to it goes
-//! on by what it holds there; the walk ends where nobody reaches the next one. So a question costs
-//! one search per run and one step per holder, whatever the length of the prompt.
+//! The prompt's keys lead from run to run. On each, a replica whose prefix reaches up to it
+//! continues with what it holds there; the walk ends at the first run that no replica reaches. So a
+//! question costs one search per run and one step per holder, whatever the length of the prompt.
 //!
 //! Replicas that need more than leading blocks are asked by [`super::mixed`].
 
@@ -19,12 +19,12 @@ use super::{KeyChain, PromptKeys};
 /// Memory of a question, used again by the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
-    /// Who holds the start of the prompt, by ascending slot.
+    /// Replicas that hold the start of the prompt, by ascending slot.
     candidates: Vec<Candidate>,
     mixed: Mixed,
 }
 
-/// How far one replica reaches, in blocks.
+/// Reach of one replica into the prompt, in blocks.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     slot: u32,
@@ -64,7 +64,7 @@ pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mu
     lengths.sort();
 }
 
-/// The run that the prompt goes on with at `depth`.
+/// The run that continues the prompt at `depth`.
 pub(super) fn piece(view: &View, chain: &KeyChain, depth: u32, now: Nanos) -> Option<Piece> {
     let keys = chain
         .keys
@@ -96,7 +96,7 @@ fn walk(view: &View, chain: &KeyChain, now: Nanos, candidates: &mut Vec<Candidat
     }
 }
 
-/// Finds who holds the prompt's first run. Returns whether somebody holds all of it.
+/// Finds the holders of the prompt's first run. Returns whether one of them holds all of it.
 fn begin(
     view: &View,
     shape: BlockShape,
@@ -126,7 +126,7 @@ fn begin(
     most == piece.matched
 }
 
-/// Lets all go on who reach up to `piece`. Returns whether somebody reaches its end.
+/// Extends the reach of the replicas that reach up to `piece`. Returns whether one reaches its end.
 fn step(view: &View, piece: Piece, now: Nanos, candidates: &mut [Candidate]) -> bool {
     let mut goes_on = false;
     // Holders and candidates are both in the order of slots.

@@ -1,4 +1,4 @@
-//! What becomes known, turned into changes of the view. One thread at a time.
+//! Application of updates to the view. One thread at a time.
 //!
 //! It knows the replicas, their slots and their block sizes, and when assumptions and doubts end;
 //! what an event means for its replica is [`super::replica`]'s business.
@@ -138,7 +138,7 @@ impl Writer {
         self.publish(draft, slot, Some(replica));
     }
 
-    /// A slot that nobody has; if possible the one of the replica's number, which look-ups like.
+    /// A free slot; if possible the one of the replica's number, which allows faster look-ups.
     fn free_slot(&mut self, replica: ReplicaId) -> u32 {
         if let Some(at) = self.free_slots.iter().position(|&slot| slot == replica.0) {
             return self.free_slots.swap_remove(at);
@@ -355,7 +355,7 @@ impl Writer {
         true
     }
 
-    /// Cuts off what a dump had and nobody holds.
+    /// Cuts off the blocks of a dump that no replica holds.
     pub(super) fn trim(&mut self, draft: &mut Draft<'_>, runs: &[Option<u32>], now: Nanos) {
         let mut forest = forest(&mut self.land, draft, now);
         for &run in runs.iter().flatten() {

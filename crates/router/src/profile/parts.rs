@@ -8,7 +8,7 @@ use crate::index::{ApproximateConfig, ApproximateIndex, PrefixIndex, RunIndex};
 use crate::pick::{AnyBest, AtRandom, Best, Picker, PowerOfTwo, RoundRobin, SessionHash};
 use crate::score::{Cost, Home, InFlight, KvFree, Prefix, QueueDepth, ReportedQueue, Scorer};
 
-/// Where a profile learns who holds what.
+/// Source of a profile's knowledge of cached prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
     /// From the engines' events.
@@ -17,7 +17,7 @@ pub enum IndexKind {
     Approximate(ApproximateConfig),
 }
 
-/// What counts.
+/// Kinds of scorer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScorerKind {
     /// [`Prefix`].
@@ -39,7 +39,7 @@ pub enum ScorerKind {
     Home,
 }
 
-/// Who is chosen.
+/// Kinds of picker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickerKind {
     /// [`Best`].
@@ -56,10 +56,10 @@ pub enum PickerKind {
     Session,
 }
 
-/// Who is avoided.
+/// Kinds of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreferenceKind {
-    /// Those that [`Unsaturated`] rejects.
+    /// Avoids the replicas that [`Unsaturated`] rejects.
     Unsaturated,
 }
 
@@ -126,7 +126,7 @@ impl PreferenceKind {
     }
 }
 
-/// A part that nobody knows, or an option that it does not take.
+/// Error: a part that is not known, or an option that it does not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPart {
     what: &'static str,

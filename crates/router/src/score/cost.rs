@@ -9,18 +9,18 @@
 //! |---|---|
 //! | ttft | predicted: the prompts in front ([`crate::backlog`]), the work, a step and a half |
 //! | work | seconds for the uncached tokens at their depth, and for loading from lower tiers |
-//! | price | 8, 4 for each request that waits in the mean, 0.4 for each that waits here |
+//! | price | 8, plus 4 for each request that waits on average, 0.4 for each that waits here |
 //! | homes | tokens of new prompts that were placed there lately / mean, 3 at most |
 //! | t | prompt tokens sent there lately / mean − 1 |
 //! | uncached | the prompt's uncached share |
 //! | crowding | 3 · (requests / mean − 3), where positive: a hot prefix gets a second home |
 //! | cold work | seconds for the whole prompt, if nothing were cached or running |
 //!
-//! Others wait for this work too: those who wait here share its steps, those who come while a queue
-//! is there stand behind it. Homes in equal numbers fill all memories alike. Cold prompts stay away
-//! from where hits come, which would wait for them; what differs by chance is no reason to. Means
-//! are reckoned with as four prompts at least, and replicas that differ most count no more than
-//! said, so that a conversation stays where it is while little else is asked.
+//! Others wait for this work too: requests that wait here share its steps, and later ones queue
+//! behind it. Homes in equal numbers fill all memories alike. Cold prompts stay away from where
+//! hits come, which would wait for them; differences by chance do not count. A mean counts as four
+//! prompts at least, and replicas that differ most count no more than the limits above. So a
+//! conversation stays where it is while traffic is low.
 //!
 //! With an objective ([`RouteRequest::slo_ttft`]) one's own time counts for nothing where the
 //! prediction meets it, and before everything else where it does not.
@@ -39,41 +39,42 @@ use crate::request::RouteRequest;
 use crate::score::Scorer;
 use crate::view::ReplicaView;
 
-/// What a second of work costs others, in seconds, when nobody waits.
+/// Cost to other requests of a second of work, seconds, when none waits.
 const PRICE: f64 = 8.0;
 
-/// What each request that waits adds to the price, in the mean over the candidates.
+/// Addition to the price per waiting request, on average over the candidates.
 const PRICE_PER_WAITING: f64 = 4.0;
 
-/// What each request that waits on the replica itself adds to it.
+/// Addition to the price per request that waits on the replica itself.
 const PRICE_PER_WAITING_HERE: f64 = 0.4;
 
-/// What it costs to place a prompt where the mean was placed, in cold work.
+/// Cost per mean of placed new prompt tokens, in cold work.
 const HOMES: f64 = 1.0;
 
 /// Most of it, in means.
 const HOMES_MAX: f64 = 3.0;
 
-/// What it costs to place a prompt where another mean is asked, in cold work.
+/// Cost per mean of traffic beyond the mean, in cold work.
 const TRAFFIC: f64 = 6.0;
 
 /// Share of the mean by which traffic differs by chance.
 const CHANCE: f64 = 0.25;
 
-/// Means by which traffic counts below and above: whoever is new must not draw all new prompts.
+/// Limits of traffic below and above the mean, in means: a new replica must not draw all new
+/// prompts.
 const LITTLE: f64 = 0.6;
 const MUCH: f64 = 2.0;
 
-/// Prompts of the size in question that means are reckoned with as at least.
+/// Lower bound of a mean, in prompts of the size in question.
 const FEW: f64 = 4.0;
 
 /// Times the mean number of requests from which on a replica is crowded.
 const CROWDED: f64 = 3.0;
 
-/// What another mean's worth of requests costs there, in cold work.
+/// Cost per mean of requests beyond [`CROWDED`] means, in cold work.
 const CROWDING: f64 = 3.0;
 
-/// What it costs to miss an objective: more than anything else.
+/// Cost of a missed objective, seconds: more than anything else.
 const LATE_S: f64 = 1e6;
 
 /// Least predicted time to the first token and least loss for others.
@@ -120,13 +121,13 @@ fn cost_s(view: &ReplicaView, request: &RouteRequest<'_>, fleet: &Means) -> f64 
     own_s + price(view, fleet) * work_s + place * cold_work_s(view, prompt)
 }
 
-/// What others lose by a second of work.
+/// Returns the cost to other requests of a second of work, seconds.
 fn price(view: &ReplicaView, fleet: &Means) -> f64 {
     let here = PRICE_PER_WAITING_HERE * view.queue_depth as f64;
     PRICE + PRICE_PER_WAITING * fleet.waiting + here
 }
 
-/// What it costs that a new prompt has its home there, in its cold work.
+/// Returns the cost of a new prompt's home there, in units of its cold work.
 fn home(view: &ReplicaView, fleet: &Means, prompt: usize) -> f64 {
     let least = FEW * prompt.max(1) as f64;
     let above = |tokens: f64, mean: f64| (tokens - mean) / mean.max(least);
@@ -136,7 +137,7 @@ fn home(view: &ReplicaView, fleet: &Means, prompt: usize) -> f64 {
     HOMES * homes.min(HOMES_MAX) + TRAFFIC * (traffic - by_chance)
 }
 
-/// What it costs that another request goes there, in its cold work.
+/// Returns the cost of one more request there, in units of its cold work.
 fn crowding(view: &ReplicaView, fleet: &Means) -> f64 {
     let times = view.requests as f64 / fleet.requests.max(1.0);
     CROWDING * (times - CROWDED).max(0.0)
@@ -196,7 +197,7 @@ mod tests {
         usize::from(scores[1] > scores[0])
     }
 
-    /// What the 900 tokens take, seconds.
+    /// Returns the work that 900 cached tokens save, seconds.
     fn saved_s() -> f64 {
         let view = ReplicaView::idle(ReplicaId(0));
         work_s(&view, 1_000) - work_s(&view, 100)
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!((crowd(0), crowd(10)), (0, 1));
     }
 
-    /// Which of two replicas takes a prompt that neither holds, as changed.
+    /// Returns the index of the replica that takes a prompt that neither holds, after `change`.
     fn cold(change: impl Fn(&mut ReplicaView, &mut ReplicaView)) -> usize {
         chosen(
             |views: &mut [ReplicaView; 2]| {
@@ -241,7 +242,7 @@ mod tests {
         )
     }
 
-    /// Whether whoever is changed so is left for the other.
+    /// Whether a changed replica loses the prompt to the other.
     fn avoids(change: impl Fn(&mut ReplicaView)) -> bool {
         cold(|first, _| change(first)) == 1 && cold(|_, second| change(second)) == 0
     }
@@ -258,8 +259,8 @@ mod tests {
         assert!(avoids(|view| view.decoding = decoding));
     }
 
-    /// Whether a replica that is asked for so many tokens is left for one with more homes, which
-    /// is asked for 100,000.
+    /// Whether a replica that was sent `tokens` tokens loses to one with more homes, which was sent
+    /// 100,000.
     fn is_busy(tokens: f64) -> bool {
         cold(|first, second| {
             (first.placed_tokens, second.placed_tokens) = (tokens, 100_000.0);

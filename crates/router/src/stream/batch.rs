@@ -3,7 +3,7 @@
 use headstart_core::CacheEvent;
 use headstart_core::event::StoredBlocks;
 
-/// One message of a publisher, decoded by whoever received it.
+/// One message of a publisher, decoded by its receiver.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamBatch {
     /// Its number. `u64::MAX` marks the end of a replay on the wire and is never a batch's.
@@ -15,13 +15,13 @@ pub struct StreamBatch {
     pub fingerprint: u128,
     /// The data-parallel rank that it names.
     pub rank: Option<u32>,
-    /// What was understood, in order.
+    /// Decoded events, in order.
     pub events: Vec<CacheEvent>,
-    /// What was not.
+    /// Parts of it that were not decoded.
     pub damage: Damage,
 }
 
-/// What of a batch could not be used.
+/// Loss of a batch that was not fully decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Damage {
     /// Nothing: all of it was understood.

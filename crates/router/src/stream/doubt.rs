@@ -1,12 +1,13 @@
-//! What is late: unsure for a second, in doubt from then on, and sure again if nothing was lost.
+//! Lateness: unsure for a second, in doubt from then on, and sure again if nothing was lost.
 //!
-//! A batch that is missing, a connection that is gone and a question that nobody answers all mean
-//! the same: something may have happened of which nothing is known. For a moment that is how
-//! networks are. Then what is known is in doubt, until the publisher goes on right behind the last
-//! applied batch: so it lost nothing, and nothing was wrong. Until all that is known to be missing
-//! is here none of it is applied, if it fits: its beginning says nothing of what its end removes.
+//! A missing batch, a lost connection and an unanswered question all mean the same: something may
+//! have happened that is unknown here. For a moment that is normal in a network. After it, what is
+//! known is in doubt, until the publisher continues right behind the last applied batch: then
+//! nothing was lost, and nothing was wrong. While batches are known to be missing, none of them is
+//! applied until all are here, if they fit: the first ones say nothing of what the last ones
+//! remove.
 //!
-//! Nobody here knows what a doubt did to anybody's picture: only for how long that surely keeps
+//! The effect of a doubt on an index is unknown here, except for how long an index surely keeps
 //! what is in doubt.
 
 use std::time::Duration;
@@ -24,8 +25,8 @@ pub const LATE_TIME_MAX: Duration = Duration::from_secs(1);
 /// for clocks that are not the same.
 pub const TRUST_TIME_MAX: Duration = Duration::from_secs(DOUBT_TTL.as_secs() - 30);
 
-/// Nobody is there, or nobody has said whether anything is missing, and nothing was applied or
-/// given up since.
+/// The wait for a connection, or for the answer to whether anything is missing. It starts over when
+/// something is applied or given up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unanswered {
     pub(super) since: Nanos,

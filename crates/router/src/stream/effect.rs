@@ -1,11 +1,11 @@
-//! What a stream asks of whoever feeds it.
+//! Actions that a stream asks of its caller.
 
 use headstart_core::CacheEvent;
 
 use super::replays::ReplayId;
 use super::report::StreamStatus;
 
-/// What is to be done, in the order given.
+/// An action for the caller, in the order given.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Apply these events.
@@ -29,7 +29,7 @@ pub enum Effect {
     Skipped {
         /// Why, in a word.
         reason: &'static str,
-        /// How many.
+        /// Number of events.
         events: u64,
     },
     /// Ask the publisher for everything from a batch on, in place of any earlier question.

@@ -24,7 +24,7 @@ pub const STALE_BATCHES_MAX: u32 = 8;
 /// Why a message that is no batch was skipped.
 const BAD_MESSAGE: &str = "bad_message";
 
-/// What is known of a stream beforehand.
+/// Known properties of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FollowerConfig {
     /// Whether the publisher can be asked for old batches.
@@ -48,7 +48,7 @@ pub struct Follower {
     is_exact: bool,
     /// The last doubt, if nothing was applied since.
     doubt: Option<Doubt>,
-    /// Since when nobody says what is missing.
+    /// The wait for a connection, or for the answer to whether anything is missing.
     unanswered: Option<Unanswered>,
     /// Whether the publisher may have changed unnoticed: live batches wait until it is known.
     is_stranger: bool,
@@ -58,13 +58,14 @@ pub struct Follower {
     is_own: bool,
     /// Whether the publisher ever brought a batch again: if not, it may keep none.
     has_replied: bool,
-    /// Whether a question was ever answered, be it with nothing: if not, nobody may be there to.
+    /// Whether a question was ever answered, be it with nothing: if not, there may be no replay
+    /// socket.
     has_answered: bool,
     /// When the publisher said anything last.
     spoke: Nanos,
     /// When a batch contradicted the clock last, until a later question is answered.
     contradicted: Option<Nanos>,
-    /// The life that an earlier follower saw last, until it is known whether it goes on.
+    /// The life that an earlier follower saw last, until it is known whether it continues.
     before: Option<Before>,
     /// Live batches in a row that were dropped as stale.
     stale_in_a_row: u32,
@@ -101,9 +102,9 @@ impl Follower {
         }
     }
 
-    /// A stream that was followed before, up to `before`, and of whose replica something may be
-    /// known still, in doubt: from a dump, or from somebody else. Counts go on from there. What is
-    /// known is forgotten where a life is told from its first batch on.
+    /// A stream that was followed before, up to `before`. Something of its replica may be known
+    /// still, in doubt: from a dump, or from another follower. Counts continue from there. What is
+    /// known is forgotten before batch 0 of a life is applied.
     #[must_use]
     pub fn resumed(config: FollowerConfig, before: StreamReport) -> Self {
         Self {
@@ -137,7 +138,7 @@ impl Follower {
         if self.config.can_replay {
             self.drop_held();
         } else {
-            // Nobody brings what is missing any more, and what follows may be another life.
+            // Without replays, what is missing stays lost, and what follows may be another life.
             self.settle_below(self.life.end(), now, effects);
         }
         self.finish(now, effects);
@@ -214,8 +215,8 @@ impl Follower {
         let place = Place {
             is_first: running.replies == 1,
             is_asked: batch.seq == running.from,
-            // They come in order, so what is missing between them does not exist, unless so many
-            // came that some may have been dropped.
+            // Replies come in order, so what is missing between them does not exist. Beyond
+            // `REPLIES_SAFE` the publisher's socket may have dropped some.
             is_final: has_gap && running.replies <= REPLIES_SAFE,
         };
         self.note_answer(now);
@@ -323,7 +324,7 @@ impl Follower {
         self.replays.id()
     }
 
-    /// How far the stream can be relied upon.
+    /// Returns the reliability of the stream.
     #[must_use]
     pub fn status(&self) -> StreamStatus {
         let is_settled = self.link.is_settled();
@@ -339,7 +340,7 @@ impl Follower {
         }
     }
 
-    /// Where the stream stands, and what has happened on it.
+    /// Returns the stream's position and counters.
     #[must_use]
     pub fn report(&self) -> StreamReport {
         StreamReport {
@@ -425,7 +426,7 @@ impl Follower {
         }
     }
 
-    /// When silence has lasted too long and nobody is being asked about it.
+    /// When silence has lasted too long, if a question about it can be asked and none is under way.
     fn silent_at(&self) -> Option<Nanos> {
         let can_ask = self.config.can_replay && !self.replays.is_busy();
         self.link.silent_at().filter(|_| can_ask)

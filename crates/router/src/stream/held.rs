@@ -17,7 +17,7 @@ pub const HELD_BYTES_MAX: usize = 32 << 20;
 /// held back do more harm than a hole.
 pub const HELD_TIME_MAX: Duration = super::REPLAY_TIME_MAX;
 
-/// Longest wait where nobody can be asked: time for a batch that was overtaken on the way.
+/// Longest wait without replays: time for a batch that was overtaken on the way.
 /// Networks take milliseconds; a route computed meanwhile is slightly worse, not wrong.
 pub const REORDER_TIME_MAX: Duration = Duration::from_millis(100);
 

@@ -24,7 +24,7 @@ use super::batch::StreamBatch;
 /// later than that is dropped all the same, but looks suspicious.
 const RECENT_MAX: usize = 64;
 
-/// What a batch is to the present life.
+/// Relation of a batch to the current life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Part of it, and not seen yet.
@@ -85,7 +85,8 @@ impl Life {
         };
     }
 
-    /// What was seen and not applied may be of another life: another connection begins.
+    /// Forgets batches that were seen and not applied. A new connection begins, and they may be of
+    /// another life.
     pub(super) fn forget_unapplied(&mut self) {
         self.top = self.next.checked_sub(1);
         self.mark = self.last_mark;
@@ -241,7 +242,7 @@ impl Life {
         self.last.is_some()
     }
 
-    /// Whether the last applied batch has a timestamp, by which nobody else's is taken for it.
+    /// Whether the last applied batch has a timestamp, which tells it from one of another life.
     pub(super) fn is_stamped(&self) -> bool {
         self.last.is_some() && self.last == self.last_mark.map(|mark| mark.seq)
     }
@@ -256,8 +257,8 @@ impl Life {
         self.last_mark.map(|mark| (mark.seq, mark.ts))
     }
 
-    /// Where a replay has to start: at the last applied batch, by which the publisher is known
-    /// again, unless what follows it is given up and not to be asked for any more.
+    /// Returns the first batch of a replay: the last applied one, which identifies the publisher.
+    /// If the batches after it were given up, it is the next one.
     pub(super) fn ask_from(&self) -> u64 {
         let last = self.last.filter(|last| last + 1 == self.next);
         last.unwrap_or(self.next)

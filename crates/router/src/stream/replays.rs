@@ -28,9 +28,9 @@ pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(3);
 /// Time without a replay after which the next one is asked for at once again.
 pub const CALM_TIME: Duration = Duration::from_secs(10);
 
-/// Replies that certainly find a place in the publisher's socket: ZeroMQ's default limit of
-/// unsent messages, beyond which a ROUTER socket drops without a word. A hole among later
-/// replies is asked for once more; one among the first so many is final.
+/// Replies that certainly find a place in the publisher's socket: ZeroMQ's default limit of unsent
+/// messages, beyond which a ROUTER socket drops without a word. A hole within this number of
+/// replies is final; one among later replies is asked for once more.
 pub const REPLIES_SAFE: u64 = 1000;
 
 /// Names one replay, so that late replies of an earlier one are not mistaken for its own.
@@ -138,7 +138,7 @@ impl Replays {
         self.wanted = None;
     }
 
-    /// What was asked for last is of no use any more, if nothing has come of it.
+    /// Drops the wanted replay, and the running one if it has no replies.
     pub(super) fn stop_unanswered(&mut self) {
         self.wanted = None;
         self.running = self.running.filter(|running| running.replies > 0);

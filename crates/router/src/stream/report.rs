@@ -1,6 +1,6 @@
-//! What a stream says about itself, for metrics and for whoever debugs a route.
+//! Reports of a stream, for metrics and for debugging a route.
 
-/// How far what a stream told can be relied upon.
+/// Reliability of the state that a stream reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StreamStatus {
     /// There is no connection.
@@ -8,10 +8,10 @@ pub enum StreamStatus {
     Down,
     /// Something is missing, or may be, and is being asked for.
     Replaying,
-    /// What is known is right as far as it is not in doubt, but not all: batches are lost, or
-    /// were gone before we came. Ends with the next clear or restart of the engine.
+    /// The known state is correct except for doubts, but incomplete: batches are lost, or were gone
+    /// before the connection. Ends with the next clear or restart of the engine.
     Partial,
-    /// What is known is exactly what the engine held after the last applied batch.
+    /// The known state equals the engine's after the last applied batch.
     Complete,
 }
 
@@ -31,10 +31,10 @@ impl StreamStatus {
     }
 }
 
-/// Where a stream stands. Counts are since its first follower was made, over all epochs.
+/// Position of a stream, with counts over all epochs since its first follower was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamReport {
-    /// How far it can be relied upon.
+    /// Reliability of the stream.
     pub status: StreamStatus,
     /// Restarts of the publisher that were noticed.
     pub epoch: u64,
@@ -73,7 +73,7 @@ pub struct StreamReport {
     pub replays_failed: u64,
 }
 
-/// Where an earlier follower of the same publisher was.
+/// Position of an earlier follower of the same publisher.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     pub(super) seq: u64,

@@ -50,7 +50,7 @@ fn a_doubt_that_is_taken_back_leaves_the_others() {
     assert_eq!(update(late, Update::Trust), (0, 0));
 }
 
-/// What the view says of such a block is the later doubt, which may not be the one taken back.
+/// The view keeps the later doubt of such a block, which may not be the one taken back.
 #[test]
 fn a_doubt_is_taken_back_for_one_of_two_handles() {
     let tokens: &[TokenId] = &[1, 2, 3];

@@ -1,5 +1,5 @@
-//! What the random worlds of the conformance test seldom meet: branches, handles that mean other
-//! things elsewhere, departed blocks, budgets, dumps and very many replicas.
+//! Cases that the random worlds of the conformance test seldom meet: branches, handles that mean
+//! other things elsewhere, departed blocks, budgets, dumps and very many replicas.
 
 mod doubts;
 mod told;
@@ -296,7 +296,7 @@ fn holes_and_forgotten_parents_leave_every_key_in_one_place() {
     }
 }
 
-/// A run is as long as names can tell: the chain goes on in another.
+/// Names limit the length of a run: the chain continues in another.
 #[test]
 fn a_chain_may_be_longer_than_a_run() {
     const LEN: u32 = 140_000;
@@ -416,7 +416,7 @@ fn a_damaged_dump_changes_nothing() {
     assert_eq!(fresh.restore(&dump, START), Err(DumpError::BadBlock(A)));
     assert_eq!(fresh.stats().entries, 0);
     assert_eq!(fresh.restore(&good, START), Ok(3));
-    // Whom nobody tracks is left out.
+    // Replicas that are not tracked are left out.
     let empty = RunIndex::new("m");
     assert_eq!(empty.restore(&good, START), Ok(0));
     empty.check();

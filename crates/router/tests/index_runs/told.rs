@@ -1,4 +1,4 @@
-//! What an update says that it changed, block by block.
+//! Changes that an update reports, block by block.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Somebody who sends anything at all.
+//! A sender of anything at all.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ fn rules_of(seed: u64) -> Rules {
     }
 }
 
-/// How many seeds are played; `HEADSTART_STREAM_SEEDS` asks for more.
+/// Number of seeds to play; `HEADSTART_STREAM_SEEDS` overrides it.
 fn num_seeds() -> u64 {
     let asked = std::env::var("HEADSTART_STREAM_SEEDS").ok();
     asked.and_then(|seeds| seeds.parse().ok()).unwrap_or(10_000)
@@ -63,8 +63,8 @@ fn what_is_claimed_is_true_and_a_healed_stream_converges() {
     );
 }
 
-/// Somebody who sends anything at all: no panic, bounds hold, batches are applied in order, and
-/// time is never asked for without an end.
+/// A sender of anything at all: no panic, bounds hold, batches are applied in order, and time is
+/// never asked for without an end.
 #[test]
 fn an_adversary_breaks_nothing() {
     for seed in 0..num_seeds() / 5 {

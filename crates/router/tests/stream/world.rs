@@ -9,7 +9,7 @@ use headstart_router::stream::{
     Damage, Effect, Follower, FollowerConfig, HELD_BATCHES_MAX, ReplayId, StreamBatch, StreamStatus,
 };
 
-/// What one seed plays.
+/// Settings of one seed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) can_replay: bool,
@@ -48,12 +48,12 @@ pub(super) struct World {
     known: Known,
 }
 
-/// What the effects add up to.
+/// Sum of the effects.
 #[derive(Default)]
 struct Known {
     confirmed: BTreeSet<u64>,
     doubtful: BTreeSet<u64>,
-    /// What the last doubt was about, and nothing said since.
+    /// Blocks of the last doubt, without those that something was said about since.
     last_doubted: BTreeSet<u64>,
     trusts: u64,
     /// Life and number of the last applied batch, since the last clear.
@@ -149,7 +149,7 @@ impl World {
                 may_have_removed: is_removal,
             };
             if !is_removal {
-                // What is left is a clear, from which nobody can tell the life: so it goes too.
+                // A clear alone does not tell the life: so it goes too.
                 batch.events.clear();
                 batch.damage = Damage::Unreadable;
             }
@@ -188,7 +188,7 @@ impl World {
         self.tell(|follower, now, effects| follower.on_disconnected(now, effects));
     }
 
-    /// Nobody is there for so long that all is doubted.
+    /// Stays disconnected until all is doubted.
     fn stay_away(&mut self) {
         self.disconnect();
         let time = [2, 2, 31, 400][self.rng.below(4)];
@@ -272,7 +272,7 @@ impl World {
         self.check();
     }
 
-    /// What holds at any moment.
+    /// Asserts what holds at any moment.
     fn check(&self) {
         self.follower.check();
         let (report, known) = (self.follower.report(), &self.known);
@@ -454,7 +454,7 @@ fn apply(blocks: &mut BTreeSet<u64>, event: &CacheEvent) {
     }
 }
 
-/// What `event` confirms or takes away is no longer doubtful.
+/// Removes what `event` confirms or takes away: it is no longer doubtful.
 fn forget(doubtful: &mut BTreeSet<u64>, event: &CacheEvent) {
     match event {
         CacheEvent::Stored(stored) => {

@@ -1,4 +1,4 @@
-//! What lower tiers hold, as events.
+//! Events about the contents of lower tiers.
 //!
 //! Tiers know units by name; events speak of blocks and say what they stand for.
 //!
@@ -8,11 +8,11 @@
 //! nowhere any more ──► forgotten
 //! ```
 //!
-//! So what a tier turned out to hold, at start or because another replica stored it, is announced
-//! once a request has brought it to the device: until then nobody here knows its tokens, which are
-//! not stored with it. From then on the unit is known for as long as the device or a tier has it.
-//! Each event brings its tokens: a slow tier stores what left the device long ago, and a listener
-//! forgets what is nowhere.
+//! A tier may turn out to hold units at start, or because another replica stored them. Such a unit
+//! is announced once a request has brought it to the device. Until then its tokens are unknown
+//! here: they are not stored with it. From then on it is known for as long as the device or a tier
+//! has it. Each event brings its tokens: a slow tier stores what left the device long ago, and a
+//! listener forgets what is nowhere.
 //!
 //! Units that begin alike share blocks: a block is announced with the first unit that brings it to
 //! a tier, and its removal with the last that leaves. A unit can only be loaded whole, which events
@@ -120,7 +120,7 @@ impl LowerTiers {
         }
     }
 
-    /// What there is to announce since the last call, in order.
+    /// Takes the events since the last call, in order.
     pub(crate) fn take_events(&mut self) -> impl Iterator<Item = CacheEvent> {
         self.events.drain(..)
     }
@@ -286,7 +286,7 @@ mod tests {
     /// Stored or removed, the blocks, their parent, their tokens.
     type Told = (char, Vec<u64>, Option<u64>, Vec<TokenId>);
 
-    /// What happened, in short: `+` and `-`, the blocks, their parent and tokens where stored.
+    /// Takes the events in short form: `+` or `-`, blocks, and where stored parent and tokens.
     fn told(tiers: &mut LowerTiers) -> Vec<Told> {
         let told = tiers.take_events().map(|event| match event {
             CacheEvent::Stored(stored) => {

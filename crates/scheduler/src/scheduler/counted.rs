@@ -1,17 +1,17 @@
 //! Counted steps: a token for every running sequence, without writing it down.
 //!
-//! Most steps of an engine only add a token to each running sequence. Where answers are made up,
-//! as in a simulation, all that such a step changes is known beforehand: the sequences whose block
-//! is full, who then need another one, and those that end. A counted step looks at these alone; a
-//! sequence's tokens are written down when somebody asks for them.
+//! Most steps of an engine only add a token to each running sequence. Where answers are made up, as
+//! in a simulation, all that such a step changes is known beforehand: the sequences whose block is
+//! full, which then need another one, and those that end. A counted step looks at these alone; it
+//! writes a sequence's tokens down when they are needed.
 //!
 //! ```text
 //!  schedule_counted ──► Decode (how many, how deep) + Batch (prompts) ──► complete_counted
 //! ```
 //!
-//! What happens is what [`Scheduler::schedule`] and [`Scheduler::complete`] would do, to the last
-//! event and in the same order; they are the reference, and a test compares them. Of the outputs
-//! there are those that begin and end: tokens in between are told by [`Decode::sequences`].
+//! A counted step does what [`Scheduler::schedule`] and [`Scheduler::complete`] would do, to the
+//! last event and in the same order; they are the reference, and a test compares them. Outputs
+//! report the sequences that begin and end; [`Decode::sequences`] counts the tokens in between.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,21 +29,21 @@ pub type MadeUp = fn(SeqId, usize) -> TokenId;
 /// Sequences that compute one token each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decode {
-    /// How many.
+    /// Number of sequences.
     pub sequences: usize,
     /// Their tokens that attention reads, the new ones included.
     pub kv_tokens: usize,
 }
 
-/// What is known of those that decode.
+/// State of the decoding sequences.
 #[derive(Debug)]
 pub(super) struct Counter {
     answer: MadeUp,
-    /// The step at hand.
+    /// Number of the current step.
     step: u64,
     /// When which one, by its place, fills a block or ends.
     due: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Those who need another block for the step at hand, by place.
+    /// Places of the sequences that need another block in the current step.
     growing: Vec<u64>,
     decoding: usize,
     /// Tokens with keys and values of all that decode.
@@ -72,7 +72,7 @@ impl Counter {
         self.due.push(Reverse((from + steps - 1, sequence.place)));
     }
 
-    /// Writes down what a sequence computed before the step at hand.
+    /// Writes down the tokens that a sequence computed before the current step.
     fn settle(&mut self, sequence: &mut Sequence, context: usize) {
         let since = sequence.decoding_since.expect("it decodes");
         sequence.decoding_since = Some(self.step);
@@ -145,7 +145,7 @@ impl Scheduler {
         let mut growing = std::mem::take(&mut self.counter().growing);
         growing.sort_unstable();
         for place in growing {
-            // Whoever is not there any more was preempted or cancelled.
+            // A sequence that is gone was preempted or cancelled.
             if let Some(index) = self.running_at(place)
                 && !self.make_room(index, 1, now)
             {
@@ -218,7 +218,7 @@ impl Scheduler {
         counter.plan(sequence, step + 1, context);
     }
 
-    /// Returns whether the sequence goes on.
+    /// Appends a made-up token. Returns whether the sequence continues.
     fn append_made_up(&mut self, index: usize, now: Nanos) -> bool {
         let sequence = &self.running[index];
         let (id, position) = (sequence.new.id, sequence.tokens.len());
@@ -232,7 +232,7 @@ impl Scheduler {
         counter.enter(sequence, from, context);
     }
 
-    /// Those that run stand in the order in which they were admitted.
+    /// Finds a running sequence by its place; they stand in the order of admission.
     fn running_at(&self, place: u64) -> Option<usize> {
         let found = self.running.binary_search_by_key(&place, |it| it.place);
         found.ok()

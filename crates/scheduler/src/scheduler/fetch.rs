@@ -4,11 +4,11 @@
 //! ```text
 //! waiting ── plan ─┬─ nothing to load ───────────────────────────────► admitted
 //!                  ├─ the front is computed, the tail loaded ────────► admitted, computes
-//!                  └─ all of it is loaded ── first unit at hand ─────► admitted, copies
+//!                  └─ all of it is loaded ── first unit loaded ──────► admitted, copies
 //!                                         └─ deadline ───────────────► admitted, computes
 //! ```
 //!
-//! Loads begin while a prompt waits in the queue, so that what is at hand when its turn comes was
+//! Loads begin while a prompt waits in the queue, so that what is loaded when its turn comes was
 //! promoted ahead of need. Where the device has meanwhile lost what was counted on, it is decided
 //! again. Whatever does not come in time, or not at all, is computed.
 
@@ -30,10 +30,10 @@ const LOADS_AHEAD: usize = 16;
 /// Pause of who waits for a load that is late, and cannot be computed yet either.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What a running sequence does in the step at hand.
+/// Action of a running sequence in the current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It computes at most so many tokens.
+    /// It computes at most this number of tokens.
     Compute(usize),
     /// It waits for a load.
     Wait,
@@ -84,16 +84,15 @@ impl Scheduler {
         self.announce_tiers();
     }
 
-    /// What shall be moved. To be asked after each call that changes something. Blocks that are to
-    /// be stored are overwritten by the next step: they are read before, each part at the latest
-    /// when the step comes to it.
+    /// Takes the transfers to make. Call it after each call that changes something. The next step
+    /// overwrites blocks that are to be stored: read each part of them before the step reaches it.
     pub fn take_transfers(&mut self) -> Vec<Transfer> {
         let tiers = self.tiers.as_mut();
         tiers.map_or_else(Vec::new, Tiers::take_transfers)
     }
 
-    /// When somebody stops waiting for a load, if anybody waits: an empty batch before that means
-    /// that there is nothing to do until then, or until something was moved.
+    /// The earliest deadline of the loads that sequences wait for, if any. An empty batch before it
+    /// means that there is nothing to do until then, or until something was moved.
     #[must_use]
     pub fn waits_until(&self, now: Nanos) -> Option<Nanos> {
         let sequences = self.waiting.iter().chain(&self.running);
@@ -133,7 +132,7 @@ impl Scheduler {
             return false;
         }
         let fetch = self.begin_loads(index, self.beside(), now);
-        // What is at hand already is asked for again before it is let go.
+        // The new plan claims what is loaded already before the old claims are released.
         Self::release_loads(self.tiers.as_mut(), &mut self.waiting[index]);
         self.waiting[index].fetch = fetch;
         true
@@ -144,7 +143,7 @@ impl Scheduler {
         self.cache.overlap(sequence.matchable()) * self.config.block_size
     }
 
-    /// What each step computes for those that decode.
+    /// Returns the work of the decoding sequences in each step; nothing without lower tiers.
     fn beside(&self) -> Work {
         let Some(tiers) = &self.tiers else {
             return Work::default();
@@ -290,7 +289,7 @@ impl Scheduler {
         arrival
     }
 
-    /// What has arrived for a sequence that had to go is not copied.
+    /// Releases the units that arrived for a preempted sequence, without copying them.
     pub(super) fn drop_arrivals(&mut self, batch: &mut Batch, first: usize) {
         for arrival in batch.arrivals.drain(first..) {
             if let Some(tiers) = &mut self.tiers {
@@ -299,7 +298,7 @@ impl Scheduler {
         }
     }
 
-    /// What has arrived is in its blocks: it can be matched, and need not be at hand any more.
+    /// Makes the blocks of arrived units matchable, and releases the units.
     pub(super) fn complete_arrivals(&mut self, batch: &Batch, now: Nanos) {
         for arrival in &batch.arrivals {
             let is_it = |sequence: &Sequence| sequence.new.id == arrival.seq;

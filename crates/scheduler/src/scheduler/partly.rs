@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! waiting ── plan ── held where it is stored ── admitted, blocks for all of it
-//!    running ── told to whoever computes ─┬─ computed ─► first token, decodes
-//!                                         └─ not, or late ─► computed from the device's end
+//!    running ── handed to the engine ─┬─ computed ─► first token, decodes
+//!                                     └─ not, or late ─► computed from the device's end
 //! ```
 //!
-//! Which parts are loaded is chosen layer by layer by whoever computes, outside of batches, so that
-//! nobody else waits for a disk. What is computed behind such a prefix is approximate: its blocks
-//! are never committed, so nothing of it is matched, announced or stored.
+//! The engine chooses the parts to load layer by layer, outside of batches, so that no other prompt
+//! waits for a disk. What is computed behind such a prefix is approximate: its blocks are never
+//! committed, so nothing of it is matched, announced or stored.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::sequence::{Fetch, NewSequence, Output, Sequence};
 /// Weight of the newest in the share of bytes that is expected to be loaded.
 const NEWEST: f64 = 0.2;
 
-/// How far what was seen is forgotten with each prompt that is not loaded in part.
+/// Decay of the observed share towards the initial one, per prompt that is not loaded in part.
 const FORGOTTEN: f64 = 0.05;
 
 /// When stored prefixes are loaded in part.
@@ -41,17 +41,17 @@ pub struct PartlyWhen {
     pub share: f64,
 }
 
-/// A prompt that whoever computes is to take over: the parts of its prefix, and all behind it.
+/// A prompt for the engine to take over: the parts of its prefix, and all behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partly {
-    /// Which admission this is. No sequence is taken over twice, but ids are unique only among
-    /// those present: one that was cancelled may have left its to another, with other blocks.
+    /// Number of its admission. No sequence is taken over twice, but ids are unique only among
+    /// those present: after a cancellation another one may have the id, with other blocks.
     pub place: u64,
     /// Its units up to the last on the disk.
     pub prefix: Vec<BlockHash>,
     /// The first of them that is needed from there.
     pub first: usize,
-    /// How they were computed, and whose they are.
+    /// Identity that they were computed with, and the tenant that owns them.
     pub origin: (IdentityDigest, TenantTag),
     /// Tokens of that one that the device has.
     pub skip: usize,
@@ -69,7 +69,7 @@ impl Partly {
     }
 }
 
-/// How a prompt that was taken over was computed.
+/// Result of a prompt that the engine computed from a partly loaded prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartlyDone {
     /// Tokens that were left out in each layer.
@@ -84,7 +84,7 @@ pub struct PartlyDone {
     pub token: TokenId,
 }
 
-/// What the scheduler knows of loading in part.
+/// State of partial loads.
 #[derive(Debug, Default)]
 pub(super) struct PartlyLoads {
     when: Option<(PartlyWhen, Guard)>,
@@ -136,8 +136,8 @@ impl PartlyLoads {
 }
 
 impl Scheduler {
-    /// The same, which loads stored prefixes in part, but for those that `guard` bars. Whoever
-    /// computes must ask for [`Self::take_partly`].
+    /// The same scheduler, which loads stored prefixes in part, but for those that `guard` bars.
+    /// The engine must call [`Self::take_partly`].
     #[must_use]
     pub fn with_partly(mut self, when: PartlyWhen, guard: Guard) -> Self {
         self.partly.most_rest = self.config.max_batched_tokens;
@@ -146,7 +146,7 @@ impl Scheduler {
         self
     }
 
-    /// Who watches over what loading in part changes, where that is done.
+    /// Returns the guard of partial loads, if they are on.
     pub fn guard_mut(&mut self) -> Option<&mut Guard> {
         self.partly.when.as_mut().map(|(_, guard)| guard)
     }
@@ -194,8 +194,8 @@ impl Scheduler {
         self.partly_index(seq, place).is_some()
     }
 
-    /// Whether a prompt that was taken over is not wanted any more because its parts came too late;
-    /// told as long as it is here, so that whoever computes can tell that from a prompt that left.
+    /// Whether a prompt that was taken over is not wanted any more because its parts came too late.
+    /// True as long as it is here, so that the engine can tell it from a prompt that left.
     #[must_use]
     pub fn is_late_partly(&self, seq: SeqId) -> bool {
         let mut sequences = self.waiting.iter().chain(&self.running);
@@ -264,7 +264,7 @@ impl Scheduler {
         self.waiting.push_front(sequence);
     }
 
-    /// What a running sequence does whose prefix is loaded in part.
+    /// Decides the turn of a running sequence whose prefix is loaded in part; may begin the load.
     pub(super) fn take_parts(&mut self, index: usize, now: Nanos) -> Turn {
         let sequence = &self.running[index];
         let Fetch::Partly {
@@ -332,7 +332,7 @@ impl Scheduler {
     }
 }
 
-/// Whether whoever computes has taken a sequence over.
+/// Whether the engine has taken a sequence over.
 fn is_begun(sequence: &Sequence) -> bool {
     matches!(
         sequence.fetch,

@@ -1,5 +1,4 @@
-//! What became resident and what went, on the device and below it, made known in the order in which
-//! it happened.
+//! Residency changes on the device and in lower tiers, published in order.
 
 use headstart_cache::{Effect, Tiers};
 use headstart_core::{Access, BlockHash, CacheEvent, Nanos};
@@ -8,13 +7,13 @@ use super::Scheduler;
 use crate::announce;
 
 impl Scheduler {
-    /// How residency changed since the last call, in order: on the device, and in the lower tiers
-    /// as far as it is known here what they hold.
+    /// Takes the residency changes since the last call, in order: on the device, and in lower tiers
+    /// as far as their contents are known here.
     pub fn take_events(&mut self) -> Vec<CacheEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// Drops all blocks that nobody holds from the device; lower tiers keep what they have.
+    /// Drops all blocks that no lease holds from the device; lower tiers keep what they have.
     pub fn clear_device(&mut self, now: Nanos) {
         self.cache.clear(now);
         self.announce_evictions(now);

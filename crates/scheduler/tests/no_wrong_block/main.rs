@@ -1,11 +1,11 @@
 //! Whatever is cached, evicted, preempted or cancelled: every token is computed behind exactly
 //! its own prefix.
 //!
-//! The executor here keeps, in each block's slots, a digest of *all* tokens up to that position
-//! and derives the next token from the digest in the block before it. A wrong, stale or
-//! unfinished block changes the answer, which is compared with the same chain without a cache.
-//! So does a unit of a lower tier that is loaded into the wrong place, or too early. What was
-//! computed behind a prefix that was loaded in part carries a mark that nobody else may meet.
+//! The executor here keeps, in each block's slots, a digest of *all* tokens up to that position and
+//! derives the next token from the digest in the block before it. A wrong, stale or unfinished
+//! block changes the answer, which is compared with the same chain without a cache. So does a unit
+//! of a lower tier that is loaded into the wrong place, or too early. What was computed behind a
+//! prefix that was loaded in part carries a mark, which no other prompt may meet.
 
 mod mover;
 mod partly;
@@ -68,7 +68,7 @@ impl DevicePart for Digests {
 }
 
 impl Digests {
-    /// What a sequence's blocks hold at a position.
+    /// The digest at a position of a sequence.
     fn slot(&mut self, blocks: &[BlockId], position: usize) -> &mut u64 {
         &mut self.0[blocks[position / BLOCK_SIZE].index()][position % BLOCK_SIZE]
     }
@@ -399,7 +399,7 @@ fn answers_with_lower_tiers_are_those_without_a_cache() {
         let mut rng = Rng::new(seed);
         let engine = Engine::new(9 + rng.below(20), order).with_tiers(seed);
         let mut engine = run_on(engine, seed, rng);
-        // What was on its way arrives; then nothing is at hand.
+        // All that was on its way arrives; then the mover holds nothing.
         (0..100).for_each(|_| engine.step());
         let mover = engine.mover.expect("it has tiers");
         assert!(mover.is_empty(), "seed {seed}");

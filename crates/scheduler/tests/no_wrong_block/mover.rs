@@ -112,7 +112,7 @@ impl Mover {
         self.tiers.contains_key(&(tier, name))
     }
 
-    /// Nothing is at hand that nobody needs.
+    /// Whether it holds no loaded unit and no transfer is pending.
     pub(crate) fn is_empty(&self) -> bool {
         self.at_hand.is_empty() && self.waiting.is_empty() && self.unread.is_empty()
     }
@@ -137,7 +137,7 @@ impl BlockMover for Mover {
                 });
             }
             Transfer::Demote { id, name, from, to } => {
-                // It may have been lost, which is told later.
+                // It may have been lost, which is reported later.
                 let bytes = self.tiers.get(&(from, name)).cloned();
                 self.waiting.push_back(Waiting::Write(id, name, to, bytes));
             }
@@ -186,7 +186,7 @@ impl BlockMover for Mover {
         assert!(self.unread.is_empty(), "there is one part");
     }
 
-    /// What has happened by now: some of what waits, in any order.
+    /// Carries out some of the waiting transfers, in any order, and loses a unit now and then.
     fn poll(&mut self, moved: &mut Vec<Moved>) {
         while !self.waiting.is_empty() && self.rng.below(3) > 0 {
             let at = self.rng.below(self.waiting.len());

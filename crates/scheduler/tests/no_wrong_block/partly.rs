@@ -1,9 +1,9 @@
-//! Whoever computes prompts of which only parts are loaded: late, or not at all, or with an answer
-//! that no full computation gives.
+//! An engine that computes prompts of which only parts are loaded: late, or not at all, or with an
+//! answer that no full computation gives.
 //!
-//! What it computes behind a prefix that it left something out of is marked, and so is all that
-//! anybody computes behind that. A mark that is stored, or that a prompt meets which was told
-//! nothing of it, is found at once.
+//! What it computes behind a prefix that it left something out of is marked, and so is all that is
+//! computed behind that. The test fails at once if a mark is stored, or meets a sequence that was
+//! not loaded in part.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::{BLOCK_SIZE, Digests, Engine, MARK, extend, next_token, random_prompt
 /// Prompts that are taken over at once.
 const MOST_AT_ONCE: usize = 2;
 
-/// What became of them.
+/// Outcomes of prompts that were taken over.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) exact: usize,
@@ -113,7 +113,7 @@ impl Parts {
         }
     }
 
-    /// Those that are under way and neither left nor late.
+    /// Prompts that are under way and neither left nor late.
     fn wanted<'a>(&'a self, scheduler: &'a Scheduler) -> impl Iterator<Item = &'a Partly> {
         let under_way = self.under_way.iter();
         under_way.filter(|partly| scheduler.is_partly(partly.entry.seq, partly.place))
@@ -183,7 +183,8 @@ pub(crate) fn check_stored(transfer: &Transfer, executor: &Digests) {
     }
 }
 
-/// Prefixes that are loaded in part, exactly or not, late, not at all, or for somebody who leaves.
+/// Prefixes that are loaded in part, exactly or not, late, not at all, or for a sequence that
+/// leaves.
 #[test]
 fn nobody_meets_what_was_computed_behind_a_part() {
     let (mut seen, mut preempted) = (Seen::default(), 0);

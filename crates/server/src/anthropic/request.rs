@@ -1,5 +1,5 @@
-//! What clients of the Messages API ask for, turned into a conversation in OpenAI's form. vLLM
-//! turns it into the same one.
+//! Requests of the Messages API, converted to a conversation in OpenAI's form. vLLM converts them
+//! the same way.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::openai::{ApiError, Generation};
 /// Most stop strings. Anthropic documents no limit.
 const STOPS: usize = 16;
 
-/// What says nothing about the answer here: one tier, one region, one speed, no container.
+/// Request fields that have no effect on the answer here, such as region and speed.
 const HINTS: &[&str] = &[
     "cache_control",
     "diagnostics",
@@ -198,7 +198,7 @@ fn earlier_answer(content: &Value, at: &str) -> Result<Value, ApiError> {
         match kind(&block) {
             "text" => texts.push(field(&block, "text", at)?.to_owned()),
             "thinking" => reasoning.push_str(field(&block, "thinking", at)?),
-            // Nobody but Anthropic can read it.
+            // Only Anthropic can read it.
             "redacted_thinking" => {}
             "tool_use" => {
                 let id = field(&block, "id", at)?;
@@ -224,7 +224,7 @@ fn earlier_answer(content: &Value, at: &str) -> Result<Value, ApiError> {
     Ok(message)
 }
 
-/// What a tool returned: text, blocks of text, or nothing.
+/// Joins a tool result into one text. The content is a string, text blocks or null.
 fn result_text(content: &Value, at: &str) -> Result<String, ApiError> {
     if content.is_null() {
         return Ok(String::new());
@@ -310,8 +310,8 @@ fn tools(value: Option<Value>) -> Result<Option<Value>, ApiError> {
     Ok((!list.is_empty()).then(|| list.into()))
 }
 
-/// How much to think, as variables of the template. A budget in tokens is not enforced: thinking is
-/// text like other text here, and `max_tokens` limits both.
+/// Reads the thinking settings as template variables. A token budget for thinking is not enforced:
+/// `max_tokens` limits thinking and answer together.
 fn variables(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> {
     let mut variables = match fields.take("chat_template_kwargs") {
         None => Map::new(),

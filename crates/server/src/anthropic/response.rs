@@ -1,4 +1,4 @@
-//! What clients of the Messages API get.
+//! Responses of the Messages API.
 //!
 //! ```text
 //! message_start · content_block_start · content_block_delta … · content_block_stop ·

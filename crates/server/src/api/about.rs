@@ -1,4 +1,4 @@
-//! What a server says of itself: its models, its version, whether it takes requests.
+//! Routes about the server itself: models, version, readiness.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

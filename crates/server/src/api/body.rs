@@ -69,7 +69,7 @@ pub(super) fn too_large(limits: &Limits) -> ApiError {
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
 }
 
-/// Where an answer's pieces go.
+/// Sending end of a response body.
 pub(super) struct Writer {
     pieces: mpsc::Sender<Bytes>,
     stall_timeout: Duration,
@@ -80,7 +80,7 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(super) struct ClientGone;
 
-/// A body and the end that feeds it; so many pieces wait between the two.
+/// A body and the writer that feeds it, with room for `pieces` pieces between the two.
 pub(super) fn channel(pieces: usize, limits: &Limits, closer: Closer) -> (Writer, Body) {
     let (pieces, received) = mpsc::channel(pieces);
     let stream = stream::unfold(received, |mut received| async move {

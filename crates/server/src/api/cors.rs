@@ -10,7 +10,7 @@ use super::{
 };
 use crate::config::Cors;
 
-/// How long a browser may keep the answer to a preflight request.
+/// Time for which a browser may cache the answer to a preflight request.
 const MAX_AGE: Duration = Duration::from_secs(600);
 
 /// The layer that answers browsers; none when pages of other origins are not allowed.

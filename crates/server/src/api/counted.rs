@@ -1,5 +1,5 @@
-//! Which answers count as errors: those to clients' API requests. What a browser asks for on its
-//! own, what the dashboard asks for, and paths that are no API do not.
+//! Error counts of clients' API requests, all of them `POST`. Operators' pages do not count, nor do
+//! statuses 401, 404 and 405 on paths of no known API.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub(super) async fn errors(
     response
 }
 
-/// What a client asked for.
+/// Route of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     /// Its route, without what a client may have put there.

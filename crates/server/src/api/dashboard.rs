@@ -34,7 +34,7 @@ pub(super) async fn events(gateway: &Arc<Gateway>, closer: Closer) -> Response {
     };
     let (writer, body) = body::channel(PIECES, &gateway.limits, closer);
     tokio::spawn(async move {
-        // Whoever is gone needs no more.
+        // An error means that the client is gone.
         let _ = send(listener, &dashboard::event(&first), &writer).await;
     });
     let kind = HeaderValue::from_static("text/event-stream");

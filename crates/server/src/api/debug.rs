@@ -37,17 +37,17 @@ const PIECE_BYTES: usize = 64 << 10;
 /// less gets no more than this, and the server's log says so.
 const PIECES: usize = 256;
 
-/// Which entries are wanted.
+/// Filter of the entries to dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Wanted {
     /// Of this replica only.
     replica: Option<u32>,
-    /// At most so many.
+    /// Most entries to dump.
     limit: Option<usize>,
 }
 
 impl Wanted {
-    /// What a query's names and values ask for.
+    /// Parses the names and values of a query.
     fn of(query: &[(String, String)]) -> Result<Self, ApiError> {
         let mut wanted = Self::default();
         for (name, value) in query {
@@ -138,7 +138,7 @@ fn summary(gateway: &Gateway) -> Value {
     })
 }
 
-/// Who listens to a replica's engine, in the words of the metrics; none where it has no events.
+/// Label of the gateway that follows a replica's events, as in the metrics; `None` without events.
 fn listener(index: &SharedIndex, replica: ReplicaId) -> Option<&'static str> {
     index.report(replica).map(|report| match report.role {
         SeatRole::Owning => "own",
@@ -147,7 +147,7 @@ fn listener(index: &SharedIndex, replica: ReplicaId) -> Option<&'static str> {
     })
 }
 
-/// How sharing goes.
+/// State of the shared index, as JSON.
 fn shared(stats: &SharedIndexStats) -> Value {
     json!({
         "connected": stats.is_connected,
@@ -160,7 +160,7 @@ fn shared(stats: &SharedIndexStats) -> Value {
     })
 }
 
-/// Where an event stream stands.
+/// State of an event stream, as JSON.
 fn stream(told: &StreamReporter) -> Value {
     let report = told.report();
     let lag_s = report.last_ts.map(|ts| (unix_seconds() - ts).max(0.0));
@@ -237,7 +237,7 @@ fn dump(gateway: &Arc<Gateway>, wanted: Wanted) -> Response {
     let body = stream::unfold((received, is_cut), |(mut received, is_cut)| async move {
         match received.recv().await {
             Some(piece) => Some((Ok(piece), (received, is_cut))),
-            // The body breaks off, so that nobody takes a part for the whole.
+            // The body breaks off, so that a client does not take a part for the whole.
             None if is_cut.swap(false, AcqRel) => {
                 let error = std::io::Error::other("the reader was too slow");
                 Some((Err(error), (received, is_cut)))

@@ -17,7 +17,7 @@ use crate::gateway::Gateway;
 use crate::insight::{BucketSeconds, CauseSums, ErrorSummary, Insight, Parted, RequestRecord};
 use crate::openai::ApiError;
 
-/// Requests that are shown where nobody says how many.
+/// Default number of requests shown.
 const LIMIT: usize = 100;
 
 pub(super) async fn requests(
@@ -129,7 +129,7 @@ fn sums(gateway: &Gateway) -> Value {
     })
 }
 
-/// How the prompt differs from the earlier one that came nearest, if it was looked at.
+/// Adds the difference between the prompt and its nearest earlier one.
 fn add_parted(told: &mut Value, parted: &Parted) {
     told["neighbour"] = json!({ "request": parted.neighbour });
     told["diverged_at"] = json!(parted.byte.map(|byte| json!({ "byte": byte })));
@@ -139,7 +139,7 @@ fn add_parted(told: &mut Value, parted: &Parted) {
     told["fix"] = json!(parted.cause.map(Cause::fix));
 }
 
-/// What causes came to, of the prompts that were looked at.
+/// Sums by cause over all compared prompts, as JSON.
 fn of_causes(sums: &CauseSums) -> Value {
     let causes = sums.causes.iter().map(|(cause, sum)| {
         json!({

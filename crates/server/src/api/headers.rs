@@ -1,5 +1,5 @@
-//! Which headers cross the gateway: all that are end to end, in both directions. Those of a single
-//! connection stay there (RFC 9110, section 7.6.1), and so do a few that the gateway answers for.
+//! Headers that cross the gateway: all end-to-end headers, in both directions. Headers of a single
+//! connection do not (RFC 9110, section 7.6.1), nor do a few that the gateway answers for.
 
 use http::header::{self, HeaderMap, HeaderName};
 
@@ -33,8 +33,8 @@ const PROXY_PREFIX: &str = "proxy-";
 /// decides about that.
 const CORS_PREFIX: &str = "access-control-";
 
-/// What an engine gets of a client's headers. The client's key stays here when the gateway has a
-/// key of its own.
+/// Returns the client's headers that the engine gets. The client's key is removed if the gateway
+/// has a key of its own.
 pub(super) fn to_engine(gateway: &Gateway, client: &HeaderMap) -> HeaderMap {
     let mut headers = client.clone();
     remove_hop_by_hop(&mut headers);
@@ -48,7 +48,7 @@ pub(super) fn to_engine(gateway: &Gateway, client: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// What a client gets of an engine's headers.
+/// Returns the engine's headers that the client gets.
 pub(super) fn to_client(engine: &HeaderMap) -> HeaderMap {
     let mut headers = engine.clone();
     remove_hop_by_hop(&mut headers);

@@ -21,8 +21,8 @@ const SHORT_BYTES: usize = 16 << 10;
 /// The fields of a request that normalizers work on.
 const FIELDS: [&str; 3] = ["messages", "tools", "prompt"];
 
-/// The body as it goes on, and what changed it. Whatever cannot be read goes on as it came: who
-/// reads it next will say what is wrong with it.
+/// Returns the body to process further, and the normalizers that changed it. An unreadable body
+/// stays as it is: its next reader reports the error.
 pub(super) async fn normalized(gateway: &Gateway, body: Bytes) -> (Bytes, Normalizers) {
     let chosen = gateway.normalizers;
     if chosen.is_empty() {

@@ -1,5 +1,4 @@
-//! What becomes of a path that is not Headstart's own: it passes to one engine, to all of them, or
-//! to none.
+//! Routing of paths that are not Headstart's own: to one engine, to all of them, or to none.
 //!
 //! Engines serve routes that stop them, empty their caches, read their memory or replace their
 //! weights beside those that answer prompts, on the same port. Sources: the routers of vLLM 0.32
@@ -81,7 +80,7 @@ const FOR_ALL: [&str; 4] = [
     "/unload_lora_adapter",
 ];
 
-/// Who gets a request.
+/// Destination of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// One engine, by its load.
@@ -92,7 +91,7 @@ pub(super) enum Place {
     All,
 }
 
-/// Where a request goes that is not Headstart's own.
+/// Returns the destination of a request whose path is not Headstart's own.
 ///
 /// # Errors
 /// 403 for what administers an engine, unless that is allowed; 400 and 414 for paths that cannot

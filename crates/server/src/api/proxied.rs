@@ -42,7 +42,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     // Shadow fleets do not tell media apart.
     let shadow_tokens = known.exact().filter(|_| known.media.is_empty());
     let shadowed = shadowed(&call, shadow_tokens, salt.as_deref(), session);
-    // What it says goes on to an engine, which may load in part or not.
+    // Only validated here: the header passes on to an engine, which may load in part or not.
     call.is_exact()?;
     let headers = engine_headers(&call)?;
     let passing = Passing {
@@ -87,7 +87,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     Ok(respond(&call, proxied, sent))
 }
 
-/// What is known of a request's prompt.
+/// Returns the request's prompt as far as it is known: its tokens, or its text.
 async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes) -> KnownPrompt {
     let gateway = &call.gateway;
     let path = call.target.as_str();
@@ -143,7 +143,7 @@ async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes
         .await
 }
 
-/// Where the response is that this request continues.
+/// Finds the replica that holds the response this request continues.
 async fn pinned(call: &Call, keys: &SessionKeys) -> Option<Pin> {
     let previous = keys.previous_response_id.as_deref()?;
     if call.kind != Kind::Responses {

@@ -96,7 +96,7 @@ fn passed_head(engine: &HeaderMap, reservation: &Reservation) -> HeaderMap {
     head
 }
 
-/// What the engine says of its cache: in a header, or in the usage of a whole answer.
+/// Cached tokens as reported by the engine, in a header or in the usage of a whole answer.
 fn cached_tokens(headers: &HeaderMap, usage: Usage) -> Option<usize> {
     let told = headers
         .get(CACHED_HEADER)

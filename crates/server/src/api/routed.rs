@@ -1,5 +1,5 @@
-//! What a gateway reads of a request that it passes on: the fields that say where it goes, and the
-//! prompt's tokens. The rest is the engine's affair and stays text.
+//! Fields that a gateway reads of a request it passes on: those that decide the route, and the
+//! prompt's tokens. It passes the rest on unparsed.
 //!
 //! Short prompts are tokenized where they are read: handing them to another thread costs more than
 //! most of them take. Long ones would hold up everybody else on the thread.
@@ -69,7 +69,7 @@ const RESPONSES_FIELDS: &[&str] = &[
 /// The fields of a body, unread.
 pub(super) type Raw<'a> = HashMap<Cow<'a, str>, &'a RawValue>;
 
-/// What says where a request goes.
+/// Fields that decide the route of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Routed {
     pub(super) model: String,

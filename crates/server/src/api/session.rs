@@ -1,4 +1,4 @@
-//! What says to which conversation a request belongs.
+//! Keys that assign a request to a conversation.
 //!
 //! In this order: the header `x-session-id`, `prompt_cache_key`, `previous_response_id`,
 //! `conversation`, Anthropic's `metadata.user_id`, `user`.

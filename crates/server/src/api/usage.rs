@@ -1,4 +1,4 @@
-//! What an engine says of a prompt in its answer: how long it was, and how much was cached.
+//! Usage in an engine's answer: prompt, cached and completion tokens.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +11,7 @@ const LINE_BYTES_MAX: usize = 4 << 20;
 /// Longest id of an answer that is kept.
 const ID_BYTES_MAX: usize = 200;
 
-/// How the line with the usage is recognized before it is parsed.
+/// Marker of a line with usage, searched for before the line is parsed.
 const MARK: &[u8] = b"\"usage\"";
 
 /// The engine's own count of a prompt.
@@ -19,9 +19,9 @@ const MARK: &[u8] = b"\"usage\"";
 pub(super) struct Usage {
     /// Prompt tokens.
     pub(super) prompt_tokens: Option<usize>,
-    /// Those of them that were taken from its cache.
+    /// Prompt tokens taken from its cache.
     pub(super) cached_tokens: Option<usize>,
-    /// Those of them that were stored in its cache.
+    /// Prompt tokens stored in its cache.
     pub(super) created_tokens: Option<usize>,
     /// Tokens of the answer.
     pub(super) completion_tokens: Option<usize>,
@@ -109,7 +109,8 @@ impl Usage {
         }
     }
 
-    /// What a later event of the same stream says: it counts, and leaves what it does not repeat.
+    /// Merges the usage of a later event of the same stream. A later one without a prompt count
+    /// changes only the completion tokens.
     fn then(self, later: Self) -> Self {
         match later.prompt_tokens {
             Some(_) => later,
@@ -163,7 +164,7 @@ impl UsageScan {
         }
     }
 
-    /// What was found so far; the last one counts.
+    /// Usage found so far; later events override earlier ones.
     pub(super) fn found(&self) -> Usage {
         self.found
     }

@@ -14,7 +14,7 @@ pub struct Failures(Mutex<VecDeque<Failure>>);
 /// A request that ended in an error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// What the client calls it.
+    /// The client's id of the request (`x-request-id`).
     pub request_id: Option<String>,
     /// When it ended, seconds since 1970.
     pub at_unix_s: f64,

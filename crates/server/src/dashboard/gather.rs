@@ -33,7 +33,8 @@ const HOLDERS_MAX: usize = 16;
 /// Least time between two counts of what replicas hold.
 const COUNT_PERIOD: Duration = Duration::from_secs(5);
 
-/// A count waits for so many times as long as the last one took: it costs a fiftieth of a core.
+/// Shortest pause after a count, as a multiple of its duration: counting takes at most a fiftieth
+/// of a core.
 const COUNT_PATIENCE: u32 = 50;
 
 /// Blocks that each replica's device holds, as the index knows it, counted now and then.
@@ -279,7 +280,7 @@ fn prompt(keys: Vec<RouteKey>, shape: BlockShape) -> PromptKeys {
     PromptKeys::from_chains(num_tokens, vec![KeyChain { shape, keys }])
 }
 
-/// What is held of a leaf's prefix tells who holds the branches on its way.
+/// Sets the holders of a leaf and its ancestors from the overlaps with the leaf's prefix.
 fn tell_holders(nodes: &mut [NodePart], leaf: usize, overlaps: &Overlaps) {
     let mut next = Some(leaf);
     while let Some(at) = next {

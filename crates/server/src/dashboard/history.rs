@@ -21,7 +21,7 @@ pub(super) const COLUMNS: [&str; 3 + FOUND_IN.len()] = [
     "at", "requests", "computed", "device", "host", "disk", "remote", "upstream",
 ];
 
-/// What happened in one second, by [`COLUMNS`]; `at` is its end, seconds since 1970.
+/// One second of history, in the order of [`COLUMNS`]. `at` is its end, seconds since 1970.
 pub(super) type Point = [u64; COLUMNS.len()];
 
 /// The end of some seconds, since 1970, and of the requests in these the median time to the first
@@ -126,8 +126,8 @@ impl History {
     }
 }
 
-/// What `share` of the observations between two states of a histogram stay below, seconds: evenly
-/// spread within a bucket. Beyond the last bound it is that bound.
+/// Quantile `share` of the observations between two histogram states, seconds. Interpolates
+/// linearly within a bucket; beyond the last bound it returns that bound.
 fn quantile(before: &[(f64, u64)], after: &[(f64, u64)], share: f64) -> Option<f64> {
     let count = |place: usize| {
         let earlier = before.get(place).map_or(0, |bucket| bucket.1);

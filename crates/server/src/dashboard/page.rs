@@ -21,7 +21,7 @@ pub const SHARED_STYLE: &str = include_str!("page/shared.css");
 /// The mark beside the name, for a page with [`SHARED_STYLE`].
 pub const LOGO: &str = include_str!("page/logo.svg");
 
-/// What only the dashboard has.
+/// Style sheet of the dashboard alone.
 const STYLE: &str = include_str!("page/style.css");
 
 /// In the order in which they use each other.
@@ -42,7 +42,7 @@ pub fn page() -> Response {
     (headers(&nonce), with(&nonce)).into_response()
 }
 
-/// What browsers ask for by themselves beside what is no page.
+/// Serves the icon that browsers request on their own.
 #[must_use]
 pub fn icon() -> Response {
     let fixed = HeaderValue::from_static;

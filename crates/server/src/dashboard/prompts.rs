@@ -1,5 +1,5 @@
-//! The last prompts' keys, until somebody looks: all that a request pays for the prefix tree. They
-//! are moved here, not copied, and nobody works on them while nobody looks.
+//! Keys of the last prompts, kept until a snapshot takes them: all that a request pays for the
+//! prefix tree. Keys are moved here, not copied, and cause no work until then.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +47,7 @@ impl Prompts {
             kept.skipped += 1;
             gone.push(oldest);
         }
-        // Their memory is given back when nobody waits.
+        // Their memory is freed without the lock.
         drop(kept);
         drop(gone);
     }

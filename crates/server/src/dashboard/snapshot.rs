@@ -1,5 +1,5 @@
-//! What the page, `headstart top` and whoever else asks are told once a second: the contract, as
-//! JSON. `fixture.json` beside this file is an example of it with everything in it.
+//! JSON contract of the snapshot that the page, `headstart top` and other clients get once a
+//! second. `fixture.json` beside this file is a complete example.
 //!
 //! Ages are seconds before the snapshot, times to the first token milliseconds; shares and rates
 //! are in `[0, 1]`. What is not known is null.
@@ -16,7 +16,7 @@ pub struct Snapshot {
     pub version: u32,
     /// When, seconds since 1970.
     pub at_unix_s: f64,
-    /// Who says so.
+    /// The server that made the snapshot.
     pub server: ServerPart,
     /// Since the start.
     pub totals: TotalsPart,
@@ -24,7 +24,7 @@ pub struct Snapshot {
     pub lately: LatelyPart,
     /// Second by second.
     pub history: HistoryPart,
-    /// Where prompt tokens landed since the start; null where nobody attributes them.
+    /// Prompt tokens by bucket since the start; null if requests are not explained.
     pub waterfall: Option<WaterfallPart>,
     /// By ascending id.
     pub replicas: Vec<ReplicaPart>,
@@ -35,11 +35,11 @@ pub struct Snapshot {
     /// Clients' requests that ended in an error.
     #[serde(default)]
     pub errors: ErrorsPart,
-    /// What caches of other sizes would have hit; null until that is known.
+    /// Simulated hit rates of other cache sizes; null until known.
     pub ghosts: Option<GhostsPart>,
-    /// What was predicted and what came.
+    /// Predicted and observed cached tokens and times to the first token.
     pub predictions: PredictionsPart,
-    /// What caches saved since the start.
+    /// Savings by caches since the start.
     pub savings: SavingsPart,
 }
 
@@ -48,7 +48,7 @@ pub struct Snapshot {
 pub struct ServerPart {
     /// Version of the binary.
     pub version: String,
-    /// How it was built, such as `release, x86_64 linux`.
+    /// Build profile and platform, such as `release, x86_64 linux`.
     #[serde(default)]
     pub build: String,
     /// Whether the costs of its engines are known, so that predicted times mean something.
@@ -56,7 +56,7 @@ pub struct ServerPart {
     pub has_cost_model: bool,
     /// Models that can be asked for.
     pub models: Vec<String>,
-    /// How replicas are chosen.
+    /// Name of the routing strategy.
     pub strategy: String,
     /// When it started.
     pub started_unix_s: u64,
@@ -64,7 +64,7 @@ pub struct ServerPart {
     pub uptime_s: f64,
     /// Whether it is shutting down.
     pub is_draining: bool,
-    /// What an operator should know of prompts whose tokens are not known or not the engine's.
+    /// Notices for the operator: prompts without exact tokens, token mismatches, missing usage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
 }
@@ -78,7 +78,7 @@ pub struct TotalsPart {
     pub errors: u64,
     /// Prompt tokens of which it is known whether they were cached.
     pub prompt_tokens: u64,
-    /// Those of them that were.
+    /// Cached tokens among `prompt_tokens`.
     pub cached_tokens: u64,
     /// Generated tokens.
     pub generation_tokens: u64,
@@ -95,14 +95,14 @@ pub struct LatelyPart {
     pub hit_rate: Option<f64>,
     /// Time to the first token, median.
     pub ttft_ms_p50: Option<f64>,
-    /// What 95 of a hundred stay below.
+    /// Time to the first token, 95th percentile.
     pub ttft_ms_p95: Option<f64>,
 }
 
 /// The last quarter of an hour, or its last seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HistoryPart {
-    /// What the numbers of a point are: the second's end, requests, tokens by source.
+    /// Names of the numbers of a point: the second's end, requests, tokens by source.
     pub columns: Vec<String>,
     /// Whether these are all that there are, or only the last ones.
     pub is_whole: bool,
@@ -114,14 +114,14 @@ pub struct HistoryPart {
     pub ttft: Vec<[f64; 3]>,
 }
 
-/// Where prompt tokens landed.
+/// Prompt tokens by bucket.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WaterfallPart {
     /// Requests.
     pub requests: u64,
     /// Their prompt tokens: the sum of the buckets.
     pub tokens: u64,
-    /// What money is in.
+    /// Currency of the buckets' `money`.
     pub currency: Option<String>,
     /// All buckets in the order of the waterfall.
     pub buckets: Vec<BucketPart>,
@@ -138,9 +138,9 @@ pub struct WaterfallPart {
 pub struct CausePart {
     /// Its name.
     pub cause: String,
-    /// What it is, as the subject of a sentence.
+    /// The cause as the subject of a sentence.
     pub title: String,
-    /// What clients can do about it.
+    /// The suggested fix for clients.
     pub fix: String,
     /// The value of `--normalize` with which this server undoes it too; null where none does.
     pub normalize: Option<String>,
@@ -155,15 +155,15 @@ pub struct CausePart {
 pub struct BucketPart {
     /// Its name.
     pub bucket: String,
-    /// What a token in it means.
+    /// Meaning of a token in this bucket.
     pub meaning: String,
     /// Whether its tokens were not computed.
     pub is_served: bool,
     /// Tokens.
     pub tokens: u64,
-    /// What computing them took.
+    /// Prefill seconds that its tokens took, or saved if the bucket is served.
     pub seconds: Option<f64>,
-    /// What that cost.
+    /// Extra cost because its tokens were not cached.
     pub money: Option<f64>,
 }
 
@@ -179,7 +179,7 @@ pub struct ReplicaPart {
     /// Why not, where that is known.
     #[serde(default)]
     pub trouble: Option<String>,
-    /// State of its event stream; null where nobody here follows one.
+    /// State of its event stream; null if this gateway does not follow it.
     pub stream: Option<String>,
     /// Requests that run.
     pub running: u64,
@@ -244,18 +244,18 @@ pub struct NodePart {
     pub used_s: f64,
     /// Since the first one did.
     pub age_s: f64,
-    /// Who holds some of it, all before it included, by ascending replica.
+    /// Replicas that hold some of it and everything before it, by ascending replica.
     pub holders: Vec<HolderPart>,
 }
 
-/// Who holds a branch.
+/// A replica that holds leading tokens of a branch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HolderPart {
     /// The replica.
     pub replica: u32,
     /// Leading tokens of the branch, in whatever tier.
     pub tokens: u64,
-    /// Those of them that are on the device.
+    /// Tokens among `tokens` that are on the device.
     pub device_tokens: u64,
 }
 
@@ -275,7 +275,7 @@ pub struct RequestPart {
     pub status: u16,
     /// Since its answer was complete.
     pub age_s: f64,
-    /// Who was chosen.
+    /// The chosen replica.
     pub replica: u32,
     /// Length of its prompt.
     pub prompt_tokens: u64,
@@ -289,14 +289,14 @@ pub struct RequestPart {
     pub ttft_ms: Option<f64>,
     /// The decision in words.
     pub decision: String,
-    /// What came of it in words.
+    /// The outcome in words.
     pub outcome: Option<String>,
 }
 
 /// Requests that ended in an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErrorsPart {
-    /// How many since the start, by ascending status.
+    /// Error counts since the start, by ascending status.
     pub by_status: Vec<StatusPart>,
     /// The last ones, the newest first.
     pub latest: Vec<FailurePart>,
@@ -307,14 +307,14 @@ pub struct ErrorsPart {
 pub struct StatusPart {
     /// Which.
     pub status: u16,
-    /// How many.
+    /// Number of errors.
     pub count: u64,
 }
 
 /// One request that ended in an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailurePart {
-    /// What the client calls it (`x-request-id`).
+    /// The client's id of the request (`x-request-id`).
     pub request_id: Option<String>,
     /// Since then.
     pub age_s: f64,
@@ -326,7 +326,7 @@ pub struct FailurePart {
     pub route: String,
 }
 
-/// What caches of other sizes would have hit.
+/// Simulated hit rates of other cache sizes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GhostsPart {
     /// Seconds that are looked at.
@@ -344,11 +344,11 @@ pub struct GhostsPart {
 pub struct GhostPart {
     /// Such as `+25 %`.
     pub label: String,
-    /// What it would have hit.
+    /// Simulated hit rate of this size.
     pub hit_rate: f64,
 }
 
-/// What was predicted and what came.
+/// Predicted and observed cached tokens and times to the first token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PredictionsPart {
     /// Cached tokens; null until an engine said how many there were.
@@ -381,7 +381,7 @@ pub struct TtftPart {
     pub error_ms_p90: f64,
 }
 
-/// What caches saved.
+/// Savings by caches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavingsPart {
     /// Computing, as replicas with lower tiers have learned its cost.
@@ -404,9 +404,9 @@ pub struct SourcePart {
 /// Money saved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MoneyPart {
-    /// What it is in.
+    /// Currency, such as `EUR`.
     pub currency: String,
-    /// How much.
+    /// Amount in this currency.
     pub amount: f64,
 }
 
@@ -416,7 +416,7 @@ mod tests {
 
     use super::*;
 
-    /// What the page is tried with where there is no server.
+    /// Example for trying the page without a server.
     const FIXTURE: &str = include_str!("fixture.json");
 
     #[test]

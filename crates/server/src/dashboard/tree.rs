@@ -29,7 +29,7 @@ const KEYS_MAX: usize = 1 << 20;
 /// Leading blocks of a prompt that are looked at: 262,144 tokens of the usual blocks.
 const BLOCKS_MAX: usize = 1 << 14;
 
-/// What is left when branches or keys are too many: so that it is not looked for room each time.
+/// Share of the limits kept when branches or keys exceed them, so that not every prompt evicts.
 const KEPT: f64 = 0.875;
 
 /// Time in which heat halves, seconds: hot is what the last minutes used.
@@ -236,7 +236,7 @@ impl Branch {
     }
 }
 
-/// How many leading keys are equal. Keys are chained: where one is equal, all before are.
+/// Number of equal leading keys. Keys are chained: if one is equal, all before it are.
 fn matched(keys: &[RouteKey], others: &[RouteKey]) -> usize {
     let pairs = keys.iter().zip(others);
     pairs.take_while(|(key, other)| key == other).count()

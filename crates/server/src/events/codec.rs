@@ -27,8 +27,8 @@
 //! | `extras` | adapter, salt, images |
 //! | `encode` | the way back |
 //!
-//! It does not know what came before: a removal may be of blocks that nobody heard of. Golden
-//! messages of every dialect: `data/kv-events`. Fuzzing: `crates/server/fuzz`.
+//! It keeps no state: a removal may name blocks that were never stored. Golden messages of every
+//! dialect: `data/kv-events`. Fuzzing: `crates/server/fuzz`.
 //!
 //! Source: vLLM `distributed/kv_events.py` (map form since June 2026), SGLang
 //! `disaggregation/kv_events.py`.
@@ -54,14 +54,14 @@ pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 /// an image of its own.
 pub const MEMORY_FACTOR_MAX: usize = 40;
 
-/// How many skipped events of one batch are listed; all are counted. A batch of nothing else must
-/// not take more memory than it has bytes.
+/// Most skipped events listed per batch; all are counted. A batch of only skipped events must not
+/// take more memory than it has bytes.
 pub const SKIPPED_MAX: usize = 256;
 
 /// Characters of an unknown type's name that are kept: twice what any known one has.
 pub const TYPE_CHARS_MAX: usize = 32;
 
-/// What one payload said.
+/// One decoded payload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// When the publisher wrote it, seconds since 1970 by its clock; `None` where that is absent
@@ -69,9 +69,9 @@ pub struct Batch {
     pub ts: Option<f64>,
     /// The events that were understood, in order.
     pub events: Vec<CacheEvent>,
-    /// Those that were not, the first [`SKIPPED_MAX`] of them.
+    /// The first [`SKIPPED_MAX`] events that were not understood.
     pub skipped: Vec<Skipped>,
-    /// How many were not.
+    /// Number of all skipped events.
     pub num_skipped: usize,
     /// Whether any of these may have taken something away; see [`Skipped::may_have_removed`].
     pub may_have_removed: bool,

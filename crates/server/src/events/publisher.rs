@@ -1,4 +1,4 @@
-//! Publishes one replica's cache events to whoever subscribes.
+//! Publishes one replica's cache events to its subscribers.
 //!
 //! ```text
 //! engine thread                 │ tokio task                        │ network
@@ -42,7 +42,7 @@ pub const QUEUE_BATCHES_MAX: usize = 4096;
 /// The rank that batches carry: an embedded replica has no data parallelism.
 const RANK: u32 = 0;
 
-/// Where and how to publish.
+/// Addresses, topic and replay buffer of a publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublisherConfig {
     /// Address of the live socket, such as `tcp://*:5557`; port 0 picks a free one.
@@ -76,7 +76,7 @@ pub struct Endpoints {
     pub replay: Option<String>,
 }
 
-/// What became of a published batch.
+/// Result of publishing a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
     /// It will be sent.
@@ -108,8 +108,8 @@ pub struct EventPublisher {
     task: JoinHandle<()>,
 }
 
-/// The engine's end of the queue. Numbering and queueing are one step, so that the order of
-/// numbers is the order of batches whoever publishes.
+/// The engine's end of the queue. Numbering and queueing are one step, so batches are queued in the
+/// order of their numbers, from whichever thread.
 #[derive(Debug)]
 struct Queue {
     next_seq: u64,
@@ -177,7 +177,7 @@ impl EventPublisher {
         }
     }
 
-    /// How many batches were dropped since the start.
+    /// Number of batches dropped since the start.
     #[must_use]
     pub fn dropped_batches(&self) -> u64 {
         self.dropped_batches.load(Ordering::Relaxed)
@@ -235,7 +235,7 @@ async fn send_all(
 ) {
     while let Some(unsent) = queue.recv().await {
         let batch = unsent.encode();
-        // The ring first: whoever misses the live message must find it there.
+        // The ring first: a subscriber that misses the live message must find it there.
         ring.lock()
             .expect("no panic in the ring")
             .push(batch.clone());

@@ -13,16 +13,16 @@
 //! and nothing is decided. Updates go to the sink in stream order, from one task. Without a
 //! replay socket everything works except that what is missed stays missed, and is doubted.
 //!
-//! What somebody has to mend, such as a wrong address, is said in the log once, and kept for
-//! whoever asks ([`StreamReporter::problem`]).
+//! Problems that an operator must fix, such as a wrong address, are logged once and kept for
+//! [`StreamReporter::problem`].
 //!
 //! It does not know what the events mean. One subscriber follows one publisher, which is one
 //! data-parallel rank of an engine ([`endpoint_of_rank`]): several behind one proxy address would
 //! look like endless restarts.
 //!
-//! About zeromq 0.7: its SUB socket reconnects by itself, but waits up to 30 s between attempts
-//! and tells nobody that messages may be missing. So the first lost connection ends the
-//! socket, and the next is made here.
+//! About zeromq 0.7: its SUB socket reconnects by itself, but waits up to 30 s between attempts and
+//! does not report that messages may be missing. So the first lost connection ends the socket, and
+//! the subscriber makes the next one.
 
 mod cause;
 mod inbox;
@@ -55,7 +55,7 @@ const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// back.
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Which publisher to follow.
+/// Addresses and identity of the publisher to follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscriberConfig {
     /// Address of its live socket, such as `tcp://10.0.0.7:5557`.
@@ -66,7 +66,7 @@ pub struct SubscriberConfig {
     pub topic_prefix: String,
     /// The data-parallel rank that it should name; batches that name another are counted.
     pub rank: Option<u32>,
-    /// Whose events these are: a name for the log.
+    /// Name of the replica, for the log.
     pub replica: String,
     /// The address where requests for it go, for the log, if that is another process.
     pub upstream: Option<String>,
@@ -89,7 +89,7 @@ impl SubscriberConfig {
     }
 }
 
-/// What became known about one replica, in order.
+/// An update about one replica, in stream order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamUpdate {
     /// Its cache changed.
@@ -107,7 +107,7 @@ pub enum StreamUpdate {
     Skipped {
         /// Why, in a word.
         reason: &'static str,
-        /// How many.
+        /// Number of events or messages.
         count: u64,
     },
     /// From now on the stream is this reliable.
@@ -122,7 +122,7 @@ pub struct SubscriberHandle {
 }
 
 impl SubscriberHandle {
-    /// Where the stream stands, and what has happened on it. Does not wait for the sink.
+    /// State and counters of the stream. Does not wait for the sink.
     #[must_use]
     pub fn report(&self) -> StreamReport {
         self.reporter.report()
@@ -206,7 +206,7 @@ async fn run(config: SubscriberConfig, mut inbox: Inbox) {
 async fn wait(inbox: &mut Inbox, end: Instant) {
     while let Some(due) = inbox.due().filter(|due| *due < end) {
         sleep_until(due).await;
-        // Without a connection there is nobody to ask.
+        // Without a connection there is no publisher to ask.
         let _ = inbox.on_time();
     }
     sleep_until(end).await;

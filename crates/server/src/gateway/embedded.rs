@@ -35,14 +35,14 @@ pub struct Ask<'a> {
     pub is_exact: bool,
     /// The prompt, at least one token.
     pub prompt: &'a [TokenId],
-    /// Whether its conversation goes on, where somebody predicts it.
+    /// Prediction of whether its conversation continues, if there is a predictor.
     pub forecast: Option<&'a Forecast>,
     /// When what happened to it.
     pub timeline: &'a Timeline,
 }
 
 impl<'a> Ask<'a> {
-    /// What decides where it goes.
+    /// Returns the inputs of the routing decision.
     fn placing(&self) -> Placing<'a> {
         let salt = self.generation.cache_salt.as_deref();
         Placing {
@@ -64,9 +64,9 @@ impl<'a> Ask<'a> {
 pub struct Accepted {
     /// Its place; hold it while the answer runs.
     pub reservation: Reservation,
-    /// Where its prompt tokens were found.
+    /// Cached prompt tokens by source.
     pub sources: PromptSources,
-    /// What computing costs there, if that is known.
+    /// Step costs that the replica has learned, if any.
     pub engine: Option<EngineModel>,
     /// The first token, and why it is the last, if it is.
     pub first: (TokenId, Option<FinishReason>),
@@ -125,7 +125,7 @@ impl Gateway {
         // An engine that panicked counts too: the request may be what it panicked at.
         for _ in 0..REFUSALS {
             let placed = self.place(placing, &excluded);
-            // Nobody else is left: say why the first one refused.
+            // No other replica is left: say why the first one refused.
             let Ok((decision, reservation)) = placed else {
                 break;
             };
@@ -226,7 +226,7 @@ fn max_tokens(
                 ..error
             })
         }
-        // Whose prompt is computed has a token, which nobody sees where none was asked for.
+        // A computed prompt yields a token, which the client does not see if it asked for none.
         Some(asked) => Ok(asked.max(1)),
         None => Ok(embedded.defaults.max_new_tokens.unwrap_or(left).min(left)),
     }

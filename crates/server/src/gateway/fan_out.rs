@@ -16,14 +16,14 @@ const ANSWER_BYTES: usize = 64 << 10;
 /// Most of an engine's answer that the client gets, characters.
 const TEXT_CHARS: usize = 2_000;
 
-/// What one engine said.
+/// Answer of one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineAnswer {
     /// Its address.
     pub base: String,
     /// Its status; none when it did not answer.
     pub status: Option<StatusCode>,
-    /// Its text, or why there is none.
+    /// Its text, or the reason why it is missing.
     pub text: String,
 }
 

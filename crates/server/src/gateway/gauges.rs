@@ -1,4 +1,4 @@
-//! What is known elsewhere, as metrics: brought up to date whenever somebody asks for them.
+//! Gauges for state kept elsewhere, updated on each scrape.
 
 use headstart_core::ReplicaId;
 use headstart_engine::Load;
@@ -9,7 +9,7 @@ use super::{Embedded, Fleet, Gateway};
 use crate::metrics::raise;
 
 impl Gateway {
-    /// How replicas are chosen, by name.
+    /// Name of the routing strategy.
     #[must_use]
     pub fn strategy(&self) -> &str {
         &self.profile.name

@@ -1,5 +1,5 @@
-//! Who takes requests, and what is said when that changes: once per engine and change, with its
-//! address, the cause, and what happens next.
+//! Health of replicas and its log lines: one per engine and change, with address, cause and
+//! consequence.
 
 use headstart_core::ReplicaId;
 use headstart_router::Health;
@@ -38,11 +38,10 @@ impl Gateway {
         if let Some(insight) = &self.observers.insight {
             insight.set_models(replica, &self.base_models(replica));
         }
-        // As for the router, what it held counts as lost, on its way down and on its way up: while
-        // it is down nobody can be served by it, and what its events say meanwhile, that it begins
-        // anew for one, is not heard. So this is told while it is down, before the router sends it
-        // anything and after the router no longer does; and while the router is free, because
-        // requests that wait are played meanwhile.
+        // As in the router, its blocks count as lost both when it goes down and when it comes up: a
+        // replica that is down serves no request, and its events are not heard, a restart for one.
+        // So insight clears it while it is down, when the router sends it no requests. The router
+        // is not held then, because this may explain the waiting batch.
         if health == Health::Healthy && self.is_down(replica) {
             self.tell_lost(replica);
         }

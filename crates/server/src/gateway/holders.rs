@@ -1,5 +1,5 @@
-//! Which engine holds a stored response that this gateway did not pass on itself: another gateway
-//! did, or this one before it started again.
+//! Finds the engine that holds a stored response which this gateway did not pass on itself: another
+//! gateway did, or this one before it restarted.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ const ENGINES_MAX: usize = 64;
 const ID_BYTES: usize = 200;
 
 impl Gateway {
-    /// Where the response `id` is. Engines are asked, with the client's headers, where this gateway
-    /// does not know.
+    /// Finds the replica that holds the response `id`. If this gateway does not know it, it asks
+    /// the engines with the client's headers.
     pub async fn holder(&self, id: &str, headers: &HeaderMap) -> Option<Pin> {
         if let Some(pin) = self.pins.find(id) {
             return Some(pin);

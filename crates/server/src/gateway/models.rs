@@ -1,6 +1,6 @@
-//! Which upstreams serve a model. A model that appears at run time is found when a request names
-//! it: all engines are then asked for their lists again, a few times a second at most. A request is
-//! refused only by lists that are newer than itself.
+//! Upstreams that serve a model. A model that appears at run time is found when a request names it:
+//! the gateway then asks all engines for their lists again, a few times a second at most. It
+//! refuses a request only by lists that are newer than the request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(super) struct ModelLists(Mutex<Option<Instant>>);
 
 impl Gateway {
-    /// The upstreams that do not serve `model`; nobody where no model is named.
+    /// Returns the upstreams that do not serve `model`; none where no model is named.
     ///
     /// # Errors
     /// 404 when no upstream serves it.

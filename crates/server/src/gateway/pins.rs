@@ -1,4 +1,4 @@
-//! Which replica holds which stored response.
+//! Replicas that hold stored responses, by response id.
 //!
 //! An engine keeps the responses of `/v1/responses` in its own memory, so that a request that
 //! names one by its id must reach the same engine. The map is bounded: the oldest id goes first.
@@ -14,7 +14,7 @@ const PINS: usize = 65_536;
 /// Longest id that is kept, bytes.
 const ID_BYTES: usize = 200;
 
-/// Where a stored response is.
+/// Location of a stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// The replica that answered.
@@ -55,7 +55,7 @@ impl Pins {
         }
     }
 
-    /// Where the response `id` is, where that is known.
+    /// Location of the response `id`, if known.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<Pin> {
         self.lock().pins.get(id).cloned()

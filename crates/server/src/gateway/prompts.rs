@@ -1,5 +1,4 @@
-//! What is known of a prompt before it is placed: its tokens, the engine's word for them, or its
-//! text.
+//! Prompts before routing: exact tokens made here or by the engine, or text.
 //!
 //! ```text
 //! request ─ made here? ─ yes ─────────────────────────► tokens
@@ -39,20 +38,20 @@ const UNLISTED: &str = "unlisted";
 /// Renderings in a row that took too long, after which engines are not asked for a while.
 const LATE_MAX: u32 = 3;
 
-/// How long they are not asked then.
+/// Pause after [`LATE_MAX`] late renderings in a row.
 const RENDER_PAUSE: Duration = Duration::from_secs(30);
 
-/// Pairs of a model and a reason that are told apart; further ones are counted by metrics alone.
+/// Most pairs of a model and a reason that are tracked; further ones appear in metrics alone.
 const LACKS_MAX: usize = 1024;
 
-/// What is known of a prompt.
+/// A prompt as far as it is known.
 #[derive(Clone, Debug, Default)]
 pub struct KnownPrompt {
     /// Exact tokens: of all of it, or of what is in front of its first medium.
     pub tokens: Option<Vec<TokenId>>,
     /// The media in these tokens, sorted by their start.
     pub media: Vec<Medium>,
-    /// What its text looked like, where requests are explained.
+    /// Sketch of its text, if requests are explained.
     pub sketch: Option<Sketch>,
     /// Its text as numbers, where not all tokens are known.
     pub text: Option<Vec<TokenId>>,
@@ -101,7 +100,7 @@ impl Lack {
         }
     }
 
-    /// What to do about it.
+    /// Returns the suggested fix.
     fn advice(&self) -> String {
         match self {
             Self::NoTokenizer => "name the engine's folder (--upstream URL,tokenizer=FOLDER) to \
@@ -136,7 +135,7 @@ impl Lack {
     }
 }
 
-/// How prompts without tokens fared, and how many are asked about.
+/// Counts of prompts without tokens, and limits on asking engines to render them.
 #[derive(Debug)]
 pub(super) struct PromptDesk {
     lacks: Mutex<BTreeMap<(String, &'static str), LackCounts>>,
@@ -189,7 +188,7 @@ impl Default for PromptDesk {
 }
 
 impl Gateway {
-    /// How the engines that serve `model` prepare chat requests.
+    /// Preprocessing of chat requests by the engines that serve `model`.
     #[must_use]
     pub fn dialect(&self, model: &str) -> Dialect {
         let known = self.serving(model).find_map(Upstream::dialect);
@@ -206,7 +205,8 @@ impl Gateway {
         upstreams.iter().filter(serves)
     }
 
-    /// What is known of the prompt of a request that `lack` keeps from being tokenized here.
+    /// Returns the known part of a prompt that `lack` keeps from being tokenized here: the engine's
+    /// tokens, or its text.
     pub async fn prompt_without_tokens(
         self: &Arc<Self>,
         lack: Lack,
@@ -297,9 +297,8 @@ impl Gateway {
         }
     }
 
-    /// What an operator should know: a sentence for each reason why prompts had no exact tokens,
-    /// for each shape of request that an engine renders otherwise, and for what engines do not
-    /// tell.
+    /// Notices for the operator: one per reason for missing exact tokens, per request shape that an
+    /// engine renders differently, and per gap in usage.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         let lacks = self

@@ -67,7 +67,7 @@ impl Proxied {
 
 /// A request to pass on.
 pub struct Passing<'a> {
-    /// What the engine gets.
+    /// The request as sent to the engine.
     pub request: Outgoing<'a>,
     /// The model asked for, where the request names one: only its upstreams take the request.
     pub model: Option<&'a str>,
@@ -164,15 +164,15 @@ impl Gateway {
         tries.outcome(ApiError::replica_gone("no upstream answered; try again"))
     }
 
-    /// Where a request belongs, for as long as that replica is up and has not failed it.
+    /// Returns the pinned replica, while it is up and has not failed the request.
     fn pinned(&self, request: &Passing<'_>, tries: &Tries) -> Option<ReplicaId> {
         let pinned = request.pinned?;
         let is_left = !tries.excluded.contains(&pinned) && !self.is_down(pinned);
         is_left.then_some(pinned)
     }
 
-    /// What follows from a failure on `replica` for the request and for others. Returns the
-    /// engine's own answer, where it refused in words.
+    /// Applies a failure on `replica` to the request and to the replica's health. Returns the
+    /// engine's own answer, if it refused with one.
     fn note_failure(
         &self,
         tries: &mut Tries,
@@ -292,7 +292,7 @@ async fn words(rest: &mut Incoming) -> Option<Bytes> {
     (!text.is_empty()).then(|| text.freeze())
 }
 
-/// What became of a request so far.
+/// Failed attempts of a request so far.
 #[derive(Default)]
 struct Tries {
     /// Whom it is not to meet again.
@@ -310,7 +310,7 @@ impl Tries {
         self.refusals >= REFUSALS || self.deaths >= DEATHS
     }
 
-    /// What the client gets; `untried` where no engine was asked.
+    /// Returns the engine's refusal or the last error; `untried` if no engine was asked.
     fn outcome(self, untried: ApiError) -> Result<Proxied, ApiError> {
         let Some((reservation, begun)) = self.refusal else {
             return Err(self.last.unwrap_or(untried));
@@ -339,9 +339,9 @@ struct Failure {
     answer: Option<Box<Begun>>,
 }
 
-/// What follows from a failure.
+/// Kind of failure, which decides its consequences.
 enum What {
-    /// Nobody is there: the engine counts as dead.
+    /// No connection could be made: the engine counts as dead.
     Unreachable,
     /// The engine was found dead meanwhile.
     Died,

@@ -23,7 +23,7 @@ pub(super) struct Placing<'a> {
     pub(super) text: Option<&'a [TokenId]>,
     /// A key for each of its messages, where it has some.
     pub(super) messages: &'a [RouteKey],
-    /// What sets the prompt apart from the same tokens in other requests.
+    /// Adapter and tenant salt, which keep equal prompts apart.
     pub(super) namespace: Namespace<'a>,
     /// The key of `session` routing.
     pub(super) session: Option<&'a str>,
@@ -39,7 +39,8 @@ pub struct Reservation {
     pub(super) replica_name: String,
     /// Cached tokens by the index; none where the prompt was not tokenized.
     pub(super) predicted_tokens: Option<usize>,
-    /// What is to be told of it at its end, where requests are explained and its prompt is known.
+    /// Data to explain the request at its end; `None` if it is not explained or its prompt is
+    /// unknown.
     pub(super) ticket: Mutex<Option<Ticket>>,
 }
 
@@ -72,7 +73,7 @@ impl Reservation {
         }
     }
 
-    /// What is known of the request now is all there is: it is explained.
+    /// Explains the request from the data collected so far.
     pub fn explain(&self, answered: &Answered<'_>, sketch: Option<Sketch>) {
         let ticket = self.ticket().take();
         if let (Some(insight), Some(ticket)) = (&self.gateway.observers.insight, ticket) {

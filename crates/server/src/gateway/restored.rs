@@ -1,7 +1,7 @@
-//! What was restored from before the start, until the streams say better.
+//! Index contents restored from before the start, until event streams replace them.
 //!
-//! It is doubtful, and so ends by itself. A stream that is followed as one that goes on forgets it
-//! where the engine says from its first batch on what it holds, or that it holds nothing.
+//! Restored contents are in doubt and expire on their own. A stream that continues drops them if
+//! the engine reports its contents from its first batch on, or reports an empty cache.
 
 use std::sync::PoisonError;
 

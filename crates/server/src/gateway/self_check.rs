@@ -13,12 +13,12 @@ use super::{Fleet, Gateway};
 use crate::drift::{Difference, Subject, Verdict};
 use crate::request_shape::RequestShape;
 
-/// Longest wait for an engine to tokenize a prompt for a comparison that nobody waits for.
+/// Longest wait for an engine to tokenize a prompt for a comparison, which no request waits for.
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A prompt that was sent, to be compared.
 pub struct Comparison {
-    /// What this gateway made of the prompt.
+    /// The prompt's tokens as made by this gateway.
     pub tokens: Vec<TokenId>,
     /// The engine's count of them, where it told.
     pub counted: Option<usize>,
@@ -29,8 +29,8 @@ pub struct Comparison {
 }
 
 impl Gateway {
-    /// Compares a prompt's tokens with the engine's where that is due. Nobody waits for it, and
-    /// where one comparison runs another is left out.
+    /// Compares a prompt's tokens with the engine's where that is due. No request waits for it, and
+    /// it is skipped while another comparison runs.
     pub fn self_check(
         self: &Arc<Self>,
         subject: Subject,

@@ -1,4 +1,4 @@
-//! What is known of the replicas' event streams, and what they say passed on to the index.
+//! Event streams of the replicas: their state, and their updates applied to the index.
 
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
@@ -54,17 +54,17 @@ impl Gateway {
         }
     }
 
-    /// A replica's event stream is followed, perhaps anew.
+    /// Notes that this gateway follows a replica's event stream; replaces an earlier reporter.
     pub fn follow_stream(&self, replica: ReplicaId, reporter: StreamReporter) {
         self.lock_streams().insert(replica, reporter);
     }
 
-    /// Nobody here follows a replica's event stream any more.
+    /// Notes that this gateway no longer follows a replica's event stream.
     pub fn leave_stream(&self, replica: ReplicaId) {
         self.lock_streams().remove(&replica);
     }
 
-    /// Where the event stream of a replica stands; none if it has none.
+    /// State of a replica's event stream; `None` without a stream.
     #[must_use]
     pub fn stream_report(&self, replica: ReplicaId) -> Option<StreamReport> {
         self.stream_reporter(replica).map(|stream| stream.report())

@@ -1,17 +1,17 @@
-//! What engines do not say of the answers that they give, and which option of theirs would change
-//! that. Without it a gateway predicts and cannot tell what came true.
+//! Gaps in the usage that engines report, and the engine option that closes each. Without usage a
+//! gateway cannot verify its predictions.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use headstart_core::ReplicaId;
 
-/// What an answer lacks.
+/// A gap in the usage of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UsageGap {
     /// All of its usage, as a stream does whose client did not ask for it.
     All,
-    /// How many prompt tokens were cached.
+    /// The number of cached prompt tokens.
     Cached,
 }
 

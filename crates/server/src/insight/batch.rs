@@ -1,8 +1,8 @@
-//! What requests and replicas said and nobody has to know yet.
+//! Events of requests and replicas that wait to be explained.
 //!
-//! Explaining costs little where its code and what it remembers are in the processor's caches, and
-//! a gateway's other work drives them out between two requests. So what is said waits here, in
-//! order and in flat memory that is used again, until there is enough of it or somebody asks.
+//! Explaining costs little while its code and data are in the processor's caches, and a gateway's
+//! other work evicts them between two requests. So operations wait here, in order and in flat
+//! memory that is reused, until a batch is full or a reader asks.
 
 use headstart_core::event::BlockChange;
 use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};
@@ -11,8 +11,8 @@ use headstart_insight::text::Sketch;
 
 use super::records::RequestRecord;
 
-/// What is said that makes a batch: that of some sixteen requests, as few as are worth it, since
-/// one of them waits for all.
+/// Operations that fill a batch: those of about sixteen requests. The batch is as small as pays
+/// off, because one request waits while all of it is applied.
 pub(super) const OPS: usize = 64;
 
 /// Tokens that make a batch however few are the requests.
@@ -21,7 +21,7 @@ const TOKENS: usize = 1 << 16;
 /// Changes of blocks that make a batch.
 const CHANGES: usize = 1 << 13;
 
-/// What waits.
+/// Operations that wait, with their data in flat lists.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) ops: Vec<Op>,
@@ -39,7 +39,7 @@ pub(super) enum Op {
     Abandoned(u64),
     /// A request whose tokens are not known was answered.
     Unknown(Box<RequestRecord>),
-    /// What a replica's events changed: all of [`Batch::changes`] up to here.
+    /// Block changes of a replica, up to this index of [`Batch::changes`].
     Changed(ReplicaId, usize, Nanos),
     Cleared(ReplicaId, Nanos),
     /// A replica serves models that this number stands for.
@@ -61,7 +61,7 @@ pub(super) struct Arrived {
 pub(super) struct Finished {
     /// All but what became of its tokens.
     pub(super) record: RequestRecord,
-    /// What its prompt begins with.
+    /// Key of the prompt's early prefix: its 16th block, or its last block if it has fewer.
     pub(super) prefix: Option<RouteKey>,
     pub(super) block_size: u32,
     pub(super) served: Option<Served>,

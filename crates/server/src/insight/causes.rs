@@ -1,5 +1,4 @@
-//! What made prompts part that could have shared more, by name: beside the requests, within a
-//! budget.
+//! Named causes of prompt divergence, found outside the request path and within a time budget.
 //!
 //! ```text
 //! text ─ look: within the budget? ─► Sketch ─ with the request ─► queue ─► one thread: neighbours,
@@ -7,9 +6,9 @@
 //! ```
 //!
 //! A text becomes a sketch of keyed hashes where it is tokenized, and is kept nowhere. Looking
-//! costs time with each byte, and comparing costs more, so both are paid from one purse of
-//! processor time: a quiet gateway looks at all prompts, a busy one at some, and then only
-//! explains those of which enough was computed again. A cause is systematic, and shows in a sample.
+//! costs time with each byte, and comparing costs more, so both share one budget of processor time:
+//! a quiet gateway looks at all prompts, a busy one at some, and explains only those with enough
+//! recomputed tokens. A cause is systematic, and shows in a sample.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,7 +21,8 @@ use headstart_insight::text::{Limits, Neighbours, Sketch, Sketcher};
 /// Time for causes that a second brings when hardly anything is asked: 1 % of a core.
 const EARNED: f64 = 0.01;
 
-/// At so many requests a second it is half of that, and ever less: half a millisecond at 1,000.
+/// Requests per second at which that time halves; it shrinks further with load, to half a
+/// millisecond at 1,000.
 const BUSY: f64 = 50.0;
 
 /// Most time that is saved up, seconds, where hardly anything is asked; less at the same ratio
@@ -32,8 +32,8 @@ const SAVED: f64 = 0.5;
 /// Seconds that a byte of text takes, and a prompt: what a sketch costs is paid in advance.
 const LOOK: (f64, f64) = (1e-8, 5e-6);
 
-/// Tokens computed again, behind another front or in another namespace, that are worth explaining
-/// where there is little time.
+/// Recomputed tokens, behind another front or in another namespace, that are worth explaining when
+/// there is little time.
 const WORTH: u32 = 64;
 
 /// Sketches that wait to be explained; more are passed over.
@@ -56,29 +56,29 @@ pub struct Causes {
     told: Arc<Mutex<Told>>,
 }
 
-/// How a request's prompt differs from the earlier one that came nearest.
+/// Divergence of a request's prompt from its nearest earlier prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parted {
     /// The earlier request.
     pub neighbour: String,
-    /// Where its own text differs first, bytes; none where it goes on from that one.
+    /// Offset of the first difference in its own text, bytes; `None` if it continues that prompt.
     pub byte: Option<usize>,
-    /// Words behind that which were known and computed again.
+    /// Words behind that offset which were known and recomputed.
     pub lost_words: usize,
     /// Why, where it has a name.
     pub cause: Option<Cause>,
 }
 
-/// What a cause came to so far.
+/// Totals of one cause so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CauseSum {
     /// Requests, of those that were looked at.
     pub requests: u64,
-    /// Words that were computed again.
+    /// Words that were recomputed.
     pub lost_words: u64,
 }
 
-/// What all causes came to.
+/// Totals of all causes so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CauseSums {
     /// Prompts that were looked at.
@@ -132,8 +132,8 @@ impl Causes {
         has_time.then(|| self.sketcher.sketch(text))
     }
 
-    /// Explains a request's prompt soon, compared with those of `namespace` before it. Of its
-    /// tokens so many were computed again, where that is known.
+    /// Queues a request's prompt for an explanation, compared with earlier ones of `namespace`;
+    /// drops it if the queue is full. `lost`: its recomputed tokens, where known.
     pub fn explain(&self, namespace: u64, id: String, sketch: Sketch, lost: Option<u32>) {
         if let Some(queue) = &self.queue {
             let question = Question {
@@ -147,7 +147,7 @@ impl Causes {
         }
     }
 
-    /// How a request's prompt differs, while that is remembered.
+    /// Returns the divergence of a request's prompt, if it is still in memory.
     #[must_use]
     pub fn of(&self, id: &str) -> Option<Parted> {
         let told = lock(&self.told);
@@ -224,7 +224,7 @@ impl Told {
     }
 }
 
-/// What is left of the time for causes.
+/// Processor time left for causes.
 struct Purse {
     /// Below 0 when more was spent than there was.
     seconds: f64,
@@ -246,7 +246,7 @@ impl Purse {
         }
     }
 
-    /// A prompt of so many bytes came: takes what looking at it costs, if that is there.
+    /// Pays for a look at a prompt of `bytes`, if there is enough time for it.
     fn takes(&mut self, bytes: usize, now: Instant) -> bool {
         self.earn(now);
         let cost = bytes as f64 * LOOK.0 + LOOK.1;
@@ -287,7 +287,7 @@ mod tests {
 
     use super::*;
 
-    /// What is spent on prompts of 4,000 bytes that take five milliseconds each.
+    /// Returns the seconds spent on prompts of 4,000 bytes that take five milliseconds each.
     fn spent(purse: &mut Purse, start: Instant, per_s: u64, seconds: u64) -> f64 {
         let times =
             (0..per_s * seconds).map(|at| start + Duration::from_micros(at * 1_000_000 / per_s));
@@ -324,7 +324,7 @@ mod tests {
         assert!(purse.takes(40_000_000, start) && !purse.takes(20_000_000, start));
     }
 
-    /// With little time left, only what was computed again is explained.
+    /// With little time left, only prompts with enough recomputed tokens are explained.
     #[test]
     fn where_nothing_was_lost_nothing_is_explained_in_a_hurry() {
         let causes = Causes::start(&[7; 32]);

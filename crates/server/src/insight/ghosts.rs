@@ -1,4 +1,4 @@
-//! What caches of other sizes would have hit in the last hour, per replica.
+//! Estimated hit rates of caches of other sizes in the last hour, per replica.
 //!
 //! One ghost per replica, fed with the prompts that were sent there. Its sizes are those of the
 //! replica's memory where that is known (replicas of this process); of an engine behind HTTP the
@@ -15,13 +15,13 @@ use headstart_insight::ghost::{Estimate, Ghost, LOOKUPS_MAX, Settings};
 /// Replicas that have a ghost, of some 3 MiB each; further ones have none.
 const GHOSTS: usize = 64;
 
-/// Requests, and blocks of theirs, after which a ghost is told of them at once.
+/// Waiting requests, and blocks of these, at which the ghost gets them all.
 const WAITING: (usize, usize) = (32, 1 << 13);
 
-/// The largest memory of an engine that is reckoned with, blocks.
+/// Largest cache that a ghost estimates where an engine's memory is unknown, blocks.
 const LARGEST: u64 = 1 << 23;
 
-/// What a replica's cache would have hit in the last hour if it were another size.
+/// Estimated hit rates of one replica's cache in the last hour, by cache size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GhostAnswer {
     /// The replica.
@@ -46,7 +46,7 @@ pub struct GhostAnswer {
 #[derive(Default)]
 pub(super) struct Ghosts {
     watched: BTreeMap<u32, Watched>,
-    /// Those that have a ghost.
+    /// Replicas that have a ghost.
     watching: usize,
 }
 
@@ -59,11 +59,11 @@ struct Waiting {
 #[derive(Default)]
 struct Watched {
     ghost: Option<Ghost>,
-    /// Requests that it was not told of yet: one that serves many at a time finds in the
-    /// processor's caches what it would have to fetch for each.
+    /// Requests that the ghost did not get yet: serving many at a time, it finds in the processor's
+    /// caches what it would have to fetch for each.
     waiting: Vec<Waiting>,
     waiting_blocks: usize,
-    /// Blocks of its device, where somebody knows.
+    /// Blocks of its device, where known.
     capacity: Option<u64>,
     /// Blocks on its device by its events, now and at most.
     held: u64,
@@ -87,7 +87,7 @@ impl Ghosts {
     ) {
         let watching = self.watching;
         let watched = self.watched(replica);
-        // Before the first event of a replica nobody knows how it cuts prompts.
+        // Before the first event of a replica its block size is unknown.
         if block_size == 0 || (watched.ghost.is_none() && watching >= GHOSTS) {
             return;
         }
@@ -142,12 +142,12 @@ impl Ghosts {
         }
     }
 
-    /// Who has a ghost.
+    /// Returns all watched replicas, with or without a ghost.
     pub(super) fn replicas(&self) -> Vec<u32> {
         self.watched.keys().copied().collect()
     }
 
-    /// What one would have hit; none where nobody knows its size.
+    /// Returns the estimates of one replica; `None` if it has no ghost or its size is unknown.
     pub(super) fn answer(&mut self, replica: u32, now: Nanos) -> Option<GhostAnswer> {
         let watched = self.watched.get_mut(&replica)?;
         watched.catch_up();

@@ -10,7 +10,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Those of a secret.
+    /// Derives the names' key from `secret`.
     pub(super) fn new(secret: u64) -> Self {
         let secret = blake3::derive_key("headstart 2026 insight names v1", &secret.to_le_bytes());
         Self {
@@ -39,7 +39,7 @@ impl Names {
         u64::from_le_bytes(*first.expect("a hash has 32 bytes"))
     }
 
-    /// What a tenant is shown as: 12 digits that its salt cannot be told from.
+    /// Returns the tag that stands for a tenant: 12 hex digits that do not reveal its salt.
     pub(super) fn tenant(&self, salt: &str) -> String {
         let namespace = Namespace {
             adapter: None,

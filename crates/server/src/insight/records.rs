@@ -36,9 +36,9 @@ pub struct RequestRecord {
     pub model: String,
     /// A keyed tag of its tenant; none without a salt.
     pub tenant: Option<String>,
-    /// Who computed.
+    /// The replica that computed the request.
     pub replica: u32,
-    /// Those that the choice was made among: the chosen one, and seven of the highest scores.
+    /// Candidates of the choice: the chosen one, and the seven others of the highest scores.
     pub candidates: Vec<CandidateRecord>,
     /// Length of the prompt.
     pub prompt_tokens: u32,
@@ -52,7 +52,7 @@ pub struct RequestRecord {
     pub ttft_s: Option<f64>,
     /// Prompt tokens by bucket; none where the engine does not say what was cached.
     pub split: Option<Split>,
-    /// How sure the split is, 0 to 1.
+    /// Certainty of the split, 0 to 1.
     pub certainty: f32,
     /// Of what was evicted, where something was.
     pub evicted: Option<Evicted>,
@@ -105,7 +105,7 @@ pub(super) fn foremost(chosen: ReplicaId, candidates: &[Candidate]) -> Vec<Candi
     foremost.filter(fits).map(Into::into).collect()
 }
 
-/// What is remembered of answered requests.
+/// The latest answered requests, and sums over all of them.
 #[derive(Default)]
 pub(super) struct Records {
     latest: VecDeque<Arc<RequestRecord>>,

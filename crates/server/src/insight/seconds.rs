@@ -20,8 +20,8 @@ const PARTS: [Model; 2] = [
     },
 ];
 
-/// What is needed to say seconds later: they are linear in the model, so sums are kept for each
-/// part of it, and whatever is fitted by then holds for all requests.
+/// Sums over requests for each part of the prefill model. Seconds are linear in the model, so a
+/// model that is fitted later holds for all requests.
 #[derive(Clone, Default)]
 pub(super) struct Seconds {
     prefill: Prefill,
@@ -31,7 +31,7 @@ pub(super) struct Seconds {
 /// Seconds by bucket, and the model that says so.
 #[derive(Clone, Debug)]
 pub struct BucketSeconds {
-    /// How well the model fits.
+    /// The prefill model and its quality of fit.
     pub fitted: Fitted,
     /// Of buckets that were computed what that took, of those that were found what that saved.
     pub buckets: [(Bucket, f64); BUCKETS],

@@ -1,18 +1,18 @@
-//! The sums as they stand, for whoever shows them.
+//! The sums as they stand, for display.
 
 use headstart_insight::Waterfall;
 use headstart_insight::loss::{self, Errors, Memory, Prefix};
 
 use super::records::Sums;
 
-/// How predictions came out, and how full the memory is: what is told without copying the sums.
+/// Prediction errors and memory use: the values that need no copy of the sums.
 #[derive(Clone, Copy, Debug)]
 pub struct Outlook {
     /// Predicted less actual cached tokens.
     pub cached_tokens: ErrorSummary,
     /// Predicted less actual time to the first token, seconds.
     pub ttft_s: ErrorSummary,
-    /// How full the memory is.
+    /// Memory use of the attributor.
     pub memory: Memory,
 }
 
@@ -25,7 +25,7 @@ pub struct Snapshot {
     pub cached_tokens: ErrorSummary,
     /// Predicted less actual time to the first token, seconds.
     pub ttft_s: ErrorSummary,
-    /// How full the memory is.
+    /// Memory use of the attributor.
     pub memory: Memory,
 }
 
@@ -49,7 +49,7 @@ pub struct PrefixRow {
     pub key: String,
     /// Requests that begin so, at most.
     pub requests: u64,
-    /// By so many it may be too many.
+    /// Most requests by which `requests` may be too high.
     pub requests_error: u64,
     /// Its requests' tokens.
     pub waterfall: Waterfall,

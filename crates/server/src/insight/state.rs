@@ -14,10 +14,10 @@ use super::records::{Records, RequestRecord};
 use super::seconds::Seconds;
 use crate::metrics::InsightMetrics;
 
-/// Models whose tokens are summed before their counters are told.
+/// Most models whose tokens are summed before the counters are updated.
 const MODELS: usize = 16;
 
-/// What is remembered.
+/// Attributor, records, ghosts and sums behind the explanations.
 pub(super) struct State {
     pub(super) attributor: Attributor,
     pub(super) records: Records,
@@ -31,13 +31,13 @@ pub(super) struct State {
     pub(super) spare: Batch,
 }
 
-/// Who is told of what was explained.
+/// Receivers of the explanations.
 pub(super) struct Told<'a> {
     pub(super) metrics: &'a InsightMetrics,
     pub(super) causes: &'a Causes,
 }
 
-/// How much of a batch's lists is done.
+/// Entries of each list of a batch that are already applied.
 #[derive(Default)]
 struct Done {
     tokens: usize,

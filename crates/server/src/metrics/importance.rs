@@ -10,7 +10,7 @@ use super::{Maker, raise};
 /// Places that parts come from, as a tally has them.
 const SOURCES: [&str; 4] = ["device", "host", "disk", "shared"];
 
-/// How loading in part goes, by replica. Absent where that is not done.
+/// Metrics of partial loads, by replica. Absent where prefixes are never loaded in part.
 pub struct ImportanceMetrics {
     prompts: IntCounterVec,
     bytes: IntCounterVec,
@@ -25,7 +25,7 @@ pub struct ImportanceMetrics {
     parts: Parts,
 }
 
-/// What prompts showed that were computed again in full.
+/// Results of prompts that were recomputed in full as a check.
 struct Checks {
     prompts: IntCounterVec,
     divergence: CounterVec,
@@ -33,7 +33,7 @@ struct Checks {
     barred: IntGaugeVec,
 }
 
-/// What was packed.
+/// Packs and the units in them.
 struct Packs {
     readable: IntGaugeVec,
     units: IntGaugeVec,
@@ -41,7 +41,7 @@ struct Packs {
     made: IntCounterVec,
 }
 
-/// What stays in memory.
+/// Parts kept in memory, and their uses and evictions.
 struct Parts {
     kept: IntGaugeVec,
     uses: IntCounterVec,
@@ -107,7 +107,7 @@ impl ImportanceMetrics {
         }
     }
 
-    /// Brings what is told of a replica up to date.
+    /// Brings a replica's metrics up to date.
     pub fn set(&self, replica: &str, report: &ImportanceReport) {
         self.set_tally(replica, &report.tally);
         self.checks.set(replica, report);

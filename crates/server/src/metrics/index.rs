@@ -23,7 +23,7 @@ const AHEAD_MAX_S: f64 = 2.0;
 /// Longest lag that is believed, seconds: what is published live is applied at once, or never.
 const LAG_MAX_S: f64 = 600.0;
 
-/// How the router's index is.
+/// Accuracy, latency and size of the router's index.
 pub struct IndexMetrics {
     /// Cached tokens that the index predicted, of requests whose engine said what it found.
     pub predicted: IntCounterVec,
@@ -147,7 +147,7 @@ impl IndexMetrics {
             .observe(predicted.abs_diff(realised) as f64);
     }
 
-    /// Notes that a live batch of events was applied so many seconds after its stamp.
+    /// Notes the time from a live batch's stamp until it was applied, seconds.
     pub fn note_lag(&self, replica: &str, lag_s: f64) {
         let direction = match lag_s {
             ..=LAG_MAX_S if lag_s >= -AHEAD_MAX_S => {
@@ -161,7 +161,7 @@ impl IndexMetrics {
         self.implausible_stamps.with_label_values(&labels).inc();
     }
 
-    /// Notes that so many events of a replica were left out for a reason, of which there are few.
+    /// Counts skipped events of a replica by reason; there are few reasons.
     pub fn note_skipped(&self, replica: &str, reason: &str, events: u64) {
         let labels = [replica, reason];
         self.skipped_events

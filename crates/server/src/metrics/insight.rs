@@ -6,7 +6,7 @@ use prometheus::{GaugeVec, IntCounter, IntCounterVec};
 use super::{Maker, Metrics, raise};
 use crate::insight::{ErrorSummary, GhostAnswer, Outlook};
 
-/// What became of prompt tokens.
+/// Prompt tokens by bucket, prediction errors and ghost hit rates.
 #[derive(Clone, Debug)]
 pub struct InsightMetrics {
     tokens: IntCounterVec,

@@ -18,7 +18,7 @@ pub(super) struct Maker {
     entries: Mutex<Vec<MetricEntry>>,
 }
 
-/// What a metric is called and means.
+/// Name, kind, help text and labels of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricEntry {
     /// Its name.

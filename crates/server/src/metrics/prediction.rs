@@ -1,4 +1,4 @@
-//! Metrics of predictions; there only where somebody predicts.
+//! Metrics of predictions; registered only with a predictor.
 
 use prometheus::{Counter, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
@@ -16,23 +16,23 @@ const GAPS: [f64; 10] = [1.0, 3.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 
 /// Probabilities.
 const TENTHS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
-/// How predictions go.
+/// Outcomes, latency and accuracy of predictions.
 #[derive(Clone, Debug)]
 pub struct PredictionMetrics {
     /// Chat requests by how their prediction ended.
     pub predictions: IntCounterVec,
     /// From the question to the model's answer.
     pub latency: Histogram,
-    /// What the model said.
+    /// Probabilities that the model predicted.
     pub probability: Histogram,
     queue: IntGauge,
-    /// What became of conversations.
+    /// Turns and their outcomes.
     pub turns: TurnMetrics,
-    /// How the predictor is.
+    /// State of the predictor.
     pub predictor: PredictorMetrics,
 }
 
-/// What became of conversations.
+/// Turns, their outcomes, and the gaps between them.
 #[derive(Clone, Debug)]
 pub struct TurnMetrics {
     /// Turns by their outcome.
@@ -45,7 +45,7 @@ pub struct TurnMetrics {
     forgotten: IntCounter,
 }
 
-/// How the predictor is.
+/// State, load and calibration of the predictor.
 #[derive(Clone, Debug)]
 pub struct PredictorMetrics {
     /// Work of the predictor's thread, seconds.

@@ -4,7 +4,7 @@ use prometheus::IntCounterVec;
 
 use super::Maker;
 
-/// How prompts without exact tokens fared.
+/// Counters of prompts whose tokens the gateway cannot compute.
 pub struct PromptMetrics {
     /// Prompts that were routed by their text.
     without_tokens: IntCounterVec,

@@ -10,7 +10,7 @@ use crate::prices::PriceTable;
 /// Tiers that tokens come from.
 const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
 
-/// Where the tokens of a prompt came from.
+/// Cached tokens of a prompt by tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PromptSources {
     found: [usize; TIERS.len()],
@@ -19,7 +19,7 @@ pub struct PromptSources {
 }
 
 impl PromptSources {
-    /// So many on the device, and none yet from elsewhere.
+    /// Starts with `tokens` on the device, and none from elsewhere.
     #[must_use]
     pub fn on_device(tokens: usize) -> Self {
         let mut sources = Self::default();
@@ -35,7 +35,7 @@ impl PromptSources {
         }
     }
 
-    /// Of what is stored of the prompt only so many bytes were loaded.
+    /// Notes that only `loaded_bytes` of the prompt's stored `whole_bytes` were loaded.
     pub fn set_partly(&mut self, loaded_bytes: u64, whole_bytes: u64) {
         self.partly = Some((loaded_bytes, whole_bytes));
     }
@@ -47,7 +47,7 @@ impl PromptSources {
         Some((loaded * 100).div_ceil(whole.max(1)))
     }
 
-    /// Those that were found, per tier, the device first.
+    /// Returns the cached tokens per tier, the device first.
     #[must_use]
     pub fn by_tier(&self) -> [usize; TIERS.len()] {
         self.found
@@ -60,7 +60,7 @@ impl PromptSources {
     }
 }
 
-/// What caches save.
+/// Prompt tokens by source, and the time and money that caches save.
 pub struct SavingsMetrics {
     by_source: IntCounterVec,
     created: IntCounterVec,
@@ -112,7 +112,7 @@ impl SavingsMetrics {
         self.money = Some((prices, counter));
     }
 
-    /// An upstream has found so many prompt tokens in a source since it started.
+    /// Sets the prompt tokens that an upstream has found in a source since it started.
     pub(crate) fn note_engine_cached(&self, labels: &[&str; 2], tokens: u64) {
         let counter = self.engine_cached.with_label_values(labels);
         if tokens < counter.get() {
@@ -122,8 +122,8 @@ impl SavingsMetrics {
         counter.inc_by(tokens - counter.get());
     }
 
-    /// A prompt of so many tokens has its first token. `engine`: what computing costs, if that is
-    /// known.
+    /// Counts a prompt of `tokens` tokens that has its first token. `engine`: the cost of
+    /// computing, if known.
     pub fn note(
         &self,
         labels: [&str; 2],
@@ -156,7 +156,7 @@ impl SavingsMetrics {
         }
     }
 
-    /// What tokens cost, where somebody says.
+    /// Returns the price table, if one was given.
     #[must_use]
     pub fn prices(&self) -> Option<&PriceTable> {
         self.money.as_ref().map(|(prices, _)| prices)
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// What a line of the metrics says.
+    /// Returns the value in the metrics line that starts with `line`.
     fn value(text: &str, line: &str) -> Option<f64> {
         let found = text.lines().find_map(|it| it.strip_prefix(line));
         found.map(|value| value.trim().parse().expect("a number"))

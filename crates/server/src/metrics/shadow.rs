@@ -5,7 +5,7 @@ use prometheus::{IntCounter, IntCounterVec};
 use super::{Maker, Metrics, raise};
 use crate::shadow::ShadowReport;
 
-/// What other fleets would have found.
+/// Prompt tokens, simulated hits and dropped requests of shadow mode.
 #[derive(Clone, Debug)]
 pub struct ShadowMetrics {
     prompt_tokens: IntCounterVec,

@@ -5,7 +5,7 @@ use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use super::{Maker, Metrics, raise};
 use crate::shared_index::SharedIndexStats;
 
-/// How sharing goes.
+/// Connection, log and lease metrics of the shared index.
 #[derive(Clone, Debug)]
 pub struct SharedIndexMetrics {
     connected: IntGauge,

@@ -16,11 +16,11 @@ const LOADS: [f64; 15] = [
     5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 10.0,
 ];
 
-/// What one place below host memory, shared by all replicas, says of itself. Counts are since the
-/// start; what a place cannot tell is none.
+/// Report of one tier below host memory, which all replicas share. Counts are since the start;
+/// `None` marks a value that the tier cannot provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierReport {
-    /// Which tier it is.
+    /// The tier reported on.
     pub tier: Tier,
     /// Whether it can be read.
     pub reads: bool,
@@ -34,17 +34,17 @@ pub struct TierReport {
     pub file_bytes: Option<u64>,
     /// Bytes of records that were read.
     pub read_bytes: u64,
-    /// Bytes of records that were stored because somebody asked.
+    /// Bytes of records that were stored on request.
     pub stored_bytes: u64,
     /// Bytes of records that were moved to make room.
     pub moved_bytes: Option<u64>,
     /// Bytes that were written, all together: what wears it.
     pub written_bytes: u64,
-    /// Records that were stored, and those that were read and unharmed.
+    /// Records that were stored.
     pub stored: u64,
-    /// See `stored`.
+    /// Records that were read intact.
     pub loaded: u64,
-    /// Parts of records that were read alone and unharmed, by what the records are.
+    /// Parts of records that were read alone and intact, by kind of record.
     pub parts: Vec<(&'static str, u64)>,
     /// Commands that failed.
     pub failed: u64,
@@ -58,7 +58,7 @@ pub struct TierReport {
     pub lost: Vec<(&'static str, u64)>,
 }
 
-/// How the places below are.
+/// Metrics of the tiers below host memory.
 pub struct TierMetrics {
     load_seconds: HistogramVec,
     up: IntGaugeVec,

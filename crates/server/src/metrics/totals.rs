@@ -1,4 +1,4 @@
-//! What the counters add up to: for those who show a server at a glance instead of scraping it.
+//! Sums over the counters, for displays that show a server without scraping it.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use prometheus::proto::Metric;
 
 use super::Metrics;
 
-/// Where prompt tokens came from, as the metrics name it: tiers, nearest first, and an upstream's
-/// own cache.
+/// Sources of cached prompt tokens, as the metrics name them: the tiers, nearest first, and an
+/// upstream's own cache.
 pub const FOUND_IN: [&str; 5] = ["device", "host", "disk", "remote", "upstream"];
 
 /// Counters, added up over models and replicas.
@@ -53,7 +53,7 @@ impl Totals {
 }
 
 impl Metrics {
-    /// What the counters say now. Costs their number: for once a second, not for each request.
+    /// Adds up the counters, at a cost by their number: for once a second, not for each request.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {

@@ -13,11 +13,11 @@ pub struct ApiError {
     pub code: &'static str,
     /// The parameter at fault.
     pub param: Option<String>,
-    /// What is wrong and what to do.
+    /// The problem and the suggested fix.
     pub message: String,
 }
 
-/// How long a prompt is, tokens.
+/// Length of a prompt, tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptLength {
     /// So long.

@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 
 use super::ApiError;
 
-/// The fields of a request that nobody has taken yet.
+/// The fields of a request that are not taken yet.
 #[derive(Debug)]
 pub struct Fields {
     fields: Map<String, Value>,
-    /// What errors put before a field's name.
+    /// Prefix of field names in errors.
     path: String,
 }
 

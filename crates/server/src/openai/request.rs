@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! Requests of OpenAI's chat and completions APIs.
 
 use headstart_core::TokenId;
 use serde_json::{Map, Value, json};
@@ -34,14 +34,14 @@ pub const HINTS: &[&str] = &[
 /// The service tiers that OpenAI documents; there is one here.
 pub const SERVICE_TIERS: [&str; 6] = ["auto", "default", "flex", "scale", "priority", "fast"];
 
-/// What chat and plain completions have in common.
+/// Fields common to chat and plain completions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generation {
     /// The model asked for.
     pub model: String,
     /// Whether to answer piece by piece.
     pub stream: bool,
-    /// Which pieces of a stream have token counts.
+    /// Pieces of a stream that have token counts.
     pub stream_usage: StreamUsage,
     /// Most tokens to generate; 0 only makes the prompt ready (an extension): it is placed,
     /// loaded or computed, and cached like any other.
@@ -58,7 +58,7 @@ pub struct Generation {
     pub stop: Vec<String>,
     /// Whether the model's end token is a token like others (vLLM's extension).
     pub ignore_eos: bool,
-    /// The how-maniest user message it answers, from 1; 0 where there are no messages.
+    /// 1-based index of the user message it answers; 0 where there are no messages.
     pub turn: u16,
     /// Tenant salt (vLLM's extension).
     pub cache_salt: Option<String>,
@@ -67,7 +67,7 @@ pub struct Generation {
     pub session: Option<String>,
 }
 
-/// Which pieces of a stream have token counts.
+/// Pieces of a stream that have token counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamUsage {
     /// None.

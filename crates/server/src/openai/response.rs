@@ -1,4 +1,4 @@
-//! What clients of OpenAI's chat and completions get.
+//! Responses of OpenAI's chat and completions APIs.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::request::StreamUsage;
 use crate::answer::Finish;
 use crate::shape::{Events, Shape, Usage};
 
-/// Which of the APIs an answer belongs to.
+/// API that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `/v1/chat/completions`
@@ -20,7 +20,7 @@ pub enum Kind {
     Responses,
 }
 
-/// What is the same in every piece of an answer of `/v1/chat/completions` or `/v1/completions`.
+/// Fields common to all chunks of an answer of `/v1/chat/completions` or `/v1/completions`.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     /// Whether it is a chat; a plain completion otherwise.
@@ -31,7 +31,7 @@ pub struct Envelope {
     pub model: String,
     /// Seconds since 1970.
     pub created: u64,
-    /// Which pieces of a stream have token counts.
+    /// Pieces of a stream that have token counts.
     pub stream_usage: StreamUsage,
 }
 

@@ -1,4 +1,4 @@
-//! What a chat request shows of its conversation: a name for each of its prefixes, and text.
+//! Text and prefixes of a chat request's conversation, with a name for each prefix.
 //!
 //! A prefix that ends with a user message is what an earlier request of the same conversation may
 //! have ended with. Its name is a keyed hash over roles and contents, chained message by message,
@@ -24,7 +24,7 @@ pub(super) type PrefixKey = [u8; 16];
 pub struct Chat {
     /// The latest prefixes, oldest first; the last is the whole request.
     pub(super) keys: Vec<PrefixKey>,
-    /// The how-maniest user message the last one is, from 1.
+    /// 1-based index of the last user message.
     pub(super) turn: u16,
     pub(super) said: Said,
 }
@@ -34,8 +34,8 @@ pub struct Chat {
 pub struct Said {
     /// The user's prompts, oldest first, the current one last.
     pub prompts: Vec<String>,
-    /// Where wanted, the last answer to each of these prompts but the current one; empty where
-    /// there was none.
+    /// The last answer to each prompt but the current one, if the predictor reads answers. Empty
+    /// strings stand for missing answers.
     pub answers: Vec<String>,
     /// Length of the latest answer, characters, where there is one.
     pub answer_chars: Option<u32>,
@@ -53,7 +53,7 @@ impl Said {
 pub(super) struct Namer([u8; 32]);
 
 impl Namer {
-    /// With a key that nobody knows.
+    /// With a random key.
     pub(super) fn random() -> Self {
         let mut key = [0; 32];
         for (index, chunk) in key.chunks_exact_mut(8).enumerate() {
@@ -64,7 +64,7 @@ impl Namer {
         Self(key)
     }
 
-    /// What is behind `before` followed by `parts`, which cannot be cut otherwise.
+    /// Derives the name of `before` followed by `parts`; other parts give other names.
     fn name(&self, before: &PrefixKey, parts: [&str; 2]) -> PrefixKey {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(before);
@@ -78,7 +78,8 @@ impl Namer {
     }
 }
 
-/// Whose conversation it is, as far as the request says: the same words of others are another one.
+/// Owner of a conversation, as far as the request tells. The same words in another scope belong to
+/// another conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
     /// The tenant's salt.

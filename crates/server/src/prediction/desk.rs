@@ -1,4 +1,4 @@
-//! Where requests leave their questions, and what they hold until they end.
+//! Questions of requests to the predictor, and the state that requests hold until they end.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -171,7 +171,7 @@ impl Predictions {
         self.late.fetch_add(1, Relaxed);
     }
 
-    /// What a foreign function returns, unless it panics, which is counted.
+    /// Runs the predictor's code. Returns `None` if it panics, and counts that.
     pub(super) fn guarded<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(call));
         if outcome.is_err() {
@@ -181,7 +181,7 @@ impl Predictions {
         outcome.ok()
     }
 
-    /// How the predictor is.
+    /// Returns the state of the predictor; the default if it panics.
     #[must_use]
     pub fn status(&self) -> PredictorStatus {
         let status = self.guarded(|| self.predictor.status());
@@ -238,7 +238,7 @@ impl Forecast {
         self.conversation
     }
 
-    /// What is known at this moment: the model's number, else the prior.
+    /// Returns the model's probability if it has arrived, otherwise the prior.
     #[must_use]
     pub fn p_continue(&self) -> Option<Probability> {
         self.ticket.state().p.or(self.prior)
@@ -279,7 +279,7 @@ impl Drop for Forecast {
     }
 }
 
-/// What a request and the question about it share.
+/// State shared by a request and the question about it.
 #[derive(Debug, Default)]
 pub(super) struct Ticket(Mutex<TicketState>);
 
@@ -292,14 +292,14 @@ struct TicketState {
     is_over: bool,
 }
 
-/// Where a number goes.
+/// Destination of a predicted probability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Addressee {
     /// This sequence of this replica.
     Sequence(usize, SeqId),
     /// The request has no place yet and will take the number along.
     Request,
-    /// Nobody: the request is over.
+    /// No destination: the request is over.
     Nobody,
 }
 

@@ -1,8 +1,8 @@
-//! What waits for the predictor's thread: questions and outcomes, in the order in which they came,
-//! so that a turn's outcome is told after its question.
+//! Queue of the predictor's thread: questions and outcomes in order of arrival, so that a turn's
+//! outcome comes after its question.
 //!
-//! Nobody waits to put something in. What does not fit is refused: questions by number and by bytes
-//! of text, outcomes by number.
+//! Callers never wait for room. A full queue refuses: questions by number and by bytes of text,
+//! outcomes by number.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -49,7 +49,7 @@ enum Job {
     Learn(Outcome),
 }
 
-/// What the thread takes at once.
+/// Questions and outcomes that the thread takes at once.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) questions: Vec<Asked>,

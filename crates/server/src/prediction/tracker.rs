@@ -1,20 +1,19 @@
-//! Which conversation a request belongs to, how long its user was silent, and what became of the
-//! turns before.
+//! Conversations of requests, silences of their users, and outcomes of earlier turns.
 //!
 //! Turns that were seen stand in a table under the name of their prefix. A request whose *earlier*
 //! prefix stands there continues that turn.
 //!
 //! - A request whose *whole* prefix stands there repeats a turn: a retry, a regeneration, or the
-//!   same first words of somebody whom nothing tells apart. It continues nothing and adds no turn;
-//!   turn and repeat have one outcome, as they share their blocks.
+//!   same first words of another user, indistinguishable from it. It continues nothing and adds no
+//!   turn; turn and repeat have one outcome, as they share their blocks.
 //! - The first continuation of a turn takes its conversation over. A second, different one is a
 //!   branch: its history is shared, its future is not, so it is a conversation of its own. The
 //!   turn that it leaves has had its outcome, and has no other.
-//! - What became of a turn is told when the horizon after its answer has passed, whichever it was.
-//!   Were continuations told at once, they would outnumber the endings not yet known, and whoever
-//!   learns from outcomes would begin with too high an opinion of every turn.
-//! - A turn nobody continues within the horizon after its answer has ended. While it is being
-//!   answered it cannot end; one that never was answered (refused, failed) had no outcome.
+//! - The outcome of a turn is reported when the horizon after its answer has passed, whatever it
+//!   is. If continuations were reported at once, they would outnumber the endings not yet known,
+//!   and a predictor that learns from outcomes would start out too optimistic.
+//! - A turn without a continuation within the horizon after its answer has ended. While it is being
+//!   answered it cannot end; a turn that never was answered (refused, failed) has no outcome.
 //!
 //! The table is bounded. When it is full, the turn that has waited longest is forgotten, without an
 //! outcome, since none is known. Knows no text, clock or thread; `now` is passed in.
@@ -41,7 +40,7 @@ pub struct TrackerLimits {
 pub struct Tracker {
     limits: TrackerLimits,
     turns: HashMap<PrefixKey, Turn>,
-    /// Those that wait for a continuation or for their end, by the end of their answer.
+    /// Turns that wait for a continuation or for their end, by the end of their answer.
     waiting: BTreeMap<(Nanos, TurnId), PrefixKey>,
     outcomes: Vec<Outcome>,
     forgotten: u64,
@@ -62,7 +61,7 @@ struct Turn {
     is_continued: bool,
 }
 
-/// What a tracker makes of a request.
+/// Turn and conversation of a request, as the tracker identified them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// The turn.
@@ -211,7 +210,7 @@ impl Tracker {
         }
     }
 
-    /// What became of turns since the last call, in the order in which it was known.
+    /// Takes the outcomes since the last call, in the order in which they became known.
     pub fn take_outcomes(&mut self) -> Vec<Outcome> {
         std::mem::take(&mut self.outcomes)
     }

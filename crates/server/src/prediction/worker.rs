@@ -7,7 +7,7 @@ use super::desk::{Addressee, Predictions};
 use super::queue::Asked;
 use super::{Outcome, Question};
 
-/// How long an idle thread sleeps before it looks for turns that have ended.
+/// Longest sleep of an idle thread between two checks for ended turns.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Worker {
@@ -19,7 +19,8 @@ impl Worker {
         Self { desk }
     }
 
-    /// Answers and learns until the queue is closed and empty, or nobody is left who could ask.
+    /// Answers and learns until the queue is closed and empty, or no other owner of the desk is
+    /// left.
     pub(super) fn run(self) {
         loop {
             let batch = self.desk.queue.take(IDLE_PAUSE);

@@ -6,7 +6,7 @@ use headstart_core::CacheEvent;
 /// subscriber still gets no more than a few megabytes at a time.
 const BATCH_BLOCKS_MAX: usize = 1 << 16;
 
-/// The same events in the same order, in as many batches as they need; none where there is none.
+/// Splits events, in their order, into as many batches as they need; no batch without events.
 pub(super) fn batches(events: Vec<CacheEvent>) -> Vec<Vec<CacheEvent>> {
     let mut batches: Vec<Vec<CacheEvent>> = Vec::new();
     let mut blocks = BATCH_BLOCKS_MAX;

@@ -1,4 +1,4 @@
-//! What a replica's thread says of itself, for others to read at any time.
+//! Status that a replica's thread publishes, for other threads to read at any time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -9,7 +9,7 @@ use headstart_core::EngineModel;
 use headstart_engine::importance::ImportanceReport;
 use headstart_engine::{Engine, Load};
 
-/// What the thread last said of itself.
+/// Status that the thread published last.
 #[derive(Debug, Default)]
 pub(super) struct Status {
     name: String,
@@ -28,7 +28,7 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// That of a replica that has said nothing yet.
+    /// Status of a replica that has reported nothing yet.
     pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -85,13 +85,13 @@ impl Status {
         *told = Some(report);
     }
 
-    /// What loading in part has cost and saved.
+    /// Returns the cost and savings of partial loads.
     pub(super) fn importance(&self) -> Option<ImportanceReport> {
         let report = self.importance.lock();
         report.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How busy it is.
+    /// Returns the running and waiting sequences, the blocks and the preemptions.
     pub(super) fn load(&self) -> Load {
         Load {
             running: self.running.load(Relaxed),
@@ -108,7 +108,7 @@ impl Status {
         tiers.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What its steps cost.
+    /// Returns the learned step costs.
     pub(super) fn learned(&self) -> Option<EngineModel> {
         let learned = self.learned.lock();
         *learned.unwrap_or_else(PoisonError::into_inner)

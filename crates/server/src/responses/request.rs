@@ -1,4 +1,4 @@
-//! What clients of the Responses API ask for, turned into a conversation in OpenAI's chat form.
+//! Requests of the Responses API, converted to conversations in OpenAI's chat form.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ pub struct ResponsesRequest {
     pub conversation: Conversation,
     /// The fields of the request that its answer repeats.
     pub echo: Map<String, Value>,
-    /// What to keep for a later `previous_response_id`: the messages without `instructions`, which
-    /// do not carry over. Nothing where the client does not want it kept.
+    /// Messages to keep for a later `previous_response_id`, without `instructions`, which do not
+    /// carry over. `None` if the client does not want them kept.
     pub history: Option<Vec<Value>>,
 }
 
@@ -140,7 +140,7 @@ fn refuse_rest(mut fields: Fields) -> Result<(), ApiError> {
     ])
 }
 
-/// What the answer repeats of its request, with the defaults of what the request leaves out.
+/// Returns the request fields that the answer repeats, with defaults for missing ones.
 fn echo(fields: &Fields) -> Map<String, Value> {
     let defaults = [
         ("instructions", Value::Null),

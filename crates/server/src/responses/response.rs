@@ -1,4 +1,4 @@
-//! What clients of the Responses API get.
+//! Answers of the Responses API, whole or streamed.
 //!
 //! ```text
 //! response.created · .in_progress · .output_item.added · .content_part.added ·
@@ -28,16 +28,16 @@ pub struct ResponseShape {
     pub created: u64,
     /// The fields of the request that its answer repeats.
     pub echo: Map<String, Value>,
-    /// Where the answer is kept, unless the client does not want that.
+    /// Store and context for the answer; `None` if the client does not want it kept.
     pub keeping: Option<Keeping>,
-    /// What a stream sent so far.
+    /// Events and text streamed so far.
     pub progress: Progress,
 }
 
-/// How an answer is kept.
+/// Store of an answer, and the context to keep with it.
 #[derive(Debug)]
 pub struct Keeping {
-    /// Where.
+    /// The store to write to.
     pub store: Arc<ResponseStore>,
     /// The messages before the answer.
     pub history: Vec<Value>,
@@ -47,7 +47,7 @@ pub struct Keeping {
     pub now: Nanos,
 }
 
-/// What a stream sent so far.
+/// Events and text streamed so far.
 #[derive(Debug, Default)]
 pub struct Progress {
     num_events: u64,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use headstart_core::Nanos;
 use serde_json::Value;
 
-/// How long a response is kept: longer than a person takes over one turn.
+/// Lifetime of a stored response: longer than a user takes for one turn.
 pub const KEPT: Duration = Duration::from_secs(3600);
 
 /// Most responses that are kept.

@@ -54,9 +54,9 @@ pub enum FolderError {
          what is there"
     )]
     NotAFolder {
-        /// What is in the way: the folder's place, or one on the way there.
+        /// Path of the obstacle: the folder's own, or one above it.
         path: PathBuf,
-        /// What it is.
+        /// Kind of the obstacle.
         what: &'static str,
     },
     /// There is no name.
@@ -74,7 +74,7 @@ pub enum FolderError {
 }
 
 impl Folder {
-    /// Opens a folder, and makes it where there is none.
+    /// Opens a folder, and creates it if it is missing.
     ///
     /// # Errors
     /// When that cannot be done, or another gateway uses it.
@@ -111,7 +111,7 @@ impl Folder {
         self.path.join(INDEX)
     }
 
-    /// What the index's keys are made with: drawn at the first call ever, the same from then on.
+    /// Returns the secret for the index's keys: random at the first call, then read from its file.
     ///
     /// # Errors
     /// When the file cannot be read or written.
@@ -150,7 +150,7 @@ impl Folder {
         })
     }
 
-    /// What was saved last, if anything was.
+    /// Reads the saved index, if there is one.
     ///
     /// # Errors
     /// When it is not what was saved, with this seal.
@@ -189,7 +189,7 @@ impl Folder {
             Ok(file.metadata()?.len())
         });
         if placed.is_err() {
-            // Half of a file helps nobody, least of all where there is no room.
+            // A partial file is of no use, least of all on a full disk.
             let _ = fs::remove_file(&new);
         }
         let size = placed?;
@@ -204,7 +204,7 @@ fn io_error(path: &Path, source: io::Error) -> FolderError {
     FolderError::Io { path, source }
 }
 
-/// What stands in the way of a folder at `path`, if something does.
+/// Returns the error if `path` or a part of it exists and is not a folder.
 fn not_a_folder(path: &Path) -> Option<FolderError> {
     let ways = path.ancestors().filter(|way| !way.as_os_str().is_empty());
     let (way, kind) = ways
@@ -219,7 +219,7 @@ fn not_a_folder(path: &Path) -> Option<FolderError> {
     Some(FolderError::NotAFolder { path, what })
 }
 
-/// What can be done about a fault, for the end of a sentence that names it.
+/// Returns the suggested fix for a fault, as the end of a sentence that names the fault.
 pub(super) fn remedy(fault: &io::Error) -> &'static str {
     match fault.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -250,7 +250,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A secret that nobody knows.
+/// Returns a random secret.
 #[must_use]
 pub fn drawn_secret() -> u64 {
     u64::from_le_bytes(*random_key().first_chunk().expect("a key has 32 bytes"))

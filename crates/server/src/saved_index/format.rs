@@ -26,8 +26,8 @@ use super::seal::{IDENTITY_BYTES, NONCE_BYTES, Seal, TAG_BYTES};
 
 const MAGIC: [u8; 8] = *b"HSINDEX\n";
 
-/// What is written, and all that is read: to be raised with every change of this layout, and of
-/// how the router makes keys of tokens and handles of engines' hashes.
+/// Format version that is written, and the only one that is read. Raise it with every change of
+/// this layout, of the router's keys, or of its handles for engines' hashes.
 pub const VERSION: u32 = 3;
 
 /// Stands where what a place holds was not in doubt.
@@ -38,25 +38,25 @@ const HEAD_BYTES: usize = MAGIC.len() + 4 + IDENTITY_BYTES + NONCE_BYTES + 8;
 /// Longest name of an endpoint or model: far beyond any address.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// What was held, and by whom.
+/// Blocks of an index, and the replicas that held them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedIndex {
     /// When, seconds since 1970.
     pub saved_at: f64,
     /// The blocks.
     pub runs: Vec<RunDump>,
-    /// Who held which.
+    /// Replicas and the blocks that each held.
     pub replicas: Vec<SavedReplica>,
 }
 
 /// One replica, known by its address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedReplica {
-    /// Where it answers and publishes.
+    /// Address at which it answers and publishes events.
     pub endpoint: String,
     /// The models that it said it serves, sorted; empty where it did not say.
     pub models: Vec<String>,
-    /// What it held. The id is its number then, and means nothing later.
+    /// Blocks that it held. The id inside was valid only at that time.
     pub held: ReplicaDump,
 }
 
@@ -83,10 +83,10 @@ pub enum FileError {
         /// The limit, seconds.
         limit_s: u64,
     },
-    /// Nobody can say how old it is.
+    /// Its age is unknown.
     #[error("it is from the future: the clock was set back by {ahead_s:.0} s or more")]
     FromTheFuture {
-        /// How far, seconds.
+        /// Seconds by which the file's time is ahead of the clock.
         ahead_s: f64,
     },
     /// It is larger than any that is written.
@@ -250,7 +250,7 @@ fn put_place(out: &mut impl Write, place: &PlaceDump) -> io::Result<()> {
     Ok(())
 }
 
-/// What is left to read.
+/// Reader of the remaining bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -279,7 +279,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// How many things of at least so many bytes follow: never more than could.
+    /// Reads a count of items of at least `bytes_each` bytes; fails if the rest is too short.
     fn count(&mut self, bytes_each: usize) -> Result<usize, FileError> {
         let count = self.u32()? as usize;
         match count.checked_mul(bytes_each) {

@@ -1,8 +1,8 @@
 //! Restores an index at the start and saves it every so often and at the end.
 //!
-//! It knows replicas by their addresses ([`Keeper::new`] is told them) and reads the wall clock,
-//! because ages outlive processes. What a file says of a replica is taken over only where that
-//! replica is configured, up, and serves the same models.
+//! It identifies replicas by their addresses, which [`Keeper::new`] gets, and reads the wall clock,
+//! because ages outlive processes. A replica's part of a file is restored only if that replica is
+//! configured, up, and serves the same models.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -20,8 +20,8 @@ use super::seal::Seal;
 use crate::clock::unix_seconds;
 use crate::gateway::Gateway;
 
-/// A pause after a save is at least so many times as long as the save took: updates of the index
-/// wait for it, and are to do so for a twentieth of the time at most.
+/// Shortest pause after a save, as a multiple of its duration: index updates wait for a save, at
+/// most a twentieth of the time.
 const PAUSE_PER_SAVE: u32 = 20;
 
 /// Knows where an index is kept and whose it is.
@@ -35,14 +35,14 @@ pub struct Keeper {
     endpoints: Vec<Option<String>>,
 }
 
-/// What was taken over.
+/// Replicas and blocks restored from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Of which replicas something was.
     pub replicas: Vec<ReplicaId>,
     /// Blocks times the places that hold them.
     pub holdings: usize,
-    /// How long ago it was saved.
+    /// Age of the saved index.
     pub age: Duration,
 }
 
@@ -118,7 +118,7 @@ impl Keeper {
         }))
     }
 
-    /// What the file says of the replicas that are there, under the ids that they have now.
+    /// Maps the saved index to the replicas that are present, under their current ids.
     fn of_today(&self, saved: SavedIndex, gateway: &Gateway) -> IndexDump {
         let ids = (0..).map(ReplicaId).zip(&self.endpoints);
         let mut ids: HashMap<&str, ReplicaId> = ids
@@ -201,7 +201,7 @@ impl Keeper {
     }
 }
 
-/// How old a file is, if it is young enough.
+/// Returns the age of a file, or an error if it is too old or from the future.
 fn age(saved_at: f64, now: f64) -> Result<Duration, FileError> {
     let age_s = now - saved_at;
     if age_s < 0.0 {
@@ -237,7 +237,7 @@ impl Saving {
 
     /// Saves once more, and gives the folder back.
     pub async fn finish(mut self) {
-        // Nobody listens where the task has ended by itself.
+        // There is no receiver if the task has ended by itself.
         let _ = self.stop.send(true);
         let _ = (&mut self.task).await;
     }

@@ -15,7 +15,7 @@ use crate::events::{
 use crate::gateway::{Fleet, Gateway};
 use crate::upstream::{self, Upstream};
 
-/// What is to be known of a replica besides where requests go.
+/// Event stream of a replica, and its block size.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     /// Tokens per block, where that is configured.
@@ -98,8 +98,8 @@ fn follow_one(
             gateway.on_stream(replica, update);
         }
     };
-    // Its restarts go on being counted over the time in which nobody listened, and what the log
-    // was told is not told again.
+    // Restarts are counted across the time without a subscription, and logged problems are not
+    // logged again.
     let before = gateway.stream_reporter(replica);
     let is_restored = gateway.take_restored(replica);
     let subscription = match before.or_else(|| is_restored.then(StreamReporter::default)) {
@@ -110,8 +110,8 @@ fn follow_one(
     Some(subscription)
 }
 
-/// Asks an engine for its health for ever. What its ranks held is forgotten when it goes down, so
-/// their event streams begin anew, with a replay, whenever it comes back.
+/// Asks an engine for its health for ever. Its ranks' blocks are forgotten when it goes down, so
+/// their event streams start over, with a replay, whenever it comes back.
 async fn watch_engine(gateway: Weak<Gateway>, members: Vec<Member>) {
     let Some(&(first, _)) = members.first() else {
         return;
@@ -196,8 +196,8 @@ async fn watch_load(gateway: Weak<Gateway>, ranks: Vec<ReplicaId>) {
     }
 }
 
-/// Whether to follow a replica's events: none where not, and a number that changes when to do so
-/// from the start. Where gateways share their index one of them does, whoever sees the engine.
+/// Whether to follow a replica's events: `None` for no, else a number whose change means to start
+/// over. Of gateways that share their index, one that can reach the engine does.
 fn wanted(gateway: &Gateway, replica: ReplicaId, health: Health) -> Option<u64> {
     let is_up = health == Health::Healthy;
     let Some(shared) = gateway.shared_index() else {

@@ -1,8 +1,8 @@
-//! How many connections there may be: each is an open file, and so is its request's connection to
-//! an upstream. When files run out nothing can be accepted, asked for its health or saved.
+//! Limit of connections: each is an open file, and its request opens another one to an upstream.
+//! Without free files the server can neither accept, nor check health, nor save.
 //!
 //! Services are usually started with a low soft limit (1,024) and a high hard one, because of
-//! programs that call `select`; this is none, so the soft limit is raised to the hard one.
+//! programs that call `select`. This program does not, so it raises the soft limit to the hard one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -20,16 +20,16 @@ const RESERVED_PER_REPLICA: u64 = IDLE_CONNECTIONS as u64 + 8;
 /// Open files that one client's connection may need: its own and one to an upstream.
 const PER_CONNECTION: u64 = 2;
 
-/// Connections where nobody says how many: an idle one costs some KiB.
+/// Default limit of connections: an idle one costs some KiB.
 const CONNECTIONS_USUAL: usize = 16_384;
 
-/// Fewer than that, and nobody asked for so few, is worth a word: clients keep some open each.
+/// Connections below which a gateway without a configured limit warns: clients keep some open each.
 const CONNECTIONS_FEW: usize = 1024;
 
 /// Connections that are allowed whatever the limits say: a server of none is of no use.
 const CONNECTIONS_MIN: usize = 16;
 
-/// Raises the soft limit of open files as far as it goes. Returns it; none where there is none.
+/// Raises the soft limit of open files to the hard one. Returns the limit; `None` if unlimited.
 pub(super) fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -45,7 +45,7 @@ pub(super) fn raise() -> Option<u64> {
     }
 }
 
-/// Most connections at once of a gateway that may have so many open files.
+/// Returns the most connections at once of a gateway that may have `open_files` open files.
 pub(super) fn connections(gateway: &Gateway, open_files: Option<u64>) -> usize {
     let wanted = gateway.limits.connections;
     let replicas = match &gateway.fleet {

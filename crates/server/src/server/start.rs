@@ -133,8 +133,9 @@ fn add_replicas(
     }
 }
 
-/// Says which upstreams' prompts a strategy that goes by prefixes will not see: without it a wrong
-/// configuration looks like one that does not help. In shadow mode there is nobody to choose from.
+/// Warns about upstreams that lack a tokenizer or events for a strategy that goes by prefixes:
+/// without a warning a wrong configuration looks like one that does not help. In shadow mode there
+/// is no replica to choose.
 fn warn_of_blindness(config: &ServeConfig) {
     let goes_by_prefix = |(kind, _): &(ScorerKind, f64)| {
         matches!(kind, ScorerKind::Prefix { .. } | ScorerKind::Cost)
@@ -231,8 +232,9 @@ fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {
     Ok(Some(Folder::open(path)?))
 }
 
-/// What the index's keys are made with. Drawn, so that nobody can prepare texts that collide, nor
-/// tell prompts by a dump; and kept with what is saved, or that would mean nothing any more.
+/// Returns the secret for the index's keys: the given one, the saved one or a random one. It
+/// prevents clients from crafting colliding texts, and readers of a dump from identifying prompts.
+/// A saved index needs its secret, so both are kept together.
 fn index_secret(given: Option<u64>, folder: Option<&Folder>) -> Result<u64, ServeError> {
     match (given, folder) {
         (Some(secret), _) => Ok(secret),
@@ -260,7 +262,7 @@ async fn keep(
     Ok(Some(saving))
 }
 
-/// What replicas need of those around them.
+/// Shared services that replicas use.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     clock: Clock,
@@ -280,8 +282,8 @@ impl<'a> Around<'a> {
 
 type Started = (Fleet, String, Vec<Stream>);
 
-/// Starts the predictor's thread, where somebody predicts. It ends with its server, or when that
-/// is stopped.
+/// Starts the predictor's thread, if a predictor is configured. The thread ends with its server, or
+/// when that is stopped.
 fn predictions(
     config: &EmbeddedFleet,
     around: Around<'_>,
@@ -367,7 +369,7 @@ fn check(config: &EmbeddedFleet) -> Result<(), ServeError> {
 /// Ports of a replica: for its events and for their replays.
 const EVENT_PORTS: usize = 2;
 
-/// Where a replica publishes its events, and where it replays them.
+/// Returns the addresses at which a replica publishes and replays its events.
 fn event_endpoints(base: Option<u16>, replica: usize) -> (String, String) {
     // Without a base any free port, which is what 0 means.
     let first = base.map_or(0, |base| usize::from(base) + EVENT_PORTS * replica);
@@ -484,7 +486,7 @@ fn proxied(configs: &[UpstreamConfig]) -> Result<Started, ServeError> {
     Ok((Fleet::Upstreams(upstreams), "upstream".to_owned(), streams))
 }
 
-/// Where a data-parallel rank of an engine publishes its events.
+/// Returns the event endpoints of one data-parallel rank of an engine.
 fn events_of_rank(config: &UpstreamConfig, rank: u32) -> Result<Option<Endpoints>, ServeError> {
     let Some(events) = &config.kv_events else {
         return Ok(None);

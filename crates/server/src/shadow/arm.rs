@@ -116,7 +116,7 @@ impl Arm {
             return;
         };
         running.is_computed = true;
-        // What is refused in the end was found by nobody.
+        // Counted only now: a request that is refused in the end has no hits.
         let (len, found) = running.found;
         self.found.record(len, found);
         self.router.first_token(running.reservation, now);
@@ -150,7 +150,7 @@ impl Arm {
         }
     }
 
-    /// What it would have found so far.
+    /// Returns the simulated hits so far.
     pub(super) fn report(&self) -> ArmReport {
         ArmReport {
             strategy: self.strategy.clone(),

@@ -18,7 +18,7 @@ const RUNNING_MAX: usize = 4096;
 /// Bytes of the prompts that run; beyond it, too, those that came first are taken to be over.
 const RUNNING_BYTES_MAX: usize = 256 << 20;
 
-/// What a request tells.
+/// Event of a request.
 pub(super) enum Message {
     Arrived {
         id: u64,
@@ -58,7 +58,7 @@ impl Message {
     }
 }
 
-/// Plays until nobody can tell anything any more.
+/// Plays messages until all senders are gone.
 pub(super) fn play(
     arms: Vec<Arm>,
     block_size: usize,
@@ -67,7 +67,7 @@ pub(super) fn play(
 ) {
     let mut stage = Stage::new(arms, block_size);
     while let Ok(message) = messages.recv() {
-        // Whoever ended late had arrived before: within the next queue's length.
+        // Requests that ended late arrived before that: within the next `QUEUE` messages.
         let late = std::mem::take(&mut *state.late_ends());
         // The report is read once a second or so: it is written when there is nothing else to do,
         // and now and then where there always is.

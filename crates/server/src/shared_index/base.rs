@@ -1,4 +1,5 @@
-//! What a log adds up to, so that it can be short: written by the owner, read by whoever comes.
+//! Base of a log: the sum of its entries, which keeps the log short. Its owner writes it, and any
+//! gateway reads it.
 //!
 //! The owner keeps nothing for it. Now and then it reads the base and the log that it and its
 //! predecessors wrote, adds them up in a [`Ledger`], writes the result, and cuts the log. So every
@@ -18,7 +19,7 @@ use super::record::{Entry, Position, Record, events, payloads, update};
 /// Events of one part, about as many blocks as fit into an entry.
 const PART_EVENTS: usize = 16;
 
-/// What became of a base.
+/// Result of writing a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     /// It was written.
@@ -70,7 +71,7 @@ pub(super) fn write(
     })
 }
 
-/// The base before; nothing where there is none, or a part of it is damaged.
+/// Reads the previous base; returns an empty one if it is missing or a part is damaged.
 fn begin(link: &mut Link, keys: &Keys, latest: u64) -> RedisResult<(Ledger, Position)> {
     let mut ledger = Ledger::default();
     let Some(base) = read(link, keys)? else {
@@ -114,7 +115,7 @@ fn parts(shared: &Shared, ledger: &Ledger) -> Vec<Vec<u8>> {
     parts
 }
 
-/// What a log adds up to, up to a position.
+/// Sum of a log's entries up to a position.
 pub(super) struct Base {
     pub(super) position: Position,
     parts: Vec<Vec<u8>>,
@@ -128,7 +129,7 @@ impl Base {
     }
 }
 
-/// The base of a log; none where there is none, or a part of it is missing.
+/// Reads the base of a log; `None` if it is missing, incomplete or too large.
 pub(super) fn read(link: &mut Link, keys: &Keys) -> RedisResult<Option<Base>> {
     let base = link.base(keys)?;
     Ok(base.map(|(position, parts)| Base { position, parts }))

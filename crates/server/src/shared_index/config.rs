@@ -1,4 +1,4 @@
-//! Which server, which replicas, and every limit.
+//! Server, replicas and limits of a shared index.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,15 +26,14 @@ impl fmt::Debug for SharedServer {
     }
 }
 
-/// What a shared index is made from.
+/// Server, identity and replicas of a shared index.
 #[derive(Clone, Debug)]
 pub struct SharedIndexConfig {
-    /// Where.
+    /// The server that keeps the index.
     pub server: SharedServer,
-    /// Whose replicas they are: gateways of several models may use one server.
+    /// Model of the replicas: gateways of several models may use one server.
     pub model: String,
-    /// What the local index was given as its model's name, the secret in it: the same in every
-    /// gateway.
+    /// Model name given to the local index, with the secret in it; the same in every gateway.
     pub identity: String,
     /// The replicas, each with a name that every gateway gives it: where it publishes.
     pub replicas: Vec<(ReplicaId, String)>,
@@ -43,18 +42,18 @@ pub struct SharedIndexConfig {
 /// Every limit of a shared index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long a gateway that is silent counts as the writer, and how long one that does not hear
-    /// from the server believes what it knows. Five seconds: above any pause that is no fault.
+    /// Time after which a silent gateway is no longer the writer. A gateway that does not hear from
+    /// the server trusts its own state for as long. Five seconds: longer than any harmless pause.
     pub lease: Duration,
     /// Between two renewals of leases; several must fit into a lease.
     pub tick: Duration,
     /// Longest wait for a connection, and for an answer.
     pub reply: Duration,
-    /// Longest wait for new entries in one question; then the question is asked anew.
+    /// Longest wait for new entries in one read; then the reader asks again.
     pub wait: Duration,
     /// Between two attempts to connect.
     pub retry: Duration,
-    /// How long the server remembers a fleet that is gone: longer than any doubt lasts.
+    /// Time for which the server remembers a fleet that is gone: longer than any doubt lasts.
     pub keep: Duration,
     /// Entries of one replica's log, about, that the server keeps in any case.
     pub log_entries: usize,
@@ -65,9 +64,9 @@ pub struct Timing {
     /// Handles of one replica that a base is written for: half a second of work, well within a
     /// lease. Of larger ones, who comes late knows what the log has.
     pub base_handles: usize,
-    /// Bytes of a base that are written, and that are read: above what so many handles take.
+    /// Most bytes of a base, written or read: more than `base_handles` handles take.
     pub base_bytes: usize,
-    /// Whether bases keep what nobody needs; for comparisons.
+    /// Whether bases keep handles that no block needs; for comparisons.
     pub departed: Departed,
 }
 

@@ -8,10 +8,10 @@
 //! headstart:index:v1:MODEL:IDENTITY:{REPLICA}:base:POSITION    list: how many, then the parts
 //! ```
 //!
-//! Whatever must hold between two of them is checked and done in one script: a gateway writes
-//! only while the lease is its own in that very moment. All waits are bounded, and after any error
-//! the connection is given up, since nobody knows which answers are under way. Everything
-//! expires, so that a fleet that is gone leaves nothing behind.
+//! Conditions between two of them are checked and acted on in one script: a gateway writes only
+//! while the lease is its own in that very moment. All waits are bounded, and any error ends the
+//! connection, since it is unknown which answers are under way. All keys expire, so that a fleet
+//! that is gone leaves nothing behind.
 //!
 //! It does not know what records mean. One server, no cluster. Source: the Redis command
 //! reference; `XTRIM … MINID` came with 6.2.
@@ -33,7 +33,7 @@ const READ_ENTRIES_OF_ALL: usize = 1024;
 /// Entries of each log in any case, or it takes a question for each.
 const READ_ENTRIES_MIN: usize = 8;
 
-/// How long a base that was replaced may still be read.
+/// Time for which a replaced base may still be read.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Bytes of the number that a base begins with, at most.
@@ -94,9 +94,9 @@ if base then
 end
 return 1";
 
-/// Adds an entry under our lease. One that is there already was written before its answer got
-/// lost: nobody else writes in our term. Where another one stands in its way, the log is not ours
-/// any more.
+/// Adds an entry under our lease. An entry that is there already was written before its answer got
+/// lost: no other gateway writes in our term. If a later entry stands in its way, the log is no
+/// longer ours.
 const APPEND: &str = "
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 local added = redis.pcall('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], ARGV[3],
@@ -159,7 +159,7 @@ pub(super) struct Lease {
     value: String,
 }
 
-/// Who has a lease.
+/// Gateway that holds a lease, and its term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) gateway: String,
@@ -232,7 +232,7 @@ impl Link {
         })
     }
 
-    /// Sets what `key` should be if nobody has, and returns what it is. Keeps it alive.
+    /// Sets `key` to `wanted` unless it is set, keeps it alive, and returns its value.
     pub(super) fn agree(&mut self, key: &str, wanted: &str) -> RedisResult<String> {
         let keep = millis(self.timing.keep);
         let mut pipe = redis::pipe();
@@ -247,7 +247,7 @@ impl Link {
         Ok(found)
     }
 
-    /// Who has these leases, us included; none where it is free.
+    /// Returns the holder of each lease, this gateway included; `None` where it is free.
     pub(super) fn holders(&mut self, keys: &[Keys]) -> RedisResult<Vec<Option<Holder>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -264,7 +264,8 @@ impl Link {
         Ok(values.into_iter().map(holder).collect())
     }
 
-    /// The lease and how many entries the log has, unless somebody else was faster.
+    /// Takes the lease, unless another gateway was faster. Returns it and the number of entries in
+    /// the log.
     pub(super) fn acquire(
         &mut self,
         keys: &Keys,
@@ -375,7 +376,7 @@ impl Link {
         Ok(read.into_iter().filter_map(place).collect())
     }
 
-    /// The base and its position; none where there is none, or not all of it, or too much.
+    /// Reads the base and its position; `None` if it is missing, incomplete or too large.
     pub(super) fn base(&mut self, keys: &Keys) -> RedisResult<Option<(Position, Vec<Vec<u8>>)>> {
         let mut get = redis::cmd("GET");
         let found: Option<String> = get.arg(&keys.base).query(&mut self.connection)?;
@@ -457,8 +458,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a server says that cannot serve now, and may later: it loads, is full, cannot save, or has
-/// just lost its master.
+/// Errors of a server that cannot serve now but may later: it is loading or full, cannot save, or
+/// has just lost its master.
 const LATER: [&str; 9] = [
     "BUSY",
     "CLUSTERDOWN",

@@ -6,10 +6,9 @@
 //! salt, adapter   ──►  keyed digest, as text
 //! ```
 //!
-//! An event whose tokens are replaced so is still an event: the index that it is given to derives
-//! keys from it as from any other, and a prompt is named by the same replacement. So nobody needs
-//! to know what came before an event to hide what it says, and what events mean is decided in one
-//! place, the index.
+//! An event with such replacements is still an event: an index derives keys from it as from any
+//! other, and a prompt is named by the same replacement. So hiding an event's content needs no
+//! knowledge of earlier events, and only the index interprets events.
 //!
 //! It does not know who reads the events. Invariant: two blocks with the same tokens and extras
 //! have the same digest, others do not (up to collisions in 64 bits; 32 for blocks of one token,
@@ -27,7 +26,7 @@ use headstart_router::index::{KeyChain, Prompt, PromptKeys};
 /// Block sizes whose hashers are kept: a fleet has one or two, and the rest is nonsense.
 const SIZES_MAX: usize = 64;
 
-/// What digests follow: they are no chain.
+/// Fixed parent of all digests and handles, which form no chain.
 const START: RouteKey = RouteKey(0);
 
 /// Replaces what could be read back.
@@ -59,8 +58,8 @@ impl Names {
         }
     }
 
-    /// What an event becomes. None where it says nothing; one that no index can use becomes
-    /// another such.
+    /// Converts an event to its shared form. Returns `None` for an event without content; an event
+    /// that no index can use stays unusable.
     pub(super) fn event(&self, event: &CacheEvent) -> Option<CacheEvent> {
         match event {
             CacheEvent::Stored(stored) if stored.blocks.is_empty() => None,
@@ -94,8 +93,8 @@ impl Names {
             block_size,
             extras: Vec::new(),
             tier: stored.tier,
-            // Shared events do not say which tokens behind a block its name covers: a prompt that
-            // goes on with other tokens is predicted one block too long.
+            // Shared events do not say which tokens behind a block its name covers: for a prompt
+            // that continues with other tokens the prediction is one block too long.
             group: CacheGroup {
                 lookahead: 0,
                 ..stored.group

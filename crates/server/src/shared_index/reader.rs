@@ -1,9 +1,9 @@
 //! The thread that reads the logs which others write, and applies them.
 //!
-//! What was read is applied only if nothing else has happened to the seat meanwhile. It has a
-//! connection of its own, because it waits for entries; whether the server is there, and who
-//! writes a log, is for the steward to say. If reading does not get on for as long as a lease
-//! lasts, what others said is in doubt until it does, and is then read anew.
+//! What was read is applied only if nothing else has happened to the seat meanwhile. The reader has
+//! a connection of its own, because it waits for entries; the steward decides whether the server is
+//! there and who writes a log. If reading makes no progress for as long as a lease lasts, what
+//! others reported is in doubt until it does, and is then read again.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -101,8 +101,8 @@ fn read(shared: &Shared, link: &mut Link, logs: Vec<Log>) -> RedisResult<()> {
     Ok(())
 }
 
-/// Takes the base for all that is known; where there is none, the log's own beginning must do, and
-/// what is known already is in doubt.
+/// Replaces all that is known by the base. Without a base the log's own beginning must do, and what
+/// is known already is in doubt.
 fn load(shared: &Shared, link: &mut Link, log: &Log) -> RedisResult<()> {
     let base = base::read(link, &log.keys)?;
     shared.counts.loads.fetch_add(1, Relaxed);

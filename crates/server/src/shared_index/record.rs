@@ -1,4 +1,4 @@
-//! What stands in the log of one replica, and where.
+//! Entries in the log of one replica, and their positions.
 //!
 //! ```text
 //! 1790000000000-0   taken   by a gateway, behind 1789999990000-41    everything is in doubt
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A position is a *term*, in which one gateway writes, and a number within it. Terms are the
-//! server's milliseconds when they began, later than all before. So a log that was lost and begun
-//! anew does not repeat positions, and the server itself refuses what an earlier term writes
-//! late, because entries of a stream must grow. Within a term numbers have no holes, and a new
-//! term says which entry it found last: whoever reads knows when something is missing.
+//! server's milliseconds when they began, later than all before. So a log that was lost and
+//! restarted does not repeat positions, and the server itself refuses late writes of an earlier
+//! term, because entries of a stream must grow. Within a term numbers have no holes, and a new term
+//! names the last entry it found, so that a reader knows when something is missing.
 //!
 //! It does not know who writes.
 
@@ -73,18 +73,18 @@ impl FromStr for Position {
     }
 }
 
-/// What an entry says.
+/// Content of a log entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Record {
     /// The replica's cache changed.
     Events(Vec<CacheEvent>),
     /// Some of its events are lost.
     Doubt,
-    /// What stood here cannot be read.
+    /// The entry cannot be read.
     Damaged,
     /// Nothing was lost when its engine's stream was doubted last.
     Trust,
-    /// It is tracked anew and holds nothing.
+    /// Tracking starts over, and the replica holds nothing.
     Reset,
     /// Another gateway writes from here on; before this it found that entry last.
     Taken { before: Position },
@@ -97,13 +97,13 @@ pub(super) type Fields = HashMap<String, Vec<u8>>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) position: Position,
-    /// Nanoseconds since 1970, by the clock of whoever wrote it.
+    /// Nanoseconds since 1970, by the writer's clock.
     pub(super) at: u64,
     pub(super) record: Record,
 }
 
 impl Entry {
-    /// What was read; damage is doubt.
+    /// Parses an entry; an unreadable one becomes [`Record::Damaged`].
     pub(super) fn read(id: &str, fields: &Fields) -> Self {
         let text = |name: &str| fields.get(name).and_then(|text| str::from_utf8(text).ok());
         let payload = || fields.get("p").map_or(&[][..], Vec::as_slice);
@@ -135,8 +135,9 @@ impl Entry {
     }
 }
 
-/// What a record means to an index that tracks its replica with this block size. `can_trust` is
-/// whether the last doubt was the engine's stream's: no other one is ever taken back.
+/// Returns the update that a record means for an index that tracks its replica with this block
+/// size. `can_trust` is true while the last doubt is of the engine's stream; other doubts are never
+/// withdrawn.
 pub(super) fn update<'a>(
     record: &'a Record,
     block_size: Option<u32>,

@@ -1,4 +1,4 @@
-//! How a shared index stands, for whoever asks.
+//! State and counters of a shared index.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -8,7 +8,7 @@ use super::SharedIndex;
 use super::record::Position;
 use super::seat::Role;
 
-/// What a gateway is to a replica.
+/// Role of a gateway towards a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SeatRole {
     /// Another gateway listens; we read its log, up to the position.
@@ -19,18 +19,18 @@ pub enum SeatRole {
     Alone,
 }
 
-/// How this gateway stands with one replica.
+/// State of this gateway towards one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeatReport {
-    /// What we are to it.
+    /// Role of this gateway.
     pub role: SeatRole,
-    /// The last entry of its log that was applied here, or made here; none while there is none.
+    /// The last entry of its log that was applied or made here; `None` before the first.
     pub position: Option<Position>,
     /// Entries made that the server does not have yet.
     pub unsent: usize,
 }
 
-/// What happened so far, and how things are.
+/// Counters since the start, and the current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedIndexStats {
     /// Whether there is a connection.
@@ -59,7 +59,7 @@ pub struct SharedIndexStats {
     pub too_large: u64,
 }
 
-/// What is counted where it happens.
+/// Counters that the threads update directly.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) is_connected: AtomicBool,
@@ -74,7 +74,7 @@ pub(super) struct Counts {
 }
 
 impl SharedIndex {
-    /// How this gateway stands with a replica.
+    /// Returns the state of this gateway towards a replica.
     #[must_use]
     pub fn report(&self, replica: ReplicaId) -> Option<SeatReport> {
         let state = self.shared.lock();
@@ -91,7 +91,7 @@ impl SharedIndex {
         })
     }
 
-    /// What happened so far.
+    /// Returns the counters and the current state.
     #[must_use]
     pub fn shared_stats(&self) -> SharedIndexStats {
         let state = self.shared.lock();

@@ -1,17 +1,17 @@
-//! What this gateway is to one replica: the one who writes its log, or one of those who read it.
+//! Role of this gateway towards one replica: writer of its log, reader of it, or alone.
 //!
 //! ```text
-//!            ┌────────────── the lease is somebody else's, or the log has a hole ─┐
+//!            ┌──────────── another gateway has the lease, or the log has a hole ──┐
 //!            ▼                                                                    │
 //!        Following ── lease taken ─► (reads on) ── meets its own `taken` ─►   Owning
 //!            │ ▲                                                                  │
-//!  no server │ └─ somebody leads ───  Alone  ◄── no server for as long as a lease ┘
+//!  no server │ └─ a lease exists ───  Alone  ◄── no server for as long as a lease ┘
 //!            └───────────────────────►
 //! ```
 //!
-//! Who owns or is alone listens to the engine itself, from the start whenever [`Seat::starts`]
-//! changes. What nobody leads any more nobody follows: see [`Lead`]. It does not know the server or
-//! the index.
+//! A gateway that owns or is alone listens to the engine itself, from the start whenever
+//! [`Seat::starts`] changes. A log without a writer is not followed: see [`Lead`]. A seat does not
+//! know the server or the index.
 //!
 //! Invariants: only an owner has entries to send; their positions have no holes; whatever happens
 //! to a seat but reading changes its `epoch`, so that what was being read meanwhile is dropped.
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use super::link::{Keys, Lease, Unsent};
 use super::record::Position;
 
-/// What is known here of one replica's log.
+/// State of one replica's log in this gateway.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) keys: Keys,
@@ -32,7 +32,7 @@ pub(super) struct Seat {
     /// Whether this gateway can hear the engine.
     pub(super) is_candidate: bool,
     pub(super) role: Role,
-    /// How often listening to the engine began anew.
+    /// Restarts of listening to the engine.
     pub(super) starts: u64,
     pub(super) epoch: u64,
     /// Whether nothing was applied since the replica was tracked or cleared.
@@ -55,7 +55,7 @@ pub(super) enum Role {
 pub(super) struct Following {
     /// The last entry applied; none where the base must be read first.
     pub(super) position: Option<Position>,
-    /// How often in a row the base was read again without an entry that follows it.
+    /// Consecutive reloads of the base without an entry that follows it.
     pub(super) reloads: u32,
     /// The entry before which something is missing, as was seen before the base was read again.
     pub(super) hole: Option<Position>,
@@ -64,15 +64,16 @@ pub(super) struct Following {
     pub(super) lead: Lead,
 }
 
-/// Whether somebody writes a log. One without a writer does not say what the engine dropped since.
+/// Whether a gateway writes a log. A log without a writer does not say what the engine dropped
+/// since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Lead {
     /// The server was not asked yet.
     #[default]
     Unknown,
-    /// Nobody does, and what is known is in doubt.
+    /// No gateway does, and what is known is in doubt.
     Nobody,
-    /// Somebody has the lease.
+    /// A gateway has the lease.
     Somebody,
 }
 
@@ -98,7 +99,7 @@ pub(super) struct Owning {
     pub(super) unsent: VecDeque<Unsent>,
 }
 
-/// How much stands in the log behind its base.
+/// Size of the log behind its base, and of the base.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LogSize {
     pub(super) entries: usize,
@@ -123,13 +124,13 @@ impl Seat {
         }
     }
 
-    /// Which start of listening to the engine is wanted; none where others listen.
+    /// Number of the wanted start of listening to the engine; `None` where others listen.
     pub(super) fn listening(&self) -> Option<u64> {
         let listens = matches!(self.role, Role::Owning(_) | Role::Alone);
         (listens && self.is_candidate && self.tracked.is_some()).then_some(self.starts)
     }
 
-    /// Reads base and log anew. What was taken before stays so.
+    /// Makes the reader start over from the base. A lease that was taken stays so.
     pub(super) fn reload(&mut self) {
         self.epoch += 1;
         self.can_trust = false;
@@ -145,8 +146,8 @@ impl Seat {
         self.role = Role::Following(Following::default());
     }
 
-    /// Somebody else has the lease, and writes in this term. A log that goes back behind what was
-    /// read of it was lost and begun anew by a clock that is late.
+    /// Notes that another gateway has the lease, and writes in this term. A term before the last
+    /// one read means that the log was lost and restarted by a clock that is late.
     pub(super) fn note_leader(&mut self, term: u64) {
         if matches!(self.role, Role::Alone) {
             self.follow();
@@ -159,8 +160,8 @@ impl Seat {
         }
     }
 
-    /// Nobody has the lease, and we shall not take it. Returns whether what is known is in doubt
-    /// from now on.
+    /// Notes that no gateway has the lease, and that we shall not take it. Returns whether what is
+    /// known is in doubt from now on.
     pub(super) fn note_no_leader(&mut self) -> bool {
         if matches!(self.role, Role::Alone) && !self.is_wanted() {
             self.follow();
@@ -196,7 +197,7 @@ impl Seat {
                 self.can_trust = false;
                 true
             }
-            // It goes on listening.
+            // It continues to listen.
             Role::Owning(_) | Role::Alone => false,
         }
     }
@@ -248,7 +249,7 @@ impl Seat {
         }
     }
 
-    /// Whether somebody has to hold the lease and it might be us.
+    /// Whether the lease has to be held, and we may hold it.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_candidate && self.tracked.is_some()
     }
@@ -266,7 +267,7 @@ impl Seat {
         }
     }
 
-    /// The entries to be sent, at most so many.
+    /// Returns the entries to send, at most `most`.
     pub(super) fn unsent(&self, most: usize) -> Option<(Keys, Lease, Vec<Unsent>)> {
         let Role::Owning(owning) = &self.role else {
             return None;
@@ -300,12 +301,12 @@ impl Owning {
         bytes
     }
 
-    /// What waits to be sent, bytes.
+    /// Returns the size of the unsent entries, bytes.
     pub(super) fn unsent_bytes(&self) -> usize {
         let bytes = |entry: &Unsent| entry.payload.len() + ENTRY_OVERHEAD;
         self.unsent.iter().map(bytes).sum()
     }
 }
 
-/// What an entry takes beside its payload, here and in the server, about, bytes.
+/// Approximate size of an entry without its payload, here and in the server, bytes.
 pub(super) const ENTRY_OVERHEAD: usize = 64;

@@ -289,10 +289,9 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Without a whole round for as long as a lease lasts, others may write, and what was heard
-    /// from others may be out of date: from now on everybody is alone. Whoever asks whether to
-    /// listen sees to it as well, as the steward may wait for something that knows no limit, such
-    /// as a name's address.
+    /// Makes every seat go alone after a lease's time without a whole round: others may write, and
+    /// what they reported may be out of date. `SharedIndex::listening` calls this as well, as the
+    /// steward may be in a wait without a limit, such as a name's look-up.
     pub(super) fn note_outage(&self) {
         let mut state = self.lock();
         let is_there = |renewed: Instant| renewed.elapsed() <= self.timing.lease;
@@ -403,7 +402,7 @@ impl State {
                 );
             }
             seat.follow();
-            // Somebody has to find out who leads now.
+            // The steward has to find out who leads now.
             self.is_urgent = true;
             shared.changed.notify_all();
         }

@@ -1,5 +1,5 @@
-//! What this gateway hears, from engines and from its own router: into its index, and into the logs
-//! that are its own.
+//! Updates from engines and from this gateway's router, written to its index and to the logs that
+//! it owns.
 //!
 //! Both happen under one lock, so that the order is the same. It does not know connections: what
 //! is to be sent waits for the steward.

@@ -1,4 +1,4 @@
-//! Where spans go: a collector that takes OTLP over HTTP.
+//! Export of spans to a collector that takes OTLP over HTTP.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use crate::clock::Clock;
 
-/// Where a collector takes traces, behind its address.
+/// Path for traces at the collector's address.
 const PATH: &str = "/v1/traces";
 
 /// Longest wait for a collector, per batch and at the end.
@@ -32,7 +32,7 @@ pub struct Spans {
 /// Why no spans can be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SpansError {
-    /// The address is none.
+    /// The address is invalid.
     #[error(
         "--otlp {0}: expected a collector's address such as http://127.0.0.1:4318 (OTLP over HTTP, \
          without TLS; run a collector beside the server to send elsewhere)"
@@ -48,14 +48,14 @@ impl Spans {
     /// the standard's `OTEL_TRACES_SAMPLER`; all of them where it is not set.
     ///
     /// # Errors
-    /// When the address is none.
+    /// When the address is invalid.
     pub fn to(address: &str, clock: Clock) -> Result<Self, SpansError> {
         let host = address.strip_prefix("http://").unwrap_or_default();
         let is_host = !host.trim_end_matches('/').is_empty() && !host.contains(char::is_whitespace);
         if !is_host || address.parse::<http::Uri>().is_err() {
             return Err(SpansError::Address(address.to_owned()));
         }
-        // The HTTP client asks for it even where it never speaks TLS. Whoever comes first sets it.
+        // The HTTP client asks for it even where it never speaks TLS. The first caller sets it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = address.trim_end_matches('/');
         let endpoint = match base.ends_with(PATH) {

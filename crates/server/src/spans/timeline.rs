@@ -18,7 +18,7 @@ pub enum Mark {
     Tokenized,
     /// It has a replica.
     Routed,
-    /// What a lower tier had of its prompt is at hand.
+    /// The part of its prompt that a lower tier held is loaded.
     Loaded,
     /// Its replica began to compute it.
     Started,
@@ -29,16 +29,16 @@ pub enum Mark {
 /// Number of marks.
 const MARKS: usize = 5;
 
-/// What is known of a request by its end.
+/// Facts about a request that are known at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The model asked for.
     pub model: Option<String>,
-    /// Who computed.
+    /// The replica that computed it.
     pub replica: Option<ReplicaId>,
     /// Prompt tokens.
     pub prompt_tokens: Option<usize>,
-    /// Those of them that were cached.
+    /// Cached tokens among `prompt_tokens`.
     pub cached_tokens: Option<usize>,
     /// Tokens of the answer.
     pub output_tokens: Option<usize>,
@@ -103,7 +103,7 @@ impl Timeline {
         }
     }
 
-    /// Names the trace to whoever is asked next.
+    /// Adds the trace's context to the headers of an outgoing request.
     pub fn pass_on(&self, headers: &mut HeaderMap) {
         if let Some(open) = &self.0 {
             let mut headers = HeadersMut(headers);

@@ -7,9 +7,9 @@
 //!             ── nothing in 2 s ───► slow, and dead at the third time in a row
 //! ```
 //!
-//! A frozen process still accepts connections: only the silence tells it from a busy one. It does
-//! not know the router: whoever asks says what follows, and [`Upstream::set_down`] tells those who
-//! wait for this engine.
+//! A frozen process still accepts connections: only the silence tells it from a busy one. This
+//! module does not know the router: its caller decides what follows, and [`Upstream::set_down`]
+//! notifies the requests that wait for this engine.
 
 use std::error::Error;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,7 +45,7 @@ impl Upstream {
         match trouble {
             Some(cause) => {
                 self.note_trouble(cause);
-                // Whoever answers here next may serve another model.
+                // The next engine at this address may serve another model.
                 self.lock_models().clear();
                 *self.models_read() = None;
                 self.forget_engine();
@@ -91,12 +91,12 @@ impl Upstream {
         }
     }
 
-    /// Asks whoever watches it to look at once.
+    /// Asks its watcher to look at once.
     pub fn look_again(&self) {
         self.engine.look.notify_one();
     }
 
-    /// Waits until somebody asks to look.
+    /// Waits until [`Self::look_again`] is called.
     pub async fn is_doubted(&self) {
         self.engine.look.notified().await;
     }
@@ -154,7 +154,7 @@ impl ServedModel {
 }
 
 impl UpstreamError {
-    /// What happened, without the address.
+    /// Returns the cause of the error, without the address.
     pub(crate) fn cause(&self) -> String {
         match self {
             Self::Unreachable { source, .. } => root_cause(source),
@@ -164,7 +164,7 @@ impl UpstreamError {
     }
 }
 
-/// What the outer errors only wrap: "connection refused" instead of "client error".
+/// Returns the innermost error's message: "connection refused" instead of "client error".
 pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -1,4 +1,4 @@
-//! What an engine says of its load: gauges of its Prometheus page.
+//! Load that an engine reports: gauges of its Prometheus page.
 //!
 //! | | vLLM, and gateways such as this one | SGLang |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | KV memory | `vllm:kv_cache_usage_perc` | `sglang:token_usage` |
 //! | cached tokens by source | `vllm:prompt_tokens_cached_by_source_total` | |
 //!
-//! Until version 0.10 vLLM said `vllm:gpu_cache_usage_perc`. Data-parallel ranks are told apart by
-//! the label `engine` (vLLM) or `dp_rank` (SGLang). All other lines are passed over unread.
+//! Until version 0.10 vLLM said `vllm:gpu_cache_usage_perc`. The label `engine` (vLLM) or `dp_rank`
+//! (SGLang) distinguishes data-parallel ranks. All other lines are passed over unread.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use http_body_util::{BodyExt, Limited};
 use super::{METRICS_BYTES, METRICS_TIMEOUT, Upstream};
 use crate::metrics::load as names;
 
-/// What one rank said, as far as it did.
+/// Values that one rank reported; `None` for the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Gauges {
     waiting: Option<f64>,
@@ -31,18 +31,18 @@ struct Gauges {
     cached: [Option<f64>; CACHED_SOURCES.len()],
 }
 
-/// Where an engine finds cached prompt tokens, in vLLM's words: its own memory, the host's, a disk,
+/// Sources of cached prompt tokens, in vLLM's words: the engine's own memory, the host's, a disk,
 /// another engine, or a connector that does not say.
 pub(crate) const CACHED_SOURCES: [&str; 5] =
     ["device", "host", "disk", "p2p", "external_unspecified"];
 
-/// What an engine said, rank by rank; a rank without a name where it names none.
+/// Load of an engine, by rank; the key is `None` where the engine names no rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineLoad {
     ranks: BTreeMap<Option<u32>, Gauges>,
 }
 
-/// Which gauge or counter a metric is.
+/// A gauge or counter that is read.
 #[derive(Clone, Copy, Debug)]
 enum Gauge {
     Waiting,
@@ -91,8 +91,8 @@ impl EngineLoad {
         Self { ranks }
     }
 
-    /// Prompt tokens that a rank found cached since its start, by source, or all ranks where `rank`
-    /// is none. Empty where the engine does not tell.
+    /// Prompt tokens that a rank, or all ranks for `None`, found cached since the start, by source.
+    /// Empty where the engine does not tell.
     pub fn cached(&self, rank: Option<u32>) -> impl Iterator<Item = (&'static str, u64)> {
         let gauges = match rank {
             Some(_) => self.ranks.get(&rank).copied(),
@@ -108,7 +108,7 @@ impl EngineLoad {
         self.ranks.values().map(move |&gauges| report(gauges, at))
     }
 
-    /// The load of a rank, or of all together where `rank` is none.
+    /// The load of a rank, or of all together for `None`.
     #[must_use]
     pub fn of(&self, rank: Option<u32>, at: Nanos) -> Option<ReportedLoad> {
         let gauges = match rank {
@@ -170,7 +170,7 @@ fn gauge(name: &str) -> Option<Gauge> {
     }
 }
 
-/// Where labels end: at the first brace that stands in no quotes.
+/// Returns the end of the labels: the first closing brace outside quotes.
 fn labels_end(text: &str) -> Option<usize> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (at, letter) in text.char_indices() {
@@ -204,7 +204,7 @@ fn label<'a>(mut labels: &'a str, names: &[&str]) -> Option<&'a str> {
     }
 }
 
-/// Where a quoted value ends.
+/// Returns the end of a quoted value.
 fn quote_end(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     for (at, letter) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! What an engine makes of a prompt, and how it prepares chat requests.
+//! Prompt tokens rendered by an engine, and its way to prepare chat requests.
 //!
 //! vLLM has a render route beside each route with a prompt: it answers a request with the tokens
 //! that it would compute. It is asked first. Servers without that route (vLLM before 0.30), and
@@ -68,7 +68,7 @@ impl Rendered {
 }
 
 impl Upstream {
-    /// How it prepares chat requests, where it has said so.
+    /// Returns the engine's way to prepare chat requests, if known.
     #[must_use]
     pub fn dialect(&self) -> Option<Dialect> {
         let dialect = self.engine.dialect.lock();
@@ -109,7 +109,7 @@ impl Upstream {
         *(self.engine.dialect.lock()).unwrap_or_else(PoisonError::into_inner) = Some(dialect);
     }
 
-    /// Who owns its first model, as its list says: engines write their names there.
+    /// Returns the owner of its first model, from its list; engines write their own name.
     fn owner(&self) -> Option<String> {
         let models = self.lock_models();
         models.first().and_then(|model| model.owner.clone())

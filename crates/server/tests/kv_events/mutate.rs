@@ -1,4 +1,4 @@
-//! Seeded damage: what connections do to messages, and what somebody who means harm would send.
+//! Seeded damage: faults of connections, and messages that an attacker would send.
 
 use headstart_core::Rng;
 

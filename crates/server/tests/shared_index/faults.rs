@@ -79,7 +79,7 @@ fn a_removal_reaches_who_does_not_listen() {
     assert_eq!(b.overlap(R0, &tokens(1, 4)), (6, 6));
     assert_eq!(b.overlap(ReplicaId(1), &tokens(1, 4)), (0, 0));
     assert_eq!(b.residents(), a.residents());
-    // Who follows listens to nobody: what it is told by mistake is not believed.
+    // A follower does not listen to the engine: an event that it gets by mistake is not believed.
     assert_eq!(b.index.listening(R0), None);
     assert!(a.index.listening(R0).is_some());
     tell(&b, &common, &[stored(2, 4)]);
@@ -101,7 +101,7 @@ fn what_a_dead_owner_said_is_doubtful_until_another_has_listened() {
     b.follows(&a);
     let before = b.index.listening(R0);
     proxy.set(Way::Blocked);
-    // Meanwhile the engine loses a conversation, and nobody hears of it but who is cut off.
+    // Meanwhile the engine loses a conversation, and only the gateway that is cut off hears of it.
     tell(&a, &common, &[removed(2, 0), removed(2, 1)]);
     b.becomes(SeatRole::Owning);
     assert_ne!(
@@ -219,7 +219,7 @@ fn check_restart(memory: Memory) {
     assert!(!stats.is_connected && stats.errors > 0 && stats.alone == 2);
     service.restart();
     settled(&common, &a, &b);
-    // Whoever listens now hears the engine from the start.
+    // The new owner hears the engine from the start.
     let owner = if a.report(R0).role == SeatRole::Owning {
         &a
     } else {

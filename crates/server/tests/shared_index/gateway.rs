@@ -19,7 +19,7 @@ use crate::service::{eventually, eventually_about};
 /// The secret is a part of it.
 pub(crate) const IDENTITY: &str = "m 5eed";
 
-/// What all gateways of a test share.
+/// Environment that all gateways of a test share.
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) url: String,

@@ -10,7 +10,7 @@ use headstart_server::shared_index::{SeatRole, SharedIndex};
 use crate::gateway::{Common, Gateway, IDENTITY, residents};
 use crate::service::eventually;
 
-/// What happens to the gateways besides what they hear.
+/// Changes of the gateways during a test, besides the events that they hear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Nothing,

@@ -1,5 +1,5 @@
-//! Logs that nobody writes or nobody can read, keys and records that no gateway made, replicas
-//! that are too large: nothing is believed without reason, nothing ends, everything heals.
+//! Logs that no gateway writes or can read, keys and records that no gateway made, replicas that
+//! are too large: nothing is believed without reason, nothing ends, everything heals.
 
 use headstart_router::PrefixIndex;
 use headstart_router::index::Update;
@@ -52,7 +52,7 @@ fn works(common: &Common, a: &Gateway, b: &Gateway) {
         let is_equal = owner.report(R0).position == reader.report(R0).position;
         (owner.report(R0).unsent == 0 && is_equal).then_some((owner, reader))
     };
-    // Who does not know yet that it is the owner no more is told for nothing.
+    // An event is lost if its gateway does not know yet that it is no longer the owner.
     eventually("a reader of what was said", || {
         let Some((owner, reader)) = find() else {
             return false;

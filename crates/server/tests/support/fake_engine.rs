@@ -47,7 +47,7 @@ impl Drop for FakeEngine {
 }
 
 impl FakeEngine {
-    /// With so many ranks, each of which keeps so many batches for replay; none: no replays.
+    /// Starts an engine whose ranks keep `buffer_steps` batches each; `None`: no replays.
     pub async fn start(ranks: usize, buffer_steps: Option<usize>) -> Self {
         let seen = Arc::new(Seen::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
@@ -115,7 +115,7 @@ impl FakeEngine {
         EventPublisher::bind(config).await.ok()
     }
 
-    /// How a gateway is told of it.
+    /// Returns the gateway's configuration for this engine.
     pub fn upstream(&self) -> UpstreamConfig {
         let endpoints = self.publisher(0).endpoints();
         UpstreamConfig {
@@ -141,7 +141,7 @@ impl FakeEngine {
         self.store_from(rank, tokens, 0);
     }
 
-    /// The same, but for the first so many blocks.
+    /// The same from block `first` of the prompt on.
     pub fn store_from(&self, rank: usize, tokens: &[u32], first: usize) {
         let names = names(tokens);
         for (at, name) in names.iter().enumerate().skip(first) {
@@ -201,7 +201,7 @@ impl FakeEngine {
         self.seen.ranks.lock().expect("no panic").clone()
     }
 
-    /// How often it was asked for its health.
+    /// Returns the number of health checks so far.
     pub fn health_checks(&self) -> usize {
         *self.seen.health_checks.lock().expect("no panic")
     }
@@ -229,7 +229,7 @@ async fn complete(State(seen): Shared, headers: HeaderMap) -> Json<Value> {
     Json(json!({"choices": [{"text": "x", "finish_reason": "length"}]}))
 }
 
-/// What this engine calls the blocks of a prompt.
+/// Returns this engine's names of a prompt's full blocks.
 fn names(tokens: &[u32]) -> Vec<BlockHash> {
     let ends = (1..=tokens.len() / BLOCK).map(|blocks| blocks * BLOCK);
     let name = |end: usize| {

@@ -29,7 +29,7 @@ impl Received {
     }
 }
 
-/// What it was told and what it holds.
+/// Requests that it received, its contents, and its settings.
 #[derive(Default)]
 struct Inner {
     name: String,
@@ -115,7 +115,7 @@ impl HttpEngine {
         Self { url, inner, server }
     }
 
-    /// How a gateway is told of it.
+    /// Returns the gateway's configuration for this engine.
     pub fn upstream(&self) -> UpstreamConfig {
         UpstreamConfig {
             url: self.url.clone(),

@@ -51,7 +51,7 @@ fn stranger(answer: Option<&'static [u8]>) -> (String, Arc<AtomicUsize>) {
             counted.fetch_add(1, Relaxed);
             let Some(answer) = answer else { continue };
             std::thread::spawn(move || {
-                // Whoever has gone does not mind.
+                // A client that hung up is no failure.
                 let _ = stream.write_all(answer);
                 let _ = stream.read_to_end(&mut Vec::new());
             });

@@ -1,4 +1,4 @@
-//! What the gateway shows of it: its debug page, its metrics, and what it refuses at the start.
+//! Troubles as the gateway shows them: its debug page, its metrics, and refusals at the start.
 
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ async fn stamps_ahead_of_time_and_events_left_out_are_counted_by_what_they_are()
     gateway.shutdown().await;
 }
 
-/// What an engine listens on, and nobody's port.
+/// Addresses that only a listener can use, and port 0, are refused.
 #[tokio::test]
 async fn an_address_to_listen_on_is_refused_with_what_to_write() {
     let engine = FakeEngine::start(1, Some(10)).await;

@@ -1,4 +1,4 @@
-//! Wrong addresses and strange publishers, as whoever runs the gateway meets them: one line in
+//! Wrong addresses and strange publishers, as an operator of the gateway sees them: one line in
 //! the log with what to do, the same under `/debug/index`, one more when it is over.
 
 mod addresses;
@@ -40,7 +40,7 @@ pub(crate) fn check_warned(log: &Log, endpoint: &str, parts: &[&str]) {
     }
 }
 
-/// A port where nobody listens, for a moment at least.
+/// Returns an address without a listener, for a moment at least.
 pub(crate) fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     format!("tcp://{}", listener.local_addr().expect("bound"))

@@ -1,4 +1,4 @@
-//! Messages that are no events, and events that nobody knows.
+//! Messages that are no events, and events of unknown types.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::log::Log;
 use crate::support::eventually;
 use crate::{bound, check_warned, config, of_type, problem, send};
 
-/// What a subscription said, in short.
+/// Updates of a subscription, as short texts.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 

@@ -25,7 +25,7 @@ pub struct Run<'a> {
     scheduler: Scheduler,
     executor: VirtualExecutor,
     hasher: Arc<BlockHasher>,
-    /// What is to happen, the next first; of one moment in the order of [`Event`].
+    /// Pending events, the next first; those of one moment in the order of [`Event`].
     events: BinaryHeap<Reverse<(Nanos, Event)>>,
     /// Per conversation.
     open: Vec<Open>,
@@ -33,7 +33,7 @@ pub struct Run<'a> {
     outcome: ChatOutcome,
 }
 
-/// What happens at a moment.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A prompt arrives.
@@ -42,7 +42,7 @@ enum Event {
     Prediction(Place),
 }
 
-/// Where a conversation stands. It has one request at a time.
+/// State of a conversation. It has one request at a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     turn: usize,
@@ -56,8 +56,8 @@ struct Open {
 }
 
 impl<'a> Run<'a> {
-    /// Begins with an empty cache of `capacity` blocks under `policy`, which is told what
-    /// `predict` says.
+    /// Begins with an empty cache of `capacity` blocks under `policy`, which receives the
+    /// predictions of `predict`.
     ///
     /// # Panics
     /// When a limit of the replica is 0, or its costs are not valid.
@@ -133,7 +133,7 @@ impl<'a> Run<'a> {
         self.now
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn outcome(&self) -> &ChatOutcome {
         &self.outcome

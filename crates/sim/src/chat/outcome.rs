@@ -1,4 +1,4 @@
-//! What a run counts.
+//! Counts of a run.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use headstart_core::stats::{HitCount, Summary};
 
 use crate::quality::{Quality, best_quality};
 
-/// What happened in one run, but for what arrived during the warm-up.
+/// Counts of one run, without the requests that arrived during the warm-up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChatOutcome {
     /// Seconds counted.
@@ -32,13 +32,13 @@ pub struct ChatOutcome {
 /// Requests of one turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnTally {
-    /// How many began.
+    /// Number of requests that began.
     pub requests: u64,
     /// Their prompt tokens.
     pub tokens: HitCount,
 }
 
-/// How long a request waited for its first token.
+/// TTFT of one request, with its context and its cached tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FirstToken {
     /// TTFT, seconds, queueing included.
@@ -52,7 +52,7 @@ pub struct FirstToken {
 /// A prediction and what came.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
-    /// The probability that the conversation goes on.
+    /// The predicted probability that the conversation continues.
     pub p: f64,
     /// Whether it does.
     pub truth: bool,
@@ -80,7 +80,7 @@ impl ChatOutcome {
         self.turns.values().map(|turn| turn.requests).sum()
     }
 
-    /// How good the predictions were, at the threshold that is best for them.
+    /// Scores the predictions at the threshold that is best for them.
     #[must_use]
     pub fn quality(&self) -> Quality {
         best_quality(self.judged.iter().map(|it| (it.p, it.truth)))

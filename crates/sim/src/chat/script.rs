@@ -24,15 +24,15 @@ pub const CONVERSATIONS_MAX: usize = 1 << 22;
 /// Most turns of a conversation; later ones are cut off. They are numbered with 16 bits.
 pub const TURNS_MAX: usize = u16::MAX as usize;
 
-/// How conversations are spaced.
+/// Spacing of conversations in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pacing {
     /// Conversations open at once, at most.
     pub slots: usize,
     /// Seconds over which the places open, evenly; 0 for all at the start.
     pub ramp_s: f64,
-    /// What an answer's token is assumed to take while starts are spaced, seconds; 0 as in the
-    /// study. Where most conversations have one turn, those being answered are many.
+    /// Assumed time per token of an answer while starts are spaced, seconds; 0 as in the study.
+    /// Where most conversations have one turn, many of the open ones are being answered.
     pub answer_token_s: f64,
     /// Length of the run, seconds.
     pub seconds: f64,

@@ -17,7 +17,7 @@ pub struct Written {
     pub birth: u64,
 }
 
-/// What sets a prompt's blocks apart from those of the same tokens elsewhere.
+/// Salt and adapter of a prompt, which separate its blocks from others of the same tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// The tenant's salt.
@@ -51,15 +51,15 @@ impl Space {
 pub struct Draft {
     /// The prompt.
     pub prompt: Vec<Written>,
-    /// Whose it is.
+    /// Salt and adapter of the prompt.
     pub space: Space,
     /// The conversation.
     pub session: usize,
-    /// How many times it is sent at once.
+    /// Number of copies sent at once.
     pub copies: usize,
 }
 
-/// What the traffic is like.
+/// Composition of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AuthorConfig {
     /// System prompts.
@@ -89,10 +89,10 @@ impl Default for AuthorConfig {
     }
 }
 
-/// Tokens of the vocabulary: so many that windows of a few do not repeat by chance.
+/// Tokens of the vocabulary: enough that windows of a few do not repeat by chance.
 const VOCABULARY: usize = 50_000;
 
-/// Where a stamp stands, in tokens from the start, and how long it is.
+/// Position of a stamp from the start and its length, both in tokens.
 const STAMP_AT: usize = 40;
 const STAMP: usize = 9;
 
@@ -162,7 +162,7 @@ impl Author {
         self.ask(self.sessions.len() - 1, copies)
     }
 
-    /// The conversation's next request, if it goes on.
+    /// Returns the conversation's next request; `None` after its last turn.
     pub fn go_on(&mut self, session: usize) -> Option<Draft> {
         let left = &mut self.sessions[session].turns_left;
         *left = left.checked_sub(1)?;

@@ -17,7 +17,7 @@ pub struct Engine {
     replica: usize,
     cache: PrefixCache,
     lower: Lower,
-    /// What the device and the lower tier changed since it was last asked, in order.
+    /// Changes of the device and the lower tier since they were last drained, in order.
     changes: Vec<Change>,
 }
 
@@ -157,7 +157,7 @@ impl Engine {
         self.changes.push(Change::Cleared);
     }
 
-    /// Its process ends, which nobody says; nothing runs here any more.
+    /// Ends the process without an event; no request runs here any more.
     pub fn crash(&mut self, oracle: &mut Oracle, now: Nanos) {
         self.lose(oracle, now);
         self.changes.clear();
@@ -176,7 +176,7 @@ impl Engine {
         self.lower.order.clear();
     }
 
-    /// What changed since the last call.
+    /// Takes the changes since the last call.
     pub fn drain_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }

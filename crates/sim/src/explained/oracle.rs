@@ -12,7 +12,7 @@ use super::author::Written;
 /// A block behind its whole prefix, in its namespace: equal number, equal block.
 pub type Node = u64;
 
-/// How a copy ended.
+/// Reason why a copy was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// To make room.
@@ -31,7 +31,7 @@ pub struct Named {
     namespace: u64,
 }
 
-/// What is asked of the oracle: a prompt as it is placed.
+/// A question to the oracle: a prompt as it is placed.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// Its tokens.
@@ -60,7 +60,7 @@ pub struct Oracle {
 struct Block {
     /// Copies per replica: a block may be in two of its tiers.
     copies: HashMap<usize, u32>,
-    /// How the last one ended, since there was one.
+    /// Reason why the last copy was lost; `None` before that.
     last_end: Option<End>,
     /// Requests that compute it now, wherever.
     computing: u32,
@@ -69,8 +69,8 @@ struct Block {
 }
 
 impl Block {
-    /// Whether somebody computes it now, or is placed and waits for its turn to: a gateway sees no
-    /// difference between them.
+    /// Whether a replica computes it now, or has a request for it that waits for its turn: a
+    /// gateway sees no difference between them.
     fn is_in_flight(&self) -> bool {
         let mut waiting = self.waiting.keys();
         self.computing > 0 || waiting.any(|replica| !self.copies.contains_key(replica))
@@ -158,7 +158,7 @@ impl Oracle {
     /// It has computed it, or has given up.
     ///
     /// # Panics
-    /// When nobody computed it.
+    /// When it is not being computed.
     pub fn computed(&mut self, node: Node) {
         let block = self.blocks.get_mut(&node).expect("it is computed");
         block.computing -= 1;
@@ -242,7 +242,7 @@ impl Oracle {
     }
 }
 
-/// Where the part begins that is always computed: the block of the last token.
+/// Returns the start of the part that is always computed (the block of the last token), in tokens.
 fn floor(prompt_tokens: usize, block_size: usize) -> usize {
     prompt_tokens.saturating_sub(1) / block_size * block_size
 }

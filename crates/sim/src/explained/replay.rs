@@ -32,20 +32,20 @@ pub const FLIGHTS_MAX: usize = 4096;
 /// Classes with a waterfall of their own; further ones share a row.
 const CLASSES: usize = 256;
 
-/// Where requests go.
+/// Rule that places requests on replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Anywhere.
     Random,
     /// One after the other.
     RoundRobin,
-    /// Where its session's hash says; without a session anywhere.
+    /// The replica that the session's hash names; a random one without a session.
     Session,
-    /// Where most of the prompt is held and there is not too much to do, see [`RecentWork`].
+    /// The replica that holds most of the prompt, unless it has too much to do, see [`RecentWork`].
     LongestPrefix,
 }
 
-/// What a trace is replayed on.
+/// Fleet and options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExplainedConfig {
     /// Replicas, at least one.
@@ -54,18 +54,18 @@ pub struct ExplainedConfig {
     pub blocks: usize,
     /// Tokens of a block.
     pub block_tokens: u32,
-    /// Where requests go.
+    /// Rule that places requests on replicas.
     pub placement: Placement,
     /// Fixes chance.
     pub seed: u64,
-    /// How much is remembered.
+    /// Limits of the attributor's memory.
     pub memory: AttributorConfig,
 }
 
 /// A prompt's contents, where a trace has them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Content<'a> {
-    /// Its tokens: without them nobody can tell what diverged or is in another namespace.
+    /// Its tokens: without them the buckets for divergence and for other namespaces stay empty.
     pub tokens: Option<&'a [TokenId]>,
     /// Stands for salt, adapter and model; the blocks' ids must differ where this differs.
     pub namespace: u64,
@@ -128,8 +128,8 @@ impl Explained {
         self.land(flight, request.arrival)
     }
 
-    /// Takes the next request, whose prompt is computed for as long as `takes` says of its tokens
-    /// that are found and of the others. Until then nobody finds what it computes.
+    /// Takes the next request. `takes` maps the numbers of its found and of its other tokens to the
+    /// time of its computation. Until that ends, no other request finds the new blocks.
     pub fn begin(
         &mut self,
         request: &TraceRequest,
@@ -177,7 +177,7 @@ impl Explained {
         &self.classes
     }
 
-    /// How full the memory is.
+    /// Returns the fill level of the attributor's memory.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.attributor.memory()
@@ -192,7 +192,8 @@ impl Explained {
         let prompt = request
             .input_tokens
             .unwrap_or(self.chain.len() as u32 * size);
-        // A partial last block is cached here as blocks are, and is none of the prompt's full ones.
+        // A partial last block is cached here as blocks are, but is not one of the prompt's full
+        // ones.
         let full = (prompt / size) as usize;
         self.keys.clear();
         self.keys
@@ -270,7 +271,7 @@ impl Explained {
         outcome
     }
 
-    /// How many blocks of the chain each replica holds.
+    /// Counts the blocks of the chain that each replica holds.
     fn look(&mut self) {
         let held = self.caches.iter().enumerate().map(|(replica, cache)| {
             let blocks = cache.overlap(&self.chain) as u32;

@@ -1,8 +1,8 @@
 //! The same as [`super::replay`] for traces of block ids, at a cost per run of blocks instead of
-//! per block: what became of every prompt token under LRU, where nobody knows texts.
+//! per block: what became of every prompt token under LRU, without texts.
 //!
 //! ```text
-//! seen      every block ever used, and until when somebody computes it     is it new, in flight?
+//! seen      every block ever used, and until when it is being computed     is it new, in flight?
 //! replicas  a stack of runs each, cut at what the replica holds            who holds how much?
 //! ```
 //!
@@ -45,7 +45,7 @@ pub struct ExplainedRuns {
 }
 
 impl ExplainedRuns {
-    /// Empty caches of `blocks` blocks of `block_tokens` tokens on so many `replicas`, at least
+    /// Empty caches of `blocks` blocks of `block_tokens` tokens on `replicas` replicas, at least
     /// one.
     #[must_use]
     pub fn new(replicas: usize, blocks: u64, block_tokens: u32) -> Self {
@@ -65,9 +65,9 @@ impl ExplainedRuns {
         }
     }
 
-    /// Takes the next request, whose prompt is computed for as long as `takes` says of its tokens
-    /// that are found and of the others: until then nobody finds what it computes. What became of
-    /// its tokens.
+    /// Takes the next request, and returns what became of its tokens. `takes` maps the numbers of
+    /// its found and of its other tokens to the time of its computation. Until that ends, no other
+    /// request finds the new blocks.
     pub fn serve(&mut self, request: &TraceRequest, takes: impl Fn(u32, u32) -> Duration) -> Split {
         let now = request.arrival;
         while let Some(first) = self.flights.first_entry()

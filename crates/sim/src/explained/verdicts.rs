@@ -17,7 +17,7 @@ pub struct Verdicts {
     pub abandoned: u64,
     /// Times that a replica lost all it held: cleared, and ended as a process.
     pub resets: [u64; 2],
-    /// How full the attributor's memory became.
+    /// Fill level of the attributor's memory at the end.
     pub memory: Memory,
 }
 
@@ -108,8 +108,8 @@ impl Verdicts {
     }
 }
 
-/// What is right, per bucket and in all; then rows are what tokens were and columns what was said,
-/// in thousands.
+/// Prints the accuracy per bucket and in all, then a matrix in thousands of tokens: rows are the
+/// true buckets and columns the attributor's.
 impl fmt::Display for Verdicts {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [cleared, ended] = self.resets;
@@ -149,8 +149,8 @@ impl fmt::Display for Verdicts {
     }
 }
 
-/// Whether a bucket is the attributor's own finding: what was served, which loads failed and where
-/// the last block begins it is told.
+/// Whether a bucket is the attributor's own finding. It is given what was served, which loads
+/// failed and where the last block begins.
 #[must_use]
 pub fn is_judged(bucket: Bucket) -> bool {
     bucket > Bucket::BlockFloor
@@ -159,14 +159,14 @@ pub fn is_judged(bucket: Bucket) -> bool {
 /// In the order in which they are served.
 pub(super) const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
 
-/// What tokens were: what was served covers the front.
+/// Returns the true bucket of each token; served tokens cover the front.
 pub(super) fn truth(why: &[Bucket], served: &Served) -> Vec<Bucket> {
     let mut truth = why.to_vec();
     cover(&mut truth, served);
     truth
 }
 
-/// What the attributor said of each token.
+/// Returns the bucket that the attributor gave each token.
 pub(super) fn said(laid_out: &[(u32, Bucket)], served: &Served, len: usize) -> Vec<Bucket> {
     let mut said = Vec::with_capacity(len);
     for &(end, bucket) in laid_out {

@@ -1,5 +1,5 @@
-//! A small fleet in virtual time whose true state is known: the attributor is told what a gateway
-//! is told, late and with losses, and its verdict on every token is held against the oracle's.
+//! A small fleet in virtual time whose true state is known. The attributor receives what a gateway
+//! receives, late and with losses, and its verdict on every token is compared with the oracle's.
 //!
 //! ```text
 //! Author ─► Router (real) ─► Engine (real PrefixCache) ─► changes ─► events, late, some lost
@@ -37,7 +37,7 @@ use super::oracle::{Node, Oracle};
 use super::verdicts::{TIERS, Verdicts};
 use requests::{Order, Request};
 
-/// What the world is like.
+/// Configuration of the world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorldConfig {
     /// Fixes everything.
@@ -70,9 +70,9 @@ pub struct WorldConfig {
     pub refused: f64,
     /// Share of requests whose clients do not wait long.
     pub impatient: f64,
-    /// What the traffic is like.
+    /// Composition of the traffic.
     pub author: AuthorConfig,
-    /// How much the attributor remembers.
+    /// Limits of the attributor's memory.
     pub memory: AttributorConfig,
 }
 
@@ -105,16 +105,16 @@ const BLOCK_SIZE: usize = 32;
 /// The model's name, with which block keys are made.
 const MODEL: &str = "world";
 
-/// How long a busy time lasts, and a quiet one.
+/// Length of a busy phase, and of a quiet one.
 const PHASE: Duration = Duration::from_secs(10);
 
-/// What happens next.
+/// A future event of the simulation.
 enum Event {
     Begin,
     Ask(Draft),
     /// The gateway places a request once more.
     Again(Order),
-    /// A request's prompt is computed, unless that was begun anew.
+    /// The prompt of a request is computed, unless that computation was restarted.
     FirstToken(usize, u32),
     Done(usize),
     /// A client has waited long enough.
@@ -138,7 +138,7 @@ struct Replica {
     delivered_at: Nanos,
     /// Its process runs.
     is_up: bool,
-    /// What the gateway believes of it.
+    /// The gateway's belief about its health.
     health: Health,
     /// Nothing of this process has reached the gateway yet, and there was one before.
     is_new: bool,

@@ -1,4 +1,4 @@
-//! What a fleet is like, and what happens to it.
+//! Configuration of a fleet, and the faults that happen to it.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ pub struct FleetConfig {
     pub replicas: Vec<ReplicaSpec>,
     /// Gateways, which take requests in turn.
     pub gateways: usize,
-    /// How they choose.
+    /// Routing profile of the gateways.
     pub profile: Profile,
     /// For all that is random.
     pub seed: u64,
-    /// What lies between gateways and replicas.
+    /// Network between gateways and replicas.
     pub network: Network,
     /// Pause between two rungs.
     pub pause: Duration,
-    /// What clients want.
+    /// Latency objectives of the clients.
     pub slo: Slo,
-    /// What goes wrong.
+    /// Faults during the run.
     pub faults: Vec<Fault>,
 }
 
-/// What lies between gateways and replicas.
+/// Network between gateways and replicas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
-    /// From a client's send to the router, and back from the replica's first token, together and
-    /// in the mean: tokenizing, proxies, connections, and clients that look up now and then.
-    /// Evenly distributed from 0 to twice as much; part of TTFT and of nothing else.
+    /// Average time from a client's send to the router, and back from the replica's first token,
+    /// together: tokenizing, proxies, connections, and clients that look up now and then. Uniformly
+    /// distributed from 0 to twice as much; part of TTFT and of nothing else.
     pub request_latency: Duration,
     /// Time that events take to a gateway, and questions to a replica.
     pub event_delay: Duration,
@@ -56,7 +56,7 @@ pub enum Fault {
         replica: usize,
         /// When.
         at: Duration,
-        /// How long nobody serves there.
+        /// Time until the replica serves again.
         down: Duration,
     },
     /// A gateway's process dies with all that it knows and all that goes through it.
@@ -65,7 +65,7 @@ pub enum Fault {
         gateway: usize,
         /// When.
         at: Duration,
-        /// How long until it serves again.
+        /// Time until the gateway serves again.
         down: Duration,
     },
 }
@@ -74,8 +74,8 @@ impl FleetConfig {
     /// Asserts that it is one.
     ///
     /// # Panics
-    /// When there is no replica or no gateway, when nobody looks at loads, or when a fault names
-    /// somebody who is not there.
+    /// When there is no replica or no gateway, when scrapes take no time, or when a fault names a
+    /// replica or gateway that does not exist.
     pub fn check(&self) {
         assert!(!self.replicas.is_empty() && self.gateways > 0, "a fleet");
         assert!(self.network.scrape > Duration::ZERO, "scrapes take time");
@@ -88,7 +88,7 @@ impl FleetConfig {
         }
     }
 
-    /// Whether all events come, and nobody has to ask for them again.
+    /// Whether all events arrive, so that no replay is needed.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         self.faults.is_empty() && self.network.event_loss <= 0.0

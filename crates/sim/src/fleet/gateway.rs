@@ -27,7 +27,7 @@ pub struct Gateway {
     reservations: HashMap<SeqId, ReservationId>,
 }
 
-/// What comes over an event stream.
+/// An input from an event stream.
 #[derive(Clone, Debug)]
 pub enum Heard {
     /// A connection.
@@ -58,7 +58,7 @@ impl Gateway {
     #[must_use]
     pub fn new(config: RouterConfig, replicas: &[ReplicaSpec], now: Nanos) -> Self {
         let is_told = config.profile.index == IndexKind::Events;
-        // One thread simulates, so that nobody looks up during an update.
+        // The simulation has one thread, so no lookup runs during an update.
         let index = config.profile.index.make_alone(&config.model);
         let mut router = Router::with_index(config, index);
         for (replica, spec) in (0..).map(ReplicaId).zip(replicas) {
@@ -96,7 +96,7 @@ impl Gateway {
     /// Sends a request to a replica that is not among `excluded`.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no replica is left.
     pub fn route(
         &mut self,
         request: &Request,

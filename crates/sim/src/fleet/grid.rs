@@ -31,7 +31,7 @@ pub struct Cell {
     pub rate: f64,
     /// Tokens of all system prompts over those that fit the fleet's KV memory.
     pub working_set: f64,
-    /// Which system prompt comes when.
+    /// Order of the system prompts.
     pub order: Order,
 }
 
@@ -110,7 +110,7 @@ pub fn hot_prefix(seed: u64) -> Workload {
     cell.workload(seed)
 }
 
-/// Who answers [`burst`] and [`hot_prefix`].
+/// Returns the fleet for [`burst`] and [`hot_prefix`].
 #[must_use]
 pub fn hard_fleet(profile: Profile) -> FleetConfig {
     fleet_of(HARD_REPLICAS, profile)
@@ -123,7 +123,7 @@ fn fleet_of(replicas: usize, profile: Profile) -> FleetConfig {
 }
 
 impl Cell {
-    /// What is asked, drawn from a seed.
+    /// Draws the cell's requests from a seed.
     #[must_use]
     pub fn workload(&self, seed: u64) -> Workload {
         let kv_tokens = (self.replicas * Preset::LlmD73.kv_tokens()) as f64;
@@ -142,7 +142,7 @@ impl Cell {
         ladder.draw(&mut Rng::new(seed))
     }
 
-    /// Who answers.
+    /// Returns the cell's replicas and gateways.
     #[must_use]
     pub fn fleet(&self, profile: Profile) -> FleetConfig {
         fleet_of(self.replicas, profile)

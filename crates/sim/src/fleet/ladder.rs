@@ -16,7 +16,7 @@ use super::workload::{ANSWERS, Next, Request, Rung, Segment, Workload};
 /// Texts of questions are numbered behind those of groups.
 const QUESTIONS: u64 = 1 << 32;
 
-/// How requests follow each other.
+/// Spacing of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
     /// Independently: gaps are exponential.
@@ -25,7 +25,7 @@ pub enum Pacing {
     Even,
 }
 
-/// Which prompt comes when.
+/// Order of the prompts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
     /// All of them in turn, in an order shuffled once.
@@ -40,15 +40,15 @@ pub enum Order {
 /// Users who ask, read the answer, think, and ask again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Crowd {
-    /// How many, at least one.
+    /// Number of users, at least one.
     pub users: u32,
     /// Mean time from an answer's end to the next question, above 0: exponential.
     pub think_s: f64,
-    /// How long they would be at it if answers took no time.
+    /// Length of the run if answers took no time, seconds.
     pub seconds: f64,
 }
 
-/// What is asked, and how fast.
+/// Prompts of a workload, and the rates at which they are sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
     /// System prompts.
@@ -61,9 +61,9 @@ pub struct Ladder {
     pub question_tokens: u32,
     /// Tokens of an answer.
     pub answer_tokens: u32,
-    /// Which prompt comes when.
+    /// Order of the prompts.
     pub order: Order,
-    /// How requests follow each other.
+    /// Spacing of requests.
     pub pacing: Pacing,
     /// Requests per second, and for how many seconds.
     pub rungs: Vec<(f64, f64)>,
@@ -214,7 +214,7 @@ impl Maker<'_> {
     }
 }
 
-/// Where prompts come from.
+/// Source of prompts.
 struct Prompts {
     all: Vec<Arc<[Segment]>>,
     per_group: usize,

@@ -1,4 +1,4 @@
-//! What is measured of a fleet, rung by rung.
+//! Measurements of a fleet, rung by rung.
 
 use headstart_core::Nanos;
 use headstart_core::stats::{HitCount, Summary};
@@ -6,7 +6,7 @@ use headstart_core::stats::{HitCount, Summary};
 use super::recovery::Recovery;
 use super::workload::Rung;
 
-/// What became of one request. Times are from the start of the run.
+/// Times and tokens of one request. Times are from the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
     /// When it was sent.
@@ -19,13 +19,13 @@ pub struct Served {
     pub ended: Nanos,
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
-    /// Those of them that were cached.
+    /// Cached tokens among them.
     pub cached_tokens: u32,
     /// Tokens of the answer.
     pub answer_tokens: u32,
 }
 
-/// What clients want of a request: both, or it is not good.
+/// Latency objectives of a request; a good one meets both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slo {
     /// Longest TTFT, seconds.
@@ -72,17 +72,17 @@ pub struct RungOutcome {
     pub seconds: f64,
     /// Requests that were answered.
     pub answered: usize,
-    /// Requests that nobody took.
+    /// Requests that no replica took.
     pub refused: usize,
     /// Requests that were begun and lost.
     pub failed: usize,
-    /// Requests that were sent anew, because the replica died before their first token.
+    /// Requests that were sent again, because the replica died before their first token.
     pub retried: usize,
     /// Requests per second that met the objectives.
     pub goodput: f64,
     /// Client's send to first token, seconds.
     pub ttft: Summary,
-    /// Scheduled to first token, seconds; none where nobody knows.
+    /// Scheduled to first token, seconds; `None` if unknown.
     pub service_ttft: Option<Summary>,
     /// Time per token after the first, seconds.
     pub tpot: Summary,
@@ -96,14 +96,14 @@ pub struct RungOutcome {
     pub hits: HitCount,
     /// Prompt tokens per second that were found cached.
     pub cached_tokens_s: f64,
-    /// Requests that waited to be scheduled, per replica, in the mean of the scrapes; none where
-    /// no replica told.
+    /// Average of the scraped requests that wait to be scheduled, per replica; `None` if no replica
+    /// reported it.
     pub waiting: Option<f64>,
     /// Requests that ran, likewise.
     pub running: Option<f64>,
     /// Share of the KV memory that requests held, likewise.
     pub kv_usage: Option<f64>,
-    /// Sequences that lost their place; none where nobody knows.
+    /// Sequences that lost their place; `None` if unknown.
     pub preemptions: Option<u64>,
 }
 
@@ -114,34 +114,34 @@ pub struct FleetOutcome {
     pub rungs: Vec<RungOutcome>,
     /// All rungs together, without the first one, which fills the caches, if there are others.
     pub all: RungOutcome,
-    /// How each fault that happened was overcome, in their order.
+    /// Recovery from each fault that happened, in their order.
     pub recoveries: Vec<Recovery>,
     /// Steps of all replicas.
     pub steps: u64,
 }
 
-/// What is collected while a rung lasts, simulated or measured.
+/// Observations of one rung, simulated or measured.
 #[derive(Clone, Debug, Default)]
 pub struct Collected {
     /// Requests that were answered.
     pub served: Vec<Served>,
-    /// Requests that nobody took.
+    /// Requests that no replica took.
     pub refused: usize,
     /// Requests that were begun and lost.
     pub failed: usize,
-    /// Requests that were sent anew before their first token.
+    /// Requests that were sent again before their first token.
     pub retried: usize,
     /// Tokens that came while requests were sent.
     pub window_tokens: u64,
-    /// What scrapes said of the requests that wait, per replica.
+    /// Waiting requests per replica, as scraped.
     pub waiting: Mean,
-    /// Of those that run.
+    /// Running requests per replica, as scraped.
     pub running: Mean,
-    /// Of the share of the KV memory in use.
+    /// Share of the KV memory in use per replica, as scraped.
     pub kv_usage: Mean,
     /// Sequences that lost their place, where that is known.
     pub preemptions: Option<u64>,
-    /// How long requests were sent, seconds.
+    /// Time during which requests were sent, seconds.
     pub seconds: f64,
     /// From the rung's start to the last token, or to its end, seconds.
     pub lasted_s: f64,
@@ -172,7 +172,7 @@ impl Mean {
 }
 
 impl FleetOutcome {
-    /// What was collected in each of `rungs`, which are as many.
+    /// Computes the outcome from the observations of each of `rungs`.
     #[must_use]
     pub fn of(collected: &[Collected], rungs: &[Rung], slo: Slo) -> Self {
         // The first one fills the caches, if there are others.

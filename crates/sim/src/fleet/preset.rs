@@ -59,12 +59,12 @@ const MAX_WAITING: usize = 1 << 20;
 /// Pause of the load generator between two rungs.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What was fitted to the precise run's rungs of 20 and 60 requests/s, all other rungs and
-/// strategies aside: `cargo run --release -p headstart-sim --example fit_fleet -- 400 1.1`.
+/// Constants fitted to the precise run's rungs of 20 and 60 requests/s, without any other rung or
+/// strategy: `cargo run --release -p headstart-sim --example fit_fleet -- 400 1.1`.
 ///
-/// The memory is not told by these rungs: from 1.0 to 1.25 times the published one the other four
+/// These rungs do not determine the memory: from 1.0 to 1.25 times the published one the other four
 /// fit them equally well (error 0.067 to 0.078). It is the one with which the precise run as a
-/// whole uses as much of it as was published, 59.3 % in the mean; ours then uses 60.5 %.
+/// whole uses as much of it as was published, 59.3 % on average; ours then uses 60.5 %.
 pub mod fitted {
     /// Seconds for the layers of one token.
     pub const TOKEN_S: f64 = 72.1e-6;
@@ -72,7 +72,7 @@ pub mod fitted {
     pub const OVERHEAD_S: f64 = 17.05e-3;
     /// Seconds for reading the keys and values of one token.
     pub const KV_TOKEN_S: f64 = 23.96e-9;
-    /// Seconds that a request takes beside the engine, in the mean.
+    /// Seconds that a request takes beside the engine, on average.
     pub const LATENCY_S: f64 = 0.281;
     /// Memory of a replica over the published one.
     pub const MEMORY: f64 = 1.1;
@@ -98,13 +98,13 @@ impl Preset {
         Self::ALL.into_iter().find(|preset| preset.name() == name)
     }
 
-    /// What is asked, drawn from a seed.
+    /// Draws the preset's requests from a seed.
     #[must_use]
     pub fn workload(self, seed: u64) -> Workload {
         self.ladder().draw(&mut Rng::new(seed))
     }
 
-    /// What is asked, and how fast. The first rung fills the caches.
+    /// Returns the prompts and request rates. The first rung fills the caches.
     #[must_use]
     pub fn ladder(self) -> Ladder {
         match self {
@@ -185,7 +185,7 @@ impl Preset {
         profiles
     }
 
-    /// What was published, rung by rung but for the first.
+    /// Returns the published figures of all rungs but the first.
     #[must_use]
     pub fn published(self) -> &'static [Published] {
         match self {
@@ -195,7 +195,7 @@ impl Preset {
         }
     }
 
-    /// What the engine's steps cost by the data sheets alone.
+    /// Returns the cost model of the engine's steps by the data sheets alone.
     #[must_use]
     pub fn roofline(self) -> CostModel {
         let base = qwen3_32b_fp8_on_h100();
@@ -217,7 +217,7 @@ impl Preset {
         }
     }
 
-    /// What the engine's steps cost, calibrated.
+    /// Returns the calibrated cost model of the engine's steps.
     #[must_use]
     pub fn cost(self) -> CostModel {
         let (layers, kv) = match self {
@@ -252,7 +252,7 @@ impl Preset {
         (self.published_kv_tokens() * fitted::MEMORY) as usize
     }
 
-    /// What others reckon with of one of its engines.
+    /// Returns the model of one of its engines, for predictions.
     #[must_use]
     pub fn engine(self) -> EngineModel {
         self.replica().engine()
@@ -283,7 +283,7 @@ impl Preset {
         }
     }
 
-    /// Who answers.
+    /// Returns the preset's replicas and gateways.
     #[must_use]
     pub fn fleet(self, profile: Profile) -> FleetConfig {
         let (replicas, latency_s) = match self {
@@ -307,7 +307,7 @@ impl Preset {
     }
 }
 
-/// How much smaller the laptop's run is.
+/// Factor by which the laptop's run is smaller.
 const SMALLER: f64 = 12.5;
 
 /// A third of its system prompts: 150 of 480 tokens.
@@ -316,10 +316,10 @@ const LAPTOP_KV_TOKENS: usize = 24_000;
 /// Fewer than the tokens of a step, so that all can decode in one.
 const LAPTOP_SEQUENCES: usize = 256;
 
-/// What a request takes beside an emulated engine on the same machine, seconds.
+/// Time of a request beside an emulated engine on the same machine, seconds.
 const LAPTOP_LATENCY_S: f64 = 0.003;
 
-/// What tokens cost that are [`SMALLER`] times fewer.
+/// Scales the costs to [`SMALLER`] times fewer tokens.
 fn small(cost: CostModel) -> CostModel {
     CostModel {
         token_s: cost.token_s * SMALLER,

@@ -1,4 +1,4 @@
-//! What an engine publishes of its cache: numbered batches, and a bounded buffer of old ones.
+//! Cache events as an engine publishes them: numbered batches, and a bounded buffer of old ones.
 //!
 //! As vLLM's publisher has it: a batch per step that has events, numbered from 0 for as long as the
 //! process lives; a replay brings what the buffer still holds, without a word of what it does not.
@@ -12,10 +12,10 @@ use headstart_router::stream::StreamBatch;
 /// When virtual time begins on a publisher's clock, seconds since 1970: 0 would be no time stamp.
 const EPOCH_S: f64 = 1e9;
 
-/// What is kept for replays.
+/// Batches kept for replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// So many batches.
+    /// This number of batches.
     Batches(usize),
     /// The last one without its events. Enough where every batch comes: then a replay is only
     /// asked for to know the publisher by its last batch.
@@ -66,7 +66,7 @@ impl Publisher {
         batch
     }
 
-    /// What is kept from batch `from` on.
+    /// Returns the kept batches from `from` on.
     pub fn replay(&self, from: u64) -> impl Iterator<Item = Arc<StreamBatch>> {
         let wanted = self.kept.iter().filter(move |batch| batch.seq >= from);
         wanted.cloned()

@@ -16,13 +16,13 @@ use super::workload::{ANSWERS, Request, Rung, Segment};
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// As recorded, so many times as fast.
+    /// As recorded, `speed` times as fast.
     Recorded {
         /// 1 is as it was.
         speed: f64,
     },
-    /// Independently, in the order of the trace; from its beginning again when it ends, with texts
-    /// that nobody has asked before.
+    /// Independently, in the order of the trace; from its beginning again when it ends, with new
+    /// texts.
     Poisson {
         /// Requests per second.
         rate: f64,
@@ -31,7 +31,7 @@ pub enum Arrivals {
     },
 }
 
-/// How a trace becomes requests.
+/// Conversion of a trace into requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recorded {
     /// Tokens of a block of the trace; 0 where it has none.

@@ -1,4 +1,4 @@
-//! How a fleet's hit rate comes back after something went wrong.
+//! Recovery of a fleet's hit rate after a fault.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ const WINDOW: usize = 10;
 /// Share of the hit rate before at which it counts as being back.
 const BACK: f64 = 0.95;
 
-/// What became of the hit rate, in prompt tokens of requests by the second in which a replica began
+/// Hit rates around a fault, in prompt tokens of requests by the second in which a replica began
 /// with them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recovery {
-    /// What went wrong.
+    /// The fault of a replica or a gateway.
     pub fault: Fault,
     /// In the ten seconds before.
     pub before: HitCount,
-    /// In the ten seconds after whoever died was back.
+    /// In the ten seconds after the end of the outage.
     pub after: HitCount,
     /// Seconds from then to the end of the first whole second with 95 % of the hit rate before;
     /// none where nothing had been asked before, or that never came.

@@ -15,10 +15,10 @@ use super::workload::Request;
 use crate::chat::{self, tokens};
 use crate::cost::counted_step;
 
-/// What an engine is like.
+/// Costs and limits of an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplicaSpec {
-    /// What its steps cost.
+    /// Cost model of its steps.
     pub cost: CostModel,
     /// Its limits.
     pub scheduler: SchedulerConfig,
@@ -27,7 +27,7 @@ pub struct ReplicaSpec {
 }
 
 impl ReplicaSpec {
-    /// What a router reckons with.
+    /// Returns the engine model for routers.
     #[must_use]
     pub fn engine(&self) -> EngineModel {
         EngineModel {
@@ -48,16 +48,16 @@ pub struct Replica {
     step: Option<(Nanos, Decode, Batch)>,
 }
 
-/// What a step brought.
+/// Results of one step.
 #[derive(Debug, Default)]
 pub struct Done {
     /// When it began.
     pub began: Nanos,
     /// Tokens of answers.
     pub tokens: usize,
-    /// What became of sequences, in order.
+    /// Outputs of sequences, in order.
     pub outputs: Vec<Output>,
-    /// What became of blocks, in order.
+    /// Events of blocks, in order.
     pub events: Vec<CacheEvent>,
 }
 
@@ -93,7 +93,7 @@ impl Replica {
         self.scheduler.submit(new, now)
     }
 
-    /// Begins the next step, if there is none and something to do. Returns when it ends.
+    /// Begins the next step, if none is running and there is work. Returns its end.
     pub fn begin(&mut self, now: Nanos) -> Option<Nanos> {
         if self.step.is_some() {
             return None;
@@ -129,7 +129,7 @@ impl Replica {
         self.scheduler.cancel(seq, now);
     }
 
-    /// What it would say of itself if it were asked.
+    /// Returns the load that it would report now.
     #[must_use]
     pub fn report(&self, now: Nanos) -> ReportedLoad {
         let load = self.scheduler.load();

@@ -20,7 +20,7 @@ use super::replica::Replica;
 use super::timeline::Timeline;
 use super::workload::{Request, Workload};
 
-/// What all replicas serve.
+/// Name of the model that all replicas serve.
 const MODEL: &str = "simulated";
 
 /// Least time between two looks at the clock.
@@ -60,7 +60,7 @@ struct GatewaySeat {
     up_at: Nanos,
     /// Processes before this one.
     life: u32,
-    /// Per replica, when its stream is told the time next.
+    /// Per replica, the time of its stream's next timer.
     timers: Vec<Option<Nanos>>,
 }
 
@@ -178,7 +178,7 @@ impl<'a> Run<'a> {
         self.finish_with(|_| ())
     }
 
-    /// The same; `on_rung` is told the number of rungs that are over, whenever one is.
+    /// The same; calls `on_rung` with the number of finished rungs whenever that grows.
     #[must_use]
     pub fn finish_with(mut self, on_rung: impl Fn(usize)) -> FleetOutcome {
         while self.rung < self.workload.rungs.len()

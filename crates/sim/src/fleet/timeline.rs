@@ -1,4 +1,4 @@
-//! What happens when: events in order of time, and of equal times in the order of their making.
+//! Queue of events in order of time; equal times keep the order in which they were added.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

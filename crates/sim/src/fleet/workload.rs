@@ -1,4 +1,4 @@
-//! What arrives when.
+//! Requests of a workload, and their arrival times.
 //!
 //! A prompt is a row of segments of texts that are never written down: the token at a position is
 //! a function of the text and the position. Two prompts that begin with the same segments share a
@@ -11,13 +11,13 @@ use headstart_core::{SeqId, SessionId, TokenId};
 
 use crate::chat::tokens;
 
-/// Texts of answers that nobody asks on are numbered from here, behind those of prompts.
+/// First number of the texts of answers without a follow-up, behind those of prompts.
 pub(super) const ANSWERS: u64 = 1 << 40;
 
-/// Part of a text: so many tokens, from the position on at which it stands in the prompt.
+/// Part of a text: `tokens` tokens, from the position on at which it stands in the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
-    /// Which text; below 2⁴⁸.
+    /// Number of the text, below 2⁴⁸.
     pub text: u64,
     /// Tokens.
     pub tokens: u32,
@@ -30,13 +30,13 @@ pub struct Request {
     pub seq: SeqId,
     /// When it is sent, from its rung's start; none for one that follows another.
     pub at: Option<Duration>,
-    /// What it asks.
+    /// Segments of its prompt.
     pub prompt: Arc<[Segment]>,
     /// Tokens that it is answered with, at least one.
     pub answer_tokens: u32,
     /// The conversation that it belongs to, if it says so.
     pub session: Option<u64>,
-    /// What the client asks next.
+    /// The client's next request, after the answer to this one.
     pub next: Option<Next>,
 }
 
@@ -56,7 +56,7 @@ pub struct Rung {
     pub rate: f64,
     /// For so long, seconds.
     pub seconds: f64,
-    /// Those with a time in order of it.
+    /// The requests; those with a time in order of it.
     pub requests: Vec<Request>,
 }
 

@@ -1,4 +1,4 @@
-//! How a simulated engine tells what it did: [`Happening`]s as [`CacheEvent`]s.
+//! Announcements of a simulated engine: [`Happening`]s as [`CacheEvent`]s.
 //!
 //! Its hashes name a block and its whole prefix, and mean nothing to anybody else: they come from
 //! a seed that may differ from process to process.
@@ -9,10 +9,10 @@ use headstart_core::{BlockHash, CacheEvent, Rng, Tier};
 use super::catalog::{BlockNo, Catalog};
 use super::engine::{EngineSpec, Happening, Place};
 
-/// What an engine's events look like.
+/// Format of an engine's events.
 #[derive(Clone, Copy, Debug)]
 pub struct Voice {
-    /// What its hashes start from.
+    /// Seed of its block hashes.
     pub hash_seed: u64,
     /// Whether groups other than the full one are announced with their tokens.
     pub tells_all_tokens: bool,
@@ -59,7 +59,7 @@ impl Voice {
     pub fn introduces(&self, place: Place, spec: &EngineSpec) -> bool {
         let known = spec.group(place.group);
         let is_full = known.group.attention == Attention::Full;
-        // Nobody else tells of blocks of this size.
+        // No other group announces blocks of this size.
         let is_alone = known.block_size != spec.block_size();
         let is_near = place.tier == Tier::Device;
         (is_full || is_alone || self.tells_all_tokens) && (is_near || self.tells_host_tokens)

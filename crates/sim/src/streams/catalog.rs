@@ -1,4 +1,4 @@
-//! What blocks are made of: their tokens, their whole prefix, and the router's name for them.
+//! Contents of blocks: their tokens, their whole prefix, and the router's name for them.
 //!
 //! This is the independent walk that an index is checked against: keys are computed here from a
 //! prompt's tokens, never from an event or an engine's hash.
@@ -20,7 +20,7 @@ pub const BLOCK_SIZES: [u32; 4] = [1, 2, 3, 4];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockNo(pub u32);
 
-/// What a [`BlockNo`] stands for.
+/// The block of a [`BlockNo`].
 #[derive(Clone, Debug)]
 pub struct Block {
     /// The block before; `None` at the start of a prompt.
@@ -29,11 +29,11 @@ pub struct Block {
     pub depth: u32,
     /// Its tokens.
     pub tokens: Vec<TokenId>,
-    /// What else it is made of.
+    /// Further bytes in its key, for an image.
     pub extra: Option<Arc<[u8]>>,
-    /// Whose it is.
+    /// Adapter and salt of its prompt.
     pub namespace: Namespace<'static>,
-    /// What a router calls it.
+    /// The router's name for it.
     pub key: RouteKey,
 }
 
@@ -42,7 +42,7 @@ pub struct Block {
 pub struct Text {
     /// Its tokens.
     pub tokens: Vec<TokenId>,
-    /// Whose it is.
+    /// Adapter and salt of the prompt.
     pub namespace: Namespace<'static>,
     /// The token at which there is an image, if there is one.
     pub image: Option<usize>,
@@ -118,7 +118,7 @@ impl Catalog {
         chain
     }
 
-    /// What a number stands for.
+    /// Returns the block of a number.
     #[must_use]
     pub fn block(&self, number: BlockNo) -> &Block {
         &self.blocks[number.0 as usize]

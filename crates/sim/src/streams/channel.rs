@@ -1,4 +1,4 @@
-//! What lies between a publisher and its subscriber, with all that goes wrong there.
+//! Channel between a publisher and its subscriber, with all of its faults.
 //!
 //! It carries what it is given or does not, late, twice, or in another order. It does not look
 //! into batches and keeps no state of either side beyond "is there a connection".
@@ -12,7 +12,7 @@ use headstart_router::stream::{ReplayId, SETTLE_TIME, StreamBatch};
 /// Longest that messages take which are still on their way when the process behind them ends.
 const HELD_UP_MAX: Duration = Duration::from_secs(8);
 
-/// How often things go wrong, in percent of the occasions.
+/// Frequencies of faults, in percent of the occasions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// A live message never arrives.
@@ -44,12 +44,12 @@ pub struct Faults {
     pub leftovers: usize,
 }
 
-/// What arrives at the subscriber.
+/// An arrival at the subscriber.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// There is a connection.
     Connected,
-    /// There is none any more.
+    /// The connection is gone.
     Disconnected,
     /// A batch, live.
     Live(StreamBatch),
@@ -61,7 +61,7 @@ pub enum Delivery {
     Failed(ReplayId),
 }
 
-/// What becomes of a replay.
+/// Outcome of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing comes.
@@ -75,12 +75,12 @@ pub enum Answer {
 /// The way from one publisher to its subscriber.
 #[derive(Debug, Default)]
 pub struct Channel {
-    /// What goes wrong.
+    /// Frequencies of its faults.
     pub faults: Faults,
     /// On its way, by time of arrival and order of departure.
     queue: BTreeMap<(Nanos, u64), Delivery>,
     num_sent: u64,
-    /// When the last message that nobody overtakes arrives: there is one order of those.
+    /// Arrival of the last message in the ordered stream, which no other overtakes.
     tail: Nanos,
     /// The last one that was sent surely.
     sure: Option<(Nanos, u64)>,
@@ -98,7 +98,7 @@ impl Channel {
         first.map(|((at, _), _)| *at)
     }
 
-    /// What arrives at `now`.
+    /// Takes an arrival that is due at `now`, if there is one.
     pub fn receive(&mut self, now: Nanos) -> Option<Delivery> {
         let entry = self
             .queue
@@ -123,7 +123,7 @@ impl Channel {
         };
         self.open = Some(at + until_joined);
         self.tail = at;
-        // Nobody listens to an earlier connection any more.
+        // Live messages of an earlier connection are not read any more.
         let is_live = |delivery: &Delivery| matches!(delivery, Delivery::Live(_));
         self.queue.retain(|key, it| !is_live(it) || key.0 < at);
         self.put(at, Delivery::Connected);
@@ -148,7 +148,7 @@ impl Channel {
         self.put(self.tail, Delivery::Disconnected);
     }
 
-    /// The process behind it ends, and nobody at this end notices: what is on its way arrives, but
+    /// Ends the process behind the channel, unnoticed at this end: what is on its way arrives, but
     /// for replays, which stop or break off.
     pub fn outlive_process(&mut self, now: Nanos, rng: &mut Rng) {
         let mut replay = None;
@@ -181,7 +181,7 @@ impl Channel {
         self.open = None;
     }
 
-    /// For `time`, nothing sent or asked comes through, and nobody is told.
+    /// Drops everything sent or asked for `time`, without notice to either end.
     pub fn partition(&mut self, now: Nanos, time: Duration) {
         self.mute_until = now + time;
         self.open = self.open.map(|open| open.max(self.mute_until));
@@ -256,7 +256,7 @@ impl Channel {
         }
     }
 
-    /// Asks for a replay, which consists of `replies`; `None`: nobody lives who could answer.
+    /// Asks for a replay, which consists of `replies`; `None`: no process is alive to answer.
     pub fn ask(
         &mut self,
         replay: ReplayId,

@@ -1,4 +1,4 @@
-//! What must hold of an index, compared with what engines really hold.
+//! Invariants of an index, checked against the real contents of engines.
 //!
 //! | a stream is | a resident that is | must be |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | complete | reported | held |
 //! | partial | held | reported, or impossible to know: see `is_excused` |
 //!
-//! Where an engine reports several copies of a block, nobody can tell from its events how many
-//! are left: there, only the first row counts.
+//! Where an engine reports several copies of a block, its events do not tell how many are left:
+//! there, only the first row counts.
 
 use headstart_core::event::Attention;
 use headstart_core::{Nanos, ReplicaId};
@@ -25,7 +25,7 @@ use super::tally::Tally;
 use super::texts::Texts;
 use super::truth::{Standing, Told, Truth};
 
-/// What one replica is said to hold, and whether that is in doubt; sorted.
+/// Blocks of one replica that the index reports, each with its doubt; sorted.
 type Residents = Vec<(Place, bool)>;
 
 /// Compares all that the index holds of `stations` with what their engines hold.
@@ -111,7 +111,7 @@ pub fn overlaps(commons: &mut Commons, stations: &[Station], text: &Text) -> Res
     Ok(())
 }
 
-/// Whether all groups, each with the prompt in its own blocks, can go on behind so many tokens.
+/// Whether all groups, each with the prompt in its own blocks, can continue behind `num_tokens`.
 fn is_enough(
     truth: &Truth,
     groups: &[(GroupSpec, Vec<BlockNo>)],
@@ -178,7 +178,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// What is reported must be so.
+    /// Checks that every reported block is held.
     fn surplus(&self, residents: &[(Place, bool)], tally: &mut Tally) -> Result<(), String> {
         let truth = self.truth;
         let checks = match self.late.filter(|_| !residents.is_empty()) {
@@ -213,7 +213,7 @@ impl Check<'_> {
         standing.told != Told::No && standing.doubted.is_none() && !self.truth.may_be_lost(standing)
     }
 
-    /// What is held must be reported.
+    /// Checks that every held block is reported.
     fn missing(&self, residents: &[(Place, bool)], tally: &mut Tally) -> Result<(), String> {
         if self.is_complete {
             tally.complete_checks += 1;

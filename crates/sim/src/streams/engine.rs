@@ -15,7 +15,7 @@ use headstart_core::{Rng, Tier};
 
 use super::catalog::{BlockNo, Catalog, Text};
 
-/// What kind of engine it is.
+/// Cache groups, sizes and habits of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineSpec {
     /// Its cache groups. Exactly one is [`Attention::Full`], and whatever another one with blocks
@@ -25,18 +25,18 @@ pub struct EngineSpec {
     pub device_blocks: usize,
     /// Blocks that the host has room for.
     pub host_blocks: usize,
-    /// Which blocks go first.
+    /// Order of eviction.
     pub eviction: Eviction,
     /// Whether one block may be there several times.
     pub copies: Copies,
-    /// How a block that moves to the host is announced.
+    /// Announcement of a block that moves to the host.
     pub demotion: Demotion,
 }
 
 /// One cache group of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupSpec {
-    /// What it is.
+    /// Index and attention of the group.
     pub group: CacheGroup,
     /// Tokens per block.
     pub block_size: u32,
@@ -46,7 +46,7 @@ impl EngineSpec {
     /// Tokens per block of the group that keeps whole prompts.
     ///
     /// # Panics
-    /// When there is none.
+    /// When no group is full.
     #[must_use]
     pub fn block_size(&self) -> u32 {
         let mut groups = self.groups.iter();
@@ -64,7 +64,7 @@ impl EngineSpec {
     /// The group of this number.
     ///
     /// # Panics
-    /// When there is none.
+    /// When no group has this number.
     #[must_use]
     pub fn group(&self, index: u8) -> GroupSpec {
         let mut groups = self.groups.iter();
@@ -74,7 +74,7 @@ impl EngineSpec {
     }
 }
 
-/// Which blocks go first.
+/// Order of eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
     /// The least recently used, and of one prompt the last.
@@ -94,7 +94,7 @@ pub enum Copies {
     LastAnnounced,
 }
 
-/// How a block that moves to the host is announced.
+/// Announcement of a block that moves to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demotion {
     /// Both halves at once, in either order.
@@ -103,18 +103,18 @@ pub enum Demotion {
     Apart,
 }
 
-/// Where a block is.
+/// Location of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// In which cache group.
     pub group: u8,
     /// In which tier.
     pub tier: Tier,
-    /// Which block.
+    /// Identity of the block.
     pub block: BlockNo,
 }
 
-/// What an engine did.
+/// A change of an engine's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A block is there that was not.
@@ -165,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// What kind of engine it is.
+    /// Returns the engine's specification.
     #[must_use]
     pub fn spec(&self) -> &EngineSpec {
         &self.spec
@@ -180,8 +180,8 @@ impl Engine {
         rng.shuffle(&mut groups);
         for spec in groups {
             let chain = catalog.chain(text, spec.block_size);
-            // Blocks of another size are announced by nobody else: without those before, nobody
-            // could know what they are.
+            // Blocks of another size are announced by no other group: without the blocks before
+            // them, they would be unknown.
             let keeps_all = spec.block_size != full_size || rng.below(4) == 0;
             for &block in wanted(spec, keeps_all, &chain) {
                 let place = Place {
@@ -202,7 +202,7 @@ impl Engine {
         self.happenings.push(Happening::Cleared);
     }
 
-    /// What was done since the last call.
+    /// Takes the changes since the last call.
     pub fn take_happenings(&mut self) -> Vec<Happening> {
         std::mem::take(&mut self.happenings)
     }

@@ -25,21 +25,21 @@ pub struct Position {
     pub seq: u64,
 }
 
-/// What a number stands for.
+/// The true contents of one sequence number.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// What the engine did.
+    /// Changes of the engine's cache.
     pub happenings: Vec<Happening>,
-    /// Which of the stored places come with their tokens, in order.
+    /// One flag per stored place, in order: whether it comes with its tokens.
     pub introductions: Vec<bool>,
-    /// What a subscriber does not understand of it.
+    /// Part of it that a subscriber does not understand.
     pub damage: Damage,
 }
 
 /// One life of a publisher.
 #[derive(Debug)]
 pub struct Process {
-    /// What kind of engine it is.
+    /// Specification of its engine.
     pub engine: EngineSpec,
     number: ProcessNo,
     buffer_max: usize,
@@ -49,7 +49,7 @@ pub struct Process {
     records: Vec<Record>,
 }
 
-/// What becomes of a batch.
+/// Treatment of a batch before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is sent whole.
@@ -107,7 +107,7 @@ impl Process {
         Some(batch)
     }
 
-    /// What it still has from `from` on.
+    /// Returns the buffered batches from `from` on.
     pub fn replay(&self, from: u64) -> impl Iterator<Item = &StreamBatch> {
         self.buffer.iter().filter(move |batch| batch.seq >= from)
     }
@@ -118,7 +118,7 @@ impl Process {
         self.last.is_some() && self.buffer.is_empty()
     }
 
-    /// What its numbers stood for.
+    /// Returns the true contents of its sequence numbers.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records

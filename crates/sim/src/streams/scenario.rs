@@ -1,4 +1,4 @@
-//! What one seed stands for: engines, what is wrong with them and with the way to them.
+//! Scenario of one seed: engines, their faults, and the faults on the way to them.
 //!
 //! Most faults are absent from most scenarios, so that each is also met alone: a fault that is
 //! always there hides what another one does.
@@ -22,17 +22,17 @@ const STEPS: std::ops::Range<usize> = 10..40;
 /// Most steps between a dump and its use.
 const DUMP_AGE: usize = 6;
 
-/// What is fixed before anything happens.
+/// Parameters that are fixed before the simulation starts.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The engines.
     pub stations: Vec<StationSpec>,
-    /// What all hashes start from; `None`: each process has its own seed.
+    /// Common seed of all hashes; `None`: each process has its own seed.
     pub hash_seed: Option<u64>,
     /// Steps of each engine while things go wrong.
     pub num_steps: usize,
-    /// When the index is dumped, and when whoever follows the engines ends and begins anew with
-    /// that dump: behind so many steps of all engines together.
+    /// Steps of all engines together until the index is dumped, and until the followers restart
+    /// with that dump.
     pub restore: Option<(usize, usize)>,
     /// Longest pause between two steps of an engine, most of the time.
     pub pace: Duration,
@@ -45,7 +45,7 @@ pub struct StationSpec {
     pub engine: EngineSpec,
     /// The block size that the router is configured with, right or wrong.
     pub configured_size: Option<u32>,
-    /// How it is followed.
+    /// Configuration of its follower.
     pub follower: FollowerConfig,
     /// See [`super::announce::Voice`].
     pub tells_all_tokens: bool,
@@ -59,13 +59,13 @@ pub struct StationSpec {
     pub can_hide: bool,
     /// Whether a new process keeps other cache groups, or blocks of other sizes.
     pub changes: bool,
-    /// What goes wrong with it.
+    /// Frequencies of its own faults.
     pub habits: Habits,
-    /// What goes wrong on the way.
+    /// Frequencies of faults on the way.
     pub faults: Faults,
 }
 
-/// How often something goes wrong with an engine, in percent of its steps.
+/// Frequencies of an engine's faults, in percent of its steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Habits {
     /// Its process ends, and another one begins.
@@ -219,7 +219,7 @@ fn draw_size(rng: &mut Rng) -> u32 {
     BLOCK_SIZES[rng.below(BLOCK_SIZES.len())]
 }
 
-/// What is started in place of an engine: it with blocks of another size, or another one.
+/// Replaces an engine by another one, or by itself with blocks of another size.
 pub fn change_engine(engine: &mut EngineSpec, rng: &mut Rng) {
     if rng.below(2) == 0 {
         return *engine = draw_engine(rng);

@@ -33,7 +33,7 @@ const TRIES_MAX: usize = 50;
 /// silence that is asked about, or an absence that is doubted.
 const DEAF_PACE: Duration = Duration::from_secs(20);
 
-/// Shortest time in which a process is replaced unnoticed: its clock goes on measurably.
+/// Shortest time in which a process is replaced unnoticed: its clock advances measurably.
 const HIDDEN_TIME_MIN: Duration = Duration::from_millis(1);
 
 /// Shortest time that a connection is away for long.
@@ -42,7 +42,7 @@ const AWAY_TIME_MIN: Duration = SILENCE_TIME_MAX;
 /// A restart so soon behind a batch counts as quick.
 const QUICK_TIME: Duration = Duration::from_secs(1);
 
-/// What all stations of a simulation share.
+/// State common to all stations of a simulation.
 #[derive(Debug)]
 pub struct Commons {
     /// All that is random.
@@ -51,15 +51,15 @@ pub struct Commons {
     pub now: Nanos,
     /// All blocks.
     pub catalog: Catalog,
-    /// What is asked.
+    /// Source of the prompts.
     pub texts: Texts,
-    /// What is under test.
+    /// The index under test.
     pub index: RunIndex,
-    /// What has happened.
+    /// Counts of events so far.
     pub tally: Tally,
-    /// What has happened, in words, where somebody wants to know.
+    /// Log of events in words, if one is wanted.
     pub log: Option<Vec<String>>,
-    /// What all hashes start from, if it is the same everywhere.
+    /// Common seed of all hashes, if there is one.
     pub hash_seed: Option<u64>,
     /// Longest pause between two steps of an engine, most of the time.
     pub pace: Duration,
@@ -80,13 +80,13 @@ impl Commons {
 pub struct Station {
     /// Its name.
     pub replica: ReplicaId,
-    /// What it is like.
+    /// Specification of the engine and the way to it.
     pub spec: StationSpec,
-    /// What its engine held after the last applied batch.
+    /// Contents of its engine after the last applied batch.
     pub truth: Truth,
-    /// What decides.
+    /// The follower under test.
     pub follower: Follower,
-    /// What shows the follower that it may be behind.
+    /// Evidence that the follower may be behind.
     pub lateness: Lateness,
     /// When its engine does something next.
     pub next_step: Nanos,
@@ -107,7 +107,7 @@ pub struct Station {
     arrived: Option<Position>,
 }
 
-/// How a process ends.
+/// The way in which a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Its connections end with it.
@@ -117,7 +117,7 @@ pub enum End {
 }
 
 impl Station {
-    /// A replica whose engine has just been started, and whom nobody follows yet.
+    /// A replica whose engine has just been started, without a follower yet.
     pub fn new(replica: ReplicaId, spec: StationSpec, commons: &mut Commons) -> Self {
         let configured = Update::Track {
             block_size: spec.configured_size,
@@ -190,7 +190,8 @@ impl Station {
         self.channel.connect(commons.now, pause, &mut commons.rng);
     }
 
-    /// Whoever follows the replica begins anew, with an index that may know it from a dump.
+    /// Replaces the follower of the replica by a new one, with an index that may know the replica
+    /// from a dump.
     pub fn follow_anew(&mut self, commons: &mut Commons) {
         let configured = Update::Track {
             block_size: self.spec.configured_size,
@@ -207,13 +208,13 @@ impl Station {
         }
     }
 
-    /// What is due at `now`: one thing of each kind. Returns whether the follower had anything
-    /// carried out that changes what is known.
+    /// Handles what is due at `now`: one item of each kind. Returns whether the follower's
+    /// knowledge may have changed.
     pub fn advance(&mut self, commons: &mut Commons) -> Result<bool, String> {
         let mut is_told = false;
         if self.next_step <= commons.now {
             self.step(commons);
-            // Nobody tells anything then, but nothing may be believed either.
+            // Nothing is reported then, but nothing may be believed either.
             is_told = self.lateness.at(commons.now).is_some();
         }
         if let Some(delivery) = self.channel.receive(commons.now) {
@@ -366,7 +367,7 @@ impl Station {
             return;
         }
         if self.channel.is_connected() {
-            // Its first batch would be missed, and nobody could ever tell.
+            // Its first batch would be missed, which could never be noticed.
             self.channel.disconnect(commons.now, rng);
         }
         let limit = Duration::from_millis([10, 100, 3_000][rng.below(3)]);
@@ -424,7 +425,7 @@ impl Station {
         commons.note(words);
     }
 
-    /// What happens to the connection by itself.
+    /// Draws faults of the connection itself.
     fn trouble(&mut self, commons: &mut Commons) {
         let rng = &mut commons.rng;
         if hits(self.spec.faults.flap, rng) && self.channel.is_connected() {

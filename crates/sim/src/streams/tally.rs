@@ -1,4 +1,4 @@
-//! What has happened in simulations, to show that they were about something.
+//! Counts of events in simulations, to show that these covered something.
 
 /// Defines the counts once, for all that is done with each of them.
 macro_rules! tally {
@@ -39,7 +39,7 @@ tally! {
     applied,
     /// Ends of processes.
     restarts,
-    /// Those that broke no connection.
+    /// Restarts that broke no connection.
     hidden_restarts,
     /// Processes whose first batch was made less than a second after their predecessor's last.
     quick_restarts,
@@ -57,29 +57,29 @@ tally! {
     doubts,
     /// Times that a stream was cut off for so long that everything was doubted.
     absences,
-    /// Times that nothing came through for a while though nobody was cut off.
+    /// Times that nothing came through for a while, though every connection stayed open.
     partitions,
     /// Times that such a doubt was taken back.
     trusts,
     /// Replays asked for.
     replays,
-    /// Those whose first batch came too late: it was not kept any more.
+    /// Replays whose first batch came too late: it was not kept any more.
     truncated_replays,
-    /// Those that found a publisher that keeps nothing of what it sent.
+    /// Replays from a publisher that keeps nothing of what it sent.
     empty_replays,
-    /// Those that broke off or stopped.
+    /// Replays that broke off or stopped.
     cut_replays,
     /// Connections given up because they were silent.
     reconnects,
-    /// Indexes that were dumped, and restored for streams that begin anew.
+    /// Indexes that were dumped, and restored for streams that start over.
     restores,
     /// Blocks that were restored, one for each place that may hold them.
     restored,
-    /// Comparisons with a stream that is cut off, or that nobody answers, for more than a second.
+    /// Comparisons with a stream that has been cut off or unanswered for more than a second.
     unanswered_checks,
     /// Comparisons with one in which a batch is missing for more than a second.
     behind_checks,
-    /// Comparisons with one that nobody answers who did so before, and on which nothing comes.
+    /// Comparisons with a silent stream whose publisher has answered before.
     silent_checks,
     /// Comparisons with a stream that claims to be complete: everything must be equal.
     complete_checks,
@@ -89,11 +89,11 @@ tally! {
     confirmed,
     /// Residents that were reported as doubtful.
     doubtful,
-    /// Residents that nobody could know of.
+    /// Residents that no subscriber could know of.
     excused,
     /// Overlaps that were equal to those of the truth.
     questions,
-    /// Those of replicas whose groups have blocks of several sizes, and above 0.
+    /// Overlaps above 0 of replicas whose groups have blocks of several sizes.
     mixed_questions,
     /// Streams that ended complete before anything was cleared.
     ended_complete,

@@ -1,4 +1,4 @@
-//! What is asked of simulated engines: prompts that share and part at every depth.
+//! Prompts for simulated engines, which share prefixes and part at every depth.
 
 use headstart_core::block::Namespace;
 use headstart_core::{Rng, TokenId};
@@ -40,7 +40,7 @@ impl Texts {
         text
     }
 
-    /// What the router is asked about a prompt: it does not see images.
+    /// Returns the router's view of a prompt, which has no images.
     #[must_use]
     pub fn question(text: &Text) -> Prompt<'_> {
         Prompt {

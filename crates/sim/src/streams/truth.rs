@@ -1,5 +1,5 @@
-//! What one engine held after the last batch that a subscriber applied, and what that subscriber
-//! can know of it.
+//! Contents of one engine after the last batch that a subscriber applied, and the part of them that
+//! the subscriber can know.
 //!
 //! Nothing here looks at events: it goes by what the engine did ([`Record`]s), and by which
 //! numbers were applied and which were not.
@@ -7,7 +7,7 @@
 //! ```text
 //! numbers     0  1  2  3  4  5  6  7        applied 0 1 2 5; 3 and 4 are lost, 6 and 7 on the way
 //!             ●  ●  ●  ○  ○  ●  ·  ·        truth: what the engine held after 5
-//! stored at   a        b     c              c is told; a may have been removed by 3 or 4, so it
+//! stored at   a        b     c              c is known; a may have been removed by 3 or 4, so it
 //!                                           must be in doubt; b cannot be known
 //! ```
 
@@ -46,7 +46,7 @@ pub struct Truth {
     last_doubt: Option<(Nanos, bool)>,
 }
 
-/// What is known of a place that holds its block.
+/// Knowledge about a place that holds its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The batch that last announced it.
@@ -148,13 +148,13 @@ impl Truth {
         self.position
     }
 
-    /// Whose batches are applied.
+    /// Returns the process whose batches are applied.
     #[must_use]
     pub fn process(&self) -> Option<ProcessNo> {
         self.position.map(|position| position.process)
     }
 
-    /// What the engine held there.
+    /// Returns the places that the engine held at the applied position.
     #[must_use]
     pub fn held(&self) -> &BTreeMap<Place, Standing> {
         &self.held
@@ -229,7 +229,7 @@ impl Truth {
         self.is_doubted = is_doubted;
     }
 
-    /// What was in doubt for too long is forgotten, and with it what its block is made of.
+    /// Taints blocks that were in doubt for too long: the subscriber forgets their contents.
     fn age(&mut self, now: Nanos) {
         let held = self.held.iter();
         let over = held.filter(|(_, standing)| standing.is_over(now));
@@ -273,8 +273,8 @@ impl Truth {
         }
     }
 
-    /// Who was told of nothing that is left of the block may forget what it is made of; and so may
-    /// who could not yet make anything of it.
+    /// Removes a place. Taints its block if it has other places and none of these was announced, or
+    /// if it has no other place and its prefix is tainted.
     fn remove(&mut self, place: Place, catalog: &Catalog) {
         self.held.remove(&place);
         let block = place.block;

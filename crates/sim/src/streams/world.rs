@@ -21,12 +21,11 @@ const SETTLE_TIME: Duration = Duration::from_secs(45);
 /// Steps of each engine after healing, after a clear and after a restart.
 const STEPS_AFTER: usize = 3;
 
-/// Steps of each engine after healing where nobody can be asked, or nobody who still has what is
-/// asked for: where an engine's clock was set back, some batches are dropped before that is
-/// believed.
+/// Steps of each engine after healing without replays, or with replays that lack the requested
+/// batches: where an engine's clock was set back, some batches are dropped before that is believed.
 const STEPS_HEALED: usize = STALE_BATCHES_MAX as usize + 2;
 
-/// Everything is looked at, which costs more than all else, at one comparison out of so many.
+/// Comparisons per full comparison, which costs more than all else.
 const CHECK_EVERY: usize = 16;
 
 /// Most turns of the loop between two phases. A stream that never comes to rest is an error.
@@ -69,7 +68,7 @@ impl World {
         }
     }
 
-    /// What was noted, and what was counted.
+    /// Returns the log and the counts.
     pub(super) fn into_notes(self) -> (Vec<String>, Tally) {
         (self.commons.log.unwrap_or_default(), self.commons.tally)
     }
@@ -89,7 +88,7 @@ impl World {
         self.forget()
     }
 
-    /// Whatever goes wrong goes wrong, for so many steps of all engines together.
+    /// Lets faults happen for `num_steps` steps of all engines together.
     fn go_through(&mut self, num_steps: usize) -> Result<(), String> {
         let mut done = 0;
         while done < num_steps {
@@ -102,7 +101,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever follows the engines ends, and another one begins with what was dumped.
+    /// Replaces the followers of all engines by new ones, with the dumped index.
     fn restore(&mut self, dump: &IndexDump) -> Result<(), String> {
         self.commons
             .note(|| "every replica is followed again".to_owned());
@@ -126,7 +125,7 @@ impl World {
             .max(self.commons.now)
     }
 
-    /// Goes on to `next`, and compares where anything was told there.
+    /// Advances to `next`, and compares the stations with news.
     fn advance(&mut self, next: Nanos) -> Result<(), String> {
         self.commons.now = next;
         for at in 0..self.stations.len() {

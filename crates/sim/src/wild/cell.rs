@@ -32,7 +32,7 @@ const PCIE_LATENCY_S: f64 = 20e-6;
 /// evicts in one step, where a long prompt comes back from the host.
 const UNIT_TOKENS: u32 = 64;
 
-/// What all cells have in common.
+/// Settings common to all cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
     /// Tokens a block.
@@ -52,7 +52,7 @@ pub struct Cell<'a> {
     pub host_times: f64,
 }
 
-/// What became of the requests that count.
+/// Measurements of the requests that count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Blocks of prompts, and those not computed.
@@ -65,7 +65,7 @@ pub struct Measured {
     pub qttft_s: Summary,
     /// Requests that were not served: longer than the device's memory, or the queue was full.
     pub refused: u64,
-    /// What the host did in the whole run.
+    /// Counters of the host tier over the whole run.
     pub host: TierCounts,
 }
 

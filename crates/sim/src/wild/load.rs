@@ -1,4 +1,4 @@
-//! How much an engine is asked to do: the seconds of prefill that a second brings.
+//! Load of an engine: the seconds of prefill that arrive per second.
 //!
 //! A load of 1 is what an engine without a cache could just compute, if requests came evenly. The
 //! study does not say how it scaled its traces to three models; with one load for all, each engine

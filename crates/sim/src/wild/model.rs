@@ -2,7 +2,7 @@
 //!
 //! Sources: the study (which models on how many A800 with 80 GB), the models' `config.json` and
 //! cards (shapes), NVIDIA's data sheet: an A800 computes and reads as an A100 does, only its NVLink
-//! is slower, which is not reckoned with.
+//! is slower, which the model ignores.
 
 use headstart_core::EngineModel;
 use headstart_core::cost::roofline::{Gpu, ModelShape};
@@ -12,7 +12,7 @@ use headstart_core::cost::roofline::{Gpu, ModelShape};
 pub struct WildModel {
     /// The model.
     pub shape: ModelShape,
-    /// How many A800 share each layer.
+    /// Number of A800 GPUs that share each layer.
     pub gpus: u32,
 }
 
@@ -58,7 +58,7 @@ impl WildModel {
         Self::ALL.into_iter().find(|it| it.shape.name == name)
     }
 
-    /// What an engine with it costs and holds, by the data sheets.
+    /// Returns the costs and capacity of an engine with it, by the data sheets.
     ///
     /// # Panics
     /// Never: each fits its GPUs.
@@ -72,7 +72,7 @@ impl WildModel {
         }
     }
 
-    /// How fast keys and values come from host memory: each GPU loads its own share.
+    /// Returns the rate of loads from host memory, bytes per second: each GPU loads its own share.
     #[must_use]
     pub fn host_bytes_per_s(&self) -> f64 {
         PCIE_BYTES_PER_S * f64::from(self.gpus)

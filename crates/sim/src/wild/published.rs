@@ -1,4 +1,4 @@
-//! What the study prints, and the same figures of a row of cells.
+//! Figures that the study prints, and the same figures of a row of cells.
 //!
 //! Source: the abstract and section 6 of "KVCache Cache in the Wild" (USENIX ATC'25): hit rates and
 //! times to the first token are plots there; these ranges are what is said in words.
@@ -17,7 +17,7 @@ pub const QTTFT: RangeInclusive<f64> = -41.9..=-28.3;
 /// The policies that WA is measured by.
 pub const BASELINES: [&str; 4] = ["lru", "fifo", "lfu", "s3fifo"];
 
-/// How one policy does beside the baselines, in one setting.
+/// Gain of one policy over the baselines, in one setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
     /// Hit rate over that of the best baseline, relative, percent.
@@ -50,7 +50,7 @@ impl Gain {
     }
 }
 
-/// Where a figure stands beside a range in which more is better.
+/// Position of a figure relative to a range in which more is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// Less than was published.

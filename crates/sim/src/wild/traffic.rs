@@ -21,20 +21,20 @@ const PILOT_SEED: u64 = 0;
 pub struct Traffic {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: &'static str,
     /// The workload of [`synth`] that it is.
     workload: &'static str,
 }
 
-/// How much of it.
+/// Load and length of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
     /// Seconds of prefill a second, in the part that counts.
     pub load: f64,
     /// Length of the run.
     pub seconds: f64,
-    /// What arrives before this does not count, seconds; less than `seconds`.
+    /// Warm-up, seconds; less than `seconds`. Earlier arrivals do not count.
     pub warm_up_s: f64,
 }
 

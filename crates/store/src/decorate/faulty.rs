@@ -14,7 +14,7 @@ use crate::record::{PartBytes, Record};
 /// Most polls by which an answer comes late.
 const LATEST: usize = 8;
 
-/// What goes wrong: a share of the commands or records each, from 0 to 1.
+/// Shares of commands or records that fail, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultShares {
     /// Fixes what goes wrong.
@@ -31,7 +31,7 @@ pub struct FaultShares {
     pub damaged: f64,
 }
 
-/// What has gone wrong so far.
+/// Counts of injected faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Injected {
     /// Commands that failed.
@@ -42,7 +42,7 @@ pub struct Injected {
     pub lost: u64,
     /// Flipped bits that were read, and found.
     pub found: u64,
-    /// Flipped bits that were read and lie where nobody looks.
+    /// Flipped bits that were read but lie outside the checked bytes.
     pub harmless: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Faulty {
 
 /// Reports that wait.
 struct Late {
-    /// For so many polls.
+    /// Polls until they are handed on.
     polls: usize,
     order: Order,
     told: Vec<Report>,
@@ -77,7 +77,7 @@ enum Order {
     Kept,
 }
 
-/// What a command is about.
+/// Subject of a command.
 #[derive(Clone, Copy, Debug)]
 enum About {
     Put(BlockHash),
@@ -102,7 +102,7 @@ impl Faulty {
         }
     }
 
-    /// What has gone wrong so far.
+    /// Returns the counts of injected faults.
     #[must_use]
     pub fn injected(&self) -> Injected {
         self.injected
@@ -112,7 +112,7 @@ impl Faulty {
         self.rng.next_f64() < share
     }
 
-    /// What becomes of a command that does not get through, if it does not.
+    /// Returns the outcome of a command that is not passed on, or `None`.
     fn refused(&mut self, command: &Command) -> Option<Outcome> {
         let fails = match command {
             Command::Put { .. } => self.draws(self.shares.failed_puts),
@@ -128,7 +128,7 @@ impl Faulty {
         fails.then_some(Outcome::Failed(Failure::Io))
     }
 
-    /// What is told instead of an answer.
+    /// Returns the reports in place of an answer: damaged or lost where a fault is drawn.
     fn told(&mut self, ticket: Ticket, outcome: Outcome) -> Vec<Report> {
         let about = self.asked.remove(&ticket).unwrap_or(About::Other);
         let (outcome, lost) = match (about, outcome) {

@@ -25,11 +25,11 @@ struct Asked {
     bytes: u64,
 }
 
-/// What was measured so far; may be read from anywhere.
+/// Shared measurements, readable from any thread.
 #[derive(Debug, Default)]
 pub struct Meter(Mutex<MeterCounts>);
 
-/// What was measured, by kind of command.
+/// Measurements by kind of command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeterCounts {
     /// Puts.
@@ -46,16 +46,16 @@ pub struct MeterCounts {
     pub lost_records: u64,
 }
 
-/// What was measured of one kind.
+/// Measurements of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindCounts {
     /// Commands that were taken.
     pub asked: u64,
-    /// Those that did what they should.
+    /// Commands that succeeded.
     pub done: u64,
-    /// Those that found nothing.
+    /// Commands that found nothing.
     pub missing: u64,
-    /// Those that failed.
+    /// Commands that failed.
     pub failed: u64,
     /// Bytes of records that were stored or loaded, as they are stored; of parts, their own.
     pub bytes: u64,
@@ -66,13 +66,13 @@ pub struct KindCounts {
 }
 
 impl KindCounts {
-    /// Those that were not answered yet.
+    /// Returns the number of commands not answered yet.
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.asked - self.done - self.missing - self.failed
     }
 
-    /// What it took on average; zero where nothing was done.
+    /// Returns the mean duration of a done command; zero if there was none.
     #[must_use]
     pub fn mean(&self) -> Duration {
         match u32::try_from(self.done) {
@@ -82,7 +82,8 @@ impl KindCounts {
         }
     }
 
-    /// How long at most a `share` of them took, up to a factor of two: the end of its class.
+    /// Returns an upper bound of the `share` quantile of the durations, at most twice the
+    /// quantile: the end of its class.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = (share.clamp(0.0, 1.0) * self.done as f64).ceil().max(1.0) as u64;
@@ -133,7 +134,7 @@ impl MeterCounts {
 }
 
 impl Meter {
-    /// What was measured so far.
+    /// Returns the measurements so far.
     #[must_use]
     pub fn counts(&self) -> MeterCounts {
         *self.lock()
@@ -155,7 +156,7 @@ impl Metered {
         }
     }
 
-    /// Where it counts.
+    /// Returns the shared measurements.
     #[must_use]
     pub fn meter(&self) -> Arc<Meter> {
         self.meter.clone()

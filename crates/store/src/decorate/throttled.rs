@@ -1,5 +1,5 @@
-//! A backend that takes its time: as if its bytes came through a line of so many bytes a second
-//! behind a latency, one line for reads and one for writes.
+//! A backend that delays its reports as if its bytes came through a line of limited bandwidth
+//! behind a latency, with one line for reads and one for writes.
 //!
 //! ```text
 //! asked ──► waits for those before it ──► its bytes, at the rate ──► latency ──► reported
@@ -8,9 +8,9 @@
 //! Of a part these are all that were read for it: whole pages, and the header before where it was
 //! not known.
 //!
-//! The place below works as fast as it can meanwhile; what it reports is withheld until it is due.
-//! So a place that is slower than its line stays as slow as it is, and nothing is added up. Nobody
-//! spins: one thread sleeps until the next report is due and calls the waker.
+//! The place below works at full speed meanwhile; its reports are withheld until they are due. A
+//! place slower than its line is not slowed down further. No thread spins: one sleeps until the
+//! next report is due and calls the waker.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ use crate::backend::{Backend, Command, Outcome, Report, Ticket, Waker};
 /// Commands at once; each may hold a slot, so that an arena is exhausted sooner.
 const MOST_COMMANDS: usize = 4096;
 
-/// How fast a line is.
+/// Latency and bandwidth of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// From the last byte to the report.
@@ -43,7 +43,7 @@ impl Rate {
     };
 }
 
-/// How fast a place is made.
+/// Rates of a throttled backend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Gets, also of parts.
@@ -98,8 +98,8 @@ impl Throttled {
         })
     }
 
-    /// Whether the limits are lifted; may be set from anywhere. What is reported meanwhile is not
-    /// withheld, and takes nothing of the line: for what nobody measures.
+    /// Returns a flag that lifts the limits; it may be set from any thread. Reports are then not
+    /// withheld and use none of the line's bandwidth, for phases that are not measured.
     #[must_use]
     pub fn is_lifted(&self) -> Arc<AtomicBool> {
         self.is_lifted.clone()
@@ -178,7 +178,7 @@ impl Backend for Throttled {
     }
 }
 
-/// What was due by then.
+/// Stamps a report with the time when it was due.
 fn let_go(report: Report, due: Instant) -> Report {
     match report {
         Report::Done {
@@ -355,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Whoever waits for the waker alone gets every answer, and none sooner than it is due.
+    /// A caller that waits for the waker alone gets every answer, and none before it is due.
     #[test]
     fn a_part_takes_the_time_of_its_own_bytes() {
         let limits = Limits {
@@ -494,7 +494,7 @@ mod tests {
         is(1, 2, 20);
     }
 
-    /// Losses are told after what they are losses of.
+    /// A loss is reported after the put of the lost record.
     #[test]
     fn a_loss_does_not_overtake() {
         struct Losing(Vec<Report>);

@@ -1,4 +1,4 @@
-//! How well a disk works, and when to try again. Pure: times in, decisions out.
+//! Condition of a disk, and times of retries. Pure: times in, decisions out.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::backend::{Condition, Failure};
 
 /// Pause before something that failed is tried again; doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Seldom enough not to matter, often enough that nobody needs to restart anything.
+/// Longest pause: retries are rare enough not to matter and frequent enough to need no restart.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Reads that fail in a row, without one that works, before the disk counts as gone: one alone is
 /// a bad spot.
@@ -112,7 +112,7 @@ impl Health {
     }
 }
 
-/// What an error of a write means.
+/// Classifies the error of a write.
 pub(super) fn failure_of(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::Full,

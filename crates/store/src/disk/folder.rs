@@ -6,8 +6,7 @@
 //! purged        tenants whose records must not be read any more, and up to which segment; a
 //!               checksum at its end, because a line that is lost would bring them back
 //! notes-0       which prompts a replica used last (`tiered/notes`)
-//! quarantine    where damaged records lie, one a line, and pages and files of which nobody knows
-//!               what they held
+//! quarantine    where damaged records lie, one a line, and pages and files of unknown contents
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +38,7 @@ const NOTES: &str = "notes-";
 /// Kind of the checksum of the list of purged tenants.
 const PURGED_SUM: u64 = u64::from_le_bytes(*b"HDST-PRG");
 
-/// What stands before that checksum.
+/// Prefix of that checksum.
 const SUM: &str = "sum ";
 
 /// Longest list of damaged records that is kept, bytes; a disk that fails fills it quickly.
@@ -62,7 +61,7 @@ pub enum DiskError {
         /// The folder.
         path: PathBuf,
     },
-    /// Nobody has kept records there.
+    /// The folder has never held records.
     #[error(
         "{path} holds no context cache: name the folder that `serve --context-cache` was given"
     )]
@@ -78,15 +77,15 @@ pub enum DiskError {
          them or naming another folder helps as well"
     )]
     TooSmall {
-        /// What was given, bytes.
+        /// The given budget, bytes.
         budget: u64,
-        /// What is needed, bytes.
+        /// The least budget that works, bytes.
         least: u64,
     },
     /// Segments cannot be so long.
     #[error("segments of {given} bytes are not possible: ask for {least} to {most} bytes")]
     SegmentBytes {
-        /// What was given, bytes.
+        /// The given length, bytes.
         given: u64,
         /// The shortest, bytes.
         least: u64,
@@ -122,7 +121,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder where there is none, and locks it.
+    /// Creates the folder if it does not exist, and locks it.
     pub(super) fn open(path: &Path) -> Result<Self, DiskError> {
         create(path).map_err(io_at(path))?;
         let lock_path = path.join(LOCK);
@@ -148,7 +147,7 @@ impl Folder {
         })
     }
 
-    /// The folder as it is, without its lock: for whoever only reads, and bears that it changes.
+    /// Opens an existing folder without its lock, for readers that tolerate concurrent changes.
     pub(super) fn look(path: &Path) -> Result<Self, DiskError> {
         let lock_path = path.join(LOCK);
         match File::open(&lock_path) {
@@ -192,7 +191,7 @@ impl Folder {
         self.path.join(segment_name(id))
     }
 
-    /// What there is under the names of segments. Nothing else is looked at, and nothing is opened.
+    /// Lists the files with names of segments. It looks at no others and opens none.
     pub(super) fn segments(&self) -> io::Result<Files> {
         let mut files = Files::default();
         for entry in fs::read_dir(&self.path)? {
@@ -281,7 +280,7 @@ impl Folder {
         self.note(&format!("{sequence} {page} {name:?} {wrong}"))
     }
 
-    /// Takes note of pages that held records of which nobody knows anything.
+    /// Notes pages that held records of which no table is left.
     pub(super) fn quarantine_pages(&self, sequence: u64, pages: Range<u32>) -> io::Result<()> {
         let Range { start, end } = pages;
         self.note(&format!(
@@ -289,15 +288,15 @@ impl Folder {
         ))
     }
 
-    /// Takes note of a file of which nobody knows what it held.
+    /// Notes a file of unknown contents.
     pub(super) fn quarantine_segment(&self, id: SegmentId) -> io::Result<()> {
         let name = segment_name(id);
         let what = "neither its first nor its last page says what it held";
         self.note(&format!("- - {name} {what}"))
     }
 
-    /// Adds a line to the list of what is damaged. Where that fails a server goes on: it is not in
-    /// the index any more either way.
+    /// Adds a line to the list of damage. If that fails a server continues: the record is no longer
+    /// in the index either way.
     fn note(&self, line: &str) -> io::Result<()> {
         let path = self.path.join(QUARANTINE);
         let is_long = fs::metadata(&path).is_ok_and(|file| file.len() > QUARANTINE_BYTES);
@@ -327,9 +326,9 @@ impl Folder {
         Ok(places.filter(|&(number, _)| number < SEQUENCES).collect())
     }
 
-    /// From now on no record of `tenant` in a segment up to `sequence` is read, also after a crash.
-    /// What was noted for segments before `oldest`, which are gone, is dropped. Where the list
-    /// cannot be read nothing is changed: writing it anew would bring others back.
+    /// Bars the records of `tenant` in segments up to `sequence` from being read, also after a
+    /// crash. Entries for segments before `oldest`, which are gone, are dropped. A list that cannot
+    /// be read is not replaced: that would bring back purged records.
     pub(super) fn note_purge(
         &self,
         tenant: TenantTag,
@@ -370,12 +369,12 @@ impl Folder {
     }
 }
 
-/// What there is under the names of segments.
+/// Files with names of segments.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Files {
     /// Regular files, with their lengths.
     pub(super) segments: BTreeMap<SegmentId, u64>,
-    /// Anything else, which is none of ours and stays.
+    /// Anything else with such a name: it is not ours, and stays.
     pub(super) others: BTreeSet<SegmentId>,
 }
 
@@ -384,7 +383,7 @@ pub(super) fn segment_name(id: SegmentId) -> String {
     format!("{SEGMENT}{:05}", id.0)
 }
 
-/// Makes a folder where there is none, so that it is still there after a loss of power.
+/// Creates a folder if it does not exist, so that it survives a loss of power.
 fn create(path: &Path) -> io::Result<()> {
     let missing = path.ancestors().take_while(|above| !above.exists());
     let missing = missing.filter(|above| !above.as_os_str().is_empty());
@@ -399,7 +398,7 @@ fn create(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// All of a list; `None` where there is none.
+/// Reads a whole list; `None` if it does not exist.
 fn read_list(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::metadata(path) {
         // Reading from a pipe would wait.
@@ -423,7 +422,7 @@ fn purged_list(purged: &BTreeMap<TenantTag, u64>) -> String {
     format!("{lines}{SUM}{sum:016x}\n")
 }
 
-/// What a list says, if it is whole.
+/// Parses a list of purged tenants, if it is whole.
 fn purged_of(list: &[u8]) -> Option<BTreeMap<TenantTag, u64>> {
     let list = str::from_utf8(list).ok()?;
     let (lines, _) = list.rsplit_once(SUM)?;

@@ -1,4 +1,4 @@
-//! Which process uses a folder.
+//! The process that uses a folder.
 //!
 //! Asked of the system, not of the lock: to try the lock would keep out a server that starts at
 //! that moment.
@@ -8,18 +8,18 @@ use std::fs;
 /// The system's list of locks.
 const LOCKS: &str = "/proc/locks";
 
-/// Whether somebody uses a folder.
+/// User of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Nobody does.
+    /// No process uses it.
     Nobody,
-    /// Somebody does; its process, where this one may know it.
+    /// A process uses it; its id, if visible to this one.
     Process(Option<u32>),
     /// The system does not say.
     Unknown,
 }
 
-/// Who holds the lock on the file of this device and number.
+/// Finds the process that holds the lock on the file of this device and number.
 pub(super) fn of_file((device, number): (u64, u64)) -> Holder {
     match fs::read_to_string(LOCKS) {
         Ok(locks) => of_list(&locks, device, number),

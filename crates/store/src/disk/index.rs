@@ -1,4 +1,4 @@
-//! Which record is where, in memory.
+//! In-memory index of the records and their positions.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::layout::Entry;
 use super::space::SegmentId;
 use crate::record::{Checked, Headers};
 
-/// Where a record is.
+/// Position of a record, with its tenant and end of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) segment: SegmentId,
@@ -81,7 +81,7 @@ impl Index {
         self.headers.get(name).cloned()
     }
 
-    /// The header of the record at this place was read, and is unharmed.
+    /// Remembers the verified header of a record that is still at `place`.
     pub(super) fn know(&mut self, name: BlockHash, place: Place, header: &Checked) {
         if self.get(name) == Some(place) {
             self.headers.insert(name, header.clone());
@@ -98,7 +98,8 @@ impl Index {
         });
     }
 
-    /// Where anything lies that was ever added for a tenant, as runs: first page, number of pages.
+    /// Returns the pages of all records ever added for a tenant, as runs: first page, number of
+    /// pages.
     pub(super) fn of_tenant(&self, segment: SegmentId, tenant: TenantTag) -> Vec<(u32, u32)> {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         let theirs = self.added[segment.index()].iter();

@@ -1,8 +1,8 @@
-//! A folder, looked at without opening the tier, and looked after while nobody else does.
+//! Inspection of a folder without opening the tier, and maintenance while no process uses it.
 //!
-//! What is told is what a server that starts now would find: records that a running one has
-//! forgotten are found again after a restart, too. A folder in use changes while it is read; what
-//! is read is verified, and a record that is not there any more counts as gone, not as damaged.
+//! The report shows what a server that starts now would find: records that a running one has
+//! forgotten are found again after a restart, too. A folder in use changes while it is read. Data
+//! that is read is verified, and a record that is no longer there counts as gone, not as damaged.
 
 mod clear;
 
@@ -51,14 +51,14 @@ struct View {
     /// The page behind its last group.
     end: u32,
     footer_pages: u32,
-    /// What is not whole in one that is not sealed.
+    /// Damaged records of an unsealed segment.
     damaged: Vec<(Entry, Wrong)>,
-    /// Pages of which nobody knows what they held, in one that is not sealed.
+    /// Pages of unknown contents, in an unsealed segment.
     unknown: Vec<Range<u32>>,
     is_sealed: bool,
 }
 
-/// What becomes of a record at the next start.
+/// State of a record at the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Kept,
@@ -115,7 +115,7 @@ impl FolderInspector {
     /// The same, to change it: locks it.
     ///
     /// # Errors
-    /// As above, and when somebody else uses it.
+    /// As for [`Self::look`], and when another process uses the folder.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         // Without it, a folder would be made.
         Folder::look(path)?;
@@ -125,14 +125,14 @@ impl FolderInspector {
         })
     }
 
-    /// Who uses it.
+    /// Returns the user of the folder.
     #[must_use]
     pub fn holder(&self) -> Holder {
         let file = self.folder.lock_file();
         file.map_or(Holder::Unknown, holder::of_file)
     }
 
-    /// What it holds, seconds since 1970 being `now_s`.
+    /// Surveys the folder at `now_s`, seconds since 1970.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -1,7 +1,7 @@
 //! Reading and writing pages of files without waiting: started here, finished later.
 //!
-//! The buffers of an operation belong to it until it is finished, so that neither the kernel nor
-//! a thread ever reaches memory that somebody else uses.
+//! The buffers of an operation belong to it until it is finished, so that neither the kernel nor a
+//! thread ever reaches memory that is in use elsewhere.
 
 pub(crate) mod faulty;
 pub(crate) mod threads;
@@ -28,7 +28,7 @@ pub(crate) trait Io: Send {
     /// Adds what is finished to `finished`; waits for that, or for the bell, at most `limit`.
     fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>);
 
-    /// What ends a wait from another thread.
+    /// Returns a bell that ends a wait from another thread.
     fn bell(&self) -> Bell;
 }
 
@@ -75,12 +75,12 @@ pub(crate) enum Buffer {
 }
 
 impl Buffer {
-    /// So many pages of zeros.
+    /// Allocates `count` zeroed pages, at least one.
     pub(crate) fn pages(count: usize) -> std::io::Result<MmapMut> {
         MmapMut::map_anon(count.max(1) * PAGE)
     }
 
-    /// What is written of it.
+    /// Returns the bytes to write.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Slot(slot) => slot,
@@ -89,7 +89,7 @@ impl Buffer {
         }
     }
 
-    /// Where to read to; a record is never read into.
+    /// Returns the room to read into; empty for a record.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         match self {
             Self::Slot(slot) => slot,
@@ -99,7 +99,7 @@ impl Buffer {
     }
 }
 
-/// Which way to reach the disk.
+/// Interface for disk access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoKind {
     /// `Uring` where the kernel allows it, `Threads` otherwise.

@@ -1,4 +1,4 @@
-//! What the pages of a segment hold besides records.
+//! Pages of a segment other than records.
 //!
 //! ```text
 //! page 0     1                                                                  last
@@ -23,7 +23,7 @@ use crate::wire::{Reader, Writer};
 /// An entry of a table, bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// What stands before the entries, bytes.
+/// Bytes of the header of a table, before the entries.
 const TABLE_START: usize = 32;
 
 /// Most entries of a table: bounds what a damaged one can make us allocate.
@@ -53,7 +53,7 @@ pub(crate) enum Kind {
     Footer = u64::from_le_bytes(*b"HDST-FTR"),
 }
 
-/// Where a record is, and what of it must be known without reading it.
+/// Position of a record and the data needed without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: BlockHash,
@@ -96,7 +96,7 @@ pub(crate) fn is_segment_bytes(bytes: u64) -> bool {
         && bytes.is_multiple_of(PAGE as u64)
 }
 
-/// Pages that a table of so many entries takes.
+/// Pages that a table of `entries` entries takes.
 pub(crate) fn table_pages(entries: usize) -> usize {
     (TABLE_START + entries * ENTRY_BYTES + 8).div_ceil(PAGE)
 }
@@ -129,7 +129,7 @@ pub(crate) fn write_table(
     out.u64(sum);
 }
 
-/// How many entries the table that begins with `page` claims to have, if it is one of this kind
+/// Returns the number of entries that the table that begins with `page` claims, if it has this kind
 /// and segment.
 pub(crate) fn claimed_entries(kind: Kind, sequence: u64, page: &[u8]) -> Option<usize> {
     let mut from = Reader::new(page);
@@ -178,7 +178,7 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
 /// Page 0 of a segment, and its last one until there is a trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// Which life of which segment: one more than any before it in this folder.
+    /// Number of this life of the segment: one more than any earlier life in the folder.
     pub(crate) sequence: u64,
     /// Length of the file, bytes.
     pub(crate) segment_bytes: u64,
@@ -202,7 +202,7 @@ impl SegmentHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
     pub(crate) sequence: u64,
-    /// Where the footer begins.
+    /// First page of the footer.
     pub(crate) footer_page: u64,
     pub(crate) footer_pages: u64,
 }

@@ -1,4 +1,4 @@
-//! What a folder holds, found out at start: sealed segments by their footers, others group by
+//! Recovery of a folder's contents at start: sealed segments by their footers, others group by
 //! group.
 //!
 //! A group that was being written when the process died is taken as far as its records verify: it
@@ -22,7 +22,7 @@ use super::{FEWEST_SEGMENTS, LISTS_BYTES};
 use crate::backend::Resident;
 use crate::record::PAGE;
 
-/// What was found.
+/// Result of recovery.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) index: Index,
@@ -41,7 +41,7 @@ struct Found {
     entries: Vec<Entry>,
 }
 
-/// Which files are segments of this tier, and which go.
+/// Files of a folder, sorted into segments of this tier and files to delete.
 pub(super) struct Sorted {
     /// By sequence number.
     pub(super) segments: BTreeMap<u64, SegmentId>,
@@ -49,9 +49,9 @@ pub(super) struct Sorted {
     pub(super) last_sequence: u64,
     pub(super) segment_bytes: u64,
     count: usize,
-    /// Those whose first page does not say what they are, with what it should say.
+    /// Segments without a valid first page, with the header it should hold.
     headless: Vec<(SegmentId, SegmentHeader)>,
-    /// Those of which nothing says what they are.
+    /// Files of unknown contents.
     pub(super) unknown: Vec<SegmentId>,
     pub(super) unwanted: Vec<SegmentId>,
 }
@@ -128,8 +128,8 @@ pub(super) fn recover(
     Ok(recovered)
 }
 
-/// Seals a segment that the last process left open. What is damaged or hidden there is noted first,
-/// and pages of which nobody knows whose they are are destroyed: no purge would find them later.
+/// Seals a segment that the last process left open. Damaged and hidden records are noted first.
+/// Pages of an unknown tenant are destroyed, since no later purge would find them.
 fn seal(
     folder: &Folder,
     (id, sequence): (SegmentId, u64),
@@ -197,7 +197,7 @@ pub(super) fn sort(
     })
 }
 
-/// What must not come back.
+/// Records that must not be recovered.
 pub(super) struct Filter {
     quarantined: HashSet<(u64, u32)>,
     purged: BTreeMap<TenantTag, u64>,

@@ -1,10 +1,10 @@
-//! What one segment holds, read from its file: of which life it is, and which records are in it.
+//! Scan of one segment's file: its life and its records.
 //!
-//! Each thing that says where records are is there twice, so that one page that is damaged hides
-//! nothing: the header again in the last page (until a trailer takes its place, which says the
-//! same), the table of a group again behind its records, and all tables again in the footer. What
-//! is still hidden, because both copies are damaged, is told as pages that nobody knows anything
-//! of, as far as it can be told from pages that were never written.
+//! Everything that locates records exists twice, so that one damaged page hides nothing: the header
+//! again in the last page (until a trailer, which says the same, takes its place), the table of a
+//! group again behind its records, and all tables again in the footer. Where both copies are
+//! damaged, the pages are reported as unknown, as far as they differ from pages that were never
+//! written.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ use super::layout::{
 use super::space::SegmentId;
 use crate::record::{PAGE, Wrong, verify_bytes};
 
-/// What the first and the last page of a file say.
+/// Result of reading the first and the last page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
     /// A segment; it may be longer than the file is.
@@ -28,7 +28,7 @@ pub(super) enum Head {
         /// Whether its first page says so.
         is_first: bool,
     },
-    /// Both are damaged, or it is a file of somebody else.
+    /// Both pages are damaged, or the file is foreign.
     Unknown,
     /// Nothing was ever written there.
     Blank,
@@ -75,7 +75,7 @@ fn is_blank(pages: &[Option<Vec<u8>>]) -> bool {
     pages.iter().flatten().flatten().all(|&byte| byte == 0)
 }
 
-/// What the last page of a segment says: a copy of the header, or a trailer.
+/// Reads the header from the last page of a segment, which is a copy of the header or a trailer.
 fn header_in_last(page: &[u8], len: u64) -> Option<SegmentHeader> {
     let of_trailer = |trailer: Trailer| SegmentHeader {
         sequence: trailer.sequence,
@@ -85,7 +85,7 @@ fn header_in_last(page: &[u8], len: u64) -> Option<SegmentHeader> {
     copy.or_else(|| Trailer::read(page).map(of_trailer))
 }
 
-/// What a segment holds.
+/// Contents of a segment.
 pub(super) struct Scanned {
     /// Its records, in the order in which they were added; also damaged ones, so that what a tenant
     /// had can be found when it shall go.
@@ -94,7 +94,7 @@ pub(super) struct Scanned {
     pub(super) end: u32,
     /// Pages of its footer; none of one that is not sealed.
     pub(super) footer_pages: u32,
-    /// What its tables name and is not whole; of one that is not sealed.
+    /// Damaged records that the tables of an unsealed segment name.
     pub(super) damaged: Vec<(Entry, Wrong)>,
     /// Pages that held records of which no table is left; of one that is not sealed.
     pub(super) unknown: Vec<Range<u32>>,
@@ -162,7 +162,7 @@ pub(super) fn scan(
     })
 }
 
-/// Those that lie within a segment, one behind the other, as they were added.
+/// Keeps the entries that lie within a segment one behind the other, in the order added.
 pub(super) fn apart(mut entries: Vec<Entry>, pages: u32) -> Vec<Entry> {
     let mut free = 1;
     entries.retain(|entry| {
@@ -194,17 +194,17 @@ struct Scan<'a> {
     pages: u32,
     /// Pages that the file has.
     there: u32,
-    /// How much of tables longer than a page may still be read: twice what the segment can hold.
-    /// Without this limit pages that only claim to be tables would cost quadratic time.
+    /// Pages of longer tables that may still be read: at first twice as many as the segment can
+    /// hold. Without this limit, pages that only claim to be tables would cost quadratic time.
     table_pages_left: u64,
-    /// Records that a table names and that are not whole: not yet written when the process died, or
-    /// damaged since. Which of both nobody knows.
+    /// Records that a table names and that are not whole: either not yet written when the process
+    /// died, or damaged since.
     damaged: Vec<(Entry, Wrong)>,
     unknown: Vec<Range<u32>>,
 }
 
 impl Scan<'_> {
-    /// Where the footer is, and how many pages it takes.
+    /// Returns the first page and the number of pages of the footer.
     fn trailer(&self) -> io::Result<Option<(u32, usize)>> {
         let last = read_pages(self.file, self.pages - 1, 1)?;
         let trailer = last.as_deref().and_then(Trailer::read);
@@ -216,7 +216,7 @@ impl Scan<'_> {
         Ok(bytes.and_then(|bytes| read_table(Kind::Footer, self.sequence, &bytes)))
     }
 
-    /// Where the footer is, and how long, if this can be so.
+    /// Returns the first page and the number of pages of the footer, if the trailer is plausible.
     fn within(&self, trailer: Trailer) -> Option<(u32, usize)> {
         let (page, count) = (trailer.footer_page, trailer.footer_pages);
         let most = table_pages(MAX_ENTRIES.min(self.pages as usize)) as u64;
@@ -226,9 +226,9 @@ impl Scan<'_> {
         is_within.then_some((page as u32, count as usize))
     }
 
-    /// What can be read of an unsealed segment, and the page behind its last group. Where the table
-    /// of a group is damaged, its copy behind the records is found, or the next group's, page by
-    /// page.
+    /// Reads the records of an unsealed segment, and returns them with the page behind its last
+    /// group. If the table of a group is damaged, the scan continues page by page to its copy or to
+    /// the next group.
     fn groups(&mut self) -> io::Result<(Vec<Entry>, u32)> {
         let mut entries = Vec::new();
         let (mut at, mut end, mut least) = (1, 1, 0);
@@ -356,7 +356,7 @@ fn behind(table: &Table, start: u32) -> Option<u32> {
     })
 }
 
-/// Writes the first page of a segment anew, which only its last one told.
+/// Rewrites the first page of a segment whose header only its last page still had.
 pub(super) fn write_header(
     folder: &Folder,
     id: SegmentId,
@@ -369,7 +369,7 @@ pub(super) fn write_header(
     file.sync_data()
 }
 
-/// Seals a segment that the last process left open, or seals one anew: its last group ends before
+/// Seals a segment that the last process left open, or seals one again. Its last group ends before
 /// page `end`.
 pub(super) fn write_footer(
     folder: &Folder,

@@ -1,5 +1,5 @@
-//! Which segments are free, open or sealed, how much of each is still wanted, and which one makes
-//! room next. Pure: pages and numbers, no files.
+//! Segments by state (free, open or sealed), the wanted pages of each, and the choice of the one
+//! that makes room next. Pure: pages and numbers, no files.
 //!
 //! A sealed segment of which nothing is wanted is free at once. Otherwise the one is *cleaned*
 //! whose wanted records cost least to move for what that gives: `(1 - u) · age / (1 + u)`, `u`
@@ -28,7 +28,7 @@ impl SegmentId {
     }
 }
 
-/// What a segment is used for.
+/// State of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Nothing: its file does not exist, or what it holds is not wanted.
@@ -58,7 +58,7 @@ impl Segment {
     }
 }
 
-/// How room is made.
+/// Way to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Make {
     /// By moving what is wanted of this one.
@@ -165,12 +165,12 @@ impl Space {
         };
     }
 
-    /// So many more pages of it are wanted.
+    /// Adds `pages` to its wanted pages.
     pub(crate) fn add_live(&mut self, id: SegmentId, pages: u32) {
         self.segments[id.index()].live += pages;
     }
 
-    /// So many pages of it are wanted no more.
+    /// Subtracts `pages` from its wanted pages; a sealed segment without any becomes free.
     pub(crate) fn remove_live(&mut self, id: SegmentId, pages: u32) {
         let segment = &mut self.segments[id.index()];
         segment.live -= pages;
@@ -196,7 +196,7 @@ impl Space {
         self.segments.iter().any(|segment| segment.readers > 0)
     }
 
-    /// What to do for another free segment; nothing where none is sealed. `is_futile`: cleaning has
+    /// Chooses a way to free another segment; `None` if none is sealed. `is_futile`: cleaning has
     /// made no room, because large records leave the ends of segments empty.
     pub(crate) fn make_room(&self, is_futile: bool) -> Option<Make> {
         let sealed = (0..self.segments.len() as u32)
@@ -223,7 +223,7 @@ impl Space {
         live.sum()
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub(crate) fn count(&self) -> usize {
         self.segments.len()
     }
@@ -236,7 +236,7 @@ impl Space {
         (last, oldest.unwrap_or(self.next_sequence))
     }
 
-    /// What a segment is used for.
+    /// Returns the state of a segment.
     #[cfg(test)]
     pub(crate) fn usage(&self, id: SegmentId) -> Use {
         self.segments[id.index()].usage
@@ -275,7 +275,7 @@ impl Space {
 mod tests {
     use super::*;
 
-    /// Three segments of 100 pages, sealed with so many wanted ones.
+    /// Returns three sealed segments of 100 pages with `live` wanted ones.
     fn sealed(live: [u32; 3]) -> Space {
         let mut space = Space::new(3, 100);
         for pages in live {

@@ -1,4 +1,4 @@
-//! What a disk tier has done, for whoever watches.
+//! Counters and gauges of a disk tier, for monitoring.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -27,9 +27,9 @@ impl Count {
 pub struct DiskStats {
     /// Records stored.
     pub stored: Count,
-    /// Records read and found unharmed.
+    /// Records read and verified.
     pub loaded: Count,
-    /// Parts of units read and found unharmed.
+    /// Parts of units read and verified.
     pub unit_parts: Count,
     /// The same of packs: their chunks, and what describes them.
     pub pack_parts: Count,
@@ -47,7 +47,7 @@ pub struct DiskStats {
     pub commits: Count,
     /// Bytes written, all together: what wears the disk.
     pub written_bytes: Count,
-    /// Bytes of records that were stored because somebody asked.
+    /// Bytes of records stored by puts.
     pub put_bytes: Count,
     /// Bytes of records that were moved to make room.
     pub moved_bytes: Count,

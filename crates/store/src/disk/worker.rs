@@ -36,7 +36,7 @@ use read::{Reads, Wanted};
 use segments::Segments;
 use write::Writes;
 
-/// Longest wait for the disk or a command: how late things are noticed that nobody announces.
+/// Longest wait for the disk or a command, which bounds the delay of changes without a signal.
 const LOOK_ROUND: Duration = Duration::from_secs(1);
 
 /// Pause between sweeps for records whose time is over; reads look for themselves.
@@ -84,7 +84,7 @@ pub(super) struct Worker {
     has_news: bool,
 }
 
-/// What an operation with the disk is for.
+/// Purpose of an operation with the disk.
 enum Purpose {
     Get(read::Getting),
     GetPart(parts::Getting),
@@ -96,7 +96,7 @@ enum Purpose {
     Footer { segment: SegmentId },
 }
 
-/// What there is of one life of a folder, beside the worker's other state.
+/// Creates the state of one life of a folder.
 fn fresh(recovered: Recovered, folder: &Folder) -> (Index, Space, Segments) {
     let pages = (recovered.segment_bytes / PAGE as u64) as u32;
     let made = folder.segments().map_or(0, |files| files.segments.len());
@@ -139,7 +139,7 @@ impl Worker {
         }
     }
 
-    /// Until it is told to stop.
+    /// Runs until the tier is closed.
     pub(super) fn run(mut self) {
         let mut finished = Vec::new();
         let mut closing = None;
@@ -162,7 +162,7 @@ impl Worker {
         }
     }
 
-    /// Wakes whoever polls, where there is something to poll.
+    /// Calls the waker if there are new reports.
     fn tell(&mut self) {
         if std::mem::take(&mut self.has_news) {
             (self.edges.waker)();
@@ -250,7 +250,7 @@ impl Worker {
 
     fn report(&mut self, report: Report) {
         self.has_news = true;
-        // Nobody listens any more: nobody needs to know.
+        // Without a receiver the report is not needed.
         let _ = self.edges.reports.send(report);
     }
 

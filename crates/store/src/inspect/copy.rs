@@ -17,7 +17,7 @@ const SLOTS: usize = 48;
 /// Longest wait for a wake-up, which may be lost where several come at once.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// What became of the records.
+/// Counts of copied records, by result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// They can be read at their destination, also after a crash.

@@ -13,7 +13,7 @@ const MAGIC: [u8; 8] = *b"HDST-KV1";
 /// Sets these checksums apart from those of parts.
 const SEED: u64 = u64::from_le_bytes(MAGIC);
 
-/// Where the table of parts begins, bytes.
+/// Start of the table of parts, bytes.
 pub(super) const PARTS_START: usize = 96;
 
 /// An entry of the table of parts, bytes.
@@ -40,7 +40,7 @@ impl Exactness {
     }
 }
 
-/// What the parts of a record are.
+/// Kind of the parts of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Content {
     /// Parts of a unit, as the device gave them.
@@ -83,7 +83,7 @@ impl Content {
     }
 }
 
-/// What is wrong with stored bytes.
+/// Defect of stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     /// They do not begin as a record does, or end within the header.
@@ -92,7 +92,7 @@ pub enum Wrong {
     /// The header's checksum differs.
     #[error("the header is damaged")]
     Header,
-    /// The header is unharmed and says what cannot be.
+    /// The header is intact but contradicts itself.
     #[error("the header contradicts itself")]
     Senseless,
     /// It is a record, but not the one that should be there.
@@ -109,13 +109,13 @@ pub enum Wrong {
 /// The header of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the chunk is.
+    /// Metadata of the chunk.
     pub meta: Meta,
-    /// Where its parts are, in order.
+    /// Positions of its parts, in order.
     pub parts: Vec<Part>,
 }
 
-/// Where a part is.
+/// Position of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// From the record's start, bytes.
@@ -145,7 +145,7 @@ impl Header {
         end.next_multiple_of(PAGE)
     }
 
-    /// Where the header ends, bytes.
+    /// Returns the end of the header, bytes.
     pub(super) fn end(&self) -> usize {
         PARTS_START + self.parts.len() * PART_BYTES + 8
     }
@@ -180,7 +180,7 @@ impl Header {
     /// The header at the front of `bytes`, of a record that lies within `room` bytes.
     ///
     /// # Errors
-    /// When there is none, or it is damaged.
+    /// When `bytes` hold no header, or it is damaged.
     pub fn read(bytes: &[u8], room: usize) -> Result<Self, Wrong> {
         let (meta, num_parts, record_bytes) = fields(bytes).ok_or(Wrong::NoRecord)?;
         if num_parts > MAX_PARTS {
@@ -203,8 +203,8 @@ impl Header {
         is_sensible.then_some(header).ok_or(Wrong::Senseless)
     }
 
-    /// Bytes that the header at the front of `bytes` takes, if it is one: known from its first
-    /// bytes, and to be trusted once [`Header::read`] found it unharmed.
+    /// Length in bytes of the header at the front of `bytes`, if it is one. It follows from the
+    /// first bytes, and is verified by [`Header::read`] only.
     #[must_use]
     pub(crate) fn claimed_bytes(bytes: &[u8]) -> Option<usize> {
         let (_, num_parts, _) = fields(bytes)?;
@@ -222,7 +222,8 @@ impl Header {
     }
 }
 
-/// What stands before the table of parts: the chunk, the number of parts, the record's length.
+/// Reads the fields before the table of parts: the metadata, the number of parts, the record's
+/// length.
 fn fields(bytes: &[u8]) -> Option<(Meta, usize, usize)> {
     let mut from = Reader::new(bytes);
     if from.array()? != MAGIC {

@@ -1,4 +1,4 @@
-//! Headers that were read and found unharmed, of records of which more parts are wanted.
+//! Verified headers of records, kept for reads of further parts.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,10 +9,10 @@ use super::Checked;
 /// Most that they take, bytes: headers of sixteen thousand records of 56 parts.
 const MOST_BYTES: usize = 16 << 20;
 
-/// What one takes beside its parts, about, bytes.
+/// Bytes of a header without its parts, about.
 const EACH_BYTES: usize = 256;
 
-/// What each of its parts takes, bytes.
+/// Bytes of each of its parts.
 const PART_BYTES: usize = 16;
 
 /// Headers by name; the oldest go where they become too many.

@@ -1,9 +1,9 @@
-//! Where the parts of a record lie.
+//! Positions of the parts in a record.
 
 use super::header::{PART_BYTES, PARTS_START};
 use super::{PAGE, PART_ALIGN};
 
-/// How close to one another the parts of a record lie.
+/// Spacing of the parts of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// As close as may be.
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(Layout::Dense.slot_bytes(3 * PAGE), 4 * PAGE);
     }
 
-    /// Those that are there already are found where they always were.
+    /// Existing records keep their layout.
     #[test]
     fn dense_records_are_as_long_as_ever() {
         for (parts, bytes) in [

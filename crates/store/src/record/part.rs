@@ -10,7 +10,7 @@ use super::{Header, Meta, PAGE, Part, Record, Wrong};
 use crate::arena::Slot;
 use crate::checksum;
 
-/// The header of a record, unharmed and that of the record of this name. Cheap to clone.
+/// The verified header of a record, checked against its name. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Checked(Arc<Header>);
 
@@ -28,12 +28,12 @@ impl Checked {
         }
     }
 
-    /// That of a record.
+    /// Wraps the header of a verified record.
     pub(super) fn of(header: Arc<Header>) -> Self {
         Self(header)
     }
 
-    /// What it says.
+    /// Returns the header's fields.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.0
@@ -56,7 +56,8 @@ impl Checked {
         self.0.parts.get(usize::from(part))
     }
 
-    /// Where part number `part` is in `bytes`, which are the record's from `from` on.
+    /// Returns the start of part number `part` in `bytes`, which begin at byte `from` of the
+    /// record.
     fn find(&self, bytes: &[u8], from: usize, part: u16) -> Result<usize, Wrong> {
         let index = usize::from(part);
         let place = self.part(part).ok_or(Wrong::NoPart(index))?;
@@ -71,14 +72,14 @@ impl Checked {
     }
 }
 
-/// The bytes of one part of a record, unharmed. Cheap to clone; its slot is free when the last
-/// clone is gone.
+/// The verified bytes of one part of a record. Cheap to clone; its slot is free when the last clone
+/// is gone.
 #[derive(Clone, Debug)]
 pub struct PartBytes {
     slot: Arc<Slot>,
     header: Checked,
     part: u16,
-    /// Where they lie in the slot.
+    /// Start of the bytes in the slot.
     at: usize,
     since: Instant,
     read_bytes: usize,
@@ -136,7 +137,7 @@ impl PartBytes {
         Self::verify(slot, from, &header, part)
     }
 
-    /// What the record is.
+    /// Returns the metadata of the record.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.header.0.meta
@@ -148,7 +149,7 @@ impl PartBytes {
         &self.header
     }
 
-    /// Which part it is.
+    /// Returns its index in the record.
     #[must_use]
     pub fn part(&self) -> u16 {
         self.part
@@ -161,19 +162,20 @@ impl PartBytes {
         &self.slot[self.at..self.at + len]
     }
 
-    /// Since when it is what it says: when it was verified, or when whoever withheld it let it go.
+    /// Returns when it became available: when it was verified, or when a backend that withheld it
+    /// released it.
     #[must_use]
     pub fn since(&self) -> Instant {
         self.since
     }
 
-    /// Bytes that reading it took: its own, unless whoever read it says more.
+    /// Returns the bytes read for it: its own length, unless the reader recorded more.
     #[must_use]
     pub fn read_bytes(&self) -> usize {
         self.read_bytes
     }
 
-    /// The same, for which so many bytes were read: whole pages, and headers.
+    /// Sets the number of bytes read for it: whole pages, and headers.
     #[must_use]
     pub(crate) fn with_read_bytes(self, read_bytes: usize) -> Self {
         Self { read_bytes, ..self }
@@ -185,8 +187,8 @@ impl PartBytes {
         Self { since, ..self }
     }
 
-    /// The same with a bit of it changed, verified again. As it was where it is empty or somebody
-    /// holds a clone.
+    /// Flips a bit and verifies it again. An empty part, or one with another clone, stays as it
+    /// was.
     pub(crate) fn with_flipped(self, bit: usize) -> Result<Self, Wrong> {
         let bits = self.bytes().len() * 8;
         let Self {

@@ -1,5 +1,5 @@
-//! How long to wait before another attempt: twice as long each time, and drawn at random, so that
-//! those who failed together do not come back together.
+//! Waits before another attempt: twice as long each time, and random, so that clients that failed
+//! together do not retry together.
 //!
 //! Does not sleep and draws nothing itself. Source: M. Brooker, "Exponential Backoff And Jitter",
 //! AWS Architecture Blog, 2015 ("full jitter").

@@ -15,14 +15,14 @@ use headstart_core::Nanos;
 use super::backoff::Backoff;
 use crate::backend::{Condition, Failure};
 
-/// How long writes are refused before one may try again. Rights and full disks are mended by
-/// people, and a refused write costs its whole transfer.
+/// Time for which writes are refused before another attempt. People repair permissions and full
+/// disks, and a refused write costs its whole transfer.
 const WRITES_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// When to give up, and how often to look again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// So many requests in a row that did not reach the store mean that it is gone.
+    /// Requests in a row that fail to reach the store before it counts as gone.
     pub(super) failures: u32,
     /// Between probes.
     pub(super) probes: Backoff,

@@ -1,6 +1,6 @@
-//! What lies in the store, as far as we know: the last listing, and what we did since.
+//! Index of the objects in the store: the last listing, with our own changes since.
 //!
-//! Decides what a new listing changes, which objects are too old and which too many. Asks nobody
+//! Decides what a new listing changes and which objects are too old or too many. Sends no request
 //! and deletes nothing. Invariant: each name has one object, of several the one that lasts longest.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub(super) struct Listed {
     pub(super) modified_s: u64,
 }
 
-/// What may be kept.
+/// Limits on stored objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     /// Age from which on an object is not used, seconds.
@@ -39,7 +39,7 @@ pub(super) struct Listing {
     pub(super) strangers: usize,
 }
 
-/// What a listing changed.
+/// Changes since the previous listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
     /// New ones, oldest first.

@@ -37,7 +37,7 @@ pub struct StoreInspector {
     runtime: Runtime,
 }
 
-/// What a listing says.
+/// Contents of a listing, sorted.
 struct Sorted {
     /// One object for each name, oldest first.
     wanted: Vec<Listed>,
@@ -80,7 +80,7 @@ impl StoreInspector {
         })
     }
 
-    /// What it holds, seconds since 1970 being `now_s`.
+    /// Surveys the store at `now_s`, seconds since 1970.
     ///
     /// # Errors
     /// When it cannot be listed.
@@ -157,7 +157,7 @@ impl StoreInspector {
         }
     }
 
-    /// Takes damaged objects out of the way: some are kept for somebody to look at.
+    /// Moves damaged objects out of the way, and keeps some of them for inspection.
     ///
     /// # Errors
     /// When one cannot be deleted.
@@ -226,7 +226,7 @@ fn record_of(found: Result<Found, Trouble>) -> Result<Record, Damage> {
         Ok(Found::Whole(record)) => Ok(record),
         Ok(Found::Damaged(wrong)) => Err(Damage::Wrong(wrong)),
         Err(trouble) if trouble.kind == Kind::Missing => Err(Damage::Gone),
-        // Longer than it was when it was listed, and than any record: it is none.
+        // Longer than when it was listed, and than any record: it is not a record.
         Err(trouble) if trouble.kind == Kind::TooLarge => Err(Damage::Wrong(Wrong::Misplaced)),
         Err(trouble) => Err(Damage::Unreadable(trouble.text)),
     }

@@ -1,4 +1,4 @@
-//! What stands in the name of an object: enough to know a record without reading it.
+//! Keys of objects: names that describe a record without reading it.
 //!
 //! ```text
 //! {root}/v1/{tenant}/{xx}/{name}_{parent}_{tokens}_{expires}.kv
@@ -16,16 +16,16 @@ use object_store::path::Path;
 use crate::backend::Resident;
 use crate::record::{Content, Meta};
 
-/// Which way of writing keys and records this is. Others beside it are left alone.
+/// Version of the format of keys and records. Other versions beside it are left alone.
 const VERSION: &str = "v1";
 
-/// Where damaged records are set aside, beside [`VERSION`].
+/// Folder of quarantined records, beside [`VERSION`].
 const QUARANTINE: &str = "quarantine";
 
-/// How the names of units end.
+/// Suffix of the names of units.
 const UNIT: &str = ".kv";
 
-/// How the names of packs end; those who know none leave them alone.
+/// Suffix of the names of packs; versions that do not know packs leave them alone.
 const PACK: &str = ".pack";
 
 /// A record, as its object's name has it. Ordered so that of two objects of one record the greater
@@ -71,7 +71,7 @@ impl Key {
         }
     }
 
-    /// It, as others see it, of so many bytes.
+    /// Returns the resident record of this key, `bytes` long.
     pub(super) fn resident(&self, bytes: u64) -> Resident {
         Resident {
             name: self.name,
@@ -145,7 +145,7 @@ fn hash(digits: &str) -> Option<BlockHash> {
     Some(BlockHash(number.to_be_bytes()))
 }
 
-/// Where everything lies under one root.
+/// Paths under one root.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     root: Path,
@@ -184,7 +184,7 @@ impl Layout {
         records.join(shard.as_str()).join(key.file_name().as_str())
     }
 
-    /// Where it goes when it is damaged.
+    /// Returns the path of a quarantined record.
     pub(super) fn set_aside(&self, key: &Key) -> Path {
         let [_, quarantine] = self.of_tenant(key.tenant);
         quarantine.join(key.file_name().as_str())

@@ -16,10 +16,10 @@ use super::trouble::{Kind, Trouble};
 use crate::arena::Slot;
 use crate::record::{Checked, Header, Headers, PAGE, PartBytes, Wrong};
 
-/// What is read of a record whose header is not known, bytes: no slower than less of it.
+/// Bytes read first of a record with an unknown header; fewer would not be faster.
 const FRONT: u64 = 8 * PAGE as u64;
 
-/// What a get of a part found.
+/// Result of getting a part.
 #[derive(Debug)]
 pub(super) enum FoundPart {
     /// The part.
@@ -33,11 +33,11 @@ pub(super) enum FoundPart {
 /// Bytes of an object.
 struct Piece {
     bytes: Bytes,
-    /// How long the object is, bytes.
+    /// Length of the object, bytes.
     of: u64,
 }
 
-/// What is where a header says that a part is.
+/// Result of reading a part at the position in the header.
 enum Read {
     Part(PartBytes),
     /// Something else; with the slot.
@@ -49,8 +49,8 @@ enum Read {
 impl Store {
     /// Reads part number `part` of a record into `slot`.
     ///
-    /// A header that is remembered may be that of another record: one that lay there before, under
-    /// the same name. What it does not fit is no damage before a header was read anew.
+    /// A remembered header may belong to an earlier record of the same name. A mismatch counts as
+    /// damage only after the header was read again.
     pub(super) async fn get_part(
         &self,
         object: Listed,

@@ -24,7 +24,7 @@ const REQUEST: &str = "1 hour";
 /// A kind of place, and where in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Amazon's protocol, whoever speaks it.
+    /// Amazon S3's protocol, from any vendor.
     S3 { bucket: String, prefix: Path },
     /// Google's.
     Google { bucket: String, prefix: Path },
@@ -161,10 +161,10 @@ fn no_retries() -> RetryConfig {
     }
 }
 
-/// TLS asks the process which cryptography to use. Where nobody said it is `ring`.
+/// Sets `ring` as the process's TLS provider, unless one is set already.
 fn choose_cryptography() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Somebody else may have chosen meanwhile; then theirs it is.
+        // Another thread may have set one meanwhile, which then stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }

@@ -35,7 +35,7 @@ use ours::Sweep;
 /// Longest wait, at the end, for what is under way.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// What the loop needs.
+/// Dependencies of the loop.
 pub(super) struct Setup {
     pub(super) store: Arc<Store>,
     pub(super) index: Index,
@@ -50,7 +50,7 @@ pub(super) struct Setup {
     pub(super) waker: Waker,
 }
 
-/// What a request was for.
+/// Purpose of a request.
 #[derive(Debug)]
 enum Asked {
     Put(BlockHash),
@@ -72,7 +72,7 @@ enum Asked {
     Probe,
 }
 
-/// What became of it.
+/// Result of a request.
 enum Done {
     Put(Result<(), Trouble>),
     Got(Result<Found, Trouble>),
@@ -112,7 +112,7 @@ pub(super) struct Service {
     next_listing: Instant,
 }
 
-/// What a listing under way may be wrong about.
+/// Records and tenants changed since a listing began.
 #[derive(Default)]
 struct Newer {
     names: HashSet<BlockHash>,
@@ -364,7 +364,7 @@ impl Service {
     }
 
     fn report(&self, report: Report) {
-        // Nobody listens any more when the tier is being closed.
+        // The receiver is gone when the tier is being closed.
         if self.setup.reports.send(report).is_ok() {
             (self.setup.waker)();
         }

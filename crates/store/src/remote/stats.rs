@@ -1,4 +1,4 @@
-//! What was done, counted.
+//! Counters of a remote tier.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! What all requests share: the store, their limits, and the loop that tries them again.
+//! State shared by all requests: the store, their limits, and the retry loop.
 
 use std::future::Future;
 use std::sync::atomic::AtomicUsize;
@@ -74,7 +74,7 @@ impl Store {
         rng.next_f64()
     }
 
-    /// A wait after so many failed attempts.
+    /// Waits before the next attempt, after `failed` failed ones.
     pub(super) async fn pause(&self, failed: u32) {
         add(&self.stats.retries, 1);
         let wait = self.rules.backoff.wait(failed, self.jitter());
@@ -109,7 +109,7 @@ pub(super) struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    /// At something that moves so many bytes.
+    /// Starts attempts at a request that moves `bytes` bytes.
     pub(super) fn new(store: &'a Store, bytes: usize) -> Self {
         let moving = Duration::from_secs_f64(bytes as f64 / SLOWEST_BYTES_S as f64);
         Self {

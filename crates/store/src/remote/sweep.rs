@@ -17,7 +17,7 @@ use super::stats::add;
 use super::store::{Attempts, Store};
 use super::trouble::{Kind, Trouble};
 
-/// Most objects that are set aside, for somebody to look at. Further ones are deleted.
+/// Most objects that are set aside for inspection. Further ones are deleted.
 const MAX_QUARANTINED: usize = 64;
 
 /// Objects of a tenant that are listed before they are deleted.
@@ -182,7 +182,7 @@ impl Store {
         let more = |count: usize| (count < MAX_QUARANTINED).then_some(count + 1);
         if self.quarantined.try_update(Relaxed, Relaxed, more).is_ok() {
             let (from, to) = (self.layout.object(key), self.layout.set_aside(key));
-            // It is deleted anyway: nobody may find it again.
+            // A failed copy is ignored: the object is deleted, so that no replica finds it again.
             let _ = self.retried(|| self.objects.copy(&from, &to)).await;
         }
         self.delete(&[*key]).await?;

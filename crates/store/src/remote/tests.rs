@@ -207,7 +207,7 @@ fn what_is_too_old_is_missing_and_written_anew() {
     bench.eventually("end", |bench| matches!(bench.get(1), Outcome::Missing));
     bench.lost(1, Loss::Expired);
     bench.eventually("deletion", |_| objects(&store).len() < 2);
-    // Nobody asked for the other one since: it is still there.
+    // The other one was not requested since: it is still there.
     for (name, bytes) in [(1, 100), (2, 50_000)] {
         let next = record(bench.slot(), meta(name, None), bytes);
         assert!(matches!(bench.put_record(next), Outcome::Stored));

@@ -29,7 +29,7 @@ const PARTS_AT_ONCE: usize = 4;
 /// rules to remove.
 const ABORT: Duration = Duration::from_secs(5);
 
-/// What a get found.
+/// Result of a get.
 #[derive(Debug)]
 pub(super) enum Found {
     /// The record.
@@ -38,18 +38,18 @@ pub(super) enum Found {
     Damaged(Wrong),
 }
 
-/// What is known of an object before it is written.
+/// Knowledge of an object before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     /// Nothing: most likely it is not there.
     Unknown,
     /// It should be there.
     There,
-    /// It is there and too old: it is written anew, so that its age begins anew.
+    /// It is there but too old: it is rewritten, which restarts its age.
     Old,
 }
 
-/// A record's bytes, while somebody sends them.
+/// A record's bytes during an upload.
 struct Sent(Record);
 
 impl AsRef<[u8]> for Sent {
@@ -139,7 +139,7 @@ impl Store {
         let mut upload = attempts.within(begin).await?;
         let sent = attempts.within(self.send(upload.as_mut(), bytes)).await;
         if sent.is_err() {
-            // Whether this works or not, what went wrong before is what is told.
+            // The earlier error is reported, whether or not the abort works.
             let _ = tokio::time::timeout(ABORT, upload.abort()).await;
         }
         sent

@@ -1,4 +1,4 @@
-//! What went wrong with a request, by what can be done about it.
+//! Errors of requests, by the possible reaction.
 //!
 //! `object_store` tells what is not there, what is there already and what is not allowed, if one
 //! object was asked for; all else is one kind of error, whose HTTP status stands in its text only.
@@ -12,11 +12,11 @@ use object_store::Error;
 
 use crate::backend::Failure;
 
-/// How `object_store` begins the error that has a status.
+/// Start of the `object_store` error that has a status.
 const STATUS: &str = "Server returned non-2xx status code: ";
 
-/// How it begins the error that says that an object ends before the range that was asked for, where
-/// no server says so: S3 and the like answer 416.
+/// Start of the error for an object that ends before the requested range, where no server reports
+/// it: S3 and the like answer 416.
 const BEHIND: &str = "Wanted range starting at ";
 
 /// A request that did not do what it should.
@@ -28,7 +28,7 @@ pub(super) struct Trouble {
     pub(super) text: String,
 }
 
-/// What can be done about it.
+/// Kind of trouble, by the possible reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// There is no such object.
@@ -55,7 +55,7 @@ impl Kind {
         matches!(self, Self::Unreachable | Self::Late)
     }
 
-    /// What a command is answered by.
+    /// Returns the failure that answers a command.
     pub(super) fn failure(self, is_write: bool) -> Failure {
         match self {
             Self::Denied if is_write => Failure::ReadOnly,
@@ -97,7 +97,7 @@ impl From<std::io::Error> for Trouble {
     }
 }
 
-/// What a server said, or the operating system, where that is what failed.
+/// Classifies an error by the server's or the operating system's answer, if there is one.
 fn of_cause(error: &Error) -> Option<Kind> {
     let mut source = error.source();
     while let Some(error) = source {

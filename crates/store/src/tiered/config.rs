@@ -1,4 +1,4 @@
-//! How a store is set up.
+//! Configuration of a tiered store.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::backend::{Backend, Resident};
 use crate::decorate::Rate;
 use crate::record::{Exactness, Layout, PAGE};
 
-/// How a store is set up.
+/// Configuration of a tiered store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// Bytes of each part of a block, as the device gives it.
@@ -26,23 +26,23 @@ pub struct StoreConfig {
     pub unit_tokens: u32,
     /// Units that host memory holds; 0 where it is no tier.
     pub host_units: usize,
-    /// Units at hand or on their way, beside those.
+    /// Units staged for the device or on their way, beside those in host memory.
     pub staging_units: usize,
-    /// How long what is stored may be used.
+    /// Lifetimes of stored records.
     pub lifetimes: Lifetimes,
     /// Seconds since 1970.
     pub now_s: fn() -> u64,
-    /// Where the prompts that were used last are noted, if anywhere.
+    /// File for the ends of the last used prompts, if they are to be noted.
     pub notes: Option<PathBuf>,
     /// Whether and how parts of units are read alone, and packed. Then the parts of a unit lie so
     /// that each is read alone without loss ([`Layout::Paged`]): its records are a little longer.
     pub parts: Option<PartsConfig>,
 }
 
-/// How parts of units are read alone, and packed.
+/// Options of reading single parts of units, and of packing.
 #[derive(Clone)]
 pub struct PartsConfig {
-    /// Parts at hand or on their way that are as long as the longest of a unit.
+    /// Parts, loaded or being loaded, that are as long as the longest of a unit.
     pub slots: usize,
     /// Beside those, shorter ones; where a unit has none, as many more of the others. What both
     /// take is said by [`PartSlots`].
@@ -51,27 +51,27 @@ pub struct PartsConfig {
     pub most_loads: usize,
     /// Packs that were asked for and not begun yet; those beyond fail.
     pub most_packs: usize,
-    /// How tokens lie in a part.
+    /// Layout of tokens in a part.
     pub format: Arc<dyn TokenFormat>,
-    /// How fast a part at hand is brought nearer ([`Transfer::LoadPart`] from [`Tier::Host`]), for
-    /// measuring; `None`: at once.
+    /// Simulated rate of moving a loaded part to the device ([`Transfer::LoadPart`] from
+    /// [`Tier::Host`]), for measuring; `None`: no delay.
     pub host_line: Option<Rate>,
 }
 
-/// What parts take while they are at hand or on their way: slots of two lengths, one for the
-/// longest parts of a unit and one for all others.
+/// Memory of parts that are loaded or being loaded: slots of two lengths, for the longest parts of
+/// a unit and for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartSlots {
     /// Bytes of a slot for one of the longest.
     pub large_bytes: usize,
-    /// Bytes of a slot for a shorter one; where there is none, of another for one of the longest.
+    /// Bytes of a slot for a shorter one; equals `large_bytes` if all parts have one length.
     pub small_bytes: usize,
     /// The longest part that is shorter, bytes.
     pub(super) shorter: Option<usize>,
 }
 
 impl PartSlots {
-    /// Those for parts of these lengths, bytes.
+    /// Returns the slots for parts of these lengths, bytes.
     #[must_use]
     pub fn of(parts: &[usize]) -> Self {
         let longest = parts.iter().copied().max().unwrap_or(0);
@@ -98,12 +98,12 @@ impl std::fmt::Debug for PartsConfig {
     }
 }
 
-/// How long what a tenant stores may be used, seconds.
+/// Lifetimes of stored records by tenant, seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// Each that is not named; `None`: for ever.
+    /// Lifetime under all other tenants; `None`: for ever.
     pub each_s: Option<u64>,
-    /// Those that are.
+    /// Lifetimes under the named tenants.
     pub named_s: HashMap<TenantTag, u64>,
 }
 
@@ -125,7 +125,7 @@ impl StoreConfig {
         self.layout().record_bytes(&self.unit_parts()) as u64
     }
 
-    /// How the parts of a unit lie.
+    /// Returns the layout of a unit's parts.
     pub(super) fn layout(&self) -> Layout {
         match &self.parts {
             None => Layout::Dense,
@@ -138,8 +138,8 @@ impl StoreConfig {
 pub struct Below {
     /// Which.
     pub tier: Tier,
-    /// Where its records are.
+    /// The backend that holds its records.
     pub backend: Box<dyn Backend>,
-    /// What it holds already.
+    /// Records that it holds already.
     pub found: Vec<Resident>,
 }

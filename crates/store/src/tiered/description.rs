@@ -1,4 +1,5 @@
-//! What stands in the first part of a pack: whose tokens the others hold, in which order.
+//! Description in the first part of a pack: the units and the order of the tokens in the other
+//! parts.
 //!
 //! ```text
 //! 0       8         12     16            20          24           28      32
@@ -6,8 +7,8 @@
 //!                                                                           16 each   4 each
 //! ```
 //!
-//! The record's checksums say that these bytes are what was written. Here it is checked that what
-//! was written makes sense: whoever reads a pack would look for tokens that no unit has.
+//! The record's checksums prove that these are the bytes written. Reading also checks that they
+//! make sense; otherwise a reader of the pack would look for tokens that no unit has.
 
 use headstart_core::BlockHash;
 use headstart_core::transfer::{FoundPack, Pack};
@@ -18,7 +19,7 @@ const MAGIC: [u8; 8] = *b"HDST-PCK";
 
 const VERSION: u32 = 2;
 
-/// What stands before the units, bytes.
+/// Bytes before the units.
 const START: usize = 32;
 
 /// Most units of a pack; with the next one, what a description can make us allocate.
@@ -30,7 +31,7 @@ const MOST_TOKENS: usize = 1 << 20;
 /// Longest description, bytes.
 pub(super) const MOST_BYTES: usize = bytes(MOST_UNITS, MOST_TOKENS);
 
-/// Bytes of the description of a pack of so many units and tokens.
+/// Bytes of the description of a pack of `num_units` units and `num_tokens` tokens.
 pub(super) const fn bytes(num_units: usize, num_tokens: usize) -> usize {
     START + num_units * 16 + num_tokens * 4
 }
@@ -51,8 +52,8 @@ pub(super) fn write(pack: &Pack, unit_tokens: u32) -> Vec<u8> {
     bytes
 }
 
-/// What a description of the pack called `name` says, if its units have so many tokens and it makes
-/// sense.
+/// Parses the description of the pack called `name`, if its units have `unit_tokens` tokens and it
+/// makes sense.
 pub(super) fn read(name: BlockHash, bytes: &[u8], unit_tokens: u32) -> Option<FoundPack> {
     let mut from = Reader::new(bytes);
     let is_ours = from.array()? == MAGIC && from.u32()? == VERSION;

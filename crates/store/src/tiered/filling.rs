@@ -11,7 +11,7 @@ pub(super) struct Opened {
     pub(super) id: TransferId,
     /// Holds a slot, so that the arena bounds how many there are.
     pub(super) draft: Draft,
-    /// Where it is on the device.
+    /// Its blocks on the device.
     pub(super) blocks: Vec<BlockId>,
     pub(super) to: Vec<Tier>,
 }

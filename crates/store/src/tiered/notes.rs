@@ -18,7 +18,7 @@ use crate::checksum;
 
 const MAGIC: &[u8; 8] = b"HSnotes1";
 
-/// Most names: more would be somebody else's file.
+/// Most names; a longer list is not ours.
 const MOST: usize = 16 << 10;
 
 /// Bytes of a name.
@@ -39,7 +39,7 @@ pub(super) fn write(path: &Path, tails: &[BlockHash]) -> io::Result<()> {
     fs::rename(&new, path)
 }
 
-/// The list in `path`; empty where there is none, or none that is whole.
+/// Reads the list in `path`; empty if it is missing or damaged.
 pub(super) fn read(path: &Path) -> Vec<BlockHash> {
     let longest = (MAGIC.len() + 4 + MOST * NAME + 8) as u64;
     match fs::metadata(path) {

@@ -1,7 +1,7 @@
 //! Packs: found, and made in the background.
 //!
 //! ```text
-//! asked ─► waits until nobody loads ─► reads the part of its units, few at once
+//! asked ─► waits until no load is pending ─► reads the part of its units, few at once
 //!            ─► tokens to their places (a thread) ─► sealed ─► put ─► can be read
 //! ```
 //!
@@ -30,7 +30,7 @@ const DESCRIPTIONS: usize = 4;
 /// Longest pack, bytes: no segment of a disk is longer by default.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What is known of packs, and those that are being made.
+/// Known packs, and those that are being made.
 pub(super) struct Packs {
     format: Arc<dyn TokenFormat>,
     /// Packs that can be read: by index of the backend where, and which part they have.
@@ -44,7 +44,7 @@ pub(super) struct Packs {
     arena: Arc<Arena>,
     /// Found, and not read yet.
     found: VecDeque<(usize, BlockHash)>,
-    /// Those of them, and of those being read, that are wanted.
+    /// Found packs, unread or being read, that are still wanted.
     awaited: HashSet<BlockHash>,
     /// For the fronts of those.
     fronts: Arc<Arena>,
@@ -57,7 +57,7 @@ struct Asked {
     index: usize,
 }
 
-/// Which tokens of a unit become which of a pack.
+/// Moves of tokens: their positions in the unit and in the pack.
 type Moves = Vec<(u32, u32)>;
 
 /// A pack that is being made.
@@ -66,7 +66,7 @@ struct Packing {
     number: u64,
     /// Units that were not read yet, by their places in the run.
     left: BTreeMap<usize, Moves>,
-    /// Those that are being read.
+    /// Units that are being read, by their places in the run.
     reading: HashMap<usize, Moves>,
     /// The first end of any unit.
     expires_s: Option<u64>,
@@ -94,7 +94,7 @@ impl Packs {
         })
     }
 
-    /// Which part a pack has, if it is one that can be read.
+    /// Returns the part that a pack holds, if the pack can be read.
     pub(super) fn part_of(&self, name: BlockHash) -> Option<u16> {
         self.known.get(&name).map(|(_, part)| *part)
     }
@@ -116,7 +116,7 @@ impl Packs {
     }
 }
 
-/// What becomes of the tokens of each unit that has some in a pack.
+/// Returns the moves of the tokens of each unit that has some in a pack.
 fn moves_of(pack: &Pack, unit_tokens: u32) -> BTreeMap<usize, Moves> {
     let mut moves: BTreeMap<usize, Moves> = BTreeMap::new();
     for (to, &token) in (0..).zip(&pack.order) {
@@ -153,7 +153,7 @@ impl TieredStore {
         (parts.len() <= MAX_PARTS && bytes <= MOST_BYTES).then_some(parts)
     }
 
-    /// Goes on with packs, where nobody loads anything.
+    /// Reads the descriptions of found packs; while no load is pending, continues packing.
     pub(super) fn pump_packs(&mut self) {
         self.read_fronts();
         let loads = self.loads + self.single.as_ref().map_or(0, |parts| parts.loads);
@@ -304,7 +304,7 @@ impl TieredStore {
         self.end_pack(result);
     }
 
-    /// What is under way for it is not waited for.
+    /// Ends the current pack without waiting for its pending reads.
     fn end_pack(&mut self, result: TransferResult) {
         let current = self.packs.as_mut().and_then(|packs| packs.current.take());
         if let Some(packing) = current {
@@ -338,8 +338,8 @@ impl TieredStore {
         }
     }
 
-    /// Packs are there: those that can be used are told when they were read. The others go: nobody
-    /// would ask for them, or count them.
+    /// Queues found packs to be read; those that can be used are reported then. Without packing all
+    /// are removed, since nothing would use or count them.
     pub(super) fn found_packs(&mut self, index: usize, names: Vec<BlockHash>) {
         match &mut self.packs {
             Some(packs) => {
@@ -403,7 +403,7 @@ impl TieredStore {
         self.moved.push(Moved::FoundPacks { tier, packs });
     }
 
-    /// What a pack says of itself, where it is one of ours.
+    /// Parses the description of a pack, if it is one of ours.
     fn found_pack(&self, name: BlockHash, front: &PartBytes) -> Option<FoundPack> {
         let unit_tokens = self.config.unit_tokens;
         let found = description::read(name, front.bytes(), unit_tokens)?;

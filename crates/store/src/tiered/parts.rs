@@ -1,13 +1,13 @@
-//! Parts of records brought to hand one by one.
+//! Parts of records, loaded one by one.
 //!
 //! ```text
-//! asked ─► waits for a slot ─┬─► backend: the part's pages, verified ─┬─► at hand ─► released
+//! asked ─► waits for a slot ─┬─► backend: the part's pages, verified ─┬─► loaded ─► released
 //!                            └─► host memory: copied, verified ───────┘
 //! ```
 //!
-//! Slots of two lengths, since the parts that are read to choose are shorter than those that are
-//! chosen: each takes the memory that it needs. A part that is asked for twice is read once. What
-//! is released while it is on its way is at hand all the same when it arrives.
+//! Slots have two lengths, since the parts that are read to choose are shorter than those that are
+//! chosen: each takes the memory that it needs. A part that is asked for twice is read once. A part
+//! released before it arrives is still available when it does.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::backend::{Command, Outcome, Waker};
 use crate::decorate::{Alarm, Line};
 use crate::record::{Content, PartBytes};
 
-/// Parts at hand, and on their way there.
+/// Loaded parts, and those being loaded.
 pub(super) struct Parts {
     small: Class,
     /// Longest part that goes there.
@@ -37,10 +37,10 @@ pub(super) struct Parts {
     nearer: Option<Nearer>,
 }
 
-/// A part that is not at hand yet.
+/// A part that is being loaded.
 #[derive(Default)]
 struct OnItsWay {
-    /// Who waits for it.
+    /// Transfers that wait for it.
     waiting: Vec<TransferId>,
     /// When its tier was asked for it; `None` while it waits for a slot.
     asked: Option<Instant>,
@@ -60,7 +60,7 @@ struct Class {
     waiting: VecDeque<(PartName, Source)>,
 }
 
-/// Where a part is read.
+/// Source of a part.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Host,
@@ -68,7 +68,7 @@ enum Source {
     Below(usize),
 }
 
-/// A line between parts at hand and where they are used, made up for measuring.
+/// A simulated line from loaded parts to the device, for measuring.
 struct Nearer {
     line: Line,
     began: Instant,
@@ -340,8 +340,8 @@ impl TieredStore {
         });
     }
 
-    /// What the record of a part holds, as far as is known, and how long the part should be; `None`
-    /// where there can be none.
+    /// Returns the known content of a part's record, and the expected length of the part; `None` if
+    /// there can be none.
     fn part_of(&self, name: PartName) -> (Content, Option<usize>) {
         let PartName { record, part } = name;
         let packed = self.packs.as_ref().and_then(|packs| packs.part_of(record));

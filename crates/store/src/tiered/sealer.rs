@@ -15,7 +15,7 @@ use crate::arena::Slot;
 use crate::backend::Waker;
 use crate::record::{Draft, PartBytes, Record};
 
-/// How long the last note may take when all ends.
+/// Time that the last note may take at the end.
 const NOTE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Something to do. Each job but the last one of a pack holds a slot, so that arenas bound how many
@@ -49,12 +49,12 @@ pub(super) enum Job {
 /// Tokens of a part, and where they go in a pack.
 pub(super) struct Tokens {
     pub(super) from: PartBytes,
-    /// Which token, and which of the pack's it becomes.
+    /// Moves of tokens: their positions in the part and in the pack.
     pub(super) moves: Vec<(u32, u32)>,
     pub(super) unit_tokens: u32,
 }
 
-/// What became of it.
+/// Result of a job.
 pub(super) enum Sealed {
     Record {
         id: TransferId,
@@ -92,7 +92,7 @@ pub(super) struct Sealer {
     noting: Receiver<()>,
 }
 
-/// Where to, and the ends of the prompts that were used last.
+/// The file, and the ends of the last used prompts.
 type Note = (PathBuf, Vec<BlockHash>);
 
 impl Sealer {
@@ -153,7 +153,7 @@ impl Drop for Sealer {
     }
 }
 
-/// A thread of its own, which nobody waits for without a limit.
+/// Starts the thread that writes notes; it is waited for with a timeout only.
 fn start_noting() -> std::io::Result<(SyncSender<Note>, Receiver<()>)> {
     let (notes, inbox) = sync_channel::<Note>(1);
     let (is_noting, noting) = channel();

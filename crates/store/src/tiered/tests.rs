@@ -284,7 +284,7 @@ fn what_is_noted_is_told_after_a_restart() {
     assert_eq!(wait(&mut store, 1), [Moved::Noted { tails }]);
 }
 
-/// A folder on a server that does not answer: a pipe that nobody reads.
+/// A folder on a server that does not answer: a pipe without a reader.
 #[test]
 #[cfg(unix)]
 fn notes_that_cannot_be_written_delay_nothing_else() {

@@ -38,7 +38,7 @@ fn fail_02_what_is_stored_while_the_folder_goes_is_told_as_lost() {
         let mut name = 0;
         let started = Instant::now();
         let mut is_away = false;
-        // Goes on storing until long after the folder is gone; another one takes its place.
+        // Keeps storing until long after the folder is gone; another one takes its place.
         while raw.conditions.last() != Some(&Condition::Well) {
             assert!(
                 started.elapsed() < Duration::from_secs(20),
@@ -138,7 +138,7 @@ fn fail_04_few_open_files_are_enough() {
     assert!(failed.is_empty(), "{failed:?}, {:?}", raw.conditions);
 }
 
-/// In a thread with a file system of its own, of so many bytes.
+/// Runs `work` in a thread with its own file system of `bytes` bytes.
 fn on_small_disk(bytes: u64, work: impl FnOnce(&Path) + Send + 'static) {
     let thread = std::thread::spawn(move || {
         let place = tempfile::tempdir().expect("a folder");

@@ -1,8 +1,8 @@
-//! What may lie in a folder.
+//! Contents that a folder may have at start.
 
 use super::*;
 
-/// Which reads fail.
+/// Reads that fail.
 #[derive(Clone, Copy, PartialEq)]
 enum Reads {
     All,

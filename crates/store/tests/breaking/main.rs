@@ -175,7 +175,7 @@ impl Raw {
         self.give(Asked::Purge, |ticket| Command::Purge { ticket, tenant })
     }
 
-    /// What was put before it was removed does not count.
+    /// Notes a stored record, unless it was removed after the put.
     fn note_stored(&mut self, name: u64, ticket: Ticket) {
         let removed = self.removed.get(&name);
         if removed.is_none_or(|&removed| removed < ticket) {

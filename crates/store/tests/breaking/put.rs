@@ -58,7 +58,8 @@ fn put_03_a_depth_of_none_answers() {
     }
 }
 
-/// Keeps so many bytes of records, replacing random ones, and says what was given up.
+/// Fills a tier with records of `bytes` bytes, replacing random ones; returns its capacity in
+/// records and the number lost.
 fn keep(bytes: usize, one_by_one: bool, seed: u64) -> (usize, usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut raw = Raw::open(options(folder.path(), 12 << 20));

@@ -126,7 +126,7 @@ fn stress(seed: u64, has_faults: bool, seconds: u64) {
     raw.quiet();
     let there: Vec<u64> = raw.stored.iter().copied().collect();
     let count = there.len();
-    // Unless it is told as lost now.
+    // Unless the read reported it as lost.
     let is_gone = |&name: &u64| !raw.loads(name) && raw.stored.contains(&name);
     let gone: Vec<u64> = there.into_iter().filter(is_gone).collect();
     let spread = raw.conditions.len();

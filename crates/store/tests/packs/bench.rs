@@ -15,7 +15,7 @@ use headstart_store::disk::{Disk, DiskOptions, Faults, IoKind, unix_seconds};
 use headstart_store::record::Exactness;
 use headstart_store::tiered::{Below, Lifetimes, PartsConfig, StoreConfig, TieredStore};
 
-/// What all writes fail with while the power is cut.
+/// Error code of all writes while the power is cut.
 const EIO: u64 = 5;
 
 pub(crate) const TOKENS: usize = 8;
@@ -175,7 +175,7 @@ impl Bench {
         bytes
     }
 
-    /// How many tokens of a pack can be read; each is right.
+    /// Counts the tokens of a pack that can be read, and asserts that each is right.
     pub(crate) fn check(&mut self, pack: &FoundPack, context: &str) -> usize {
         let row = TOKEN_BYTES[usize::from(pack.part)];
         let mut right = 0;

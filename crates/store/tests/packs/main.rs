@@ -31,11 +31,11 @@ const CUTS: u64 = 300;
 /// Cuts after which the folder is emptied: the disk would be full.
 const LIFE: u64 = 8;
 
-/// Units in runs of so many; packs are of runs.
+/// Units of a run; packs are of runs.
 const RUN: u64 = 4;
 const RUNS: u64 = 4;
 
-/// What was said of what is on the disk.
+/// Reported contents of the disk.
 #[derive(Default)]
 struct Said {
     units: BTreeSet<u64>,
@@ -61,7 +61,7 @@ struct Tally {
     flips: u64,
 }
 
-/// What happens before a cut: commands, drawn.
+/// Random commands up to a power cut.
 struct Run<'a> {
     bench: Bench,
     said: &'a mut Said,
@@ -148,7 +148,7 @@ impl Run<'_> {
         self.bench.store.end_reads();
     }
 
-    /// Packs a run anew, in another order.
+    /// Packs a run again, in another order.
     fn pack(&mut self) {
         let run = self.rng.below(RUNS as usize) as u64;
         let units = (run * RUN..(run + 1) * RUN).map(BlockHash::from_u64);
@@ -256,7 +256,7 @@ fn look(bench: &mut Bench, said: &mut Said, tally: &mut Tally, flipped: f64, con
     let mut packs: BTreeMap<u64, FoundPack> = BTreeMap::new();
     let started = Instant::now();
     let mut idle = 0;
-    // Packs are told when they were read: as long as any that must be there is missing.
+    // Packs are reported as they are read: wait while any expected one is missing.
     while idle < 5 || (flipped == 0.0 && !said.packs.keys().all(|name| packs.contains_key(name))) {
         let late = started.elapsed() > Duration::from_secs(30);
         let is_gone = |name: &&u64| !packs.contains_key(name);
@@ -305,7 +305,7 @@ fn look(bench: &mut Bench, said: &mut Said, tally: &mut Tally, flipped: f64, con
     said.unsure_packs.extend(gone);
 }
 
-/// What a variable says, if it is set.
+/// Returns the number in an environment variable, if it is set.
 fn asked(name: &str) -> Option<u64> {
     let asked = std::env::var(name).ok()?;
     Some(asked.parse().unwrap_or_else(|_| panic!("{name}: a number")))

@@ -86,7 +86,7 @@ pub(crate) fn contains(folder: &Path, bytes: &[u8]) -> bool {
     })
 }
 
-/// What happened to a record.
+/// Event in the life of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Stored(u64),
@@ -95,8 +95,8 @@ pub(crate) enum News {
 
 pub(crate) type Teller = Box<dyn FnMut(News)>;
 
-/// Keeps a tier from going on until its reports were taken: what is told is told before anything
-/// else becomes durable.
+/// Holds up a tier until its reports were taken, so that they are passed on before anything else
+/// becomes durable.
 #[derive(Clone, Default)]
 pub(crate) struct Pace {
     reported: Arc<AtomicU64>,
@@ -124,8 +124,8 @@ pub(crate) struct Driver {
     pub(crate) conditions: Vec<Condition>,
     /// When what is stored from now on ends.
     pub(crate) expires_s: Option<u64>,
-    /// Hears of each record that was stored or lost, in order, before the tier goes on: only where
-    /// [`Pace`] holds it up.
+    /// Callback for stored and lost records, called in order before the tier continues, which
+    /// [`Pace`] holds up.
     teller: Option<(Pace, Teller)>,
     arena: Arc<Arena>,
     next: u64,
@@ -142,7 +142,8 @@ impl Driver {
         }
     }
 
-    /// Everything is told as it happens. Must not be dropped: closing, a tier waits for nobody.
+    /// Opens a tier that passes on each event as it happens. Must not be dropped: the tier's thread
+    /// would wait for a poll that never comes.
     pub(crate) fn open_telling(options: DiskOptions, teller: Teller) -> Self {
         let pace = Pace::default();
         let (disk, found) = Disk::open(options, pace.waker()).expect("it opens");

@@ -10,7 +10,7 @@ pub(super) struct Ages {
     /// A Fenwick tree over `blocks`; `sums[i]` ends at age `i`.
     sums: Vec<u64>,
     blocks: Vec<u64>,
-    /// Where the tail begins that each age still has, in blocks of its chain.
+    /// Start of the tail that each age still has, in blocks of its chain.
     cuts: Vec<u64>,
     /// The next age.
     next: usize,
@@ -18,7 +18,7 @@ pub(super) struct Ages {
 }
 
 impl Ages {
-    /// Whether ages must be numbered anew before another opens.
+    /// Whether ages must be renumbered before another opens.
     pub(super) fn is_full(&self) -> bool {
         self.next == self.blocks.len()
     }
@@ -66,13 +66,13 @@ impl Ages {
         self.total - sum
     }
 
-    /// Where the tail begins that `age` still has.
+    /// Returns the start of the tail that `age` still has, in blocks of its chain.
     pub(super) fn cut(&self, age: u32) -> u64 {
         self.cuts[age as usize]
     }
 
-    /// Numbers anew the ages that `pieces` (age and number of blocks) have, in their order, with
-    /// room for as many again; returns the new number of each old one.
+    /// Renumbers the ages that `pieces` (age and number of blocks) have, in their order, with room
+    /// for four times as many; returns the new number of each old one.
     pub(super) fn renumber(&mut self, pieces: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
         let mut blocks = vec![0; self.blocks.len()];
         for (age, count) in pieces {

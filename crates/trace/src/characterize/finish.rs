@@ -75,7 +75,7 @@ fn share(part: u64, of: u64) -> f64 {
     }
 }
 
-/// What the blocks tell when all is over.
+/// Totals over all blocks at the end of the trace.
 struct Blocks {
     distinct: u64,
     once: u64,
@@ -133,7 +133,7 @@ fn running(changes: &[i64]) -> Vec<u64> {
     sums.take(changes.len() - 1).collect()
 }
 
-/// Which sessions went on.
+/// Sessions by whether another request followed.
 struct NextTurns {
     horizon: u64,
     ended: BTreeMap<(u16, u16), Next>,

@@ -23,7 +23,7 @@ pub(super) const UNIT_S: f64 = 1e-3;
 /// Halvings of the interval that holds the Weibull's shape: to the last bits of an `f64`.
 const BISECTIONS: usize = 60;
 
-/// What shapes of a Weibull are looked at.
+/// Bounds of the search for a Weibull's shape.
 const SHAPES: (f64, f64) = (0.02, 50.0);
 
 /// A family of distributions.
@@ -179,7 +179,7 @@ fn weibull(times: &Times) -> Fit {
     )
 }
 
-/// Where `Σ t^k ln t / Σ t^k − 1/k = mean of ln t`; the left side grows with k.
+/// Solves `Σ t^k ln t / Σ t^k − 1/k = mean of ln t` for k; the left side grows with k.
 fn weibull_shape(times: &Times) -> f64 {
     let is_too_large = |shape: f64| {
         let (mut powers, mut logs) = (0.0, 0.0);

@@ -5,7 +5,7 @@
 /// Bins to a doubling, as a power of two.
 const BITS: u32 = 6;
 
-/// How values are spread. Percentiles are exact below 128 units of the histogram they come from
+/// Summary of a distribution. Percentiles are exact below 128 units of the histogram they come from
 /// and within 1.6 % above.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
@@ -38,7 +38,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts `value` so many times.
+    /// Counts `value` as often as `times` says.
     pub fn add(&mut self, value: u64, times: u64) {
         if times == 0 {
             return;
@@ -90,7 +90,7 @@ impl Histogram {
         0.0
     }
 
-    /// How the values, times `unit`, are spread.
+    /// Summarizes the values, each times `unit`.
     #[must_use]
     pub fn spread(&self, unit: f64) -> Spread {
         if self.count == 0 {

@@ -1,4 +1,4 @@
-//! What sessions and users did: a bounded table of records by id.
+//! Sessions and users: a bounded table of records by id.
 
 use std::collections::HashMap;
 
@@ -61,7 +61,7 @@ impl<T: Default> Table<T> {
         is_kept.then(|| self.records.entry(id).or_default())
     }
 
-    /// How many each record stands for.
+    /// Returns the number of ids that each record stands for.
     pub(super) fn weight(&self) -> u64 {
         1 << self.halvings
     }

@@ -1,4 +1,4 @@
-//! What a trace looks like: the numbers, each with its meaning. Times are seconds, sizes blocks
+//! The numbers that characterize a trace, each with its meaning. Times are seconds, sizes blocks
 //! unless a name says otherwise, rates and shares are between 0 and 1.
 //!
 //! A *hit* is a block that was used before, with all blocks in front of it: what a cache without
@@ -16,19 +16,19 @@ pub struct Characterization {
     pub block_tokens: u32,
     /// From the start of the trace to the last arrival.
     pub span_s: f64,
-    /// What was counted exactly and what was sampled.
+    /// Sampling rates of blocks, sessions and users.
     pub sampling: Sampling,
     /// The infinite cache, over the whole trace.
     pub ideal: Ideal,
     /// The same and more by buckets of time.
     pub over_time: OverTime,
-    /// What LRU caches of many sizes would have hit: exact at each listed size, unless sampled.
+    /// Hits of LRU caches of many sizes: exact at each listed size, unless sampled.
     pub curve: Vec<CurvePoint>,
     /// By request type (of the request that hits), in order of the type's index.
     pub types: Vec<TypeShare>,
     /// By turn (of the request that hits), 0 where it is unknown.
     pub turns: Vec<TurnShare>,
-    /// Who used the hit blocks before.
+    /// Hits by the session and the user of the block's last use.
     pub origins: Origins,
     /// Whether few blocks make most reuses.
     pub block_skew: Skew,
@@ -40,21 +40,21 @@ pub struct Characterization {
     pub sessions: Sessions,
     /// Users, where the caller names them.
     pub users: Option<Users>,
-    /// Whether a session goes on.
+    /// Continuation of sessions.
     pub next_turn: NextTurn,
-    /// How long until a block is used again.
+    /// Times until a block is used again.
     pub reuse: ReuseTimes,
-    /// Where in a prompt hits are.
+    /// Hit rates by position in the prompt.
     pub locality: Locality,
-    /// How long blocks are of use.
+    /// Time from a block's first use to its last.
     pub lifespan: Lifespan,
     /// Tokens and bytes of requests, and what device memory holds of them.
     pub sizes: Sizes,
-    /// What a cache must hold for all hits.
+    /// Cache size needed for all hits.
     pub capacity: Capacity,
 }
 
-/// What was counted exactly.
+/// Sampling rates, and the pieces kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Share of blocks that was tracked: 1, or less where the trace has more pieces than there
@@ -70,7 +70,7 @@ pub struct Sampling {
     pub pieces: u64,
 }
 
-/// What a cache without end would have hit.
+/// Hits of an infinite cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ideal {
     /// Blocks of all requests.
@@ -97,7 +97,7 @@ pub struct Ideal {
     pub orphans: u64,
 }
 
-/// What happened when.
+/// Counters by bucket of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OverTime {
     /// Length of a bucket.
@@ -183,7 +183,7 @@ pub struct TurnShare {
     pub share_of_hits: f64,
 }
 
-/// Who used hit blocks last before the hit.
+/// Hit blocks by the session and the user of their last use before the hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     /// The same session.
@@ -200,18 +200,18 @@ pub struct Origins {
     pub unknown_user: u64,
 }
 
-/// How unevenly something is spread over owners.
+/// Skew of a quantity over its owners.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Skew {
     /// Owners, those who have nothing too.
     pub owners: u64,
-    /// What all have together.
+    /// Sum over all owners.
     pub total: u64,
     /// 0 where all have the same, towards 1 where one has all.
     pub gini: f64,
-    /// What the richest 1 % have.
+    /// Share of the total that the richest 1 % have.
     pub top_1_percent: f64,
-    /// What the richest 10 % have.
+    /// Share of the total that the richest 10 % have.
     pub top_10_percent: f64,
     /// The Lorenz curve from the poorest to the richest: share of owners, share of the total.
     pub lorenz: Vec<(f64, f64)>,
@@ -220,7 +220,7 @@ pub struct Skew {
 /// Sessions and their requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sessions {
-    /// How many.
+    /// Number of sessions.
     pub count: u64,
     /// Requests of a session.
     pub requests: Spread,
@@ -239,7 +239,7 @@ pub struct Sessions {
 /// Sessions of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionKind {
-    /// How many.
+    /// Number of sessions.
     pub sessions: u64,
     /// Their requests and hits.
     pub all: Hits,
@@ -252,7 +252,7 @@ pub struct SessionKind {
 /// Users and their requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Users {
-    /// How many.
+    /// Number of users.
     pub count: u64,
     /// Requests of a user.
     pub requests: Spread,
@@ -264,7 +264,7 @@ pub struct Users {
     pub hits: Spread,
 }
 
-/// How often a request of a session is followed by another one.
+/// Requests of sessions by whether another request of the session follows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NextTurn {
     /// A session's last request counts as the last where at least so much of the trace came
@@ -276,7 +276,7 @@ pub struct NextTurn {
     pub classes: Vec<ClassNext>,
     /// Time from a request to the next of its session, seconds.
     pub gap_s: Spread,
-    /// Share of the resolved requests that were followed within so many seconds.
+    /// Seconds, and the share of the resolved requests that were followed within them.
     pub within: Vec<(f64, f64)>,
 }
 
@@ -300,11 +300,11 @@ pub struct ClassNext {
     pub request_type: u16,
     /// The turn, 0 where unknown; the highest holds all later ones too.
     pub turn: u16,
-    /// What came after its requests.
+    /// Outcomes of the class's requests.
     pub next: Next,
 }
 
-/// How long until a block is used again. Of hits only.
+/// Times until a block is used again. Of hits only.
 ///
 /// Censoring: what is not used again before the trace ends has no reuse time; it counts in
 /// `never_reused` and in no fit. So fits are of the reuse times that were seen, and long ones
@@ -332,12 +332,12 @@ pub struct Reuse {
     pub cdf: Vec<(f64, f64)>,
 }
 
-/// Where hits are.
+/// Hit rates by position in the prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Locality {
     /// Hit rate by the block's place in the prompt.
     pub by_offset: Vec<OffsetRate>,
-    /// If a block hits, whether the one so many blocks behind does.
+    /// Hit rate of the block one stride behind a block that hits.
     pub by_stride: Vec<StrideRate>,
 }
 
@@ -399,8 +399,8 @@ pub struct Sizes {
     pub requests_in_device: Option<f64>,
 }
 
-/// What a cache must hold so that every hit is one: each block between its first and its last
-/// use, and none that is not used again. No policy knows that ahead: a bound from below.
+/// Blocks that a cache must hold to hit every reuse: each block from its first to its last use, if
+/// it is used again. No policy knows that ahead: a lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Capacity {
     /// Most blocks of use in one bucket of time.

@@ -1,4 +1,4 @@
-//! How unevenly something is spread over those who have it.
+//! Skew of a quantity over its owners.
 //!
 //! Source: Lorenz 1905 for the curve, Gini 1912 for the number.
 
@@ -9,12 +9,12 @@ use super::report::Skew;
 /// Points of a Lorenz curve.
 const POINTS: usize = 50;
 
-/// How many owners have how much.
+/// Number of owners by amount.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Owners(BTreeMap<u64, u64>);
 
 impl Owners {
-    /// So many `owners` more who have `amount` each.
+    /// Adds `owners` owners with `amount` each.
     pub(super) fn add(&mut self, amount: u64, owners: u64) {
         if owners > 0 {
             *self.0.entry(amount).or_insert(0) += owners;
@@ -49,7 +49,7 @@ impl Owners {
         }
     }
 
-    /// Where the curve bends: owners of one amount are a straight line.
+    /// Returns the corners of the Lorenz curve: owners of one amount are a straight line.
     fn corners(&self, owners: u64, total: u64) -> Vec<(f64, f64)> {
         let mut corners = vec![(0.0, 0.0)];
         let (mut owners_below, mut total_below) = (0, 0);

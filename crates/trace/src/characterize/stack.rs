@@ -1,8 +1,8 @@
 //! LRU stack distances of a trace whose blocks come as runs: how many distinct blocks were used
 //! since a block was used last, for whole pieces of chains at once.
 //!
-//! An id names a block and its whole prefix, so a request touches a prefix of everything it knows,
-//! and what an earlier request touched last, and nobody since, is the *tail* of its chain:
+//! An id names a block and its whole prefix, so a request touches a prefix of everything it knows.
+//! The blocks that an earlier request was the last to touch are the *tail* of its chain:
 //!
 //! ```text
 //! earlier   0 1 2 3 4 5 6 7          uses 0…7; then a later one uses 0…3: the earlier one still is
@@ -47,7 +47,7 @@ pub struct Stack<T> {
     pieces: BTreeMap<u64, Piece<T>>,
     ages: Ages,
     pieces_max: usize,
-    /// What is deeper may be forgotten.
+    /// Distance in blocks from which on a block may be forgotten.
     depth_max: u64,
     /// The sampling rate is two to the power of minus this.
     halvings: u32,
@@ -70,16 +70,16 @@ struct Piece<T> {
 pub struct Touch<T> {
     /// Place of the first one in the chain, from 0.
     pub offset: u64,
-    /// How many.
+    /// Number of blocks.
     pub count: u32,
     /// Their use before this one; `None` for blocks that were never used.
     pub before: Option<Before<T>>,
 }
 
-/// What a piece was before it was touched.
+/// State of a piece before the touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before<T> {
-    /// What the caller kept of each of its blocks.
+    /// The caller's record of each of its blocks.
     pub record: T,
     /// Distinct blocks used since the first block of the piece was; of the following ones, one
     /// more each.
@@ -109,8 +109,8 @@ impl<T: Copy> Stack<T> {
         }
     }
 
-    /// How many blocks each tracked one stands for: 1 until the bound was met, then a power of
-    /// two.
+    /// Returns the number of blocks that each tracked one stands for: 1 until the bound is met,
+    /// then a power of two.
     #[must_use]
     pub fn weight(&self) -> u64 {
         1 << self.halvings
@@ -158,8 +158,8 @@ impl<T: Copy> Stack<T> {
         self.shrink();
     }
 
-    /// How many leading blocks of a request an LRU cache of `capacity` blocks holds. Changes
-    /// nothing. Under sampling it is what the sampled ones say.
+    /// Returns the number of leading blocks of a request that an LRU cache of `capacity` blocks
+    /// holds. Changes nothing. Under sampling, only the sampled blocks decide.
     #[must_use]
     pub fn matched(&self, blocks: &BlockRuns, capacity: u64) -> u64 {
         let mut offset = 0;
@@ -301,7 +301,7 @@ impl<T: Copy> Stack<T> {
         self.renumber();
     }
 
-    /// Counts the ages anew, without those that no block has any more or that are too deep.
+    /// Renumbers the ages, without those that no block has any more or that are too deep.
     fn renumber(&mut self) {
         if self.depth_max < u64::MAX {
             let depth_max = self.depth_max / self.weight();

@@ -8,7 +8,7 @@ pub(super) const BUCKETS_MAX: usize = 256;
 /// The first length of a bucket, nanoseconds.
 const FIRST_NS: u64 = 1_000_000_000;
 
-/// What can be counted into buckets.
+/// A counter per bucket of time.
 pub(super) trait Merge: Clone + Default {
     /// Adds what the bucket behind this one counted.
     fn merge(&mut self, behind: &Self);

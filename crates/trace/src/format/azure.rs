@@ -22,7 +22,7 @@ const NAMES: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];
 const COLUMNS_MAX: usize = 64;
 
 struct Azure {
-    /// Where the three columns stand.
+    /// Indexes of the three columns in a line.
     columns: [usize; 3],
     is_header_read: bool,
     /// The first request's time, nanoseconds since 1970.

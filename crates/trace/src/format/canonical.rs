@@ -16,8 +16,8 @@
 //! session, lengths and `p_continue`. A field that is not known here is an error, because a
 //! misspelt one would otherwise be lost without a word.
 //!
-//! `p_continue`, a number from 0 to 1, is how likely another request of the session follows, as
-//! somebody predicted when this one came; the `lpc` policy reads it. Builds from before it refuse
+//! `p_continue`, from 0 to 1, is the predicted probability that another request of the session
+//! follows, as of this request's arrival; the `lpc` policy reads it. Builds from before it refuse
 //! a trace that has it, as they do every field they do not know.
 
 use std::io::{self, Write};

@@ -5,8 +5,8 @@ use std::fmt;
 use headstart_core::{BlockRuns, Run};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
-/// Most blocks of one request: 67 million tokens in blocks of 16, and an hour's work for nobody
-/// who writes `[[0, 4000000000]]` into a line.
+/// Most blocks of one request: 67 million tokens in blocks of 16. Without a limit,
+/// `[[0, 4000000000]]` in a line would cost an hour's work.
 pub const BLOCKS_MAX: usize = 4 << 20;
 
 /// Blocks read from `[1, 2, 3]`, `[[1, 3]]` or a mixture; runs stay runs.

@@ -49,7 +49,7 @@ struct Line<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// What a server of `model` is asked with `prompt`.
+    /// Builds the body that sends `prompt` to a server of `model`.
     #[must_use]
     pub fn of(prompt: &'a Prompt, model: &'a str) -> Self {
         Self {

@@ -9,8 +9,8 @@
 //! `from` says `human` and `gpt` where the others say `user` and `assistant`; every name is
 //! accepted in every shape. Only text is read (no images, no tools).
 //!
-//! Records may say more, for those who learn from them whether conversations go on. Whoever only
-//! plays or replays them does not look at it. All of it is optional, and other fields are ignored:
+//! Records may hold labels, for predictors that learn whether conversations continue. Playing and
+//! replaying ignore them. All are optional, and other fields are ignored:
 //!
 //! | field of a record | says | default |
 //! |---|---|---|
@@ -46,15 +46,15 @@ pub use writing::write;
 
 use crate::{TraceError, source::Lines};
 
-/// What was said between a user and an assistant.
+/// A conversation between a user and an assistant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
     /// The file's own id; `#n` for the n-th record of the file (from 1) where it gives none.
     pub id: String,
     /// The turns in order, at least one of them by the user.
     pub turns: Vec<Turn>,
-    /// Records of an equal group belong on one side of a split. Where there is none, a hash of
-    /// the first prompt serves.
+    /// Records of an equal group belong on one side of a split. Without a group, a hash of the
+    /// first prompt serves.
     pub group: Option<String>,
     /// The record was cut: whether its last user turn was followed is unknown.
     pub is_truncated: bool,
@@ -99,9 +99,9 @@ impl Conversation {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Who speaks.
+    /// The role of the speaker.
     pub role: Role,
-    /// What is said; may be empty, and is where it is withheld.
+    /// The text of the message; may be empty, and always is where it is withheld.
     pub text: String,
     /// Characters of a text that is withheld; `None` where the text is here.
     pub withheld_chars: Option<u32>,
@@ -129,7 +129,7 @@ impl Turn {
     }
 }
 
-/// Who speaks. Serialized as OpenAI's API names it.
+/// The role of a speaker, serialized as in OpenAI's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

@@ -115,15 +115,15 @@ pub struct LoggedRequest {
     pub model: Option<String>,
     /// The salt of the tenant's cache (vLLM's `cache_salt`).
     pub cache_salt: Option<String>,
-    /// Who asked.
+    /// The user that sent it.
     pub user: Option<String>,
     /// The conversation or the agent's run.
     pub session: Option<String>,
-    /// What was asked.
+    /// Its messages, text or token ids.
     pub prompt: PromptPart,
     /// Prompt tokens as the server counted them.
     pub prompt_tokens: Option<u32>,
-    /// Those of them that its cache served.
+    /// Prompt tokens that its cache served.
     pub cached_tokens: Option<u32>,
     /// Tokens of the answer.
     pub output_tokens: Option<u32>,
@@ -131,7 +131,7 @@ pub struct LoggedRequest {
     pub ttft: Option<Duration>,
 }
 
-/// What stands in a request before it is tokenized.
+/// The prompt of a request before tokenization.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PromptPart {
     /// Messages, to be rendered by a chat template.
@@ -143,7 +143,7 @@ pub enum PromptPart {
     },
     /// A text that is tokenized as it stands.
     Text(String),
-    /// Token ids, which somebody tokenized already: equal where they are the same tokenizer's.
+    /// Ids of a prompt that is tokenized already: comparable where the tokenizer is the same.
     Tokens(Vec<TokenId>),
 }
 
@@ -160,7 +160,7 @@ impl LoggedRequest {
 }
 
 impl PromptPart {
-    /// How many of the messages are a user's; 0 for a text.
+    /// Counts the messages with the role `user`; 0 for a text or token ids.
     #[must_use]
     pub fn user_turns(&self) -> u16 {
         let Self::Chat { messages, .. } = self else {
@@ -204,7 +204,7 @@ pub fn of_conversation(
     })
 }
 
-/// How to read a log.
+/// Options for reading a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
     /// Bad lines are counted and left out, instead of being errors.
@@ -222,8 +222,8 @@ pub struct Requests<'a> {
 /// Reads the log `raw` (plain, gzip or zstd); `name` appears in errors.
 ///
 /// # Errors
-/// [`TraceError::Read`] when the input cannot be read at all. What is wrong further on comes with
-/// the requests: [`TraceError::BadLine`] for a line that is none, unless those are left out.
+/// [`TraceError::Read`] when the input cannot be read at all. Later errors come with the requests:
+/// [`TraceError::BadLine`] for a line that is no request, unless bad lines are skipped.
 pub fn read<'a>(
     name: impl Into<String>,
     raw: impl Read + 'a,

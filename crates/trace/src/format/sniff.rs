@@ -1,4 +1,4 @@
-//! Which format a trace is in, by its first line.
+//! Detection of a trace's format by its first line.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! What an engine holds of a materialized request: the chain that a replay must be given to
-//! count what a live engine finds.
+//! Blocks that an engine holds of a materialized request: the chain that a replay needs to count
+//! the hits of a live engine.
 //!
 //! A replay of the trace itself counts every id as a block, finds whole prompts, and knows no
 //! answers. An engine differs in five ways:

@@ -1,4 +1,4 @@
-//! Which tokens a block gets: a pure function of the seed and the block's id.
+//! Tokens of a block: a pure function of the seed and the block's id.
 //!
 //! ```text
 //! id ─ xor key ─► name   digits of the name, base |vocabulary|, lowest first │ drawn from the name

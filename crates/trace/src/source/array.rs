@@ -2,7 +2,7 @@
 //!
 //! Exports of dashboards are often one array, over one line or over many. Each byte becomes one
 //! byte, so nothing is held: commas between elements become line ends, line ends within elements
-//! blanks. Whether it is JSON, whoever reads the lines finds out.
+//! blanks. The reader of the lines checks that they are JSON.
 
 use std::io::{self, BufRead, Read};
 
@@ -24,7 +24,7 @@ impl<R: BufRead> Elements<R> {
         }
     }
 
-    /// What stands for the next byte.
+    /// Returns the byte that replaces the next `byte`.
     fn next(&mut self, byte: u8) -> u8 {
         if self.is_text {
             match byte {

@@ -1,7 +1,7 @@
 //! The frames of a zstd file, one after another.
 //!
-//! The decoder reads one frame; files have several where somebody concatenated or packed them
-//! in parallel. Skippable frames, which tools use for indexes, are passed over.
+//! The decoder reads one frame; files have several where they were concatenated, or packed in
+//! parallel. Skippable frames, which tools use for indexes, are passed over.
 
 use std::io::{self, BufRead, Read};
 

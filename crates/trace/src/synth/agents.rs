@@ -17,11 +17,11 @@ pub struct Agents {
     pub starts_per_s: f64,
     /// System prompt and tools, and what is known of the project.
     pub opening: Opening,
-    /// What the user asks for.
+    /// Length of the user's request.
     pub task: Length,
-    /// What a tool returns.
+    /// Length of a tool's result.
     pub tool_result: Length,
-    /// What the model writes in one step.
+    /// Length of the model's answer in one step.
     pub answer: Length,
     /// Probability that another tool step follows a step.
     pub p_step: f64,
@@ -31,9 +31,9 @@ pub struct Agents {
     pub p_fork: f64,
     /// Share of the forks that are retries; the others are sub-agents.
     pub retries: f64,
-    /// How long a tool runs.
+    /// Run time of a tool.
     pub tool_gap: Gap,
-    /// How long the user takes.
+    /// Time until the user's next request.
     pub user_gap: Gap,
     /// A session ends when its next prompt would be longer than this.
     pub context_tokens: u32,
@@ -91,7 +91,7 @@ struct Session {
     turn: u16,
     prompt: Prompt,
     opening_tokens: u32,
-    /// What the next prompt will be longer by.
+    /// Tokens by which the next prompt is longer.
     growth: u32,
     is_fork: bool,
     /// Whether the next request brings a user message.
@@ -175,7 +175,7 @@ impl Source {
         self.wait(now, task, 0, fork);
     }
 
-    /// What follows a request: another step, the user after a while, or nothing.
+    /// Continues a session after a request: another step, the user after a while, or nothing.
     fn go_on(&mut self, now: Nanos, mut session: Session, answer: u32) {
         session.user_is_next = !chance(&mut self.rng, self.config.p_step);
         if !session.user_is_next {

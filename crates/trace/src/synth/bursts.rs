@@ -17,9 +17,9 @@ pub struct Bursts {
     pub size: f64,
     /// Time between the requests of a burst.
     pub gap: Gap,
-    /// What the requests of a burst share.
+    /// Length of the part that the requests of a burst share.
     pub template: Length,
-    /// What each has of its own.
+    /// Length of each request's own part.
     pub payload: Length,
     /// Each answer.
     pub answer: Length,

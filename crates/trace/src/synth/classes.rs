@@ -18,9 +18,9 @@ const RANDOM_TURN_MAX: u16 = 64;
 /// The behaviour of each (type, turn) class over the run.
 #[derive(Clone, Debug)]
 pub(super) struct Behaviours {
-    /// Those of all types, one after the other.
+    /// The steps of all types, one type after the other.
     steps: Vec<Step>,
-    /// Where each type's begin in `steps`, and where the last one's end.
+    /// Index in `steps` of each type's first step, and the end of the last type's.
     starts: Vec<usize>,
     /// When behaviours move, in order.
     changes: Vec<Nanos>,
@@ -52,7 +52,7 @@ impl Behaviours {
         }
     }
 
-    /// How a conversation of type `kind` goes on at `now` after its `turn`-th turn.
+    /// Returns the behaviour at `now` of a conversation of type `kind` after its `turn`-th turn.
     pub(super) fn of(&self, now: Nanos, kind: usize, turn: u16) -> Step {
         let (start, end) = (self.starts[kind], self.starts[kind + 1]);
         let class = (start + usize::from(turn.max(1)) - 1).min(end - 1);
@@ -95,7 +95,7 @@ impl Labeller {
         }
     }
 
-    /// What a request of type `kind` and turn `turn` says of itself at `now`.
+    /// Returns the type and turn that a request of type `kind` and turn `turn` reports at `now`.
     pub(super) fn label(&mut self, now: Nanos, kind: usize, turn: u16) -> (u16, u16) {
         match self.labels {
             Labels::Random => self.random(),

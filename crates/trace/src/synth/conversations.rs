@@ -17,7 +17,7 @@ use super::timeline::{Event, Timeline};
 pub struct Conversations {
     /// Conversations that start every second, on average.
     pub starts_per_s: f64,
-    /// What they begin with.
+    /// Their shared beginnings.
     pub opening: Opening,
     /// The mix of types.
     pub types: Vec<RequestType>,
@@ -25,7 +25,7 @@ pub struct Conversations {
     pub gap: Gap,
     /// When classes exchange their behaviour, as fractions of the run, in order.
     pub changes_at: Vec<f64>,
-    /// What requests say of their class.
+    /// Labels of the requests' classes.
     pub labels: Labels,
     /// A conversation ends when its next prompt would be longer than this.
     pub context_tokens: u32,
@@ -48,13 +48,13 @@ pub struct RequestType {
     /// uniformly behind the opening: an edited question, a history cut or rewritten.
     pub rewrite: f64,
     /// Probability that a request is sent once more unchanged, a gap later and with the same
-    /// turn: an answer made anew, a client that tries again.
+    /// turn: a regenerated answer, a client that retries.
     pub repeat: f64,
     /// Behaviour by turn; the last one holds for all later turns.
     pub steps: Vec<Step>,
 }
 
-/// How the conversations of one (type, turn) class go on.
+/// Behaviour of the conversations of one (type, turn) class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Probability of another turn.
@@ -63,12 +63,12 @@ pub struct Step {
     pub gap_scale: f64,
 }
 
-/// What requests say of their class.
+/// Labels of the requests' classes, true or not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Labels {
     /// The truth.
     True,
-    /// Type and turn drawn anew for each request, whatever it is: nothing can be learnt.
+    /// Random type and turn for each request: nothing can be learnt.
     Random,
     /// The truth until this fraction of the run; then each class carries another's label, always
     /// the same one: the order of the types is reversed, and so are turns 1 to 6 (a later turn
@@ -160,7 +160,7 @@ struct Session {
     prompt: Prompt,
     /// Length of its opening, which is never rewritten.
     opening_tokens: u32,
-    /// What the next prompt will be longer by.
+    /// Tokens by which the next prompt is longer.
     growth: u32,
     /// The last request's blocks, when the next one is the same again.
     repeated: Option<BlockRuns>,

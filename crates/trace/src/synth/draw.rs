@@ -68,7 +68,7 @@ impl Gap {
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// Checks the parameters; the error states the rule.
     pub(super) fn check(&self) -> Result<(), String> {
         let ok = match self {
             Self::Exponential { mean_s } => is_size(*mean_s),
@@ -112,7 +112,7 @@ impl Length {
         tokens as u32
     }
 
-    /// What is wrong with it, if anything.
+    /// Checks the parameters; the error states the rule.
     pub(super) fn check(&self) -> Result<(), String> {
         let ok = is_size(self.mean) && (0.0..=5.0).contains(&self.sigma);
         let rule = "the mean must be finite and not negative, sigma from 0 to 5";

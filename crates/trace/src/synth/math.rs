@@ -72,7 +72,7 @@ mod tests {
         assert!(exp(f64::INFINITY).is_finite());
     }
 
-    /// What makes it worth having them: were these to change, so would every seeded trace.
+    /// Pins the bits of both functions: a change would change every seeded trace.
     #[test]
     fn their_bits_are_pinned() {
         assert_eq!(ln(10.0).to_bits(), 0x4002_6bb1_bbb5_5515);

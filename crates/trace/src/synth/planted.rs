@@ -3,8 +3,8 @@
 //! For each user turn a hidden intent is drawn (to say goodbye, to look up a fact, to begin a
 //! project …) and, mostly, a side remark ("more follows", "that is all"). They give the true
 //! probability of another turn, the outcome is drawn from it, and the text is one of many ways
-//! to say it, among sentences that tell nothing. Whoever wants one thing mostly still does at the
-//! next turn, so a predictor that reads several prompts at once is not misled by the old ones.
+//! to say it, among sentences that tell nothing. An intent mostly lasts until the next turn, so a
+//! predictor that reads several prompts at once is not misled by the old ones.
 //!
 //! ```text
 //! subject ───────────────────────┐
@@ -15,7 +15,7 @@
 //!   p = sigmoid(bias + strength · score) ──► outcome
 //! ```
 //!
-//! So it is known how well any predictor can do: by the rule "goes on where p is at least a
+//! So the best score of any predictor is known: that of the rule "continues if p is at least a
 //! threshold" ([`Attainable`]). With the default share of 0.55 that rule has
 //!
 //! | strength | 0 | 0.25 | 0.5 | 1 | 2 | 4 |
@@ -56,14 +56,14 @@ const SYSTEM_PROMPTS_MAX: usize = 1000;
 /// Beyond this strength all probabilities are 0 or 1.
 const STRENGTH_MAX: f64 = 20.0;
 
-/// What to generate.
+/// Parameters of the conversations to generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planted {
     /// Conversations.
     pub conversations: u64,
     /// All randomness comes from it.
     pub seed: u64,
-    /// How much the text tells: 0 nothing, 1 an MCC of 0.64 at best, up to 20.
+    /// Strength of the signal in the text: 0 for none, 1 for an MCC of at most 0.64, up to 20.
     pub strength: f64,
     /// Share of the turns that are followed by another.
     pub base: f64,

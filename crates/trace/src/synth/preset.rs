@@ -28,7 +28,7 @@ use super::workload::Workload;
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub about: &'static str,
     /// Requests a second unless set otherwise.
     requests_per_s: f64,
@@ -133,7 +133,7 @@ impl Preset {
     /// The preset called `name`.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no preset has this name.
     pub fn by_name(name: &str) -> Result<Self, UnknownPreset> {
         let found = PRESETS.iter().find(|preset| preset.name == name);
         found.copied().ok_or_else(|| {

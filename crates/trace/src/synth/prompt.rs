@@ -30,7 +30,7 @@ impl Ids {
         }
     }
 
-    /// A session that nobody has yet.
+    /// Returns a new session id.
     pub(super) fn session(&mut self) -> SessionId {
         self.sessions += 1;
         SessionId(self.sessions - 1)
@@ -83,8 +83,8 @@ impl Prompt {
     }
 }
 
-/// What sessions of a stream begin with: a system prompt of few that many share, and behind it,
-/// if there are users, what the application says of that user.
+/// Shared beginnings of a stream's sessions: one of a few system prompts and, if there are users,
+/// the application's text about the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Opening {
     /// System prompts; 0 for none.
@@ -93,9 +93,9 @@ pub struct Opening {
     pub exponent: f64,
     /// Length of each.
     pub prompt: Length,
-    /// Users, each with one system prompt; 0 for sessions of nobody in particular.
+    /// Users, each with one system prompt; 0 for sessions without a user.
     pub users: usize,
-    /// What follows the system prompt for each user.
+    /// Length of the text about each user, behind the system prompt.
     pub profile: Length,
 }
 
@@ -156,7 +156,7 @@ impl Openings {
         }
     }
 
-    /// What the next session begins with.
+    /// Returns the opening of the next session.
     pub(super) fn draw(&mut self, rng: &mut Rng, ids: &mut Ids) -> Prompt {
         if self.users.is_empty() {
             return self.system_prompt(rng, ids);

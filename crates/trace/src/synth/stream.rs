@@ -22,11 +22,11 @@ pub enum Stream {
     Bursts(Bursts),
 }
 
-/// What a source needs to know of its run.
+/// Parameters of the run for a source.
 pub(super) struct Setting<'a> {
     /// One for behaviour, one for its changes, one for labels.
     pub(super) seeds: [u64; 3],
-    /// How long the run is meant to be.
+    /// Intended length of the run.
     pub(super) nominal: Duration,
     /// Learns the names of the types.
     pub(super) info: &'a mut TraceInfo,

@@ -18,11 +18,11 @@ pub(super) struct Timeline<S> {
     waits: u64,
 }
 
-/// What happens next.
+/// The next event of a stream.
 pub(super) enum Event<S> {
     /// A new session.
     Start(Nanos),
-    /// An open one goes on.
+    /// An open one continues.
     Resume(Nanos, S),
 }
 

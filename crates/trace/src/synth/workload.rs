@@ -15,7 +15,7 @@ const TICK_NANOS: u64 = 1_000_000;
 /// Longest run: a century, which [`Nanos`] can still count.
 const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// What to generate. Equal workloads give equal requests, on any machine.
+/// Parameters of a synthetic trace. Equal workloads give equal requests, on any machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// All randomness comes from it.
@@ -60,8 +60,8 @@ impl Workload {
             .for_each(|stream| stream.set_gap(gap));
     }
 
-    /// How long the run is meant to be: its duration, or what its requests take on average.
-    /// Changes in the course of a run are placed by it.
+    /// Returns the intended length of the run: its duration, or the average time that its requests
+    /// take. Changes during a run are placed relative to it.
     #[must_use]
     pub fn nominal_duration(&self) -> Duration {
         let seconds = self.requests.unwrap_or(0) as f64 / self.requests_per_s();
@@ -125,7 +125,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// What the trace says of itself; complete from the start.
+    /// Returns the facts about the trace; complete from the start.
     #[must_use]
     pub fn info(&self) -> &TraceInfo {
         &self.info

@@ -1,4 +1,4 @@
-//! Seeded damage: what files suffer, and what somebody who means harm would write.
+//! Seeded damage: faults of files, and lines that an attacker would write.
 
 use std::io::Write;
 

@@ -9,7 +9,7 @@ use headstart_trace::format::conversation::{Text, Tokenize};
 use headstart_trace::format::request_log::PromptPart;
 use headstart_trace::{Arrivals, Format, Options, Reader};
 
-/// How to read; drawn, so that all options meet all damage.
+/// Options of a reader; random, so that all options meet all damage.
 #[derive(Clone, Debug)]
 pub(crate) struct Choices {
     pub(crate) format: Option<Format>,
@@ -20,7 +20,7 @@ pub(crate) struct Choices {
 }
 
 impl Choices {
-    /// What goes with `format`: half of the time it is named, else the first line tells.
+    /// Draws options for `format`: half of the time it is named, else the first line tells.
     pub(crate) fn new(rng: &mut Rng, format: Format) -> Self {
         let mut coin = || rng.next_u64() & 1 == 0;
         Self {
@@ -44,7 +44,7 @@ impl Choices {
     }
 }
 
-/// What came of it.
+/// Counts of one reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) requests: usize,

@@ -55,7 +55,7 @@ fn check_window(requests: &[TraceRequest]) {
     near("reuses in 10 minutes", reuse.within(600.0), 0.80, 0.15);
 }
 
-/// Each class goes on as often and as late as its parameters say; and classes differ.
+/// Checks that each class continues as often and as late as its parameters say; classes differ.
 fn check_classes(workload: &Workload, requests: &[TraceRequest], gap_median_s: f64) {
     #[derive(Default)]
     struct Class {

@@ -1,4 +1,4 @@
-//! What generated traces promise: structure always, figures within a stated tolerance.
+//! Guarantees of generated traces: structure always, figures within a stated tolerance.
 
 mod atc25;
 mod measure;

@@ -1,4 +1,4 @@
-//! What is measured of a trace, and the workloads that it is measured on.
+//! Measurements of a trace, and the workloads that they are taken on.
 
 use std::collections::HashMap;
 
@@ -78,7 +78,7 @@ pub(crate) fn ended(requests: &[TraceRequest]) -> Vec<Vec<&TraceRequest>> {
     sessions
 }
 
-/// Turns of a session; a request sent again is none.
+/// Counts the turns of a session; a request sent again does not count.
 pub(crate) fn num_turns(session: &[&TraceRequest]) -> usize {
     1 + session.windows(2).filter(|pair| !is_repeat(pair)).count()
 }

@@ -1,4 +1,4 @@
-//! What holds for every workload.
+//! Properties of every workload.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn equal_seeds_give_equal_requests_and_others_do_not() {
 
 /// `headstart trace synth mixed atc25-exponential --seed 1 --requests 800 --rate 1
 /// --gaps exponential:15 --block-tokens 128`; see `data/traces/README.md`. On a mismatch, the
-/// generators draw otherwise than before, and every figure got from a seed must be taken anew.
+/// generators draw otherwise than before, and every figure got from a seed must be measured again.
 #[test]
 fn the_committed_trace_comes_out_byte_for_byte() {
     let mut workload = preset("mixed");

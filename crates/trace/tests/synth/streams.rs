@@ -1,4 +1,4 @@
-//! What each kind of stream does.
+//! Behaviour of each kind of stream.
 
 use std::collections::{HashMap, HashSet};
 

@@ -14,7 +14,7 @@ const SERVER: &str = "moto_server";
 /// Names the program, where it is somewhere else.
 const VARIABLE: &str = "HEADSTART_MOTO";
 
-/// Where it is installed, below the repository's root.
+/// Folder of its installation, below the repository's root.
 const FOLDER: &str = "target/services/moto";
 
 /// The major version whose conditional writes the tests were written with, and what its server

@@ -1,7 +1,7 @@
 //! A Redis or Valkey server, for the tests of the shared index.
 //!
-//! Installed by apt-get, without a question and without sudo. The tests start it themselves, each
-//! its own; one that the package starts, as it may where there is systemd, is used by nobody here.
+//! Installed by apt-get, without a question and without sudo. Each test starts its own; the one
+//! that the package starts, as it may where there is systemd, is not used here.
 
 use std::process::{Command, Stdio};
 

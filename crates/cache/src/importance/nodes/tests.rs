@@ -293,7 +293,7 @@ fn a_node_ends_where_prompts_part() {
     assert_eq!(nodes_due(&mut nodes, 0), slice::from_ref(&one));
     nodes.used(&other);
     select_all(&mut nodes, &other);
-    // What was one node is two: the part that both share is packed anew, the rest when used.
+    // One node has become two: the shared part is packed again now, the rest when it is used.
     let shared = one[..2].to_vec();
     assert_eq!(
         nodes_due(&mut nodes, 10),

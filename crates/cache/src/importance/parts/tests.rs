@@ -9,7 +9,7 @@ const POLICIES: [&str; 4] = ["lru", "lfu", "importance", "importance:half-life=9
 struct Known {
     name: PartName,
     level: usize,
-    /// When it was used, by the how-maniest use of any, and with which share.
+    /// Its uses: the number of each among all uses, and the share that mattered.
     uses: Vec<(u64, f64)>,
 }
 
@@ -23,7 +23,7 @@ struct Model {
 }
 
 impl Model {
-    /// What the part is worth; the least goes first.
+    /// Returns the part's worth and its last use; the lowest goes first.
     fn worth(&self, part: &Known) -> (f64, u64) {
         let share = |(at, share): &(u64, f64)| match self.policy {
             "lru" => 0.0,

@@ -20,7 +20,7 @@ pub(super) fn bin(now: Nanos, earlier: Nanos) -> usize {
     ((4 * (octave - FIRST_OCTAVE)) as usize + quarter as usize).min(BINS - 1)
 }
 
-/// Where a bin begins, seconds; the first one begins at 0.
+/// Returns the start of a bin, seconds; the first one starts at 0.
 pub(super) fn start_s(bin: usize) -> f64 {
     if bin == 0 {
         return 0.0;

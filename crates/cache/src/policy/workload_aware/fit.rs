@@ -7,7 +7,7 @@ use super::observer::Histogram;
 const BURST_S: f64 = 0.3;
 /// Rounds of expectation and maximization; after ten the estimates move by less than noise.
 const ROUNDS: usize = 20;
-/// All uses together count as so many uses of a class.
+/// Weight of the estimate over all classes, in uses. A class with fewer has no fit of its own.
 const PRIOR: f64 = 50.0;
 /// Stands for a chance of nothing, whose logarithm must stay a number.
 const LEAST: f64 = 1e-30;
@@ -24,12 +24,12 @@ pub enum Shape {
     Published,
 }
 
-/// How far ahead a use counts.
+/// The horizon within which a use counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Life {
     /// Learnt: the horizon with the most hits per second of residence.
     Learnt,
-    /// So many seconds.
+    /// A fixed horizon, seconds.
     Fixed(f64),
     /// Any use counts.
     Unbounded,

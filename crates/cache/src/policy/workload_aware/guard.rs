@@ -3,7 +3,7 @@
 //! Where the two differ, one block is evicted and the other one kept. If the kept one is used
 //! while it is there, that is a hit the evictor earned. If the evicted one is asked for first,
 //! that is a miss the other would have spared, also when the kept one has gone meanwhile. So
-//! whoever evicts is judged the more strictly. Duels are watched for about the time in which the
+//! the current evictor is judged more strictly. Duels are watched for about the time in which the
 //! cache turns over; their balance, which forgets, decides who evicts. A fit that does not hold
 //! thus costs what it takes to lose its lead, whatever the reason: drift, wrong labels, other
 //! distributions.
@@ -15,12 +15,12 @@ use crate::slots::spread;
 
 /// Duels that are open at a time; the oldest is given up for a new one.
 const OPEN: usize = 512;
-/// What is left of the balance after another duel.
+/// Factor by which the balance decays with each duel.
 const MEMORY: f64 = 0.995;
-/// How far ahead one must be to take over.
+/// Lead that an evictor needs to take over.
 const LEAD: f64 = 3.0;
 
-/// Who chose the block that went.
+/// Chooser of an evicted block: the fit or LRU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evictor {
     Fit,
@@ -66,7 +66,7 @@ impl Guard {
         }
     }
 
-    /// Who should evict.
+    /// Returns the evictor in charge.
     pub(super) fn evictor(&self) -> Evictor {
         match self.trusts_fit {
             true => Evictor::Fit,

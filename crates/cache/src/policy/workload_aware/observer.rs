@@ -1,4 +1,4 @@
-//! How long after a use a block is used again, seen on a sample of the blocks.
+//! Reuse times of blocks, observed on a sample of them.
 //!
 //! A ring holds the last uses of sampled blocks: by which class, when, and after how long the
 //! next use came, if it did. A use that waits is a *censored* observation: the block may yet be
@@ -18,7 +18,7 @@ use crate::slots::spread;
 const WINDOW: usize = 16_384;
 /// Sampled uses of a request that are aimed at.
 const USES_PER_REQUEST: f64 = 4.0;
-/// Weight of the newest request in the mean length of a chain.
+/// Weight of the newest request in the average chain length.
 const LENGTH_WEIGHT: f64 = 1.0 / 256.0;
 
 /// Not a place in the ring.
@@ -37,7 +37,7 @@ pub(super) struct Observer {
     ghosts: HashTable<u32>,
     mean_length: f64,
     requests: u64,
-    /// Names whose last so many bits of fingerprint are zero are sampled.
+    /// Number of low fingerprint bits that must be zero for a name to be sampled.
     sampled_bits: u32,
 }
 

@@ -1,4 +1,4 @@
-//! A tier that does not answer is none, and takes nothing from the others.
+//! A tier that does not answer is not used, and takes nothing from the others.
 
 use std::collections::VecDeque;
 

@@ -41,7 +41,7 @@ fn what_was_used_last_is_in_host_memory_after_a_restart() {
     assert_eq!(restarted.names_in(Tier::Host), [11, 12, 21, 41]);
 }
 
-/// Parents are what somebody stored.
+/// Parents come from outside, so they may be wrong.
 #[test]
 fn a_ring_of_parents_is_no_prompt() {
     let disk = tier(Tier::Disk, 9, WriteWhen::Through, Admission::Always);

@@ -1,7 +1,7 @@
-//! What there is to say of the traffic, computed.
+//! Computation of the analysis.
 //!
-//! On two threads where there are two cores: the fleet is played on one, all that does not need it
-//! is reckoned on the other. What is found does not depend on that.
+//! On two cores or more, one thread replays the fleet and another computes all that does not need
+//! it. The results do not depend on the number of threads.
 
 use std::collections::HashMap;
 
@@ -19,13 +19,13 @@ use super::traffic::Traffic;
 use crate::kv_bytes::KvBytes;
 use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step, Unnamed, thousands};
 
-/// Fixes what is drawn by lot.
+/// Seed of hashes and random draws.
 const SEED: u64 = 9;
 
-/// What the analysis reckons with.
+/// Parameters of the analysis.
 pub(crate) struct Setting<'s> {
     pub(crate) fleet: Fleet,
-    /// Where the capacity comes from, for the reader.
+    /// Source of the capacity, for the reader.
     pub(crate) capacity_from: String,
     pub(crate) cost: &'s Cost,
     pub(crate) kv: Option<&'s KvBytes>,
@@ -33,7 +33,7 @@ pub(crate) struct Setting<'s> {
     pub(crate) bounds: Bounds,
 }
 
-/// What does not need the fleet.
+/// Results that do not need the fleet.
 struct Beside {
     characterization: Characterization,
     random: Random,
@@ -232,7 +232,7 @@ fn waterfall(splits: &[Split], per_token: &[PerToken]) -> Vec<Step> {
     steps.into()
 }
 
-/// How many tokens have no price although there are prices, if any.
+/// Reports the number of prompt tokens without a price, if there are any.
 fn unpriced(splits: &[Split], per_token: &[PerToken]) -> Option<String> {
     let all = splits.iter().zip(per_token);
     let without = all.filter(|(_, per_token)| !per_token.is_priced());

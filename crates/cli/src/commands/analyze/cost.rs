@@ -1,4 +1,4 @@
-//! What prompt tokens cost, in seconds and in money.
+//! Cost of prompt tokens, in seconds and in money.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::config::{UsageError, cost_model, prices};
 use crate::input::counted;
 use crate::report::analyze::Amount;
 
-/// How seconds and money are reckoned.
+/// Model of the cost in seconds and in money.
 pub(crate) struct Cost {
     engine: EngineModel,
     seconds: Seconds,
@@ -27,7 +27,7 @@ const SAMPLES_MIN: u64 = 30;
 /// A fit that misses half of its samples by more, relative to them, explains nothing.
 const ERROR_MAX: f64 = 0.5;
 
-/// Where seconds come from.
+/// Source of the times.
 #[derive(Clone)]
 enum Seconds {
     /// The engine's cost model, and what it is called.
@@ -120,12 +120,12 @@ impl Cost {
         }
     }
 
-    /// The engine whose memory and speed are reckoned with.
+    /// Returns the engine model that memory and speed are computed from.
     pub(crate) fn engine(&self) -> &EngineModel {
         &self.engine
     }
 
-    /// How long a prompt is computed, by the engine's model, if nothing else is.
+    /// Predicts the prefill time of a prompt in an otherwise idle engine, by its cost model.
     pub(crate) fn computing(&self, found: u32, computed: u32) -> Duration {
         let base_s = self.engine.base_s(Work::default());
         let prefill_s = self
@@ -134,7 +134,7 @@ impl Cost {
         Duration::try_from_secs_f64(prefill_s).unwrap_or_default()
     }
 
-    /// Where seconds come from, for the reader.
+    /// Returns the name of the source of the times, for the reader.
     pub(crate) fn seconds_from(&self) -> &str {
         match &self.seconds {
             Seconds::Engine(name) | Seconds::Fitted(_, name) => name,
@@ -150,10 +150,9 @@ impl Cost {
         }
     }
 
-    /// What each token of a request costs whose tokens landed as `split` says: of computed ones
-    /// what they took, of served ones what they saved. In the mean over either kind, because
-    /// tokens of a prompt are computed together. A token here is `scale` of those that time and
-    /// prices are of.
+    /// Returns the cost per token of a request: time spent per computed token, time saved per
+    /// cached token. Both are averages, because tokens of a prompt are computed together. `scale`
+    /// is the number of tokens for time and prices per token counted here.
     pub(crate) fn per_token(&self, split: &Split, model: Option<&str>, scale: f64) -> PerToken {
         let [served, computed] = found_and_not(split);
         let scaled = |tokens: usize| (tokens as f64 * scale).round() as usize;
@@ -192,8 +191,8 @@ fn found_and_not(split: &Split) -> [usize; 2] {
     [served as usize, (split.total() - served) as usize]
 }
 
-/// How many of the log's tokens one here is in a request: by its own count, or as in the others,
-/// where one of theirs is `factor` here.
+/// Returns the log's tokens per token counted here, for one request. Without a count of its own, it
+/// is the inverse of `factor`.
 pub(crate) fn scale(said: &Said, split: &Split, factor: f64) -> f64 {
     match said.counted {
         Some(logged) => f64::from(logged) / split.total().max(1) as f64,
@@ -201,8 +200,8 @@ pub(crate) fn scale(said: &Said, split: &Split, factor: f64) -> f64 {
     }
 }
 
-/// The fit, or why there is none, where there is something to say; `unpaired` times are of
-/// requests of which the log does not say what was cached.
+/// Returns the fit, or else the reason for having none, `None` if the log has no times. `unpaired`
+/// counts times of requests whose log does not say what was cached.
 fn judged(prefill: &Prefill, unpaired: u64) -> Result<prefill::Fitted, Option<String>> {
     let samples = prefill.samples();
     if samples == 0 && unpaired > 0 {
@@ -245,12 +244,12 @@ pub(crate) struct PerToken {
 }
 
 impl PerToken {
-    /// Whether somebody said what it costs.
+    /// Whether prices are known.
     pub(crate) fn is_priced(&self) -> bool {
         self.money.is_some()
     }
 
-    /// So many tokens, served or computed.
+    /// Returns the amount for `tokens`, either served or computed.
     pub(crate) fn amount(&self, tokens: u64, is_served: bool) -> Amount {
         let kind = usize::from(is_served);
         Amount {

@@ -1,4 +1,4 @@
-//! The named causes behind what was computed again, by the prompts' texts in order of time.
+//! The named causes of recomputed tokens, by the prompts' texts in order of time.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,7 +32,7 @@ struct Pair {
     evidence: Evidence,
 }
 
-/// What the texts tell, before anybody knows what became of their tokens.
+/// Comparison of the texts, before the fleet is replayed.
 pub(super) struct Compared {
     /// Requests whose text parts from an earlier one for a reason that has a name, in order, with
     /// the tokens behind that are the same.
@@ -125,7 +125,7 @@ fn most_unnamed(splits: &[Split], named: &[u32]) -> Option<usize> {
     (unnamed(most) > 0).then_some(most)
 }
 
-/// Tokens in so many bytes of a prompt, by its average.
+/// Returns the tokens in `bytes` bytes of a prompt, by its average.
 fn tokens_in(said: &Said, bytes: usize) -> u64 {
     let share = bytes as f64 / said.text.len().max(1) as f64;
     (said.tokens.len() as f64 * share).round() as u64
@@ -170,8 +170,8 @@ fn example(pair: &Pair, said: &[Said], show_text: bool) -> Example {
     }
 }
 
-/// What of a text of `len` bytes stands there now: of a history whose front went, what came up in
-/// its place, although it is not new.
+/// Returns the bytes of the new text at the change, in a text of `len` bytes. For a trimmed
+/// history, these include the text that moved up.
 fn stands_now(evidence: &Evidence, len: usize) -> Range<usize> {
     let start = evidence.new.start;
     match evidence.cause {
@@ -180,7 +180,7 @@ fn stands_now(evidence: &Evidence, len: usize) -> Range<usize> {
     }
 }
 
-/// What stands in front of a byte.
+/// Returns the last `CONTEXT_CHARS` characters before a byte.
 fn before(text: &str, byte: usize) -> String {
     let front = text.get(..byte).unwrap_or_default();
     let start = front.char_indices().rev().nth(CONTEXT_CHARS - 1);

@@ -1,4 +1,4 @@
-//! What a fleet's caches would have served of the traffic, and why not the rest.
+//! Simulated hits of a fleet's caches, and the reasons for the misses.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -26,8 +26,8 @@ use crate::report::analyze::{Kept, Own};
 /// Fewest blocks and tokens that the attribution has room for.
 const ROOM_MIN: usize = 1 << 12;
 
-/// Requests that are drawn by lot in all, and fewest and most draws of the traffic: the more
-/// requests there are, the less one draw differs from another.
+/// Requests drawn at random in all, and the fewest and most draws of the traffic. The more requests
+/// there are, the less one draw differs from another.
 const LOTS: usize = 16_384;
 const DRAWS: (usize, usize) = (2, 64);
 
@@ -39,18 +39,18 @@ pub(crate) struct Fleet {
     pub(crate) capacity_blocks: u64,
 }
 
-/// Where the tokens landed.
+/// Results of a replay.
 pub(crate) struct Played {
     /// Request by request.
     pub(crate) splits: Vec<Split>,
     /// Tokens found by the replay, those that were being computed among them.
     pub(crate) found_tokens: u64,
-    /// What logs say of their own caches.
+    /// Hits that the logs report, beside the replay's.
     pub(crate) own: Own,
     pub(crate) kept: Vec<Kept>,
 }
 
-/// What replicas find that are drawn by lot.
+/// Hits with random routing.
 pub(crate) struct Random {
     /// The mean over the draws.
     pub(crate) tokens: u64,
@@ -125,7 +125,7 @@ impl Fleet {
         told(splits, traffic, kept)
     }
 
-    /// What it would find if each request went anywhere: the mean of several draws.
+    /// Replays the traffic with random routing and averages the hits over several draws.
     pub(crate) fn random(self, traffic: &Traffic, seed: u64, patience: &mut Patience) -> Random {
         let (least, most) = DRAWS;
         let draws = (LOTS / traffic.requests.len().max(1)).clamp(least, most);

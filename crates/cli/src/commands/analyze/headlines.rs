@@ -13,7 +13,7 @@ use crate::report::analyze::{Analysis, percent, thousands};
 /// Most headlines.
 const MOST: usize = 5;
 
-/// What is less than this share of all prompt tokens is worth no sentence.
+/// Least share of all prompt tokens that is worth a headline.
 pub(crate) const MATERIAL: f64 = 0.02;
 
 /// The least share of the recomputed tokens for which the second cause is shown.
@@ -145,7 +145,7 @@ fn computed_again(analysis: &Analysis) -> Option<String> {
 pub(crate) struct CauseTold {
     pub(crate) tokens: u64,
     pub(crate) name: String,
-    /// Where the tokens are; `None` for a mistake in prompts.
+    /// Bucket of the tokens; `None` for a mistake in prompts.
     pub(crate) bucket: Option<Bucket>,
 }
 
@@ -192,7 +192,7 @@ fn because(analysis: &Analysis, bucket: Bucket) -> &'static str {
     }
 }
 
-/// Where next to nothing was recomputed.
+/// Describes traffic of which little is recomputed.
 fn little(analysis: &Analysis, again: u64) -> String {
     let share = |bucket| percent(analysis.share(analysis.tokens_in(bucket)));
     let new = match analysis.has_texts() {
@@ -209,7 +209,7 @@ fn little(analysis: &Analysis, again: u64) -> String {
     )
 }
 
-/// What to do about a loss for which no cause was found.
+/// Suggests how to find the cause of an unnamed loss.
 fn unnamed(analysis: &Analysis) -> Option<String> {
     let tokens = analysis.unnamed_tokens();
     let unnamed = analysis.unnamed.as_ref()?;
@@ -304,7 +304,7 @@ fn few_sessions(analysis: &Analysis) -> Option<String> {
     })
 }
 
-/// What must be said of sessions that nobody named.
+/// Marks sessions that were inferred.
 fn inferred(analysis: &Analysis) -> &'static str {
     match analysis.info.sessions {
         Provenance::Inferred => " (inferred)",

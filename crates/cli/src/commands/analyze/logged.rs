@@ -1,10 +1,10 @@
 //! Requests whose log says itself how much of the prompt a cache served.
 //!
 //! The replay knows what a fleet would have held, the log what an engine served. The log is right
-//! about what was served; of the rest nobody knows more than that it had been computed before, or
-//! not. So what the replay would have found, lost to eviction or left on another replica, and the
-//! engine did not serve, is one bucket: [`Bucket::IndexWrong`], known and not served. The replay
-//! alone is never wrong, so nothing else is in it.
+//! about what was served. About the rest it shows only whether it had been computed before. So
+//! tokens that the replay would have found, lost to eviction or left on another replica, and that
+//! the engine did not serve, are one bucket: [`Bucket::IndexWrong`], known and not served. The
+//! replay alone is never wrong, so nothing else is in it.
 
 use headstart_insight::{Bucket, Split};
 
@@ -21,17 +21,18 @@ const SERVED_AFTER_ALL: [Bucket; 7] = [
     Bucket::BlockFloor,
 ];
 
-/// What only the replay says of a known token.
+/// Buckets that only the replay can assign to a known token.
 const OF_THE_REPLAY: [Bucket; 3] = [Bucket::HeldElsewhere, Bucket::Reset, Bucket::Evicted];
 
-/// What the log says was cached, as a share of our tokens: the server may count other ones.
+/// Returns the cached tokens according to the log, scaled to our count of tokens: the server may
+/// count differently.
 pub(super) fn served(said: &Said, split: &Split) -> Option<u32> {
     let (prompt, cached) = said.cached.filter(|(prompt, _)| *prompt > 0)?;
     let share = (f64::from(cached) / f64::from(prompt)).min(1.0);
     Some((share * split.total() as f64).round() as u32)
 }
 
-/// The same request with so many tokens served.
+/// Returns `split`, corrected to `served` served tokens.
 pub(super) fn corrected(split: &Split, served: u32) -> Split {
     let mut left = Bucket::ALL.map(|bucket| (bucket, split.get(bucket)));
     let mut take = |bucket: Bucket, most: u32| {

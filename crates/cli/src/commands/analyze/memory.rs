@@ -1,4 +1,4 @@
-//! What the analysis keeps, and how much of it at most.
+//! Memory of the analysis, and its bounds.
 //!
 //! Everything that grows with the input has a bound here. What a bound costs is said where it was
 //! met: then a figure is an estimate, or a part of the input was not looked at.
@@ -13,7 +13,7 @@ use super::findings::Compared;
 use crate::input::counted;
 use crate::report::analyze::Kept;
 
-/// How much is kept at most.
+/// Upper bounds on the memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Requests: their blocks (16 bytes a run) and, of texts, their tokens (4 bytes each) and
@@ -88,7 +88,8 @@ pub(crate) fn runs(pieces: usize, is_exact: bool) -> Kept {
     }
 }
 
-/// Who held which block, and what was seen: room for so many `tokens`.
+/// Returns the memory of the attribution: holders of blocks, and seen contents with room for
+/// `tokens` tokens.
 pub(crate) fn attribution(memory: &Memory, tokens: usize, bounds: &Bounds) -> Kept {
     let bytes =
         |blocks: u64, tokens: usize| blocks * BLOCK_BYTES + (tokens as f64 * TOKEN_BYTES) as u64;
@@ -122,7 +123,7 @@ pub(crate) fn caches(replicas: usize, blocks: u64, asked: u64, bounds: &Bounds) 
     }
 }
 
-/// What the traffic looks like.
+/// Returns the memory of the characterization of the traffic.
 pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> Kept {
     let sampling = &numbers.sampling;
     let sessions = numbers.sessions.count as f64 * sampling.session_rate;
@@ -149,7 +150,7 @@ pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> K
     }
 }
 
-/// The caches of replicas that are drawn by lot.
+/// Memory of the caches behind random routing.
 pub(crate) fn random(pieces: usize, is_exact: bool) -> Kept {
     Kept {
         what: "caches behind random routing",
@@ -172,7 +173,7 @@ pub(crate) fn documents(known: &Documents, bounds: &Bounds) -> Kept {
     }
 }
 
-/// Prompts that others are compared with. One that goes on where another ends takes its place.
+/// Memory of the prompts that others are compared with. A prompt replaces one that it continues.
 pub(super) fn texts(compared: &Compared, bounds: &Bounds) -> Kept {
     Kept {
         what: "prompts to compare with",

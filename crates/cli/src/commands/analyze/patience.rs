@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What takes less needs no bar.
+/// Delay before the progress bar appears.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Requests between two looks at the clock.

@@ -34,16 +34,16 @@ pub(crate) use renderings::Renderings;
 pub(crate) use times::Times;
 use times::{Dates, Why};
 
-/// Where requests come from.
+/// Source of requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// A file; `-` is standard input.
     File(PathBuf),
-    /// What was made in memory, by its name.
+    /// A log generated in memory, with its name.
     Made(&'static str, Vec<u8>),
 }
 
-/// How inputs are read.
+/// Settings for reading inputs.
 pub(crate) struct Reading<'r> {
     pub(crate) format: Option<Format>,
     pub(crate) skip_bad: bool,
@@ -71,18 +71,18 @@ pub(crate) struct Traffic {
     /// Requests that are copies of another one.
     pub(crate) copies: u64,
     pub(crate) held_bytes: usize,
-    /// What was not read, because there was no more room.
+    /// Description of the input that was skipped for lack of memory.
     pub(crate) left_out: Option<String>,
 }
 
-/// What a log says of a request beside its blocks.
+/// Data of a logged request besides its blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     /// Its id or line.
     pub(crate) name: String,
     /// Whether the log gave it that id.
     pub(crate) has_id: bool,
-    /// Which of the inputs it is of.
+    /// Index of its input.
     pub(crate) source: u32,
     /// The whole prompt as text.
     pub(crate) text: String,
@@ -264,8 +264,8 @@ impl Traffic {
         }
     }
 
-    /// Sessions and turns where nobody named them; where users are named, user by user: nobody
-    /// goes on with another one's conversation.
+    /// Infers the sessions and turns that the input does not name. Where users are named, no
+    /// session spans two users.
     fn infer(&mut self) {
         let Some(mut inference) = Inference::new(&mut self.info) else {
             return;
@@ -326,7 +326,7 @@ impl Traffic {
 }
 
 impl Source {
-    /// The name in messages and reports, without the folder, which is nobody's business.
+    /// Returns the name for messages and reports, without the folder, which stays private.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Made(name, _) => (*name).to_owned(),
@@ -365,7 +365,7 @@ fn opened(path: &Path, patience: &Patience) -> Result<Box<dyn Read>> {
     Ok(patience.counted(file, metadata.len()))
 }
 
-/// Blocks and session of the `number`th input as nobody else's.
+/// Changes blocks and session of a request so that only the `number`th input has them.
 fn set_apart(request: &mut TraceRequest, number: u64) {
     let apart = |id: u64| mixed(id ^ mixed(number)) >> 1;
     let blocks = request.blocks.iter().map(apart);

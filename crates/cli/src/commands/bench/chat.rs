@@ -24,7 +24,7 @@ use crate::output;
 /// Rounds of the reuse probe that `bench chat` ends with.
 const PROBE_ROUNDS: usize = 20;
 
-/// Longest run that can be asked for: a week, beyond which a time-out of somebody else ends it.
+/// Longest duration that may be requested: a week. Longer runs end in some other system's timeout.
 const DURATION_MAX: Duration = Duration::from_secs(7 * 86_400);
 
 /// Play multi-turn conversations; compare strategies and policies.
@@ -150,7 +150,7 @@ fn check(chat: &Chat) -> Result<()> {
     bench_of(chat).map(drop)
 }
 
-/// How conversations are played.
+/// Converts the options into a [`ChatBench`].
 fn bench_of(chat: &Chat) -> Result<ChatBench> {
     let Users {
         think,

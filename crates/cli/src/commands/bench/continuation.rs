@@ -1,4 +1,4 @@
-//! What a server's predictor says of the conversations that it is about to be sent.
+//! Predictions of a server's model for the conversations of a benchmark.
 //!
 //! Servers do not tell clients what they predict. The same model reads the same texts here, so
 //! that a record can hold the numbers in place of the texts.
@@ -21,10 +21,10 @@ use crate::situations::{num_prompts, of_requests};
 pub(super) struct Continuations(Vec<Vec<Option<Probability>>>);
 
 impl Continuations {
-    /// What the model in `file` says over `encoder`, the default one where none is named.
+    /// Predicts with the model in `file` and `encoder`, by default `ngram`.
     ///
-    /// Nothing of a model that reads answers, which nobody knows before they are given; that is
-    /// said on standard error.
+    /// Returns no predictions for a model that reads answers, which do not exist yet; a line on
+    /// standard error says so.
     ///
     /// # Errors
     /// When file or encoder cannot be read, or do not belong together.
@@ -60,7 +60,8 @@ impl Continuations {
     }
 }
 
-/// What is known of `conversation` at each of its requests. A user's gap is what is drawn for it.
+/// Returns the known features at each request of `conversation`. A user's gap is the drawn think
+/// time.
 fn situations(
     number: usize,
     conversation: &Conversation,
@@ -76,8 +77,8 @@ fn situations(
     known
 }
 
-/// The conversation as a server is sent it, which counts the messages that it gets: those of a user
-/// in a row are one, and nobody tells it what came before the record.
+/// Returns the conversation as a server receives it. The server counts messages: consecutive ones
+/// of a user are one, and those before the record are not sent.
 fn as_sent(conversation: &Conversation) -> Conversation {
     let messages = |Exchange { added, recorded }| {
         let answer = recorded.map(|text| (Role::Assistant, text));

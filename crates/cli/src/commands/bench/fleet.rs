@@ -29,10 +29,10 @@ use crate::prompts::{unseen_seed, vocabulary};
 use crate::report::Made;
 use crate::report::fleet::{self as report, Origin, Report, StrategyRun};
 
-/// What is asked where nobody says.
+/// Default preset of the workload.
 const PRESET: Preset = Preset::Laptop;
 
-/// Strategies that are compared where nobody says.
+/// Strategies compared by default.
 const STRATEGIES: &[&str] = &["random", "load", "approximate", "precise", "cost"];
 
 /// Send load to a fleet; compare strategies with the simulation.
@@ -143,19 +143,19 @@ pub(super) fn run(bench: &Fleet) -> Result<()> {
         engine: engine.unwrap_or_default(),
         runs: measured.into_iter().chain(simulated).collect(),
     })?;
-    // What was measured before is told all the same.
+    // The report above includes all measurements from before a failure.
     match unanswered.is_empty() {
         true => Ok(()),
         false => bail!("{}", unanswered.join("; ")),
     }
 }
 
-/// Who serves one strategy.
+/// The server of one strategy.
 struct Server {
     strategy: String,
-    /// What to start; none for one that runs.
+    /// Configuration of the server to start; `None` for a running one.
     config: Option<ServeConfig>,
-    /// What to simulate, where the engine's cost is known.
+    /// Fleet to simulate, if the engine's cost is known.
     fleet: Option<FleetConfig>,
 }
 
@@ -262,7 +262,7 @@ impl Fleet {
             client,
             url,
             vocabulary: vocabulary(&self.vocab)?,
-            // No strategy finds what another one left in somebody else's cache.
+            // A salt per strategy keeps it from hitting the cache entries of another one.
             salt: unseen_seed() as u32,
             concurrency: self.concurrency.get(),
             pause: fleet_engine::fleet_of(self.preset()?).pause,
@@ -302,7 +302,7 @@ impl Fleet {
         Ok(fleet_engine::fleet_of(self.preset()?).replicas.len())
     }
 
-    /// What to simulate, where the engine's cost is known.
+    /// Returns the fleet to simulate, if the engine's cost is known.
     fn fleet(&self, profile: Profile, config: Option<&ServeConfig>) -> Result<Option<FleetConfig>> {
         if !self.is_emulated() && self.cost_model.is_none() {
             return Ok(None);

@@ -249,7 +249,7 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
     }
 }
 
-/// Measures what is asked for. Each row is told when it is done.
+/// Measures the requested variants. Passes each row to `tell` when it is done.
 fn measure(
     bench: &ImportanceBench,
     workload: &Workload,

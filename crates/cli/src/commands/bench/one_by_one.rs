@@ -26,10 +26,10 @@ use crate::tiers::{DISK, tier, unknown_engine};
 /// Tokens of a block, as in `serve`.
 pub(super) const BLOCK_TOKENS: usize = 16;
 
-/// Pause while nothing is told.
+/// Longest pause while nothing happens.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long an answer, or what follows it, may take.
+/// Timeout for an answer, or for the disk work after it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Tokens of a step, as in `serve`.
@@ -143,7 +143,7 @@ impl SlowDisk {
     }
 }
 
-/// An engine with room for one prompt of so many tokens, and little more.
+/// Creates an engine with room for one prompt of `prompt_tokens` tokens, and little more.
 pub(super) fn engine(
     model: &Arc<Model>,
     (dtype, stored): (Dtype, Stored),

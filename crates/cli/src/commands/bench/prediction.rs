@@ -1,9 +1,9 @@
-//! What a replay says a live server should find, request by request.
+//! Expected hits of a live server, from a replay, request by request.
 //!
-//! The replay is given what an engine holds, not what the trace names: full blocks, answers too,
-//! one slot less than the engine has. When the two agree exactly, and when only closely, stands
-//! in [`headstart_trace::materialize::held`]. Policies that read turns and types are told of them
-//! here and not by a live request, so they may differ too.
+//! The replay gets what an engine holds, not what the trace names: full blocks, answers included,
+//! and one slot less than the engine has. [`headstart_trace::materialize::held`] says when the two
+//! agree exactly and when only closely. Policies that read turns and types receive them here but
+//! not from a live request, so they may differ too.
 
 use std::collections::HashMap;
 
@@ -57,9 +57,9 @@ pub(super) struct Agreement {
     hit_rate: f64,
     /// Answered requests that found exactly as much as the replay.
     equal: usize,
-    /// That found more.
+    /// Answered requests that found more than the replay.
     more: usize,
-    /// That found less.
+    /// Answered requests that found less than the replay.
     less: usize,
     /// The first few that differ.
     differences: Vec<Difference>,
@@ -114,7 +114,7 @@ impl Prediction {
         self.cached_tokens.insert(prompt.number, tokens);
     }
 
-    /// What the answered requests found, against this.
+    /// Compares the hits of the answered requests with the prediction.
     pub(super) fn compare(&self, samples: &[TraceSample]) -> Result<Agreement> {
         let mut tokens = HitCount::default();
         let (mut equal, mut more, mut less) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Which servers a benchmark compares: strategies, eviction policies, or both.
+//! Servers that a benchmark compares: strategies, eviction policies, or both.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,7 +9,7 @@ use crate::config::parsed;
 /// Strategies compared where the user names neither strategies nor policies.
 const DEFAULT_STRATEGIES: &[&str] = &["random", "session", "precise"];
 
-/// What to compare.
+/// Strategies and policies to compare.
 #[derive(Args, Debug, Default)]
 pub(super) struct Runs {
     /// Strategies [default: random,session,precise]
@@ -36,7 +36,7 @@ pub(super) struct Runs {
 /// One server to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerRun {
-    /// What tells it from the others.
+    /// Unique name of the run.
     pub(super) name: String,
     /// As for serve; `None` is its default.
     pub(super) strategy: Option<String>,

@@ -23,7 +23,7 @@ use crate::prompts::{Altered, PromptOptions, Prompts};
 /// Requests under way at once unless told otherwise: as many as a replica runs.
 const CONCURRENCY: usize = 64;
 
-/// Tokens of a server's block where nobody says.
+/// Default tokens per block of the server.
 const BLOCK_SIZE: usize = 16;
 
 /// Send a trace to a server; compare its hits with a replay.
@@ -93,7 +93,7 @@ enum Mode {
     Open,
 }
 
-/// What a live run is compared with.
+/// Reference for a live run.
 enum Beside {
     /// A replay of its cache, if that is known.
     Replay(Option<CacheSetting>),
@@ -101,7 +101,7 @@ enum Beside {
     Tiers(Box<Tiered>),
 }
 
-/// What a run brought.
+/// Results of a run.
 struct Measured {
     observed: TraceObserved,
     agreement: Option<Agreement>,

@@ -1,5 +1,5 @@
-//! Where a live server found the tokens of a trace's prompts, tier by tier, beside where the same
-//! decisions find them in virtual time.
+//! Sources of prompt tokens of a trace, tier by tier: a live server beside the same decisions in
+//! virtual time.
 //!
 //! The simulated replica is the scheduler, the cache and the tiers of the server, of the same
 //! capacities, given the same prompts; its engine costs what the server's replica has learned of
@@ -27,7 +27,7 @@ use crate::tiers::{Shape, in_virtual_time, unknown_engine};
 /// The metric that tells where prompt tokens came from.
 const BY_SOURCE: &str = "headstart_prompt_tokens_by_source_total{";
 
-/// Where prompt tokens come from, in the order of the report.
+/// Sources of prompt tokens, in the order of the report.
 const SOURCES: [&str; 5] = ["device", "host", "disk", "remote", "computed"];
 
 /// A server with lower tiers whose decisions are to be repeated.
@@ -48,9 +48,9 @@ pub(super) struct TierAgreement {
     rows: Vec<Row>,
     /// Answered requests that found exactly as much as the simulated ones.
     equal: usize,
-    /// That found more.
+    /// Answered requests that found more than the simulated ones.
     more: usize,
-    /// That found less.
+    /// Answered requests that found less than the simulated ones.
     less: usize,
 }
 

@@ -82,7 +82,7 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
     let tenant = purge.whose.tag()?;
     let cache = purge.place.open()?;
     let purged = match (tenant, purge.all) {
-        // Where nobody gives salts, that is all there is.
+        // Where no client sends a salt, the default tag covers all records.
         (Some(tag), _) if tag == TenantTag::default() && !purge.yes => {
             return Err(ask_back(&cache, Some(tag), &purge.place.cache)?);
         }
@@ -110,7 +110,7 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
     })
 }
 
-/// What would go.
+/// Returns the error that names the records to destroy and asks for `--yes`.
 fn ask_back(cache: &Opened, tenant: Option<TenantTag>, place: &str) -> Result<anyhow::Error> {
     let mut items = cache.survey(unix_seconds())?.items;
     items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));

@@ -215,7 +215,7 @@ impl Told<'_> {
         packs
     }
 
-    /// What counts for the budget.
+    /// Returns the bytes that count against the budget.
     fn used_bytes(&self) -> u64 {
         let files = self.survey.files;
         files.map_or_else(|| self.all().bytes, |files| files.bytes())

@@ -37,7 +37,7 @@ pub(crate) struct Verify {
     form: Form,
 }
 
-/// What was found.
+/// Results of the verification.
 #[derive(Default)]
 struct Found {
     intact: Tally,

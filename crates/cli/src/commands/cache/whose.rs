@@ -1,4 +1,4 @@
-//! Whose records: a tenant by its tag, or by what its requests carry.
+//! Selection of a tenant: by its tag, or by the `cache_salt` of its requests.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ impl Whose {
     /// The tenant, if one is named.
     ///
     /// # Errors
-    /// When a tag is none, or the file cannot be read.
+    /// When the given tag is not valid, or the file cannot be read.
     pub(crate) fn tag(&self) -> Result<Option<TenantTag>> {
         if let Some(text) = &self.tenant {
             return parse(text).map(Some);

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use headstart_core::EngineModel;
 use headstart_loadgen::{LoadError, fetch};
 
-/// What is written.
+/// Contents of a cost model file.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// Where it is from, in sentences.
+    /// Origin of the model, in sentences.
     pub(super) told: Vec<String>,
     pub(super) engine: EngineModel,
     pub(super) max_sequences: usize,
-    /// What a request takes beside the engine, seconds.
+    /// Latency of a request outside the engine, seconds.
     pub(super) latency_s: f64,
 }
 
@@ -49,11 +49,11 @@ impl Written {
     }
 }
 
-/// Tokens that fit the KV memory of the server at `url`, where its metrics say: vLLM tells blocks
-/// and their size, SGLang tokens.
+/// Returns the tokens that fit the KV memory of the server at `url`, if its metrics say so: vLLM
+/// reports blocks and their size, SGLang tokens.
 ///
 /// # Errors
-/// When nobody answers there.
+/// When no server answers there.
 pub(super) async fn kv_tokens_of(url: &str) -> Result<Option<usize>, LoadError> {
     let mut page = Vec::new();
     let write = |bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! How well a cost model explains what was timed.
+//! Fit of a cost model to the measured times.
 
 use headstart_sim::calibrate::{Fit, Shape, Timing};
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::file::Written;
 use crate::report::aligned;
 
-/// A fit, what it was fitted to, and what it would have foretold.
+/// A fit, its timings and its errors.
 #[derive(Debug)]
 pub(super) struct Report {
     fit: Fit,
     timings: Vec<Timing>,
     /// Mean and largest relative error of what was fitted.
     errors: (f64, f64),
-    /// The same of shapes that were held out: each half foretold by the other.
+    /// Mean and largest relative error where each half of the shapes predicts the other.
     held_out: (f64, f64),
 }
 
@@ -43,7 +43,7 @@ impl Report {
         ]
     }
 
-    /// Every shape: measured, and as reckoned.
+    /// Returns a table of measured and predicted times of all shapes.
     pub(super) fn table(&self) -> String {
         let head = ["shape", "measured, ms", "predicted, ms", "ratio"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -68,7 +68,7 @@ fn told(shape: Shape) -> String {
     }
 }
 
-/// Mean and largest error where each half of the shapes is foretold by the other.
+/// Returns the mean and the largest error where each half of the shapes predicts the other.
 fn held_out(timings: &[Timing], max_batched_tokens: usize) -> (f64, f64) {
     let half = |odd: usize| -> Vec<Timing> {
         let all = timings.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Sentences that nobody wrote, from words of our own and a seed.
+//! Sentences made up from lists of phrases and a seed.
 
 use headstart_core::Rng;
 
@@ -112,13 +112,13 @@ pub(super) fn sentence(rng: &mut Rng) -> String {
     format!("{}{rest} {does} {what} {when}.", first.to_uppercase())
 }
 
-/// So many sentences.
+/// Generates a text of `sentences` sentences.
 pub(super) fn text(rng: &mut Rng, sentences: usize) -> String {
     let sentences: Vec<_> = (0..sentences).map(|_| sentence(rng)).collect();
     sentences.join(" ")
 }
 
-/// What somebody asks.
+/// Generates a user's question.
 pub(super) fn question(rng: &mut Rng) -> String {
     let (who, does, what) = (pick(rng, &WHO), pick(rng, &DOES), pick(rng, &WHAT));
     let number = 100 + rng.below(900);

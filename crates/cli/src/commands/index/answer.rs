@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Longest line of an entry: some 100 bytes, and room for what later versions may add.
 const ENTRY_BYTES_MAX: usize = 4096;
 
-/// What `/debug/index` says, if that is what this is.
+/// Parses the summary of `/debug/index`; `None` for any other answer.
 pub(super) fn summary(body: &[u8]) -> Option<Value> {
     let summary: Value = serde_json::from_slice(body).ok()?;
     let replicas = summary.get("replicas")?.as_array()?;
@@ -46,7 +46,7 @@ impl FirstLine {
         }
     }
 
-    /// What came in place of a dump. Nothing at all is a dump of nothing.
+    /// Returns the bytes received in place of a dump. An empty answer is an empty dump.
     pub(super) fn foreign(&self) -> Option<&[u8]> {
         (!self.is_ours && !self.held.is_empty()).then_some(&self.held)
     }

@@ -48,7 +48,7 @@ fn totals(index: &Value) -> String {
     )
 }
 
-/// Who listens for whom, where gateways share an index.
+/// Describes the listeners of the replicas, if gateways share an index.
 fn sharing(shared: &Value) -> Option<String> {
     let is_connected = shared.get("connected")?.as_bool()?;
     let count = |name: &str| shared[name].as_u64().unwrap_or(0);
@@ -103,8 +103,8 @@ fn address(replica: &Value) -> String {
     }
 }
 
-/// Where its events come from, if they do. To one that is up, and whose events this gateway could
-/// hear, another one listens; of one that is down nobody can hear anything.
+/// Returns the state of a replica's event stream. Without one, it is `elsewhere` if another gateway
+/// listens and the replica is up, else `none`.
 fn stream_state(replica: &Value) -> &str {
     match replica["stream"]["state"].as_str() {
         Some(state) => state,

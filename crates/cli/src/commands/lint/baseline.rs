@@ -1,4 +1,4 @@
-//! What a stable prefix was when all was well: its length and keyed hashes, no text.
+//! Baseline of a stable prefix: its length and keyed hashes, no text.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -22,7 +22,7 @@ const PART_BYTES_MIN: usize = 256;
 pub(super) struct Baseline {
     /// Length in tokens.
     pub(super) stable_prefix_tokens: u64,
-    /// Whose tokens these are.
+    /// Tokenizer of the token count.
     tokenizer: String,
     /// Length in bytes.
     stable_prefix_bytes: usize,
@@ -35,7 +35,7 @@ pub(super) struct Baseline {
     hashes: Vec<String>,
 }
 
-/// How the stable prefix begins, held against a baseline.
+/// Comparison of the stable prefix with a baseline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Begins {
     /// With all of the baseline's.
@@ -70,7 +70,7 @@ impl Baseline {
     /// Reads one that was written with `tokenizer`.
     ///
     /// # Errors
-    /// A usage error for a file that is none, and for lengths in another tokenizer's tokens.
+    /// A usage error for a file that is not a baseline, or is in another tokenizer's tokens.
     pub(super) fn read(path: &Path, tokenizer: &str) -> Result<Self> {
         let wrong = |error: &dyn std::fmt::Display| {
             UsageError(format!(

@@ -1,13 +1,13 @@
-//! The heaviest of many keys in bounded memory, one pass: whoever comes late and often displaces
-//! what came early and once.
+//! The heaviest of many keys in bounded memory, in one pass: a key that comes late and often
+//! displaces one that came early and once.
 //!
-//! Source: Space-Saving (Metwally, Agrawal, El Abbadi: ICDT'05). Difference: a newcomer inherits
-//! the weight of whom it displaces as its rank only; what its value counts began with itself. So
-//! each key with more than 1/n-th of all weight is among the n, and no value counts too much.
+//! Source: Space-Saving (Metwally, Agrawal, El Abbadi: ICDT'05). Difference: a new key inherits the
+//! weight of the displaced key only as its rank; its value starts empty. So each key with more than
+//! 1/n-th of all weight is among the n, and no value counts too much.
 
 use std::collections::BTreeMap;
 
-/// At most so many keys with their values.
+/// At most `most` keys with their values.
 #[derive(Debug)]
 pub(super) struct Heaviest<K, V> {
     most: usize,

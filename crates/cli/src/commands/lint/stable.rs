@@ -1,7 +1,7 @@
 //! The stable prefix: what at least nine in ten prompts begin with.
 //!
-//! Prompts with a common prefix stand together when sorted, so the longest one of nine in ten is
-//! the longest of what the first and the last of so many neighbours have in common.
+//! Prompts with a common prefix are adjacent when sorted. So the longest one of nine in ten is the
+//! longest that the first and the last of that number of neighbours share.
 
 use crate::commands::why::prompt::Body;
 

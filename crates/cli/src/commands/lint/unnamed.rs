@@ -1,5 +1,5 @@
-//! Differences without a name: something short that changes at the same place in many prompts,
-//! with much behind it that does not, such as the name of whoever asks.
+//! Differences without a name: a short text, such as the user's name, that changes at the same
+//! place in many prompts, in front of much text that does not.
 //!
 //! A place is known by the words in front of the change and by those behind it. Values may begin or
 //! end alike (`Ann Ode`, `Ann Fry`, `Bob Ode`), which moves one of both: places that have either in
@@ -16,16 +16,16 @@ const CHANGE_BYTES_MAX: usize = 160;
 /// Fewest prompts that must have lost something at one place.
 const REQUESTS_MIN: u64 = 3;
 
-/// The same, as a share of all prompts: one in so many.
+/// The same as a share of all prompts: one in this number.
 const SHARE: u64 = 10;
 
-/// Most places that are told apart, of some kilobyte each; the lightest make room.
+/// Most places that are distinguished, about a kilobyte each; the lightest make room.
 const PLACES_MAX: usize = 1024;
 
-/// What changes, as the subject of a sentence.
+/// Description of the change, as the subject of a sentence.
 pub(super) const TITLE: &str = "something that changes in front of what stays the same";
 
-/// What to do about it.
+/// Suggested fix.
 pub(super) const FIX: &str = "move what changes behind everything that stays the same";
 
 /// A place where something without a name changes.
@@ -97,7 +97,7 @@ impl Unnamed {
         }
     }
 
-    /// Those that are no chance, most tokens lost first.
+    /// Returns the places that are not due to chance, most tokens lost first.
     pub(super) fn told(self) -> Vec<Place> {
         let least = REQUESTS_MIN.max(self.prompts / SHARE);
         let mut places = joined(self.places.into_values());
@@ -159,8 +159,8 @@ mod tests {
         }
     }
 
-    /// The requests of each place that is told of prompts with `fronts` before the same text of so
-    /// many words.
+    /// Checks the requests of each place found in prompts that put `fronts` before the same text of
+    /// `words` words.
     fn check(fronts: &[&str], words: usize, expected: &[u64]) {
         let rendering = Rendering::of(None).expect("the toy");
         let (mut walk, mut unnamed) = (Walk::new(&rendering), Unnamed::default());

@@ -1,4 +1,4 @@
-//! What the device is: a model's bytes a token, an engine's memory and what it costs.
+//! Description of the device: KV bytes per token, memory and compute cost.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use headstart_sim::wild::WildModel;
 use crate::config::{UsageError, cost_model, parsed};
 use crate::kv_bytes::{KvBytes, KvDtype};
 
-/// Whose roofs are taken where nobody says: the ATC'25 study's A800 computes as an A100.
+/// Default GPU for roofs. The ATC'25 study's A800 computes as an A100.
 const GPU: &str = "a100";
 
 /// PCIe 4 with 16 lanes, half of it reached, bytes a second.
@@ -58,14 +58,14 @@ pub(super) struct DeviceOptions {
 /// The device, checked.
 #[derive(Debug)]
 pub(super) struct Device {
-    /// What it is, in a sentence.
+    /// Description of the device, one sentence.
     pub(super) told: String,
     pub(super) token_bytes: f64,
     /// Tokens whose keys and values fit.
     pub(super) kv_tokens: f64,
-    /// What computing costs, where that is known.
+    /// Cost model of the engine, if known.
     pub(super) engine: Option<EngineModel>,
-    /// How fast host memory is, bytes a second, unless told otherwise.
+    /// Default bandwidth of host memory, bytes per second.
     pub(super) host_bytes_per_s: f64,
 }
 
@@ -78,7 +78,7 @@ struct Named {
 
 impl DeviceOptions {
     /// # Errors
-    /// When there is no such model, or when nobody says how much fits the device.
+    /// When there is no such model, or no option says how much fits the device.
     pub(super) fn device(&self) -> Result<Device> {
         let mut named = match self.by_name()? {
             Some(named) => named,
@@ -174,7 +174,7 @@ impl DeviceOptions {
     }
 }
 
-/// A file's name without its folder, which is nobody's business.
+/// Returns a file's name without its folder, which stays private.
 fn shown(file: &Path) -> String {
     let name = file.file_name().unwrap_or(file.as_os_str());
     name.to_string_lossy().into_owned()

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::kv_bytes::KvBytes;
 
-/// Sizes that are replayed when nobody names one.
+/// Default number of sizes to replay.
 const GRID_SIZES: usize = 12;
 
 /// The smallest of them, as a share of the distinct blocks; the largest is all of them.
@@ -24,7 +24,7 @@ pub(crate) enum Capacity {
     Bytes(f64),
 }
 
-/// What a capacity is turned into blocks with.
+/// Parameters for the conversion of a capacity into blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale<'a> {
     pub(crate) block_tokens: u32,
@@ -92,7 +92,8 @@ impl Capacity {
         matches!(self, Self::Bytes(_))
     }
 
-    /// In whole blocks, rounded down (a share: to the nearest); `Err` when that is none.
+    /// Converts to whole blocks, rounded down (a share: to the nearest). `Err` for less than a
+    /// block, or for bytes without a model.
     pub(crate) fn blocks(self, scale: &Scale<'_>) -> Result<u64, String> {
         let block_tokens = f64::from(scale.block_tokens.max(1));
         let (blocks, block) = match self {

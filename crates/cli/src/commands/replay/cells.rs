@@ -17,7 +17,7 @@ pub(crate) struct Cell<'a> {
     pub(crate) policy: String,
     /// One per request, instead of what the requests carry.
     pub(crate) predictions: Option<&'a [Option<Probability>]>,
-    /// The capacity as asked for; `None` where nobody asked.
+    /// The capacity as requested; `None` for a default size.
     pub(crate) asked: Option<String>,
     pub(crate) blocks: u64,
 }

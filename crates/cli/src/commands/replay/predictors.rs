@@ -1,4 +1,4 @@
-//! Who predicts, and what is predicted of each request before the replay begins.
+//! Predictors, and their predictions for each request before the replay begins.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ const BUILT_IN: &str = "ngram";
 /// Situations that a model looks at together, to bound the memory of their texts.
 const BATCH: usize = 64;
 
-/// Who predicts.
+/// Source of predictions.
 enum Who {
-    /// What the requests carry.
+    /// The values that the requests carry.
     Trace,
     /// The turn count alone, learnt as the trace goes by.
     Turns,
-    /// What a generated conversation says of itself.
+    /// The true probability, from a generated conversation.
     Truth,
     /// A model that reads the conversation.
     Model(Box<Predictor>),
@@ -40,9 +40,9 @@ pub(super) struct Named {
     who: Who,
 }
 
-/// What one of them says.
+/// Predictions of one predictor.
 pub(super) struct Predictions {
-    /// What the policy's name is followed by, in brackets; `None` where nobody asked for it.
+    /// Name in brackets after the policy's; `None` without `--predictor`.
     pub(super) name: Option<String>,
     /// One per request; `None` for what the requests carry.
     pub(super) values: Option<Vec<Option<Probability>>>,
@@ -96,7 +96,7 @@ impl Named {
         matches!(self.who, Who::Truth | Who::Model(_))
     }
 
-    /// What it says of the requests, which stand in order of arrival; tells `observe` of each.
+    /// Predicts for the requests, which are in order of arrival; calls `observe` for each.
     fn predict(
         &self,
         requests: &[TraceRequest],
@@ -117,11 +117,11 @@ impl Named {
 }
 
 impl Predictions {
-    /// What the `predictors` say of the requests; what these carry, where nobody is asked. The
-    /// `sessions` are all of the trace, of which requests may have been left out.
+    /// Returns the predictions of all `predictors`, or the requests' own if there are none.
+    /// `sessions` are those of the whole trace, from which requests may have been dropped.
     ///
     /// # Errors
-    /// When a predictor reads text, and there is none.
+    /// When a predictor reads text, and the input has none.
     pub(super) fn all(
         predictors: &[Named],
         input: &TraceInput,
@@ -148,7 +148,7 @@ impl Predictions {
         Ok(said)
     }
 
-    /// What a reader of the table should know of them, in a sentence; `None` where all is well.
+    /// Warns the reader of the table about the predictions; `None` if all is well.
     pub(super) fn remark(&self, requests: &[TraceRequest], seconds: f64) -> Option<String> {
         let num_said = match &self.values {
             Some(values) => values.iter().flatten().count(),

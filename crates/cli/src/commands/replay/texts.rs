@@ -32,7 +32,7 @@ impl Texts {
         Ok(Self(sessions.iter().copied().zip(conversations).collect()))
     }
 
-    /// What is known when `request` comes; of the prompts the last `num_prompts`. `None` where the
+    /// Returns the known features at `request`, with the last `num_prompts` prompts. `None` if the
     /// conversation has no such turn.
     pub(super) fn situation(
         &self,

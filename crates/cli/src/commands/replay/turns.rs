@@ -87,7 +87,7 @@ mod tests {
         told.iter().map(request).collect()
     }
 
-    /// What a prior says of the last request's turn that has observed `seen`.
+    /// Checks the prediction for the last request against a prior that has observed `seen`.
     fn check(told: &[(f64, u64, u16)], seen: &[(u16, bool)]) {
         let mut prior = TurnPrior::new();
         seen.iter()

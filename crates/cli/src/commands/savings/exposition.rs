@@ -9,7 +9,7 @@ pub(super) struct Sample<'a> {
 }
 
 impl Sample<'_> {
-    /// The value of a label; nothing where there is none.
+    /// Returns the value of a label, or an empty string if it is absent.
     pub(super) fn label(&self, name: &str) -> &str {
         let found = self.labels.iter().find(|(label, _)| *label == name);
         found.map_or("", |(_, value)| value)

@@ -1,4 +1,4 @@
-//! What was saved, model by model, from a server's counters.
+//! Savings per model, from a server's counters.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::exposition::{Sample, samples};
 use crate::server::one_line;
 
-/// Where tokens come from, in the order in which they are told.
+/// Sources of tokens, in report order.
 const SOURCES: [&str; 6] = ["device", "host", "disk", "remote", "upstream", "computed"];
 
 /// The last of these is no saving.
@@ -17,7 +17,7 @@ const COMPUTED: &str = "computed";
 /// Begins the names that only Headstart's servers have.
 const OURS: &str = "headstart_";
 
-/// What a server's counters say.
+/// Counters of a server.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     models: BTreeMap<String, Model>,
@@ -29,7 +29,7 @@ struct Model {
     by_source: BTreeMap<String, f64>,
     generated: f64,
     prefill_s: Option<f64>,
-    /// What the server counted, by currency.
+    /// Savings that the server counted, by currency.
     money: BTreeMap<String, f64>,
 }
 

@@ -6,14 +6,14 @@ use headstart_sim::experiment::{Arm, Predictor};
 /// The arms that are compared where none is named.
 pub(crate) const DEFAULT_ARMS: &str = "lru,s3fifo,wa,turn-only,lpc,oracle";
 
-/// What arms that predict are run with.
+/// Settings of arms that predict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Predicting {
-    /// Who predicts for `lpc`.
+    /// Predictor for `lpc`.
     pub(crate) predictor: Predictor,
-    /// What that takes off the cache, tokens.
+    /// Cache capacity that the predictor costs, tokens.
     pub(crate) charge_tokens: u32,
-    /// Mean time between turns, which `lpc` is told unless it is given one.
+    /// Mean time between turns, seconds; the default `interval` of `lpc`.
     pub(crate) interval_s: f64,
 }
 

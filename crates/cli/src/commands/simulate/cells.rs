@@ -17,8 +17,8 @@ pub(crate) struct Cell<'a> {
     pub(crate) size_tokens: u32,
 }
 
-/// What was measured in each of `cells`, in the same order. Each thread takes the next cell when
-/// it is done with one.
+/// Runs all `cells` and returns their measurements in the same order. Each thread takes the next
+/// cell when it finishes one.
 pub(crate) fn run_all(
     cells: &[Cell<'_>],
     replica: &Replica,

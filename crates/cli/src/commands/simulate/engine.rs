@@ -14,7 +14,7 @@ const H100: &str = "qwen3-32b-h100";
 /// Largest number that a limit can have.
 const LIMIT_MAX: usize = 1 << 24;
 
-/// What is simulated.
+/// Options of the simulated engine.
 #[derive(Args, Debug)]
 pub(super) struct Engine {
     /// Cost model: qwen3-32b-h100, or costs in seconds

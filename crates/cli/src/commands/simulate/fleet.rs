@@ -36,10 +36,10 @@ const GATEWAYS_MAX: usize = 64;
 /// Longest delay of events, milliseconds.
 const DELAY_MAX_MS: f64 = 60_000.0;
 
-/// How fast a replica may be beside the preset's engine.
+/// Allowed speeds of a replica relative to the preset's engine.
 const SPEEDS: RangeInclusive<f64> = 0.01..=100.0;
 
-/// How long who died is away.
+/// Downtimes after a gateway restart and a replica crash.
 const GATEWAY_DOWN: Duration = Duration::from_secs(1);
 const REPLICA_DOWN: Duration = Duration::from_secs(30);
 
@@ -165,7 +165,7 @@ pub(super) struct FleetOptions {
     source: SourceOptions,
 }
 
-/// What the name of a strategy in `--strategies` stands for that is not one itself.
+/// Name in `--strategies` that stands for the published strategies.
 const PUBLISHED: &str = "published";
 
 impl FleetOptions {
@@ -214,7 +214,7 @@ impl FleetOptions {
         self.source.trace.is_some()
     }
 
-    /// What is read of files.
+    /// Returns the input files of the options.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         let files = [&self.source.trace, &self.cost_model];
         files.into_iter().filter_map(|file| file.as_deref())
@@ -353,7 +353,7 @@ impl FleetOptions {
     }
 }
 
-/// An engine that is so many times as fast.
+/// Returns an engine that is `speed` times as fast.
 fn scaled(cost: &CostModel, speed: f64) -> Result<CostModel> {
     if !SPEEDS.contains(&speed) {
         let (least, most) = (SPEEDS.start(), SPEEDS.end());

@@ -1,5 +1,4 @@
-//! Which arms are run with what: the points of each sweep, and each run once however many
-//! sweeps show it.
+//! The grid of runs: the points of each sweep. A run is done once, even if several sweeps show it.
 
 use clap::ValueEnum;
 use headstart_sim::experiment::{Arm, CHARGE_TOKENS, Predictor};
@@ -8,7 +7,7 @@ use headstart_trace::synth::Gap;
 
 use super::arms::{Predicting, arm};
 
-/// What is varied.
+/// Parameter that a sweep varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sweep {
     /// Cache size, tokens
@@ -50,7 +49,7 @@ pub(crate) struct Group {
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     pub(crate) sweep: Sweep,
-    /// Where it stands on the sweep's axis.
+    /// Position on the sweep's axis.
     pub(crate) x: f64,
     /// The arm's name there.
     pub(crate) arm: String,
@@ -68,7 +67,7 @@ pub(crate) struct Grid {
     pub(crate) shown: Vec<Shown>,
 }
 
-/// Where an arm is run.
+/// Settings of one run of an arm.
 #[derive(Clone, Copy)]
 struct Point {
     sweep: Sweep,

@@ -221,7 +221,7 @@ impl Runs<'_> {
     }
 }
 
-/// What was measured in each group, seed by seed.
+/// Runs each group with all seeds and returns the measurements by group, then by seed.
 fn measure(
     grid: &Grid,
     runs: &Runs<'_>,

@@ -23,7 +23,7 @@ const SECONDS_MAX: f64 = 30.0 * 86_400.0;
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) script: Script,
-    /// Per conversation and turn; empty where nobody predicted.
+    /// Predictions per conversation and turn; empty if there are none.
     pub(super) told: Vec<Vec<Option<Probability>>>,
 }
 

@@ -19,7 +19,7 @@ const BYTES_PER_TOKEN: usize = 4;
 /// Conversations predicted at once.
 const BATCH: usize = 64;
 
-/// How long texts are.
+/// Settings for counting the tokens of texts.
 pub(super) struct Lengths {
     pub(super) tokenizer: Option<Tokenizer>,
     /// Tokens that a template adds to each turn.
@@ -36,7 +36,7 @@ struct Exchange {
     answer: Option<Text>,
 }
 
-/// What one side says.
+/// Text of one side of an exchange.
 #[derive(Default)]
 struct Text {
     here: String,
@@ -61,7 +61,7 @@ pub(super) fn tokenizer(folder: &Path) -> Result<Tokenizer> {
 }
 
 impl Lengths {
-    /// A conversation's lengths; its gaps are yet to be drawn, and nobody has predicted.
+    /// Returns a conversation's lengths, with gaps still to be drawn and without predictions.
     pub(super) fn of(&self, conversation: &conversation::Conversation) -> Recorded {
         let exchanges = exchanges(conversation);
         let turns = exchanges.iter().enumerate().map(|(index, exchange)| {
@@ -89,7 +89,7 @@ impl Lengths {
         }
     }
 
-    /// What is withheld counts a byte per character.
+    /// Counts tokens. Each withheld character counts as one byte.
     fn tokens(&self, text: &Text) -> u32 {
         let by_bytes = || text.here.len().div_ceil(BYTES_PER_TOKEN);
         let here = match &self.tokenizer {
@@ -104,7 +104,7 @@ impl Lengths {
     }
 }
 
-/// Lets the model in `file` say after each turn whether the conversation goes on.
+/// Predicts after each turn, with the model in `file`, whether the conversation continues.
 pub(super) fn predict(
     file: &Path,
     encoder: &str,
@@ -127,8 +127,8 @@ pub(super) fn predict(
     Ok(())
 }
 
-/// What is known at each of a conversation's exchanges. Their gaps are drawn with every seed anew,
-/// so none is known here, also where the texts have times.
+/// Returns the known features at each exchange of a conversation. No gaps are known, even if the
+/// texts have times, because each seed draws new ones.
 fn situations(conversation: &conversation::Conversation, num_prompts: usize) -> Vec<Situation> {
     let mut known = situations::of_requests(conversation, num_prompts);
     known.iter_mut().for_each(|known| known.gap_s = None);

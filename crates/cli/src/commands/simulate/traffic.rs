@@ -1,4 +1,4 @@
-//! Where conversations come from: a published data set, texts, or a recorded run.
+//! Sources of conversations: a published data set, texts, or a recorded run.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use super::{record, texts};
 use crate::config::UsageError;
 use crate::input::counted;
 
-/// What the presets' names begin with.
+/// Prefix of the presets' names.
 const PRESET: &str = "lpc-";
 
 /// Most open conversations at once.
@@ -30,7 +30,7 @@ const ANSWER_TOKENS: u32 = 200;
 /// Most tokens that all conversations may share.
 const SHARED_MAX: u32 = 1 << 20;
 
-/// Who talks.
+/// Options of the traffic.
 #[derive(Args, Debug)]
 pub(super) struct TrafficOptions {
     /// Published workload: lpc-lmsys, lpc-sharegpt or lpc-arena
@@ -121,7 +121,7 @@ pub(super) enum Source {
 }
 
 impl TrafficOptions {
-    /// What is read of files.
+    /// Returns the input files of the options.
     pub(super) fn files(&self) -> Vec<&Path> {
         let files = [&self.conversations, &self.model, &self.record];
         files.into_iter().filter_map(Option::as_deref).collect()
@@ -225,7 +225,7 @@ impl TrafficOptions {
         })
     }
 
-    /// How conversations are spaced, with gaps of `mean_gap_s`.
+    /// Returns the pacing of conversations with a mean gap of `mean_gap_s`.
     pub(super) fn pacing(&self, mean_gap_s: f64) -> Pacing {
         Pacing {
             slots: self.slots,
@@ -282,13 +282,13 @@ impl Source {
         }
     }
 
-    /// Quality of the noisy oracle where nobody says: as published, or the middle of that.
+    /// Returns the default quality of the noisy oracle: as published, or the middle of that.
     pub(super) fn mcc(&self) -> f64 {
         self.workload()
             .map_or(0.3, |workload| workload.predictor_mcc)
     }
 
-    /// What lpc is charged where nobody says: on the study's engine 1 GB, else nothing.
+    /// Returns the default charge for lpc: 1 GB on the study's engine, else nothing.
     pub(super) fn charge(&self) -> f64 {
         match self {
             Self::Published(..) => 1.0,
@@ -313,7 +313,7 @@ impl Source {
     }
 }
 
-/// What the turn count alone predicts, learnt as in `train`.
+/// Returns the predictions from the turn count alone, learnt as in `train`.
 fn turn_shares(turns: &mut dyn Iterator<Item = (u16, bool)>) -> Vec<Probability> {
     let mut prior = TurnPrior::new();
     turns.for_each(|(turn, goes_on)| prior.observe(turn, goes_on));
@@ -322,7 +322,7 @@ fn turn_shares(turns: &mut dyn Iterator<Item = (u16, bool)>) -> Vec<Probability>
         .collect()
 }
 
-/// How much a script holds, and whether it holds all that was to be.
+/// Describes the size of a script, and warns if it is truncated.
 fn drawn(conversations: u64, turns: u64) -> String {
     let (said, turns) = (
         counted(conversations, "conversation"),
@@ -336,7 +336,7 @@ fn drawn(conversations: u64, turns: u64) -> String {
     text
 }
 
-/// A file's name without its folder, which is nobody's business.
+/// Returns a file's name without its folder, which stays private.
 fn shown(file: &Path) -> String {
     let name = file.file_name().unwrap_or(file.as_os_str());
     name.to_string_lossy().into_owned()

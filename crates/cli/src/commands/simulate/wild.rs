@@ -133,7 +133,7 @@ pub(super) struct WildOptions {
     load: Option<f64>,
 }
 
-/// What further options say, where they were given.
+/// Values of shared options, if given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared<'a> {
     pub(super) policies: Option<&'a [String]>,
@@ -143,7 +143,7 @@ pub(super) struct Shared<'a> {
     pub(super) threads: usize,
 }
 
-/// What is run, checked.
+/// Checked options.
 struct Plan {
     models: Vec<WildModel>,
     host: Vec<f64>,
@@ -435,7 +435,7 @@ fn policies(asked: Option<&[String]>) -> Result<Vec<String>> {
     Ok(policies)
 }
 
-/// A file's name without its folder, which is nobody's business.
+/// Returns a file's name without its folder, which stays private.
 fn shown(file: &Path) -> String {
     let name = file.file_name().unwrap_or(file.as_os_str());
     name.to_string_lossy().into_owned()

@@ -26,7 +26,7 @@ const CAUSES_MAX: usize = 3;
 /// Notices at most.
 const NOTICES_MAX: usize = 3;
 
-/// What a frame must fit.
+/// Limits of a frame on the terminal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) columns: usize,
@@ -267,7 +267,7 @@ fn branches(tree: &TreePart) -> Vec<Line> {
     lines
 }
 
-/// How many branches are before each.
+/// Returns the depth of each branch in the tree.
 fn depths(nodes: &[NodePart]) -> Vec<usize> {
     let mut depths: Vec<usize> = Vec::with_capacity(nodes.len());
     for node in nodes {

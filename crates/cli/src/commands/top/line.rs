@@ -1,7 +1,7 @@
 //! A line of a frame: pieces of text with their styles. Widths are counted in characters, so that a
 //! line can be cut; codes are added at the end.
 
-/// How a piece looks.
+/// Style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -56,7 +56,7 @@ impl Line {
     }
 }
 
-/// A text in exactly so many columns.
+/// Cuts or pads a text to exactly `columns` columns.
 pub(super) fn fit(text: &str, columns: usize) -> String {
     let length = text.chars().count();
     if length <= columns {
@@ -66,7 +66,7 @@ pub(super) fn fit(text: &str, columns: usize) -> String {
     format!("{cut}…")
 }
 
-/// A bar of so many columns, filled from `start` to `end` of it (shares of 1), to the eighth of a
+/// Draws a bar of `columns` columns, filled from `start` to `end` (shares of 1), to the eighth of a
 /// column at its end.
 pub(super) fn bar(start: f64, end: f64, columns: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];

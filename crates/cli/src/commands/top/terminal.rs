@@ -16,7 +16,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 
-/// What somebody pressed.
+/// A key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// To end.
@@ -38,11 +38,11 @@ pub(super) fn size() -> Option<(usize, usize)> {
 }
 
 impl Terminal {
-    /// Takes it: keys come one by one, to `press`, and are not shown. It says whether anybody wants
-    /// more.
+    /// Takes the terminal: keys are not shown and come one by one to `press`, which says whether to
+    /// continue.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no terminal, or it cannot be set.
     pub(super) fn take(press: impl Fn(Key) -> bool + Clone + Send + 'static) -> Result<Self> {
         let stdin = std::io::stdin();
         let before = tcgetattr(&stdin).context("cannot ask the terminal how it is set")?;
@@ -91,7 +91,7 @@ fn listen(press: impl Fn(Key) -> bool + Clone + Send + 'static) {
                 return;
             }
         }
-        // Nobody can press any more.
+        // Standard input has ended: no key can come any more.
         press(Key::Quit);
     });
     std::thread::spawn(move || {
@@ -109,7 +109,7 @@ fn listen(press: impl Fn(Key) -> bool + Clone + Send + 'static) {
                     _ = terminate.recv() => {}
                     _ = hang_up.recv() => {}
                 }
-                // Nobody waits for it where all is over already.
+                // The answer does not matter here: this thread ends either way.
                 signals(Key::Quit);
             }
         });

@@ -15,7 +15,7 @@ use super::sessions::Sessions;
 use crate::input::{TraceInput, counted, remarks};
 use crate::output;
 
-/// What takes less needs no progress bar.
+/// Delay before the progress bar appears.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Requests between two looks at the clock.
@@ -120,7 +120,7 @@ fn show(bar: &ProgressBar) {
     bar.set_draw_target(ProgressDrawTarget::stderr());
 }
 
-/// What was written.
+/// Summarizes the written trace.
 fn summary(reader: &Reader<'_>, sessions: &Sessions) -> String {
     let (tally, info) = (reader.tally(), reader.info());
     format!(

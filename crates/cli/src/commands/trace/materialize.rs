@@ -76,7 +76,7 @@ pub(crate) fn run(materialize: &Materialize) -> Result<()> {
     Ok(())
 }
 
-/// How much was written.
+/// Counts of the written prompts.
 struct Written {
     lines: u64,
     tokens: u64,

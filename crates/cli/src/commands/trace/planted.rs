@@ -15,7 +15,7 @@ use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
 
-/// What takes less needs no progress bar.
+/// Delay before the progress bar appears.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Conversations between two looks at the clock.
@@ -119,8 +119,8 @@ fn parameters(planted: &Planted) -> Parameters {
     }
 }
 
-/// Writes what `generator` gives; returns the turns whose outcome is told, and how many others
-/// there are.
+/// Writes the conversations of `generator`. Returns the turns with a known outcome, and the number
+/// of the others.
 fn write(
     generator: Generator,
     expected: u64,
@@ -156,7 +156,7 @@ fn show(bar: &ProgressBar) {
     bar.set_draw_target(ProgressDrawTarget::stderr());
 }
 
-/// What was written.
+/// Summarizes the written conversations.
 fn summary(parameters: &Parameters, turns: &Attainable, num_unknown: u64) -> String {
     format!(
         "planted, seed {}: {}, {} ({num_unknown} of unknown outcome), {:.1} % of the known \

@@ -1,4 +1,4 @@
-//! How many different sessions a trace has, counted within bounds.
+//! Count of distinct sessions of a trace, in bounded memory.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -201,7 +201,7 @@ fn read_gaps(path: &Path) -> Result<Vec<f64>> {
     Ok(lines.map(parse).collect::<Result<_, _>>()?)
 }
 
-/// What has been written.
+/// Counts of the written trace.
 #[derive(Default)]
 struct Written {
     requests: u64,

@@ -13,17 +13,17 @@ use super::embeddings::Embeddings;
 /// Texts per call of the encoder: enough that it can sort them by length.
 const BATCH: usize = 128;
 
-/// So much work at most is lost when somebody stops a long training.
+/// Time between saves: the most work that an interrupted training loses.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 
 /// An encoder with a memory.
 pub(super) struct Embedder<'e> {
     encoder: &'e dyn Encoder,
     known: Embeddings,
-    /// Where `known` is kept.
+    /// File in which `known` is stored.
     file: Option<PathBuf>,
     bar: ProgressBar,
-    /// What it did so far.
+    /// Counts of the work so far.
     pub(super) done: Embedded,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Embedder<'e> {
 pub(super) struct Embedded {
     /// Different texts asked for.
     pub(super) texts: usize,
-    /// Those among them that were known.
+    /// Texts whose embedding was known.
     pub(super) known: usize,
     /// Seconds for the others.
     pub(super) seconds: f64,

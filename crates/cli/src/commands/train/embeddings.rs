@@ -50,14 +50,14 @@ struct Entry {
     is_used: bool,
 }
 
-/// What became of the file that was there.
+/// State of an existing file of embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// There is none.
+    /// The file does not exist.
     New,
-    /// So many vectors are known.
+    /// The file holds this number of vectors.
     Known(usize),
-    /// It is not what was written; all is embedded anew, and the file replaced.
+    /// The file is damaged: all texts are embedded again, and the file is replaced.
     Damaged(&'static str),
 }
 
@@ -242,8 +242,8 @@ impl Embeddings {
     }
 }
 
-/// Where the vectors of encoder `identity` are kept when nobody says: beside the model, and
-/// under another name for another encoder, so that none replaces the other's.
+/// Returns the default file for the vectors of encoder `identity`, beside the model. The name
+/// depends on the encoder, so that encoders do not overwrite each other's files.
 pub(super) fn beside(model: &Path, identity: &str) -> PathBuf {
     let whose = blake3::hash(identity.as_bytes()).to_hex();
     model.with_extension(format!("{}.embeddings", &whose[..8]))
@@ -350,7 +350,7 @@ mod tests {
             match Embeddings::open(&file.0, "toy", 2, true) {
                 Ok((known, Opened::Damaged(_))) => assert_eq!(known.len(), 0),
                 Ok((_, opened)) => panic!("byte {at}: {opened:?}"),
-                // The magic is not what it was: somebody else's file.
+                // The magic differs, so the file counts as another program's.
                 Err(error) => assert!(at < MAGIC.len(), "byte {at}: {error}"),
             }
         };

@@ -14,10 +14,10 @@ const DRAWS: usize = 1_000;
 /// Of the draws, outside of the interval on each side: 95 % are within.
 const TAIL: f64 = 0.025;
 
-/// What both say of each turn of a data set.
+/// Predictions of the model and of the turn count for each turn of a data set.
 pub(super) struct Evaluation<'a> {
     data: &'a Dataset,
-    /// What thresholds are chosen by.
+    /// Turns that select the thresholds, as indices.
     validation: &'a [usize],
     model_says: Vec<f32>,
     turns_say: Vec<f32>,
@@ -80,8 +80,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// What the first has beyond the second, both on `part` by their thresholds. Conversations
-    /// are drawn anew, each with all its turns and both predictions: the difference is that of
+    /// Returns the MCC gain of the model over the turn count on `part`, each at its threshold. The
+    /// bootstrap draws conversations with all their turns and both predictions, so the gain is over
     /// the same turns.
     fn lift(&self, part: &[usize], model: &Scores, turns: &Scores) -> Lift {
         let mut places: HashMap<u64, usize> = HashMap::new();

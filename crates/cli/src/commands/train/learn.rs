@@ -15,14 +15,14 @@ use super::material::Material;
 use super::{Train, progress};
 use crate::report::train::{Elsewhere, InputFacts, OfSeed, Parts, Times, TrainReport};
 
-/// Halvings of the learning curve where nobody says, and the most turns that it is drawn for then.
+/// Default halvings of the learning curve, and the most turns that it is drawn for by default.
 const CURVE_STEPS: u32 = 4;
 const CURVE_TURNS_MAX: usize = 20_000;
 
 /// Sets the shuffling of labels apart from the split of the same seed.
 const SHUFFLE: u64 = 0x5348_5546_464c_4521;
 
-/// What came of it.
+/// Result of a training.
 pub(super) struct Learnt {
     /// None of shuffled labels.
     pub(super) model: Option<Model>,
@@ -81,7 +81,7 @@ fn options(train: &Train, seed: u64) -> TrainOptions {
     }
 }
 
-/// Splits and trains anew with other seeds; with the first one it was done already.
+/// Splits and trains again with other seeds; `first` is the result of the first seed.
 fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSeed>> {
     if train.seeds == 1 {
         return Ok(Vec::new());
@@ -153,7 +153,7 @@ fn curve(
     Ok(points?)
 }
 
-/// What the model does on all parts; what else there is to tell comes later.
+/// Builds the report of the model on all parts; the caller adds the rest.
 fn report(
     train: &Train,
     data: &Dataset,

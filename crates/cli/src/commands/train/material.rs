@@ -34,9 +34,9 @@ const TURNS_MIN: usize = TrainOptions::EXAMPLES_MIN;
 /// Groups: training, validation and test take one each at least.
 const GROUPS_MIN: usize = 3;
 
-/// How rows are made.
+/// Settings for making rows.
 pub(super) struct Plan {
-    /// What makes them of text; a log has rows.
+    /// Encoder and definition for new rows; `None` for a log, which holds rows.
     encoder: Option<(Arc<dyn Encoder>, Definition)>,
 }
 
@@ -61,7 +61,7 @@ enum Turns {
 }
 
 impl Plan {
-    /// What the options say of inputs of this kind.
+    /// Builds the plan from the options, for inputs of this kind.
     ///
     /// # Errors
     /// A usage error for options that do not go with it, or an encoder that there is not.

@@ -21,7 +21,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// How rows are made.
+    /// Returns the definition of the rows.
     pub(super) fn definition(&self) -> &Definition {
         &self.definition
     }

@@ -1,4 +1,4 @@
-//! What an input is, and its bytes.
+//! Kind and bytes of an input.
 
 use std::fs::File;
 use std::io::{BufRead, Read};
@@ -12,14 +12,14 @@ use indicatif::ProgressBar;
 /// Of the first line, as much as is looked at to tell what a file is.
 const START_BYTES: u64 = 1 << 12;
 
-/// What can be learnt from.
+/// Kind of training input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Text, as JSON lines.
     Conversations,
     /// Requests of sessions, without text.
     Trace,
-    /// What a gateway's predictor read, and what became of it.
+    /// Rows that a gateway's predictor read, and their outcomes.
     Log,
 }
 
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// What the file that begins with the line `start`, which may be cut, is.
+    /// Detects the kind of a file from its first line, which may be truncated.
     fn of(start: &str) -> Self {
         let names = |field: &str| start.contains(&format!("\"{field}\""));
         if names("headstart_outcomes") {
@@ -91,7 +91,7 @@ impl Source {
         self.path.display().to_string()
     }
 
-    /// In reports: without the folder, which is nobody's business.
+    /// Returns the name for reports: without the folder, which stays private.
     pub(super) fn file(&self) -> String {
         let name = self.path.file_name();
         name.map_or_else(|| self.name(), |name| name.to_string_lossy().into_owned())

@@ -1,5 +1,5 @@
-//! What a running server remembers of a request: where its prompt's tokens were found, and why
-//! the others were not.
+//! A running server's record of a request: sources of its prompt's tokens, and reasons for the
+//! misses.
 
 use anyhow::{Result, ensure};
 use headstart_insight::{Bucket, Cause};

@@ -14,7 +14,7 @@ use crate::logged::Rendering;
 /// Longest name of a request that is kept without its prompt, characters.
 const NAME_CHARS_MAX: usize = 512;
 
-/// What a model reads.
+/// Content of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Body {
     /// A text, special tokens spelled out.
@@ -57,7 +57,7 @@ impl Body {
         }
     }
 
-    /// What it is made of.
+    /// Returns the unit of its length.
     pub(crate) fn unit(&self) -> &'static str {
         match self {
             Self::Text(_) => "bytes",
@@ -74,7 +74,7 @@ impl Body {
         }
     }
 
-    /// How far both begin alike.
+    /// Returns the length of the common prefix, in [`Self::unit`].
     pub(crate) fn common(&self, other: &Self) -> usize {
         match (self, other) {
             (Self::Text(one), Self::Text(other)) => {
@@ -94,7 +94,7 @@ impl Body {
         }
     }
 
-    /// How many tokens it is; four bytes each where the tokenizer has none for it.
+    /// Returns the number of tokens; estimated at four bytes each if the tokenizer fails.
     pub(crate) fn count(&self, rendering: &Rendering) -> u64 {
         let tokens = self.tokens(rendering);
         tokens.map_or(self.len().div_ceil(4), |tokens| tokens.len()) as u64
@@ -139,7 +139,7 @@ impl Prompt {
         }
     }
 
-    /// Its name, of which nobody needs more.
+    /// Returns its name, cut to a readable length.
     pub(crate) fn short_name(&self) -> String {
         self.name.chars().take(NAME_CHARS_MAX).collect()
     }
@@ -170,7 +170,7 @@ impl Prompt {
     }
 }
 
-/// How many items both begin with.
+/// Returns the length of the common prefix, in items.
 fn alike<T: PartialEq>(one: &[T], other: &[T]) -> usize {
     let pairs = one.iter().zip(other);
     pairs.take_while(|(one, other)| one == other).count()

@@ -26,26 +26,26 @@ const EXAMPLE_MAX: usize = 64 << 10;
 /// The texts around a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// What stands in front of it, in both prompts alike or nearly.
+    /// Text before the change, the same or nearly so in both prompts.
     before: String,
     old: Change,
     new: Change,
-    /// What kind of thing changes, for those who may not see it.
+    /// Kind of the change, shown if the text is redacted.
     kind: &'static str,
-    /// What lengths are counted in.
+    /// Unit of lengths.
     unit: &'static str,
 }
 
-/// What stands at the change, in one of both prompts.
+/// Changed text of one prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
     text: String,
     len: usize,
-    /// What follows.
+    /// Text after the change.
     after: String,
 }
 
-/// What kind of text a change is, for those who may not see it.
+/// Returns the kind of the changed text, shown if the text is redacted.
 fn kind(cause: Option<Cause>) -> &'static str {
     match cause {
         Some(Cause::Clock) => "time-like",
@@ -176,7 +176,7 @@ impl Shown {
         lines.flatten().collect()
     }
 
-    /// What stands for a text that may not be seen.
+    /// Returns the placeholder for a redacted text.
     fn redacted(&self, change: &Change) -> String {
         match (change.len, self.unit) {
             (0, _) => "[nothing]".to_owned(),
@@ -186,7 +186,7 @@ impl Shown {
     }
 }
 
-/// What stands at `at` and behind it.
+/// Returns the excerpt of `body` from `at` onwards.
 fn first(body: &Body, at: usize) -> String {
     match body {
         Body::Text(_) => {
@@ -200,7 +200,7 @@ fn first(body: &Body, at: usize) -> String {
     }
 }
 
-/// What stands in front of `at`.
+/// Returns the excerpt of `body` up to `at`.
 fn last(body: &Body, at: usize) -> String {
     match body {
         Body::Text(_) => {
@@ -216,7 +216,7 @@ fn last(body: &Body, at: usize) -> String {
     }
 }
 
-/// On one line, without what a terminal obeys and what nobody sees: one character each.
+/// Returns `text` on one line, with one visible character for each control or hidden one.
 fn visible(text: &str) -> String {
     let shown = |character: char| match character {
         '\n' => '⏎',

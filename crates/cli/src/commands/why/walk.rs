@@ -32,7 +32,7 @@ const MANY_PROMPTS: u64 = 50;
 pub(crate) struct Parted {
     /// The earlier one.
     pub(crate) old: Rc<Prompt>,
-    /// How they differ.
+    /// Positions at which the prompts differ.
     pub(crate) divergence: Divergence,
     /// Why, where that has a name.
     pub(crate) evidence: Option<Evidence>,
@@ -40,7 +40,7 @@ pub(crate) struct Parted {
     pub(crate) lost_tokens: u64,
 }
 
-/// What is known of a request.
+/// Comparison of a request with an earlier one.
 #[derive(Debug)]
 pub(crate) struct Told {
     /// Its prompt.
@@ -49,16 +49,16 @@ pub(crate) struct Told {
     pub(crate) near: Option<Rc<Prompt>>,
     /// Tokens that both have in common from the start.
     pub(crate) shared_tokens: u64,
-    /// How both differ; nothing where one begins with the other.
+    /// Difference between both prompts; `None` if one is a prefix of the other.
     pub(crate) parted: Option<Parted>,
 }
 
-/// What became of a request.
+/// Relation of a request to the earlier prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// No earlier prompt is near.
     Alone,
-    /// It goes on from an earlier one, or is the beginning of it.
+    /// It continues an earlier prompt, or is the beginning of one.
     GoesOn,
     /// It parts from an earlier one.
     Parts,
@@ -86,9 +86,9 @@ pub(crate) struct Walk<'a> {
     prompts: u64,
 }
 
-/// All findings among so many prompts, most tokens lost first; without those of a single request
-/// among many. Another template costs each prefix once, and stays; a wording that is new each time
-/// is none.
+/// Returns all findings in `prompts` prompts, most tokens lost first. Among many prompts, those of
+/// a single request are left out, except templates: another template costs each prefix once. A
+/// wording that is new each time does not count as a template.
 pub(crate) fn told_findings<E>(findings: Findings<E>, prompts: u64) -> Vec<Finding<E>> {
     let mut findings = findings.sorted();
     let is_many = prompts >= MANY_PROMPTS;
@@ -101,8 +101,8 @@ pub(crate) fn told_findings<E>(findings: Findings<E>, prompts: u64) -> Vec<Findi
 }
 
 impl Parted {
-    /// What changed, in bytes of the older and of the newer prompt: the evidence, or the first
-    /// region.
+    /// Returns the changed bytes of the older and of the newer prompt: those of the evidence, or
+    /// else the first region.
     pub(crate) fn spans(&self) -> (Range<usize>, Range<usize>) {
         if let Some(evidence) = &self.evidence {
             return (evidence.old.clone(), evidence.new.clone());
@@ -123,7 +123,7 @@ impl Parted {
 }
 
 impl Told {
-    /// What became of it, in short.
+    /// Classifies the relation to the earlier prompt.
     pub(crate) fn outcome(&self) -> Outcome {
         match (&self.near, &self.parted) {
             (None, _) => Outcome::Alone,
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
         self.neighbours.insert(namespace(request), prompt, sketch);
     }
 
-    /// What is known of a request; it is not remembered.
+    /// Compares a request with the remembered ones, without remembering it.
     pub(crate) fn tell(&self, request: &LoggedRequest) -> Told {
         let body = Body::of(&request.prompt, self.rendering);
         let sketch = body.sketch(&self.sketcher);

@@ -1,4 +1,4 @@
-//! What a trace looks like, as JSON: the fields of `headstart_trace::characterize` by their names.
+//! Characterization of a trace as JSON, with the field names of `headstart_trace::characterize`.
 
 use headstart_trace::characterize::report::{Hits, Next, Reuse, SessionKind, Skew};
 use headstart_trace::characterize::{Characterization, Fit, Spread};

@@ -76,7 +76,7 @@ fn possible(analysis: &Analysis) -> Tile {
     }
 }
 
-/// What recomputing took, for a day where the log's times allow that.
+/// Builds the tile of the recomputation cost, per day if the log is long enough.
 fn wasted(analysis: &Analysis) -> Tile {
     let mut amount = Amount::default();
     let again = analysis.waterfall.iter().filter(|it| is_again(it.bucket));
@@ -114,7 +114,8 @@ fn top_cause(analysis: &Analysis) -> Tile {
     }
 }
 
-/// What to do first: the fix of the mistake that costs most, or of the largest loss otherwise.
+/// Returns the first recommendation: the fix of the most expensive mistake, or else of the largest
+/// loss.
 fn first(analysis: &Analysis) -> Value {
     let finding = analysis.findings.first();
     if let Some(it) = finding.filter(|it| analysis.share(it.amount.tokens) >= MATERIAL) {
@@ -143,7 +144,7 @@ fn first(analysis: &Analysis) -> Value {
     json!({"cause": null, "fix": fix, "why": why})
 }
 
-/// What helps against tokens in a bucket.
+/// Returns the advice against tokens in a bucket.
 fn advice(bucket: Bucket) -> &'static str {
     match bucket {
         Bucket::Evicted => {

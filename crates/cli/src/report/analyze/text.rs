@@ -18,10 +18,10 @@ const CURVE_ROWS: usize = 10;
 /// Characters of a text that an example shows.
 const EXAMPLE_CHARS: usize = 64;
 
-/// How much is shown.
+/// Level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sections {
-    /// Where the tokens went, causes, findings.
+    /// Waterfall, causes and findings.
     Main,
     /// Also cache sizes, routing, and what the traffic looks like.
     All,
@@ -302,7 +302,7 @@ fn shape(analysis: &Analysis) -> String {
     text
 }
 
-/// How many requests are followed by another one of their session.
+/// Describes the share of requests that another one of their session follows.
 fn next_turn(next: &Next) -> String {
     let all = next.followed + next.ended + next.open;
     let share = next.followed as f64 / all.max(1) as f64;

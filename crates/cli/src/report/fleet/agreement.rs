@@ -1,4 +1,4 @@
-//! How far apart what was measured and what was simulated are, strategy by strategy.
+//! Differences between measured and simulated figures, by strategy.
 
 use headstart_sim::fleet::RungOutcome;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ fn pair<'a>(
     mut simulated: impl Iterator<Item = &'a StrategyRun>,
 ) -> Option<Both<'a>> {
     let simulated = simulated.find(|it| it.name == measured.name)?;
-    // Of requests that nobody answered there are no times to compare.
+    // Without answered requests there are no times to compare.
     let is_answered = |run: &StrategyRun| run.outcome.all.answered > 0;
     (is_answered(measured) && is_answered(simulated)).then_some(Both {
         name: &measured.name,

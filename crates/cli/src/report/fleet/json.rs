@@ -44,7 +44,7 @@ fn lines(report: &Report, run: &StrategyRun) -> Vec<Value> {
     lines
 }
 
-/// How one fault was overcome.
+/// Returns the recovery from one fault, as JSON.
 fn recovery(recovery: &Recovery) -> Value {
     let (what, number, at) = match recovery.fault {
         Fault::Crash { replica, at, .. } => ("replica", replica, at),

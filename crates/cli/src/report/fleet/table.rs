@@ -137,7 +137,7 @@ fn rate(rung: &RungOutcome) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A time of the rung's requests; none of them was answered, nobody knows.
+/// Formats a time of the rung's requests; a dash if none of them was answered.
 fn seconds(rung: &RungOutcome, value: f64, digits: usize) -> String {
     match rung.answered {
         0 => known(None::<f64>, |it| it.to_string()),

@@ -1,4 +1,4 @@
-//! Which strategy is best, and by how much, in a few sentences.
+//! The best strategy and its lead, in a few sentences.
 //!
 //! The lowest TTFT p90 wins, at the highest request rate that all strategies sustained. Where no
 //! rate was sustained, the best hit rate wins.
@@ -34,7 +34,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     sentences
 }
 
-/// Who sustains the highest rate, where not all do.
+/// Names the strategies that sustain the highest rate, unless all do.
 fn most_sustained(report: &Report, runs: &[&StrategyRun]) -> Option<String> {
     let highest = |run: &StrategyRun| {
         let rungs = run.outcome.rungs.iter().skip(report.warm_up());

@@ -1,4 +1,4 @@
-//! What the study published, figure by figure, and ours beside it.
+//! Published figures of the study, and ours beside them.
 //!
 //! Source: Yang, Li, Li, Lloyd, "Learned Prefix Caching for Efficient LLM Inference", NeurIPS
 //! 2025, as third parties' reading cards give its tables, and its authors' code. Its curves were
@@ -11,7 +11,7 @@ use super::table::{largest, medians};
 use super::{Line, Report};
 use crate::commands::simulate::{Swept, kilo};
 
-/// Where the figures are from.
+/// Source of the figures.
 pub(super) const SOURCES: &str = "Learned Prefix Caching, NeurIPS 2025";
 
 /// One published figure.
@@ -21,11 +21,11 @@ pub(super) struct Figure {
     pub(super) published: &'static str,
     /// `None` where what it needs was not run.
     pub(super) ours: Option<String>,
-    /// How to have it run.
+    /// Options or context that produce ours.
     pub(super) needs: &'static str,
 }
 
-/// What is published of one data set.
+/// Published figures of one data set.
 struct Published {
     name: &'static str,
     gain: &'static str,
@@ -137,7 +137,7 @@ fn by_size(report: &Report, published: &Published) -> Vec<Figure> {
     ]
 }
 
-/// What the engine alone decides: throughput by hit rate, and TTFT.
+/// Returns the figures that depend only on the engine: throughput by hit rate, and TTFT.
 fn engine(report: &Report) -> Vec<Figure> {
     let replica = &report.facts.replica;
     let rate = |hit_rate| {

@@ -1,4 +1,4 @@
-//! Which policy hits most, and by how much, in one or two sentences.
+//! The policy with the most hits and its lead, in one or two sentences.
 
 use super::{Line, Report, axis, percent};
 use crate::commands::simulate::Swept;

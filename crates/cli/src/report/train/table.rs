@@ -21,7 +21,7 @@ pub(crate) fn table(report: &TrainReport) -> String {
     text
 }
 
-/// What was read, and how it was shared out, one line each.
+/// Returns the inputs and their split, one line each.
 pub(super) fn inputs(report: &TrainReport) -> Vec<String> {
     let mut facts = Vec::new();
     for input in &report.inputs {
@@ -53,7 +53,7 @@ pub(super) fn inputs(report: &TrainReport) -> Vec<String> {
     facts
 }
 
-/// What the model is, and what it took.
+/// Returns the properties of the model and its training cost.
 pub(super) fn made(report: &TrainReport) -> Vec<[String; 2]> {
     let definition = &report.definition;
     let text = &definition.text;

@@ -1,4 +1,4 @@
-//! What the figures mean, in sentences, and nothing that they do not mean.
+//! Interpretation of the figures in sentences, which claim no more than the figures show.
 
 use headstart_predict::Scores;
 

@@ -171,7 +171,7 @@ fn blocks(
     Mark::Block(noted.collect())
 }
 
-/// What is thought and what is said.
+/// Splits an answer into the thought and the rest.
 fn split(text: &str) -> Option<(String, String)> {
     let (thought, rest) = text
         .strip_prefix("<think>\n")?

@@ -79,7 +79,7 @@ pub(super) fn defects() -> Vec<Defect> {
     ]
 }
 
-/// A text prompt of which the last so many bytes are sent, from the start of a line.
+/// A text prompt of which only the last 6,000 bytes are sent, from the start of a line.
 fn text() -> Defect {
     let log = clean::spoken(106, VICUNA);
     Defect::new("trimmed", "a text cut from the left", log, |request, _| {
@@ -120,7 +120,7 @@ fn order(request: &mut Request) -> Mark {
     Mark::Order(shown.collect())
 }
 
-/// Of arguments what nobody needs to escape.
+/// Returns the longest word in `arguments` that needs no escapes.
 fn longest_word(arguments: &str) -> String {
     let is_end = |c: char| !c.is_ascii_alphanumeric() && !"/._-".contains(c);
     let words = arguments.split(is_end);

@@ -132,7 +132,7 @@ pub(crate) fn library(prose: &mut Prose, documents: usize) -> Vec<(String, Strin
         .collect()
 }
 
-/// Which passages a subject has: some of all, in the order of their numbers.
+/// Draws the passages of each subject: some of all, in the order of their numbers.
 pub(crate) fn subjects(prose: &mut Prose, documents: usize, count: usize) -> Vec<Vec<usize>> {
     let subject = |prose: &mut Prose| {
         let mut all: Vec<usize> = (0..documents).collect();

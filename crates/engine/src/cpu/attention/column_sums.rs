@@ -1,4 +1,4 @@
-//! What a layer's probe heads look at: column sums of their attention over a stored prefix.
+//! Column sums of the attention of a layer's probe heads over a stored prefix.
 //!
 //! ```text
 //! weights[row, key] = softmax over all keys that the row may see of q[row] · k[key]
@@ -50,16 +50,15 @@ impl StoredKeys {
 
 /// One layer's probes and what they see.
 pub struct Probed<'a> {
-    /// Which heads.
+    /// The probe heads.
     pub probes: &'a Probes,
     /// Head counts and width.
     pub heads: Heads,
-    /// Rows of queries, keys and values of the tokens behind the prefix, rotated: so many numbers
-    /// each.
+    /// Rotated queries, keys and values of the tokens behind the prefix, one row per token.
     pub qkv: &'a [f32],
     /// Keys of the stored prefix.
     pub stored: &'a StoredKeys,
-    /// What the device holds in front of it: whole blocks.
+    /// Whole blocks in front of it that the device holds.
     pub front: (&'a LayerKv, &'a [BlockId]),
 }
 

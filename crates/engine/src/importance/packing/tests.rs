@@ -10,8 +10,8 @@ use super::*;
 const UNIT_TOKENS: usize = 4;
 const LAYERS: usize = 2;
 
-/// What a replica hears of the folder, in the order in which it came to be; what a pack holds is
-/// read when its name was heard, so it is known later.
+/// Changes of the folder that a replica learns of, in order. The contents of a pack arrive after
+/// its name, because they are read then.
 enum News {
     Named(FoundPack),
     Found(FoundPack),
@@ -24,7 +24,7 @@ struct Replica {
     news: VecDeque<News>,
     /// Handed over, and not written yet.
     writing: Option<(TransferId, Pack)>,
-    /// What a prompt that runs may read.
+    /// Packs that a running prompt may read.
     reading: Vec<BlockHash>,
 }
 
@@ -176,7 +176,7 @@ impl Folder {
         }
     }
 
-    /// How often each unit of a chain is in a pack, by part.
+    /// Counts the packs that hold each unit of a chain, by part.
     fn times(&self, units: &[BlockHash]) -> Vec<usize> {
         let parts = LAYERS as u16..2 * LAYERS as u16;
         let places = parts.flat_map(|part| units.iter().map(move |unit| (part, unit)));
@@ -305,7 +305,7 @@ fn they_come_to_an_end_where_they_see_other_branches() {
     }
 }
 
-/// What a replica made itself follows what its prompts want, however the names fall.
+/// A replica replaces its own packs when its prompts select other tokens, in any order of names.
 #[test]
 fn a_newer_pack_replaces_an_older_one_of_the_same_replica() {
     let units = chain(0, 0..6);
@@ -353,8 +353,8 @@ fn what_a_prompt_reads_stays_until_it_has_its_token() {
     assert_eq!(packing.take_dropped(|_| false), [], "once");
 }
 
-/// Prompts go through so many nodes of two units each, more than there is room for: what is packed
-/// stays, and nothing is written in turns, however many replicas there are.
+/// Prompts use more nodes, of two units each, than there is room for. Existing packs stay, and no
+/// number of replicas rewrites them in turns.
 #[test]
 fn more_than_fits_is_not_packed_in_turns() {
     for (num_replicas, nodes) in [(1, 9), (2, 4), (3, 3), (3, 5)] {
@@ -398,7 +398,7 @@ fn what_is_there_is_not_made_again() {
     }
 }
 
-/// What nobody here has read for ten looks gives way, and for a hundred where another made it.
+/// A pack gives way after ten looks without a read, or a hundred if another replica made it.
 #[test]
 fn what_nobody_reads_gives_way() {
     let mut folder = Folder::new(2, 2 * 2 * LAYERS);

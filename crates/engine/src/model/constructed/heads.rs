@@ -1,4 +1,4 @@
-//! What each head does.
+//! Roles and weights of the attention heads.
 //!
 //! A head's dimensions come in pairs (i, i + 16) that turn together:
 //!
@@ -26,16 +26,17 @@ pub(super) const FIRST: usize = 6;
 /// Dimension of the second look at the token's character.
 pub(super) const CHARACTER: usize = 7;
 
-/// Where dimension `i` of a code lies in a head: pairs 8 to 15, first halves, then partners.
+/// Returns the dimension of a head that holds dimension `i` of a code: pairs 8 to 15, first halves,
+/// then partners.
 pub(super) fn code_dim(i: usize) -> usize {
     if i < 8 { 8 + i } else { PAIRS + i }
 }
 
-/// How strongly a previous-token head weighs each pair of [`PLACE`], nats: no other distance up
-/// to 8,192 comes within 8.9 of the first.
+/// Weights of the pairs of [`PLACE`] in a previous-token head, nats. No other distance up to 8,192
+/// comes within 8.9 of the first.
 pub(super) const PREVIOUS: [f32; 4] = [120.0, 80.0, 80.0, 40.0];
 
-/// How fast a local head forgets: scores fall by `LOCAL / 5,200` nats a token at first.
+/// Decay of a local head: scores fall by `LOCAL / 5,200` nats a token at first.
 pub(super) const LOCAL: f32 = 30.0;
 
 /// Phase of the slowest pair at distance 0, an eighth of a turn: falling from there on.
@@ -64,7 +65,7 @@ const LEANING: f64 = 0.2;
 /// Seed of all heads' deviations.
 const DEVIATIONS: u64 = 0x4ead;
 
-/// What a query head is for.
+/// Role of a query head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Looks at salient tokens.
@@ -85,7 +86,7 @@ pub(super) enum Role {
 pub(super) const COUNTING_LAYER: usize = 1;
 
 impl Shape {
-    /// What query head `head` of layer `layer` is for.
+    /// Returns the role of query head `head` in layer `layer`.
     pub(super) fn role(self, layer: usize, head: usize) -> Role {
         let role = match self {
             Self::Mha => match head {
@@ -118,7 +119,7 @@ impl Shape {
     }
 }
 
-/// How one key-value head sees tokens.
+/// Key weights of one key-value head.
 pub(super) struct KeyLook {
     /// Weights of the token's own character, of the earlier one, and of the second look.
     pub(super) own: Vec<f32>,
@@ -137,7 +138,7 @@ impl KeyLook {
     }
 }
 
-/// How one query head weighs what its keys show.
+/// Query weights of one head.
 pub(super) struct QueryLook {
     /// Of the second look.
     pub(super) second: f32,

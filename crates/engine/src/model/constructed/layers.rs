@@ -17,7 +17,7 @@ pub(super) const INTERMEDIATE: usize = 32;
 /// The unit of the verdict.
 const VERDICT_UNIT: usize = 16;
 
-/// What an open gate is given; `silu(8)` is 7.997, `silu(0)` exactly 0.
+/// Input of an open gate; `silu(8)` is 7.997, `silu(0)` exactly 0.
 const OPEN_GATE: f32 = 8.0;
 
 /// From a balance to a verdict: a majority by one in a hundred tokens becomes 0.64, which the head
@@ -27,11 +27,11 @@ const VERDICT_GAIN: f32 = 64.0;
 /// Share of what heads without a task add together, per layer.
 pub(super) const BACKGROUND: f32 = 0.1;
 
-/// Where a value vector keeps the code: the token's key in layer 0, its value later.
+/// Dimensions of a value vector that hold the code: the token's key in layer 0, its value later.
 const CARRIED_CODE: Range<usize> = 0..16;
-/// Where it keeps the character.
+/// Dimensions that hold the character.
 const CARRIED_SELF: Range<usize> = 16..24;
-/// Where it keeps the symbol.
+/// The dimension that holds the symbol.
 const CARRIED_SYMBOL: usize = 24;
 
 /// A matrix `[rows, columns]`, zero where nothing is set.
@@ -189,7 +189,7 @@ impl Place<'_> {
         qkv.set(stream::SYMBOL, first + CARRIED_SYMBOL, 1.0);
     }
 
-    /// What heads of one task write together is their mean, over all layers that have such.
+    /// Output projection. Heads of one role write their mean, over all layers that have such heads.
     fn output(&self) -> Matrix {
         let (num_heads, dim) = (self.config.num_heads, self.config.head_dim);
         let mut output = Matrix::new(num_heads * dim, HIDDEN);

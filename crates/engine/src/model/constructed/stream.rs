@@ -1,4 +1,4 @@
-//! Where the residual stream keeps what, and what a token brings.
+//! Layout of the residual stream, and the embedding and unembedding of tokens.
 
 use std::ops::Range;
 
@@ -10,15 +10,15 @@ use super::words::{Symbol, Word};
 /// Width of the stream.
 pub(super) const HIDDEN: usize = 128;
 
-/// The token's own key, as a word of the code; nothing if it is none.
+/// The token's own key, as a word of the code; zeros for tokens that are not keys.
 pub(super) const KEY: Range<usize> = 0..16;
 /// The token's own value.
 pub(super) const VALUE: Range<usize> = 16..32;
 /// The key before the token.
 pub(super) const EARLIER_KEY: Range<usize> = 32..48;
-/// What matching heads found.
+/// Code found by the matching heads.
 pub(super) const FOUND: Range<usize> = 48..64;
-/// What was found, if it was asked for.
+/// The code found, if the prompt asked for it.
 pub(super) const ANSWER: Range<usize> = 64..80;
 /// The token's own character, in which heads differ: a unit vector.
 pub(super) const SELF: Range<usize> = 80..88;
@@ -26,7 +26,7 @@ pub(super) const SELF: Range<usize> = 80..88;
 pub(super) const EARLIER_SELF: Range<usize> = 88..96;
 /// Always 1.
 pub(super) const ONE: usize = 96;
-/// How much all heads are drawn to the token, in units of score (nats).
+/// Attraction of all heads to the token, nats.
 pub(super) const SALIENCE: usize = 97;
 /// 1 in the first token of a document.
 pub(super) const START: usize = 98;
@@ -40,10 +40,10 @@ pub(super) const SYMBOL: usize = 101;
 pub(super) const BALANCE: usize = 102;
 /// The balance, if it was asked for.
 pub(super) const VERDICT: usize = 103;
-/// How the token changes what salient heads prefer, between -1 and 1; 0 in all that asks, whose
-/// answers are proved.
+/// Change in the preference of salient heads, -1 to 1; 0 in tokens that ask, whose answers are
+/// proved.
 pub(super) const MOOD: usize = 104;
-/// What is missing to the same length for all tokens.
+/// Filler that gives all tokens the same length.
 const BALLAST: usize = 105;
 
 /// Logit of the right value where a matching head sees nothing else: some 80 % of the probability,
@@ -67,7 +67,7 @@ fn salience_range(word: Word) -> (f32, f32) {
     }
 }
 
-/// What `token` brings to the stream: squared length [`HIDDEN`].
+/// Returns the embedding of `token`, of squared length [`HIDDEN`].
 pub(super) fn embedding(token: TokenId) -> Vec<f32> {
     let meaning = Word::of(token);
     let mut row = vec![0.0; HIDDEN];
@@ -99,7 +99,7 @@ pub(super) fn embedding(token: TokenId) -> Vec<f32> {
     row
 }
 
-/// Which stream gives `token` a large logit.
+/// Returns the output head's row for `token`; zeros if it is never an answer.
 pub(super) fn unembedding(token: TokenId) -> Vec<f32> {
     let mut row = vec![0.0; HIDDEN];
     match Word::of(token) {

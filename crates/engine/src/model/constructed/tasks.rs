@@ -7,7 +7,7 @@ use super::words::{FILLERS, KEYS, Symbol, Word};
 /// Tokens of a fact: open, key, value, close.
 pub const FACT_TOKENS: usize = 4;
 
-/// How large a document is.
+/// Size of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Tokens of all.
@@ -41,7 +41,7 @@ pub struct Document {
     pub majority: Symbol,
 }
 
-/// What is asked behind a document.
+/// Question after a document, with its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Its tokens, the last of which asks.
@@ -82,8 +82,8 @@ impl Document {
         }
     }
 
-    /// Asks for a value: filler, up to three worked examples, `ASK key`. It has so many `tokens`,
-    /// at least 11.
+    /// Asks for a value: filler, up to three worked examples, `ASK key`. The question has `tokens`
+    /// tokens, at least 11.
     ///
     /// # Panics
     /// When the document has no fact, or `tokens` are too few.

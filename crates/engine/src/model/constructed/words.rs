@@ -41,7 +41,7 @@ impl Symbol {
     }
 }
 
-/// What a token means.
+/// Meaning of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// The first token of a document.
@@ -56,9 +56,9 @@ pub enum Word {
     Most,
     /// To be counted.
     Symbol(Symbol),
-    /// What a fact is about.
+    /// The subject of a fact.
     Key(u8),
-    /// What a fact says.
+    /// The value of a fact.
     Value(u8),
     /// Nothing, the n-th kind of it.
     Filler(u16),

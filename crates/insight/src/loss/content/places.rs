@@ -1,4 +1,4 @@
-//! Where anchors were seen last.
+//! The latest place of each anchor.
 
 use std::hint::black_box;
 
@@ -37,7 +37,7 @@ impl Places {
         black_box(tags.fold(0, |sum, tag| sum ^ tag));
     }
 
-    /// Where an anchor was seen last.
+    /// Returns the latest place of an anchor.
     pub(super) fn find(&self, hash: u64) -> Option<u32> {
         let (line, tag) = self.line(hash);
         let mut found = self.lines[line].0.iter().filter(|place| place.tag == tag);

@@ -41,7 +41,7 @@ impl Ring {
         self.written - place > self.marks.len() as u64 / 2
     }
 
-    /// How many of `marks` stand from `place` on.
+    /// Counts the leading `marks` that equal those from `place` on.
     pub(super) fn agree_from(&self, place: u64, marks: &[u16]) -> usize {
         let room = (self.written - place) as usize;
         let (mut at, marks) = (place, &marks[..marks.len().min(room)]);
@@ -52,7 +52,7 @@ impl Ring {
         marks.iter().take_while(is_there).count()
     }
 
-    /// How many of `marks`, from its end back, stand before `place`.
+    /// Counts the trailing `marks` that equal those right before `place`.
     pub(super) fn agree_before(&self, place: u64, marks: &[u16]) -> usize {
         let oldest = self.written.saturating_sub(self.marks.len() as u64);
         let room = (place - oldest) as usize;

@@ -53,7 +53,7 @@ fn known_text_is_found_wherever_it_stands() {
     assert!(wrong <= 1, "{wrong} of {all} tokens");
 }
 
-/// What is used stays known, however much else comes.
+/// Text that is used stays known, however much other text comes.
 #[test]
 fn a_full_memory_forgets_what_is_not_used_and_says_so() {
     let mut rng = Rng::new(3);

@@ -14,7 +14,7 @@ pub(super) struct Windows {
     parts: Vec<u64>,
     marks: Vec<u16>,
     hashes: Vec<u64>,
-    /// Where the anchors begin, in order.
+    /// Indexes at which the anchors begin, in order.
     anchors: Vec<usize>,
 }
 
@@ -54,7 +54,7 @@ impl Windows {
             .map(|&start| (start, self.hashes[start]))
     }
 
-    /// Those of them that lie from `start` to `end`.
+    /// Anchors whose windows lie between `start` and `end`, and their hashes.
     pub(super) fn anchors_in(
         &self,
         start: usize,

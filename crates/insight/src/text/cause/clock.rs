@@ -79,7 +79,7 @@ fn says_time(words: &[Word], at: usize) -> bool {
     }
 }
 
-/// Whether a word makes a number beside it a time. What does so only where it touches it, is none.
+/// Whether a word makes a number beside it a time. Signs, which must touch it, do not count.
 fn is_beside(word: &Word) -> bool {
     let is_sign = word.class == Class::TimeSign;
     !is_sign && !word.class.is_figure() && word.class.may_be_of_time()

@@ -1,6 +1,6 @@
-//! The members of a JSON object in another order. Whoever writes objects from unordered maps gets
-//! another order each time the process starts, or each time. YAML's mappings and lines of
-//! `key: value` are the same mistake.
+//! The members of a JSON object in another order. Programs that write unordered maps change the
+//! order with each start, or each time. YAML's mappings and lines of `key: value` are the same
+//! mistake.
 
 use super::Spans;
 use super::order::Block;

@@ -1,5 +1,5 @@
-//! An id that is new with every request: every changed word is a part of something that nobody
-//! would write by hand, or of a number that a label says belongs to the request.
+//! An id that is new with every request: every changed word is a part of something not written by
+//! hand, or of a number that a label says belongs to the request.
 
 use std::ops::Range;
 
@@ -138,8 +138,8 @@ fn is_address(words: &[Word], at: usize) -> bool {
     id.len() == 7 && pieces.all(|fits| fits)
 }
 
-/// Whether a number is the port of an address, as whoever starts a server for a moment is given
-/// one: `127.0.0.1:49152`.
+/// Whether a number is the port of an address, as a short-lived server gets one:
+/// `127.0.0.1:49152`.
 fn is_port(words: &[Word], at: usize) -> bool {
     let Some([sign, host, colon]) = at.checked_sub(3).map(|front| &words[front..at]) else {
         return false;

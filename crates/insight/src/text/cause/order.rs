@@ -23,7 +23,7 @@ const ANYWHERE_RUN: usize = 6;
 /// Words of a segment that counts as moved, and signs left out of another one.
 const SEGMENT_WORDS: usize = 12;
 
-/// One in so many words must have left its place, too.
+/// At least one in this many moved words must have left its place, too.
 const LEFT_SHARE: usize = 8;
 
 /// Words of segments that must have left their places: a sentence that two documents have in
@@ -36,9 +36,9 @@ pub(super) struct Block {
     pub(super) len: usize,
     /// Whether what moved are members of a JSON object.
     pub(super) is_members: bool,
-    /// Where the first unit that moved begins: the same in both prompts.
+    /// Start of the first unit that moved: the same in both prompts.
     pub(super) start: usize,
-    /// Where the last one ends, in the newer prompt.
+    /// End of the last unit that moved, in the newer prompt.
     pub(super) end: usize,
 }
 
@@ -144,7 +144,7 @@ impl Brackets {
         }
     }
 
-    /// Where no more than `depth` brackets are open, from `end` on; `end` where that does not come.
+    /// Finds the next index from `end` on with at most `depth` open brackets, or returns `end`.
     fn closed(mut self, words: &[Word], end: usize, depth: usize) -> usize {
         for at in end..words.len().min(end + BACK_WORDS) {
             if self.open.len() <= depth {
@@ -217,7 +217,7 @@ fn left(segments: &[Segment], aligned: &Aligned<'_>) -> usize {
     all - kept.into_iter().max().unwrap_or(0)
 }
 
-/// How much of the stretch on both sides must be of segments that both have, percent.
+/// Least share of the stretch on both sides that common segments must cover, percent.
 const COVERED_PERCENT: usize = 60;
 
 /// Most segments that are looked at, because each is compared with all before.

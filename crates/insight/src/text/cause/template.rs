@@ -8,7 +8,7 @@ use crate::text::word::{Class, Word};
 /// Words that a template may add of its own, such as the date of its knowledge.
 const OWN_WORDS: usize = 24;
 
-/// Words of markup that a prompt may end with, behind what it goes on with.
+/// Most words of closing markup that may follow a prompt's continuation.
 const END_WORDS: usize = 4;
 
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
@@ -18,7 +18,7 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
         let is_end = change.old.end + END_WORDS >= aligned.old.len()
             || change.new.end + END_WORDS >= aligned.new.len();
         if is_end && change != first {
-            // What the newer prompt goes on with.
+            // The newer prompt's continuation.
             continue;
         }
         for words in [

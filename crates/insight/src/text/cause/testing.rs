@@ -1,4 +1,4 @@
-//! What detectors are asked in tests: two prompts, and the cause with the words that changed.
+//! Test helpers for detectors: the cause between two prompts, with the words that changed.
 
 use crate::text::explain;
 use crate::text::testing::sketch;

@@ -37,7 +37,7 @@ fn begins(words: &[Word]) -> bool {
     count(first, is_thought) > 0
 }
 
-/// Whether the last thinking block of `words` goes on behind them.
+/// Whether the last thinking block of `words` is still open at their end.
 fn is_open(words: &[Word]) -> bool {
     let is_tag = |word: &Word| {
         matches!(

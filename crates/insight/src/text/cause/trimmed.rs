@@ -29,7 +29,7 @@ const SUMMARY_AGREES_WORDS: usize = 128;
 /// Most words of a summary of what is gone, and words that changed in it.
 const SUMMARY_WORDS: usize = 400;
 
-/// Who spoke before a message that is a part of the history: instructions, a question, an answer.
+/// Least role words in front of an emptied message: instructions, a question, an answer.
 const HISTORY_ROLES: usize = 3;
 
 /// Messages, more than came instead, that went in a gap with a long summary in its place.
@@ -38,7 +38,7 @@ const GONE_TURNS: usize = 2;
 /// Most words in common in front of a text that is cut from the left: chance.
 const LEAD_WORDS: usize = 4;
 
-/// Words with which the newer prompt goes on behind all that the older one had.
+/// Least words with which the newer prompt continues behind all that the older one had.
 const GOES_ON_WORDS: usize = 8;
 
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
@@ -113,7 +113,7 @@ fn turns(words: &[Word]) -> usize {
     count(words, Class::is_turn)
 }
 
-/// Whether somebody who spoke in what went speaks on behind it.
+/// Whether a speaker of the removed words speaks again behind them.
 fn has_speakers(gone: &[Word], kept: &[Word]) -> bool {
     let is_speaker = |word: &&Word| word.class == Class::Speaker;
     let goes_on = |word: &Word| {
@@ -144,8 +144,8 @@ fn is_shorter(gone: &[Word], instead: &[Word]) -> bool {
     turns(gone) > turns(instead) && gone.len() > instead.len()
 }
 
-/// Whether the front of what grows was cut off behind instructions that stay: all that the older
-/// prompt had from some place on the newer one has too, and goes on where the older one ended.
+/// Whether the front of a growing history was cut off behind fixed instructions: the newer prompt
+/// has the rest of the older one, and continues behind its end.
 fn is_cut(aligned: &Aligned<'_>, region: &Region) -> bool {
     let (old, new) = aligned.span(region);
     let behind = old.end + region.agrees;
@@ -278,7 +278,7 @@ mod tests {
                 assert!(gone.contains(prose(41, 24).trim()), "{gone}");
             }
         }
-        // By characters, in the middle of a word, whoever speaks.
+        // By characters, in the middle of a word, whatever the speakers.
         let (one, other) = (transcript(0, 8, ["-", "+"]), transcript(0, 12, ["-", "+"]));
         let other = &other[263..];
         let (old, new) = (

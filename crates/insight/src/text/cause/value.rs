@@ -1,5 +1,5 @@
-//! What the detectors of changing values share: which regions a kind of value explains, and how
-//! much agrees behind them before something else differs.
+//! Shared parts of the detectors of changing values: the regions that a kind of value explains, and
+//! the agreement behind them before another difference.
 
 use std::ops::Range;
 

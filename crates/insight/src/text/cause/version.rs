@@ -7,7 +7,7 @@ use super::Spans;
 use crate::text::divergence::{Aligned, LOSS_WORDS, Region, count};
 use crate::text::word::{Class, Word};
 
-/// How often one label stands in the place of another.
+/// Least times that one label must replace another.
 const LABELS: usize = 3;
 
 /// Other words that may change beside labels.
@@ -80,7 +80,7 @@ pub(super) fn find_wording(aligned: &Aligned<'_>) -> Option<Spans> {
     .then_some(Spans { old, new })
 }
 
-/// How many words of prose there are; nothing where something else is among them.
+/// Counts the words of letters in prose; `None` where the text holds anything else.
 fn letters(words: &[Word]) -> Option<usize> {
     let is_prose = |word: &Word| {
         let is_sign = word.class == Class::Punctuation && !b"{}[]\"<>".contains(&word.character);

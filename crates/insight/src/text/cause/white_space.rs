@@ -39,7 +39,7 @@ fn between(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)> {
     Some((bytes(aligned.old_sketch), bytes(aligned.new_sketch)))
 }
 
-/// A word that white space which nobody sees parts on one side: the parts are as long together.
+/// Finds a word that odd white space splits on one side only: the parts are as long together.
 fn within(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)> {
     let region = aligned.regions.first()?;
     let (old, new) = aligned.span(region);

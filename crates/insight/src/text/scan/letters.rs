@@ -9,7 +9,7 @@ const ID_DIGITS: usize = 6;
 /// Shortest hexadecimal number that is taken for one.
 const HEX_DIGITS: usize = 5;
 
-/// One of so many is taken for one even if all its figures stand together.
+/// Shortest hexadecimal number that is taken for one even if all its figures stand together.
 const LONG_HEX_DIGITS: usize = 8;
 
 /// A digit is among the characters.

@@ -8,7 +8,7 @@ use entries::GROUPS;
 /// Longest entry, bytes.
 const LEN_MAX: usize = 16;
 
-/// How many entries there are: one more than spaces, in each group.
+/// Number of entries: one more than spaces, in each group.
 const COUNT: usize = {
     let mut count = 0;
     let mut group = 0;
@@ -66,7 +66,7 @@ static LENGTHS: [u32; 32] = {
     lengths
 };
 
-/// Where the word that begins at `start` ends.
+/// Returns the end of the word that begins at `start`.
 const fn word_end(text: &[u8], start: usize) -> usize {
     let mut end = start;
     while end < text.len() && text[end] != b' ' {

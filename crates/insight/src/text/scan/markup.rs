@@ -28,7 +28,7 @@ const BRACKETED: &[&str] = &[
     "SEP",
 ];
 
-/// Those that stand where a message begins.
+/// Markers that stand where a message begins.
 const TURNS: &[&str] = &["INST", "USER", "ASSISTANT", "SYSTEM", "BOT", "HUMAN"];
 
 /// Markers that begin like no others do.

@@ -23,19 +23,19 @@ const SUNDAYS: &str = "日天";
 /// Days in front of 曜 and 요.
 const DAYS: &str = "月火水木金土日월화수목금토일";
 
-/// What makes a span of time, or something else, of the hour, day or month in front of it.
+/// Characters that turn the hour, day or month in front of them into a span or something else.
 const SPANS: &str = "間间段代效候以内內目本刊";
 
-/// What an hour stands behind.
+/// Characters in front of an hour.
 const BEFORE_HOURS: &str = "午晚早晨夜朝日号號";
 
-/// What says of an hour that it is one.
+/// Characters behind 点 that confirm an hour.
 const BEHIND_HOURS: &str = "半整钟鐘";
 
-/// What says of 周一 that it is "once a week".
+/// Characters behind 周一 that make it "once a week".
 const TIMES_A_WEEK: &str = "次个個些共";
 
-/// What the character at `at`, `len` bytes long, says of time where it stands, if anything.
+/// Classifies the character at `at`, `len` bytes long, if it is a sign or numeral of time.
 pub(super) fn class(text: &[u8], at: usize, len: usize) -> Option<Class> {
     let (front, behind) = (&text[..at], &text[at + len..]);
     let character = std::str::from_utf8(&text[at..at + len]).ok()?;

@@ -219,7 +219,7 @@ fn half(rest: &[u8]) -> Option<usize> {
     (matches!(&word[..], b"am" | b"pm") && is_boundary(rest.get(2))).then_some(2)
 }
 
-/// The length of `Z`, `+01:00`, `-0800`; 0 where there is none.
+/// Returns the length of a time zone, such as `Z`, `+01:00` or `-0800`; 0 without one.
 fn zone(rest: &[u8]) -> usize {
     match rest.first() {
         Some(b'Z' | b'z') if is_boundary(rest.get(1)) => 1,

@@ -1,4 +1,4 @@
-//! What a folder's JSON files say about its model, and what is refused.
+//! The model's configuration from a folder's JSON files, and the models that are refused.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub(super) struct BertConfig {
     pub(super) norm_eps: f32,
     pub(super) activation: Activation,
     pub(super) pooling: Pooling,
-    /// What the folder puts before each text.
+    /// The folder's prefix for each text.
     pub(super) prefix: String,
     pub(super) lowercase: bool,
 }
@@ -88,7 +88,7 @@ fn family_prefix(folder: &Path, model: &Json) -> String {
     String::from(if is_e5 { E5_PREFIX } else { "" })
 }
 
-/// A JSON file; null where there is none.
+/// A JSON file; null if an optional file is missing.
 struct Json {
     path: PathBuf,
     value: Value,

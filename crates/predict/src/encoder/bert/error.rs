@@ -22,7 +22,7 @@ pub enum EncoderError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A model that is not computed here.
@@ -34,7 +34,7 @@ pub enum EncoderError {
     Unsupported {
         /// The file that says so.
         path: PathBuf,
-        /// What it asks for.
+        /// The unsupported setting.
         what: String,
     },
     /// A tensor that the architecture needs.
@@ -47,7 +47,7 @@ pub enum EncoderError {
         name: String,
         /// Its shape.
         found: Vec<usize>,
-        /// What the configuration implies.
+        /// The shape that the configuration implies.
         expected: Vec<usize>,
     },
     /// An element type that is not read.

@@ -31,11 +31,11 @@ pub(super) struct Layer {
     pub(super) norm: Norm,
 }
 
-/// How the vectors of a text's tokens become one.
+/// Pooling of the token vectors of a text into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pooling {
     Mean,
-    /// That of the first token.
+    /// Vector of the first token.
     First,
 }
 

@@ -263,7 +263,7 @@ pub(super) fn vectors_mut<S: Simd, const VECTORS: usize>(
         .expect("a tile is whole vectors")
 }
 
-/// How many columns a block has on this machine.
+/// Number of columns in a block on this machine.
 struct BlockColumns;
 
 impl WithSimd for BlockColumns {

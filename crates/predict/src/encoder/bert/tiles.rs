@@ -1,4 +1,4 @@
-//! How activations lie in memory.
+//! Memory layout of activations.
 //!
 //! ```text
 //! tile 0: tokens 0 … 31              tile 1: tokens 32 … 63
@@ -51,7 +51,7 @@ impl Tiles {
     }
 }
 
-/// Which text each token of a batch belongs to.
+/// Boundaries of the texts in a batch of tokens.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     starts: Vec<usize>, // first token of each text, and the end of the last

@@ -20,7 +20,7 @@ pub(super) struct Tokens {
     most_bytes: usize,
 }
 
-/// How a folder wants its texts.
+/// The folder's settings for texts.
 #[derive(Clone, Debug)]
 pub(super) struct TextSettings {
     pub(super) prefix: String,

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::messages::BILLING_HEADER;
 use crate::dialect::{NoExactTokens, take};
 
-/// What the template decides about a request.
+/// Template properties that decide how a request is converted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probed {
     /// Whether it renders system messages behind the first message.
@@ -98,7 +98,7 @@ fn system_text(content: &Value) -> Result<String, NoExactTokens> {
     }
 }
 
-/// What the blocks of one message become.
+/// Contents of one message's blocks, by kind.
 #[derive(Default)]
 struct Blocks {
     texts: Vec<Value>,

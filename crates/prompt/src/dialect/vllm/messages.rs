@@ -13,7 +13,7 @@ use crate::dialect::{ContentFormat, NoExactTokens, arguments, in_declared_order,
 /// The start of the line that Claude Code puts in front of its system prompt.
 pub(super) const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
-/// Which field of a call's function a template sees first.
+/// Field of a call's function that a template sees first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FirstOfCall {
     /// In chat requests, which are read into typed dictionaries.
@@ -22,7 +22,7 @@ pub(super) enum FirstOfCall {
     Name,
 }
 
-/// How messages are read.
+/// Settings for reading messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading<'a> {
     pub(super) template: &'a ChatTemplate,

@@ -1,5 +1,4 @@
-//! What one replica's updates add up to, written out as updates again: fewer of them, to the same
-//! effect on any index.
+//! Compaction of one replica's updates into fewer updates with the same effect on any index.
 //!
 //! ```text
 //! updates ──► Ledger ──► write_out ──► updates ──► an index that comes late
@@ -10,9 +9,8 @@
 //! and the memory of the obvious index: for now and then, not for look-ups.
 //!
 //! Invariant: an index that applies what is written out answers from then on as one that applied
-//! everything, except that it does not know the handles of blocks that nobody needs any more,
-//! unless these are [`Departed::Kept`], and that it does not know which doubt came last:
-//! [`Update::Trust`] finds none.
+//! everything, with two exceptions. It does not know the handles that [`Departed::Dropped`] leaves
+//! out, nor which doubt came last: [`Update::Trust`] finds none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,11 +22,10 @@ use super::{Contents, DOUBT_TTL, Link, Standing, Update};
 /// Blocks of one written event at most: some tens of kilobytes on the wire.
 const EVENT_BLOCKS_MAX: usize = 512;
 
-/// A block size above this is told without tokens: nobody fills such blocks.
+/// Largest block size, tokens, that is written with tokens: no engine fills larger blocks.
 const SIZE_TOKENS_MAX: u32 = 1 << 16;
 
-/// What becomes of handles that stand for blocks which are nowhere, and before no block that is
-/// somewhere.
+/// Treatment of handles whose block is nowhere held and precedes no held block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departed {
     /// They are written out as well: for comparisons.
@@ -43,7 +40,7 @@ pub struct Ledger {
     contents: Contents,
 }
 
-/// What one cache group holds in one tier.
+/// Cache group and tier.
 type Place = (u8, Tier);
 
 impl Ledger {
@@ -84,7 +81,7 @@ impl Ledger {
 /// Events under way.
 struct Writer<'a> {
     contents: &'a Contents,
-    /// What is held, without doubts that are over.
+    /// Held blocks, without expired doubts.
     held: BTreeMap<BlockHash, Vec<(Place, Standing)>>,
     introduced: BTreeSet<BlockHash>,
     /// Introduced where they are not: to be removed again.
@@ -153,7 +150,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Where a block is introduced: where it is, if that is a place of a known group.
+    /// Returns the place where a block is introduced: one that holds it in a known group, else one
+    /// that it is removed from again.
     fn first_place(&mut self, block: BlockHash) -> Place {
         let groups = &self.contents.groups;
         let places = self.held.get(&block).map_or(&[][..], Vec::as_slice);

@@ -33,7 +33,8 @@ impl Follower {
         }
     }
 
-    /// What may be missing has been late for too long.
+    /// Doubts the applied state because something is late; the doubt stays revocable if the
+    /// publisher can replay and stamps its batches.
     pub(super) fn doubt_lateness(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         let late = Doubt::Late {
             told: now,
@@ -46,7 +47,7 @@ impl Follower {
         }
     }
 
-    /// The publisher goes on right behind what was applied: what was late is not lost.
+    /// Takes a doubt about lateness back: the publisher continues right behind what was applied.
     pub(super) fn trust(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         if let Some(was_exact) = self.doubt.and_then(|doubt| doubt.was_exact(now)) {
             self.is_exact = was_exact;
@@ -55,7 +56,7 @@ impl Follower {
         }
     }
 
-    /// What was late may as well be lost.
+    /// Makes a pending doubt final: late batches may be lost.
     pub(super) fn trust_no_more(&mut self) {
         self.doubt = self.doubt.map(|_| Doubt::Final);
     }
@@ -68,7 +69,7 @@ impl Follower {
         !is_late || self.held.len() as u64 + num_more as u64 >= num_missing
     }
 
-    /// Takes note of since when nobody is there, or says what is missing. The end of every call.
+    /// Notes since when the connection or an answer is missing. Every call ends with it.
     pub(super) fn note_unanswered(&mut self, now: Nanos) {
         let next = self.life.next();
         let before = self.unanswered.filter(|it| it.next == next);

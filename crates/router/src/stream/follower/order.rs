@@ -138,7 +138,7 @@ impl Follower {
         self.doubt(batches, effects);
     }
 
-    /// What is known may be wrong, if anything is.
+    /// Doubts the applied state, if there is any, after `batches` lost batches.
     pub(super) fn doubt(&mut self, batches: u64, effects: &mut Vec<Effect>) {
         if !self.life.has_applied() {
             return;
@@ -151,7 +151,7 @@ impl Follower {
         }
     }
 
-    /// Nobody could tell whether the publisher is still the same.
+    /// Doubts all that is known, if the publisher may be another one.
     pub(super) fn doubt_stranger(&mut self, effects: &mut Vec<Effect>) {
         if std::mem::take(&mut self.is_stranger) {
             self.doubt(0, effects);

@@ -7,7 +7,7 @@ use crate::stream::life::Verdict;
 use crate::stream::replays::Running;
 use crate::stream::{Effect, StreamBatch};
 
-/// Where a reply stands in its replay.
+/// Position of a reply in its replay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) is_first: bool,

@@ -18,7 +18,7 @@ use In::{Bad, Down, End, Fail, Live, LiveOf, Reply, ReplyOf, Tick, Up};
 use Out::{Apply, Ask, Clear, Doubt, Reconnect, Skipped, Status, Trust};
 use StreamStatus::{Complete, Partial, Replaying};
 
-/// What happens. Batches are stamped with their number, above the stamps of earlier lives.
+/// Inputs of a script. Batches are stamped with their number, above the stamps of earlier lives.
 #[derive(Clone, Copy, Debug)]
 enum In {
     Up,

@@ -34,14 +34,14 @@ pub(super) struct Run {
     _forecast: Option<Forecast>,
 }
 
-/// What a run needs to know of its prompt.
+/// Prompt data of a run: length in tokens, sketch, forecast.
 pub(super) struct Prompt {
     pub(super) tokens: usize,
     pub(super) sketch: Option<Sketch>,
     pub(super) forecast: Option<Forecast>,
 }
 
-/// How the answer is written, and under which names.
+/// Shape of the answer, and the id and model name in it.
 pub(super) struct Reply {
     pub(super) id: String,
     pub(super) model: String,

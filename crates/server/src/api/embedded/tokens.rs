@@ -19,8 +19,8 @@ pub(super) enum Input {
     Plain(PromptInput),
 }
 
-/// Tokenizes, and reads the conversation where somebody predicts, off the network threads: a long
-/// prompt takes milliseconds.
+/// Tokenizes, and reads the conversation if there is a predictor. Runs off the network threads: a
+/// long prompt takes milliseconds.
 pub(super) async fn read(
     gateway: &Gateway,
     embedded: &Embedded,

@@ -1,5 +1,4 @@
-//! What is known of single requests, and what became of prompt tokens: from
-//! [`insight`](crate::insight), in words.
+//! Snapshot parts from [`insight`](crate::insight): requests, waterfall, ghosts and predictions.
 
 use headstart_core::Nanos;
 use headstart_insight::{Bucket, Cause, Split};
@@ -130,8 +129,8 @@ fn ghosts(answers: &[GhostAnswer], uptime_s: f64) -> Option<GhostsPart> {
     })
 }
 
-/// What it cost that a bucket's tokens were not found; none of what was, and where a model has no
-/// price.
+/// Extra cost because a bucket's tokens were not cached. `None` for served buckets, and if a model
+/// has no price.
 fn cost(bucket: Bucket, sums: &Waterfalls, prices: &PriceTable) -> Option<f64> {
     let tokens = sums.models.iter();
     let tokens = tokens.map(|(model, row)| (&model[..], row.get(bucket)));
@@ -216,7 +215,7 @@ fn decision(record: &RequestRecord, has_cost_model: bool) -> String {
     words
 }
 
-/// What came of it: by how much the index was wrong, how much was computed, and mostly why.
+/// Describes the outcome: cached tokens if mispredicted, computed tokens, and the largest loss.
 fn outcome(record: &RequestRecord) -> Option<String> {
     let cached = record.cached_tokens?;
     let mut words = Vec::new();

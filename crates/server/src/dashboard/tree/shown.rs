@@ -1,4 +1,4 @@
-//! Which branches are worth looking at: those whose prompts have most tokens behind them.
+//! Selection of the branches worth a look: those with the most prompt tokens behind them.
 
 use std::collections::BinaryHeap;
 
@@ -10,7 +10,7 @@ use super::PrefixTree;
 /// that rows do not jump about.
 const STEP: f64 = 1.5;
 
-/// Prompts that make a branch a shared one: the tail of a single prompt is nobody's business.
+/// Prompts that make a branch a shared one: the tail of a single prompt is of no interest.
 const SHARED: u64 = 2;
 
 /// A branch that is shown.
@@ -32,7 +32,7 @@ pub(in crate::dashboard) struct Shown {
     pub(in crate::dashboard) is_leaf: bool,
 }
 
-/// What is to be looked at next: most tokens first, of equals the earlier place.
+/// Candidate branch to show next: highest weight first, lowest index among equals.
 #[derive(Debug, PartialEq)]
 struct Next {
     weight: f64,
@@ -125,7 +125,7 @@ impl PrefixTree {
         }
     }
 
-    /// Those chosen, the hottest first.
+    /// Returns the chosen branches, the hottest first.
     fn sorted(&self, mut branches: Vec<usize>, chosen: &[bool], now: Nanos) -> Vec<usize> {
         branches.retain(|&at| chosen[at]);
         let level = |at: usize| (self.branch(at).heat.at(now).max(1e-9).ln() / STEP.ln()) as i64;

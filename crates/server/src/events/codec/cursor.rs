@@ -1,8 +1,8 @@
 //! MessagePack, read where it lies: a place in the payload that moves forward.
 //!
 //! Nothing is copied and nothing recurses. A text, a run of bytes, an array or a map is a piece of
-//! the payload; what is nested in it is read when somebody asks, or never. Skipping counts what
-//! is still to come, so nesting costs neither memory nor stack.
+//! the payload; nested values are read on demand. Skipping counts the values still to come, so
+//! nesting costs neither memory nor stack.
 //!
 //! Invariant: an array or a map that is handed out as a [`Value`] is complete. A header that
 //! claims more elements than bytes are left is refused at once, so a claimed length may be
@@ -46,7 +46,7 @@ pub(super) struct Cursor<'a> {
     rest: &'a [u8],
 }
 
-/// What a value begins with: all of it, or for arrays and maps how many elements or pairs follow.
+/// Start of a value: the whole value, or the number of elements or pairs of an array or map.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Head<'a> {
     Whole(Value<'a>),
@@ -238,7 +238,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// How many are left.
+    /// Number of items left.
     pub(super) fn len(&self) -> usize {
         self.left
     }

@@ -98,7 +98,7 @@ impl Batch {
     }
 }
 
-/// An event, or why there is none and whether it may have been a removal or a clear.
+/// An event, or the reason to skip it and whether it may have been a removal or a clear.
 type Read = Result<CacheEvent, (SkipReason, bool)>;
 
 /// `unknown_type` is where the first type goes that we do not know.

@@ -193,7 +193,7 @@ impl Writer {
     }
 
     /// # Panics
-    /// Beyond 32 bits, as [`Self::map`] does: no batch has so many of anything.
+    /// When `length` exceeds 32 bits, as [`Self::map`] does: no batch is that long.
     fn array(&mut self, length: usize) {
         let length = u32::try_from(length).expect("a batch fits into memory");
         rmp::encode::write_array_len(&mut self.0, length).expect(TAKEN);
@@ -205,7 +205,7 @@ impl Writer {
     }
 }
 
-/// What sets a block apart: what we know how to write, or bytes of somebody else's making.
+/// Extra key of a block: media items, or opaque bytes that Headstart did not write.
 enum Media<'a> {
     Items(Vec<(&'a [u8], i64)>),
     Opaque(&'a [u8]),

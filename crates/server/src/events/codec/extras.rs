@@ -1,4 +1,4 @@
-//! What sets blocks apart besides their tokens: adapter, salt, images.
+//! Extra keys of blocks besides their tokens: adapter, salt, images.
 //!
 //! ```text
 //! extra_keys   [ [adapter, (image, 0), salt], [adapter, (image, -12)], nil, … ]     per block
@@ -24,8 +24,8 @@ use headstart_core::block::media_extra;
 use super::cursor::{Items, Value};
 use super::fields::{Field, Fields};
 
-/// Most keys of one block that are told apart; more count as one, spelled as they came. No block
-/// has so many images, and a list of nothing else must not take more memory than it has bytes.
+/// Most keys of one block that are distinguished; a longer list counts as one key, its raw bytes.
+/// No block has that many images, and a long list must not take more memory than it has bytes.
 pub(super) const KEYS_MAX: usize = 256;
 
 /// The tenant salt, and its place in the first block's list if it stands there.
@@ -69,7 +69,7 @@ pub(super) fn salt<'a>(fields: &Fields<'a>, adapter: Option<&str>) -> Salt<'a> {
     }
 }
 
-/// What [`media_extra`] makes of everything else; one element per block, or none at all.
+/// Encodes all other keys with [`media_extra`]: one element per block, or none if no block has any.
 pub(super) fn media(
     fields: &Fields<'_>,
     num_blocks: usize,

@@ -28,7 +28,7 @@ use Field::{
     SpecKind, SpecWindow, Tag, TokenIds,
 };
 
-/// Which field is where in the positional form of a stored event.
+/// Fields of a stored event's positional form, in order.
 const STORED: &[Field] = &[
     Tag,
     BlockHashes,
@@ -94,7 +94,7 @@ impl Field {
     }
 }
 
-/// What an event says, not yet understood.
+/// Fields of an event, not yet interpreted.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'a> {
     slots: [Option<Value<'a>>; NUM_FIELDS],
@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
         self.slots[name as usize].get_or_insert(value);
     }
 
-    /// What kind of event it is.
+    /// Type name of the event.
     pub(super) fn tag(&self) -> Option<&'a str> {
         self.get(Tag)?.text()
     }
@@ -191,7 +191,8 @@ pub(super) fn unsigned_32(value: Value<'_>) -> Option<u32> {
         .and_then(|number| u32::try_from(number).ok())
 }
 
-/// All elements of an array; `None` if it is none or an element is bad. Allocates once.
+/// Returns all elements of an array; `None` if `value` is no array or an element is bad. Allocates
+/// once.
 #[inline]
 pub(super) fn list<'a, T>(
     value: Value<'a>,

@@ -1,33 +1,33 @@
-//! Why a publisher's socket is of no use, in the words of whoever has to mend it.
+//! Causes of a publisher socket's failure, worded for the operator who has to fix it.
 //!
 //! It does not know sockets: causes are found in `probe`, `link` and `replay`, and told in
 //! `notes`. Names of options are those of `serve --upstream`, whose addresses these are.
 
 use std::fmt;
 
-/// Which of a publisher's sockets.
+/// One of a publisher's two sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Where it publishes.
+    /// The socket that publishes events.
     Events,
-    /// Where it is asked for old batches.
+    /// The socket that replays old batches.
     Replay,
 }
 
-/// What is wrong with one of them.
+/// A problem with one of these sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The host has no address.
     Unresolved,
-    /// Nobody listens at this port.
+    /// No process listens at this port.
     Refused,
     /// The system says why there is no connection.
     Unreachable(String),
     /// An attempt to connect gets no answer.
     NoAnswer,
-    /// Somebody listens, and says nothing.
+    /// A process listens and sends nothing.
     Mute,
-    /// Somebody listens, and speaks something else.
+    /// A process listens and speaks another protocol.
     NotZeroMq,
     /// ZeroMQ, but a kind of socket that does not fit ours.
     OtherSocket,
@@ -52,7 +52,7 @@ impl Side {
         }
     }
 
-    /// What engines call it in `--kv-events-config`.
+    /// Name of its address in the engines' `--kv-events-config`.
     fn setting(self) -> &'static str {
         match self {
             Self::Events => "`endpoint`",
@@ -82,7 +82,7 @@ impl fmt::Display for Cause {
 }
 
 impl Cause {
-    /// What to do about it, where the stream is that of data-parallel rank `rank`.
+    /// Suggests a fix for the stream of data-parallel rank `rank`.
     pub(super) fn remedy(&self, side: Side, rank: Option<u32>) -> String {
         let (option, setting) = (side.option(), side.setting());
         let mut remedy = match self {

@@ -1,8 +1,8 @@
-//! Between the sockets and the stream: decodes what comes, reads the clock, passes updates on,
-//! and takes note of what somebody should hear of.
+//! Between the sockets and the stream: decodes messages, reads the clock, passes updates on, and
+//! notes problems for the log.
 //!
-//! It decides nothing: that is [`Follower`]'s, which the simulator runs as well, and for the log
-//! that of [`Notes`](super::notes::Notes).
+//! It decides nothing: [`Follower`], which the simulator runs as well, decides about the stream,
+//! and [`Notes`](super::notes::Notes) about the log.
 
 use headstart_core::Nanos;
 use headstart_router::stream::{Damage, Effect, Follower, ReplayId, StreamBatch};
@@ -15,7 +15,7 @@ use super::{StreamUpdate, SubscriberConfig};
 use crate::events::wire::{BadFrames, Numbered, Reply};
 use crate::events::{Batch, decode_batch};
 
-/// What the connection has to do, in this order.
+/// Actions for the connection, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Todo {
     /// Ask for a replay from a batch on.

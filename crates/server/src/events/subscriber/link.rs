@@ -27,7 +27,7 @@ pub(super) struct Link<'a> {
     replay: Option<(ReplayId, Replay)>,
 }
 
-/// What comes next.
+/// Next input of a link: a message, a reply of the replay, or a timeout.
 enum Input {
     Message(Result<ZmqMessage, ZmqError>),
     Reply(ReplayId, Result<Reply, Cause>),
@@ -119,7 +119,7 @@ async fn next_input(
     }
 }
 
-/// What the replay says next; never, where none runs.
+/// Waits for the next reply of the replay, or forever if none runs.
 async fn next_of(replay: &mut Option<(ReplayId, Replay)>) -> (ReplayId, Result<Reply, Cause>) {
     match replay {
         Some((id, replay)) => (*id, replay.next().await),

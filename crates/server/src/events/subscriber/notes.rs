@@ -1,4 +1,4 @@
-//! What is said of a stream in the log, and how often: all that somebody has to mend, once.
+//! Log lines about a stream, rate-limited: each problem that needs a fix is logged once.
 //!
 //! ```text
 //! connection, replay    each cause once until it recovers; one line when it does
@@ -6,11 +6,11 @@
 //! unknown type, rank    once
 //! ```
 //!
-//! What is wrong now is kept as well, for whoever asks ([`Notes::problem`]). It outlives the
-//! subscription, so that an engine which comes and goes does not repeat everything.
+//! The current problem is kept as well ([`Notes::problem`]). [`Notes`] outlives the subscription,
+//! so that an engine which comes and goes does not repeat its lines.
 //!
 //! It does not know sockets, streams or the clock: `now` is an argument, and lines are returned,
-//! to be written by whoever holds no lock.
+//! to be written by a caller that holds no lock.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -25,22 +25,22 @@ use super::cause::{Cause, Side};
 /// thousands of messages a second.
 pub(super) const QUIET_TIME: Duration = Duration::from_secs(60);
 
-/// Time that a connection must stand before what was wrong with it counts as mended: longer than
-/// any pause between attempts, so that one which breaks at once is told once.
+/// Time that a connection must stand before its problem counts as mended: longer than any pause
+/// between attempts, so that a connection which keeps breaking is logged once.
 pub(super) const STOOD_TIME: Duration = Duration::from_secs(2);
 
-/// Replays that fail in a row before it is told: one alone may be a busy engine.
+/// Consecutive failed replays that make a problem: a single one may be a busy engine.
 pub(super) const REPLAYS_FAILED: u32 = 2;
 
 /// Time for which an event of an unknown type counts as a problem: as long as the index keeps what
 /// it put in doubt.
 const UNKNOWN_TIME: Duration = DOUBT_TTL;
 
-/// Different causes that are told of one socket until it recovers: a socket has fewer, but two of
+/// Most distinct causes logged for one socket until it recovers. There are fewer kinds, but two of
 /// them carry the system's words.
 const CAUSES_MAX: usize = 8;
 
-/// What is said of one stream.
+/// Log state of one stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
     events: Socket,
@@ -59,13 +59,13 @@ pub(super) struct Notes {
 /// One of the publisher's sockets.
 #[derive(Clone, Debug, Default)]
 struct Socket {
-    /// What is wrong with it now.
+    /// The current problem.
     cause: Option<Cause>,
-    /// What was told of it since it was well.
+    /// Causes logged since the socket last worked.
     told: Vec<Cause>,
 }
 
-/// What was lost or not understood, and not told yet.
+/// Losses and unreadable messages, and the last log line about them.
 #[derive(Clone, Debug, Default)]
 struct Losses {
     /// When something was told last.
@@ -77,7 +77,7 @@ struct Losses {
     last: Option<(String, Instant)>,
 }
 
-/// How much was lost since it was told last.
+/// Losses since the last log line about them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Messages that could not be read.
@@ -95,7 +95,7 @@ pub(super) enum Line {
     Following,
     /// Something is wrong with a socket.
     Trouble(Side, Cause),
-    /// What was told of a socket is over.
+    /// Recovery of a socket whose problem was logged.
     Mended(Side),
     /// Events are lost or late, and what is known is in doubt; the last error, where one was the
     /// reason.
@@ -150,7 +150,7 @@ impl Notes {
         self.losses.last = Some((error, now));
     }
 
-    /// What is known was put in doubt, for so many batches; told by [`Self::flush`].
+    /// Counts a doubt about the replica's blocks and the `batches` lost; logged by [`Self::flush`].
     pub(super) fn on_doubt(&mut self, batches: u64) {
         self.losses.since.doubts += 1;
         self.losses.since.batches += batches;
@@ -176,7 +176,7 @@ impl Notes {
         Some(Line::OtherRank(rank))
     }
 
-    /// What is to be told of losses now.
+    /// Returns the log line about losses, if one is due.
     pub(super) fn flush(&mut self, now: Instant) -> Option<Line> {
         self.losses.flush(now)
     }
@@ -190,7 +190,7 @@ impl Notes {
             .map(|told| told + QUIET_TIME)
     }
 
-    /// What is wrong with the stream at `now`, and what to do about it.
+    /// Describes the stream's problems at `now`, each with a suggested fix.
     pub(super) fn problem(&self, config: &SubscriberConfig, now: Instant) -> Option<String> {
         let sockets = [(Side::Events, &self.events), (Side::Replay, &self.replay)];
         let sockets = sockets.into_iter().filter_map(|(side, socket)| {
@@ -218,14 +218,14 @@ impl Notes {
     }
 }
 
-/// What to do about messages that cannot be read.
+/// The suggested fix for unreadable messages.
 const UNREADABLE: &str = "is it an engine that publishes KV events there?";
 
-/// What to do about an event of an unknown type.
+/// The suggested fix for events of an unknown type.
 const UNKNOWN_TYPE: &str = "such events are left out, and each puts what the replica holds in \
                             doubt; is there a version of Headstart that knows this engine's?";
 
-/// What to do about batches of another rank.
+/// The suggested fix for batches of another rank.
 const OTHER_RANK: &str = "they are taken for this replica's; are kv= and data-parallel-size= those \
                           of this engine?";
 

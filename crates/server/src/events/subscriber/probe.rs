@@ -1,8 +1,8 @@
 //! Finds out why a connection to a publisher could not be made.
 //!
-//! The ZeroMQ library tries a refused connection again until its time is up, and then says only
-//! that: whether the host has no address, nobody listens or nobody answers is asked once more,
-//! with a plain connection that is closed at once.
+//! The ZeroMQ library retries a refused connection until its time is up, and then reports only
+//! that. So a plain connection, closed at once, finds out whether the host has no address, no
+//! process listens, or none answers.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use super::cause::Cause;
 /// before it they take no longer than a replay may be silent.
 const PROBE_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// What the library says when the other socket is, say, a router and not a publisher.
+/// The library's error if the peer's socket type does not match, such as a router's.
 const INCOMPATIBLE: &str = "Provided sockets combination is not compatible";
 
 /// Why `endpoint` could not be connected to, of which ZeroMQ says `error`. Takes at most twice
@@ -27,7 +27,7 @@ pub(super) async fn cause_of(error: &ZmqError, endpoint: &str) -> Cause {
     match error {
         ZmqError::Network(_) | ZmqError::ConnectTimeout(_) => plainly(endpoint).await,
         ZmqError::Other(INCOMPATIBLE) => Cause::OtherSocket,
-        // A greeting that is none, or none at all.
+        // An invalid greeting, or no greeting.
         ZmqError::Codec(_) | ZmqError::Other(_) => Cause::NotZeroMq,
         other => Cause::Broken(other.to_string()),
     }

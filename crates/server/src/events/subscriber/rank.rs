@@ -1,5 +1,5 @@
-//! Where the data-parallel ranks of one engine publish, and whether an address is one to connect
-//! to: those in an engine's own configuration, which it listens on, look alike and are none.
+//! Event addresses of the data-parallel ranks of one engine. Listen addresses from an engine's own
+//! configuration look alike and are rejected.
 //!
 //! Source: vLLM `distributed/kv_events.py`: rank r binds the configured TCP port plus r; the
 //! replay socket likewise.
@@ -10,9 +10,9 @@ pub enum RankError {
     /// It cannot be connected to.
     #[error("`{endpoint}` is not tcp://HOST:PORT of a publisher: {problem}")]
     NoAddress {
-        /// What was given.
+        /// The given address.
         endpoint: String,
-        /// What is wrong, and what to write.
+        /// The problem and the suggested fix.
         problem: &'static str,
     },
     /// It leaves no port for a rank.
@@ -21,7 +21,7 @@ pub enum RankError {
          address of rank 0, with room for all ranks above it"
     )]
     NoPort {
-        /// What was given, for rank 0.
+        /// The given address of rank 0.
         endpoint: String,
         /// The rank.
         rank: u32,

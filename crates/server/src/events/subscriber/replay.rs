@@ -30,14 +30,14 @@ impl Replay {
             if let Err(error) = ask(&endpoint, from, &sender).await {
                 tracing::debug!(endpoint, from, %error, "a replay broke off");
                 let cause = probe::cause_of(&error, &endpoint).await;
-                // Where nobody listens any more, nobody wants to know.
+                // Without a receiver the cause is of no interest.
                 let _ = sender.send(Err(cause)).await;
             }
         });
         Self { replies, task }
     }
 
-    /// What it says next, or why it broke off. Cancelling loses nothing.
+    /// Waits for the next reply, or the reason why the replay broke off. Cancelling loses nothing.
     pub(super) async fn next(&mut self) -> Result<Reply, Cause> {
         let next = self.replies.recv().await;
         next.unwrap_or(Err(Cause::Unfinished))
@@ -50,7 +50,7 @@ impl Drop for Replay {
     }
 }
 
-/// Passes on replies up to the end; silently stops where nobody wants them any more.
+/// Passes on replies up to the end; stops silently once the receiver is gone.
 async fn ask(
     endpoint: &str,
     from: u64,

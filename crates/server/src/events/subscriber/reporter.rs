@@ -1,4 +1,4 @@
-//! Where a stream stands, for whoever asks: the one place that its task and others share.
+//! State of a stream, shared between its task and all readers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,17 +8,17 @@ use tokio::time::Instant;
 use super::SubscriberConfig;
 use super::notes::Notes;
 
-/// Where a stream stands, to be asked from anywhere, also after its subscription has ended.
+/// Handle to the state of a stream, readable from any thread, also after its subscription ended.
 #[derive(Clone, Debug, Default)]
 pub struct StreamReporter(Arc<Mutex<Shown>>);
 
-/// What a stream's task shows.
+/// State that a stream's task publishes.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     pub(super) config: SubscriberConfig,
     pub(super) report: StreamReport,
     pub(super) notes: Notes,
-    /// Nobody follows it any more.
+    /// Its subscription has ended.
     pub(super) is_over: bool,
 }
 
@@ -33,7 +33,7 @@ impl StreamReporter {
         })))
     }
 
-    /// What the stream said last. It is down where nobody follows it.
+    /// The latest report. The status is down once nothing follows the stream.
     #[must_use]
     pub fn report(&self) -> StreamReport {
         let shown = self.lock();
@@ -46,8 +46,8 @@ impl StreamReporter {
         }
     }
 
-    /// What is wrong with it and what to do about that, in a sentence or two; none where nothing
-    /// is, or where nobody follows it.
+    /// The current problems, each with a suggested fix. `None` without problems, or once nothing
+    /// follows the stream.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         let shown = self.lock();

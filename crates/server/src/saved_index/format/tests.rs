@@ -142,7 +142,7 @@ fn a_refusal_says_why() {
     assert!(refused(&file[..file.len() - 1], &seal()).contains("damaged"));
 }
 
-/// Nobody can make such files without the secret; they are read with care all the same.
+/// Such files cannot be made without the secret; they are read with care all the same.
 #[test]
 fn no_body_is_read_without_care() {
     let mut rng = Rng::new(3);

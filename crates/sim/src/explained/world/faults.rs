@@ -1,5 +1,5 @@
-//! Replicas that lose all they hold, whatever runs there: caches that are cleared, which their
-//! events say, and processes that end, which nobody says until they are missed.
+//! Replicas that lose all they hold, whatever runs there: caches that are cleared, with an event,
+//! and processes that end, without one.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ impl World {
         }
     }
 
-    /// A cache is cleared: the prompt that is computed begins anew, and what is answered goes on
-    /// without being cached.
+    /// Clears a cache: the prompt being computed starts over, and the current answers continue
+    /// uncached.
     fn clear(&mut self, replica: usize) {
         self.verdicts.resets[0] += 1;
         for id in std::mem::take(&mut self.replicas[replica].answering) {
@@ -110,8 +110,8 @@ impl World {
         );
     }
 
-    /// The gateway takes note of a replica's health, if that has changed: what it held counts as
-    /// lost, and what it says while it is down nobody hears.
+    /// Updates the gateway's view of a replica's health. On a change, what the replica held counts
+    /// as lost; its events are ignored while it is down.
     pub(super) fn believe(&mut self, replica: usize, health: Health) {
         let id = ReplicaId(replica as u32);
         if std::mem::replace(&mut self.replicas[replica].health, health) != health {

@@ -21,18 +21,18 @@ use super::{BLOCK_SIZE, Event, Text, World};
 /// Requests that wait at a replica; it refuses more.
 const WAITING_MAX: usize = 24;
 
-/// How often a client asks, and the gateway places: as often as there are other replicas.
+/// Most retries of one request; the default fleet has as many other replicas.
 const TRIES: u32 = 3;
 
-/// What is asked, and where not.
+/// A request to place, and the replicas to avoid.
 #[derive(Clone)]
 pub(super) struct Order {
     pub(super) draft: Draft,
     /// One of several alike: only the first one's answer counts.
     pub(super) is_copy: bool,
-    /// Those that have just failed it.
+    /// Replicas that have just failed it.
     pub(super) excluded: Vec<ReplicaId>,
-    /// How often its client has asked again.
+    /// Retries of its client so far.
     pub(super) again: u32,
 }
 
@@ -44,11 +44,11 @@ pub(super) struct Request {
     why: Vec<Bucket>,
     /// None while it waits, and where a cache was cleared under it.
     pub(super) running: Option<Running>,
-    /// What it was served when its turn came.
+    /// Tokens served to it when its turn came, by source.
     served: Served,
     since: headstart_core::Nanos,
     prefill: Duration,
-    /// How often its prompt was begun.
+    /// Number of times that its prompt was begun.
     attempt: u32,
     /// None when it has ended.
     pending: Option<Pending>,
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// What was said of each token against what it was.
+    /// Compares the attributor's bucket of each token with the truth.
     fn judge(&mut self, id: usize, pending: Pending) {
         let request = &self.requests[id];
         let laid_out: Vec<_> = pending.runs().collect();

@@ -1,4 +1,4 @@
-//! What engines say of their caches, on its way to the gateway.
+//! Cache events of engines, on their way to the gateway.
 
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{CacheEvent, ReplicaId};
@@ -19,7 +19,7 @@ impl World {
         let delay = self.around(self.config.event_delay);
         let state = &mut self.replicas[replica];
         if !is_lost && std::mem::take(&mut state.is_new) {
-            // Its numbers begin anew: whoever follows forgets what was.
+            // Its numbers start over: followers forget what was.
             events.insert(0, CacheEvent::Cleared);
         }
         let arrives = (self.now + delay).max(state.delivered_at);
@@ -57,8 +57,8 @@ impl World {
         }
     }
 
-    /// A batch of events reaches the gateway, or its absence is noticed. Of a replica that is
-    /// believed to be down nobody listens.
+    /// Delivers a batch of events to the gateway, or the notice that it is missing. Batches of a
+    /// replica that is believed to be down are ignored.
     pub(super) fn deliver(&mut self, replica: usize, events: &[CacheEvent], is_lost: bool) {
         let id = ReplicaId(replica as u32);
         if !self.router.listens_to(id, events.len()) {

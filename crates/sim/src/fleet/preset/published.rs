@@ -1,4 +1,4 @@
-//! What llm-d published of its two runs, rung by rung.
+//! Figures that llm-d published of its two runs, rung by rung.
 //!
 //! Source: the reports in `benchmarking/73-capacity` and `benchmarking/37-capacity` of the
 //! llm-d-kv-cache repository, September 2025.

@@ -1,4 +1,4 @@
-//! What goes wrong: dead replicas and gateways, and those that come after them.
+//! Faults of a run: dead replicas and gateways, and their successors.
 
 use super::*;
 

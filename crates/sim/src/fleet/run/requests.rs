@@ -134,7 +134,7 @@ impl Run<'_> {
 
     fn note(&mut self, output: Output, began: Nanos) {
         let seq = output.seq();
-        // Whoever is not there any more was given up during the step.
+        // A request that is not there any more was given up during the step.
         let Some(flight) = self.in_flight.get_mut(&seq) else {
             return;
         };
@@ -172,7 +172,7 @@ impl Run<'_> {
         self.close(flight.position);
     }
 
-    /// A request is over, however; the client goes on.
+    /// Closes a request, whatever its end; the client continues.
     pub(super) fn close(&mut self, position: usize) {
         if let Some(next) = self.request(position).next {
             let at = self.now + next.think;

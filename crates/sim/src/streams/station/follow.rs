@@ -50,7 +50,7 @@ impl Station {
         self.arrived = self.arrived.max(arrives);
     }
 
-    /// The follower is told, and what it wants is done. Returns whether anything changed by it.
+    /// Reports an event to the follower and executes its effects. Returns whether anything changed.
     pub(super) fn tell(
         &mut self,
         commons: &mut Commons,
@@ -135,8 +135,8 @@ impl Station {
         Ok(())
     }
 
-    /// What the process that lives answers to a replay, if one does. Where clocks do not tell lives
-    /// apart, none does before the end of the one before is known.
+    /// Returns the live process's answer to a replay, if there is one. If clocks cannot tell
+    /// processes apart, none answers before the end of its predecessor is known.
     fn replies(&self, from: u64) -> Option<Vec<StreamBatch>> {
         let is_early = self.channel.is_ending() && !self.spec.can_hide;
         let process = Some(self.process()).filter(|_| !self.is_down && !is_early)?;

@@ -1,10 +1,10 @@
-//! What shows a subscriber that it may be behind, told by what arrives and what it applies alone.
+//! Evidence that a subscriber may be behind, from its arrivals and its applied batches alone.
 //!
 //! | since a second | so nothing may be confirmed |
 //! |---|---|
-//! | the connection is gone, or there again and unanswered | until a replay ends or goes on |
+//! | the connection is gone, or there again and unanswered | until a replay ends or continues |
 //! | a batch is here and an earlier one is not | until all of those are |
-//! | nothing was heard for long, and somebody answered before | until something is |
+//! | nothing was heard for long, after an earlier answer | until something is |
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,11 @@ use crate::streams::scenario::StationSpec;
 #[derive(Clone, Debug)]
 pub struct Lateness {
     can_replay: bool,
-    /// Whether timestamps tell what comes later, and are right, and somebody can be asked where
-    /// they contradict each other. If not, a late batch passes for a new process, or a new one
-    /// for a late one.
+    /// Whether timestamps order the batches, and are right, and a replay can resolve
+    /// contradictions. If not, a late batch passes for a new process, or a new one for a late one.
     is_order_known: bool,
     is_connected: bool,
-    /// Since when the connection is gone, or nobody has answered over another one.
+    /// Start of the time without a connection, or without an answer on the new one.
     unanswered: Option<Nanos>,
     /// Batches that arrived live behind the last applied one, and when.
     waiting: BTreeMap<Position, Nanos>,
@@ -38,7 +37,7 @@ pub struct Lateness {
 /// Why nothing may be confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// There is no connection, or nobody answers over it.
+    /// There is no connection, or no answer on it.
     Unanswered,
     /// A batch is missing.
     Behind,
@@ -61,7 +60,7 @@ impl Lateness {
         }
     }
 
-    /// Whoever follows the publisher begins anew.
+    /// Starts over with a new subscriber of the publisher.
     pub fn begin_anew(&mut self, spec: &StationSpec) {
         let is_order_known = self.is_order_known;
         *self = Self {

@@ -1,9 +1,9 @@
 //! Clearing away what cannot be read any more, and destroying what must go.
 //!
-//! Nothing is moved, so that no disk wears for it: a segment of which nothing is wanted is deleted,
-//! and of another one the list is written anew first, then the pages that nothing names are given
-//! back to the file system. Its length, which counts for the budget, stays. Killed in between, a
-//! list that is not whole is not believed, and pages that were given back do not verify.
+//! Nothing is moved, so that no disk wears for it. A segment with no wanted records is deleted. In
+//! others the list is rewritten first, then the pages that it does not name are given back to the
+//! file system. The file's length, which counts for the budget, stays. After a kill in between, an
+//! incomplete list is rejected, and pages given back do not verify.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ use crate::inspect::Cleared;
 use crate::record::PAGE;
 
 impl View {
-    /// What stays in its list, and what goes.
+    /// Splits its list into the entries to keep and those to remove.
     fn sorted(&self) -> (Vec<Entry>, Vec<Entry>) {
         let (stay, go): (Vec<_>, Vec<_>) =
             self.entries.iter().partition(|(_, state)| state.stays());
@@ -41,7 +41,7 @@ impl View {
 }
 
 impl State {
-    /// Also what is damaged, so that somebody can look at it.
+    /// Whether the record is left in place; damaged ones are, for later inspection.
     fn stays(self) -> bool {
         matches!(self, Self::Kept | Self::Dropped(Verdict::Quarantined))
     }
@@ -139,7 +139,7 @@ impl FolderInspector {
             let entries = view.entries.iter().map(|(entry, _)| entry);
             let theirs = entries.filter(is_theirs);
             let theirs = theirs.map(|entry| entry.page..entry.page + entry.pages);
-            // What nobody knows may be theirs.
+            // Pages of unknown contents may be theirs.
             let theirs: Vec<_> = theirs.chain(view.unknown.iter().cloned()).collect();
             let path = self.folder.segment_path(view.id);
             self.note(view).map_err(io_at(self.folder.path()))?;

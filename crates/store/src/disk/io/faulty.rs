@@ -20,7 +20,7 @@ use crate::record::PAGE;
 /// The smallest piece that a disk writes whole, bytes.
 const SECTOR: usize = 512;
 
-/// What goes wrong, as shares of operations.
+/// Faults to inject, as shares of operations.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// Fixes all that is drawn.
@@ -37,9 +37,9 @@ pub struct Faults {
     pub writes_fail: Arc<AtomicU64>,
     /// Likewise for reads.
     pub reads_fail: Arc<AtomicU64>,
-    /// How often a bit was flipped: counted here.
+    /// Flipped bits so far, counted here.
     pub flips: Arc<AtomicU64>,
-    /// How often a write was torn.
+    /// Torn writes so far.
     pub tears: Arc<AtomicU64>,
 }
 

@@ -71,7 +71,7 @@ impl Io for Threads {
         let sender = Mutex::new(self.sender.clone());
         Arc::new(move || {
             let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
-            // Nobody waits any more: nothing to wake.
+            // If the receiver is gone, there is nothing to wake.
             let _ = sender.send(Signal::Bell);
         })
     }

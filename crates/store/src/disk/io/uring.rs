@@ -13,7 +13,7 @@ use rustix::event::EventfdFlags;
 
 use super::{Bell, Finished, Io, Op};
 
-/// What the bell's own read is known as.
+/// Id of the bell's own read.
 const BELL: u64 = u64::MAX;
 
 /// Operations through a ring.
@@ -25,7 +25,7 @@ pub(crate) struct Uring {
     queue: VecDeque<(u64, Op)>,
     depth: usize,
     bell: Arc<OwnedFd>,
-    /// Where the kernel writes the bell's count.
+    /// The bell's count, written by the kernel.
     count: Box<u64>,
     is_listening: bool,
 }

@@ -17,8 +17,8 @@ use crate::backend::{Failure, Outcome, Ticket};
 use crate::disk::io::Buffer;
 use crate::record::{Checked, Content, Header, PAGE, PartBytes, Wrong};
 
-/// What is read of a record whose header is not known, at most, bytes: the header, and small parts
-/// that lie behind it.
+/// Most bytes read of a record with an unknown header: the header, and small parts that lie behind
+/// it.
 const FRONT: usize = 8 * PAGE;
 
 /// A read of a part under way.
@@ -32,7 +32,7 @@ pub(super) struct Getting {
     read_bytes: usize,
 }
 
-/// What is being read.
+/// Current read.
 enum Step {
     /// The front of the record.
     Front,
@@ -127,7 +127,7 @@ impl Worker {
         }
     }
 
-    /// The header at the front of these bytes, remembered where it is unharmed.
+    /// Reads the header at the front of these bytes and remembers it if it is valid.
     fn know(&mut self, getting: &Getting, bytes: &[u8]) -> Result<Checked, Wrong> {
         let header = Checked::read(bytes, getting.room(), getting.name)?;
         self.index.know(getting.name, getting.place, &header);

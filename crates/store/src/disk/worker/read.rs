@@ -151,7 +151,7 @@ impl Worker {
         self.done(ticket, outcome);
     }
 
-    /// What was read is not what was written: it is not read again.
+    /// Quarantines a record whose bytes differ from those written, so that it is not read again.
     pub(super) fn set_aside(&mut self, name: BlockHash, place: Place, wrong: Wrong) -> Outcome {
         if self.index.get(name) == Some(place) {
             let sequence = self.space.sequence(place.segment);
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Who is woken asks for the record called 4, once.
+    /// Returns a waker that asks for the record called 4, once.
     fn asks(arena: Arc<Arena>, commands: SyncSender<Command>) -> impl Fn() + Send + Sync {
         let next = Mutex::new(None);
         move || {

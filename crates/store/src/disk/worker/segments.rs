@@ -112,8 +112,8 @@ impl Segments {
 }
 
 impl Active {
-    /// Whether a group of so many records with so many pages together fits, its two tables and the
-    /// footer included.
+    /// Whether a group of `records` records with `pages` pages in total fits, including its two
+    /// tables and the footer.
     pub(super) fn has_room(&self, records: usize, pages: usize, of: u32) -> bool {
         let footer = table_pages(self.entries.len() + records);
         let end = self.page as usize + 2 * table_pages(records) + pages + footer;
@@ -182,14 +182,15 @@ impl Worker {
                 if !self.space.can_go_on() {
                     return self.opening_failed(failure);
                 }
-                // A disk smaller than the budget: one goes on with the segments there are.
+                // The disk is smaller than the budget: continue with the existing segments.
                 self.space.bar_unmade();
                 self.open_next(keep);
             }
         }
     }
 
-    /// What begins a segment's new life: its header, and the copy in its last page.
+    /// Returns the writes that begin a segment's new life: its header, and the copy in its last
+    /// page.
     fn headers(&mut self, segment: SegmentId, sequence: u64) -> io::Result<Vec<Op>> {
         let header = SegmentHeader {
             sequence,
@@ -284,7 +285,7 @@ impl Worker {
         }
     }
 
-    /// What is added from now on goes to a segment whose life has not begun yet.
+    /// Directs further additions to a segment whose life has not begun yet.
     pub(super) fn begin_anew(&mut self) {
         self.end_active();
         if let Some(next) = self.segments.next.take() {
@@ -316,8 +317,8 @@ impl Worker {
         }
     }
 
-    /// Writes a segment's footer and trailer. Their order does not matter, and nobody waits for
-    /// them: a footer that is not whole does not verify.
+    /// Writes a segment's footer and trailer. Their order does not matter, and nothing waits for
+    /// them: an incomplete footer does not verify.
     fn write_footer(&mut self, active: &Active) -> io::Result<()> {
         let file = self.open_file(active.segment)?;
         let footer_pages = table_pages(active.entries.len());

@@ -1,4 +1,4 @@
-//! What happens when the disk fails, and when it comes back.
+//! Reactions to a failure of the disk, and to its return.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const UNBAR: Duration = Duration::from_secs(30);
 const PROBE: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// What is done from time to time.
+    /// Performs the periodic work.
     pub(super) fn look_round(&mut self) {
         let now = self.now();
         if self.health.is_time_to_look(now) && self.ops.is_empty() {

@@ -19,7 +19,7 @@ use crate::record::Record;
 pub(super) use queues::{Addition, Origin, Writes};
 use queues::{Group, Waiting};
 
-/// A group is complete with so many bytes: enough that a commit costs little beside them.
+/// Bytes that complete a group: enough that a commit costs little beside them.
 const GROUP_BYTES: usize = 8 << 20;
 
 /// Groups under way at once: while one is committed the next ones are written.
@@ -169,7 +169,7 @@ impl Worker {
         group
     }
 
-    /// Takes what nobody wants any more off the fronts of the queues.
+    /// Removes unwanted records from the fronts of the queues.
     fn drop_unwanted(&mut self) {
         while let Some(next) = self.writes.moves.front()
             && !self.is_wanted(next.entry.name, next.origin)

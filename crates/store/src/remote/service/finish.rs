@@ -1,4 +1,4 @@
-//! What the loop does when a request came back.
+//! Reactions of the loop to completed requests.
 
 use headstart_core::BlockHash;
 use tokio::task::{self, JoinError};
@@ -24,7 +24,7 @@ impl Service {
         }
     }
 
-    /// What a request leads to; `None` where it was given up, or failed by a fault of ours.
+    /// Ends a request; `done` is `None` if it was given up or failed by a fault of ours.
     pub(super) fn end(&mut self, asked: Asked, done: Option<Done>) {
         match (asked, done) {
             (Asked::Put(name), done) => {
@@ -199,7 +199,7 @@ impl Service {
         self.answer(ticket, outcome);
     }
 
-    /// What a failure says about the store.
+    /// Updates the store's health after a failure.
     fn note(&mut self, trouble: &Trouble) {
         if trouble.kind.is_passing() {
             let (now, jitter) = (self.now(), self.setup.store.jitter());

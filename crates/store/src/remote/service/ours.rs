@@ -1,5 +1,5 @@
-//! What the loop does of its own accord: it looks whether the store is back, lists it, and deletes
-//! what is old, damaged or too much.
+//! Requests of the loop's own: it checks if the store is back, lists it, and deletes expired,
+//! damaged and excess records.
 
 use headstart_core::BlockHash;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ pub(super) enum Sweep {
 }
 
 impl Service {
-    /// Starts what nobody asked for: a probe, a listing, deletions.
+    /// Starts internal work: a probe, a listing, deletions.
     pub(super) fn start_ours(&mut self) {
         if let Some(at) = self.setup.health.probe_at() {
             if self.now() >= at && !self.is_probing {

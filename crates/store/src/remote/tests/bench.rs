@@ -1,4 +1,4 @@
-//! What the tests share: a tier over a faulty store, asked and listened to.
+//! Test bench: a tier over a faulty store.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -17,10 +17,10 @@ use object_store::{
     UploadPart,
 };
 
-/// What goes wrong; counts are of requests to come.
+/// Faults to inject; counts are of requests to come.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// Nobody is there.
+    /// Whether the store is unreachable.
     pub(super) is_down: bool,
     /// Answers of which the first is never sent.
     pub(super) hang: usize,
@@ -34,7 +34,7 @@ pub(super) struct Faults {
     pub(super) flip: usize,
     /// Parts that do not arrive.
     pub(super) drop_parts: usize,
-    /// One of so many requests fails in one of these ways, drawn at random; 0: none.
+    /// One request in this many, drawn at random, fails in one of these ways; 0: no request does.
     pub(super) one_of: usize,
     pub(super) rng: Option<Rng>,
     /// Requests by method.
@@ -51,7 +51,7 @@ pub(super) struct Faulty {
     pub(super) faults: Arc<Mutex<Faults>>,
 }
 
-/// What happens to one request.
+/// Fate of one request.
 enum Fate {
     Normal,
     Hangs,
@@ -138,7 +138,7 @@ impl fmt::Display for Faulty {
     }
 }
 
-/// What is kept must not be the caller's own memory.
+/// Copies a payload, so that the store does not keep the caller's own memory.
 fn copied(payload: &PutPayload) -> PutPayload {
     let pieces = payload.iter().flatten().copied();
     Bytes::from(pieces.collect::<Vec<u8>>()).into()

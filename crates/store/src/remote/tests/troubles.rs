@@ -69,8 +69,8 @@ fn a_part_is_read_alone_and_again_where_it_is_cut_off() {
     assert!(matches!(part(&mut bench, 0), Outcome::Missing));
 }
 
-/// A record may be removed and stored again by somebody else, who computed it a little differently:
-/// the header that one remembers is not its own, and the record is no damaged one.
+/// Another replica may remove a record and store it again with slightly different values. A
+/// remembered header then belongs to the old record, and the new one is not damaged.
 #[test]
 fn a_record_that_came_in_place_of_another_is_read_by_its_own_header() {
     const LEN: usize = 60_000;
@@ -188,7 +188,7 @@ fn an_outage_is_told_once_answered_at_once_and_ends() {
     let before = store.with(|faults| faults.puts);
     assert_failed(&bench.put(2), Failure::Offline);
     assert_eq!(store.with(|faults| faults.puts), before, "it was not asked");
-    // Meanwhile somebody else writes.
+    // Meanwhile another replica writes.
     let other = Faulty {
         inner: store.inner.clone(),
         faults: Arc::default(),

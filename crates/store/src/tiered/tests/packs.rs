@@ -36,7 +36,7 @@ fn found_of(pack: &Pack) -> FoundPack {
     }
 }
 
-/// Some tokens of so many units, in any order.
+/// Returns some tokens of `num_units` units, in random order.
 fn order(rng: &mut Rng, num_units: usize, most: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..(num_units * TOKENS) as u32).collect();
     rng.shuffle(&mut order);

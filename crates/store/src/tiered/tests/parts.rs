@@ -78,7 +78,7 @@ pub(super) fn open(folder: &std::path::Path, parts: PartsConfig) -> TieredStore 
     store.expect("a store")
 }
 
-/// How late a slow disk is.
+/// Latency of a slow disk.
 const LATENCY: Duration = Duration::from_millis(20);
 
 /// The same over a disk whose reads are that late.
@@ -169,7 +169,7 @@ fn each_part_comes_alone_from_disk_and_from_host_memory() {
     for (unit, from) in [(1, Tier::Disk), (2, Tier::Host)] {
         for number in 0..4 {
             assert!(load_part(&mut store, unit, number, from), "{unit} {number}");
-            // Again, from wherever: it is at hand.
+            // Again, from any tier: it is loaded already.
             assert!(load_part(&mut store, unit, number, Tier::Remote));
             release(&mut store, vec![part(unit, number), part(9, 9)]);
             assert_eq!(store.loaded_part(part(unit, number)), None);
@@ -244,8 +244,8 @@ fn a_line_to_the_device_takes_its_time() {
     assert_eq!(result, TransferResult::Failed, "released meanwhile");
 }
 
-/// What is told of a load is how long the disk took, not how long its slot was somebody's: who
-/// learns how fast the disk is from it would think it slow.
+/// A load reports the time that the disk took, not the wait for a slot: that would make the disk
+/// look slow.
 #[test]
 fn what_waits_for_a_slot_does_not_make_the_disk_slow() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -276,7 +276,7 @@ fn what_waits_for_a_slot_does_not_make_the_disk_slow() {
 }
 
 /// Each part is in a slot of about its own length, however much shorter or longer the others are;
-/// so the memory taken is what so many parts have, and a page or two for each.
+/// the memory taken is that of the parts, and a page or two for each.
 #[test]
 fn slots_take_about_what_their_parts_have() {
     for lens in [[24, 640], [2_000, 2_100], [640, 2_000], [640, 640]] {
@@ -300,8 +300,8 @@ fn slots_take_about_what_their_parts_have() {
     }
 }
 
-/// Random loads, releases, stores and forgettings, more than there are slots: each load is
-/// answered once, and what is at hand is right.
+/// Random loads, releases, stores and forgettings, more than there are slots: each load is answered
+/// once, and loaded parts are right.
 #[test]
 fn whatever_is_asked_each_load_is_answered_once_and_right() {
     for seed in 0..6 {

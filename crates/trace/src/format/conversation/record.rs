@@ -74,7 +74,7 @@ struct Record {
     turns: Vec<RecordedTurn>,
     group: Option<Value>,
     truncated: Option<bool>,
-    /// Absent is none before; `null` is unknown.
+    /// 0 where it is absent; `null` is unknown.
     #[serde(default = "none_before")]
     first_turn: Option<u32>,
     labels_from: Option<u32>,

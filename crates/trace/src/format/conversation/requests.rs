@@ -39,7 +39,7 @@ pub const USER_TURNS_MAX: usize = 4096;
 /// Text to tokens, or why not.
 pub type Tokenize<'a> = dyn Fn(Text<'_>) -> Result<Vec<TokenId>, String> + 'a;
 
-/// What is to be tokenized.
+/// Text to tokenize.
 #[derive(Clone, Copy, Debug)]
 pub enum Text<'t> {
     /// A prompt that asks for the answer to these turns, the last of which is a user's: by the
@@ -47,7 +47,7 @@ pub enum Text<'t> {
     Prompt(&'t [Turn]),
     /// An answer, whose tokens are only counted.
     Answer(&'t str),
-    /// What a request of a log asked, see [`request_log`](super::super::request_log).
+    /// The prompt of a logged request, see [`request_log`](super::super::request_log).
     Logged(&'t PromptPart),
 }
 

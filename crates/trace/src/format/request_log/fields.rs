@@ -1,4 +1,4 @@
-//! The fields of a JSON object, each looked at when somebody asks for it.
+//! The fields of a JSON object, each parsed on demand.
 //!
 //! A field that is not what was hoped for counts as absent: what stands beside a prompt must not
 //! make a log unreadable.
@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The JSON text of a field; `null` is none.
+    /// Returns the JSON text of a field; `null` counts as absent.
     pub(super) fn raw(&self, name: &str) -> Option<&'a str> {
         let text = self.0.get(name)?.get();
         (text != "null").then_some(text)

@@ -86,8 +86,8 @@ pub(super) fn names_time(line: &str) -> bool {
     fields.is_ok_and(|fields| ARRIVALS.iter().any(|name| fields.raw(name).is_some()))
 }
 
-/// What `line` asks, and the body in it: the first that asks something. Where none does, the line
-/// is one itself, and the first is what stands beside.
+/// Returns the prompt of `line`, and the first body that holds one. Without such a body, the prompt
+/// is the line's own, and the first body comes with it.
 fn asked<'a>(line: &Fields<'a>) -> Result<(PromptPart, Fields<'a>), String> {
     let (mut first, mut trouble) = (None, None);
     for body in bodies(line) {
@@ -106,8 +106,8 @@ fn asked<'a>(line: &Fields<'a>) -> Result<(PromptPart, Fields<'a>), String> {
     }
 }
 
-/// Where a line may have the request's body: `input` where it is an object is of Langfuse's
-/// observations, `inputs` of LangSmith's runs.
+/// Fields in which a line may have the request's body: `input`, where it is an object, comes from
+/// Langfuse's observations, `inputs` from LangSmith's runs.
 pub(crate) const BODIES: [&str; 6] = [
     "body",
     "request",
@@ -124,7 +124,7 @@ fn bodies<'a>(line: &Fields<'a>) -> impl Iterator<Item = Fields<'a>> {
     direct.chain(std::iter::once_with(nested).flatten())
 }
 
-/// What a line asks that is a body itself.
+/// Returns the prompt of a line that is a body itself.
 fn prompt_of_line(line: &Fields<'_>) -> Result<PromptPart, String> {
     prompt(line)?.ok_or_else(|| {
         format!(
@@ -135,7 +135,7 @@ fn prompt_of_line(line: &Fields<'_>) -> Result<PromptPart, String> {
     })
 }
 
-/// What `body` asks, if it asks.
+/// Returns the prompt of `body`, if it has one.
 fn prompt(body: &Fields<'_>) -> Result<Option<PromptPart>, String> {
     if let Some(messages) = body.list("messages") {
         return Ok(Some(chat(
@@ -243,7 +243,7 @@ fn ttft(line: &Fields<'_>) -> Option<Duration> {
     }
 }
 
-/// What stands around the body and what stands in it, in this order.
+/// The fields around the body and those in it, in this order.
 struct Both<'f, 'a>([&'f Fields<'a>; 2]);
 
 impl Both<'_, '_> {

@@ -61,7 +61,7 @@ fn is_data_url(text: &str) -> bool {
     text.len() >= LENGTH_MIN && is_head && is_base64(data)
 }
 
-/// What stands before the first comma, less its parameters.
+/// Returns the media type of a data URL: the text before the first comma, without parameters.
 fn kind_of_url(text: &str) -> &str {
     let head = text.split_once(',').map_or(text, |(head, _)| head);
     let kind = head.strip_prefix("data:").unwrap_or(head);

@@ -1,4 +1,4 @@
-//! What a server said of a request when it answered it.
+//! Token counts that a server reported in its answer.
 
 use super::fields::Fields;
 
@@ -41,7 +41,7 @@ fn counts(usage: &Fields<'_>) -> Usage {
     let output = output.or_else(|| usage.count("output_tokens"));
     Usage {
         prompt,
-        // More than all of a prompt cannot be cached: whoever says so counts something else.
+        // More than the whole prompt cannot be cached: such a count means something else.
         cached: cached.filter(|&cached| prompt.is_none_or(|prompt| cached <= prompt)),
         output: output.or_else(|| usage.count("output")),
     }

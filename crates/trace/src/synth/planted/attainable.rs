@@ -1,4 +1,4 @@
-//! What a predictor can reach at best, from the true probabilities.
+//! The best score that a predictor can reach, from the true probabilities.
 
 use headstart_core::Probability;
 
@@ -42,8 +42,8 @@ impl Attainable {
         continued as f64 / self.turns().max(1) as f64
     }
 
-    /// The highest Matthews correlation coefficient of any rule "goes on where p is at least a
-    /// threshold" on these turns. As p is all that the outcome was drawn from, nothing that is
+    /// Returns the highest Matthews correlation coefficient of any rule "continues if p is at least
+    /// a threshold" on these turns. As p is all that the outcome was drawn from, nothing that is
     /// known before does better, but for chance. 0 where no rule tells anything.
     #[must_use]
     pub fn best_mcc(&self) -> f64 {

@@ -33,7 +33,7 @@ pub(super) fn expand<'t>(
     out.push_str(rest);
 }
 
-/// Where the bracket that opens `text` closes.
+/// Returns the offset of the bracket that closes the one at the start of `text`, bytes.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0;
     text.char_indices().find_map(|(at, sign)| {
@@ -91,7 +91,7 @@ fn has_vowel_sound(word: &str) -> bool {
     is_vowel && !exceptions.iter().any(|start| word.starts_with(start))
 }
 
-/// How many forms a template has, its slots left open.
+/// Counts the forms of a template, its slots left open.
 #[cfg(test)]
 pub(super) fn forms(template: &str) -> u64 {
     let mut product = 1;

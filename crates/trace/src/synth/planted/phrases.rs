@@ -1,4 +1,4 @@
-//! How users say what they are about: templates per intent and per cue.
+//! Templates of users' sentences, per intent and per cue.
 //!
 //! The slots are the conversation's subject (`{topic}`, `{other}`, `{thing}`), a person, a number
 //! and a property; all of them fit every intent, so that the subject alone tells nothing.

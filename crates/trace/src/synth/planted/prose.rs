@@ -1,6 +1,6 @@
 //! Sentences that tell nothing of the outcome: context in prompts, answers, system prompts.
 
-/// What users add to their prompts.
+/// Templates of the context that users add to their prompts.
 pub(super) const CONTEXT: &[&str] = &[
     "[my|our] {thing} [is|has been] [mostly|mainly|largely] about {topic} [so far|].",
     "{person} [told me|mentioned|said] that {topic} is [quite|rather|very|] {quality}.",
@@ -18,7 +18,7 @@ pub(super) const CONTEXT: &[&str] = &[
     "[the budget|the limit] is [around|about|some] {number} [euros|dollars|pounds].",
 ];
 
-/// What answers are made of.
+/// Templates of the sentences of answers.
 pub(super) const ANSWER: &[&str] = &[
     "[in general|usually|in practice|often], {topic} [depends on|goes together with|is shaped by] \
      {other} [and local habits|and experience|].",
@@ -40,7 +40,7 @@ pub(super) const ANSWER: &[&str] = &[
     "[the main parts|the key parts|the elements] are {topic}, {other} and a {quality} {thing}.",
 ];
 
-/// What system prompts are made of.
+/// Templates of the sentences of system prompts.
 pub(super) const INSTRUCTIONS: &[&str] = &[
     "[answer|reply|respond] in a {quality} [tone|style|manner] when {topic} [comes up|is the \
      subject|is mentioned].",

@@ -1,22 +1,22 @@
-//! What a turn's intent says of the next one.
+//! The signal that a turn's intent gives about the next turn.
 //!
 //! ```text
 //! p(another turn) = sigmoid(bias + strength · (score + MEMORY · score before + TILT · turns))
 //! ```
 //!
 //! The score is that of the intent plus that of the side remark; `turns` are those before, up to
-//! [`TILT_TURNS`]. An intent belongs to a visitor, who wants one thing and goes, or to somebody at
-//! work, who comes back. Who was the one at the last turn mostly still is ([`STAY`]), so the
+//! [`TILT_TURNS`]. An intent belongs to a visitor, who wants one thing and leaves, or to a worker,
+//! who comes back. The user's role mostly stays the same from turn to turn ([`STAY`]), so the
 //! prompts of a conversation speak with one voice; within that, intents and remarks are drawn
 //! independently, with other weights for the first turn, which does not say goodbye. The bias is
-//! solved so that over all turns the given share goes on.
+//! solved so that the given share of all turns is continued.
 
 use headstart_core::Rng;
 
 use crate::synth::draw::{chance, weighted};
 use crate::synth::math::{exp, ln};
 
-/// How much the turn before says, relative to this one: what a window over the last prompts adds.
+/// Weight of the previous turn's score, relative to this one's: the gain of a window over prompts.
 const MEMORY: f64 = 0.2;
 
 /// Probability that a visitor stays one at the next turn, and so for those at work.
@@ -25,7 +25,7 @@ const STAY: f64 = 0.85;
 /// Share of the conversations that a visitor begins.
 const VISITORS: f64 = 0.5;
 
-/// What each turn before adds to the score: long conversations are a little likelier to go on.
+/// Score that each earlier turn adds: long conversations are a little likelier to go on.
 const TILT: f64 = 0.05;
 
 /// Turns that count for the tilt.
@@ -37,7 +37,7 @@ const HALVINGS: u32 = 60;
 /// Half that bracket, in log-odds. Beyond it a probability is 0 or 1.
 const BIAS_MAX: f64 = 60.0;
 
-/// What a user is about in one turn; never told in the output.
+/// The intent of a user in one turn; never written to the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intent {
     /// Thanks, goodbye.
@@ -46,7 +46,7 @@ pub(super) enum Intent {
     Fact,
     /// One small task on given text.
     Chore,
-    /// The last request of somebody who is about to leave.
+    /// The last request of a user who is about to leave.
     LastThing,
     /// A subject to learn about.
     Exploring,
@@ -94,7 +94,7 @@ impl Intent {
         )
     }
 
-    /// How often it is drawn, relative to the others of visitors or of those at work.
+    /// Returns its weight in the draw, among the intents of visitors or of those at work.
     fn weight(self, is_first: bool) -> f64 {
         let (first, later) = match self {
             Self::Closing => (0.0, 3.0),
@@ -112,7 +112,7 @@ impl Intent {
     }
 }
 
-/// What a side remark gives away.
+/// The hint of a side remark about the next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cue {
     /// Nothing is said.

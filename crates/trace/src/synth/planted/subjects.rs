@@ -1,4 +1,4 @@
-//! What conversations are about: shared by all intents, so that it tells nothing of the outcome.
+//! Subjects of conversations: shared by all intents, so that they tell nothing of the outcome.
 
 /// A field with things to talk about and things to make.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What is said, given what is meant.
+//! Text of prompts and answers, given the hidden state.
 
 use headstart_core::Rng;
 
@@ -9,13 +9,13 @@ use super::signal::State;
 use super::subjects::{NUMBERS, PEOPLE, QUALITIES, SUBJECTS, Subject};
 use crate::synth::draw::chance;
 
-/// How often the conversation's main topic is meant and not its second one; so for its things.
+/// Probability of the conversation's main topic where a slot asks for a topic; so for its things.
 const TOPIC_SHARE: f64 = 0.7;
 
-/// How often a user writes without capitals.
+/// Share of the users who write without capitals.
 const LOWER_CASE_SHARE: f64 = 0.2;
 
-/// How often the last sign of a prompt is left out.
+/// Share of the prompts without their final punctuation mark.
 const NO_STOP_SHARE: f64 = 0.15;
 
 /// The words of one conversation: its subject, and the topics and the thing that it is about.
@@ -121,7 +121,7 @@ impl Wording {
         sentence(&text)
     }
 
-    /// What stands for a name; a name that nobody knows stands for itself.
+    /// Returns the words for the slot `name`; an unknown name stands for itself.
     fn slot(&self, name: &'static str, rng: &mut Rng) -> &'static str {
         match name {
             "topic" if chance(rng, TOPIC_SHARE) => self.topic,

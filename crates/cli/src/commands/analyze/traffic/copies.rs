@@ -9,7 +9,7 @@ use super::Said;
 use super::part::Part;
 use crate::input::counted;
 
-/// What is there twice.
+/// Counts of duplicate requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Copies {
     /// Requests that are copies of another one.

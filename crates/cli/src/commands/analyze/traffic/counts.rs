@@ -7,7 +7,7 @@
 use super::Said;
 use crate::report::thousands;
 
-/// A log's count that is so many times ours, or our count so many times the log's, is a slip.
+/// Largest factor between a log's count and ours; beyond it the log's count is an error.
 const FACTOR_MAX: u32 = 16;
 
 /// Counts that differ by less are the same for a reader.
@@ -42,7 +42,7 @@ impl Counts {
         counts
     }
 
-    /// How many tokens here are one of the log's; 1 where nobody counted.
+    /// Returns the tokens counted here per token of the log; 1 if the log counts none.
     pub(crate) fn factor(&self) -> f64 {
         match self.logged {
             0 => 1.0,
@@ -55,7 +55,7 @@ impl Counts {
         (self.factor() - 1.0).abs() >= DIFFERENCE_MIN
     }
 
-    /// What the reader must know.
+    /// Tells the reader how both counts differ.
     pub(super) fn remark(&self) -> Option<String> {
         self.differ().then(|| {
             format!(

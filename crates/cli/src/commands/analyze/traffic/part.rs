@@ -14,8 +14,8 @@ use crate::commands::analyze::patience::Patience;
 use crate::config::UsageError;
 use crate::input::remarks;
 
-/// What a request takes beside its blocks, tokens and text, with what becomes of its tokens,
-/// bytes, estimated.
+/// Estimated bytes of a request besides its blocks, tokens and text, including the attribution of
+/// its tokens.
 const REQUEST_BYTES: usize = 512;
 
 /// One input, read.
@@ -32,7 +32,7 @@ pub(super) struct Part {
     pub(super) has_text: bool,
 }
 
-/// What may still be held.
+/// Memory budget for held requests, bytes.
 pub(super) struct Budget {
     pub(super) held: usize,
     pub(super) most: usize,
@@ -118,7 +118,7 @@ fn trace(
     })
 }
 
-/// What the reader must know of sessions of which no start is recorded.
+/// Tells the reader how missing session starts were replaced.
 fn starts(arrivals: Arrivals) -> String {
     match arrivals {
         Arrivals::FileOrder => "the log has no start times of sessions: each begins with the last \

@@ -21,7 +21,7 @@ pub(super) struct Texts<'r> {
     name: &'r str,
     part: Part,
     last: Nanos,
-    /// Those of its requests that have no time.
+    /// Indices of its requests without a time.
     undated: Vec<usize>,
 }
 
@@ -96,7 +96,7 @@ impl<'r> Texts<'r> {
         Ok(is_taken)
     }
 
-    /// So many of its requests have something for a time, which is none.
+    /// Sets the number of requests whose time field does not hold a time.
     pub(super) fn has_unread(&mut self, times: u64) {
         self.part.dates.unread = times;
     }

@@ -1,4 +1,4 @@
-//! What is known of when requests came.
+//! Provenance of request times.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use headstart_core::{Nanos, TraceRequest};
 
 use crate::input::counted;
 
-/// Of times that are as coarse or coarser the reader is told what they are taken for.
+/// Smallest tick of coarse times: a remark says that equal times count as simultaneous.
 const COARSE: Duration = Duration::from_secs(1);
 
-/// What stands for a time where nobody gave one, see the readers: the place in the file.
+/// Time step that readers use per request if there are no times.
 const PLACE: Duration = Duration::from_millis(1);
 
 /// Of a log's requests, the least per cent that have a time, for times to be believed in.
 const DATED_PERCENT_MIN: u64 = 90;
 
-/// What is known of when requests came.
+/// Provenance of request times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Times {
     /// Only in which order.
@@ -33,17 +33,17 @@ pub(crate) enum Why {
     OneTime,
 }
 
-/// How many requests have a time.
+/// Counts of requests with and without a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dates {
     pub(super) requests: u64,
     pub(super) dated: u64,
-    /// Those of the others that have something for a time, which is none.
+    /// Requests whose time field does not hold a time.
     pub(super) unread: u64,
 }
 
 impl Times {
-    /// Of requests in order, of which so many have times.
+    /// Classifies the times of requests in order; `dates` counts the requests with a time.
     pub(super) fn of(requests: &[TraceRequest], dates: Dates) -> Self {
         if !dates.are_enough() {
             return Self::Unknown(Why::Dates(dates));
@@ -63,7 +63,7 @@ impl Times {
         matches!(self, Self::Known { tick, .. } if !tick.is_zero())
     }
 
-    /// What the reader must know of them.
+    /// Tells the reader why or how far the times cannot be trusted.
     pub(super) fn remark(self) -> Option<String> {
         let why = match self {
             Self::Known { tick, shared } => {
@@ -107,7 +107,7 @@ impl Dates {
         self.unread += other.unread;
     }
 
-    /// What was filled in.
+    /// Tells the reader which times were filled in.
     pub(super) fn remark(self) -> Option<String> {
         let without = self.requests - self.dated;
         (self.are_enough() && without > 0).then(|| {

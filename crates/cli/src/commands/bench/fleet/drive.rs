@@ -1,8 +1,8 @@
 //! Sends a workload to a server, rung by rung, and collects what the simulator collects.
 //!
-//! Times run from when a request was due. Tokens inside a rung's window are reckoned as coming
-//! evenly between an answer's first and last one. When a replica began with a request no client
-//! sees, so service times stay unknown.
+//! Times run from when a request was due. Tokens inside a rung's window are counted as if they came
+//! evenly between an answer's first and last one. Clients cannot see when a replica began with a
+//! request, so service times stay unknown.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -41,7 +41,7 @@ pub(super) struct Driver<'a> {
     pub(super) pause: Duration,
 }
 
-/// What the gauges said, per replica.
+/// Mean gauges per replica.
 #[derive(Clone, Copy, Default)]
 struct Gauges {
     waiting: Mean,
@@ -62,8 +62,8 @@ pub(super) fn check(workload: &Workload) -> Result<()> {
 }
 
 impl Driver<'_> {
-    /// Runs the rungs, up to the first of which no request is answered, if there is one: why is
-    /// told beside the outcome. `on_answer` is told of each request that ended.
+    /// Runs the rungs up to the first one without an answered request. Returns the outcome, and the
+    /// reason for an early end, if any. Calls `on_answer` for each request that ended.
     pub(super) async fn run(
         &self,
         workload: &Workload,
@@ -193,7 +193,7 @@ fn tokens_before(served: &Served, end: Nanos) -> u64 {
     1 + (rest * inside / whole) as u64
 }
 
-/// Whether nobody took the request.
+/// Whether the server refused the request or could not be reached.
 fn is_refusal(error: &LoadError) -> bool {
     matches!(
         error,

@@ -23,7 +23,7 @@ use super::super::one_by_one::{self, BLOCK_TOKENS, PATIENCE, PAUSE, Pulse, SlowD
 use super::variants::Variant;
 use super::workload::QUESTION_TOKENS;
 
-/// How an arm is set up.
+/// Settings of an arm.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) variant: Variant,
@@ -40,7 +40,7 @@ pub(super) struct Setting<'a> {
     pub(super) host: Rate,
     /// Shares of all documents that stay on the device and in host memory.
     pub(super) kept: [f64; 2],
-    /// Whether answers are computed again in full.
+    /// Whether all answers are recomputed in full, to compare them.
     pub(super) is_checked: bool,
 }
 
@@ -80,7 +80,7 @@ impl Setting<'_> {
         vec![layer_bytes; config.num_layers]
     }
 
-    /// How parts are kept at hand.
+    /// Returns the configuration of the in-memory cache of parts.
     fn parts(&self, part_bytes: &[usize]) -> PartsConfig {
         let (config, probes) = (&self.model.config, self.variant.probes(&self.model.config));
         let kept: u64 = self.kept_bytes().iter().sum();
@@ -169,28 +169,28 @@ pub(super) struct Arm {
     last_id: u64,
 }
 
-/// What became of a question.
+/// Result of a question.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) token: TokenId,
     pub(super) ttft: Duration,
     /// Time in which there was nothing to compute: it waited for what was to be loaded.
     pub(super) io: Duration,
-    /// What was loaded, where anything was.
+    /// Counts of partial loads.
     pub(super) tally: Tally,
     /// Bytes that the disk read for it, whole pages.
     pub(super) disk_bytes: u64,
-    /// What the full computation of it says.
+    /// Comparison with the full computation.
     pub(super) compared: Compared,
 }
 
-/// What full computations of the same questions say.
+/// Comparison with full computations of the same questions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Compared {
     pub(super) compared: u64,
-    /// Those with the same most likely token.
+    /// Questions with the same most likely token.
     pub(super) agreed: u64,
-    /// Those whose divergence is no number, or infinite; they are in neither figure below.
+    /// Questions whose divergence is infinite or not a number; neither figure below includes them.
     pub(super) infinite: u64,
     /// Sum, and largest, of the others' divergences, nats.
     pub(super) kl_sum: f64,
@@ -198,8 +198,8 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    /// What one question has added to the guard's counts, which leave infinite ones out of the
-    /// sum. With no number to compare no token agrees, and the largest is infinite.
+    /// Returns the guard's counts of one question. The guard leaves infinite divergences out of the
+    /// sum: such a question adds 0, does not agree, and makes the largest infinite.
     pub(super) fn of(before: &GuardCounts, after: &GuardCounts) -> Self {
         let compared = after.compared - before.compared;
         let agreed = after.agreed - before.agreed;
@@ -266,8 +266,8 @@ impl Arm {
         self.ask_now(prompt).map(drop)
     }
 
-    /// Asks with nothing on the device, and waits until all is done that follows; for that nobody
-    /// waits, so the disk is as fast as it can.
+    /// Asks with nothing on the device, and waits for all work that follows. No caller waits for
+    /// that work, so the disk is not throttled during it.
     pub(super) fn ask(&mut self, prompt: Vec<TokenId>) -> Result<Answer> {
         self.is_lifted.store(false, Ordering::Relaxed);
         self.ask_now(prompt)
@@ -298,7 +298,7 @@ impl Arm {
         })
     }
 
-    /// What loading in part has come to; nothing where it is not done.
+    /// Counts of partial loads; zeros without importance.
     fn tally(&self) -> Tally {
         self.engine
             .importance()

@@ -1,4 +1,4 @@
-//! What was found: rows, and sentences.
+//! Report of the benchmark: rows and sentences.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(super) fn json(bench: &ImportanceBench, row: &Row, document_tokens: usize) -
     objects.flatten().collect()
 }
 
-/// What was loaded for a row, from where.
+/// Returns the loaded bytes of a row, by source, as JSON.
 fn loaded(row: &Row, document_tokens: usize) -> Value {
     let tally = &row.tally;
     let per_answer = |count: u64| count as f64 / row.answers.len().max(1) as f64;
@@ -62,7 +62,7 @@ fn loaded(row: &Row, document_tokens: usize) -> Value {
     })
 }
 
-/// How long a row's answers took, and how good they were.
+/// Returns the latency and quality of a row's answers, as JSON.
 fn answered(row: &Row) -> Value {
     let (tally, compared) = (&row.tally, &row.compared);
     let of_layer = |sum: f64| sum / tally.layers.max(1) as f64;
@@ -157,7 +157,7 @@ fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
     ]
 }
 
-/// How like a full computation's its answers are.
+/// Returns the agreement and mean divergence from full computation, as text.
 fn likeness(compared: &Compared) -> String {
     let told = format!(
         "{}/{}, {:.1e}",

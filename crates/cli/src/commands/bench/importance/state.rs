@@ -1,5 +1,5 @@
-//! What is on the disk before a row is measured: a copy, so that no row finds what another one left
-//! behind (packs above all, which another ratio or speed has made).
+//! State of the disk before a row is measured. Each row reads its own copy, so that it does not
+//! find packs of other ratios or speeds.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 pub(super) struct State(PathBuf);
 
 impl State {
-    /// A copy of the folder `stored` at `folder`, which is not there yet. Nobody may have `stored`
-    /// open.
+    /// Copies the folder `stored` to `folder`, which must not exist yet. No process may have
+    /// `stored` open.
     pub(super) fn copied(stored: &Path, folder: PathBuf) -> Result<Self> {
         let state = Self(folder);
         let copied = copy(stored, &state.0);

@@ -1,4 +1,4 @@
-//! Which variants, at which ratios and speeds, how often.
+//! The sweep over variants, ratios, speeds and repetitions.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -23,7 +23,7 @@ const RECOMPUTED: usize = 3;
 /// Full loads by which the speed of everything but the disk is measured; the median counts.
 const CALIBRATIONS: u64 = 5;
 
-/// What was asked for.
+/// Parameters of the sweep.
 pub(super) struct Asked<'a> {
     pub(super) folder: &'a Path,
     pub(super) dtype: Dtype,
@@ -52,7 +52,7 @@ pub(super) struct Row {
     /// Of the answers, those that are known to be right or wrong, and those that are right.
     pub(super) known: usize,
     pub(super) right: usize,
-    /// What was loaded for all of them.
+    /// Counts of partial loads over all answers.
     pub(super) tally: Tally,
     /// Against a full computation.
     pub(super) compared: Compared,
@@ -118,7 +118,7 @@ impl Row {
         self.tally.selected_tokens as f64 / all.max(1) as f64
     }
 
-    /// How many times as long a full load takes, and waits, where one was measured.
+    /// Returns the speedups of TTFT and of I/O wait over a full load, if one was measured.
     pub(super) fn gain(&self) -> Option<(f64, f64)> {
         let (ttft, io) = self.full?;
         let times = |full: Duration, ours: Duration| full.as_secs_f64() / ours.as_secs_f64();
@@ -144,7 +144,7 @@ pub(super) fn median(times: impl Iterator<Item = Duration>) -> Duration {
     }
 }
 
-/// Measures all of it. Each row is told when it is done.
+/// Measures the whole sweep. Passes each row to `tell` when it is done.
 pub(super) fn run(
     workload: &Workload,
     asked: &Asked<'_>,
@@ -213,8 +213,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// What a variant finds: all documents in its layout, and nothing else. They are computed once
-    /// for each layout, and copied for each who asks.
+    /// Copies the stored state for a variant: all documents in its layout, and nothing else.
+    /// Documents are computed once per layout.
     fn state(&self, variant: Variant) -> Result<State> {
         let stored = self.asked.folder.join(variant.layout());
         if !stored.exists() {

@@ -12,7 +12,7 @@ struct Cli {
     bench: ImportanceBench,
 }
 
-/// needle-small, one question, at these ratios, on a disk that nobody waits for.
+/// Returns a bench of needle-small, one question, at these ratios, on a disk without delay.
 fn bench(variants: &str, ratios: &str) -> ImportanceBench {
     let arguments = format!(
         "bench --model needle-small --prefix 512 --questions 1 --warm-up 3 --documents 1 \
@@ -22,7 +22,7 @@ fn bench(variants: &str, ratios: &str) -> ImportanceBench {
     cli.expect("arguments").bench
 }
 
-/// What it measures.
+/// Runs the benchmark and returns the tokens of a document and the measured rows.
 fn rows(variants: &str, ratios: &str) -> (usize, Vec<Row>) {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = ImportanceBench {

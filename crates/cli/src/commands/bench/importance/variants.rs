@@ -1,4 +1,4 @@
-//! What is compared: published ways to load a prefix, and ours with each part switched off.
+//! Compared variants: published ways to load a prefix, and ours with each part switched off.
 //!
 //! All of them are settings of the same code, so that nothing but the setting differs. *Full* is
 //! AttentionStore's way: all of it, layer by layer beside computing, with LRU. *H2O* reads all
@@ -44,7 +44,7 @@ impl Variant {
         Self::Chunks,
     ];
 
-    /// Those that say something of a model: without groups no probe is blind.
+    /// Returns the variants that make sense for `model`: without groups no probe is blind.
     pub(super) fn all(model: &ModelConfig) -> Vec<Self> {
         let all = Self::ALL.into_iter();
         let says_something = |it: &Self| *it != Self::ImpressBlind || model.group() > 1;
@@ -78,7 +78,8 @@ impl Variant {
         self != Self::Units
     }
 
-    /// How what is stored is laid out: those of one name read each other's records.
+    /// Returns the name of the storage layout. Variants with the same layout can read each other's
+    /// records.
     pub(super) fn layout(self) -> &'static str {
         match self {
             Self::Units => "units",

@@ -22,7 +22,7 @@ pub(super) const QUESTION_TOKENS: usize = 32;
 /// Tokens of a document behind its last whole chunk at most: then a chunk is never lost to them.
 const MOST_CHUNK: usize = 64;
 
-/// What is asked.
+/// A question to the model.
 pub(super) struct Question {
     /// About which document.
     pub(super) document: usize,
@@ -40,7 +40,7 @@ pub(super) struct Workload {
     asks: Asks,
 }
 
-/// How questions are made.
+/// Source of the questions.
 enum Asks {
     /// Of the constructed models: values, or the majority.
     Needle {
@@ -49,11 +49,11 @@ enum Asks {
     },
     /// The pieces of a text behind the documents.
     Text(Vec<Vec<TokenId>>),
-    /// Noise of so many words.
+    /// Noise from a vocabulary of this size.
     Noise(usize),
 }
 
-/// What `bench` asks for.
+/// Loads the model, documents and questions of `bench`.
 pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<Workload> {
     let loaded = model::load(&bench.model, dtype)?;
     let tokens = bench.prefix / MOST_CHUNK * MOST_CHUNK;

@@ -26,14 +26,14 @@ const ANSWER_TOKENS: usize = 4;
 /// Prefixes that fit the disk beside one another.
 const MOST_PREFIXES: usize = 4;
 
-/// How an arm is set up.
+/// Settings of an arm.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) model: &'a Arc<Model>,
     pub(super) dtype: Dtype,
     pub(super) stored: Stored,
     pub(super) load: LoadWhen,
-    /// Where its records are; what is there is found again.
+    /// Folder of its records; existing ones are reused.
     pub(super) folder: &'a Path,
     pub(super) prefix_tokens: usize,
     pub(super) reads: Rate,
@@ -85,7 +85,7 @@ pub(super) struct Arm {
     last_id: u64,
 }
 
-/// What became of a prompt.
+/// Result of a prompt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) ttft: Duration,
@@ -93,7 +93,7 @@ pub(super) struct Answer {
     pub(super) loaded_tokens: usize,
 }
 
-/// What is asked.
+/// A prompt of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
     /// The prefix, and something new behind it; numbers tell these apart.

@@ -1,4 +1,4 @@
-//! What is computed: the built-in model in three sizes, or a real one.
+//! Models of the benchmark: the built-in one in three sizes, or a real one.
 
 use std::sync::Arc;
 

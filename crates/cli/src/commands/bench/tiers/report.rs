@@ -1,4 +1,4 @@
-//! What was found: a table, and a sentence.
+//! Report of the benchmark: a table and a sentence.
 
 use serde_json::{Value, json};
 

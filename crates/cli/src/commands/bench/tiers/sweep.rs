@@ -1,4 +1,4 @@
-//! Which prefixes, at which speeds, how often.
+//! The sweep over prefixes, speeds and repetitions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,10 +17,10 @@ const SHARES: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 8.0];
 /// Requests before those that are measured: what is learned from them, a server has learned, too.
 const WARM_UP: u64 = 4;
 
-/// What is compared, in the order in which it stands in tables.
+/// Arms of the comparison, in table order.
 pub(super) const ARMS: [LoadWhen; 3] = [LoadWhen::Always, LoadWhen::Never, LoadWhen::Faster];
 
-/// What was asked for.
+/// Parameters of the sweep.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) folder: &'a Path,
@@ -41,7 +41,7 @@ pub(super) struct Cell {
     pub(super) prefix_bytes: u64,
     /// Bytes a second that the tier reads; infinite where it is the disk itself.
     pub(super) bytes_per_s: f64,
-    /// What was measured, by [`ARMS`].
+    /// Measured answers, in the order of [`ARMS`].
     pub(super) answers: [Vec<Answer>; 3],
 }
 
@@ -53,7 +53,7 @@ impl Cell {
         ttfts[ttfts.len() / 2]
     }
 
-    /// What the plan's is over the better of both others'.
+    /// Returns the ratio of the plan's TTFT to the better of both other arms.
     pub(super) fn ratio(&self) -> f64 {
         let [load, compute, ours] = [0, 1, 2].map(|arm| self.ttft(arm).as_secs_f64());
         ours / load.min(compute)
@@ -67,7 +67,7 @@ impl Cell {
     }
 }
 
-/// Measures a model. Each cell is told when it is done.
+/// Measures a model. Passes each cell to `tell` when it is done.
 pub(super) fn run(
     model: &Named,
     asked: &Asked<'_>,
@@ -191,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    /// What is always loaded comes from the disk, also after it was opened anew, what is always
-    /// computed does not, and each is asked as often as it should be.
+    /// The arm that always loads reads from the disk, even after reopening. The arm that always
+    /// computes does not. Both receive the expected number of prompts.
     #[test]
     fn each_arm_does_what_its_name_says() {
         let mut config = toy::config();

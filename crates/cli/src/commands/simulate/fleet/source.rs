@@ -1,4 +1,4 @@
-//! What a fleet is asked: the ladder of a published run, or a trace.
+//! Traffic of a fleet: the ladder of a published run, or a trace.
 
 use std::path::{Path, PathBuf};
 
@@ -18,13 +18,13 @@ const ANSWER_TOKENS: u32 = 200;
 /// Most requests of a run: what they and their times take in memory is about 200 bytes each.
 const REQUESTS_MAX: f64 = 5e7;
 
-/// How long a rung lasts that a ladder has not, seconds.
+/// Default duration of a rung, seconds.
 const RUNG_S: f64 = 60.0;
 
-/// How long users think where nobody says, seconds.
+/// Default think time of users, seconds.
 const THINK_S: f64 = 10.0;
 
-/// Where requests come from.
+/// Options of the traffic.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Traffic")]
 pub(crate) struct SourceOptions {

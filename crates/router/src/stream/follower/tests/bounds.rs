@@ -1,4 +1,4 @@
-//! What waits is bounded, and numbers may be as large as they come.
+//! Tests of the bounds of waiting batches, and of the largest numbers.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is missing, late, cut short or damaged.
+//! Tests of missing, late, truncated and damaged batches.
 
 use super::*;
 
@@ -94,7 +94,8 @@ fn a_truncated_first_contact_is_partial_but_not_in_doubt() {
     );
 }
 
-/// What came live before the publisher answered, and is not in its answer, may be another one's.
+/// A live batch that came before the publisher's reply and is not in it may be from another
+/// publisher.
 #[test]
 fn what_waited_below_a_truncated_answer_is_in_doubt() {
     let mut script = Script::new(REPLAYED, 0);
@@ -220,7 +221,7 @@ fn other_ranks_and_bad_messages_are_counted() {
     assert_eq!(script.report().bad_messages, 2);
 }
 
-/// Behind so many replies some may have been dropped by the publisher's socket: the hole is asked
+/// Beyond [`REPLIES_SAFE`] replies the publisher's socket may have dropped some: the hole is asked
 /// for once more, and only then final.
 #[test]
 fn a_hole_in_a_long_replay_is_asked_for_again() {
@@ -269,7 +270,7 @@ fn behind_a_clear_nothing_is_missing() {
         seen,
         [Doubt(1), Apply(3), Doubt(1), Apply(5), Status(Complete)]
     );
-    // What was asked about the gap says nothing any more; the next gap is asked about anew.
+    // Replies about the old gap no longer count; the next gap gets a question of its own.
     script.check(&[
         (Reply(4), &[]),
         (Live(6), &[Apply(6)]),

@@ -1,4 +1,4 @@
-//! What is late, doubted for that, and sure again or not.
+//! Tests of lateness, of the doubt that it causes and of the return to trust.
 
 use super::*;
 use crate::stream::{HELD_TIME_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, TRUST_TIME_MAX};
@@ -180,7 +180,7 @@ fn without_the_last_batch_an_absence_stays_a_doubt() {
 
 #[test]
 fn who_cannot_be_known_again_is_not_trusted() {
-    // Nobody to ask.
+    // Without replays.
     check_live_only(
         3,
         &[
@@ -198,7 +198,8 @@ fn who_cannot_be_known_again_is_not_trusted() {
     assert!(!seen.concat().contains(&Trust), "{seen:?}");
 }
 
-/// What else was doubted stays so, and what was not exact does not become so.
+/// Trust takes back only the doubt of the absence: other doubts stay, and an inexact stream stays
+/// inexact.
 #[test]
 fn only_the_doubt_of_the_absence_is_taken_back() {
     check(
@@ -287,7 +288,7 @@ fn what_is_late_is_applied_as_a_whole() {
         (End, &[Status(Complete)]),
     ];
     check(2, lines);
-    // Nobody waits for ever, and then it is no longer known what was lost.
+    // The wait has a limit, behind which the missing batches count as lost.
     let lines: &[(In, &[Out])] = &[
         (Live(6), &[Ask(1), Status(Replaying)]),
         (Tick(LATE_TIME_MAX), &[Doubt(0)]),
@@ -298,7 +299,7 @@ fn what_is_late_is_applied_as_a_whole() {
     check(2, lines);
 }
 
-/// Who answered before, and neither answers nor says anything now, may be gone.
+/// A publisher that answered before, and now sends nothing and does not answer, may be gone.
 #[test]
 fn silence_that_nobody_explains_is_a_doubt() {
     let silent: &[(In, &[Out])] = &[
@@ -352,7 +353,8 @@ fn what_waits_is_late_since_the_first_of_it_came() {
     check(2, lines);
 }
 
-/// What is given up lets a batch be applied, and what is missing behind that is late already.
+/// A gap that is given up lets the next batch be applied, and a later gap behind it is late
+/// already.
 #[test]
 fn what_is_applied_at_last_is_in_doubt_where_more_is_late() {
     let lines: &[(In, &[Out])] = &[
@@ -367,7 +369,8 @@ fn what_is_applied_at_last_is_in_doubt_where_more_is_late() {
     check(2, lines);
 }
 
-/// What waits is not asked for again: a publisher that answers a little at a time comes to the end.
+/// Waiting batches are not requested again, so a publisher that replies in small parts reaches the
+/// end.
 #[test]
 fn each_replay_goes_on_where_the_last_one_stopped() {
     let lines: &[(In, &[Out])] = &[

@@ -55,7 +55,7 @@ fn a_restart_ends_a_running_replay() {
     check(5, lines);
 }
 
-/// What the new process sent before it was known waits for the rest of its batches.
+/// Batches that a new process sent before it was recognized wait for the missing ones.
 #[test]
 fn what_waits_of_the_new_process_is_kept() {
     check(

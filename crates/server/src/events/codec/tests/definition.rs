@@ -1,4 +1,4 @@
-//! What must hold for all payloads: bounds, round trips, the reader by definition.
+//! Properties of all payloads: bounds, round trips, agreement with the reader by definition.
 
 use super::*;
 
@@ -142,7 +142,7 @@ fn the_same_as_by_definition() {
     );
 }
 
-/// An event of two blocks, the first with about as many extra keys as are told apart.
+/// An event of two blocks, the first with about `KEYS_MAX` extra keys.
 fn keys_in_plenty(rng: &mut Rng) -> Vec<u8> {
     let keys: Vec<Value> = (0..254 + rng.below(6))
         .map(|_| rng.below(9).into())

@@ -52,7 +52,7 @@ fn images_set_their_blocks_apart() {
     let event = with_keys("a", &all, &["a".into(), pair("cat", -1)]);
     let media = [&[(&b"cat"[..], 3), (&[7; 32][..], 0)][..], &[(b"cat", -1)]];
     check(&event, &apart(Some("a"), Some("s"), media));
-    // Bare identifiers: one that goes on in the second block is no salt.
+    // Bare identifiers: one that continues in the second block is not a salt.
     let event = with_keys(nil.clone(), &["cat".into()], &["cat".into(), "dog".into()]);
     let media = [&[(&b"cat"[..], 0)][..], &[(b"cat", 0), (b"dog", 0)]];
     check(&event, &apart(None, None, media));

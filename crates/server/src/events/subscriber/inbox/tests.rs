@@ -202,8 +202,8 @@ fn a_long_list_of_reasons_is_summed_up() {
     assert_eq!(damage(&batch), Damage::None);
 }
 
-/// Two replays that run out of time are told, whether nothing was answered or not all; one that
-/// comes to its end is well again.
+/// Two replays in a row that time out are a problem, whether with no answer or a partial one; a
+/// complete replay clears it.
 #[test]
 fn a_replay_that_runs_out_of_time_is_noted() {
     for answers in [0, 1] {

@@ -1,4 +1,4 @@
-//! What is said, how often, and what is wrong at any time.
+//! Tests of the log lines, their rate, and the current problem.
 
 use super::*;
 

@@ -15,7 +15,7 @@ pub(in crate::disk::worker) struct Writes {
     pub(super) puts: VecDeque<Addition>,
     pub(super) moves: VecDeque<Addition>,
     pub(super) put_bytes: usize,
-    /// Who waits for the records in `puts` and `groups`, by name.
+    /// Commands that wait for the records in `puts` and `groups`, by name.
     pub(super) waiting: HashMap<BlockHash, Waiting>,
     pub(super) last_put: u64,
     /// In the order in which they were written; the first has number `first_group`.
@@ -33,14 +33,14 @@ pub(in crate::disk::worker) struct Addition {
 /// Why a record is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::disk::worker) enum Origin {
-    /// Somebody put it: the number of the put, as [`Waiting`] has it unless it was cancelled.
+    /// A put: its number, as [`Waiting`] has it unless it was cancelled.
     Put(u64),
     /// It is only moved, from there.
     Moved(Place),
 }
 
-/// Who waits for a record on its way. Cancelled, this goes, and another put of the same name makes
-/// another one, so that nobody is told of what is not his.
+/// Commands that wait for a pending record. A cancelled one is dropped, and another put of the same
+/// name creates a new one, so that each command gets only its own answer.
 pub(super) struct Waiting {
     pub(super) put: u64,
     pub(super) tenant: TenantTag,

@@ -159,7 +159,7 @@ impl Sim {
         }
     }
 
-    /// What the loop of the worker does between two waits.
+    /// Runs one iteration of the worker's loop, between two waits.
     fn step(&mut self) {
         self.worker.take_commands();
         self.worker.look_round();
@@ -199,7 +199,7 @@ impl Sim {
         }
     }
 
-    /// What was put before it was removed does not count.
+    /// Notes a stored record, unless it was removed after the put.
     fn note_stored(&mut self, name: u64, ticket: Ticket) {
         let removed = self.removed.get(&name);
         if removed.is_none_or(|&removed| removed < ticket) {

@@ -12,7 +12,7 @@ fn seeds() -> u64 {
     })
 }
 
-/// What a trial does.
+/// Parameters of a trial.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     seed: u64,
