@@ -34,11 +34,11 @@ const VOCABULARY: TokenId = 128_000;
 /// Events that one replica publishes at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    /// Who.
+    /// The sender.
     pub(crate) replica: u32,
-    /// When.
+    /// The time of sending.
     pub(crate) now: Nanos,
-    /// What, in order.
+    /// Its events, in order.
     pub(crate) events: Vec<CacheEvent>,
 }
 

@@ -60,9 +60,9 @@ impl What {
 /// Names what is timed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Key {
-    /// Who.
+    /// The store or tool that is measured.
     pub(crate) subject: String,
-    /// What.
+    /// The operation.
     pub(crate) what: What,
     /// Bytes of a record's payload, or of fio's block, KiB.
     pub(crate) kib: usize,

@@ -76,7 +76,7 @@ pub struct TiersConfig {
 
 /// One lower tier.
 pub struct TierConfig {
-    /// Which.
+    /// The tier.
     pub tier: Tier,
     /// Units that it holds.
     pub capacity_units: usize,
@@ -125,7 +125,7 @@ pub struct TierCounts {
 /// A tier at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierSummary {
-    /// Which.
+    /// The tier.
     pub tier: Tier,
     /// Units that it may hold.
     pub capacity_units: usize,

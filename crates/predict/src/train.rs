@@ -10,9 +10,9 @@
 //! Source: Yang et al., "Learned Prefix Caching", NeurIPS 2025: only the classifier learns;
 //! cross-entropy with each class weighted by total / count; Adam, learning rate 5e-4, batch 256,
 //! at most 20 epochs, best checkpoint by validation loss. We differ: columns are scaled to mean 0
-//! and deviation 1 by the training part, batches are of equal size, three classifiers that differ
-//! in their first weights and the order of examples speak together, and what they say is
-//! calibrated, together with the turn prior.
+//! and deviation 1 by the training part, and batches are of equal size. Three classifiers with
+//! other first weights and another order of examples are averaged. Their average is calibrated,
+//! together with the turn prior.
 //!
 //! Deterministic: the same data, options and machine give the same bits.
 

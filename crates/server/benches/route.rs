@@ -200,7 +200,11 @@ impl Gateway {
             salt,
         };
         let tokens = &tokens.tokens[..];
-        let keys = self.router.index().hash(Prompt { tokens, namespace });
+        let keys = self.router.index().hash(Prompt {
+            tokens,
+            namespace,
+            ..Prompt::default()
+        });
         steps.hash = start.elapsed();
 
         let start = Instant::now();

@@ -25,7 +25,7 @@ use headstart_engine::{GenerationDefaults, Model};
 use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::index::{ApproximateIndex, Update};
 use headstart_router::{
-    Decision, Health, PrefixIndex, Profile, Prompt, ReportedLoad, RouteRequest, Router,
+    Decision, Health, PrefixIndex, Profile, Prompt, PromptKeys, ReportedLoad, RouteRequest, Router,
 };
 
 use crate::clock::Clock;
@@ -360,6 +360,22 @@ impl Gateway {
         }
     }
 
+    /// The keys of a prompt's tokens, and of its text where the index cannot use the tokens.
+    fn keys(&self, placing: &Placing<'_>) -> (Option<PromptKeys>, Option<PromptKeys>) {
+        let prompt = |tokens, media| Prompt {
+            tokens,
+            media,
+            namespace: placing.namespace,
+        };
+        let exact = placing.tokens.map(|tokens| prompt(tokens, placing.media));
+        let keys = exact.map(|exact| self.index.hash(exact));
+        let text = placing.text.map(|text| prompt(text, &[]));
+        // Without events no block size is known, and the router goes by what it sent where.
+        let is_unheard = keys.as_ref().is_some_and(|keys| keys.chains().is_empty());
+        let text = text.or(exact.filter(|_| is_unheard));
+        (keys, text.map(|text| self.text_index.hash(text)))
+    }
+
     /// Places a request and reserves its place.
     fn place(
         self: &Arc<Self>,
@@ -368,26 +384,14 @@ impl Gateway {
     ) -> Result<(Decision, Reservation), ApiError> {
         let Placing {
             tokens,
-            media,
-            text,
             messages,
             namespace,
             session,
             slo_ttft,
+            ..
         } = placing;
-        let prompt = |tokens, media| Prompt {
-            tokens,
-            media,
-            namespace,
-        };
-        let exact = tokens.map(|tokens| prompt(tokens, media));
-        let keys = exact.map(|exact| self.index.hash(exact));
-        let lacks_tokens = text.is_some();
-        let is_unheard = keys.as_ref().is_some_and(|keys| keys.chains().is_empty());
-        // Without events no block size is known: what was sent where is all there is to go by.
-        let text = text.map(|text| prompt(text, &[]));
-        let text = text.or(exact.filter(|_| is_unheard));
-        let text = text.map(|text| self.text_index.hash(text));
+        let (keys, text) = self.keys(&placing);
+        let lacks_tokens = placing.text.is_some();
         let request = RouteRequest {
             tokens,
             keys: keys.as_ref(),

@@ -81,8 +81,8 @@ pub struct Traffic {
     noise_seed: u64,
 }
 
-/// Learns from turns (their numbers, from 1, and whether another one followed) which share goes
-/// on: by turn, from 1, the last one for all later turns.
+/// Learns from turns (their numbers, from 1, and whether another one followed) the share of
+/// conversations that continue: by turn, from 1, the last one for all later turns.
 pub type LearnTurns = dyn Fn(&mut dyn Iterator<Item = (u16, bool)>) -> Vec<Probability>;
 
 /// Seeds of one thing's parts, from its own.

@@ -8,10 +8,11 @@
 //!                └──────────── loaded, where that is faster ◄──┘      SimMover: PCIe
 //! ```
 //!
-//! What is the study's: models, GPUs and their memory, host memory in multiples of it, policies,
-//! blocks of 16 tokens, a first part that fills the caches and a second one that counts, requests
-//! that prefill only (one token of answer), as the study's code was measured.
-//! What is ours: the engine's speed (data sheets), the rate (a [`load`](mod@load)), the traffic
+//! From the study: models, GPUs and their memory, host memory in multiples of it, policies, and
+//! blocks of 16 tokens. As in its code, the first part of a trace fills the caches, the second one
+//! counts, and requests only prefill (one token of answer).
+//!
+//! Our own: the engine's speed (data sheets), the rate (a [`load`](mod@load)), the traffic
 //! (drawn after the study's characterization), units of 64 tokens between device and host.
 //!
 //! The study prints its results as plots and ranges ([`published`]), so that only ranges can stand

@@ -12,7 +12,7 @@ use super::Violation;
 use super::rust_file::RustFile;
 use super::tree::{TextFile, Tree};
 use comments::paragraphs;
-use sentences::{complaints, texts_of_html, without_code};
+use sentences::{banned, complaints, texts_of_html, without_code};
 
 pub(crate) use report::report;
 
@@ -81,15 +81,17 @@ fn in_literals(file: &RustFile) -> Vec<Violation> {
     }
     let literals = file.strings.iter();
     let literals = literals.filter(|literal| !file.is_test(literal.offset));
-    literals
-        .flat_map(|literal| {
-            at(
-                &file.path,
-                file.line(literal.offset),
-                &joined(&literal.text),
-            )
-        })
-        .collect()
+    let mut violations = Vec::new();
+    for literal in literals {
+        let line = file.line(literal.offset);
+        let text = joined(&literal.text).replace("\\n", "\n");
+        // Lists of words and code are no sentences.
+        let is_prose = |text: &&str| text.contains(" the ") || banned(text).next().is_some();
+        for text in text.lines().filter(is_prose) {
+            violations.extend(at(&file.path, line, text));
+        }
+    }
+    violations
 }
 
 fn in_comments(file: &RustFile) -> Vec<Violation> {

@@ -66,7 +66,7 @@ struct Counts {
 /// Counters of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelCounts {
-    /// Which.
+    /// The tier.
     pub tier: Tier,
     /// Parts there is room for.
     pub capacity: usize,

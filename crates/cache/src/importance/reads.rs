@@ -52,7 +52,7 @@ pub struct PackView<'a> {
 /// One part to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Which.
+    /// The part's name.
     pub part: PartName,
     /// The tokens to take from it, sorted, counted from the first token of the run's first unit;
     /// and the place in the part of each.

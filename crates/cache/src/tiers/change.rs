@@ -9,23 +9,23 @@ use super::Tiers;
 pub enum Change {
     /// It can be read there.
     Stored {
-        /// Where.
+        /// The tier.
         tier: Tier,
-        /// What.
+        /// The unit's name.
         name: BlockHash,
     },
     /// It cannot any more.
     Removed {
-        /// Where.
+        /// The tier.
         tier: Tier,
-        /// What.
+        /// The unit's name.
         name: BlockHash,
     },
     /// It was on its way there, and did not arrive.
     NotStored {
-        /// Where.
+        /// The tier.
         tier: Tier,
-        /// What.
+        /// The unit's name.
         name: BlockHash,
     },
 }

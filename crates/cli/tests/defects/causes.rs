@@ -1,10 +1,12 @@
 //! The mistakes, as clients really make them: each file has those of one cause.
 //!
-//! Where they were seen: Claude Code's billing header (vLLM #36829, vllm-mlx #277), times in system
-//! prompts (nanobot #226, anything-llm #6398, private-gpt #2271, opencode #32622), tools in the
-//! order of connection (openclaw #58037, oh-my-pi #890, librefang #3765), keys from hash maps
-//! (FlowDown #273, swift-ai-sdk #39, sglang #34553), thinking that templates keep for the last turn
-//! only (Qwen #131, Rapid-MLX #3464, omlx #3268).
+//! Sources:
+//!
+//! - Claude Code's billing header: vLLM #36829, vllm-mlx #277;
+//! - times in system prompts: nanobot #226, anything-llm #6398, private-gpt #2271, opencode #32622;
+//! - tools in the order of connection: openclaw #58037, oh-my-pi #890, librefang #3765;
+//! - keys from hash maps: FlowDown #273, swift-ai-sdk #39, sglang #34553;
+//! - thinking that templates keep for the last turn only: Qwen #131, Rapid-MLX #3464, omlx #3268.
 //!
 //! Seams are not here: they need token ids, and these logs hold texts.
 

@@ -27,8 +27,8 @@ fuzz_target!(|bytes: &[u8]| {
     );
 });
 
-/// What every spelling of an event has in common. Names are left out: a salt may be taken for an
-/// image once it stands elsewhere.
+/// The facts that all spellings of an event share. Names are left out: a salt in another place may
+/// be taken for an image.
 fn kind(event: &CacheEvent) -> (usize, usize, u8, Attention) {
     match event {
         CacheEvent::Stored(stored) => {

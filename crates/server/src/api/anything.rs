@@ -1,8 +1,11 @@
 //! Requests that are not Headstart's own, passed on to upstream engines as they come.
 //!
-//! One that names a model goes to an engine that serves it, one about a stored response to the
-//! engine that holds it, one that changes what all engines serve to all of them, and any other to
-//! an engine by load. Not passed on: protocol upgrades, such as WebSockets.
+//! - A request that names a model goes to an engine that serves it.
+//! - One about a stored response goes to the engine that holds it.
+//! - One that changes the models that engines serve goes to all of them.
+//! - Any other goes to an engine by load.
+//!
+//! Protocol upgrades, such as WebSockets, are not passed on.
 
 use std::sync::Arc;
 
@@ -63,6 +66,7 @@ async fn pass_parts(
         session: session.and_then(|value| value.to_str().ok()),
         slo_ttft: None,
         tokens: None,
+        media: &[],
         text: None,
         messages: &[],
         timeline: &timeline,

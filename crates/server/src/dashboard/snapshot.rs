@@ -202,7 +202,7 @@ pub struct ReplicaPart {
 /// One lower tier of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TierPart {
-    /// Which.
+    /// The tier's name.
     pub tier: String,
     /// Units that can be read.
     pub units: u64,
@@ -305,7 +305,7 @@ pub struct ErrorsPart {
 /// Errors of one status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatusPart {
-    /// Which.
+    /// The HTTP status.
     pub status: u16,
     /// Number of errors.
     pub count: u64,

@@ -62,10 +62,8 @@ impl Gateway {
         let (model, replica, _) = &subject;
         let upstream = &upstreams[replica.0 as usize];
         let theirs = upstream.render(&path, &body, COMPARE_TIMEOUT).await;
-        let verdict = match (
-            Verdict::of(&tokens, theirs.as_ref().map(|it| &it.tokens[..])),
-            counted,
-        ) {
+        let theirs = theirs.map(|rendered| rendered.tokens);
+        let verdict = match (Verdict::of(&tokens, theirs.as_deref()), counted) {
             // An engine that does not tell its tokens still counted them.
             (Verdict::Unavailable, Some(count)) if count != tokens.len() => {
                 Verdict::Differs(Difference {

@@ -1,9 +1,9 @@
 //! Made-up tokens: a prompt's content without its text.
 //!
-//! A token is a function of the conversation and the position in it, so that a later prompt holds
-//! exactly what the earlier ones and the answers held, a preempted answer comes out the same, and
-//! nothing has to be kept. Two conversations share no block, but where one's prompt begins with
-//! the other's tokens.
+//! A token is a function of the conversation and the position in it. A later prompt therefore
+//! repeats the earlier prompts and answers exactly, a preempted answer comes out the same, and
+//! no state is kept. Two conversations share blocks only where one's prompt begins with the
+//! other's tokens.
 
 use headstart_core::{SeqId, SessionId, TokenId};
 

@@ -52,18 +52,18 @@ pub struct Network {
 pub enum Fault {
     /// A replica's process dies, and another one with an empty cache takes its place.
     Crash {
-        /// Which.
+        /// Index of the replica.
         replica: usize,
-        /// When.
+        /// Time from the start.
         at: Duration,
         /// Time until the replica serves again.
         down: Duration,
     },
     /// A gateway's process dies with all that it knows and all that goes through it.
     GatewayRestart {
-        /// Which.
+        /// Index of the gateway.
         gateway: usize,
-        /// When.
+        /// Time from the start.
         at: Duration,
         /// Time until the gateway serves again.
         down: Duration,

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use headstart_core::TokenId;
-use headstart_core::block::Namespace;
 use headstart_router::index::Prompt;
 use headstart_router::{PrefixIndex, PromptKeys};
 

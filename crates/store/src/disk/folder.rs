@@ -50,7 +50,7 @@ pub enum DiskError {
     /// A file cannot be made, read or written.
     #[error("cannot use {path}: {source}; {}", remedy(source))]
     Io {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
         /// The cause.
         source: io::Error,

@@ -56,8 +56,8 @@ pub(super) struct Sorted {
     pub(super) unwanted: Vec<SegmentId>,
 }
 
-/// Reads the folder. Segments are as long as the youngest one, or `segment_bytes` where there is
-/// none; those of another length, and those that `budget_bytes` has no place for, are deleted.
+/// Reads the folder. Segments are as long as the youngest one, or `segment_bytes` in an empty
+/// folder. Segments of another length, and those that exceed `budget_bytes`, are deleted.
 pub(super) fn recover(
     folder: &Folder,
     budget_bytes: u64,

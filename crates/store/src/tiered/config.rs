@@ -136,7 +136,7 @@ impl StoreConfig {
 
 /// A tier below host memory.
 pub struct Below {
-    /// Which.
+    /// The tier.
     pub tier: Tier,
     /// The backend that holds its records.
     pub backend: Box<dyn Backend>,

@@ -1,9 +1,9 @@
 //! Packs are made while units are loaded, stored and dropped, and the power fails at any point.
 //!
-//! What is left is opened again: whatever pack is found holds for each of its tokens the bytes that
-//! the token has in its unit, each pack that was said to be there is found unless it was dropped,
-//! and with flipped bits less may be there but nothing wrong. Of one run of units several packs may
-//! be found, in other orders: all are right.
+//! The folder is then opened again. Each pack that is found holds for each of its tokens the bytes
+//! that the token has in its unit. Each pack that was reported as stored is found unless it was
+//! dropped. With flipped bits, packs may be missing but never wrong. Several packs of one run of
+//! units may be found, in other orders: all are right.
 //!
 //! ```bash
 //! HEADSTART_CUTS=20000 HEADSTART_SEED=3 \

@@ -15,10 +15,10 @@
 //!    request runs, which is free again behind it. So an engine of C blocks keeps C − 1 from one
 //!    request to the next.
 //!
-//! Given [`Held::chain`]s, a capacity of C − 1 and hits cut to `matchable`, a replay finds block
-//! for block what an engine finds that runs the requests one at a time, in order, each with a
-//! last block that is not full, under a policy that only orders blocks (LRU, FIFO, LFU). Not
-//! exactly, but closely, when
+//! A replay gets [`Held::chain`]s, a capacity of C − 1, and hits cut to `matchable`. It then finds
+//! the same blocks as an engine that runs the requests one at a time, in order. This holds where
+//! each request's last block is not full, under a policy that only orders blocks (LRU, FIFO, LFU).
+//! It holds closely, but not exactly, when
 //!
 //! - prompt and answer end on a full block: whether that block is resident decides whether a slot
 //!   more is needed;

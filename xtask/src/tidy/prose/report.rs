@@ -100,10 +100,10 @@ impl Counts {
 /// Names of the types that a file declares outside of tests.
 fn type_names(file: &RustFile) -> impl Iterator<Item = &str> {
     let mut offset = 0;
-    let lines = file.code.split_inclusive('\n').filter_map(move |line| {
+    let lines = file.code.split_inclusive('\n').filter(move |line| {
         let start = offset;
         offset += line.len();
-        (!file.is_test(start)).then_some(line)
+        !file.is_test(start)
     });
     lines.filter_map(|line| {
         let mut words = line.split_whitespace();

@@ -111,7 +111,7 @@ function drawCursor() {
   setText($("rate-read"), at === null ? all : `${clockTime(bin.start)}: ${words}`);
   const plot = $("rate");
   setAttr(plot, "aria-valuenow", at ?? BINS - 1);
-  // Told when somebody moves there, not each second.
+  // Announced when the reader moves there, not each second.
   if (at !== null || !plot.hasAttribute("aria-valuetext")) {
     setAttr(plot, "aria-valuetext", `${clockTime(bin.start)}: ${words}`);
   }

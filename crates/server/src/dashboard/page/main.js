@@ -55,7 +55,7 @@ function draw(snapshot) {
   drawSavings(snapshot);
 }
 
-/** Listens until somebody else does, nobody looks, or the key is wrong. */
+/** Listens until another listener starts, the page is hidden, or the key is wrong. */
 async function listen() {
   const turn = (state.turn += 1);
   const isOver = () => turn !== state.turn || document.hidden || state.isAsking;

@@ -190,7 +190,7 @@ function lossLead({ buckets, tokens, currency }) {
     + `most of them: ${worst.meaning} (${percent(worst.tokens / tokens)}).`;
 }
 
-/** Replicas that the page shows; beyond them the fleet is told in one line. */
+/** Replicas that the page shows; a line counts the others. */
 const REPLICAS_SHOWN = 48;
 
 function drawReplicas({ replicas, server }) {
