@@ -39,7 +39,7 @@ fn config() -> ReplayConfig {
 
 fn by_reference(reference: &ReferenceIndex, tokens: &[u32], now: Nanos) -> Vec<(u32, u32)> {
     let namespace = Namespace::default();
-    let keys = reference.hash(Prompt { tokens, namespace });
+    let keys = reference.hash(Prompt { tokens, namespace, ..Prompt::default() });
     let mut answer = Overlaps::default();
     reference.overlaps(&keys, now, &mut answer);
     let blocks = |tokens: u32| tokens / FLEET.block_size;

@@ -107,7 +107,11 @@ fn ask_all(index: &dyn PrefixIndex, clock: Clock) -> [f64; 2] {
         .iter()
         .map(|tokens| {
             let namespace = Default::default();
-            index.hash(Prompt { tokens, namespace })
+            index.hash(Prompt {
+                tokens,
+                namespace,
+                ..Prompt::default()
+            })
         })
         .collect();
     let hashed = start.elapsed();

@@ -78,7 +78,7 @@ impl Contender for Ours {
 
     fn hash(&mut self, prompts: &[&[TokenId]]) {
         let namespace = Namespace::default();
-        let hash = |&tokens: &&[TokenId]| self.index.hash(Prompt { tokens, namespace });
+        let hash = |&tokens: &&[TokenId]| self.index.hash(Prompt { tokens, namespace, ..Prompt::default() });
         self.prompts = prompts.iter().map(hash).collect();
     }
 

@@ -7,7 +7,6 @@ mod told;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_core::block::Namespace;
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
 use headstart_router::index::{

@@ -51,7 +51,14 @@ impl Bench {
             salt,
         };
         let hashers = [hasher()];
-        let keys = PromptKeys::new(Prompt { tokens, namespace }, &hashers);
+        let keys = PromptKeys::new(
+            Prompt {
+                tokens,
+                namespace,
+                ..Prompt::default()
+            },
+            &hashers,
+        );
         let candidate = |replica: u32| Candidate {
             replica: ReplicaId(replica),
             overlap_tokens: replica as usize * 32 % (tokens.len() + 1),

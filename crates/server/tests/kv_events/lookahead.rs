@@ -1,7 +1,6 @@
 //! Events whose names look ahead: what vLLM's own cache manager finds of a prompt is what the index
 //! says it holds (`tools/kv_events/lookahead.py`).
 
-use headstart_core::block::Namespace;
 use headstart_core::{Nanos, ReplicaId, TokenId};
 use headstart_router::index::{Overlaps, ReferenceIndex, RunIndex, Update};
 use headstart_router::{PrefixIndex, Prompt};
