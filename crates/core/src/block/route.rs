@@ -148,7 +148,7 @@ impl RouteHasher {
         self.next_with(parent, tokens, None)
     }
 
-    /// The same for a block that more than its tokens sets apart, as [`media_extra`] and
+    /// The same for a block that more than its tokens sets apart, as [`super::media_extra`] and
     /// [`lookahead_extra`] write it.
     ///
     /// # Panics

@@ -67,5 +67,5 @@ fn without_the_names_of_images_predictions_are_wrong() {
     let wrong = predictions
         .iter()
         .filter(|(predicted, found)| predicted != found);
-    assert!(wrong.count() >= 9, "{predictions:?}");
+    assert!(wrong.count() >= 8, "{predictions:?}");
 }
