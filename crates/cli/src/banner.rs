@@ -10,8 +10,8 @@ pub(crate) fn ready(server: &RunningServer, is_toy: bool) -> Result<()> {
     let what = match &server.gateway().fleet {
         Fleet::Embedded(embedded) => {
             let replicas = embedded.replicas.len();
-            let plural = if replicas == 1 { "" } else { "s" };
-            format!("{} on {replicas} replica{plural}", embedded.name)
+            let replicas = crate::input::counted(replicas as u64, "replica");
+            format!("{} on {replicas}", embedded.name)
         }
         Fleet::Upstreams(upstreams) => crate::input::counted(upstreams.len() as u64, "upstream"),
     };

@@ -4,12 +4,15 @@
 
 pub(crate) mod cost_model;
 mod edge;
+mod effective;
 pub(crate) mod importance;
 mod options;
 pub(crate) mod prices;
 mod profiles;
 mod shadow;
+mod sources;
 pub(crate) mod tenants;
+pub(crate) mod toml_error;
 mod upstreams;
 
 use std::collections::BTreeMap;
@@ -17,6 +20,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::ArgMatches;
+use clap::parser::ValueSource;
 use headstart_core::EngineModel;
 use headstart_router::Profile;
 use headstart_server::UpstreamConfig;
@@ -25,6 +30,7 @@ use headstart_server::shadow::ShadowConfig;
 use serde::Deserialize;
 
 use self::cost_model::Emulated;
+pub(crate) use self::effective::Settings;
 use self::options::IndexSecret;
 pub(crate) use self::options::ServeOptions;
 use self::profiles::ProfileTable;
@@ -34,7 +40,7 @@ use crate::listen::ListenAddress;
 /// Default path of the configuration file.
 const DEFAULT_FILE: &str = "headstart.toml";
 
-/// Arguments or configuration that cannot be: exit code 2.
+/// Arguments or configuration that cannot be.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
@@ -90,19 +96,6 @@ impl ServeOptions {
         let named = ListenAddress::of(self.host, self.port);
         let ListenAddress(address) = named.or(self.listen).unwrap_or_default();
         address
-    }
-
-    /// The settings that are not defaults, as a configuration file. Secrets are left out.
-    pub(crate) fn in_effect(&self) -> Result<String> {
-        let mut settings = toml::Table::try_from(self)?;
-        let listen = self.listen_address();
-        settings.insert("listen".to_owned(), listen.to_string().into());
-        settings.retain(|_, value| {
-            let is_empty_list = value.as_array().is_some_and(Vec::is_empty);
-            !is_empty_list && value.as_bool() != Some(false)
-        });
-        let settings = toml::Table::from_iter([("serve".to_owned(), settings.into())]);
-        Ok(toml::to_string(&settings)?)
     }
 
     /// The secret that the index's keys are made with.
@@ -186,20 +179,30 @@ where
         .map_err(|error| UsageError(format!("{option}: {error}")).into())
 }
 
-fn read(path: Option<&Path>) -> Result<File> {
+/// The configuration file, if there is one, and its text.
+fn read(path: Option<&Path>, matches: &ArgMatches) -> Result<Option<(PathBuf, String)>> {
     let path = match path {
         Some(path) => path,
         None if Path::new(DEFAULT_FILE).exists() => Path::new(DEFAULT_FILE),
-        None => return Ok(File::default()),
+        None => return Ok(None),
+    };
+    let by = match matches.value_source("config") {
+        Some(ValueSource::EnvVariable) => "HEADSTART_CONFIG",
+        Some(_) => "--config",
+        None => DEFAULT_FILE,
     };
     let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-    parse(&text).map_err(|error| UsageError(format!("{}: {error}", path.display())).into())
+        .with_context(|| format!("{by}: cannot read {}", path.display()))?;
+    Ok(Some((path.to_owned(), text)))
 }
 
 /// The settings in a configuration's text.
-pub(crate) fn parse(text: &str) -> Result<File, toml::de::Error> {
-    toml::from_str(text)
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub(crate) fn parse(text: &str) -> Result<File, String> {
+    let hint = "`headstart config init -o -` prints all keys";
+    toml::from_str(text).map_err(|error| toml_error::explained(text, &error, hint))
 }
 
 #[cfg(test)]
@@ -208,22 +211,15 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_file() {
-        let path = std::env::temp_dir().join(format!("headstart-{}.toml", std::process::id()));
-        std::fs::write(&path, "[serve]\nreplicas = 3\nstrategy = \"load\"\n").expect("writes");
+        let file = parse("[serve]\nreplicas = 3\nstrategy = \"load\"\n").expect("reads");
         let flags = ServeOptions {
             replicas: Some(1),
             ..ServeOptions::default()
         };
-        let options = flags.with_file(Some(&path)).expect("reads");
+        let options = flags.over(file).expect("valid");
         assert_eq!(
             (options.replicas, options.strategy.as_deref()),
             (Some(1), Some("load"))
         );
-        std::fs::write(&path, "[serve]\nreplicass = 3\n").expect("writes");
-        let error = ServeOptions::default()
-            .with_file(Some(&path))
-            .expect_err("a typo is an error");
-        assert!(error.to_string().contains("replicass"), "{error}");
-        std::fs::remove_file(&path).expect("cleans up");
     }
 }

@@ -253,10 +253,9 @@ pub(crate) fn remarks(reader: &Reader<'_>) -> Vec<String> {
     remarks
 }
 
-/// `1 request`, `2 requests`.
+/// `1 request`, `2,000 requests`, `2 branches`, `2 entries`: the last word of `thing` agrees.
 pub(crate) fn counted(number: u64, thing: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {thing}{plural}")
+    headstart_server::words::counted(number, thing)
 }
 
 /// The tokenizing function for texts, by the model in `folder`, which is read now; the toy's is

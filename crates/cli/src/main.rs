@@ -6,12 +6,14 @@
 mod banner;
 mod commands;
 mod config;
+mod exit;
 mod help;
 mod input;
 mod kv_bytes;
 mod listen;
 mod logged;
 mod model;
+mod near;
 mod output;
 mod predictor;
 mod prompts;
@@ -23,6 +25,7 @@ mod tiers;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Route LLM requests by cached prefix, and explain cache misses.
@@ -35,7 +38,11 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
   headstart serve --upstream http://10.0.0.7:8000   in front of an engine
   headstart replay trace.jsonl.zst --capacity 1000,20000
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration.")]
+Exit codes:
+  0  success
+  1  the command ran and a check failed: `lint`, `cache verify`
+  2  the command could not run: wrong arguments or configuration, a missing or
+     unreadable file, a server that does not answer")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -105,10 +112,16 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    let matches = command().get_matches();
+    let matches = command()
+        .try_get_matches()
+        .unwrap_or_else(|error| with_variable(error).exit());
+    let mut leaf = &matches;
+    while let Some((_, matches)) = leaf.subcommand() {
+        leaf = matches;
+    }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
-        Command::Serve(serve) => commands::serve::run(*serve),
+        Command::Serve(serve) => commands::serve::run(*serve, leaf),
         Command::Demo(demo) => commands::demo::run(*demo),
         Command::Analyze(analyze) => commands::analyze::run(&analyze),
         Command::Replay(replay) => commands::replay::run(&replay),
@@ -125,18 +138,50 @@ fn main() -> ExitCode {
         Command::Savings(savings) => commands::savings::run(&savings),
         Command::Why(why) => commands::why::run(&why),
         Command::Lint(lint) => commands::lint::run(&lint),
-        Command::Config(config) => commands::config::run(config),
+        Command::Config(config) => commands::config::run(config, leaf),
         Command::Completions { shell } => completions(shell),
         Command::Reference(reference) => reference::run(&reference),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", with_causes(&error));
-            let is_usage = error.downcast_ref::<config::UsageError>().is_some();
-            ExitCode::from(if is_usage { 2 } else { 1 })
+            eprintln!("error: {}", near::suggested(with_causes(&error)));
+            exit::code(&error)
         }
     }
+}
+
+/// The same error, where a value comes from an environment variable, with that one's name.
+fn with_variable(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let (arg, command) = (arg.clone(), Cli::command());
+    let option = arg.split([' ', '=', '[']).next().unwrap_or_default();
+    let line = std::env::args_os().skip(1);
+    let line: Vec<String> = line
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let mut leaf = &command;
+    for word in &line {
+        leaf = leaf.find_subcommand(word).unwrap_or(leaf);
+    }
+    let is_it = |it: &&clap::Arg| {
+        let long = it.get_long().map(|long| format!("--{long}"));
+        long.as_deref() == Some(option)
+    };
+    let variable = leaf
+        .get_arguments()
+        .find(is_it)
+        .and_then(clap::Arg::get_env);
+    let is_given = |word: &String| word.split('=').next() == Some(option);
+    if let Some(variable) = variable.filter(|name| std::env::var_os(name).is_some())
+        && !line.iter().any(is_given)
+    {
+        let named = format!("{arg} ({})", variable.to_string_lossy());
+        error.insert(ContextKind::InvalidArg, ContextValue::String(named));
+    }
+    error
 }
 
 fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {

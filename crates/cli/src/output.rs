@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
+use unicode_width::UnicodeWidthStr;
 
 use crate::config::UsageError;
 use crate::report::table::aligned;
@@ -28,7 +29,7 @@ pub(crate) fn wrapped(text: &str, indent: &str, columns: usize) -> String {
     let mut is_empty = true;
     for word in text[start..].split(' ') {
         let last = lines.last_mut().expect("never empty");
-        let width = last.chars().count() + usize::from(!is_empty) + word.chars().count();
+        let width = last.width() + usize::from(!is_empty) + word.width();
         if is_empty || width <= columns {
             last.push_str(if is_empty { "" } else { " " });
             last.push_str(word);
@@ -56,7 +57,7 @@ pub(crate) fn fitted(text: &str) -> String {
         fitted += &aligned(&std::mem::take(&mut rows));
         let start = line.len() - line.trim_start().len();
         let indent = " ".repeat(start + 2);
-        fitted += &match line.chars().count() > COLUMNS {
+        fitted += &match line.width() > COLUMNS {
             true => wrapped(line, &indent, COLUMNS),
             false => line.to_owned(),
         };

@@ -157,9 +157,54 @@ pub(crate) fn thousands(number: u64) -> String {
     headstart_server::words::grouped(number)
 }
 
+/// An amount of money with its currency: `$12.30`, `$0.0031`, `EUR 1,200.00`, `<$0.0001`. A symbol
+/// stands right in front, a name is set apart. Below 1 there are two significant digits.
+pub(crate) fn money(currency: &str, amount: f64) -> String {
+    const LEAST: f64 = 1e-4;
+    let currency = match currency.ends_with(char::is_alphanumeric) {
+        true => format!("{currency} "),
+        false => currency.to_owned(),
+    };
+    let size = amount.abs();
+    if size > 0.0 && size < LEAST {
+        return format!("<{currency}{LEAST}");
+    }
+    let sign = if amount < 0.0 { "-" } else { "" };
+    let text = match size {
+        0.995.. => {
+            let cents = (size * 100.0).round() as u64;
+            format!("{}.{:02}", thousands(cents / 100), cents % 100)
+        }
+        0.0995.. => format!("{size:.2}"),
+        0.00995.. => format!("{size:.3}"),
+        _ if size == 0.0 => "0".to_owned(),
+        _ => format!("{size:.4}"),
+    };
+    format!("{sign}{currency}{text}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_sums_keep_their_digits() {
+        for (currency, amount, expected) in [
+            ("$", 0.0, "$0"),
+            ("$", 0.00002, "<$0.0001"),
+            ("$", 0.0031, "$0.0031"),
+            ("$", 0.0123, "$0.012"),
+            ("$", 0.25, "$0.25"),
+            ("$", 0.999, "$1.00"),
+            ("$", 12_345.678, "$12,345.68"),
+            ("EUR", 0.25, "EUR 0.25"),
+            ("EUR", 0.00001, "<EUR 0.0001"),
+            ("€", 3.0, "€3.00"),
+            ("$", -0.5, "-$0.50"),
+        ] {
+            assert_eq!(money(currency, amount), expected);
+        }
+    }
 
     #[test]
     fn thousands_are_set_apart() {

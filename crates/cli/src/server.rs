@@ -114,7 +114,7 @@ impl Asked<'_> {
                 );
             }
             // It names its innermost cause itself; those between tell a reader nothing.
-            other => return anyhow!("{other}"),
+            other => return anyhow!("{other}{}", self.by_variable()),
         };
         match (status, code.as_deref()) {
             (401 | 403, _) => UsageError(self.unauthorized()).into(),
@@ -145,6 +145,12 @@ impl Asked<'_> {
             self.path,
             shown(body)
         )
+    }
+
+    /// Names the variable that gives the address, if one does.
+    fn by_variable(&self) -> &'static str {
+        let is_set = std::env::var("HEADSTART_URL").is_ok_and(|url| url == self.url);
+        if is_set { " (HEADSTART_URL)" } else { "" }
     }
 
     fn unauthorized(&self) -> String {

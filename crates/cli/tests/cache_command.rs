@@ -205,11 +205,11 @@ fn beside_a_server_one_looks_and_does_not_touch() {
             // Something to export from.
             let objects = format!("file://{}", folder.path("objects"));
             printed(&["export", &kv, &objects]);
-            let told = complaint(&["export", &objects, &kv], 1);
+            let told = complaint(&["export", &objects, &kv], 2);
             assert!(told.contains(&format!("process {process}")), "{told}");
             continue;
         }
-        let told = complaint(args, 1);
+        let told = complaint(args, 2);
         assert!(
             told.contains(&format!("used by process {process}")),
             "{told}"
@@ -320,7 +320,7 @@ fn what_was_exported_warms_another_server() {
     let little = complaint(&["export", &kv, &second, gib[0], "0.001"], 2);
     assert!(little.contains("would lose"), "{little}");
     assert_eq!(count(&told(&["stat", &second])["records"]), theirs);
-    let none = complaint(&["stat", &folder.path("none")], 1);
+    let none = complaint(&["stat", &folder.path("none")], 2);
     assert!(none.contains("holds no context cache"), "{none}");
 
     let server = Served::start(["--context-cache", &second, gib[0], gib[1]]);
@@ -405,7 +405,7 @@ fn savings_are_counted_and_told() {
         "{said}"
     );
     let foreign = output(["savings", "--metrics", &prices]);
-    assert_eq!(foreign.status.code(), Some(1));
+    assert_eq!(foreign.status.code(), Some(2));
     let nobody = output(["savings", "--url", "http://127.0.0.1:9"]);
     assert!(!nobody.status.success());
     let wrong = output(["serve", "--price-table", &file]);

@@ -118,19 +118,155 @@ fn what_is_wrong_is_said_with_exit_codes() {
         "http://127.0.0.1:1",
         "--probe-only",
     ];
-    assert_eq!(headstart(&nobody).status.code(), Some(1));
+    assert_eq!(headstart(&nobody).status.code(), Some(2));
     let absent = headstart(&["replay", "absent.jsonl", "--capacity", "1"]);
-    assert_eq!(absent.status.code(), Some(1));
+    assert_eq!(absent.status.code(), Some(2));
     assert!(text(&absent.stderr).contains("absent.jsonl"));
     let bad = scratch("bad.jsonl", "{\"hash_ids\": [1]}\nnot json\n");
     let output = headstart(&["replay", &bad.display().to_string(), "--capacity", "1"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(
         text(&output.stderr).contains("line 2"),
         "{}",
         text(&output.stderr)
     );
     std::fs::remove_file(bad).expect("cleans up");
+}
+
+/// 0 success, 1 a check failed, 2 could not run.
+#[test]
+fn exit_codes_are_the_same_in_all_commands() {
+    const NOBODY: &str = "--url http://127.0.0.1:9";
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = |times: [&str; 3]| {
+        let body = |time: &&str| {
+            let system = format!(
+                "It is {time}. {}",
+                "You are a helpful assistant. ".repeat(40)
+            );
+            let messages = serde_json::json!([{"role": "system", "content": system}]);
+            serde_json::json!({"model": "m", "messages": messages}).to_string() + "\n"
+        };
+        times.iter().map(body).collect::<String>()
+    };
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("writes");
+    };
+    write("good.jsonl", &log(["noon"; 3]));
+    let clocks = [
+        "2026-11-01 10:00:03",
+        "2026-11-02 11:31:07",
+        "2026-11-03 12:42:59",
+    ];
+    write("clock.jsonl", &log(clocks));
+    write("wrong.toml", "[serve]\nreplicass = 1\n");
+    let rows = [
+        (0, "--help"),
+        (0, "config show"),
+        (0, "lint good.jsonl"),
+        (0, "analyze clock.jsonl"),
+        (1, "lint clock.jsonl"),
+        (2, "nonsense"),
+        (2, "serve --replicas many"),
+        (2, "serve --config absent"),
+        (2, "serve --config wrong.toml"),
+        (2, "serve --executor cost-model=absent"),
+        (2, "serve --api-key-file absent"),
+        (2, "serve --listen 1 --port 2"),
+        (2, "config show --config absent"),
+        (2, "analyze absent"),
+        (2, "why 1 absent"),
+        (2, "why no-such good.jsonl"),
+        (2, "lint absent"),
+        (2, "replay absent --capacity 1"),
+        (2, "plan absent --model llama3-70b"),
+        (2, "simulate fleet --trace absent"),
+        (2, "simulate host-memory --trace absent"),
+        (2, "train absent --out m"),
+        (2, "trace convert absent"),
+        (2, "trace materialize absent"),
+        (2, "bench trace absent"),
+        (2, "bench chat absent"),
+        (2, "savings --metrics absent"),
+        (2, "cache stat absent"),
+        (2, "cache verify absent"),
+    ];
+    let unreachable = [
+        "index show",
+        "index dump",
+        "top --once",
+        "shadow",
+        "savings",
+        "why x",
+    ];
+    let unreachable = unreachable.map(|command| (2, format!("{command} {NOBODY}")));
+    let rows = rows.into_iter().map(|(code, line)| (code, line.to_owned()));
+    for (code, line) in rows.chain(unreachable) {
+        let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+            .current_dir(folder.path())
+            .env_remove("HEADSTART_CONFIG")
+            .args(line.split(' '))
+            .output()
+            .expect("the binary runs");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        assert!(code == 0 || said.contains("error: "), "{line}: {said}");
+    }
+}
+
+#[test]
+fn errors_of_values_name_their_variable_and_suggest_a_name() {
+    let said = |variable: (&str, &str), args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+            .current_dir(std::env::temp_dir())
+            .env_remove("HEADSTART_CONFIG")
+            .env(variable.0, variable.1)
+            .args(args)
+            .output()
+            .expect("the binary runs");
+        assert_eq!(output.status.code(), Some(2), "{variable:?}");
+        text(&output.stderr)
+    };
+    for (name, value, parts) in [
+        ("HEADSTART_REPLICAS", "many", &["(HEADSTART_REPLICAS)"][..]),
+        (
+            "HEADSTART_STRATEGY",
+            "precize",
+            &[
+                "HEADSTART_STRATEGY sets --strategy",
+                "did you mean `precise`?",
+            ],
+        ),
+        (
+            "HEADSTART_POLICY",
+            "lur",
+            &["HEADSTART_POLICY sets --policy", "did you mean `lru`?"],
+        ),
+        ("HEADSTART_INSIGHT", "onn", &["did you mean `on`?"]),
+        (
+            "HEADSTART_CONFIG",
+            "absent",
+            &["HEADSTART_CONFIG: cannot read absent"],
+        ),
+        ("HEADSTART_LOG", "a=b=c", &["HEADSTART_LOG a=b=c"]),
+        (
+            "HEADSTART_LOG_FORMAT",
+            "jsn",
+            &["HEADSTART_LOG_FORMAT", "did you mean `json`?"],
+        ),
+    ] {
+        let said = said((name, value), &["serve", "--listen", "0"]);
+        for part in parts {
+            assert!(said.contains(part), "{name}: {said}");
+        }
+    }
+    let wrong = said(("HEADSTART_URL", "http://127.0.0.1:9"), &["index", "show"]);
+    assert!(wrong.contains("(HEADSTART_URL)"), "{wrong}");
+    let wrong = said(
+        ("HEADSTART_REPLICAS", "2"),
+        &["serve", "--replicas", "many"],
+    );
+    assert!(!wrong.contains("HEADSTART_REPLICAS"), "{wrong}");
 }
 
 /// A reader that has seen enough is no failure, and no panic.
@@ -181,7 +317,7 @@ fn a_tokenizer_of_another_model_is_refused() {
     copy("../../data/toy-tokenizer", "tokenizer.json");
     let output = headstart(&["serve", "--model", &dir.display().to_string()]);
     std::fs::remove_dir_all(&dir).expect("cleans up");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(
         text(&output.stderr).contains("do not belong together"),
         "{}",

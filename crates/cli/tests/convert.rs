@@ -99,7 +99,7 @@ fn bad_lines_stop_or_are_counted_and_what_is_incomplete_is_named() {
     let trace = Scratch::new("bad.jsonl", &format!("{MOONCAKE}nonsense\n{MOONCAKE}"));
     let target = Scratch::new("target.jsonl", "as it was");
     let output = convert(&[trace.name(), "-o", target.name()]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
     assert!(said.contains("line 3: "), "{said}");
     let incomplete = format!("{} is incomplete", target.name());
@@ -117,7 +117,7 @@ fn a_trace_without_a_request_is_an_error_and_touches_nothing() {
     let trace = Scratch::new("none.jsonl", "{\"hash_ids\": 7}\n{\"hash_ids\": 8}\n");
     let target = Scratch::new("kept.jsonl", "as it was");
     let output = convert(&[trace.name(), "--skip-bad", "-o", target.name()]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
     assert!(
         said.contains("holds no request: 2 bad lines left out"),
@@ -221,5 +221,5 @@ fn what_cannot_be_is_refused_by_name() {
     check_usage(&[name, "--arrivals", "60"], "has arrival times");
     check_usage(&[name, "--arrivals-seed", "1"], "--arrivals");
     check_usage(&[name, "--tokenizer", "./absent"], "./absent");
-    assert_eq!(convert(&["absent.jsonl"]).status.code(), Some(1));
+    assert_eq!(convert(&["absent.jsonl"]).status.code(), Some(2));
 }

@@ -143,7 +143,7 @@ fn a_server_that_does_not_answer_fails_the_run_and_not_the_report() {
         "bench", "fleet", "--url", nobody, "--trace", &trace, "--json",
     ];
     let out = output(args);
-    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(out.status.code(), Some(2));
     let complaint = text(&out.stderr);
     assert!(complaint.contains("no request was answered"), "{complaint}");
     let printed = text(&out.stdout);

@@ -207,31 +207,31 @@ fn what_is_no_gateway_is_not_taken_for_one() {
             &["dump", "-o", &file],
         ];
         for args in asked {
-            let said = complaint(&[args, &["--url", &url]].concat(), 1);
+            let said = complaint(&[args, &["--url", &url]].concat(), 2);
             let start = format!("error: {url} is not a Headstart gateway, or an older one: ");
             assert!(said.starts_with(&start) && said.contains(shown), "{said}");
         }
     }
     assert_eq!(std::fs::read(&file).expect("still there"), b"as it was");
-    let said = complaint(&["show", "--url", &stranger("200 OK", "")], 1);
+    let said = complaint(&["show", "--url", &stranger("200 OK", "")], 2);
     assert!(said.contains("is not a Headstart gateway"), "{said}");
-    let said = complaint(&["show", "--url", &stranger("502 Bad Gateway", "nginx")], 1);
+    let said = complaint(&["show", "--url", &stranger("502 Bad Gateway", "nginx")], 2);
     assert!(
         said.contains("502: `nginx`; if a Headstart gateway is behind it"),
         "{said}"
     );
-    let said = complaint(&["show", "--url", "http://127.0.0.1:1"], 1);
+    let said = complaint(&["show", "--url", "http://127.0.0.1:1"], 2);
     assert!(said.ends_with("is the server running there?"), "{said}");
     // A dump that breaks off is a part of one, and is called so.
     let entry = r#"{"replica":0,"key":"00ab","group":0,"tier":"device","doubtful":false}"#;
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let broken = answering(head.to_owned());
-    let said = complaint(&["dump", "-o", &file, "--url", &broken], 1);
+    let said = complaint(&["dump", "-o", &file, "--url", &broken], 2);
     assert!(said.contains("broke off"), "{said}");
     assert_eq!(std::fs::read(&file).expect("there"), b"as it was");
     let part = format!("46\r\n{entry}\n\r\n");
     let broken = answering(format!("{head}{part}"));
-    let said = complaint(&["dump", "-o", &file, "--url", &broken], 1);
+    let said = complaint(&["dump", "-o", &file, "--url", &broken], 2);
     assert!(
         said.contains("dump is incomplete: ") && said.contains("broke off"),
         "{said}"

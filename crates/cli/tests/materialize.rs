@@ -340,9 +340,9 @@ fn what_cannot_be_is_said_with_exit_codes() {
         "--max-prompt-tokens",
         "4200",
     ];
-    materialize(&out, 1, "--over-long cut");
+    materialize(&out, 2, "--over-long cut");
     let incomplete = format!("{} is incomplete", prompts.display());
-    materialize(&out, 1, &incomplete);
+    materialize(&out, 2, &incomplete);
     std::fs::remove_file(&prompts).expect("cleans up");
     let bench = |more: &[&str], code, part| {
         check_refused(&[&["bench", "trace", trace], more].concat(), code, part);
@@ -353,12 +353,12 @@ fn what_cannot_be_is_said_with_exit_codes() {
     bench(&["--policy", "magic"], 2, "magic");
     bench(
         &["--url", "http://127.0.0.1:1"],
-        1,
+        2,
         "is the server running there?",
     );
     bench(
         &["--cache-blocks", "60", "--id-tokens", "512"],
-        1,
+        2,
         "requests failed",
     );
 }

@@ -396,7 +396,7 @@ fn what_cannot_predict_is_said() {
     let skip = ["--skip-bad", "--policy", "lpc", "--predictor", "truth"];
     check_error(
         &[&[bad.path()], &skip[..]].concat(),
-        1,
+        2,
         "not a conversation",
     );
     let (rows, _) = rows(&[chats.path(), "--policy", "lpc", "--predictor", "truth"]);

@@ -270,7 +270,7 @@ fn a_scale_keeps_whole_sessions_and_says_so() {
         "{text}"
     );
     check_error(&[GOLDEN, "--scale", "0"], 2, "--scale 0");
-    check_error(&[GOLDEN, "--scale", "1e-9"], 1, "larger --scale");
+    check_error(&[GOLDEN, "--scale", "1e-9"], 2, "larger --scale");
 }
 
 #[test]
@@ -345,14 +345,14 @@ fn what_is_wrong_with_the_arguments_is_said() {
 fn a_trace_that_cannot_be_replayed_says_what_to_do() {
     let refused = |name: &str, contents: &str, part: &str| {
         let trace = Scratch::new(name, contents);
-        check_error(&[trace.path()], 1, part);
+        check_error(&[trace.path()], 2, part);
     };
-    refused("empty.jsonl", "", "the trace is empty");
+    refused("empty.jsonl", "", "the input is empty");
     let azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n";
     refused("lengths.csv", azure, "lengths only");
     refused("no-blocks.jsonl", "{\"hash_ids\": []}\n", "lengths only");
     refused("bad.jsonl", "{\"hash_ids\": [1]}\nnot json\n", "line 2");
-    check_error(&["absent.jsonl"], 1, "absent.jsonl");
+    check_error(&["absent.jsonl"], 2, "absent.jsonl");
     let page = "/nonexistent/page.html";
     check_error(&[GOLDEN, "--html", page], 2, "no such folder");
     let trace = Scratch::new("same.jsonl", "");

@@ -363,7 +363,7 @@ fn a_log_is_learnt_from_as_it_was_read() {
     let bad = folder.write("bad.log", &(header_line(&definition) + &said.repeat(3)));
     check_error(
         &[&bad, "--out", &model],
-        1,
+        2,
         "3 bad lines behind its header, the first at line 2",
     );
     let corpus = folder.planted("planted.jsonl", 6);
@@ -380,7 +380,7 @@ fn what_cannot_be_learnt_from_is_told_with_exit_codes() {
     let model = folder.path("model.hsp");
     let check = |file: &str, line: &str, times: usize, part: &str| {
         let path = folder.write(file, &line.repeat(times));
-        check_error(&[&path, "--out", &model], 1, part);
+        check_error(&[&path, "--out", &model], 2, part);
     };
     check(
         "censored",
@@ -413,8 +413,8 @@ fn what_cannot_be_learnt_from_is_told_with_exit_codes() {
         119,
         "and 240 such turns are needed",
     );
-    check("bad", "not JSON\n", 1, "bad");
-    check_error(&["absent.jsonl", "--out", &model], 1, "absent.jsonl");
+    check("bad", "not JSON\n", 2, "bad");
+    check_error(&["absent.jsonl", "--out", &model], 2, "absent.jsonl");
     let path = folder.path("few");
     check_error(&[&path], 2, "--out");
     check_error(&[&path, "--out", &path], 2, "is an input");

@@ -272,7 +272,7 @@ fn a_server_with_a_key_is_asked_with_it() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("give --api-key-file FILE"), "{said}");
     let (code, said) = asked(&["--api-key-file", &key]);
-    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("no such request among the latest"), "{said}");
     let said = text(&output(["why", "x", "f.jsonl", "--api-key-file", &key]).stderr);
     assert!(said.contains("--api-key-file"), "a log has none: {said}");
@@ -320,7 +320,7 @@ fn token_ids_are_tokens() {
     let told = text(&piped(["why", "r3", "-"], &log).stdout);
     assert!(told.contains("at token 3 of 205"), "{told}");
     assert!(
-        told.contains("[redacted: 1 token ids]") && !told.contains("70003"),
+        told.contains("[redacted: 1 token id]") && !told.contains("70003"),
         "{told}"
     );
 

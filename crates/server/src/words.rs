@@ -15,6 +15,22 @@ pub fn grouped(number: impl Into<u64>) -> String {
     text
 }
 
+/// `1 request`, `2,000 requests`, `2 branches`, `2 entries`: a number and a noun that agrees.
+#[must_use]
+pub fn counted(number: u64, thing: &str) -> String {
+    let count = grouped(number);
+    let is_consonant = |letter: char| !matches!(letter, 'a' | 'e' | 'i' | 'o' | 'u');
+    if number == 1 {
+        return format!("{count} {thing}");
+    }
+    match thing.strip_suffix('y') {
+        Some(stem) if stem.ends_with(is_consonant) => format!("{count} {stem}ies"),
+        _ if thing.ends_with(['s', 'x', 'z']) => format!("{count} {thing}es"),
+        _ if thing.ends_with("ch") || thing.ends_with("sh") => format!("{count} {thing}es"),
+        _ => format!("{count} {thing}s"),
+    }
+}
+
 /// Three digits that say something, and a unit, from ten thousand on.
 #[must_use]
 pub fn compact(value: f64) -> String {
@@ -67,6 +83,20 @@ pub fn since(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nouns_agree_with_their_number() {
+        for (number, thing, expected) in [
+            (1, "branch", "1 branch"),
+            (2, "branch", "2 branches"),
+            (0, "entry", "0 entries"),
+            (3, "gateway", "3 gateways"),
+            (1_200, "prefix", "1,200 prefixes"),
+            (2, "prompt token", "2 prompt tokens"),
+        ] {
+            assert_eq!(counted(number, thing), expected);
+        }
+    }
 
     #[test]
     fn numbers_are_short() {

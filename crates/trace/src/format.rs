@@ -67,7 +67,7 @@ impl Format {
     pub fn of(lines: &mut Lines<'_>) -> Result<Self, TraceError> {
         lines.peek_with(sniff).unwrap_or_else(|| {
             let reason = format!(
-                "the trace is empty; expected one of the formats {}",
+                "the input is empty; expected one of the formats {}",
                 Self::names()
             );
             Err(TraceError::bad_line(lines.name(), 1, reason))

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand};
+use clap::{ArgMatches, Args, Subcommand};
 
-use crate::config::ServeOptions;
+use crate::config::{ServeOptions, Settings};
 use crate::output;
 use crate::reference::template;
 
@@ -18,8 +18,13 @@ pub(crate) enum Config {
     /// Write a headstart.toml with a comment on each setting.
     #[command(after_help = "Examples:\n  headstart config init\n  headstart config init -o -")]
     Init(Init),
-    /// Print the settings in effect: flags, environment, headstart.toml.
-    #[command(after_help = "Example:\n  headstart config show --replicas 4")]
+    /// Print the settings in effect, with the source of each.
+    ///
+    /// The output is TOML. The comment behind a setting is its source: default, file and line,
+    /// environment variable or command line. Secrets are not shown.
+    #[command(after_help = "Examples:
+  headstart config show
+  headstart config show --replicas 4 --json")]
     Show(Box<Show>),
 }
 
@@ -37,17 +42,19 @@ pub(crate) struct Show {
     /// Configuration file [default: headstart.toml, if it exists]
     #[arg(long, env = "HEADSTART_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
-pub(crate) fn run(config: Config) -> Result<()> {
+pub(crate) fn run(config: Config, matches: &ArgMatches) -> Result<()> {
     match config {
         Config::Init(init) => write(&init),
         Config::Show(show) => {
-            let options = show.options.with_file(show.config.as_deref())?;
-            let settings = options.in_effect()?;
-            match settings.is_empty() {
-                true => output::line("# all settings have their defaults"),
-                false => output::line(settings.trim_end()),
+            let settings = Settings::resolve(show.options, show.config.as_deref(), matches)?;
+            match show.json {
+                true => output::line(&settings.to_json()?.to_string()),
+                false => output::line(settings.to_toml()?.trim_end()),
             }
         }
     }

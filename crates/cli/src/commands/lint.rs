@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::commands::why::remarks;
 use crate::commands::why::walk::{Example, Walk};
 use crate::config::UsageError;
+use crate::exit::CheckFailure;
 use crate::input::counted;
 use crate::logged::Rendering;
 use crate::output;
@@ -50,8 +51,7 @@ shorter than the baseline. A changed prefix of the same length passes with a
 note: every cache recomputes it once. With both flags, the new baseline is
 written only if the check passes.
 
-Exit codes: 0 passed, 1 findings or a shorter stable prefix, 2 wrong arguments
-or an unreadable file.")]
+Exit codes: 0 passed, 1 findings or a shorter stable prefix, 2 could not run.")]
 pub(crate) struct Lint {
     /// Logs, texts and folders of texts; `-` reads standard input
     #[arg(value_name = "FILE", required = true)]
@@ -137,12 +137,12 @@ pub(crate) fn run(lint: &Lint) -> Result<()> {
     })?;
     match (complaint, &lint.write_baseline) {
         (None, _) => Ok(()),
-        (Some(complaint), Some(path)) if is_kept => bail!(
+        (Some(complaint), Some(path)) if is_kept => bail!(CheckFailure(format!(
             "{complaint}; {} was not written (--write-baseline without --baseline accepts what \
              is there)",
             path.display()
-        ),
-        (Some(complaint), _) => bail!(complaint),
+        ))),
+        (Some(complaint), _) => bail!(CheckFailure(complaint)),
     }
 }
 
@@ -232,7 +232,7 @@ impl Verdict {
     }
 
     fn prefix_told(&self) -> String {
-        let tokens = format!("stable prefix: {} tokens", thousands(self.stable_tokens));
+        let tokens = format!("stable prefix: {}", counted(self.stable_tokens, "token"));
         let Some(baseline) = &self.baseline else {
             return tokens;
         };
@@ -268,6 +268,12 @@ impl Verdict {
     }
 }
 
+/// `1 cached token was`, `2,000 cached tokens were`.
+fn cached(tokens: u64) -> String {
+    let verb = if tokens == 1 { "was" } else { "were" };
+    format!("{} {verb}", counted(tokens, "cached token"))
+}
+
 /// A finding, with a name or without.
 struct Found<'a> {
     cause: Option<Cause>,
@@ -290,9 +296,9 @@ impl Found<'_> {
         let example = self.example;
         let name = self.cause.map_or("unnamed", Cause::name);
         let mut lines = vec![format!(
-            "{number}. {name}: {}. {} cached tokens were recomputed in {}.",
+            "{number}. {name}: {}. {} recomputed in {}.",
             self.title(),
-            thousands(self.tokens),
+            cached(self.tokens),
             counted(self.requests, "request")
         )];
         let shown = &example.shown;

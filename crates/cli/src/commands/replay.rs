@@ -23,9 +23,11 @@ use self::capacity::{Capacity, Scale};
 use self::cells::Cell;
 use self::predictors::{Named, Predictions};
 use crate::config::{UsageError, parsed};
+use crate::input::counted;
 use crate::input::{self, TraceInput};
 use crate::kv_bytes::{KvBytes, KvDtype};
 use crate::output;
+use crate::report::thousands;
 use crate::report::{self, Made, Report, Row, TraceFacts};
 
 /// Policies where none is named: what most engines do, and the yardstick.
@@ -433,11 +435,9 @@ fn refuse_textless(input: &TraceInput, reader: &Reader<'_>) -> Result<()> {
 fn facts(replay: &Replay, reader: &Reader<'_>, requests: &[TraceRequest]) -> TraceFacts {
     let mut remarks = input::remarks(reader);
     if replay.scale < 1.0 {
-        let (kept, all) = (requests.len(), reader.tally().requests);
-        remarks.push(format!(
-            "--scale {}: {kept} of {all} requests are left",
-            replay.scale
-        ));
+        let all = counted(reader.tally().requests, "request");
+        let kept = thousands(requests.len() as u64);
+        remarks.push(format!("--scale {}: {kept} of {all} left", replay.scale));
     }
     let arrivals = [requests.first(), requests.last()].map(|end| end.map(|it| it.arrival));
     let [first, last] = arrivals.map(Option::unwrap_or_default);
@@ -456,7 +456,10 @@ fn refuse_empty(name: &str, requests: &[TraceRequest], reader: &Reader<'_>) -> R
     if requests.is_empty() {
         match reader.tally().requests {
             0 => bail!("{name} holds no request"),
-            all => bail!("{name}: none of {all} requests is left; give a larger --scale"),
+            all => bail!(
+                "{name}: --scale leaves no request of {}; give a larger --scale",
+                thousands(all)
+            ),
         }
     }
     if requests.iter().all(|request| request.blocks.is_empty()) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use clap::Args;
+use clap::{ArgMatches, Args};
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
 use headstart_prompt::Normalizers;
 use headstart_server::shared_index::{SharedServer, Timing};
@@ -14,7 +14,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::banner;
 use crate::config::importance::wanted;
-use crate::config::{ServeOptions, UsageError, parsed};
+use crate::config::{ServeOptions, Settings, UsageError, parsed};
+use crate::input::counted;
 use crate::model::{self, TOY};
 use crate::predictor;
 use crate::tiers;
@@ -65,17 +66,21 @@ pub(crate) struct Serve {
 }
 
 /// Serves until interrupted.
-pub(crate) fn run(serve: Serve) -> Result<()> {
+pub(crate) fn run(serve: Serve, matches: &ArgMatches) -> Result<()> {
     predictor::keep_text_out_of_panics();
     log_to_stderr()?;
-    let options = serve.options.with_file(serve.config.as_deref())?;
-    let config = config(&options)?;
+    let settings = Settings::resolve(serve.options, serve.config.as_deref(), matches)?;
+    run_with(&settings.options).map_err(|error| settings.sources.named(error))
+}
+
+fn run_with(options: &ServeOptions) -> Result<()> {
+    let config = config(options)?;
     let is_toy = options.upstream.is_empty() && options.model.as_deref().unwrap_or(TOY) == TOY;
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let signals = Signals::new()?;
         let server = headstart_server::serve(config).await.map_err(usage)?;
-        if let Some(note) = predictor::note(&options) {
+        if let Some(note) = predictor::note(options) {
             eprintln!("{note}");
         }
         banner::ready(&server, is_toy)?;
@@ -89,9 +94,9 @@ pub(crate) fn run(serve: Serve) -> Result<()> {
 /// Errors that another configuration would avoid are usage errors.
 fn usage(error: ServeError) -> anyhow::Error {
     match error {
-        ServeError::Exposed(_)
-        | ServeError::NoReplica
-        | ServeError::Policy(_)
+        ServeError::Exposed(_) => UsageError(format!("--listen {error}")).into(),
+        ServeError::Policy(_) => UsageError(format!("--policy: {error}")).into(),
+        ServeError::NoReplica
         | ServeError::Engine(_)
         | ServeError::State(_)
         | ServeError::Shared(_)
@@ -257,8 +262,9 @@ fn check_memory(cache_blocks: usize, block_bytes: usize, replicas: usize) -> Res
         return Ok(());
     }
     let message = format!(
-        "--cache-blocks {cache_blocks} on {replicas} replica(s), {block_bytes} bytes a block, are \
-         more than this machine's memory of {} MiB",
+        "--cache-blocks {cache_blocks} on {}, {block_bytes} bytes a block, are more than \
+         this machine's memory of {} MiB",
+        counted(replicas as u64, "replica"),
         limit >> 20
     );
     Err(UsageError(message).into())
@@ -367,7 +373,13 @@ fn log_to_stderr() -> Result<()> {
     let variable = |name| std::env::var(name).ok();
     let wanted = variable("HEADSTART_LOG").unwrap_or_else(|| "warn".to_owned());
     // Health checks of upstreams would drown everything else.
-    let filter = tracing_subscriber::EnvFilter::new(format!("hyper=warn,hyper_util=warn,{wanted}"));
+    let filter = format!("hyper=warn,hyper_util=warn,{wanted}");
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
+        let message = format!(
+            "HEADSTART_LOG {wanted}: {error}; give a level (error, warn, info, debug or trace)"
+        );
+        UsageError(message)
+    })?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

@@ -5,6 +5,7 @@ use clap::Args;
 use headstart_server::words::ago;
 use serde_json::Value;
 
+use crate::input::counted;
 use crate::output;
 use crate::server::{Server, one_line};
 
@@ -45,10 +46,11 @@ pub(crate) fn run(shadow: &Shadow) -> Result<()> {
 fn table(report: &Value) -> String {
     let count = |value: &Value| value.as_u64().unwrap_or(0);
     let (requests, left_out) = (count(&report["requests"]), count(&report["left_out"]));
-    let replicas = count(&report["replicas"]);
+    let requests = counted(requests, "request");
+    let replicas = counted(count(&report["replicas"]), "replica");
     let cold = cold(report);
     let mut text = format!(
-        "{requests} requests played over {replicas} replicas each ({left_out} left out)\n{cold}\n\
+        "{requests} played over {replicas} each ({left_out} left out)\n{cold}\n\
          {:<16} {:>14}  cached prompt tokens\n",
         "strategy", "blocks/replica"
     );
@@ -101,9 +103,9 @@ fn sentence(report: &Value) -> Option<String> {
     let points = (rate - now) * 100.0;
     Some(match points > 0.05 {
         true => format!(
-            "The best, {name} with {} blocks a replica, would have found {points:.1} points more \
+            "The best, {name} with {} a replica, would have found {points:.1} points more \
              than the upstream did.",
-            best["blocks"]
+            counted(best["blocks"].as_u64().unwrap_or(0), "block")
         ),
         false => "None would have found more than the upstream did.".to_owned(),
     })

@@ -16,6 +16,7 @@ use headstart_trace::format::request_log::LoggedRequest;
 use serde_json::{Value, json};
 
 use crate::config::UsageError;
+use crate::input::counted;
 use crate::logged::Rendering;
 use crate::output;
 use crate::report::thousands;
@@ -173,9 +174,9 @@ fn found(why: &Why, path: &Path, rendering: &Rendering) -> Result<(Told, Namesak
         bail!("{name} has no requests; a request log has one JSON object a line");
     }
     Err(UsageError(format!(
-        "there is no request {} among the {} of {name}; the first are {}",
+        "{name} has no request {}; it has {}, the first: {}",
         why.request,
-        thousands(count),
+        counted(count, "request"),
         ids.join(", ")
     ))
     .into())
@@ -253,8 +254,11 @@ fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
 
 /// Describes the cost of a difference in recomputed tokens.
 pub(crate) fn cost(tokens: u64) -> String {
-    let tokens = thousands(tokens);
-    format!("{tokens} cached tokens after it were recomputed")
+    let verb = if tokens == 1 { "was" } else { "were" };
+    format!(
+        "{} after it {verb} recomputed",
+        counted(tokens, "cached token")
+    )
 }
 
 impl Outcome {

@@ -21,7 +21,7 @@ use headstart_core::cost::Work;
 use headstart_core::{CostModel, EngineModel};
 use serde::Deserialize;
 
-use super::UsageError;
+use super::{UsageError, toml_error};
 
 /// Longest step, seconds: an emulated fleet stops only after its current step.
 const STEP_MAX_S: f64 = 60.0;
@@ -84,7 +84,8 @@ pub(crate) fn read(path: &Path) -> Result<Emulated> {
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn parse(text: &str) -> Result<Emulated, String> {
-    let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+    let file: File = toml::from_str(text)
+        .map_err(|error| toml_error::explained(text, &error, "`headstart calibrate` writes one"))?;
     emulated(&file)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
@@ -11,19 +11,19 @@ use serde::{Deserialize, Serialize};
 
 use super::cost_model::Emulated;
 use super::tenants::Tenant;
-use super::{File, profiles, read, tenants};
+use super::{File, profiles, tenants};
 use crate::listen::ListenAddress;
 
 /// Headings of `serve --help`.
-mod heading {
-    pub(super) const NET: &str = "Network";
-    pub(super) const ENGINE: &str = "Built-in engine";
-    pub(super) const CACHE: &str = "KV cache";
-    pub(super) const CONTEXT: &str = "Context cache";
-    pub(super) const ROUTE: &str = "Routing";
-    pub(super) const UP: &str = "Upstream engines";
-    pub(super) const PREDICT: &str = "Prediction";
-    pub(super) const OBSERVE: &str = "Observability";
+pub(super) mod heading {
+    pub(in crate::config) const NET: &str = "Network";
+    pub(in crate::config) const ENGINE: &str = "Built-in engine";
+    pub(in crate::config) const CACHE: &str = "KV cache";
+    pub(in crate::config) const CONTEXT: &str = "Context cache";
+    pub(in crate::config) const ROUTE: &str = "Routing";
+    pub(in crate::config) const UP: &str = "Upstream engines";
+    pub(in crate::config) const PREDICT: &str = "Prediction";
+    pub(in crate::config) const OBSERVE: &str = "Observability";
 }
 
 /// Settings of a server: by flag, by environment, or under `[serve]` in `headstart.toml`.
@@ -382,12 +382,12 @@ pub(crate) struct ServeOptions {
 
 impl ServeOptions {
     /// Fills what flags and environment left open from the file.
-    pub(crate) fn with_file(self, path: Option<&Path>) -> Result<Self> {
+    pub(super) fn over(self, file: File) -> Result<Self> {
         let File {
             serve: file,
             profiles,
             tenants,
-        } = read(path)?;
+        } = file;
         Ok(Self {
             listen: self.listen.or(file.listen),
             host: self.host,

@@ -24,7 +24,7 @@ use anyhow::{Context, Result};
 use headstart_server::prices::{Price, PriceTable};
 use serde::Deserialize;
 
-use super::UsageError;
+use super::{UsageError, toml_error};
 
 /// Name of the built-in table.
 const BUILTIN_NAME: &str = "builtin";
@@ -70,7 +70,8 @@ pub(crate) fn read(name: &str) -> Result<PriceTable> {
 }
 
 fn parse(text: &str) -> Result<PriceTable, String> {
-    let File { currency, models } = toml::from_str(text).map_err(|error| error.to_string())?;
+    let File { currency, models } = toml::from_str(text)
+        .map_err(|error| toml_error::explained(text, &error, "see --price-table"))?;
     if currency.is_empty() || currency.chars().any(char::is_control) {
         return Err("currency: expected a name such as EUR".to_owned());
     }

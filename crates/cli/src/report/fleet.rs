@@ -6,6 +6,7 @@ mod json;
 mod table;
 mod winner;
 
+use crate::input::counted;
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, RungOutcome};
 
@@ -41,12 +42,12 @@ impl Asked {
     pub(crate) fn preset(preset: Preset) -> Self {
         let ladder = preset.ladder();
         let told = format!(
-            "{}: {} system prompts of {} tokens, {} questions of {} behind each, answers of {}; \
+            "{}: {} of {} tokens, {} of {} behind each, answers of {}; \
              the first rung fills the caches",
             preset.name(),
-            ladder.groups,
+            counted(ladder.groups as u64, "system prompt"),
             ladder.system_tokens,
-            ladder.prompts,
+            counted(ladder.prompts as u64, "question"),
             ladder.question_tokens,
             ladder.answer_tokens,
         );
@@ -194,10 +195,10 @@ pub(crate) fn told(fleet: &FleetConfig, origin: &str) -> Vec<String> {
     };
     vec![
         format!(
-            "{} replicas of {tokens} tokens of KV memory in blocks of {}, {} gateway(s)",
-            fleet.replicas.len(),
+            "{} of {tokens} tokens of KV memory in blocks of {}, {}",
+            counted(fleet.replicas.len() as u64, "replica"),
             spec.scheduler.block_size,
-            fleet.gateways,
+            counted(fleet.gateways as u64, "gateway"),
         ),
         format!(
             "a step{of_first}: {:.2} ms, at least {:.2} ms or {:.1} µs a token for layers, \

@@ -5,6 +5,7 @@ use headstart_sim::knee;
 use serde_json::{Value, json};
 
 use super::{table::aligned, thousands};
+use crate::input::counted;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -120,23 +121,23 @@ pub(crate) fn table(report: &Report) -> String {
 fn facts(report: &Report) -> String {
     let trace = &report.trace;
     let mut text = format!(
-        "{}: {} requests over {} s, the first {} not counted; {} different blocks of {} tokens\n",
+        "{}: {} over {} s, the first {} not counted; {} of {}\n",
         trace.name,
-        thousands(trace.requests as u64),
+        counted(trace.requests as u64, "request"),
         thousands(trace.seconds as u64),
         thousands(report.cold_requests as u64),
-        thousands(trace.distinct_blocks),
-        trace.block_tokens,
+        counted(trace.distinct_blocks, "different block"),
+        counted(trace.block_tokens.into(), "token"),
     );
     for remark in &trace.remarks {
         text += &format!("{remark}\n");
     }
     text + &format!(
-        "{}: {} of device memory for keys and values, {} blocks; {}; host {:.1} GB/s, disk {:.1} \
+        "{}: {} of device memory for keys and values, {}; {}; host {:.1} GB/s, disk {:.1} \
          GB/s\n",
         report.device,
         size(report.device_bytes()),
-        thousands(report.device_blocks),
+        counted(report.device_blocks, "block"),
         report.policy,
         report.gbps[0],
         report.gbps[1],

@@ -3,6 +3,7 @@
 use headstart_sim::{Outcome, Tally};
 
 use super::{Report, Row, YARDSTICK, thousands};
+use crate::input::counted;
 use crate::output::COLUMNS;
 
 /// The table of all cells, with what has to be known to read it; last row: no eviction ever.
@@ -78,14 +79,13 @@ fn facts(report: &Report) -> String {
         _ => String::new(),
     };
     let mut facts = format!(
-        "{}: {} requests{duration}, {} prompt tokens, {} blocks looked up, {} different ones, \
-         {} tokens each\n",
+        "{}: {}{duration}, {}, {} looked up, {} different, {} each\n",
         trace.name,
-        thousands(trace.requests as u64),
-        thousands(all.tokens.lookups),
-        thousands(all.blocks.lookups),
+        counted(trace.requests as u64, "request"),
+        counted(all.tokens.lookups, "prompt token"),
+        counted(all.blocks.lookups, "block"),
         thousands(trace.distinct_blocks),
-        trace.info.block_tokens,
+        counted(trace.info.block_tokens.into(), "token"),
     );
     for remark in &trace.remarks {
         facts += &format!("{remark}\n");
@@ -94,9 +94,12 @@ fn facts(report: &Report) -> String {
         let bytes = thousands(kv.per_token);
         facts += &format!("a token's keys and values: {bytes} bytes ({})\n", kv.shape);
     }
-    let cold = thousands(u64::from(trace.cold_requests));
+    let cold = match trace.cold_requests {
+        1 => "the first request".to_owned(),
+        some => format!("the first {}", counted(some.into(), "request")),
+    };
     let share = 100.0 * f64::from(trace.cold_requests) / trace.requests.max(1) as f64;
-    facts + &format!("cold: the first {cold} requests ({share:.0} %); steady: all later ones\n")
+    facts + &format!("cold: {cold} ({share:.0} %); steady: all later ones\n")
 }
 
 fn line(report: &Report, row: &Row) -> Vec<String> {

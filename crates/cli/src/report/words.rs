@@ -7,6 +7,7 @@ use headstart_cache::policy::OFFLINE_NAMES;
 use headstart_sim::knee::RISE_MIN;
 
 use super::{Curve, Report, Row, YARDSTICK, thousands};
+use crate::input::counted;
 
 /// Most steps between sizes that are reported one by one, without a knee.
 const STEPS_TOLD_MAX: usize = 3;
@@ -53,8 +54,8 @@ fn is_bound(policy: &str) -> bool {
 fn briefly(knees: &[(&Curve<'_>, usize)]) -> Option<String> {
     let knee = |(curve, knee): &(&Curve<'_>, usize)| {
         let row = curve.rows[*knee];
-        let (blocks, rate) = (thousands(row.blocks), percent(row.block_rate()));
-        format!("{} {blocks} blocks ({rate})", curve.policy)
+        let (blocks, rate) = (counted(row.blocks, "block"), percent(row.block_rate()));
+        format!("{} {blocks} ({rate})", curve.policy)
     };
     let told: Vec<_> = knees.iter().map(knee).collect();
     (!told.is_empty()).then(|| format!("Other knees: {}.", told.join(", ")))
@@ -64,17 +65,14 @@ fn briefly(knees: &[(&Curve<'_>, usize)]) -> Option<String> {
 fn at_knee(report: &Report, curve: &Curve<'_>, knee: usize) -> String {
     let row = curve.rows[knee];
     let mut text = format!(
-        "{}: the knee is at {} blocks ({} of blocks hit).",
+        "{}: the knee is at {} ({} of blocks hit).",
         curve.policy,
-        thousands(row.blocks),
+        counted(row.blocks, "block"),
         percent(row.block_rate())
     );
     if let Some(next) = curve.rows.get(knee + 1) {
-        let to = thousands(next.blocks);
-        text += &format!(
-            " The next size, {to} blocks, adds {}.",
-            gain(report, row, next)
-        );
+        let to = counted(next.blocks, "block");
+        text += &format!(" The next size, {to}, adds {}.", gain(report, row, next));
     }
     text + &beside_yardstick(report, row)
 }
@@ -95,8 +93,8 @@ fn beside_yardstick(report: &Report, row: &Row) -> String {
     let enough = rows.find(|other| other.block_rate() >= row.block_rate());
     if let Some(enough) = enough.filter(|enough| enough.blocks < row.blocks) {
         told.push(format!(
-            "hits as much with {} blocks",
-            thousands(enough.blocks)
+            "hits as much with {}",
+            counted(enough.blocks, "block")
         ));
     }
     match told.is_empty() {
@@ -115,9 +113,9 @@ fn steps(report: &Report, curve: &Curve<'_>) -> Vec<String> {
         return Vec::new();
     }
     let step = |pair: &[&Row]| {
-        let (from, to) = (thousands(pair[0].blocks), thousands(pair[1].blocks));
+        let (from, to) = (thousands(pair[0].blocks), counted(pair[1].blocks, "block"));
         let gain = gain(report, pair[0], pair[1]);
-        format!("{}: from {from} to {to} blocks adds {gain}.", curve.policy)
+        format!("{}: from {from} to {to} adds {gain}.", curve.policy)
     };
     curve.rows.windows(2).map(step).collect()
 }
@@ -167,8 +165,8 @@ fn most_to_win(report: &Report) -> Option<String> {
     let (gap, best, row) = gaps.max_by(|one, two| one.0.total_cmp(&two.0))?;
     (gap >= RISE_MIN).then(|| {
         format!(
-            "The largest gap to Belady is at {} blocks: {} hits {} of blocks, Belady {}.",
-            thousands(row.blocks),
+            "The largest gap to Belady is at {}: {} hits {} of blocks, Belady {}.",
+            counted(row.blocks, "block"),
             row.policy,
             percent(row.block_rate()),
             percent(best.block_rate())

@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::{CONTEXT_CACHE_GIB, usage};
 use crate::commands::serve::memory_bytes;
 use crate::config::ServeOptions;
+use crate::input::counted;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -19,8 +20,9 @@ pub(super) fn check(options: &ServeOptions, place: &str) -> Result<()> {
         && host_gib > memory
     {
         return Err(usage(&format!(
-            "--host-cache-gib takes {host_gib:.1} GiB with {replicas} replicas, more than this \
-             machine's memory of {memory:.1} GiB"
+            "--host-cache-gib takes {host_gib:.1} GiB with {}, more than this \
+             machine's memory of {memory:.1} GiB",
+            counted(replicas as u64, "replica")
         )));
     }
     let budget = options.context_cache_gib.unwrap_or(CONTEXT_CACHE_GIB);

@@ -390,13 +390,13 @@ fn what_cannot_be_is_refused_with_a_reason() {
     check_refused(&["analyze"], 2, "FILE");
     check_refused(
         &["analyze", "./absent.jsonl"],
-        1,
+        2,
         "cannot open ./absent.jsonl",
     );
-    check_refused(&["analyze", &log], 1, "line 2: no prompt");
+    check_refused(&["analyze", &log], 2, "line 2: no prompt");
     check_refused(
         &["analyze", &log, "--skip-bad"],
-        1,
+        2,
         "no request has a whole block",
     );
     check_refused(
@@ -419,7 +419,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
     std::fs::write(&azure, rows).expect("writes");
     check_refused(
         &["analyze", &azure.display().to_string()],
-        1,
+        2,
         "lengths and times only",
     );
     std::fs::write(folder.path().join("good.jsonl"), copies(3, |_| json!({}))).expect("writes");

@@ -35,7 +35,7 @@ fn a_page_opens_with_four_figures_and_the_first_fix() {
     );
     let [name, value, under] = tile(&data, 2);
     assert_eq!(name, "Wasted per day");
-    assert!(value.contains(" · $ "), "{value}");
+    assert!(value.contains(" · $"), "{value}");
     assert!(under.ends_with(", scaled from 29 min"), "{under}");
     let [_, value, under] = tile(&data, 3);
     assert!(value.ends_with('%'), "{value}");

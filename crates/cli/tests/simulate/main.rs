@@ -205,7 +205,7 @@ fn host_memory_stands_beside_what_the_study_says() {
     let trace = scratch("long-blocks.jsonl", long);
     let output = simulate(&["host-memory", "--trace", trace.to_str().expect("UTF-8")]);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
     assert!(
         complaint.contains("2000000 tokens, more than"),
         "{complaint}"

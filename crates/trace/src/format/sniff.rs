@@ -23,19 +23,24 @@ pub(crate) fn sniff(first: &str) -> Result<Format, String> {
     let parsed = serde_json::Deserializer::from_str(first).deserialize_map(&mut keys);
     if let Err(error) = parsed {
         return Err(unknown(&format!(
-            "is no JSON object ({error}); records stand one to a line (`jq -c .` puts them so)"
+            "is not a JSON object ({error}); write one object per line (`jq -c .` does)"
         )));
     }
     keys.format()
-        .ok_or_else(|| unknown("is an object without a field that a format is known by"))
+        .ok_or_else(|| unknown("has no field that identifies a format"))
 }
 
 fn unknown(what: &str) -> String {
     format!(
-        "the first line {what}; name the format, one of {}",
+        "the first line {what}; name the format with --format, one of {}. The fields that \
+         identify one: {FIELDS}; see docs/reference/formats.md",
         Format::names()
     )
 }
+
+/// The fields that formats are known by, for a message.
+const FIELDS: &str = "`hash_ids`, `requests`, `turns`, `conversations`, `messages`, `prompt`, \
+    `input`, `body`, `request`, `headstart_trace`";
 
 /// The fields that formats are known by.
 #[derive(Default)]
@@ -147,7 +152,7 @@ mod tests {
     fn what_fits_no_format_is_told_the_known_ones() {
         check("[1]", Err("neither a JSON object"));
         check("{", Err("`jq -c .`"));
-        check("{}", Err("without a field"));
-        check(r#"{"text": "x"}"#, Err("without a field"));
+        check("{}", Err("--format"));
+        check(r#"{"text": "x"}"#, Err("`messages`"));
     }
 }

@@ -57,11 +57,15 @@ fn few_requests(analysis: &Analysis) -> Option<String> {
 fn copies(analysis: &Analysis) -> Option<String> {
     let (copies, all) = (analysis.copies, analysis.characterization.requests);
     (copies as f64 >= MATERIAL * all as f64).then(|| {
+        let verb = match copies {
+            1 => "is a copy",
+            _ => "are copies",
+        };
         format!(
-            "{} of the {} requests are copies of another one. If they are not retries, the log \
-             holds some requests twice and the shares below are too high.",
+            "{} of the {} {verb} of another one. If they are not retries, the log holds some \
+             requests twice and the shares below are too high.",
             thousands(copies),
-            thousands(all)
+            counted(all, "request")
         )
     })
 }
@@ -248,8 +252,8 @@ fn routing(analysis: &Analysis) -> Option<String> {
     let lost = routing.precise_tokens.saturating_sub(routing.random_tokens);
     (routing.replicas > 1 && analysis.share(lost) >= MATERIAL).then(|| {
         format!(
-            "Hit rate on {} replicas: {} with prefix-aware routing, {} with random routing.",
-            routing.replicas,
+            "Hit rate on {}: {} with prefix-aware routing, {} with random routing.",
+            counted(routing.replicas as u64, "replica"),
             percent(analysis.share(routing.precise_tokens)),
             percent(analysis.share(routing.random_tokens)),
         )

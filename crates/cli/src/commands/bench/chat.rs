@@ -19,6 +19,7 @@ use super::continuation::Continuations;
 use super::runs::{Runs, ServerRun};
 use super::{BenchServer, recording};
 use crate::config::{ServeOptions, UsageError, parsed};
+use crate::input::counted;
 use crate::output;
 
 /// Rounds of the reuse probe that `bench chat` ends with.
@@ -265,8 +266,8 @@ fn check_outcome(reports: &[(String, ChatReport)]) -> Result<()> {
         if report.failed > 0 {
             let first = report.failures.first().map_or("", String::as_str);
             bail!(
-                "{name}: {} conversations failed, the first: {first}",
-                report.failed
+                "{name}: {} failed, the first: {first}",
+                counted(report.failed as u64, "conversation")
             );
         }
         ensure!(

@@ -18,6 +18,7 @@ use headstart_trace::materialize::held::HeldChains;
 use serde::Serialize;
 
 use crate::config::UsageError;
+use crate::input::counted;
 
 /// Largest cache predicted for a server elsewhere, blocks: at a hundred bytes each, more memory
 /// than the prediction is worth.
@@ -159,14 +160,14 @@ impl Agreement {
     /// The same in words.
     pub(super) fn to_markdown(&self) -> String {
         let mut text = format!(
-            "A replay of {} blocks of {} tokens under {}, one request at a time, finds {} tokens: \
-             {:.2} %.\n{} requests found exactly that, {} more, {} less.\n",
-            self.cache_blocks,
-            self.block_size,
+            "A replay of {} of {} under {}, one request at a time, finds {}: \
+             {:.2} %.\n{} found exactly that, {} more, {} less.\n",
+            counted(self.cache_blocks as u64, "block"),
+            counted(self.block_size as u64, "token"),
             self.policy,
-            self.cached_tokens,
+            counted(self.cached_tokens as u64, "token"),
             self.hit_rate * 100.0,
-            self.equal,
+            counted(self.equal as u64, "request"),
             self.more,
             self.less,
         );

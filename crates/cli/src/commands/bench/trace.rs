@@ -16,6 +16,7 @@ use super::BenchServer;
 use super::prediction::{Agreement, CacheSetting, Prediction};
 use super::trace_tiers::{TierAgreement, Tiered};
 use crate::config::{ServeOptions, UsageError};
+use crate::input::counted;
 use crate::input::{TraceInput, remarks};
 use crate::output;
 use crate::prompts::{Altered, PromptOptions, Prompts};
@@ -292,9 +293,9 @@ fn report(trace: &Trace, measured: &Measured) -> Result<()> {
     }
     if let Some(first) = report.failures.first() {
         bail!(
-            "{} of {} requests failed, the first: {first}",
+            "{} of {} failed, the first: {first}",
             report.failed,
-            report.requests
+            counted(report.requests as u64, "request")
         );
     }
     ensure!(report.requests > 0, "no request was sent: {altered}");

@@ -22,6 +22,7 @@ use headstart_trace::materialize::Prompt;
 use serde::Serialize;
 
 use crate::config::{ServeOptions, UsageError};
+use crate::input::counted;
 use crate::tiers::{Shape, in_virtual_time, unknown_engine};
 
 /// The metric that tells where prompt tokens came from.
@@ -92,10 +93,10 @@ impl Tiered {
             None => Ok(()),
             Some(report) => {
                 let message = format!(
-                    "--context-cache: the {} holds {} units from before, which a simulation does \
+                    "--context-cache: the {} holds {} from before, which a simulation does \
                      not know; give a new folder",
                     report.tier.name(),
-                    report.records
+                    counted(report.records as u64, "unit")
                 );
                 Err(UsageError(message).into())
             }
@@ -244,10 +245,10 @@ impl TierAgreement {
             );
         }
         text + &format!(
-            "\nUnits below the device, at most: {}. {} requests found as many tokens as the \
+            "\nUnits below the device, at most: {}. {} found as many tokens as the \
              simulated ones, {} more, {} less.\n",
             capacities.join(", "),
-            self.equal,
+            counted(self.equal as u64, "request"),
             self.more,
             self.less
         )

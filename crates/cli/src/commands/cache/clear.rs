@@ -10,6 +10,7 @@ use serde_json::json;
 use super::whose::Whose;
 use super::{Form, Place, words};
 use crate::config::UsageError;
+use crate::input::counted;
 use crate::output;
 
 /// Remove expired and replaced records, and free their disk space.
@@ -96,16 +97,16 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
         }
     };
     let what = match (&cache, purge.all) {
-        (Opened::Folder(_), false) => "records",
-        (Opened::Folder(_), true) => "segments",
-        (Opened::Store(_), _) => "objects",
+        (Opened::Folder(_), false) => "record",
+        (Opened::Folder(_), true) => "segment",
+        (Opened::Store(_), _) => "object",
     };
     let tag = tenant.map(words::tenant);
     output::line(&match purge.form.json {
-        true => json!({"tenant": tag, "destroyed": purged, "what": what}).to_string(),
+        true => json!({"tenant": tag, "destroyed": purged, "what": format!("{what}s")}).to_string(),
         false => match tag {
-            Some(tag) => format!("{purged} {what} of tenant {tag} are destroyed"),
-            None => format!("{purged} {what} are destroyed"),
+            Some(tag) => format!("destroyed {} of tenant {tag}", counted(purged as u64, what)),
+            None => format!("destroyed {}", counted(purged as u64, what)),
         },
     })
 }
@@ -117,8 +118,8 @@ fn ask_back(cache: &Opened, tenant: Option<TenantTag>, place: &str) -> Result<an
     let bytes = items.iter().map(|item| item.resident.bytes).sum();
     let whose = tenant.map_or("all", |_| "all that have no salt:");
     let message = format!(
-        "this destroys {whose} {} records in {place}, {}: repeat it with --yes",
-        items.len(),
+        "this destroys {whose} {} in {place}, {}: repeat it with --yes",
+        counted(items.len() as u64, "record"),
         words::bytes(bytes),
     );
     Ok(UsageError(message).into())

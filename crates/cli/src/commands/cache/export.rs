@@ -15,6 +15,7 @@ use serde_json::json;
 use super::whose::Whose;
 use super::{Form, Place, bar, in_use, words};
 use crate::config::UsageError;
+use crate::input::counted;
 use crate::output;
 
 /// Budget of a folder where none is given, GiB: what `serve` takes.
@@ -118,9 +119,9 @@ fn tell(export: &Export, items: &[Item], copied: &Copied) -> Result<()> {
     failed.sort();
     let lines = || {
         let mut lines = vec![format!(
-            "{} of {} records copied, {}",
+            "{} of {} copied, {}",
             copied.stored.records,
-            items.len(),
+            counted(items.len() as u64, "record"),
             words::bytes(copied.stored.bytes)
         )];
         for (count, what) in [
@@ -156,14 +157,15 @@ fn tell(export: &Export, items: &[Item], copied: &Copied) -> Result<()> {
     let num_failed: u64 = copied.failed.values().sum();
     if num_failed > 0 {
         bail!(
-            "{num_failed} records could not be written to {}",
+            "{} could not be written to {}",
+            counted(num_failed, "record"),
             export.dest
         );
     }
     if copied.unreadable > 0 {
         bail!(
-            "{} records of {} could not be read: look after that disk or store",
-            copied.unreadable,
+            "{} of {} could not be read: check that disk or store",
+            counted(copied.unreadable, "record"),
             export.place.cache
         );
     }

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use super::whose::Whose;
 use super::{Form, Place, arena, bar, words};
+use crate::exit::CheckFailure;
+use crate::input::counted;
 use crate::output;
 
 /// Verify the checksums of all records.
@@ -24,7 +26,7 @@ The command bypasses the page cache where possible, to read from the disk. It
 sets damaged records aside: a server recomputes them. With --dry-run it changes
 nothing and works while a server uses the folder.
 
-Exit codes: 0 all ok, 1 damaged or unreadable records, 2 wrong arguments.")]
+Exit codes: 0 all ok, 1 damaged or unreadable records, 2 could not run.")]
 pub(crate) struct Verify {
     #[command(flatten)]
     place: Place,
@@ -88,14 +90,16 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
     })?;
     let wrong = found.damaged.len() + found.unreadable.len();
     let harm = found.harm.len();
+    let harmed = format!("segments are harmed in {}", counted(harm as u64, "place"));
+    let damaged = format!(
+        "{wrong} of {} damaged",
+        counted(items.len() as u64, "record")
+    );
     match (wrong, harm) {
         (0, 0) => Ok(()),
-        (0, _) => bail!("segments are harmed in {harm} places"),
-        (_, 0) => bail!("{wrong} of {} records are wrong", items.len()),
-        _ => bail!(
-            "{wrong} of {} records are wrong, and segments are harmed in {harm} places",
-            items.len()
-        ),
+        (0, _) => bail!(CheckFailure(harmed)),
+        (_, 0) => bail!(CheckFailure(damaged)),
+        _ => bail!(CheckFailure(format!("{damaged}, and {harmed}"))),
     }
 }
 
@@ -137,8 +141,8 @@ impl Found {
         }
         lines.extend(self.harm.iter().cloned());
         lines.push(format!(
-            "{} records ok, {} in {seconds:.1} s ({}/s)",
-            self.intact.records,
+            "{} ok, {} in {seconds:.1} s ({}/s)",
+            counted(self.intact.records, "record"),
             words::bytes(self.intact.bytes),
             words::bytes(rate as u64),
         ));

@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+use crate::input::counted;
+use crate::report::thousands;
 use crate::server::one_line;
 
 const HEADER: &str = "\
@@ -21,7 +23,14 @@ pub(super) fn of(index: &Value) -> String {
     lines.extend(replicas().map(row));
     let notices = index["notices"].as_array().into_iter().flatten();
     let notices = notices.filter_map(Value::as_str).map(one_line);
-    let problems: Vec<String> = replicas().flat_map(problems).chain(notices).collect();
+    let mut problems: Vec<String> = replicas().flat_map(problems).chain(notices).collect();
+    if replicas().next().is_none() {
+        problems.push(
+            "The gateway has no replicas; start it with --upstream URL, or without --upstream for \
+             built-in ones."
+                .to_owned(),
+        );
+    }
     if !problems.is_empty() {
         lines.push(String::new());
         lines.extend(problems);
@@ -33,17 +42,17 @@ fn totals(index: &Value) -> String {
     let count = |name: &str| index[name].as_u64().unwrap_or(0);
     let mib = count("bytes") as f64 / f64::from(1 << 20);
     format!(
-        "{} entries ({} doubtful), {} prompts assumed, {mib:.1} MiB\n\
-         {} of {} prompt tokens were predicted to be cached\n\
-         {} blocks wait, {} given up; {} removals of unknown blocks, {} evicted",
-        count("entries"),
+        "{} ({} doubtful), {} assumed, {mib:.1} MiB\n\
+         {} of {} predicted to be cached\n\
+         {} waiting, {} given up; {} of unknown blocks, {} evicted",
+        counted(count("entries"), "entry"),
         count("doubtful"),
-        count("assumed_prompts"),
-        count("predicted_cached_tokens"),
-        count("prompt_tokens"),
-        count("held_blocks"),
+        counted(count("assumed_prompts"), "prompt"),
+        thousands(count("predicted_cached_tokens")),
+        counted(count("prompt_tokens"), "prompt token"),
+        counted(count("held_blocks"), "block"),
         count("orphans"),
-        count("unknown_removals"),
+        counted(count("unknown_removals"), "removal"),
         count("evicted"),
     )
 }
@@ -53,13 +62,13 @@ fn sharing(shared: &Value) -> Option<String> {
     let is_connected = shared.get("connected")?.as_bool()?;
     let count = |name: &str| shared[name].as_u64().unwrap_or(0);
     Some(format!(
-        "shared index: {}; this gateway listens to {} replicas for all and to {} for itself, \
+        "shared index: {}; this gateway listens to {} for all and to {} for itself, \
          others to {}",
         match is_connected {
             true => "its server is there",
             false => "its server is not there",
         },
-        count("own"),
+        counted(count("own"), "replica"),
         count("alone"),
         count("other"),
     ))
@@ -113,17 +122,41 @@ fn stream_state(replica: &Value) -> &str {
     }
 }
 
-/// A line for each thing that is wrong with a replica.
-fn problems(replica: &Value) -> impl Iterator<Item = String> {
+/// A line for each thing that is wrong with a replica: what the gateway says, else what its state
+/// means.
+fn problems(replica: &Value) -> Vec<String> {
     let places = [&replica["problem"], &replica["stream"]["problem"]];
-    places.into_iter().filter_map(Value::as_str).map(|problem| {
+    let mut problems: Vec<&str> = places.into_iter().filter_map(Value::as_str).collect();
+    if problems.is_empty() {
+        problems.extend(unsaid(replica));
+    }
+    let line = |problem: &str| {
         format!(
             "replica {} ({}): {}",
             replica["replica"],
             one_line(&address(replica)),
             one_line(problem)
         )
-    })
+    };
+    problems.into_iter().map(line).collect()
+}
+
+/// What is wrong with an engine of which the gateway says nothing.
+fn unsaid(replica: &Value) -> Option<&'static str> {
+    if !replica["upstream"].is_string() {
+        return None;
+    }
+    match (is_up(replica), stream_state(replica)) {
+        (false, _) => Some(
+            "the engine does not answer its health check; start it, or correct the address of \
+             --upstream",
+        ),
+        (true, "none") => Some(
+            "the gateway follows no KV events of this engine, so the index does not know its \
+             cache; give --upstream URL,kv=tcp://HOST:PORT,tokenizer=DIR",
+        ),
+        _ => None,
+    }
 }
 
 fn cell(text: &str) -> String {
@@ -157,13 +190,15 @@ mod tests {
             ],
         });
         let text = of(&index);
-        let expected = "12 entries (2 doubtful), 1 prompts assumed, 3.0 MiB\n\
-            64 of 100 prompt tokens were predicted to be cached\n\
-            0 blocks wait, 0 given up; 0 removals of unknown blocks, 0 evicted\n\n\
+        let expected = "12 entries (2 doubtful), 1 prompt assumed, 3.0 MiB\n\
+            64 of 100 prompt tokens predicted to be cached\n\
+            0 blocks waiting, 0 given up; 0 removals of unknown blocks, 0 evicted\n\n\
             | replica | upstream | health | stream | blocks | doubtful | lost | last event, s |\n\
             |--:|---|---|---|---|--:|--:|--:|\n\
             | 0 | http://h:1 | up | complete | device 10, host 2 | 2 | 3 | 0.002 |\n\
-            | 1 | http://h:2 rank 3 | down | none | none | 0 | 0 |  |";
+            | 1 | http://h:2 rank 3 | down | none | none | 0 | 0 |  |\n\n\
+            replica 1 (http://h:2 rank 3): the engine does not answer its health check; start it, \
+            or correct the address of --upstream";
         assert_eq!(text, expected);
     }
 
@@ -207,5 +242,20 @@ mod tests {
                 "replica 0 (http://h:1|x\\u{1b}[2J): \\u{7}rang",
             ]
         );
+    }
+
+    #[test]
+    fn a_dead_engine_and_a_blind_gateway_are_named() {
+        let lines = rows(&json!([
+            {"replica": 0, "upstream": "http://h:1", "healthy": false, "stream": null},
+            {"replica": 1, "upstream": "http://h:2", "healthy": true, "stream": null},
+            {"replica": 2, "healthy": true, "stream": {"state": "complete"}},
+        ]));
+        assert_eq!(lines.len(), 6, "{lines:?}");
+        assert!(lines[4].contains("(http://h:1): the engine does not answer"));
+        assert!(lines[5].contains("(http://h:2): the gateway follows no KV events"));
+        assert!(lines[5].contains("kv=tcp://HOST:PORT"));
+        let none = of(&json!({"entries": 0, "replicas": []}));
+        assert!(none.ends_with("for built-in ones."), "{none}");
     }
 }

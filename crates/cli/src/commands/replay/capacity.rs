@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use crate::input::counted;
 use crate::kv_bytes::KvBytes;
 
 /// Default number of sizes to replay.
@@ -100,7 +101,7 @@ impl Capacity {
             Self::Blocks(blocks) => (blocks.floor(), "1 block".to_owned()),
             Self::Tokens(tokens) => {
                 let blocks = (tokens / block_tokens).floor();
-                (blocks, format!("{block_tokens} tokens"))
+                (blocks, counted(u64::from(scale.block_tokens), "token"))
             }
             Self::Percent(percent) => {
                 let blocks = (percent / 100.0 * scale.distinct_blocks as f64).round();

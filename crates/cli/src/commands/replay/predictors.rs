@@ -13,6 +13,7 @@ use super::texts::Texts;
 use super::turns;
 use crate::config::UsageError;
 use crate::input::TraceInput;
+use crate::input::counted;
 use crate::predictor::read_model;
 use crate::situations::num_prompts;
 
@@ -174,9 +175,9 @@ impl Predictions {
             ),
             (0, _) => Some(format!("{who} says nothing, so lpc evicts as lru does")),
             (said, _) if said < requests.len() => {
-                let all = requests.len();
+                let all = counted(requests.len() as u64, "request");
                 Some(format!(
-                    "{who} predicts for {said} of {all} requests; others count as even"
+                    "{who} predicts for {said} of {all}; others count as even"
                 ))
             }
             _ => None,

@@ -6,6 +6,7 @@ use headstart_server::prices::PriceTable;
 use serde_json::{Value, json};
 
 use super::exposition::{Sample, samples};
+use crate::report::money;
 use crate::server::one_line;
 
 /// Sources of tokens, in report order.
@@ -173,12 +174,13 @@ impl Model {
                 paid,
                 without,
             } = bill;
+            let sum = |amount| money(&one_line(&currency), amount);
             return vec![
+                line("money saved", &format!("{:>14}", sum(saved))),
                 line(
-                    "money saved",
-                    &format!("{saved:>14.6}  {}", one_line(&currency)),
+                    "  paid",
+                    &format!("{:>14}  instead of {}", sum(paid), sum(without)),
                 ),
-                line("  paid", &format!("{paid:>14.6}  instead of {without:.6}")),
             ];
         }
         if prices.is_some() {
@@ -187,14 +189,12 @@ impl Model {
                 "  the price table has no price for this model",
             )];
         }
-        let money = self.money.iter();
+        let counted = self.money.iter();
         let told = |(currency, saved): (&String, &f64)| {
-            line(
-                "money saved",
-                &format!("{saved:>14.6}  {}", one_line(currency)),
-            )
+            let saved = money(&one_line(currency), *saved);
+            line("money saved", &format!("{saved:>14}"))
         };
-        money.map(told).collect()
+        counted.map(told).collect()
     }
 }
 
@@ -254,7 +254,7 @@ vllm:generation_tokens_total{model_name=\"m\",replica=\"1\"} 50
     fn what_is_not_known_is_left_out() {
         let ledger = Ledger::read(METRICS).expect("it is ours");
         let text = ledger.text(None);
-        assert!(text.contains("0.250000  EUR"), "{text}");
+        assert!(text.contains("EUR 0.25"), "{text}");
         assert!(
             text.contains("30.0 %") && !text.contains("remote"),
             "{text}"

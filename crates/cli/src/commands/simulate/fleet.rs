@@ -19,6 +19,7 @@ use super::cells::parallel;
 use crate::commands::fleet_engine;
 use crate::commands::replay::progress;
 use crate::config::{UsageError, cost_model};
+use crate::input::counted;
 use crate::output;
 use crate::report::Made;
 use crate::report::fleet::{self as fleet_report, Asked, Origin, Report, StrategyRun, told};
@@ -255,7 +256,8 @@ impl FleetOptions {
         }
         if gateways.saturating_mul(replicas) > STREAMS_MAX || gateways > GATEWAYS_MAX {
             let message = format!(
-                "--gateways {gateways} for {replicas} replicas: expected up to {}",
+                "--gateways {gateways} for {}: expected up to {}",
+                counted(replicas as u64, "replica"),
                 GATEWAYS_MAX.min(STREAMS_MAX / replicas)
             );
             return Err(UsageError(message).into());

@@ -297,7 +297,7 @@ fn check(name: &str, requests: &[TraceRequest], block_tokens: u32) -> Result<()>
         bail!("{name} holds no request with blocks within --minutes");
     }
     if block_tokens < 4 {
-        bail!("{name} has blocks of {block_tokens} token(s), too few to tell them apart");
+        bail!("{name} has blocks of fewer than 4 tokens, too few to tell them apart");
     }
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use headstart_server::dashboard::Snapshot;
 use headstart_server::dashboard::snapshot::{CausePart, NodePart, ReplicaPart, TreePart};
-use headstart_server::words::{ago, compact, grouped, percent, since, took};
+use headstart_server::words::{ago, compact, counted, percent, since, took};
 
-use super::line::{Line, Style, bar, fit, sparkline};
+use super::line::{Line, Style, bar, fit, fit_end, sparkline};
 use crate::server::one_line;
 
 /// Columns of bars.
@@ -15,6 +15,9 @@ const BAR: usize = 24;
 
 /// Columns of names.
 const NAME: usize = 42;
+
+/// Columns of the names of replicas, which are addresses.
+const ADDRESS: usize = NAME - 21;
 
 /// Replicas, branches and requests at most, where there is room.
 const REPLICAS_MAX: usize = 16;
@@ -149,9 +152,9 @@ fn waterfall(told: &Snapshot) -> Vec<Line> {
     };
     let all = waterfall.tokens;
     let note = format!(
-        "{} prompt tokens of {} requests",
+        "{} prompt tokens of {}",
         compact(all as f64),
-        grouped(waterfall.requests)
+        counted(waterfall.requests, "request")
     );
     let mut lines = vec![title("Waterfall", note)];
     let mut start = 0.0;
@@ -224,7 +227,12 @@ fn replicas(told: &Snapshot) -> Vec<Line> {
 }
 
 fn replica(replica: &ReplicaPart) -> Line {
-    let name = format!("{:>3}  {}", replica.replica, one_line(&replica.name));
+    let name = one_line(&replica.name);
+    let name = match name.strip_prefix("http://") {
+        Some(address) if name.chars().count() > ADDRESS => address,
+        _ => &name,
+    };
+    let name = format!("{:>3}  {}", replica.replica, fit_end(name, ADDRESS));
     let (style, health) = match (replica.is_healthy, replica.stream.as_deref()) {
         (false, _) => (Style::Warning, "down".to_owned()),
         (true, None | Some("complete")) => (Style::Plain, "up".to_owned()),
@@ -236,11 +244,12 @@ fn replica(replica: &ReplicaPart) -> Line {
         .map(|all| held as f64 / all.max(1) as f64);
     let blocks = match replica.capacity_blocks {
         Some(all) => format!("{}/{}", compact(held as f64), compact(all as f64)),
+        None if held < 10_000 => counted(held, "block"),
         None => format!("{} blocks", compact(held as f64)),
     };
     let hits = replica.hit_rate.map_or_else(|| "–".to_owned(), percent);
     Line::default()
-        .with(Style::Plain, format!("{} ", fit(&name, NAME - 16)))
+        .with(Style::Plain, format!("{name} "))
         .with(style, fit(&health, 9))
         .with(Style::Served, bar(0.0, share.unwrap_or_default(), 12))
         .with(Style::Plain, format!(" {blocks:<14}"))
@@ -256,9 +265,9 @@ fn branches(tree: &TreePart) -> Vec<Line> {
         return vec![title("Prefixes", "none yet".to_owned())];
     }
     let note = format!(
-        "{} branches of {} prompts",
-        grouped(tree.branches),
-        grouped(tree.prompts)
+        "{} of {}",
+        counted(tree.branches, "branch"),
+        counted(tree.prompts, "prompt")
     );
     let mut lines = vec![title("Prefixes", note)];
     let depths = depths(&tree.nodes);
@@ -294,7 +303,10 @@ fn branch(node: &NodePart, depth: usize) -> Line {
     };
     Line::default()
         .with(Style::Plain, fit(&name, 34))
-        .with(Style::Plain, format!("{:>9} tokens", grouped(node.tokens)))
+        .with(
+            Style::Plain,
+            format!("{:>16}", counted(node.tokens, "token")),
+        )
         .with(Style::Bold, format!(" {:>8}", percent(node.share)))
         .with(Style::Soft, " of prompts")
         .with(Style::Plain, format!("  held by {holders}"))

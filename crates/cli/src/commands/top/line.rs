@@ -66,6 +66,18 @@ pub(super) fn fit(text: &str, columns: usize) -> String {
     format!("{cut}…")
 }
 
+/// Fits an address into exactly `columns` columns. An address that does not fit loses its front:
+/// its end is the port.
+pub(super) fn fit_end(text: &str, columns: usize) -> String {
+    let length = text.chars().count();
+    if length <= columns {
+        return fit(text, columns);
+    }
+    let left = length - columns.saturating_sub(1);
+    let end: String = text.chars().skip(left).collect();
+    format!("…{end}")
+}
+
 /// Draws a bar of `columns` columns, filled from `start` to `end` (shares of 1), to the eighth of a
 /// column at its end.
 pub(super) fn bar(start: f64, end: f64, columns: usize) -> String {
@@ -106,6 +118,13 @@ mod tests {
             (fit("abcdef", 4), fit("ab", 4)),
             ("abc…".to_owned(), "ab  ".to_owned())
         );
+    }
+
+    #[test]
+    fn an_address_keeps_its_port() {
+        let url = "http://engine-7.example.org:8000";
+        assert_eq!(fit_end(url, 12), "…le.org:8000");
+        assert_eq!(fit_end("h:1", 5), "h:1  ");
     }
 
     #[test]

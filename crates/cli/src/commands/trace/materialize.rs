@@ -10,6 +10,7 @@ use headstart_trace::TraceError;
 use headstart_trace::format::completions;
 use headstart_trace::materialize::Prompt;
 
+use crate::input::counted;
 use crate::input::{TraceInput, remarks};
 use crate::output;
 use crate::prompts::{PromptOptions, Prompts};
@@ -65,8 +66,10 @@ pub(crate) fn run(materialize: &Materialize) -> Result<()> {
         return Ok(());
     };
     eprintln!(
-        "{lines} prompts, {tokens} tokens, {} tokens an id; {}",
-        prompts.id_tokens(),
+        "{}, {}, {} an id; {}",
+        counted(lines, "prompt"),
+        counted(tokens, "token"),
+        counted(prompts.id_tokens().into(), "token"),
         prompts.altered()
     );
     drop(prompts);

@@ -13,7 +13,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::sessions::Sessions;
 use crate::config::UsageError;
+use crate::input::counted;
 use crate::output;
+use crate::report::thousands;
 
 /// Requests between two looks at the progress bar.
 const BAR_STEP: u64 = 256;
@@ -267,8 +269,11 @@ impl std::fmt::Display for Written {
         } = self;
         write!(
             f,
-            "{requests} requests in {last_s:.0} s, {sessions}, {prompt_tokens} prompt \
-             tokens, {blocks} blocks of which {distinct_blocks} distinct"
+            "{} in {last_s:.0} s, {sessions}, {}, {} of which {} distinct",
+            counted(*requests, "request"),
+            counted(*prompt_tokens, "prompt token"),
+            counted(*blocks, "block"),
+            thousands(*distinct_blocks),
         )
     }
 }

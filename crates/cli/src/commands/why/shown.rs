@@ -5,8 +5,11 @@ use std::ops::Range;
 use headstart_core::shown::is_hidden;
 use headstart_insight::Cause;
 use serde_json::{Value, json};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::prompt::{Body, Prompt};
+use crate::input::counted;
+use crate::output::COLUMNS;
 
 /// Characters shown in front of a change and behind it.
 const CONTEXT_CHARS: usize = 60;
@@ -17,8 +20,14 @@ const LETTER_BYTES: usize = 4;
 /// Token ids shown in front of a change and behind it.
 const CONTEXT_IDS: usize = 10;
 
-/// Longest change that people are shown in full, characters.
-const CHANGE_CHARS: usize = 160;
+/// Columns of the spaces and the line around a name.
+const FRAME: usize = 5;
+
+/// Fewest columns for a text, however long the names are.
+const ROOM_MIN: usize = 40;
+
+/// Columns that a long change leaves for what is around it.
+const CONTEXT_MIN: usize = 24;
 
 /// Longest change that is kept as the example of a finding, bytes or token ids: a list of tools.
 const EXAMPLE_MAX: usize = 64 << 10;
@@ -146,7 +155,8 @@ impl Shown {
         })
     }
 
-    /// Lines that show both, one above the other, with the change marked.
+    /// Lines that show both, one above the other, with the change marked. With texts they fit a
+    /// terminal, so that the marks stay below what they mark.
     pub(crate) fn side_by_side(
         &self,
         old_name: &str,
@@ -154,25 +164,37 @@ impl Shown {
         show_text: bool,
     ) -> Vec<String> {
         let (old_name, new_name) = (visible(old_name), visible(new_name));
-        let width = old_name.chars().count().max(new_name.chars().count());
-        let sides = [(old_name, &self.old), (new_name, &self.new)];
-        let lines = sides.into_iter().flat_map(|(name, change)| {
-            let (before, text, after) = match show_text {
-                true => (
-                    format!("…{}", visible(&self.before)),
-                    shortened(&visible(&change.text)),
-                    visible(&change.after) + "…",
-                ),
-                false => ("…".to_owned(), self.redacted(change), "…".to_owned()),
-            };
-            let indent = " ".repeat(before.chars().count());
-            let caret = "^".repeat(text.chars().count().max(1));
-            let marks = show_text.then(|| format!("  {:>width$} │ {indent}{caret}", ""));
-            [
-                Some(format!("  {name:>width$} │ {before}{text}{after}")),
-                marks,
-            ]
+        let width = old_name.width().max(new_name.width());
+        let room = COLUMNS.saturating_sub(width + FRAME).max(ROOM_MIN);
+        let changes = [&self.old, &self.new].map(|change| match show_text {
+            true => shortened(&visible(&change.text), room - CONTEXT_MIN),
+            false => self.redacted(change),
         });
+        let longest = changes.iter().map(|text| text.width()).max();
+        // Two ellipses.
+        let context = room.saturating_sub(longest.unwrap_or_default() + 2);
+        let before = match show_text {
+            true => end(&visible(&self.before), context * 2 / 3),
+            false => String::new(),
+        };
+        let sides = [(old_name, &self.old), (new_name, &self.new)];
+        let lines = sides
+            .into_iter()
+            .zip(changes)
+            .flat_map(|((name, change), text)| {
+                let after = match show_text {
+                    true => start(&visible(&change.after), context - before.width()),
+                    false => String::new(),
+                };
+                let indent = " ".repeat(before.width() + 1);
+                let caret = "^".repeat(text.width().max(1));
+                let pad = " ".repeat(width - name.width());
+                let marks = show_text.then(|| format!("  {:>width$} │ {indent}{caret}", ""));
+                [
+                    Some(format!("  {pad}{name} │ …{before}{text}{after}…")),
+                    marks,
+                ]
+            });
         lines.flatten().collect()
     }
 
@@ -180,8 +202,11 @@ impl Shown {
     fn redacted(&self, change: &Change) -> String {
         match (change.len, self.unit) {
             (0, _) => "[nothing]".to_owned(),
-            (ids, "token ids") => format!("[redacted: {ids} token ids]"),
-            (bytes, _) => format!("[redacted: {bytes} bytes, {}]", self.kind),
+            (ids, "token ids") => format!("[redacted: {}]", counted(ids as u64, "token id")),
+            (bytes, _) => {
+                let bytes = counted(bytes as u64, "byte");
+                format!("[redacted: {bytes}, {}]", self.kind)
+            }
         }
     }
 }
@@ -230,16 +255,38 @@ fn visible(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The start and the end of what is too long.
-fn shortened(text: &str) -> String {
-    let count = text.chars().count();
-    if count <= CHANGE_CHARS {
+/// The start and the end of what is wider than `columns`.
+fn shortened(text: &str, columns: usize) -> String {
+    const GAP: &str = " … ";
+    if text.width() <= columns {
         return text.to_owned();
     }
-    let half = CHANGE_CHARS / 2;
-    let head: String = text.chars().take(half).collect();
-    let tail: String = text.chars().skip(count - half).collect();
-    format!("{head} … {tail}")
+    let half = columns.saturating_sub(GAP.width()) / 2;
+    start(text, half) + GAP + &end(text, half)
+}
+
+/// As much of the start as fits.
+fn start(text: &str, columns: usize) -> String {
+    fitting(text.chars(), columns).into_iter().collect()
+}
+
+/// As much of the end as fits.
+fn end(text: &str, columns: usize) -> String {
+    fitting(text.chars().rev(), columns)
+        .into_iter()
+        .rev()
+        .collect()
+}
+
+fn fitting(characters: impl Iterator<Item = char>, columns: usize) -> Vec<char> {
+    let mut left = columns;
+    let fits = |character: &char| {
+        let width = character.width().unwrap_or(0);
+        let fits = width <= left;
+        left = left.saturating_sub(width);
+        fits
+    };
+    characters.take_while(fits).collect()
 }
 
 #[cfg(test)]
@@ -274,6 +321,24 @@ mod tests {
                 "      │        ^^^^",
                 "  bcd │ …It is⏎11:02 now, or so.…",
                 "      │        ^^^^^",
+            ]
+        );
+    }
+
+    /// A letter of Chinese takes two columns, an accent of its own none.
+    #[test]
+    fn carets_are_as_wide_as_the_text() {
+        let old = text("時間は九時です");
+        let new = text("時間は十一時e\u{301}です");
+        let shown = Shown::of(&old, &new, (9..12, 9..18), None);
+        let lines = shown.side_by_side("a", "請求", true);
+        assert_eq!(
+            lines,
+            [
+                "     a │ …時間は九時です…",
+                "       │        ^^",
+                "  請求 │ …時間は十一時e\u{301}です…",
+                "       │        ^^^^^^",
             ]
         );
     }
@@ -333,8 +398,16 @@ mod tests {
         let wide = text(&"🎉".repeat(400));
         assert_eq!(first(&wide.body, 4).chars().count(), CONTEXT_CHARS);
         assert_eq!(last(&wide.body, 400).chars().count(), CONTEXT_CHARS);
-        let shown = shortened(&"é".repeat(400));
-        assert_eq!(shown.chars().count(), CHANGE_CHARS + 3);
+        for (letter, width) in [("é", 43), ("🎉", 43)] {
+            let shown = shortened(&letter.repeat(400), 44);
+            assert!(shown.width() >= width && shown.width() <= 44, "{shown}");
+        }
+        let shown = Shown::of(&long, &wide, (200..700, 400..900), None);
+        let lines = shown.side_by_side("a", "b", true);
+        assert!(
+            lines.iter().all(|line| line.width() <= COLUMNS),
+            "{lines:#?}"
+        );
         assert_eq!(visible("a\tb\u{1b}[0m"), "a⇥b·[0m");
         assert_eq!(visible("10\u{A0}%\u{202E}x\u{2028}"), "10⍽%·x⍽");
         let long = text(&"x".repeat(1 << 20));

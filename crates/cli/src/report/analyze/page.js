@@ -1,7 +1,12 @@
 const unbroken = (words) => words.replace(/(\d) %/g, "$1\u00a0%");
 const mib = (bytes) => grouped(Math.ceil(bytes / 1048576)) + " MiB";
+// As `report::money`: below 1 there are two significant digits.
+const sum = (n) => n === 0 ? "0" : n >= 0.995
+  ? n.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })
+  : n.toFixed(n >= 0.0995 ? 2 : n >= 0.00995 ? 3 : 4);
 const money = (n) => n === null || data.fleet.currency === null ? "–"
-  : `${data.fleet.currency} ${n.toFixed(2)}`;
+  : `${n > 0 && n < 1e-4 ? "<" : ""}${data.fleet.currency}${/[\p{L}\p{N}]$/u.test(data.fleet.currency) ? " " : ""}` +
+    sum(n > 0 ? Math.max(n, 1e-4) : n);
 const first_upper = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const has_texts = data.documents !== null;
 const trace = data.trace, shape = data.characterization;

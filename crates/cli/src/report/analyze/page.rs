@@ -91,8 +91,8 @@ fn wasted(analysis: &Analysis) -> Tile {
         None => ("Wasted in this log", String::new()),
     };
     let mut value = duration(amount.seconds * factor);
-    if let (Some(currency), Some(money)) = (&analysis.currency, amount.money) {
-        value += &format!(" · {currency} {:.2}", money * factor);
+    if let (Some(currency), Some(paid)) = (&analysis.currency, amount.money) {
+        value += &format!(" · {}", crate::report::money(currency, paid * factor));
     }
     let tokens = thousands((amount.tokens as f64 * factor) as u64);
     let under = format!("Prefill of {tokens} recomputed tokens{scaled}");

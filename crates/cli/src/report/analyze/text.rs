@@ -7,7 +7,9 @@ use headstart_trace::characterize::report::Next;
 
 use super::super::aligned;
 use super::{Amount, Analysis, duration, percent, thousands};
+use crate::input::counted;
 use crate::output::{COLUMNS, wrapped};
+use crate::report;
 
 /// Columns of a full bar.
 const BAR: usize = 12;
@@ -47,27 +49,21 @@ fn facts(analysis: &Analysis) -> String {
     let users = numbers
         .users
         .as_ref()
-        .map(|it| format!(" of {}", many(it.count, "user")));
+        .map(|it| format!(" of {}", counted(it.count, "user")));
     let facts = format!(
         "{}: {}{span}, {} ({}){}, {} in blocks of {}",
         one_line(&analysis.files.join(", ")),
-        many(numbers.requests, "request"),
-        many(numbers.sessions.count, "session"),
+        counted(numbers.requests, "request"),
+        counted(numbers.sessions.count, "session"),
         analysis.info.sessions,
         users.unwrap_or_default(),
-        many(analysis.prompt_tokens(), "prompt token"),
+        counted(analysis.prompt_tokens(), "prompt token"),
         analysis.info.block_tokens,
     );
     let lines = std::iter::once(&facts).chain(&analysis.remarks);
     lines
         .map(|line| wrapped(line, "", COLUMNS) + "\n")
         .collect()
-}
-
-/// `1 request`, `2,000 requests`.
-fn many(number: u64, thing: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{plural}", thousands(number))
 }
 
 fn findings(analysis: &Analysis) -> String {
@@ -129,8 +125,8 @@ fn causes(analysis: &Analysis) -> String {
             "  {} [{}]: {} of {}, {}{paid}",
             finding.title,
             finding.cause,
-            many(finding.amount.tokens, "token"),
-            many(finding.requests, "request"),
+            counted(finding.amount.tokens, "token"),
+            counted(finding.requests, "request"),
             duration(finding.amount.seconds),
         );
         text += &(wrapped(&title, "    ", COLUMNS) + "\n");
@@ -297,7 +293,7 @@ fn shape(analysis: &Analysis) -> String {
     text += &format!(
         "  blocks never used again: {}; all hits together need {}\n",
         percent(numbers.ideal.never_reused_share),
-        many(numbers.capacity.peak_blocks, "block"),
+        counted(numbers.capacity.peak_blocks, "block"),
     );
     text
 }
@@ -311,7 +307,7 @@ fn next_turn(next: &Next) -> String {
         text += &format!(
             " ({} without the last {})",
             percent(next.p_next),
-            many(next.open, "request")
+            counted(next.open, "request")
         );
     }
     text
@@ -328,7 +324,7 @@ fn bar(share: f64) -> String {
 
 fn money(analysis: &Analysis, amount: &Amount) -> String {
     match (&analysis.currency, amount.money) {
-        (Some(currency), Some(money)) => format!("{currency} {money:.2}"),
+        (Some(currency), Some(amount)) => report::money(currency, amount),
         _ => "–".to_owned(),
     }
 }

@@ -131,8 +131,8 @@ fn position(line: &Line<'_>) -> String {
 fn contexts(report: &Report) -> Option<(String, Vec<Vec<String>>)> {
     let line = largest(report, "lru")?;
     let title = format!(
-        "median TTFT under lru with {} tokens, by what earlier turns left in the cache",
-        thousands(line.shown.x as u64)
+        "median TTFT under lru with {}, by what earlier turns left in the cache",
+        counted(line.shown.x as u64, "token")
     );
     let header = [
         "context, tokens",

@@ -26,20 +26,20 @@ pub(super) fn inputs(report: &TrainReport) -> Vec<String> {
     let mut facts = Vec::new();
     for input in &report.inputs {
         facts.push(format!(
-            "{}: {} conversations, {} first prompts, {} turns ({} of unknown outcome)",
+            "{}: {}, {}, {} ({} of unknown outcome)",
             input.file,
-            thousands(input.conversations as u64),
-            thousands(input.groups as u64),
-            thousands(input.turns as u64),
+            counted(input.conversations as u64, "conversation"),
+            counted(input.groups as u64, "first prompt"),
+            counted(input.turns as u64, "turn"),
             thousands(input.unknown as u64),
         ));
         facts.extend(input.remarks.iter().cloned());
     }
     let part = |name: &str, part: Counts| {
         format!(
-            "{name} {} turns of {} conversations",
-            thousands(part.samples as u64),
-            thousands(part.conversations as u64)
+            "{name} {} of {}",
+            counted(part.samples as u64, "turn"),
+            counted(part.conversations as u64, "conversation")
         )
     };
     let parts = &report.parts;
@@ -166,7 +166,7 @@ fn curve(report: &TrainReport) -> Vec<Vec<String>> {
     for point in &report.curve {
         let scores = &point.scores;
         table.push(vec![
-            format!("{} conversations", thousands(point.conversations as u64)),
+            counted(point.conversations as u64, "conversation"),
             thousands(point.samples as u64),
             format!("{:.3}", scores.mcc),
             format!("{:.2} … {:.2}", scores.mcc_low, scores.mcc_high),

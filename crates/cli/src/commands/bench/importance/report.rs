@@ -7,6 +7,7 @@ use super::arm::Compared;
 use super::sweep::Row;
 use super::variants::Variant;
 use super::workload::Workload;
+use crate::input::counted;
 use crate::report::aligned;
 
 fn ms(time: std::time::Duration) -> f64 {
@@ -183,7 +184,7 @@ pub(super) fn text(workload: &Workload, rows: &[Row]) -> String {
     let mut table = vec![HEAD.map(str::to_owned).to_vec()];
     table.extend(rows.iter().map(|row| cells(row, workload.tokens())));
     format!(
-        "{}, {} documents of {} tokens\n{}\n\
+        "{}, {} of {} tokens\n{}\n\
          Medians; × is the full load's, which was measured beside it, over the row's. I/O: \
          exposed waiting, time with nothing to compute until the first token, not the time that \
          the disk is busy (much of which computing hides). Units: as serve without importance, \
@@ -197,7 +198,7 @@ pub(super) fn text(workload: &Workload, rows: &[Row]) -> String {
          Right: answers known to be right. Top-1, KL: against a full computation of the same \
          question; the mean of those that are finite.\n",
         workload.name,
-        workload.documents.len(),
+        counted(workload.documents.len() as u64, "document"),
         workload.tokens(),
         aligned(&table),
     )

@@ -110,10 +110,13 @@ impl SourceOptions {
         let think_s = self.think_time.unwrap_or(THINK_S);
         let users: Vec<String> = self.users.iter().map(u32::to_string).collect();
         asked.also(&format!(
-            "behind the first rung a closed loop of {} users, who think {think_s} s: requests/s of \
+            "behind the first rung a closed loop of {}, who think {think_s} s: requests/s of \
              a rung are users by seconds to think, as if answers took no time; each user asks as \
              often as that gives",
-            users.join(", ")
+            match &users[..] {
+                [_] => counted(self.users[0].into(), "user"),
+                all => format!("{} users", all.join(", ")),
+            }
         ))
     }
 

@@ -1,0 +1,353 @@
+//! All settings that a server would run with, each with its source: `headstart config show`.
+//!
+//! Settings that say nothing beside the others are left out, so that what is printed is a
+//! configuration that `serve` takes.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use serde_json::json;
+use toml::Value;
+
+use super::options::heading;
+use super::sources::{Sources, key};
+use super::{ServeOptions, parse, read};
+use crate::output::COLUMNS;
+
+/// Columns in front of a source, where the setting is short.
+const SETTING: usize = 44;
+
+/// Settings that follow from the cost model of an emulated engine.
+const OF_COST_MODEL: [&str; 4] = [
+    "cache-blocks",
+    "max-batched-tokens",
+    "max-sequences",
+    "max-waiting",
+];
+
+/// A server's settings, resolved, and where each comes from.
+pub(crate) struct Settings {
+    pub(crate) options: ServeOptions,
+    pub(crate) sources: Sources,
+    /// The file that was read.
+    path: Option<PathBuf>,
+    /// `[profiles]` and `[tenants]`, as the file has them.
+    tables: toml::Table,
+}
+
+/// A setting that is in effect.
+struct Setting {
+    key: String,
+    /// As in the file, if it can be written so.
+    value: Option<Value>,
+    /// What stands for the value otherwise.
+    words: String,
+    source: String,
+}
+
+impl Settings {
+    /// Resolves `given`, of `matches`, over the file at `path` or `headstart.toml`.
+    ///
+    /// # Errors
+    /// When the file cannot be read or used, or options contradict each other.
+    pub(crate) fn resolve(
+        given: ServeOptions,
+        path: Option<&Path>,
+        matches: &ArgMatches,
+    ) -> Result<Self> {
+        let mut sources = Sources::given(matches);
+        sources.check_address()?;
+        let found = read(path, matches)?;
+        let Some((path, text)) = found else {
+            let options = given.over(super::File::default())?;
+            return Ok(Self {
+                options,
+                sources,
+                path: None,
+                tables: toml::Table::new(),
+            });
+        };
+        let name = path.display().to_string();
+        let wrong = |error| super::UsageError(format!("{name}: {error}"));
+        let mut file = parse(&text).map_err(wrong)?;
+        if sources.of("pass-admin-routes").is_some() {
+            file.serve.pass_admin_routes = given.pass_admin_routes;
+        }
+        sources.add_file(&name, &text);
+        let mut tables: toml::Table = toml::from_str(&text)?;
+        tables.remove("serve");
+        let options = given.over(file).with_context(|| name.clone())?;
+        Ok(Self {
+            options,
+            sources,
+            path: Some(path),
+            tables,
+        })
+    }
+
+    /// As a configuration file: a line per setting, with its source as a comment.
+    pub(crate) fn to_toml(&self) -> Result<String> {
+        let mut text = "[serve]\n".to_owned();
+        for setting in self.effective()? {
+            text += &setting.line()?;
+        }
+        if let (Some(path), false) = (&self.path, self.tables.is_empty()) {
+            text += &format!("\n# {}\n", path.display());
+            text += &toml::to_string(&self.tables)?;
+        }
+        Ok(text)
+    }
+
+    /// The same for programs.
+    pub(crate) fn to_json(&self) -> Result<serde_json::Value> {
+        let mut serve = serde_json::Map::new();
+        for Setting {
+            key,
+            value,
+            words,
+            source,
+        } in self.effective()?
+        {
+            let mut fields = json!({"value": value, "source": source});
+            if value.is_none() {
+                fields["note"] = words.into();
+            }
+            serve.insert(key, fields);
+        }
+        let mut all = json!({"serve": serve});
+        for (name, table) in &self.tables {
+            all[name] = serde_json::to_value(table)?;
+        }
+        Ok(all)
+    }
+
+    fn effective(&self) -> Result<Vec<Setting>> {
+        let mut given = toml::Table::try_from(&self.options)?;
+        let listen = self.options.listen_address();
+        given.insert("listen".to_owned(), listen.to_string().into());
+        let command = ServeOptions::augment_args(Command::new("serve"));
+        let args = command.get_arguments();
+        let args = args.filter(|arg| !matches!(arg.get_id().as_str(), "host" | "port"));
+        Ok(args.filter_map(|arg| self.setting(arg, &given)).collect())
+    }
+
+    fn setting(&self, arg: &Arg, given: &toml::Table) -> Option<Setting> {
+        let key = key(arg.get_id().as_str());
+        if let Some(source) = self.sources.of(&key) {
+            let value = given.get(&key).cloned().map(without_password);
+            return Some(Setting {
+                key,
+                value,
+                words: "set, not shown".to_owned(),
+                source: source.to_string(),
+            });
+        }
+        if !self.is_effective(&key, arg.get_help_heading().unwrap_or_default()) {
+            return None;
+        }
+        let is_emulated = self
+            .options
+            .executor
+            .as_deref()
+            .is_some_and(|it| it != "cpu");
+        let (value, words) = match is_emulated && OF_COST_MODEL.contains(&key.as_str()) {
+            true => (None, "as the cost model says".to_owned()),
+            false => default(arg),
+        };
+        Some(Setting {
+            key,
+            value,
+            words,
+            source: "default".to_owned(),
+        })
+    }
+
+    /// Whether a setting says something beside those that are given.
+    fn is_effective(&self, key: &str, of: &str) -> bool {
+        let options = &self.options;
+        let has_engines = !options.upstream.is_empty();
+        match key {
+            "upstream" | "shadow" => true,
+            "context-cache-gib"
+            | "context-cache-hours"
+            | "context-cache-tenant-gib"
+            | "context-cache-dtype"
+            | "importance"
+            | "host-cache-gib" => !has_engines && options.context_cache.is_some(),
+            "encoder" | "prediction-horizon" => {
+                options.predictor.is_some() || options.prediction_log.is_some()
+            }
+            "cost-model" => has_engines,
+            _ => match of {
+                heading::UP => has_engines,
+                heading::ENGINE | heading::CACHE | heading::CONTEXT | heading::PREDICT => {
+                    !has_engines
+                }
+                _ => true,
+            },
+        }
+    }
+}
+
+impl Setting {
+    fn line(&self) -> Result<String> {
+        let (key, source) = (&self.key, &self.source);
+        let setting = match &self.value {
+            Some(value) => {
+                toml::to_string(&toml::Table::from_iter([(key.clone(), value.clone())]))?
+            }
+            None => format!("# {key}: {}", self.words),
+        };
+        let setting = setting.trim_end();
+        let line = format!("{setting:<SETTING$}  # {source}\n");
+        Ok(match line.trim_end().chars().count() <= COLUMNS {
+            true => line,
+            false => format!("# {source}\n{setting}\n"),
+        })
+    }
+}
+
+/// The default of a setting: as in the file, or in words.
+fn default(arg: &Arg) -> (Option<Value>, String) {
+    let help = arg.get_long_help().or(arg.get_help());
+    let help = help.map(ToString::to_string).unwrap_or_default();
+    let default = help.split_once("[default: ");
+    let default = default.and_then(|(_, rest)| rest.split_once(']'));
+    let words = default.map_or("not set", |(default, _)| default);
+    let names = arg.get_value_names().unwrap_or_default();
+    let name = names.first().map(|name| name.as_str()).unwrap_or_default();
+    let value = match (arg.get_action(), name) {
+        (ArgAction::SetTrue, _) => Some(false.into()),
+        (ArgAction::Append, _) => Some(Value::Array(Vec::new())),
+        (_, "N" | "MIB" | "PORT" | "NUMBER" | "SECONDS") => {
+            words.parse::<i64>().ok().map(Value::Integer)
+        }
+        (_, "GIB" | "HOURS") => words.parse().ok().map(Value::Float),
+        _ if words.contains(' ') || words == "none" => None,
+        _ => Some(words.into()),
+    };
+    (value, words.to_owned())
+}
+
+/// An address of Redis without the password in it.
+fn without_password(value: Value) -> Value {
+    let hidden = value.as_str().and_then(|url| {
+        let (scheme, rest) = url.split_once("://")?;
+        let (_, host) = rest.rsplit_once('@')?;
+        Some(format!("{scheme}://…@{host}"))
+    });
+    hidden.map_or(value, Value::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    fn settings(file: &str, args: &[&str]) -> Result<Settings> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("f.toml");
+        std::fs::write(&path, file).expect("writes");
+        let command = ServeOptions::augment_args(Command::new("serve"));
+        let command = command.arg(clap::arg!(--config <FILE>));
+        let matches = command.try_get_matches_from([&["serve"], args].concat())?;
+        let options = ServeOptions::from_arg_matches(&matches)?;
+        Settings::resolve(options, Some(&path), &matches)
+    }
+
+    fn shown(file: &str, args: &[&str]) -> String {
+        let text = settings(file, args).and_then(|it| it.to_toml());
+        text.expect("valid").replace("  ", " ").replace("  ", " ")
+    }
+
+    fn line(text: &str, key: &str) -> String {
+        let start = format!("{key} = ");
+        let comment = format!("# {key}: ");
+        let is_it = |line: &&str| line.starts_with(&start) || line.starts_with(&comment);
+        let line = text.lines().find(is_it).unwrap_or_default();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn each_setting_is_shown_with_its_source() {
+        let file = "[serve]\nstrategy = \"load\"\nreplicas = 3\n[tenants.acme]\n\
+            context-cache-gib = 2.0\n";
+        let text = shown(file, &["--replicas", "4", "--index-secret", "77"]);
+        assert_eq!(line(&text, "replicas"), "replicas = 4 # command line");
+        assert!(
+            line(&text, "strategy").ends_with("f.toml:2") || text.contains("f.toml:2\nstrategy")
+        );
+        assert_eq!(line(&text, "policy"), "policy = \"lru\" # default");
+        assert_eq!(
+            line(&text, "listen"),
+            "listen = \"127.0.0.1:8000\" # default"
+        );
+        assert_eq!(
+            line(&text, "api-key-file"),
+            "# api-key-file: not set # default"
+        );
+        let secret = "# index-secret: set, not shown # command line";
+        assert_eq!(line(&text, "index-secret"), secret);
+        assert!(
+            !text.contains("77") && text.contains("[tenants.acme]"),
+            "{text}"
+        );
+        let text = shown("", &["--shared-index", "redis://me:secret@h:1"]);
+        assert!(
+            !text.contains("secret@") && text.contains("redis://…@h:1"),
+            "{text}"
+        );
+    }
+
+    /// What is shown is a file that the server takes, and that says the same.
+    #[test]
+    fn what_is_shown_can_be_used() {
+        for args in [
+            &[][..],
+            &["--upstream", "http://h:1", "--strategy", "cost"],
+            &["--replicas", "1", "--policy", "sieve"],
+        ] {
+            let first = settings("", args).expect("valid");
+            let text = first.to_toml().expect("valid");
+            let second = settings(&text, &[]).expect(&text);
+            let config = crate::commands::serve::config(&second.options);
+            assert!(config.is_ok(), "{:?}\n{text}", config.err());
+            let values = |it: &Settings| {
+                let all = it.effective().expect("valid");
+                let number = |value| match value {
+                    Some(Value::Integer(number)) => Some(Value::Float(number as f64)),
+                    other => other,
+                };
+                let all = all.into_iter();
+                all.map(|it| (it.key, number(it.value))).collect::<Vec<_>>()
+            };
+            assert_eq!(values(&first), values(&second));
+        }
+    }
+
+    #[test]
+    fn host_and_port_replace_an_address_as_a_whole() {
+        let file = "[serve]\nlisten = \"0.0.0.0:9000\"\n";
+        let address = |args: &[&str]| {
+            let settings = settings(file, args);
+            settings.map(|it| it.options.listen_address().to_string())
+        };
+        assert_eq!(address(&[]).expect("valid"), "0.0.0.0:9000");
+        assert_eq!(address(&["--port", "1"]).expect("valid"), "127.0.0.1:1");
+        assert_eq!(address(&["--host", "::1"]).expect("valid"), "[::1]:8000");
+        assert_eq!(address(&["--listen", "1"]).expect("valid"), "127.0.0.1:1");
+        let both = address(&["--listen", "1", "--port", "2"]).expect_err("both");
+        let said = both.to_string();
+        assert!(said.contains("--listen and --port both set"), "{said}");
+    }
+
+    #[test]
+    fn errors_name_the_file_that_sets_an_option() {
+        let settings = settings("[serve]\ninsight = \"onn\"\n", &[]).expect("reads");
+        let error = settings.options.insight().expect_err("unknown");
+        let said = settings.sources.named(error).to_string();
+        assert!(said.contains("f.toml:2 sets --insight)"), "{said}");
+    }
+}

@@ -1,0 +1,127 @@
+//! Where each setting of a server comes from: `config show` and errors say so.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command};
+use toml::de::DeTable;
+
+use super::{ServeOptions, UsageError};
+
+/// Where a setting comes from, if it is not a default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    CommandLine,
+    /// The environment variable of this name.
+    Variable(String),
+    File {
+        name: String,
+        line: usize,
+    },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CommandLine => f.write_str("command line"),
+            Self::Variable(name) => f.write_str(name),
+            Self::File { name, line } => write!(f, "{name}:{line}"),
+        }
+    }
+}
+
+/// The sources of settings, by key as in `headstart.toml`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources(BTreeMap<String, Source>);
+
+impl Sources {
+    /// Of those that flags and the environment give.
+    pub(crate) fn given(matches: &ArgMatches) -> Self {
+        let source = |arg: &Arg| {
+            let id = arg.get_id().as_str();
+            let source = match matches.value_source(id)? {
+                ValueSource::CommandLine => Source::CommandLine,
+                ValueSource::EnvVariable => {
+                    Source::Variable(arg.get_env()?.to_string_lossy().into_owned())
+                }
+                _ => return None,
+            };
+            Some((key(id), source))
+        };
+        let command = ServeOptions::augment_args(Command::new("serve"));
+        Self(command.get_arguments().filter_map(source).collect())
+    }
+
+    /// Adds those that only the file called `name` sets.
+    pub(super) fn add_file(&mut self, name: &str, text: &str) {
+        let Ok(document) = DeTable::parse(text) else {
+            return;
+        };
+        let mut sections = document.get_ref().iter();
+        let serve = sections.find(|(key, _)| key.get_ref() == "serve");
+        let Some(serve) = serve.and_then(|(_, section)| section.get_ref().as_table()) else {
+            return;
+        };
+        for (key, _) in serve.iter() {
+            let before = text.get(..key.span().start).unwrap_or_default();
+            let source = Source::File {
+                name: name.to_owned(),
+                line: before.matches('\n').count() + 1,
+            };
+            self.0.entry(key.get_ref().to_string()).or_insert(source);
+        }
+    }
+
+    pub(crate) fn of(&self, key: &str) -> Option<&Source> {
+        self.0.get(key)
+    }
+
+    /// The address is `--host` and `--port`, where one of them is given: they replace an address of
+    /// the environment or the file as a whole.
+    ///
+    /// # Errors
+    /// When the same command line has `--listen`.
+    pub(super) fn check_address(&mut self) -> Result<(), UsageError> {
+        let parts = ["host", "port"].map(|name| self.0.remove(name).map(|_| format!("--{name}")));
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let listen = self.0.insert("listen".to_owned(), Source::CommandLine);
+        match listen {
+            Some(Source::CommandLine) => Err(UsageError(format!(
+                "--listen and {} both set the address; give --listen HOST:PORT alone",
+                parts.join(" and ")
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same error with where the options that it names are set, if not on the command line.
+    pub(crate) fn named(&self, error: anyhow::Error) -> anyhow::Error {
+        let text = crate::with_causes(&error);
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        let mut origins = Vec::new();
+        for key in text.split(|letter| !is_part(letter)) {
+            let key = key.strip_prefix("--").unwrap_or_default();
+            let source = self
+                .of(key)
+                .filter(|&source| *source != Source::CommandLine);
+            let Some(source) = source else { continue };
+            let origin = format!("{source} sets --{key}");
+            if !origins.contains(&origin) {
+                origins.push(origin);
+            }
+        }
+        match origins.is_empty() {
+            true => error,
+            false => UsageError(format!("{text} ({})", origins.join(", "))).into(),
+        }
+    }
+}
+
+/// A setting's name in the file.
+pub(super) fn key(id: &str) -> String {
+    id.replace('_', "-")
+}

@@ -1,0 +1,21 @@
+//! Exit codes, the same for all commands: 0 success, 1 a check failed, 2 the command could not run.
+
+use std::process::ExitCode;
+
+/// The command ran, and its answer is no: findings of `lint`, damage that `cache verify` found.
+#[derive(Debug)]
+pub(crate) struct CheckFailure(pub(crate) String);
+
+impl std::fmt::Display for CheckFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CheckFailure {}
+
+/// The exit code of a command that ended with `error`.
+pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
+    let is_answer = error.downcast_ref::<CheckFailure>().is_some();
+    ExitCode::from(if is_answer { 1 } else { 2 })
+}
