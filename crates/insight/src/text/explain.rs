@@ -25,6 +25,31 @@ pub struct Evidence {
     pub version: u64,
 }
 
+impl Evidence {
+    /// What it is, as the subject of a sentence: [`Cause::title`], and of a date or time whether
+    /// only one prompt has it.
+    #[must_use]
+    pub fn title(&self) -> &'static str {
+        match (self.cause, self.old.is_empty(), self.new.is_empty()) {
+            (Cause::Clock, true, false) => "a date or time was inserted",
+            (Cause::Clock, false, true) => "a date or time was removed",
+            _ => self.cause.title(),
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn fix(&self) -> &'static str {
+        match (self.cause, self.old.is_empty() != self.new.is_empty()) {
+            (Cause::Clock, true) => {
+                "send the date or time in every prompt or in none, behind everything that stays \
+                 the same"
+            }
+            _ => self.cause.fix(),
+        }
+    }
+}
+
 /// How a prompt differs from an earlier one, and why where that has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {

@@ -38,7 +38,7 @@ pub(super) enum Op {
     Finished(u64, Box<Finished>, Nanos),
     Abandoned(u64),
     /// A request whose tokens are not known was answered.
-    Unknown(Box<RequestRecord>),
+    Unknown(Box<(RequestRecord, Option<Sketch>)>),
     /// What a replica's events changed: all of [`Batch::changes`] up to here.
     Changed(ReplicaId, usize, Nanos),
     Cleared(ReplicaId, Nanos),
