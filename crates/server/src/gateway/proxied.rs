@@ -158,7 +158,9 @@ impl Gateway {
                 break;
             }
         }
-        tries.outcome(ApiError::replica_gone("no upstream answered; try again"))
+        tries.outcome(ApiError::replica_gone(
+            "no engine answered; send the request again later",
+        ))
     }
 
     /// Where a request belongs, for as long as that replica is up and has not failed it.
