@@ -48,7 +48,7 @@ fn table(report: &Value) -> String {
     let replicas = count(&report["replicas"]);
     let cold = cold(report);
     let mut text = format!(
-        "{requests} requests played over {replicas} replicas each ({left_out} left out)\n{cold}\n\
+        "{requests} requests simulated on {replicas} replicas each ({left_out} left out)\n{cold}\n\
          {:<16} {:>14}  cached prompt tokens\n",
         "strategy", "blocks/replica"
     );
@@ -127,7 +127,7 @@ mod tests {
         });
         let text = table(&report);
         assert!(
-            text.contains("10 requests played over 4 replicas each (1 left out)"),
+            text.contains("10 requests simulated on 4 replicas each (1 left out)"),
             "{text}"
         );
         assert!(text.contains("have seen 12 min, 20 % of an hour"), "{text}");

@@ -172,7 +172,7 @@ impl Tiered {
             .collect();
         ensure!(
             !capacities.is_empty(),
-            "the server has no lower tiers; its log says why"
+            "the server has no lower tiers; see its log"
         );
         let (tiers, mover) = in_virtual_time::tiers(&self.options, &shape, &capacities, engine)?;
         let config = SchedulerConfig {
