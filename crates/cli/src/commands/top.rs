@@ -82,8 +82,8 @@ pub(crate) fn run(top: &Top) -> Result<()> {
         return output::line(&frame.of(&snapshot(&top.server)?).join("\n"));
     }
     if !is_terminal {
-        let message = "standard output is not a terminal; use --once for one frame, or --json for the \
-                       figures";
+        let message = "standard output is not a terminal; use --once for one frame, or --json \
+                       for the figures";
         return Err(UsageError(message.to_owned()).into());
     }
     watch(&top.server)

@@ -124,7 +124,7 @@ fn legend(report: &Report) -> String {
                     lower: size of the lower tier, in host memory or on disk\n\
                     hit rate: cached prompt tokens over prompt tokens\n\
                     of max.: share of the hit rate of a cache that never evicts\n\
-                    per +1×: gain over the row above, per added multiple of device memory (pp: points)\n"
+                    per +1×: gain per added multiple of device memory (pp: points)\n"
         .to_owned();
     if report.computed_s.is_some() {
         text += &format!(
@@ -410,10 +410,7 @@ mod tests {
         assert!(!told.contains("knee"), "three points have no shape");
         let table = table(&report);
         assert!(table.contains("1.0 GiB of device memory"), "{table}");
-        assert!(
-            table.contains("per +1×: gain over the row above"),
-            "{table}"
-        );
+        assert!(table.contains("per +1×: gain per added"), "{table}");
         let object: Value = serde_json::from_str(&json(&report)).expect("JSON");
         assert_eq!(object["times_enough"], 4);
         assert_eq!(object["rows"][1]["marginal_saved_s_per_hour"]["disk"], 50.0);
