@@ -109,7 +109,7 @@ fn fetch(name: &str) -> Result<PathBuf> {
         let path = repository.get(file).map_err(offline)?;
         folder = path.parent().map(Path::to_path_buf);
     }
-    folder.ok_or_else(|| anyhow!("{name} holds no weights in the safetensors format"))
+    folder.ok_or_else(|| anyhow!("{name} has no weights in the safetensors format"))
 }
 
 /// The hub's cache folder of a model that was fetched before, if it looks whole.

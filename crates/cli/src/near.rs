@@ -1,4 +1,4 @@
-//! The known name that somebody probably meant.
+//! The known name nearest to a misspelled one.
 
 /// The nearest of `known` to `name`, if one is near: a slip, or two in a long name.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

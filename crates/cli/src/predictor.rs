@@ -59,7 +59,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<Option<PredictionConfig>>
             ),
         ];
         if let Some((name, _)) = unused.iter().find(|(_, is_given)| *is_given) {
-            let message = format!("{name} says nothing without --predictor or --prediction-log");
+            let message = format!("{name} has no effect without --predictor or --prediction-log");
             return Err(UsageError(message).into());
         }
         if !wants_lpc(options) {

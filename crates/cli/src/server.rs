@@ -224,8 +224,8 @@ mod tests {
             "no",
             &format!("{foreign} 404: `no`; {other}"),
         );
-        let nothing = "http://h:1: nothing is played";
-        check(404, Some("no_shadow"), "nothing is played", nothing);
+        let nothing = "http://h:1: no shadow fleet runs";
+        check(404, Some("no_shadow"), "no shadow fleet runs", nothing);
         check(302, None, "", &format!("{foreign} 302; {other}"));
         check(400, None, "a\tb", &format!("{foreign} 400: `a b`; {other}"));
         let long = format!("{foreign} 405: `{}…`; {other}", "x".repeat(SHOWN_CHARS));

@@ -120,7 +120,7 @@ fn a_trace_without_a_request_is_an_error_and_touches_nothing() {
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
     assert!(
-        said.contains("holds no request: 2 bad lines left out"),
+        said.contains("has no request: 2 bad lines left out"),
         "{said}"
     );
     assert!(!said.contains("inferred"), "{said}");

@@ -81,7 +81,7 @@ fn more_memory_finds_more_until_all_is_found() {
 
     let table = printed(&args);
     assert!(
-        table.contains("takes") && table.contains("the device's memory"),
+        table.contains("needs") && table.contains("the device memory"),
         "{table}"
     );
 }
@@ -129,6 +129,6 @@ fn what_is_wrong_is_named() {
     named(&["--disk-gbps", "0"], "--disk-gbps 0.0");
     named(&["--policy", "mru"], "unknown policy `mru`");
     named(&["--cold", "1"], "--cold 1.0");
-    named(&["--kv-dtype", "fp8"], "a model's folder");
+    named(&["--kv-dtype", "fp8"], "a model folder");
     check(&["--model", "llama3-70b", "--gpus", "1"], "fill 1 a100");
 }

@@ -213,7 +213,7 @@ fn what_cannot_be_used_is_refused_at_the_start() {
         &["--prediction-log"],
     );
     with(&["--prediction-horizon", "0"], &["at least 1 second"]);
-    check_refused(&["--encoder", "."], &["says nothing without"]);
+    check_refused(&["--encoder", "."], &["has no effect without"]);
     check_refused(
         &["--upstream", "http://127.0.0.1:1", "--policy", "lpc"],
         &["embedded"],

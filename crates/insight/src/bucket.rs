@@ -107,7 +107,7 @@ impl Bucket {
             Self::Namespace => "cached for another tenant or model",
             Self::Diverged => "seen after another prefix",
             Self::NeverSeen => "new",
-            Self::NoTokens => "tokens unknown to the gateway",
+            Self::NoTokens => "reason unknown without a tokenizer",
         }
     }
 

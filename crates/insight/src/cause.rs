@@ -78,7 +78,7 @@ impl Cause {
             Self::Seam => "the same text in other tokens at a joint",
             Self::DocumentOrder => "documents in changing order",
             Self::Template => "a different prompt template or version of it",
-            Self::Trimmed => "a history whose front is cut off",
+            Self::Trimmed => "a history with its beginning cut off",
         }
     }
 
@@ -99,8 +99,8 @@ impl Cause {
                 "keep thinking blocks in the history as they were sent, or never send them"
             }
             Self::Seam => {
-                "put parts together in one way; send the answer's token ids back, or let the \
-                 engine keep the text's tokens"
+                "join the parts of a prompt in one way; send the answer's token ids back, or let \
+                 the engine keep its tokens"
             }
             Self::DocumentOrder => "put documents in a fixed order, for example by their ids",
             Self::Template => {
@@ -108,7 +108,7 @@ impl Cause {
                  at once"
             }
             Self::Trimmed => {
-                "cut rarely and much instead of often and little, or summarize behind a fixed front"
+                "cut more of the history and less often, or summarize it after a fixed beginning"
             }
         }
     }

@@ -93,10 +93,11 @@ pub struct NoReplica {
 impl std::fmt::Display for NoReplica {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { known, down } = self;
-        let excluded = known - down;
+        let failed = known - down;
         write!(
             f,
-            "no replica can serve this: {known} known, {down} down, {excluded} excluded"
+            "no engine can take this request: {down} of {known} are down, {failed} failed it or do \
+             not serve its model"
         )
     }
 }

@@ -313,7 +313,7 @@ async fn debug_shadow(State(gateway): State<Arc<Gateway>>) -> Response {
     match &gateway.observers.shadow {
         Some(shadow) => Json(shadow.report()).into_response(),
         None => {
-            let message = "nothing is played; start the server with --shadow and one --upstream";
+            let message = "no shadow fleet runs; start the server with --shadow and one --upstream";
             ApiError::new(StatusCode::NOT_FOUND, "no_shadow", message).into_response()
         }
     }

@@ -406,9 +406,9 @@ impl Gateway {
         };
         let mut router = self.router();
         self.report_loads(&mut router, request.now);
-        let decision = router
-            .route(&request)
-            .map_err(|none| ApiError::replica_gone(format!("{none}; try again")))?;
+        let decision = router.route(&request).map_err(|none| {
+            ApiError::replica_gone(format!("{none}; send the request again later"))
+        })?;
         drop(router);
         let labels = [self.profile.name.as_str(), &decision.replica.to_string()];
         self.metrics

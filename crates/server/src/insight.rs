@@ -241,6 +241,7 @@ impl Insight {
         (prompt_tokens, cached_tokens): (usize, Option<usize>),
         salt: Option<&str>,
         answered: &Answered<'_>,
+        sketch: Option<Sketch>,
     ) {
         let count = |tokens: usize| u32::try_from(tokens).unwrap_or(u32::MAX);
         let id = answered.id.or(answered.request_id).unwrap_or_default();
@@ -261,7 +262,7 @@ impl Insight {
             certainty: 0.0,
             evicted: None,
         };
-        self.say(|_| Op::Unknown(Box::new(record)));
+        self.say(|_| Op::Unknown(Box::new((record, sketch))));
     }
 
     /// It ended without an answer.
@@ -290,6 +291,12 @@ impl Insight {
     /// A replica lost all it held.
     pub fn cleared(&self, replica: ReplicaId, now: Nanos) {
         self.say(|_| Op::Cleared(replica, now));
+    }
+
+    /// A sketch of a text of about `bytes` bytes, if there is time for it.
+    #[must_use]
+    pub fn look_at(&self, bytes: usize, text: impl FnOnce() -> String) -> Option<Sketch> {
+        self.causes.look_at(bytes, text)
     }
 
     /// Returns the causes of prompt divergence, after it applies the waiting batch.

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use headstart_core::TokenId;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use twox_hash::XxHash3_64;
 
 /// Fields that make a prompt, in the order of their places in it, whichever API they belong to.
@@ -51,6 +52,56 @@ pub fn text_tokens(body: &[u8]) -> Vec<TokenId> {
     text.as_chunks().0.iter().map(number).collect()
 }
 
+/// The text of a request's prompt, message by message; empty where the body is no JSON object.
+#[must_use]
+pub fn plain_text(body: &[u8]) -> String {
+    let fields: Value = serde_json::from_slice(body).unwrap_or_default();
+    let mut text = String::new();
+    for name in FIELDS {
+        match &fields[name] {
+            Value::Null => {}
+            Value::Array(messages) if matches!(name, "messages" | "input") => {
+                messages.iter().for_each(|it| write_message(it, &mut text));
+            }
+            value => write_message(&json!({ "role": name, "content": value }), &mut text),
+        }
+        if text.len() >= TEXT_BYTES {
+            text.truncate(text.floor_char_boundary(TEXT_BYTES));
+            break;
+        }
+    }
+    text
+}
+
+/// A message between markers, as chat templates write it.
+fn write_message(message: &Value, text: &mut String) {
+    let role = message["role"].as_str().unwrap_or("user");
+    text.extend(["<|im_start|>", role, "\n"]);
+    write_content(message.get("content").unwrap_or(message), text);
+    if let Some(calls) = message.get("tool_calls") {
+        write_content(calls, text);
+    }
+    text.push_str("<|im_end|>\n");
+}
+
+/// Texts as they stand, all else as JSON without long data.
+fn write_content(content: &Value, text: &mut String) {
+    match content {
+        Value::String(one) if one.len() <= DATA_BYTES || one.contains(' ') => text.push_str(one),
+        Value::Array(parts) if parts.iter().all(|part| part["text"].is_string()) => {
+            for part in parts {
+                write_content(&part["text"], text);
+                text.push('\n');
+            }
+        }
+        other => {
+            let mut json = Vec::new();
+            write_without_data(other.to_string().as_bytes(), &mut json);
+            text.push_str(&String::from_utf8_lossy(&json));
+        }
+    }
+}
+
 /// Copies JSON, long data in strings as their hash.
 fn write_without_data(json: &[u8], text: &mut Vec<u8>) {
     let mut at = 0;
@@ -81,7 +132,6 @@ fn end_of_string(json: &[u8], start: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn common(a: &serde_json::Value, b: &serde_json::Value) -> usize {
         let (a, b) = (a.to_string(), b.to_string());
@@ -111,6 +161,24 @@ mod tests {
             common(&one, &other) < length - 1,
             "another image is another prompt"
         );
+    }
+
+    #[test]
+    fn a_text_has_the_prompt_message_by_message() {
+        let image = "A".repeat(1 << 20);
+        let body = json!({
+            "model": "m",
+            "system": "s",
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "a"}]},
+                {"role": "user", "content": [{"type": "image", "data": image}]},
+            ],
+        });
+        let text = plain_text(body.to_string().as_bytes());
+        let front = "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na\n<|im_end|>\n";
+        assert!(text.starts_with(front), "{text}");
+        assert!(text.len() < 300, "data is hashed: {}", text.len());
+        assert_eq!(plain_text(b"[1]"), "");
     }
 
     #[test]

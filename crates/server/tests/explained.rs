@@ -96,6 +96,43 @@ async fn a_tenant_is_a_tag_and_its_split_has_a_bucket() {
     server.shutdown().await;
 }
 
+/// Without a tokenizer texts are compared, so that a cause is named although no bucket tells.
+#[tokio::test]
+async fn a_gateway_without_a_tokenizer_names_causes() {
+    let engine = start(embedded(1, 256)).await;
+    let upstream = headstart_server::UpstreamConfig {
+        url: format!("http://{}", engine.address()),
+        kv_events: None,
+        kv_replay: None,
+        data_parallel_size: 1,
+        tokenizer: None,
+    };
+    let gateway = start(proxy(vec![upstream])).await;
+    let mut last = Value::Null;
+    for minute in 0..3 {
+        let mut body = question(4, false);
+        let content = format!("It is 2026-11-25T17:0{minute}:00Z. {}", text(200, 4));
+        body["messages"][0]["content"] = content.into();
+        let answer = chat(&gateway, &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        last = answer.json();
+    }
+    let path = format!("/debug/requests/{}", last["id"].as_str().expect("an id"));
+    let mut record = Value::Null;
+    for _ in 0..200 {
+        record = asked(&gateway, &path).await;
+        if record["cause"].is_string() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert!(tokens(&record, "no-tokens") > 100, "{record}");
+    assert_eq!(record["cause"], "clock", "{record}");
+    assert!(record["fix"].is_string(), "{record}");
+    gateway.shutdown().await;
+    engine.shutdown().await;
+}
+
 #[tokio::test]
 async fn an_upstreams_requests_are_explained_whole_and_streamed() {
     let engine = start(embedded(1, 256)).await;

@@ -314,7 +314,7 @@ impl Calibrate {
         };
         if plan.is_empty() {
             bail!(
-                "a KV memory of {} tokens holds no prompt to time",
+                "a KV memory of {} tokens is too small for a prompt; give more",
                 limits.kv_tokens
             );
         }

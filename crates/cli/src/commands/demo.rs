@@ -57,7 +57,7 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
     if let Some(path) = &demo.log {
         output::to(path, |out| Ok(out.write_all(&log)?))?;
     }
-    analyze::tell(&demo.options, &[Source::Made("a made-up hour", log)])?;
+    analyze::tell(&demo.options, &[Source::Made("generated log", log)])?;
     let again = demo.log.as_deref().map(|log| {
         let capacity = demo.options.written_capacity().unwrap_or(CAPACITY);
         format!(

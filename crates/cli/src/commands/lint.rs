@@ -209,7 +209,7 @@ impl Verdict {
         lines.push(String::new());
         lines.push(self.prefix_told());
         if !show_text && self.causes() > 0 {
-            lines.push("(--show-text shows the texts)".to_owned());
+            lines.push("(--show-text shows the text)".to_owned());
         }
         lines.join("\n")
     }

@@ -44,8 +44,9 @@ const DISK_LATENCY_S: f64 = 100e-6;
     --cost-model engine.toml --json
 
 Each row is a total cache size, device and lower tier together, as a multiple of
-device memory. Hits are counted as in `headstart replay`: one request after
-another, without queueing.
+device memory. The maximum hit rate is that of a cache that never evicts. Hits
+are counted as in `headstart replay`: one request after another, without
+queueing.
 
 The saving is prefill time per hour of the trace. It compares the device alone
 with the device plus a lower tier. Hits in that tier take the best mix of
@@ -67,7 +68,7 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "X", default_value_t = 3.0)]
     #[arg(help_heading = "Cache")]
     disk_gbps: f64,
-    /// Sufficient share of the ideal hit rate
+    /// Sufficient share of the maximum hit rate
     #[arg(long, value_name = "SHARE", default_value_t = 0.99)]
     #[arg(help_heading = "Cache")]
     enough: f64,
@@ -99,7 +100,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
         device_blocks: (device.kv_tokens / f64::from(read.trace.block_tokens)) as u64,
     };
     if sizing.device_blocks == 0 {
-        let message = "--device-gib: the device does not hold a block of the trace";
+        let message = "--device-gib: less than one block of the trace; raise it";
         bail!(UsageError(message.to_owned()));
     }
     let report = plan.report(&sizing, &device, read.trace)?;
@@ -162,7 +163,7 @@ impl Plan {
         bar.finish_and_clear();
         let name = self.input.name();
         if requests.iter().all(|request| request.blocks.is_empty()) {
-            bail!("{name} holds no request with blocks, so nothing can be found again");
+            bail!("{name} has no request with blocks, so no prefix can be reused");
         }
         let block_tokens = reader.info().block_tokens;
         if block_tokens == 0 {

@@ -455,7 +455,7 @@ fn facts(replay: &Replay, reader: &Reader<'_>, requests: &[TraceRequest]) -> Tra
 fn refuse_empty(name: &str, requests: &[TraceRequest], reader: &Reader<'_>) -> Result<()> {
     if requests.is_empty() {
         match reader.tally().requests {
-            0 => bail!("{name} holds no request"),
+            0 => bail!("{name} has no request"),
             all => bail!(
                 "{name}: --scale leaves no request of {}; give a larger --scale",
                 thousands(all)
@@ -464,7 +464,7 @@ fn refuse_empty(name: &str, requests: &[TraceRequest], reader: &Reader<'_>) -> R
     }
     if requests.iter().all(|request| request.blocks.is_empty()) {
         bail!(
-            "{name} has lengths only and names no block, so nothing can be found again; replay a \
+            "{name} has lengths only and no blocks, so no prefix can be reused; replay a \
              trace with block ids (mooncake, bailian, agent or canonical) or with text \
              (conversation)"
         );

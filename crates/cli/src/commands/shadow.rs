@@ -50,7 +50,7 @@ fn table(report: &Value) -> String {
     let replicas = counted(count(&report["replicas"]), "replica");
     let cold = cold(report);
     let mut text = format!(
-        "{requests} played over {replicas} each ({left_out} left out)\n{cold}\n\
+        "{requests} simulated on {replicas} each ({left_out} left out)\n{cold}\n\
          {:<16} {:>14}  cached prompt tokens\n",
         "strategy", "blocks/replica"
     );
@@ -129,7 +129,7 @@ mod tests {
         });
         let text = table(&report);
         assert!(
-            text.contains("10 requests played over 4 replicas each (1 left out)"),
+            text.contains("10 requests simulated on 4 replicas each (1 left out)"),
             "{text}"
         );
         assert!(text.contains("have seen 12 min, 20 % of an hour"), "{text}");

@@ -50,8 +50,9 @@ const COLUMNS: usize = 100;
   headstart top --once
   headstart top --json | jq .waterfall
 
-Press q or Ctrl-C to quit. The dashboard at the server's address shows the same
-in a browser.")]
+Hit rate and waterfall cover the requests for which engines report cached
+tokens. Press q or Ctrl-C to quit. The dashboard at the server's address shows
+the same in a browser.")]
 pub(crate) struct Top {
     #[command(flatten)]
     server: Server,
@@ -81,7 +82,8 @@ pub(crate) fn run(top: &Top) -> Result<()> {
         return output::line(&frame.of(&snapshot(&top.server)?).join("\n"));
     }
     if !is_terminal {
-        let message = "this is no terminal: --once prints one frame, --json the figures";
+        let message = "standard output is not a terminal; use --once for one frame, or --json \
+                       for the figures";
         return Err(UsageError(message.to_owned()).into());
     }
     watch(&top.server)
@@ -92,7 +94,7 @@ fn snapshot(server: &Server) -> Result<Snapshot> {
     let is_known = serde_json::from_value(told);
     is_known.map_err(|error| {
         anyhow::anyhow!(
-            "{} tells its figures in another form ({error}): is it of another version? Look at its \
+            "{} has a different snapshot format ({error}): is it a different version? Look at its \
              page in a browser instead",
             server.url
         )

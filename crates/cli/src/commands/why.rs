@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use headstart_insight::text::Evidence;
 use headstart_trace::format::request_log::LoggedRequest;
 use serde_json::{Value, json};
 
@@ -49,9 +50,10 @@ The command finds the nearest earlier prompt of the same model and salt, and
 shows where the two differ. If several requests have the id, it takes the first
 and lists the lines of the others.
 
-Prompt text is shown only with --show-text. A running server keeps no text: it
-tells where tokens were cached, why others were recomputed, and how the request
-was routed.")]
+Prompt text is shown only with --show-text. A running server keeps no text. It
+reports where tokens were cached, why others were recomputed, and the cause with
+its fix. A gateway sees its own routing and KV events only, so its engine may
+put the same tokens into other buckets.")]
 pub(crate) struct Why {
     /// Id of the request, or its line number
     #[arg(value_name = "REQUEST")]
@@ -209,8 +211,8 @@ fn told_json(told: &Told, rendering: &Rendering, show_text: bool) -> Value {
             "byte": is_text.then_some(parted.divergence.new_byte),
         })),
         "cause": evidence.map(|it| it.cause.name()),
-        "title": evidence.map(|it| it.cause.title()),
-        "fix": evidence.map(|it| it.cause.fix()),
+        "title": evidence.map(Evidence::title),
+        "fix": evidence.map(Evidence::fix),
     });
     for (name, value) in Shown::fields_of(shown.as_ref(), show_text) {
         object[name] = value;
@@ -233,21 +235,17 @@ fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
     lines.extend(shown.side_by_side(&parted.old.name, &told.prompt.name, show_text));
     lines.push(String::new());
     if let Some(evidence) = &parted.evidence {
-        lines.push(format!(
-            "cause  {}: {}",
-            evidence.cause,
-            evidence.cause.title()
-        ));
+        lines.push(format!("cause  {}: {}", evidence.cause, evidence.title()));
         lines.push(format!("cost   {}", cost(parted.lost_tokens)));
-        lines.push(format!("fix    {}", evidence.cause.fix()));
+        lines.push(format!("fix    {}", evidence.fix()));
     } else if parted.divergence.is_loss() {
-        lines.push("cause  none of those with a name explains this difference".to_owned());
+        lines.push("cause  unknown: no known cause explains this difference".to_owned());
         lines.push(format!("cost   {}", cost(parted.lost_tokens)));
     } else {
         lines.push("cost   none: the tokens after it are new".to_owned());
     }
     if !show_text {
-        lines.push("(--show-text shows the texts)".to_owned());
+        lines.push("(--show-text shows the text)".to_owned());
     }
     lines.join("\n")
 }
@@ -270,14 +268,16 @@ impl Outcome {
         let near = one_line(near);
         match self {
             Self::Alone => format!(
-                "Request {name}: no earlier prompt of its model is like it; all of its {all} \
+                "Request {name}: no earlier prompt of its model is similar; all of its {all} \
                  tokens are new."
             ),
             Self::GoesOn => format!(
                 "Request {name} continues {near}: they share {shared} of its {all} tokens, and \
                  nothing was lost."
             ),
-            Self::Parts => format!("Request {name} parts from {near} at token {shared} of {all}."),
+            Self::Parts => {
+                format!("Request {name} differs from {near} at token {shared} of {all}.")
+            }
         }
     }
 }

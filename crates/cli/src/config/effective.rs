@@ -41,7 +41,7 @@ struct Setting {
     key: String,
     /// As in the file, if it can be written so.
     value: Option<Value>,
-    /// What stands for the value otherwise.
+    /// Words in place of a value.
     words: String,
     source: String,
 }
@@ -301,7 +301,7 @@ mod tests {
         );
     }
 
-    /// What is shown is a file that the server takes, and that says the same.
+    /// The output is a file that the server accepts, with the same settings.
     #[test]
     fn what_is_shown_can_be_used() {
         for args in [

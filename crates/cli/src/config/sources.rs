@@ -1,4 +1,4 @@
-//! Where each setting of a server comes from: `config show` and errors say so.
+//! The source of each setting of a server, for `config show` and for errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use toml::de::DeTable;
 
 use super::{ServeOptions, UsageError};
 
-/// Where a setting comes from, if it is not a default.
+/// The source of a setting that is not a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     CommandLine,

@@ -1,12 +1,12 @@
-//! What is wrong with a TOML file, for people: an unknown key is named with its section and the key
-//! that was probably meant, without the list of all.
+//! Readable errors of TOML files. An unknown key is named with its section and the nearest known
+//! key, without the list of all keys.
 
 use crate::near::nearest;
 
 /// Keys that an error may list when none of them is near.
 const LISTED_MAX: usize = 8;
 
-/// What is wrong with `text`; `hint` says where all keys are listed.
+/// Describes the error in `text`; `hint` says where all keys are listed.
 pub(crate) fn explained(text: &str, error: &toml::de::Error, hint: &str) -> String {
     let Some((name, known)) = unknown(error.message()) else {
         return error.to_string().trim_end().to_owned();

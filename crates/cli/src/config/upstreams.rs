@@ -168,8 +168,8 @@ fn upstream(spec: &str) -> Result<UpstreamConfig> {
         };
         if let Some((_, before)) = given.iter().find(|(known, _)| *known == name) {
             return Err(wrong(&format!(
-                "`{before}` and `{part}` say the same thing twice; leave one out, or name the \
-                 second engine by an --upstream of its own"
+                "`{before}` and `{part}` set the same option twice; leave one out, or name the \
+                 second engine with a second --upstream"
             )));
         }
         given.push((name, part));
@@ -281,7 +281,7 @@ mod tests {
     /// Issue 5: all of these were taken.
     #[test]
     fn an_option_is_given_once() {
-        let twice = "`kv=tcp://h:2` and `kv=tcp://h:3` say the same thing twice";
+        let twice = "`kv=tcp://h:2` and `kv=tcp://h:3` set the same option twice";
         check(
             "http://h:1,kv=tcp://h:2,kv=tcp://h:3,tokenizer=d",
             Err(twice),

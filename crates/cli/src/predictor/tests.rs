@@ -239,12 +239,12 @@ fn options_that_say_nothing_are_refused() {
         encoder: Some("ngram".to_owned()),
         ..nothing.clone()
     };
-    check(encoder, "--encoder says nothing");
+    check(encoder, "--encoder has no effect");
     let horizon = ServeOptions {
         prediction_horizon: Some(5),
         ..nothing
     };
-    check(horizon.clone(), "--prediction-horizon says nothing");
+    check(horizon.clone(), "--prediction-horizon has no effect");
     let lpc = ServeOptions {
         policy: Some("lpc:interval=30".to_owned()),
         ..horizon

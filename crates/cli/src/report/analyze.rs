@@ -186,8 +186,8 @@ impl Analysis {
         let mut remarks = Vec::new();
         if !self.has_texts() {
             remarks.push(
-                "block ids name whole prefixes: what is new, what changed in front and what is \
-                 under another salt are one row"
+                "block ids name whole prefixes: new tokens, tokens after a changed prefix and \
+                 tokens under another salt are one row"
                     .to_owned(),
             );
         }
@@ -200,8 +200,8 @@ impl Analysis {
         }
         if self.own.requests > 0 {
             remarks.push(
-                "what an engine did not serve although it had computed it is one row: the log does \
-                 not tell room, routing and restarts apart"
+                "tokens that were computed before but not cached are one row: the log does not \
+                 show whether eviction, routing or a restart lost them"
                     .to_owned(),
             );
         }
@@ -265,12 +265,14 @@ impl Analysis {
     /// Returns the source of the waterfall.
     pub(crate) fn played_on(&self) -> String {
         let fleet = format!("{} ({})", self.fleet(), self.capacity_from);
+        let all = self.characterization.requests;
         match self.own.requests {
-            0 => format!("simulated on {fleet}"),
-            all if all == self.characterization.requests => "hits as the log reports".to_owned(),
+            0 => format!("all requests simulated on {fleet}"),
+            own if own == all => "all requests, hits as the log reports".to_owned(),
             some => format!(
-                "hits as the log reports for {}, the others simulated on {fleet}",
-                counted(some, "request")
+                "all requests, hits as the log reports for {}, the other {} simulated on {fleet}",
+                counted(some, "request"),
+                thousands(all.saturating_sub(some))
             ),
         }
     }

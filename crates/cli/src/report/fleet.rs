@@ -42,8 +42,8 @@ impl Asked {
     pub(crate) fn preset(preset: Preset) -> Self {
         let ladder = preset.ladder();
         let told = format!(
-            "{}: {} of {} tokens, {} of {} behind each, answers of {}; \
-             the first rung fills the caches",
+            "{}: {} of {} tokens, each with {} of {} tokens, answers of {} tokens; the first step \
+             is the warm-up",
             preset.name(),
             counted(ladder.groups as u64, "system prompt"),
             ladder.system_tokens,
@@ -190,20 +190,20 @@ pub(crate) fn told(fleet: &FleetConfig, origin: &str) -> Vec<String> {
         _ => super::thousands(memory(spec)),
     };
     let of_first = match fleet.replicas.iter().any(|it| it.cost != *cost) {
-        true => " of the first replica, others being faster or slower",
+        true => " of the first replica (others are faster or slower)",
         false => "",
     };
     vec![
         format!(
-            "{} of {tokens} tokens of KV memory in blocks of {}, {}",
+            "{} with {tokens} tokens of KV memory each, in blocks of {}; {}",
             counted(fleet.replicas.len() as u64, "replica"),
             spec.scheduler.block_size,
             counted(fleet.gateways as u64, "gateway"),
         ),
         format!(
-            "a step{of_first}: {:.2} ms, at least {:.2} ms or {:.1} µs a token for layers, \
-             {:.2} ns a pair or {:.1} ns a cached token for attention; a request takes {:.0} ms \
-             beside the engine; {origin}",
+            "an engine step{of_first} takes {:.2} ms, plus the larger of {:.2} ms and {:.1} µs per \
+             token for layers, plus the larger of {:.2} ns per token pair and {:.1} ns per cached \
+             token for attention; a request takes {:.0} ms outside the engine; {origin}",
             cost.overhead_s * 1e3,
             cost.weights_s * 1e3,
             cost.token_s * 1e6,

@@ -90,7 +90,7 @@ impl Report {
 
     fn per(&self) -> &'static str {
         match self.trace.seconds > 0.0 {
-            true => "an hour",
+            true => "per hour",
             false => "in the trace",
         }
     }
@@ -114,14 +114,32 @@ impl Report {
 /// The table, and what it says.
 pub(crate) fn table(report: &Report) -> String {
     let mut text = facts(report);
-    text += &format!("\n{}\n", aligned(&rows(report)));
+    text += &format!("\n{}{}\n", aligned(&rows(report)), legend(report));
     text + &words(report).join("\n")
+}
+
+/// Legend of the columns.
+fn legend(report: &Report) -> String {
+    let mut text = "cache: device memory and the lower tier together, in multiples of device \
+                    memory\n\
+                    lower: size of the lower tier, in host memory or on disk\n\
+                    hit rate: cached prompt tokens over prompt tokens\n\
+                    of max.: share of the hit rate of a cache that never evicts\n\
+                    per +1×: gain per added multiple of device memory (pp: points)\n"
+        .to_owned();
+    if report.computed_s.is_some() {
+        text += &format!(
+            "host, disk: prefill time that a lower tier in host memory or on disk saves {}\n",
+            report.per()
+        );
+    }
+    text
 }
 
 fn facts(report: &Report) -> String {
     let trace = &report.trace;
     let mut text = format!(
-        "{}: {} over {} s, the first {} not counted; {} of {}\n",
+        "{}: {} over {} s, the first {} not counted as warm-up; {} of {}\n",
         trace.name,
         counted(trace.requests as u64, "request"),
         thousands(trace.seconds as u64),
@@ -133,8 +151,7 @@ fn facts(report: &Report) -> String {
         text += &format!("{remark}\n");
     }
     text + &format!(
-        "{}: {} of device memory for keys and values, {}; {}; host {:.1} GB/s, disk {:.1} \
-         GB/s\n",
+        "{}: {} of device memory for KV, {}; policy {}; host {:.1} GB/s, disk {:.1} GB/s\n",
         report.device,
         size(report.device_bytes()),
         counted(report.device_blocks, "block"),
@@ -146,20 +163,14 @@ fn facts(report: &Report) -> String {
 
 fn rows(report: &Report) -> Vec<Vec<String>> {
     let mut head = vec![
-        "times the device".to_owned(),
-        "below it".to_owned(),
-        "token hits".to_owned(),
-        "of the ideal".to_owned(),
-        "for each 1× more".to_owned(),
+        "cache".to_owned(),
+        "lower".to_owned(),
+        "hit rate".to_owned(),
+        "of max.".to_owned(),
+        "per +1×".to_owned(),
     ];
-    let saved = format!("prefill saved {}: host", report.per());
     if report.computed_s.is_some() {
-        let times = [
-            saved.as_str(),
-            "for each 1× more",
-            "disk",
-            "for each 1× more",
-        ];
+        let times = ["host", "per +1×", "disk", "per +1×"];
         head.extend(times.map(str::to_owned));
     }
     let mut lines = vec![head];
@@ -178,7 +189,9 @@ fn line(report: &Report, index: usize) -> Vec<String> {
         size(below),
         percent(row.tokens.rate()),
         percent(share),
-        shown(marginal.map(|it| it.rate), points),
+        shown(marginal.map(|it| it.rate), |rate| {
+            format!("{:.2} pp", rate * 100.0)
+        }),
     ];
     for tier in [0, 1] {
         let Some(saved_s) = row.saved_s else { break };
@@ -194,18 +207,17 @@ fn words(report: &Report) -> Vec<String> {
     let alone = &report.rows[0];
     let (have, ideal) = (alone.tokens.rate(), report.ideal.rate());
     let mut words = vec![format!(
-        "The device alone finds {} of prompt tokens; {} is what can be found, if nothing is ever \
-         evicted.",
+        "The device alone has a hit rate of {}. The maximum is {}, if nothing is ever evicted.",
         percent(have),
         percent(ideal)
     )];
     if ideal == 0.0 {
-        return vec!["Nothing in this trace comes again: no memory is worth anything.".to_owned()];
+        return vec!["No prefix in this trace comes twice: no cache size helps.".to_owned()];
     }
     words.extend(report.least().map(|least| needed(report, least)));
     if let Some(knee) = report.knee() {
         words.push(format!(
-            "The curve bends at {}× ({} of tokens): what lies behind pays less.",
+            "The knee of the curve is at {}× (hit rate {}): more memory gains less.",
             knee.times,
             percent(knee.tokens.rate())
         ));
@@ -219,12 +231,14 @@ fn needed(report: &Report, least: &Row) -> String {
     let share = percent(report.enough);
     if least.times == 1 {
         return format!(
-            "That is {share} of the ideal or more: a lower tier adds nothing to speak of."
+            "The device alone reaches {share} of the maximum (--enough): a lower tier gains almost \
+             nothing."
         );
     }
     let below = size(report.device_bytes() * (least.times - 1) as f64);
     format!(
-        "{share} of that takes {}× the device's memory: {below} of host memory or disk beside it.",
+        "{share} of the maximum (--enough) needs {}× the device memory: add {below} of host memory \
+         or disk.",
         least.times
     )
 }
@@ -237,7 +251,8 @@ fn worth(report: &Report) -> Option<String> {
         let [host, disk] = marginal.saved_s?;
         let (before, row) = (&report.rows[index - 1], &report.rows[index]);
         Some(format!(
-            "from {}× to {}×, each 1× more adds {} and saves {} of prefill {} on host, {} on disk",
+            "From {}× to {}×, each +1× adds {} and saves {} of prefill {} in host memory, {} on \
+             disk.",
             before.times,
             row.times,
             points(marginal.rate),
@@ -254,10 +269,10 @@ fn worth(report: &Report) -> Option<String> {
         _ => vec![of(1)?, of(last)?],
     };
     Some(format!(
-        "With the device alone {} of prefill are computed {}; {}.",
+        "The device alone spends {} of prefill {}. {}",
         seconds(report.an_hour(computed_s)),
         report.per(),
-        ends.join("; ")
+        ends.join(" ")
     ))
 }
 
@@ -385,16 +400,17 @@ mod tests {
         assert_eq!(last.saved_s, Some([50.0, 25.0]));
         let told = words(&report).join("\n");
         assert!(
-            told.contains("takes 4× the device's memory: 3.0 GiB of host memory or disk"),
+            told.contains("needs 4× the device memory: add 3.0 GiB of host memory or disk"),
             "{told}"
         );
         assert!(
-            told.contains("each 1× more adds 10.00 points and saves 100 s"),
+            told.contains("each +1× adds 10.00 points and saves 100 s"),
             "{told}"
         );
-        assert!(!told.contains("bends"), "three points have no shape");
+        assert!(!told.contains("knee"), "three points have no shape");
         let table = table(&report);
         assert!(table.contains("1.0 GiB of device memory"), "{table}");
+        assert!(table.contains("per +1×: gain per added"), "{table}");
         let object: Value = serde_json::from_str(&json(&report)).expect("JSON");
         assert_eq!(object["times_enough"], 4);
         assert_eq!(object["rows"][1]["marginal_saved_s_per_hour"]["disk"], 50.0);
@@ -403,7 +419,7 @@ mod tests {
     #[test]
     fn a_device_that_finds_all_needs_nothing_below() {
         let told = words(&report(vec![row(1, 598, 0.0)])).join("\n");
-        assert!(told.contains("a lower tier adds nothing"), "{told}");
+        assert!(told.contains("a lower tier gains almost nothing"), "{told}");
     }
 
     #[test]
@@ -415,7 +431,7 @@ mod tests {
             ..report(rows)
         };
         let table = table(&report);
-        assert!(!table.contains("prefill saved"), "{table}");
+        assert!(!table.contains("host, disk:"), "{table}");
         let object: Value = serde_json::from_str(&json(&report)).expect("JSON");
         assert!(object["rows"][1]["saved_s_per_hour"].is_null());
     }

@@ -29,7 +29,7 @@ pub(crate) fn table(report: &Report) -> String {
     rows.extend(report.rows.iter().map(|row| line(report, row)));
     rows.push(infinite(report));
     let has_late = report.rows.iter().any(|row| is_marked(report, row));
-    let late = "* full only after the cold part: its steady rates include the filling\n";
+    let late = "* full only after the warm-up: its steady rates include filling the cache\n";
     format!(
         "{}\n{}{}",
         facts(report),

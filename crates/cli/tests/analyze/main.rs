@@ -135,7 +135,7 @@ fn without_a_price_for_every_model_no_sum_has_money() {
         };
         let remarks = report["trace"]["remarks"].as_array().expect("remarks");
         let mut said = remarks.iter().filter_map(Value::as_str);
-        let remark = said.find_map(|it| it.split_once(" of the prompt tokens are of models"));
+        let remark = said.find_map(|it| it.split_once(" of the prompt tokens are for models"));
         let unpriced = remark.map(|(count, _)| count.replace(',', ""));
         let unpriced = unpriced.map(|count| count.parse::<u64>().expect("a number"));
         let money = &report["findings"][0]["money"];

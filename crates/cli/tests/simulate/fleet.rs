@@ -25,6 +25,10 @@ fn a_fleet_stands_beside_what_was_published() {
         told.contains("(9184)") && told.contains("8 replicas"),
         "{told}"
     );
+    assert!(
+        told.contains(" (warm-up)") && told.contains("\nwarm-up: the first step"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -132,8 +136,8 @@ fn a_fleet_is_of_the_engine_that_was_calibrated() {
     // Long lines are broken.
     let told = run(fast, &[]);
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains(&format!("all this by {fast}")), "{told}");
-    assert!(told.contains("200 ms beside the engine"), "{told}");
+    assert!(told.contains(&format!("cost model {fast}")), "{told}");
+    assert!(told.contains("200 ms outside the engine"), "{told}");
     assert!(!told.contains("published"), "{told}");
     for (_, path) in files {
         std::fs::remove_file(path).expect("it is there");

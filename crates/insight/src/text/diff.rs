@@ -18,6 +18,12 @@ const TABLE_CELLS_MAX: usize = 1 << 16;
 /// Words in the runs that a rest is split at: the longer ones are tried first.
 const RUNS: [usize; 2] = [12, 4];
 
+/// Words at the front of a rest without such runs that are compared word by word: a square table.
+const FRONT_WORDS: usize = 1 << 8;
+
+/// Such fronts per comparison: each costs a whole table.
+const FRONTS_MAX: usize = 16;
+
 /// Looks at each word, on average, after which the rest counts as changed.
 const LOOKS_PER_WORD: usize = 48;
 
@@ -36,6 +42,7 @@ pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<Changed> {
         old: 0..old.len(),
         new: 0..new.len(),
     }];
+    let mut fronts = FRONTS_MAX;
     while let Some(part) = open.pop() {
         let part = trimmed(old, new, part);
         if part.old.is_empty() && part.new.is_empty() {
@@ -45,7 +52,7 @@ pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<Changed> {
         let has_budget = budget >= size;
         budget = budget.saturating_sub(size * RUNS.len());
         let matches = match has_budget && !part.old.is_empty() && !part.new.is_empty() {
-            true => matches(&old[part.old.clone()], &new[part.new.clone()]),
+            true => matches(&old[part.old.clone()], &new[part.new.clone()], &mut fronts),
             false => Vec::new(),
         };
         if matches.is_empty() {
@@ -101,7 +108,7 @@ fn trimmed(old: &[Word], new: &[Word], part: Changed) -> Changed {
 }
 
 /// Pairs of places that are common to both, ascending in both.
-fn matches(old: &[Word], new: &[Word]) -> Vec<(usize, usize)> {
+fn matches(old: &[Word], new: &[Word], fronts: &mut usize) -> Vec<(usize, usize)> {
     if old.len() * new.len() <= TABLE_CELLS_MAX {
         return by_table(old, new);
     }
@@ -111,7 +118,22 @@ fn matches(old: &[Word], new: &[Word]) -> Vec<(usize, usize)> {
             return pairs;
         }
     }
-    Vec::new()
+    let Some(left) = fronts.checked_sub(1) else {
+        return Vec::new();
+    };
+    *fronts = left;
+    by_front(old, new)
+}
+
+/// Texts that repeat a few words have no run that stands once: their fronts are compared word by
+/// word. They count if most of them agrees.
+fn by_front(old: &[Word], new: &[Word]) -> Vec<(usize, usize)> {
+    let (one, other) = (old.len().min(FRONT_WORDS), new.len().min(FRONT_WORDS));
+    let pairs = by_table(&old[..one], &new[..other]);
+    match pairs.len() * 4 >= one.min(other) * 3 {
+        true => pairs,
+        false => Vec::new(),
+    }
 }
 
 /// The longest common subsequence.
@@ -259,6 +281,13 @@ mod tests {
                 "seed 5, round {round}: {kept} kept"
             );
         }
+    }
+
+    #[test]
+    fn texts_that_repeat_one_word_keep_it() {
+        let text = |front: &[u8], end: &[u8]| [front, &[b'w'; 1_200], end].concat();
+        assert_eq!(check(&text(b"a", b"xyz"), &text(b"b", b"pq")), 1_200);
+        assert_eq!(check(&text(b"abc", b"x"), &text(b"", b"pq")), 1_200);
     }
 
     #[test]

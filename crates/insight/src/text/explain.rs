@@ -25,6 +25,31 @@ pub struct Evidence {
     pub version: u64,
 }
 
+impl Evidence {
+    /// The cause as the subject of a sentence: [`Cause::title`]. A date or time in only one of the
+    /// prompts was inserted or removed.
+    #[must_use]
+    pub fn title(&self) -> &'static str {
+        match (self.cause, self.old.is_empty(), self.new.is_empty()) {
+            (Cause::Clock, true, false) => "a date or time was inserted",
+            (Cause::Clock, false, true) => "a date or time was removed",
+            _ => self.cause.title(),
+        }
+    }
+
+    /// The suggested fix.
+    #[must_use]
+    pub fn fix(&self) -> &'static str {
+        match (self.cause, self.old.is_empty() != self.new.is_empty()) {
+            (Cause::Clock, true) => {
+                "send the date or time in every prompt or in none, behind everything that stays \
+                 the same"
+            }
+            _ => self.cause.fix(),
+        }
+    }
+}
+
 /// Differences of a prompt from an earlier one, and their cause where that has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {

@@ -34,6 +34,10 @@ const ANCHOR_WORDS: usize = 5;
 /// A window is an anchor if its hash without this many bits is 0: one in eight.
 const ANCHOR_SHIFT: u32 = 64 - 3;
 
+/// Windows in a row without an anchor, after which the one with the least hash becomes one. A text
+/// that repeats a few words has few different windows, and perhaps no other anchor.
+const ANCHOR_GAP: usize = 32;
+
 /// Makes sketches that can be compared with one another: those of one secret.
 #[derive(Clone)]
 pub struct Sketcher {
@@ -248,6 +252,9 @@ struct Windows {
     last: [u64; ANCHOR_WORDS],
     /// Index of the oldest word in `last`.
     oldest: usize,
+    /// Windows since the last anchor; of these the least hash, and its window.
+    gap: usize,
+    least: (u64, u64),
 }
 
 /// An odd number without a pattern: that of SplitMix64.
@@ -269,9 +276,17 @@ impl Windows {
         if self.count.is_multiple_of(MARK_WORDS) {
             marks.push(mixed(self.chain));
         }
-        let is_chosen = (self.window ^ (self.window >> 32)).wrapping_mul(FACTOR) >> ANCHOR_SHIFT;
-        if is_chosen == 0 && self.count >= ANCHOR_WORDS {
-            anchors.push(mixed(self.window));
+        if self.count < ANCHOR_WORDS {
+            return;
+        }
+        let hash = (self.window ^ (self.window >> 32)).wrapping_mul(FACTOR);
+        if self.gap == 0 || hash < self.least.0 {
+            self.least = (hash, self.window);
+        }
+        self.gap += 1;
+        if hash >> ANCHOR_SHIFT == 0 || self.gap == ANCHOR_GAP {
+            anchors.push(mixed(self.least.1));
+            self.gap = 0;
         }
     }
 }
@@ -357,6 +372,20 @@ mod tests {
         assert_eq!(sketch.common_words(&other), 150);
         let cut = sketcher().with_words_max(10).sketch_tokens(&ids);
         assert!(cut.is_cut() && cut.words().len() == 10);
+    }
+
+    #[test]
+    fn a_text_that_repeats_itself_has_anchors_under_any_secret() {
+        for words in ["word ", "yes no ", "a b c d e f g "] {
+            let body = words.repeat(600);
+            for secret in 0..40 {
+                let sketcher = Sketcher::new(&[secret; 32]);
+                let one = sketcher.sketch(&format!("It is 9:41. {body}"));
+                let two = sketcher.sketch(&format!("It is half past nine. {body}"));
+                let is_known = |anchor: &u64| two.anchors().contains(anchor);
+                assert!(one.anchors().iter().any(is_known), "{words} {secret}");
+            }
+        }
     }
 
     #[test]

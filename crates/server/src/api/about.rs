@@ -65,9 +65,9 @@ pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
         return StatusCode::OK.into_response();
     }
     let why = if gateway.draining.load(Relaxed) {
-        "shutting down"
+        "the server is shutting down; send requests to another one"
     } else {
-        "no replica is up"
+        "no engine is up; wait until one is, or ask the operator to start one"
     };
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why).into_response()
 }

@@ -135,8 +135,8 @@ fn add_parted(told: &mut Value, parted: &Parted) {
     told["diverged_at"] = json!(parted.byte.map(|byte| json!({ "byte": byte })));
     told["lost_words"] = json!(parted.lost_words);
     told["cause"] = json!(parted.cause.map(Cause::name));
-    told["title"] = json!(parted.cause.map(Cause::title));
-    told["fix"] = json!(parted.cause.map(Cause::fix));
+    told["title"] = json!(parted.title);
+    told["fix"] = json!(parted.fix);
 }
 
 /// Sums by cause over all compared prompts, as JSON.

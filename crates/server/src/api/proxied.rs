@@ -238,7 +238,8 @@ impl Sent {
                 let counts = usage.prompt_tokens.map(|all| (all, usage.cached_tokens));
                 if let Some(counts) = counts {
                     let salt = self.salt.as_deref();
-                    insight.finish_unknown(reservation.replica(), counts, salt, &answered);
+                    let sketch = self.known.sketch.clone();
+                    insight.finish_unknown(reservation.replica(), counts, salt, &answered, sketch);
                 }
             }
             _ => reservation.explain(&answered, self.known.sketch.clone()),

@@ -92,10 +92,12 @@ impl Refusal {
             Self::TooSlow => ApiError::new(
                 http::StatusCode::GATEWAY_TIMEOUT,
                 "first_token_timeout",
-                "no token within the time limit: the queue is too long for this fleet; try later",
+                "no token within the time limit, because too many requests wait; send the request \
+                 again later",
             ),
             Self::Gone => ApiError::replica_gone(
-                "the replica failed before the first token and no other could take over; try again",
+                "the engine failed before the first token, and no other one could take the \
+                 request; send it again later",
             ),
         }
     }

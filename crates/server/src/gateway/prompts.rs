@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 
 use super::{Fleet, Gateway};
 use crate::prompt_tokens::Prompted;
-use crate::text_tokens::text_tokens;
+use crate::text_tokens::{plain_text, text_tokens};
 use crate::upstream::{Rendered, Upstream};
 
 /// Prompts that engines render for this gateway at a time; further ones go by their text at once.
@@ -34,6 +34,10 @@ const RENDER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Stands in metrics and the log for a model that no engine lists: that name is a client's text.
 const UNLISTED: &str = "unlisted";
+
+/// Advice for such a model.
+const UNLISTED_ADVICE: &str = "no engine lists the requested model in /v1/models; correct `model` \
+                               in the client, or start an engine that serves it";
 
 /// Renderings in a row that took too long, after which engines are not asked for a while.
 const LATE_MAX: u32 = 3;
@@ -231,8 +235,19 @@ impl Gateway {
             None => KnownPrompt {
                 tokens: before_medium.map(|prompted| prompted.tokens),
                 text: Some(text_tokens(request.body)),
+                sketch: self.sketch_without_tokens(&lack, request.body),
                 ..KnownPrompt::default()
             },
+        }
+    }
+
+    /// A sketch of the text of a request. None beside a tokenizer: prompts that its chat template
+    /// rendered would differ from this text in their markup.
+    fn sketch_without_tokens(&self, lack: &Lack, body: &Bytes) -> Option<Sketch> {
+        let insight = self.observers.insight.as_ref()?;
+        match lack {
+            Lack::NoTokenizer => insight.look_at(body.len(), || plain_text(body)),
+            Lack::Differs | Lack::Prompt(_) => None,
         }
     }
 
@@ -290,9 +305,12 @@ impl Gateway {
             tracing::warn!(
                 model,
                 reason,
-                "a prompt has no exact tokens here: {}; such prompts are routed by the engine's \
-                 tokens where it tells them, else by their text",
-                lack.advice()
+                "the gateway has no exact tokens of a prompt: {}; it routes such prompts by the \
+                 engine's tokens if it has them, otherwise by their text",
+                match is_listed {
+                    true => lack.advice(),
+                    false => UNLISTED_ADVICE.to_owned(),
+                }
             );
         }
     }
@@ -307,20 +325,25 @@ impl Gateway {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let lacking = lacks.iter().map(|((model, reason), counts)| {
-            format!(
-                "{model}: {} prompts without exact tokens ({reason}), {} routed by the engine's \
-                 tokens and {} by their text",
-                counts.by_engine + counts.by_text,
-                counts.by_engine,
-                counts.by_text,
-            )
+            let all = counts.by_engine + counts.by_text;
+            let by = format!(
+                "{} routed by the engine's tokens and {} by their text",
+                counts.by_engine, counts.by_text
+            );
+            match model == UNLISTED {
+                true => format!(
+                    "{all} prompts for models that no engine lists in /v1/models, {by}; correct \
+                     `model` in the client, or start an engine that serves it"
+                ),
+                false => format!("{model}: {all} prompts without exact tokens ({reason}), {by}"),
+            }
         });
         let lacking: Vec<_> = lacking.collect();
         drop(lacks);
         let differing = self.drift.differing().into_iter().map(|(model, replica, shape)| {
             format!(
-                "{model}: replica {replica} makes other tokens of {shape} than this gateway; give \
-                 it the engine's tokenizer and chat template"
+                "{model}: replica {replica} and this gateway tokenize {shape} differently; give \
+                 the gateway the engine's tokenizer and chat template"
             )
         });
         differing

@@ -161,7 +161,9 @@ impl Gateway {
                 break;
             }
         }
-        tries.outcome(ApiError::replica_gone("no upstream answered; try again"))
+        tries.outcome(ApiError::replica_gone(
+            "no engine answered; send the request again later",
+        ))
     }
 
     /// Returns the pinned replica, while it is up and has not failed the request.

@@ -7,7 +7,7 @@ use headstart_core::{CacheEvent, ReplicaId};
 use headstart_router::index::Update;
 use headstart_router::stream::{StreamReport, StreamStatus};
 
-use super::Gateway;
+use super::{Fleet, Gateway};
 use crate::clock::unix_seconds;
 use crate::events::{StreamReporter, StreamUpdate};
 
@@ -74,6 +74,15 @@ impl Gateway {
     #[must_use]
     pub fn stream_reporter(&self, replica: ReplicaId) -> Option<StreamReporter> {
         self.lock_streams().get(&replica).cloned()
+    }
+
+    /// Whether a replica says what it stores and removes: one in this process always does.
+    #[must_use]
+    pub fn has_events(&self, replica: ReplicaId) -> bool {
+        let is_followed = || self.stream_reporter(replica).is_some();
+        matches!(self.fleet, Fleet::Embedded(_))
+            || self.event_endpoints(replica).is_some()
+            || is_followed()
     }
 
     pub(super) fn lock_streams(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, StreamReporter>> {

@@ -38,7 +38,7 @@ pub(super) enum Op {
     Finished(u64, Box<Finished>, Nanos),
     Abandoned(u64),
     /// A request whose tokens are not known was answered.
-    Unknown(Box<RequestRecord>),
+    Unknown(Box<(RequestRecord, Option<Sketch>)>),
     /// Block changes of a replica, up to this index of [`Batch::changes`].
     Changed(ReplicaId, usize, Nanos),
     Cleared(ReplicaId, Nanos),

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use headstart_insight::Cause;
-use headstart_insight::text::{Limits, Neighbours, Sketch, Sketcher};
+use headstart_insight::text::{Evidence, Limits, Neighbours, Sketch, Sketcher};
 
 /// Time for causes that a second brings when hardly anything is asked: 1 % of a core.
 const EARNED: f64 = 0.01;
@@ -67,6 +67,10 @@ pub struct Parted {
     pub lost_words: usize,
     /// Why, where it has a name.
     pub cause: Option<Cause>,
+    /// The cause in words.
+    pub title: Option<&'static str>,
+    /// The suggested fix.
+    pub fix: Option<&'static str>,
 }
 
 /// Totals of one cause so far.
@@ -127,9 +131,15 @@ impl Causes {
     #[must_use]
     #[inline(never)]
     pub fn look(&self, text: &str) -> Option<Sketch> {
+        self.look_at(text.len(), || text)
+    }
+
+    /// Sketches a text of about `bytes` bytes, if there is time for it. Calls `text` only then.
+    #[must_use]
+    pub fn look_at<T: AsRef<str>>(&self, bytes: usize, text: impl FnOnce() -> T) -> Option<Sketch> {
         self.queue.as_ref()?;
-        let has_time = lock(&self.purse).takes(text.len(), Instant::now());
-        has_time.then(|| self.sketcher.sketch(text))
+        let has_time = lock(&self.purse).takes(bytes, Instant::now());
+        has_time.then(|| self.sketcher.sketch(text().as_ref()))
     }
 
     /// Queues a request's prompt for an explanation, compared with earlier ones of `namespace`;
@@ -197,11 +207,14 @@ fn explained(neighbours: &Neighbours<String>, question: &Question) -> Option<Par
     let told = neighbours.tell(question.namespace, &question.sketch)?;
     let explanation = told.explanation.as_ref();
     let divergence = explanation.map(|it| &it.divergence);
+    let evidence = explanation.and_then(|it| it.evidence.as_ref());
     Some(Parted {
         neighbour: told.near.name.clone(),
         byte: divergence.map(|it| it.new_byte),
         lost_words: divergence.map_or(0, |it| it.lost_words),
-        cause: explanation.and_then(|it| Some(it.evidence.as_ref()?.cause)),
+        cause: evidence.map(|it| it.cause),
+        title: evidence.map(Evidence::title),
+        fix: evidence.map(Evidence::fix),
     })
 }
 

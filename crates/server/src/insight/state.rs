@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use headstart_core::{Nanos, ReplicaId};
 use headstart_insight::loss::{Arrival, Attributor, Pending};
+use headstart_insight::text::Sketch;
 use headstart_insight::{Bucket, Split, Waterfall};
 
 use super::batch::{Arrived, Batch, Finished, Op};
@@ -85,7 +86,7 @@ impl State {
                         self.attributor.abandon(&pending);
                     }
                 }
-                Op::Unknown(record) => self.unknown(*record, told.metrics),
+                Op::Unknown(unknown) => self.unknown(*unknown, told),
                 Op::Changed(replica, end, now) => {
                     let changes = &batch.changes[done.changes..end];
                     done.changes = end;
@@ -156,7 +157,7 @@ impl State {
     }
 
     /// A request of which only lengths are known.
-    fn unknown(&mut self, mut record: RequestRecord, metrics: &InsightMetrics) {
+    fn unknown(&mut self, (mut record, sketch): (RequestRecord, Option<Sketch>), told: &Told<'_>) {
         if let Some(cached) = record.cached_tokens {
             let mut split = Split::default();
             split.put(Bucket::Device, cached);
@@ -167,9 +168,15 @@ impl State {
             record.split = Some(split);
             record.certainty = 1.0;
         }
+        if let Some(sketch) = sketch {
+            let lost = record.split.map(|split| split.get(Bucket::NoTokens));
+            let namespace = namespace(&record);
+            told.causes
+                .explain(namespace, record.id.clone(), sketch, lost);
+        }
         self.records.add_unpredicted(record);
         if self.sums.len() > MODELS {
-            self.tell_sums(metrics);
+            self.tell_sums(told.metrics);
         }
     }
 

@@ -63,7 +63,7 @@ pub enum FolderError {
     #[error("--state-dir is empty: name a folder, or leave it out")]
     Unnamed,
     /// Another gateway has it.
-    #[error("another gateway uses {0}: give each one a --state-dir of its own")]
+    #[error("another gateway uses {0}; give each gateway its own --state-dir")]
     InUse(PathBuf),
     /// There is nothing to keep.
     #[error(

@@ -239,8 +239,8 @@ fn unpriced(splits: &[Split], per_token: &[PerToken]) -> Option<String> {
     let tokens: u64 = without.map(|(split, _)| split.total()).sum();
     (tokens > 0).then(|| {
         format!(
-            "{} of the prompt tokens are of models that --price-table does not name: sums that \
-             they are part of have no money; name the models, or any other as [models.\"*\"]",
+            "{} of the prompt tokens are for models without a price in --price-table: their sums \
+             have no money; add the models, or a default as [models.\"*\"]",
             thousands(tokens)
         )
     })

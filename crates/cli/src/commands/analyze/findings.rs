@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use headstart_insight::text::{Evidence, Finding, Findings, Loss, Neighbours, Sketcher};
+use headstart_insight::text::{Evidence, Finding, Findings, Loss, Neighbours};
 use headstart_insight::{Bucket, Cause, Split};
 
 use super::cost::PerToken;
@@ -12,12 +12,8 @@ use super::logged::moved;
 use super::memory::Bounds;
 use super::patience::Patience;
 use super::traffic::Said;
-use crate::commands::why::walk::told_findings;
+use crate::commands::why::walk::{sketcher, told_findings};
 use crate::report::analyze::{Amount, Example, FindingRow};
-
-/// The secret of hashes that never leave the process: always the same, so that the same log tells
-/// the same each time.
-const SECRET: [u8; 32] = *b"headstart analyze, never leaves.";
 
 /// Characters shown in front of a change.
 const CONTEXT_CHARS: usize = 90;
@@ -45,7 +41,7 @@ pub(super) struct Compared {
 
 /// Compares each text with the nearest of those before it.
 pub(super) fn compared(said: &[Said], bounds: &Bounds, patience: &mut Patience) -> Compared {
-    let sketcher = Sketcher::new(&SECRET);
+    let sketcher = sketcher();
     let mut neighbours: Neighbours<usize> = Neighbours::new(bounds.texts);
     let (mut pairs, mut words_max) = (Vec::new(), 0);
     for (index, request) in said.iter().enumerate() {

@@ -153,7 +153,7 @@ pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> K
 /// Memory of the caches behind random routing.
 pub(crate) fn random(pieces: usize, is_exact: bool) -> Kept {
     Kept {
-        what: "caches behind random routing",
+        what: "caches with random routing",
         bytes: pieces as u64 * PIECE_BYTES,
         bytes_max: PIECES_MAX as u64 * PIECE_BYTES,
         lost: (!is_exact)

@@ -126,7 +126,7 @@ impl Traffic {
         traffic.held_bytes = budget.held;
         if budget.is_spent {
             traffic.left_out = Some(format!(
-                "only the first {} are looked at: more do not fit the {} MiB that are held",
+                "only the first {} are analyzed: more do not fit in {} MiB of memory",
                 counted(traffic.requests.len() as u64, "request"),
                 reading.held_bytes >> 20
             ));

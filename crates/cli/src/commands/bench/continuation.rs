@@ -42,7 +42,7 @@ impl Continuations {
         let definition = &predictor.model().definition;
         if definition.behaviour || definition.text.answers {
             eprintln!(
-                "{} reads answers: the record says no probability",
+                "{} reads answers: the record has no probability",
                 file.display()
             );
             return Ok(Self::default());

@@ -165,7 +165,7 @@ impl Agreement {
             counted(self.cache_blocks as u64, "block"),
             counted(self.block_size as u64, "token"),
             self.policy,
-            counted(self.cached_tokens as u64, "token"),
+            counted(self.cached_tokens, "token"),
             self.hit_rate * 100.0,
             counted(self.equal as u64, "request"),
             self.more,

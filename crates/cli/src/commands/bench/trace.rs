@@ -41,7 +41,7 @@ const BLOCK_SIZE: usize = 16;
     --context-cache new-folder --context-cache-gib 1 --host-cache-gib 0.1
 
 Without --url the command starts a server with one replica. Each block id of the
-trace gets random tokens of its own.
+trace gets its own random tokens.
 
 Sequential mode sends one request at a time, in file order. Then it replays the
 trace and reports how many requests had exactly the predicted hits. For a server

@@ -96,7 +96,7 @@ impl Tiered {
                     "--context-cache: the {} holds {} from before, which a simulation does \
                      not know; give a new folder",
                     report.tier.name(),
-                    counted(report.records as u64, "unit")
+                    counted(report.records, "unit")
                 );
                 Err(UsageError(message).into())
             }
@@ -173,7 +173,7 @@ impl Tiered {
             .collect();
         ensure!(
             !capacities.is_empty(),
-            "the server has no lower tiers; its log says why"
+            "the server has no lower tiers; see its log"
         );
         let (tiers, mover) = in_virtual_time::tiers(&self.options, &shape, &capacities, engine)?;
         let config = SchedulerConfig {

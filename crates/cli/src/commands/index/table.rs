@@ -141,7 +141,7 @@ fn problems(replica: &Value) -> Vec<String> {
     problems.into_iter().map(line).collect()
 }
 
-/// What is wrong with an engine of which the gateway says nothing.
+/// Names the problem of an engine for which the gateway reports no problem.
 fn unsaid(replica: &Value) -> Option<&'static str> {
     if !replica["upstream"].is_string() {
         return None;

@@ -23,10 +23,10 @@ const SHARE: u64 = 10;
 const PLACES_MAX: usize = 1024;
 
 /// Description of the change, as the subject of a sentence.
-pub(super) const TITLE: &str = "something that changes in front of what stays the same";
+pub(super) const TITLE: &str = "a change before text that stays the same";
 
 /// Suggested fix.
-pub(super) const FIX: &str = "move what changes behind everything that stays the same";
+pub(super) const FIX: &str = "move the text that changes behind everything that stays the same";
 
 /// A place where something without a name changes.
 #[derive(Debug)]

@@ -121,7 +121,8 @@ impl DeviceOptions {
         let shape = wild.map(|it| it.shape).or_else(|| ModelShape::find(&name));
         let Some(shape) = shape else { return Ok(None) };
         if self.kv_dtype.is_some() {
-            let message = "--kv-dtype is for a model's folder; one by name has two bytes a value";
+            let message =
+                "--kv-dtype needs a model folder; a model by name has two bytes per value";
             bail!(UsageError(message.to_owned()));
         }
         let gpus = self.gpus.unwrap_or(wild.map_or(1, |it| it.gpus));
@@ -144,7 +145,10 @@ impl DeviceOptions {
         let study = wild.filter(|it| it.gpus == gpus && gpu == GPU);
         engine.load_token_s = study.map_or(engine.load_token_s, |it| it.engine().load_token_s);
         Ok(Some(Named {
-            told: format!("{name} on {gpus} {gpu}, by the data sheets"),
+            told: match self.gpu {
+                Some(_) => format!("{name} on {gpus} {gpu}, by the data sheets"),
+                None => format!("{name} on {gpus} {gpu} (default; --gpu), by the data sheets"),
+            },
             token_bytes: shape.kv_token_bytes(),
             engine: Some(engine),
         }))
@@ -160,7 +164,7 @@ impl DeviceOptions {
             bail!(UsageError(message));
         }
         if self.gpu.is_some() || self.gpus.is_some() {
-            let message = "--gpu and --gpus are for a model by name; give --device-gib";
+            let message = "--gpu and --gpus need a model by name; for a folder give --device-gib";
             bail!(UsageError(message.to_owned()));
         }
         let dtype = self.kv_dtype.as_deref();

@@ -173,11 +173,11 @@ impl Predictions {
                  --predictor turns predicts by the turn count"
                     .to_owned(),
             ),
-            (0, _) => Some(format!("{who} says nothing, so lpc evicts as lru does")),
+            (0, _) => Some(format!("{who} makes no prediction, so lpc evicts like lru")),
             (said, _) if said < requests.len() => {
                 let all = counted(requests.len() as u64, "request");
                 Some(format!(
-                    "{who} predicts for {said} of {all}; others count as even"
+                    "{who} predicts for {said} of {all}; the others count as 50 %"
                 ))
             }
             _ => None,

@@ -50,7 +50,7 @@ const FAULT_MAX_S: f64 = 1e6;
 /// Routing strategies on a fleet.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart simulate fleet --preset laptop                  half a minute
+  headstart simulate fleet --preset laptop                  under a second
   headstart simulate fleet --preset llm-d-73 --html fleet.html
   headstart simulate fleet --preset llm-d-73 --strategies precise,cost \\
     --rates 20,60
@@ -62,12 +62,9 @@ A cost model gives the duration of each engine step. llm-d-73 and llm-d-37 are
 published runs of llm-d; the table shows the published figures below ours.")]
 pub(crate) struct Fleet {
     /// Published run: llm-d-73, llm-d-37, or laptop, a small llm-d-73
-    #[arg(
-        long,
-        value_name = "NAME",
-        required_unless_present = "trace",
-        help_heading = "Traffic"
-    )]
+    ///
+    /// Required without --trace.
+    #[arg(long, value_name = "NAME", help_heading = "Traffic")]
     preset: Option<String>,
     #[command(flatten)]
     options: FleetOptions,
@@ -90,7 +87,12 @@ pub(super) fn run(fleet: &Fleet) -> Result<()> {
     }
     let preset = match &fleet.preset {
         // Whose engine a trace gets, unless another one is named.
-        None => Preset::LlmD73,
+        None if fleet.options.is_of_trace() => Preset::LlmD73,
+        None => {
+            let message = "what to simulate is missing: give --preset laptop (or llm-d-73, \
+                           llm-d-37), or --trace FILE";
+            return Err(UsageError(message.to_owned()).into());
+        }
         Some(name) => Preset::find(name).ok_or_else(|| {
             UsageError(format!(
                 "--preset {name}: known are llm-d-73, llm-d-37, laptop"
@@ -193,7 +195,7 @@ impl FleetOptions {
         bar.finish_and_clear();
         self.warn_of_faults(&outcomes);
         let origin = match &self.cost_model {
-            Some(file) => format!("all this by {}", file.display()),
+            Some(file) => format!("cost model {}", file.display()),
             None => "calibrated on the published precise run at 20 and 60 requests/s".to_owned(),
         };
         Ok(report(asked, &origin, &fleets, outcomes))

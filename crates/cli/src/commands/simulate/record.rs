@@ -77,7 +77,7 @@ pub(super) fn read(file: &Path) -> Result<Run> {
         let line = serde_json::from_str(&line?).with_context(|| format!("{name}, line {number}"));
         parsed.push(checked(line?).with_context(|| format!("{name}, line {number}"))?);
     }
-    ensure!(!parsed.is_empty(), "{name} holds no conversation");
+    ensure!(!parsed.is_empty(), "{name} has no conversation");
     Ok(run(&parsed))
 }
 

@@ -204,10 +204,7 @@ impl TrafficOptions {
         }
         recorded.retain(|it| !it.conversation.turns.is_empty());
         if recorded.is_empty() {
-            bail!(
-                "{} holds no conversation in which a user asks",
-                file.display()
-            );
+            bail!("{} has no conversation with a user message", file.display());
         }
         let goes_on = |it: &Recorded| it.conversation.turns.len() > 1;
         if self.answer_ms == 0.0 && !recorded.iter().any(goes_on) {

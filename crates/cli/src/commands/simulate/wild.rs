@@ -52,12 +52,9 @@ than recomputing. Traffic follows the statistics of the ATC'25 study, and the
 engines follow data sheets. The report prints the study's ranges next to ours.")]
 pub(crate) struct HostMemory {
     /// Traffic of the study: wild-consumer or wild-business
-    #[arg(
-        long,
-        value_name = "NAME",
-        required_unless_present = "trace",
-        help_heading = "Traffic"
-    )]
+    ///
+    /// Required without --trace.
+    #[arg(long, value_name = "NAME", help_heading = "Traffic")]
     preset: Option<String>,
     #[command(flatten)]
     options: WildOptions,
@@ -170,7 +167,11 @@ impl WildOptions {
         let requests = match (traffic, &self.trace) {
             (Some(traffic), _) => plan.drawn(traffic, shared.threads)?,
             (None, Some(file)) => self.read(file, &mut plan, shared)?,
-            (None, None) => bail!("a preset or a trace is required"),
+            (None, None) => bail!(UsageError(
+                "what to simulate is missing: give --preset wild-consumer or wild-business, or \
+                 --trace FILE"
+                    .to_owned()
+            )),
         };
         let rows = plan.measure(&requests, shared.threads)?;
         let name = match (traffic, &self.trace) {
@@ -294,7 +295,7 @@ impl WildOptions {
 /// A trace that can be served: it has requests with blocks of a length that tells them apart.
 fn check(name: &str, requests: &[TraceRequest], block_tokens: u32) -> Result<()> {
     if requests.iter().all(|request| request.blocks.is_empty()) {
-        bail!("{name} holds no request with blocks within --minutes");
+        bail!("{name} has no request with blocks within --minutes; raise --minutes");
     }
     if block_tokens < 4 {
         bail!("{name} has blocks of fewer than 4 tokens, too few to tell them apart");
@@ -306,7 +307,7 @@ fn asks(requests: &[TraceRequest], model: &WildModel, seconds: f64, block_tokens
     let each_s = load::prefill_s(requests, &model.engine(), block_tokens);
     let load = each_s * requests.len() as f64 / seconds;
     let number = counted(requests.len() as u64, "request");
-    format!("{number} with the first seed, {load:.2} s of prefill a second were nothing cached")
+    format!("{number} with the first seed, {load:.2} s of prefill per second without a cache")
 }
 
 impl Plan {
@@ -349,13 +350,14 @@ impl Plan {
             traffic.draw(model, &self.asked, *seed)
         });
         let Some(runs) = runs.into_iter().collect::<Option<Vec<_>>>() else {
-            let message = "--minutes less --warm-up: so short that nothing arrives; make it longer";
+            let message =
+                "--minutes minus --warm-up is too short: no request arrives; raise --minutes";
             bail!(UsageError(message.to_owned()));
         };
         let by_model = runs.chunks(self.seeds as usize).map(<[_]>::to_vec);
         let by_model: Vec<_> = by_model.collect();
         let mut told = vec![format!(
-            "{} ({}), {:?} s of prefill a second in the part that counts, were nothing cached",
+            "{} ({}), {:?} s of prefill per second without a cache, after the warm-up",
             traffic.about,
             traffic.workload(),
             self.asked.load
@@ -364,7 +366,7 @@ impl Plan {
             let per_s = runs[0].len() as f64 / self.asked.seconds;
             let number = counted(runs[0].len() as u64, "request");
             format!(
-                "{}: {number} with the first seed, {per_s:.2} a second",
+                "{}: {number} with the first seed, {per_s:.2} per second",
                 model.shape.name
             )
         }));

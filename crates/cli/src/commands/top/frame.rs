@@ -103,7 +103,7 @@ fn head(told: &Snapshot) -> Vec<Line> {
     let since = match all {
         0 => "nothing yet".to_owned(),
         _ => format!(
-            "  {} of {} tokens since the start",
+            "  {} of {} tokens since the start, where engines report cached tokens",
             percent(totals.cached_tokens as f64 / all as f64),
             compact(all as f64)
         ),
@@ -151,11 +151,18 @@ fn waterfall(told: &Snapshot) -> Vec<Line> {
         )];
     };
     let all = waterfall.tokens;
-    let note = format!(
+    let mut note = format!(
         "{} prompt tokens of {}",
         compact(all as f64),
         counted(waterfall.requests, "request")
     );
+    let others = told.totals.requests.saturating_sub(waterfall.requests);
+    if others > 0 {
+        note += &format!(
+            "; {} run, failed or report no cached tokens",
+            counted(others, "other request")
+        );
+    }
     let mut lines = vec![title("Waterfall", note)];
     let mut start = 0.0;
     for bucket in waterfall.buckets.iter().filter(|bucket| bucket.tokens > 0) {

@@ -45,7 +45,7 @@ impl Terminal {
     /// When there is no terminal, or it cannot be set.
     pub(super) fn take(press: impl Fn(Key) -> bool + Clone + Send + 'static) -> Result<Self> {
         let stdin = std::io::stdin();
-        let before = tcgetattr(&stdin).context("cannot ask the terminal how it is set")?;
+        let before = tcgetattr(&stdin).context("cannot read the terminal settings")?;
         let mut ours = before.clone();
         ours.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         tcsetattr(&stdin, OptionalActions::Now, &ours).context("cannot set the terminal")?;

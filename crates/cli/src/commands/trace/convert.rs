@@ -77,9 +77,9 @@ pub(crate) fn run(convert: &Convert) -> Result<()> {
 
 fn no_request(name: &str, reader: &Reader<'_>) -> anyhow::Error {
     match reader.skipped() {
-        0 => anyhow!("{name} holds no request"),
+        0 => anyhow!("{name} has no request"),
         bad => anyhow!(
-            "{name} holds no request: {} left out",
+            "{name} has no request: {} left out",
             counted(bad, "bad line")
         ),
     }

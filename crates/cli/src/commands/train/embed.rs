@@ -95,7 +95,7 @@ impl<'e> Embedder<'e> {
         let is_whole = vectors.len() == batch.len() * dims;
         ensure!(
             is_whole && vectors.iter().all(|value| value.is_finite()),
-            "encoder {} gives values that are no numbers, so nothing can be learnt from it",
+            "encoder {} returns values that are not numbers; use another --encoder",
             self.encoder.identity()
         );
         for (text, vector) in batch.iter().zip(vectors.chunks_exact(dims)) {

@@ -202,10 +202,7 @@ fn look(
     (input, other): (InputFacts, Dataset),
 ) -> Result<Elsewhere> {
     if other.definition != data.definition {
-        bail!(
-            "{} is the log of a model that reads different things",
-            input.file
-        );
+        bail!("{} is the log of a model with different inputs", input.file);
     }
     let group = |&at: &usize| data.labels[at].group;
     let chosen_by = split.train.iter().chain(&split.validation);
@@ -234,7 +231,7 @@ fn look(
     }
     if part.is_empty() {
         bail!(
-            "{} holds no turn of known outcome that training has not seen",
+            "{} has no turn with a known outcome that training has not used",
             input.file
         );
     }

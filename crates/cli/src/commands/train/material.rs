@@ -343,7 +343,7 @@ fn joined(parts: Vec<Dataset>) -> Result<Dataset> {
     let mut all = parts.next().context("there is an input")?;
     for part in parts {
         if part.definition != all.definition {
-            bail!("the logs are of models that read different things; train from one kind of them");
+            bail!("the logs are from models with different inputs; train from one kind of log");
         }
         all.values.extend(part.values);
         all.labels.extend(part.labels);

@@ -68,7 +68,7 @@ pub(super) fn read(
     ));
     if reader.info().sessions == Provenance::Absent {
         bail!(
-            "{} tells no sessions, so nothing of how they go on",
+            "{} has no sessions, so training cannot tell which ones continue",
             source.name()
         );
     }

@@ -13,6 +13,9 @@ use crate::server::{Server, one_line};
 /// Longest answer that is read: one request and all replicas that it could have gone to.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
+/// Buckets that a gateway fills by what it was told.
+const OF_A_GATEWAY: [Bucket; 3] = [Bucket::IndexWrong, Bucket::HeldElsewhere, Bucket::NoTokens];
+
 /// Asks a server about `request` and tells.
 pub(super) fn run(server: &Server, request: &str, as_json: bool) -> Result<()> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
@@ -38,8 +41,8 @@ fn told(record: &Value) -> String {
     let tokens = |name: &str| record[name].as_u64().map(thousands);
     let all = tokens("prompt_tokens").unwrap_or_default();
     let cached = match tokens("cached_tokens") {
-        Some(cached) => format!("{cached} of {all} prompt tokens were found"),
-        None => format!("{all} prompt tokens; the engine does not say how many it found"),
+        Some(cached) => format!("{cached} of {all} prompt tokens were cached"),
+        None => format!("{all} prompt tokens, without a cached-token count from the engine"),
     };
     let mut lines = vec![format!(
         "Request {}: {cached}, on replica {}.",
@@ -61,11 +64,23 @@ fn told(record: &Value) -> String {
     if let Some(age_s) = record["evicted"]["age_s"].as_f64() {
         lines.push(format!("evicted {age_s:.0} s after its last use"));
     }
+    if OF_A_GATEWAY
+        .iter()
+        .any(|it| record["buckets"][it.name()].is_u64())
+    {
+        lines.push(
+            "A gateway sees its own routing and KV events only: its engine may put the same \
+             tokens into other buckets."
+                .to_owned(),
+        );
+    }
     let cause = record["cause"].as_str().and_then(|name| name.parse().ok());
+    let is_again = [Bucket::Diverged, Bucket::NoTokens];
     match cause {
         Some(cause) => lines.extend(because(record, cause)),
-        None if record["buckets"]["diverged"].is_u64() => lines.push(
-            "Known behind another prefix: `headstart why REQUEST FILE` on a log looks closer."
+        None if is_again.iter().any(|it| record["buckets"][it.name()].is_u64()) => lines.push(
+            "The server found no cause. `headstart why REQUEST FILE` compares the prompts of a \
+             request log."
                 .to_owned(),
         ),
         None => {}
@@ -73,12 +88,18 @@ fn told(record: &Value) -> String {
     lines.join("\n")
 }
 
-/// The cause that a server found, which it does within a budget only.
+/// The cause that a server found, which it does within a budget only. An older server names it and
+/// no more.
 fn because(record: &Value, cause: Cause) -> [String; 3] {
+    let told = |field: &str, known: &str| match &record[field] {
+        Value::String(text) => one_line(text),
+        _ => known.to_owned(),
+    };
+    let neighbour = visible(&record["neighbour"]["request"]);
     [
-        format!("parts from {}", visible(&record["neighbour"]["request"])),
-        format!("cause  {cause}: {}", cause.title()),
-        format!("fix    {}", cause.fix()),
+        format!("nearest earlier request: {neighbour}"),
+        format!("cause  {cause}: {}", told("title", cause.title())),
+        format!("fix    {}", told("fix", cause.fix())),
     ]
 }
 
@@ -104,11 +125,11 @@ mod tests {
             "evicted": null,
         }));
         let headline =
-            "Request chatcmpl-1\\u{1b}[0m: 4,096 of 4,310 prompt tokens were found, on replica 2.";
+            "Request chatcmpl-1\\u{1b}[0m: 4,096 of 4,310 prompt tokens were cached, on replica 2.";
         assert!(text.starts_with(headline), "{text}");
         assert!(text.contains("seen after another prefix"), "{text}");
         assert!(!text.contains("later"), "{text}");
-        assert!(text.contains("looks closer"), "{text}");
+        assert!(text.contains("found no cause"), "{text}");
     }
 
     #[test]
@@ -117,10 +138,15 @@ mod tests {
             "id": "b", "replica": 0, "prompt_tokens": 100, "cached_tokens": 0,
             "buckets": {"diverged": 100}, "neighbour": {"request": "a"}, "cause": "clock",
         }));
-        assert!(
-            text.contains("parts from a\ncause  clock: a date"),
-            "{text}"
-        );
+        assert!(text.contains("request: a\ncause  clock: a date"), "{text}");
         assert!(text.contains("fix    move the date"), "{text}");
+        let text = told(&json!({
+            "id": "b", "replica": 0, "prompt_tokens": 100, "cached_tokens": 0,
+            "buckets": {"no-tokens": 100}, "neighbour": {"request": "a"}, "cause": "clock",
+            "title": "a date or time was inserted", "fix": "send it always",
+        }));
+        let cause = "cause  clock: a date or time was inserted\nfix    send it always";
+        assert!(text.contains(cause), "{text}");
+        assert!(text.contains("its engine may put"), "{text}");
     }
 }

@@ -20,7 +20,7 @@ use super::prompt::{Body, Prompt};
 use super::shown::Shown;
 
 /// The secret of hashes that never leave the process: always the same, so that the same log tells
-/// the same each time.
+/// the same each time, and one for all commands, so that they tell the same.
 const SECRET: [u8; 32] = *b"headstart why, never leaves here";
 
 /// Prompts from which on a cause must have cost something more than once to be told: one stray
@@ -100,6 +100,11 @@ pub(crate) fn told_findings<E>(findings: Findings<E>, prompts: u64) -> Vec<Findi
     findings
 }
 
+/// Makes the sketches by which prompts of a log are compared.
+pub(crate) fn sketcher() -> Sketcher {
+    Sketcher::new(&SECRET)
+}
+
 impl Parted {
     /// Returns the changed bytes of the older and of the newer prompt: those of the evidence, or
     /// else the first region.
@@ -149,7 +154,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn new(rendering: &'a Rendering) -> Self {
         Self {
             rendering,
-            sketcher: Sketcher::new(&SECRET),
+            sketcher: sketcher(),
             neighbours: Neighbours::new(Limits::default()),
             findings: Findings::default(),
             prompts: 0,

@@ -197,7 +197,8 @@ fn curve(analysis: &Analysis) -> String {
         ]);
     }
     format!(
-        "Hit rate by cache size (one cache, LRU); without a limit: {}\n{}",
+        "Hit rate by cache size (all requests simulated on one LRU cache); without a limit: \
+         {}\n{}",
         percent(ideal.token_hit_rate),
         aligned(&rows)
     )
@@ -222,8 +223,8 @@ fn routing(analysis: &Analysis) -> String {
         1 => String::new(),
         _ if routing.precise_tokens + routing.random_tokens == 0 => String::new(),
         replicas => format!(
-            "Hit rate by routing, {replicas} replicas, one request at a time (random: mean of {} \
-             runs)\n{}",
+            "Hit rate by routing, all requests simulated one at a time on {replicas} replicas\n\
+             (random: mean of {} runs)\n{}",
             routing.draws,
             aligned(&rows)
         ),

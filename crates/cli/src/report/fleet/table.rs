@@ -5,6 +5,17 @@ use headstart_sim::fleet::RungOutcome;
 use super::super::table::aligned;
 use super::{Report, StrategyRun, agreement, winner};
 
+/// Legend of rows and columns.
+const LEGEND: &str = "\
+requests/s: rate at which requests arrive, one row per step of the run
+warm-up: the first step, which fills the caches; all: the other steps together
+TTFT: time to first token, s; TPOT: time per output token, s; E2E: to the end, s
+service: TTFT without the wait in the queue
+tokens/s: output until the last answer; in window: output while requests arrive
+goodput/s: requests per second within the latency limits
+waiting, running: requests per replica, on average; KV used: share of KV memory
+";
+
 /// Throughput and TTFT beside the published ones, then all figures of each strategy.
 pub(crate) fn table(report: &Report) -> String {
     let mut text = report.facts().join("\n");
@@ -13,7 +24,7 @@ pub(crate) fn table(report: &Report) -> String {
         None => "",
     };
     text += &format!(
-        "\n\noutput tokens/s, until the last answer of the rung{published}\n{}",
+        "\n\noutput tokens/s, until the last answer of each step{published}\n{}",
         aligned(&compared(
             report,
             |rung| format!("{:.0}", rung.tokens_s),
@@ -29,10 +40,12 @@ pub(crate) fn table(report: &Report) -> String {
         ))
     );
     for run in &report.runs {
-        text += &format!("\n{}\n{}", run.label(), aligned(&details(run)));
+        let rows = details(run, report.warm_up());
+        text += &format!("\n{}\n{}", run.label(), aligned(&rows));
         run.recoveries()
             .for_each(|line| text += &format!("{line}\n"));
     }
+    text += &format!("\n{LEGEND}");
     if let Some(agreement) = agreement::table(report) {
         text += &format!("\n{agreement}");
     }
@@ -65,14 +78,15 @@ fn compared(
                 None => ours(rung),
             }
         });
-        rows.push(std::iter::once(rate(first)).chain(cells).collect());
+        let name = step(at, first, report.warm_up());
+        rows.push(std::iter::once(name).chain(cells).collect());
     }
     let all = report.runs.iter().map(|run| ours(&run.outcome.all));
     rows.push(std::iter::once("all".to_owned()).chain(all).collect());
     rows
 }
 
-fn details(run: &StrategyRun) -> Vec<Vec<String>> {
+fn details(run: &StrategyRun, warm_up: usize) -> Vec<Vec<String>> {
     let head = [
         "requests/s",
         "requests",
@@ -98,7 +112,8 @@ fn details(run: &StrategyRun) -> Vec<Vec<String>> {
         "preempted",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(run.rungs().map(|rung| detail(&rate(rung), rung)));
+    let rungs = run.rungs().enumerate();
+    rows.extend(rungs.map(|(at, rung)| detail(&step(at, rung, warm_up), rung)));
     rows.push(detail("all", &run.outcome.all));
     rows
 }
@@ -129,6 +144,14 @@ fn detail(name: &str, rung: &RungOutcome) -> Vec<String> {
         known(rung.kv_usage, |it| format!("{:.1} %", it * 100.0)),
         known(rung.preemptions, |it| it.to_string()),
     ]
+}
+
+/// The name of a step: its rate, and whether it only fills the caches.
+fn step(at: usize, rung: &RungOutcome, warm_up: usize) -> String {
+    match at < warm_up {
+        true => format!("{} (warm-up)", rate(rung)),
+        false => rate(rung),
+    }
 }
 
 /// Requests per second, as far as one wants to read them.

@@ -9,6 +9,14 @@ use super::{Line, Report, axis, mean, percent, signed, winner};
 use crate::commands::simulate::Swept;
 use crate::input::counted;
 
+/// Legend of the columns.
+const LEGEND: &str = "\
+hit rate: cached prompt tokens over prompt tokens, average of the seeds
+spread: greatest minus least hit rate; worst seed: least difference to lru, points
+over LRU: gain relative to lru; gap closed: share of the gap from lru to oracle
+MCC: quality of the predictor, 1 is perfect; prefill tok/s: computed prompt tokens
+";
+
 /// Requests below which a median says nothing.
 const COUNT_MIN: usize = 10;
 
@@ -18,6 +26,7 @@ pub(crate) fn table(report: &Report) -> String {
     for sweep in report.sweeps() {
         text += &format!("\n{}", aligned(&sweep_rows(report, sweep)));
     }
+    text += &format!("\n{LEGEND}");
     if let Some((title, rows)) = contexts(report) {
         text += &format!("\n{title}\n{}", aligned(&rows));
     }
@@ -42,7 +51,7 @@ pub(super) fn facts(report: &Report) -> String {
     let mut text = format!("{}\n", facts.source);
     let minutes = (facts.minutes * 10.0).round() / 10.0;
     text += &format!(
-        "{minutes} minute{}, the first {} not counted",
+        "{minutes} minute{}, the first {} not counted as warm-up",
         if minutes == 1.0 { "" } else { "s" },
         facts.warm_up_minutes,
     );
@@ -57,8 +66,9 @@ pub(super) fn facts(report: &Report) -> String {
     };
     text += &format!("predictor of lpc: {}\n", teller(facts.predictor));
     text += &format!(
-        "a step: {:.2} ms, at least {:.2} ms or {:.1} µs a token for layers, {:.2} ns a pair or \
-         {:.1} ns a cached token for attention, {:.1} µs a sampled token\n",
+        "an engine step takes {:.2} ms, plus the larger of {:.2} ms and {:.1} µs per token for \
+         layers, plus the larger of {:.2} ns per token pair and {:.1} ns per cached token for \
+         attention, plus {:.1} µs per sampled token\n",
         cost.overhead_s * 1e3,
         cost.weights_s * 1e3,
         cost.token_s * 1e6,
@@ -72,9 +82,9 @@ pub(super) fn facts(report: &Report) -> String {
 fn teller(predictor: Predictor) -> String {
     match predictor {
         Predictor::Nobody => "none".to_owned(),
-        Predictor::TurnCount => "the shares by turn count".to_owned(),
+        Predictor::TurnCount => "shares of continued conversations by turn".to_owned(),
         Predictor::Noisy { channel, mcc } => format!(
-            "a noisy oracle ({} noise) of MCC {mcc}, except where the sweep sets MCC",
+            "a noisy oracle ({} noise) with MCC {mcc}, except where the sweep sets MCC",
             channel.name()
         ),
         Predictor::Model => "the model".to_owned(),

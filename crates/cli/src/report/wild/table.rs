@@ -23,16 +23,16 @@ pub(crate) fn table(report: &Report) -> String {
     let gains = report.gains();
     if !gains.is_empty() {
         text += &format!(
-            "\nbeside the baselines lru, fifo, lfu, s3fifo (percent; least and most of the seeds)\
-             \n{}",
+            "\ncompared with the baselines lru, fifo, lfu, s3fifo (percent; least and most of the \
+             seeds)\n{}",
             aligned(&beside(&gains))
         );
     }
     let refused: u64 = report.rows.iter().map(Row::refused).sum();
     if refused > 0 {
         text += &format!(
-            "\n{} refused in all cells together: longer than the device's memory, or the queue \
-             was full\n",
+            "\n{} refused in all runs together: longer than the device memory, or the queue was \
+             full\n",
             counted(refused, "request")
         );
     }
@@ -49,8 +49,10 @@ fn facts(report: &Report) -> String {
         text += &format!("{told}\n");
     }
     text += &format!(
-        "{:.1} minutes, the first {:.1} not counted; {} of the traffic; blocks of {} tokens; one \
-         token of answer; QTTFT: from arrival to the first token, mean\n",
+        "{:.1} minutes, the first {:.1} not counted as warm-up; {} of the traffic; blocks of {} \
+         tokens; answers of one token\n\
+         ×N: host memory, in multiples of device memory; block hits: cached blocks over blocks\n\
+         QTTFT: time to first token from arrival, average\n",
         facts.minutes,
         facts.warm_up_minutes,
         counted(facts.seeds as u64, "draw"),
@@ -73,8 +75,8 @@ fn title(model: WildModel, report: &Report) -> String {
     let engine = model.engine();
     let block_bytes = model.shape.kv_token_bytes() * f64::from(report.facts.block_tokens);
     format!(
-        "{} on {} (80 GB): {} tokens of device memory, {:.3} MiB a block, host at {:.0} GB/s, a \
-         token of prefill {:.0} µs",
+        "{} on {} (80 GB): {} tokens of device memory, {:.3} MiB per block, host at {:.0} GB/s, \
+         {:.0} µs of prefill per token",
         model.shape.name,
         counted(u64::from(model.gpus), "A800"),
         thousands(engine.kv_tokens as u64),

@@ -21,7 +21,50 @@ const ARGUMENT_WORDS: usize = 20;
 /// Longest number that is a day, an hour or a year, digits.
 const NUMBER_DIGITS: u16 = 4;
 
+/// Words of a line that says the time, and those of them that are no time, where no label such as
+/// `today` is among them.
+const LINE_WORDS: usize = 24;
+const PLAIN_WORDS: usize = 3;
+
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
+    moved_on(aligned).or_else(|| came_or_went(aligned))
+}
+
+/// A line that says the time and that only one of both has.
+fn came_or_went(aligned: &Aligned<'_>) -> Option<Spans> {
+    value::first(
+        aligned,
+        |region| is_line(aligned, region),
+        |region| is_clock(aligned, region) || super::nonce::is_nonce(aligned, region),
+    )
+}
+
+/// Whether a region is a line that says the time in one text, and nothing in the other.
+fn is_line(aligned: &Aligned<'_>, region: &Region) -> bool {
+    let (old, new) = aligned.span(region);
+    let (words, line) = match (old.is_empty(), new.is_empty()) {
+        (true, false) => (&aligned.new, new),
+        (false, true) => (&aligned.old, old),
+        _ => return false,
+    };
+    let class = |at: usize| words[at].class;
+    let has_label = line.clone().any(|at| class(at) == Class::TimeLabel);
+    let is_time = |at: usize| match class(at) {
+        Class::Date | Class::Time | Class::Epoch => true,
+        class => has_label && class.is_time(),
+    };
+    let is_plain = |at: usize| class(at) != Class::Punctuation && !class(at).may_be_of_time();
+    let plain = line.clone().filter(|&at| is_plain(at)).count();
+    let most = match has_label {
+        true => LINE_WORDS / 2,
+        false => PLAIN_WORDS,
+    };
+    let is_short = line.len() <= LINE_WORDS && plain <= most;
+    let mut line = line;
+    is_short && line.any(is_time)
+}
+
+fn moved_on(aligned: &Aligned<'_>) -> Option<Spans> {
     let spans = value::first(
         aligned,
         |region| is_clock(aligned, region),
@@ -245,6 +288,32 @@ mod tests {
             let (old, new) = (text(one), text(other));
             check(&old, &new, Some(("clock", one, other)));
         }
+    }
+
+    #[test]
+    fn a_line_with_the_time_that_comes_or_goes_is_a_clock() {
+        let body = prose(14, 120);
+        for line in [
+            "Today is 2026-11-25.",
+            "Today's date: Wednesday, November 25, 2026",
+            "The current date is 2026-11-25.",
+            "Current time: 17:35 UTC",
+            "It is 17:35 now.",
+            "[2026-11-25T17:35:02Z]",
+        ] {
+            for front in ["You help people.\n", ""] {
+                let with = format!("{front}{line}\n{body}");
+                let without = format!("{front}{body}");
+                for (old, new) in [(&with, &without), (&without, &with)] {
+                    let (cause, one, other) = found(old, new).expect("a cause");
+                    assert_eq!(cause, "clock", "{line}");
+                    assert!(one.is_empty() != other.is_empty(), "{one:?}, {other:?}");
+                }
+            }
+        }
+        let rule = "Never book a meeting with a customer after 17:00 on any day.\n";
+        let told = found(&body, &format!("{rule}{body}")).map(|it| it.0);
+        assert_ne!(told, Some("clock"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Snapshot parts from [`insight`](crate::insight): requests, waterfall, ghosts and predictions.
 
-use headstart_core::Nanos;
+use headstart_core::{Nanos, ReplicaId};
 use headstart_insight::{Bucket, Cause, Split};
 use headstart_prompt::{Normalizer, Normalizers};
 
@@ -32,7 +32,13 @@ pub(super) fn add(
     let sums = insight.snapshot();
     let latest = insight.recent(PAIRS_MAX);
     let now_s = unix_seconds();
-    let part = |record: &RequestRecord| request(record, gateway.has_cost_model, now_s);
+    let part = |record: &RequestRecord| {
+        let seen = Seen {
+            has_cost_model: gateway.has_cost_model,
+            has_events: gateway.has_events(ReplicaId(record.replica)),
+        };
+        request(record, seen, now_s)
+    };
     let requests = latest.iter().take(REQUESTS_MAX).map(|it| part(it));
     let mut predictions = snapshot.predictions;
     predictions.ttft = ttft(&sums.ttft_s);
@@ -153,7 +159,15 @@ fn pair(record: &RequestRecord) -> Option<[f64; 2]> {
     pair.iter().all(|ms| ms.is_finite()).then_some(pair)
 }
 
-fn request(record: &RequestRecord, has_cost_model: bool, now_s: f64) -> RequestPart {
+/// Facts about a request's replica.
+#[derive(Clone, Copy)]
+struct Seen {
+    has_cost_model: bool,
+    /// Whether it sends KV events.
+    has_events: bool,
+}
+
+fn request(record: &RequestRecord, seen: Seen, now_s: f64) -> RequestPart {
     RequestPart {
         id: record.id.clone(),
         tenant: record.tenant.clone(),
@@ -167,8 +181,8 @@ fn request(record: &RequestRecord, has_cost_model: bool, now_s: f64) -> RequestP
         cached_tokens: record.cached_tokens.map(u64::from),
         predicted_ms: finite_ms(record.predicted_ttft_s),
         ttft_ms: finite_ms(record.ttft_s),
-        decision: decision(record, has_cost_model),
-        outcome: outcome(record),
+        decision: decision(record, seen),
+        outcome: outcome(record, seen),
     }
 }
 
@@ -178,19 +192,18 @@ fn finite_ms(seconds: Option<f64>) -> Option<f64> {
 
 /// Such as `Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms`; without times
 /// where these would be another engine's.
-fn decision(record: &RequestRecord, has_cost_model: bool) -> String {
-    let all = grouped(record.prompt_tokens);
-    let mut words = match record.predicted_cached_tokens {
-        Some(cached) => {
-            let (replica, cached) = (record.replica, grouped(cached));
+fn decision(record: &RequestRecord, seen: Seen) -> String {
+    let (replica, all) = (record.replica, grouped(record.prompt_tokens));
+    let mut words = match record.predicted_cached_tokens.map(grouped) {
+        Some(cached) if seen.has_events => {
             format!("Replica {replica}: {cached} of {all} tokens cached")
         }
-        None => format!(
-            "Replica {}: {all} prompt tokens, not tokenized here",
-            record.replica
+        Some(cached) => format!(
+            "Replica {replica}: {cached} of {all} tokens predicted (own routing, no KV events)"
         ),
+        None => format!("Replica {replica}: {all} prompt tokens, not tokenized here"),
     };
-    if !has_cost_model {
+    if !seen.has_cost_model {
         return words;
     }
     if let Some(ms) = finite_ms(record.predicted_ttft_s) {
@@ -216,7 +229,7 @@ fn decision(record: &RequestRecord, has_cost_model: bool) -> String {
 }
 
 /// Describes the outcome: cached tokens if mispredicted, computed tokens, and the largest loss.
-fn outcome(record: &RequestRecord) -> Option<String> {
+fn outcome(record: &RequestRecord, seen: Seen) -> Option<String> {
     let cached = record.cached_tokens?;
     let mut words = Vec::new();
     if Some(cached) != record.predicted_cached_tokens {
@@ -225,12 +238,23 @@ fn outcome(record: &RequestRecord) -> Option<String> {
     let computed = record.prompt_tokens.saturating_sub(cached);
     words.push(format!("{} computed", grouped(computed)));
     if let Some((bucket, tokens)) = record.split.as_ref().and_then(largest_loss) {
+        let meaning = meaning(bucket, seen);
         words.push(match tokens == computed {
-            true => bucket.meaning().to_owned(),
-            false => format!("{} of them {}", grouped(tokens), bucket.meaning()),
+            true => meaning.to_owned(),
+            false => format!("{} of them {meaning}", grouped(tokens)),
         });
     }
     Some(words.join(", "))
+}
+
+/// Describes a bucket for a replica as `seen`. Without events the gateway knows only the prompts
+/// that it sent there, not the blocks that the replica held.
+fn meaning(bucket: Bucket, seen: Seen) -> &'static str {
+    match bucket {
+        Bucket::IndexWrong if !seen.has_events => "predicted but not cached",
+        Bucket::Evicted | Bucket::Reset if !seen.has_events => "sent here before, not cached now",
+        other => other.meaning(),
+    }
 }
 
 fn largest_loss(split: &Split) -> Option<(Bucket, u32)> {
@@ -255,6 +279,13 @@ mod tests {
             prefill_tokens: 0,
             score: 0.0,
             predicted_ttft_s,
+        }
+    }
+
+    fn seen(has_cost_model: bool, has_events: bool) -> Seen {
+        Seen {
+            has_cost_model,
+            has_events,
         }
     }
 
@@ -288,7 +319,8 @@ mod tests {
 
     #[test]
     fn a_decision_is_told_in_words() {
-        let told = request(&record(), true, 7.5);
+        let (seen, uncosted) = (seen(true, true), seen(false, true));
+        let told = request(&record(), seen, 7.5);
         assert_eq!(
             told.decision,
             "Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms"
@@ -299,13 +331,34 @@ mod tests {
         );
         assert_eq!((told.age_s, told.ttft_ms), (2.5, Some(71.0)));
         assert_eq!(pair(&record()), Some([62.0, 71.0]));
-        let told = request(&record(), false, 7.5);
+        let told = request(&record(), uncosted, 7.5);
         let expected = "Replica 2: 4,096 of 4,310 tokens cached";
         assert_eq!(
             told.decision, expected,
             "times of another engine say nothing"
         );
         assert_eq!((&told.model[..], told.status), ("m", 200));
+    }
+
+    #[test]
+    fn without_events_a_row_tells_a_prediction_from_what_came() {
+        let mut split = Split::default();
+        split.put(Bucket::IndexWrong, 4_096);
+        split.put(Bucket::NeverSeen, 214);
+        let wrong = RequestRecord {
+            cached_tokens: Some(0),
+            split: Some(split),
+            ..record()
+        };
+        let told = request(&wrong, seen(false, false), 5.0);
+        assert_eq!(
+            told.decision,
+            "Replica 2: 4,096 of 4,310 tokens predicted (own routing, no KV events)"
+        );
+        assert_eq!(
+            told.outcome.as_deref(),
+            Some("0 cached, 4,310 computed, 4,096 of them predicted but not cached")
+        );
     }
 
     #[test]
@@ -386,7 +439,7 @@ mod tests {
             split: None,
             ..record()
         };
-        let told = request(&bare, true, 5.0);
+        let told = request(&bare, seen(true, true), 5.0);
         let expected = "Replica 2: 4,096 of 4,310 tokens cached, others 4.0 ms to 2.2 s";
         assert_eq!((&told.decision[..], told.outcome), (expected, None));
         assert_eq!(pair(&bare), None);

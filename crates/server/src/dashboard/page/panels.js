@@ -116,7 +116,8 @@ function drawLoss({ waterfall, totals }) {
     : waterfall === null ? "This server runs with --insight off, which attributes no tokens."
       : "No prompt has its first token yet.");
   setText($("loss-scope"), has ? `${compact(waterfall.tokens)} prompt tokens of `
-    + `${plural(waterfall.requests, "request")} since the start` : "");
+    + `${plural(waterfall.requests, "request")} since the start. Like the hit rate, they are `
+    + "those for which engines report cached tokens." : "");
   setText($("loss-lead"), has ? lossLead(waterfall) : "");
   let left = 0;
   const rows = (has ? waterfall.buckets : []).filter((bucket) => bucket.tokens > 0).map((bucket) => {

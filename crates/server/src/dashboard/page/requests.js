@@ -179,7 +179,7 @@ function becauseOf(record) {
     const flag = known?.normalize ? `, or start with --normalize ${known.normalize}` : "";
     lines.push(`Cause: ${record.title}.`, `Fix: ${record.fix}${flag}.`);
   } else if (record.buckets?.diverged > 0) {
-    lines.push("Seen after another prefix: headstart why on a request log shows where prompts differ.");
+    lines.push("No cause found. headstart why on a request log shows where prompts differ.");
   }
   return lines;
 }

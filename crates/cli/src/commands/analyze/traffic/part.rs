@@ -74,7 +74,7 @@ pub(super) fn part(
         _ => trace(lines, reading, patience, budget)?,
     };
     if part.requests.is_empty() && !budget.is_spent {
-        bail!("{name} holds no request");
+        bail!("{name} has no request");
     }
     Ok(part)
 }

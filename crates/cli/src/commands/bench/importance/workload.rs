@@ -123,8 +123,8 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<Workload> {
 fn refuse_ignored(bench: &ImportanceBench) -> Result<()> {
     let is_needle = Shape::named(&bench.model).is_some();
     let problem = match (is_needle, &bench.text) {
-        (true, Some(_)) => "--text says nothing to a needle model, which knows no text",
-        (false, _) if bench.task != "value" => "--task says something to needle models only",
+        (true, Some(_)) => "--text has no effect on a needle model, which reads no text",
+        (false, _) if bench.task != "value" => "--task needs a needle model",
         _ => return Ok(()),
     };
     Err(UsageError(problem.to_owned()).into())

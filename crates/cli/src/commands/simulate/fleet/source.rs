@@ -110,9 +110,8 @@ impl SourceOptions {
         let think_s = self.think_time.unwrap_or(THINK_S);
         let users: Vec<String> = self.users.iter().map(u32::to_string).collect();
         asked.also(&format!(
-            "behind the first rung a closed loop of {}, who think {think_s} s: requests/s of \
-             a rung are users by seconds to think, as if answers took no time; each user asks as \
-             often as that gives",
+            "after the warm-up a closed loop of {} with a think time of {think_s} s: the \
+             requests/s of a step are users per second of think time, without the time of answers",
             match &users[..] {
                 [_] => counted(self.users[0].into(), "user"),
                 all => format!("{} users", all.join(", ")),

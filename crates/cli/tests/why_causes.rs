@@ -1,0 +1,113 @@
+//! Causes that `headstart why` and `headstart analyze` name alike.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::{Value, json};
+use support::{output, text};
+
+/// Instructions long enough to be worth caching, without a date or an id.
+fn rules() -> String {
+    let rule = |n: usize| format!("Rule {n}: say what is so, name the source, and stop there. ");
+    (1..25).map(rule).collect()
+}
+
+/// A log of three conversations with two turns each; the front of each request's system prompt
+/// is what `front` says for its number.
+fn log(path: &Path, front: impl Fn(usize) -> String) {
+    let questions = [
+        "Where do storks winter?",
+        "Who built the lighthouse?",
+        "What is rye?",
+    ];
+    let mut lines = String::new();
+    for (number, (question, turn)) in questions
+        .iter()
+        .flat_map(|question| [(question, 0), (question, 1)])
+        .enumerate()
+    {
+        let system = front(number) + &rules();
+        let mut messages = vec![
+            json!({"role": "system", "content": system}),
+            json!({"role": "user", "content": question}),
+        ];
+        if turn == 1 {
+            let answer = format!("On {question} there is much to say.");
+            messages.push(json!({"role": "assistant", "content": answer}));
+            messages.push(json!({"role": "user", "content": "And on 2026-03-04?"}));
+        }
+        let id = format!("req-{number}");
+        lines += &json!({"id": id, "model": "m", "messages": messages}).to_string();
+        lines.push('\n');
+    }
+    fs::write(path, lines).expect("writes");
+}
+
+fn at_minute(number: usize) -> String {
+    format!("It is 2026-11-23T17:{:02}:00Z. ", number * 3)
+}
+
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
+}
+
+/// One word many times has few different windows to find it by.
+#[test]
+fn why_and_analyze_name_the_same_cause_of_a_text_that_repeats_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("log.jsonl");
+    for word in ["word ", "data ", "yes no ", "hello "] {
+        let body = word.repeat(600);
+        let line = |number: usize| {
+            let system = at_minute(number) + &body;
+            let question = format!("{} is question {number}?", "Which ".repeat(number));
+            let messages = json!([
+                {"role": "system", "content": system}, {"role": "user", "content": question},
+            ]);
+            json!({"id": format!("req-{number}"), "model": "m", "messages": messages})
+        };
+        let lines: Vec<String> = (0..6).map(|number| line(number).to_string()).collect();
+        fs::write(&file, lines.join("\n")).expect("writes");
+        let path = file.display().to_string();
+        let told = object(&output(["why", "req-3", &path, "--json"]));
+        assert_eq!(told["cause"], "clock", "{word}: {told}");
+        let analysis = object(&output(["analyze", &path, "--json"]));
+        let findings = analysis["findings"].as_array().expect("findings");
+        let told = findings.iter().map(|it| (&it["cause"], &it["requests"]));
+        let told: Vec<_> = told.collect();
+        assert_eq!(told, [(&json!("clock"), &json!(5))], "{word}: {analysis}");
+    }
+}
+
+#[test]
+fn why_names_a_date_that_only_one_prompt_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("log.jsonl");
+    let path = file.display().to_string();
+    for (dated, title) in [
+        (&[2][..], "a date or time was inserted"),
+        (&[0, 1, 3, 4, 5][..], "a date or time was removed"),
+    ] {
+        let date = |number| match dated.contains(&number) {
+            true => "Today is 2026-11-25.\n",
+            false => "",
+        };
+        log(&file, |number| {
+            format!("You answer questions.\n{}", date(number))
+        });
+        let told = object(&output(["why", "req-2", &path, "--json"]));
+        assert_eq!(
+            (&told["cause"], &told["title"]),
+            (&json!("clock"), &json!(title)),
+            "{told}"
+        );
+        let fix = told["fix"].as_str().expect("a fix");
+        assert!(fix.contains("in every prompt or in none"), "{fix}");
+        let told = text(&output(["why", "req-2", &path]).stdout);
+        assert!(told.contains(title), "{told}");
+    }
+}
