@@ -170,7 +170,7 @@ fn gaps_in_what_is_predicted_are_told() {
     let trace = Scratch::new("some.jsonl", trace.as_bytes());
     let args = [trace.path(), "--policy", "lpc", "--capacity", "60"];
     let (_, complaint) = rows(&args);
-    let expected = "the trace predicts for 400 of 800 requests; others count as even";
+    let expected = "the trace predicts for 400 of 800 requests; the others count as 50 %";
     assert!(complaint.contains(expected), "{complaint}");
     let short = "{\"timestamp\": 0, \"hash_ids\": [1]}\n{\"timestamp\": 9000, \"hash_ids\": [2]}\n";
     let short = Scratch::new("short-trace.jsonl", short.as_bytes());
