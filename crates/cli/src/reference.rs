@@ -5,6 +5,7 @@
 mod command_line;
 mod configuration;
 mod formats;
+mod http_api;
 mod metrics;
 
 use std::path::{Path, PathBuf};
@@ -62,11 +63,12 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
 }
 
 /// The pages by file name.
-fn pages() -> [(&'static str, String); 4] {
+fn pages() -> [(&'static str, String); 5] {
     [
         ("cli.md", command_line::page(crate::command())),
         ("configuration.md", configuration::page()),
         ("formats.md", formats::page()),
+        ("http-api.md", http_api::page()),
         ("metrics.md", metrics::page()),
     ]
 }

@@ -18,6 +18,7 @@ mod normalized;
 mod openapi;
 mod paths;
 mod proxied;
+pub mod reference;
 mod respond;
 mod routed;
 mod session;

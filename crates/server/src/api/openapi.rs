@@ -17,6 +17,11 @@ const COMMON: &str = include_str!("openapi/common.json");
 const EMBEDDED: &str = include_str!("openapi/embedded.json");
 const UPSTREAMS: &str = include_str!("openapi/upstreams.json");
 
+/// The parts: of both kinds of server, of embedded engines, and of a gateway.
+pub(super) fn parts() -> [&'static str; 3] {
+    [COMMON, EMBEDDED, UPSTREAMS]
+}
+
 /// The document.
 pub(super) async fn document(State(gateway): State<Arc<Gateway>>) -> Response {
     let own = match gateway.fleet {

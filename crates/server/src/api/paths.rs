@@ -12,7 +12,7 @@ use crate::openai::ApiError;
 const PATH_BYTES: usize = 16 << 10;
 
 /// Parts of paths that administer an engine.
-const ADMIN: [&str; 37] = [
+pub(super) const ADMIN: [&str; 37] = [
     "abort_request",
     "abort_requests",
     "add_external_corpus",
@@ -53,7 +53,7 @@ const ADMIN: [&str; 37] = [
 ];
 
 /// Beginnings of such parts.
-const ADMIN_PREFIXES: [&str; 13] = [
+pub(super) const ADMIN_PREFIXES: [&str; 13] = [
     "destroy_weight",
     "dump_expert_distribution",
     "init_weight",
@@ -70,7 +70,7 @@ const ADMIN_PREFIXES: [&str; 13] = [
 ];
 
 /// Parts of paths that show where an engine's memory is.
-const ADMIN_SUFFIX: &str = "transfer_engine_info";
+pub(super) const ADMIN_SUFFIX: &str = "transfer_engine_info";
 
 /// Routes that change what all engines serve.
 const FOR_ALL: [&str; 4] = [

@@ -1,0 +1,169 @@
+//! The HTTP API as data, for its reference page.
+
+use serde_json::Value;
+
+use super::{
+    CACHED_HEADER, IMPORTANCE_HEADER, NORMALIZED_HEADER, REPLICA_HEADER, REQUEST_ID_HEADER,
+    SESSION_HEADER, SLO_TTFT_HEADER, openapi, paths,
+};
+use crate::upstream::RANK_HEADER;
+
+/// A method and path that the server defines.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Operation {
+    /// The path, with names in braces.
+    pub path: String,
+    /// The method, in capitals.
+    pub method: String,
+    /// A sentence for a server with an embedded engine. `None`: it does not serve the path.
+    pub embedded: Option<String>,
+    /// The same for a gateway in front of engines.
+    pub gateway: Option<String>,
+}
+
+/// All operations of `/openapi.json`, by path and method.
+///
+/// # Panics
+/// If one of the built-in documents is not JSON; a test reads them.
+#[must_use]
+pub fn operations() -> Vec<Operation> {
+    let [common, embedded, gateway] = openapi::parts().map(|part| {
+        let document: Value = serde_json::from_str(part).expect("the documents are JSON");
+        summaries(&document)
+    });
+    let with_common = |own: &[(String, String, String)]| [&common[..], own].concat();
+    let mut operations: Vec<Operation> = Vec::new();
+    let kinds = [with_common(&embedded), with_common(&gateway)];
+    for (kind, rows) in kinds.into_iter().enumerate() {
+        for (path, method, summary) in rows {
+            let same = |known: &Operation| known.path == path && known.method == method;
+            let at = operations.iter().position(same).unwrap_or_else(|| {
+                operations.push(Operation {
+                    path,
+                    method,
+                    embedded: None,
+                    gateway: None,
+                });
+                operations.len() - 1
+            });
+            match kind {
+                0 => operations[at].embedded = Some(summary),
+                _ => operations[at].gateway = Some(summary),
+            }
+        }
+    }
+    operations.sort();
+    operations
+}
+
+/// Path, method and summary of each operation of a document.
+fn summaries(document: &Value) -> Vec<(String, String, String)> {
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let operations = paths.flat_map(|(path, methods)| {
+        let methods = methods.as_object().into_iter().flatten();
+        methods.map(move |(method, operation)| {
+            let summary = operation["summary"].as_str().unwrap_or_default();
+            (path.clone(), method.to_uppercase(), summary.to_owned())
+        })
+    });
+    operations.collect()
+}
+
+/// A header with a meaning of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// Its name, with a value where one matters.
+    pub name: &'static str,
+    /// The message that has it.
+    pub on: &'static str,
+    /// Its meaning.
+    pub meaning: &'static str,
+}
+
+/// All headers that the server reads or sets, besides those of HTTP itself.
+pub const HEADERS: [Header; 10] = [
+    Header {
+        name: SESSION_HEADER,
+        on: "request",
+        meaning: "the conversation's key",
+    },
+    Header {
+        name: SLO_TTFT_HEADER,
+        on: "request",
+        meaning: "the longest time to first token, for the strategy `cost`",
+    },
+    Header {
+        name: IMPORTANCE_HEADER,
+        on: "request",
+        meaning: "`off`: load stored prefixes in full",
+    },
+    Header {
+        name: "authorization",
+        on: "request",
+        meaning: "`Bearer KEY`, a key of `--api-key-file`; `x-api-key: KEY` means the same",
+    },
+    Header {
+        name: REQUEST_ID_HEADER,
+        on: "request",
+        meaning: "the client's id, in `/debug/requests`",
+    },
+    Header {
+        name: RANK_HEADER,
+        on: "request to an engine",
+        meaning: "the rank, for engines with several",
+    },
+    Header {
+        name: REPLICA_HEADER,
+        on: "answer",
+        meaning: "the replica that answered",
+    },
+    Header {
+        name: CACHED_HEADER,
+        on: "answer",
+        meaning: "cached prompt tokens",
+    },
+    Header {
+        name: NORMALIZED_HEADER,
+        on: "answer",
+        meaning: "the changes of `--normalize`",
+    },
+    Header {
+        name: IMPORTANCE_HEADER,
+        on: "answer",
+        meaning: "`loaded=N%`: the share of a stored prefix that was loaded",
+    },
+];
+
+/// Patterns that recognise a route by a part of its path, as an administrative one.
+#[must_use]
+pub fn admin_patterns() -> Vec<String> {
+    let exact = paths::ADMIN.iter().map(|part| (*part).to_owned());
+    let prefixes = paths::ADMIN_PREFIXES.iter().map(|part| format!("{part}…"));
+    let mut patterns: Vec<_> = exact.chain(prefixes).collect();
+    patterns.push(format!("…{}", paths::ADMIN_SUFFIX));
+    patterns.sort();
+    patterns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_say_which_kind_of_server_has_them() {
+        let operations = operations();
+        let find = |method: &str, path: &str| {
+            let found = |one: &&Operation| one.method == method && one.path == path;
+            let one = operations.iter().find(found).expect("an operation");
+            (one.embedded.is_some(), one.gateway.is_some())
+        };
+        assert_eq!(find("GET", "/health"), (true, true));
+        assert_eq!(find("POST", "/v1/chat/completions"), (true, true));
+        assert_eq!(find("DELETE", "/v1/responses/{id}"), (true, false));
+        assert_eq!(find("POST", "/v1/load_lora_adapter"), (false, true));
+        assert!(operations.iter().all(|one| {
+            let summaries = [&one.embedded, &one.gateway].into_iter().flatten();
+            summaries.count() > 0
+        }));
+    }
+}
