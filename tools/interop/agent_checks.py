@@ -44,6 +44,8 @@ def wrong_because(sent):
     length = sent.record["prompt_tokens"]
     if length != sent.prompt_tokens:
         return f"other tokens: {length} at the gateway, {sent.prompt_tokens} at the engine"
+    if predicted is None:
+        return "not predicted: routed by its text"
     if predicted == realised:
         return None
     if is_whole(sent) and realised == predicted - BLOCK_SIZE:

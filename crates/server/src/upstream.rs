@@ -26,6 +26,10 @@ use crate::config::UpstreamConfig;
 /// Longest wait for a connection: a dead host must not look like a slow one.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Age of an idle connection that is used again at most: uvicorn, which serves vLLM and SGLang,
+/// closes them after five seconds.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// Idle connections that are kept for the next requests, per engine: each is an open file.
 pub(crate) const IDLE_CONNECTIONS: usize = 64;
 
@@ -200,6 +204,7 @@ impl Upstream {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .build(connector);
         Ok(Self {
             engine: Arc::new(Engine {

@@ -33,6 +33,8 @@ enum Does {
     FreezesInStream,
     /// Sends the head of an answer and closes the connection.
     BreaksOff,
+    /// Closes the connection before any answer, this number of times.
+    Closes(usize),
     Refuses,
     /// Sends the head of a refusal, and its words never.
     FreezesInRefusal,
@@ -114,7 +116,7 @@ async fn models() -> Json<Value> {
 }
 
 async fn complete(State(seen): State<Arc<Seen>>) -> Response {
-    seen.requests.fetch_add(1, SeqCst);
+    let earlier = seen.requests.fetch_add(1, SeqCst);
     let does = seen.script.lock().expect("no panic").does;
     let begun = |first: &'static str, kind: &'static str| {
         let first = Ok::<_, Infallible>(Bytes::from(first));
@@ -127,7 +129,11 @@ async fn complete(State(seen): State<Arc<Seen>>) -> Response {
         ([(header::CONTENT_TYPE, kind)], body).into_response()
     };
     match does {
-        Does::Answers => Json(json!({"choices": [{"text": "x"}]})).into_response(),
+        // An unwinding task takes its connection with it.
+        Does::Closes(times) if earlier < times => std::panic::resume_unwind(Box::new("closed")),
+        Does::Answers | Does::Closes(_) => {
+            Json(json!({"choices": [{"text": "x"}]})).into_response()
+        }
         Does::Freezes => std::future::pending().await,
         Does::FreezesAfterHead => begun("", "application/json"),
         Does::FreezesInStream => begun("data: {\"first\": 1}\n\n", "text/event-stream"),
@@ -243,6 +249,25 @@ async fn a_request_outlives_several_engines() {
         assert_eq!(status, 200, "after {broken}");
         assert!(broken <= 3);
     }
+}
+
+/// An engine may close an idle connection when the gateway uses it again.
+#[tokio::test]
+async fn a_request_whose_connection_was_closed_goes_to_the_same_engine_once_more() {
+    let engine = Engine::start(Does::Closes(1)).await;
+    let alone = gateway(&[&engine], PATIENCE, PATIENCE).await;
+    assert_eq!(ask(&alone, 20).await.status, 200);
+    assert_eq!(engine.requests(), 2);
+    alone.shutdown().await;
+
+    let closing = Engine::start(Does::Closes(usize::MAX)).await;
+    let answering = Engine::start(Does::Answers).await;
+    let both = gateway(&[&closing, &answering], PATIENCE, PATIENCE).await;
+    for num_tokens in [20, 30] {
+        assert_eq!(ask(&both, num_tokens).await.status, 200);
+    }
+    assert!(closing.requests() <= 2 * 2, "{}", closing.requests());
+    both.shutdown().await;
 }
 
 #[tokio::test]

@@ -26,9 +26,11 @@ pub(super) fn page() -> String {
         page += &super::row(&[&format!("`{}`", header.name), header.on, header.meaning]);
     }
     page += ADMIN;
-    let patterns = admin_patterns();
-    let patterns = patterns.iter().map(|pattern| format!("`{pattern}`"));
-    page + &patterns.collect::<Vec<_>>().join(", ") + ".\n"
+    for patterns in admin_patterns().chunks(4) {
+        page += &patterns.join("  ");
+        page.push('\n');
+    }
+    page + "```\n"
 }
 
 /// Requests and the engines that get them.
@@ -56,7 +58,10 @@ const PLACES: [(&str, &str); 8] = [
         "`/v1/load_lora_adapter`, `/v1/unload_lora_adapter` (also without `/v1`)",
         "to every engine once; one combined answer",
     ),
-    ("routes that administer an engine", "403 without `--pass-admin-routes`"),
+    (
+        "routes that administer an engine",
+        "403 without `--pass-admin-routes`",
+    ),
     (
         "any other method and path with a `model` in its JSON body or form",
         "by load, to an engine that serves the model: `/v1/embeddings`, `/v1/rerank`, \
@@ -71,13 +76,17 @@ const PLACES: [(&str, &str); 8] = [
 const ADMIN: &str = "
 ## Routes that administer an engine
 
-Engines have routes that stop them, empty their caches, profile them, read their memory or replace their weights. \
-A gateway answers 403 for these, unless `--pass-admin-routes` is given. With it, GET of a route that only reports \
-(`server_info`, `get_…`, `fault_tolerance`, `hicache`, `…transfer_engine_info`) goes to one engine, and everything \
-else to all engines. Everything below `/v1/` passes.
+Engines have routes that stop them, empty their caches, profile them, read their memory or replace \
+their weights. A gateway answers 403 for these, unless `--pass-admin-routes` is given. With it, GET \
+of a route that only reports (`server_info`, `get_…`, `fault_tolerance`, `hicache`, \
+`…transfer_engine_info`) goes to one engine, and everything else to all engines. Everything below \
+`/v1/` passes.
 
-The gateway recognises a route by a part of its path, in any case and also percent-encoded. The list comes from the \
-routers of vLLM 0.32 and SGLang 0.5.23; `…` stands for any letters: ";
+The gateway recognises a route by a part of its path, in any case and also percent-encoded. The list \
+comes from the routers of vLLM 0.32 and SGLang 0.5.23; `…` stands for any letters.
+
+```text
+";
 
 fn operation_row(operation: &Operation) -> String {
     let path = format!("`{} {}`", operation.method, operation.path);

@@ -6,6 +6,7 @@
 //! | outcome | the request | the engine |
 //! |---|---|---|
 //! | no connection | goes elsewhere | counts as dead, at once |
+//! | connection closed before an answer | goes there once more, then elsewhere | its health will tell |
 //! | broken off, 502, 503, too large | goes elsewhere | its health will tell |
 //! | 429 | goes elsewhere | is full |
 //! | its health says it is dead | goes elsewhere | is dead |
@@ -189,7 +190,12 @@ impl Gateway {
                 tries.refusals += 1;
                 tries.excluded.push(replica);
             }
-            What::BrokenOff => {
+            What::ClosedEarly if !tries.closed.contains(&replica) => {
+                tries.deaths += 1;
+                upstreams[replica.0 as usize].look_again();
+                tries.closed.push(replica);
+            }
+            What::ClosedEarly | What::BrokenOff => {
                 tries.deaths += 1;
                 upstreams[replica.0 as usize].look_again();
                 tries.excluded.push(replica);
@@ -299,6 +305,9 @@ async fn words(rest: &mut Incoming) -> Option<Bytes> {
 struct Tries {
     /// Whom it is not to meet again.
     excluded: Vec<ReplicaId>,
+    /// Replicas that closed a connection before their answer began. An engine may close an idle
+    /// connection at the moment of its reuse, so the request may go there once more.
+    closed: Vec<ReplicaId>,
     refusals: usize,
     deaths: usize,
     /// Why it was not answered, if it was tried.
@@ -349,7 +358,9 @@ enum What {
     Died,
     /// It is alive, but did not do it.
     Refused,
-    /// The connection ended; whether the engine did is to be seen.
+    /// The connection ended before the answer began.
+    ClosedEarly,
+    /// The connection ended within the answer. The engine may have ended as well.
     BrokenOff,
     /// The request has had all the time that it may take.
     OutOfTime,
@@ -361,8 +372,8 @@ impl Failure {
             return Self::late(upstream, limit);
         };
         if !source.is_connect() {
-            // An engine that closed an idle connection at the wrong moment is not dead.
-            return Self::broken_off(upstream, &error.cause());
+            let broken_off = Self::broken_off(upstream, &error.cause());
+            return Self::new(What::ClosedEarly, broken_off.error);
         }
         upstream.note_trouble(error.cause());
         let message = format!("{error}, and no other replica could take the request; try again");
@@ -390,7 +401,7 @@ impl Failure {
         match self.what {
             What::OutOfTime => true,
             What::Refused => pinned.is_some(),
-            What::Unreachable | What::Died | What::BrokenOff => false,
+            What::Unreachable | What::Died | What::ClosedEarly | What::BrokenOff => false,
         }
     }
 
