@@ -56,7 +56,10 @@ const PLACES: [(&str, &str); 8] = [
         "`/v1/load_lora_adapter`, `/v1/unload_lora_adapter` (also without `/v1`)",
         "to every engine once; one combined answer",
     ),
-    ("routes that administer an engine", "403 without `--pass-admin-routes`"),
+    (
+        "routes that administer an engine",
+        "403 without `--pass-admin-routes`",
+    ),
     (
         "any other method and path with a `model` in its JSON body or form",
         "by load, to an engine that serves the model: `/v1/embeddings`, `/v1/rerank`, \

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::whose::Whose;
 use super::{Form, Place, words};
 use crate::output;
+use crate::output::progress::Progress;
 use crate::tiers::CONTEXT_CACHE_GIB;
 
 /// Tenants and identities that are shown to people.
@@ -67,6 +68,7 @@ pub(crate) struct Stat {
 
 pub(super) fn ls(ls: &Ls) -> Result<()> {
     let tenant = ls.whose.tag()?;
+    let progress = Progress::endless("reading the lists of records");
     let cache = ls.place.look()?;
     let now_s = unix_seconds();
     let survey = cache.survey(now_s)?;
@@ -74,6 +76,7 @@ pub(super) fn ls(ls: &Ls) -> Result<()> {
     let items = items.filter(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
     let mut items: Vec<Item> = items.take(ls.limit.unwrap_or(usize::MAX)).collect();
     cache.describe(&mut items);
+    progress.end();
     let lines: Vec<String> = match ls.form.json {
         true => items.iter().map(|item| as_json(item).to_string()).collect(),
         false => {
@@ -125,12 +128,14 @@ fn as_json(item: &Item) -> Value {
 }
 
 pub(super) fn stat(stat: &Stat) -> Result<()> {
+    let progress = Progress::endless("reading records");
     let cache = stat.place.look()?;
     let now_s = unix_seconds();
     let mut survey = cache.survey(now_s)?;
     if !stat.quick {
         cache.describe(&mut survey.items);
     }
+    progress.end();
     let gib = stat.context_cache_gib.unwrap_or(CONTEXT_CACHE_GIB);
     let told = Told {
         place: &stat.place.cache,
