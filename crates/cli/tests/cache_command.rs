@@ -162,7 +162,7 @@ fn packs_are_told_from_units() {
     let [head, unit, pack] = lines[..] else {
         panic!("a head and two records: {lines:?}");
     };
-    for (line, content) in [(head, "content"), (unit, "unit"), (pack, "pack")] {
+    for (line, content) in [(head, "type"), (unit, "unit"), (pack, "pack")] {
         assert_eq!(line.split_whitespace().nth(1), Some(content), "{line}");
     }
     let told: Vec<Value> = printed(&["ls", &kv, "--json"])

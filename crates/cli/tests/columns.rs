@@ -127,7 +127,9 @@ fn log_lines_fit_the_terminal() {
         .filter(|line| line.chars().count() > COLUMNS)
         .collect();
     assert!(wide.is_empty(), "{wide:#?}");
-    let json = shown(&[debug, ("HEADSTART_LOG_FORMAT", "json")]);
+    let at_once = ("HEADSTART_PROGRESS_AFTER_MS", "0");
+    let json = shown(&[debug, at_once, ("HEADSTART_LOG_FORMAT", "json")]);
+    assert!(!json.contains("starting the server"), "{json}");
     let mut lines = json.lines().filter(|line| line.starts_with('{'));
     let is_whole = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
     assert!(lines.clone().count() > 0 && lines.all(is_whole), "{json}");

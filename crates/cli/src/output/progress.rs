@@ -3,6 +3,8 @@
 //! On a terminal a bar with an estimate appears after [`AFTER`]. Elsewhere one line appears then,
 //! and every [`EVERY`] another with the share and the estimate. Standard output has results only.
 //!
+//! With `HEADSTART_LOG_FORMAT=json` standard error is for programs, and nothing appears.
+//!
 //! For tests, `HEADSTART_PROGRESS_AFTER_MS` replaces [`AFTER`]: with 0 the bar appears at once.
 
 use std::io::Read;
@@ -15,6 +17,9 @@ use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, P
 
 /// Delay before progress appears: a command that ends sooner needs none.
 const AFTER: Duration = Duration::from_secs(2);
+
+/// Delay of progress that does not appear: longer than any command.
+const NEVER: Duration = Duration::from_secs(365 * 86_400);
 
 /// Time between two lines where standard error is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
@@ -63,7 +68,7 @@ impl Progress {
 
     /// Says at once what begins, where there is no terminal: for work of minutes.
     pub(crate) fn announced(self) -> Self {
-        if BARS.is_hidden() && !after().is_zero() {
+        if BARS.is_hidden() && !after().is_zero() && after() < NEVER {
             eprintln!("{}", line(&self.0.bar));
         }
         self
@@ -168,6 +173,9 @@ pub(crate) fn beside<T>(write: impl FnOnce() -> T) -> T {
 fn after() -> Duration {
     static DELAY: OnceLock<Duration> = OnceLock::new();
     *DELAY.get_or_init(|| {
+        if std::env::var("HEADSTART_LOG_FORMAT").is_ok_and(|format| format == "json") {
+            return NEVER;
+        }
         let given = std::env::var("HEADSTART_PROGRESS_AFTER_MS").ok();
         let given = given.and_then(|text| text.parse().ok());
         given.map_or(AFTER, Duration::from_millis)

@@ -97,7 +97,7 @@ pub(super) fn ls(ls: &Ls) -> Result<()> {
 
 /// Columns of `ls`; `--json` has the parent too.
 const HEAD: [&str; 8] = [
-    "name", "content", "kind", "tenant", "tokens", "bytes", "age", "expires",
+    "name", "type", "kind", "tenant", "tokens", "bytes", "age", "expires",
 ];
 
 fn row(item: &Item, now_s: u64) -> [String; 8] {
