@@ -110,7 +110,7 @@ impl Progress {
         self.0.bar.inc(count);
     }
 
-    /// So many steps are done in total.
+    /// Sets the number of steps that are done.
     pub(crate) fn set_position(&self, position: u64) {
         self.0.bar.set_position(position);
     }
