@@ -85,7 +85,7 @@ fn run_with(options: &ServeOptions) -> Result<()> {
         let server = headstart_server::serve(config).await.map_err(usage)?;
         starting.end();
         if let Some(note) = predictor::note(options) {
-            output::note(&note);
+            output::note(note);
         }
         banner::ready(&server, is_toy)?;
         until_interrupted(server, signals).await

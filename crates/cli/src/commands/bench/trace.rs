@@ -260,7 +260,7 @@ where
     });
     let progress = progress(trace.requests);
     let observed = trace::run(client, sent, pace, |ended| {
-        progress.set_position(ended as u64)
+        progress.set_position(ended as u64);
     })
     .await;
     progress.end();

@@ -75,7 +75,7 @@ pub(super) fn run(export: &Export) -> Result<()> {
     looking.end();
     let progress = progress("copying records", &items);
     let copied = copy(&from, &items, (to.as_mut(), &woken), |bytes| {
-        progress.inc(bytes)
+        progress.inc(bytes);
     })?;
     progress.end();
     // Its lists are written now.

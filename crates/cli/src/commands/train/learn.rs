@@ -98,7 +98,7 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
         turn_only_auc: turn_only.auc,
         ece: model.ece,
     };
-    let others = usize::try_from(train.seeds)? - 1;
+    let others = usize::from(train.seeds) - 1;
     let progress = Progress::steps("training with other seeds", others);
     let mut found = vec![of_seed(first.seed, &first.test, &first.turn_only)];
     for step in 1..u64::from(train.seeds) {
