@@ -2,7 +2,9 @@
 
 mod support;
 
+use std::io::Read;
 use std::path::Path;
+use std::process::Stdio;
 
 use support::every::{self, Inputs};
 
@@ -133,4 +135,17 @@ fn log_lines_fit_the_terminal() {
     let mut lines = json.lines().filter(|line| line.starts_with('{'));
     let is_whole = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
     assert!(lines.clone().count() > 0 && lines.all(is_whole), "{json}");
+}
+
+#[test]
+fn log_lines_in_a_pipe_are_whole() {
+    let mut command = support::serve(["--upstream", "http://127.0.0.1:1"]);
+    let command = command.env("HEADSTART_LOG", "warn").stderr(Stdio::piped());
+    let mut served = support::Served::run(command);
+    let mut stderr = served.process.stderr.take().expect("piped");
+    served.end("-TERM");
+    let mut log = String::new();
+    stderr.read_to_string(&mut log).expect("text");
+    let line = log.lines().find(|line| line.contains("prompts are routed"));
+    assert!(line.is_some_and(|line| line.contains("strategy=")), "{log}");
 }
