@@ -4,7 +4,7 @@ use anyhow::Result;
 use headstart_server::RunningServer;
 use headstart_server::gateway::Fleet;
 
-/// One ready line with the URL, and for the toy a word of warning.
+/// One ready line with the URL and one with the dashboard's, and for the toy a word of warning.
 pub(crate) fn ready(server: &RunningServer, is_toy: bool) -> Result<()> {
     let url = format!("http://{}", server.address());
     let what = match &server.gateway().fleet {
@@ -16,11 +16,11 @@ pub(crate) fn ready(server: &RunningServer, is_toy: bool) -> Result<()> {
         Fleet::Upstreams(upstreams) => crate::input::counted(upstreams.len() as u64, "upstream"),
     };
     if is_toy {
-        eprintln!(
-            "The built-in toy model generates random words. For real answers, pass a Llama, Qwen2\n\
-             or Qwen3 checkpoint: --model ./FOLDER or --model OWNER/NAME"
+        crate::output::note(
+            "The built-in toy model generates random words. For real answers, pass a Llama, Qwen2 \
+             or Qwen3 checkpoint: --model ./FOLDER or --model OWNER/NAME",
         );
     }
-    let ready = format!("headstart is ready: {url}/v1 ({what}); dashboard: {url}/");
+    let ready = format!("headstart is ready: {url}/v1 ({what})\n  dashboard: {url}/");
     crate::output::line(&ready)
 }

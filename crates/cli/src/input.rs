@@ -4,7 +4,7 @@
 //! user what [`remarks`] finds worth saying:
 //!
 //! ```text
-//! let mut reader = input.open()?;
+//! let mut reader = input.open(&progress)?;
 //! let requests: Vec<_> = reader.by_ref().collect::<Result<_, _>>()?;
 //! remarks(&reader).iter().for_each(|remark| eprintln!("{remark}"));
 //! ```
@@ -22,11 +22,11 @@ use headstart_core::TokenId;
 use headstart_prompt::{GenerationPrompt, PromptError, PromptModel, RenderInput, SpecialTokensIn};
 use headstart_trace::format::conversation::{self, Conversation, Text, Tokenize, Turn};
 use headstart_trace::{Arrivals, Format, Options, Provenance, Reader, TraceError};
-use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::config::{UsageError, parsed};
 use crate::logged::Rendering;
+use crate::output::progress::Progress;
 
 /// A trace and how to read it.
 #[derive(Args, Clone, Debug)]
@@ -119,27 +119,52 @@ impl TraceInput {
         Ok(conversation::read(self.name(), file, None)?)
     }
 
-    /// Opens the trace. Options that cannot be are usage errors.
-    pub(crate) fn open(&self) -> Result<Reader<'static>> {
-        self.open_counted(&ProgressBar::hidden())
+    /// Progress of reading this trace.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress::bytes("reading the trace")
     }
 
-    /// Opens the trace and counts on `bar` the bytes that are read, which are those of the file
-    /// as it is, compressed or not. The bar's length becomes the file's where that is known.
-    pub(crate) fn open_counted(&self, bar: &ProgressBar) -> Result<Reader<'static>> {
+    /// Opens the trace and counts the bytes that are read, which are those of the file as it is,
+    /// compressed or not, with its size where that is known.
+    ///
+    /// # Errors
+    /// Options that cannot be are usage errors.
+    pub(crate) fn open(&self, progress: &Progress) -> Result<Reader<'static>> {
         let options = self.options()?;
-        let raw: Box<dyn Read> = if self.file.as_os_str() == "-" {
-            Box::new(std::io::stdin())
-        } else {
-            let cannot_open = || format!("cannot open the trace {}", self.name());
-            let file = File::open(&self.file).with_context(cannot_open)?;
-            let metadata = file.metadata().with_context(cannot_open)?;
-            if metadata.is_file() {
-                bar.set_length(metadata.len());
-            }
-            Box::new(file)
-        };
-        let reader = Reader::with_options(self.name(), bar.wrap_read(raw), options);
+        let (raw, bytes) = self.raw()?;
+        if let Some(bytes) = bytes {
+            progress.inc_length(bytes);
+        }
+        self.reader(progress.wrap_read(raw), options)
+    }
+
+    /// Opens the trace for a command whose progress is another one than that of reading.
+    ///
+    /// # Errors
+    /// Options that cannot be are usage errors.
+    pub(crate) fn open_uncounted(&self) -> Result<Reader<'static>> {
+        let options = self.options()?;
+        self.reader(self.raw()?.0, options)
+    }
+
+    /// The file, and its size where that is known.
+    fn raw(&self) -> Result<(Box<dyn Read>, Option<u64>)> {
+        if self.file.as_os_str() == "-" {
+            return Ok((Box::new(std::io::stdin()), None));
+        }
+        let cannot_open = || format!("cannot open the trace {}", self.name());
+        let file = File::open(&self.file).with_context(cannot_open)?;
+        let metadata = file.metadata().with_context(cannot_open)?;
+        let bytes = metadata.is_file().then_some(metadata.len());
+        Ok((Box::new(file), bytes))
+    }
+
+    fn reader(
+        &self,
+        raw: impl Read + 'static,
+        options: Options<'static>,
+    ) -> Result<Reader<'static>> {
+        let reader = Reader::with_options(self.name(), raw, options);
         let reader = reader.map_err(usage)?;
         self.refuse_foreign(reader.format())?;
         Ok(reader)
@@ -328,7 +353,7 @@ mod tests {
         let path = file.display().to_string();
         let line = <Line as clap::Parser>::try_parse_from([&["input", &path], args].concat());
         let read = || -> Result<String> {
-            let mut reader = line?.input.open()?;
+            let mut reader = line?.input.open_uncounted()?;
             let mut shown = String::new();
             for request in reader.by_ref() {
                 let request = request?;

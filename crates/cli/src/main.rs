@@ -23,6 +23,7 @@ mod server;
 mod situations;
 mod tiers;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
@@ -114,12 +115,12 @@ fn command() -> clap::Command {
 fn main() -> ExitCode {
     let matches = command()
         .try_get_matches()
-        .unwrap_or_else(|error| with_variable(error).exit());
+        .unwrap_or_else(|error| refuse(&with_variable(error)));
     let mut leaf = &matches;
     while let Some((_, matches)) = leaf.subcommand() {
         leaf = matches;
     }
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(*serve, leaf),
         Command::Demo(demo) => commands::demo::run(*demo),
@@ -145,10 +146,20 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", near::suggested(with_causes(&error)));
+            let text = format!("error: {}", near::suggested(with_causes(&error)));
+            eprintln!("{}", output::for_stderr(&text));
             exit::code(&error)
         }
     }
+}
+
+/// Ends with an error of the command line, or with the help that was asked for.
+fn refuse(error: &clap::Error) -> ! {
+    if !error.use_stderr() || !std::io::stderr().is_terminal() {
+        error.exit();
+    }
+    eprint!("{}", output::for_stderr(&error.render().ansi().to_string()));
+    std::process::exit(error.exit_code());
 }
 
 /// The same error, where a value comes from an environment variable, with that one's name.

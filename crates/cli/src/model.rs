@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use headstart_engine::Model;
@@ -10,9 +9,9 @@ use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::{self, Shape};
 use headstart_engine::model::toy;
 use headstart_prompt::PromptModel;
-use indicatif::ProgressBar;
 
 use crate::config::UsageError;
+use crate::output::progress::Progress;
 
 /// The built-in model's name.
 pub(crate) const TOY: &str = "toy";
@@ -52,11 +51,10 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
     } else {
         fetch(spec)?
     };
-    let spinner = ProgressBar::new_spinner().with_message(format!("loading {spec}"));
-    spinner.enable_steady_tick(Duration::from_millis(100));
+    let progress = Progress::endless(format!("loading {spec}"));
     let model = Model::load(&dir, dtype).with_context(|| format!("cannot load {spec}"))?;
     let prompt = PromptModel::from_dir(&dir).with_context(|| format!("cannot load {spec}"))?;
-    spinner.finish_and_clear();
+    progress.end();
     let (known, vocabulary) = (prompt.tokenizer.vocab_size(), model.config.vocab);
     if known > vocabulary {
         bail!(
@@ -87,7 +85,7 @@ fn fetch(name: &str) -> Result<PathBuf> {
     if let Some(folder) = cached(name) {
         return Ok(folder);
     }
-    eprintln!("fetching {name} from the hub");
+    let progress = Progress::steps(format!("fetching {name} from the hub"), 0).announced();
     let api = hf_hub::api::sync::ApiBuilder::from_env()
         .build()
         .context("cannot set up the hub")?;
@@ -99,15 +97,14 @@ fn fetch(name: &str) -> Result<PathBuf> {
         )
     };
     let info = repository.info().map_err(offline)?;
+    let files = info.siblings.iter().map(|sibling| &sibling.rfilename);
+    let files: Vec<_> = files.filter(|file| wanted(file)).collect();
+    progress.inc_length(files.len() as u64);
     let mut folder = None;
-    for file in info
-        .siblings
-        .iter()
-        .map(|sibling| &sibling.rfilename)
-        .filter(|file| wanted(file))
-    {
+    for file in files {
         let path = repository.get(file).map_err(offline)?;
         folder = path.parent().map(Path::to_path_buf);
+        progress.inc(1);
     }
     folder.ok_or_else(|| anyhow!("{name} has no weights in the safetensors format"))
 }

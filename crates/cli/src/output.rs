@@ -1,15 +1,15 @@
 //! Output of results, to standard output, which may be a closed pipe, or to a file.
 
+pub(crate) mod progress;
+
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
+use console::{Term, measure_text_width};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use indicatif::{ProgressBar, ProgressStyle};
-use unicode_width::UnicodeWidthStr;
 
 use crate::config::UsageError;
 use crate::report::table::aligned;
@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 pub(crate) const COLUMNS: usize = 80;
 
 /// `text` in lines of at most `columns`, broken at spaces; further lines begin with `indent`. A
-/// number stays with its `%`.
+/// number stays with its `%`, and colours take no columns.
 pub(crate) fn wrapped(text: &str, indent: &str, columns: usize) -> String {
     let text = text.replace(" %", "\u{a0}%");
     let start = text.len() - text.trim_start_matches(' ').len();
@@ -29,7 +29,7 @@ pub(crate) fn wrapped(text: &str, indent: &str, columns: usize) -> String {
     let mut is_empty = true;
     for word in text[start..].split(' ') {
         let last = lines.last_mut().expect("never empty");
-        let width = last.width() + usize::from(!is_empty) + word.width();
+        let width = measure_text_width(last) + usize::from(!is_empty) + measure_text_width(word);
         if is_empty || width <= columns {
             last.push_str(if is_empty { "" } else { " " });
             last.push_str(word);
@@ -57,7 +57,7 @@ pub(crate) fn fitted(text: &str) -> String {
         fitted += &aligned(&std::mem::take(&mut rows));
         let start = line.len() - line.trim_start().len();
         let indent = " ".repeat(start + 2);
-        fitted += &match line.width() > COLUMNS {
+        fitted += &match measure_text_width(line) > COLUMNS {
             true => wrapped(line, &indent, COLUMNS),
             false => line.to_owned(),
         };
@@ -67,21 +67,39 @@ pub(crate) fn fitted(text: &str) -> String {
     fitted.trim_end().to_owned()
 }
 
-/// Says something beside the result, on standard error.
-pub(crate) fn note(text: &str) {
-    eprintln!("{}", fitted(text));
+/// `text` for standard error: where that is a terminal, in lines of its width. A pipe or a file
+/// gets the lines as they are, to search in.
+pub(crate) fn for_stderr(text: &str) -> String {
+    if !io::stderr().is_terminal() {
+        return text.to_owned();
+    }
+    let size = Term::stderr().size_checked();
+    let columns = size.map_or(COLUMNS, |(_, columns)| usize::from(columns));
+    let lines = text.split('\n').map(|line| {
+        let start = line.len() - line.trim_start_matches(' ').len();
+        wrapped(line, &" ".repeat(start + 2), columns)
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A spinner with the time that passed, on a terminal; elsewhere one line that says `what`.
-pub(crate) fn waiting(what: &'static str) -> ProgressBar {
-    let bar = ProgressBar::new_spinner().with_message(what);
-    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
-    bar.set_style(style.expect("the template is valid"));
-    bar.enable_steady_tick(Duration::from_millis(200));
-    if bar.is_hidden() {
-        eprintln!("{what}");
+/// Writes each text as a whole to standard error, in lines that a terminal can show.
+pub(crate) struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let fitted = for_stderr(&String::from_utf8_lossy(text));
+        progress::beside(|| io::stderr().write_all(fitted.as_bytes()))?;
+        Ok(text.len())
     }
-    bar
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Says something beside the result, on standard error.
+pub(crate) fn note(text: &str) {
+    progress::beside(|| eprintln!("{}", fitted(text)));
 }
 
 /// The cells of a row in Markdown.
@@ -96,8 +114,10 @@ fn cells(row: &str) -> Vec<String> {
 
 /// Prints `text` and a line end. A closed pipe is not an error: the reader has seen enough.
 pub(crate) fn line(text: &str) -> Result<()> {
-    let mut stdout = io::stdout().lock();
-    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    let written = progress::beside(|| {
+        let mut stdout = io::stdout().lock();
+        writeln!(stdout, "{text}").and_then(|()| stdout.flush())
+    });
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to standard output"),
@@ -271,6 +291,13 @@ mod tests {
             fitted.starts_with("  word") && fitted.contains("\n    word"),
             "{fitted}"
         );
+    }
+
+    #[test]
+    fn colours_take_no_columns() {
+        let red = "\u{1b}[31maaa\u{1b}[0m bbb";
+        assert_eq!(wrapped(red, "  ", 7), red);
+        assert_eq!(wrapped(red, "  ", 6), red.replace(' ', "\n  "));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::commands::serve::runtime;
 use crate::config::{UsageError, first_line};
+use crate::output::progress::Progress;
 
 /// Of a foreign answer, what is looked at.
 const FOREIGN_BYTES: usize = 4096;
@@ -74,6 +75,7 @@ impl Server {
         write: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<Result<(), LoadError>> {
         let key = self.api_key_file.as_deref().map(first_line).transpose()?;
+        let _progress = Progress::endless(format!("asking {}", self.url));
         let fetched = fetch(&self.url, path, key.as_deref(), write);
         Ok(runtime()?.block_on(fetched))
     }

@@ -162,9 +162,8 @@ fn packs_are_told_from_units() {
     let [head, unit, pack] = lines[..] else {
         panic!("a head and two records: {lines:?}");
     };
-    let at = head.find("content").expect("a column");
-    for (line, content) in [(unit, "unit"), (pack, "pack")] {
-        assert!(line[at..].starts_with(&format!("{content} ")), "{line}");
+    for (line, content) in [(head, "type"), (unit, "unit"), (pack, "pack")] {
+        assert_eq!(line.split_whitespace().nth(1), Some(content), "{line}");
     }
     let told: Vec<Value> = printed(&["ls", &kv, "--json"])
         .lines()

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 fn headstart(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
     // A configuration or environment of the developer's must not matter.
     command
         .current_dir(std::env::temp_dir())
@@ -203,6 +204,7 @@ fn exit_codes_are_the_same_in_all_commands() {
     let rows = rows.into_iter().map(|(code, line)| (code, line.to_owned()));
     for (code, line) in rows.chain(unreachable) {
         let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+            .env("HEADSTART_PROGRESS_AFTER_MS", "3600000")
             .current_dir(folder.path())
             .env_remove("HEADSTART_CONFIG")
             .args(line.split(' '))
@@ -218,6 +220,7 @@ fn exit_codes_are_the_same_in_all_commands() {
 fn errors_of_values_name_their_variable_and_suggest_a_name() {
     let said = |variable: (&str, &str), args: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+            .env("HEADSTART_PROGRESS_AFTER_MS", "3600000")
             .current_dir(std::env::temp_dir())
             .env_remove("HEADSTART_CONFIG")
             .env(variable.0, variable.1)
@@ -291,6 +294,7 @@ fn a_secret_that_is_none_is_not_repeated() {
 #[test]
 fn a_closed_pipe_is_no_panic() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .env("HEADSTART_PROGRESS_AFTER_MS", "3600000")
         .args(["completions", "zsh"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 fn convert(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
     command
         .current_dir(std::env::temp_dir())
         .env_remove("HEADSTART_CONFIG")
@@ -161,6 +162,7 @@ fn links_modes_and_pipes_stay_what_they_are() {
 fn synth_and_materialize_write_by_the_same_rule() {
     let run = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+        command.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
         command.arg("trace").args(args);
         command
             .env_remove("HEADSTART_CONFIG")
@@ -187,6 +189,7 @@ fn synth_and_materialize_write_by_the_same_rule() {
 fn standard_input_is_read_and_a_closed_pipe_is_no_failure() {
     let trace = Scratch::new("pipe.jsonl", &MOONCAKE.repeat(20_000));
     let mut child = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .env("HEADSTART_PROGRESS_AFTER_MS", "3600000")
         .args(["trace", "convert", "-"])
         .stdin(std::fs::File::open(&trace.0).expect("opens"))
         .stdout(Stdio::piped())

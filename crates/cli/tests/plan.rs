@@ -13,6 +13,7 @@ const GOLDEN: &str = concat!(
 
 fn plan(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
     command.arg("plan").args(args).stdin(Stdio::null());
     command.output().expect("the binary runs")
 }
@@ -64,6 +65,7 @@ fn more_memory_finds_more_until_all_is_found() {
     // A replay with this number of blocks finds the same.
     let blocks = (number(&report["device_blocks"]) * 2.0).to_string();
     let mut replay = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    replay.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
     let replay = replay.args([
         "replay",
         GOLDEN,

@@ -47,6 +47,7 @@ impl Drop for Scratch {
 
 fn replay(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
     command.arg("replay").args(args).stdin(Stdio::null());
     command.output().expect("the binary runs")
 }
@@ -321,6 +322,7 @@ fn a_pipe_is_no_model_and_is_not_waited_for() {
     let made = Command::new("mkfifo").arg(pipe.path()).status();
     assert!(made.expect("mkfifo runs").success());
     let mut waiting = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .env("HEADSTART_PROGRESS_AFTER_MS", "3600000")
         .args([
             "replay",
             GOLDEN,

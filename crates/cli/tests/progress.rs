@@ -1,42 +1,73 @@
-//! Commands that take long show progress on a terminal.
-//!
-//! The terminal is that of `script` (util-linux); where it is not there, nothing is checked.
+//! Commands that can take more than two seconds show progress on a terminal.
 
 mod support;
 
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use support::every::{self, Inputs};
 
-/// Returns the terminal output of a command within `seconds`.
-fn shown(args: &str, seconds: u64) -> Option<String> {
-    let line = format!(
-        "timeout {seconds} {} {args}",
-        env!("CARGO_BIN_EXE_headstart")
-    );
-    let output = Command::new("script")
-        .args(["-qefc", &line, "/dev/null"])
-        .env("COLUMNS", "80")
-        .current_dir(std::env::temp_dir())
-        .stdin(Stdio::null())
-        .output();
-    Some(support::text(&output.ok()?.stdout))
-}
+/// Shows progress at once.
+const AT_ONCE: (&str, &str) = ("HEADSTART_PROGRESS_AFTER_MS", "0");
 
-fn check(args: &str, part: &str) {
-    let Some(text) = shown(args, Duration::from_secs(6).as_secs()) else {
-        eprintln!("skipped: no `script`");
+/// Commands that are always short, with the reason.
+const SHORT: &[(&str, &str)] = &[
+    ("config init", "prints a template"),
+    ("config show", "reads one small file"),
+    ("completions", "prints a script"),
+];
+
+/// Commands whose length is unknown, or is that of one answer, and which show the time only.
+const WITHOUT_ESTIMATE: &[&str] = &[
+    "index show",
+    "index dump",
+    "shadow",
+    "top",
+    "savings",
+    "serve",
+    "cache ls",
+    "cache stat",
+    "cache gc",
+    "cache purge",
+];
+
+#[test]
+fn each_command_shows_progress_or_is_short() {
+    if !every::has_terminal() {
         return;
-    };
-    assert!(text.contains(part), "{args}: {text:?}");
+    }
+    let inputs = Inputs::new();
+    for leaf in every::leaves() {
+        let mut cases = every::SMALL.iter().filter(|(name, _)| *name == leaf);
+        assert!(cases.next().is_some(), "{leaf}: add it to SMALL");
+    }
+    for (name, args) in every::SMALL {
+        if SHORT.iter().any(|(short, _)| short == name) || args.starts_with("--derive") {
+            continue;
+        }
+        let args = inputs.args(name, args);
+        let (_, text) = every::on_terminal(inputs.folder.path(), &args, &[AT_ONCE]);
+        let has_estimate = !WITHOUT_ESTIMATE.contains(name) && !args.contains("--url");
+        let part = match has_estimate {
+            true => "(eta ",
+            false => "(0s)",
+        };
+        assert!(text.contains(part), "{args}: no `{part}`: {text:?}");
+    }
 }
 
 #[test]
-fn long_commands_show_how_far_they_are() {
-    check("simulate fleet --preset llm-d-73", "eta");
-    check(
-        "simulate host-memory --preset wild-consumer --seeds 1",
-        "eta",
+fn without_a_terminal_progress_is_lines_on_standard_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let planted = ["trace", "planted", "--conversations", "300"];
+    let output = |after: &str| {
+        let mut command = support::headstart(planted);
+        command.env(AT_ONCE.0, after).current_dir(folder.path());
+        command.output().expect("the binary runs")
+    };
+    let (shown, silent) = (output("0"), output("3600000"));
+    let complaint = support::text(&shown.stderr);
+    assert!(
+        complaint.starts_with("writing conversations\n"),
+        "{complaint}"
     );
-    check("simulate prediction --preset lpc-lmsys", "eta");
-    check("calibrate", "measuring");
+    assert!(!support::text(&silent.stderr).contains("writing conversations"));
+    assert_eq!(shown.stdout, silent.stdout, "progress never goes there");
 }

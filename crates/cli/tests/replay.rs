@@ -49,6 +49,7 @@ impl Drop for Scratch {
 
 fn replay(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
     command.arg("replay").args(args).stdin(Stdio::null());
     command.output().expect("the binary runs")
 }
@@ -276,6 +277,7 @@ fn a_scale_keeps_whole_sessions_and_says_so() {
 #[test]
 fn a_trace_may_come_by_a_pipe() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .env("HEADSTART_PROGRESS_AFTER_MS", "3600000")
         .args(["replay", "-", "--capacity", "10"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -295,6 +297,7 @@ fn a_trace_may_come_by_a_pipe() {
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .env("HEADSTART_PROGRESS_AFTER_MS", "3600000")
         .args(["replay", GOLDEN, "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

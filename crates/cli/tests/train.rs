@@ -81,6 +81,7 @@ impl Drop for Folder {
 
 fn headstart(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
     command.args(args).stdin(Stdio::null());
     command.output().expect("the binary runs")
 }

@@ -8,7 +8,6 @@ mod fleet;
 pub(crate) mod headlines;
 mod logged;
 mod memory;
-mod patience;
 mod traffic;
 
 use std::path::{Path, PathBuf};
@@ -22,13 +21,13 @@ use self::analysis::Setting;
 use self::cost::Cost;
 use self::fleet::Fleet;
 use self::memory::Bounds;
-use self::patience::Patience;
 pub(crate) use self::traffic::{Counts, Source};
 use self::traffic::{Reading, Renderings, Traffic};
 use super::replay::capacity::{Capacity, Scale};
 use crate::config::{UsageError, parsed};
 use crate::kv_bytes::{KvBytes, KvDtype};
 use crate::output;
+use crate::output::progress::Progress;
 use crate::report::Made;
 use crate::report::analyze::{self as report, Analysis, thousands};
 
@@ -173,20 +172,20 @@ pub(crate) struct Options {
 pub(crate) fn run(analyze: &Analyze) -> Result<()> {
     check_outputs(analyze)?;
     let sources: Vec<_> = analyze.files.iter().cloned().map(Source::File).collect();
-    let mut patience = Patience::new();
+    let progress = Progress::bytes("reading");
     let rendering = Renderings::of(analyze.options.tokenizer.as_deref())?;
-    let traffic = Traffic::read(&sources, &analyze.reading(&rendering)?, &mut patience)?;
+    let traffic = Traffic::read(&sources, &analyze.reading(&rendering)?, &progress)?;
     if let Some(path) = &analyze.export {
         export::write(path, &traffic)?;
     }
-    let analysis = analyze.options.analyze(&traffic, &mut patience)?;
-    patience.is_over();
+    let analysis = analyze.options.analyze(&traffic, &progress)?;
+    progress.end();
     analyze.options.tell(&analysis)
 }
 
 /// Reads `sources` as texts or traces, analyzes them and tells.
 pub(crate) fn tell(options: &Options, sources: &[Source]) -> Result<()> {
-    let mut patience = Patience::new();
+    let progress = Progress::bytes("reading");
     let rendering = Renderings::of(options.tokenizer.as_deref())?;
     let reading = Reading {
         format: None,
@@ -196,9 +195,9 @@ pub(crate) fn tell(options: &Options, sources: &[Source]) -> Result<()> {
         rendering: &rendering,
         held_bytes: Bounds::default().held_bytes,
     };
-    let traffic = Traffic::read(sources, &reading, &mut patience)?;
-    let analysis = options.analyze(&traffic, &mut patience)?;
-    patience.is_over();
+    let traffic = Traffic::read(sources, &reading, &progress)?;
+    let analysis = options.analyze(&traffic, &progress)?;
+    progress.end();
     options.tell(&analysis)
 }
 
@@ -290,7 +289,7 @@ impl Options {
         self.show_text = true;
     }
 
-    fn analyze(&self, traffic: &Traffic, patience: &mut Patience) -> Result<Analysis> {
+    fn analyze(&self, traffic: &Traffic, progress: &Progress) -> Result<Analysis> {
         let (gpu_hour, prices) = (self.gpu_hour, self.price_table.as_deref());
         let cost = Cost::of(self.cost_model.as_deref(), gpu_hour, prices)?;
         let kv = self.kv_bytes()?;
@@ -307,7 +306,7 @@ impl Options {
             show_text: self.show_text,
             bounds: Bounds::default(),
         };
-        Ok(analysis::of(traffic, &setting, patience))
+        Ok(analysis::of(traffic, &setting, progress))
     }
 
     fn kv_bytes(&self) -> Result<Option<KvBytes>> {

@@ -21,7 +21,8 @@ use clap::{Args, Subcommand};
 use headstart_store::Arena;
 use headstart_store::disk::{DiskError, FolderInspector, Holder};
 use headstart_store::inspect::{Cache as Opened, InspectError, Item, slot_bytes};
-use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::output::progress::Progress;
 
 /// Slots for what is read: as many as are read at once, and some.
 const SLOTS: usize = 32;
@@ -112,10 +113,9 @@ fn arena(items: &[Item]) -> Result<std::sync::Arc<Arena>> {
     Ok(Arena::new(slot_bytes(items), SLOTS)?)
 }
 
-/// Returns a progress bar over the items' bytes; without a terminal it stays hidden.
-fn bar(items: &[Item]) -> ProgressBar {
-    let bytes = items.iter().map(|item| item.resident.bytes).sum();
-    let template = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} (eta {eta})";
-    let style = ProgressStyle::with_template(template).expect("the template is valid");
-    ProgressBar::new(bytes).with_style(style)
+/// Progress over the items' bytes.
+fn progress(what: &'static str, items: &[Item]) -> Progress {
+    let progress = Progress::bytes(what);
+    progress.inc_length(items.iter().map(|item| item.resident.bytes).sum());
+    progress
 }

@@ -15,10 +15,10 @@ use headstart_sim::calibrate::{Fit, Shape, Timing};
 
 use self::file::Written;
 use super::bench::BenchServer;
-use super::replay::progress;
 use super::serve;
 use crate::config::{ServeOptions, UsageError, cost_model};
 use crate::output;
+use crate::output::progress::Progress;
 use crate::prompts::{unseen_seed, vocabulary};
 
 /// Longest prompt that is timed unless told otherwise, tokens.
@@ -173,7 +173,8 @@ fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
 }
 
 fn measure(calibrate: &Calibrate) -> Result<()> {
-    let waiting = output::waiting("measuring the engine's steps: about three minutes");
+    let starting = Progress::endless("measuring the engine's steps: about three minutes");
+    let starting = starting.announced();
     let (timed, limits) = serve::runtime()?.block_on(async {
         match &calibrate.url {
             Some(url) => {
@@ -196,7 +197,7 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
             }
         }
     })?;
-    waiting.finish_and_clear();
+    starting.end();
     let timings: Vec<Timing> = timed.iter().map(timing_of).collect();
     let fit = Fit::of(&timings, limits.max_batched_tokens);
     let shown = report::Report::new(fit, &timings);
@@ -318,9 +319,9 @@ impl Calibrate {
                 limits.kv_tokens
             );
         }
-        let bar = progress(plan.len() as u64);
-        let timed = timing::run(client, &plan, |done| bar.set_position(done as u64)).await;
-        bar.finish_and_clear();
+        let progress = Progress::steps("measuring", plan.len());
+        let timed = timing::run(client, &plan, |done| progress.set_position(done as u64)).await;
+        progress.end();
         Ok(timed?)
     }
 }

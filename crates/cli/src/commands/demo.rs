@@ -76,6 +76,6 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
         return Ok(());
     }
     // Standard output may be JSON.
-    eprintln!("{hint}");
+    output::note(&hint);
     Ok(())
 }

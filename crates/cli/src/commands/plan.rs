@@ -15,11 +15,11 @@ use headstart_trace::TraceError;
 use headstart_trace::sample::Sample;
 
 use self::device::{Device, DeviceOptions};
-use super::replay::progress;
 use super::simulate::parallel;
 use crate::config::UsageError;
 use crate::input::{TraceInput, remarks};
 use crate::output;
+use crate::output::progress::Progress;
 use crate::report::plan::{self as report, Report, Row, Trace};
 
 /// More room than this, in blocks, is refused, as in replay.
@@ -156,11 +156,11 @@ impl Plan {
                 "--scale {scale:?}: expected a share above 0, up to 1"
             ))
         })?;
-        let bar = progress(0);
-        let mut reader = self.input.open_counted(&bar)?;
+        let progress = self.input.progress();
+        let mut reader = self.input.open(&progress)?;
         let requests: Result<Vec<_>, TraceError> = sample.thin(reader.by_ref()).collect();
         let requests = requests?;
-        bar.finish_and_clear();
+        progress.end();
         let name = self.input.name();
         if requests.iter().all(|request| request.blocks.is_empty()) {
             bail!("{name} has no request with blocks, so no prefix can be reused");
@@ -209,7 +209,9 @@ impl Plan {
         let high = reached.unwrap_or(points.len() - 1);
         if high > 0 {
             let bounds = (points[high - 1].0, points[high].0);
+            let progress = Progress::endless("searching the smallest sufficient size");
             let least = sizing::least(bounds, |times| {
+                progress.inc(1);
                 let point = (
                     times,
                     sizing.hits(&self.policy, self.room(sizing, times, &trace))?,
@@ -218,6 +220,7 @@ impl Plan {
                 points.push(point);
                 anyhow::Ok(reaches)
             })?;
+            progress.end();
             points.retain(|point| times.contains(&point.0) || point.0 == least);
         }
         points.sort_by_key(|point| point.0);
@@ -252,13 +255,13 @@ impl Plan {
     ) -> Result<Vec<(u64, Vec<u32>)>> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.map_or(cores, usize::from);
-        let bar = progress(times.len() as u64);
+        let progress = Progress::steps("replaying with each size", times.len());
         let hits = parallel(times, threads, |&times| {
             let hits = sizing.hits(&self.policy, self.room(sizing, times, trace));
-            bar.inc(1);
+            progress.inc(1);
             hits
         });
-        bar.finish_and_clear();
+        progress.end();
         let hits = hits.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(times.iter().copied().zip(hits).collect())
     }

@@ -17,7 +17,6 @@ use headstart_core::{SessionId, TraceRequest};
 use headstart_sim::{Sweep, SweepConfig};
 use headstart_trace::sample::Sample;
 use headstart_trace::{Format, Reader, TraceError};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use self::capacity::{Capacity, Scale};
 use self::cells::Cell;
@@ -27,6 +26,7 @@ use crate::input::counted;
 use crate::input::{self, TraceInput};
 use crate::kv_bytes::{KvBytes, KvDtype};
 use crate::output;
+use crate::output::progress::Progress;
 use crate::report::thousands;
 use crate::report::{self, Made, Report, Row, TraceFacts};
 
@@ -158,11 +158,11 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
     let sweep = Sweep::new(&requests, config, &plan.policies).map_err(policy_error)?;
     trace.distinct_blocks = sweep.extent().distinct_blocks;
     let cells = plan.cells(&trace, &predictions)?;
-    let bar = progress((cells.len() * requests.len()) as u64);
+    let progress = Progress::steps("replaying", cells.len() * requests.len());
     let outcomes = cells::replay_all(&sweep, &cells, plan.threads, |served| {
-        bar.inc(served as u64);
+        progress.inc(served as u64);
     })?;
-    bar.finish_and_clear();
+    progress.end();
     let rows = cells.into_iter().zip(outcomes).map(|(cell, outcome)| Row {
         policy: cell.policy,
         asked: cell.asked,
@@ -389,8 +389,8 @@ struct Read {
 
 impl Read {
     fn of(replay: &Replay, plan: &Plan) -> Result<Self> {
-        let bar = progress(0);
-        let mut reader = replay.input.open_counted(&bar)?;
+        let progress = replay.input.progress();
+        let mut reader = replay.input.open(&progress)?;
         let reads_text = plan.predictors.iter().any(Named::reads_text);
         if reads_text {
             refuse_textless(&replay.input, &reader)?;
@@ -402,7 +402,7 @@ impl Read {
         });
         let requests: Result<Vec<_>, TraceError> = plan.sample.thin(all).collect();
         let requests = requests?;
-        bar.finish_and_clear();
+        progress.end();
         refuse_empty(&replay.input.name(), &requests, &reader)?;
         let trace = facts(replay, &reader, &requests);
         Ok(Self {
@@ -478,12 +478,4 @@ fn shown_name(file: &Path) -> String {
         Some(name) if name != "-" => name.to_string_lossy().into_owned(),
         _ => "standard input".to_owned(),
     }
-}
-
-/// A bar on standard error; nothing where that is no terminal.
-pub(crate) fn progress(length: u64) -> ProgressBar {
-    let bar = ProgressBar::new(length);
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} (eta {eta})");
-    bar.set_style(style.expect("the template is valid"));
-    bar
 }

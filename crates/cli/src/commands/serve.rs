@@ -17,6 +17,8 @@ use crate::config::importance::wanted;
 use crate::config::{ServeOptions, Settings, UsageError, parsed};
 use crate::input::counted;
 use crate::model::{self, TOY};
+use crate::output;
+use crate::output::progress::Progress;
 use crate::predictor;
 use crate::tiers;
 
@@ -74,14 +76,16 @@ pub(crate) fn run(serve: Serve, matches: &ArgMatches) -> Result<()> {
 }
 
 fn run_with(options: &ServeOptions) -> Result<()> {
+    let starting = Progress::endless("starting the server");
     let config = config(options)?;
     let is_toy = options.upstream.is_empty() && options.model.as_deref().unwrap_or(TOY) == TOY;
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let signals = Signals::new()?;
         let server = headstart_server::serve(config).await.map_err(usage)?;
+        starting.end();
         if let Some(note) = predictor::note(options) {
-            eprintln!("{note}");
+            output::note(note);
         }
         banner::ready(&server, is_toy)?;
         until_interrupted(server, signals).await
@@ -362,7 +366,7 @@ impl Signals {
 
 async fn until_interrupted(server: RunningServer, mut signals: Signals) -> Result<()> {
     signals.next().await;
-    eprintln!("finishing the running requests; interrupt again to stop at once");
+    output::note("finishing the running requests; interrupt again to stop at once");
     tokio::select! {
         () = server.shutdown() => Ok(()),
         () = signals.next() => Err(anyhow!("stopped before all requests were done")),
@@ -383,11 +387,14 @@ fn log_to_stderr() -> Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
+        .with_writer(|| output::Stderr);
     // A second call (in one process) keeps the first.
     let _ = match variable("HEADSTART_LOG_FORMAT").as_deref() {
         None | Some("" | "text") => log.try_init(),
-        Some("json") => log.json().flatten_event(true).try_init(),
+        Some("json") => {
+            let log = log.json().flatten_event(true);
+            log.with_writer(std::io::stderr).try_init()
+        }
         Some(other) => {
             let message = format!("HEADSTART_LOG_FORMAT {other}: known are text, json");
             return Err(UsageError(message).into());

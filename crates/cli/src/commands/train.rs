@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, value_parser};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use self::source::{Kind, Source};
 use crate::config::{UsageError, parsed};
@@ -224,14 +223,4 @@ fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Resu
         let _ = fs::remove_file(&part);
     }
     written.with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// A bar on standard error that says what is done; nothing where that is no terminal.
-fn progress(what: &'static str) -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    let template = "{msg:10} {wide_bar} {pos}/{len} {elapsed} (eta {eta})";
-    let style = ProgressStyle::with_template(template);
-    bar.set_style(style.expect("the template is valid"));
-    bar.set_message(what);
-    bar
 }

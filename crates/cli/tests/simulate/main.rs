@@ -25,6 +25,7 @@ const SMALL: &[&str] = &[
 
 fn simulate(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
     command.arg("simulate").args(args).stdin(Stdio::null());
     command.output().expect("the binary runs")
 }

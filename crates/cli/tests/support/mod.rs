@@ -6,6 +6,7 @@
 // Each test file uses its own part.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod every;
 pub mod moto;
 
 use std::ffi::OsStr;
@@ -29,6 +30,8 @@ pub fn headstart<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> Command {
     }
     command
         .current_dir(std::env::temp_dir())
+        // A machine under load is slow, and standard error is compared.
+        .env("HEADSTART_PROGRESS_AFTER_MS", "3600000")
         .args(args)
         .stdin(Stdio::null());
     command

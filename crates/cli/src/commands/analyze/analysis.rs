@@ -14,9 +14,9 @@ use super::cost::{self, Cost, PerToken};
 use super::findings::{self, Compared};
 use super::fleet::{self, Fleet, Played, Random};
 use super::memory::{self, Bounds};
-use super::patience::Patience;
 use super::traffic::Traffic;
 use crate::kv_bytes::KvBytes;
+use crate::output::progress::Progress;
 use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step, Unnamed, thousands};
 
 /// Seed of hashes and random draws.
@@ -42,7 +42,7 @@ struct Beside {
 }
 
 /// Analyzes `traffic`.
-pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patience) -> Analysis {
+pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, progress: &Progress) -> Analysis {
     let Setting {
         fleet,
         cost,
@@ -51,8 +51,8 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
     } = setting;
     let (beside, mut played) = std::thread::scope(|scope| {
         let played = scope.spawn(|| fleet.play(traffic, cost, bounds, SEED));
-        let beside = beside(traffic, setting, patience);
-        patience.says("playing");
+        let beside = beside(traffic, setting, progress);
+        progress.end();
         let played = played.join();
         (
             beside,
@@ -119,18 +119,17 @@ fn bend(characterization: &Characterization) -> Option<usize> {
     knee::knee(&points.collect::<Vec<_>>())
 }
 
-fn beside(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patience) -> Beside {
-    patience.says("characterizing");
+fn beside(traffic: &Traffic, setting: &Setting<'_>, progress: &Progress) -> Beside {
+    progress.phase("measuring reuse", None);
     let characterization = characterized(traffic, setting);
-    patience.says("drawing lots");
-    let random = setting.fleet.random(traffic, SEED, patience);
-    patience.says("comparing texts");
+    let random = setting.fleet.random(traffic, SEED, progress);
+    progress.phase("comparing texts", Some(traffic.said.len()));
     let has_texts = !traffic.said.is_empty();
     Beside {
         characterization,
         random,
         order_free: has_texts.then(|| fleet::order_free(traffic, &setting.bounds, SEED)),
-        compared: findings::compared(&traffic.said, &setting.bounds, patience),
+        compared: findings::compared(&traffic.said, &setting.bounds, progress),
     }
 }
 
@@ -272,9 +271,9 @@ mod tests {
             rendering: &rendering,
             held_bytes: bounds.held_bytes,
         };
-        let mut patience = Patience::new();
+        let progress = Progress::bytes("reading");
         let source = Source::Made(name, log.into_bytes());
-        let traffic = Traffic::read(&[source], &reading, &mut patience).expect("a log");
+        let traffic = Traffic::read(&[source], &reading, &progress).expect("a log");
         let setting = Setting {
             fleet: Fleet {
                 replicas: 2,
@@ -286,7 +285,7 @@ mod tests {
             show_text: false,
             bounds,
         };
-        of(&traffic, &setting, &mut patience)
+        of(&traffic, &setting, &progress)
     }
 
     fn check_bounds(analysis: &Analysis) {

@@ -15,6 +15,7 @@ use headstart_trace::format::canonical::Writer;
 
 use super::traffic::Traffic;
 use crate::output;
+use crate::output::progress::Progress;
 
 /// Writes the trace.
 ///
@@ -22,10 +23,12 @@ use crate::output;
 /// When the file cannot be written.
 pub(super) fn write(path: &Path, traffic: &Traffic) -> Result<()> {
     let mut names = Names::default();
+    let progress = Progress::steps("writing the trace", traffic.requests.len());
     output::to(path, |out| {
         let mut writer = Writer::new(out, &traffic.info)?;
         for request in &traffic.requests {
             writer.write(&names.anonymous(request))?;
+            progress.inc(1);
         }
         Ok(writer.finish().map(drop)?)
     })?;

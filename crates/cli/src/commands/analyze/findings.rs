@@ -10,9 +10,9 @@ use super::cost::PerToken;
 use super::fleet::namespace;
 use super::logged::moved;
 use super::memory::Bounds;
-use super::patience::Patience;
 use super::traffic::Said;
 use crate::commands::why::walk::{sketcher, told_findings};
+use crate::output::progress::Progress;
 use crate::report::analyze::{Amount, Example, FindingRow};
 
 /// Characters shown in front of a change.
@@ -40,12 +40,12 @@ pub(super) struct Compared {
 }
 
 /// Compares each text with the nearest of those before it.
-pub(super) fn compared(said: &[Said], bounds: &Bounds, patience: &mut Patience) -> Compared {
+pub(super) fn compared(said: &[Said], bounds: &Bounds, progress: &Progress) -> Compared {
     let sketcher = sketcher();
     let mut neighbours: Neighbours<usize> = Neighbours::new(bounds.texts);
     let (mut pairs, mut words_max) = (Vec::new(), 0);
     for (index, request) in said.iter().enumerate() {
-        patience.look(index);
+        progress.at(index);
         let sketch = sketcher.sketch(&request.text);
         let space = namespace(request);
         if let Some(told) = neighbours.tell(space, &sketch)

@@ -19,8 +19,8 @@ use headstart_trace::characterize::Stack;
 use super::cost::Cost;
 use super::logged::{corrected, served};
 use super::memory::{self, Bounds};
-use super::patience::Patience;
 use super::traffic::{Said, Traffic};
+use crate::output::progress::Progress;
 use crate::report::analyze::{Kept, Own};
 
 /// Fewest blocks and tokens that the attribution has room for.
@@ -72,7 +72,9 @@ impl Fleet {
         let block_tokens = traffic.info.block_tokens;
         let mut runs = ExplainedRuns::new(self.replicas, self.capacity_blocks, block_tokens);
         let is_timed = traffic.tells_what_is_at_once();
+        let progress = Progress::steps("replaying", traffic.requests.len());
         let serve = |request: &TraceRequest| {
+            progress.inc(1);
             runs.serve(request, |found, computed| match is_timed {
                 true => cost.computing(found, computed),
                 false => Duration::ZERO,
@@ -108,7 +110,9 @@ impl Fleet {
         let mut explained = Explained::new(config, |blocks| Box::new(Lru::new(blocks)));
         let is_timed = traffic.tells_what_is_at_once();
         let scaled = |tokens: u32| (f64::from(tokens) / traffic.counts.factor()).round() as u32;
+        let progress = Progress::steps("replaying", traffic.requests.len());
         for (request, said) in traffic.requests.iter().zip(&traffic.said) {
+            progress.inc(1);
             explained.begin(request, content(said), |found, computed| {
                 match (is_timed, said.ttft) {
                     (false, _) => Duration::ZERO,
@@ -126,10 +130,11 @@ impl Fleet {
     }
 
     /// Replays the traffic with random routing and averages the hits over several draws.
-    pub(crate) fn random(self, traffic: &Traffic, seed: u64, patience: &mut Patience) -> Random {
+    pub(crate) fn random(self, traffic: &Traffic, seed: u64, progress: &Progress) -> Random {
         let (least, most) = DRAWS;
         let draws = (LOTS / traffic.requests.len().max(1)).clamp(least, most);
         let (mut tokens, mut pieces, mut is_exact) = (0, 0, true);
+        progress.phase("routing at random", Some(draws));
         for draw in 0..draws {
             let settings = Settings {
                 replicas: self.replicas,
@@ -138,10 +143,10 @@ impl Fleet {
                 seed: seed + draw as u64,
             };
             let mut spread = Spread::new(&[Placement::Random], settings);
-            for (index, request) in traffic.requests.iter().enumerate() {
-                patience.look(index);
+            for request in &traffic.requests {
                 spread.serve(request);
             }
+            progress.inc(1);
             for outcome in spread.outcomes() {
                 tokens += outcome.hit_tokens;
                 is_exact &= outcome.is_exact;

@@ -24,9 +24,9 @@ use headstart_trace::characterize::Stack;
 use headstart_trace::infer::Inference;
 use headstart_trace::{Arrivals, Format, Provenance, TraceInfo};
 
-use super::patience::Patience;
 use crate::config::UsageError;
 use crate::input::counted;
+use crate::output::progress::Progress;
 use copies::Copies;
 pub(crate) use counts::Counts;
 use part::{Budget, Part};
@@ -105,7 +105,7 @@ impl Traffic {
     pub(crate) fn read(
         sources: &[Source],
         reading: &Reading<'_>,
-        patience: &mut Patience,
+        progress: &Progress,
     ) -> Result<Self> {
         let mut budget = Budget {
             held: 0,
@@ -114,7 +114,7 @@ impl Traffic {
         };
         let mut parts = Vec::new();
         for source in sources {
-            parts.push(part::part(source, reading, patience, &mut budget)?);
+            parts.push(part::part(source, reading, progress, &mut budget)?);
         }
         let has_text = parts.iter().any(|part| part.has_text);
         let mut traffic = Self::joined(parts, sources)?;
@@ -341,15 +341,18 @@ impl Source {
         matches!(self, Self::File(path) if path.file_name().is_some_and(|name| name != "-"))
     }
 
-    fn open<'s>(&'s self, patience: &Patience) -> Result<(String, Box<dyn Read + 's>)> {
+    fn open<'s>(&'s self, progress: &Progress) -> Result<(String, Box<dyn Read + 's>)> {
         match self {
-            Self::Made(name, bytes) => Ok(((*name).to_owned(), Box::new(&bytes[..]))),
-            Self::File(path) => Ok((path.display().to_string(), opened(path, patience)?)),
+            Self::Made(name, bytes) => {
+                progress.inc_length(bytes.len() as u64);
+                Ok(((*name).to_owned(), Box::new(progress.wrap_read(&bytes[..]))))
+            }
+            Self::File(path) => Ok((path.display().to_string(), opened(path, progress)?)),
         }
     }
 }
 
-fn opened(path: &Path, patience: &Patience) -> Result<Box<dyn Read>> {
+fn opened(path: &Path, progress: &Progress) -> Result<Box<dyn Read>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdin()));
     }
@@ -362,7 +365,8 @@ fn opened(path: &Path, patience: &Patience) -> Result<Box<dyn Read>> {
             path.display()
         )));
     }
-    Ok(patience.counted(file, metadata.len()))
+    progress.inc_length(metadata.len());
+    Ok(Box::new(progress.wrap_read(file)))
 }
 
 /// Changes blocks and session of a request so that only the `number`th input has them.

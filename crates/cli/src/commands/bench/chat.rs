@@ -13,7 +13,6 @@ use headstart_server::RunningServer;
 use headstart_trace::format::conversation::Conversation;
 use serde_json::json;
 
-use super::super::replay::progress;
 use super::super::serve;
 use super::continuation::Continuations;
 use super::runs::{Runs, ServerRun};
@@ -21,6 +20,7 @@ use super::{BenchServer, recording};
 use crate::config::{ServeOptions, UsageError, parsed};
 use crate::input::counted;
 use crate::output;
+use crate::output::progress::Progress;
 
 /// Rounds of the reuse probe that `bench chat` ends with.
 const PROBE_ROUNDS: usize = 20;
@@ -306,7 +306,6 @@ impl Bench<'_> {
             self.chat.runs.all()
         };
         for (number, run) in (1..).zip(runs) {
-            eprintln!("{}", run.name);
             // A fresh server, so that no run profits from another's cache.
             let (server, client) = start(&self.chat.server, &run).await?;
             let report = self.measure(number, &run.name, &client).await;
@@ -325,12 +324,12 @@ impl Bench<'_> {
     /// Run `number` (from 1), by the name of `run`.
     async fn measure(&self, number: usize, run: &str, client: &ApiClient) -> Result<ChatReport> {
         let conversations = &self.conversations;
-        let bar = progress(conversations.len() as u64);
+        let bar = Progress::steps(format!("measuring {run}"), conversations.len()).announced();
         let observed = chat::run(client, conversations, &self.config, |progress| {
             bar.set_position(progress.ended as u64);
         });
         let observed = observed.await;
-        bar.finish_and_clear();
+        bar.end();
         if let Some(file) = &self.chat.record {
             let answers = self.config.answers;
             let predicted = |number, turn| self.predicted.get(number, turn);
@@ -358,8 +357,8 @@ async fn probe_reuse(chat: &Chat, client: &ApiClient) -> Result<Option<ProbeRepo
         rounds: chat.probe_rounds,
         ..ReuseProbe::default()
     };
-    let bar = progress(chat.probe_rounds as u64);
-    let report = probe::run(client, &config, |done| bar.set_position(done as u64)).await;
-    bar.finish_and_clear();
+    let progress = Progress::steps("probing the reuse of prefixes", chat.probe_rounds);
+    let report = probe::run(client, &config, |done| progress.set_position(done as u64)).await;
+    progress.end();
     Ok(Some(report.context("the reuse probe failed")?))
 }

@@ -13,6 +13,7 @@ use headstart_loadgen::script::{Exchange, exchanges};
 use headstart_predict::{Model, Predictor, Situation, encoder};
 use headstart_trace::format::conversation::{Conversation, Role, Turn};
 
+use crate::output;
 use crate::predictor::read_model;
 use crate::situations::{num_prompts, of_requests};
 
@@ -41,10 +42,10 @@ impl Continuations {
         let predictor = Predictor::new(Arc::new(model), encoder).with_context(wrong)?;
         let definition = &predictor.model().definition;
         if definition.behaviour || definition.text.answers {
-            eprintln!(
+            output::note(&format!(
                 "{} reads answers: the record has no probability",
                 file.display()
-            );
+            ));
             return Ok(Self::default());
         }
         let num_prompts = num_prompts(definition);

@@ -20,11 +20,11 @@ use headstart_sim::fleet::{FleetConfig, FleetOutcome, Preset, Run, Workload};
 
 use self::drive::Driver;
 use super::BenchServer;
-use crate::commands::replay::progress;
 use crate::commands::simulate::SourceOptions;
 use crate::commands::{fleet_engine, serve};
 use crate::config::{ServeOptions, UsageError, cost_model, parsed};
 use crate::output;
+use crate::output::progress::Progress;
 use crate::prompts::{unseen_seed, vocabulary};
 use crate::report::Made;
 use crate::report::fleet::{self as report, Origin, Report, StrategyRun};
@@ -126,18 +126,24 @@ pub(super) fn run(bench: &Fleet) -> Result<()> {
         .iter()
         .filter_map(|it| it.simulated(&workload))
         .collect();
-    let bar = progress((servers.len() * workload.num_requests()) as u64);
+    let progress = Progress::steps(
+        "measuring requests",
+        servers.len() * workload.num_requests(),
+    );
+    let progress = progress.announced();
     let engine = servers.iter().find_map(Server::told);
     let (measured, unanswered) = serve::runtime()?.block_on(async {
         let (mut measured, mut unanswered) = (Vec::new(), Vec::new());
         for server in servers {
-            let (run, failure) = bench.measure(server, &workload, &|| bar.inc(1)).await?;
+            let (run, failure) = bench
+                .measure(server, &workload, &|| progress.inc(1))
+                .await?;
             unanswered.extend(failure.map(|it| format!("{}: {it}", run.name)));
             measured.push(run);
         }
         anyhow::Ok((measured, unanswered))
     })?;
-    bar.finish_and_clear();
+    progress.end();
     bench.tell(&Report {
         asked,
         engine: engine.unwrap_or_default(),

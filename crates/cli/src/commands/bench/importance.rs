@@ -25,6 +25,7 @@ use super::one_by_one::Scratch;
 use crate::config::importance::merge;
 use crate::config::{UsageError, parsed};
 use crate::output;
+use crate::output::progress::Progress;
 use sweep::Row;
 use variants::Variant;
 use workload::Workload;
@@ -233,12 +234,14 @@ pub(crate) struct ImportanceBench {
 pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
     check(bench)?;
     let dtype: Dtype = parsed(&bench.dtype, "--dtype")?;
+    let progress = Progress::endless("preparing the workload").announced();
     let workload = workload::load(bench, dtype)?;
+    progress.end();
     let mut rows = Vec::new();
     measure(bench, &workload, dtype, |row| {
         match bench.json {
             true => output::line(&report::json(bench, &row, workload.tokens()).to_string())?,
-            false => eprintln!("{}", report::progress(&row, workload.tokens())),
+            false => output::note(&report::progress(&row, workload.tokens())),
         }
         rows.push(row);
         Ok(())

@@ -134,7 +134,7 @@ pub(super) fn run(bench: &TiersBench) -> Result<()> {
         sweep::run(model, &asked, |cell| {
             match bench.json {
                 true => output::line(&report::json(&cell).to_string())?,
-                false => eprintln!("{}", report::progress(&cell)),
+                false => output::note(&report::progress(&cell)),
             }
             cells.push(cell);
             Ok(())

@@ -8,7 +8,6 @@ use headstart_loadgen::trace::{self, SPEED_MIN};
 use headstart_loadgen::{ApiClient, Pace, TraceObserved, TraceReport};
 use headstart_server::{Backend, RunningServer, ServeConfig};
 use headstart_trace::TraceError;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::super::serve;
@@ -19,6 +18,7 @@ use crate::config::{ServeOptions, UsageError};
 use crate::input::counted;
 use crate::input::{TraceInput, remarks};
 use crate::output;
+use crate::output::progress::Progress;
 use crate::prompts::{Altered, PromptOptions, Prompts};
 
 /// Requests under way at once unless told otherwise: as many as a replica runs.
@@ -113,7 +113,7 @@ struct Measured {
 /// Drives a server with a trace.
 pub(super) fn run(trace: &Trace) -> Result<()> {
     let pace = pace(trace)?;
-    let mut reader = trace.input.open()?;
+    let mut reader = trace.input.open_uncounted()?;
     let info = reader.info().clone();
     let prompts = trace.prompts.prompts(&info, reader.by_ref())?;
     let measured = serve::runtime()?.block_on(async {
@@ -258,9 +258,12 @@ where
         }
         anyhow::Ok(prompt)
     });
-    let bar = bar(trace.requests);
-    let observed = trace::run(client, sent, pace, |ended| bar.set_position(ended as u64)).await;
-    bar.finish_and_clear();
+    let progress = progress(trace.requests);
+    let observed = trace::run(client, sent, pace, |ended| {
+        progress.set_position(ended as u64);
+    })
+    .await;
+    progress.end();
     let observed = observed?;
     let agreement = prediction.map(|prediction| prediction.compare(&observed.samples));
     Ok(Measured {
@@ -302,13 +305,11 @@ fn report(trace: &Trace, measured: &Measured) -> Result<()> {
     Ok(())
 }
 
-/// Requests ended so far; of how many, only a limit says.
-fn bar(requests: Option<usize>) -> ProgressBar {
-    match requests {
-        Some(requests) => super::super::replay::progress(requests as u64),
-        None => {
-            let style = ProgressStyle::with_template("{spinner} {pos} requests, {elapsed}");
-            ProgressBar::new_spinner().with_style(style.expect("the template is valid"))
-        }
-    }
+/// Requests that have ended; only a limit says of how many.
+fn progress(requests: Option<usize>) -> Progress {
+    let progress = match requests {
+        Some(requests) => Progress::steps("measuring requests", requests),
+        None => Progress::endless("measuring requests"),
+    };
+    progress.announced()
 }

@@ -12,6 +12,7 @@ use super::{Form, Place, words};
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
+use crate::output::progress::Progress;
 
 /// Remove expired and replaced records, and free their disk space.
 #[derive(Args, Debug)]
@@ -55,7 +56,9 @@ pub(crate) struct Purge {
 }
 
 pub(super) fn gc(gc: &Gc) -> Result<()> {
+    let progress = Progress::endless("deleting expired records");
     let cleared = gc.place.open()?.clear(unix_seconds())?;
+    progress.end();
     let tally = |tally: Tally| json!({"records": tally.records, "bytes": tally.bytes});
     let text = |tally: Tally| format!("{}, {}", tally.records, words::bytes(tally.bytes));
     output::line(&match gc.form.json {
@@ -81,6 +84,7 @@ pub(super) fn gc(gc: &Gc) -> Result<()> {
 
 pub(super) fn purge(purge: &Purge) -> Result<()> {
     let tenant = purge.whose.tag()?;
+    let progress = Progress::endless("destroying records");
     let cache = purge.place.open()?;
     let purged = match (tenant, purge.all) {
         // Where no client sends a salt, the default tag covers all records.
@@ -96,6 +100,7 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
             return Err(UsageError(message.to_owned()).into());
         }
     };
+    progress.end();
     let what = match (&cache, purge.all) {
         (Opened::Folder(_), false) => "record",
         (Opened::Folder(_), true) => "segment",

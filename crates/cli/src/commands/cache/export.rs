@@ -13,10 +13,11 @@ use headstart_store::{Backend, Disk, DiskOptions};
 use serde_json::json;
 
 use super::whose::Whose;
-use super::{Form, Place, bar, in_use, words};
+use super::{Form, Place, in_use, progress, words};
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
+use crate::output::progress::Progress;
 
 /// Budget of a folder where none is given, GiB: what `serve` takes.
 const BUDGET_GIB: f64 = 10.0;
@@ -52,6 +53,7 @@ pub(crate) struct Export {
 pub(super) fn run(export: &Export) -> Result<()> {
     let tenant = export.whose.tag()?;
     refuse_itself(export)?;
+    let looking = Progress::endless("reading the lists of records");
     let from = export.place.look()?;
     let mut items = from.survey(unix_seconds())?.items;
     items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
@@ -70,9 +72,12 @@ pub(super) fn run(export: &Export) -> Result<()> {
             }
         }
     };
-    let bar = bar(&items);
-    let copied = copy(&from, &items, (to.as_mut(), &woken), |bytes| bar.inc(bytes))?;
-    bar.finish_and_clear();
+    looking.end();
+    let progress = progress("copying records", &items);
+    let copied = copy(&from, &items, (to.as_mut(), &woken), |bytes| {
+        progress.inc(bytes);
+    })?;
+    progress.end();
     // Its lists are written now.
     drop(to);
     tell(export, &items, &copied)

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use super::whose::Whose;
 use super::{Form, Place, words};
 use crate::output;
+use crate::output::progress::Progress;
+use crate::report::table::aligned;
 use crate::tiers::CONTEXT_CACHE_GIB;
 
 /// Tenants and identities that are shown to people.
@@ -67,6 +69,7 @@ pub(crate) struct Stat {
 
 pub(super) fn ls(ls: &Ls) -> Result<()> {
     let tenant = ls.whose.tag()?;
+    let progress = Progress::endless("reading the lists of records");
     let cache = ls.place.look()?;
     let now_s = unix_seconds();
     let survey = cache.survey(now_s)?;
@@ -74,38 +77,44 @@ pub(super) fn ls(ls: &Ls) -> Result<()> {
     let items = items.filter(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
     let mut items: Vec<Item> = items.take(ls.limit.unwrap_or(usize::MAX)).collect();
     cache.describe(&mut items);
-    let lines: Vec<String> = match ls.form.json {
-        true => items.iter().map(|item| as_json(item).to_string()).collect(),
+    progress.end();
+    let text = match ls.form.json {
+        true => {
+            let lines = items.iter().map(|item| as_json(item).to_string());
+            lines.collect::<Vec<_>>().join("\n")
+        }
         false => {
-            let head = "name          parent        tenant            tokens  bytes       \
-                        age       kind     content  expires in";
-            let rows = items.iter().map(|item| row(item, now_s));
-            std::iter::once(head.to_owned()).chain(rows).collect()
+            let rows = items.iter().map(|item| row(item, now_s).to_vec());
+            let head = std::iter::once(HEAD.map(str::to_owned).to_vec());
+            aligned(&head.chain(rows).collect::<Vec<_>>())
         }
     };
-    match lines.is_empty() {
+    match text.is_empty() {
         true => Ok(()),
-        false => output::line(&lines.join("\n")),
+        false => output::line(text.trim_end()),
     }
 }
 
-fn row(item: &Item, now_s: u64) -> String {
+/// Columns of `ls`; `--json` has the parent too.
+const HEAD: [&str; 8] = [
+    "name", "type", "kind", "tenant", "tokens", "bytes", "age", "expires",
+];
+
+fn row(item: &Item, now_s: u64) -> [String; 8] {
     let it = &item.resident;
-    let parent = it.parent.map_or_else(|| "-".to_owned(), words::short);
     let age = item.created_s.map(|at| now_s.saturating_sub(at));
     let left = it.expires_s.map(|at| at.saturating_sub(now_s));
     let span = |seconds: Option<u64>, none: &str| seconds.map_or(none.to_owned(), words::span);
-    let kind = item.exactness.map_or("unknown", Exactness::name);
-    format!(
-        "{}  {parent:<12}  {}  {:>6}  {:<10}  {:<8}  {kind:<7}  {:<7}  {}",
+    [
         words::short(it.name),
+        it.content.name().to_owned(),
+        item.exactness.map_or("-", Exactness::name).to_owned(),
         words::tenant(it.tenant),
-        it.tokens,
+        it.tokens.to_string(),
         words::bytes(it.bytes),
-        span(age, "unknown"),
-        it.content.name(),
+        span(age, "-"),
         span(left, "never"),
-    )
+    ]
 }
 
 fn as_json(item: &Item) -> Value {
@@ -125,12 +134,14 @@ fn as_json(item: &Item) -> Value {
 }
 
 pub(super) fn stat(stat: &Stat) -> Result<()> {
+    let progress = Progress::endless("reading records");
     let cache = stat.place.look()?;
     let now_s = unix_seconds();
     let mut survey = cache.survey(now_s)?;
     if !stat.quick {
         cache.describe(&mut survey.items);
     }
+    progress.end();
     let gib = stat.context_cache_gib.unwrap_or(CONTEXT_CACHE_GIB);
     let told = Told {
         place: &stat.place.cache,

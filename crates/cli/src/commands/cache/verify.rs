@@ -10,10 +10,11 @@ use headstart_store::record::Wrong;
 use serde_json::{Value, json};
 
 use super::whose::Whose;
-use super::{Form, Place, arena, bar, words};
+use super::{Form, Place, arena, progress, words};
 use crate::exit::CheckFailure;
 use crate::input::counted;
 use crate::output;
+use crate::output::progress::Progress;
 
 /// Verify the checksums of all records.
 #[derive(Args, Debug)]
@@ -52,6 +53,7 @@ struct Found {
 
 pub(super) fn run(verify: &Verify) -> Result<()> {
     let tenant = verify.whose.tag()?;
+    let looking = Progress::endless("reading the lists of records");
     let cache = match verify.dry_run {
         true => verify.place.look()?,
         false => verify.place.open()?,
@@ -60,7 +62,8 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
     let mut items = survey.items;
     items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
     let arena = arena(&items)?;
-    let bar = bar(&items);
+    looking.end();
+    let progress = progress("reading records", &items);
     let began = Instant::now();
     let mut found = Found {
         harm: survey.harm,
@@ -70,7 +73,7 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
         &items,
         &mut || arena.take().expect("as many slots as are read at once"),
         &mut |item, read| {
-            bar.inc(item.resident.bytes);
+            progress.inc(item.resident.bytes);
             match read {
                 Ok(_) => found.intact.add(item.resident.bytes),
                 Err(Damage::Wrong(wrong)) => found.damaged.push((*item, wrong)),
@@ -79,7 +82,7 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
             }
         },
     );
-    bar.finish_and_clear();
+    progress.end();
     if !verify.dry_run {
         cache.set_aside(&found.damaged)?;
     }

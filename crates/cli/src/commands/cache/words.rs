@@ -51,6 +51,7 @@ pub(super) fn span(seconds: u64) -> String {
     };
     match unit {
         "s" => format!("{seconds} s"),
+        _ if count >= 100.0 => format!("{count:.0} {unit}"),
         _ => format!("{count:.1} {unit}"),
     }
 }
@@ -75,6 +76,7 @@ mod tests {
         for (seconds, right) in [
             (5, "5 s"),
             (300, "5.0 min"),
+            (7_199, "120 min"),
             (9_000, "2.5 h"),
             (864_000, "10.0 d"),
         ] {

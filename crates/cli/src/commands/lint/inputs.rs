@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
 
 use crate::commands::why::logs;
+use crate::output::progress::Progress;
 
 /// Files that hold one prompt each.
 const TEXTS: [&str; 3] = ["txt", "md", "prompt"];
@@ -23,8 +24,11 @@ pub(super) fn each(
 ) -> Result<()> {
     for file in files {
         if file.is_dir() {
-            for text in texts(file)? {
+            let texts = texts(file)?;
+            let progress = Progress::steps("reading prompts", texts.len());
+            for text in texts {
                 take(&text_prompt(&text)?);
+                progress.inc(1);
             }
         } else if is_text(file) {
             take(&text_prompt(file)?);

@@ -14,6 +14,7 @@ use super::turns;
 use crate::config::UsageError;
 use crate::input::TraceInput;
 use crate::input::counted;
+use crate::output::progress::Progress;
 use crate::predictor::read_model;
 use crate::situations::num_prompts;
 
@@ -138,14 +139,14 @@ impl Predictions {
             false => None,
         };
         let num_models = predictors.iter().filter(|named| named.reads_text()).count();
-        let bar = super::progress((num_models * requests.len()) as u64);
-        let observe = |count| bar.inc(count);
+        let progress = Progress::steps("predicting", num_models * requests.len());
+        let observe = |count| progress.inc(count);
         let said = predictors.iter().map(|named| Self {
             name: Some(named.name.clone()),
             values: named.predict(requests, texts.as_ref(), &observe),
         });
         let said = said.collect();
-        bar.finish_and_clear();
+        progress.end();
         Ok(said)
     }
 

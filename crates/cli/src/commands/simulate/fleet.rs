@@ -17,10 +17,10 @@ use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, Run};
 pub(crate) use self::source::SourceOptions;
 use super::cells::parallel;
 use crate::commands::fleet_engine;
-use crate::commands::replay::progress;
 use crate::config::{UsageError, cost_model};
 use crate::input::counted;
 use crate::output;
+use crate::output::progress::Progress;
 use crate::report::Made;
 use crate::report::fleet::{self as fleet_report, Asked, Origin, Report, StrategyRun, told};
 
@@ -188,11 +188,11 @@ impl FleetOptions {
         if self.cost_model.is_some() {
             asked = asked.of_another_engine();
         }
-        let bar = progress((fleets.len() * workload.rungs.len()) as u64);
+        let progress = Progress::steps("simulating", fleets.len() * workload.rungs.len());
         let outcomes = parallel(&fleets, threads, |fleet| {
-            Run::new(fleet, &workload).finish_with(|_| bar.inc(1))
+            Run::new(fleet, &workload).finish_with(|_| progress.inc(1))
         });
-        bar.finish_and_clear();
+        progress.end();
         self.warn_of_faults(&outcomes);
         let origin = match &self.cost_model {
             Some(file) => format!("cost model {}", file.display()),
@@ -206,8 +206,8 @@ impl FleetOptions {
         let asked = [self.gateway_restart, self.replica_crash];
         let asked = asked.iter().flatten().count();
         if outcomes.iter().any(|it| it.recoveries.len() < asked) {
-            eprintln!(
-                "warning: --gateway-restart or --replica-crash: a run was over before that time"
+            output::note(
+                "warning: --gateway-restart or --replica-crash: a run was over before that time",
             );
         }
     }

@@ -19,9 +19,9 @@ use super::cells::{self, Cell};
 use super::engine::Engine;
 use super::grid::{Axes, Grid, Group, Sweep};
 use super::traffic::{Source, TrafficOptions};
-use crate::commands::replay::progress;
 use crate::config::UsageError;
 use crate::output;
+use crate::output::progress::Progress;
 use crate::report::Made;
 use crate::report::simulate::{self as report, Facts, Report};
 
@@ -160,10 +160,14 @@ pub(super) fn run(simulate: &Prediction) -> Result<()> {
         .flat_map(|gap| seeds.iter().map(move |&seed| (gap, seed)))
         .collect();
     let pacing = simulate.pacing();
+    let progress = Progress::steps("generating conversations", pairs.len());
     let traffics = cells::parallel(&pairs, threads, |&(gap, seed)| {
         let corpus = simulate.corpus;
-        source.traffic(&axes.gaps[gap], pacing, Seeds { corpus, gaps: seed })
+        let traffic = source.traffic(&axes.gaps[gap], pacing, Seeds { corpus, gaps: seed });
+        progress.inc(1);
+        traffic
     });
+    progress.end();
     let minutes = traffics[0].script().seconds() / 60.0;
     if simulate.warm_up > 0.0 && simulate.warm_up >= minutes {
         let message = format!(
@@ -177,9 +181,9 @@ pub(super) fn run(simulate: &Prediction) -> Result<()> {
         num_seeds: seeds.len(),
     };
     let measured = measure(&grid, &runs, |cells| {
-        let bar = progress(cells.len() as u64);
-        let measured = cells::run_all(cells, &replica, threads, || bar.inc(1));
-        bar.finish_and_clear();
+        let progress = Progress::steps("simulating", cells.len());
+        let measured = cells::run_all(cells, &replica, threads, || progress.inc(1));
+        progress.end();
         measured
     })?;
     let facts = Facts {

@@ -12,10 +12,10 @@ use headstart_sim::wild::{Cell, Measured, Setting, Traffic, WildModel, load};
 use headstart_trace::TraceError;
 
 use super::cells::parallel;
-use crate::commands::replay::progress;
 use crate::config::UsageError;
 use crate::input::{TraceInput, counted, remarks};
 use crate::output;
+use crate::output::progress::Progress;
 use crate::report::wild::{self as wild_report, Facts, Report, Row};
 
 /// The study's baselines, its policy as published (our guard is not part of it), and ours.
@@ -259,7 +259,8 @@ impl WildOptions {
                 Some(gap_s) => TraceInput::of(file).spaced(gap_s, seed),
                 None => TraceInput::of(file),
             };
-            let mut reader = input.open()?;
+            let progress = input.progress();
+            let mut reader = input.open(&progress)?;
             let end = Nanos::from_secs_f64(plan.asked.seconds);
             let in_time = |request: &Result<TraceRequest, TraceError>| {
                 request.as_ref().map_or(true, |it| it.arrival < end)
@@ -346,9 +347,13 @@ impl Plan {
         let pairs: Vec<(WildModel, u64)> = (self.models.iter())
             .flat_map(|model| (1..=self.seeds).map(|seed| (*model, seed)))
             .collect();
+        let progress = Progress::steps("generating requests", pairs.len());
         let runs = parallel(&pairs, threads, |(model, seed)| {
-            traffic.draw(model, &self.asked, *seed)
+            let drawn = traffic.draw(model, &self.asked, *seed);
+            progress.inc(1);
+            drawn
         });
+        progress.end();
         let Some(runs) = runs.into_iter().collect::<Option<Vec<_>>>() else {
             let message =
                 "--minutes minus --warm-up is too short: no request arrives; raise --minutes";
@@ -400,13 +405,13 @@ impl Plan {
                 }
             }
         }
-        let bar = progress(cells.len() as u64);
+        let progress = Progress::steps("simulating", cells.len());
         let measured = parallel(&cells, threads, |(cell, requests)| {
             let measured = cell.run(requests, &setting);
-            bar.inc(1);
+            progress.inc(1);
             measured
         });
-        bar.finish_and_clear();
+        progress.end();
         let measured: Vec<Measured> = measured.into_iter().collect::<Result<_, _>>()?;
         let seeds = requests.by_model[0].len();
         let cells = cells.chunks(seeds).map(|cells| cells[0].0);

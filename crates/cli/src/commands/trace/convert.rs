@@ -2,24 +2,16 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use clap::Args;
 use headstart_core::TraceRequest;
 use headstart_trace::Reader;
 use headstart_trace::format::canonical::Writer;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::sessions::Sessions;
 use crate::input::{TraceInput, counted, remarks};
 use crate::output;
-
-/// Delay before the progress bar appears.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Requests between two looks at the clock.
-const LOOK_EVERY: u64 = 1024;
 
 /// Convert a trace to Headstart's canonical format.
 #[derive(Args, Debug)]
@@ -52,8 +44,8 @@ pub(crate) struct Convert {
 /// Converts, and sums up on standard error.
 pub(crate) fn run(convert: &Convert) -> Result<()> {
     output::check(&convert.output, Some(convert.input.path()))?;
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    let mut reader = convert.input.open_counted(&bar)?;
+    let progress = convert.input.progress();
+    let mut reader = convert.input.open(&progress)?;
     // The header as it is before the first request, which comes before the file is touched.
     let info = reader.info().clone();
     let first = reader.next().transpose()?;
@@ -61,14 +53,14 @@ pub(crate) fn run(convert: &Convert) -> Result<()> {
     let mut sessions = Sessions::default();
     let written = output::to(&convert.output, |out| {
         let mut writer = Writer::new(out, &info)?;
-        write(first, &mut reader, &mut writer, &bar, &mut sessions)?;
+        write(first, &mut reader, &mut writer, &mut sessions)?;
         Ok(writer.finish().map(drop)?)
     });
-    bar.finish_and_clear();
+    progress.end();
     if written?.is_none() {
         return Ok(());
     }
-    eprintln!("{}", summary(&reader, &sessions));
+    output::note(&summary(&reader, &sessions));
     for remark in remarks(&reader) {
         output::note(&remark);
     }
@@ -90,34 +82,17 @@ fn write(
     first: TraceRequest,
     reader: &mut Reader<'_>,
     writer: &mut Writer<impl Write>,
-    bar: &ProgressBar,
     sessions: &mut Sessions,
 ) -> Result<()> {
-    let begin = Instant::now();
     let mut next = Some(Ok(first));
     while let Some(request) = next {
         let request = request?;
         writer.declare(&reader.info().types)?;
         writer.write(&request)?;
         sessions.count(request.session);
-        let is_look = reader.tally().requests.is_multiple_of(LOOK_EVERY);
-        if is_look && bar.is_hidden() && begin.elapsed() > PATIENCE {
-            show(bar);
-        }
         next = reader.next();
     }
     Ok(())
-}
-
-/// Makes the bar visible; without a terminal it stays hidden.
-fn show(bar: &ProgressBar) {
-    let template = match bar.length() {
-        Some(_) => "{wide_bar} {bytes}/{total_bytes} {elapsed} (eta {eta})",
-        None => "{spinner} {bytes} {elapsed}",
-    };
-    let style = ProgressStyle::with_template(template);
-    bar.set_style(style.expect("the template is valid"));
-    bar.set_draw_target(ProgressDrawTarget::stderr());
 }
 
 /// Summarizes the written trace.

@@ -53,7 +53,8 @@ pub(crate) struct Materialize {
 pub(crate) fn run(materialize: &Materialize) -> Result<()> {
     let path = &materialize.output;
     output::check(path, Some(materialize.input.path()))?;
-    let mut reader = materialize.input.open()?;
+    let progress = materialize.input.progress();
+    let mut reader = materialize.input.open(&progress)?;
     let info = reader.info().clone();
     let mut prompts = materialize.prompts.prompts(&info, reader.by_ref())?;
     let model = &materialize.model;
@@ -62,16 +63,17 @@ pub(crate) fn run(materialize: &Materialize) -> Result<()> {
         bail!("no request is left: {}", prompts.altered());
     };
     let written = output::to(path, |out| write(&first, &mut prompts, model, out))?;
+    progress.end();
     let Some(Written { lines, tokens }) = written else {
         return Ok(());
     };
-    eprintln!(
+    output::note(&format!(
         "{}, {}, {} an id; {}",
         counted(lines, "prompt"),
         counted(tokens, "token"),
         counted(prompts.id_tokens().into(), "token"),
         prompts.altered()
-    );
+    ));
     drop(prompts);
     for remark in remarks(&reader) {
         output::note(&remark);

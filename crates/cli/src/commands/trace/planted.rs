@@ -2,24 +2,17 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
 use headstart_trace::format::conversation;
 use headstart_trace::synth::planted::{Attainable, Generator};
 use headstart_trace::synth::{Length, Planted as Parameters};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
-
-/// Delay before the progress bar appears.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Conversations between two looks at the clock.
-const LOOK_EVERY: u64 = 256;
+use crate::output::progress::Progress;
 
 /// Most conversations: some terabyte by default.
 const CONVERSATIONS_MAX: u64 = 1_000_000_000;
@@ -98,7 +91,7 @@ pub(crate) fn run(planted: &Planted) -> Result<()> {
         Ok(write(generator, conversations, out)?)
     })?;
     if let Some((turns, num_unknown)) = written {
-        eprintln!("{}", summary(&parameters, &turns, num_unknown));
+        output::note(&summary(&parameters, &turns, num_unknown));
     }
     Ok(())
 }
@@ -126,8 +119,7 @@ fn write(
     expected: u64,
     out: &mut dyn Write,
 ) -> io::Result<(Attainable, u64)> {
-    let begin = Instant::now();
-    let bar = ProgressBar::with_draw_target(Some(expected), ProgressDrawTarget::hidden());
+    let progress = Progress::steps("writing conversations", expected as usize);
     let (mut turns, mut num_unknown) = (Attainable::default(), 0);
     for (done, conversation) in (1..).zip(generator) {
         conversation::write(out, &conversation)?;
@@ -137,23 +129,10 @@ fn write(
                 None => num_unknown += 1,
             }
         }
-        if u64::is_multiple_of(done, LOOK_EVERY) {
-            if bar.is_hidden() && begin.elapsed() > PATIENCE {
-                show(&bar);
-            }
-            bar.set_position(done);
-        }
+        progress.at(done);
     }
-    bar.finish_and_clear();
+    progress.end();
     Ok((turns, num_unknown))
-}
-
-/// Makes the bar visible; without a terminal it stays hidden.
-fn show(bar: &ProgressBar) {
-    let template = "{wide_bar} {pos}/{len} conversations {elapsed} (eta {eta})";
-    let style = ProgressStyle::with_template(template);
-    bar.set_style(style.expect("the template is valid"));
-    bar.set_draw_target(ProgressDrawTarget::stderr());
 }
 
 /// Summarizes the written conversations.

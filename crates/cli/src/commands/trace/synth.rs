@@ -9,15 +9,15 @@ use anyhow::{Context, Result};
 use clap::Args;
 use headstart_trace::format::canonical::Writer;
 use headstart_trace::synth::{Gap, Generator, PRESETS, Preset, Workload};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::sessions::Sessions;
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
+use crate::output::progress::Progress;
 use crate::report::thousands;
 
-/// Requests between two looks at the progress bar.
+/// Requests between two updates of the progress.
 const BAR_STEP: u64 = 256;
 
 /// Longest --duration, days: the longest public traces cover weeks.
@@ -92,7 +92,7 @@ pub(crate) fn run(synth: &Synth) -> Result<()> {
         return Ok(());
     };
     let (presets, seed) = (synth.presets.join(" + "), synth.seed);
-    eprintln!("{presets}, seed {seed}: {written}");
+    output::note(&format!("{presets}, seed {seed}: {written}"));
     Ok(())
 }
 
@@ -216,7 +216,7 @@ struct Written {
 
 fn write(generator: Generator, workload: &Workload, out: impl Write) -> io::Result<Written> {
     let mut writer = Writer::new(out, generator.info())?;
-    let bar = bar(workload);
+    let progress = progress(workload);
     let mut written = Written::default();
     for request in generator {
         writer.write(&request)?;
@@ -230,25 +230,23 @@ fn write(generator: Generator, workload: &Workload, out: impl Write) -> io::Resu
         written.sessions.count(request.session);
         written.last_s = request.arrival.0 as f64 / 1e9;
         if written.requests.is_multiple_of(BAR_STEP) {
-            bar.set_position(position(&written, workload));
+            progress.set_position(position(&written, workload));
         }
     }
     writer.finish()?;
-    bar.finish_and_clear();
+    progress.end();
     Ok(written)
 }
 
-/// A bar on standard error over requests, or else over seconds of the trace.
-fn bar(workload: &Workload) -> ProgressBar {
-    let length = workload
-        .requests
-        .unwrap_or(workload.nominal_duration().as_secs());
-    let bar = ProgressBar::new(length);
-    let unit = workload.requests.map_or("s of the trace", |_| "requests");
-    let style = format!("{{wide_bar}} {{pos}}/{{len}} {unit} {{elapsed}} (eta {{eta}})");
-    let style = ProgressStyle::with_template(&style);
-    bar.set_style(style.expect("the template is valid"));
-    bar
+/// Counts requests, or else seconds of the trace.
+fn progress(workload: &Workload) -> Progress {
+    match workload.requests {
+        Some(requests) => Progress::steps("writing requests", requests as usize),
+        None => {
+            let seconds = workload.nominal_duration().as_secs();
+            Progress::steps("writing, in seconds of the trace", seconds as usize)
+        }
+    }
 }
 
 fn position(written: &Written, workload: &Workload) -> u64 {

@@ -8,11 +8,11 @@
 use anyhow::Result;
 use headstart_predict::{Label, Outcome};
 use headstart_trace::format::conversation::{self, Conversation, Role, Turn, USER_TURNS_MAX};
-use indicatif::ProgressBar;
 
 use super::samples::Samples;
 use super::source::Source;
 use crate::input::counted;
+use crate::output::progress::Progress;
 use crate::situations::{Situations, num_prompts};
 
 /// Reads up to `limit` conversations; `number` tells them from those of other files. Remarks.
@@ -24,9 +24,9 @@ pub(super) fn read(
     number: u64,
     limit: Option<usize>,
     samples: &mut Samples,
-    bar: &ProgressBar,
+    progress: &Progress,
 ) -> Result<Vec<String>> {
-    let raw = source.open(bar)?;
+    let raw = source.open(progress)?;
     let conversations = conversation::read(source.name(), raw, limit)?;
     let (mut num_late, mut num_withheld) = (0, 0);
     for conversation in conversations {

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use headstart_predict::Encoder;
-use indicatif::ProgressBar;
 
 use super::embeddings::Embeddings;
+
+use crate::output::progress::Progress;
 
 /// Texts per call of the encoder: enough that it can sort them by length.
 const BATCH: usize = 128;
@@ -22,7 +23,7 @@ pub(super) struct Embedder<'e> {
     known: Embeddings,
     /// File in which `known` is stored.
     file: Option<PathBuf>,
-    bar: ProgressBar,
+    progress: Progress,
     /// Counts of the work so far.
     pub(super) done: Embedded,
 }
@@ -39,18 +40,18 @@ pub(super) struct Embedded {
 }
 
 impl<'e> Embedder<'e> {
-    /// Remembers `known`, and what it learns in `file`; counts texts on `bar`.
+    /// Remembers `known`, and what it learns in `file`; counts texts on `progress`.
     pub(super) fn new(
         encoder: &'e dyn Encoder,
         known: Embeddings,
         file: Option<PathBuf>,
-        bar: ProgressBar,
+        progress: Progress,
     ) -> Self {
         Self {
             encoder,
             known,
             file,
-            bar,
+            progress,
             done: Embedded::default(),
         }
     }
@@ -72,12 +73,12 @@ impl<'e> Embedder<'e> {
             }
         }
         new.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        self.bar.inc_length(new.len() as u64);
+        self.progress.inc_length(new.len() as u64);
         let begin = Instant::now();
         let mut saved = begin;
         for batch in new.chunks(BATCH) {
             self.learn_batch(batch)?;
-            self.bar.inc(batch.len() as u64);
+            self.progress.inc(batch.len() as u64);
             if saved.elapsed() > SAVE_EVERY {
                 self.save()?;
                 saved = Instant::now();

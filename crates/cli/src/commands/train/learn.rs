@@ -10,9 +10,10 @@ use headstart_predict::{
     Trained, learning_curve, train as fit,
 };
 
+use super::Train;
 use super::evaluate::Evaluation;
 use super::material::Material;
-use super::{Train, progress};
+use crate::output::progress::Progress;
 use crate::report::train::{Elsewhere, InputFacts, OfSeed, Parts, Times, TrainReport};
 
 /// Default halvings of the learning curve, and the most turns that it is drawn for by default.
@@ -97,8 +98,8 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
         turn_only_auc: turn_only.auc,
         ece: model.ece,
     };
-    let bar = progress("seeds");
-    bar.set_length(u64::from(train.seeds) - 1);
+    let others = usize::from(train.seeds) - 1;
+    let progress = Progress::steps("training with other seeds", others);
     let mut found = vec![of_seed(first.seed, &first.test, &first.turn_only)];
     for step in 1..u64::from(train.seeds) {
         let seed = train.seed.wrapping_add(step);
@@ -108,16 +109,15 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
         let evaluation = Evaluation::new(data, &split.validation, &trained.model, seed);
         let test = evaluation.compare(&split.test);
         found.push(of_seed(seed, &test.model, &test.turn_only));
-        bar.inc(1);
+        progress.inc(1);
     }
-    bar.finish_and_clear();
+    progress.end();
     Ok(found)
 }
 
-/// Trains, with a bar.
+/// Trains, with progress.
 fn epochs(data: &Dataset, split: &Split, options: &TrainOptions) -> Result<Trained> {
-    let bar = progress("training");
-    bar.set_length((options.members * options.epochs) as u64);
+    let progress = Progress::steps("training", options.members * options.epochs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let trained = fit(
         data,
@@ -125,11 +125,11 @@ fn epochs(data: &Dataset, split: &Split, options: &TrainOptions) -> Result<Train
         options,
         now.map_or(0, |now| now.as_secs()),
         &mut |_| {
-            bar.inc(1);
+            progress.inc(1);
             ControlFlow::Continue(())
         },
     );
-    bar.finish_and_clear();
+    progress.end();
     Ok(trained?)
 }
 
@@ -143,13 +143,12 @@ fn curve(
     if steps == 0 {
         return Ok(Vec::new());
     }
-    let bar = progress("curve");
-    bar.set_length(u64::from(steps) + 1);
+    let progress = Progress::steps("training on parts", steps as usize + 1);
     let points = learning_curve(data, split, options, steps, &mut |_| {
-        bar.inc(1);
+        progress.inc(1);
         ControlFlow::Continue(())
     });
-    bar.finish_and_clear();
+    progress.end();
     Ok(points?)
 }
 

@@ -11,15 +11,16 @@ use headstart_predict::{
     Dataset, Definition, Encoder, Label, Outcome, Parts, TrainOptions, encoder, log,
 };
 use headstart_trace::source::decompress;
-use indicatif::ProgressBar;
 
 use super::embed::Embedder;
 use super::embeddings::{self, Embeddings, Opened};
 use super::samples::Samples;
 use super::source::{Kind, Source};
-use super::{Train, corpus, progress, sessions};
+use super::{Train, corpus, sessions};
 use crate::config::UsageError;
 use crate::input::counted;
+use crate::output;
+use crate::output::progress::Progress;
 use crate::report::train::{InputFacts, Times};
 
 /// Records of one prediction log.
@@ -119,13 +120,13 @@ pub(super) fn gather(
     others: &[Source],
 ) -> Result<Material> {
     let begin = Instant::now();
-    let bar = progress("reading");
+    let progress = Progress::bytes("reading");
     let limit = train.conversations.map(NonZeroUsize::get);
     let mut loaded = Vec::new();
     for (number, source) in inputs.iter().chain(others).enumerate() {
-        loaded.push(load(plan, source, number as u64, limit, &bar)?);
+        loaded.push(load(plan, source, number as u64, limit, &progress)?);
     }
-    bar.finish_and_clear();
+    progress.end();
     let labels = |loaded: &Loaded| match &loaded.turns {
         Turns::Text(samples) => samples.labels().to_vec(),
         Turns::Rows(data) => data.labels.clone(),
@@ -152,7 +153,7 @@ fn load(
     source: &Source,
     number: u64,
     limit: Option<usize>,
-    bar: &ProgressBar,
+    progress: &Progress,
 ) -> Result<Loaded> {
     let (turns, remarks) = match (&plan.encoder, source.kind) {
         (Some((_, definition)), kind) => {
@@ -161,11 +162,11 @@ fn load(
                 Kind::Conversations => corpus::read,
                 _ => sessions::read,
             };
-            let remarks = read(source, number, limit, &mut samples, bar)?;
+            let remarks = read(source, number, limit, &mut samples, progress)?;
             (Turns::Text(samples), remarks)
         }
         (None, _) => {
-            let (data, remarks) = read_log(source, number, bar)?;
+            let (data, remarks) = read_log(source, number, progress)?;
             (Turns::Rows(data), remarks)
         }
     };
@@ -179,9 +180,9 @@ fn load(
     })
 }
 
-fn read_log(source: &Source, number: u64, bar: &ProgressBar) -> Result<(Dataset, Vec<String>)> {
+fn read_log(source: &Source, number: u64, progress: &Progress) -> Result<(Dataset, Vec<String>)> {
     let cannot_read = || format!("cannot read the log {}", source.name());
-    let text = decompress(source.open(bar)?).with_context(cannot_read)?;
+    let text = decompress(source.open(progress)?).with_context(cannot_read)?;
     let mut read = log::read(text, RECORDS_MAX).with_context(cannot_read)?;
     if read.truncated {
         bail!(
@@ -287,9 +288,9 @@ fn rows(
     loaded: Vec<Loaded>,
     times: &mut Times,
 ) -> Result<Vec<(InputFacts, Dataset)>> {
-    let bar = progress("embedding");
+    let progress = Progress::steps("embedding", 0);
     let mut embedder = match &plan.encoder {
-        Some((encoder, _)) => Some(embedder(train, encoder, bar.clone())?),
+        Some((encoder, _)) => Some(embedder(train, encoder, progress.clone())?),
         None => None,
     };
     let mut rows = Vec::new();
@@ -301,7 +302,7 @@ fn rows(
         };
         rows.push((facts, data));
     }
-    bar.finish_and_clear();
+    progress.end();
     if let Some(Embedder { done, .. }) = embedder {
         times.embed_s = done.seconds;
         times.texts = done.texts;
@@ -314,7 +315,7 @@ fn rows(
 fn embedder<'e>(
     train: &Train,
     encoder: &'e Arc<dyn Encoder>,
-    bar: ProgressBar,
+    progress: Progress,
 ) -> Result<Embedder<'e>> {
     let (identity, dims) = (encoder.identity(), encoder.dims());
     let beside = || Some(embeddings::beside(train.output.as_deref()?, identity));
@@ -329,12 +330,14 @@ fn embedder<'e>(
                 Embeddings::open(file, identity, dims, train.embeddings.is_some())?;
             if let Opened::Damaged(what) = opened {
                 let name = file.display();
-                eprintln!("{name} is damaged ({what}): embedding everything again");
+                output::note(&format!(
+                    "{name} is damaged ({what}): embedding everything again"
+                ));
             }
             known
         }
     };
-    Ok(Embedder::new(&**encoder, known, file, bar))
+    Ok(Embedder::new(&**encoder, known, file, progress))
 }
 
 /// All rows together; they must be of one definition.

@@ -9,10 +9,11 @@ use anyhow::{Result, bail};
 use headstart_core::{Nanos, SessionId, TraceRequest};
 use headstart_predict::{Label, Outcome, Situation};
 use headstart_trace::{Options, Provenance, Reader};
-use indicatif::ProgressBar;
 
 use super::samples::Samples;
 use super::source::Source;
+
+use crate::output::progress::Progress;
 
 /// Characters of a token, about.
 const TOKEN_CHARS: usize = 4;
@@ -47,9 +48,9 @@ pub(super) fn read(
     number: u64,
     limit: Option<usize>,
     samples: &mut Samples,
-    bar: &ProgressBar,
+    progress: &Progress,
 ) -> Result<Vec<String>> {
-    let raw = source.open(bar)?;
+    let raw = source.open(progress)?;
     let mut reader = Reader::with_options(source.name(), raw, Options::default())?;
     let (sessions, end) = gather(source, reader.by_ref())?;
     let horizon = horizon(&sessions);

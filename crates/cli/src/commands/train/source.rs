@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use headstart_trace::source;
-use indicatif::ProgressBar;
+
+use crate::output::progress::Progress;
 
 /// Of the first line, as much as is looked at to tell what a file is.
 const START_BYTES: u64 = 1 << 12;
@@ -97,14 +98,14 @@ impl Source {
         name.map_or_else(|| self.name(), |name| name.to_string_lossy().into_owned())
     }
 
-    /// Opens the file and counts its bytes on `bar`, whose length grows by the file's.
+    /// Opens the file and counts its bytes on `progress`, whose length grows by the file's.
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub(super) fn open(&self, bar: &ProgressBar) -> Result<impl Read + use<>> {
+    pub(super) fn open(&self, progress: &Progress) -> Result<impl Read + use<>> {
         let cannot_open = || format!("cannot open {}", self.name());
         let file = File::open(&self.path).with_context(cannot_open)?;
-        bar.inc_length(file.metadata().with_context(cannot_open)?.len());
-        Ok(bar.wrap_read(file))
+        progress.inc_length(file.metadata().with_context(cannot_open)?.len());
+        Ok(progress.wrap_read(file))
     }
 }

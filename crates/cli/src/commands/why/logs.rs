@@ -13,6 +13,7 @@ use headstart_trace::source::Lines;
 use headstart_trace::{Format, TraceError};
 
 use crate::config::UsageError;
+use crate::output::progress::Progress;
 
 /// Hands each request of the file at `path` (`-` is standard input) to `take`, in order, for as
 /// long as it wants more.
@@ -26,7 +27,8 @@ pub(crate) fn each(
     mut take: impl FnMut(&LoggedRequest) -> ControlFlow<()>,
 ) -> Result<()> {
     let name = name(path);
-    let mut lines = Lines::new(name.clone(), opened(path, &name)?)?;
+    let progress = Progress::bytes("reading prompts");
+    let mut lines = Lines::new(name.clone(), opened(path, &name, &progress)?)?;
     match Format::of(&mut lines) {
         Ok(Format::Conversation) if !is_request(&mut lines) => {
             return conversations(&mut lines, skip_bad, take);
@@ -55,7 +57,7 @@ pub(crate) fn name(path: &Path) -> String {
     }
 }
 
-fn opened(path: &Path, name: &str) -> Result<Box<dyn Read>> {
+fn opened(path: &Path, name: &str, progress: &Progress) -> Result<Box<dyn Read>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdin()));
     }
@@ -69,11 +71,15 @@ fn opened(path: &Path, name: &str) -> Result<Box<dyn Read>> {
         )));
     }
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-    let is_folder = file.metadata().is_ok_and(|it| it.is_dir());
-    match is_folder {
-        true => bail!(UsageError(format!("{name} is a folder; name a file in it"))),
-        false => Ok(Box::new(file)),
+    match file.metadata() {
+        Ok(it) if it.is_dir() => {
+            bail!(UsageError(format!("{name} is a folder; name a file in it")))
+        }
+        Ok(it) if it.is_file() => progress.inc_length(it.len()),
+        // The length of a pipe is unknown.
+        _ => {}
     }
+    Ok(Box::new(progress.wrap_read(file)))
 }
 
 /// Whether the first line asks as a request does: `messages` alone may be either, and a request

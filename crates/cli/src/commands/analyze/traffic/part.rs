@@ -10,9 +10,9 @@ use headstart_trace::{Arrivals, Format, Options, Reader, TraceError, TraceInfo};
 use super::texts::Texts;
 use super::times::Dates;
 use super::{Reading, Said, Source};
-use crate::commands::analyze::patience::Patience;
 use crate::config::UsageError;
 use crate::input::remarks;
+use crate::output::progress::Progress;
 
 /// Estimated bytes of a request besides its blocks, tokens and text, including the attribution of
 /// its tokens.
@@ -56,10 +56,10 @@ impl Budget {
 pub(super) fn part(
     source: &Source,
     reading: &Reading<'_>,
-    patience: &mut Patience,
+    progress: &Progress,
     budget: &mut Budget,
 ) -> Result<Part> {
-    let (name, raw) = source.open(patience)?;
+    let (name, raw) = source.open(progress)?;
     let mut lines = Lines::new(name.clone(), raw)?;
     let format = match reading.format {
         Some(format) => format,
@@ -70,8 +70,8 @@ pub(super) fn part(
         Format::Requests | Format::Conversation if is_drawn => bail!(UsageError(format!(
             "--arrivals: {name} is a log of texts; starts are drawn for agent sessions only"
         ))),
-        Format::Requests | Format::Conversation => texts(lines, format, reading, patience, budget)?,
-        _ => trace(lines, reading, patience, budget)?,
+        Format::Requests | Format::Conversation => texts(lines, format, reading, budget)?,
+        _ => trace(lines, reading, budget)?,
     };
     if part.requests.is_empty() && !budget.is_spent {
         bail!("{name} has no request");
@@ -79,12 +79,7 @@ pub(super) fn part(
     Ok(part)
 }
 
-fn trace(
-    lines: Lines<'_>,
-    reading: &Reading<'_>,
-    patience: &mut Patience,
-    budget: &mut Budget,
-) -> Result<Part> {
+fn trace(lines: Lines<'_>, reading: &Reading<'_>, budget: &mut Budget) -> Result<Part> {
     let options = Options {
         format: reading.format,
         skip_bad: reading.skip_bad,
@@ -96,7 +91,6 @@ fn trace(
     let mut requests = Vec::new();
     for request in reader.by_ref() {
         let request = request?;
-        patience.look(requests.len());
         if !budget.takes(&request, None) {
             break;
         }
@@ -137,7 +131,6 @@ fn texts(
     mut lines: Lines<'_>,
     format: Format,
     reading: &Reading<'_>,
-    patience: &mut Patience,
     budget: &mut Budget,
 ) -> Result<Part> {
     let name = lines.name().to_owned();
@@ -154,7 +147,7 @@ fn texts(
                 other => other?,
             };
             for logged in request_log::of_conversation(&conversation, 0) {
-                if !texts.add(&logged, patience, budget)? {
+                if !texts.add(&logged, budget)? {
                     break;
                 }
             }
@@ -166,7 +159,7 @@ fn texts(
         let skip_bad = reading.skip_bad;
         let mut requests = Requests::from_lines(lines, LogOptions { skip_bad });
         for logged in requests.by_ref() {
-            if !texts.add(&logged?, patience, budget)? {
+            if !texts.add(&logged?, budget)? {
                 break;
             }
         }

@@ -10,7 +10,6 @@ use headstart_trace::{Format, Provenance, TraceError, TraceInfo};
 use super::Said;
 use super::part::{Budget, Part};
 use super::times::Dates;
-use crate::commands::analyze::patience::Patience;
 use crate::input::counted;
 use crate::logged::Rendering;
 
@@ -48,13 +47,7 @@ impl<'r> Texts<'r> {
     }
 
     /// Whether there was room for it.
-    pub(super) fn add(
-        &mut self,
-        logged: &LoggedRequest,
-        patience: &mut Patience,
-        budget: &mut Budget,
-    ) -> Result<bool> {
-        patience.look(self.part.requests.len());
+    pub(super) fn add(&mut self, logged: &LoggedRequest, budget: &mut Budget) -> Result<bool> {
         let bad_line = |reason| TraceError::bad_line(self.name, logged.line, reason);
         let text = self.rendering.text(&logged.prompt);
         let tokens = self

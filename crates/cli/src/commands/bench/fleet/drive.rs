@@ -19,6 +19,7 @@ use headstart_sim::fleet::{Collected, FleetOutcome, Request, Rung, Served, Slo, 
 use headstart_trace::materialize::Prompt;
 
 use crate::config::UsageError;
+use crate::output;
 
 /// Time between two looks at the server's gauges.
 const SCRAPE: Duration = Duration::from_millis(500);
@@ -203,25 +204,25 @@ fn is_refusal(error: &LoadError) -> bool {
 
 fn warn_of_failures(rung: &Rung, observed: &TraceObserved) {
     if let Some((number, error)) = observed.failures.first() {
-        eprintln!(
+        output::note(&format!(
             "warning: {} requests/s: {} of {} failed, the first (number {number}): {error}",
             rung.rate,
             observed.failures.len(),
             rung.requests.len()
-        );
+        ));
     }
 }
 
 fn warn_of_lateness(rung: &Rung, observed: &TraceObserved) {
     let late = observed.samples.iter().filter(|it| it.late > LATE).count();
     if late * 100 > observed.samples.len() {
-        eprintln!(
+        output::note(&format!(
             "warning: {} requests/s: {late} of {} were sent more than {} ms late; their times run \
              from when they were due, but the load was lighter than meant",
             rung.rate,
             observed.samples.len(),
             LATE.as_millis()
-        );
+        ));
     }
 }
 

@@ -9,12 +9,12 @@ use headstart_cache::importance::{Merge, bound};
 use headstart_engine::importance::Tally;
 use headstart_engine::kv::Dtype;
 use headstart_store::decorate::Rate;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::arm::{Answer, Arm, Compared, Setting};
 use super::state::State;
 use super::variants::Variant;
 use super::workload::Workload;
+use crate::output::progress::Progress;
 use crate::tiers::UNIT_TOKENS;
 
 /// Questions for which all is computed: it takes long, and always the same.
@@ -256,9 +256,9 @@ impl Sweep<'_> {
     fn rows(&self, variants: &[Variant], ratio: f64, bytes_per_s: f64) -> Result<Vec<Row>> {
         let mut arms = Vec::new();
         let total = variants.len() * (self.warm_ups() + self.asked.questions);
-        let bar = progress(total as u64, ratio);
+        let progress = Progress::steps(format!("measuring ratio {ratio}"), total);
         for &variant in variants {
-            arms.push((variant, self.warm(variant, ratio, bytes_per_s, &bar)?));
+            arms.push((variant, self.warm(variant, ratio, bytes_per_s, &progress)?));
         }
         let mut rows: Vec<Row> = arms
             .iter()
@@ -273,7 +273,7 @@ impl Sweep<'_> {
             for turn in 0..arms.len() {
                 let index = (number + turn) % arms.len();
                 let (variant, (arm, _)) = &mut arms[index];
-                bar.inc(1);
+                progress.inc(1);
                 if *variant == Variant::Recompute && number >= RECOMPUTED {
                     continue;
                 }
@@ -286,7 +286,7 @@ impl Sweep<'_> {
                 row.answers.push(answer);
             }
         }
-        bar.finish_and_clear();
+        progress.end();
         for (row, (_, (arm, _))) in rows.iter_mut().zip(&arms) {
             row.packs = arm.packs().0;
         }
@@ -303,7 +303,7 @@ impl Sweep<'_> {
         variant: Variant,
         ratio: f64,
         bytes_per_s: f64,
-        bar: &ProgressBar,
+        progress: &Progress,
     ) -> Result<(Arm, State)> {
         let state = self.state(variant)?;
         let rate = |bytes_per_s| Rate {
@@ -321,7 +321,7 @@ impl Sweep<'_> {
         let mut arm =
             Arm::open(&setting).with_context(|| format!("cannot open {}", variant.name()))?;
         if variant == Variant::Recompute {
-            bar.inc(self.warm_ups() as u64);
+            progress.inc(self.warm_ups() as u64);
             return Ok((arm, state));
         }
         for round in 0..self.asked.warm_up {
@@ -329,7 +329,7 @@ impl Sweep<'_> {
                 let number = (round * self.workload.documents.len() + document) as u64;
                 let question = self.workload.about(document, 2_000_000 + number);
                 arm.warm([&text[..], &question.tokens].concat())?;
-                bar.inc(1);
+                progress.inc(1);
             }
         }
         Ok((arm, state))
@@ -352,14 +352,5 @@ impl Sweep<'_> {
             packs: 0,
             full: None,
         }
-    }
-}
-
-fn progress(steps: u64, ratio: f64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}");
-    let bar = ProgressBar::new(steps).with_message(format!("ratio {ratio}"));
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
     }
 }

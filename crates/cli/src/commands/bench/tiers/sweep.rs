@@ -11,6 +11,8 @@ use headstart_store::decorate::Rate;
 use super::arm::{Answer, Arm, Prompt, Setting};
 use super::models::Named;
 
+use crate::output::progress::Progress;
+
 /// Speeds beside the disk's own, over the one at which loading takes as long as computing.
 const SHARES: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 8.0];
 
@@ -79,7 +81,9 @@ pub(super) fn run(
             asked,
             prefix_tokens,
         };
+        let progress = Progress::endless(format!("filling with {prefix_tokens} tokens"));
         let compute_s = sweep.fill()?.as_secs_f64();
+        progress.end();
         let bytes = sweep.setting(0, Rate::UNLIMITED).prefix_bytes();
         let given = asked.mb_per_s.iter().map(|rate| rate * 1e6);
         let chosen = SHARES.map(|share| share * bytes as f64 / compute_s);
@@ -89,8 +93,11 @@ pub(super) fn run(
             _ => given.collect(),
         };
         let mut number = 1;
+        let progress = format!("measuring {} with {prefix_tokens} tokens", model.name);
+        let progress = Progress::steps(progress, rates.len()).announced();
         for bytes_per_s in rates {
             let answers = sweep.cell(bytes_per_s, &mut number)?;
+            progress.inc(1);
             tell(Cell {
                 model: model.name.clone(),
                 prefix_tokens,

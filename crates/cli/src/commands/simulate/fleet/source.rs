@@ -176,7 +176,8 @@ impl SourceOptions {
 
     fn of_trace(&self, file: &Path, seed: u64) -> Result<(Workload, Asked)> {
         let input = TraceInput::of(file);
-        let mut reader = input.open()?;
+        let progress = input.progress();
+        let mut reader = input.open(&progress)?;
         let trace = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
         remarks(&reader)
             .iter()
