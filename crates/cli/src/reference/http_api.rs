@@ -77,13 +77,13 @@ const ADMIN: &str = "
 ## Routes that administer an engine
 
 Engines have routes that stop them, empty their caches, profile them, read their memory or replace \
-their weights. A gateway answers 403 for these, unless `--pass-admin-routes` is given. With it, GET \
-of a route that only reports (`server_info`, `get_…`, `fault_tolerance`, `hicache`, \
+their weights. A gateway answers 403 for these, unless `--pass-admin-routes` is given. With it, \
+GET of a route that only reports (`server_info`, `get_…`, `fault_tolerance`, `hicache`, \
 `…transfer_engine_info`) goes to one engine, and everything else to all engines. Everything below \
 `/v1/` passes.
 
-The gateway recognises a route by a part of its path, in any case and also percent-encoded. The list \
-comes from the routers of vLLM 0.32 and SGLang 0.5.23; `…` stands for any letters.
+The gateway recognises a route by a part of its path, in any case and also percent-encoded. The \
+list comes from the routers of vLLM 0.32 and SGLang 0.5.23; `…` stands for any letters.
 
 ```text
 ";

@@ -6,7 +6,7 @@
 //! | outcome | the request | the engine |
 //! |---|---|---|
 //! | no connection | goes elsewhere | counts as dead, at once |
-//! | connection closed before an answer | goes there once more, then elsewhere | its health will tell |
+//! | closed before an answer | goes there once more, then elsewhere | its health will tell |
 //! | broken off, 502, 503, too large | goes elsewhere | its health will tell |
 //! | 429 | goes elsewhere | is full |
 //! | its health says it is dead | goes elsewhere | is dead |
