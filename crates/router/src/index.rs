@@ -103,7 +103,8 @@ pub trait PrefixIndex: Send + Sync {
         changes.extend(cleared.map(|_| BlockChange::Cleared));
     }
 
-    /// Names the blocks of `prompt` for [`Self::overlaps`], once per block size in use. Costs the
+    /// Names the blocks of `prompt` for [`Self::overlaps`], once per block size in use. While no
+    /// size is in use, as after the restart of the only engine, the last ones count. Costs the
     /// prompt's length, and never waits.
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys;
 

@@ -257,7 +257,7 @@ fn nobody_left_is_an_error_that_reserves_nothing() {
         };
         let error = router.route(&request).unwrap_err();
         assert_eq!(error, NoReplica { known: 3, down: 1 });
-        assert!(error.to_string().contains("3 known, 1 down, 2 excluded"));
+        assert!(error.to_string().contains("1 of 3 are down, 2 failed it"));
         assert_eq!(fleet(strategy, 0).route(&request).unwrap_err().known, 0);
         router.check();
         let stats = router.stats();

@@ -5,7 +5,7 @@ mod words;
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 
 use super::analyze::{self, Options, Source};
@@ -55,6 +55,13 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
     output::files(&outputs, &[])?;
     let log = traffic::log(demo.seed);
     if let Some(path) = &demo.log {
+        let known = std::fs::read(path).unwrap_or_default();
+        if path.is_file() && !known.is_empty() && known != log {
+            bail!(
+                "{} exists and is another file; name a new one with --log, or remove it",
+                path.display()
+            );
+        }
         output::to(path, |out| Ok(out.write_all(&log)?))?;
     }
     analyze::tell(&demo.options, &[Source::Made("generated log", log)])?;

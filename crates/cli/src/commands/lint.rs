@@ -198,9 +198,9 @@ impl Verdict {
     fn text(&self, show_text: bool) -> String {
         let prompts = counted(self.prompts, "prompt");
         let mut lines = vec![match self.causes() {
-            0 => format!("{prompts}: nothing found that breaks their prefix."),
-            1 => format!("{prompts}: 1 cause breaks their prefix."),
-            causes => format!("{prompts}: {causes} causes break their prefix."),
+            0 => format!("{prompts}: nothing breaks the shared prefix."),
+            1 => format!("{prompts}: 1 cause breaks the shared prefix."),
+            causes => format!("{prompts}: {causes} causes break the shared prefix."),
         }];
         for (number, it) in self.all().enumerate() {
             lines.push(String::new());

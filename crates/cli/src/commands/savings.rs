@@ -72,7 +72,7 @@ pub(crate) fn run(savings: &Savings) -> Result<()> {
     };
     let Some(ledger) = Ledger::read(&text) else {
         bail!(
-            "{name} does not say a Headstart server's metrics; name its address, or a file of \
+            "{name} has no metrics of a Headstart server; name a server's address, or a file of \
                its /metrics"
         );
     };

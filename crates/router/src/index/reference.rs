@@ -41,6 +41,8 @@ use super::{
 pub struct ReferenceIndex {
     model: String,
     replicas: Mutex<BTreeMap<ReplicaId, Contents>>,
+    /// The shapes of blocks last in use.
+    last_shapes: Mutex<BTreeSet<BlockShape>>,
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +99,20 @@ impl ReferenceIndex {
         Self {
             model: model.into(),
             replicas: Mutex::default(),
+            last_shapes: Mutex::default(),
+        }
+    }
+
+    fn last_shapes(&self) -> MutexGuard<'_, BTreeSet<BlockShape>> {
+        let last = self.last_shapes.lock();
+        last.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of the shapes in use, if there are any.
+    fn note_shapes(&self, replicas: &BTreeMap<ReplicaId, Contents>) {
+        let in_use: BTreeSet<_> = replicas.values().flat_map(Contents::shapes).collect();
+        if !in_use.is_empty() {
+            *self.last_shapes() = in_use;
         }
     }
 
@@ -400,11 +416,11 @@ impl PrefixIndex for ReferenceIndex {
                 }
             }
         }
+        self.note_shapes(&replicas);
     }
 
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
-        let replicas = self.lock();
-        let shapes: BTreeSet<_> = replicas.values().flat_map(Contents::shapes).collect();
+        let shapes = self.last_shapes().clone();
         let hasher = |shape: BlockShape| self.hasher(shape.size).with_lookahead(shape.lookahead);
         let hashers: Vec<_> = shapes.into_iter().map(hasher).collect();
         PromptKeys::new(prompt, &hashers)

@@ -370,7 +370,8 @@ impl Writer {
         let profile = Profile { id, needs };
         apply(draft, Op::Profile { slot, profile });
         let shown = draft.view.hashers().iter().map(RouteHasher::shape);
-        if !shown.eq(self.shapes.keys().copied()) {
+        // The last shapes stay: a prompt can then be compared with those before a restart.
+        if !self.shapes.is_empty() && !shown.eq(self.shapes.keys().copied()) {
             let Self {
                 shapes,
                 hashers,

@@ -2,6 +2,7 @@
 //! other things elsewhere, departed blocks, budgets, dumps and very many replicas.
 
 mod doubts;
+mod restart;
 mod told;
 
 use std::sync::Arc;

@@ -159,7 +159,7 @@ fn waterfall(told: &Snapshot) -> Vec<Line> {
     let others = told.totals.requests.saturating_sub(waterfall.requests);
     if others > 0 {
         note += &format!(
-            "; {} run, failed or report no cached tokens",
+            "; not counted: {} (running, failed, or without cached tokens)",
             counted(others, "other request")
         );
     }

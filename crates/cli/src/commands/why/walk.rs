@@ -209,14 +209,19 @@ impl<'a> Walk<'a> {
             };
         };
         let near = Rc::clone(told.near.name);
+        let shared_tokens = prompt.shared_tokens(&near, self.rendering);
+        let behind = |one: &Prompt| one.tokens(self.rendering).saturating_sub(shared_tokens);
+        let most = behind(&prompt).min(behind(&near));
         let parted = told.explanation.map(|explanation| Parted {
-            lost_tokens: prompt.lost(&explanation.divergence, self.rendering),
+            lost_tokens: prompt
+                .lost(&explanation.divergence, self.rendering)
+                .min(most),
             divergence: explanation.divergence,
             evidence: explanation.evidence,
             old: Rc::clone(&near),
         });
         Told {
-            shared_tokens: prompt.shared_tokens(&near, self.rendering),
+            shared_tokens,
             prompt,
             near: Some(near),
             parted,

@@ -111,6 +111,10 @@ fn waterfall(analysis: &Analysis) -> String {
     )
 }
 
+/// Later differences of a prompt are behind its first one.
+const HIDDEN: &str = "  Fix these, then analyze again: a mistake behind another one of the same \
+                      prompt shows only then.";
+
 fn causes(analysis: &Analysis) -> String {
     if analysis.findings.is_empty() {
         return String::new();
@@ -153,7 +157,7 @@ fn causes(analysis: &Analysis) -> String {
             };
         }
     }
-    text
+    text + &wrapped(HIDDEN, "  ", COLUMNS) + "\n"
 }
 
 /// The start of a text in quotes, on one line.

@@ -99,7 +99,7 @@ impl Cause {
                                   it replays (`replay_endpoint`); are they swapped?"
                 .to_owned(),
             Self::Closed | Self::Broken(_) => {
-                "if it stays so, look into the engine's log; it is connected to again by itself"
+                "if it stays so, look into the engine's log; the gateway reconnects by itself"
                     .to_owned()
             }
             Self::Silent => {
