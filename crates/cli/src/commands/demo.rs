@@ -55,8 +55,7 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
     output::files(&outputs, &[])?;
     let log = traffic::log(demo.seed);
     if let Some(path) = &demo.log {
-        let known = std::fs::read(path).unwrap_or_default();
-        if path.is_file() && !known.is_empty() && known != log {
+        if is_another_file(path, &log) {
             bail!(
                 "{} exists and is another file; name a new one with --log, or remove it",
                 path.display()
@@ -85,4 +84,16 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
     // Standard output may be JSON.
     output::note(&hint);
     Ok(())
+}
+
+/// Whether a file at `path` has other contents than `log`. Pipes and empty files do not count.
+fn is_another_file(path: &Path, log: &[u8]) -> bool {
+    let size = std::fs::metadata(path)
+        .ok()
+        .filter(std::fs::Metadata::is_file);
+    match size.map_or(0, |file| file.len()) {
+        0 => false,
+        size if size == log.len() as u64 => std::fs::read(path).is_ok_and(|known| known != log),
+        _ => true,
+    }
 }

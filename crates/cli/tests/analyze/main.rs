@@ -436,3 +436,22 @@ fn what_cannot_be_is_refused_with_a_reason() {
         "--price-table",
     );
 }
+
+#[test]
+fn a_demo_replaces_its_own_log_and_no_other_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (log, page) = (at("requests.jsonl"), at("page.html"));
+    let run = || output(["demo", "--log", &log, "--html", &page]);
+    for _ in 0..2 {
+        assert_eq!(run().status.code(), Some(0));
+    }
+    let own = std::fs::read(&log).expect("a log");
+    for other in [&b"my notes"[..], &vec![b'x'; own.len()]] {
+        std::fs::write(&log, other).expect("writes");
+        let refused = run();
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains("is another file"));
+        assert_eq!(std::fs::read(&log).expect("reads"), other);
+    }
+}

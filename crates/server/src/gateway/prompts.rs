@@ -271,6 +271,9 @@ impl Gateway {
             (replica.health == Health::Healthy && serves).then_some(replica.replica)
         });
         let upstream = &upstreams[up?.0 as usize];
+        if request.has_media && !upstream.names_media() {
+            return None;
+        }
         let start = Instant::now();
         let tokens = upstream.render(request.path, request.body, RENDER_TIMEOUT);
         let tokens = tokio::time::timeout(RENDER_TIMEOUT, tokens).await;

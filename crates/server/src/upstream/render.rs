@@ -68,6 +68,12 @@ impl Rendered {
 }
 
 impl Upstream {
+    /// Whether its answer may name the media of a prompt: `/tokenize` does not.
+    #[must_use]
+    pub fn names_media(&self) -> bool {
+        !self.engine.has_no_render.load(Relaxed)
+    }
+
     /// Returns the engine's way to prepare chat requests, if known.
     #[must_use]
     pub fn dialect(&self) -> Option<Dialect> {

@@ -1,5 +1,7 @@
 //! `headstart why` and `headstart lint` as users and CI call them.
 
+mod causes;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::fs;

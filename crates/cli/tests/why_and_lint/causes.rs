@@ -1,59 +1,11 @@
 //! Causes that `headstart why` and `headstart analyze` name alike.
 
-mod support;
-
 use std::fs;
-use std::path::Path;
-use std::process::Output;
 
-use serde_json::{Value, json};
-use support::{output, text};
+use serde_json::json;
 
-/// Instructions long enough to be worth caching, without a date or an id.
-fn rules() -> String {
-    let rule = |n: usize| format!("Rule {n}: say what is so, name the source, and stop there. ");
-    (1..25).map(rule).collect()
-}
-
-/// A log of three conversations with two turns each; the front of each request's system prompt
-/// is what `front` says for its number.
-fn log(path: &Path, front: impl Fn(usize) -> String) {
-    let questions = [
-        "Where do storks winter?",
-        "Who built the lighthouse?",
-        "What is rye?",
-    ];
-    let mut lines = String::new();
-    for (number, (question, turn)) in questions
-        .iter()
-        .flat_map(|question| [(question, 0), (question, 1)])
-        .enumerate()
-    {
-        let system = front(number) + &rules();
-        let mut messages = vec![
-            json!({"role": "system", "content": system}),
-            json!({"role": "user", "content": question}),
-        ];
-        if turn == 1 {
-            let answer = format!("On {question} there is much to say.");
-            messages.push(json!({"role": "assistant", "content": answer}));
-            messages.push(json!({"role": "user", "content": "And on 2026-03-04?"}));
-        }
-        let id = format!("req-{number}");
-        lines += &json!({"id": id, "model": "m", "messages": messages}).to_string();
-        lines.push('\n');
-    }
-    fs::write(path, lines).expect("writes");
-}
-
-fn at_minute(number: usize) -> String {
-    format!("It is 2026-11-23T17:{:02}:00Z. ", number * 3)
-}
-
-fn object(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
-}
+use super::support::{output, text};
+use super::{at_minute, log, object};
 
 /// One word many times has few different windows to find it by.
 #[test]
