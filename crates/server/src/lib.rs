@@ -3,7 +3,7 @@
 //! ```text
 //! HTTP ─ api ─ openai (parse) ─ gateway ─ prompt (tokens) ─ route ─┬─ replica (thread, Engine)
 //!                                  ▲                               └─ upstream (HTTP proxy)
-//!                                  └── index ◄── events (ZMQ) ◄── every replica's KV events
+//!                                  └── index ◄── kv-events (ZeroMQ) ◄── every replica
 //! ```
 //!
 //! | module | holds |
@@ -32,7 +32,6 @@
 //! | [`saved_index`] | the router's index in a folder, for the next start |
 //! | [`shared_index`] | one index for several gateways, by way of a Redis or Valkey server |
 //! | [`timed_index`] | the router's index with a stopwatch |
-//! | [`events`] | KV events over ZMQ: publish and subscribe |
 //! | [`kept`] | an answer that many ask for, made once a second |
 //! | [`words`] | figures as people read them |
 //! | [`metrics`] | Prometheus metrics, all names in one place |
@@ -49,7 +48,6 @@ pub mod conversation;
 pub mod dashboard;
 pub mod drift;
 mod emulator;
-pub mod events;
 pub mod gateway;
 pub mod insight;
 pub mod kept;

@@ -14,12 +14,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::ServeConfig;
-use crate::events::{Endpoints, PublishError, RankError, SubscriberHandle};
 use crate::gateway::{Fleet, Gateway};
 use crate::saved_index::{FolderError, Saving};
 use crate::shared_index::SharedIndexError;
 use crate::spans::SpansError;
 use crate::upstream::UpstreamError;
+use headstart_kv_events::{Endpoints, PublishError, RankError, SubscriberHandle};
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;

@@ -14,11 +14,10 @@
 //! | [`saturation`] | how many prefills per second an engine does at a hit rate |
 //! | [`sizing`] | how many times device memory a trace is worth |
 //! | [`spread`] | what placing requests without looking costs: hits by placement |
-//! | [`streams`] | event streams under every fault, against what the engines really hold |
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
 //! | [`fleet`] | gateways and replicas in virtual time: [`fleet::Run`] |
 //! | [`experiment`] | learned prefix caching against its rivals: [`experiment::Arm`] |
-//! | [`explained`] | what became of every prompt token, and whether that is the truth |
+//! | [`explained`] | the fate of every prompt token of a replayed trace |
 //! | [`knee`] | where a hit-rate curve bends |
 //! | [`placement`] | who takes a request for its prefix, within a bound on work |
 //! | [`wild`] | the evaluation of "KVCache Cache in the Wild": host memory × policies |
@@ -43,7 +42,6 @@ pub mod replay;
 pub mod saturation;
 pub mod sizing;
 pub mod spread;
-pub mod streams;
 pub mod sweep;
 pub mod tiered;
 pub mod wild;

@@ -122,7 +122,7 @@ static AREAS: [(&str, &[Limit]); 5] = [
         "KV events and the index",
         &[
             Limit(
-                "server/src/events/codec.rs",
+                "kv-events/src/codec.rs",
                 "PAYLOAD_BYTES_MAX",
                 "one batch of events",
             ),

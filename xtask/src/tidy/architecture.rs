@@ -27,7 +27,7 @@ pub(super) struct CrateRow {
 }
 
 /// All crates.
-static CRATES: [CrateRow; 16] = {
+static CRATES: [CrateRow; 18] = {
     use Purity::{Computes, Edge, Pure};
     [
         row("core", 0, Pure, &[]),
@@ -39,6 +39,7 @@ static CRATES: [CrateRow; 16] = {
         row("prompt", 2, Computes, &["core"]),
         row("store", 2, Edge, &["core"]),
         row("predict", 2, Computes, &["core"]),
+        row("kv-events", 2, Edge, &["core", "router"]),
         row("engine", 2, Computes, &["core", "cache", "scheduler"]),
         row(
             "sim",
@@ -46,11 +47,20 @@ static CRATES: [CrateRow; 16] = {
             Pure,
             &["core", "cache", "scheduler", "router", "trace", "insight"],
         ),
+        row("dst", 3, Pure, &["core", "cache", "router", "insight"]),
         row(
             "server",
             3,
             Edge,
-            &["core", "cache", "router", "prompt", "insight", "engine"],
+            &[
+                "core",
+                "cache",
+                "router",
+                "prompt",
+                "insight",
+                "engine",
+                "kv-events",
+            ],
         ),
         row("loadgen", 3, Edge, &["core", "trace"]),
         row("cli", 4, Edge, EVERYTHING_BELOW_CLI),
@@ -77,6 +87,7 @@ const EVERYTHING_BELOW_CLI: &[&str] = &[
     "store",
     "predict",
     "engine",
+    "kv-events",
     "sim",
     "server",
     "loadgen",

@@ -24,11 +24,11 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::clock::unix_seconds;
-use crate::events::StreamReporter;
 use crate::gateway::Gateway;
 use crate::openai::ApiError;
 use crate::shared_index::{SeatRole, SharedIndex, SharedIndexStats};
 use crate::upstream::Upstream;
+use headstart_kv_events::StreamReporter;
 
 /// Bytes of a piece of a long answer.
 const PIECE_BYTES: usize = 64 << 10;

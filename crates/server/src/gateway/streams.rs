@@ -9,7 +9,7 @@ use headstart_router::stream::{StreamReport, StreamStatus};
 
 use super::{Fleet, Gateway};
 use crate::clock::unix_seconds;
-use crate::events::{StreamReporter, StreamUpdate};
+use headstart_kv_events::{StreamReporter, StreamUpdate};
 
 impl Gateway {
     /// Takes note of what a replica's event stream said.

@@ -9,11 +9,11 @@ use headstart_core::ReplicaId;
 use headstart_router::Health;
 
 use super::Watcher;
-use crate::events::{
-    Endpoints, StreamReporter, SubscriberConfig, SubscriberHandle, subscribe, subscribe_again,
-};
 use crate::gateway::{Fleet, Gateway};
 use crate::upstream::{self, Upstream};
+use headstart_kv_events::{
+    Endpoints, StreamReporter, SubscriberConfig, SubscriberHandle, subscribe, subscribe_again,
+};
 
 /// Event stream of a replica, and its block size.
 #[derive(Clone, Debug, Default)]

@@ -18,7 +18,6 @@ use super::{ServeError, Watcher};
 use crate::clock::{Clock, unix_seconds};
 use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
-use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
 use crate::metrics::{Metrics, TimedMover};
 use crate::observers::Observers;
@@ -31,6 +30,7 @@ use crate::shared_index::{
 };
 use crate::timed_index::TimedIndex;
 use crate::upstream::Upstream;
+use headstart_kv_events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 
 /// Batches that a replica keeps for replay: hours of an embedded engine's work.
 const REPLAY_BATCHES: usize = 10_000;

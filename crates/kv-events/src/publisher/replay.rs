@@ -1,0 +1,81 @@
+//! Sends old batches to subscribers that missed them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use zeromq::{RouterSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
+
+use super::ring::Ring;
+use crate::wire;
+
+/// Longest time that one replay may take to send: a peer that reads more slowly is cut short, so
+/// that it does not keep others waiting.
+const REPLAY_SEND_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Wait after a failed receive on the replay socket, so that a persistent failure does not spin.
+const REPLAY_ERROR_PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers replay requests, one at a time, in a task of its own: a slow peer must not delay live
+/// messages.
+pub(super) struct ReplayServer {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl ReplayServer {
+    /// Serves `ring` on a bound socket.
+    pub(super) fn start(mut socket: RouterSocket, topic: Bytes, ring: Arc<Mutex<Ring>>) -> Self {
+        let (stop, mut stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    request = socket.recv() => match request {
+                        Ok(request) => answer(&mut socket, request, &topic, &ring).await,
+                        Err(error) => {
+                            tracing::debug!(%error, "the replay socket failed");
+                            tokio::time::sleep(REPLAY_ERROR_PAUSE).await;
+                        }
+                    },
+                    _ = &mut stopped => break,
+                }
+            }
+            socket.unbind_all().await;
+        });
+        Self { stop, task }
+    }
+
+    /// Frees the port.
+    pub(super) async fn stop(self) {
+        drop(self.stop);
+        if let Err(error) = self.task.await {
+            tracing::warn!(%error, "the replay task failed");
+        }
+    }
+}
+
+async fn answer(socket: &mut RouterSocket, request: ZmqMessage, topic: &Bytes, ring: &Mutex<Ring>) {
+    let (identity, start) = match wire::parse_request(request) {
+        Ok(request) => request,
+        Err(error) => {
+            tracing::debug!(%error, "a replay request was ignored");
+            return;
+        }
+    };
+    let batches = ring.lock().expect("no panic in the ring").since(start);
+    let send = async {
+        for batch in batches {
+            socket
+                .send(wire::reply(identity.clone(), topic.clone(), batch))
+                .await?;
+        }
+        socket.send(wire::end(identity.clone())).await
+    };
+    match tokio::time::timeout(REPLAY_SEND_TIME_MAX, send).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, start, "a replay was not sent"),
+        Err(_) => tracing::debug!(start, "a replay took too long"),
+    }
+}
