@@ -11,7 +11,7 @@ use rmpv::Value;
 
 use super::*;
 
-#[path = "../../../tests/corpus/mutate.rs"]
+#[path = "../../tests/corpus/mutate.rs"]
 mod mutate;
 
 mod definition;
