@@ -15,7 +15,7 @@ use headstart_store::backend::{Condition, Waker};
 use headstart_store::disk::{Disk, DiskOptions};
 use headstart_store::record::{Exactness, record_bytes};
 use headstart_store::{
-    Arena, Backend, Command, Draft, Meta, Outcome, Record, Report, Slot, Ticket,
+    Arena, Backend, Command, Draft, Meta, CommandOutcome, Record, Report, Slot, Ticket,
 };
 
 use crate::options::Options;
@@ -239,11 +239,11 @@ impl Tally {
         Self { check, reads }
     }
 
-    fn note(&mut self, load: &Load, ticket: Ticket, outcome: Outcome) -> Result<()> {
+    fn note(&mut self, load: &Load, ticket: Ticket, outcome: CommandOutcome) -> Result<()> {
         match outcome {
-            Outcome::Stored | Outcome::Missing | Outcome::Removed(_) => {}
-            Outcome::Failed(failure) => bail!("record {}: {failure}", ticket.0),
-            Outcome::Loaded(record) => {
+            CommandOutcome::Stored | CommandOutcome::Missing | CommandOutcome::Removed(_) => {}
+            CommandOutcome::Failed(failure) => bail!("record {}: {failure}", ticket.0),
+            CommandOutcome::Loaded(record) => {
                 self.reads.found += 1;
                 let is_right = is_right(load, self.check, ticket.0 as u32, &record);
                 self.reads.wrong += usize::from(!is_right);

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use headstart_cache::importance::{
-    Cover, NodeOptions, Nodes, PackView, PartCache, Read, Selecting, Wish, fit, reads, select,
+    Cover, NodeOptions, Nodes, PackView, PartCache, PartRead, Selecting, Wish, fit, reads, select,
 };
 use headstart_cache::policy::Importance;
 use headstart_core::transfer::PartName;
@@ -138,7 +138,7 @@ fn tell(name: &str, tokens: &[u32], question: &Cover<'_>) {
 }
 
 /// Parts that come and go, each prompt's own.
-fn keep(reads: &[Read]) {
+fn keep(reads: &[PartRead]) {
     let parts: Vec<_> = reads.iter().map(|read| (read.part, 0.25)).collect();
     let levels = [(Tier::Device, 2_000), (Tier::Host, 8_000)];
     let mut cache = PartCache::new(&levels, |slots| Box::new(Importance::new(slots)));

@@ -7,8 +7,8 @@ mod workload;
 
 use crate::Policy;
 use calls::Calls;
-use load::{Call, Load, Step};
-use model::Model;
+use load::{CacheLoad, Call, LoadStep};
+use model::ResidencyModel;
 
 pub use workload::Workload;
 
@@ -39,8 +39,8 @@ pub fn policy(make: impl Fn(usize) -> Box<dyn Policy>) {
     }
     for seed in 0..NUM_SEEDS {
         let workload = Workload::random(seed);
-        let mut load = Load::new(&workload, seed, make(workload.capacity));
-        let mut model = Model::new(&workload, seed);
+        let mut load = CacheLoad::new(&workload, seed, make(workload.capacity));
+        let mut model = ResidencyModel::new(&workload, seed);
         while let Some(step) = load.step() {
             model.follow(&load, &step);
         }
@@ -86,12 +86,12 @@ pub fn same_evictions(
     let shortest = (0..NUM_SEEDS)
         .filter_map(difference)
         .min_by_key(|found| found.num_steps);
-    if let Some(Difference { num_steps, story }) = shortest {
+    if let Some(EvictionMismatch { num_steps, story }) = shortest {
         panic!("the policies differ at step {num_steps} of {story}");
     }
 }
 
-struct Difference {
+struct EvictionMismatch {
     num_steps: usize,
     story: String,
 }
@@ -101,16 +101,16 @@ fn difference(
     seed: u64,
     workload: &Workload,
     policies: [Box<dyn Policy>; 2],
-) -> Option<Difference> {
-    let [mut load, mut reference] = policies.map(|policy| Load::new(workload, seed, policy));
-    let mut steps: Vec<Step> = Vec::new();
+) -> Option<EvictionMismatch> {
+    let [mut load, mut reference] = policies.map(|policy| CacheLoad::new(workload, seed, policy));
+    let mut steps: Vec<LoadStep> = Vec::new();
     loop {
         let (step, expected) = (load.step(), reference.step());
         if step != expected {
             let shown = &steps[steps.len().saturating_sub(SHOWN_STEPS)..];
             let before: String = shown.iter().map(|step| format!("\n  {step:?}")).collect();
             let capacity = workload.capacity;
-            return Some(Difference {
+            return Some(EvictionMismatch {
                 num_steps: steps.len(),
                 story: format!(
                     "seed {seed}, capacity {capacity}: {step:?}\ninstead of {expected:?}\n\

@@ -18,7 +18,7 @@ const LIST: u64 = 1 << 50;
 #[derive(Debug)]
 pub(crate) struct Ghosts {
     expected: usize,
-    entries: Vec<Entry>,
+    entries: Vec<GhostEntry>,
     names: HashTable<u32>,
     lists: Vec<List>,
     first_unused: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Ghosts {
 
 /// Sixteen bytes. `older` is the next unused entry while the entry is unused.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct GhostEntry {
     fingerprint: [u32; 2],
     older: u32,
     newer: u32,
@@ -74,7 +74,7 @@ impl Ghosts {
             return;
         }
         let newest = self.lists[list].newest;
-        let index = self.place(Entry {
+        let index = self.place(GhostEntry {
             fingerprint: split(fingerprint | (list as u64 * LIST)),
             older: newest,
             newer: NONE,
@@ -123,7 +123,7 @@ impl Ghosts {
         }
     }
 
-    fn place(&mut self, entry: Entry) -> u32 {
+    fn place(&mut self, entry: GhostEntry) -> u32 {
         if self.first_unused == NONE {
             if self.entries.len() == self.entries.capacity() {
                 let len = self.entries.len();
@@ -144,7 +144,7 @@ impl Ghosts {
 
     fn unlink(&mut self, index: u32) -> usize {
         let entry = self.entries[index as usize];
-        let Entry { older, newer, .. } = entry;
+        let GhostEntry { older, newer, .. } = entry;
         let ends = &mut self.lists[entry.list()];
         ends.len -= 1;
         match newer {
@@ -163,7 +163,7 @@ impl Ghosts {
     }
 }
 
-impl Entry {
+impl GhostEntry {
     fn name(self) -> u64 {
         join(self.fingerprint) & !LIST
     }
@@ -177,7 +177,7 @@ fn fingerprint(hash: BlockHash) -> u64 {
     spread(hash) & !LIST
 }
 
-fn insert(names: &mut HashTable<u32>, entries: &[Entry], index: u32) {
+fn insert(names: &mut HashTable<u32>, entries: &[GhostEntry], index: u32) {
     let name = |&index: &u32| entries[index as usize].name();
     names.insert_unique(name(&index), index, name);
 }

@@ -33,12 +33,12 @@ mod parts;
 mod reads;
 mod select;
 
-pub use fit::{Fitted, Wish, fit};
+pub use fit::{RetainedTokens, Wish, fit};
 pub use guard::{Divergence, Guard, GuardCounts, GuardOptions, Verdict, divergence};
 pub use nodes::{Job, NodeOptions, Nodes};
 pub use packs::Packs;
 pub use parts::{LevelCounts, PartCache, PartCounts};
-pub use reads::{Cover, PackView, Read, reads};
+pub use reads::{Cover, PackView, PartRead, reads};
 pub use select::{ALPHA, MOST_SPARED, Merge, SURE, Selecting, Selection, select, threshold};
 
 /// Share of a prefix' bytes that loading by importance cannot go below: the probes' share, and of

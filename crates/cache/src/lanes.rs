@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 /// A few queues over the slots of one cache; a block is in at most one of them.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    lists: Vec<List>,
+    lists: Vec<LaneEnds>,
     /// Per slot: the block behind it in its list, and the one before it.
     behind: Vec<u32>,
     before: Vec<u32>,
@@ -24,7 +24,7 @@ pub(crate) struct Lanes {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct List {
+struct LaneEnds {
     first: u32,
     last: u32,
 }
@@ -32,7 +32,7 @@ struct List {
 impl Lanes {
     /// `num_lanes` empty queues for a cache of `capacity` slots.
     pub(crate) fn new(capacity: usize, num_lanes: usize) -> Self {
-        let empty = List {
+        let empty = LaneEnds {
             first: NONE,
             last: NONE,
         };

@@ -47,7 +47,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if !self.blocks.is_empty() {
             let blocks = std::mem::take(&mut self.blocks);
-            self.returns.push(Returned {
+            self.returns.push(DroppedLease {
                 blocks,
                 committed: self.committed,
             });
@@ -57,26 +57,26 @@ impl Drop for Lease {
 
 /// The blocks of a dropped lease.
 #[derive(Debug)]
-pub(crate) struct Returned {
+pub(crate) struct DroppedLease {
     pub(crate) blocks: Vec<BlockId>,
     pub(crate) committed: usize,
 }
 
 /// Blocks of dropped leases, until the cache takes them back.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Returns(Arc<Mutex<Vec<Returned>>>);
+pub(crate) struct Returns(Arc<Mutex<Vec<DroppedLease>>>);
 
 impl Returns {
-    fn push(&self, returned: Returned) {
+    fn push(&self, returned: DroppedLease) {
         self.lock().push(returned);
     }
 
-    pub(crate) fn take(&self) -> Vec<Returned> {
+    pub(crate) fn take(&self) -> Vec<DroppedLease> {
         std::mem::take(&mut *self.lock())
     }
 
     /// A panic while the lock is held leaves a whole vector behind: poison means nothing here.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Returned>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<DroppedLease>> {
         self.0
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)

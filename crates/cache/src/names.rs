@@ -4,7 +4,7 @@ use std::sync::Arc as Shared;
 
 use crate::future::Future;
 use crate::policy::{
-    Arc, Belady, ContinuationOracle, Fifo, Gdsf, Importance, Learned, Lfu, Life, LpcOptions, Lru,
+    Arc, Belady, ContinuationOracle, Fifo, Gdsf, Importance, Lfu, Life, Lpc, LpcOptions, Lru,
     Policy, Pooling, Random, S3Fifo, Shape, Sieve, TailLru, WaOptions, WorkloadAware,
 };
 
@@ -114,7 +114,7 @@ impl std::error::Error for PolicyError {}
 /// # Errors
 /// [`PolicyError`], when the name or an option is not known.
 pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyError> {
-    let mut options = Options::new(spec);
+    let mut options = SpecOptions::new(spec);
     let capacity = setting.capacity;
     let blocks = |tokens: f64| tokens / f64::from(setting.block_tokens.max(1));
     let policy: Box<dyn Policy> = match options.name {
@@ -144,7 +144,7 @@ pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyEr
             let wa = options.workload_aware()?;
             Box::new(WorkloadAware::new(capacity, wa))
         }
-        "lpc" => Box::new(Learned::new(capacity, options.learned()?)),
+        "lpc" => Box::new(Lpc::new(capacity, options.learned()?)),
         "importance" => match options.number("half-life", 0.0, |uses| uses > 0.0)? {
             0.0 => Box::new(Importance::new(capacity)),
             uses => Box::new(Importance::fading(capacity, uses)),
@@ -169,7 +169,7 @@ pub fn offline(
     setting: Setting,
     future: &Shared<Future>,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    let options = Options::new(spec);
+    let options = SpecOptions::new(spec);
     let (capacity, future) = (setting.capacity, future.clone());
     let policy: Box<dyn Policy> = match options.name {
         "belady" => Box::new(Belady::new(capacity, future)),
@@ -184,7 +184,7 @@ pub fn offline(
 /// Whether the policy that `spec` names reads predictions, and is LRU where there are none.
 #[must_use]
 pub fn reads_predictions(spec: &str) -> bool {
-    PREDICTED_NAMES.contains(&Options::new(spec).name)
+    PREDICTED_NAMES.contains(&SpecOptions::new(spec).name)
 }
 
 /// Takes the charge out of a specification: `lpc:charge=16000` is `lpc` on a cache that is 16,000
@@ -197,7 +197,7 @@ pub fn reads_predictions(spec: &str) -> bool {
 /// # Errors
 /// [`PolicyError::BadOption`] when the charge is no number from 0 up.
 pub fn split_charge(spec: &str, block_tokens: u32) -> Result<(String, usize), PolicyError> {
-    let mut options = Options::new(spec);
+    let mut options = SpecOptions::new(spec);
     let is_fine = |tokens: f64| tokens >= 0.0 && tokens.is_finite();
     let tokens = options.number("charge", 0.0, is_fine)?;
     let blocks = (tokens / f64::from(block_tokens.max(1))).ceil() as usize;
@@ -206,14 +206,14 @@ pub fn split_charge(spec: &str, block_tokens: u32) -> Result<(String, usize), Po
 }
 
 /// Options of a specification that have not been read yet.
-struct Options<'a> {
+struct SpecOptions<'a> {
     name: &'a str,
     rest: Vec<&'a str>,
     /// Syntax of each option that the policy has.
     asked: Vec<String>,
 }
 
-impl<'a> Options<'a> {
+impl<'a> SpecOptions<'a> {
     fn new(spec: &'a str) -> Self {
         let mut parts = spec.split(':');
         Self {

@@ -34,7 +34,7 @@ pub use continuation::ContinuationOracle;
 pub use fifo::Fifo;
 pub use gdsf::Gdsf;
 pub use importance::Importance;
-pub use learned::{Learned, LpcOptions, Pooling};
+pub use learned::{Lpc, LpcOptions, Pooling};
 pub use lfu::Lfu;
 pub use lru::Lru;
 pub use random::Random;

@@ -14,9 +14,9 @@
 
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
-use crate::lease::{Lease, Returned, Returns};
+use crate::lease::{DroppedLease, Lease, Returns};
 use crate::policy::Newcomer;
-use crate::slots::{Pinned, Slots, State};
+use crate::slots::{PinEffect, Slots, State};
 use crate::{Effect, Policy};
 
 /// One device tier: which blocks are resident, who holds them, who goes next.
@@ -318,9 +318,9 @@ impl PrefixCache {
     #[inline]
     fn pin(&mut self, block: BlockId) {
         match self.slots.pin(block) {
-            Pinned::Already => {}
-            Pinned::Inner => self.num_unpinned -= 1,
-            Pinned::Leaf => {
+            PinEffect::Already => {}
+            PinEffect::Inner => self.num_unpinned -= 1,
+            PinEffect::Leaf => {
                 self.num_unpinned -= 1;
                 self.policy.withdraw(block);
             }
@@ -330,9 +330,9 @@ impl PrefixCache {
     #[inline]
     fn unpin(&mut self, block: BlockId) {
         match self.slots.unpin(block) {
-            Pinned::Already => {}
-            Pinned::Inner => self.num_unpinned += 1,
-            Pinned::Leaf => {
+            PinEffect::Already => {}
+            PinEffect::Inner => self.num_unpinned += 1,
+            PinEffect::Leaf => {
                 self.num_unpinned += 1;
                 self.policy.offer(block);
             }
@@ -351,7 +351,7 @@ impl PrefixCache {
 
     /// Takes back what dropped leases held; that is no use, so the policy is not told of one.
     fn take_returned(&mut self) {
-        for Returned { blocks, committed } in self.returns.take() {
+        for DroppedLease { blocks, committed } in self.returns.take() {
             self.put_back(&blocks, committed);
         }
     }

@@ -20,13 +20,13 @@ const NOWHERE: u32 = u32::MAX;
 /// Keys are unique among blocks that are queued at the same time, or ties go by slot.
 #[derive(Debug)]
 pub(crate) struct Queues<K> {
-    heaps: Vec<Vec<Entry<K>>>,
+    heaps: Vec<Vec<QueueEntry<K>>>,
     /// Per slot: its index in its heap.
     positions: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry<K> {
+struct QueueEntry<K> {
     key: K,
     block: u32,
 }
@@ -67,7 +67,7 @@ impl<K: Copy + Ord> Queues<K> {
             let room = self.positions.len() - heap.len();
             heap.reserve_exact((heap.len() / 8).max(16).min(room));
         }
-        heap.push(Entry {
+        heap.push(QueueEntry {
             key,
             block: block.0,
         });
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn entries_are_small() {
-        assert_eq!(size_of::<Entry<Key64>>(), 12);
-        assert_eq!(size_of::<Entry<RankedKey>>(), 16);
+        assert_eq!(size_of::<QueueEntry<Key64>>(), 12);
+        assert_eq!(size_of::<QueueEntry<RankedKey>>(), 16);
     }
 }

@@ -1,6 +1,6 @@
 //! Slow or rival structures that the tests compare the production ones with.
 //!
-//! Policies have slow twins here: [`Ranked`] for those that evict the smallest of something,
+//! Policies have slow twins here: [`RankedPolicy`] for those that evict the smallest of something,
 //! and lists as in the papers for the rest.
 
 mod arc;
@@ -13,6 +13,6 @@ mod sieve;
 pub use arc::ListArc;
 pub use periodic::PeriodicLpc;
 pub use radix::RadixCache;
-pub use ranked::{Ranked, Resident, Worth};
+pub use ranked::{RankedPolicy, Resident, Worth};
 pub use s3fifo::ListS3Fifo;
 pub use sieve::ListSieve;

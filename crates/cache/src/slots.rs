@@ -18,7 +18,7 @@ const IN_FLIGHT: u32 = u32::MAX - 1;
 
 /// One slot. `parent` is the next free slot while the slot is free.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct BlockSlot {
     hash: BlockHash,
     parent: u32,
     children: u32,
@@ -37,9 +37,9 @@ pub(crate) enum State {
     },
 }
 
-/// Whether a block has become or ceased to be one that may be evicted.
+/// Effect of a pin, or of its end, on whether the block may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pinned {
+pub(crate) enum PinEffect {
     /// Other pins remain: nothing changes.
     Already,
     /// First or last pin of a block with resident children.
@@ -50,7 +50,7 @@ pub(crate) enum Pinned {
 
 /// All slots.
 pub(crate) struct Slots {
-    slots: Vec<Slot>,
+    slots: Vec<BlockSlot>,
     names: HashTable<u32>,
     first_free: u32,
     num_free: usize,
@@ -61,7 +61,7 @@ impl Slots {
     pub(crate) fn new(capacity: usize) -> Self {
         let last = u32::try_from(capacity).unwrap_or(u32::MAX);
         assert!(last < IN_FLIGHT, "a tier holds fewer than 2^32 - 2 blocks");
-        let free = |next| Slot {
+        let free = |next| BlockSlot {
             hash: BlockHash([0; 16]),
             parent: next,
             children: 0,
@@ -168,7 +168,7 @@ impl Slots {
             slot.pins, IN_FLIGHT,
             "{block:?} is settled while not in flight"
         );
-        *slot = Slot {
+        *slot = BlockSlot {
             hash,
             parent: parent.map_or(NONE, |parent| parent.0),
             children: 0,
@@ -207,7 +207,7 @@ impl Slots {
 
     /// Adds a pin.
     #[inline]
-    pub(crate) fn pin(&mut self, block: BlockId) -> Pinned {
+    pub(crate) fn pin(&mut self, block: BlockId) -> PinEffect {
         let slot = self.resident_mut(block);
         slot.pins += 1;
         pinned(slot.pins == 1, slot.children)
@@ -215,14 +215,14 @@ impl Slots {
 
     /// Takes a pin away.
     #[inline]
-    pub(crate) fn unpin(&mut self, block: BlockId) -> Pinned {
+    pub(crate) fn unpin(&mut self, block: BlockId) -> PinEffect {
         let slot = self.resident_mut(block);
         slot.pins -= 1;
         pinned(slot.pins == 0, slot.children)
     }
 
     #[inline]
-    fn resident_mut(&mut self, block: BlockId) -> &mut Slot {
+    fn resident_mut(&mut self, block: BlockId) -> &mut BlockSlot {
         let slot = &mut self.slots[block.index()];
         assert!(
             slot.pins < IN_FLIGHT,
@@ -233,17 +233,17 @@ impl Slots {
 }
 
 #[inline]
-fn insert(names: &mut HashTable<u32>, slots: &[Slot], slot: u32) {
+fn insert(names: &mut HashTable<u32>, slots: &[BlockSlot], slot: u32) {
     let name = |&slot: &u32| spread(slots[slot as usize].hash);
     names.insert_unique(name(&slot), slot, name);
 }
 
 #[inline]
-fn pinned(is_only: bool, children: u32) -> Pinned {
+fn pinned(is_only: bool, children: u32) -> PinEffect {
     match (is_only, children) {
-        (false, _) => Pinned::Already,
-        (true, 0) => Pinned::Leaf,
-        (true, _) => Pinned::Inner,
+        (false, _) => PinEffect::Already,
+        (true, 0) => PinEffect::Leaf,
+        (true, _) => PinEffect::Inner,
     }
 }
 
@@ -291,6 +291,6 @@ mod tests {
 
     #[test]
     fn a_slot_takes_twenty_eight_bytes() {
-        assert_eq!(size_of::<Slot>(), 28);
+        assert_eq!(size_of::<BlockSlot>(), 28);
     }
 }

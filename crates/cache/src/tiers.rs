@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A pure state machine: it emits the transfers to make ([`Transfer`]) and receives their results
-//! ([`Moved`](headstart_core::transfer::Moved)). The device itself is [`crate::PrefixCache`]; what
-//! is here are units of several blocks, in tiers of which each has its own capacity, policy and
-//! admission. A unit may be in several tiers at once.
+//! ([`TransferReport`](headstart_core::transfer::TransferReport)). The device itself is
+//! [`crate::PrefixCache`]; what is here are units of several blocks, in tiers of which each has its
+//! own capacity, policy and admission. A unit may be in several tiers at once.
 //!
 //! Loads are shared: a second request for a unit on its way waits for the same load. A loaded unit
 //! is *ready* until all requests for it have been released, and may stay in host memory.
@@ -38,20 +38,20 @@ use headstart_core::transfer::{Transfer, TransferId, Unit};
 use headstart_core::{Access, BlockHash, BlockId, EngineModel, Nanos, Tier};
 
 use crate::Policy;
-use admission::{Candidate, Offers};
-use level::{Begin, Level, Link};
+use admission::{AdmissionCandidate, Offers};
+use level::{Begin, Link, TierContents};
 use loads::Loads;
 use speed::Speed;
 use warm::Warm;
 
 pub use admission::Admission;
 pub use change::Change;
-pub use level::Held;
-pub use loads::{Claim, Fetched};
+pub use level::TierOccupancy;
+pub use loads::{Claim, FetchState};
 pub use owners::Shares;
-pub use partly::{Hold, PARTS_FROM, Partly, PartlyQuestion};
-pub use plan::{LoadWhen, Plan, Question, Run, plan};
-pub use speed::Assumed;
+pub use partly::{Hold, PARTS_FROM, PartlyPlan, PartlyQuestion};
+pub use plan::{LoadWhen, Plan, Question, TierRun, plan};
+pub use speed::AssumedSpeed;
 
 /// Stores and demotions under way to a tier at once: each holds a unit's bytes in host memory. One
 /// that hangs keeps none from the others.
@@ -89,7 +89,7 @@ pub struct TierConfig {
     /// Units that each tenant may hold in the tier.
     pub shares: Shares,
     /// Assumed speed, until transfers are measured.
-    pub assumed: Assumed,
+    pub assumed: AssumedSpeed,
 }
 
 /// When a unit is written to a tier.
@@ -154,7 +154,7 @@ pub struct Tiers {
 /// A tier and what is known of it.
 struct Shelf {
     tier: Tier,
-    level: Level,
+    level: TierContents,
     admission: Admission,
     write: WriteWhen,
     speed: Speed,
@@ -186,7 +186,7 @@ impl Tiers {
         assert!(is_in_order && !has_device, "lower tiers, nearest first");
         let shelf = |tier: TierConfig| Shelf {
             tier: tier.tier,
-            level: Level::new(tier.capacity_units, tier.policy, tier.shares),
+            level: TierContents::new(tier.capacity_units, tier.policy, tier.shares),
             admission: tier.admission,
             write: tier.write,
             speed: Speed::new(tier.assumed, config.unit_bytes),
@@ -332,7 +332,7 @@ impl Tiers {
         let tokens = self.unit_tokens();
         let before = access.offset as usize * self.config.block_tokens;
         let shelf = &mut self.shelves[index];
-        let candidate = Candidate {
+        let candidate = AdmissionCandidate {
             name: link.name,
             access,
             compute_s: self.config.engine.prefill_s(before, tokens, 0.0),
@@ -405,7 +405,7 @@ impl Tiers {
 
     /// Returns the occupancy and the counters of each tier, the nearest first. O(capacity).
     #[must_use]
-    pub fn counts(&self) -> Vec<(Tier, Held, TierCounts)> {
+    pub fn counts(&self) -> Vec<(Tier, TierOccupancy, TierCounts)> {
         let counts = |shelf: &Shelf| (shelf.tier, shelf.level.held(), shelf.counts);
         self.shelves.iter().map(counts).collect()
     }
@@ -418,7 +418,7 @@ impl Tiers {
         for shelf in &self.shelves {
             shelf.level.check();
             let writing = self.writes.keys().filter(|(_, tier)| *tier == shelf.tier);
-            let Held { in_flight, .. } = shelf.level.held();
+            let TierOccupancy { in_flight, .. } = shelf.level.held();
             assert_eq!(in_flight, writing.count(), "writes have places");
         }
         self.loads.check(self.config.most_at_hand);

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use headstart_cache::Policy;
 use headstart_cache::conformance::{policy, same_evictions};
 use headstart_cache::policy::{Lru, Newcomer};
-use headstart_cache::reference::Ranked;
+use headstart_cache::reference::RankedPolicy;
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
 /// Violations of the contract.
@@ -98,7 +98,7 @@ fn different_policies_differ_and_the_story_is_short() {
     let found = message(|| {
         same_evictions(
             |load| Box::new(Lru::new(load.capacity)),
-            |_| Box::new(Ranked::fifo()),
+            |_| Box::new(RankedPolicy::fifo()),
         );
     });
     let found = found.expect("LRU is not FIFO");

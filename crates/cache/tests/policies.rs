@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use headstart_cache::conformance::{self, Workload};
 use headstart_cache::policy::{self, LpcOptions, NAMES, OFFLINE_NAMES, Pooling, Random, Setting};
-use headstart_cache::reference::{ListArc, ListS3Fifo, ListSieve, PeriodicLpc, Ranked};
+use headstart_cache::reference::{ListArc, ListS3Fifo, ListSieve, PeriodicLpc, RankedPolicy};
 use headstart_cache::{Future, Policy};
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
@@ -13,9 +13,9 @@ use headstart_core::{Access, BlockHash, BlockId, Nanos};
 type Row = (&'static str, fn(&Workload) -> Box<dyn Policy>);
 
 const TWINS: &[Row] = &[
-    ("lru", |_| Box::new(Ranked::lru())),
-    ("fifo", |_| Box::new(Ranked::fifo())),
-    ("lfu", |_| Box::new(Ranked::lfu())),
+    ("lru", |_| Box::new(RankedPolicy::lru())),
+    ("fifo", |_| Box::new(RankedPolicy::fifo())),
+    ("lfu", |_| Box::new(RankedPolicy::lfu())),
     ("s3fifo", |load| {
         Box::new(ListS3Fifo::new(load.capacity, 0.1, 0.9))
     }),
@@ -24,11 +24,11 @@ const TWINS: &[Row] = &[
     }),
     ("sieve", |_| Box::new(ListSieve::default())),
     ("arc", |load| Box::new(ListArc::new(load.capacity))),
-    ("gdsf:depth=64", |_| Box::new(Ranked::gdsf(4.0))),
+    ("gdsf:depth=64", |_| Box::new(RankedPolicy::gdsf(4.0))),
     ("gdsf:depth=64:admit-all", |_| {
-        Box::new(Ranked::gdsf_admitting_all(4.0))
+        Box::new(RankedPolicy::gdsf_admitting_all(4.0))
     }),
-    ("tlru:allowance=100", |_| Box::new(Ranked::tlru(6.25))),
+    ("tlru:allowance=100", |_| Box::new(RankedPolicy::tlru(6.25))),
     ("lpc", |_| {
         continuous_lpc(Some(100.0), Pooling::ByConversation)
     }),
@@ -41,16 +41,18 @@ const TWINS: &[Row] = &[
     ("lpc:no-decay", |_| {
         continuous_lpc(None, Pooling::ByConversation)
     }),
-    ("importance", |_| Box::new(Ranked::importance())),
+    ("importance", |_| Box::new(RankedPolicy::importance())),
     ("importance:half-life=37.3", |_| {
-        Box::new(Ranked::fading_importance(37.3))
+        Box::new(RankedPolicy::fading_importance(37.3))
     }),
-    ("belady", |load| Box::new(Ranked::belady(&load.requests))),
+    ("belady", |load| {
+        Box::new(RankedPolicy::belady(&load.requests))
+    }),
     ("belady-bypass", |load| {
-        Box::new(Ranked::belady_with_bypass(&load.requests))
+        Box::new(RankedPolicy::belady_with_bypass(&load.requests))
     }),
     ("continuation-oracle", |load| {
-        Box::new(Ranked::continuation_oracle(&load.requests))
+        Box::new(RankedPolicy::continuation_oracle(&load.requests))
     }),
 ];
 
@@ -81,18 +83,18 @@ type OfSlots = fn(usize) -> Box<dyn Policy>;
 #[test]
 fn policies_that_are_made_to_forget_choose_what_their_twins_choose() {
     let twins: [(&str, OfSlots); 9] = [
-        ("lru", |_| Box::new(Ranked::lru())),
-        ("fifo", |_| Box::new(Ranked::fifo())),
+        ("lru", |_| Box::new(RankedPolicy::lru())),
+        ("fifo", |_| Box::new(RankedPolicy::fifo())),
         ("s3fifo", |slots| Box::new(ListS3Fifo::new(slots, 0.1, 0.9))),
         ("s3fifo:small=0.3:ghost=0.5", |slots| {
             Box::new(ListS3Fifo::new(slots, 0.3, 0.5))
         }),
         ("sieve", |_| Box::new(ListSieve::default())),
         ("arc", |slots| Box::new(ListArc::new(slots))),
-        ("gdsf:depth=64", |_| Box::new(Ranked::gdsf(4.0))),
-        ("importance", |_| Box::new(Ranked::importance())),
+        ("gdsf:depth=64", |_| Box::new(RankedPolicy::gdsf(4.0))),
+        ("importance", |_| Box::new(RankedPolicy::importance())),
         ("importance:half-life=37.3", |_| {
-            Box::new(Ranked::fading_importance(37.3))
+            Box::new(RankedPolicy::fading_importance(37.3))
         }),
     ];
     for (spec, twin) in twins {

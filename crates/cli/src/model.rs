@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use headstart_engine::Model;
+use headstart_engine::LanguageModel;
 use headstart_engine::kv::Dtype;
-use headstart_engine::model::constructed::{self, Shape};
+use headstart_engine::model::constructed::{self, HeadLayout};
 use headstart_engine::model::toy;
 use headstart_prompt::PromptModel;
 
@@ -19,7 +19,7 @@ pub(crate) const TOY: &str = "toy";
 /// A model ready to serve.
 pub(crate) struct Loaded {
     /// Weights.
-    pub(crate) model: Arc<Model>,
+    pub(crate) model: Arc<LanguageModel>,
     /// Tokenizer and template.
     pub(crate) prompt: Arc<PromptModel>,
     /// Its name in the API, unless the user gives another.
@@ -38,7 +38,7 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
             name: TOY.to_owned(),
         });
     }
-    if let Some(shape) = Shape::named(spec) {
+    if let Some(shape) = HeadLayout::named(spec) {
         return Ok(Loaded {
             model: Arc::new(constructed::build(shape, dtype)),
             // Its language has no text; the toy's tokenizer has as many tokens.
@@ -52,7 +52,7 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
         fetch(spec)?
     };
     let progress = Progress::endless(format!("loading {spec}"));
-    let model = Model::load(&dir, dtype).with_context(|| format!("cannot load {spec}"))?;
+    let model = LanguageModel::load(&dir, dtype).with_context(|| format!("cannot load {spec}"))?;
     let prompt = PromptModel::from_dir(&dir).with_context(|| format!("cannot load {spec}"))?;
     progress.end();
     let (known, vocabulary) = (prompt.tokenizer.vocab_size(), model.config.vocab);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_constructed_model_takes_every_token_of_its_tokenizer() {
-        for shape in Shape::ALL {
+        for shape in HeadLayout::ALL {
             let loaded = load(shape.name(), Dtype::Bf16).expect("it is built in");
             let known = loaded.prompt.tokenizer.vocab_size();
             assert!(known <= loaded.model.config.vocab, "{}", loaded.name);

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use headstart_core::Probability;
-use headstart_predict::{Definition, Drift, Encoder, Situation, TurnPrior, Verdict, encoder};
+use headstart_predict::{Definition, Drift, DriftVerdict, Encoder, Situation, TurnPrior, encoder};
 use headstart_server::prediction::{
     Became, Calibration, Outcome, Predict, PredictionConfig, PredictorStatus, Question, Reads,
 };
@@ -273,7 +273,7 @@ impl Predict for LivePredictor {
         let learning = lock(&self.learning);
         let model = self.model();
         let drift = &learning.drift;
-        let is_enough = !matches!(drift.verdict(), Verdict::TooFew { .. });
+        let is_enough = !matches!(drift.verdict(), DriftVerdict::TooFew { .. });
         let calibration = is_enough.then(|| Calibration {
             error: drift.ece(),
             excess_log_loss: drift.excess_log_loss(),

@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use headstart_core::{TokenId, TraceRequest};
-use headstart_trace::materialize::Prompt;
-use headstart_trace::materialize::{Materialized, Materializer, MaterializerConfig, OverLong};
+use headstart_trace::materialize::TokenPrompt;
+use headstart_trace::materialize::{Materialization, Materializer, MaterializerConfig, OverLong};
 use headstart_trace::sample::Sample;
 use headstart_trace::{TraceError, TraceInfo};
 
@@ -144,7 +144,7 @@ impl<I> Prompts<I> {
 }
 
 impl<I: Iterator<Item = Result<TraceRequest, TraceError>>> Iterator for Prompts<I> {
-    type Item = Result<(TraceRequest, Prompt)>;
+    type Item = Result<(TraceRequest, TokenPrompt)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -153,12 +153,12 @@ impl<I: Iterator<Item = Result<TraceRequest, TraceError>>> Iterator for Prompts<
                 Err(error) => return Some(Err(error.into())),
             };
             match self.materializer.next(&request) {
-                Materialized::Prompt(prompt) => {
+                Materialization::Prompt(prompt) => {
                     self.altered.cut += u64::from(prompt.is_cut);
                     return Some(Ok((request, prompt)));
                 }
-                Materialized::Empty => self.altered.empty += 1,
-                Materialized::TooLong { number, tokens } => {
+                Materialization::Empty => self.altered.empty += 1,
+                Materialization::TooLong { number, tokens } => {
                     return Some(too_long(number, tokens, self.max_prompt_tokens));
                 }
             }

@@ -18,7 +18,7 @@ pub(crate) mod train;
 pub(crate) mod wild;
 mod words;
 
-use headstart_sim::{Class, Outcome, knee};
+use headstart_sim::{ReplayOutcome, RequestClass, knee};
 use headstart_trace::TraceInfo;
 
 pub(crate) use csv::csv;
@@ -39,7 +39,7 @@ pub(crate) struct Report {
     /// KV bytes per token, if a model is named.
     pub(crate) kv: Option<crate::kv_bytes::KvBytes>,
     /// Hits of a cache that never evicts.
-    pub(crate) infinite: Outcome,
+    pub(crate) infinite: ReplayOutcome,
     /// One row per policy and capacity, policy by policy.
     pub(crate) rows: Vec<Row>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Row {
     /// The capacity.
     pub(crate) blocks: u64,
     /// Hits of the policy.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ReplayOutcome,
 }
 
 /// A policy's rows by growing capacity, as far as more room changes something.
@@ -125,7 +125,7 @@ impl Report {
         Some(u128::from(kv.per_token) * u128::from(self.trace.info.block_tokens))
     }
 
-    fn class_name(&self, class: Class) -> &str {
+    fn class_name(&self, class: RequestClass) -> &str {
         let types = &self.trace.info.types;
         let name = types.get(usize::from(class.request_type));
         name.map_or("unknown", String::as_str)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, anyhow};
 use clap::Args;
 pub(crate) use headstart_core::shown::one_line;
-use headstart_loadgen::{LoadError, fetch};
+use headstart_loadgen::{LoadgenError, fetch};
 use serde_json::Value;
 
 use crate::commands::serve::runtime;
@@ -73,7 +73,7 @@ impl Server {
         &self,
         path: &str,
         write: impl FnMut(&[u8]) -> io::Result<()>,
-    ) -> Result<Result<(), LoadError>> {
+    ) -> Result<Result<(), LoadgenError>> {
         let key = self.api_key_file.as_deref().map(first_line).transpose()?;
         let _progress = Progress::endless(format!("asking {}", self.url));
         let fetched = fetch(&self.url, path, key.as_deref(), write);
@@ -100,15 +100,15 @@ pub(crate) struct Asked<'a> {
 
 impl Asked<'_> {
     /// An error in words that name what to change.
-    pub(crate) fn explained(&self, error: LoadError) -> Error {
+    pub(crate) fn explained(&self, error: LoadgenError) -> Error {
         let (url, path) = (self.url, self.path);
         let (status, code, message) = match error {
-            LoadError::Refused {
+            LoadgenError::Refused {
                 status,
                 code,
                 message,
             } => (status, code, message),
-            LoadError::TimedOut { after, .. } => {
+            LoadgenError::TimedOut { after, .. } => {
                 return anyhow!(
                     "{url} did not answer {path} within {} s: it takes connections and seems to \
                      hang, or it is no Headstart gateway; its log may say",
@@ -194,7 +194,7 @@ mod tests {
     };
 
     fn check(status: u16, code: Option<&str>, message: &str, expected: &str) {
-        let error = ASKED.explained(LoadError::Refused {
+        let error = ASKED.explained(LoadgenError::Refused {
             status,
             code: code.map(str::to_owned),
             message: message.to_owned(),
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_server_that_hangs_is_said_to() {
-        let error = ASKED.explained(LoadError::TimedOut {
+        let error = ASKED.explained(LoadgenError::TimedOut {
             url: "http://h:1/debug/index".to_owned(),
             after: std::time::Duration::from_secs(5),
         });

@@ -12,11 +12,11 @@ use anyhow::{Context, Result};
 use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
 use headstart_core::{BlockMover, CostModel, EngineModel, Tier};
 use headstart_engine::ModelConfig;
-use headstart_engine::kv::{Dtype, Stored};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_server::config::TiersOf;
 use headstart_server::metrics::TierReport;
 use headstart_server::replica::Waker;
@@ -26,7 +26,7 @@ use headstart_store::record::Exactness;
 use headstart_store::remote::{Remote, RemoteOptions, RemoteStats};
 use headstart_store::shared::{OnCondition, Wakers};
 use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
-use headstart_store::{Disk, DiskOptions, Shared, TieredStore};
+use headstart_store::{Disk, DiskOptions, SharedBackend, TieredStore};
 
 use crate::config::importance::wanted;
 use crate::config::tenants::Tenant;
@@ -49,15 +49,15 @@ const CONTEXT_CACHE_HOURS: f64 = 24.0;
 const STAGING_BYTES: usize = 256 << 20;
 
 /// Assumed speeds of host memory, disk and object store, used until they are measured.
-const HOST: Assumed = Assumed {
+const HOST: AssumedSpeed = AssumedSpeed {
     latency_s: 1e-5,
     bytes_per_s: 5e9,
 };
-pub(crate) const DISK: Assumed = Assumed {
+pub(crate) const DISK: AssumedSpeed = AssumedSpeed {
     latency_s: 1e-3,
     bytes_per_s: 1e9,
 };
-const REMOTE: Assumed = Assumed {
+const REMOTE: AssumedSpeed = AssumedSpeed {
     latency_s: 3e-2,
     bytes_per_s: 2e8,
 };
@@ -74,7 +74,7 @@ pub(crate) struct Shape<'a> {
     /// Type of keys and values on the device.
     pub(crate) dtype: Dtype,
     /// Type of keys and values in the tiers.
-    pub(crate) stored: Stored,
+    pub(crate) stored: KvStorageFormat,
     pub(crate) block_size: usize,
     /// Whether nothing is computed: then names are stored, and no bytes.
     pub(crate) is_emulated: bool,
@@ -100,9 +100,9 @@ impl Place {
 /// State that all replicas share, once it is open.
 struct Opened {
     tier: Tier,
-    shared: Arc<Shared>,
+    shared: Arc<SharedBackend>,
     units: usize,
-    assumed: Assumed,
+    assumed: AssumedSpeed,
     stats: Stats,
 }
 
@@ -145,15 +145,15 @@ pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<Tie
             ));
         }
         return match (options.host_cache_gib, shape.stored) {
-            (None, Stored::Same) => Ok(None),
+            (None, KvStorageFormat::Same) => Ok(None),
             (Some(_), _) => Err(usage("--host-cache-gib needs --context-cache DIR|URL")),
-            (None, Stored::Fp8) => Err(usage(
+            (None, KvStorageFormat::Fp8) => Err(usage(
                 "--context-cache-dtype fp8 says how keys and values are stored below the engine's \
                  own memory, and nothing stores any: give --context-cache DIR|URL as well",
             )),
         };
     };
-    if shape.is_emulated && shape.stored != Stored::Same {
+    if shape.is_emulated && shape.stored != KvStorageFormat::Same {
         return Err(usage(
             "--context-cache-dtype fp8 rounds keys and values, and --executor cost-model=FILE \
              computes none: leave one of them out",
@@ -287,7 +287,7 @@ impl Recipe {
                 let share = self.importance.as_ref().map_or(1.0, Importance::unit_share);
                 let units = (disk.capacity_records(unit_bytes) as f64 * share) as usize;
                 let stats = Stats::Disk(disk.stats().clone());
-                let shared = Shared::new(Box::new(disk), found, wakers, self.log());
+                let shared = SharedBackend::new(Box::new(disk), found, wakers, self.log());
                 (Tier::Disk, shared, units, DISK, stats)
             }
             Place::Store(url) => {
@@ -295,7 +295,7 @@ impl Recipe {
                 options.budget_bytes = Some(self.budget_bytes);
                 let (remote, found) = Remote::open(&options, waker)?;
                 let stats = Stats::Remote(remote.stats());
-                let shared = Shared::new(Box::new(remote), found, wakers, self.log());
+                let shared = SharedBackend::new(Box::new(remote), found, wakers, self.log());
                 let units = (self.budget_bytes / unit_bytes) as usize;
                 (Tier::Remote, shared, units, REMOTE, stats)
             }
@@ -417,10 +417,10 @@ fn importance_of(
 }
 
 /// Returns the exactness of records of this kind.
-pub(crate) fn exactness(stored: Stored) -> Exactness {
+pub(crate) fn exactness(stored: KvStorageFormat) -> Exactness {
     match stored {
-        Stored::Same => Exactness::Exact,
-        Stored::Fp8 => Exactness::Lossy,
+        KvStorageFormat::Same => Exactness::Exact,
+        KvStorageFormat::Fp8 => Exactness::Lossy,
     }
 }
 
@@ -437,7 +437,7 @@ fn lifetimes(hours: f64, tenants: &[Tenant]) -> Lifetimes {
 pub(crate) fn tier(
     tier: Tier,
     capacity_units: usize,
-    assumed: Assumed,
+    assumed: AssumedSpeed,
     shares: Shares,
 ) -> TierConfig {
     TierConfig {

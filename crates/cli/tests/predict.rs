@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use headstart_predict::Model;
+use headstart_predict::ContinuationModel;
 use serde_json::{Value, json};
 use support::{Scratch, Served, eventually};
 
@@ -184,7 +184,7 @@ fn what_cannot_be_used_is_refused_at_the_start() {
     let model = planted::model(1);
     let bytes = model.to_bytes();
     let good = scratch.write("good", &bytes);
-    let other = Model {
+    let other = ContinuationModel {
         definition: headstart_predict::Definition {
             encoder: "bert-of-somebody-else".to_owned(),
             ..model.definition.clone()

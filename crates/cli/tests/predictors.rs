@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use headstart_core::Rng;
 use headstart_predict::encoder::ngram::NgramEncoder;
 use headstart_predict::{
-    Dataset, Definition, Example, Outcome, Shares, Situation, Split, TrainOptions, train,
+    ConversationOutcome, Dataset, DatasetSplit, Definition, Example, Situation, SplitShares,
+    TrainOptions, train,
 };
 use serde_json::{Value, json};
 
@@ -230,9 +231,9 @@ fn trained(conversations: &[Vec<(String, bool)>]) -> Vec<u8> {
             examples.push(Example {
                 situation: situation.clone(),
                 outcome: if *goes_on {
-                    Outcome::Continued
+                    ConversationOutcome::Continued
                 } else {
-                    Outcome::Ended
+                    ConversationOutcome::Ended
                 },
                 conversation: number,
                 group: number,
@@ -243,7 +244,7 @@ fn trained(conversations: &[Vec<(String, bool)>]) -> Vec<u8> {
     let encoder = NgramEncoder::new();
     let dataset = Dataset::encode(Definition::new(&encoder), &encoder, &examples);
     let dataset = dataset.expect("good rows");
-    let split = Split::new(&dataset.labels, Shares::default(), 1);
+    let split = DatasetSplit::new(&dataset.labels, SplitShares::default(), 1);
     let options = TrainOptions {
         batch: 32,
         ..TrainOptions::default()

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
 use headstart_core::{EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
-use headstart_engine::kv::{Dtype, Stored};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::{GenerationDefaults, toy};
-use headstart_engine::{Model, Output, QueueOrder, Sampling, Submit};
+use headstart_engine::{LanguageModel, Output, QueueOrder, Sampling, Submit};
 use headstart_store::backend::no_waker;
 use headstart_store::disk::unix_seconds;
 use headstart_store::record::Exactness;
@@ -25,7 +25,7 @@ use headstart_store::{Disk, DiskOptions, TieredStore};
 const BLOCK_SIZE: usize = 16;
 const UNIT_BLOCKS: usize = 2;
 
-fn model(dtype: Dtype) -> Arc<Model> {
+fn model(dtype: Dtype) -> Arc<LanguageModel> {
     let mut config = toy::config();
     (config.hidden, config.intermediate, config.num_layers) = (64, 96, 3);
     (config.num_heads, config.num_kv_heads, config.head_dim) = (4, 2, 16);
@@ -35,9 +35,9 @@ fn model(dtype: Dtype) -> Arc<Model> {
 }
 
 /// Format of keys and values in an engine, and in its tiers.
-type Kept = (Dtype, Stored);
+type Kept = (Dtype, KvStorageFormat);
 
-fn engine(model: &Arc<Model>, (dtype, stored): Kept, cache_blocks: usize) -> Engine {
+fn engine(model: &Arc<LanguageModel>, (dtype, stored): Kept, cache_blocks: usize) -> Engine {
     let config = EngineConfig {
         cache_blocks,
         block_size: BLOCK_SIZE,
@@ -54,7 +54,7 @@ fn engine(model: &Arc<Model>, (dtype, stored): Kept, cache_blocks: usize) -> Eng
 
 /// An engine with little memory of its own and a disk in `folder`.
 fn tiered(
-    model: &Arc<Model>,
+    model: &Arc<LanguageModel>,
     (dtype, kept): Kept,
     folder: &Path,
     host_units: usize,
@@ -64,8 +64,8 @@ fn tiered(
     let store = StoreConfig {
         part_bytes: vec![layer_bytes; model.config.num_layers],
         exactness: match kept {
-            Stored::Same => Exactness::Exact,
-            Stored::Fp8 => Exactness::Lossy,
+            KvStorageFormat::Same => Exactness::Exact,
+            KvStorageFormat::Fp8 => Exactness::Lossy,
         },
         unit_blocks: UNIT_BLOCKS,
         unit_tokens: (UNIT_BLOCKS * BLOCK_SIZE) as u32,
@@ -93,7 +93,7 @@ fn tiered(
         admission: Admission::Always,
         write,
         shares: Shares::default(),
-        assumed: Assumed {
+        assumed: AssumedSpeed {
             latency_s: 1e-4,
             bytes_per_s: 1e9,
         },
@@ -188,7 +188,7 @@ fn play(dtype: Dtype, host_units: usize, write: WriteWhen, harm: impl Fn(&Path, 
     let folder = place.path().join("cache");
     let mut all_loaded = 0;
     for (number, prompts) in turns(3).into_iter().enumerate() {
-        let mut plain = engine(&model, (dtype, Stored::Same), 400);
+        let mut plain = engine(&model, (dtype, KvStorageFormat::Same), 400);
         let expected: Vec<_> = prompts
             .iter()
             .map(|prompt| {
@@ -199,7 +199,7 @@ fn play(dtype: Dtype, host_units: usize, write: WriteWhen, harm: impl Fn(&Path, 
             .collect();
         let mut engine = tiered(
             &model,
-            (dtype, Stored::Same),
+            (dtype, KvStorageFormat::Same),
             &folder,
             host_units,
             (write, LoadWhen::Always),
@@ -264,7 +264,7 @@ fn what_comes_late_is_computed_and_the_rest_is_loaded() {
     let (mut loaded, mut prompt_tokens) = (0, 0);
     for (number, prompts) in turns(5).into_iter().enumerate() {
         for prompt in &prompts {
-            let exact = (Dtype::F32, Stored::Same);
+            let exact = (Dtype::F32, KvStorageFormat::Same);
             let mut plain = engine(&model, exact, 400);
             let (expected, _) = answers(&mut plain, std::slice::from_ref(prompt));
             for times in [1, 20, 100, 1_000] {
@@ -294,7 +294,8 @@ fn what_is_lossy_is_never_taken_for_what_is_exact() {
     let mut rng = Rng::new(7);
     let prompt = |_| (0..200).map(|_| rng.below(300) as TokenId).collect();
     let prompts: Vec<Vec<TokenId>> = (0..6).map(prompt).collect();
-    let [exact, lossy] = [Stored::Same, Stored::Fp8].map(|kept| (Dtype::F32, kept));
+    let [exact, lossy] =
+        [KvStorageFormat::Same, KvStorageFormat::Fp8].map(|kept| (Dtype::F32, kept));
     for (kept, is_new) in [(lossy, true), (exact, true), (lossy, false), (exact, false)] {
         let when = (WriteWhen::Through, LoadWhen::Always);
         let mut engine = tiered(&model, kept, &folder, 0, when);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use headstart_predict::{Model, ModelError};
+use headstart_predict::{ContinuationModel, ModelError};
 use serde_json::Value;
 
 /// Conversations of the planted corpus: enough that the signal is found for sure.
@@ -158,7 +158,7 @@ fn a_planted_signal_is_found_told_and_kept_in_a_model() {
     let page = fs::read_to_string(page).expect("a page");
     assert!(page.contains("planted.jsonl") && page.contains("default-src 'none'"));
     let bytes = fs::read(&model).expect("a model");
-    let loaded = Model::from_bytes(&bytes).expect("the model that was written");
+    let loaded = ContinuationModel::from_bytes(&bytes).expect("the model that was written");
     assert_eq!(
         report["fingerprint"],
         Value::from(loaded.fingerprint.clone())
@@ -170,9 +170,9 @@ fn a_planted_signal_is_found_told_and_kept_in_a_model() {
     for at in (0..bytes.len()).step_by(bytes.len() / 50) {
         let mut bad = bytes.clone();
         bad[at] ^= 4;
-        assert!(Model::from_bytes(&bad).is_err(), "byte {at}");
+        assert!(ContinuationModel::from_bytes(&bad).is_err(), "byte {at}");
     }
-    let cut = Model::from_bytes(&bytes[..bytes.len() - 1]);
+    let cut = ContinuationModel::from_bytes(&bytes[..bytes.len() - 1]);
     assert_eq!(cut.err(), Some(ModelError::Damaged));
     // Nothing half-written lies about.
     assert!(folder.names().iter().all(|name| !name.ends_with(".part")));
@@ -320,8 +320,8 @@ fn a_trace_teaches_turns_and_gaps_and_no_text() {
 #[test]
 fn a_log_is_learnt_from_as_it_was_read() {
     use headstart_core::{Probability, Rng};
-    use headstart_predict::log::{Record, header_line};
-    use headstart_predict::{Definition, Outcome, Parts, encoder};
+    use headstart_predict::log::{OutcomeRecord, header_line};
+    use headstart_predict::{ConversationOutcome, Definition, Parts, encoder};
 
     let folder = Folder::new("log");
     let encoder = encoder::open("ngram").expect("it is built in");
@@ -335,13 +335,13 @@ fn a_log_is_learnt_from_as_it_was_read() {
             .map(|_| rng.next_f64() as f32)
             .collect();
         let goes_on = row[3] > 0.5;
-        let record = Record {
+        let record = OutcomeRecord {
             conversation,
             turn: 1,
             outcome: if goes_on {
-                Outcome::Continued
+                ConversationOutcome::Continued
             } else {
-                Outcome::Ended
+                ConversationOutcome::Ended
             },
             said: Probability::new(0.5),
             row,
@@ -357,7 +357,8 @@ fn a_log_is_learnt_from_as_it_was_read() {
         serde_json::json!(["1 bad line left out"])
     );
     assert!(number(&report, "/test/auc") > 0.6, "{report}");
-    let loaded = Model::from_bytes(&fs::read(&model).expect("a model")).expect("a model");
+    let loaded =
+        ContinuationModel::from_bytes(&fs::read(&model).expect("a model")).expect("a model");
     assert_eq!(loaded.definition, definition);
     check_error(&[&log, "--out", &model, "--answers"], 2, "as it was");
     let said = "{\"conversation\":1,\"turn\":1,\"outcome\":\"ended\",\"said\":7.5,\"row\":\"\"}\n";

@@ -108,7 +108,7 @@ pub struct FoundPack {
 pub enum Transfer {
     /// Copies a unit from the device's blocks to tiers. Each part of a block stays as it is only
     /// until the engine's next step comes to that part. Each tier is answered by a
-    /// [`Moved::Stored`].
+    /// [`TransferReport::Stored`].
     Store {
         /// Its id.
         id: TransferId,
@@ -119,7 +119,7 @@ pub enum Transfer {
         /// Destination tiers.
         to: Vec<Tier>,
     },
-    /// Copies a unit from a tier to one below. Answered by a [`Moved::Stored`].
+    /// Copies a unit from a tier to one below. Answered by a [`TransferReport::Stored`].
     Demote {
         /// Its id.
         id: TransferId,
@@ -130,7 +130,8 @@ pub enum Transfer {
         /// Destination tier.
         to: Tier,
     },
-    /// Loads a unit, to be copied into blocks by the engine. Answered by a [`Moved::Loaded`].
+    /// Loads a unit, to be copied into blocks by the engine. Answered by a
+    /// [`TransferReport::Loaded`].
     Load {
         /// Its id.
         id: TransferId,
@@ -140,7 +141,7 @@ pub enum Transfer {
         from: Tier,
     },
     /// Loads one part of a record, which stays loaded until [`Transfer::ReleaseParts`]. Answered by
-    /// a [`Moved::PartLoaded`].
+    /// a [`TransferReport::PartLoaded`].
     LoadPart {
         /// Its id.
         id: TransferId,
@@ -155,7 +156,7 @@ pub enum Transfer {
         names: Vec<PartName>,
     },
     /// Writes a pack of units of a tier to the same tier, in the background: loads go first.
-    /// Answered by a [`Moved::Packed`]. Dropped by [`Transfer::Forget`].
+    /// Answered by a [`TransferReport::Packed`]. Dropped by [`Transfer::Forget`].
     Pack {
         /// Its id.
         id: TransferId,
@@ -177,7 +178,7 @@ pub enum Transfer {
         name: BlockHash,
     },
     /// The ends of the prompts that were used last, the latest last: to be told again after a
-    /// restart ([`Moved::Noted`]).
+    /// restart ([`TransferReport::Noted`]).
     Note {
         /// The last stored unit of each.
         tails: Vec<BlockHash>,
@@ -193,7 +194,7 @@ pub enum Transfer {
 
 /// Results of transfers, and other reports from tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moved {
+pub enum TransferReport {
     /// A unit can be read from a tier, also after a crash if the tier outlives one; or not.
     Stored {
         /// The transfer.
@@ -298,7 +299,7 @@ pub trait BlockMover: Send {
     fn end_reads(&mut self);
 
     /// Adds what has happened since the last call.
-    fn poll(&mut self, moved: &mut Vec<Moved>);
+    fn poll(&mut self, moved: &mut Vec<TransferReport>);
 
     /// The bytes of a part of a loaded unit, as [`DevicePart::read`] gave them, block by block.
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]>;

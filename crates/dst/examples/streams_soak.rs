@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use headstart_dst::streams::{Tally, run, tell};
+use headstart_dst::streams::{CoverageTally, run, tell};
 
 /// Seeds where nothing else is said: a second or two.
 const NUM_SEEDS: u64 = 500;
@@ -24,9 +24,9 @@ const PROGRESS: u64 = 10_000;
 #[derive(Default)]
 struct Shared {
     next: AtomicU64,
-    tally: Mutex<Tally>,
+    tally: Mutex<CoverageTally>,
     /// The number of seeds in which each thing happened.
-    seen: Mutex<Tally>,
+    seen: Mutex<CoverageTally>,
     failures: Mutex<Vec<(u64, String)>>,
 }
 

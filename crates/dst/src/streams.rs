@@ -55,12 +55,12 @@ pub mod texts;
 pub mod truth;
 mod world;
 
-pub use tally::Tally;
-use world::World;
+pub use tally::CoverageTally;
+use world::StreamWorld;
 
 /// A seed that failed a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct SeedFailure {
     /// The seed.
     pub seed: u64,
     /// The difference from the expected state.
@@ -74,18 +74,18 @@ pub struct Failure {
 ///
 /// # Panics
 /// When an invariant of the stream or the index is broken.
-pub fn run(seed: u64) -> Result<Tally, Failure> {
-    let mut world = World::new(seed, None);
+pub fn run(seed: u64) -> Result<CoverageTally, SeedFailure> {
+    let mut world = StreamWorld::new(seed, None);
     match world.run() {
         Ok(()) => Ok(world.into_notes().1),
-        Err(difference) => Err(Failure { seed, difference }),
+        Err(difference) => Err(SeedFailure { seed, difference }),
     }
 }
 
 /// Returns the log of the scenario of `seed` up to its failure or its end, line by line.
 #[must_use]
 pub fn tell(seed: u64) -> Vec<String> {
-    let mut world = World::new(seed, Some(Vec::new()));
+    let mut world = StreamWorld::new(seed, Some(Vec::new()));
     let outcome = world.run();
     let mut lines = world.into_notes().0;
     lines.push(format!("{outcome:?}"));

@@ -6,7 +6,7 @@
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use headstart_dst::streams::{Tally, run};
+use headstart_dst::streams::{CoverageTally, run};
 
 /// Seeds of one run; the first ones, so that a failure is the same for everybody.
 const NUM_SEEDS: u64 = 10_000;
@@ -24,7 +24,7 @@ fn confirmed_blocks_are_held_and_complete_streams_are_exact() {
         let threads: Vec<_> = (0..NUM_THREADS)
             .map(|_| scope.spawn(|| work(&next)))
             .collect();
-        let mut seen = Tally::default();
+        let mut seen = CoverageTally::default();
         for thread in threads {
             let counts = thread.join().expect("a thread returns what it found");
             seen.add(&counts.unwrap_or_else(|failure| panic!("{failure}")));
@@ -41,8 +41,8 @@ fn confirmed_blocks_are_held_and_complete_streams_are_exact() {
 
 /// Runs seeds until there are none left. Returns in how many of them each thing happened, or what
 /// went wrong first.
-fn work(next: &AtomicU64) -> Result<Tally, String> {
-    let mut seen = Tally::default();
+fn work(next: &AtomicU64) -> Result<CoverageTally, String> {
+    let mut seen = CoverageTally::default();
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= NUM_SEEDS {

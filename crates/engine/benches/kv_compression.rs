@@ -21,14 +21,16 @@ use flate2::write::{DeflateDecoder, DeflateEncoder};
 use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
-use headstart_core::transfer::{BlockMover, DevicePart, Moved, PartName, Transfer, TransferResult};
+use headstart_core::transfer::{
+    BlockMover, DevicePart, PartName, Transfer, TransferReport, TransferResult,
+};
 use headstart_core::{BlockHash, BlockId, EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
-use headstart_engine::kv::{Dtype, Stored};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::{GenerationDefaults, toy};
-use headstart_engine::{Engine, Model, Output, QueueOrder, Sampling, Submission};
+use headstart_engine::{Engine, LanguageModel, Output, QueueOrder, Sampling, Submission};
 
 const BLOCK_TOKENS: usize = 16;
 const UNIT_BLOCKS: usize = 4;
@@ -45,7 +47,7 @@ fn main() {
     println!("dtype  bytes MB  entropy  coder    left   encode MB/s  decode MB/s  pays below MB/s");
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let model = match &named {
-            Some(folder) => Model::load(Path::new(folder), dtype).expect("a model"),
+            Some(folder) => LanguageModel::load(Path::new(folder), dtype).expect("a model"),
             None => toy::with_config(toy::config(), GenerationDefaults::default(), dtype),
         };
         let bytes = stored(Arc::new(model), dtype);
@@ -60,13 +62,13 @@ fn main() {
 }
 
 /// The parts of the units that an engine stores of a prompt, one after the other.
-fn stored(model: Arc<Model>, dtype: Dtype) -> Vec<u8> {
+fn stored(model: Arc<LanguageModel>, dtype: Dtype) -> Vec<u8> {
     let blocks = PROMPT_TOKENS / BLOCK_TOKENS + 16;
     let config = EngineConfig {
         cache_blocks: blocks,
         block_size: BLOCK_TOKENS,
         kv_dtype: dtype,
-        stored: Stored::Same,
+        stored: KvStorageFormat::Same,
         max_batched_tokens: 512,
         max_sequences: 1,
         max_waiting: 1,
@@ -87,7 +89,7 @@ fn stored(model: Arc<Model>, dtype: Dtype) -> Vec<u8> {
         admission: Admission::Always,
         write: WriteWhen::Through,
         shares: Shares::default(),
-        assumed: Assumed {
+        assumed: AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: 1e9,
         },
@@ -127,7 +129,7 @@ fn stored(model: Arc<Model>, dtype: Dtype) -> Vec<u8> {
 struct Keeper {
     kept: Arc<Mutex<Vec<u8>>>,
     to_read: Vec<BlockId>,
-    moved: Vec<Moved>,
+    moved: Vec<TransferReport>,
 }
 
 impl BlockMover for Keeper {
@@ -136,11 +138,12 @@ impl BlockMover for Keeper {
             return;
         };
         self.to_read.extend(blocks);
-        self.moved.extend(to.into_iter().map(|tier| Moved::Stored {
-            id,
-            tier,
-            result: TransferResult::Done,
-        }));
+        self.moved
+            .extend(to.into_iter().map(|tier| TransferReport::Stored {
+                id,
+                tier,
+                result: TransferResult::Done,
+            }));
     }
 
     fn read(&mut self, _: usize, device: &dyn DevicePart) {
@@ -156,7 +159,7 @@ impl BlockMover for Keeper {
         self.to_read.clear();
     }
 
-    fn poll(&mut self, moved: &mut Vec<Moved>) {
+    fn poll(&mut self, moved: &mut Vec<TransferReport>) {
         moved.append(&mut self.moved);
     }
 

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headstart_core::{BlockId, Rng, SeqId, TokenId};
-use headstart_engine::kv::{Dtype, KvPool, Stored, fp8};
+use headstart_engine::kv::{Dtype, KvPool, KvStorageFormat, fp8};
 use headstart_engine::model::{GenerationDefaults, toy};
 use headstart_engine::sampler::{greedy, sample};
-use headstart_engine::{Batch, CpuExecutor, Entry, Model, ModelConfig, Sampling};
+use headstart_engine::{Batch, CpuExecutor, Entry, LanguageModel, ModelConfig, Sampling};
 
 const BLOCK_TOKENS: usize = 16;
 const UNIT_BLOCKS: usize = 4;
@@ -45,10 +45,10 @@ const DRAW: Sampling = Sampling {
 
 fn main() {
     let named = std::env::args().skip(1).find(|it| !it.starts_with("--"));
-    let models = |dtype: Dtype| -> Vec<(String, Arc<Model>)> {
+    let models = |dtype: Dtype| -> Vec<(String, Arc<LanguageModel>)> {
         match &named {
             Some(folder) => {
-                let model = Model::load(Path::new(folder), dtype).expect("a model");
+                let model = LanguageModel::load(Path::new(folder), dtype).expect("a model");
                 vec![(folder.clone(), Arc::new(model))]
             }
             None => built_in(dtype),
@@ -80,7 +80,7 @@ fn main() {
 }
 
 /// The toy, and those of about a quarter and three times its cost, as in `bench tiers`.
-fn built_in(dtype: Dtype) -> Vec<(String, Arc<Model>)> {
+fn built_in(dtype: Dtype) -> Vec<(String, Arc<LanguageModel>)> {
     let shapes = [
         ("toy", (512, 1_024, 8, 8), true),
         ("toy-small", (256, 512, 6, 4), true),
@@ -106,10 +106,10 @@ fn built_in(dtype: Dtype) -> Vec<(String, Arc<Model>)> {
 fn bytes(config: &ModelConfig) {
     println!("| a unit of 64 tokens | bytes | fp8 | of it |\n|---|--:|--:|--:|");
     for dtype in [Dtype::F32, Dtype::Bf16] {
-        let unit = |stored: Stored| {
+        let unit = |stored: KvStorageFormat| {
             stored.layer_bytes(config, dtype, BLOCK_TOKENS) * config.num_layers * UNIT_BLOCKS
         };
-        let (same, fp8) = (unit(Stored::Same), unit(Stored::Fp8));
+        let (same, fp8) = (unit(KvStorageFormat::Same), unit(KvStorageFormat::Fp8));
         let share = fp8 as f64 / same as f64 * 100.0;
         println!("| {} | {same} | {fp8} | {share:.2} % |", dtype.name());
     }
@@ -119,8 +119,8 @@ fn bytes(config: &ModelConfig) {
 fn speeds(config: &ModelConfig) {
     println!("\n| dtype | stored as | store GB/s | load GB/s |\n|---|---|--:|--:|");
     for dtype in [Dtype::F32, Dtype::Bf16] {
-        let mut pools =
-            [Stored::Same, Stored::Fp8].map(|stored| (stored, filled(config, dtype, stored)));
+        let mut pools = [KvStorageFormat::Same, KvStorageFormat::Fp8]
+            .map(|stored| (stored, filled(config, dtype, stored)));
         let mut taken = [const { [const { Vec::new() }; 2] }; 2];
         for _ in 0..ROUNDS {
             for ((_, pool), [stores, loads]) in pools.iter_mut().zip(&mut taken) {
@@ -129,7 +129,7 @@ fn speeds(config: &ModelConfig) {
                 loads.push(load_s);
             }
         }
-        let device = Stored::Same.layer_bytes(config, dtype, BLOCK_TOKENS);
+        let device = KvStorageFormat::Same.layer_bytes(config, dtype, BLOCK_TOKENS);
         let device = (device * config.num_layers * SPEED_BLOCKS) as f64;
         for ((stored, _), taken) in pools.iter().zip(taken) {
             let [store, load] = taken.map(|mut seconds| {
@@ -145,7 +145,7 @@ fn speeds(config: &ModelConfig) {
     }
 }
 
-fn filled(config: &ModelConfig, dtype: Dtype, stored: Stored) -> KvPool {
+fn filled(config: &ModelConfig, dtype: Dtype, stored: KvStorageFormat) -> KvPool {
     let pool = KvPool::new(config, dtype, SPEED_BLOCKS, BLOCK_TOKENS);
     let mut pool = pool.with_stored(stored);
     let mut rng = Rng::new(1);
@@ -205,14 +205,14 @@ fn batch(tokens: &[TokenId], start: usize) -> Batch {
     }
 }
 
-fn executor(model: &Arc<Model>, dtype: Dtype) -> CpuExecutor {
+fn executor(model: &Arc<LanguageModel>, dtype: Dtype) -> CpuExecutor {
     let blocks = (PREFIX_TOKENS + ANSWER_TOKENS) / BLOCK_TOKENS + 1;
     CpuExecutor::new(model.clone(), dtype, blocks, BLOCK_TOKENS)
 }
 
 /// Keys and values of a prefix, block by block, in f32: `[kv_head][head_dim][block_size]` and
 /// `[kv_head][block_size][head_dim]`.
-fn computed(model: &Arc<Model>) -> Vec<Vec<f32>> {
+fn computed(model: &Arc<LanguageModel>) -> Vec<Vec<f32>> {
     let mut executor = executor(model, Dtype::F32);
     executor.logits(&batch(&tokens(1, PREFIX_TOKENS, model.config.vocab), 0));
     let mut blocks = Vec::new();
@@ -290,7 +290,7 @@ fn errors(name: &str, blocks: &[Vec<f32>], config: &ModelConfig) {
 
 /// Greedy answers behind the prefix, and what the lossy one would have said at each of their
 /// tokens.
-fn answers(name: &str, model: &Arc<Model>, dtype: Dtype) {
+fn answers(name: &str, model: &Arc<LanguageModel>, dtype: Dtype) {
     let vocab = model.config.vocab;
     let mut sums = Sums::default();
     for seed in 0..PROMPTS {
@@ -327,7 +327,7 @@ fn answers(name: &str, model: &Arc<Model>, dtype: Dtype) {
 }
 
 /// An executor whose prefix is another's, by way of FP8.
-fn loaded(exact: &mut CpuExecutor, model: &Arc<Model>, dtype: Dtype) -> CpuExecutor {
+fn loaded(exact: &mut CpuExecutor, model: &Arc<LanguageModel>, dtype: Dtype) -> CpuExecutor {
     let mut lossy = executor(model, dtype);
     let to = lossy.pool_mut().layers_mut();
     let mut between = KvPool::new(&model.config, dtype, 1, BLOCK_TOKENS);
@@ -336,11 +336,11 @@ fn loaded(exact: &mut CpuExecutor, model: &Arc<Model>, dtype: Dtype) -> CpuExecu
             let mut bytes = vec![0; from.stored_bytes()];
             from.store(block, &mut bytes);
             between.layer_mut(part).load(BlockId(0), &bytes);
-            between = between.with_stored(Stored::Fp8);
+            between = between.with_stored(KvStorageFormat::Fp8);
             let mut coded = vec![0; between.layer(part).stored_bytes()];
             between.layer(part).store(BlockId(0), &mut coded);
             between.layer_mut(part).load(BlockId(0), &coded);
-            between = between.with_stored(Stored::Same);
+            between = between.with_stored(KvStorageFormat::Same);
             between.layer(part).store(BlockId(0), &mut bytes);
             to[part].load(block, &bytes);
         }

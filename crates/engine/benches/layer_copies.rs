@@ -22,10 +22,10 @@ use std::time::Instant;
 use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
 use headstart_core::transfer::{
-    BlockMover, DevicePart, FoundUnit, Moved, PartName, Transfer, Unit,
+    BlockMover, DevicePart, FoundUnit, PartName, Transfer, TransferReport, Unit,
 };
 use headstart_core::{
     BlockHash, BlockId, EngineModel, IdentityDigest, Nanos, SeqId, TenantTag, Tier, TokenId,
@@ -216,7 +216,7 @@ fn disk() -> Tiers {
         admission: Admission::Always,
         write: WriteWhen::Through,
         shares: Shares::default(),
-        assumed: Assumed {
+        assumed: AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: 1e9,
         },
@@ -229,7 +229,7 @@ fn disk() -> Tiers {
     };
     let units = (0..UNITS).map(found).collect();
     let tier = Tier::Disk;
-    tiers.moved(Moved::Found { tier, units }, Nanos(0));
+    tiers.moved(TransferReport::Found { tier, units }, Nanos(0));
     tiers
 }
 
@@ -258,7 +258,7 @@ impl BlockMover for Shelf {
 
     fn end_reads(&mut self) {}
 
-    fn poll(&mut self, _: &mut Vec<Moved>) {}
+    fn poll(&mut self, _: &mut Vec<TransferReport>) {}
 
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]> {
         self.at_hand.get(&name).map(|parts| &*parts[part])

@@ -15,9 +15,9 @@ use headstart_cache::policy::Lru;
 use headstart_core::{Nanos, SeqId, TokenId};
 use headstart_engine::cpu::linear::{Linear, Write};
 use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
-use headstart_engine::kv::{Dtype, Numbers, Stored};
+use headstart_engine::kv::{Dtype, KvStorageFormat, Numbers};
 use headstart_engine::model::toy;
-use headstart_engine::{Model, QueueOrder, Sampling};
+use headstart_engine::{LanguageModel, QueueOrder, Sampling};
 use rayon::prelude::*;
 
 const ROUNDS: usize = 5;
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     let dtype: Dtype = args.next().as_deref().unwrap_or("f32").parse()?;
     let model = match args.next() {
-        Some(dir) => Model::load(Path::new(&dir), dtype)?,
+        Some(dir) => LanguageModel::load(Path::new(&dir), dtype)?,
         None => toy::build(&[300, 301, 302], None, dtype),
     };
     let model = Arc::new(model);
@@ -64,13 +64,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn engine(model: &Arc<Model>, dtype: Dtype) -> Engine {
+fn engine(model: &Arc<LanguageModel>, dtype: Dtype) -> Engine {
     let cache_blocks = 512;
     let config = EngineConfig {
         cache_blocks,
         block_size: 16,
         kv_dtype: dtype,
-        stored: Stored::Same,
+        stored: KvStorageFormat::Same,
         max_batched_tokens: 512,
         max_sequences: 16,
         max_waiting: 16,
@@ -106,7 +106,7 @@ fn submit(engine: &mut Engine, id: usize, length: usize, max_tokens: usize) {
     );
 }
 
-fn prefill(model: &Arc<Model>, dtype: Dtype, round: usize) -> f64 {
+fn prefill(model: &Arc<LanguageModel>, dtype: Dtype, round: usize) -> f64 {
     let mut engine = engine(model, dtype);
     // The first prompt touches the pool's pages and grows the buffers.
     submit(&mut engine, 100 + round, PROMPT, 1);
@@ -121,7 +121,7 @@ fn prefill(model: &Arc<Model>, dtype: Dtype, round: usize) -> f64 {
     PROMPT as f64 / start.elapsed().as_secs_f64()
 }
 
-fn decode(model: &Arc<Model>, dtype: Dtype, batch: usize) -> f64 {
+fn decode(model: &Arc<LanguageModel>, dtype: Dtype, batch: usize) -> f64 {
     let mut engine = engine(model, dtype);
     for id in 0..batch {
         submit(&mut engine, id, CONTEXT, DECODED + 16);
@@ -138,7 +138,7 @@ fn decode(model: &Arc<Model>, dtype: Dtype, batch: usize) -> f64 {
     tokens as f64 / start.elapsed().as_secs_f64()
 }
 
-fn matrix_ceiling(model: &Model) -> f64 {
+fn matrix_ceiling(model: &LanguageModel) -> f64 {
     let (rows, k, n) = (512, model.config.hidden, 2 * model.config.intermediate);
     let linear = Linear::new(Numbers::F32(vec![0.5; k * n]), k, n, None);
     let x = vec![0.25; rows * k];

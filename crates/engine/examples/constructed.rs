@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use headstart_core::Rng;
-use headstart_engine::Model;
+use headstart_engine::LanguageModel;
 use headstart_engine::kv::Dtype;
-use headstart_engine::model::constructed::tasks::{Document, Question, Size};
+use headstart_engine::model::constructed::tasks::{Document, DocumentQuestion, Size};
 use headstart_engine::model::constructed::words::Symbol;
-use headstart_engine::model::constructed::{self, Shape};
+use headstart_engine::model::constructed::{self, HeadLayout};
 use headstart_engine::reference::importance::{divergence, jaccard, likeliest, top_sets, union};
-use headstart_engine::reference::selective::Prefix;
+use headstart_engine::reference::selective::ReferencePrefix;
 
 /// Tokens of a question.
 const QUESTION: usize = 16;
@@ -29,10 +29,10 @@ fn main() {
         "{:<13} {:<12} {:>5} {:>6} {:>8} {:>7} {:>6} {:>9}",
         "model", "probes", "ratio", "kept", "jaccard", "needle", "most", "KL"
     );
-    for shape in Shape::ALL {
+    for shape in HeadLayout::ALL {
         let model = Arc::new(constructed::build(shape, Dtype::F32));
         let mut probes = vec![shape.probes()];
-        if shape == Shape::Gqa {
+        if shape == HeadLayout::Gqa {
             // One of them in the local group; all of them in it.
             probes.extend([[0, 12, 24], [0, 1, 2]]);
         }
@@ -59,18 +59,18 @@ fn main() {
 
 /// A prefix and what is asked behind it.
 struct Lot {
-    prefix: Prefix,
-    value: Question,
-    most: Question,
+    prefix: ReferencePrefix,
+    value: DocumentQuestion,
+    most: DocumentQuestion,
     /// Exact logits behind the first.
     exact: Vec<f32>,
 }
 
-fn lots(model: &Arc<Model>, tokens: usize, questions: usize) -> Vec<Lot> {
+fn lots(model: &Arc<LanguageModel>, tokens: usize, questions: usize) -> Vec<Lot> {
     let lot = |index: usize| {
         let mut rng = Rng::new(index as u64);
         let document = Document::new(&mut rng, Size::of(tokens), Symbol::ALL[index % 2]);
-        let prefix = Prefix::compute(model, Dtype::F32, &document.tokens);
+        let prefix = ReferencePrefix::compute(model, Dtype::F32, &document.tokens);
         let value = document.ask_value(&mut rng, QUESTION);
         let exact = prefix.ask_exactly(model, &value.tokens);
         Lot {
@@ -93,12 +93,13 @@ struct Row {
     kl: f64,
 }
 
-fn row(model: &Model, lots: &[Lot], probes: &[usize], ratio: f64) -> Row {
+fn row(model: &LanguageModel, lots: &[Lot], probes: &[usize], ratio: f64) -> Row {
     let mut row = Row::default();
     for lot in lots {
         let choose = |_: usize, importance: &[Vec<f32>]| union(&top_sets(importance, ratio));
-        let ask = |question: &Question| lot.prefix.ask(model, &question.tokens, probes, choose);
-        let right = |logits: &[f32], question: &Question| {
+        let ask =
+            |question: &DocumentQuestion| lot.prefix.ask(model, &question.tokens, probes, choose);
+        let right = |logits: &[f32], question: &DocumentQuestion| {
             f64::from(likeliest(logits) == question.answer as usize)
         };
         let (value, most) = (ask(&lot.value), ask(&lot.most));

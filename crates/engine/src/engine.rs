@@ -14,13 +14,13 @@ use headstart_core::{
     SessionId, TokenId,
 };
 use headstart_scheduler::{
-    Batch, Copies, Executor, Load, NewSequence, Output, QueueOrder, Sampling, Scheduler,
-    SchedulerConfig, Submit,
+    Batch, Copies, Executor, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig,
+    SchedulerLoad, Submit,
 };
 
-use crate::importance::Importance;
-use crate::kv::{self, Dtype, Stored};
-use crate::{CpuExecutor, Model};
+use crate::importance::ImportanceLoader;
+use crate::kv::{self, Dtype, KvStorageFormat};
+use crate::{CpuExecutor, LanguageModel};
 
 /// Limits of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct EngineConfig {
     /// Element type of keys and values on the device.
     pub kv_dtype: Dtype,
     /// Storage format of the lower tiers.
-    pub stored: Stored,
+    pub stored: KvStorageFormat,
     /// Most tokens computed in one step.
     pub max_batched_tokens: usize,
     /// Most sequences running at once.
@@ -81,7 +81,7 @@ pub enum StopTokens {
 
 /// Work and results of one step.
 #[derive(Debug, Default)]
-pub struct Step {
+pub struct EngineStep {
     /// Whether there was nothing to do, or all wait for loads.
     pub is_empty: bool,
     /// Tokens computed.
@@ -115,12 +115,12 @@ impl Computer {
 
 /// One replica's engine.
 pub struct Engine {
-    model: Arc<Model>,
+    model: Arc<LanguageModel>,
     name: String,
     config: EngineConfig,
     scheduler: Scheduler,
     executor: Computer,
-    importance: Option<Importance>,
+    importance: Option<ImportanceLoader>,
     mover: Option<Box<dyn BlockMover>>,
     /// Blocks that are to be stored and were not read yet.
     unread_blocks: usize,
@@ -132,7 +132,7 @@ impl Engine {
     /// An engine for `model`, served as `name`, whose victims `policy` chooses.
     #[must_use]
     pub fn new(
-        model: Arc<Model>,
+        model: Arc<LanguageModel>,
         name: &str,
         config: EngineConfig,
         policy: Box<dyn Policy>,
@@ -152,7 +152,7 @@ impl Engine {
     /// Same as [`Self::new`] with another executor, for sequences of at most `max_context` tokens.
     #[must_use]
     pub fn with_executor(
-        model: Arc<Model>,
+        model: Arc<LanguageModel>,
         name: &str,
         config: EngineConfig,
         policy: Box<dyn Policy>,
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     fn with_computer(
-        model: Arc<Model>,
+        model: Arc<LanguageModel>,
         name: &str,
         config: EngineConfig,
         policy: Box<dyn Policy>,
@@ -221,7 +221,7 @@ impl Engine {
         let hasher = match &submission.salt {
             None => self.hasher.clone(),
             Some(salt) => {
-                let layout = self.importance.as_ref().map(Importance::layout);
+                let layout = self.importance.as_ref().map(ImportanceLoader::layout);
                 let config = (&self.config, layout);
                 Arc::new(hasher(&self.model, &self.name, config, Some(salt)))
             }
@@ -264,7 +264,7 @@ impl Engine {
 
     /// Schedules, computes and completes one step. What it has computed is stored beside the next
     /// one, which must follow unless [`Self::is_idle`].
-    pub fn step(&mut self, now: Nanos) -> Step {
+    pub fn step(&mut self, now: Nanos) -> EngineStep {
         self.take_moved(now);
         self.begin_check(now);
         let batch = self.scheduler.schedule(now);
@@ -283,7 +283,7 @@ impl Engine {
         });
         let outputs = self.take_outputs();
         self.copy_if_idle();
-        Step {
+        EngineStep {
             is_empty: batch.is_empty() && !has_advanced,
             pairs: pairs.sum(),
             is_partly: has_advanced,
@@ -295,7 +295,7 @@ impl Engine {
     }
 
     /// A step took so long: what loading is compared with.
-    pub fn took(&mut self, step: &Step, seconds: f64) {
+    pub fn took(&mut self, step: &EngineStep, seconds: f64) {
         // What is copied beside a short step would be taken for what its few tokens cost.
         let is_copying = step.copied_tokens > 2 * step.num_tokens;
         // Nor do its tokens tell what the layers of others cost.
@@ -409,13 +409,16 @@ impl Engine {
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let has_checked = self.importance.as_ref().is_none_or(Importance::is_idle);
+        let has_checked = self
+            .importance
+            .as_ref()
+            .is_none_or(ImportanceLoader::is_idle);
         self.scheduler.is_idle() && has_checked
     }
 
     /// Returns the numbers of running and waiting sequences, of blocks and of preemptions.
     #[must_use]
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> SchedulerLoad {
         self.scheduler.load()
     }
 
@@ -433,7 +436,7 @@ impl Engine {
 
 /// The one place where a block's whole identity comes together.
 fn hasher(
-    model: &Model,
+    model: &LanguageModel,
     name: &str,
     (config, layout): (&EngineConfig, Option<String>),
     salt: Option<&str>,

@@ -12,19 +12,19 @@ use std::sync::Arc;
 use headstart_core::{SeqId, TokenId};
 use headstart_scheduler::{Batch, Copies, Entry, Executor};
 
-use crate::cpu::attention::{Attention, Heads, Queries};
+use crate::cpu::attention::{Heads, LayerAttention, Queries};
 use crate::cpu::head::rows_dot;
 use crate::cpu::linear::Write;
 use crate::cpu::ops;
-use crate::kv::{Dtype, KvPool, LayerKv, Probes, Stored};
-use crate::model::{Layer, Model};
+use crate::kv::{Dtype, KvPool, KvStorageFormat, LayerKv, Probes};
+use crate::model::{DecoderLayer, LanguageModel};
 use crate::sampler::sample;
 
 pub use rotation::Rotation;
 
 /// Computes batches with one model into one KV pool.
 pub struct CpuExecutor {
-    model: Arc<Model>,
+    model: Arc<LanguageModel>,
     kv: KvPool,
     buffers: Buffers,
     /// A sequence whose logits are wanted, and these.
@@ -46,7 +46,12 @@ struct Buffers {
 impl CpuExecutor {
     /// With a pool of `num_blocks` blocks of `block_size` tokens, stored as `dtype`.
     #[must_use]
-    pub fn new(model: Arc<Model>, dtype: Dtype, num_blocks: usize, block_size: usize) -> Self {
+    pub fn new(
+        model: Arc<LanguageModel>,
+        dtype: Dtype,
+        num_blocks: usize,
+        block_size: usize,
+    ) -> Self {
         let kv = KvPool::new(&model.config, dtype, num_blocks, block_size);
         Self {
             model,
@@ -58,7 +63,7 @@ impl CpuExecutor {
 
     /// The same, whose pool lower tiers store as `stored`.
     #[must_use]
-    pub fn with_stored(self, stored: Stored) -> Self {
+    pub fn with_stored(self, stored: KvStorageFormat) -> Self {
         let kv = self.kv.with_stored(stored);
         Self { kv, ..self }
     }
@@ -148,7 +153,7 @@ impl Executor for CpuExecutor {
 
 /// Inputs that all layers of one pass share.
 struct Pass<'a> {
-    model: &'a Model,
+    model: &'a LanguageModel,
     batch: &'a Batch,
     rotation: &'a Rotation,
 }
@@ -237,7 +242,7 @@ impl Buffers {
         self.heads
             .resize(rows * config.num_heads * config.head_dim, 0.0);
         let queries = queries(pass.batch, pruned);
-        let attention = Attention {
+        let attention = LayerAttention {
             q: &self.qkv,
             q_stride: layer.qkv.n(),
             queries: &queries,
@@ -251,7 +256,7 @@ impl Buffers {
     }
 
     /// Adds the layer's feed-forward part to the stream.
-    fn feed_forward(&mut self, model: &Model, layer: &Layer) {
+    fn feed_forward(&mut self, model: &LanguageModel, layer: &DecoderLayer) {
         let config = &model.config;
         let rows = self.stream.len() / config.hidden;
         ops::rms_norm(
@@ -270,7 +275,7 @@ impl Buffers {
     }
 
     /// Logits of the last token of every entry that samples, `[entries, vocab]`.
-    fn logits(&self, model: &Model, batch: &Batch) -> Vec<f32> {
+    fn logits(&self, model: &LanguageModel, batch: &Batch) -> Vec<f32> {
         let config = &model.config;
         let sampled = self.sampled_rows(model, batch);
         let mut normed = vec![0.0; sampled.len()];
@@ -281,7 +286,7 @@ impl Buffers {
     }
 
     /// The stream's rows of the last tokens of all entries that sample.
-    fn sampled_rows(&self, model: &Model, batch: &Batch) -> Vec<f32> {
+    fn sampled_rows(&self, model: &LanguageModel, batch: &Batch) -> Vec<f32> {
         let hidden = model.config.hidden;
         let mut sampled = Vec::new();
         let mut end = 0;

@@ -1,8 +1,8 @@
 //! Stored prefixes of which only what matters is loaded.
 //!
 //! ```text
-//! Scheduler::take_partly ─► Prefill ─ asks ─► Parts ─ LoadPart ─► mover
-//!                             │ layer by layer    ◄─ PartLoaded ──┘
+//! Scheduler::take_partly ─► PartialPrefill ─ asks ─► PartTable ─ LoadPart ─► mover
+//!                             │ layer by layer           ◄─ PartLoaded ──────┘
 //! Scheduler::complete_partly ◄┘ first token
 //! ```
 //!
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use headstart_cache::Policy;
 use headstart_cache::importance::{GuardCounts, GuardOptions, PartCache, PartCounts, Selecting};
 use headstart_cache::tiers::PARTS_FROM;
-use headstart_core::transfer::{BlockMover, Moved, Transfer};
+use headstart_core::transfer::{BlockMover, Transfer, TransferReport};
 use headstart_core::{BlockHash, Nanos, Tier};
 use headstart_scheduler::{Output, PartlyDone, PartlyWhen, Scheduler};
 
@@ -35,14 +35,14 @@ use crate::kv::{Dtype, Probes};
 use crate::{CpuExecutor, ModelConfig};
 
 use checks::Checks;
-use packing::Packing;
-use parts::{Kind, Parts, Told};
-use prefill::{Prefill, Progress, Shared};
-use tally::{DISK, Ended};
+use packing::PackManager;
+use parts::{PartKind, PartLoadReport, PartTable};
+use prefill::{PartialPrefill, PrefillContext, PrefillProgress};
+use tally::{DISK, PartialLoadEnd};
 
-pub use checks::Barred;
+pub use checks::BarredPrefixes;
 pub use packing::{PackCounts, PackingOptions};
-pub use tally::Tally;
+pub use tally::PartialLoadTally;
 
 /// Constructor of an eviction policy for a cache with the given number of slots.
 pub type MakePolicy = Arc<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync>;
@@ -72,7 +72,7 @@ pub struct ImportanceConfig {
 
 /// Sizes of what is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
+struct PartSizes {
     dtype: Dtype,
     block_size: usize,
     unit_tokens: usize,
@@ -82,7 +82,7 @@ struct Shape {
     rest_block_bytes: usize,
 }
 
-impl Shape {
+impl PartSizes {
     fn new(
         probes: &Probes,
         config: &ModelConfig,
@@ -100,17 +100,17 @@ impl Shape {
         }
     }
 
-    fn part_bytes(&self, kind: Kind) -> u64 {
+    fn part_bytes(&self, kind: PartKind) -> u64 {
         let block_bytes = match kind {
-            Kind::Probes => self.probe_block_bytes,
-            Kind::Rest => self.rest_block_bytes,
+            PartKind::Probes => self.probe_block_bytes,
+            PartKind::Rest => self.rest_block_bytes,
         };
         (block_bytes * self.unit_tokens / self.block_size) as u64
     }
 
     /// Bytes of a unit's parts.
     fn unit_bytes(&self) -> u64 {
-        let both = self.part_bytes(Kind::Probes) + self.part_bytes(Kind::Rest);
+        let both = self.part_bytes(PartKind::Probes) + self.part_bytes(PartKind::Rest);
         both * self.num_layers as u64
     }
 
@@ -128,27 +128,27 @@ pub(crate) struct Advance {
 }
 
 /// Prompts whose stored prefix is loaded in part.
-pub(crate) struct Importance {
+pub(crate) struct ImportanceLoader {
     config: ImportanceConfig,
-    shape: Shape,
-    parts: Parts,
-    prefills: Vec<Prefill>,
-    packing: Packing,
+    shape: PartSizes,
+    parts: PartTable,
+    prefills: Vec<PartialPrefill>,
+    packing: PackManager,
     checks: Checks,
     transfers: Vec<Transfer>,
-    tally: Tally,
+    tally: PartialLoadTally,
 }
 
-impl Importance {
+impl ImportanceLoader {
     pub(crate) fn new(
         config: ImportanceConfig,
         model: &ModelConfig,
         dtype: Dtype,
         (block_size, unit_tokens): (usize, usize),
     ) -> Self {
-        let shape = Shape::new(&config.probes, model, dtype, (block_size, unit_tokens));
+        let shape = PartSizes::new(&config.probes, model, dtype, (block_size, unit_tokens));
         let parts = parts_of(&config, &shape);
-        let packing = Packing::new(config.packing, model.num_layers);
+        let packing = PackManager::new(config.packing, model.num_layers);
         Self {
             config,
             shape,
@@ -157,7 +157,7 @@ impl Importance {
             packing,
             checks: Checks::default(),
             transfers: Vec::new(),
-            tally: Tally::default(),
+            tally: PartialLoadTally::default(),
         }
     }
 
@@ -186,43 +186,43 @@ impl Importance {
     /// Takes note of what was moved, if it concerns parts; else gives it back.
     pub(crate) fn moved(
         &mut self,
-        moved: Moved,
+        moved: TransferReport,
         scheduler: &mut Scheduler,
         now: Nanos,
-    ) -> Option<Moved> {
+    ) -> Option<TransferReport> {
         match moved {
-            Moved::PartLoaded {
+            TransferReport::PartLoaded {
                 id,
                 result,
                 ago,
                 took,
             } => {
-                let told = Told {
+                let report = PartLoadReport {
                     id,
                     result,
                     ago,
                     took,
                 };
-                let ended = self.parts.loaded(told, now);
+                let ended = self.parts.loaded(report, now);
                 if let (Some(ended), Some(tiers)) = (ended, scheduler.tiers_mut()) {
                     tiers.part_arrived(ended.bytes, ended.asked_at, ended.arrived);
                 }
                 None
             }
-            Moved::Packed { id, result } => {
+            TransferReport::Packed { id, result } => {
                 self.packing.packed(id, result, now);
                 self.make_room();
                 None
             }
-            Moved::FoundPacks { packs, .. } => {
+            TransferReport::FoundPacks { packs, .. } => {
                 let packs = packs.into_iter();
                 packs.for_each(|pack| self.packing.found(pack, now));
                 self.make_room();
                 None
             }
-            Moved::Lost { tier, mut names } => {
+            TransferReport::Lost { tier, mut names } => {
                 names.retain(|&name| !self.lose(name));
-                Some(Moved::Lost { tier, names })
+                Some(TransferReport::Lost { tier, names })
             }
             other => Some(other),
         }
@@ -276,13 +276,13 @@ impl Importance {
         let mut asked = |bytes, at| asked_bytes.borrow_mut().push((bytes, at));
         let mut all_asked: Vec<(u64, Nanos)> = Vec::new();
         // Who asks for a part reads it; others that need it as well do not.
-        let mut note = |prefill: &mut Prefill| {
+        let mut note = |prefill: &mut PartialPrefill| {
             let asked = asked_bytes.take();
             let bytes = asked.iter().map(|(bytes, _)| *bytes);
             bytes.for_each(|bytes| prefill.tally.asked(bytes));
             all_asked.extend(asked);
         };
-        let mut shared = Shared {
+        let mut shared = PrefillContext {
             executor,
             mover,
             parts: &mut self.parts,
@@ -293,7 +293,7 @@ impl Importance {
             asked: &mut asked,
         };
         for partly in begun {
-            let mut prefill = Prefill::new(partly, &mut shared, now);
+            let mut prefill = PartialPrefill::new(partly, &mut shared, now);
             note(&mut prefill);
             self.prefills.push(prefill);
         }
@@ -305,7 +305,7 @@ impl Importance {
             missing.append(&mut prefill.missing);
             advance.has_computed |= prefill.computed() != computed;
             match progress {
-                Progress::Waits => self.prefills.push(prefill),
+                PrefillProgress::Waits => self.prefills.push(prefill),
                 progress => {
                     prefill.let_go(shared.parts, usize::MAX);
                     ended.push((prefill, progress));
@@ -324,18 +324,24 @@ impl Importance {
         advance
     }
 
-    fn end(&mut self, prefill: Prefill, progress: Progress, scheduler: &mut Scheduler, now: Nanos) {
-        let Prefill {
+    fn end(
+        &mut self,
+        prefill: PartialPrefill,
+        progress: PrefillProgress,
+        scheduler: &mut Scheduler,
+        now: Nanos,
+    ) {
+        let PartialPrefill {
             seq, partly, tally, ..
         } = &prefill;
         let (seq, place) = (*seq, partly.place);
         match progress {
-            Progress::Done {
+            PrefillProgress::Done {
                 token,
                 pruned,
                 logits,
             } => {
-                self.tally.end(tally, Ended::Loaded);
+                self.tally.end(tally, PartialLoadEnd::Loaded);
                 let units = (&partly.prefix[..], partly.first);
                 let packs = prefill.packs.iter().copied();
                 self.packing
@@ -352,8 +358,8 @@ impl Importance {
                 };
                 scheduler.complete_partly(seq, place, done, now);
             }
-            Progress::Waits | Progress::Failed => {
-                self.tally.end(tally, Ended::Failed);
+            PrefillProgress::Waits | PrefillProgress::Failed => {
+                self.tally.end(tally, PartialLoadEnd::Failed);
                 scheduler.fail_partly(seq, place, now);
             }
         }
@@ -367,8 +373,8 @@ impl Importance {
             if !is_wanted {
                 prefill.let_go(parts, usize::MAX);
                 let ended = match scheduler.is_late_partly(prefill.seq) {
-                    true => Ended::Late,
-                    false => Ended::Left,
+                    true => PartialLoadEnd::Late,
+                    false => PartialLoadEnd::Left,
                 };
                 tally.end(&prefill.tally, ended);
             }
@@ -440,11 +446,11 @@ impl Importance {
 #[derive(Clone, Debug)]
 pub struct ImportanceReport {
     /// Sums over prompts.
-    pub tally: Tally,
+    pub tally: PartialLoadTally,
     /// Results of prompts recomputed in full.
     pub guard: GuardCounts,
     /// Prefixes that were barred by it.
-    pub barred: Barred,
+    pub barred: BarredPrefixes,
     /// Packs.
     pub packs: PackCounts,
     /// The cache of probe parts.
@@ -454,9 +460,9 @@ pub struct ImportanceReport {
 }
 
 /// Caches for parts of both kinds, which share the bytes as they share a unit's.
-fn parts_of(config: &ImportanceConfig, shape: &Shape) -> Parts {
+fn parts_of(config: &ImportanceConfig, shape: &PartSizes) -> PartTable {
     let share = config.probes.share();
-    let cache = |kind: Kind, share: f64| {
+    let cache = |kind: PartKind, share: f64| {
         let bytes = shape.part_bytes(kind).max(1) as f64;
         let count = |kept: u64| (kept as f64 * share / bytes) as usize;
         let levels = [
@@ -465,7 +471,7 @@ fn parts_of(config: &ImportanceConfig, shape: &Shape) -> Parts {
         ];
         PartCache::new(&levels, |slots| (config.policy)(slots))
     };
-    let probes = cache(Kind::Probes, share);
-    let rest = cache(Kind::Rest, 1.0 - share);
-    Parts::new(probes, rest, config.is_host_far)
+    let probes = cache(PartKind::Probes, share);
+    let rest = cache(PartKind::Rest, 1.0 - share);
+    PartTable::new(probes, rest, config.is_host_far)
 }

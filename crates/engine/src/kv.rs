@@ -21,7 +21,7 @@ use headstart_core::BlockId;
 use crate::ModelConfig;
 
 pub use probes::{Probes, RestFormat, Section, SectionOf};
-pub use stored::Stored;
+pub use stored::KvStorageFormat;
 
 /// Name of the layout, part of every block's identity.
 pub const LAYOUT: &str = "k:bhds,v:bhsd";
@@ -202,7 +202,7 @@ pub struct LayerKv {
     num_kv_heads: usize,
     head_dim: usize,
     block_size: usize,
-    stored: Stored,
+    stored: KvStorageFormat,
     /// Whether a head's keys are a probe's, where those lie apart in lower tiers.
     probes: Option<Arc<[bool]>>,
 }
@@ -226,7 +226,7 @@ impl KvPool {
             num_kv_heads,
             head_dim,
             block_size,
-            stored: Stored::Same,
+            stored: KvStorageFormat::Same,
             probes: None,
         };
         Self {
@@ -237,7 +237,7 @@ impl KvPool {
 
     /// The same, which lower tiers store otherwise.
     #[must_use]
-    pub fn with_stored(mut self, stored: Stored) -> Self {
+    pub fn with_stored(mut self, stored: KvStorageFormat) -> Self {
         for layer in &mut self.layers {
             layer.stored = stored;
         }
@@ -298,7 +298,7 @@ impl LayerKv {
     /// Copies a block, its keys, then its values, to `bytes`, which are [`Self::stored_bytes`];
     /// rounded if that was chosen ([`KvPool::with_stored`]).
     pub fn store(&self, block: BlockId, bytes: &mut [u8]) {
-        if self.stored == Stored::Fp8 {
+        if self.stored == KvStorageFormat::Fp8 {
             return self.store_fp8(block, bytes);
         }
         let (keys, values) = bytes.split_at_mut(bytes.len() / 2);
@@ -308,7 +308,7 @@ impl LayerKv {
 
     /// Copies `bytes`, which [`Self::store`] gave, to a block.
     pub fn load(&mut self, block: BlockId, bytes: &[u8]) {
-        if self.stored == Stored::Fp8 {
+        if self.stored == KvStorageFormat::Fp8 {
             return self.load_fp8(block, bytes);
         }
         let (keys, values) = bytes.split_at(bytes.len() / 2);

@@ -38,9 +38,9 @@ pub use config::{ConfigError, ModelConfig};
 pub use engine::{Engine, EngineConfig, Submission};
 pub use executor::CpuExecutor;
 pub use kv::Dtype;
-pub use model::{GenerationDefaults, LoadError, Model};
+pub use model::{GenerationDefaults, LanguageModel, LoadError};
 
 pub use headstart_scheduler::{
-    Arrival, Batch, Copies, Entry, Executor, FinishReason, Load, Output, QueueOrder, Sampling,
-    Submit,
+    Arrival, Batch, Copies, Entry, Executor, FinishReason, Output, QueueOrder, Sampling,
+    SchedulerLoad, Submit,
 };

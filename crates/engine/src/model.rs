@@ -16,7 +16,7 @@ pub use load::LoadError;
 
 /// A loaded model; shared by all replicas of a process.
 #[derive(Debug)]
-pub struct Model {
+pub struct LanguageModel {
     /// Shape and constants.
     pub config: ModelConfig,
     /// Content hash of the weights and how they are stored: part of every block's identity.
@@ -25,7 +25,7 @@ pub struct Model {
     pub generation: GenerationDefaults,
     /// `[vocab, hidden]`
     pub(crate) embedding: Numbers,
-    pub(crate) layers: Vec<Layer>,
+    pub(crate) layers: Vec<DecoderLayer>,
     /// `[hidden]`
     pub(crate) final_norm: Vec<f32>,
     /// `[vocab, hidden]`; `None` when tied to the embedding.
@@ -34,7 +34,7 @@ pub struct Model {
 
 /// One decoder layer.
 #[derive(Debug)]
-pub(crate) struct Layer {
+pub(crate) struct DecoderLayer {
     /// `[hidden]`
     pub(crate) attention_norm: Vec<f32>,
     /// `[hidden, (num_heads + 2 * num_kv_heads) * head_dim]`: queries, keys, values
@@ -51,7 +51,7 @@ pub(crate) struct Layer {
     pub(crate) down: Linear,
 }
 
-impl Model {
+impl LanguageModel {
     /// The table of the output head, `[vocab, hidden]`.
     pub(crate) fn head_table(&self) -> &Numbers {
         self.head.as_ref().unwrap_or(&self.embedding)

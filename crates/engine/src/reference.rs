@@ -4,13 +4,13 @@
 pub mod importance;
 pub mod selective;
 
-use crate::Model;
+use crate::LanguageModel;
 use crate::cpu::attention::Heads;
 use crate::cpu::head::rows_dot;
 use crate::cpu::linear::Write;
 use crate::cpu::ops;
 use crate::executor::Rotation;
-use crate::model::Layer;
+use crate::model::DecoderLayer;
 use headstart_core::TokenId;
 
 /// Causal attention with materialized scores. `q` is `[tokens, num_kv * group, dim]`, `k` and
@@ -52,11 +52,11 @@ pub fn naive_attention(q: &[f32], k: &[f32], v: &[f32], start: usize, heads: Hea
 
 /// Logits of every position of `tokens`, `[tokens, vocab]`.
 #[must_use]
-pub fn logits(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
+pub fn logits(model: &LanguageModel, tokens: &[TokenId]) -> Vec<f32> {
     let rotation = Rotation::of_positions(&model.config, 0..tokens.len());
     let mut stream = embed(model, tokens);
     for layer in &model.layers {
-        let Projected { q, k, v } = project(model, layer, &rotation, &stream);
+        let QkvProjection { q, k, v } = project(model, layer, &rotation, &stream);
         let attended = naive_attention(&q, &k, &v, 0, heads(model));
         layer.output.apply(&attended, &mut stream, Write::Add);
         feed_forward(model, layer, &mut stream);
@@ -65,13 +65,13 @@ pub fn logits(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
 }
 
 /// Queries, keys and values of some tokens, `[tokens, heads, dim]` each, queries and keys rotated.
-struct Projected {
+struct QkvProjection {
     q: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
 }
 
-fn heads(model: &Model) -> Heads {
+fn heads(model: &LanguageModel) -> Heads {
     Heads {
         num_kv: model.config.num_kv_heads,
         group: model.config.group(),
@@ -80,7 +80,7 @@ fn heads(model: &Model) -> Heads {
 }
 
 /// The stream before the first layer, `[tokens, hidden]`.
-fn embed(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
+fn embed(model: &LanguageModel, tokens: &[TokenId]) -> Vec<f32> {
     let hidden = model.config.hidden;
     let mut scratch = Vec::new();
     let mut stream = Vec::new();
@@ -92,7 +92,12 @@ fn embed(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
 }
 
 /// Queries, keys and values of a layer; row i is at the position of `rotation`'s row i.
-fn project(model: &Model, layer: &Layer, rotation: &Rotation, stream: &[f32]) -> Projected {
+fn project(
+    model: &LanguageModel,
+    layer: &DecoderLayer,
+    rotation: &Rotation,
+    stream: &[f32],
+) -> QkvProjection {
     let config = &model.config;
     let mut normed = vec![0.0; stream.len()];
     ops::rms_norm(stream, &layer.attention_norm, config.rms_eps, &mut normed);
@@ -116,11 +121,11 @@ fn project(model: &Model, layer: &Layer, rotation: &Rotation, stream: &[f32]) ->
         k.extend_from_slice(keys);
         v.extend_from_slice(values);
     }
-    Projected { q, k, v }
+    QkvProjection { q, k, v }
 }
 
 /// Adds a layer's feed-forward part to the stream.
-fn feed_forward(model: &Model, layer: &Layer, stream: &mut [f32]) {
+fn feed_forward(model: &LanguageModel, layer: &DecoderLayer, stream: &mut [f32]) {
     let config = &model.config;
     let tokens = stream.len() / config.hidden;
     let mut normed = vec![0.0; stream.len()];
@@ -138,7 +143,7 @@ fn feed_forward(model: &Model, layer: &Layer, stream: &mut [f32]) {
 }
 
 /// Logits of every row of the stream.
-fn head(model: &Model, stream: &[f32]) -> Vec<f32> {
+fn head(model: &LanguageModel, stream: &[f32]) -> Vec<f32> {
     let config = &model.config;
     let mut normed = vec![0.0; stream.len()];
     ops::rms_norm(stream, &model.final_norm, config.rms_eps, &mut normed);

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use headstart_cache::policy::Lru;
 use headstart_core::{BlockId, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
-use headstart_engine::kv::{Dtype, Stored};
-use headstart_engine::model::constructed::tasks::{Document, Question, Size};
-use headstart_engine::model::constructed::words::{Symbol, Word};
-use headstart_engine::model::constructed::{self, Shape};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
+use headstart_engine::model::constructed::tasks::{Document, DocumentQuestion, Size};
+use headstart_engine::model::constructed::words::{Symbol, TokenMeaning};
+use headstart_engine::model::constructed::{self, HeadLayout};
 use headstart_engine::reference::importance::{divergence, jaccard, likeliest, top_sets, union};
-use headstart_engine::reference::selective::{Asked, Prefix};
-use headstart_engine::{CpuExecutor, Model, QueueOrder, Sampling, Submit};
+use headstart_engine::reference::selective::{ReferencePrefix, SuffixResult};
+use headstart_engine::{CpuExecutor, LanguageModel, QueueOrder, Sampling, Submit};
 use headstart_scheduler::{Batch, Entry, Output};
 
 const BLOCK_SIZE: usize = 16;
@@ -26,7 +26,7 @@ const QUESTION: usize = 24;
 /// Kept by each probe.
 const RATIO: f64 = 0.25;
 
-fn model(shape: Shape, dtype: Dtype) -> Arc<Model> {
+fn model(shape: HeadLayout, dtype: Dtype) -> Arc<LanguageModel> {
     Arc::new(constructed::build(shape, dtype))
 }
 
@@ -37,7 +37,7 @@ struct Exact {
 }
 
 impl Exact {
-    fn new(model: &Arc<Model>, dtype: Dtype, prefix: &[TokenId]) -> Self {
+    fn new(model: &Arc<LanguageModel>, dtype: Dtype, prefix: &[TokenId]) -> Self {
         let num_blocks = (prefix.len() + QUESTION).div_ceil(BLOCK_SIZE);
         let mut exact = Self {
             executor: CpuExecutor::new(model.clone(), dtype, num_blocks, BLOCK_SIZE),
@@ -64,13 +64,13 @@ impl Exact {
         })
     }
 
-    fn answers(&mut self, question: &Question) -> bool {
+    fn answers(&mut self, question: &DocumentQuestion) -> bool {
         likeliest(&self.logits(&question.tokens)) == question.answer as usize
     }
 }
 
 /// Asks `facts` values and the majority behind a document; all must be right.
-fn check(shape: Shape, dtype: Dtype, tokens: usize, facts: usize, seed: u64) {
+fn check(shape: HeadLayout, dtype: Dtype, tokens: usize, facts: usize, seed: u64) {
     let mut rng = Rng::new(seed);
     let majority = Symbol::ALL[seed as usize % 2];
     let document = Document::new(&mut rng, Size::of(tokens), majority);
@@ -87,28 +87,28 @@ fn check(shape: Shape, dtype: Dtype, tokens: usize, facts: usize, seed: u64) {
 
 #[test]
 fn every_question_behind_5000_tokens_is_answered_by_mha() {
-    check(Shape::Mha, Dtype::F32, LONG, 12, 1);
-    check(Shape::Mha, Dtype::Bf16, LONG, 12, 4);
+    check(HeadLayout::Mha, Dtype::F32, LONG, 12, 1);
+    check(HeadLayout::Mha, Dtype::Bf16, LONG, 12, 4);
 }
 
 #[test]
 fn every_question_behind_5000_tokens_is_answered_by_gqa() {
-    check(Shape::Gqa, Dtype::F32, LONG, 12, 2);
-    check(Shape::Gqa, Dtype::Bf16, LONG, 12, 3);
+    check(HeadLayout::Gqa, Dtype::F32, LONG, 12, 2);
+    check(HeadLayout::Gqa, Dtype::Bf16, LONG, 12, 3);
 }
 
 #[test]
 fn every_question_behind_5000_tokens_is_answered_by_the_small_one() {
     for seed in 0..6 {
-        check(Shape::Small, Dtype::F32, LONG, 30, seed);
-        check(Shape::Small, Dtype::Bf16, LONG, 30, seed);
+        check(HeadLayout::Small, Dtype::F32, LONG, 30, seed);
+        check(HeadLayout::Small, Dtype::Bf16, LONG, 30, seed);
     }
-    check(Shape::Small, Dtype::Bf16, 8_000, 30, 7);
+    check(HeadLayout::Small, Dtype::Bf16, 8_000, 30, 7);
 }
 
 #[test]
 fn every_question_behind_shorter_prefixes_is_answered() {
-    for shape in Shape::ALL {
+    for shape in HeadLayout::ALL {
         for dtype in [Dtype::F32, Dtype::Bf16] {
             for seed in 0..4 {
                 check(shape, dtype, 120, 5, seed);
@@ -124,7 +124,7 @@ fn the_engine_answers_with_the_value() {
         cache_blocks: 200,
         block_size: BLOCK_SIZE,
         kv_dtype: Dtype::Bf16,
-        stored: Stored::Same,
+        stored: KvStorageFormat::Same,
         max_batched_tokens: 512,
         max_sequences: 2,
         max_waiting: 2,
@@ -132,7 +132,7 @@ fn the_engine_answers_with_the_value() {
     };
     let mut rng = Rng::new(11);
     let document = Document::new(&mut rng, Size::of(2_000), Symbol::Loud);
-    for shape in Shape::ALL {
+    for shape in HeadLayout::ALL {
         let model = model(shape, Dtype::Bf16);
         let mut engine = Engine::new(model, shape.name(), config, Box::new(Lru::new(200)));
         for id in 0..3 {
@@ -167,14 +167,14 @@ fn the_engine_answers_with_the_value() {
 #[test]
 fn the_selective_reference_with_everything_is_the_engine() {
     for (shape, dtype) in [
-        (Shape::Mha, Dtype::F32),
-        (Shape::Gqa, Dtype::F32),
-        (Shape::Small, Dtype::Bf16),
+        (HeadLayout::Mha, Dtype::F32),
+        (HeadLayout::Gqa, Dtype::F32),
+        (HeadLayout::Small, Dtype::Bf16),
     ] {
         let model = model(shape, dtype);
         let mut rng = Rng::new(5);
         let document = Document::new(&mut rng, Size::of(1_000), Symbol::Quiet);
-        let prefix = Prefix::compute(&model, dtype, &document.tokens);
+        let prefix = ReferencePrefix::compute(&model, dtype, &document.tokens);
         let mut exact = Exact::new(&model, dtype, &document.tokens);
         // A rounding of keys to bf16 is decided by differences of 1e-7.
         let tolerance = if dtype == Dtype::F32 { 2e-3 } else { 5e-2 };
@@ -206,7 +206,7 @@ struct Tally {
 }
 
 /// Asks values and the majority behind `documents` documents, of each majority as many.
-fn tally(shape: Shape, probes: [usize; 3], documents: usize, values: usize) -> Tally {
+fn tally(shape: HeadLayout, probes: [usize; 3], documents: usize, values: usize) -> Tally {
     let model = model(shape, Dtype::F32);
     let mut tally = Tally::default();
     let choose = |_: usize, importance: &[Vec<f32>]| union(&top_sets(importance, RATIO));
@@ -214,9 +214,10 @@ fn tally(shape: Shape, probes: [usize; 3], documents: usize, values: usize) -> T
         let mut rng = Rng::new(100 + seed as u64);
         let majority = Symbol::ALL[seed % 2];
         let document = Document::new(&mut rng, Size::of(LONG), majority);
-        let prefix = Prefix::compute(&model, Dtype::F32, &document.tokens);
+        let prefix = ReferencePrefix::compute(&model, Dtype::F32, &document.tokens);
         let mut exact = Exact::new(&model, Dtype::F32, &document.tokens);
-        let ask = |question: &Question| prefix.ask(&model, &question.tokens, &probes, choose);
+        let ask =
+            |question: &DocumentQuestion| prefix.ask(&model, &question.tokens, &probes, choose);
         for _ in 0..values {
             let question = document.ask_value(&mut rng, QUESTION);
             let asked = ask(&question);
@@ -244,14 +245,14 @@ fn tally(shape: Shape, probes: [usize; 3], documents: usize, values: usize) -> T
 }
 
 /// Returns the position in the document of the answer to a question about a value.
-fn place_of(document: &Document, question: &Question) -> usize {
+fn place_of(document: &Document, question: &DocumentQuestion) -> usize {
     let key = question.tokens.last();
     let key = document.tokens.iter().position(|token| Some(token) == key);
     1 + key.expect("the key that is asked for is in the document")
 }
 
 /// Matching heads, which the probes are behind the first layer, look at the asked place alone.
-fn sharp(asked: &Asked, place: usize) {
+fn sharp(asked: &SuffixResult, place: usize) {
     for layer in &asked.layers[1..] {
         for importance in &layer.importance {
             assert!(importance[place] > 0.9, "{}", importance[place]);
@@ -278,7 +279,7 @@ impl std::fmt::Debug for Tally {
 }
 
 impl Tally {
-    fn note(&mut self, asked: &Asked, tokens: usize) {
+    fn note(&mut self, asked: &SuffixResult, tokens: usize) {
         for layer in &asked.layers {
             self.jaccard
                 .extend(jaccard(&top_sets(&layer.importance, RATIO)));
@@ -288,7 +289,7 @@ impl Tally {
 }
 
 /// Facts are found, the majority is not; probes agree, not entirely.
-fn selective(shape: Shape, documents: usize, values: usize) {
+fn selective(shape: HeadLayout, documents: usize, values: usize) {
     let tally = tally(shape, shape.probes(), documents, values);
     assert_eq!(tally.values, tally.asked, "{tally:?}");
     // What is left of the symbols is mostly the loud one, whatever the majority.
@@ -302,22 +303,22 @@ fn selective(shape: Shape, documents: usize, values: usize) {
 
 #[test]
 fn important_tokens_answer_for_facts_and_not_for_counts_in_mha() {
-    selective(Shape::Mha, 2, 3);
+    selective(HeadLayout::Mha, 2, 3);
 }
 
 #[test]
 fn important_tokens_answer_for_facts_and_not_for_counts_in_gqa() {
-    selective(Shape::Gqa, 2, 4);
+    selective(HeadLayout::Gqa, 2, 4);
 }
 
 #[test]
 fn important_tokens_answer_for_facts_and_not_for_counts_in_the_small_one() {
-    selective(Shape::Small, 6, 17);
+    selective(HeadLayout::Small, 6, 17);
 }
 
 #[test]
 fn probes_of_one_group_agree_on_the_wrong_tokens() {
-    let tally = tally(Shape::Gqa, [0, 1, 2], 2, 5);
+    let tally = tally(HeadLayout::Gqa, [0, 1, 2], 2, 5);
     // They choose the most recent quarter, which holds a quarter of the facts.
     assert!(2 * tally.values <= tally.asked, "{tally:?}");
     assert!(tally.jaccard.iter().all(|pair| *pair > 0.9), "{tally:?}");
@@ -325,9 +326,9 @@ fn probes_of_one_group_agree_on_the_wrong_tokens() {
 
 #[test]
 fn ids_that_mean_nothing_are_filler() {
-    let model = model(Shape::Small, Dtype::F32);
+    let model = model(HeadLayout::Small, Dtype::F32);
     let all: Vec<TokenId> = (0..model.config.vocab as TokenId).collect();
     let mut exact = Exact::new(&model, Dtype::F32, &all);
-    let logits = exact.logits(&[Word::Most.token()]);
+    let logits = exact.logits(&[TokenMeaning::Most.token()]);
     assert!(logits.iter().all(|logit| logit.is_finite()));
 }

@@ -8,10 +8,12 @@ use headstart_cache::policy::Lru;
 use headstart_core::{BlockId, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::config::Family;
 use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
-use headstart_engine::kv::{Dtype, Stored};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::{GenerationDefaults, toy};
 use headstart_engine::sampler::greedy;
-use headstart_engine::{CpuExecutor, Model, Output, QueueOrder, Sampling, Submit, reference};
+use headstart_engine::{
+    CpuExecutor, LanguageModel, Output, QueueOrder, Sampling, Submit, reference,
+};
 use headstart_scheduler::{Batch, Entry};
 
 /// Largest difference of a logit, relative to the largest logit.
@@ -19,7 +21,7 @@ const TOLERANCE: f32 = 1e-4;
 
 const BLOCK_SIZE: usize = 16;
 
-fn model(family: Family) -> Arc<Model> {
+fn model(family: Family) -> Arc<LanguageModel> {
     let mut config = toy::config();
     config.family = family;
     (config.hidden, config.intermediate, config.num_layers) = (128, 160, 3);
@@ -214,12 +216,12 @@ fn answers(engine: &mut Engine, prompts: &[Vec<TokenId>]) -> Vec<(Vec<TokenId>, 
     panic!("the engine did not finish");
 }
 
-fn engine(model: &Arc<Model>, cache_blocks: usize) -> Engine {
+fn engine(model: &Arc<LanguageModel>, cache_blocks: usize) -> Engine {
     let config = EngineConfig {
         cache_blocks,
         block_size: BLOCK_SIZE,
         kv_dtype: Dtype::F32,
-        stored: Stored::Same,
+        stored: KvStorageFormat::Same,
         max_batched_tokens: 40,
         max_sequences: 4,
         max_waiting: 64,

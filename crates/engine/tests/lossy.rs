@@ -7,9 +7,9 @@ use std::sync::Arc;
 use headstart_cache::policy::Lru;
 use headstart_core::{BlockHash, BlockId, CacheEvent, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
-use headstart_engine::kv::{Dtype, Stored};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::{GenerationDefaults, toy};
-use headstart_engine::{CpuExecutor, Model, QueueOrder, Sampling, Submit};
+use headstart_engine::{CpuExecutor, LanguageModel, QueueOrder, Sampling, Submit};
 use headstart_scheduler::{Batch, Entry};
 
 const BLOCK_SIZE: usize = 16;
@@ -18,7 +18,7 @@ const BLOCK_SIZE: usize = 16;
 const PREFIX: usize = 12;
 const ALL: usize = 16;
 
-fn model(dtype: Dtype) -> Arc<Model> {
+fn model(dtype: Dtype) -> Arc<LanguageModel> {
     let mut config = toy::config();
     (config.hidden, config.intermediate, config.num_layers) = (128, 160, 3);
     (config.num_heads, config.num_kv_heads, config.head_dim) = (6, 2, 32);
@@ -49,7 +49,7 @@ fn batch(tokens: &[TokenId], start: usize) -> Batch {
 }
 
 /// Logits behind a prefix that was stored and loaded.
-fn logits(dtype: Dtype, stored: Stored) -> Vec<f32> {
+fn logits(dtype: Dtype, stored: KvStorageFormat) -> Vec<f32> {
     let model = model(dtype);
     let pool = || CpuExecutor::new(model.clone(), dtype, ALL, BLOCK_SIZE).with_stored(stored);
     let (mut first, mut second) = (pool(), pool());
@@ -70,7 +70,8 @@ fn logits(dtype: Dtype, stored: Stored) -> Vec<f32> {
 #[test]
 fn behind_what_was_rounded_logits_are_near_and_not_the_same() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
-        let [exact, lossy] = [Stored::Same, Stored::Fp8].map(|stored| logits(dtype, stored));
+        let [exact, lossy] =
+            [KvStorageFormat::Same, KvStorageFormat::Fp8].map(|stored| logits(dtype, stored));
         let largest = exact.iter().fold(0.0f32, |most, x| most.max(x.abs()));
         let errors = exact.iter().zip(&lossy).map(|(a, b)| (a - b).abs());
         let error = errors.fold(0.0, f32::max) / largest;
@@ -80,7 +81,7 @@ fn behind_what_was_rounded_logits_are_near_and_not_the_same() {
 }
 
 /// Names of the blocks that a prompt leaves.
-fn names(dtype: Dtype, stored: Stored) -> HashSet<BlockHash> {
+fn names(dtype: Dtype, stored: KvStorageFormat) -> HashSet<BlockHash> {
     let config = EngineConfig {
         cache_blocks: ALL,
         block_size: BLOCK_SIZE,
@@ -121,10 +122,10 @@ fn names(dtype: Dtype, stored: Stored) -> HashSet<BlockHash> {
 #[test]
 fn beside_lossy_tiers_blocks_have_names_of_their_own_also_on_the_device() {
     let kinds = [
-        (Dtype::F32, Stored::Same),
-        (Dtype::F32, Stored::Fp8),
-        (Dtype::Bf16, Stored::Same),
-        (Dtype::Bf16, Stored::Fp8),
+        (Dtype::F32, KvStorageFormat::Same),
+        (Dtype::F32, KvStorageFormat::Fp8),
+        (Dtype::Bf16, KvStorageFormat::Same),
+        (Dtype::Bf16, KvStorageFormat::Fp8),
     ];
     let mut all = HashSet::new();
     for (dtype, stored) in kinds {

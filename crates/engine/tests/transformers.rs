@@ -7,7 +7,7 @@ use std::sync::Arc;
 use headstart_core::{BlockId, SeqId, TokenId};
 use headstart_engine::kv::Dtype;
 use headstart_engine::sampler::greedy;
-use headstart_engine::{CpuExecutor, LoadError, Model, Sampling, reference};
+use headstart_engine::{CpuExecutor, LanguageModel, LoadError, Sampling, reference};
 use headstart_scheduler::{Batch, Entry};
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ fn step(executor: &mut CpuExecutor, tokens: &[TokenId], start: usize) -> Vec<f32
 
 fn check(name: &str) {
     let dir = folder(name);
-    let model = Arc::new(Model::load(&dir, Dtype::F32).expect("the checkpoint loads"));
+    let model = Arc::new(LanguageModel::load(&dir, Dtype::F32).expect("the checkpoint loads"));
     let text = std::fs::read(dir.join("expected.json")).expect("expectations are committed");
     let expected: Value = serde_json::from_slice(&text).expect("expectations parse");
     for case in expected["cases"].as_array().expect("cases") {
@@ -105,7 +105,8 @@ fn bf16_weights_stay_near_f32() {
     for name in ["llama", "qwen3"] {
         let tokens: Vec<TokenId> = (0..60).map(|i| (i * 37 + 11) % 160).collect();
         let logits = |dtype| {
-            let model = Arc::new(Model::load(&folder(name), dtype).expect("the checkpoint loads"));
+            let model =
+                Arc::new(LanguageModel::load(&folder(name), dtype).expect("the checkpoint loads"));
             let mut executor = CpuExecutor::new(model, dtype, 32, BLOCK_SIZE);
             step(&mut executor, &tokens, 0)
         };
@@ -121,7 +122,7 @@ fn bf16_weights_stay_near_f32() {
 #[test]
 fn unusable_folders_are_refused_by_name() {
     let fails = |name: &str, part: &str| {
-        let error = Model::load(&folder(name), Dtype::F32)
+        let error = LanguageModel::load(&folder(name), Dtype::F32)
             .expect_err("must not load")
             .to_string();
         assert!(error.contains(part), "{error}");
@@ -131,7 +132,7 @@ fn unusable_folders_are_refused_by_name() {
     let dir = std::env::temp_dir().join(format!("headstart-load-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a temporary folder");
     std::fs::copy(folder("llama").join("config.json"), dir.join("config.json")).expect("copies");
-    let load = || Model::load(&dir, Dtype::F32).expect_err("must not load");
+    let load = || LanguageModel::load(&dir, Dtype::F32).expect_err("must not load");
     assert!(matches!(load(), LoadError::NoWeights(_)));
     let whole = std::fs::read(folder("llama").join("model.safetensors")).expect("reads");
     let weights = dir.join("model.safetensors");

@@ -8,8 +8,8 @@
 //!
 //! Reading is tolerant, because fleets mix versions and engines: both event forms in one batch,
 //! absent trailing elements, unknown keys, hashes as bytes or as (signed) integers, SGLang's salt
-//! map and token pairs. An event that cannot be used is reported in [`Batch::skipped`] and never
-//! costs its neighbours.
+//! map and token pairs. An event that cannot be used is reported in [`EventBatch::skipped`] and
+//! never costs its neighbours.
 //!
 //! Reading is bounded: payloads by [`PAYLOAD_BYTES_MAX`], the work by the payload's length, memory
 //! by [`MEMORY_FACTOR_MAX`] times that. The bytes are read where they lie, nesting is skipped by
@@ -63,17 +63,17 @@ pub const TYPE_CHARS_MAX: usize = 32;
 
 /// One decoded payload.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Batch {
+pub struct EventBatch {
     /// When the publisher wrote it, seconds since 1970 by its clock; `None` where that is absent
     /// or no number.
     pub ts: Option<f64>,
     /// The events that were understood, in order.
     pub events: Vec<CacheEvent>,
     /// The first [`SKIPPED_MAX`] events that were not understood.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedEvent>,
     /// Number of all skipped events.
     pub num_skipped: usize,
-    /// Whether any of these may have taken something away; see [`Skipped::may_have_removed`].
+    /// Whether any of these may have taken something away; see [`SkippedEvent::may_have_removed`].
     pub may_have_removed: bool,
     /// The type of the first event whose type we do not know: printable ASCII, and short.
     pub unknown_type: Option<Box<str>>,
@@ -83,7 +83,7 @@ pub struct Batch {
 
 /// An event that was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedEvent {
     /// Its place in the batch.
     pub index: usize,
     /// Why.

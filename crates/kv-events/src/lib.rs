@@ -36,11 +36,11 @@ mod subscriber;
 mod wire;
 
 pub use codec::{
-    Batch, DecodeError, MEMORY_FACTOR_MAX, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, Skipped,
-    TYPE_CHARS_MAX, decode_batch, encode_batch,
+    DecodeError, EventBatch, MEMORY_FACTOR_MAX, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason,
+    SkippedEvent, TYPE_CHARS_MAX, decode_batch, encode_batch,
 };
 pub use publisher::{
-    Endpoints, EventPublisher, PublishError, Published, PublisherConfig, QUEUE_BATCHES_MAX,
+    Endpoints, EventPublisher, PublishError, PublishOutcome, PublisherConfig, QUEUE_BATCHES_MAX,
 };
 pub use subscriber::{
     RankError, StreamReporter, StreamUpdate, SubscriberConfig, SubscriberHandle, endpoint_of_rank,

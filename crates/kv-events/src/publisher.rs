@@ -31,9 +31,9 @@ use tokio::task::JoinHandle;
 use zeromq::{PubSocket, RouterSocket, Socket, SocketSend, ZmqError};
 
 use super::encode_batch;
-use super::wire::{self, Numbered};
+use super::wire::{self, SequencedPayload};
 use replay::ReplayServer;
-use ring::Ring;
+use ring::ReplayBuffer;
 
 /// Batches between the engine and the task that sends them: some 40 s of engine steps at 100
 /// per second.
@@ -78,7 +78,7 @@ pub struct Endpoints {
 
 /// Result of publishing a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Published {
+pub enum PublishOutcome {
     /// It will be sent.
     Queued,
     /// The queue was full or the publisher's runtime is gone: a hole in the stream.
@@ -128,7 +128,7 @@ impl EventPublisher {
     /// # Errors
     /// When an address cannot be bound.
     pub async fn bind(config: PublisherConfig) -> Result<Self, PublishError> {
-        let ring = Arc::new(Mutex::new(Ring::new(config.buffer_steps)));
+        let ring = Arc::new(Mutex::new(ReplayBuffer::new(config.buffer_steps)));
         let topic = Bytes::from(config.topic);
         let mut live = PubSocket::new();
         let events = bind(&mut live, &config.endpoint).await?;
@@ -160,7 +160,7 @@ impl EventPublisher {
 
     /// Queues one batch, stamped with seconds since 1970. Callable from any thread; never waits
     /// for the network.
-    pub fn publish(&self, events: Vec<CacheEvent>, timestamp_s: f64) -> Published {
+    pub fn publish(&self, events: Vec<CacheEvent>, timestamp_s: f64) -> PublishOutcome {
         let mut queue = self.queue.lock().expect("no panic while numbering");
         let unsent = Unsent {
             seq: queue.next_seq,
@@ -169,10 +169,10 @@ impl EventPublisher {
         };
         queue.next_seq += 1;
         match queue.sender.try_send(unsent) {
-            Ok(()) => Published::Queued,
+            Ok(()) => PublishOutcome::Queued,
             Err(_) => {
                 self.dropped_batches.fetch_add(1, Ordering::Relaxed);
-                Published::Dropped
+                PublishOutcome::Dropped
             }
         }
     }
@@ -194,9 +194,9 @@ impl EventPublisher {
 }
 
 impl Unsent {
-    fn encode(&self) -> Numbered {
+    fn encode(&self) -> SequencedPayload {
         let payload = encode_batch(self.timestamp_s, &self.events, Some(RANK));
-        Numbered {
+        SequencedPayload {
             seq: self.seq,
             payload: payload.into(),
         }
@@ -217,7 +217,7 @@ async fn bind(socket: &mut impl Socket, endpoint: &str) -> Result<String, Publis
 async fn serve_replays(
     endpoint: &str,
     topic: &Bytes,
-    ring: &Arc<Mutex<Ring>>,
+    ring: &Arc<Mutex<ReplayBuffer>>,
 ) -> Result<(String, ReplayServer), PublishError> {
     let mut socket = RouterSocket::new();
     let bound = bind(&mut socket, endpoint).await?;
@@ -230,7 +230,7 @@ async fn send_all(
     mut queue: mpsc::Receiver<Unsent>,
     mut live: PubSocket,
     topic: Bytes,
-    ring: Arc<Mutex<Ring>>,
+    ring: Arc<Mutex<ReplayBuffer>>,
     server: Option<ReplayServer>,
 ) {
     while let Some(unsent) = queue.recv().await {

@@ -42,7 +42,7 @@ use tokio::time::{Instant, sleep_until};
 
 use cause::Side;
 use inbox::Inbox;
-use link::Link;
+use link::PublisherConnection;
 use notes::Notes;
 pub use rank::{RankError, endpoint_of_rank};
 pub use reporter::StreamReporter;
@@ -187,7 +187,7 @@ fn follow(
 async fn run(config: SubscriberConfig, mut inbox: Inbox) {
     let mut pause = RECONNECT_PAUSE_MIN;
     loop {
-        match Link::connect(&config).await {
+        match PublisherConnection::connect(&config).await {
             Ok(link) => {
                 let start = Instant::now();
                 link.follow(&mut inbox).await;

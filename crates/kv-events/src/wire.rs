@@ -21,7 +21,7 @@ const END: u64 = u64::MAX;
 
 /// A payload and its place in the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Numbered {
+pub(super) struct SequencedPayload {
     pub(super) seq: u64,
     pub(super) payload: Bytes,
 }
@@ -29,7 +29,7 @@ pub(super) struct Numbered {
 /// One message of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    Batch(Numbered),
+    Batch(SequencedPayload),
     End,
 }
 
@@ -41,15 +41,15 @@ pub(super) struct BadFrames {
 }
 
 /// A live message.
-pub(super) fn live(topic: Bytes, batch: Numbered) -> ZmqMessage {
+pub(super) fn live(topic: Bytes, batch: SequencedPayload) -> ZmqMessage {
     message([topic, number(batch.seq), batch.payload])
 }
 
 /// Reads a live message.
-pub(super) fn parse_live(message: ZmqMessage) -> Result<Numbered, BadFrames> {
+pub(super) fn parse_live(message: ZmqMessage) -> Result<SequencedPayload, BadFrames> {
     match &*message.into_vec() {
         [_topic, seq, payload] => match parse_number(seq) {
-            Some(seq) if seq != END => Ok(Numbered {
+            Some(seq) if seq != END => Ok(SequencedPayload {
                 seq,
                 payload: payload.clone(),
             }),
@@ -79,7 +79,7 @@ pub(super) fn parse_request(message: ZmqMessage) -> Result<(Bytes, u64), BadFram
 }
 
 /// One batch of a replay, for the peer `identity`.
-pub(super) fn reply(identity: Bytes, topic: Bytes, batch: Numbered) -> ZmqMessage {
+pub(super) fn reply(identity: Bytes, topic: Bytes, batch: SequencedPayload) -> ZmqMessage {
     let seq = number(batch.seq);
     message([identity, Bytes::new(), topic, seq, batch.payload])
 }
@@ -105,7 +105,7 @@ pub(super) fn parse_reply(message: ZmqMessage) -> Result<Reply, BadFrames> {
     };
     match parse_number(seq).ok_or(bad)? {
         END => Ok(Reply::End),
-        seq => Ok(Reply::Batch(Numbered {
+        seq => Ok(Reply::Batch(SequencedPayload {
             seq,
             payload: payload.clone(),
         })),
@@ -139,8 +139,8 @@ mod tests {
         ZmqMessage::try_from(frames).unwrap()
     }
 
-    fn seven() -> Numbered {
-        Numbered {
+    fn seven() -> SequencedPayload {
+        SequencedPayload {
             seq: 7,
             payload: Bytes::from_static(b"p"),
         }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use headstart_core::{BlockHash, CacheEvent, Tier};
 use headstart_kv_events::{
-    EventPublisher, Published, PublisherConfig, QUEUE_BATCHES_MAX, StreamUpdate, SubscriberConfig,
-    SubscriberHandle, encode_batch, subscribe,
+    EventPublisher, PublishOutcome, PublisherConfig, QUEUE_BATCHES_MAX, StreamUpdate,
+    SubscriberConfig, SubscriberHandle, encode_batch, subscribe,
 };
 use headstart_router::stream::StreamStatus;
 use tokio::sync::mpsc;
@@ -144,7 +144,7 @@ fn publish(publisher: &EventPublisher, numbers: impl IntoIterator<Item = u64>) -
         .into_iter()
         .map(|number| publisher.publish(vec![event(number)], 1.5));
     published
-        .filter(|&published| published == Published::Dropped)
+        .filter(|&published| published == PublishOutcome::Dropped)
         .count()
 }
 

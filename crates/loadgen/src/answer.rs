@@ -3,29 +3,29 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use crate::wire::{Chunk, Usage};
-use crate::{Completion, LoadError};
+use crate::wire::{ReportedUsage, StreamChunk};
+use crate::{Completion, LoadgenError};
 
 /// The payload behind the last event.
 const DONE: &str = "[DONE]";
 
 /// The answer received so far.
 #[derive(Default)]
-pub(crate) struct Answer {
+pub(crate) struct StreamedAnswer {
     text: String,
     finish_reason: Option<String>,
-    usage: Option<Usage>,
+    usage: Option<ReportedUsage>,
     first_content: Option<Instant>,
 }
 
 /// When an answer's request was sent and when its last event came.
 #[derive(Clone, Copy)]
-pub(crate) struct Span {
+pub(crate) struct RequestInterval {
     pub(crate) sent: Instant,
     pub(crate) ended: Instant,
 }
 
-impl Answer {
+impl StreamedAnswer {
     /// Takes the payload of an event that arrived at `now`; breaks behind the last one.
     ///
     /// # Errors
@@ -34,11 +34,11 @@ impl Answer {
         &mut self,
         payload: &str,
         now: Instant,
-    ) -> Result<ControlFlow<()>, LoadError> {
+    ) -> Result<ControlFlow<()>, LoadgenError> {
         if payload == DONE {
             return Ok(ControlFlow::Break(()));
         }
-        let chunk = Chunk::parse(payload)?;
+        let chunk = StreamChunk::parse(payload)?;
         // Behind `include_usage` every chunk has the field; only a set one counts.
         self.usage = chunk.usage.or(self.usage);
         if let Some(choice) = chunk.choices.into_iter().next() {
@@ -55,13 +55,13 @@ impl Answer {
     /// The whole answer, timed. An answer without any text has its TTFT at its end.
     ///
     /// # Errors
-    /// [`LoadError::Malformed`] when the end or the usage is missing, or the counts cannot be.
+    /// [`LoadgenError::Malformed`] when the end or the usage is missing, or the counts cannot be.
     pub(crate) fn finish(
         self,
-        span: Span,
+        span: RequestInterval,
         replica: Option<String>,
-    ) -> Result<Completion, LoadError> {
-        let malformed = |reason| Err(LoadError::Malformed { reason });
+    ) -> Result<Completion, LoadgenError> {
+        let malformed = |reason| Err(LoadgenError::Malformed { reason });
         let Some(finish_reason) = self.finish_reason else {
             return malformed("it ended before any `finish_reason`".to_owned());
         };
@@ -102,12 +102,12 @@ mod tests {
     fn check(events: &[&str], expected: Result<(&str, u64, u32), &str>) {
         let sent = Instant::now();
         let mut ended = sent;
-        let mut answer = Answer::default();
+        let mut answer = StreamedAnswer::default();
         let applied = events.iter().try_for_each(|event| {
             ended += Duration::from_millis(1);
             answer.apply(event, ended).map(drop)
         });
-        let got = applied.and_then(|()| answer.finish(Span { sent, ended }, None));
+        let got = applied.and_then(|()| answer.finish(RequestInterval { sent, ended }, None));
         match (got, expected) {
             (Ok(got), Ok((text, ttft_ms, cached_tokens))) => {
                 assert_eq!(got.text, text);

@@ -22,10 +22,10 @@ use futures::stream::{self, Stream, StreamExt};
 use headstart_trace::format::conversation::{Conversation, Role, Turn};
 use tokio::time::{Instant, sleep_until};
 
-use crate::observed::{Ending, Observed, TurnSample};
+use crate::observed::{ChatObservations, Ending, TurnSample};
 use crate::script::{Exchange, exchanges};
 use crate::think::spaced_starts;
-use crate::{ApiClient, ChatRequest, LoadError, Think};
+use crate::{ApiClient, ChatApiRequest, LoadgenError, Think};
 
 /// Bytes of text per token until the server has counted some: about that of English.
 const BYTES_PER_TOKEN: f64 = 4.0;
@@ -79,7 +79,7 @@ pub enum Answers {
 
 /// Progress of a run, reported after each request and each conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct ChatProgress {
     /// Conversations given.
     pub conversations: usize,
     /// Of these, ended in whatever way.
@@ -98,8 +98,8 @@ pub async fn run(
     client: &ApiClient,
     conversations: &[Conversation],
     bench: &ChatBench,
-    progress: impl Fn(Progress),
-) -> Observed {
+    progress: impl Fn(ChatProgress),
+) -> ChatObservations {
     assert!(
         bench.active > 0,
         "nothing happens without active conversations"
@@ -109,22 +109,22 @@ pub async fn run(
         Starts::Spaced => (planned_starts(conversations, bench), conversations.len()),
     };
     let begin = Instant::now();
-    let run = Run {
+    let run = ChatRunContext {
         client,
         bench,
         begin,
     };
-    let mut observed = Observed::default();
+    let mut observed = ChatObservations::default();
     // By index: a closure over references would keep this future from being `Send`.
     let mut steps = stream::iter(0..conversations.len())
         .map(|index| play(run, &conversations[index], index, starts[index]).boxed())
         .flatten_unordered(at_once.max(1));
     while let Some(step) = steps.next().await {
         match step {
-            Step::Answered(sample) => observed.samples.push(sample),
-            Step::Ended(ending) => observed.endings.push(ending),
+            ConversationStep::Answered(sample) => observed.samples.push(sample),
+            ConversationStep::Ended(ending) => observed.endings.push(ending),
         }
-        progress(Progress {
+        progress(ChatProgress {
             conversations: conversations.len(),
             ended: observed.endings.len(),
             requests: observed.samples.len(),
@@ -149,14 +149,14 @@ fn planned_starts(conversations: &[Conversation], bench: &ChatBench) -> Vec<Dura
 }
 
 /// The next step of one conversation.
-enum Step {
+enum ConversationStep {
     Answered(TurnSample),
     Ended(Ending),
 }
 
 /// Context common to all conversations of a run.
 #[derive(Clone, Copy)]
-struct Run<'a> {
+struct ChatRunContext<'a> {
     client: &'a ApiClient,
     bench: &'a ChatBench,
     begin: Instant,
@@ -164,11 +164,11 @@ struct Run<'a> {
 
 /// The conversation's requests, one after another, and its ending.
 fn play<'a>(
-    run: Run<'a>,
+    run: ChatRunContext<'a>,
     conversation: &'a Conversation,
     number: usize,
     start: Duration,
-) -> impl Stream<Item = Step> + Send + 'a {
+) -> impl Stream<Item = ConversationStep> + Send + 'a {
     let player = Player {
         run,
         number,
@@ -182,14 +182,14 @@ fn play<'a>(
     stream::unfold(Some(player), |player| async move {
         let mut player = player?;
         let step = player.step().await;
-        let goes_on = matches!(step, Step::Answered(_));
+        let goes_on = matches!(step, ConversationStep::Answered(_));
         Some((step, goes_on.then_some(player)))
     })
 }
 
 /// One conversation under way.
 struct Player<'a> {
-    run: Run<'a>,
+    run: ChatRunContext<'a>,
     number: usize,
     id: &'a str,
     exchanges: std::vec::IntoIter<Exchange>,
@@ -202,30 +202,30 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    async fn step(&mut self) -> Step {
+    async fn step(&mut self) -> ConversationStep {
         let bench = self.run.bench;
         if bench.max_turns.is_some_and(|max| self.turn >= max) {
-            return Step::Ended(Ending::Completed);
+            return ConversationStep::Ended(Ending::Completed);
         }
         let Some(exchange) = self.exchanges.next() else {
-            return Step::Ended(Ending::Completed);
+            return ConversationStep::Ended(Ending::Completed);
         };
         self.turn += 1;
         self.history.extend(exchange.added);
         if self.is_too_long() {
-            return Step::Ended(Ending::Truncated);
+            return ConversationStep::Ended(Ending::Truncated);
         }
         let think = bench.think.draw(bench.seed, self.number, self.turn);
         let due = self.answered + think;
         let end = bench.duration.map(|duration| self.run.begin + duration);
         if end.is_some_and(|end| due.max(Instant::now()) > end) {
-            return Step::Ended(Ending::Unfinished);
+            return ConversationStep::Ended(Ending::Unfinished);
         }
         sleep_until(due).await;
         match self.ask(exchange.recorded, think).await {
-            Ok(sample) => Step::Answered(sample),
-            Err(error) if error.is_context_overflow() => Step::Ended(Ending::Truncated),
-            Err(error) => Step::Ended(Ending::Failed(format!(
+            Ok(sample) => ConversationStep::Answered(sample),
+            Err(error) if error.is_context_overflow() => ConversationStep::Ended(Ending::Truncated),
+            Err(error) => ConversationStep::Ended(Ending::Failed(format!(
                 "conversation {}, turn {}: {error}",
                 self.id, self.turn
             ))),
@@ -237,8 +237,8 @@ impl Player<'_> {
         &mut self,
         recorded: Option<String>,
         think: Duration,
-    ) -> Result<TurnSample, LoadError> {
-        let request = ChatRequest {
+    ) -> Result<TurnSample, LoadgenError> {
+        let request = ChatApiRequest {
             messages: &self.history,
             max_tokens: self.run.bench.max_tokens,
             cache_salt: None,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headstart_trace::format::conversation::Turn;
-use headstart_trace::materialize::Prompt;
+use headstart_trace::materialize::TokenPrompt;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -19,8 +19,8 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use crate::answer::{Answer, Span};
-use crate::{LoadError, sse, wire};
+use crate::answer::{RequestInterval, StreamedAnswer};
+use crate::{LoadgenError, sse, wire};
 
 /// Time to connect: a server that is there accepts in milliseconds, even across a continent.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ const REPLICA_HEADER: &str = "x-headstart-replica";
 
 /// Messages and how to answer them.
 #[derive(Clone, Copy, Debug)]
-pub struct ChatRequest<'a> {
+pub struct ChatApiRequest<'a> {
     /// The messages, oldest first.
     pub messages: &'a [Turn],
     /// Longest answer, tokens.
@@ -94,9 +94,9 @@ impl ApiClient {
     /// A client of `base_url` (`http://host:port`, with or without `/v1`). Connects on use.
     ///
     /// # Errors
-    /// [`LoadError::Address`] unless `base_url` is an `http` address, [`LoadError::ApiKey`] for
-    /// a key that no header can carry.
-    pub fn new(base_url: &str, model: &str, api_key: Option<&str>) -> Result<Self, LoadError> {
+    /// [`LoadgenError::Address`] unless `base_url` is an `http` address, [`LoadgenError::ApiKey`]
+    /// for a key that no header can carry.
+    pub fn new(base_url: &str, model: &str, api_key: Option<&str>) -> Result<Self, LoadgenError> {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
@@ -126,8 +126,8 @@ impl ApiClient {
     /// hide in the times.
     ///
     /// # Errors
-    /// [`LoadError`] for everything but a complete answer with its token counts.
-    pub async fn chat(&self, request: &ChatRequest<'_>) -> Result<Completion, LoadError> {
+    /// [`LoadgenError`] for everything but a complete answer with its token counts.
+    pub async fn chat(&self, request: &ChatApiRequest<'_>) -> Result<Completion, LoadgenError> {
         let body = wire::chat_body(&self.model, request);
         self.answer(&self.chat, body).await
     }
@@ -136,30 +136,30 @@ impl ApiClient {
     ///
     /// # Errors
     /// As [`Self::chat`].
-    pub async fn complete(&self, prompt: &Prompt) -> Result<Completion, LoadError> {
+    pub async fn complete(&self, prompt: &TokenPrompt) -> Result<Completion, LoadgenError> {
         let body = wire::completion_body(&self.model, prompt);
         self.answer(&self.completions, body).await
     }
 
-    async fn answer(&self, endpoint: &Uri, body: Bytes) -> Result<Completion, LoadError> {
+    async fn answer(&self, endpoint: &Uri, body: Bytes) -> Result<Completion, LoadgenError> {
         let answer = self.send(endpoint, body);
         match tokio::time::timeout(self.request_timeout, answer).await {
             Ok(completion) => completion,
-            Err(_) => Err(LoadError::TimedOut {
+            Err(_) => Err(LoadgenError::TimedOut {
                 url: endpoint.to_string(),
                 after: self.request_timeout,
             }),
         }
     }
 
-    async fn send(&self, endpoint: &Uri, body: Bytes) -> Result<Completion, LoadError> {
+    async fn send(&self, endpoint: &Uri, body: Bytes) -> Result<Completion, LoadgenError> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = endpoint.clone();
         *request.headers_mut() = self.headers.clone();
         let sent = Instant::now();
         let response = self.http.request(request).await;
-        let response = response.map_err(|source| LoadError::Unreachable {
+        let response = response.map_err(|source| LoadgenError::Unreachable {
             url: endpoint.to_string(),
             source,
         })?;
@@ -169,17 +169,20 @@ impl ApiClient {
         let replica = response.headers().get(REPLICA_HEADER);
         let replica = replica.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
         let (answer, ended) = read(endpoint, response.into_body()).await?;
-        answer.finish(Span { sent, ended }, replica)
+        answer.finish(RequestInterval { sent, ended }, replica)
     }
 }
 
 /// Reads events to the last one; returns the answer and when that one came.
-async fn read(endpoint: &Uri, mut body: Incoming) -> Result<(Answer, Instant), LoadError> {
-    let mut answer = Answer::default();
+async fn read(
+    endpoint: &Uri,
+    mut body: Incoming,
+) -> Result<(StreamedAnswer, Instant), LoadgenError> {
+    let mut answer = StreamedAnswer::default();
     let mut decoder = sse::Decoder::default();
     while let Some(frame) = body.frame().await {
         let now = Instant::now();
-        let frame = frame.map_err(|source| LoadError::BrokenOff {
+        let frame = frame.map_err(|source| LoadgenError::BrokenOff {
             url: endpoint.to_string(),
             source,
         })?;
@@ -187,7 +190,7 @@ async fn read(endpoint: &Uri, mut body: Incoming) -> Result<(Answer, Instant), L
             continue;
         };
         let payloads = decoder.feed(&bytes);
-        let payloads = payloads.map_err(|sse::EventTooLong| LoadError::Malformed {
+        let payloads = payloads.map_err(|sse::EventTooLong| LoadgenError::Malformed {
             reason: format!("an event is longer than {} bytes", sse::EVENT_LIMIT_BYTES),
         })?;
         for payload in payloads {
@@ -207,7 +210,7 @@ async fn drain(mut body: Incoming) {
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, end).await;
 }
 
-pub(crate) async fn refusal(response: Response<Incoming>) -> LoadError {
+pub(crate) async fn refusal(response: Response<Incoming>) -> LoadgenError {
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), ERROR_BODY_LIMIT_BYTES);
     match body.collect().await {
@@ -216,8 +219,8 @@ pub(crate) async fn refusal(response: Response<Incoming>) -> LoadError {
     }
 }
 
-fn endpoint(base_url: &str, route: &str) -> Result<Uri, LoadError> {
-    let reject = |reason: String| LoadError::Address {
+fn endpoint(base_url: &str, route: &str) -> Result<Uri, LoadgenError> {
+    let reject = |reason: String| LoadgenError::Address {
         url: base_url.to_owned(),
         reason,
     };
@@ -235,13 +238,13 @@ fn endpoint(base_url: &str, route: &str) -> Result<Uri, LoadError> {
     }
 }
 
-pub(crate) fn headers(api_key: Option<&str>) -> Result<HeaderMap, LoadError> {
+pub(crate) fn headers(api_key: Option<&str>) -> Result<HeaderMap, LoadgenError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     if let Some(key) = api_key {
         let bearer = HeaderValue::try_from(format!("Bearer {key}"));
-        let mut bearer = bearer.map_err(|_| LoadError::ApiKey)?;
+        let mut bearer = bearer.map_err(|_| LoadgenError::ApiKey)?;
         bearer.set_sensitive(true);
         headers.insert(AUTHORIZATION, bearer);
     }

@@ -8,7 +8,7 @@ use headstart_trace::TraceError;
 
 /// Errors of a load run, by what the caller can do about them.
 #[derive(Debug, thiserror::Error)]
-pub enum LoadError {
+pub enum LoadgenError {
     /// The endpoint's address cannot be used.
     #[error("cannot use the address {url:?}: {reason}")]
     Address {
@@ -96,7 +96,7 @@ pub enum LoadError {
     },
 }
 
-impl LoadError {
+impl LoadgenError {
     /// Whether the prompt was too long for the model.
     ///
     /// OpenAI says so in `error.code`. Other engines only do in words, all of which name the
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn check(status: u16, code: Option<&str>, message: &str, expected: bool) {
-        let error = LoadError::Refused {
+        let error = LoadgenError::Refused {
             status,
             code: code.map(str::to_owned),
             message: message.to_owned(),

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 
-use crate::LoadError;
+use crate::LoadgenError;
 use crate::client::{headers, refusal};
 
 /// Time to connect and to receive the answer's head, short because a user waits at a terminal.
@@ -20,23 +20,23 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Gets `path` (which begins with a slash) of the server at `base_url` and passes its body on.
 ///
 /// # Errors
-/// [`LoadError`] where there is no answer, another status than success, or `write` says so.
+/// [`LoadgenError`] where there is no answer, another status than success, or `write` says so.
 pub async fn fetch(
     base_url: &str,
     path: &str,
     api_key: Option<&str>,
     mut write: impl FnMut(&[u8]) -> std::io::Result<()>,
-) -> Result<(), LoadError> {
+) -> Result<(), LoadgenError> {
     let url = format!(
         "{}{path}",
         base_url.trim_end_matches('/').trim_end_matches("/v1")
     );
-    let uri: Uri = url.parse().map_err(|error| LoadError::Address {
+    let uri: Uri = url.parse().map_err(|error| LoadgenError::Address {
         url: base_url.to_owned(),
         reason: format!("{error}; expected http://host:port"),
     })?;
     if uri.scheme_str() != Some("http") {
-        return Err(LoadError::Address {
+        return Err(LoadgenError::Address {
             url: base_url.to_owned(),
             reason: "expected http://host:port".to_owned(),
         });
@@ -48,13 +48,13 @@ pub async fn fetch(
     *request.method_mut() = Method::GET;
     *request.uri_mut() = uri;
     *request.headers_mut() = headers(api_key)?;
-    let timed_out = |after: Duration| LoadError::TimedOut {
+    let timed_out = |after: Duration| LoadgenError::TimedOut {
         url: url.clone(),
         after,
     };
     let response = tokio::time::timeout(ANSWER_TIMEOUT, client.request(request)).await;
     let response = response.map_err(|_| timed_out(ANSWER_TIMEOUT))?;
-    let response = response.map_err(|source| LoadError::Unreachable {
+    let response = response.map_err(|source| LoadgenError::Unreachable {
         url: url.clone(),
         source,
     })?;
@@ -67,12 +67,12 @@ pub async fn fetch(
         let Some(frame) = frame.map_err(|_| timed_out(STALL_TIMEOUT))? else {
             return Ok(());
         };
-        let frame = frame.map_err(|source| LoadError::BrokenOff {
+        let frame = frame.map_err(|source| LoadgenError::BrokenOff {
             url: url.clone(),
             source,
         })?;
         if let Ok(bytes) = frame.into_data() {
-            write(&bytes).map_err(LoadError::Output)?;
+            write(&bytes).map_err(LoadgenError::Output)?;
         }
     }
 }

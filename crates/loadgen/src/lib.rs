@@ -22,7 +22,7 @@
 //! | [`sse`] | server-sent events out of bytes |
 //! | [`observed`] | the requests and endings that one run saw |
 //! | [`report`] | per-turn figures as Markdown and JSON |
-//! | [`error`] | [`LoadError`]: what went wrong with one request, and what to do |
+//! | [`error`] | [`LoadgenError`]: what went wrong with one request, and what to do |
 //!
 //! This crate sees an endpoint as any client does: it knows `usage` and one response header,
 //! and nothing of the server's insides. Token counts are the server's; nothing is tokenized
@@ -44,15 +44,15 @@ pub mod timing;
 pub mod trace;
 mod wire;
 
-pub use chat::{Answers, ChatBench, Progress, Starts};
-pub use client::{ApiClient, ChatRequest, Completion};
-pub use error::LoadError;
+pub use chat::{Answers, ChatBench, ChatProgress, Starts};
+pub use client::{ApiClient, ChatApiRequest, Completion};
+pub use error::LoadgenError;
 pub use fetch::fetch;
-pub use observed::Observed;
+pub use observed::ChatObservations;
 pub use probe::{ProbeReport, ReuseProbe};
 pub use record::ChatRecord;
 pub use report::{ChatReport, compare};
 pub use script::read_conversations;
 pub use think::Think;
-pub use timing::{Timed, TimingPlan};
+pub use timing::{TimingPlan, TimingSample};
 pub use trace::{Pace, TraceObserved, TraceReport, TraceSample};

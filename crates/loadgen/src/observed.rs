@@ -42,7 +42,7 @@ pub enum Ending {
 
 /// Everything that one run saw.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Observed {
+pub struct ChatObservations {
     /// Answered requests, in order of their answers.
     pub samples: Vec<TurnSample>,
     /// One per conversation.
@@ -51,7 +51,7 @@ pub struct Observed {
     pub wall: Duration,
 }
 
-impl Observed {
+impl ChatObservations {
     /// Conversations that ended in an error.
     #[must_use]
     pub fn failed(&self) -> usize {

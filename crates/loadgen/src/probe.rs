@@ -23,10 +23,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use headstart_trace::format::conversation::{Role, Turn};
 
-pub use report::{InvalidRound, Order, ProbeReport, ProbeRound};
-use words::Words;
+pub use report::{InvalidRound, ProbeOrder, ProbeReport, ProbeRound};
+use words::TextGenerator;
 
-use crate::{ApiClient, ChatRequest, Completion, LoadError};
+use crate::{ApiClient, ChatApiRequest, Completion, LoadgenError};
 
 /// Words of the first calibration: few, so that it fits any context even at one token a letter.
 const CALIBRATION_WORDS: usize = 32;
@@ -86,9 +86,9 @@ pub async fn run(
     client: &ApiClient,
     probe: &ReuseProbe,
     progress: impl Fn(usize),
-) -> Result<ProbeReport, LoadError> {
+) -> Result<ProbeReport, LoadgenError> {
     assert!((0.0..1.0).contains(&probe.new_share), "a share below one");
-    let mut words = Words::new(probe.seed);
+    let mut words = TextGenerator::new(probe.seed);
     let lengths = calibrate(client, probe, &mut words).await?;
     let run_id = run_id();
     let mut rounds = Vec::new();
@@ -96,7 +96,7 @@ pub async fn run(
         let round = Round {
             client,
             probe,
-            order: Order::of_round(number),
+            order: ProbeOrder::of_round(number),
             salt: format!("probe-{run_id:x}-{number}"),
         };
         let texts = [lengths.first, lengths.added].map(|count| words.text(count));
@@ -108,7 +108,7 @@ pub async fn run(
 
 /// Sizes of a round's texts.
 #[derive(Clone, Copy)]
-struct Lengths {
+struct TextLengths {
     /// Words of the first user turn.
     first: usize,
     /// Words of the second.
@@ -119,14 +119,14 @@ struct Lengths {
 async fn calibrate(
     client: &ApiClient,
     probe: &ReuseProbe,
-    words: &mut Words,
-) -> Result<Lengths, LoadError> {
+    words: &mut TextGenerator,
+) -> Result<TextLengths, LoadgenError> {
     let wanted = f64::from(probe.prompt_tokens) * (1.0 - probe.new_share) * LENGTH_MARGIN;
     let mut first = CALIBRATION_WORDS;
     let mut reached = 0;
     for _ in 0..CALIBRATION_LIMIT {
         let messages = [said(Role::User, words.text(first))];
-        let request = ChatRequest {
+        let request = ChatApiRequest {
             messages: &messages,
             max_tokens: 1,
             cache_salt: None,
@@ -136,12 +136,12 @@ async fn calibrate(
         if f64::from(reached) >= wanted {
             let new_tokens = f64::from(reached) * probe.new_share / (1.0 - probe.new_share);
             let added = ((new_tokens * words_per_token) as usize).max(1);
-            return Ok(Lengths { first, added });
+            return Ok(TextLengths { first, added });
         }
         // One word more than the ratio says, so that each attempt asks for more than the last.
         first = (wanted * words_per_token.min(WORDS_PER_TOKEN_LIMIT)) as usize + 1;
     }
-    Err(LoadError::Calibration {
+    Err(LoadgenError::Calibration {
         wanted: wanted as u32,
         reached,
     })
@@ -151,7 +151,7 @@ async fn calibrate(
 struct Round<'a> {
     client: &'a ApiClient,
     probe: &'a ReuseProbe,
-    order: Order,
+    order: ProbeOrder,
     salt: String,
 }
 
@@ -164,11 +164,11 @@ impl Round<'_> {
         messages.push(said(Role::Assistant, answer.text));
         messages.push(said(Role::User, added));
         let pair = match self.order {
-            Order::CachedFirst => {
+            ProbeOrder::CachedFirst => {
                 let cached = self.ask(&messages, "kept").await;
                 (cached, self.ask(&messages, "fresh").await)
             }
-            Order::UncachedFirst => {
+            ProbeOrder::UncachedFirst => {
                 let uncached = self.ask(&messages, "fresh").await;
                 (self.ask(&messages, "kept").await, uncached)
             }
@@ -178,9 +178,9 @@ impl Round<'_> {
         self.accept(&cached, &uncached)
     }
 
-    async fn ask(&self, messages: &[Turn], salt: &str) -> Result<Completion, LoadError> {
+    async fn ask(&self, messages: &[Turn], salt: &str) -> Result<Completion, LoadgenError> {
         let salt = format!("{}-{salt}", self.salt);
-        let request = ChatRequest {
+        let request = ChatApiRequest {
             messages,
             max_tokens: self.probe.max_tokens,
             cache_salt: Some(&salt),
@@ -260,7 +260,7 @@ mod tests {
         let round = Round {
             client: &client,
             probe: &ReuseProbe::default(),
-            order: Order::CachedFirst,
+            order: ProbeOrder::CachedFirst,
             salt: String::new(),
         };
         let got = round.accept(

@@ -21,7 +21,7 @@ use headstart_trace::format::conversation::Conversation;
 use serde::Serialize;
 
 use crate::Answers;
-use crate::observed::{Observed, TurnSample};
+use crate::observed::{ChatObservations, TurnSample};
 use crate::script::exchanges;
 
 /// The first field of a record's first line.
@@ -33,12 +33,12 @@ const VERSION: u32 = 1;
 /// Record of one run, conversation by conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRecord {
-    header: Header,
+    header: ChatRecordHeader,
     conversations: Vec<ConversationRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Header {
+struct ChatRecordHeader {
     record: &'static str,
     version: u32,
     run: String,
@@ -101,7 +101,7 @@ impl ChatRecord {
         run: &str,
         conversations: &[Conversation],
         answers: Answers,
-        observed: &Observed,
+        observed: &ChatObservations,
         predicted: impl Fn(usize, usize) -> Option<Probability>,
     ) -> Self {
         let mut by_conversation: BTreeMap<usize, Vec<&TurnSample>> = BTreeMap::new();
@@ -109,7 +109,7 @@ impl ChatRecord {
             let samples = by_conversation.entry(sample.conversation).or_default();
             samples.push(sample);
         }
-        let heads = Heads::of(conversations);
+        let heads = FirstPrompts::of(conversations);
         let records = by_conversation.into_iter().map(|(number, mut samples)| {
             samples.sort_by_key(|sample| sample.turn);
             ConversationRecord {
@@ -120,7 +120,7 @@ impl ChatRecord {
             }
         });
         let conversations: Vec<_> = records.collect();
-        let header = Header {
+        let header = ChatRecordHeader {
             record: KIND,
             version: VERSION,
             run: run.to_owned(),
@@ -181,12 +181,12 @@ fn turns(
 }
 
 /// The texts of all first prompts, and what each shares with one before it.
-struct Heads {
+struct FirstPrompts {
     /// Per conversation: the prompt's bytes, and the earlier conversation with the common bytes.
     of: Vec<(usize, Option<(usize, usize)>)>,
 }
 
-impl Heads {
+impl FirstPrompts {
     fn of(conversations: &[Conversation]) -> Self {
         let mut earlier: BTreeMap<String, usize> = BTreeMap::new();
         let head = |(number, conversation)| {
@@ -273,9 +273,9 @@ mod tests {
     }
 
     fn text(conversations: &[Conversation], samples: Vec<TurnSample>) -> String {
-        let observed = Observed {
+        let observed = ChatObservations {
             samples,
-            ..Observed::default()
+            ..ChatObservations::default()
         };
         let predicted = |number, turn| {
             let p = Probability::new(0.5).filter(|_| turn == 1);
@@ -326,7 +326,7 @@ mod tests {
     /// Of prompts that are said to have 100 tokens each: with whom each shares how many.
     fn check_shared(prompts: &[&str], expected: &[Option<(usize, u32)>]) {
         let conversations: Vec<_> = prompts.iter().map(|text| conversation(&[text])).collect();
-        let heads = Heads::of(&conversations);
+        let heads = FirstPrompts::of(&conversations);
         let shared = (0..prompts.len()).map(|number| heads.shared(number, 100));
         let got: Vec<_> = shared
             .map(|shared| shared.map(|head| (head.conversation, head.tokens)))

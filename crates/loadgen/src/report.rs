@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use headstart_core::stats::{HitCount, Summary};
 use serde::Serialize;
 
-use crate::observed::{Ending, Observed, TurnSample};
+use crate::observed::{ChatObservations, Ending, TurnSample};
 
 /// Turns with a row of their own; later ones share one, because few conversations get there.
 const SINGLE_TURNS: usize = 8;
@@ -99,8 +99,8 @@ impl TurnRow {
 impl ChatReport {
     /// The figures of `observed`; all zero where nothing was answered.
     #[must_use]
-    pub fn of(observed: &Observed) -> Self {
-        let Observed {
+    pub fn of(observed: &ChatObservations) -> Self {
+        let ChatObservations {
             samples,
             endings,
             wall,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn report() -> ChatReport {
-        ChatReport::of(&Observed {
+        ChatReport::of(&ChatObservations {
             samples: vec![
                 sample(1, 0, 40),
                 sample(2, 60, 10),
@@ -320,7 +320,7 @@ mod tests {
         );
         assert!(text.contains("Requests per replica: a 3"), "{text}");
         assert!(text.contains("- why"), "{text}");
-        let empty = ChatReport::of(&Observed::default());
+        let empty = ChatReport::of(&ChatObservations::default());
         assert!(
             empty
                 .to_markdown()

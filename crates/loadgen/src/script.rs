@@ -14,7 +14,7 @@ use std::path::Path;
 
 use headstart_trace::format::conversation::{self, Conversation, Role, Turn};
 
-use crate::LoadError;
+use crate::LoadgenError;
 
 /// Between two turns that became one.
 const TURN_BREAK: &str = "\n\n";
@@ -23,12 +23,12 @@ const TURN_BREAK: &str = "\n\n";
 /// [`conversation::read`].
 ///
 /// # Errors
-/// [`LoadError::Open`] or [`LoadError::Conversations`].
+/// [`LoadgenError::Open`] or [`LoadgenError::Conversations`].
 pub fn read_conversations(
     path: &Path,
     limit: Option<usize>,
-) -> Result<Vec<Conversation>, LoadError> {
-    let file = File::open(path).map_err(|source| LoadError::Open {
+) -> Result<Vec<Conversation>, LoadgenError> {
+    let file = File::open(path).map_err(|source| LoadgenError::Open {
         path: path.to_owned(),
         source,
     })?;

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use headstart_core::{Nanos, Rng, TokenId};
-use headstart_trace::materialize::Prompt;
+use headstart_trace::materialize::TokenPrompt;
 
-use crate::{ApiClient, Completion, LoadError};
+use crate::{ApiClient, Completion, LoadgenError};
 
 /// Shapes and limits of a timing run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct TimingPlan {
 
 /// A shape and its median time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Timed {
+pub enum TimingSample {
     /// A request's TTFT.
     Prefill {
         /// Prompt tokens found in the cache.
@@ -62,9 +62,9 @@ pub enum Timed {
     },
 }
 
-/// A shape that is asked for.
+/// A shape to be timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum PlannedShape {
     Prefill { before: u32, new: u32 },
     Decode { sequences: u32, context: u32 },
 }
@@ -85,18 +85,18 @@ impl TimingPlan {
         self.asked().is_empty()
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<PlannedShape> {
         let doubled = |most: u32, from: u32| {
             std::iter::successors(Some(from), |it| it.checked_mul(2))
                 .take_while(move |&it| it <= most)
         };
         let longest = self.max_prompt_tokens;
-        let alone = doubled(longest, SHORTEST).map(|new| Asked::Prefill { before: 0, new });
+        let alone = doubled(longest, SHORTEST).map(|new| PlannedShape::Prefill { before: 0, new });
         let behind = [longest / 4, longest / 2].into_iter().flat_map(|before| {
             let left = (longest - before).min(longest / 2);
             doubled(left, SHORTEST * 2)
                 .step_by(2)
-                .map(move |new| Asked::Prefill { before, new })
+                .map(move |new| PlannedShape::Prefill { before, new })
         });
         let decode = doubled(self.max_sequences, 1).flat_map(|sequences| {
             // As much as stays cached with its answers.
@@ -106,9 +106,9 @@ impl TimingPlan {
             let useful = contexts
                 .into_iter()
                 .filter(move |&it| it >= SHORTEST && it <= long);
-            useful.map(move |context| Asked::Decode { sequences, context })
+            useful.map(move |context| PlannedShape::Decode { sequences, context })
         });
-        let mut all: Vec<Asked> = alone.chain(behind).chain(decode).collect();
+        let mut all: Vec<PlannedShape> = alone.chain(behind).chain(decode).collect();
         all.dedup();
         all
     }
@@ -122,7 +122,7 @@ pub async fn run(
     client: &ApiClient,
     plan: &TimingPlan,
     progress: impl Fn(usize),
-) -> Result<Vec<Timed>, LoadError> {
+) -> Result<Vec<TimingSample>, LoadgenError> {
     let mut prober = Prober {
         client,
         plan,
@@ -131,8 +131,8 @@ pub async fn run(
     // The first request pays for connections and whatever else begins.
     prober.once(SHORTEST, 1).await?;
     let mut all = Vec::new();
-    for asked in plan.asked() {
-        all.push(prober.median(asked).await?);
+    for shape in plan.asked() {
+        all.push(prober.median(shape).await?);
         progress(all.len());
     }
     Ok(all)
@@ -145,37 +145,37 @@ struct Prober<'a> {
 }
 
 impl Prober<'_> {
-    async fn median(&mut self, asked: Asked) -> Result<Timed, LoadError> {
+    async fn median(&mut self, shape: PlannedShape) -> Result<TimingSample, LoadgenError> {
         let mut timed = Vec::new();
         for _ in 0..self.plan.rounds.max(1) {
-            timed.push(self.time(asked).await?);
+            timed.push(self.time(shape).await?);
         }
-        timed.sort_by_key(Timed::time);
+        timed.sort_by_key(TimingSample::time);
         Ok(timed[timed.len() / 2])
     }
 
-    async fn time(&mut self, asked: Asked) -> Result<Timed, LoadError> {
-        match asked {
-            Asked::Prefill { before, new } => self.prefill(before, new).await,
-            Asked::Decode { sequences, context } => self.decode(sequences, context).await,
+    async fn time(&mut self, shape: PlannedShape) -> Result<TimingSample, LoadgenError> {
+        match shape {
+            PlannedShape::Prefill { before, new } => self.prefill(before, new).await,
+            PlannedShape::Decode { sequences, context } => self.decode(sequences, context).await,
         }
     }
 
-    async fn prefill(&mut self, before: u32, new: u32) -> Result<Timed, LoadError> {
+    async fn prefill(&mut self, before: u32, new: u32) -> Result<TimingSample, LoadgenError> {
         let tokens = self.tokens(before + new);
         if before > 0 {
             let head = self.prompt(tokens[..before as usize].to_vec(), 1);
             self.client.complete(&head).await?;
         }
         let completion = self.client.complete(&self.prompt(tokens, 1)).await?;
-        Ok(Timed::Prefill {
+        Ok(TimingSample::Prefill {
             cached: completion.cached_tokens,
             new: completion.prompt_tokens - completion.cached_tokens,
             ttft: completion.ttft,
         })
     }
 
-    async fn decode(&mut self, sequences: u32, context: u32) -> Result<Timed, LoadError> {
+    async fn decode(&mut self, sequences: u32, context: u32) -> Result<TimingSample, LoadgenError> {
         let mut prompts = Vec::new();
         for _ in 0..sequences {
             let tokens = self.tokens(context);
@@ -188,7 +188,7 @@ impl Prober<'_> {
         let mut times: Vec<Duration> = answers.iter().map(tpot).collect();
         times.sort();
         let answered = answers.iter().map(|it| it.output_tokens).max();
-        Ok(Timed::Decode {
+        Ok(TimingSample::Decode {
             sequences,
             context: answers[0].prompt_tokens + answered.unwrap_or(0) / 2,
             tpot: times[times.len() / 2],
@@ -199,7 +199,7 @@ impl Prober<'_> {
         &mut self,
         prompt_tokens: u32,
         answer_tokens: u32,
-    ) -> Result<Completion, LoadError> {
+    ) -> Result<Completion, LoadgenError> {
         let tokens = self.tokens(prompt_tokens);
         self.client
             .complete(&self.prompt(tokens, answer_tokens))
@@ -214,8 +214,8 @@ impl Prober<'_> {
     }
 
     /// The prompt; its number says nothing here.
-    fn prompt(&self, tokens: Vec<TokenId>, output_tokens: u32) -> Prompt {
-        Prompt {
+    fn prompt(&self, tokens: Vec<TokenId>, output_tokens: u32) -> TokenPrompt {
+        TokenPrompt {
             number: 0,
             arrival: Nanos(0),
             session: None,
@@ -226,7 +226,7 @@ impl Prober<'_> {
     }
 }
 
-impl Timed {
+impl TimingSample {
     /// Returns the median time.
     #[must_use]
     pub fn time(&self) -> Duration {
@@ -262,12 +262,14 @@ mod tests {
         for (longest, cached) in [(64, 200), (1_000, 4_000), (8_192, 100_000)] {
             let plan = plan(longest, cached);
             assert!(!plan.is_empty());
-            for asked in plan.asked() {
-                match asked {
-                    Asked::Prefill { before, new } => assert!(before + new <= longest && new > 0),
-                    Asked::Decode { sequences, context } => {
+            for shape in plan.asked() {
+                match shape {
+                    PlannedShape::Prefill { before, new } => {
+                        assert!(before + new <= longest && new > 0)
+                    }
+                    PlannedShape::Decode { sequences, context } => {
                         assert!(sequences <= 8 && context <= longest);
-                        assert!(sequences * (context + 16) <= cached, "{asked:?}");
+                        assert!(sequences * (context + 16) <= cached, "{shape:?}");
                     }
                 }
             }
@@ -280,9 +282,9 @@ mod tests {
         let all = plan(2_048, 50_000).asked();
         let prefills = all
             .iter()
-            .filter(|it| matches!(it, Asked::Prefill { before: 0, .. }));
+            .filter(|it| matches!(it, PlannedShape::Prefill { before: 0, .. }));
         assert_eq!(prefills.count(), 8);
-        let most = Asked::Decode {
+        let most = PlannedShape::Decode {
             sequences: 8,
             context: 2_048,
         };

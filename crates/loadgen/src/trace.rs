@@ -21,11 +21,11 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, Stream, StreamExt};
-use headstart_trace::materialize::Prompt;
+use headstart_trace::materialize::TokenPrompt;
 
 pub use report::TraceReport;
 
-use crate::{ApiClient, LoadError};
+use crate::{ApiClient, LoadgenError};
 
 /// Slowest that a trace may be played, in recorded seconds per second: any slower and the longest
 /// trace would outlast the clock.
@@ -48,7 +48,7 @@ pub enum Pace {
 /// One answered request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSample {
-    /// [`Prompt::number`].
+    /// [`TokenPrompt::number`].
     pub number: u64,
     /// Prompt length, tokens.
     pub prompt_tokens: u32,
@@ -72,7 +72,7 @@ pub struct TraceObserved {
     /// Answered requests, in order of their answers.
     pub samples: Vec<TraceSample>,
     /// The others, by number, in the order in which they failed.
-    pub failures: Vec<(u64, LoadError)>,
+    pub failures: Vec<(u64, LoadgenError)>,
     /// From the first request to the last answer.
     pub wall: Duration,
 }
@@ -87,7 +87,7 @@ pub struct TraceObserved {
 /// When `pace` has no concurrency, or a speed below [`SPEED_MIN`].
 pub async fn run<E>(
     client: &ApiClient,
-    prompts: impl Iterator<Item = Result<Prompt, E>>,
+    prompts: impl Iterator<Item = Result<TokenPrompt, E>>,
     pace: Pace,
     progress: impl Fn(usize),
 ) -> Result<TraceObserved, E> {
@@ -121,9 +121,9 @@ pub async fn run<E>(
 
 async fn send(
     client: &ApiClient,
-    prompt: &Prompt,
+    prompt: &TokenPrompt,
     due: Option<Instant>,
-) -> Result<TraceSample, LoadError> {
+) -> Result<TraceSample, LoadgenError> {
     let late = due.map_or(Duration::ZERO, |due| due.elapsed());
     let completion = client.complete(prompt).await?;
     Ok(TraceSample {
@@ -141,10 +141,10 @@ async fn send(
 /// The prompts, each when it is due at `pace` from `start`, with that time; `None` stands for "as
 /// soon as it can be". The first one's arrival is the start.
 fn scheduled<E>(
-    prompts: impl Iterator<Item = Result<Prompt, E>>,
+    prompts: impl Iterator<Item = Result<TokenPrompt, E>>,
     start: Instant,
     pace: Pace,
-) -> impl Stream<Item = Result<(Option<Instant>, Prompt), E>> {
+) -> impl Stream<Item = Result<(Option<Instant>, TokenPrompt), E>> {
     let mut first = None;
     let timed = prompts.map(move |prompt| {
         let prompt = prompt?;

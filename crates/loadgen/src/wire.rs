@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use headstart_trace::format::completions;
 use headstart_trace::format::conversation::Role;
-use headstart_trace::materialize::Prompt;
+use headstart_trace::materialize::TokenPrompt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ChatRequest, LoadError};
+use crate::{ChatApiRequest, LoadgenError};
 
 /// Characters of an error body that is not JSON: enough to recognize a proxy's error page.
 const RAW_ERROR_CHARS: usize = 200;
@@ -15,17 +15,17 @@ const RAW_ERROR_CHARS: usize = 200;
 #[derive(Serialize)]
 struct ChatBody<'a> {
     model: &'a str,
-    messages: Vec<Message<'a>>,
+    messages: Vec<BodyMessage<'a>>,
     max_tokens: u32,
     temperature: f32,
     #[serde(flatten)]
-    streamed: Streamed,
+    streamed: StreamingFields,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_salt: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct BodyMessage<'a> {
     role: Role,
     content: &'a str,
 }
@@ -35,12 +35,12 @@ struct CompletionBody<'a> {
     #[serde(flatten)]
     body: completions::Body<'a>,
     #[serde(flatten)]
-    streamed: Streamed,
+    streamed: StreamingFields,
 }
 
 /// Asks for an answer piece by piece, with the token counts behind it.
 #[derive(Serialize)]
-struct Streamed {
+struct StreamingFields {
     stream: bool,
     stream_options: StreamOptions,
 }
@@ -50,7 +50,7 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-const STREAMED: Streamed = Streamed {
+const STREAMED: StreamingFields = StreamingFields {
     stream: true,
     stream_options: StreamOptions {
         include_usage: true,
@@ -58,8 +58,8 @@ const STREAMED: Streamed = Streamed {
 };
 
 /// The body of a streamed conversation, greedy so that equal prompts get equal answers.
-pub(crate) fn chat_body(model: &str, request: &ChatRequest<'_>) -> Bytes {
-    let messages = request.messages.iter().map(|turn| Message {
+pub(crate) fn chat_body(model: &str, request: &ChatApiRequest<'_>) -> Bytes {
+    let messages = request.messages.iter().map(|turn| BodyMessage {
         role: turn.role,
         content: &turn.text,
     });
@@ -75,7 +75,7 @@ pub(crate) fn chat_body(model: &str, request: &ChatRequest<'_>) -> Bytes {
 }
 
 /// The body of a streamed answer to `prompt`.
-pub(crate) fn completion_body(model: &str, prompt: &Prompt) -> Bytes {
+pub(crate) fn completion_body(model: &str, prompt: &TokenPrompt) -> Bytes {
     bytes(&CompletionBody {
         body: completions::Body::of(prompt, model),
         streamed: STREAMED,
@@ -89,15 +89,15 @@ fn bytes(body: &impl Serialize) -> Bytes {
 
 /// One event of the stream.
 #[derive(Deserialize)]
-pub(crate) struct Chunk {
+pub(crate) struct StreamChunk {
     #[serde(default)]
-    pub(crate) choices: Vec<Choice>,
-    pub(crate) usage: Option<Usage>,
+    pub(crate) choices: Vec<ChunkChoice>,
+    pub(crate) usage: Option<ReportedUsage>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Choice {
+pub(crate) struct ChunkChoice {
     delta: Option<Delta>,
     text: Option<String>,
     pub(crate) finish_reason: Option<String>,
@@ -108,7 +108,7 @@ struct Delta {
     content: Option<String>,
 }
 
-impl Choice {
+impl ChunkChoice {
     /// The text that it adds: a chat's `delta.content`, a plain completion's `text`.
     pub(crate) fn content(self) -> Option<String> {
         let content = self.delta.and_then(|delta| delta.content).or(self.text);
@@ -118,7 +118,7 @@ impl Choice {
 
 /// Token counts reported by the server.
 #[derive(Clone, Copy, Deserialize)]
-pub(crate) struct Usage {
+pub(crate) struct ReportedUsage {
     pub(crate) prompt_tokens: u32,
     pub(crate) completion_tokens: u32,
     prompt_tokens_details: Option<PromptTokensDetails>,
@@ -129,7 +129,7 @@ struct PromptTokensDetails {
     cached_tokens: Option<u32>,
 }
 
-impl Usage {
+impl ReportedUsage {
     /// Cached prompt tokens; 0 where the server does not say, as vLLM does not when there
     /// are none.
     pub(crate) fn cached_tokens(&self) -> u32 {
@@ -140,18 +140,19 @@ impl Usage {
     }
 }
 
-impl Chunk {
+impl StreamChunk {
     /// Reads one event's payload.
     ///
     /// # Errors
-    /// [`LoadError::GaveUp`] for an event with an `error`, [`LoadError::Malformed`] for what is
-    /// no chunk at all.
-    pub(crate) fn parse(payload: &str) -> Result<Self, LoadError> {
-        let chunk: Self = serde_json::from_str(payload).map_err(|error| LoadError::Malformed {
-            reason: format!("an event that is no completion chunk ({error})"),
-        })?;
+    /// [`LoadgenError::GaveUp`] for an event with an `error`, [`LoadgenError::Malformed`] for what
+    /// is no chunk at all.
+    pub(crate) fn parse(payload: &str) -> Result<Self, LoadgenError> {
+        let chunk: Self =
+            serde_json::from_str(payload).map_err(|error| LoadgenError::Malformed {
+                reason: format!("an event that is no completion chunk ({error})"),
+            })?;
         match &chunk.error {
-            Some(error) => Err(LoadError::GaveUp {
+            Some(error) => Err(LoadgenError::GaveUp {
                 message: message_of(error),
             }),
             None => Ok(chunk),
@@ -160,13 +161,13 @@ impl Chunk {
 }
 
 /// Makes an error of an HTTP error status and its body.
-pub(crate) fn refusal(status: u16, body: &[u8]) -> LoadError {
+pub(crate) fn refusal(status: u16, body: &[u8]) -> LoadgenError {
     let parsed: Option<Value> = serde_json::from_slice(body).ok();
     // OpenAI nests the error; older vLLM sends its fields at the top.
     let error = parsed
         .as_ref()
         .map(|body| body.get("error").unwrap_or(body));
-    LoadError::Refused {
+    LoadgenError::Refused {
         status,
         code: error.and_then(|error| Some(error.get("code")?.as_str()?.to_owned())),
         message: error.map_or_else(|| beginning(&String::from_utf8_lossy(body)), message_of),
@@ -191,7 +192,7 @@ mod tests {
 
     fn check(body: &str, expected_code: Option<&str>, expected_message: &str) {
         match refusal(400, body.as_bytes()) {
-            LoadError::Refused { code, message, .. } => {
+            LoadgenError::Refused { code, message, .. } => {
                 assert_eq!(code.as_deref(), expected_code);
                 assert_eq!(message, expected_message);
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fake::model::Model;
 use fake::{Fake, Reply};
 use headstart_loadgen::{
-    Answers, ApiClient, ChatBench, ChatReport, Observed, Progress, Starts, Think, chat,
+    Answers, ApiClient, ChatBench, ChatObservations, ChatProgress, ChatReport, Starts, Think, chat,
 };
 use headstart_trace::format::conversation::{Conversation, Role, Turn};
 
@@ -43,7 +43,11 @@ fn conversations(count: usize, turns: usize) -> Vec<Conversation> {
     (0..count).map(one).collect()
 }
 
-async fn observe(fake: &Fake, conversations: &[Conversation], bench: &ChatBench) -> Observed {
+async fn observe(
+    fake: &Fake,
+    conversations: &[Conversation],
+    bench: &ChatBench,
+) -> ChatObservations {
     let client = ApiClient::new(&fake.url, "m", None).expect("an address");
     chat::run(&client, conversations, bench, |_| ()).await
 }
@@ -128,7 +132,7 @@ async fn the_loop_is_closed() {
     assert!(fake.connections() < 12, "connections are used again");
     let told = told.into_inner();
     assert_eq!(told.len(), 12 + 6);
-    let last = Progress {
+    let last = ChatProgress {
         conversations: 6,
         ended: 6,
         requests: 12,

@@ -5,17 +5,17 @@ mod fake;
 use std::time::Duration;
 
 use fake::{End, Fake, Reply, events};
-use headstart_loadgen::{ApiClient, ChatRequest, Completion, LoadError};
+use headstart_loadgen::{ApiClient, ChatApiRequest, Completion, LoadgenError};
 use headstart_trace::format::conversation::{Role, Turn};
 
-async fn ask(fake: &Fake) -> Result<Completion, LoadError> {
+async fn ask(fake: &Fake) -> Result<Completion, LoadgenError> {
     ask_salted(fake, None).await
 }
 
-async fn ask_salted(fake: &Fake, cache_salt: Option<&str>) -> Result<Completion, LoadError> {
+async fn ask_salted(fake: &Fake, cache_salt: Option<&str>) -> Result<Completion, LoadgenError> {
     let client = ApiClient::new(&fake.url, "m", Some("key")).expect("an address");
     let messages = [Turn::new(Role::User, "hi".to_owned())];
-    let request = ChatRequest {
+    let request = ChatApiRequest {
         messages: &messages,
         max_tokens: 7,
         cache_salt,
@@ -147,7 +147,7 @@ async fn a_silent_server_is_given_up() {
     };
     let fake = Fake::start(silent).await;
     let client = ApiClient::new(&fake.url, "m", None).expect("an address");
-    let request = ChatRequest {
+    let request = ChatApiRequest {
         messages: &[],
         max_tokens: 1,
         cache_salt: None,
@@ -171,7 +171,7 @@ async fn a_server_that_is_not_there_is_named() {
         listener.local_addr().expect("bound")
     };
     let client = ApiClient::new(&format!("http://{gone}"), "m", None).expect("an address");
-    let request = ChatRequest {
+    let request = ChatApiRequest {
         messages: &[],
         max_tokens: 1,
         cache_salt: None,
@@ -186,5 +186,5 @@ async fn a_server_that_is_not_there_is_named() {
 #[tokio::test]
 async fn an_unusable_key_is_refused_before_sending() {
     let error = ApiClient::new("http://a", "m", Some("two\nlines")).expect_err("a bad key");
-    assert!(matches!(error, LoadError::ApiKey));
+    assert!(matches!(error, LoadgenError::ApiKey));
 }

@@ -4,8 +4,8 @@ mod fake;
 
 use fake::model::Model;
 use fake::{Fake, Reply, events};
-use headstart_loadgen::probe::{self, Order};
-use headstart_loadgen::{ApiClient, LoadError, ProbeReport, ReuseProbe};
+use headstart_loadgen::probe::{self, ProbeOrder};
+use headstart_loadgen::{ApiClient, LoadgenError, ProbeReport, ReuseProbe};
 use serde_json::Value;
 
 const PROBE: ReuseProbe = ReuseProbe {
@@ -16,7 +16,7 @@ const PROBE: ReuseProbe = ReuseProbe {
     seed: 1,
 };
 
-async fn run(fake: &Fake) -> Result<ProbeReport, LoadError> {
+async fn run(fake: &Fake) -> Result<ProbeReport, LoadgenError> {
     let client = ApiClient::new(&fake.url, "m", None).expect("an address");
     probe::run(&client, &PROBE, |_| ()).await
 }
@@ -53,8 +53,11 @@ async fn pairs_are_equal_but_for_the_cache() {
             "{cached} of {prompt}"
         );
         assert!(report.ttft_ratio.is_some());
-        let orders: Vec<Order> = report.rounds.iter().map(|round| round.order).collect();
-        assert_eq!(orders[..2], [Order::CachedFirst, Order::UncachedFirst]);
+        let orders: Vec<ProbeOrder> = report.rounds.iter().map(|round| round.order).collect();
+        assert_eq!(
+            orders[..2],
+            [ProbeOrder::CachedFirst, ProbeOrder::UncachedFirst]
+        );
         assert_eq!(orders[..2], orders[2..]);
     }
     let seen = fake.seen();

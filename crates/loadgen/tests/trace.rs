@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use fake::{Fake, Reply};
 use headstart_core::{Nanos, SessionId};
 use headstart_loadgen::{ApiClient, Pace, TraceObserved, TraceReport, trace};
-use headstart_trace::materialize::Prompt;
+use headstart_trace::materialize::TokenPrompt;
 use serde_json::{Value, json};
 
-fn prompt(number: u64, arrival_ms: u64) -> Prompt {
-    Prompt {
+fn prompt(number: u64, arrival_ms: u64) -> TokenPrompt {
+    TokenPrompt {
         number,
         arrival: Nanos(arrival_ms * 1_000_000),
         session: (number == 1).then_some(SessionId(4)),
@@ -43,7 +43,7 @@ fn answer(body: &Value) -> Reply {
 
 async fn run(
     respond: impl Fn(&Value) -> Reply + Send + Sync + 'static,
-    prompts: Vec<Result<Prompt, String>>,
+    prompts: Vec<Result<TokenPrompt, String>>,
     pace: Pace,
 ) -> (Fake, Result<TraceObserved, String>) {
     let fake = Fake::start(respond).await;

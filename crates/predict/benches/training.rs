@@ -9,7 +9,8 @@ use std::time::Instant;
 use headstart_core::Rng;
 use headstart_predict::text::TextOptions;
 use headstart_predict::{
-    Dataset, Definition, Label, Outcome, Parts, Shares, Split, TrainOptions, train,
+    ConversationOutcome, Dataset, DatasetSplit, Definition, Label, Parts, SplitShares,
+    TrainOptions, train,
 };
 
 const ROUNDS: usize = 5;
@@ -26,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for parts in [Parts::Joined, Parts::CurrentAndJoined] {
         // 70 % are learnt from.
         let data = random(examples * 10 / 7, dims, parts)?;
-        let split = Split::new(&data.labels, Shares::default(), 1);
+        let split = DatasetSplit::new(&data.labels, SplitShares::default(), 1);
         let mut seconds = Vec::new();
         let mut micros = Vec::new();
         for _ in 0..ROUNDS {
@@ -78,9 +79,9 @@ fn random(count: usize, dims: usize, parts: Parts) -> Result<Dataset, Box<dyn Er
         values.extend(row);
         values.push(f32::from(turn));
         let outcome = if continued {
-            Outcome::Continued
+            ConversationOutcome::Continued
         } else {
-            Outcome::Ended
+            ConversationOutcome::Ended
         };
         labels.push(Label {
             outcome,

@@ -59,7 +59,7 @@ impl Calibration {
         let targets = smoothed(continued);
         // Both; without what came out negative; without either.
         let uses = [[true, true], [true, false], [false, true], [false, false]];
-        let fits = uses.map(|uses| Fit::new(raw, &targets, uses).solve());
+        let fits = uses.map(|uses| LogisticFit::new(raw, &targets, uses).solve());
         let is_valid = |fit: &&Self| fit.slope >= 0.0 && fit.turn_slope >= 0.0;
         let cost = |fit: &Self| fit.cost(raw, &targets);
         let best = fits
@@ -101,12 +101,12 @@ fn cross_entropy(log_odds: f64, target: f64) -> f64 {
 }
 
 /// A logistic regression on up to two columns.
-struct Fit<'a> {
+struct LogisticFit<'a> {
     rows: Vec<[f64; 3]>,
     targets: &'a [f64],
 }
 
-impl<'a> Fit<'a> {
+impl<'a> LogisticFit<'a> {
     /// With the columns that are used; the others are zeros, whose slopes stay 0.
     fn new(raw: &[Raw], targets: &'a [f64], uses: [bool; 2]) -> Self {
         let column = |value: f32, is_used: bool| if is_used { f64::from(value) } else { 0.0 };

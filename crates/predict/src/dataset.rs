@@ -7,7 +7,7 @@ use crate::{Definition, Encoder, Situation};
 
 /// Outcome of a conversation after a prompt and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ConversationOutcome {
     /// Another user message followed.
     Continued,
     /// None did.
@@ -17,7 +17,7 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl ConversationOutcome {
     /// Whether it continued, where that is known.
     #[must_use]
     pub fn continued(self) -> Option<bool> {
@@ -35,7 +35,7 @@ pub struct Example {
     /// Inputs of the prediction.
     pub situation: Situation,
     /// Outcome of the conversation.
-    pub outcome: Outcome,
+    pub outcome: ConversationOutcome,
     /// Identity of the conversation: its examples stay on one side of a split.
     pub conversation: u64,
     /// Conversations with the same first prompt share it, and stay on one side too.
@@ -62,7 +62,7 @@ impl Example {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Outcome of the conversation.
-    pub outcome: Outcome,
+    pub outcome: ConversationOutcome,
     /// Number of the user message, from 1.
     pub turn: u16,
     /// Identity of the conversation.
@@ -144,9 +144,9 @@ impl Dataset {
     /// it is an error of the pipeline.
     #[must_use]
     pub fn shuffled(&self, seed: u64) -> Self {
-        let known = |label: &Label| label.outcome != Outcome::Unknown;
+        let known = |label: &Label| label.outcome != ConversationOutcome::Unknown;
         let labels = self.labels.iter().filter(|label| known(label));
-        let mut outcomes: Vec<Outcome> = labels.map(|label| label.outcome).collect();
+        let mut outcomes: Vec<ConversationOutcome> = labels.map(|label| label.outcome).collect();
         Rng::new(seed).shuffle(&mut outcomes);
         let mut shuffled = self.clone();
         let targets = shuffled.labels.iter_mut().filter(|label| known(label));
@@ -220,9 +220,9 @@ pub(crate) mod tests {
             ]);
             labels.push(Label {
                 outcome: if continued {
-                    Outcome::Continued
+                    ConversationOutcome::Continued
                 } else {
-                    Outcome::Ended
+                    ConversationOutcome::Ended
                 },
                 turn,
                 conversation: at / 2,
@@ -253,7 +253,7 @@ pub(crate) mod tests {
     #[test]
     fn shuffling_deals_the_same_outcomes_anew() {
         let mut data = planted(500, 1.0, 1);
-        data.labels[3].outcome = Outcome::Unknown;
+        data.labels[3].outcome = ConversationOutcome::Unknown;
         let shuffled = data.shuffled(5);
         let count = |data: &Dataset, outcome| {
             data.labels
@@ -261,10 +261,14 @@ pub(crate) mod tests {
                 .filter(|label| label.outcome == outcome)
                 .count()
         };
-        for outcome in [Outcome::Continued, Outcome::Ended, Outcome::Unknown] {
+        for outcome in [
+            ConversationOutcome::Continued,
+            ConversationOutcome::Ended,
+            ConversationOutcome::Unknown,
+        ] {
             assert_eq!(count(&data, outcome), count(&shuffled, outcome));
         }
-        assert_eq!(shuffled.labels[3].outcome, Outcome::Unknown);
+        assert_eq!(shuffled.labels[3].outcome, ConversationOutcome::Unknown);
         let kept = data
             .labels
             .iter()
@@ -286,7 +290,9 @@ pub(crate) mod tests {
         assert!(!changed(|_| ()));
         assert!(changed(|data| data.values[7] += 1.0));
         assert!(changed(|data| data.labels[0].turn = 9));
-        assert!(changed(|data| data.labels[0].outcome = Outcome::Unknown));
+        assert!(changed(
+            |data| data.labels[0].outcome = ConversationOutcome::Unknown
+        ));
         assert!(changed(|data| data.definition.encoder = "five".to_owned()));
     }
 }

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use headstart_core::Probability;
 use serde::Serialize;
 
-use crate::metrics::{self, Scored};
+use crate::metrics::{self, ScoredPrediction};
 
 /// Bars of the calibration error.
 const BINS: usize = 15;
@@ -50,7 +50,7 @@ impl Default for DriftOptions {
 /// State of the model by the latest outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
-pub enum Verdict {
+pub enum DriftVerdict {
     /// Nothing yet; the model is used.
     TooFew {
         /// Outcomes seen.
@@ -76,7 +76,7 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Drift {
     options: DriftOptions,
-    seen: VecDeque<(Scored, f64)>,
+    seen: VecDeque<(ScoredPrediction, f64)>,
     drifted: bool,
 }
 
@@ -100,7 +100,7 @@ impl Drift {
     /// Records the predictions of the model and of the turn prior for a message, and the outcome.
     /// The prior's prediction must predate this outcome. O(window).
     pub fn observe(&mut self, model: Probability, prior: Probability, continued: bool) {
-        let scored = |p: Probability| Scored {
+        let scored = |p: Probability| ScoredPrediction {
             p: p.value() as f32,
             continued,
         };
@@ -128,18 +128,18 @@ impl Drift {
 
     /// Judges the model by the outcomes in the window.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> DriftVerdict {
         let (excess, _) = self.excess();
         let DriftOptions { needed, bound, .. } = self.options;
         if self.drifted {
-            Verdict::Drifted { excess, bound }
+            DriftVerdict::Drifted { excess, bound }
         } else if self.seen.len() < needed {
-            Verdict::TooFew {
+            DriftVerdict::TooFew {
                 have: self.seen.len(),
                 need: needed,
             }
         } else {
-            Verdict::Healthy { excess }
+            DriftVerdict::Healthy { excess }
         }
     }
 
@@ -152,7 +152,7 @@ impl Drift {
     /// The model's expected calibration error over the window, 15 bars.
     #[must_use]
     pub fn ece(&self) -> f64 {
-        let scored: Vec<Scored> = self.seen.iter().map(|(scored, _)| *scored).collect();
+        let scored: Vec<ScoredPrediction> = self.seen.iter().map(|(scored, _)| *scored).collect();
         metrics::ece(&metrics::reliability(&scored, BINS))
     }
 
@@ -196,7 +196,7 @@ mod tests {
         feed(&mut drift, &mut rng, 150, |truth| 1.0 - truth);
         assert_eq!(
             drift.verdict(),
-            Verdict::TooFew {
+            DriftVerdict::TooFew {
                 have: 150,
                 need: 200
             }
@@ -204,12 +204,14 @@ mod tests {
         assert!(drift.uses_model());
         drift.reset();
         feed(&mut drift, &mut rng, 2000, |truth| truth);
-        assert!(matches!(drift.verdict(), Verdict::Healthy { excess } if excess < -0.3));
+        assert!(matches!(drift.verdict(), DriftVerdict::Healthy { excess } if excess < -0.3));
         assert!(drift.ece() < 0.05);
         // The world turns around: sure, and wrong.
         feed(&mut drift, &mut rng, 1000, |truth| 1.0 - truth);
         assert!(!drift.uses_model() && drift.ece() > 0.7);
-        assert!(matches!(drift.verdict(), Verdict::Drifted { excess, bound } if excess > bound));
+        assert!(
+            matches!(drift.verdict(), DriftVerdict::Drifted { excess, bound } if excess > bound)
+        );
         feed(&mut drift, &mut rng, 1000, |truth| truth);
         assert!(drift.uses_model());
     }

@@ -9,10 +9,10 @@ use std::ops::ControlFlow;
 use headstart_core::Rng;
 use serde::Serialize;
 
-use crate::metrics::{self, Bin, Confusion, Scored};
-use crate::model::Model;
+use crate::metrics::{self, Bin, Confusion, ScoredPrediction};
+use crate::model::ContinuationModel;
 use crate::train::{self, TrainError, TrainOptions, turn_prior};
-use crate::{Dataset, Outcome, Split};
+use crate::{ConversationOutcome, Dataset, DatasetSplit};
 
 /// Bars of the reliability plot, as published.
 const BINS: usize = 15;
@@ -63,7 +63,7 @@ pub struct Scores {
 
 /// A model's figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct EvaluationReport {
     /// Sizes of the training part.
     pub train: Counts,
     /// Sizes of the validation part.
@@ -85,7 +85,7 @@ pub struct Report {
 
 /// A point of a learning curve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CurvePoint {
+pub struct LearningCurvePoint {
     /// Conversations learnt from.
     pub conversations: usize,
     /// Their examples.
@@ -96,14 +96,17 @@ pub struct CurvePoint {
 
 /// `model` on the test part.
 #[must_use]
-pub fn report(data: &Dataset, split: &Split, model: &Model) -> Report {
+pub fn report(data: &Dataset, split: &DatasetSplit, model: &ContinuationModel) -> EvaluationReport {
     let prior = turn_prior(data, &split.train);
     let by_turn = |at: usize| prior.p(data.labels[at].turn).value() as f32;
     let said = by_model(data, &split.test, model);
     let model = scores(data, &split.test, &said, model.threshold);
     let turn_only = scores_by(data, split, by_turn);
-    let unknown = data.labels.iter().filter(|l| l.outcome == Outcome::Unknown);
-    Report {
+    let unknown = data
+        .labels
+        .iter()
+        .filter(|l| l.outcome == ConversationOutcome::Unknown);
+    EvaluationReport {
         train: counts(data, &split.train),
         validation: counts(data, &split.validation),
         test: counts(data, &split.test),
@@ -118,7 +121,7 @@ pub fn report(data: &Dataset, split: &Split, model: &Model) -> Report {
 /// Figures of any predictor on the test part, its threshold chosen on the validation part.
 /// `said` gives the probability for the example at an index.
 #[must_use]
-pub fn scores_by(data: &Dataset, split: &Split, said: impl Fn(usize) -> f32) -> Scores {
+pub fn scores_by(data: &Dataset, split: &DatasetSplit, said: impl Fn(usize) -> f32) -> Scores {
     let threshold = metrics::best_threshold(&scored(data, &split.validation, &said)).min(1.0);
     scores(
         data,
@@ -135,11 +138,11 @@ pub fn scores_by(data: &Dataset, split: &Split, said: impl Fn(usize) -> f32) -> 
 /// As [`train::train`] on the whole.
 pub fn learning_curve(
     data: &Dataset,
-    split: &Split,
+    split: &DatasetSplit,
     options: &TrainOptions,
     steps: u32,
-    observer: &mut dyn FnMut(&CurvePoint) -> ControlFlow<()>,
-) -> Result<Vec<CurvePoint>, TrainError> {
+    observer: &mut dyn FnMut(&LearningCurvePoint) -> ControlFlow<()>,
+) -> Result<Vec<LearningCurvePoint>, TrainError> {
     let mut points = Vec::new();
     for step in (0..=steps).rev() {
         let part = split.part_of_training(&data.labels, 0.5f64.powi(step as i32));
@@ -148,7 +151,7 @@ pub fn learning_curve(
             Err(TrainError::TooFew { .. } | TrainError::OneClass { .. }) if step > 0 => continue,
             trained => trained?,
         };
-        let point = CurvePoint {
+        let point = LearningCurvePoint {
             conversations: trained.report.train.conversations,
             samples: trained.report.train.samples,
             scores: trained.report.model,
@@ -163,17 +166,21 @@ pub fn learning_curve(
 }
 
 /// Pairs the probabilities of `said` with the outcomes of those of `part` whose outcome is known.
-fn scored(data: &Dataset, part: &[usize], said: impl Fn(usize) -> f32) -> Vec<Scored> {
+fn scored(data: &Dataset, part: &[usize], said: impl Fn(usize) -> f32) -> Vec<ScoredPrediction> {
     let one = |&at: &usize| {
         let continued = data.labels[at].outcome.continued()?;
         let p = said(at);
-        Some(Scored { p, continued })
+        Some(ScoredPrediction { p, continued })
     };
     part.iter().filter_map(one).collect()
 }
 
 /// Predictions of `model` for those of `part` whose outcome is known; NaN if it returns no number.
-pub(crate) fn by_model(data: &Dataset, part: &[usize], model: &Model) -> Vec<Scored> {
+pub(crate) fn by_model(
+    data: &Dataset,
+    part: &[usize],
+    model: &ContinuationModel,
+) -> Vec<ScoredPrediction> {
     let mut rows = Vec::with_capacity(part.len() * data.definition.width());
     part.iter()
         .for_each(|&at| rows.extend_from_slice(data.row(at)));
@@ -187,7 +194,7 @@ pub(crate) fn by_model(data: &Dataset, part: &[usize], model: &Model) -> Vec<Sco
 }
 
 /// Figures of what was said about `part`, those of its examples whose outcome is known.
-fn scores(data: &Dataset, part: &[usize], scored: &[Scored], threshold: f32) -> Scores {
+fn scores(data: &Dataset, part: &[usize], scored: &[ScoredPrediction], threshold: f32) -> Scores {
     let confusion = Confusion::at(scored, threshold);
     let bins = metrics::reliability(scored, BINS);
     let (mcc_low, mcc_high) = mcc_interval(data, part, scored, threshold);
@@ -208,11 +215,16 @@ fn scores(data: &Dataset, part: &[usize], scored: &[Scored], threshold: f32) -> 
 }
 
 /// The middle 95 % of the MCC over resamplings of the conversations, with replacement.
-fn mcc_interval(data: &Dataset, part: &[usize], scored: &[Scored], threshold: f32) -> (f64, f64) {
+fn mcc_interval(
+    data: &Dataset,
+    part: &[usize],
+    scored: &[ScoredPrediction],
+    threshold: f32,
+) -> (f64, f64) {
     let known = part
         .iter()
         .map(|&at| &data.labels[at])
-        .filter(|label| label.outcome != Outcome::Unknown);
+        .filter(|label| label.outcome != ConversationOutcome::Unknown);
     let mut slots: HashMap<u64, usize> = HashMap::new();
     let mut cells: Vec<Confusion> = Vec::new();
     for (label, one) in known.zip(scored) {
@@ -239,7 +251,7 @@ fn mcc_interval(data: &Dataset, part: &[usize], scored: &[Scored], threshold: f3
     (draws[tail], draws[DRAWS - 1 - tail])
 }
 
-fn attainable_mcc(data: &Dataset, split: &Split) -> Option<f64> {
+fn attainable_mcc(data: &Dataset, split: &DatasetSplit) -> Option<f64> {
     let truth = |at: usize| data.labels[at].truth.map(|truth| truth.value() as f32);
     let parts = split.validation.iter().chain(&split.test);
     let all_known = parts.clone().all(|&at| truth(at).is_some());
@@ -249,10 +261,14 @@ fn attainable_mcc(data: &Dataset, split: &Split) -> Option<f64> {
 
 fn counts(data: &Dataset, part: &[usize]) -> Counts {
     let labels = part.iter().map(|&at| &data.labels[at]);
-    let known: Vec<_> = labels.filter(|l| l.outcome != Outcome::Unknown).collect();
+    let known: Vec<_> = labels
+        .filter(|l| l.outcome != ConversationOutcome::Unknown)
+        .collect();
     let conversations: std::collections::HashSet<u64> =
         known.iter().map(|label| label.conversation).collect();
-    let continued = known.iter().filter(|l| l.outcome == Outcome::Continued);
+    let continued = known
+        .iter()
+        .filter(|l| l.outcome == ConversationOutcome::Continued);
     Counts {
         samples: known.len(),
         conversations: conversations.len(),

@@ -13,13 +13,13 @@ const VECTORS: usize = 2;
 
 /// `a` as the product reads it: element `(row, k)` is `values[row · row_step + k · k_step]`.
 #[derive(Clone, Copy)]
-pub(crate) struct Left<'a> {
+pub(crate) struct LeftOperand<'a> {
     values: &'a [f32],
     row_step: usize,
     k_step: usize,
 }
 
-impl<'a> Left<'a> {
+impl<'a> LeftOperand<'a> {
     /// `[rows, k]`, row after row.
     pub(crate) fn rows(values: &'a [f32], k: usize) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl<'a> Left<'a> {
 
 /// Treatment of the old contents of `c`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Write {
+pub(crate) enum AccumulationMode {
     Replace,
     Add,
 }
@@ -50,18 +50,24 @@ pub(crate) enum Write {
 ///
 /// # Panics
 /// When the sizes do not fit.
-pub(crate) fn product(a: Left<'_>, b: &[f32], c: &mut [f32], n: usize, write: Write) {
+pub(crate) fn product(
+    a: LeftOperand<'_>,
+    b: &[f32],
+    c: &mut [f32],
+    n: usize,
+    write: AccumulationMode,
+) {
     let (k, m) = (b.len() / n, c.len() / n);
     assert!(b.len() == k * n && c.len() == m * n && a.values.len() == m * k);
     Arch::new().dispatch(Product { a, b, c, n, write });
 }
 
 struct Product<'a> {
-    a: Left<'a>,
+    a: LeftOperand<'a>,
     b: &'a [f32],
     c: &'a mut [f32],
     n: usize,
-    write: Write,
+    write: AccumulationMode,
 }
 
 impl WithSimd for Product<'_> {
@@ -95,7 +101,7 @@ struct Tile<'a> {
     a: &'a [[f32; ROWS]], // [k]
     b: &'a [f32],         // [k, n]
     n: usize,
-    write: Write,
+    write: AccumulationMode,
 }
 
 impl Tile<'_> {
@@ -116,7 +122,7 @@ impl Tile<'_> {
                 let sum: f32 = terms
                     .map(|(k, a)| a[row] * self.b[k * self.n + column])
                     .sum();
-                c[column] = if self.write == Write::Add {
+                c[column] = if self.write == AccumulationMode::Add {
                     c[column] + sum
                 } else {
                     sum
@@ -143,8 +149,8 @@ impl Tile<'_> {
             let (c, _) = S::as_mut_simd_f32s(&mut c[column..]);
             for (c, sum) in c.iter_mut().zip(sums) {
                 *c = match self.write {
-                    Write::Replace => *sum,
-                    Write::Add => simd.add_f32s(*c, *sum),
+                    AccumulationMode::Replace => *sum,
+                    AccumulationMode::Add => simd.add_f32s(*c, *sum),
                 };
             }
         }
@@ -160,20 +166,26 @@ mod tests {
         (0..len).map(|_| rng.next_f64() as f32 - 0.5).collect()
     }
 
-    fn check(m: usize, k: usize, n: usize, write: Write) {
+    fn check(m: usize, k: usize, n: usize, write: AccumulationMode) {
         let mut rng = Rng::new((m * 10_000 + k * 100 + n) as u64);
         let (a, b) = (random(&mut rng, m * k), random(&mut rng, k * n));
         let old = random(&mut rng, m * n);
         let transposed: Vec<f32> = (0..k * m).map(|at| a[at % m * k + at / m]).collect();
         let mut rows = old.clone();
-        product(Left::rows(&a, k), &b, &mut rows, n, write);
+        product(LeftOperand::rows(&a, k), &b, &mut rows, n, write);
         let mut columns = old.clone();
-        product(Left::columns(&transposed, m), &b, &mut columns, n, write);
+        product(
+            LeftOperand::columns(&transposed, m),
+            &b,
+            &mut columns,
+            n,
+            write,
+        );
         assert_eq!(rows, columns);
         for (at, got) in rows.iter().enumerate() {
             let (row, column) = (at / n, at % n);
             let terms = (0..k).map(|k_| f64::from(a[row * k + k_]) * f64::from(b[k_ * n + column]));
-            let kept = if write == Write::Add {
+            let kept = if write == AccumulationMode::Add {
                 f64::from(old[at])
             } else {
                 0.0
@@ -196,8 +208,8 @@ mod tests {
             (256, 2, 128),
             (4, 0, 8),
         ] {
-            check(m, k, n, Write::Replace);
-            check(m, k, n, Write::Add);
+            check(m, k, n, AccumulationMode::Replace);
+            check(m, k, n, AccumulationMode::Add);
         }
     }
 }

@@ -7,7 +7,8 @@
 //! ```text
 //! Situation ─text─► texts ─Encoder─► vectors ─features─► row ─mlp─► log-odds ─calibrate─► p
 //!
-//! Examples ─► Dataset ─► Split ─train─► Model + Report          (`headstart train`)
+//! Examples ─► Dataset ─► DatasetSplit ─train─► ContinuationModel + EvaluationReport
+//!                                                                  (`headstart train`)
 //! outcomes ─► TurnPrior, Drift: what is believed without, and whether to believe the model
 //! ```
 //!
@@ -35,15 +36,17 @@ mod split;
 pub mod text;
 mod train;
 
-pub use dataset::{Dataset, Example, Label, Outcome};
-pub use drift::{Drift, DriftOptions, Verdict};
+pub use dataset::{ConversationOutcome, Dataset, Example, Label};
+pub use drift::{Drift, DriftOptions, DriftVerdict};
 pub use encoder::Encoder;
-pub use evaluate::{Counts, CurvePoint, Report, Scores, learning_curve, report, scores_by};
+pub use evaluate::{
+    Counts, EvaluationReport, LearningCurvePoint, Scores, learning_curve, report, scores_by,
+};
 pub use features::{Definition, Parts};
 pub use mlp::Mlp;
-pub use model::{MAX_BYTES, Model, ModelError, Summary};
+pub use model::{ContinuationModel, EvaluationSummary, MAX_BYTES, ModelError};
 pub use predictor::Predictor;
 pub use prior::TurnPrior;
 pub use situation::Situation;
-pub use split::{Shares, Split};
-pub use train::{Epoch, Observer, TrainError, TrainOptions, Trained, train, turn_prior};
+pub use split::{DatasetSplit, SplitShares};
+pub use train::{Epoch, Observer, TrainError, TrainOptions, TrainingResult, train, turn_prior};

@@ -20,7 +20,7 @@ use half::f16;
 use headstart_core::Probability;
 use serde::{Deserialize, Serialize};
 
-use crate::{Dataset, Definition, Label, Outcome};
+use crate::{ConversationOutcome, Dataset, Definition, Label};
 
 const VERSION: u32 = 1;
 /// Longest line that is read, bytes: a row of some 65,000 values.
@@ -59,14 +59,14 @@ pub fn header_line(definition: &Definition) -> String {
 
 /// Outcome of a conversation after one message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct OutcomeRecord {
     /// Tells conversations apart within a log: a count or a random number, nothing made from
     /// text.
     pub conversation: u64,
     /// Number of the user message, from 1.
     pub turn: u16,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: ConversationOutcome,
     /// The predicted probability of a continuation, if there was one.
     pub said: Option<Probability>,
     /// The row, by the header's definition.
@@ -91,7 +91,7 @@ enum OutcomeName {
     Unknown,
 }
 
-impl Record {
+impl OutcomeRecord {
     /// As a line, with its line feed.
     #[must_use]
     pub fn line(&self) -> String {
@@ -99,9 +99,9 @@ impl Record {
             conversation: self.conversation,
             turn: self.turn,
             outcome: match self.outcome {
-                Outcome::Continued => OutcomeName::Continued,
-                Outcome::Ended => OutcomeName::Ended,
-                Outcome::Unknown => OutcomeName::Unknown,
+                ConversationOutcome::Continued => OutcomeName::Continued,
+                ConversationOutcome::Ended => OutcomeName::Ended,
+                ConversationOutcome::Unknown => OutcomeName::Unknown,
             },
             said: self.said.map(|said| said.value() as f32),
             row: to_hex(&self.row),
@@ -130,9 +130,9 @@ impl Record {
             conversation: line.conversation,
             turn: line.turn,
             outcome: match line.outcome {
-                OutcomeName::Continued => Outcome::Continued,
-                OutcomeName::Ended => Outcome::Ended,
-                OutcomeName::Unknown => Outcome::Unknown,
+                OutcomeName::Continued => ConversationOutcome::Continued,
+                OutcomeName::Ended => ConversationOutcome::Ended,
+                OutcomeName::Unknown => ConversationOutcome::Unknown,
             },
             said: line.said.and_then(|said| Probability::new(f64::from(said))),
             row,
@@ -178,7 +178,7 @@ pub fn read(mut source: impl BufRead, limit: usize) -> Result<Log, LogError> {
     };
     while let Some(line) = next_line(&mut source)? {
         let record = match line {
-            Some(line) => Record::parse(&line, width),
+            Some(line) => OutcomeRecord::parse(&line, width),
             None => Err("too long, or not UTF-8".to_owned()),
         };
         let record = match record {
@@ -201,7 +201,7 @@ pub fn read(mut source: impl BufRead, limit: usize) -> Result<Log, LogError> {
 }
 
 impl Log {
-    fn push(&mut self, record: Record) {
+    fn push(&mut self, record: OutcomeRecord) {
         self.dataset.labels.push(Label {
             outcome: record.outcome,
             turn: record.turn,
@@ -296,18 +296,18 @@ mod tests {
     use crate::{Encoder, Situation};
     use headstart_core::Rng;
 
-    fn record(conversation: u64, turn: u16, first: f32) -> Record {
-        Record {
+    fn record(conversation: u64, turn: u16, first: f32) -> OutcomeRecord {
+        OutcomeRecord {
             conversation,
             turn,
-            outcome: Outcome::Continued,
+            outcome: ConversationOutcome::Continued,
             said: Probability::new(0.25),
             row: vec![first, -0.5, 0.25, 0.0, f32::from(turn)],
         }
     }
 
-    fn file(records: &[Record]) -> String {
-        let lines = records.iter().map(Record::line);
+    fn file(records: &[OutcomeRecord]) -> String {
+        let lines = records.iter().map(OutcomeRecord::line);
         std::iter::once(header_line(&four())).chain(lines).collect()
     }
 
@@ -318,14 +318,18 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut ended = record(9, 2, 0.125);
-        (ended.outcome, ended.said) = (Outcome::Ended, None);
+        (ended.outcome, ended.said) = (ConversationOutcome::Ended, None);
         let log = read_all(file(&[record(7, 1, 1.0), ended])).expect("a log");
         assert_eq!(log.dataset.definition, four());
         assert_eq!(log.dataset.row(1), [0.125, -0.5, 0.25, 0.0, 2.0]);
         assert_eq!(log.said, [Probability::new(0.25), None]);
         assert_eq!((log.skipped, log.truncated), (0, false));
-        let outcomes: Vec<Outcome> = log.dataset.labels.iter().map(|l| l.outcome).collect();
-        assert_eq!(outcomes, [Outcome::Continued, Outcome::Ended]);
+        let outcomes: Vec<ConversationOutcome> =
+            log.dataset.labels.iter().map(|l| l.outcome).collect();
+        assert_eq!(
+            outcomes,
+            [ConversationOutcome::Continued, ConversationOutcome::Ended]
+        );
         let limited = read(file(&[record(7, 1, 1.0), record(7, 2, 1.0)]).as_bytes(), 1);
         let limited = limited.expect("a log");
         assert_eq!((limited.said.len(), limited.truncated), (1, true));
@@ -361,7 +365,7 @@ mod tests {
         let log = read_all(good.clone() + &bad.concat()).expect("a log");
         assert_eq!((log.said.len(), log.skipped), (1, 4));
         let check = |line: &str, part: &str| {
-            let error = Record::parse(line, 5).expect_err(line);
+            let error = OutcomeRecord::parse(line, 5).expect_err(line);
             assert!(error.contains(part), "{error} lacks {part}");
         };
         let line = record(1, 2, 0.5).line();
@@ -391,7 +395,7 @@ mod tests {
 
     #[test]
     fn random_damage_never_panics() {
-        let records: Vec<Record> = (0..4).map(|at| record(at, 1, 0.5)).collect();
+        let records: Vec<OutcomeRecord> = (0..4).map(|at| record(at, 1, 0.5)).collect();
         let good = file(&records).into_bytes();
         let mut rng = Rng::new(6);
         for _ in 0..5000 {

@@ -1,7 +1,7 @@
 //! Metrics of predicted probabilities, as in scikit-learn.
 //!
-//! Every function takes [`Scored`] outcomes in any order. Where a figure is not defined (one class
-//! only, nothing at all) it is what scikit-learn gives for it, or 0.
+//! Every function takes [`ScoredPrediction`]s in any order. Where a figure is not defined (one
+//! class only, nothing at all) it is what scikit-learn gives for it, or 0.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ const MARGIN: f64 = 1e-6;
 
 /// A prediction and what happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scored {
+pub struct ScoredPrediction {
     /// The probability of a continuation that was said.
     pub p: f32,
     /// Whether it continued.
@@ -34,7 +34,7 @@ pub struct Confusion {
 impl Confusion {
     /// Of `scored` at `threshold`: from it on a conversation is said to continue.
     #[must_use]
-    pub fn at(scored: &[Scored], threshold: f32) -> Self {
+    pub fn at(scored: &[ScoredPrediction], threshold: f32) -> Self {
         let mut confusion = Self::default();
         for one in scored {
             confusion.count(one.p >= threshold, one.continued, 1);
@@ -97,7 +97,7 @@ impl Confusion {
 /// The threshold with the best MCC, between two values that occur; of several the highest. Above
 /// everything where there is nothing to tell apart.
 #[must_use]
-pub fn best_threshold(scored: &[Scored]) -> f32 {
+pub fn best_threshold(scored: &[ScoredPrediction]) -> f32 {
     let sorted = sorted(scored);
     let ended = scored.iter().filter(|one| !one.continued).count() as u64;
     let mut confusion = Confusion {
@@ -132,7 +132,7 @@ fn between(low: f32, high: f32) -> f32 {
 /// The area under the ROC curve: the chance that a continued one has the higher probability of
 /// the two, ties counting half. 0.5 where there is only one class.
 #[must_use]
-pub fn auc(scored: &[Scored]) -> f64 {
+pub fn auc(scored: &[ScoredPrediction]) -> f64 {
     let sorted = sorted(scored);
     let (mut wins, mut continued_above) = (0.0, 0.0);
     for (tie, _) in ties(&sorted) {
@@ -146,14 +146,16 @@ pub fn auc(scored: &[Scored]) -> f64 {
 }
 
 /// From the highest probability down.
-fn sorted(scored: &[Scored]) -> Vec<Scored> {
+fn sorted(scored: &[ScoredPrediction]) -> Vec<ScoredPrediction> {
     let mut sorted = scored.to_vec();
     sorted.sort_by(|a, b| b.p.total_cmp(&a.p));
     sorted
 }
 
 /// Runs of equal probability, each with the one after it.
-fn ties(sorted: &[Scored]) -> impl Iterator<Item = (&[Scored], Option<&Scored>)> {
+fn ties(
+    sorted: &[ScoredPrediction],
+) -> impl Iterator<Item = (&[ScoredPrediction], Option<&ScoredPrediction>)> {
     let mut end = 0;
     sorted.chunk_by(|a, b| a.p == b.p).map(move |tie| {
         end += tie.len();
@@ -178,7 +180,7 @@ pub struct Bin {
 
 /// `bins` bars of equal width over the probabilities.
 #[must_use]
-pub fn reliability(scored: &[Scored], bins: usize) -> Vec<Bin> {
+pub fn reliability(scored: &[ScoredPrediction], bins: usize) -> Vec<Bin> {
     let mut sums = vec![(0usize, 0.0, 0.0); bins];
     for one in scored {
         let bin = (f64::from(one.p) * bins as f64) as usize;
@@ -208,7 +210,7 @@ pub fn ece(bins: &[Bin]) -> f64 {
 
 /// The cost of one prediction in nats; at most 13.8.
 #[must_use]
-pub fn log_loss_of(one: &Scored) -> f64 {
+pub fn log_loss_of(one: &ScoredPrediction) -> f64 {
     let p = f64::from(one.p).clamp(MARGIN, 1.0 - MARGIN);
     if one.continued {
         -p.ln()
@@ -219,20 +221,20 @@ pub fn log_loss_of(one: &Scored) -> f64 {
 
 /// The mean cost, in nats.
 #[must_use]
-pub fn log_loss(scored: &[Scored]) -> f64 {
+pub fn log_loss(scored: &[ScoredPrediction]) -> f64 {
     scored.iter().map(log_loss_of).sum::<f64>() / scored.len().max(1) as f64
 }
 
 /// The mean squared error of the probability.
 #[must_use]
-pub fn brier(scored: &[Scored]) -> f64 {
-    let error = |one: &Scored| f64::from(one.p) - f64::from(u8::from(one.continued));
+pub fn brier(scored: &[ScoredPrediction]) -> f64 {
+    let error = |one: &ScoredPrediction| f64::from(one.p) - f64::from(u8::from(one.continued));
     scored.iter().map(|one| error(one).powi(2)).sum::<f64>() / scored.len().max(1) as f64
 }
 
 /// The share that continued.
 #[must_use]
-pub fn base_rate(scored: &[Scored]) -> f64 {
+pub fn base_rate(scored: &[ScoredPrediction]) -> f64 {
     let continued = scored.iter().filter(|one| one.continued).count();
     continued as f64 / scored.len().max(1) as f64
 }
@@ -242,20 +244,20 @@ mod tests {
     use super::*;
     use headstart_core::Rng;
 
-    fn scored(ps: &[f32], continued: &[u8]) -> Vec<Scored> {
-        let one = |(&p, &continued): (&f32, &u8)| Scored {
+    fn scored(ps: &[f32], continued: &[u8]) -> Vec<ScoredPrediction> {
+        let one = |(&p, &continued): (&f32, &u8)| ScoredPrediction {
             p,
             continued: continued == 1,
         };
         ps.iter().zip(continued).map(one).collect()
     }
 
-    fn random(seed: u64, levels: usize) -> Vec<Scored> {
+    fn random(seed: u64, levels: usize) -> Vec<ScoredPrediction> {
         let mut rng = Rng::new(seed);
         let mut one = || {
             let p = rng.below(levels + 1) as f32 / levels as f32;
             let continued = rng.next_f64() < 0.3 + 0.4 * f64::from(p);
-            Scored { p, continued }
+            ScoredPrediction { p, continued }
         };
         (0..200).map(|_| one()).collect()
     }
@@ -307,7 +309,7 @@ mod tests {
         let good = scored(&ps, &[0, 0, 1, 0, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 1, 0]);
         let bad = scored(&ps, &[1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1]);
         let near = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-6, "{got}");
-        let at = |scored: &[Scored], threshold, mcc, f1| {
+        let at = |scored: &[ScoredPrediction], threshold, mcc, f1| {
             let confusion = Confusion::at(scored, threshold);
             near(confusion.mcc(), mcc);
             near(confusion.macro_f1(), f1);
@@ -318,7 +320,7 @@ mod tests {
         at(&bad, 0.5, -0.3133397808, 0.3098039216);
         at(&bad, 0.2, -0.5606119106, 0.1578947368);
         at(&bad, 0.95, 0.0215916759, 0.5);
-        let others = |scored: &[Scored]| {
+        let others = |scored: &[ScoredPrediction]| {
             let ece = ece(&reliability(scored, 15));
             [auc(scored), log_loss(scored), brier(scored), ece]
         };

@@ -15,22 +15,22 @@
 pub(crate) mod adam;
 pub(crate) mod network;
 
-use crate::kernel::{Left, Write, product};
+use crate::kernel::{AccumulationMode, LeftOperand, product};
 
 /// A trained classifier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mlp {
-    pub(crate) layers: [Linear; 3],
+    pub(crate) layers: [DenseLayer; 3],
 }
 
 /// `y = x · weight + bias`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Linear {
+pub(crate) struct DenseLayer {
     pub(crate) weight: Vec<f32>, // [inputs, outputs]
     pub(crate) bias: Vec<f32>,   // [outputs]
 }
 
-impl Linear {
+impl DenseLayer {
     pub(crate) fn inputs(&self) -> usize {
         self.weight.len() / self.bias.len()
     }
@@ -39,8 +39,8 @@ impl Linear {
     pub(crate) fn forward(&self, x: &[f32]) -> Vec<f32> {
         let outputs = self.bias.len();
         let mut y = self.bias.repeat(x.len() / self.inputs());
-        let x = Left::rows(x, self.inputs());
-        product(x, &self.weight, &mut y, outputs, Write::Add);
+        let x = LeftOperand::rows(x, self.inputs());
+        product(x, &self.weight, &mut y, outputs, AccumulationMode::Add);
         y
     }
 }
@@ -56,7 +56,7 @@ impl Mlp {
         assert!(members.iter().all(|it| it.width() == width), "of one width");
         let layers = |index: usize| members.iter().map(move |member| &member.layers[index]);
         let share = 1.0 / members.len() as f32;
-        let mut last = Linear {
+        let mut last = DenseLayer {
             weight: layers(2).flat_map(|it| &it.weight).copied().collect(),
             bias: vec![layers(2).map(|it| it.bias[0]).sum()],
         };
@@ -101,9 +101,9 @@ enum Inputs {
 }
 
 /// One layer that gives what each of `layers` gives, one after the other.
-fn beside<'a>(layers: impl Iterator<Item = &'a Linear> + Clone, inputs: Inputs) -> Linear {
+fn beside<'a>(layers: impl Iterator<Item = &'a DenseLayer> + Clone, inputs: Inputs) -> DenseLayer {
     let outputs: usize = layers.clone().map(|it| it.bias.len()).sum();
-    let rows = layers.clone().map(Linear::inputs);
+    let rows = layers.clone().map(DenseLayer::inputs);
     let rows = match inputs {
         Inputs::Shared => rows.max().unwrap_or(0),
         Inputs::Apart => rows.sum(),
@@ -120,7 +120,7 @@ fn beside<'a>(layers: impl Iterator<Item = &'a Linear> + Clone, inputs: Inputs) 
             row += layer.inputs();
         }
     }
-    Linear {
+    DenseLayer {
         weight,
         bias: layers.flat_map(|it| &it.bias).copied().collect(),
     }
@@ -154,7 +154,7 @@ mod tests {
         };
         let members = [3, 5, 2].map(|hidden| {
             let sizes = [(4, hidden), (hidden, hidden + 1), (hidden + 1, 1)];
-            let layers = sizes.map(|(inputs, outputs)| Linear {
+            let layers = sizes.map(|(inputs, outputs)| DenseLayer {
                 weight: values(inputs * outputs),
                 bias: values(outputs),
             });

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Definition;
 use crate::calibrate::{Calibration, Raw};
-use crate::evaluate::Report;
+use crate::evaluate::EvaluationReport;
 use crate::mlp::Mlp;
 use crate::prior::TurnPrior;
 
@@ -18,7 +18,7 @@ const MARGIN: f64 = 1e-6;
 
 /// A classifier with all that it takes to use it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Model {
+pub struct ContinuationModel {
     /// Definition of its rows.
     pub definition: Definition,
     /// The classifier.
@@ -32,7 +32,7 @@ pub struct Model {
     /// where a live prior may begin.
     pub prior: TurnPrior,
     /// Quality at the end of training.
-    pub summary: Summary,
+    pub summary: EvaluationSummary,
     /// Fingerprint of the training data ([`crate::Dataset::fingerprint`]).
     pub fingerprint: String,
     /// When, in seconds since 1970, by the caller's clock.
@@ -42,7 +42,7 @@ pub struct Model {
 /// The report in short, on its test part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Summary {
+pub struct EvaluationSummary {
     /// Examples learnt from.
     pub train_samples: usize,
     /// Examples that the figures are from.
@@ -63,11 +63,11 @@ pub struct Summary {
     pub log_loss: f32,
 }
 
-impl Summary {
+impl EvaluationSummary {
     /// Of a full report.
     #[must_use]
-    pub fn of(report: &Report) -> Self {
-        let Report {
+    pub fn of(report: &EvaluationReport) -> Self {
+        let EvaluationReport {
             model, turn_only, ..
         } = report;
         Self {
@@ -126,7 +126,7 @@ pub enum ModelError {
     },
 }
 
-impl Model {
+impl ContinuationModel {
     /// As a file.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

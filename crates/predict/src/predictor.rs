@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use headstart_core::Probability;
 
-use crate::model::{Model, ModelError};
+use crate::model::{ContinuationModel, ModelError};
 use crate::{Encoder, Situation};
 
 /// Answers whether conversations go on. Keeps no state: the same situation, the same answer.
 #[derive(Clone)]
 pub struct Predictor {
-    model: Arc<Model>,
+    model: Arc<ContinuationModel>,
     encoder: Arc<dyn Encoder>,
 }
 
@@ -19,8 +19,11 @@ impl Predictor {
     ///
     /// # Errors
     /// [`ModelError::OtherEncoder`] when the model was trained with another one.
-    pub fn new(model: Arc<Model>, encoder: Arc<dyn Encoder>) -> Result<Self, ModelError> {
-        let Model { definition, .. } = &*model;
+    pub fn new(
+        model: Arc<ContinuationModel>,
+        encoder: Arc<dyn Encoder>,
+    ) -> Result<Self, ModelError> {
+        let ContinuationModel { definition, .. } = &*model;
         if definition.encoder != encoder.identity() || definition.dims != encoder.dims() {
             return Err(ModelError::OtherEncoder {
                 model: definition.encoder.clone(),
@@ -60,7 +63,7 @@ impl Predictor {
 
     /// The model.
     #[must_use]
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &ContinuationModel {
         &self.model
     }
 
@@ -75,7 +78,7 @@ impl Predictor {
 mod tests {
     use super::*;
     use crate::dataset::tests::{four, planted};
-    use crate::{Shares, Split, TrainOptions, train};
+    use crate::{DatasetSplit, SplitShares, TrainOptions, train};
     use std::ops::ControlFlow;
 
     /// Four values from the text's first character; NaN for an empty text.
@@ -103,7 +106,7 @@ mod tests {
     fn it_says_what_was_learnt_refuses_another_encoder_and_admits_what_is_no_number() {
         let data = planted(400, 0.9, 3);
         assert_eq!(data.definition, four());
-        let split = Split::new(&data.labels, Shares::default(), 1);
+        let split = DatasetSplit::new(&data.labels, SplitShares::default(), 1);
         let options = TrainOptions {
             hidden: 8,
             batch: 32,

@@ -23,15 +23,16 @@ const STRENGTH: f64 = 10.0;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TurnPrior {
-    cells: Vec<Cell>,
+    cells: Vec<TurnCounts>,
     base: f64,
     /// Factor by which an observation reduces the weight of those before it.
     keep: f64,
 }
 
+/// Weighted counts of the prompts of one turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Cell {
+struct TurnCounts {
     continued: f64,
     all: f64,
 }
@@ -56,7 +57,7 @@ impl TurnPrior {
     #[must_use]
     pub fn with_base(base: Probability) -> Self {
         Self {
-            cells: vec![Cell::default(); usize::from(Self::LAST_TURN)],
+            cells: vec![TurnCounts::default(); usize::from(Self::LAST_TURN)],
             base: base.value(),
             keep: 1.0,
         }
@@ -86,7 +87,7 @@ impl TurnPrior {
     /// The chance that another message follows that of `turn`, from 1.
     #[must_use]
     pub fn p(&self, turn: u16) -> Probability {
-        let sum = |of: fn(&Cell) -> f64| self.cells.iter().map(of).sum::<f64>();
+        let sum = |of: fn(&TurnCounts) -> f64| self.cells.iter().map(of).sum::<f64>();
         let (continued, all) = (sum(|cell| cell.continued), sum(|cell| cell.all));
         let overall = (continued + STRENGTH * self.base) / (all + STRENGTH);
         let cell = self.cells[index(turn)];
@@ -102,7 +103,7 @@ impl TurnPrior {
 
     /// Whether it could have come about: a file may hold anything.
     pub(crate) fn is_valid(&self) -> bool {
-        let cell = |cell: &Cell| {
+        let cell = |cell: &TurnCounts| {
             cell.all.is_finite() && cell.continued >= 0.0 && cell.continued <= cell.all
         };
         self.cells.len() == usize::from(Self::LAST_TURN)

@@ -11,18 +11,18 @@ use std::collections::HashMap;
 
 use headstart_core::Rng;
 
-use crate::{Label, Outcome};
+use crate::{ConversationOutcome, Label};
 
 /// Shares of the examples, with the rest for the test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shares {
+pub struct SplitShares {
     /// For the weights.
     pub train: f64,
     /// For the choice of checkpoint, threshold and calibration.
     pub validation: f64,
 }
 
-impl Default for Shares {
+impl Default for SplitShares {
     /// 70 %, 15 % and, as the rest, 15 % for the test.
     fn default() -> Self {
         Self {
@@ -34,7 +34,7 @@ impl Default for Shares {
 
 /// Indices of examples whose outcome is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Split {
+pub struct DatasetSplit {
     /// For the weights.
     pub train: Vec<usize>,
     /// For the choice of checkpoint, threshold and calibration.
@@ -43,12 +43,13 @@ pub struct Split {
     pub test: Vec<usize>,
 }
 
-impl Split {
+impl DatasetSplit {
     /// Deals whole groups, in an order fixed by `seed`, to training until it has its share of the
     /// examples, then to validation, then to the test.
     #[must_use]
-    pub fn new(labels: &[Label], shares: Shares, seed: u64) -> Self {
-        let known = (0..labels.len()).filter(|&at| labels[at].outcome != Outcome::Unknown);
+    pub fn new(labels: &[Label], shares: SplitShares, seed: u64) -> Self {
+        let known =
+            (0..labels.len()).filter(|&at| labels[at].outcome != ConversationOutcome::Unknown);
         let known: Vec<usize> = known.collect();
         let mut groups = connected(labels, &known);
         Rng::new(seed).shuffle(&mut groups);
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn label(conversation: u64, group: u64, outcome: Outcome) -> Label {
+    fn label(conversation: u64, group: u64, outcome: ConversationOutcome) -> Label {
         Label {
             outcome,
             turn: 1,
@@ -148,9 +149,9 @@ mod tests {
             let group = rng.below(250) as u64;
             for _ in 0..=rng.below(6) {
                 let outcome = match rng.below(5) {
-                    0 => Outcome::Unknown,
-                    1 | 2 => Outcome::Ended,
-                    _ => Outcome::Continued,
+                    0 => ConversationOutcome::Unknown,
+                    1 | 2 => ConversationOutcome::Ended,
+                    _ => ConversationOutcome::Continued,
                 };
                 labels.push(label(conversation, group, outcome));
             }
@@ -168,9 +169,11 @@ mod tests {
     fn no_conversation_and_no_first_prompt_is_on_two_sides() {
         for seed in 0..20 {
             let labels = random_labels(&mut Rng::new(seed));
-            let split = Split::new(&labels, Shares::default(), seed);
+            let split = DatasetSplit::new(&labels, SplitShares::default(), seed);
             let sides = [&split.train, &split.validation, &split.test];
-            let known = labels.iter().filter(|l| l.outcome != Outcome::Unknown);
+            let known = labels
+                .iter()
+                .filter(|l| l.outcome != ConversationOutcome::Unknown);
             let all: HashSet<usize> = sides.into_iter().flatten().copied().collect();
             assert_eq!(all.len(), known.count(), "seed {seed}");
             let sizes = sides.map(|side| side.len() as f64 / all.len() as f64);
@@ -180,13 +183,16 @@ mod tests {
             for (a, b) in [(0, 1), (0, 2), (1, 2)] {
                 assert!(keys[a].is_disjoint(&keys[b]), "seed {seed}");
             }
-            assert_eq!(split, Split::new(&labels, Shares::default(), seed));
+            assert_eq!(
+                split,
+                DatasetSplit::new(&labels, SplitShares::default(), seed)
+            );
         }
     }
 
     #[test]
     fn groups_are_united_through_others() {
-        use Outcome::Ended;
+        use ConversationOutcome::Ended;
         // 1-2 by group 7, 2-3 by conversation, so all three are one; the fourth stands alone.
         let labels = [
             label(1, 7, Ended),
@@ -202,7 +208,7 @@ mod tests {
     #[test]
     fn a_part_of_training_is_contained_in_a_larger_one() {
         let labels = random_labels(&mut Rng::new(3));
-        let split = Split::new(&labels, Shares::default(), 3);
+        let split = DatasetSplit::new(&labels, SplitShares::default(), 3);
         let parts = [0.1, 0.5, 1.0].map(|share| split.part_of_training(&labels, share));
         let sets = parts.map(|part| part.train.into_iter().collect::<HashSet<_>>());
         assert!(sets[0].is_subset(&sets[1]) && sets[1].is_subset(&sets[2]));

@@ -22,14 +22,14 @@ use headstart_core::Rng;
 use serde::Serialize;
 
 use crate::calibrate::Calibration;
-use crate::evaluate::{self, Report};
+use crate::evaluate::{self, EvaluationReport};
 use crate::metrics;
 use crate::mlp::Mlp;
-use crate::mlp::adam::Rate;
-use crate::mlp::network::{Batch, Network, Scaling, Shape};
-use crate::model::{self, Model, Summary};
+use crate::mlp::adam::OptimizerRates;
+use crate::mlp::network::{ExampleBatch, NetworkShape, Scaling, TrainingNetwork};
+use crate::model::{self, ContinuationModel, EvaluationSummary};
 use crate::prior::TurnPrior;
-use crate::{Dataset, Split};
+use crate::{Dataset, DatasetSplit};
 
 /// Fewest examples that a part must have: below, batch statistics mean nothing.
 const FEWEST: usize = 32;
@@ -156,13 +156,13 @@ pub type Observer<'a> = dyn FnMut(&Epoch) -> ControlFlow<()> + 'a;
 
 /// Result of training.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trained {
+pub struct TrainingResult {
     /// The model, to be saved.
-    pub model: Model,
+    pub model: ContinuationModel,
     /// Epochs reported to the observer.
     pub history: Vec<Epoch>,
     /// Quality on the test part.
-    pub report: Report,
+    pub report: EvaluationReport,
 }
 
 /// Learns from the training part, chooses by the validation part, reports the test part.
@@ -173,32 +173,32 @@ pub struct Trained {
 /// When a part of the data has too few examples or only one class, or the loss runs away.
 pub fn train(
     data: &Dataset,
-    split: &Split,
+    split: &DatasetSplit,
     options: &TrainOptions,
     trained_at_s: u64,
     observer: &mut Observer<'_>,
-) -> Result<Trained, TrainError> {
+) -> Result<TrainingResult, TrainError> {
     check(data, split, options)?;
     let (mlp, history) = fit_all(data, split, options, observer)?;
-    let validation = Part::of(data, &split.validation);
+    let validation = ExampleRows::of(data, &split.validation);
     let prior = turn_prior(data, &split.train);
     let raw = model::raw(&data.definition, &mlp, &prior, &validation.rows);
     let calibration = Calibration::fit(&raw, &validation.targets);
-    let mut model = Model {
+    let mut model = ContinuationModel {
         definition: data.definition.clone(),
         mlp,
         calibration,
         threshold: 0.5,
         prior,
-        summary: Summary::default(),
+        summary: EvaluationSummary::default(),
         fingerprint: data.fingerprint(),
         trained_at_s,
     };
     let said = evaluate::by_model(data, &split.validation, &model);
     model.threshold = metrics::best_threshold(&said).min(1.0);
     let report = evaluate::report(data, split, &model);
-    model.summary = Summary::of(&report);
-    Ok(Trained {
+    model.summary = EvaluationSummary::of(&report);
+    Ok(TrainingResult {
         model,
         history,
         report,
@@ -220,13 +220,13 @@ pub fn turn_prior(data: &Dataset, part: &[usize]) -> TurnPrior {
 /// The mean of the members.
 fn fit_all(
     data: &Dataset,
-    split: &Split,
+    split: &DatasetSplit,
     options: &TrainOptions,
     observer: &mut Observer<'_>,
 ) -> Result<(Mlp, Vec<Epoch>), TrainError> {
     let mut rng = Rng::new(options.seed);
-    let mut train = Part::of(data, &split.train);
-    let mut validation = Part::of(data, &split.validation);
+    let mut train = ExampleRows::of(data, &split.train);
+    let mut validation = ExampleRows::of(data, &split.validation);
     let scaling = scaling(&train.rows, data.definition.width());
     train.scale(&scaling);
     validation.scale(&scaling);
@@ -254,8 +254,8 @@ fn fit_all(
 
 /// Training data and options, shared by all members.
 struct Fitting<'a> {
-    train: Part,
-    validation: Part,
+    train: ExampleRows,
+    validation: ExampleRows,
     scaling: Scaling,
     class_weights: [f32; 2],
     options: &'a TrainOptions,
@@ -270,12 +270,12 @@ impl Fitting<'_> {
         observer: &mut Observer<'_>,
     ) -> Result<Mlp, TrainError> {
         let options = self.options;
-        let shape = Shape {
+        let shape = NetworkShape {
             width: self.train.width,
             hidden: options.hidden,
             dropout: options.dropout,
         };
-        let mut network = Network::new(shape, rng);
+        let mut network = TrainingNetwork::new(shape, rng);
         let mut order: Vec<usize> = (0..self.train.targets.len()).collect();
         let mut best = (f64::INFINITY, network.fold(&self.scaling));
         for epoch in 1..=options.epochs {
@@ -304,15 +304,15 @@ impl Fitting<'_> {
     }
 
     /// Steps through the examples in this order; the mean loss.
-    fn round(&self, network: &mut Network, order: &[usize], rng: &mut Rng) -> f64 {
-        let rate = Rate {
+    fn round(&self, network: &mut TrainingNetwork, order: &[usize], rng: &mut Rng) -> f64 {
+        let rate = OptimizerRates {
             learning: self.options.learning_rate,
             decay: self.options.weight_decay,
         };
         let mut loss = 0.0;
         for picked in equal_chunks(order, self.options.batch) {
             let (rows, targets) = self.train.pick(picked);
-            let batch = Batch {
+            let batch = ExampleBatch {
                 rows: &rows,
                 targets: &targets,
                 class_weights: self.class_weights,
@@ -325,13 +325,13 @@ impl Fitting<'_> {
 }
 
 /// Rows and outcomes of a part, gathered.
-struct Part {
+struct ExampleRows {
     width: usize,
     rows: Vec<f32>,
     targets: Vec<bool>,
 }
 
-impl Part {
+impl ExampleRows {
     /// Takes the examples with a known outcome.
     fn of(data: &Dataset, part: &[usize]) -> Self {
         let known = |&&at: &&usize| data.labels[at].outcome.continued().is_some();
@@ -361,8 +361,8 @@ impl Part {
         (rows, picked.iter().map(|&at| self.targets[at]).collect())
     }
 
-    fn batch(&self, class_weights: [f32; 2]) -> Batch<'_> {
-        Batch {
+    fn batch(&self, class_weights: [f32; 2]) -> ExampleBatch<'_> {
+        ExampleBatch {
             rows: &self.rows,
             targets: &self.targets,
             class_weights,
@@ -414,7 +414,7 @@ fn equal_chunks(items: &[usize], size: usize) -> impl Iterator<Item = &[usize]> 
     (0..pieces).map(move |piece| &items[bound(piece)..bound(piece + 1)])
 }
 
-fn check(data: &Dataset, split: &Split, options: &TrainOptions) -> Result<(), TrainError> {
+fn check(data: &Dataset, split: &DatasetSplit, options: &TrainOptions) -> Result<(), TrainError> {
     if [options.hidden, options.epochs, options.members].contains(&0) || options.batch < 2 {
         return Err(TrainError::Options(
             "hidden units, epochs and members are at least 1, a batch is at least 2 examples",
@@ -435,7 +435,9 @@ fn check(data: &Dataset, split: &Split, options: &TrainOptions) -> Result<(), Tr
     ];
     for (part, indices) in parts {
         let outcomes = indices.iter().map(|&at| data.labels[at].outcome);
-        let known: Vec<bool> = outcomes.filter_map(crate::Outcome::continued).collect();
+        let known: Vec<bool> = outcomes
+            .filter_map(crate::ConversationOutcome::continued)
+            .collect();
         let have = known.len();
         if have < FEWEST {
             let need = FEWEST;
@@ -453,7 +455,7 @@ fn check(data: &Dataset, split: &Split, options: &TrainOptions) -> Result<(), Tr
 mod tests {
     use super::*;
     use crate::dataset::tests::planted;
-    use crate::{Outcome, Shares};
+    use crate::{ConversationOutcome, SplitShares};
 
     fn short() -> TrainOptions {
         TrainOptions {
@@ -466,8 +468,8 @@ mod tests {
         }
     }
 
-    fn learn(data: &Dataset, options: &TrainOptions) -> Result<Trained, TrainError> {
-        let split = Split::new(&data.labels, Shares::default(), 1);
+    fn learn(data: &Dataset, options: &TrainOptions) -> Result<TrainingResult, TrainError> {
+        let split = DatasetSplit::new(&data.labels, SplitShares::default(), 1);
         train(data, &split, options, 7, &mut |_| ControlFlow::Continue(()))
     }
 
@@ -476,7 +478,7 @@ mod tests {
         let told = learn(&planted(1000, 0.8, 1), &short()).expect("enough to learn from");
         // The column gives the outcome in 0.8 of the cases, else a coin of the same weight: MCC
         // 0.8.
-        let Report {
+        let EvaluationReport {
             model, turn_only, ..
         } = &told.report;
         assert!((model.mcc - 0.8).abs() < 0.08, "{model:?}");
@@ -512,7 +514,7 @@ mod tests {
     #[test]
     fn the_best_checkpoint_is_kept_and_an_observer_may_stop() {
         let data = planted(300, 0.6, 2);
-        let split = Split::new(&data.labels, Shares::default(), 1);
+        let split = DatasetSplit::new(&data.labels, SplitShares::default(), 1);
         let mut seen = Vec::new();
         let trained = train(&data, &split, &short(), 0, &mut |epoch| {
             seen.push(*epoch);
@@ -575,7 +577,7 @@ mod tests {
         one_class
             .labels
             .iter_mut()
-            .for_each(|label| label.outcome = Outcome::Continued);
+            .for_each(|label| label.outcome = ConversationOutcome::Continued);
         assert!(refused(&one_class, &short()).contains("examples of the train part continue"));
         let options = TrainOptions {
             dropout: 1.0,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use headstart_predict::encoder::ngram::NgramEncoder;
 use headstart_predict::{
-    Dataset, Definition, Example, Model, Outcome, Predictor, Report, Shares, Situation, Split,
-    TrainOptions, Trained, train,
+    ContinuationModel, ConversationOutcome, Dataset, DatasetSplit, Definition, EvaluationReport,
+    Example, Predictor, Situation, SplitShares, TrainOptions, TrainingResult, train,
 };
 use headstart_trace::format::conversation::{Conversation, Role};
-use headstart_trace::synth::Planted;
+use headstart_trace::synth::PlantedConfig;
 
 /// Prompts that the published window reaches.
 const WINDOW: usize = 5;
@@ -22,9 +22,9 @@ fn examples(number: usize, conversation: &Conversation) -> Vec<Example> {
         .filter(|turn| turn.role == Role::User);
     let prompts: Vec<String> = users.map(|turn| turn.text.clone()).collect();
     let outcome = |label: Option<bool>| match label {
-        Some(true) => Outcome::Continued,
-        Some(false) => Outcome::Ended,
-        None => Outcome::Unknown,
+        Some(true) => ConversationOutcome::Continued,
+        Some(false) => ConversationOutcome::Ended,
+        None => ConversationOutcome::Unknown,
     };
     let example = |(at, label): (usize, Option<bool>)| Example {
         situation: Situation {
@@ -46,10 +46,10 @@ fn examples(number: usize, conversation: &Conversation) -> Vec<Example> {
 }
 
 fn corpus(conversations: u64, strength: f64) -> Vec<Example> {
-    let planted = Planted {
+    let planted = PlantedConfig {
         conversations,
         strength,
-        ..Planted::default()
+        ..PlantedConfig::default()
     };
     let conversations = planted.generate().expect("possible parameters").enumerate();
     conversations
@@ -57,8 +57,8 @@ fn corpus(conversations: u64, strength: f64) -> Vec<Example> {
         .collect()
 }
 
-fn learn(data: &Dataset, shares: Shares, epochs: usize) -> Trained {
-    let split = Split::new(&data.labels, shares, 1);
+fn learn(data: &Dataset, shares: SplitShares, epochs: usize) -> TrainingResult {
+    let split = DatasetSplit::new(&data.labels, shares, 1);
     let options = TrainOptions {
         epochs,
         ..TrainOptions::default()
@@ -78,8 +78,8 @@ fn a_planted_signal_is_found_and_survives_the_file() {
     let encoder = NgramEncoder::new();
     let examples = corpus(13_000, 1.5);
     let data = Dataset::encode(Definition::new(&encoder), &encoder, &examples).expect("numbers");
-    let trained = learn(&data, Shares::default(), 8);
-    let Report {
+    let trained = learn(&data, SplitShares::default(), 8);
+    let EvaluationReport {
         model, turn_only, ..
     } = &trained.report;
     let attainable = trained.report.attainable_mcc.expect("the truth is known");
@@ -94,7 +94,7 @@ fn a_planted_signal_is_found_and_survives_the_file() {
         "{model:?}"
     );
 
-    let copy = Model::from_bytes(&trained.model.to_bytes()).expect("just written");
+    let copy = ContinuationModel::from_bytes(&trained.model.to_bytes()).expect("just written");
     let predictor = Predictor::new(Arc::new(copy), Arc::new(encoder)).expect("its encoder");
     let situations: Vec<Situation> = examples
         .iter()
@@ -113,7 +113,7 @@ fn a_planted_signal_is_found_and_survives_the_file() {
 #[test]
 fn nothing_is_found_where_outcomes_are_shuffled_or_the_text_tells_nothing() {
     let encoder = NgramEncoder::new();
-    let shares = Shares {
+    let shares = SplitShares {
         train: 0.3,
         validation: 0.2,
     };

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use headstart_core::TokenId;
 use serde_json::{Map, Value};
 
-use crate::dialect::{Api, Conversation, Dialect, NoExactTokens};
+use crate::dialect::{Api, Dialect, EngineConversation, NoExactTokens};
 use crate::python_compat::{strip, strip_end};
 use crate::{ChatTemplate, PromptError, PromptModel, RenderInput, SpecialTokensIn};
 
@@ -155,7 +155,7 @@ impl PromptModel {
 
 fn render(
     template: &ChatTemplate,
-    conversation: &Conversation,
+    conversation: &EngineConversation,
     now_unix_s: i64,
 ) -> Result<String, NoExactTokens> {
     let input = RenderInput {
@@ -176,7 +176,7 @@ fn render(
 /// Source: `transformers` 5.19, `utils/chat_template_utils.py`.
 fn continued(
     template: &ChatTemplate,
-    conversation: &mut Conversation,
+    conversation: &mut EngineConversation,
     now_unix_s: i64,
 ) -> Result<String, NoExactTokens> {
     let malformed = || NoExactTokens::Malformed("continue_final_message");
@@ -214,7 +214,7 @@ fn continued(
 /// medium and with another text in its place part.
 fn before_medium(
     template: &ChatTemplate,
-    conversation: &mut Conversation,
+    conversation: &mut EngineConversation,
     index: usize,
     now_unix_s: i64,
 ) -> Result<String, NoExactTokens> {

@@ -1,7 +1,7 @@
 //! Preprocessing of a chat request by an engine, before its template sees it.
 //!
 //! ```text
-//! fields of a request ─ Dialect::read ─ Conversation ─ ChatTemplate ─ text
+//! fields of a request ─ Dialect::read ─ EngineConversation ─ ChatTemplate ─ text
 //! ```
 //!
 //! Engines do not render what a client sent. They read it into typed objects, which changes the
@@ -67,9 +67,9 @@ pub enum Api {
     Responses,
 }
 
-/// Inputs for rendering a template.
+/// Conversation as an engine reads it: inputs for rendering a template.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Conversation {
+pub struct EngineConversation {
     /// The messages: an array of objects.
     pub messages: Value,
     /// The tools, where the request has some: an array.
@@ -138,7 +138,7 @@ impl Dialect {
         request: Map<String, Value>,
         api: Api,
         template: &ChatTemplate,
-    ) -> Result<Conversation, NoExactTokens> {
+    ) -> Result<EngineConversation, NoExactTokens> {
         match (self, api) {
             (Self::Vllm(version), api) => vllm::read(request, api, template, version),
             (Self::Sglang, Api::Chat) => sglang::read(request, template),

@@ -50,7 +50,7 @@ pub mod tokenizer;
 
 pub use chat::{ChatText, KeptTokens};
 pub use detokenizer::Detokenizer;
-pub use dialect::{Api, Conversation, Dialect, NoExactTokens, VllmVersion};
+pub use dialect::{Api, Dialect, EngineConversation, NoExactTokens, VllmVersion};
 pub use error::PromptError;
 pub use model::PromptModel;
 pub use normalize::{Normalizer, Normalizers};

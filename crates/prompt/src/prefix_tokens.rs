@@ -41,7 +41,7 @@ use crate::{PromptError, SpecialTokensIn, Tokenizer};
 
 pub use boundaries::BoundaryKind;
 use boundaries::{Around, Boundaries};
-use segments::{Key, Segments};
+use segments::{SegmentKey, Segments};
 
 /// A capacity that suits a gateway: tokens take about as many bytes as their text, so this is
 /// some 150 conversations of 100,000 tokens, or thousands of usual ones.
@@ -81,9 +81,9 @@ pub struct PrefixTokensStats {
 }
 
 /// A text cut up.
-struct Plan {
+struct SegmentPlan {
     /// Each up to a boundary, with its key.
-    segments: Vec<(Range<usize>, Key)>,
+    segments: Vec<(Range<usize>, SegmentKey)>,
     /// Byte range behind the last boundary.
     rest: Range<usize>,
 }
@@ -190,10 +190,10 @@ impl PrefixTokens {
         self.lock().check();
     }
 
-    fn plan(&self, text: &str, salt: Option<&str>) -> Plan {
+    fn plan(&self, text: &str, salt: Option<&str>) -> SegmentPlan {
         let mut segments = Vec::with_capacity(text.len() / self.segment_bytes);
         let mut start = 0;
-        let mut key = salt.map_or(Key::default(), |salt| {
+        let mut key = salt.map_or(SegmentKey::default(), |salt| {
             first_16(blake3::keyed_hash(&self.salt_key, salt.as_bytes()))
         });
         for end in self.boundaries.cuts(text, self.segment_bytes) {
@@ -206,13 +206,13 @@ impl PrefixTokens {
             start = end;
         }
         let rest = start..text.len();
-        Plan { segments, rest }
+        SegmentPlan { segments, rest }
     }
 
     fn encode_plan(
         &self,
         text: &str,
-        plan: &Plan,
+        plan: &SegmentPlan,
         around: &Around,
     ) -> Result<Vec<TokenId>, PromptError> {
         let known = self.lock().find(plan.segments.iter().map(|(_, key)| key));
@@ -269,7 +269,7 @@ impl std::fmt::Debug for PrefixTokens {
     }
 }
 
-fn first_16(hash: blake3::Hash) -> Key {
+fn first_16(hash: blake3::Hash) -> SegmentKey {
     let (first, _) = hash
         .as_bytes()
         .split_first_chunk()

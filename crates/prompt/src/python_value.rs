@@ -23,7 +23,7 @@ pub(crate) fn value_of(json: &serde_json::Value) -> Value {
         serde_json::Value::Number(number) => number_of(number),
         serde_json::Value::String(text) => Value::from(text.as_str()),
         serde_json::Value::Array(items) => {
-            Value::from_object(List(items.iter().map(value_of).collect()))
+            Value::from_object(PythonList(items.iter().map(value_of).collect()))
         }
         serde_json::Value::Object(fields) => {
             let entries = fields.iter();
@@ -50,9 +50,9 @@ fn number_of(number: &serde_json::Number) -> Value {
 }
 
 #[derive(Debug)]
-struct List(Vec<Value>);
+struct PythonList(Vec<Value>);
 
-impl Object for List {
+impl Object for PythonList {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Seq
     }

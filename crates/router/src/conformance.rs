@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
 
 use crate::PrefixIndex;
-use crate::index::{Overlap, Overlaps, Resident, Update};
-use world::{Fleet, Path, World};
+use crate::index::{Overlap, Overlaps, ResidentBlock, Update};
+use world::{OperationGenerator, Path, TestFleet};
 
 /// Random runs; fixed, so that a failure is the same for everybody.
 const NUM_SEEDS: u64 = 60;
@@ -22,7 +22,7 @@ const NUM_STEPS: usize = 250;
 /// When the index breaks the contract; the message holds the seed.
 pub fn index(make: impl Fn() -> Box<dyn PrefixIndex>) {
     for seed in 0..NUM_SEEDS {
-        let mut world = World::new(seed, Fleet::of(seed));
+        let mut world = OperationGenerator::new(seed, TestFleet::of(seed));
         let index = make();
         track_all(&world, index.as_ref());
         for _ in 0..NUM_STEPS {
@@ -45,7 +45,7 @@ pub fn same_overlaps<I: PrefixIndex>(
     make_reference: impl Fn() -> Box<dyn PrefixIndex>,
 ) {
     for seed in 0..NUM_SEEDS {
-        let mut world = World::new(seed, Fleet::of(seed));
+        let mut world = OperationGenerator::new(seed, TestFleet::of(seed));
         let (index, reference) = (make(), make_reference());
         track_all(&world, &index);
         track_all(&world, reference.as_ref());
@@ -63,7 +63,7 @@ pub fn same_overlaps<I: PrefixIndex>(
     }
 }
 
-fn track_all(world: &World, index: &dyn PrefixIndex) {
+fn track_all(world: &OperationGenerator, index: &dyn PrefixIndex) {
     for (replica, block_size) in world.fleet.replicas() {
         index.update(replica, Update::Track { block_size }, Nanos(0));
     }
@@ -75,7 +75,7 @@ fn ask(index: &dyn PrefixIndex, path: &Path, now: Nanos) -> Vec<Overlap> {
     answer.iter().collect()
 }
 
-fn check_answers(world: &mut World, index: &dyn PrefixIndex, seed: u64) {
+fn check_answers(world: &mut OperationGenerator, index: &dyn PrefixIndex, seed: u64) {
     let path = world.question();
     let overlaps = ask(index, &path, world.now);
     let again = ask(index, &path, world.now);
@@ -94,7 +94,7 @@ fn check_answers(world: &mut World, index: &dyn PrefixIndex, seed: u64) {
     }
 }
 
-fn check_end(world: &mut World, index: &dyn PrefixIndex, seed: u64) {
+fn check_end(world: &mut OperationGenerator, index: &dyn PrefixIndex, seed: u64) {
     let replicas: Vec<ReplicaId> = world.fleet.replicas().map(|(replica, _)| replica).collect();
     index.update(
         replicas[0],
@@ -112,7 +112,11 @@ fn check_end(world: &mut World, index: &dyn PrefixIndex, seed: u64) {
 }
 
 /// Asks both the same, now and when some assumptions and doubts have ended.
-fn compare(world: &mut World, a: &dyn PrefixIndex, b: &dyn PrefixIndex) -> Result<(), String> {
+fn compare(
+    world: &mut OperationGenerator,
+    a: &dyn PrefixIndex,
+    b: &dyn PrefixIndex,
+) -> Result<(), String> {
     let delays = [
         0,
         world.rng.below(3_000_000_000) as u64,
@@ -137,7 +141,7 @@ fn compare(world: &mut World, a: &dyn PrefixIndex, b: &dyn PrefixIndex) -> Resul
     Ok(())
 }
 
-fn residents(index: &dyn PrefixIndex, now: Nanos) -> BTreeSet<Resident> {
+fn residents(index: &dyn PrefixIndex, now: Nanos) -> BTreeSet<ResidentBlock> {
     let mut residents = BTreeSet::new();
     index.residents(now, &mut |resident| {
         assert!(

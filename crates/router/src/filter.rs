@@ -31,14 +31,14 @@ impl Filter for NotExcluded {
 
 /// Admits replicas with free KV memory or an empty queue.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unsaturated;
+pub struct SaturationFilter;
 
 /// Share of the KV memory in use above which decoding soon takes a sequence's place from it.
 /// llm-d's saturation detector uses 0.8; ours asks for a queue besides, so that a full cache alone
 /// does not rule a replica out.
 pub const SATURATED_KV_USAGE: f64 = 0.9;
 
-impl Filter for Unsaturated {
+impl Filter for SaturationFilter {
     fn admits(&self, replica: &ReplicaView, _request: &RouteRequest<'_>) -> bool {
         let is_full = replica
             .kv_usage
@@ -72,7 +72,7 @@ mod tests {
                 queue_depth,
                 ..ReplicaView::idle(ReplicaId(1))
             };
-            Unsaturated.admits(&view, &RouteRequest::default())
+            SaturationFilter.admits(&view, &RouteRequest::default())
         };
         assert!(!admits(Some(0.95), 1));
         assert!(admits(Some(0.95), 0) && admits(Some(0.5), 9) && admits(None, 9));

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use headstart_core::{ReplicaId, RouteKey};
 
-use crate::lookup::Map;
+use crate::lookup::StableMap;
 
 /// Turns that are remembered; the oldest is forgotten. Some three megabytes.
 const TURNS_MAX: usize = 1 << 16;
@@ -21,7 +21,7 @@ const KEYS_MAX: usize = 1 << 12;
 /// The replicas of the latest turns.
 #[derive(Debug, Default)]
 pub(crate) struct Homes {
-    replicas: Map<RouteKey, ReplicaId>,
+    replicas: StableMap<RouteKey, ReplicaId>,
     order: VecDeque<RouteKey>,
 }
 

@@ -113,7 +113,7 @@ pub trait PrefixIndex: Send + Sync {
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps);
 
     /// Visits all that is held at `now`, in no order. For dumps and tests: updates may wait.
-    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident));
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock));
 
     /// Size and counters.
     fn stats(&self) -> IndexStats;
@@ -156,7 +156,7 @@ pub struct Prompt<'a> {
 
 /// One block that one replica holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Resident {
+pub struct ResidentBlock {
     /// The replica that holds it.
     pub replica: ReplicaId,
     /// The block, behind its whole prefix.
@@ -208,7 +208,7 @@ impl PrefixIndex for Empty {
         answer.clear();
     }
 
-    fn residents(&self, _now: Nanos, _visit: &mut dyn FnMut(Resident)) {}
+    fn residents(&self, _now: Nanos, _visit: &mut dyn FnMut(ResidentBlock)) {}
 
     fn stats(&self) -> IndexStats {
         IndexStats::default()

@@ -23,7 +23,7 @@ use headstart_core::cost::Work;
 use headstart_core::{EngineModel, Nanos};
 
 use crate::backlog::Backlog;
-use crate::placed::Placed;
+use crate::placed::PlacedTokens;
 
 /// Lifetime of a report. It spans several scrapes at a slow interval (one a second). In a longer
 /// time, the queued requests are usually answered.
@@ -104,7 +104,7 @@ pub struct Load {
     /// Estimated wait of a new prompt behind them.
     pub backlog: Backlog,
     /// Prompt tokens sent to it lately.
-    pub placed: Placed,
+    pub placed: PlacedTokens,
     report: Option<ReportedLoad>,
 }
 

@@ -19,7 +19,7 @@
 
 use headstart_core::{ReplicaId, Rng, RouteHasher, RouteIdentity};
 
-use crate::lookup::Map;
+use crate::lookup::StableMap;
 use crate::request::RouteRequest;
 use crate::view::ReplicaView;
 
@@ -36,7 +36,7 @@ const TIE: f64 = 1e-9;
 
 /// One candidate with its weighted sum of scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scored {
+pub struct ScoredCandidate {
     /// The candidate.
     pub view: ReplicaView,
     /// Its score; 0 where nothing scores.
@@ -46,7 +46,12 @@ pub struct Scored {
 /// Chooses.
 pub trait Picker: Send {
     /// The position of the chosen one in `scored`, which is sorted by replica and not empty.
-    fn pick(&mut self, scored: &[Scored], request: &RouteRequest<'_>, rng: &mut Rng) -> usize;
+    fn pick(
+        &mut self,
+        scored: &[ScoredCandidate],
+        request: &RouteRequest<'_>,
+        rng: &mut Rng,
+    ) -> usize;
 }
 
 /// Replicas whose last turn [`Best`] remembers, beyond twice those that it chooses from: some come
@@ -59,11 +64,11 @@ const SPARE_TURNS: usize = 64;
 pub struct Best {
     turn: u64,
     /// The turn in which each was chosen last.
-    last: Map<ReplicaId, u64>,
+    last: StableMap<ReplicaId, u64>,
 }
 
 impl Best {
-    fn note(&mut self, chosen: ReplicaId, scored: &[Scored]) {
+    fn note(&mut self, chosen: ReplicaId, scored: &[ScoredCandidate]) {
         self.turn += 1;
         self.last.insert(chosen, self.turn);
         if self.last.len() > 2 * scored.len() + SPARE_TURNS {
@@ -74,7 +79,12 @@ impl Best {
 }
 
 impl Picker for Best {
-    fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+    fn pick(
+        &mut self,
+        scored: &[ScoredCandidate],
+        _request: &RouteRequest<'_>,
+        rng: &mut Rng,
+    ) -> usize {
         let scores = || scored.iter().map(|candidate| candidate.score);
         let best = scores().fold(f64::NEG_INFINITY, f64::max);
         let tied = scores()
@@ -101,7 +111,12 @@ impl Picker for Best {
 pub struct AnyBest;
 
 impl Picker for AnyBest {
-    fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+    fn pick(
+        &mut self,
+        scored: &[ScoredCandidate],
+        _request: &RouteRequest<'_>,
+        rng: &mut Rng,
+    ) -> usize {
         let scores = || scored.iter().map(|candidate| candidate.score);
         let best = scores().fold(f64::NEG_INFINITY, f64::max);
         let is_best = |at: &usize| scored[*at].score > best - TIE;
@@ -115,7 +130,12 @@ impl Picker for AnyBest {
 pub struct PowerOfTwo;
 
 impl Picker for PowerOfTwo {
-    fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+    fn pick(
+        &mut self,
+        scored: &[ScoredCandidate],
+        _request: &RouteRequest<'_>,
+        rng: &mut Rng,
+    ) -> usize {
         let first = rng.below(scored.len());
         if scored.len() == 1 {
             return first;
@@ -134,7 +154,12 @@ impl Picker for PowerOfTwo {
 pub struct AtRandom;
 
 impl Picker for AtRandom {
-    fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+    fn pick(
+        &mut self,
+        scored: &[ScoredCandidate],
+        _request: &RouteRequest<'_>,
+        rng: &mut Rng,
+    ) -> usize {
         rng.below(scored.len())
     }
 }
@@ -146,8 +171,13 @@ pub struct RoundRobin {
 }
 
 impl Picker for RoundRobin {
-    fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, _rng: &mut Rng) -> usize {
-        let is_next = |candidate: &Scored| Some(candidate.view.replica) > self.last;
+    fn pick(
+        &mut self,
+        scored: &[ScoredCandidate],
+        _request: &RouteRequest<'_>,
+        _rng: &mut Rng,
+    ) -> usize {
+        let is_next = |candidate: &ScoredCandidate| Some(candidate.view.replica) > self.last;
         let next = scored.iter().position(is_next).unwrap_or(0);
         self.last = Some(scored[next].view.replica);
         next
@@ -185,7 +215,12 @@ impl SessionHash {
 }
 
 impl Picker for SessionHash {
-    fn pick(&mut self, scored: &[Scored], request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+    fn pick(
+        &mut self,
+        scored: &[ScoredCandidate],
+        request: &RouteRequest<'_>,
+        rng: &mut Rng,
+    ) -> usize {
         let key = self.session_key(request).unwrap_or_else(|| rng.next_u64());
         let bound = max_requests(scored);
         let has_room = |&at: &usize| scored[at].view.requests < bound;
@@ -196,7 +231,7 @@ impl Picker for SessionHash {
 }
 
 /// Most requests that a candidate may have, the new one included: [`LOAD_BOUND`] times the mean.
-fn max_requests(scored: &[Scored]) -> usize {
+fn max_requests(scored: &[ScoredCandidate]) -> usize {
     let in_flight: usize = scored.iter().map(|candidate| candidate.view.requests).sum();
     let mean = (in_flight + 1) as f64 / scored.len() as f64;
     (LOAD_BOUND * mean).ceil() as usize
@@ -221,10 +256,10 @@ mod tests {
     use headstart_core::TokenId;
 
     /// Candidates 0, 1, 2, … with these requests in flight and scores.
-    fn scored(requests_and_scores: &[(usize, f64)]) -> Vec<Scored> {
+    fn scored(requests_and_scores: &[(usize, f64)]) -> Vec<ScoredCandidate> {
         let ids = (0..).map(ReplicaId);
         let candidates = ids.zip(requests_and_scores);
-        let candidate = |(replica, &(requests, score))| Scored {
+        let candidate = |(replica, &(requests, score))| ScoredCandidate {
             view: ReplicaView {
                 requests,
                 ..ReplicaView::idle(replica)
@@ -235,7 +270,7 @@ mod tests {
     }
 
     /// Picks 1200 times for the same request and expects about `expected` picks per candidate.
-    fn check(picker: &mut dyn Picker, scored: &[Scored], expected: &[usize]) {
+    fn check(picker: &mut dyn Picker, scored: &[ScoredCandidate], expected: &[usize]) {
         let mut rng = Rng::new(3);
         let mut counts = vec![0; scored.len()];
         for _ in 0..1200 {
@@ -245,7 +280,7 @@ mod tests {
         assert!(counts.iter().zip(expected).all(is_near), "{counts:?}");
     }
 
-    fn pick_session(scored: &[Scored], session: &str) -> usize {
+    fn pick_session(scored: &[ScoredCandidate], session: &str) -> usize {
         let request = RouteRequest {
             session: Some(session),
             ..RouteRequest::default()
@@ -268,7 +303,8 @@ mod tests {
     #[test]
     fn equals_take_turns_and_the_first_round_is_drawn() {
         let (mut best, mut rng) = (Best::default(), Rng::new(0));
-        let mut picked = |scored: &[Scored]| best.pick(scored, &RouteRequest::default(), &mut rng);
+        let mut picked =
+            |scored: &[ScoredCandidate]| best.pick(scored, &RouteRequest::default(), &mut rng);
         let three = scored(&[(0, 1.0); 3]);
         let first: Vec<usize> = (0..3).map(|_| picked(&three)).collect();
         let mut sorted = first.clone();
@@ -291,7 +327,7 @@ mod tests {
         for step in 0..4_000 {
             let mut candidates = scored(&[(0, 0.0); 6]);
             candidates.retain(|_| rng.below(3) > 0);
-            let score = |one: &mut Scored| one.score = rng.below(2) as f64;
+            let score = |one: &mut ScoredCandidate| one.score = rng.below(2) as f64;
             candidates.iter_mut().for_each(score);
             if candidates.is_empty() {
                 continue;
@@ -338,7 +374,7 @@ mod tests {
     fn turns_survive_a_change_of_candidates() {
         let all = scored(&[(0, 0.0); 4]);
         let (mut turns, mut rng) = (RoundRobin::default(), Rng::new(0));
-        let mut next = |candidates: &[Scored]| {
+        let mut next = |candidates: &[ScoredCandidate]| {
             let at = turns.pick(candidates, &RouteRequest::default(), &mut rng);
             candidates[at].view.replica.0
         };

@@ -10,7 +10,7 @@
 use headstart_core::Rng;
 
 use crate::filter::Filter;
-use crate::pick::{Picker, Scored};
+use crate::pick::{Picker, ScoredCandidate};
 use crate::request::RouteRequest;
 use crate::score::Scorer;
 use crate::view::ReplicaView;
@@ -22,13 +22,13 @@ pub struct Pipeline {
     /// Filters that apply in order, except where none would be left.
     pub preferences: Vec<Box<dyn Filter>>,
     /// Scorers with their weights.
-    pub scorers: Vec<Weighted>,
+    pub scorers: Vec<WeightedScorer>,
     /// The final choice among the scored candidates.
     pub picker: Box<dyn Picker>,
 }
 
 /// A scorer and its weight.
-pub struct Weighted {
+pub struct WeightedScorer {
     /// Factor of the score; weights need not sum to anything.
     pub weight: f64,
     /// The scorer.
@@ -41,7 +41,7 @@ pub struct Choice {
     /// Position of the chosen one in `scored`.
     pub chosen: usize,
     /// All candidates, in the order of the views.
-    pub scored: Vec<Scored>,
+    pub scored: Vec<ScoredCandidate>,
 }
 
 impl Pipeline {
@@ -72,10 +72,14 @@ impl Pipeline {
         Some(Choice { chosen, scored })
     }
 
-    fn score(&self, candidates: &[ReplicaView], request: &RouteRequest<'_>) -> Vec<Scored> {
-        let unscored = |&view: &ReplicaView| Scored { view, score: 0.0 };
-        let mut scored: Vec<Scored> = candidates.iter().map(unscored).collect();
-        for Weighted { weight, scorer } in &self.scorers {
+    fn score(
+        &self,
+        candidates: &[ReplicaView],
+        request: &RouteRequest<'_>,
+    ) -> Vec<ScoredCandidate> {
+        let unscored = |&view: &ReplicaView| ScoredCandidate { view, score: 0.0 };
+        let mut scored: Vec<ScoredCandidate> = candidates.iter().map(unscored).collect();
+        for WeightedScorer { weight, scorer } in &self.scorers {
             let scores = scorer.score(candidates, request);
             assert_eq!(scores.len(), candidates.len(), "one score per candidate");
             for (candidate, score) in scored.iter_mut().zip(scores) {

@@ -9,7 +9,7 @@ const LATELY: Duration = Duration::from_secs(300);
 
 /// Prompt tokens that were sent to one replica lately; older ones count less.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Placed {
+pub struct PlacedTokens {
     /// Of all prompts: how much it is asked.
     tokens: f64,
     /// Of prompts that were mostly new to it: how much has its home there.
@@ -18,7 +18,7 @@ pub struct Placed {
     at: Nanos,
 }
 
-impl Placed {
+impl PlacedTokens {
     /// A prompt of `tokens` tokens is sent, of which the replica holds `held`.
     pub fn add(&mut self, tokens: usize, held: usize, now: Nanos) {
         *self = self.as_of(now);
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn it_fades_and_tells_new_prompts_from_known_ones() {
-        let mut placed = Placed::default();
+        let mut placed = PlacedTokens::default();
         let at = Nanos::from_secs_f64;
         placed.add(1_000, 499, at(0.0));
         placed.add(1_000, 500, at(0.0));

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use crate::filter::{Filter, Healthy, NotExcluded};
 use crate::index::{ApproximateConfig, PrefixIndex};
-use crate::pipeline::{Pipeline, Weighted};
+use crate::pipeline::{Pipeline, WeightedScorer};
 
 pub use parts::{IndexKind, PickerKind, PreferenceKind, ScorerKind, UnknownPart};
 
@@ -98,7 +98,7 @@ impl Profile {
     #[must_use]
     pub fn pipeline(&self, model: &str) -> Pipeline {
         let filters: Vec<Box<dyn Filter>> = vec![Box::new(Healthy), Box::new(NotExcluded)];
-        let scorers = self.scorers.iter().map(|&(kind, weight)| Weighted {
+        let scorers = self.scorers.iter().map(|&(kind, weight)| WeightedScorer {
             weight,
             scorer: kind.make(),
         });

@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 use headstart_core::ReplicaId;
 
 use crate::load::{InFlight, Phase};
-use crate::lookup::Map;
+use crate::lookup::StableMap;
 use crate::request::ReservationId;
 
 /// All live reservations of one router.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    live: Map<ReservationId, Reservation>,
+    live: StableMap<ReservationId, RequestReservation>,
     next: u64,
 }
 
 /// One request's place.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Reservation {
+pub(crate) struct RequestReservation {
     pub(crate) replica: ReplicaId,
     pub(crate) phase: Phase,
     /// Prompt tokens that were thought to be cached there.
@@ -32,7 +32,7 @@ pub(crate) struct Reservation {
 }
 
 impl Reservations {
-    pub(crate) fn open(&mut self, reservation: Reservation) -> ReservationId {
+    pub(crate) fn open(&mut self, reservation: RequestReservation) -> ReservationId {
         let id = ReservationId(self.next);
         self.next += 1;
         self.live.insert(id, reservation);
@@ -40,7 +40,7 @@ impl Reservations {
     }
 
     /// Its prompt is computed. Returns how it was before; none if it has ended or that was said.
-    pub(crate) fn advance(&mut self, id: ReservationId) -> Option<Reservation> {
+    pub(crate) fn advance(&mut self, id: ReservationId) -> Option<RequestReservation> {
         let live = self.live.get_mut(&id)?;
         let before = *live;
         let Phase::Prefill { tokens } = before.phase else {
@@ -53,7 +53,7 @@ impl Reservations {
     }
 
     /// Ends it. Returns how it was; none if it had ended.
-    pub(crate) fn close(&mut self, id: ReservationId) -> Option<Reservation> {
+    pub(crate) fn close(&mut self, id: ReservationId) -> Option<RequestReservation> {
         self.live.remove(&id)
     }
 
@@ -80,7 +80,7 @@ impl Reservations {
 mod tests {
     use super::*;
 
-    const OPENED: Reservation = Reservation {
+    const OPENED: RequestReservation = RequestReservation {
         replica: ReplicaId(1),
         phase: Phase::Prefill { tokens: 5 },
         overlap_tokens: 3,
@@ -94,7 +94,7 @@ mod tests {
         let id = reservations.open(OPENED);
         assert_eq!(reservations.advance(id), Some(OPENED));
         assert_eq!(reservations.advance(id), None);
-        let decoding = Reservation {
+        let decoding = RequestReservation {
             phase: Phase::Decode { tokens: 8 },
             ..OPENED
         };

@@ -27,12 +27,12 @@ use crate::index::{
     Update,
 };
 use crate::load::{InFlight, Load, Phase, ReportedLoad};
-use crate::pick::Scored;
+use crate::pick::ScoredCandidate;
 use crate::pipeline::{Choice, Pipeline};
-use crate::placed::Placed;
+use crate::placed::PlacedTokens;
 use crate::profile::Profile;
 use crate::request::{Candidate, Decision, NoReplica, ReservationId, RouteRequest};
-use crate::reservations::{Reservation, Reservations};
+use crate::reservations::{RequestReservation, Reservations};
 use crate::score::{predicted_ttft_s, work_s};
 use crate::view::{Health, ReplicaView};
 
@@ -56,20 +56,20 @@ pub struct Router {
     overlaps: Overlaps,
     pipeline: Pipeline,
     rng: Rng,
-    replicas: BTreeMap<ReplicaId, Member>,
+    replicas: BTreeMap<ReplicaId, FleetMember>,
     reservations: Reservations,
-    counts: Counts,
+    counts: RouterCounts,
 }
 
 #[derive(Debug)]
-struct Member {
+struct FleetMember {
     health: Health,
     load: Load,
     engine: EngineModel,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct RouterCounts {
     refused: u64,
     ignored_events: u64,
     predicted: HitCount,
@@ -127,7 +127,7 @@ impl Router {
             rng: Rng::new(seed),
             replicas: BTreeMap::new(),
             reservations: Reservations::default(),
-            counts: Counts::default(),
+            counts: RouterCounts::default(),
         }
     }
 
@@ -148,7 +148,7 @@ impl Router {
     /// its events tell, and for a replica without events. Adding a known one changes nothing.
     pub fn add_replica(&mut self, replica: ReplicaId, block_size: Option<u32>, now: Nanos) {
         if let Entry::Vacant(place) = self.replicas.entry(replica) {
-            place.insert(Member {
+            place.insert(FleetMember {
                 health: Health::default(),
                 load: Load::default(),
                 engine: EngineModel::default_engine(),
@@ -183,7 +183,7 @@ impl Router {
         }
         if member.health != health {
             member.health = health;
-            member.load.placed = Placed::default();
+            member.load.placed = PlacedTokens::default();
             self.update_indices(replica, Update::Events(&[CacheEvent::Cleared]), now);
         }
     }
@@ -240,7 +240,7 @@ impl Router {
         let view = &scored[chosen].view;
         let (replica, overlap_tokens) = (view.replica, view.any_tier_tokens);
         let prompt_tokens = request.prompt_tokens();
-        let reservation = Reservation {
+        let reservation = RequestReservation {
             replica,
             phase: Phase::Prefill {
                 tokens: prompt_tokens - overlap_tokens,
@@ -263,7 +263,7 @@ impl Router {
             overlap_tokens,
             prompt_tokens,
             candidates: {
-                let candidate = |scored: &Scored| candidate(scored, prompt_tokens);
+                let candidate = |scored: &ScoredCandidate| candidate(scored, prompt_tokens);
                 scored.iter().map(candidate).collect()
             },
             reservation: self.reserve(reservation, prompt_tokens, request.now),
@@ -324,7 +324,7 @@ impl Router {
     /// Returns the counters so far, and the size of the index.
     #[must_use]
     pub fn stats(&self) -> RouterStats {
-        let Counts {
+        let RouterCounts {
             refused,
             ignored_events,
             predicted,
@@ -367,7 +367,7 @@ impl Router {
             self.text_index.overlaps(text, now, &mut overlaps);
             overlaps
         });
-        let view = |(&replica, member): (&ReplicaId, &Member)| {
+        let view = |(&replica, member): (&ReplicaId, &FleetMember)| {
             let exact = self.overlaps.of(replica);
             let by_text = by_text.as_ref().map(|overlaps| overlaps.of(replica));
             let overlap = by_text.map_or(exact, |by_text| exact.or_longer(by_text));
@@ -407,7 +407,7 @@ impl Router {
 
     fn reserve(
         &mut self,
-        reservation: Reservation,
+        reservation: RequestReservation,
         prompt_tokens: usize,
         now: Nanos,
     ) -> ReservationId {
@@ -448,7 +448,7 @@ fn prompt_of<'a>(request: &RouteRequest<'a>) -> Option<Prompt<'a>> {
     })
 }
 
-fn candidate(scored: &Scored, prompt_tokens: usize) -> Candidate {
+fn candidate(scored: &ScoredCandidate, prompt_tokens: usize) -> Candidate {
     Candidate {
         replica: scored.view.replica,
         overlap_tokens: scored.view.any_tier_tokens,
@@ -466,7 +466,7 @@ fn no_replica(views: &[ReplicaView]) -> NoReplica {
     }
 }
 
-fn load_mut(replicas: &mut BTreeMap<ReplicaId, Member>, replica: ReplicaId) -> &mut Load {
+fn load_mut(replicas: &mut BTreeMap<ReplicaId, FleetMember>, replica: ReplicaId) -> &mut Load {
     let member = replicas.get_mut(&replica);
     &mut member.expect("a live reservation's replica is known").load
 }

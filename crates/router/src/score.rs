@@ -8,19 +8,19 @@
 //! | [`KvFree`] | 1 − KV utilisation |
 //! | [`Cost`] | − predicted TTFT and what it costs others, in seconds: not in `[0, 1]` |
 //! | [`Home`] | 1 for the replica of the conversation's last turn, unless that is saturated |
-//! | [`InFlight`] | (max − w) / (max − min), w = requests, then prefill tokens as a fraction |
+//! | [`InFlightScorer`] | (max − w) / (max − min), w = requests, then prefill tokens as a fraction |
 //!
 //! Doubtful tokens count half: see [`DOUBTFUL_WEIGHT`]. A min-max score tells the order, not the
 //! distance: one waiting request against none counts as much as a hundred against none.
 //!
 //! Source: llm-d's prefix, queue and KV-utilisation scorers and its tier weights. Differences:
 //! counted in tokens, so that replicas of different block sizes compare; the router's own
-//! reservations count before any report. [`InFlight`] is least outstanding requests, with ties
+//! reservations count before any report. [`InFlightScorer`] is least outstanding requests, with ties
 //! broken by the prompt tokens to compute.
 
 mod cost;
 
-use crate::filter::{Filter, Unsaturated};
+use crate::filter::{Filter, SaturationFilter};
 use crate::request::RouteRequest;
 use crate::view::ReplicaView;
 
@@ -113,9 +113,9 @@ impl Scorer for KvFree {
 
 /// The fewest requests; among equals, the fewest prompt tokens to compute.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct InFlight;
+pub struct InFlightScorer;
 
-impl Scorer for InFlight {
+impl Scorer for InFlightScorer {
     fn score(&self, candidates: &[ReplicaView], _request: &RouteRequest<'_>) -> Vec<f64> {
         let tokens = candidates.iter().map(|view| view.prefill_tokens);
         // One more than any, so that all tokens together weigh less than one request.
@@ -142,7 +142,7 @@ impl Scorer for Home {
     fn score(&self, candidates: &[ReplicaView], request: &RouteRequest<'_>) -> Vec<f64> {
         let is_home = |view: &ReplicaView| {
             let is_near = |lead| view.prefill_tokens <= lead + HOME_SLACK;
-            view.home_lead.is_some_and(is_near) && Unsaturated.admits(view, request)
+            view.home_lead.is_some_and(is_near) && SaturationFilter.admits(view, request)
         };
         let score = |view| f64::from(u8::from(is_home(view)));
         candidates.iter().map(score).collect()
@@ -236,7 +236,7 @@ mod tests {
         let busy = |requests, tokens| {
             view(|view| (view.requests, view.prefill_tokens) = (requests, tokens))
         };
-        let scorer = InFlight;
+        let scorer = InFlightScorer;
         check(
             &scorer,
             &[busy(1, 9), busy(2, 0), busy(1, 9)],

@@ -17,7 +17,7 @@ mod sync {
 #[path = "../src/index/twin.rs"]
 mod twin;
 
-use twin::{Replay, Twin};
+use twin::{ReplayTarget, Twin};
 
 /// Orders tried.
 const ITERATIONS: usize = 20_000;
@@ -33,7 +33,7 @@ struct Value {
 
 struct Add(u64);
 
-impl Replay<Add> for Value {
+impl ReplayTarget<Add> for Value {
     fn replay(&mut self, change: &Add) {
         self.left += change.0;
         thread::yield_now();

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
-use headstart_router::index::reference::ledger::{Departed, Ledger};
-use headstart_router::index::{Limits, Overlaps, ReferenceIndex, Resident, Update};
+use headstart_router::index::reference::ledger::{DepartedHandles, Ledger};
+use headstart_router::index::{Limits, Overlaps, ReferenceIndex, ResidentBlock, Update};
 use headstart_router::{IndexStats, PrefixIndex, Prompt, PromptKeys, RunIndex, conformance};
 
 /// Updates between two joins.
@@ -35,7 +35,7 @@ impl PrefixIndex for Reference {
         self.0.overlaps(prompt, now, answer);
     }
 
-    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         self.0.residents(now, visit);
     }
 
@@ -99,7 +99,7 @@ impl State {
         for (&replica, known) in &self.replicas {
             let block_size = known.block_size;
             index.update(replica, Update::Track { block_size }, now);
-            for (at, event) in known.ledger.write_out(Departed::Kept, now) {
+            for (at, event) in known.ledger.write_out(DepartedHandles::Kept, now) {
                 index.update(replica, Update::Events(&[event]), at);
             }
         }
@@ -131,7 +131,7 @@ impl PrefixIndex for Rejoining {
         state.index.overlaps(prompt, now, answer);
     }
 
-    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         self.state.lock().unwrap().index.residents(now, visit);
     }
 
@@ -204,8 +204,8 @@ fn what_nobody_needs_is_left_out() {
         joined.num_handles()
     };
     // With the block that ends the group's description.
-    assert_eq!(named(Departed::Dropped), 3, "2, and 1 before it");
-    assert_eq!(named(Departed::Kept), 5);
+    assert_eq!(named(DepartedHandles::Dropped), 3, "2, and 1 before it");
+    assert_eq!(named(DepartedHandles::Kept), 5);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_doubt_that_was_taken_back_is_not_written_out() {
         }
         let index = ReferenceIndex::new("m");
         index.update(ReplicaId(0), Update::Track { block_size: None }, Nanos(9));
-        for (at, event) in ledger.write_out(Departed::Kept, Nanos(9)) {
+        for (at, event) in ledger.write_out(DepartedHandles::Kept, Nanos(9)) {
             index.update(ReplicaId(0), Update::Events(&[event]), at);
         }
         let mut standings = Vec::new();

@@ -11,7 +11,7 @@ use headstart_core::{BlockHash, CacheEvent, Tier};
 
 use crate::sequence::Sequence;
 
-pub(crate) use lower::{LowerTiers, Shown};
+pub(crate) use lower::{DeviceUnit, LowerTiers};
 
 /// Adds one `Removed` for the evictions among `effects`.
 pub(crate) fn evictions(effects: impl Iterator<Item = Effect>, events: &mut Vec<CacheEvent>) {

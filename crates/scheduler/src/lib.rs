@@ -34,6 +34,7 @@ pub use copies::Copies;
 pub use executor::Executor;
 pub use queue::QueueOrder;
 pub use scheduler::{
-    Decode, Load, MadeUp, Partly, PartlyDone, PartlyWhen, Scheduler, SchedulerConfig, Submit,
+    Decode, MadeUp, PartlyDone, PartlyLoadedPrompt, PartlyWhen, Scheduler, SchedulerConfig,
+    SchedulerLoad, Submit,
 };
 pub use sequence::{FinishReason, NewSequence, Output};

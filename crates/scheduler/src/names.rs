@@ -16,19 +16,19 @@ const ENTRY_BYTES: usize = 100;
 
 /// The last prompt with each first block.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
-    known: HashMap<BlockHash, Known>,
+pub(crate) struct BlockNameCache {
+    known: HashMap<BlockHash, RememberedPrompt>,
     /// Memory for those.
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Known {
+struct RememberedPrompt {
     tokens: Box<[TokenId]>,
     names: Box<[BlockHash]>,
 }
 
-impl Names {
+impl BlockNameCache {
     /// The names of all full blocks of `tokens`, as [`BlockHasher::chain`] computes them.
     pub(crate) fn of(&mut self, hasher: &BlockHasher, tokens: &[TokenId]) -> Vec<BlockHash> {
         let size = hasher.block_size();
@@ -59,12 +59,12 @@ impl Names {
         if bytes <= KNOWN_BYTES {
             self.bytes += bytes;
             let (tokens, names) = (tokens.into(), names.into());
-            self.known.insert(first, Known { tokens, names });
+            self.known.insert(first, RememberedPrompt { tokens, names });
         }
     }
 }
 
-impl Known {
+impl RememberedPrompt {
     /// Leading full blocks that it has in common with `tokens`, whose first block is the same.
     fn shared(&self, size: usize, tokens: &[TokenId]) -> usize {
         let ours = self.tokens.chunks_exact(size);
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn names_are_those_of_the_hasher_whatever_came_before() {
         let hashers = [hasher(None), hasher(Some("a"))];
-        let mut names = Names::default();
+        let mut names = BlockNameCache::default();
         let mut rng = Rng::new(1);
         for _ in 0..20_000 {
             // Few different tokens, so that prompts share beginnings and differ everywhere.
@@ -111,9 +111,9 @@ mod tests {
         names.check();
     }
 
-    impl Names {
+    impl BlockNameCache {
         fn check(&self) {
-            let bytes: usize = self.known.values().map(Known::bytes).sum();
+            let bytes: usize = self.known.values().map(RememberedPrompt::bytes).sum();
             assert_eq!(self.bytes, bytes);
             assert!(bytes <= KNOWN_BYTES);
         }
@@ -122,9 +122,9 @@ mod tests {
     #[test]
     fn what_prompts_share_is_found() {
         let hasher = hasher(None);
-        let mut names = Names::default();
+        let mut names = BlockNameCache::default();
         let first: Vec<TokenId> = (0..20).collect();
-        let known = |names: &Names, tokens: &[TokenId]| {
+        let known = |names: &BlockNameCache, tokens: &[TokenId]| {
             let known = names.known.values().next().expect("one is known");
             known.shared(4, tokens)
         };
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn what_is_remembered_is_limited() {
         let hasher = hasher(None);
-        let mut names = Names::default();
+        let mut names = BlockNameCache::default();
         let most = KNOWN_BYTES / size_of::<TokenId>();
         let mut largest = 0;
         for number in 0..60 {

@@ -18,12 +18,12 @@ use headstart_core::{CacheEvent, Nanos, Probability, SeqId, TokenId};
 
 use crate::announce::LowerTiers;
 use crate::batch::{Batch, Entry};
-use crate::names::Names;
+use crate::names::BlockNameCache;
 use crate::queue::QueueOrder;
 use crate::sequence::{Fetch, NewSequence, Output, Sequence};
 
 use counted::Counter;
-use fetch::Turn;
+use fetch::StepAction;
 use partly::PartlyLoads;
 
 mod counted;
@@ -32,7 +32,7 @@ mod partly;
 mod residency;
 
 pub use counted::{Decode, MadeUp};
-pub use partly::{Partly, PartlyDone, PartlyWhen};
+pub use partly::{PartlyDone, PartlyLoadedPrompt, PartlyWhen};
 
 /// Limits of one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub enum Submit {
 
 /// Sequences, blocks and preemptions of the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct SchedulerLoad {
     /// Sequences running.
     pub running: usize,
     /// Sequences waiting.
@@ -96,7 +96,7 @@ pub struct Scheduler {
     admissions: u64,
     /// State of counted steps; `None` where each token is stored at its step.
     counter: Option<Counter>,
-    names: Names,
+    names: BlockNameCache,
 }
 
 impl Scheduler {
@@ -127,7 +127,7 @@ impl Scheduler {
             preemptions: 0,
             admissions: 0,
             counter: None,
-            names: Names::default(),
+            names: BlockNameCache::default(),
         }
     }
 
@@ -251,8 +251,8 @@ impl Scheduler {
 
     /// Returns the numbers of sequences, blocks and preemptions. O(1).
     #[must_use]
-    pub fn load(&self) -> Load {
-        Load {
+    pub fn load(&self) -> SchedulerLoad {
+        SchedulerLoad {
             running: self.running.len(),
             waiting: self.waiting.len(),
             available_blocks: self.cache.available(),
@@ -306,12 +306,12 @@ impl Scheduler {
         while index < self.running.len() && left > 0 {
             let first_arrival = batch.arrivals.len();
             let most = match self.take_arrivals(index, batch, now) {
-                Turn::Compute(most) => most,
-                Turn::Wait => {
+                StepAction::Compute(most) => most,
+                StepAction::Wait => {
                     index += 1;
                     continue;
                 }
-                Turn::Preempted => break,
+                StepAction::Preempted => break,
             };
             let chunk = self.running[index].remaining().min(left).min(most);
             if !self.make_room(index, chunk, now) {

@@ -10,8 +10,8 @@ use headstart_core::transfer::Unit;
 use headstart_core::{Access, BlockHash, BlockHasher, Nanos, SeqId, TenantTag, Tier, TokenId};
 
 use crate::Sampling;
-use crate::announce::Shown;
-use crate::names::Names;
+use crate::announce::DeviceUnit;
+use crate::names::BlockNameCache;
 
 /// A request as it is submitted.
 #[derive(Clone, Debug)]
@@ -167,7 +167,7 @@ pub(crate) enum Fetch {
 }
 
 impl Sequence {
-    pub(crate) fn new(mut new: NewSequence, names: &mut Names, arrival: Nanos) -> Self {
+    pub(crate) fn new(mut new: NewSequence, names: &mut BlockNameCache, arrival: Nanos) -> Self {
         let tokens = std::mem::take(&mut new.prompt);
         let hashes = names.of(&new.hasher, &tokens);
         Self {
@@ -217,10 +217,10 @@ impl Sequence {
     }
 
     /// The same with its blocks and their tokens.
-    pub(crate) fn shown(&self, number: usize, unit_blocks: usize) -> Shown<'_> {
+    pub(crate) fn shown(&self, number: usize, unit_blocks: usize) -> DeviceUnit<'_> {
         let blocks = number * unit_blocks..(number + 1) * unit_blocks;
         let size = self.block_size();
-        Shown {
+        DeviceUnit {
             unit: self.unit(number, unit_blocks),
             tokens: &self.tokens[blocks.start * size..blocks.end * size],
             blocks: &self.hashes[blocks],

@@ -8,7 +8,7 @@ use std::time::Duration;
 use headstart_cache::Tiers;
 use headstart_core::{BlockMover, EngineModel};
 use headstart_engine::importance::ImportanceConfig;
-use headstart_engine::{EngineConfig, Model};
+use headstart_engine::{EngineConfig, LanguageModel};
 use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
 use http::HeaderValue;
@@ -94,7 +94,7 @@ pub enum Backend {
 #[derive(Clone, Debug)]
 pub struct EmbeddedFleet {
     /// The weights, shared.
-    pub model: Arc<Model>,
+    pub model: Arc<LanguageModel>,
     /// Tokenizer and chat template.
     pub prompt: Arc<PromptModel>,
     /// The model's name in the API.

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
-use headstart_engine::{GenerationDefaults, Model};
+use headstart_engine::{GenerationDefaults, LanguageModel};
 use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::index::{ApproximateIndex, Update};
 use headstart_router::{
@@ -138,7 +138,7 @@ pub struct Embedded {
     /// Tokenizer and template.
     pub prompt: Arc<PromptModel>,
     /// The weights.
-    pub model: Arc<Model>,
+    pub model: Arc<LanguageModel>,
     /// The replicas; the index is the replica id.
     pub replicas: Vec<Replica>,
     /// Tokens of a block of their KV memory.

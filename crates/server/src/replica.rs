@@ -22,7 +22,7 @@ use std::time::Duration;
 use headstart_cache::tiers::TierSummary;
 use headstart_core::{CacheEvent, EngineModel, Nanos, Probability, SeqId, Tier, TokenId};
 use headstart_engine::importance::ImportanceReport;
-use headstart_engine::{Engine, FinishReason, Load, Output, Submission, Submit};
+use headstart_engine::{Engine, FinishReason, Output, SchedulerLoad, Submission, Submit};
 use headstart_router::Health;
 use tokio::sync::mpsc;
 
@@ -190,7 +190,7 @@ impl Replica {
 
     /// Returns the running and waiting sequences, the blocks and the preemptions.
     #[must_use]
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> SchedulerLoad {
         self.status.load()
     }
 

@@ -67,7 +67,7 @@ use std::time::{Duration, Instant};
 
 use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
-use headstart_router::index::{Overlaps, Resident, Update};
+use headstart_router::index::{Overlaps, ResidentBlock, Update};
 use headstart_router::{IndexStats, PrefixIndex, Prompt, PromptKeys};
 use redis::io::tcp::TcpSettings;
 use redis::{Client, IntoConnectionInfo};
@@ -282,7 +282,7 @@ impl PrefixIndex for SharedIndex {
         self.shared.local.overlaps(prompt, now, answer);
     }
 
-    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         self.shared.local.residents(now, visit);
     }
 

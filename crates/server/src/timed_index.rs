@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
-use headstart_router::index::{Overlaps, Resident, Update};
+use headstart_router::index::{Overlaps, ResidentBlock, Update};
 use headstart_router::{IndexStats, PrefixIndex, Prompt, PromptKeys};
 
 use crate::metrics::IndexMetrics;
@@ -52,7 +52,7 @@ impl PrefixIndex for TimedIndex {
         self.metrics.lookup.observe(start.elapsed().as_secs_f64());
     }
 
-    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         self.inner.residents(now, visit);
     }
 

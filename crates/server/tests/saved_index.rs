@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headstart_core::ReplicaId;
-use headstart_router::index::{DOUBT_TTL, Resident};
+use headstart_router::index::{DOUBT_TTL, ResidentBlock};
 use headstart_router::stream::StreamStatus;
 use headstart_server::clock::unix_seconds;
 use headstart_server::saved_index::{Folder, FolderError, SavedIndex, Seal};
@@ -64,7 +64,7 @@ async fn gateway(upstreams: Vec<UpstreamConfig>, folder: &Temporary) -> RunningS
     start(config(upstreams, folder)).await
 }
 
-fn residents(gateway: &RunningServer) -> Vec<Resident> {
+fn residents(gateway: &RunningServer) -> Vec<ResidentBlock> {
     let mut residents = Vec::new();
     let (index, now) = (gateway.gateway().index(), gateway.gateway().clock.now());
     index.residents(now, &mut |resident| residents.push(resident));

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use headstart_core::{CostModel, Rng};
-use headstart_sim::fleet::{FleetOutcome, Preset, Run, Workload};
+use headstart_sim::fleet::{FleetOutcome, FleetPreset, FleetRun, FleetWorkload};
 
 /// Published figures of a rung. The time per token is twice the published gap: the client that
 /// measured it took two stamps per token, one of them for the blank line behind an event.
@@ -51,23 +51,23 @@ const START: Numbers = [72e-6, 17.6e-3, 24.4e-9, 0.277];
 /// Unless others are given.
 const MEMORY: f64 = 1.1;
 
-fn run(numbers: &Numbers, memory: f64, workload: &Workload) -> FleetOutcome {
+fn run(numbers: &Numbers, memory: f64, workload: &FleetWorkload) -> FleetOutcome {
     let [token_s, overhead_s, kv_token_s, latency_s] = *numbers;
     let cost = CostModel {
         token_s,
         overhead_s,
         kv_token_s,
-        ..Preset::LlmD73.roofline()
+        ..FleetPreset::LlmD73.roofline()
     };
     let profile = "llm-d-precise".parse().expect("a known profile");
-    let mut fleet = Preset::LlmD73.fleet(profile);
+    let mut fleet = FleetPreset::LlmD73.fleet(profile);
     fleet.network.request_latency = Duration::from_secs_f64(latency_s);
     for replica in &mut fleet.replicas {
         replica.cost = cost;
-        let tokens = Preset::LlmD73.published_kv_tokens() * memory;
+        let tokens = FleetPreset::LlmD73.published_kv_tokens() * memory;
         replica.capacity_blocks = tokens as usize / replica.scheduler.block_size;
     }
-    Run::new(&fleet, workload).finish()
+    FleetRun::new(&fleet, workload).finish()
 }
 
 /// Ours over theirs, figure by figure.
@@ -87,8 +87,8 @@ fn ratios(outcome: &FleetOutcome) -> Vec<f64> {
 }
 
 /// The mean error over all workloads.
-fn error(numbers: &Numbers, memory: f64, workloads: &[Workload]) -> f64 {
-    let of = |workload: &Workload| {
+fn error(numbers: &Numbers, memory: f64, workloads: &[FleetWorkload]) -> f64 {
+    let of = |workload: &FleetWorkload| {
         let ratios = ratios(&run(numbers, memory, workload));
         ratios.iter().map(|ratio| ratio.ln().abs()).sum::<f64>() / ratios.len() as f64
     };
@@ -100,7 +100,7 @@ fn normal(rng: &mut Rng) -> f64 {
     (0..12).map(|_| rng.next_f64()).sum::<f64>() - 6.0
 }
 
-fn search(memory: f64, evaluations: usize, workloads: &[Workload]) -> (f64, Numbers) {
+fn search(memory: f64, evaluations: usize, workloads: &[FleetWorkload]) -> (f64, Numbers) {
     let mut rng = Rng::new(5);
     let mut best = (error(&START, memory, workloads), START);
     let mut step = 0.1;
@@ -120,7 +120,7 @@ fn search(memory: f64, evaluations: usize, workloads: &[Workload]) -> (f64, Numb
 }
 
 /// The workload with its first rung and the two that are fitted.
-fn shortened(mut workload: Workload) -> Workload {
+fn shortened(mut workload: FleetWorkload) -> FleetWorkload {
     let kept = [0, PUBLISHED[0].rung, PUBLISHED[1].rung];
     let mut number = 0..;
     workload
@@ -136,8 +136,8 @@ fn main() {
     if memories.is_empty() {
         memories.push(MEMORY);
     }
-    let whole = Preset::LlmD73.workload(1);
-    let workloads = [1, 2].map(|seed| shortened(Preset::LlmD73.workload(seed)));
+    let whole = FleetPreset::LlmD73.workload(1);
+    let workloads = [1, 2].map(|seed| shortened(FleetPreset::LlmD73.workload(seed)));
     let left = Mutex::new(memories);
     println!("memory  error  token      overhead  KV token   latency  KV usage  ratios");
     let work = || {

@@ -17,7 +17,8 @@ use headstart_core::Rng;
 use headstart_router::Profile;
 use headstart_sim::fleet::grid::{self, Cell};
 use headstart_sim::fleet::{
-    Arrivals, FleetConfig, Order, Preset, Recorded, Run, RungOutcome, Workload,
+    FleetConfig, FleetPreset, FleetRun, FleetWorkload, Order, RungOutcome, TraceArrivals,
+    TraceConversion,
 };
 use headstart_trace::Reader;
 
@@ -33,7 +34,7 @@ enum What {
     Published60,
     Burst,
     HotPrefix,
-    Trace(Box<dyn Fn(u64) -> Workload + Sync + Send>),
+    Trace(Box<dyn Fn(u64) -> FleetWorkload + Sync + Send>),
     Grid(Cell),
 }
 
@@ -57,10 +58,10 @@ impl What {
         }
     }
 
-    fn workload(&self, seed: u64) -> Workload {
+    fn workload(&self, seed: u64) -> FleetWorkload {
         match self {
             Self::Published60 => {
-                let mut workload = Preset::LlmD73.workload(seed);
+                let mut workload = FleetPreset::LlmD73.workload(seed);
                 workload.rungs.drain(1..16);
                 workload
             }
@@ -73,10 +74,10 @@ impl What {
 
     fn fleet(&self, profile: Profile) -> FleetConfig {
         match self {
-            Self::Published60 => Preset::LlmD73.fleet(profile),
+            Self::Published60 => FleetPreset::LlmD73.fleet(profile),
             Self::Burst | Self::HotPrefix => grid::hard_fleet(profile),
             Self::Trace(_) => {
-                let mut fleet = Preset::LlmD73.fleet(profile);
+                let mut fleet = FleetPreset::LlmD73.fleet(profile);
                 for it in &mut fleet.replicas {
                     it.scheduler.max_context = it.capacity_blocks * it.scheduler.block_size;
                 }
@@ -91,7 +92,7 @@ impl What {
             seed,
             ..self.fleet(profile.clone())
         };
-        Run::new(&fleet, &self.workload(seed)).finish().all
+        FleetRun::new(&fleet, &self.workload(seed)).finish().all
     }
 }
 
@@ -143,12 +144,12 @@ fn trace(file: &str) -> What {
     let reader = Reader::new(file.to_owned(), Box::new(reader)).expect("a trace");
     let block_tokens = reader.info().block_tokens;
     let requests: Vec<_> = reader.map(|it| it.expect("a request")).collect();
-    let recorded = Recorded {
+    let recorded = TraceConversion {
         block_tokens,
-        arrivals: Arrivals::Recorded { speed: 1.0 },
+        arrivals: TraceArrivals::Recorded { speed: 1.0 },
         answer_tokens: 200,
     };
-    What::Trace(Box::new(move |seed| Workload {
+    What::Trace(Box::new(move |seed| FleetWorkload {
         rungs: vec![recorded.rung(&requests, &mut Rng::new(seed))],
     }))
 }

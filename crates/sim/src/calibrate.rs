@@ -10,7 +10,7 @@ use headstart_core::{CostModel, Rng};
 
 /// The work that was timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum TimedWork {
     /// From a request's arrival to its first token: `new` tokens behind `before` cached ones.
     Prefill {
         /// Tokens found in the cache.
@@ -31,14 +31,14 @@ pub enum Shape {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
     /// The work that was timed.
-    pub shape: Shape,
+    pub shape: TimedWork,
     /// Seconds, above 0.
     pub seconds: f64,
 }
 
-/// An engine that explains timings.
+/// Parameters of an engine, fitted to timings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fit {
+pub struct EngineFit {
     /// Cost model of its steps.
     pub cost: CostModel,
     /// Time of a request beside the engine, seconds.
@@ -47,8 +47,8 @@ pub struct Fit {
     pub max_batched_tokens: usize,
 }
 
-/// Numbers that are searched: six of the cost model, and the latency.
-type Numbers = [f64; 7];
+/// Parameters that are searched: six of the cost model, and the latency.
+type FitParameters = [f64; 7];
 
 /// Candidates per search, of which there are [`SEARCHES`], each from another start.
 const CANDIDATES: usize = 6_000;
@@ -57,7 +57,7 @@ const SEARCHES: u64 = 4;
 /// Least of each number, seconds: nothing, for what takes milliseconds.
 const LEAST_S: f64 = 1e-12;
 
-impl Fit {
+impl EngineFit {
     /// Fits the engine that explains `timings` best. Deterministic.
     ///
     /// # Panics
@@ -70,7 +70,7 @@ impl Fit {
         Self::from(best.expect("several searches").1, max_batched_tokens)
     }
 
-    fn from(numbers: Numbers, max_batched_tokens: usize) -> Self {
+    fn from(numbers: FitParameters, max_batched_tokens: usize) -> Self {
         let [
             overhead_s,
             weights_s,
@@ -96,10 +96,10 @@ impl Fit {
 
     /// Predicts the time of `shape`, seconds. O(steps).
     #[must_use]
-    pub fn seconds(&self, shape: Shape) -> f64 {
+    pub fn seconds(&self, shape: TimedWork) -> f64 {
         match shape {
-            Shape::Prefill { before, new } => self.latency_s + self.prefill_s(before, new),
-            Shape::Decode { sequences, context } => {
+            TimedWork::Prefill { before, new } => self.latency_s + self.prefill_s(before, new),
+            TimedWork::Decode { sequences, context } => {
                 let work = self.cost.decode(sequences, sequences * context);
                 self.cost.step_s(work)
             }
@@ -142,9 +142,9 @@ impl Fit {
     }
 }
 
-fn search(timings: &[Timing], max_batched_tokens: usize, seed: u64) -> (f64, Numbers) {
+fn search(timings: &[Timing], max_batched_tokens: usize, seed: u64) -> (f64, FitParameters) {
     let mut rng = Rng::new(seed);
-    let error = |numbers| Fit::from(numbers, max_batched_tokens).squared_error(timings);
+    let error = |numbers| EngineFit::from(numbers, max_batched_tokens).squared_error(timings);
     let start = start(timings).map(|number| number * normal(&mut rng).exp());
     let mut best = (error(start), start);
     let mut step = 1.0;
@@ -170,12 +170,12 @@ fn search(timings: &[Timing], max_batched_tokens: usize, seed: u64) -> (f64, Num
 
 /// Returns the start of a search: the shortest time is one step, and long prompts cost their
 /// tokens.
-fn start(timings: &[Timing]) -> Numbers {
+fn start(timings: &[Timing]) -> FitParameters {
     let shortest = timings.iter().map(|it| it.seconds).min_by(f64::total_cmp);
     let shortest = shortest.unwrap_or(1e-3);
     let token_s = timings.iter().filter_map(|it| match it.shape {
-        Shape::Prefill { new, .. } => Some(it.seconds / new.max(1) as f64),
-        Shape::Decode { .. } => None,
+        TimedWork::Prefill { new, .. } => Some(it.seconds / new.max(1) as f64),
+        TimedWork::Decode { .. } => None,
     });
     let token_s = token_s.min_by(f64::total_cmp).unwrap_or(shortest);
     [
@@ -198,7 +198,7 @@ fn normal(rng: &mut Rng) -> f64 {
 mod tests {
     use super::*;
 
-    const ENGINE: Fit = Fit {
+    const ENGINE: EngineFit = EngineFit {
         cost: CostModel {
             overhead_s: 6e-3,
             weights_s: 12e-3,
@@ -211,14 +211,14 @@ mod tests {
         max_batched_tokens: 2_048,
     };
 
-    fn shapes() -> Vec<Shape> {
+    fn shapes() -> Vec<TimedWork> {
         let lengths = [16, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
-        let alone = lengths.map(|new| Shape::Prefill { before: 0, new });
-        let behind = lengths.map(|new| Shape::Prefill { before: 6_000, new });
+        let alone = lengths.map(|new| TimedWork::Prefill { before: 0, new });
+        let behind = lengths.map(|new| TimedWork::Prefill { before: 6_000, new });
         let decode = [1, 4, 16, 32]
             .into_iter()
             .flat_map(|sequences| [200, 2_000, 8_000].map(|context| (sequences, context)))
-            .map(|(sequences, context)| Shape::Decode { sequences, context });
+            .map(|(sequences, context)| TimedWork::Decode { sequences, context });
         alone.into_iter().chain(behind).chain(decode).collect()
     }
 
@@ -233,14 +233,14 @@ mod tests {
 
     #[test]
     fn an_engine_is_found_by_its_times() {
-        let fit = Fit::of(&timings(0.0), 2_048);
+        let fit = EngineFit::of(&timings(0.0), 2_048);
         let (mean, worst) = fit.errors(&timings(0.0));
         assert!(mean < 0.01 && worst < 0.05, "{mean} {worst} {fit:?}");
     }
 
     #[test]
     fn noise_is_not_explained() {
-        let fit = Fit::of(&timings(0.1), 2_048);
+        let fit = EngineFit::of(&timings(0.1), 2_048);
         // Against what would have been measured without it.
         let (mean, worst) = fit.errors(&timings(0.0));
         assert!(mean < 0.08 && worst < 0.25, "{mean} {worst} {fit:?}");
@@ -251,7 +251,7 @@ mod tests {
         let all = timings(0.0);
         let (even, odd): (Vec<_>, Vec<_>) = all.iter().zip(0..).partition(|(_, at)| at % 2 == 0);
         let of = |part: Vec<(&Timing, i32)>| part.into_iter().map(|it| *it.0).collect::<Vec<_>>();
-        let (mean, _) = Fit::of(&of(even), 2_048).errors(&of(odd));
+        let (mean, _) = EngineFit::of(&of(even), 2_048).errors(&of(odd));
         assert!(mean < 0.05, "{mean}");
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! The next prompt of a conversation comes its gap after the answer's last token: a slow replica
 //! gets fewer requests. A prompt is the conversation so far and the user's new tokens. [`Script`]
-//! is the traffic, drawn beforehand; [`Replica`] the engine; a [`Run`] is one policy on both.
+//! is the traffic, drawn beforehand; [`Replica`] the engine; a [`ChatRun`] is one policy on both.
 //!
 //! Does not know texts, models or how a probability was predicted. The same script, replica and
 //! predictions give the same [`ChatOutcome`], bit for bit, on one machine.
@@ -27,18 +27,18 @@ use std::time::Duration;
 use headstart_core::{CostModel, Probability};
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
 
-pub use closed_loop::Run;
+pub use closed_loop::ChatRun;
 pub(crate) use closed_loop::hasher;
-pub use outcome::{CONTEXT_BINS, ChatOutcome, ContextBin, FirstToken, Judged, TurnTally};
+pub use outcome::{CONTEXT_BINS, ChatOutcome, ContextBin, FirstToken, JudgedPrediction, TurnTally};
 pub use script::{Pacing, Script};
 
 use crate::cost::qwen3_32b_fp8_on_h100;
 
 /// A conversation as it will go.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Conversation {
+pub struct ScriptedConversation {
     /// Its turns; one without any is skipped.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<ScriptedTurn>,
     /// Head that its first prompt shares with an earlier one.
     pub head: Option<Head>,
 }
@@ -54,7 +54,7 @@ pub struct Head {
 
 /// One prompt and its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Turn {
+pub struct ScriptedTurn {
     /// Tokens that the prompt is longer than all that was said before: the user's message and
     /// what a template puts around it. At least 1.
     pub new_tokens: u32,
@@ -127,7 +127,7 @@ impl Replica {
     }
 }
 
-impl Conversation {
+impl ScriptedConversation {
     /// Seconds from its first prompt to its last answer, were each token of an answer to take
     /// `answer_token_s`. Without that it is the sum of the gaps.
     #[must_use]

@@ -8,9 +8,11 @@ use headstart_core::{Probability, Rng};
 use headstart_trace::synth::Gap;
 
 use crate::chat::tokens::mix;
-use crate::chat::{ChatOutcome, Conversation, Head, Pacing, Place, Replica, Run, Script};
-use crate::noise::{Channel, NoisyOracle};
-use crate::workload::{Seeds, Workload};
+use crate::chat::{
+    ChatOutcome, ChatRun, Head, Pacing, Place, Replica, Script, ScriptedConversation,
+};
+use crate::noise::{NoiseChannel, NoisyOracle};
+use crate::workload::{ChatWorkload, Seeds};
 
 /// Conversations open at once in the study: its N_conv.
 pub const SLOTS: usize = 200;
@@ -30,7 +32,7 @@ const TRAINED_ON: usize = 20_000;
 
 /// Source of the probabilities that conversations go on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Predictor {
+pub enum PredictionSource {
     /// No predictions.
     Nobody,
     /// The turn count: shares learnt on conversations that are not in the run.
@@ -38,7 +40,7 @@ pub enum Predictor {
     /// A noisy oracle of a wanted quality.
     Noisy {
         /// Kind of noise that makes the truth uncertain.
-        channel: Channel,
+        channel: NoiseChannel,
         /// Its MCC at the best threshold.
         mcc: f64,
     },
@@ -54,16 +56,16 @@ pub struct Arm {
     /// An online policy, as [`policy::by_name`] takes it.
     pub policy: String,
     /// Source of the predictions for the policy.
-    pub predictor: Predictor,
+    pub predictor: PredictionSource,
     /// Tokens that the predictor takes off the cache.
     pub charge_tokens: u32,
 }
 
 /// A recorded conversation, whose gaps are yet to be drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recorded {
+pub struct UntimedConversation {
     /// Its turns; their gaps are not read.
-    pub conversation: Conversation,
+    pub conversation: ScriptedConversation,
     /// A model's prediction after each turn; `None` where no model was asked.
     pub told: Vec<Option<Probability>>,
 }
@@ -96,7 +98,7 @@ impl Traffic {
     /// turn count learns from conversations that are not in the run.
     #[must_use]
     pub fn of_workload(
-        workload: Workload,
+        workload: ChatWorkload,
         shared_tokens: u32,
         gap: &Gap,
         pacing: Pacing,
@@ -104,7 +106,7 @@ impl Traffic {
         learn: &LearnTurns,
     ) -> Self {
         let [corpus, training, noise_seed] = parts(seeds.corpus);
-        let behind_head = move |mut conversation: Conversation| {
+        let behind_head = move |mut conversation: ScriptedConversation| {
             if let (1.., Some(first)) = (shared_tokens, conversation.turns.first_mut()) {
                 first.new_tokens = first.new_tokens.saturating_add(shared_tokens);
                 conversation.head = Some(Head {
@@ -154,7 +156,7 @@ impl Traffic {
     /// When `recorded` is empty.
     #[must_use]
     pub fn of_recorded(
-        recorded: &[Recorded],
+        recorded: &[UntimedConversation],
         gap: &Gap,
         pacing: Pacing,
         seeds: Seeds,
@@ -214,29 +216,32 @@ impl Traffic {
         };
         let policy = policy::by_name(&spec, setting)?;
         let predict = self.predictions(arm.predictor);
-        Ok(Run::new(&self.script, replica, (capacity, policy), &*predict).finish())
+        Ok(ChatRun::new(&self.script, replica, (capacity, policy), &*predict).finish())
     }
 
-    fn predictions(&self, predictor: Predictor) -> Box<dyn Fn(Place) -> Option<Probability> + '_> {
+    fn predictions(
+        &self,
+        predictor: PredictionSource,
+    ) -> Box<dyn Fn(Place) -> Option<Probability> + '_> {
         let goes_on = |place: Place| {
             let conversation = &self.script.conversations()[place.conversation];
             place.turn + 1 < conversation.turns.len()
         };
         match predictor {
-            Predictor::Nobody => Box::new(|_| None),
-            Predictor::TurnCount => Box::new(|place| {
+            PredictionSource::Nobody => Box::new(|_| None),
+            PredictionSource::TurnCount => Box::new(|place| {
                 let last = self.turn_shares.len().checked_sub(1)?;
                 Some(self.turn_shares[place.turn.min(last)])
             }),
-            Predictor::Noisy { channel, mcc } => {
+            PredictionSource::Noisy { channel, mcc } => {
                 let oracle = NoisyOracle::calibrated(channel, mcc, &self.cases, self.noise_seed);
                 Box::new(move |place| Some(oracle.predict(place, goes_on(place))))
             }
-            Predictor::Model => Box::new(|place| {
+            PredictionSource::Model => Box::new(|place| {
                 let told = self.told.get(place.conversation)?;
                 *told.get(place.turn)?
             }),
-            Predictor::Truth => {
+            PredictionSource::Truth => {
                 Box::new(move |place| Probability::new(f64::from(u8::from(goes_on(place)))))
             }
         }
@@ -244,7 +249,7 @@ impl Traffic {
 }
 
 /// The turns of a conversation, from 1, and whether another one follows.
-fn outcomes(conversation: &Conversation) -> impl Iterator<Item = (u16, bool)> + use<> {
+fn outcomes(conversation: &ScriptedConversation) -> impl Iterator<Item = (u16, bool)> + use<> {
     let length = conversation.turns.len();
     (1..=length).map(move |turn| (u16::try_from(turn).unwrap_or(u16::MAX), turn < length))
 }

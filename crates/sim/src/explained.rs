@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`replay`] | [`replay::Explained`]: a trace over replicas with real prefix caches |
+//! | [`replay`] | [`replay::ExplainedReplay`]: a trace over replicas with real prefix caches |
 //! | [`runs`] | [`runs::ExplainedRuns`]: the same of block ids under LRU, by runs |
 //!
 //! The crate `dst` compares the same code with the truth of a simulated world.

@@ -10,17 +10,17 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`workload`] | what arrives when: [`Workload`], [`Rung`], [`Request`] |
+//! | [`workload`] | what arrives when: [`FleetWorkload`], [`Rung`], [`Request`] |
 //! | [`ladder`] | shared prefixes under a ladder of rates |
-//! | [`recorded`] | requests of a trace: [`Recorded`] |
+//! | [`recorded`] | requests of a trace: [`TraceConversion`] |
 //! | [`grid`] | fleets on which strategies are compared |
-//! | [`preset`] | published runs: [`Preset`] |
+//! | [`preset`] | published runs: [`FleetPreset`] |
 //! | [`replica`] | one engine: steps that take time |
 //! | [`prompts`] | prompts with their names, made once |
 //! | [`publisher`] | what it publishes of its cache |
 //! | [`gateway`] | one router, its event streams, and what it hears of the replicas |
 //! | [`config`] | what a fleet is like: [`FleetConfig`], [`Network`], [`Fault`] |
-//! | [`run`] | the loop of what happens next: [`Run`] |
+//! | [`run`] | the loop of what happens next: [`FleetRun`] |
 //! | [`outcome`] | what is measured, per rung |
 //! | [`recovery`] | how hit rates come back after a fault: [`Recovery`] |
 //!
@@ -43,10 +43,10 @@ mod timeline;
 pub mod workload;
 
 pub use config::{Fault, FleetConfig, Network};
-pub use ladder::{Crowd, Ladder, Order, Pacing};
-pub use outcome::{Collected, FleetOutcome, RungOutcome, Served, Slo};
-pub use preset::{Preset, Published};
-pub use recorded::{Arrivals, Recorded};
+pub use ladder::{Crowd, Ladder, Order, RequestPacing};
+pub use outcome::{FleetOutcome, RungObservations, RungOutcome, ServedRequest, Slo};
+pub use preset::{FleetPreset, PublishedRung};
+pub use recorded::{TraceArrivals, TraceConversion};
 pub use recovery::Recovery;
-pub use run::Run;
-pub use workload::{Next, Request, Rung, Segment, Workload};
+pub use run::FleetRun;
+pub use workload::{FleetWorkload, FollowUpRequest, Request, Rung, Segment};

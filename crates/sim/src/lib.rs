@@ -2,20 +2,20 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`calibrate`] | a cost model out of measured times: [`calibrate::Fit`] |
-//! | [`chat`] | conversations with one replica in a closed loop: [`chat::Run`] |
+//! | [`calibrate`] | a cost model out of measured times: [`calibrate::EngineFit`] |
+//! | [`chat`] | conversations with one replica in a closed loop: [`chat::ChatRun`] |
 //! | [`cost`] | how long a scheduler's step takes by a cost model |
 //! | [`quality`] | how good predictions are |
 //! | [`replay`] | [`Replay`]: one cache driven by a trace |
 //! | [`mover`] | [`SimMover`]: units on their way between tiers, in virtual time |
 //! | [`tiered`] | [`TieredReplica`]: one replica with lower tiers |
 //! | [`noise`] | the truth about what follows, made uncertain to a wanted degree |
-//! | [`outcome`] | [`Outcome`]: what a replay counts, cold and steady apart, per class |
+//! | [`outcome`] | [`ReplayOutcome`]: what a replay counts, cold and steady apart, per class |
 //! | [`saturation`] | how many prefills per second an engine does at a hit rate |
 //! | [`sizing`] | how many times device memory a trace is worth |
 //! | [`spread`] | what placing requests without looking costs: hits by placement |
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
-//! | [`fleet`] | gateways and replicas in virtual time: [`fleet::Run`] |
+//! | [`fleet`] | gateways and replicas in virtual time: [`fleet::FleetRun`] |
 //! | [`experiment`] | learned prefix caching against its rivals: [`experiment::Arm`] |
 //! | [`explained`] | the fate of every prompt token of a replayed trace |
 //! | [`knee`] | where a hit-rate curve bends |
@@ -48,7 +48,7 @@ pub mod wild;
 pub mod workload;
 
 pub use mover::{Channel, SimMover};
-pub use outcome::{Class, Outcome, Tally};
+pub use outcome::{HitTally, ReplayOutcome, RequestClass};
 pub use replay::{Replay, ReplayConfig};
 pub use sweep::{Extent, Sweep, SweepConfig};
 pub use tiered::{TieredOutcome, TieredReplica, TieredRequest};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use headstart_core::transfer::{
-    BlockMover, DevicePart, Moved, PartName, Transfer, TransferId, TransferResult,
+    BlockMover, DevicePart, PartName, Transfer, TransferId, TransferReport, TransferResult,
 };
 use headstart_core::{BlockHash, Nanos, Tier};
 
@@ -24,23 +24,25 @@ pub struct Channel {
 pub struct SimMover {
     now: Nanos,
     unit_bytes: u64,
-    tiers: BTreeMap<Tier, Place>,
+    tiers: BTreeMap<Tier, SimTier>,
     at_hand: HashSet<BlockHash>,
     /// Transfers in order of completion; equal times in the order asked.
-    due: BTreeMap<(Nanos, u64), Due>,
+    due: BTreeMap<(Nanos, u64), PendingTransfer>,
     asked: u64,
     /// Single parts and packs, which it does not know.
-    refused: Vec<Moved>,
+    refused: Vec<TransferReport>,
     moved_bytes: BTreeMap<Tier, u64>,
 }
 
-struct Place {
+/// A tier: its channel and its blocks.
+struct SimTier {
     channel: Channel,
     busy_until: Nanos,
     held: BTreeSet<BlockHash>,
 }
 
-enum Due {
+/// A transfer under way.
+enum PendingTransfer {
     Write(TransferId, BlockHash, Tier),
     Load(TransferId, BlockHash, Tier),
 }
@@ -50,7 +52,7 @@ impl SimMover {
     #[must_use]
     pub fn new(unit_bytes: u64, tiers: &[(Tier, Channel)]) -> Self {
         let place = |&(tier, channel): &(Tier, Channel)| {
-            let place = Place {
+            let place = SimTier {
                 channel,
                 busy_until: Nanos::default(),
                 held: BTreeSet::new(),
@@ -89,7 +91,7 @@ impl SimMover {
         self.moved_bytes.get(&tier).copied().unwrap_or(0)
     }
 
-    fn plan(&mut self, tier: Tier, due: Due) {
+    fn plan(&mut self, tier: Tier, due: PendingTransfer) {
         let place = self.tiers.get_mut(&tier).expect("a tier that there is");
         let took = self.unit_bytes as f64 / place.channel.bytes_per_s;
         let start = place.busy_until.max(self.now);
@@ -105,14 +107,14 @@ impl SimMover {
         &mut place.held
     }
 
-    fn carry_out(&mut self, due: Due, ago: Duration) -> Moved {
+    fn carry_out(&mut self, due: PendingTransfer, ago: Duration) -> TransferReport {
         match due {
-            Due::Write(id, name, tier) => {
+            PendingTransfer::Write(id, name, tier) => {
                 self.held(tier).insert(name);
                 let result = TransferResult::Done;
-                Moved::Stored { id, tier, result }
+                TransferReport::Stored { id, tier, result }
             }
-            Due::Load(id, name, from) => {
+            PendingTransfer::Load(id, name, from) => {
                 let result = match self.held(from).contains(&name) {
                     true => {
                         self.at_hand.insert(name);
@@ -120,7 +122,7 @@ impl SimMover {
                     }
                     false => TransferResult::Failed,
                 };
-                Moved::Loaded { id, result, ago }
+                TransferReport::Loaded { id, result, ago }
             }
         }
     }
@@ -131,24 +133,28 @@ impl BlockMover for SimMover {
         match transfer {
             Transfer::Store { id, unit, to, .. } => {
                 for tier in to {
-                    self.plan(tier, Due::Write(id, unit.name, tier));
+                    self.plan(tier, PendingTransfer::Write(id, unit.name, tier));
                 }
             }
-            Transfer::Demote { id, name, to, .. } => self.plan(to, Due::Write(id, name, to)),
-            Transfer::Load { id, name, from } => self.plan(from, Due::Load(id, name, from)),
+            Transfer::Demote { id, name, to, .. } => {
+                self.plan(to, PendingTransfer::Write(id, name, to))
+            }
+            Transfer::Load { id, name, from } => {
+                self.plan(from, PendingTransfer::Load(id, name, from))
+            }
             Transfer::Keep { name, tier } => {
                 self.held(tier).insert(name);
             }
             Transfer::Release { name } => {
                 self.at_hand.remove(&name);
             }
-            Transfer::LoadPart { id, .. } => self.refused.push(Moved::PartLoaded {
+            Transfer::LoadPart { id, .. } => self.refused.push(TransferReport::PartLoaded {
                 id,
                 result: TransferResult::Failed,
                 ago: Duration::ZERO,
                 took: Duration::ZERO,
             }),
-            Transfer::Pack { id, .. } => self.refused.push(Moved::Packed {
+            Transfer::Pack { id, .. } => self.refused.push(TransferReport::Packed {
                 id,
                 result: TransferResult::Failed,
             }),
@@ -166,7 +172,7 @@ impl BlockMover for SimMover {
 
     fn end_reads(&mut self) {}
 
-    fn poll(&mut self, moved: &mut Vec<Moved>) {
+    fn poll(&mut self, moved: &mut Vec<TransferReport>) {
         moved.append(&mut self.refused);
         while let Some(entry) = self.due.first_entry() {
             if entry.key().0 > self.now {

@@ -6,9 +6,9 @@
 //!
 //! | oracle | what comes out of the channel | probabilities |
 //! |---|---|---|
-//! | [`Channel::Flips`] | the label, wrong with a fixed probability | two values |
-//! | [`Channel::Logit`] | a score, normal around ±d/2 with variance 1 | one hump |
-//! | [`Channel::Confident`] | the label and how sure it is, c = u^g, u uniform; wrong with |
+//! | [`NoiseChannel::Flips`] | the label, wrong with a fixed probability | two values |
+//! | [`NoiseChannel::Logit`] | a score, normal around ±d/2 with variance 1 | one hump |
+//! | [`NoiseChannel::Confident`] | the label and how sure it is, c = u^g, u uniform; wrong with |
 //! | | probability (1 - c) / 2 | many near 0 and 1, the others near the base rate |
 //!
 //! One number, the *clarity*, from 0 (nothing passes) to 1 (everything does), sets each channel;
@@ -22,7 +22,7 @@ use crate::quality::best_quality;
 
 /// Kind of noise that makes the truth uncertain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channel {
+pub enum NoiseChannel {
     /// Hard flips: every case as likely to be wrong.
     Flips,
     /// Noise on the logit.
@@ -31,7 +31,7 @@ pub enum Channel {
     Confident,
 }
 
-impl Channel {
+impl NoiseChannel {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Flips, Self::Logit, Self::Confident];
 
@@ -49,7 +49,7 @@ impl Channel {
 /// Tells probabilities of a known quality.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoisyOracle {
-    channel: Channel,
+    channel: NoiseChannel,
     clarity: f64,
     /// Share of cases that are true.
     base: f64,
@@ -66,7 +66,7 @@ const HALVINGS: usize = 20;
 impl NoisyOracle {
     /// An oracle of a given clarity.
     #[must_use]
-    pub fn new(channel: Channel, clarity: f64, base: f64, seed: u64) -> Self {
+    pub fn new(channel: NoiseChannel, clarity: f64, base: f64, seed: u64) -> Self {
         Self {
             channel,
             clarity: clarity.clamp(0.0, 1.0),
@@ -78,7 +78,7 @@ impl NoisyOracle {
     /// The oracle whose MCC on `cases`, at the best threshold, is nearest to `mcc`. The search is
     /// deterministic. O(cases · log cases), some twenty times.
     #[must_use]
-    pub fn calibrated(channel: Channel, mcc: f64, cases: &[(Place, bool)], seed: u64) -> Self {
+    pub fn calibrated(channel: NoiseChannel, mcc: f64, cases: &[(Place, bool)], seed: u64) -> Self {
         let yes = cases.iter().filter(|(_, truth)| *truth).count();
         let base = yes as f64 / cases.len().max(1) as f64;
         let oracle = |clarity| Self::new(channel, clarity, base, seed);
@@ -125,13 +125,13 @@ impl NoisyOracle {
             }
         };
         match self.channel {
-            Channel::Flips => flipped(clarity, rng),
-            Channel::Logit if clarity >= 1.0 => side * f64::INFINITY,
-            Channel::Logit => {
+            NoiseChannel::Flips => flipped(clarity, rng),
+            NoiseChannel::Logit if clarity >= 1.0 => side * f64::INFINITY,
+            NoiseChannel::Logit => {
                 let distance = clarity * DISTANCE_MAX;
                 distance * (side * distance / 2.0 + normal(rng))
             }
-            Channel::Confident => {
+            NoiseChannel::Confident => {
                 let exponent = (1.0 - clarity) / clarity;
                 let sure = rng.next_f64().powf(exponent);
                 flipped(sure, rng)
@@ -163,7 +163,7 @@ mod tests {
         (0..40_000).map(case).collect()
     }
 
-    fn check(channel: Channel, base: f64, mcc: f64) {
+    fn check(channel: NoiseChannel, base: f64, mcc: f64) {
         let oracle = NoisyOracle::calibrated(channel, mcc, &cases(base), 1);
         // Other draws of the noise than those that it was calibrated on.
         let other = NoisyOracle { seed: 2, ..oracle };
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_wanted_mcc_is_reached() {
-        for channel in Channel::ALL {
+        for channel in NoiseChannel::ALL {
             for base in [0.1, 0.5] {
                 for mcc in [0.0, 0.1, 0.3, 0.6, 0.9, 1.0] {
                     check(channel, base, mcc);
@@ -185,7 +185,7 @@ mod tests {
     /// Of the cases with a predicted probability p, a share p is true.
     #[test]
     fn what_is_told_is_calibrated() {
-        for channel in Channel::ALL {
+        for channel in NoiseChannel::ALL {
             for base in [0.08, 0.35] {
                 let cases = cases(base);
                 let oracle = NoisyOracle::calibrated(channel, 0.4, &cases, 1);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn no_clarity_tells_the_base_rate_and_full_clarity_the_truth() {
-        for channel in Channel::ALL {
+        for channel in NoiseChannel::ALL {
             for (place, truth) in cases(0.35).into_iter().take(200) {
                 let blind = NoisyOracle::new(channel, 0.0, 0.35, 1).predict(place, truth);
                 assert!((blind.value() - 0.35).abs() < 1e-6, "{channel:?}");

@@ -10,13 +10,13 @@ pub const LAST_TURN: u16 = 10;
 
 /// Hits of one policy at one capacity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// The first requests, as many as were asked to be counted apart.
-    pub cold: Tally,
+    pub cold: HitTally,
     /// All later requests.
-    pub steady: Tally,
+    pub steady: HitTally,
     /// All requests, per class.
-    pub classes: BTreeMap<Class, Tally>,
+    pub classes: BTreeMap<RequestClass, HitTally>,
     /// Blocks that became resident.
     pub insertions: u64,
     /// Blocks that were evicted.
@@ -27,7 +27,7 @@ pub struct Outcome {
 
 /// A kind of request: (type, turn).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Class {
+pub struct RequestClass {
     /// Index into the trace's list of type names.
     pub request_type: u16,
     /// Turn, at most [`LAST_TURN`], which stands for all from there on.
@@ -36,7 +36,7 @@ pub struct Class {
 
 /// Look-ups and hits of some requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct HitTally {
     /// Number of requests.
     pub requests: u64,
     /// In blocks, a partial last one included.
@@ -45,10 +45,10 @@ pub struct Tally {
     pub tokens: HitCount,
 }
 
-impl Outcome {
+impl ReplayOutcome {
     /// Cold and steady together.
     #[must_use]
-    pub fn all(&self) -> Tally {
+    pub fn all(&self) -> HitTally {
         let mut all = self.cold;
         all.add(&self.steady);
         all
@@ -61,13 +61,13 @@ impl Outcome {
         block_tokens: u32,
         is_cold: bool,
     ) {
-        let tally = Tally::of(request, hits, block_tokens);
+        let tally = HitTally::of(request, hits, block_tokens);
         let phase = match is_cold {
             true => &mut self.cold,
             false => &mut self.steady,
         };
         phase.add(&tally);
-        let class = Class {
+        let class = RequestClass {
             request_type: request.request_type,
             turn: request.turn.min(LAST_TURN),
         };
@@ -75,7 +75,7 @@ impl Outcome {
     }
 }
 
-impl Tally {
+impl HitTally {
     /// Adds `other`.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
@@ -110,7 +110,7 @@ mod tests {
             input_tokens,
             ..TraceRequest::default()
         };
-        let tally = Tally::of(&request, hits, 16);
+        let tally = HitTally::of(&request, hits, 16);
         assert_eq!((tally.tokens.lookups, tally.tokens.hits), expected);
         assert_eq!((tally.blocks.lookups, tally.blocks.hits), (3, hits as u64));
     }

@@ -14,7 +14,7 @@ pub struct Quality {
 
 /// Decisions against the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Confusion {
+pub struct ConfusionMatrix {
     /// Said yes, and it was.
     pub true_yes: u64,
     /// Said yes, and it was not.
@@ -25,7 +25,7 @@ pub struct Confusion {
     pub true_no: u64,
 }
 
-impl Confusion {
+impl ConfusionMatrix {
     /// The Matthews correlation coefficient; 0 where a row or a column is empty.
     #[must_use]
     pub fn mcc(self) -> f64 {
@@ -46,10 +46,10 @@ pub fn best_quality(predictions: impl Iterator<Item = (f64, bool)>) -> Quality {
     let mut sorted: Vec<(f64, bool)> = predictions.collect();
     sorted.sort_by(|one, other| other.0.total_cmp(&one.0));
     let yes = sorted.iter().filter(|(_, truth)| *truth).count() as u64;
-    let mut said = Confusion {
+    let mut said = ConfusionMatrix {
         false_no: yes,
         true_no: sorted.len() as u64 - yes,
-        ..Confusion::default()
+        ..ConfusionMatrix::default()
     };
     let mut best = Quality::default();
     for (index, &(p, truth)) in sorted.iter().enumerate() {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_table_by_hand_has_its_coefficient() {
-        let table = Confusion {
+        let table = ConfusionMatrix {
             true_yes: 6,
             false_yes: 1,
             false_no: 2,

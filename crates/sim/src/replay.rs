@@ -8,13 +8,13 @@
 use headstart_cache::{Admit, Effect, Policy, PrefixCache};
 use headstart_core::{Access, BlockHash, Probability, TraceRequest};
 
-use crate::outcome::Outcome;
+use crate::outcome::ReplayOutcome;
 
 /// A replay in progress.
 pub struct Replay {
     cache: PrefixCache,
     config: ReplayConfig,
-    outcome: Outcome,
+    outcome: ReplayOutcome,
     /// Requests served.
     served: u32,
     /// The chain of the request being served; kept for its memory.
@@ -49,7 +49,7 @@ impl Replay {
         Self {
             cache: PrefixCache::new(config.capacity, policy),
             config,
-            outcome: Outcome::default(),
+            outcome: ReplayOutcome::default(),
             served: 0,
             chain: Vec::new(),
         }
@@ -103,13 +103,13 @@ impl Replay {
 
     /// Returns the hits so far.
     #[must_use]
-    pub fn outcome(&self) -> &Outcome {
+    pub fn outcome(&self) -> &ReplayOutcome {
         &self.outcome
     }
 
     /// Returns the hits of the whole replay.
     #[must_use]
-    pub fn into_outcome(self) -> Outcome {
+    pub fn into_outcome(self) -> ReplayOutcome {
         self.outcome
     }
 

@@ -64,7 +64,7 @@ impl Saturation {
         if replica.scheduler.max_context <= self.context_tokens + self.new_tokens {
             return None;
         }
-        let mut engine = Saturated::new(*self, replica);
+        let mut engine = SaturatedEngine::new(*self, replica);
         // The first request makes the context known, and is not counted.
         engine.submit(false);
         engine.work();
@@ -86,7 +86,7 @@ impl Saturation {
 }
 
 /// The engine under load.
-struct Saturated {
+struct SaturatedEngine {
     load: Saturation,
     scheduler: Scheduler,
     executor: VirtualExecutor,
@@ -97,7 +97,7 @@ struct Saturated {
     counted: HitCount,
 }
 
-impl Saturated {
+impl SaturatedEngine {
     fn new(load: Saturation, replica: &Replica) -> Self {
         let block_size = replica.scheduler.block_size;
         let prompt_tokens = load.context_tokens + load.new_tokens;

@@ -12,7 +12,7 @@
 //! does; under LRU the larger one holds all that the small one holds, under other policies nearly.
 
 use headstart_cache::policy::{self, PolicyError};
-use headstart_cache::tiers::{Assumed, Question, Run, plan};
+use headstart_cache::tiers::{AssumedSpeed, Question, TierRun, plan};
 use headstart_core::cost::Work;
 use headstart_core::stats::HitCount;
 use headstart_core::{EngineModel, TraceRequest};
@@ -39,7 +39,7 @@ pub struct Sizing<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Lower {
     /// Assumed speed of the tier.
-    pub speed: Assumed,
+    pub speed: AssumedSpeed,
     /// Bytes of a block.
     pub block_bytes: f64,
 }
@@ -129,7 +129,7 @@ impl Sizing<'_> {
         if units == 0 {
             return 0.0;
         }
-        let run = Run {
+        let run = TierRun {
             units,
             start_s: lower.speed.latency_s,
             unit_s: lower.block_bytes / lower.speed.bytes_per_s,
@@ -243,7 +243,7 @@ mod tests {
         let (none, all) = (vec![0; 9], vec![10; 9]);
         let engine = WildModel::ALL[1].engine();
         let lower = |bytes_per_s| Lower {
-            speed: Assumed {
+            speed: AssumedSpeed {
                 latency_s: 0.0,
                 bytes_per_s,
             },

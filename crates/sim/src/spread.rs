@@ -30,7 +30,7 @@ pub const PIECES_MIN: usize = 1 << 12;
 
 /// A way to choose a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
+pub enum PlacementPolicy {
     /// Any.
     Random,
     /// The next.
@@ -43,7 +43,7 @@ pub enum Placement {
     Pooled,
 }
 
-impl Placement {
+impl PlacementPolicy {
     /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Random,
@@ -66,9 +66,9 @@ impl Placement {
     }
 }
 
-/// Among how many, and how much they hold.
+/// Replicas and capacity that requests are spread over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct SpreadConfig {
     /// Replicas.
     pub replicas: usize,
     /// Blocks that all of them hold together, divided evenly, rounded down.
@@ -81,9 +81,9 @@ pub struct Settings {
 
 /// Figures of one placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct PlacementOutcome {
     /// The placement.
-    pub placement: Placement,
+    pub placement: PlacementPolicy,
     /// Blocks that each cache holds.
     pub capacity_blocks_each: u64,
     /// Requests placed.
@@ -106,16 +106,17 @@ pub struct Outcome {
     pub is_exact: bool,
 }
 
-/// Some placements at once.
-pub struct Spread {
-    fleets: Vec<Fleet>,
+/// Several placement policies over the same requests.
+pub struct SpreadComparison {
+    fleets: Vec<PlacementFleet>,
 }
 
-struct Fleet {
-    placement: Placement,
+/// The replicas and counts of one policy.
+struct PlacementFleet {
+    placement: PlacementPolicy,
     block_tokens: u32,
     capacity: u64,
-    replicas: Vec<Replica>,
+    replicas: Vec<StackReplica>,
     work: RecentWork,
     rng: Rng,
     salt: u64,
@@ -126,22 +127,24 @@ struct Fleet {
     hit_tokens: u64,
 }
 
-struct Replica {
+struct StackReplica {
     cache: Stack<()>,
     computed: u64,
 }
 
-impl Spread {
+impl SpreadComparison {
     /// Empty caches, a fleet for each of `placements`.
     ///
     /// # Panics
     /// Without replicas.
     #[must_use]
-    pub fn new(placements: &[Placement], settings: Settings) -> Self {
+    pub fn new(placements: &[PlacementPolicy], settings: SpreadConfig) -> Self {
         assert!(settings.replicas > 0, "some replica must serve");
         let fleets = placements.iter();
         Self {
-            fleets: fleets.map(|&it| Fleet::new(it, settings)).collect(),
+            fleets: fleets
+                .map(|&it| PlacementFleet::new(it, settings))
+                .collect(),
         }
     }
 
@@ -161,19 +164,19 @@ impl Spread {
 
     /// Returns the figures of each placement, in the order in which they were named.
     #[must_use]
-    pub fn outcomes(&self) -> Vec<Outcome> {
-        self.fleets.iter().map(Fleet::outcome).collect()
+    pub fn outcomes(&self) -> Vec<PlacementOutcome> {
+        self.fleets.iter().map(PlacementFleet::outcome).collect()
     }
 }
 
-impl Fleet {
-    fn new(placement: Placement, settings: Settings) -> Self {
+impl PlacementFleet {
+    fn new(placement: PlacementPolicy, settings: SpreadConfig) -> Self {
         let replicas = match placement {
-            Placement::Pooled => 1,
+            PlacementPolicy::Pooled => 1,
             _ => settings.replicas,
         };
         let capacity = settings.capacity_blocks / replicas as u64;
-        let replica = || Replica {
+        let replica = || StackReplica {
             cache: Stack::with_depth((PIECES_MAX / replicas).max(PIECES_MIN), capacity),
             computed: 0,
         };
@@ -215,18 +218,22 @@ impl Fleet {
     fn choose(&mut self, request: &TraceRequest) -> usize {
         let count = self.replicas.len();
         match (self.placement, request.session) {
-            (Placement::Pooled, _) => 0,
-            (Placement::RoundRobin, _) => (self.requests % count as u64) as usize,
-            (Placement::SessionHash, Some(session)) => Rng::new(self.salt ^ session.0).below(count),
-            (Placement::Random | Placement::SessionHash, _) => self.rng.below(count),
-            (Placement::LongestPrefix, _) => self.work.longest(request.blocks.len(), |replica| {
-                let cache = &self.replicas[replica].cache;
-                cache.matched(&request.blocks, self.capacity)
-            }),
+            (PlacementPolicy::Pooled, _) => 0,
+            (PlacementPolicy::RoundRobin, _) => (self.requests % count as u64) as usize,
+            (PlacementPolicy::SessionHash, Some(session)) => {
+                Rng::new(self.salt ^ session.0).below(count)
+            }
+            (PlacementPolicy::Random | PlacementPolicy::SessionHash, _) => self.rng.below(count),
+            (PlacementPolicy::LongestPrefix, _) => {
+                self.work.longest(request.blocks.len(), |replica| {
+                    let cache = &self.replicas[replica].cache;
+                    cache.matched(&request.blocks, self.capacity)
+                })
+            }
         }
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> PlacementOutcome {
         let share = |part: u64, of: u64| {
             if of == 0 {
                 0.0
@@ -237,7 +244,7 @@ impl Fleet {
         let computed = self.replicas.iter().map(|replica| replica.computed);
         let busiest = computed.clone().max().unwrap_or(0);
         let all: u64 = computed.sum();
-        Outcome {
+        PlacementOutcome {
             placement: self.placement,
             capacity_blocks_each: self.capacity,
             requests: self.requests,
@@ -256,7 +263,7 @@ impl Fleet {
     }
 }
 
-impl Replica {
+impl StackReplica {
     /// Uses the request's blocks; how many leading ones an LRU cache of `capacity` blocks held,
     /// as [`Stack::matched`] says it, in the same walk.
     fn serve(&mut self, request: &TraceRequest, capacity: u64) -> u64 {
@@ -307,15 +314,15 @@ mod tests {
         trace
     }
 
-    const SETTINGS: Settings = Settings {
+    const SETTINGS: SpreadConfig = SpreadConfig {
         replicas: 4,
         capacity_blocks: 4000,
         block_tokens: 16,
         seed: 7,
     };
 
-    fn outcomes(trace: &[TraceRequest], settings: Settings) -> Vec<Outcome> {
-        let mut spread = Spread::new(&Placement::ALL, settings);
+    fn outcomes(trace: &[TraceRequest], settings: SpreadConfig) -> Vec<PlacementOutcome> {
+        let mut spread = SpreadComparison::new(&PlacementPolicy::ALL, settings);
         trace.iter().for_each(|request| spread.serve(request));
         spread.outcomes()
     }
@@ -325,7 +332,7 @@ mod tests {
         for seed in 0..4 {
             let trace = trace(seed, 1500);
             for capacity_blocks in [0, 40, 403, 4000] {
-                let settings = Settings {
+                let settings = SpreadConfig {
                     capacity_blocks,
                     ..SETTINGS
                 };
@@ -371,7 +378,7 @@ mod tests {
             let (tokens, hits) = (outcome.hit_tokens, outcome.hits);
             assert!(tokens <= hits * 16 && tokens + 16 * outcome.requests > hits * 16);
         }
-        let one = Settings {
+        let one = SpreadConfig {
             replicas: 1,
             ..SETTINGS
         };

@@ -11,7 +11,7 @@ use headstart_cache::Future;
 use headstart_cache::policy::{self, OFFLINE_NAMES, PolicyError, Setting};
 use headstart_core::{Probability, Run, TraceRequest};
 
-use crate::{Outcome, Replay, ReplayConfig};
+use crate::{Replay, ReplayConfig, ReplayOutcome};
 
 /// Requests served between two calls of the observer.
 const OBSERVED_EVERY: usize = 256;
@@ -27,7 +27,7 @@ pub struct Sweep<'a> {
 
 /// One cell: a policy at a capacity.
 #[derive(Clone, Copy, Debug)]
-pub struct Arm<'a> {
+pub struct SweepCell<'a> {
     /// The policy with its options; `charge=TOKENS` among them is taken off the capacity, see
     /// [`policy::split_charge`].
     pub spec: &'a str,
@@ -52,7 +52,7 @@ pub struct Extent {
     /// Different blocks.
     pub distinct_blocks: u64,
     /// Hits of a cache that never evicts.
-    pub infinite: Outcome,
+    pub infinite: ReplayOutcome,
 }
 
 impl<'a> Sweep<'a> {
@@ -101,9 +101,9 @@ impl<'a> Sweep<'a> {
     /// requests.
     pub fn run(
         &self,
-        arm: Arm<'_>,
+        arm: SweepCell<'_>,
         mut observe: impl FnMut(usize),
-    ) -> Result<Outcome, PolicyError> {
+    ) -> Result<ReplayOutcome, PolicyError> {
         let mut replay = self.replay(arm)?;
         let num_predicted = arm.predictions.map(<[_]>::len);
         let is_complete = num_predicted.is_none_or(|number| number == self.requests.len());
@@ -120,7 +120,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// An empty cache for `arm`, less what the policy is charged.
-    fn replay(&self, arm: Arm<'_>) -> Result<Replay, PolicyError> {
+    fn replay(&self, arm: SweepCell<'_>) -> Result<Replay, PolicyError> {
         let block_tokens = self.config.block_tokens;
         let (spec, charge) = policy::split_charge(arm.spec, block_tokens)?;
         let left = arm.capacity.saturating_sub(charge as u64);
@@ -145,8 +145,8 @@ impl<'a> Sweep<'a> {
 impl Extent {
     /// Reads all requests once, by runs.
     fn of(requests: &[TraceRequest], config: SweepConfig) -> Self {
-        let mut seen = Seen::default();
-        let mut infinite = Outcome::default();
+        let mut seen = SeenIds::default();
+        let mut infinite = ReplayOutcome::default();
         for (index, request) in requests.iter().enumerate() {
             let hits = seen.leading(request.blocks.runs());
             request.blocks.runs().iter().for_each(|run| seen.add(run));
@@ -165,9 +165,9 @@ impl Extent {
 
 /// Ids that occurred, as disjoint ranges that do not touch: first id → one past the last.
 #[derive(Default)]
-struct Seen(BTreeMap<u64, u64>);
+struct SeenIds(BTreeMap<u64, u64>);
 
-impl Seen {
+impl SeenIds {
     /// Counts the ids of `runs` that were seen, up to the first one that was not.
     fn leading(&self, runs: &[Run]) -> usize {
         let mut leading = 0;
@@ -236,8 +236,8 @@ mod tests {
         (0..40).map(request).collect()
     }
 
-    fn arm(spec: &str, capacity: u64) -> Arm<'_> {
-        Arm {
+    fn arm(spec: &str, capacity: u64) -> SweepCell<'_> {
+        SweepCell {
             spec,
             capacity,
             predictions: None,
@@ -275,7 +275,7 @@ mod tests {
             let specs = ["lpc".to_owned(), "lru".to_owned()];
             let run = |requests: &[TraceRequest], spec, predictions| {
                 let sweep = Sweep::new(requests, SweepConfig::default(), &specs);
-                let arm = Arm {
+                let arm = SweepCell {
                     predictions,
                     ..arm(spec, 12)
                 };

@@ -32,6 +32,6 @@ pub mod model;
 pub mod published;
 pub mod traffic;
 
-pub use cell::{Cell, Measured, Setting};
+pub use cell::{WildCell, WildMeasurements, WildSettings};
 pub use model::WildModel;
-pub use traffic::Traffic;
+pub use traffic::WildTraffic;

@@ -24,11 +24,11 @@
 use headstart_core::Rng;
 use headstart_trace::synth::{Gap, Length};
 
-use crate::chat::{Conversation, Turn};
+use crate::chat::{ScriptedConversation, ScriptedTurn};
 
 /// Statistics of a data set's conversations.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Workload {
+pub struct ChatWorkload {
     /// Its name.
     pub name: &'static str,
     /// Mean tokens of a user's message.
@@ -45,8 +45,8 @@ pub struct Workload {
 
 /// The study's three data sets. Predictors' MCC: its poster (LMSys, ShareGPT) and the name of a
 /// file in its authors' code (Arena; another source gives .37).
-pub const WORKLOADS: [Workload; 3] = [
-    Workload {
+pub const WORKLOADS: [ChatWorkload; 3] = [
+    ChatWorkload {
         name: "lmsys",
         question_tokens: 63.0,
         answer_tokens: 179.0,
@@ -54,7 +54,7 @@ pub const WORKLOADS: [Workload; 3] = [
         turn_mcc: 0.35,
         predictor_mcc: 0.39,
     },
-    Workload {
+    ChatWorkload {
         name: "sharegpt",
         question_tokens: 113.0,
         answer_tokens: 305.0,
@@ -62,7 +62,7 @@ pub const WORKLOADS: [Workload; 3] = [
         turn_mcc: 0.0,
         predictor_mcc: 0.28,
     },
-    Workload {
+    ChatWorkload {
         name: "arena",
         question_tokens: 36.0,
         answer_tokens: 155.0,
@@ -91,7 +91,7 @@ pub struct Seeds {
     pub gaps: u64,
 }
 
-impl Workload {
+impl ChatWorkload {
     /// The data set of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
@@ -114,7 +114,7 @@ impl Workload {
         self,
         gap: &Gap,
         seeds: Seeds,
-    ) -> impl Iterator<Item = Conversation> + use<> {
+    ) -> impl Iterator<Item = ScriptedConversation> + use<> {
         let gap = gap.clone();
         let (mut corpus, mut gaps) = (Rng::new(seeds.corpus), Rng::new(seeds.gaps));
         std::iter::repeat_with(move || {
@@ -126,16 +126,16 @@ impl Workload {
         })
     }
 
-    fn conversation(&self, rng: &mut Rng) -> Conversation {
+    fn conversation(&self, rng: &mut Rng) -> ScriptedConversation {
         let mut turns = Vec::new();
         loop {
-            turns.push(Turn {
+            turns.push(ScriptedTurn {
                 new_tokens: length(self.question_tokens).draw(rng, LENGTH_MAX),
                 answer_tokens: length(self.answer_tokens).draw(rng, LENGTH_MAX),
                 gap_s: 0.0,
             });
             if turns.len() == TURNS_MAX || rng.next_f64() >= self.goes_on(turns.len()) {
-                return Conversation { turns, head: None };
+                return ScriptedConversation { turns, head: None };
             }
         }
     }
@@ -155,7 +155,7 @@ mod tests {
 
     /// Every published number, on 50,000 conversations.
     fn check(name: &str, at_most_5: std::ops::Range<f64>) {
-        let workload = Workload::named(name).expect("a data set");
+        let workload = ChatWorkload::named(name).expect("a data set");
         let drawn: Vec<_> = workload
             .conversations(&GAP, Seeds { corpus: 1, gaps: 1 })
             .take(50_000)

@@ -5,11 +5,12 @@ use std::time::Duration;
 use headstart_cache::policy::{self, Lru, Setting};
 use headstart_core::{CostModel, Nanos, Probability};
 use headstart_sim::chat::{
-    ChatOutcome, Conversation, Head, Pacing, Place, Predict, Replica, Run, Script, Turn,
+    ChatOutcome, ChatRun, Head, Pacing, Place, Predict, Replica, Script, ScriptedConversation,
+    ScriptedTurn,
 };
-use headstart_sim::experiment::{Arm, Predictor, Traffic};
-use headstart_sim::noise::Channel;
-use headstart_sim::workload::{Seeds, Workload};
+use headstart_sim::experiment::{Arm, PredictionSource, Traffic};
+use headstart_sim::noise::NoiseChannel;
+use headstart_sim::workload::{ChatWorkload, Seeds};
 use headstart_trace::synth::Gap;
 
 const NOBODY: &Predict<'static> = &|_| None;
@@ -32,22 +33,22 @@ fn small() -> Replica {
     replica
 }
 
-fn turn(new_tokens: u32, answer_tokens: u32, gap_s: f64) -> Turn {
-    Turn {
+fn turn(new_tokens: u32, answer_tokens: u32, gap_s: f64) -> ScriptedTurn {
+    ScriptedTurn {
         new_tokens,
         answer_tokens,
         gap_s,
     }
 }
 
-fn conversation(turns: &[Turn]) -> Conversation {
-    Conversation {
+fn conversation(turns: &[ScriptedTurn]) -> ScriptedConversation {
+    ScriptedConversation {
         turns: turns.to_vec(),
         head: None,
     }
 }
 
-fn script(started: &[(f64, Conversation)], seconds: f64) -> Script {
+fn script(started: &[(f64, ScriptedConversation)], seconds: f64) -> Script {
     let started = started.iter().cloned();
     let started = started.map(|(at_s, it)| (Nanos::from_secs_f64(at_s), it));
     Script::recorded(started.collect(), seconds, 0.0)
@@ -55,7 +56,7 @@ fn script(started: &[(f64, Conversation)], seconds: f64) -> Script {
 
 fn run(script: &Script, replica: Replica, blocks: usize) -> ChatOutcome {
     let lru = Box::new(Lru::new(blocks));
-    Run::new(script, replica, (blocks, lru), NOBODY).finish()
+    ChatRun::new(script, replica, (blocks, lru), NOBODY).finish()
 }
 
 /// Turn 1 arrives at 0, has its first token at 1 and its third at 3. Turn 2 arrives a gap of 10
@@ -170,7 +171,7 @@ fn traffic(name: &str, seconds: f64, gaps: u64) -> Traffic {
         answer_token_s: 0.0,
         seconds,
     };
-    let workload = Workload::named(name).expect("a data set");
+    let workload = ChatWorkload::named(name).expect("a data set");
     Traffic::of_workload(
         workload,
         0,
@@ -181,7 +182,7 @@ fn traffic(name: &str, seconds: f64, gaps: u64) -> Traffic {
     )
 }
 
-fn arm(policy: &str, predictor: Predictor) -> Arm {
+fn arm(policy: &str, predictor: PredictionSource) -> Arm {
     Arm {
         policy: policy.to_owned(),
         predictor,
@@ -189,9 +190,9 @@ fn arm(policy: &str, predictor: Predictor) -> Arm {
     }
 }
 
-fn noisy(mcc: f64) -> Predictor {
-    let channel = Channel::Logit;
-    Predictor::Noisy { channel, mcc }
+fn noisy(mcc: f64) -> PredictionSource {
+    let channel = NoiseChannel::Logit;
+    PredictionSource::Noisy { channel, mcc }
 }
 
 #[test]
@@ -209,14 +210,14 @@ fn the_same_seeds_give_the_same_bytes() {
 fn a_predictor_that_knows_nothing_is_lru() {
     let traffic = traffic("lmsys", 240.0, 1);
     let run = |arm: &Arm| traffic.run(arm, Replica::lpc(), 20_000).expect("known");
-    let lru = run(&arm("lru", Predictor::Nobody));
+    let lru = run(&arm("lru", PredictionSource::Nobody));
     let blind = run(&arm("lpc", noisy(0.0)));
     assert!(lru.tokens.hits > 0);
     assert_eq!((lru.tokens, lru.steps), (blind.tokens, blind.steps));
     // Late predictions are none.
     let mut late = Replica::lpc();
     late.prediction_delay = Duration::from_secs(3_600);
-    let late = traffic.run(&arm("lpc", Predictor::Truth), late, 20_000);
+    let late = traffic.run(&arm("lpc", PredictionSource::Truth), late, 20_000);
     assert_eq!(late.expect("known").tokens, lru.tokens);
 }
 
@@ -227,15 +228,19 @@ fn whoever_knows_more_hits_more() {
         let outcome = traffic.run(&arm("lpc", predictor), Replica::lpc(), 40_000);
         outcome.expect("known").tokens.rate()
     };
-    let rates = [rate(noisy(0.0)), rate(noisy(0.4)), rate(Predictor::Truth)];
+    let rates = [
+        rate(noisy(0.0)),
+        rate(noisy(0.4)),
+        rate(PredictionSource::Truth),
+    ];
     assert!(rates.is_sorted() && rates[2] > 1.5 * rates[0], "{rates:?}");
 }
 
 #[test]
 fn a_run_meets_the_quality_that_was_asked_for() {
     let traffic = traffic("lmsys", 600.0, 1);
-    for channel in Channel::ALL {
-        let predictor = Predictor::Noisy { channel, mcc: 0.4 };
+    for channel in NoiseChannel::ALL {
+        let predictor = PredictionSource::Noisy { channel, mcc: 0.4 };
         let outcome = traffic.run(&arm("lpc", predictor), Replica::lpc(), 60_000);
         let got = outcome.expect("known").quality().mcc;
         assert!((got - 0.4).abs() < 0.04, "{channel:?}: {got}");
@@ -252,7 +257,7 @@ fn nothing_is_lost_under_pressure() {
         answer_token_s: 0.0,
         seconds: 30.0,
     };
-    let workload = Workload::named("sharegpt").expect("a data set");
+    let workload = ChatWorkload::named("sharegpt").expect("a data set");
     let gap = Gap::Exponential { mean_s: 4.0 };
     let seeds = Seeds { corpus: 3, gaps: 3 };
     let traffic = Traffic::of_workload(workload, 24, &gap, pacing, seeds, &shares);
@@ -265,7 +270,7 @@ fn nothing_is_lost_under_pressure() {
         };
         let policy = policy::by_name(name, setting).expect("a known policy");
         let even = |_: Place| Some(Probability::EVEN);
-        let mut run = Run::new(traffic.script(), Replica::lpc(), (capacity, policy), &even);
+        let mut run = ChatRun::new(traffic.script(), Replica::lpc(), (capacity, policy), &even);
         let mut now = Nanos::default();
         while run.step() {
             run.check();

@@ -8,8 +8,8 @@ use headstart_router::Profile;
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{
-    Fault, FleetConfig, FleetOutcome, Ladder, Network, Next, Order, Pacing, Request, Run, Rung,
-    Segment, Slo, Workload,
+    Fault, FleetConfig, FleetOutcome, FleetRun, FleetWorkload, FollowUpRequest, Ladder, Network,
+    Order, Request, RequestPacing, Rung, Segment, Slo,
 };
 
 /// 10 ms a step, 100 µs a token.
@@ -48,7 +48,7 @@ fn fleet(strategy: &str, replicas: usize) -> FleetConfig {
 }
 
 /// Twelve system prompts of which a replica holds four, asked 20 times a second.
-fn workload(seconds: f64) -> Workload {
+fn workload(seconds: f64) -> FleetWorkload {
     let ladder = Ladder {
         groups: 12,
         prompts: 3,
@@ -56,14 +56,14 @@ fn workload(seconds: f64) -> Workload {
         question_tokens: 160,
         answer_tokens: 40,
         order: Order::InTurn,
-        pacing: Pacing::Poisson,
+        pacing: RequestPacing::Poisson,
         rungs: vec![(10.0, 10.0), (20.0, seconds)],
     };
     ladder.draw(&mut Rng::new(5))
 }
 
-fn run(fleet: &FleetConfig, workload: &Workload) -> FleetOutcome {
-    let outcome = Run::new(fleet, workload).finish();
+fn run(fleet: &FleetConfig, workload: &FleetWorkload) -> FleetOutcome {
+    let outcome = FleetRun::new(fleet, workload).finish();
     for (rung, drawn) in outcome.rungs.iter().zip(&workload.rungs) {
         let ended = rung.answered + rung.refused + rung.failed;
         assert_eq!(ended, drawn.requests.len(), "nothing is lost");
@@ -109,8 +109,8 @@ fn one_request_alone_takes_what_its_steps_take() {
         next,
     };
     let think = Duration::from_secs(2);
-    let next = Some(Next { request: 1, think });
-    let workload = Workload {
+    let next = Some(FollowUpRequest { request: 1, think });
+    let workload = FleetWorkload {
         rungs: vec![Rung {
             rate: 1.0,
             seconds: 1.0,

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use headstart_cache::policy::{NAMES, OFFLINE_NAMES};
 use headstart_core::TraceRequest;
-use headstart_sim::sweep::Arm;
+use headstart_sim::sweep::SweepCell;
 use headstart_sim::{Sweep, SweepConfig};
 use headstart_trace::Reader;
 
@@ -68,7 +68,7 @@ fn hits_are_golden_for_every_policy() {
     let mut got = BTreeMap::new();
     for name in &names {
         let hits = CAPACITIES.map(|capacity| {
-            let arm = Arm {
+            let arm = SweepCell {
                 spec: name,
                 capacity,
                 predictions: None,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use headstart_cache::PrefixCache;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
 use headstart_core::cost::roofline::{Gpu, ModelShape};
 use headstart_core::{EngineModel, Tier, TokenId};
@@ -39,7 +39,7 @@ fn engine(model: &str, gpu: &str) -> (EngineModel, f64) {
 }
 
 impl Cell {
-    fn replica(&self, load: LoadWhen, assumed: Assumed) -> TieredReplica {
+    fn replica(&self, load: LoadWhen, assumed: AssumedSpeed) -> TieredReplica {
         let unit_bytes = (self.token_bytes * (BLOCK_TOKENS * UNIT_BLOCKS) as f64) as u64;
         let units = self.prefix_tokens / BLOCK_TOKENS / UNIT_BLOCKS + 10;
         let config = TiersConfig {
@@ -77,8 +77,8 @@ impl Cell {
         )
     }
 
-    fn truth(&self) -> Assumed {
-        Assumed {
+    fn truth(&self) -> AssumedSpeed {
+        AssumedSpeed {
             latency_s: self.channel.latency.as_secs_f64(),
             bytes_per_s: self.channel.bytes_per_s,
         }
@@ -179,7 +179,7 @@ fn speeds_are_learned_from_what_was_loaded() {
     let (computed, _) = cell.ttft(LoadWhen::Never);
     let better = loaded.min(computed).as_secs_f64();
     for wrong in [1e10, 1e11] {
-        let assumed = Assumed {
+        let assumed = AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: wrong,
         };
@@ -211,7 +211,7 @@ fn a_load_that_does_not_come_is_computed() {
         },
     };
     let (computed, _) = cell.ttft(LoadWhen::Never);
-    let believed = Assumed {
+    let believed = AssumedSpeed {
         latency_s: 0.0,
         bytes_per_s: 3e10,
     };

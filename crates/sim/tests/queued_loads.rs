@@ -6,7 +6,7 @@ use std::time::Duration;
 use headstart_cache::PrefixCache;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
 use headstart_core::cost::roofline::{Gpu, ModelShape};
 use headstart_core::{EngineModel, Tier, TokenId};
@@ -40,7 +40,7 @@ fn replica() -> TieredReplica {
         admission: Admission::Always,
         write: WriteWhen::Through,
         shares: Shares::default(),
-        assumed: Assumed {
+        assumed: AssumedSpeed {
             latency_s: 1e-4,
             bytes_per_s: 5e9,
         },

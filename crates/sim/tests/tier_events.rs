@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
 use headstart_cache::{Occupancy, PrefixCache};
 use headstart_core::block::Namespace;
-use headstart_core::transfer::{FoundUnit, Moved, Transfer, TransferId, TransferResult};
+use headstart_core::transfer::{FoundUnit, Transfer, TransferId, TransferReport, TransferResult};
 use headstart_core::{
     Access, BlockHash, BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, ReplicaId, Rng,
     RouteKey, SeqId, TenantTag, Tier, TokenId,
 };
-use headstart_router::index::{PrefixIndex, Prompt, ReferenceIndex, Resident, RunIndex, Update};
+use headstart_router::index::{
+    PrefixIndex, Prompt, ReferenceIndex, ResidentBlock, RunIndex, Update,
+};
 use headstart_scheduler::{NewSequence, QueueOrder, Sampling, Scheduler, SchedulerConfig, Submit};
 
 const BLOCK_SIZE: usize = 4;
@@ -58,7 +60,7 @@ impl Mover {
         }
     }
 
-    fn poll(&mut self) -> Vec<Moved> {
+    fn poll(&mut self) -> Vec<TransferReport> {
         let mut moved = Vec::new();
         while !self.waiting.is_empty() && self.rng.below(3) > 0 {
             let at = self.rng.below(self.waiting.len());
@@ -70,7 +72,7 @@ impl Mover {
             let lost = *self.held.iter().nth(at).expect("it is there");
             self.held.remove(&lost);
             let (tier, name) = lost;
-            moved.push(Moved::Lost {
+            moved.push(TransferReport::Lost {
                 tier,
                 names: vec![name],
             });
@@ -78,7 +80,7 @@ impl Mover {
         moved
     }
 
-    fn carry_out(&mut self, transfer: Transfer, tier: Tier) -> Moved {
+    fn carry_out(&mut self, transfer: Transfer, tier: Tier) -> TransferReport {
         let result = |is_done| match is_done {
             true => TransferResult::Done,
             false => TransferResult::Failed,
@@ -89,7 +91,7 @@ impl Mover {
                 self.held.insert((tier, name));
             }
             let result = result(works);
-            Moved::Stored { id, tier, result }
+            TransferReport::Stored { id, tier, result }
         };
         match transfer {
             Transfer::Store { id, unit, .. } => write(id, unit.name),
@@ -99,7 +101,7 @@ impl Mover {
                 if !is_done {
                     self.held.remove(&(tier, name));
                 }
-                Moved::Loaded {
+                TransferReport::Loaded {
                     id,
                     result: result(is_done),
                     ago: std::time::Duration::ZERO,
@@ -166,7 +168,7 @@ fn tiers(rng: &mut Rng) -> Tiers {
             _ => WriteWhen::Back,
         },
         shares: Shares::default(),
-        assumed: Assumed {
+        assumed: AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: 1e9,
         },
@@ -279,7 +281,8 @@ impl World {
             .held
             .extend(names.iter().map(|&name| (tier, name)));
         self.met.found += names.len();
-        self.scheduler.moved(Moved::Found { tier, units }, self.now);
+        self.scheduler
+            .moved(TransferReport::Found { tier, units }, self.now);
         self.move_units();
         self.listen();
         self.check();
@@ -372,7 +375,7 @@ impl World {
         });
         assert_eq!(told, expected, "seed {}, at {:?}", self.seed, self.now);
         let residents = |index: &dyn PrefixIndex| {
-            let mut residents: Vec<Resident> = Vec::new();
+            let mut residents: Vec<ResidentBlock> = Vec::new();
             index.residents(self.now, &mut |resident| residents.push(resident));
             residents.sort_unstable();
             residents

@@ -19,10 +19,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use headstart_core::{BlockHash, IdentityDigest, Rng, TenantTag};
-use headstart_store::backend::{Loss, no_waker};
+use headstart_store::backend::{LossReason, no_waker};
 use headstart_store::record::{Content, Exactness, record_bytes};
 use headstart_store::{
-    Arena, Backend, Command, Disk, DiskOptions, Draft, Meta, Outcome, Report, Slot, Ticket,
+    Arena, Backend, Command, CommandOutcome, Disk, DiskOptions, Draft, Meta, Report, Slot, Ticket,
 };
 
 /// Budgets, one after the other, bytes: full of records within a second or two.
@@ -251,9 +251,9 @@ impl Churn {
                 Report::Lost { names, loss } => {
                     let count = names.len() as u64;
                     match loss {
-                        Loss::Expired => self.tally.expired += count,
-                        Loss::Evicted => self.tally.given_up += count,
-                        Loss::Corrupt | Loss::Offline => panic!("{loss:?}: {names:?}"),
+                        LossReason::Expired => self.tally.expired += count,
+                        LossReason::Evicted => self.tally.given_up += count,
+                        LossReason::Corrupt | LossReason::Offline => panic!("{loss:?}: {names:?}"),
                     }
                 }
                 Report::Found(_) | Report::Condition(_) => panic!("{report:?}"),
@@ -261,16 +261,16 @@ impl Churn {
         }
     }
 
-    fn hear(&mut self, asked: Asked, outcome: Outcome) {
+    fn hear(&mut self, asked: Asked, outcome: CommandOutcome) {
         let tally = &mut self.tally;
         match (asked, outcome) {
-            (Asked::Put(bytes), Outcome::Stored) => {
+            (Asked::Put(bytes), CommandOutcome::Stored) => {
                 tally.stored += 1;
                 tally.stored_bytes += bytes as u64;
             }
             // Removed or purged before it was durable.
-            (Asked::Put(_), Outcome::Failed(_)) => {}
-            (Asked::Get(number), Outcome::Loaded(record)) => {
+            (Asked::Put(_), CommandOutcome::Failed(_)) => {}
+            (Asked::Get(number), CommandOutcome::Loaded(record)) => {
                 let mut right = Rng::new(number);
                 let bytes = record.part(0);
                 let is_long = bytes.len() == bytes_of(&mut right);
@@ -279,9 +279,9 @@ impl Churn {
                 assert!(is_right, "{number} is wrong");
                 tally.read_right += 1;
             }
-            (Asked::Get(_), Outcome::Missing) => tally.missing += 1,
-            (Asked::Remove, Outcome::Removed(count)) => tally.removed += count as u64,
-            (Asked::Purge, Outcome::Removed(count)) => tally.purged += count as u64,
+            (Asked::Get(_), CommandOutcome::Missing) => tally.missing += 1,
+            (Asked::Remove, CommandOutcome::Removed(count)) => tally.removed += count as u64,
+            (Asked::Purge, CommandOutcome::Removed(count)) => tally.purged += count as u64,
             (_, outcome) => panic!("{outcome:?}"),
         }
     }

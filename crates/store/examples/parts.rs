@@ -16,7 +16,7 @@ use headstart_core::{BlockHash, IdentityDigest, Rng, TenantTag};
 use headstart_store::backend::no_waker;
 use headstart_store::record::{Content, Exactness, Layout};
 use headstart_store::{
-    Arena, Backend, Command, Disk, DiskOptions, Draft, Meta, Outcome, Report, Slot, Ticket,
+    Arena, Backend, Command, CommandOutcome, Disk, DiskOptions, Draft, Meta, Report, Slot, Ticket,
 };
 
 /// Commands on their way at once.
@@ -149,9 +149,9 @@ impl Bench {
             };
             self.done += 1;
             self.bytes += match outcome {
-                Outcome::Stored => 0,
-                Outcome::Part(part) => part.bytes().len(),
-                Outcome::Loaded(record) => record.bytes().len(),
+                CommandOutcome::Stored => 0,
+                CommandOutcome::Part(part) => part.bytes().len(),
+                CommandOutcome::Loaded(record) => record.bytes().len(),
                 other => panic!("{other:?}"),
             };
         }

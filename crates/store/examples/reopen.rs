@@ -17,7 +17,7 @@ use headstart_core::{BlockHash, IdentityDigest, TenantTag};
 use headstart_store::backend::no_waker;
 use headstart_store::record::{Content, Exactness};
 use headstart_store::{
-    Arena, Backend, Command, Disk, DiskOptions, Draft, Meta, Outcome, Report, Slot, Ticket,
+    Arena, Backend, Command, CommandOutcome, Disk, DiskOptions, Draft, Meta, Report, Slot, Ticket,
 };
 
 /// Set for the process that writes and is killed.
@@ -152,7 +152,7 @@ fn poll(disk: &mut Disk) -> u64 {
         let Report::Done { outcome, .. } = report else {
             panic!("{report:?}")
         };
-        matches!(outcome, Outcome::Stored)
+        matches!(outcome, CommandOutcome::Stored)
     };
     let stored = reports.iter().filter(is_stored).count();
     assert_eq!(stored, reports.len(), "all are stored");

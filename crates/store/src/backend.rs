@@ -98,25 +98,25 @@ pub enum Report {
         /// Its ticket.
         ticket: Ticket,
         /// The outcome.
-        outcome: Outcome,
+        outcome: CommandOutcome,
     },
     /// Records that can no longer be read, though no command removed them.
     Lost {
         /// Their names.
         names: Vec<BlockHash>,
         /// Why.
-        loss: Loss,
+        loss: LossReason,
     },
     /// Records that can be read though this caller did not put them: found at start or when the
     /// place came back, or put by another user. Oldest first.
-    Found(Vec<Resident>),
+    Found(Vec<ResidentRecord>),
     /// The place works worse than before, or better again.
     Condition(Condition),
 }
 
 /// Outcome of a command.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum CommandOutcome {
     /// Put: the record can be read, also after a crash.
     Stored,
     /// Get: here it is, verified.
@@ -172,7 +172,7 @@ impl Failure {
 
 /// Why records are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Loss {
+pub enum LossReason {
     /// Their time was over.
     Expired,
     /// They were damaged, and set aside.
@@ -185,7 +185,7 @@ pub enum Loss {
 
 /// A record that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resident {
+pub struct ResidentRecord {
     /// Its name.
     pub name: BlockHash,
     /// The one before it, where known.
@@ -202,7 +202,7 @@ pub struct Resident {
     pub content: Content,
 }
 
-impl Resident {
+impl ResidentRecord {
     /// A record of `bytes` bytes.
     #[must_use]
     pub fn of(meta: &Meta, bytes: u64) -> Self {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use headstart_core::{BlockHash, IdentityDigest, Rng, TenantTag};
 
 use crate::arena::{Arena, Slot};
-use crate::backend::{Backend, Command, Outcome, Report, Ticket};
+use crate::backend::{Backend, Command, CommandOutcome, Report, Ticket};
 use crate::record::{Content, Draft, Exactness, Meta, Record};
 
 /// Time that a backend may take to answer before a test fails.
@@ -73,7 +73,7 @@ pub fn slot_bytes(part_bytes: usize) -> usize {
 /// # Panics
 /// When it breaks a rule, with the seed and the command's number.
 pub fn check(backend: &mut dyn Backend, trial: Trial) {
-    run(backend, trial, Faults::None);
+    run(backend, trial, FaultExpectation::None);
 }
 
 /// The same for a backend of which puts and gets may fail. Everything else holds: what is loaded
@@ -82,19 +82,19 @@ pub fn check(backend: &mut dyn Backend, trial: Trial) {
 /// # Panics
 /// When it breaks a rule, with the seed and the command's number.
 pub fn check_faulty(backend: &mut dyn Backend, trial: Trial) {
-    run(backend, trial, Faults::Expected);
+    run(backend, trial, FaultExpectation::Expected);
 }
 
 /// Whether commands may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Faults {
+enum FaultExpectation {
     None,
     Expected,
 }
 
-fn run(backend: &mut dyn Backend, trial: Trial, faults: Faults) {
+fn run(backend: &mut dyn Backend, trial: Trial, faults: FaultExpectation) {
     let arena = Arena::new(slot_bytes(trial.part_bytes), 48).expect("memory");
-    let mut run = Run {
+    let mut run = ConformanceRun {
         backend,
         trial,
         faults,
@@ -128,7 +128,7 @@ fn run(backend: &mut dyn Backend, trial: Trial, faults: Faults) {
 
 /// A command that was not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum UnansweredCommand {
     Put(u64),
     Get {
         name: u64,
@@ -143,12 +143,12 @@ enum Asked {
     Purge,
 }
 
-struct Run<'a> {
+struct ConformanceRun<'a> {
     backend: &'a mut dyn Backend,
     trial: Trial,
-    faults: Faults,
+    faults: FaultExpectation,
     arena: Arc<Arena>,
-    waiting: BTreeMap<Ticket, Asked>,
+    waiting: BTreeMap<Ticket, UnansweredCommand>,
     /// Must be there.
     stored: BTreeSet<u64>,
     /// May be there or not: a command on it was under way while another was given.
@@ -156,13 +156,17 @@ struct Run<'a> {
     reports: Vec<Report>,
 }
 
-impl Run<'_> {
+impl ConformanceRun<'_> {
     fn put(&mut self, number: u64, name: u64) {
         let slot = self.slot(number);
         let record = record_of(name, self.trial.part_bytes, slot);
         self.busy(name);
         let ticket = Ticket(number);
-        self.give(number, Command::Put { ticket, record }, Asked::Put(name));
+        self.give(
+            number,
+            Command::Put { ticket, record },
+            UnansweredCommand::Put(name),
+        );
     }
 
     fn get(&mut self, number: u64, name: u64) {
@@ -173,7 +177,7 @@ impl Run<'_> {
             name: hash,
             slot,
         };
-        let asked = Asked::Get {
+        let asked = UnansweredCommand::Get {
             name,
             part: None,
             is_stored: self.stored.contains(&name),
@@ -191,7 +195,7 @@ impl Run<'_> {
             part,
             slot,
         };
-        let asked = Asked::Get {
+        let asked = UnansweredCommand::Get {
             name,
             part: Some(part),
             is_stored: self.stored.contains(&name),
@@ -204,7 +208,11 @@ impl Run<'_> {
         self.quiet(number);
         let names = vec![BlockHash::from_u64(name)];
         let ticket = Ticket(number);
-        self.give(number, Command::Remove { ticket, names }, Asked::Remove);
+        self.give(
+            number,
+            Command::Remove { ticket, names },
+            UnansweredCommand::Remove,
+        );
         self.quiet(number);
         self.stored.remove(&name);
         self.unsure.remove(&name);
@@ -213,7 +221,11 @@ impl Run<'_> {
     fn purge(&mut self, number: u64, tenant: TenantTag) {
         self.quiet(number);
         let ticket = Ticket(number);
-        self.give(number, Command::Purge { ticket, tenant }, Asked::Purge);
+        self.give(
+            number,
+            Command::Purge { ticket, tenant },
+            UnansweredCommand::Purge,
+        );
         self.quiet(number);
         let is_theirs = |name: &u64| TenantTag(name % 5) == tenant;
         self.stored.retain(|name| !is_theirs(name));
@@ -227,7 +239,7 @@ impl Run<'_> {
         }
     }
 
-    fn give(&mut self, number: u64, mut command: Command, asked: Asked) {
+    fn give(&mut self, number: u64, mut command: Command, asked: UnansweredCommand) {
         let started = Instant::now();
         self.waiting.insert(command.ticket(), asked);
         while let Err(back) = self.backend.submit(command) {
@@ -287,7 +299,7 @@ impl Run<'_> {
         let is_it = |name: u64| BlockHash::from_u64(name) == lost;
         self.stored.retain(|&name| !is_it(name));
         for asked in self.waiting.values_mut() {
-            if let Asked::Get {
+            if let UnansweredCommand::Get {
                 name, is_stored, ..
             } = asked
                 && is_it(*name)
@@ -297,40 +309,42 @@ impl Run<'_> {
         }
     }
 
-    fn done(&mut self, number: u64, ticket: Ticket, outcome: Outcome) {
+    fn done(&mut self, number: u64, ticket: Ticket, outcome: CommandOutcome) {
         let trial = self.trial;
         let asked = self.waiting.remove(&ticket);
         let asked = asked.unwrap_or_else(|| panic!("{trial:?}: {ticket:?} is answered twice"));
         match (asked, outcome) {
-            (Asked::Put(name), Outcome::Stored) => {
+            (UnansweredCommand::Put(name), CommandOutcome::Stored) => {
                 self.unsure.remove(&name);
                 self.stored.insert(name);
             }
             (
-                Asked::Get { name, is_known, .. },
-                outcome @ (Outcome::Loaded(_) | Outcome::Part(_)),
+                UnansweredCommand::Get { name, is_known, .. },
+                outcome @ (CommandOutcome::Loaded(_) | CommandOutcome::Part(_)),
             ) => {
                 let is_known = is_known || self.is_known(name);
                 assert!(is_known, "{trial:?}, command {number}: {name} was removed");
                 self.must_be(number, asked, outcome);
             }
             (
-                Asked::Get {
+                UnansweredCommand::Get {
                     name,
                     part,
                     is_stored,
                     ..
                 },
-                Outcome::Missing,
+                CommandOutcome::Missing,
             ) => {
                 let has_it =
                     part.is_none_or(|part| usize::from(part) < self.right(name).num_parts());
                 let is_wrong = is_stored && has_it;
                 assert!(!is_wrong, "{trial:?}, command {number}: {name} is missing");
             }
-            (Asked::Put(_) | Asked::Get { .. }, Outcome::Failed(_))
-                if self.faults == Faults::Expected => {}
-            (Asked::Remove | Asked::Purge, Outcome::Removed(_)) => {}
+            (
+                UnansweredCommand::Put(_) | UnansweredCommand::Get { .. },
+                CommandOutcome::Failed(_),
+            ) if self.faults == FaultExpectation::Expected => {}
+            (UnansweredCommand::Remove | UnansweredCommand::Purge, CommandOutcome::Removed(_)) => {}
             (asked, outcome) => panic!("{trial:?}: {asked:?} was answered by {outcome:?}"),
         }
     }
@@ -342,17 +356,17 @@ impl Run<'_> {
         record_of(name, part_bytes, room.take().expect("a slot"))
     }
 
-    fn must_be(&self, number: u64, asked: Asked, outcome: Outcome) {
-        let Asked::Get { name, part, .. } = asked else {
+    fn must_be(&self, number: u64, asked: UnansweredCommand, outcome: CommandOutcome) {
+        let UnansweredCommand::Get { name, part, .. } = asked else {
             unreachable!("what is read was asked for")
         };
         let right = self.right(name);
         let is_right = match (part, outcome) {
-            (None, Outcome::Loaded(record)) => {
+            (None, CommandOutcome::Loaded(record)) => {
                 let parts = (0..record.num_parts()).map(|part| record.part(part));
                 parts.eq((0..right.num_parts()).map(|part| right.part(part)))
             }
-            (Some(part), Outcome::Part(read)) => {
+            (Some(part), CommandOutcome::Part(read)) => {
                 let index = usize::from(part);
                 let is_it = read.part() == part && read.meta() == right.meta();
                 is_it && index < right.num_parts() && read.bytes() == right.part(index)

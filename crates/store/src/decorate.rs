@@ -10,10 +10,10 @@ mod throttled;
 
 use crate::backend::Command;
 
-pub use faulty::{FaultShares, Faulty, Injected};
-pub use metered::{KindCounts, Meter, MeterCounts, Metered};
-pub(crate) use throttled::{Alarm, Line};
-pub use throttled::{Limits, Rate, Throttled};
+pub use faulty::{FaultShares, Faulty, InjectedFaults};
+pub use metered::{KindCounts, Meter, MeterCounts, MeteredBackend};
+pub(crate) use throttled::{Alarm, ThroughputLine};
+pub use throttled::{Rate, ThrottleRates, ThrottledBackend};
 
 /// Kinds of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -36,7 +36,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use crate::backend::{Backend, Command, Failure, Outcome, Report, Resident, Waker};
+use crate::backend::{Backend, Command, CommandOutcome, Failure, Report, ResidentRecord, Waker};
 use crate::record::PAGE;
 
 pub use folder::DiskError;
@@ -48,7 +48,7 @@ pub use stats::{Count, DiskStats};
 
 pub(crate) use folder::LOCK;
 
-use folder::Folder;
+use folder::DiskFolder;
 use io::Bell;
 use layout::{LONGEST_SEGMENT_BYTES, SHORTEST_SEGMENT_BYTES, is_segment_bytes};
 use worker::Worker;
@@ -164,12 +164,12 @@ impl Disk {
     pub fn open(
         mut options: DiskOptions,
         waker: Waker,
-    ) -> Result<(Self, Vec<Resident>), DiskError> {
+    ) -> Result<(Self, Vec<ResidentRecord>), DiskError> {
         options.check()?;
         options.depth = options.depth.max(1);
         let budget_bytes = options.budget_bytes - LISTS_BYTES;
         let segment_bytes = options.segment_bytes();
-        let folder = Folder::open(&options.folder)?;
+        let folder = DiskFolder::open(&options.folder)?;
         let io = |source| DiskError::Io {
             path: options.folder.clone(),
             source,
@@ -178,7 +178,7 @@ impl Disk {
         let mut recovered = recover::recover(&folder, budget_bytes, segment_bytes, now_s)?;
         let (mut way, io_name) = io::open(options.io, options.depth).map_err(io)?;
         if let Some(faults) = &options.faults {
-            way = Box::new(io::faulty::Faulty::new(way, faults.clone()));
+            way = Box::new(io::faulty::FaultyIo::new(way, faults.clone()));
         }
         let bell = way.bell();
         let stats = Arc::new(DiskStats::default());
@@ -255,7 +255,7 @@ impl Backend for Disk {
             Err(TrySendError::Disconnected(command)) => {
                 self.refused.push(Report::Done {
                     ticket: command.ticket(),
-                    outcome: Outcome::Failed(Failure::Aborted),
+                    outcome: CommandOutcome::Failed(Failure::Aborted),
                 });
                 (self.waker)();
                 Ok(())
@@ -299,7 +299,7 @@ mod tests {
         given.expect("it is taken");
         let mut reports = Vec::new();
         disk.poll(&mut reports);
-        let outcome = Outcome::Failed(Failure::Aborted);
+        let outcome = CommandOutcome::Failed(Failure::Aborted);
         let right = Report::Done { ticket, outcome };
         assert_eq!(format!("{reports:?}"), format!("{:?}", [right]));
     }

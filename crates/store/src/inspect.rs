@@ -15,7 +15,7 @@ pub mod copy;
 use headstart_core::{IdentityDigest, TenantTag};
 
 use crate::arena::Slot;
-use crate::backend::Resident;
+use crate::backend::ResidentRecord;
 use crate::disk::{DiskError, FolderInspector};
 use crate::record::{Exactness, PAGE, Record, Wrong};
 use crate::remote::{RemoteError, RemoteOptions, StoreInspector};
@@ -36,7 +36,7 @@ pub fn slot_bytes(items: &[Item]) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The record.
-    pub resident: Resident,
+    pub resident: ResidentRecord,
     /// When it was made, seconds since 1970; in object storage, when it was written there.
     pub created_s: Option<u64>,
     /// Identity of the computation.
@@ -64,14 +64,14 @@ pub(crate) enum At {
 
 /// Number and total size of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct RecordTally {
     /// Records.
     pub records: u64,
     /// Bytes of these.
     pub bytes: u64,
 }
 
-impl Tally {
+impl RecordTally {
     /// One more.
     pub fn add(&mut self, bytes: u64) {
         self.records += 1;
@@ -85,11 +85,11 @@ pub struct Survey {
     /// Records that can be read, oldest first.
     pub items: Vec<Item>,
     /// Records whose time is over.
-    pub expired: Tally,
+    pub expired: RecordTally,
     /// Records that were found damaged and are not read any more.
-    pub quarantined: Tally,
+    pub quarantined: RecordTally,
     /// Records that are not wanted: there is a younger copy, or their tenant was purged.
-    pub garbage: Tally,
+    pub garbage: RecordTally,
     /// Files or objects that look like ours and are not.
     pub strangers: usize,
     /// Of a folder, its segments.
@@ -121,7 +121,7 @@ impl Files {
 
 /// Why a record could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Damage {
+pub enum RecordReadError {
     /// The stored bytes differ from those written.
     #[error("{0}")]
     Wrong(Wrong),
@@ -135,11 +135,11 @@ pub enum Damage {
 
 /// Result of a cleanup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cleared {
+pub struct CleanupReport {
     /// Records whose time was over.
-    pub expired: Tally,
+    pub expired: RecordTally,
     /// Records that were not wanted.
-    pub garbage: Tally,
+    pub garbage: RecordTally,
     /// Segments that were deleted, because nothing in them can be read.
     pub segments: usize,
     /// Bytes that the disk, or the store, has free for it.
@@ -167,7 +167,7 @@ pub enum Cache {
 }
 
 /// Takes each record that was asked for, or why it cannot be read.
-pub type Visit<'a> = dyn FnMut(&Item, Result<Record, Damage>) + 'a;
+pub type Visit<'a> = dyn FnMut(&Item, Result<Record, RecordReadError>) + 'a;
 
 impl Cache {
     /// Opens what `place` names, as `serve --context-cache` understands it, to look at it.
@@ -244,7 +244,7 @@ impl Cache {
     ///
     /// # Errors
     /// When that is not possible.
-    pub fn clear(&self, now_s: u64) -> Result<Cleared, InspectError> {
+    pub fn clear(&self, now_s: u64) -> Result<CleanupReport, InspectError> {
         match self {
             Self::Folder(folder) => Ok(folder.clear(now_s)?),
             Self::Store(store) => Ok(store.clear(now_s)?),

@@ -8,7 +8,7 @@
 //! | [`disk`] | [`Disk`]: log-structured segments, direct I/O, group commit |
 //! | [`tiered`] | [`TieredStore`]: moves units between device, host memory and backends |
 //! | [`inspect`] | inspection and maintenance of a context cache by its operator |
-//! | [`shared`] | [`Shared`]: one backend for several users |
+//! | [`shared`] | [`SharedBackend`]: one backend for several users |
 //! | [`decorate`] | backends over backends: slower, measured, or faulty on purpose |
 //! | [`conformance`] | what any backend must obey; run it on yours |
 //! | [`remote`] | records in object storage, shared by all replicas |
@@ -33,8 +33,8 @@ pub mod tiered;
 mod wire;
 
 pub use arena::{Arena, Slot};
-pub use backend::{Backend, Command, Outcome, Report, Ticket};
+pub use backend::{Backend, Command, CommandOutcome, Report, Ticket};
 pub use disk::{Disk, DiskOptions};
 pub use record::{Draft, Meta, Record};
-pub use shared::Shared;
+pub use shared::SharedBackend;
 pub use tiered::TieredStore;

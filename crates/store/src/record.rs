@@ -29,7 +29,7 @@ use crate::checksum;
 pub use header::{Content, Exactness, Header, Part, Wrong};
 pub(crate) use headers::Headers;
 pub use layout::Layout;
-pub use part::{Checked, PartBytes};
+pub use part::{PartBytes, VerifiedHeader};
 
 /// Records begin and end at multiples of this, as direct I/O wants it, bytes.
 pub const PAGE: usize = 4096;
@@ -182,8 +182,8 @@ impl Record {
 
     /// Returns its header, for reading parts of it elsewhere.
     #[must_use]
-    pub fn header(&self) -> Checked {
-        Checked::of(self.header.clone())
+    pub fn header(&self) -> VerifiedHeader {
+        VerifiedHeader::of(self.header.clone())
     }
 
     /// Returns the number of parts.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use headstart_core::BlockHash;
 
 use crate::arena::Slot;
-use crate::backend::{Backend, Command, Failure, Outcome, Report};
-use crate::record::{Checked, PartBytes, Record};
+use crate::backend::{Backend, Command, CommandOutcome, Failure, Report};
+use crate::record::{PartBytes, Record, VerifiedHeader};
 
 /// Keeps everything, in a map.
 #[derive(Debug, Default)]
@@ -28,32 +28,37 @@ impl Map {
         self.records.remove(&name).is_some()
     }
 
-    fn outcome(&mut self, command: Command) -> Outcome {
+    fn outcome(&mut self, command: Command) -> CommandOutcome {
         match command {
             Command::Put { record, .. } => {
                 let meta = record.meta();
                 self.owners.insert(meta.name, meta.tenant);
                 self.records.insert(meta.name, record.bytes().to_vec());
-                Outcome::Stored
+                CommandOutcome::Stored
             }
             Command::Get { name, mut slot, .. } => match self.records.get(&name) {
-                None => Outcome::Missing,
-                Some(bytes) if bytes.len() > slot.len() => Outcome::Failed(Failure::TooLarge),
+                None => CommandOutcome::Missing,
+                Some(bytes) if bytes.len() > slot.len() => {
+                    CommandOutcome::Failed(Failure::TooLarge)
+                }
                 Some(bytes) => {
                     slot[..bytes.len()].copy_from_slice(bytes);
                     let record = Record::verify(slot, name);
-                    record.map_or(Outcome::Failed(Failure::Corrupt), Outcome::Loaded)
+                    record.map_or(
+                        CommandOutcome::Failed(Failure::Corrupt),
+                        CommandOutcome::Loaded,
+                    )
                 }
             },
             Command::GetPart {
                 name, part, slot, ..
             } => match self.records.get(&name) {
-                None => Outcome::Missing,
+                None => CommandOutcome::Missing,
                 Some(bytes) => part_of(bytes, name, part, slot),
             },
             Command::Remove { names, .. } => {
                 let removed = names.iter().filter(|&&name| self.remove(name));
-                Outcome::Removed(removed.count())
+                CommandOutcome::Removed(removed.count())
             }
             Command::Purge { tenant, .. } => {
                 let theirs = self.owners.iter().filter(|(_, owner)| **owner == tenant);
@@ -61,21 +66,21 @@ impl Map {
                 names.iter().for_each(|&name| {
                     self.remove(name);
                 });
-                Outcome::Removed(names.len())
+                CommandOutcome::Removed(names.len())
             }
         }
     }
 }
 
-fn part_of(bytes: &[u8], name: BlockHash, part: u16, mut slot: Slot) -> Outcome {
-    let Ok(header) = Checked::read(bytes, bytes.len(), name) else {
-        return Outcome::Failed(Failure::Corrupt);
+fn part_of(bytes: &[u8], name: BlockHash, part: u16, mut slot: Slot) -> CommandOutcome {
+    let Ok(header) = VerifiedHeader::read(bytes, bytes.len(), name) else {
+        return CommandOutcome::Failed(Failure::Corrupt);
     };
     let Some(pages) = header.pages_of(part) else {
-        return Outcome::Missing;
+        return CommandOutcome::Missing;
     };
     let Some(room) = slot.get_mut(..pages.len()) else {
-        return Outcome::Failed(Failure::TooLarge);
+        return CommandOutcome::Failed(Failure::TooLarge);
     };
     room.copy_from_slice(&bytes[pages.clone()]);
     // An empty part lies in no page.
@@ -85,7 +90,10 @@ fn part_of(bytes: &[u8], name: BlockHash, part: u16, mut slot: Slot) -> Outcome 
         false => pages.start,
     };
     let read = PartBytes::verify(slot, from, &header, part);
-    read.map_or(Outcome::Failed(Failure::Corrupt), Outcome::Part)
+    read.map_or(
+        CommandOutcome::Failed(Failure::Corrupt),
+        CommandOutcome::Part,
+    )
 }
 
 impl Backend for Map {

@@ -51,15 +51,15 @@ use object_store::path::Path;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Backend, Command, Failure, Outcome, Report, Resident, Waker};
+use crate::backend::{Backend, Command, CommandOutcome, Failure, Report, ResidentRecord, Waker};
 use backoff::Backoff;
-use health::{Health, Patience};
-use index::{Index, Limits};
-use key::Layout;
-use place::Place;
+use health::{Patience, RemoteHealth};
+use index::{ObjectIndex, ObjectLimits};
+use key::ObjectLayout;
+use place::StoreLocation;
 use service::{Service, Setup};
 use store::{Rules, Store};
-use trouble::{Kind, Trouble};
+use trouble::{Trouble, TroubleKind};
 
 pub use inspect::StoreInspector;
 pub use stats::RemoteStats;
@@ -256,8 +256,8 @@ impl Remote {
     pub fn open(
         options: &RemoteOptions,
         waker: Waker,
-    ) -> Result<(Self, Vec<Resident>), RemoteError> {
-        let place = Place::parse(&options.url)?;
+    ) -> Result<(Self, Vec<ResidentRecord>), RemoteError> {
+        let place = StoreLocation::parse(&options.url)?;
         options.check(place.least_part_bytes())?;
         let (objects, root) = place.open()?;
         Self::over(objects, root, options, waker)
@@ -269,20 +269,20 @@ impl Remote {
         root: Path,
         options: &RemoteOptions,
         waker: Waker,
-    ) -> Result<(Self, Vec<Resident>), RemoteError> {
+    ) -> Result<(Self, Vec<ResidentRecord>), RemoteError> {
         let seed = RandomState::new().hash_one(std::process::id());
-        let store = Store::new(objects, Layout::under(root), options.rules(), seed);
+        let store = Store::new(objects, ObjectLayout::under(root), options.rules(), seed);
         let stats = store.stats.clone();
         let (commands, to_do) = mpsc::channel(options.queue);
         let (done, reports) = channel();
         let (closing, is_closing) = oneshot::channel();
         let setup = Setup {
             store,
-            index: Index::new(Limits {
+            index: ObjectIndex::new(ObjectLimits {
                 ttl_s: options.ttl.map(|ttl| ttl.as_secs()),
                 budget_bytes: options.budget_bytes,
             }),
-            health: Health::new(Patience {
+            health: RemoteHealth::new(Patience {
                 failures: options.offline_after,
                 probes: Backoff {
                     first: options.probe,
@@ -312,7 +312,7 @@ impl Remote {
         };
         match is_ready.recv() {
             Ok(Ok(residents)) => Ok((remote, residents)),
-            Ok(Err(trouble)) if trouble.kind == Kind::Full => {
+            Ok(Err(trouble)) if trouble.kind == TroubleKind::Full => {
                 Err(RemoteError::Thread(std::io::Error::other(trouble.text)))
             }
             Ok(Err(trouble)) => Err(RemoteError::Refused {
@@ -351,7 +351,7 @@ impl Remote {
 }
 
 /// The thread: a runtime, and the loop in it.
-fn serve(setup: Setup, ready: &Sender<Result<Vec<Resident>, Trouble>>) {
+fn serve(setup: Setup, ready: &Sender<Result<Vec<ResidentRecord>, Trouble>>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(BLOCKING)
@@ -361,7 +361,7 @@ fn serve(setup: Setup, ready: &Sender<Result<Vec<Resident>, Trouble>>) {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            let _ = ready.send(Err(Trouble::new(Kind::Full, error.to_string())));
+            let _ = ready.send(Err(Trouble::new(TroubleKind::Full, error.to_string())));
             return;
         }
     };
@@ -391,7 +391,7 @@ impl Backend for Remote {
             Err(TrySendError::Full(command)) => return Err(command),
             Err(TrySendError::Closed(command)) => self.late.push_back(Report::Done {
                 ticket: command.ticket(),
-                outcome: Outcome::Failed(Failure::Aborted),
+                outcome: CommandOutcome::Failed(Failure::Aborted),
             }),
         }
         self.unanswered += 1;

@@ -12,14 +12,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::BlockHash;
 
-use crate::backend::{Backend, Command, Condition, Loss, Outcome, Report, Resident, Ticket, Waker};
+use crate::backend::{
+    Backend, Command, CommandOutcome, Condition, LossReason, Report, ResidentRecord, Ticket, Waker,
+};
 use crate::record::Content;
 
 /// Callback for a change of the backend's condition, called once per change.
 pub type OnCondition = Box<dyn Fn(Condition) + Send>;
 
 /// All reasons for losses.
-const LOSSES: [Loss; 4] = [Loss::Expired, Loss::Corrupt, Loss::Evicted, Loss::Offline];
+const LOSSES: [LossReason; 4] = [
+    LossReason::Expired,
+    LossReason::Corrupt,
+    LossReason::Evicted,
+    LossReason::Offline,
+];
 
 /// Condition of a backend, with counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,18 +37,18 @@ pub struct Status {
     pub records: usize,
     /// Records lost without a removal, by reason; those of a place that was gone may have come
     /// back.
-    pub lost: [(Loss, u64); 4],
+    pub lost: [(LossReason, u64); 4],
 }
 
 /// A backend and its users.
-pub struct Shared {
+pub struct SharedBackend {
     hub: Mutex<Hub>,
     wakers: Wakers,
 }
 
 /// One user's way to it.
 pub struct Member {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBackend>,
     number: u64,
 }
 
@@ -50,31 +57,31 @@ struct Hub {
     on_condition: OnCondition,
     condition: Condition,
     /// Records lost without a removal, by reason.
-    lost: HashMap<Loss, u64>,
+    lost: HashMap<LossReason, u64>,
     /// Known records, and the number of their last use.
-    known: HashMap<BlockHash, (u64, Resident)>,
+    known: HashMap<BlockHash, (u64, ResidentRecord)>,
     uses: u64,
-    members: HashMap<u64, Place>,
+    members: HashMap<u64, MemberInbox>,
     last_member: u64,
-    asked: HashMap<Ticket, Asked>,
+    asked: HashMap<Ticket, MemberCommand>,
     last_ticket: u64,
 }
 
 /// Reports that wait for a user.
-struct Place {
+struct MemberInbox {
     reports: Vec<Report>,
     waker: Waker,
 }
 
 /// The user and the subject of a command.
-struct Asked {
+struct MemberCommand {
     member: u64,
     ticket: Ticket,
-    about: About,
+    about: CommandEffect,
 }
 
-enum About {
-    Put(Resident),
+enum CommandEffect {
+    Put(ResidentRecord),
     Get(BlockHash),
     GetPart(BlockHash, u16),
     Remove(Vec<BlockHash>),
@@ -98,12 +105,12 @@ impl Wakers {
     }
 }
 
-impl Shared {
+impl SharedBackend {
     /// A backend that holds what was `found` in it and calls the waker of `wakers`.
     #[must_use]
     pub fn new(
         backend: Box<dyn Backend>,
-        found: Vec<Resident>,
+        found: Vec<ResidentRecord>,
         wakers: Wakers,
         on_condition: OnCondition,
     ) -> Arc<Self> {
@@ -128,17 +135,17 @@ impl Shared {
 
     /// Another user, and what is there, what was used last at the end.
     #[must_use]
-    pub fn join(self: &Arc<Self>, waker: Waker) -> (Member, Vec<Resident>) {
+    pub fn join(self: &Arc<Self>, waker: Waker) -> (Member, Vec<ResidentRecord>) {
         let mut hub = self.lock();
         hub.last_member += 1;
         let number = hub.last_member;
-        let place = Place {
+        let place = MemberInbox {
             reports: Vec::new(),
             waker: waker.clone(),
         };
         hub.members.insert(number, place);
         self.wakers.lock().insert(number, waker);
-        let mut known: Vec<(u64, Resident)> = hub.known.values().copied().collect();
+        let mut known: Vec<(u64, ResidentRecord)> = hub.known.values().copied().collect();
         known.sort_unstable_by_key(|(use_, _)| *use_);
         let found = known.into_iter().map(|(_, resident)| resident).collect();
         let shared = self.clone();
@@ -169,7 +176,7 @@ impl Hub {
         match self.backend.submit(command) {
             Ok(()) => {
                 self.last_ticket += 1;
-                let asked = Asked {
+                let asked = MemberCommand {
                     member,
                     ticket: theirs,
                     about,
@@ -208,28 +215,28 @@ impl Hub {
         }
     }
 
-    fn done(&mut self, ticket: Ticket, outcome: Outcome) {
+    fn done(&mut self, ticket: Ticket, outcome: CommandOutcome) {
         let Some(asked) = self.asked.remove(&ticket) else {
             return;
         };
-        let Asked {
+        let MemberCommand {
             member,
             ticket,
             about,
         } = asked;
         match (about, &outcome) {
-            (About::Put(resident), Outcome::Stored) => {
+            (CommandEffect::Put(resident), CommandOutcome::Stored) => {
                 self.note_use(resident);
                 self.tell_all(Some(member), || Report::Found(vec![resident]));
             }
-            (About::Get(name), Outcome::Loaded(_)) => {
+            (CommandEffect::Get(name), CommandOutcome::Loaded(_)) => {
                 if let Some(&(_, resident)) = self.known.get(&name) {
                     self.note_use(resident);
                     // Told again: it was used.
                     self.tell_all(Some(member), || Report::Found(vec![resident]));
                 }
             }
-            (About::GetPart(name, part), Outcome::Part(_)) => {
+            (CommandEffect::GetPart(name, part), CommandOutcome::Part(_)) => {
                 if let Some(&(_, resident)) = self.known.get(&name) {
                     self.note_use(resident);
                     // Once for each that reads it: many parts are read of a unit, the first always.
@@ -238,14 +245,14 @@ impl Hub {
                     }
                 }
             }
-            (About::Remove(names), _) => self.gone(member, names),
-            (About::Purge(tenant), _) => {
+            (CommandEffect::Remove(names), _) => self.gone(member, names),
+            (CommandEffect::Purge(tenant), _) => {
                 let all = self.known.values().map(|(_, resident)| resident);
                 let theirs = all.filter(|resident| resident.tenant == tenant);
                 let names = theirs.map(|resident| resident.name).collect();
                 self.gone(member, names);
             }
-            (About::Put(_) | About::Get(_) | About::GetPart(..), _) => {}
+            (CommandEffect::Put(_) | CommandEffect::Get(_) | CommandEffect::GetPart(..), _) => {}
         }
         if let Some(place) = self.members.get_mut(&member) {
             place.reports.push(Report::Done { ticket, outcome });
@@ -253,7 +260,7 @@ impl Hub {
         }
     }
 
-    fn note_use(&mut self, resident: Resident) {
+    fn note_use(&mut self, resident: ResidentRecord) {
         self.uses += 1;
         self.known.insert(resident.name, (self.uses, resident));
     }
@@ -261,7 +268,7 @@ impl Hub {
     /// One user dropped these.
     fn gone(&mut self, member: u64, names: Vec<BlockHash>) {
         self.forget(&names);
-        let loss = Loss::Evicted;
+        let loss = LossReason::Evicted;
         self.tell_all(Some(member), || Report::Lost {
             names: names.clone(),
             loss,
@@ -284,13 +291,19 @@ impl Hub {
 }
 
 /// The same command with another ticket, and what it is about.
-fn renamed(command: Command, ticket: Ticket) -> (About, Command) {
+fn renamed(command: Command, ticket: Ticket) -> (CommandEffect, Command) {
     match command {
         Command::Put { record, .. } => {
-            let resident = Resident::of(record.meta(), record.bytes().len() as u64);
-            (About::Put(resident), Command::Put { ticket, record })
+            let resident = ResidentRecord::of(record.meta(), record.bytes().len() as u64);
+            (
+                CommandEffect::Put(resident),
+                Command::Put { ticket, record },
+            )
         }
-        Command::Get { name, slot, .. } => (About::Get(name), Command::Get { ticket, name, slot }),
+        Command::Get { name, slot, .. } => (
+            CommandEffect::Get(name),
+            Command::Get { ticket, name, slot },
+        ),
         Command::GetPart {
             name, part, slot, ..
         } => {
@@ -300,13 +313,16 @@ fn renamed(command: Command, ticket: Ticket) -> (About, Command) {
                 part,
                 slot,
             };
-            (About::GetPart(name, part), command)
+            (CommandEffect::GetPart(name, part), command)
         }
         Command::Remove { names, .. } => {
-            let about = About::Remove(names.clone());
+            let about = CommandEffect::Remove(names.clone());
             (about, Command::Remove { ticket, names })
         }
-        Command::Purge { tenant, .. } => (About::Purge(tenant), Command::Purge { ticket, tenant }),
+        Command::Purge { tenant, .. } => (
+            CommandEffect::Purge(tenant),
+            Command::Purge { ticket, tenant },
+        ),
     }
 }
 
@@ -339,9 +355,9 @@ mod tests {
     use crate::conformance::{Trial, check, record_of, slot_bytes};
     use crate::reference::Map;
 
-    fn shared() -> Arc<Shared> {
+    fn shared() -> Arc<SharedBackend> {
         let backend = Box::new(Map::default());
-        Shared::new(backend, Vec::new(), Wakers::default(), Box::new(|_| {}))
+        SharedBackend::new(backend, Vec::new(), Wakers::default(), Box::new(|_| {}))
     }
 
     fn polled(member: &mut Member) -> Vec<Report> {
@@ -378,7 +394,7 @@ mod tests {
 
     #[test]
     fn its_status_is_what_it_said_last() {
-        let resident = |number: u64| Resident {
+        let resident = |number: u64| ResidentRecord {
             name: BlockHash::from_u64(number),
             parent: None,
             tenant: headstart_core::TenantTag(0),
@@ -394,14 +410,14 @@ mod tests {
         let gone = Condition::Gone(crate::backend::Failure::Offline);
         let reports = vec![
             Report::Found((3..7).map(resident).collect()),
-            lost(1, Loss::Corrupt),
-            lost(2, Loss::Corrupt),
-            lost(3, Loss::Expired),
+            lost(1, LossReason::Corrupt),
+            lost(2, LossReason::Corrupt),
+            lost(3, LossReason::Expired),
             Report::Condition(gone),
         ];
         let found = (0..3).map(resident).collect();
         let backend = Box::new(Saying(reports));
-        let shared = Shared::new(backend, found, Wakers::default(), Box::new(|_| {}));
+        let shared = SharedBackend::new(backend, found, Wakers::default(), Box::new(|_| {}));
         let before = shared.status();
         assert_eq!((before.condition, before.records), (Condition::Well, 3));
         let (mut member, _) = shared.join(no_waker());
@@ -409,10 +425,10 @@ mod tests {
         let after = shared.status();
         assert_eq!((after.condition, after.records), (gone, 4));
         let right = [
-            (Loss::Expired, 1),
-            (Loss::Corrupt, 2),
-            (Loss::Evicted, 0),
-            (Loss::Offline, 0),
+            (LossReason::Expired, 1),
+            (LossReason::Corrupt, 2),
+            (LossReason::Evicted, 0),
+            (LossReason::Offline, 0),
         ];
         assert_eq!(after.lost, right);
     }
@@ -435,7 +451,7 @@ mod tests {
             stored[..],
             [Report::Done {
                 ticket: Ticket(5),
-                outcome: Outcome::Stored
+                outcome: CommandOutcome::Stored
             }]
         ));
         let heard = polled(&mut other);
@@ -449,7 +465,7 @@ mod tests {
             &loaded[..],
             [Report::Done {
                 ticket: Ticket(5),
-                outcome: Outcome::Loaded(_)
+                outcome: CommandOutcome::Loaded(_)
             }]
         ));
         assert!(
@@ -470,7 +486,7 @@ mod tests {
             matches!(
                 it,
                 Report::Done {
-                    outcome: Outcome::Part(_),
+                    outcome: CommandOutcome::Part(_),
                     ..
                 }
             )

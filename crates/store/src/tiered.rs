@@ -28,19 +28,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_core::transfer::{
-    BlockMover, DevicePart, FoundUnit, Moved, PartName, Transfer, TransferId, TransferResult, Unit,
+    BlockMover, DevicePart, FoundUnit, PartName, Transfer, TransferId, TransferReport,
+    TransferResult, Unit,
 };
 use headstart_core::{BlockHash, BlockId, Tier};
 
 use crate::arena::Arena;
-use crate::backend::{Backend, Command, Outcome, Report, Resident, Ticket, Waker};
+use crate::backend::{Backend, Command, CommandOutcome, Report, ResidentRecord, Ticket, Waker};
 use crate::record::{Content, Draft, Meta, Record};
 
 pub use config::{Below, Lifetimes, PartSlots, PartsConfig, StoreConfig};
-use filling::{Filling, Opened};
-use packs::Packs;
-use parts::Parts;
-use sealer::{Job, Sealed, Sealer};
+use filling::{Filling, UnitDraft};
+use packs::PackRegistry;
+use parts::LoadedParts;
+use sealer::{Sealer, SealerJob, SealerResult};
 
 /// Commands that a backend did not take yet; beyond that stores fail.
 const BACKLOG: usize = 1024;
@@ -55,23 +56,23 @@ pub struct TieredStore {
     filling: Filling,
     below: Vec<(Tier, Box<dyn Backend>)>,
     sealer: Sealer,
-    pending: HashMap<Ticket, Pending>,
+    pending: HashMap<Ticket, CommandPurpose>,
     last_ticket: u64,
     /// Commands that wait to be taken, by index of the backend.
     backlog: VecDeque<(usize, Command)>,
     /// Reads that wait for a slot.
-    reads: VecDeque<(usize, BlockHash, Pending)>,
+    reads: VecDeque<(usize, BlockHash, CommandPurpose)>,
     /// Loads of units that were not answered yet.
     loads: usize,
     /// Reads of single parts, if enabled.
-    single: Option<Parts>,
-    packs: Option<Packs>,
-    moved: Vec<Moved>,
+    single: Option<LoadedParts>,
+    packs: Option<PackRegistry>,
+    moved: Vec<TransferReport>,
 }
 
 /// Purpose of a command to a backend.
 #[derive(Clone, Copy, Debug)]
-enum Pending {
+enum CommandPurpose {
     Store {
         id: TransferId,
         tier: Tier,
@@ -125,13 +126,13 @@ impl TieredStore {
         }
         if let Some(path) = &config.notes {
             let tails = notes::read(path);
-            moved.push(Moved::Noted { tails });
+            moved.push(TransferReport::Noted { tails });
         }
         let (single, packs) = match &config.parts {
             None => (None, None),
             Some(parts) => (
-                Some(Parts::new(parts, &config, waker.clone())?),
-                Some(Packs::new(parts, &config)?),
+                Some(LoadedParts::new(parts, &config, waker.clone())?),
+                Some(PackRegistry::new(parts, &config)?),
             ),
         };
         let mut store = Self {
@@ -184,7 +185,7 @@ impl TieredStore {
             Draft::laid_out(slot, meta, &self.parts, self.config.layout())
         });
         match draft {
-            Some(draft) => self.filling.add(Opened {
+            Some(draft) => self.filling.add(UnitDraft {
                 id,
                 draft,
                 blocks,
@@ -216,7 +217,7 @@ impl TieredStore {
         let Some(index) = self.index_of(tier) else {
             return self.stored(id, tier, TransferResult::Failed);
         };
-        let ticket = self.expect(Pending::Store { id, tier });
+        let ticket = self.expect(CommandPurpose::Store { id, tier });
         self.give(index, Command::Put { ticket, record });
     }
 
@@ -224,7 +225,7 @@ impl TieredStore {
         self.loads += 1;
         if from == Tier::Host {
             match self.host.get(&name) {
-                Some(record) => self.sealer.submit(Job::Verify {
+                Some(record) => self.sealer.submit(SealerJob::Verify {
                     id,
                     record: record.clone(),
                 }),
@@ -233,7 +234,7 @@ impl TieredStore {
             return;
         }
         match self.index_of(from) {
-            Some(index) => self.get(index, name, Pending::Load { id }),
+            Some(index) => self.get(index, name, CommandPurpose::Load { id }),
             None => self.load_failed(id),
         }
     }
@@ -247,13 +248,13 @@ impl TieredStore {
             return;
         }
         match self.index_of(from) {
-            Some(index) => self.get(index, name, Pending::Demote { id, to }),
+            Some(index) => self.get(index, name, CommandPurpose::Demote { id, to }),
             None => self.stored(id, to, TransferResult::Failed),
         }
     }
 
     /// Reads a record, as soon as a slot is free.
-    fn get(&mut self, index: usize, name: BlockHash, pending: Pending) {
+    fn get(&mut self, index: usize, name: BlockHash, pending: CommandPurpose) {
         let Some(slot) = self.arena.take() else {
             return self.reads.push_back((index, name, pending));
         };
@@ -268,7 +269,7 @@ impl TieredStore {
             });
         } else if let Some(index) = self.index_of(tier) {
             self.forget_packs(index, &names);
-            let ticket = self.expect(Pending::Forget);
+            let ticket = self.expect(CommandPurpose::Forget);
             self.give(index, Command::Remove { ticket, names });
         }
     }
@@ -277,7 +278,7 @@ impl TieredStore {
         self.below.iter().position(|(below, _)| *below == tier)
     }
 
-    fn expect(&mut self, pending: Pending) -> Ticket {
+    fn expect(&mut self, pending: CommandPurpose) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         self.pending.insert(ticket, pending);
@@ -322,37 +323,43 @@ impl TieredStore {
             packs.lost(index, &names);
         }
         let tier = self.below[index].0;
-        self.moved.push(Moved::Lost { tier, names });
+        self.moved.push(TransferReport::Lost { tier, names });
     }
 
-    fn found(&mut self, index: usize, found: &[Resident]) {
+    fn found(&mut self, index: usize, found: &[ResidentRecord]) {
         let units = found_in(self.below[index].0, found, self.config.unit_bytes());
         self.moved.push(units);
         self.found_packs(index, packs_of(found));
     }
 
-    fn done(&mut self, ticket: Ticket, outcome: Outcome) {
+    fn done(&mut self, ticket: Ticket, outcome: CommandOutcome) {
         let Some(pending) = self.pending.remove(&ticket) else {
             return;
         };
         match (pending, outcome) {
-            (Pending::Store { id, tier }, Outcome::Stored) => {
+            (CommandPurpose::Store { id, tier }, CommandOutcome::Stored) => {
                 self.stored(id, tier, TransferResult::Done);
             }
-            (Pending::Store { id, tier }, _) => self.stored(id, tier, TransferResult::Failed),
-            (Pending::Load { id }, Outcome::Loaded(record)) if self.fits(&record) => {
+            (CommandPurpose::Store { id, tier }, _) => {
+                self.stored(id, tier, TransferResult::Failed)
+            }
+            (CommandPurpose::Load { id }, CommandOutcome::Loaded(record)) if self.fits(&record) => {
                 self.arrived(id, record);
             }
-            (Pending::Load { id }, _) => self.load_failed(id),
-            (Pending::Demote { id, to }, Outcome::Loaded(record)) => self.put(id, record, to),
-            (Pending::Demote { id, to }, _) => self.stored(id, to, TransferResult::Failed),
-            (Pending::Part(name), outcome) => self.part_read(name, outcome),
-            (Pending::PackUnit { pack, unit }, outcome) => {
+            (CommandPurpose::Load { id }, _) => self.load_failed(id),
+            (CommandPurpose::Demote { id, to }, CommandOutcome::Loaded(record)) => {
+                self.put(id, record, to)
+            }
+            (CommandPurpose::Demote { id, to }, _) => self.stored(id, to, TransferResult::Failed),
+            (CommandPurpose::Part(name), outcome) => self.part_read(name, outcome),
+            (CommandPurpose::PackUnit { pack, unit }, outcome) => {
                 self.pack_unit_read(pack, unit, outcome);
             }
-            (Pending::Pack { pack }, outcome) => self.pack_put(pack, &outcome),
-            (Pending::Describe { index, name }, outcome) => self.described(index, name, outcome),
-            (Pending::Forget, _) => {}
+            (CommandPurpose::Pack { pack }, outcome) => self.pack_put(pack, &outcome),
+            (CommandPurpose::Describe { index, name }, outcome) => {
+                self.described(index, name, outcome)
+            }
+            (CommandPurpose::Forget, _) => {}
         }
     }
 
@@ -366,12 +373,12 @@ impl TieredStore {
     fn take_sealed(&mut self) {
         while let Some(sealed) = self.sealer.poll() {
             match sealed {
-                Sealed::Record { id, record, to } => self.place(id, &record, to),
-                Sealed::Unharmed { id, record } => self.arrived(id, record),
-                Sealed::Part { name, copied } => self.part_copied(name, copied),
-                Sealed::Copied => {}
-                Sealed::Packed { pack, record } => self.packed(pack, record),
-                Sealed::Damaged { id, name } => {
+                SealerResult::Record { id, record, to } => self.place(id, &record, to),
+                SealerResult::Unharmed { id, record } => self.arrived(id, record),
+                SealerResult::Part { name, copied } => self.part_copied(name, copied),
+                SealerResult::Copied => {}
+                SealerResult::Packed { pack, record } => self.packed(pack, record),
+                SealerResult::Damaged { id, name } => {
                     self.host.remove(&name);
                     self.load_failed(id);
                 }
@@ -380,7 +387,7 @@ impl TieredStore {
     }
 
     fn stored(&mut self, id: TransferId, tier: Tier, result: TransferResult) {
-        self.moved.push(Moved::Stored { id, tier, result });
+        self.moved.push(TransferReport::Stored { id, tier, result });
     }
 
     fn arrived(&mut self, id: TransferId, record: Record) {
@@ -388,12 +395,12 @@ impl TieredStore {
         let ago = record.since().elapsed();
         self.at_hand.insert(record.meta().name, record);
         let result = TransferResult::Done;
-        self.moved.push(Moved::Loaded { id, result, ago });
+        self.moved.push(TransferReport::Loaded { id, result, ago });
     }
 
     fn load_failed(&mut self, id: TransferId) {
         self.loads -= 1;
-        self.moved.push(Moved::Loaded {
+        self.moved.push(TransferReport::Loaded {
             id,
             result: TransferResult::Failed,
             ago: Duration::ZERO,
@@ -438,15 +445,15 @@ impl BlockMover for TieredStore {
 
     fn end_reads(&mut self) {
         let (parts_read, opened) = self.filling.take();
-        for Opened { id, draft, to, .. } in opened {
+        for UnitDraft { id, draft, to, .. } in opened {
             match parts_read == self.parts.len() {
-                true => self.sealer.submit(Job::Seal { id, draft, to }),
+                true => self.sealer.submit(SealerJob::Seal { id, draft, to }),
                 false => self.store_failed(id, to),
             }
         }
     }
 
-    fn poll(&mut self, moved: &mut Vec<Moved>) {
+    fn poll(&mut self, moved: &mut Vec<TransferReport>) {
         self.take_sealed();
         self.give_backlog();
         self.take_reports();
@@ -472,7 +479,7 @@ impl BlockMover for TieredStore {
 
 /// Records of our length: those of others who use the same place would be counted as if they took
 /// as much room as ours, and be told to go for it.
-fn found_in(tier: Tier, found: &[Resident], unit_bytes: u64) -> Moved {
+fn found_in(tier: Tier, found: &[ResidentRecord], unit_bytes: u64) -> TransferReport {
     let ours = found
         .iter()
         .filter(|resident| resident.content == Content::Unit && resident.bytes == unit_bytes);
@@ -481,13 +488,13 @@ fn found_in(tier: Tier, found: &[Resident], unit_bytes: u64) -> Moved {
         parent: resident.parent,
         tenant: resident.tenant,
     });
-    Moved::Found {
+    TransferReport::Found {
         tier,
         units: units.collect(),
     }
 }
 
-fn packs_of(found: &[Resident]) -> Vec<BlockHash> {
+fn packs_of(found: &[ResidentRecord]) -> Vec<BlockHash> {
     let packs = found.iter();
     let packs = packs.filter(|resident| resident.content == Content::Pack);
     packs.map(|resident| resident.name).collect()

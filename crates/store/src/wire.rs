@@ -2,12 +2,12 @@
 //! never a panic: these bytes come from disks.
 
 /// Appends fields.
-pub(crate) struct Writer<'a> {
+pub(crate) struct FieldWriter<'a> {
     bytes: &'a mut [u8],
     at: usize,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> FieldWriter<'a> {
     /// Over `bytes`, which must have room for all that will be put.
     pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
         Self { bytes, at: 0 }
@@ -42,11 +42,11 @@ impl<'a> Writer<'a> {
 }
 
 /// Takes fields off the front; `None` where too little is left.
-pub(crate) struct Reader<'a> {
+pub(crate) struct FieldReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }

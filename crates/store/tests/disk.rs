@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use headstart_core::{BlockHash, IdentityDigest, Rng, TenantTag};
 use headstart_store::backend::{
-    Backend, Command, Condition, Failure, Loss, Report, Ticket, no_waker,
+    Backend, Command, Condition, Failure, LossReason, Report, Ticket, no_waker,
 };
 use headstart_store::conformance::{Trial, check, record_of, slot_bytes};
 use headstart_store::disk::{Disk, DiskError, DiskOptions, Faults, IoKind};
 use headstart_store::record::{Content, Exactness, Layout, PAGE};
-use headstart_store::{Arena, Draft, Meta, Outcome, Record};
+use headstart_store::{Arena, CommandOutcome, Draft, Meta, Record};
 
 use support::{Driver, PART_BYTES, options};
 
@@ -106,7 +106,12 @@ fn the_budget_holds_under_churn_and_what_went_is_told() {
     let stats = driver.disk.stats();
     assert!(stats.moved_bytes.get() > 0, "segments were cleaned");
     assert_eq!(stats.corrupt.get(), 0);
-    assert!(driver.lost.iter().all(|(_, loss)| *loss == Loss::Evicted));
+    assert!(
+        driver
+            .lost
+            .iter()
+            .all(|(_, loss)| *loss == LossReason::Evicted)
+    );
 }
 
 #[test]
@@ -184,7 +189,7 @@ fn times_to_live_end() {
     assert!(driver.loads(0));
     NOW_S.store(1_010, Relaxed);
     assert!(!driver.loads(0));
-    assert_eq!(driver.lost, [(BlockHash::from_u64(0), Loss::Expired)]);
+    assert_eq!(driver.lost, [(BlockHash::from_u64(0), LossReason::Expired)]);
     drop(driver);
     let mut driver = open();
     assert_eq!(driver.found.len(), 1);
@@ -227,14 +232,14 @@ fn fails_and_recovers(errno: i32, failure: Failure) {
     for name in 2..40 {
         let outcome = driver.store(name);
         assert!(
-            matches!(outcome, Outcome::Failed(told) if told == failure),
+            matches!(outcome, CommandOutcome::Failed(told) if told == failure),
             "{outcome:?}"
         );
         driver.must_load(1);
     }
     assert_eq!(driver.conditions, [Condition::WritesFail(failure)]);
     switch.store(0, Relaxed);
-    driver.until(|driver| matches!(driver.store(99), Outcome::Stored));
+    driver.until(|driver| matches!(driver.store(99), CommandOutcome::Stored));
     driver.quiet();
     let well = [Condition::WritesFail(failure), Condition::Well];
     assert_eq!(driver.conditions, well);
@@ -253,7 +258,7 @@ fn a_folder_that_vanishes_is_a_miss_and_comes_back() {
     assert!(!driver.loads(1));
     assert!(matches!(
         driver.store(60),
-        Outcome::Failed(Failure::Offline)
+        CommandOutcome::Failed(Failure::Offline)
     ));
     assert_eq!(driver.lost.len(), 50);
     fs::rename(&away, &folder).expect("moved back");
@@ -313,7 +318,7 @@ fn record_of_parts(arena: &Arc<Arena>, name: u64, parts: &[usize]) -> Record {
     draft.seal()
 }
 
-fn ask(disk: &mut Disk, command: Command) -> Outcome {
+fn ask(disk: &mut Disk, command: Command) -> CommandOutcome {
     let asked = command.ticket();
     disk.submit(command).expect("there is room");
     let started = Instant::now();
@@ -345,7 +350,7 @@ fn cost(disk: &mut Disk, arena: &Arc<Arena>, part: u16, len: usize) -> u64 {
             slot,
         },
     );
-    let Outcome::Part(read) = outcome else {
+    let CommandOutcome::Part(read) = outcome else {
         panic!("{part}: {outcome:?}");
     };
     assert_eq!(read.bytes(), vec![part as u8; len], "{part}");
@@ -362,7 +367,7 @@ fn a_part_costs_its_own_pages_and_the_header_once() {
     let (mut disk, _) = Disk::open(options(), no_waker()).expect("it opens");
     let ticket = Ticket(1);
     let stored = ask(&mut disk, Command::Put { ticket, record });
-    assert!(matches!(stored, Outcome::Stored));
+    assert!(matches!(stored, CommandOutcome::Stored));
     let pages = |count: usize| (count * PAGE) as u64;
     let cost_of = |disk: &mut Disk, part: usize| cost(disk, &arena, part as u16, parts[part]);
     assert_eq!(cost_of(&mut disk, 2), pages(8 + 8), "the front, then it");
@@ -388,7 +393,7 @@ fn an_empty_part_is_read_wherever_it_would_begin() {
         let record = record_of_parts(&arena, len as u64, &[len, 0, 64]);
         let ticket = Ticket(1);
         let put = ask(&mut disk, Command::Put { ticket, record });
-        assert!(matches!(put, Outcome::Stored), "{put:?}");
+        assert!(matches!(put, CommandOutcome::Stored), "{put:?}");
         // Reopened, so that the header is not known.
         drop(disk);
         let (mut disk, _) = Disk::open(options.clone(), no_waker()).expect("a folder");
@@ -405,7 +410,7 @@ fn an_empty_part_is_read_wherever_it_would_begin() {
             slot,
         };
         match ask(&mut disk, get) {
-            Outcome::Part(part) => assert!(part.bytes().is_empty()),
+            CommandOutcome::Part(part) => assert!(part.bytes().is_empty()),
             other => panic!("{len}: {other:?}"),
         }
         assert_eq!(disk.stats().corrupt.get(), 0);
@@ -422,7 +427,7 @@ fn a_part_behind_a_long_header_is_read() {
     let (mut disk, _) = Disk::open(options, no_waker()).expect("it opens");
     let ticket = Ticket(1);
     let stored = ask(&mut disk, Command::Put { ticket, record });
-    assert!(matches!(stored, Outcome::Stored));
+    assert!(matches!(stored, CommandOutcome::Stored));
     let pages = |count: usize| (count * PAGE) as u64;
     assert_eq!(cost(&mut disk, &arena, 4000, 8), pages(8 + 17 + 1));
     assert_eq!(cost(&mut disk, &arena, 7, 8), pages(1));
@@ -435,5 +440,5 @@ fn a_part_behind_a_long_header_is_read() {
         part,
         slot,
     };
-    assert!(matches!(ask(&mut disk, beyond), Outcome::Missing));
+    assert!(matches!(ask(&mut disk, beyond), CommandOutcome::Missing));
 }

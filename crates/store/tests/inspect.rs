@@ -5,14 +5,14 @@ mod support;
 use std::path::Path;
 
 use headstart_core::{BlockHash, TenantTag};
-use headstart_store::backend::{Command, Report, Resident, Ticket, no_waker};
+use headstart_store::backend::{Command, Report, ResidentRecord, Ticket, no_waker};
 use headstart_store::conformance::{record_of, slot_bytes};
 use headstart_store::disk::{Disk, Holder, unix_seconds};
-use headstart_store::inspect::copy::{Copied, Wakeups, copy, wakeups};
-use headstart_store::inspect::{Cache, Damage, Item};
+use headstart_store::inspect::copy::{CopyReport, Wakeups, copy, wakeups};
+use headstart_store::inspect::{Cache, Item, RecordReadError};
 use headstart_store::record::{Content, Layout, PAGE, Wrong};
 use headstart_store::remote::{Remote, RemoteOptions};
-use headstart_store::{Arena, Backend, Draft, Meta, Outcome, Slot};
+use headstart_store::{Arena, Backend, CommandOutcome, Draft, Meta, Slot};
 
 use support::{Driver, PART_BYTES, contains, flip_bits, folder_bytes, options};
 
@@ -30,7 +30,7 @@ fn name(folder: &Path) -> &str {
 }
 
 /// Reads all; what is wrong with which.
-fn read(cache: &Cache, items: &[Item]) -> (usize, Vec<(Item, Damage)>) {
+fn read(cache: &Cache, items: &[Item]) -> (usize, Vec<(Item, RecordReadError)>) {
     let arena = Arena::new(slot_bytes(PART_BYTES), 32).expect("memory");
     let mut slot = || -> Slot { arena.take().expect("one is free") };
     let (mut right, mut wrong) = (0, Vec::new());
@@ -42,10 +42,10 @@ fn read(cache: &Cache, items: &[Item]) -> (usize, Vec<(Item, Damage)>) {
 }
 
 /// Returns the damaged items, with their damage.
-fn damaged(wrong: &[(Item, Damage)]) -> Vec<(Item, Wrong)> {
+fn damaged(wrong: &[(Item, RecordReadError)]) -> Vec<(Item, Wrong)> {
     let damaged = wrong.iter().filter_map(|(item, damage)| match damage {
-        Damage::Wrong(wrong) => Some((*item, *wrong)),
-        Damage::Gone | Damage::Unreadable(_) => None,
+        RecordReadError::Wrong(wrong) => Some((*item, *wrong)),
+        RecordReadError::Gone | RecordReadError::Unreadable(_) => None,
     });
     damaged.collect()
 }
@@ -227,7 +227,7 @@ fn secret(name: u64) -> Vec<u8> {
     longest[longest.len() / 2..][..32].to_vec()
 }
 
-fn copied(from: &Cache, to: (&mut dyn Backend, &Wakeups)) -> Copied {
+fn copied(from: &Cache, to: (&mut dyn Backend, &Wakeups)) -> CopyReport {
     let survey = from.survey(unix_seconds()).expect("it can be read");
     let mut bytes = 0;
     let copied = copy(from, &survey.items, to, |more| bytes += more).expect("memory");
@@ -393,7 +393,7 @@ fn add_pack(folder: &Path, number: u64, tenant: TenantTag) {
         .expect("there is room");
     let mut reports = Vec::new();
     let is_stored = |report: &Report| match report {
-        Report::Done { outcome, .. } => matches!(outcome, Outcome::Stored),
+        Report::Done { outcome, .. } => matches!(outcome, CommandOutcome::Stored),
         _ => false,
     };
     while reports.is_empty() {
@@ -450,7 +450,7 @@ fn packs_are_looked_at_copied_and_purged_as_other_records_are() {
         assert_eq!(names(&cache).len(), 17, "{url}");
     }
     let (disk, found) = Disk::open(options(&folder, BUDGET), no_waker()).expect("it opens");
-    let is_pack = |resident: &&Resident| resident.content == Content::Pack;
+    let is_pack = |resident: &&ResidentRecord| resident.content == Content::Pack;
     assert_eq!((found.len(), found.iter().filter(is_pack).count()), (17, 1));
     drop(disk);
 }

@@ -13,11 +13,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use headstart_core::{BlockHash, IdentityDigest, TenantTag};
-use headstart_store::backend::{Condition, Failure, Loss, Resident, no_waker};
+use headstart_store::backend::{Condition, Failure, LossReason, ResidentRecord, no_waker};
 use headstart_store::conformance::{Trial, check, record_of, slot_bytes};
 use headstart_store::record::{Content, Exactness, record_bytes};
 use headstart_store::remote::{Remote, RemoteOptions};
-use headstart_store::{Arena, Backend, Command, Draft, Meta, Outcome, Record, Report, Ticket};
+use headstart_store::{
+    Arena, Backend, Command, CommandOutcome, Draft, Meta, Record, Report, Ticket,
+};
 
 /// Longest wait for anything; a Python server takes some seconds to start.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -99,8 +101,8 @@ fn inside() {
         ticket,
         tenant: TenantTag(2),
     });
-    assert!(matches!(purged, Outcome::Removed(1)), "{purged:?}");
-    assert!(matches!(bench.get(7002), Outcome::Missing));
+    assert!(matches!(purged, CommandOutcome::Removed(1)), "{purged:?}");
+    assert!(matches!(bench.get(7002), CommandOutcome::Missing));
 }
 
 fn large_records_go_in_parts(bench: &mut Bench) {
@@ -122,8 +124,8 @@ fn large_records_go_in_parts(bench: &mut Bench) {
     bytes.for_each(|(at, byte)| *byte = pattern(at));
     let record = draft.seal();
     let stored = bench.ask(|ticket| Command::Put { ticket, record });
-    assert!(matches!(stored, Outcome::Stored), "{stored:?}");
-    let Outcome::Loaded(record) = bench.get(5001) else {
+    assert!(matches!(stored, CommandOutcome::Stored), "{stored:?}");
+    let CommandOutcome::Loaded(record) = bench.get(5001) else {
         panic!("it was stored");
     };
     let mut bytes = record.part(0).iter().enumerate();
@@ -132,56 +134,56 @@ fn large_records_go_in_parts(bench: &mut Bench) {
 
 fn another_replica_finds_it_and_puts_it_again_for_nothing(bench: &mut Bench) {
     let mut second = Bench::open();
-    let is_large = |resident: &&Resident| resident.name == BlockHash::from_u64(5001);
+    let is_large = |resident: &&ResidentRecord| resident.name == BlockHash::from_u64(5001);
     let found = second.residents.iter().find(is_large);
     let found = found.expect("it is listed");
     assert_eq!((found.tokens, found.tenant), (256, TenantTag(1)));
     assert_eq!(found.bytes, record_bytes(&[LARGE]) as u64);
-    assert!(matches!(second.get(5001), Outcome::Loaded(_)));
+    assert!(matches!(second.get(5001), CommandOutcome::Loaded(_)));
     // Neither knows of what the other puts: the server's condition tells.
-    assert!(matches!(bench.put(6001), Outcome::Stored));
+    assert!(matches!(bench.put(6001), CommandOutcome::Stored));
     let stats = second.remote.stats();
-    assert!(matches!(second.put(6001), Outcome::Stored));
+    assert!(matches!(second.put(6001), CommandOutcome::Stored));
     let counts = (stats.puts.load(Relaxed), stats.puts_saved.load(Relaxed));
     assert_eq!(counts, (0, 1));
 }
 
 fn a_damaged_object_is_set_aside(bench: &mut Bench, server: &Server) {
-    assert!(matches!(bench.put(6002), Outcome::Stored));
+    assert!(matches!(bench.put(6002), CommandOutcome::Stored));
     let tenant = format!("{:016x}", 6002 % 5);
     let name = format!("{:032x}_{:032x}_16_0.kv", 6002, 6001);
     let object = format!("/bucket/some/prefix/v1/{tenant}/00/{name}");
     assert_eq!(server.ask("PUT", &object, "noise"), 200);
     let damaged = bench.get(6002);
-    let is_seen = matches!(damaged, Outcome::Failed(Failure::Corrupt));
+    let is_seen = matches!(damaged, CommandOutcome::Failed(Failure::Corrupt));
     assert!(is_seen, "{damaged:?}");
-    bench.eventually("loss", |bench| bench.has_lost(6002, Loss::Corrupt));
+    bench.eventually("loss", |bench| bench.has_lost(6002, LossReason::Corrupt));
     let aside = format!("/bucket/some/prefix/quarantine/{tenant}/{name}");
     bench.eventually("quarantine", |_| {
         server.ask("GET", &aside, "") == 200 && server.ask("GET", &object, "") == 404
     });
-    assert!(matches!(bench.put(6002), Outcome::Stored));
-    assert!(matches!(bench.get(6002), Outcome::Loaded(_)));
+    assert!(matches!(bench.put(6002), CommandOutcome::Stored));
+    assert!(matches!(bench.get(6002), CommandOutcome::Loaded(_)));
 }
 
 fn an_outage_ends(bench: &mut Bench, server: &mut Server) {
     server.kill();
     let gone = Condition::Gone(Failure::Offline);
     bench.eventually("end", |bench| {
-        let is_offline = matches!(bench.get(6001), Outcome::Failed(Failure::Offline));
+        let is_offline = matches!(bench.get(6001), CommandOutcome::Failed(Failure::Offline));
         is_offline && bench.has_said(gone)
     });
     let started = Instant::now();
     let refused = bench.put(7001);
-    assert!(matches!(refused, Outcome::Failed(Failure::Offline)));
+    assert!(matches!(refused, CommandOutcome::Failed(Failure::Offline)));
     assert!(started.elapsed() < Duration::from_millis(100), "at once");
     server.start();
     server.make_bucket();
     bench.eventually("return", |bench| bench.has_said(Condition::Well));
     // The server remembers nothing.
-    bench.eventually("loss", |bench| bench.has_lost(6001, Loss::Evicted));
-    assert!(matches!(bench.put(7002), Outcome::Stored));
-    assert!(matches!(bench.get(7002), Outcome::Loaded(_)));
+    bench.eventually("loss", |bench| bench.has_lost(6001, LossReason::Evicted));
+    assert!(matches!(bench.put(7002), CommandOutcome::Stored));
+    assert!(matches!(bench.get(7002), CommandOutcome::Loaded(_)));
 }
 
 fn options() -> RemoteOptions {
@@ -199,10 +201,10 @@ fn options() -> RemoteOptions {
 /// A tier, and what it said.
 struct Bench {
     remote: Remote,
-    residents: Vec<Resident>,
+    residents: Vec<ResidentRecord>,
     arena: Arc<Arena>,
     next: u64,
-    answers: BTreeMap<Ticket, Outcome>,
+    answers: BTreeMap<Ticket, CommandOutcome>,
     others: Vec<Report>,
 }
 
@@ -244,7 +246,7 @@ impl Bench {
         }
     }
 
-    fn ask(&mut self, command: impl FnOnce(Ticket) -> Command) -> Outcome {
+    fn ask(&mut self, command: impl FnOnce(Ticket) -> Command) -> CommandOutcome {
         let ticket = Ticket(self.next);
         self.next += 1;
         self.remote.submit(command(ticket)).expect("there is room");
@@ -252,13 +254,13 @@ impl Bench {
         self.answers.remove(&ticket).expect("it is there")
     }
 
-    fn put(&mut self, name: u64) -> Outcome {
+    fn put(&mut self, name: u64) -> CommandOutcome {
         let slot = self.arena.take().expect("a slot is free");
         let record: Record = record_of(name, PART, slot);
         self.ask(|ticket| Command::Put { ticket, record })
     }
 
-    fn get(&mut self, name: u64) -> Outcome {
+    fn get(&mut self, name: u64) -> CommandOutcome {
         let slot = self.arena.take().expect("a slot is free");
         let name = BlockHash::from_u64(name);
         self.ask(|ticket| Command::Get { ticket, name, slot })
@@ -269,7 +271,7 @@ impl Bench {
         self.others.iter().any(is_it)
     }
 
-    fn has_lost(&self, name: u64, why: Loss) -> bool {
+    fn has_lost(&self, name: u64, why: LossReason) -> bool {
         let name = BlockHash::from_u64(name);
         self.others.iter().any(|report| match report {
             Report::Lost { names, loss } => *loss == why && names.contains(&name),

@@ -15,10 +15,10 @@
 //! | [`fit`] | exponential, Weibull and log-normal by maximum likelihood |
 //! | [`histogram`] | [`Histogram`], and [`Spread`] of its values |
 //!
-//! Memory is bounded by [`Limits`]: some 100 bytes a piece, session and user, and some 15 KiB a
-//! request type; about 600 MiB at the defaults' ends. Below them everything is exact, but for
-//! percentiles (within 1.6 %). Beyond, blocks and sessions are sampled, and the result says at
-//! what rate.
+//! Memory is bounded by [`RecordLimits`]: some 100 bytes a piece, session and user, and some
+//! 15 KiB a request type; about 600 MiB at the defaults' ends. Below them everything is exact, but
+//! for percentiles (within 1.6 %). Beyond, blocks and sessions are sampled, and the result says
+//! at what rate.
 //!
 //! Cost: some operations per run of blocks that have a common past, not per block.
 //!
@@ -46,12 +46,12 @@ use headstart_core::{Nanos, TraceRequest};
 use curve::Distances;
 pub use fit::{Fit, Fits, Model};
 pub use histogram::{Histogram, Spread};
-use owners::{Session, Table, User};
+use owners::{SampledTable, Session, User};
 pub use report::Characterization;
 use report::{Hits, Next, Origins};
 pub use stack::Stack;
 use stack::Touch;
-use timeline::{Merge, Timeline};
+use timeline::{BucketCounter, TimeBuckets};
 
 /// Turns that are counted apart; later ones count as this one.
 pub const TURNS_MAX: u16 = 16;
@@ -66,12 +66,12 @@ pub struct Settings {
     /// Bytes of device memory for keys and values, for comparison.
     pub device_bytes: Option<f64>,
     /// Bounds on the records that are kept.
-    pub limits: Limits,
+    pub limits: RecordLimits,
 }
 
 /// Most records of each kind before sampling begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RecordLimits {
     /// Runs of blocks with one past.
     pub pieces: usize,
     /// Sessions.
@@ -80,7 +80,7 @@ pub struct Limits {
     pub users: usize,
 }
 
-impl Default for Limits {
+impl Default for RecordLimits {
     /// Two million pieces (the recorded agent sessions, 54 million references, have a tenth of
     /// that), a million sessions and as many users.
     fn default() -> Self {
@@ -96,19 +96,19 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Characterizer {
     settings: Settings,
-    stack: Stack<Use>,
-    sessions: Table<Session>,
-    users: Table<User>,
+    stack: Stack<UseRecord>,
+    sessions: SampledTable<Session>,
+    users: SampledTable<User>,
     requests: u64,
     without_session: u64,
     has_users: bool,
     end: Nanos,
-    ideal: Totals,
+    ideal: IdealTotals,
     curve: Distances,
     /// Hits of `curve` that serve no token, see [`servable_tokens`].
     unservable: Distances,
     origins: Origins,
-    moments: Timeline<Counts>,
+    moments: TimeBuckets<BucketCounts>,
     types: BTreeMap<u16, ByType>,
     turns: BTreeMap<u16, Hits>,
     /// Requests that were followed by another of their session, by class.
@@ -135,7 +135,7 @@ pub fn servable_tokens(request: &TraceRequest, block_tokens: u32) -> u64 {
 
 /// Record of the uses of a block.
 #[derive(Clone, Copy, Debug)]
-struct Use {
+struct UseRecord {
     first: Nanos,
     last: Nanos,
     uses: u32,
@@ -149,7 +149,7 @@ struct Use {
 const NOBODY: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Totals {
+struct IdealTotals {
     references: u64,
     hits: u64,
     orphans: u64,
@@ -166,12 +166,12 @@ struct ByType {
 
 /// Counters of one bucket of time.
 #[derive(Clone, Debug, Default)]
-struct Counts {
+struct BucketCounts {
     hits: Hits,
     next: Next,
 }
 
-impl Merge for Counts {
+impl BucketCounter for BucketCounts {
     fn merge(&mut self, behind: &Self) {
         self.hits.add(&behind.hits);
         self.next.followed += behind.next.followed;
@@ -214,17 +214,17 @@ impl Characterizer {
         Self {
             settings,
             stack: Stack::new(limits.pieces),
-            sessions: Table::new(limits.sessions),
-            users: Table::new(limits.users),
+            sessions: SampledTable::new(limits.sessions),
+            users: SampledTable::new(limits.users),
             requests: 0,
             without_session: 0,
             has_users: false,
             end: Nanos(0),
-            ideal: Totals::default(),
+            ideal: IdealTotals::default(),
             curve: Distances::default(),
             unservable: Distances::default(),
             origins: Origins::default(),
-            moments: Timeline::default(),
+            moments: TimeBuckets::default(),
             types: BTreeMap::new(),
             turns: BTreeMap::new(),
             followed: BTreeMap::new(),
@@ -296,10 +296,10 @@ impl Characterizer {
             reuse_by_turn,
             ..
         } = self;
-        stack.touch(&request.blocks, |touch: Touch<Use>| {
+        stack.touch(&request.blocks, |touch: Touch<UseRecord>| {
             let Some(before) = touch.before else {
                 is_leading = false;
-                return Use::new(sender);
+                return UseRecord::new(sender);
             };
             let record = before.record;
             let blocks = u64::from(touch.count) * weight;
@@ -323,10 +323,10 @@ impl Characterizer {
             } else {
                 ideal.orphans += blocks;
             }
-            Use {
+            UseRecord {
                 first: record.first,
                 uses: record.uses.saturating_add(1),
-                ..Use::new(sender)
+                ..UseRecord::new(sender)
             }
         });
         self.ideal.references += request.blocks.len() as u64;
@@ -407,7 +407,7 @@ impl Characterizer {
     }
 }
 
-impl Use {
+impl UseRecord {
     fn new(sender: Sender) -> Self {
         Self {
             first: sender.now,
@@ -422,7 +422,7 @@ impl Use {
 }
 
 impl Origins {
-    fn add(&mut self, before: &Use, sender: Sender, blocks: u64) {
+    fn add(&mut self, before: &UseRecord, sender: Sender, blocks: u64) {
         let count = match (before.session, sender.session) {
             (NOBODY, _) | (_, NOBODY) => &mut self.unknown_session,
             (one, other) if one == other => &mut self.same_session,

@@ -24,7 +24,7 @@ pub use chain::BLOCKS_MAX;
 use sniff::sniff;
 
 use crate::reader::Options;
-use crate::schedule::Session;
+use crate::schedule::RecordedSession;
 use crate::source::Lines;
 use crate::{Provenance, TraceError, TraceInfo};
 
@@ -149,7 +149,7 @@ impl FromStr for Format {
 }
 
 /// The contents of a line.
-pub(crate) enum Record<'a> {
+pub(crate) enum ParsedLine<'a> {
     /// A header, or something else that makes no request.
     Nothing,
     /// A session that repeats another one and was left out.
@@ -157,7 +157,7 @@ pub(crate) enum Record<'a> {
     /// One request; its arrival is from the start of the trace.
     Request(TraceRequest),
     /// Several requests; their arrivals are from the start of the session.
-    Session(Session<'a>),
+    Session(RecordedSession<'a>),
 }
 
 /// A format while one trace is read.
@@ -166,11 +166,11 @@ pub(crate) trait LineFormat<'a> {
     ///
     /// # Errors
     /// The error in the line, and the expected input.
-    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<Record<'a>, String>;
+    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<ParsedLine<'a>, String>;
 }
 
 /// A format ready to read, and what is known of the trace before its first request.
-pub(crate) type Opened<'a> = (Box<dyn LineFormat<'a> + 'a>, TraceInfo);
+pub(crate) type OpenTrace<'a> = (Box<dyn LineFormat<'a> + 'a>, TraceInfo);
 
 /// Prepares to read a trace in `format` that begins with the line `first`.
 ///
@@ -180,7 +180,7 @@ pub(crate) fn open<'a>(
     format: Format,
     first: Option<&str>,
     options: &Options<'a>,
-) -> Result<Opened<'a>, String> {
+) -> Result<OpenTrace<'a>, String> {
     match format {
         Format::Mooncake => Ok(mooncake::open(options)),
         Format::Bailian => Ok(bailian::open(options)),

@@ -57,7 +57,7 @@ pub struct Inference {
 
 /// The link of a request to earlier ones; numbered as [`TYPES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
+enum RequestLink {
     New,
     FollowUp,
     Repeat,
@@ -66,7 +66,7 @@ enum Link {
 
 /// The last whole block of an earlier prompt.
 #[derive(Debug)]
-struct End {
+struct PromptEnd {
     session: SessionId,
     turn: u16,
     /// The prompt's last block and its length, by which the same prompt is known.
@@ -110,7 +110,7 @@ impl Inference {
     pub fn assign(&mut self, request: &mut TraceRequest) {
         let (link, parent) = self.link(request);
         let (session, turn) = match (link, parent) {
-            (Link::Repeat, Some((session, turn))) => (session, turn),
+            (RequestLink::Repeat, Some((session, turn))) => (session, turn),
             (_, Some((session, turn))) => (session, turn.saturating_add(1)),
             (_, None) => (self.fresh_session(), 1),
         };
@@ -132,12 +132,12 @@ impl Inference {
     }
 
     /// Returns the link of `request` to an earlier one, and that one's session and turn.
-    fn link(&mut self, request: &TraceRequest) -> (Link, Option<(SessionId, u16)>) {
+    fn link(&mut self, request: &TraceRequest) -> (RequestLink, Option<(SessionId, u16)>) {
         let Some((id, next)) = self.ends.deepest(request) else {
-            return (Link::New, None);
+            return (RequestLink::New, None);
         };
         let Some(end) = self.ends.get_mut(id) else {
-            return (Link::New, None);
+            return (RequestLink::New, None);
         };
         if let Some(next) = next
             && end.branches.len() <= BRANCHES_MAX
@@ -146,13 +146,13 @@ impl Inference {
             end.branches.push(next);
         }
         if end.branches.len() > BRANCHES_MAX {
-            return (Link::Template, None);
+            return (RequestLink::Template, None);
         }
         let is_same = end.prompt == prompt_of(request);
         let link = if is_same {
-            Link::Repeat
+            RequestLink::Repeat
         } else {
-            Link::FollowUp
+            RequestLink::FollowUp
         };
         (link, Some((end.session, end.turn)))
     }
@@ -168,7 +168,7 @@ impl Inference {
             return;
         };
         let branches = self.ends.remove(end).map_or(Vec::new(), |end| end.branches);
-        let end_of = End {
+        let end_of = PromptEnd {
             session,
             turn,
             prompt: prompt_of(request),
@@ -182,8 +182,8 @@ impl Inference {
 /// forgotten.
 #[derive(Debug, Default)]
 struct Ends {
-    younger: BTreeMap<u64, End>,
-    older: BTreeMap<u64, End>,
+    younger: BTreeMap<u64, PromptEnd>,
+    older: BTreeMap<u64, PromptEnd>,
 }
 
 impl Ends {
@@ -197,7 +197,7 @@ impl Ends {
             let first = run.start + (DEPTH_MIN - 1).saturating_sub(depth) as u64;
             let last = last_id(run);
             if first <= last {
-                let in_run = |ends: &BTreeMap<u64, End>| {
+                let in_run = |ends: &BTreeMap<u64, PromptEnd>| {
                     ends.range(first..=last).next_back().map(|(id, _)| *id)
                 };
                 if let Some(id) = in_run(&self.younger).max(in_run(&self.older)) {
@@ -210,19 +210,19 @@ impl Ends {
         None
     }
 
-    fn get_mut(&mut self, id: u64) -> Option<&mut End> {
+    fn get_mut(&mut self, id: u64) -> Option<&mut PromptEnd> {
         match self.younger.get_mut(&id) {
             Some(end) => Some(end),
             None => self.older.get_mut(&id),
         }
     }
 
-    fn remove(&mut self, id: u64) -> Option<End> {
+    fn remove(&mut self, id: u64) -> Option<PromptEnd> {
         let younger = self.younger.remove(&id);
         younger.or_else(|| self.older.remove(&id))
     }
 
-    fn insert(&mut self, id: u64, end: End) {
+    fn insert(&mut self, id: u64, end: PromptEnd) {
         if self.younger.len() >= ENDS_MAX / 2 {
             self.older = std::mem::take(&mut self.younger);
         }
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_what_is_used_stays() {
         let mut ends = Ends::default();
-        let end = || End {
+        let end = || PromptEnd {
             session: SessionId(0),
             turn: 1,
             prompt: (0, None),

@@ -80,7 +80,7 @@ pub enum MaterializeError {
 
 /// One request to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prompt {
+pub struct TokenPrompt {
     /// Its place among the requests given, from 0.
     pub number: u64,
     /// Arrival, from the start of the trace.
@@ -97,9 +97,9 @@ pub struct Prompt {
 
 /// Result for one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Materialized {
+pub enum Materialization {
     /// It can be sent.
-    Prompt(Prompt),
+    Prompt(TokenPrompt),
     /// It has no token, so there is nothing to send.
     Empty,
     /// It is beyond the limit, and [`OverLong::Refuse`] was asked for.
@@ -150,19 +150,19 @@ impl Materializer {
     }
 
     /// The prompt of the next request. O(its tokens), which the limit bounds.
-    pub fn next(&mut self, request: &TraceRequest) -> Materialized {
+    pub fn next(&mut self, request: &TraceRequest) -> Materialization {
         let number = self.number;
         self.number += 1;
         let (tokens, limit) = (self.len(request), u64::from(self.config.max_prompt_tokens));
         if tokens > limit && self.config.over_long == OverLong::Refuse {
-            return Materialized::TooLong { number, tokens };
+            return Materialization::TooLong { number, tokens };
         }
         let len = tokens.min(limit) as usize;
         if len == 0 {
-            return Materialized::Empty;
+            return Materialization::Empty;
         }
         let output_tokens = self.config.output_tokens.or(request.output_tokens);
-        Materialized::Prompt(Prompt {
+        Materialization::Prompt(TokenPrompt {
             number,
             arrival: request.arrival,
             session: request.session,
@@ -229,10 +229,10 @@ mod tests {
         }
     }
 
-    fn prompt(options: MaterializerConfig, request: &TraceRequest) -> Prompt {
+    fn prompt(options: MaterializerConfig, request: &TraceRequest) -> TokenPrompt {
         let mut materializer = Materializer::new(options).expect("valid");
         match materializer.next(request) {
-            Materialized::Prompt(prompt) => prompt,
+            Materialization::Prompt(prompt) => prompt,
             other => panic!("{other:?}"),
         }
     }
@@ -244,7 +244,8 @@ mod tests {
         let mut seen: HashMap<u64, Vec<TokenId>> = HashMap::new();
         for _ in 0..200 {
             let ids: Vec<u64> = (0..rng.below(20)).map(|_| rng.next_u64() % 300).collect();
-            let Materialized::Prompt(prompt) = materializer.next(&request(&ids, None, None)) else {
+            let Materialization::Prompt(prompt) = materializer.next(&request(&ids, None, None))
+            else {
                 assert!(ids.is_empty(), "{ids:?} has tokens");
                 continue;
             };
@@ -295,7 +296,7 @@ mod tests {
         let mut materializer = Materializer::new(options()).expect("valid");
         let request = request(&[1], Some(64), None);
         let mut tokens = || match materializer.next(&request) {
-            Materialized::Prompt(prompt) => prompt.tokens,
+            Materialization::Prompt(prompt) => prompt.tokens,
             other => panic!("{other:?}"),
         };
         let (one, two) = (tokens(), tokens());
@@ -332,16 +333,16 @@ mod tests {
             Materializer::new(options).expect("valid").next(&long)
         };
         let tokens = u64::from(u32::MAX);
-        let refused = Materialized::TooLong { number: 0, tokens };
+        let refused = Materialization::TooLong { number: 0, tokens };
         assert_eq!(next(OverLong::Refuse), refused);
-        let Materialized::Prompt(prompt) = next(OverLong::Cut) else {
+        let Materialization::Prompt(prompt) = next(OverLong::Cut) else {
             panic!("a cut prompt is one");
         };
         assert!(prompt.is_cut && prompt.tokens.len() == 1000);
         let empty = Materializer::new(options())
             .expect("valid")
             .next(&request(&[], None, None));
-        assert_eq!(empty, Materialized::Empty);
+        assert_eq!(empty, Materialization::Empty);
     }
 
     fn check_error(block_tokens: u32, vocabulary: Range<TokenId>, part: &str) {

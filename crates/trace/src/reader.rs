@@ -26,7 +26,7 @@ use std::time::Duration;
 use headstart_core::{Nanos, TraceRequest};
 
 use crate::format::conversation::Tokenize;
-use crate::format::{self, Format, LineFormat, Record};
+use crate::format::{self, Format, LineFormat, ParsedLine};
 use crate::infer::Inference;
 use crate::schedule::{Arrivals, Schedule};
 use crate::source::Lines;
@@ -199,10 +199,10 @@ impl<'a> Reader<'a> {
             let (parser, info) = (&mut self.parser, &mut self.info);
             match self.lines.next_with(|line| parser.read(line, info)) {
                 None => self.is_last_read = true,
-                Some(Ok(Record::Nothing)) => {}
-                Some(Ok(Record::Duplicate)) => self.tally.duplicates += 1,
-                Some(Ok(Record::Request(request))) => return Some(Ok(request)),
-                Some(Ok(Record::Session(session))) => {
+                Some(Ok(ParsedLine::Nothing)) => {}
+                Some(Ok(ParsedLine::Duplicate)) => self.tally.duplicates += 1,
+                Some(Ok(ParsedLine::Request(request))) => return Some(Ok(request)),
+                Some(Ok(ParsedLine::Session(session))) => {
                     if let Err(reason) = self.schedule.add(session, self.lines.line()) {
                         self.is_last_read = true;
                         return Some(Err(unsuitable(&self.lines, reason)));

@@ -43,7 +43,7 @@ pub enum Arrivals {
 }
 
 /// A session as its format hands it over.
-pub(crate) struct Session<'a> {
+pub(crate) struct RecordedSession<'a> {
     /// The requests in order of time, which is counted from the session's start; or what is
     /// wrong with the next one, which ends it.
     pub(crate) requests: Box<dyn Iterator<Item = Result<TraceRequest, String>> + 'a>,
@@ -58,12 +58,12 @@ pub(crate) struct Schedule<'a> {
     next_number: u64,
     open_bytes: usize,
     /// By the time of the next request, then by the session's place in the file.
-    open: BTreeMap<(Nanos, u64), Open<'a>>,
+    open: BTreeMap<(Nanos, u64), OpenSession<'a>>,
 }
 
-struct Open<'a> {
+struct OpenSession<'a> {
     next: Result<TraceRequest, String>,
-    session: Session<'a>,
+    session: RecordedSession<'a>,
     start: Nanos,
     line: usize,
 }
@@ -87,7 +87,11 @@ impl<'a> Schedule<'a> {
     ///
     /// # Errors
     /// When the sessions under way need more memory than they may.
-    pub(crate) fn add(&mut self, mut session: Session<'a>, line: usize) -> Result<(), String> {
+    pub(crate) fn add(
+        &mut self,
+        mut session: RecordedSession<'a>,
+        line: usize,
+    ) -> Result<(), String> {
         let Some(next) = session.requests.next() else {
             return Ok(());
         };
@@ -107,7 +111,7 @@ impl<'a> Schedule<'a> {
         }
         let number = self.next_number;
         self.next_number += 1;
-        let open = Open {
+        let open = OpenSession {
             next,
             session,
             start,
@@ -125,7 +129,7 @@ impl<'a> Schedule<'a> {
         if !is_last && self.gaps.is_some() && time > self.next_start {
             return None;
         }
-        let Open {
+        let OpenSession {
             next,
             mut session,
             start,
@@ -137,7 +141,7 @@ impl<'a> Schedule<'a> {
         let following = session.requests.next().filter(|_| next.is_ok());
         match following {
             Some(next) => {
-                let open = Open {
+                let open = OpenSession {
                     next,
                     session,
                     start,
@@ -157,7 +161,7 @@ impl<'a> Schedule<'a> {
     }
 }
 
-impl Open<'_> {
+impl OpenSession<'_> {
     /// When the next request arrives; an error comes out at once.
     fn time(&self) -> Nanos {
         match &self.next {
@@ -174,7 +178,7 @@ mod tests {
     use super::*;
 
     /// A session whose requests come at `times`, in seconds; a negative one is an error.
-    fn session<'a>(number: u64, times: &[i64], bytes: usize) -> Session<'a> {
+    fn session<'a>(number: u64, times: &[i64], bytes: usize) -> RecordedSession<'a> {
         let requests: Vec<_> = times
             .iter()
             .map(|&seconds| match u64::try_from(seconds) {
@@ -186,7 +190,7 @@ mod tests {
                 Err(_) => Err("bad".to_owned()),
             })
             .collect();
-        Session {
+        RecordedSession {
             requests: Box::new(requests.into_iter()),
             bytes,
         }

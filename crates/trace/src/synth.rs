@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`workload`] | [`Workload`]: what to generate; [`Generator`]: the requests |
+//! | [`workload`] | [`SynthWorkload`]: what to generate; [`RequestGenerator`]: the requests |
 //! | [`preset`] | ready-made workloads by name, with the source of every number |
 //! | [`stream`] | [`Stream`]: the three kinds below as one |
 //! | [`conversations`] | turns, shared system prompts × users |
@@ -39,8 +39,8 @@ pub use agents::Agents;
 pub use bursts::Bursts;
 pub use conversations::{Conversations, Labels, RequestType, Step};
 pub use draw::{Gap, Length};
-pub use planted::Planted;
+pub use planted::PlantedConfig;
 pub use preset::{PRESETS, Preset, UnknownPreset};
 pub use prompt::Opening;
 pub use stream::Stream;
-pub use workload::{Generator, InvalidWorkload, Workload};
+pub use workload::{InvalidWorkload, RequestGenerator, SynthWorkload};

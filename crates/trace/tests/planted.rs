@@ -3,24 +3,24 @@
 use headstart_core::Probability;
 use headstart_trace::format::conversation::{self, Conversation, Role};
 use headstart_trace::synth::Length;
-use headstart_trace::synth::planted::{Attainable, Planted};
+use headstart_trace::synth::planted::{Attainable, PlantedConfig};
 
-fn planted(conversations: u64, seed: u64, strength: f64) -> Planted {
-    Planted {
+fn planted(conversations: u64, seed: u64, strength: f64) -> PlantedConfig {
+    PlantedConfig {
         conversations,
         seed,
         strength,
         // No test here reads answers, and outcomes do not depend on them.
         answer: Length::fixed(1),
-        ..Planted::default()
+        ..PlantedConfig::default()
     }
 }
 
-fn generate(planted: &Planted) -> Vec<Conversation> {
+fn generate(planted: &PlantedConfig) -> Vec<Conversation> {
     planted.generate().expect("valid").collect()
 }
 
-fn bytes(planted: &Planted) -> Vec<u8> {
+fn bytes(planted: &PlantedConfig) -> Vec<u8> {
     let mut out = Vec::new();
     for conversation in planted.generate().expect("valid") {
         conversation::write(&mut out, &conversation).expect("memory takes it");
@@ -62,10 +62,10 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
 /// Benchmarks name conversations by their seed, so a seed's bytes must not change.
 #[test]
 fn the_bytes_are_pinned() {
-    let all = Planted {
+    let all = PlantedConfig {
         conversations: 500,
         system_prompts: 3,
-        ..Planted::default()
+        ..PlantedConfig::default()
     };
     let got = fingerprint(&bytes(&all));
     assert_eq!(got, 0x9d68_157a_c710_d4ef, "the generator has changed");
@@ -73,7 +73,7 @@ fn the_bytes_are_pinned() {
 
 #[test]
 fn what_is_written_is_read_back() {
-    let all = Planted {
+    let all = PlantedConfig {
         system_prompts: 2,
         max_turns: 3,
         ..planted(100, 3, 1.0)
@@ -85,7 +85,7 @@ fn what_is_written_is_read_back() {
 #[test]
 fn the_share_that_goes_on_is_the_one_asked_for() {
     for (base, strength) in [(0.55, 1.0), (0.35, 1.0), (0.08, 4.0), (0.8, 0.0)] {
-        let all = Planted {
+        let all = PlantedConfig {
             base,
             max_turns: 60,
             ..planted(6000, 11, strength)
@@ -149,7 +149,7 @@ fn strength_fixes_what_can_be_attained() {
 
 #[test]
 fn a_conversation_has_as_many_turns_as_its_outcomes_said() {
-    let all = Planted {
+    let all = PlantedConfig {
         max_turns: 4,
         system_prompts: 2,
         ..planted(2000, 15, 1.0)
@@ -196,10 +196,10 @@ fn the_subject_alone_tells_nothing() {
 
 #[test]
 fn lengths_follow_the_means_asked_for() {
-    let mut all = Planted {
+    let mut all = PlantedConfig {
         conversations: 500,
         seed: 17,
-        ..Planted::default()
+        ..PlantedConfig::default()
     };
     all.prompt.mean = 80.0;
     all.answer.mean = 300.0;
@@ -219,18 +219,18 @@ fn lengths_follow_the_means_asked_for() {
 
 #[test]
 fn impossible_parameters_are_named() {
-    let check = |planted: Planted, part: &str| {
+    let check = |planted: PlantedConfig, part: &str| {
         let error = planted.generate().expect_err(part).to_string();
         assert!(error.contains(part), "{error}");
     };
     check(planted(1, 1, -1.0), "strength -1");
     check(planted(1, 1, f64::NAN), "strength NaN");
-    let with_base = |base| Planted {
+    let with_base = |base| PlantedConfig {
         base,
-        ..Planted::default()
+        ..PlantedConfig::default()
     };
     check(with_base(0.0), "base 0: expected a share");
-    let mut long = Planted::default();
+    let mut long = PlantedConfig::default();
     long.answer.sigma = 9.0;
     check(long, "sigma from 0 to 5");
 }

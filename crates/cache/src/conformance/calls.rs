@@ -14,7 +14,7 @@ const REMEMBERED: usize = 40;
 pub(super) struct Calls {
     rng: Rng,
     seed: u64,
-    slots: [Slot; CAPACITY],
+    slots: [SlotStatus; CAPACITY],
     evicted: Vec<BlockHash>,
     num_names: u64,
     now: Nanos,
@@ -22,7 +22,7 @@ pub(super) struct Calls {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Slot {
+enum SlotStatus {
     Absent,
     Held(BlockHash),
     Offered(BlockHash),
@@ -33,7 +33,7 @@ impl Calls {
         Self {
             rng: Rng::new(seed),
             seed,
-            slots: [Slot::Absent; CAPACITY],
+            slots: [SlotStatus::Absent; CAPACITY],
             evicted: Vec::new(),
             num_names: 0,
             now: Nanos(0),
@@ -57,7 +57,7 @@ impl Calls {
     }
 
     fn insert(&mut self, policy: &mut dyn Policy) {
-        if let Some(index) = self.any(|slot| *slot == Slot::Absent) {
+        if let Some(index) = self.any(|slot| *slot == SlotStatus::Absent) {
             let newcomer = self.newcomer();
             self.settle(policy, index, &newcomer);
         }
@@ -65,7 +65,7 @@ impl Calls {
 
     /// A request lets go of some blocks, which others may go on holding.
     fn release(&mut self, policy: &mut dyn Policy) {
-        let is_held = |index: &usize| matches!(self.slots[*index], Slot::Held(_));
+        let is_held = |index: &usize| matches!(self.slots[*index], SlotStatus::Held(_));
         let mut held: Vec<_> = (0..CAPACITY).filter(is_held).map(slot_of).collect();
         self.rng.shuffle(&mut held);
         held.truncate(1 + self.rng.below(4));
@@ -76,27 +76,30 @@ impl Calls {
     }
 
     fn offer(&mut self, policy: &mut dyn Policy) {
-        let held = self.any(|slot| matches!(slot, Slot::Held(_)));
-        if let Some((index, Slot::Held(hash))) = held.map(|index| (index, self.slots[index])) {
-            self.slots[index] = Slot::Offered(hash);
+        let held = self.any(|slot| matches!(slot, SlotStatus::Held(_)));
+        if let Some((index, SlotStatus::Held(hash))) = held.map(|index| (index, self.slots[index]))
+        {
+            self.slots[index] = SlotStatus::Offered(hash);
             policy.offer(slot_of(index));
         }
     }
 
     fn withdraw(&mut self, policy: &mut dyn Policy) {
-        let offered = self.any(|slot| matches!(slot, Slot::Offered(_)));
-        if let Some((index, Slot::Offered(hash))) = offered.map(|index| (index, self.slots[index]))
+        let offered = self.any(|slot| matches!(slot, SlotStatus::Offered(_)));
+        if let Some((index, SlotStatus::Offered(hash))) =
+            offered.map(|index| (index, self.slots[index]))
         {
-            self.slots[index] = Slot::Held(hash);
+            self.slots[index] = SlotStatus::Held(hash);
             policy.withdraw(slot_of(index));
         }
     }
 
     /// Forgets a random held block, as if its bytes were lost.
     fn forget(&mut self, policy: &mut dyn Policy) {
-        let held = self.any(|slot| matches!(slot, Slot::Held(_)));
-        if let Some((index, Slot::Held(hash))) = held.map(|index| (index, self.slots[index])) {
-            self.slots[index] = Slot::Absent;
+        let held = self.any(|slot| matches!(slot, SlotStatus::Held(_)));
+        if let Some((index, SlotStatus::Held(hash))) = held.map(|index| (index, self.slots[index]))
+        {
+            self.slots[index] = SlotStatus::Absent;
             policy.forget(slot_of(index), hash);
         }
     }
@@ -125,7 +128,7 @@ impl Calls {
         newcomer: Option<&Newcomer>,
     ) -> Option<BlockId> {
         let seed = self.seed;
-        let is_offered = |slot: &Slot| matches!(slot, Slot::Offered(_));
+        let is_offered = |slot: &SlotStatus| matches!(slot, SlotStatus::Offered(_));
         let is_any_offered = self.slots.iter().any(is_offered);
         let victim = policy.victim(self.now, newcomer);
         match victim {
@@ -149,13 +152,13 @@ impl Calls {
 
     fn settle(&mut self, policy: &mut dyn Policy, index: usize, newcomer: &Newcomer) {
         self.evicted.retain(|hash| *hash != newcomer.hash);
-        self.slots[index] = Slot::Held(newcomer.hash);
+        self.slots[index] = SlotStatus::Held(newcomer.hash);
         policy.insert(slot_of(index), newcomer.hash, &newcomer.access);
     }
 
     fn evicted_from(&mut self, block: BlockId) -> BlockHash {
-        let slot = std::mem::replace(&mut self.slots[block.index()], Slot::Absent);
-        let Slot::Offered(hash) = slot else {
+        let slot = std::mem::replace(&mut self.slots[block.index()], SlotStatus::Absent);
+        let SlotStatus::Offered(hash) = slot else {
             unreachable!("a victim was checked to be offered");
         };
         if self.evicted.len() == REMEMBERED {
@@ -194,7 +197,7 @@ impl Calls {
         }
     }
 
-    fn any(&mut self, is_it: impl Fn(&Slot) -> bool) -> Option<usize> {
+    fn any(&mut self, is_it: impl Fn(&SlotStatus) -> bool) -> Option<usize> {
         let found: Vec<_> = (0..CAPACITY)
             .filter(|&index| is_it(&self.slots[index]))
             .collect();

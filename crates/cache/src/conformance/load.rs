@@ -10,16 +10,16 @@ const MOST_HOLDERS: usize = 5;
 
 /// One cache and its users. The choices follow from the workload and from what the cache
 /// answered, so two caches that answer alike are driven alike.
-pub(super) struct Load<'a> {
+pub(super) struct CacheLoad<'a> {
     pub(super) cache: PrefixCache,
-    pub(super) holders: Vec<Holder>,
+    pub(super) holders: Vec<LeaseHolder>,
     workload: &'a Workload,
     rng: Rng,
     next_request: usize,
 }
 
 /// One running request.
-pub(super) struct Holder {
+pub(super) struct LeaseHolder {
     request: usize,
     chain: Vec<BlockHash>,
     pub(super) lease: Lease,
@@ -27,7 +27,7 @@ pub(super) struct Holder {
 
 /// One step: the call with its answer, and the effects that it caused.
 #[derive(PartialEq)]
-pub(super) struct Step {
+pub(super) struct LoadStep {
     pub(super) call: Call,
     pub(super) effects: Vec<Effect>,
 }
@@ -72,7 +72,7 @@ pub(super) enum Call {
 }
 
 /// Short enough to read twenty of them: `+3e9@4` for block 0x3e9 stored in slot 4.
-impl std::fmt::Debug for Step {
+impl std::fmt::Debug for LoadStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.call)?;
         for effect in &self.effects {
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Step {
     }
 }
 
-impl<'a> Load<'a> {
+impl<'a> CacheLoad<'a> {
     pub(super) fn new(workload: &'a Workload, seed: u64, policy: Box<dyn Policy>) -> Self {
         Self {
             cache: PrefixCache::new(workload.capacity, policy),
@@ -98,7 +98,7 @@ impl<'a> Load<'a> {
     }
 
     /// The next step; `None` when all requests have ended.
-    pub(super) fn step(&mut self) -> Option<Step> {
+    pub(super) fn step(&mut self) -> Option<LoadStep> {
         let is_over = self.next_request == self.workload.requests.len();
         if is_over && self.holders.is_empty() {
             return None;
@@ -108,7 +108,7 @@ impl<'a> Load<'a> {
             false => self.any_call(is_over),
         };
         let effects = self.cache.drain_effects().collect();
-        Some(Step { call, effects })
+        Some(LoadStep { call, effects })
     }
 
     /// Blocks that leases hold as resident.
@@ -120,7 +120,7 @@ impl<'a> Load<'a> {
     /// A whole request, as in replay.
     fn serve(&mut self) -> Call {
         let mut holder = self.begin();
-        let Holder {
+        let LeaseHolder {
             request,
             chain,
             lease,
@@ -168,12 +168,12 @@ impl<'a> Load<'a> {
         }
     }
 
-    fn begin(&mut self) -> Holder {
+    fn begin(&mut self) -> LeaseHolder {
         let request = self.next_request;
         self.next_request += 1;
         let chain = self.workload.chain(request);
         let lease = self.cache.acquire(&chain);
-        Holder {
+        LeaseHolder {
             request,
             chain,
             lease,
@@ -182,7 +182,7 @@ impl<'a> Load<'a> {
 
     /// Admits what is missing, a few blocks at most.
     fn admit(&mut self, holder: usize) -> Call {
-        let Holder {
+        let LeaseHolder {
             request,
             chain,
             lease,
@@ -205,7 +205,7 @@ impl<'a> Load<'a> {
     }
 
     fn grow(&mut self, holder: usize) -> Call {
-        let Holder {
+        let LeaseHolder {
             request,
             chain,
             lease,
@@ -221,7 +221,7 @@ impl<'a> Load<'a> {
     }
 
     fn commit(&mut self, holder: usize) -> Call {
-        let Holder {
+        let LeaseHolder {
             request,
             chain,
             lease,
@@ -236,7 +236,7 @@ impl<'a> Load<'a> {
 
     /// Mostly a release; one lease in four is not used.
     fn end(&mut self, holder: usize) -> Call {
-        let Holder { request, lease, .. } = self.holders.swap_remove(holder);
+        let LeaseHolder { request, lease, .. } = self.holders.swap_remove(holder);
         match self.rng.below(8) {
             0 => {
                 self.cache.give_back(lease);

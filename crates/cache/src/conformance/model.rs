@@ -5,18 +5,18 @@ use std::collections::{HashMap, HashSet};
 use headstart_core::{BlockHash, BlockId};
 
 use super::Workload;
-use super::load::{Load, Step};
+use super::load::{CacheLoad, LoadStep};
 use crate::Effect;
 
 /// The story so far.
-pub(super) struct Model {
+pub(super) struct ResidencyModel {
     seed: u64,
     capacity: usize,
     resident: HashMap<BlockHash, BlockId>,
     parents: HashMap<BlockHash, BlockHash>,
 }
 
-impl Model {
+impl ResidencyModel {
     pub(super) fn new(workload: &Workload, seed: u64) -> Self {
         let chains = (0..workload.requests.len()).map(|request| workload.chain(request));
         let mut parents = HashMap::new();
@@ -32,7 +32,7 @@ impl Model {
     }
 
     /// Checks one step against what was resident before it.
-    pub(super) fn follow(&mut self, load: &Load<'_>, step: &Step) {
+    pub(super) fn follow(&mut self, load: &CacheLoad<'_>, step: &LoadStep) {
         let context = format!("seed {}, {step:?}", self.seed);
         load.cache.check();
         for effect in &step.effects {

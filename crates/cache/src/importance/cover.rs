@@ -24,7 +24,7 @@ pub(super) struct Graph {
 
 /// Vertices of the cover, one flag per vertex.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Chosen {
+pub(super) struct VertexCover {
     pub(super) left: Vec<bool>,
     pub(super) right: Vec<bool>,
 }
@@ -68,7 +68,7 @@ impl Graph {
 
     /// A smallest cover. O(edges) for the greedy start and all searches that fail, O(edges) more
     /// for each that does not.
-    pub(super) fn cover(&self) -> Chosen {
+    pub(super) fn cover(&self) -> VertexCover {
         let mut matching = Matching {
             graph: self,
             of_left: vec![NONE; self.num_left()],
@@ -84,7 +84,7 @@ impl Graph {
                 matching.search(left);
             }
         }
-        Chosen {
+        VertexCover {
             left: matching.is_dead_left.iter().map(|dead| !dead).collect(),
             right: matching.is_dead_right,
         }
@@ -177,7 +177,7 @@ mod tests {
                 let again = ends.clone().into_iter().filter(|end| end % 2 == 0);
                 graph.push(ends.iter().copied().chain(again));
             }
-            let Chosen { left, right } = graph.cover();
+            let VertexCover { left, right } = graph.cover();
             for &(one, other) in &edges {
                 assert!(left[one as usize] || right[other as usize], "seed {seed}");
             }

@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 use super::Selection;
-use super::reads::{Cover, Read, find, reads, split, unit_part};
+use super::reads::{Cover, PartRead, find, reads, split, unit_part};
 
 /// Share of a sum that is lost where its parts are added in another order.
 const ROUNDING: f64 = 1e-9;
@@ -33,7 +33,7 @@ pub struct Wish<'a> {
 
 /// The tokens to keep for a [`Wish`], and the attention that probes miss.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fitted {
+pub struct RetainedTokens {
     /// The tokens to keep, sorted.
     pub tokens: Vec<u32>,
     /// Share by which they get less attention than those that were named, the mean over probes;
@@ -52,13 +52,13 @@ pub struct Fitted {
 /// # Panics
 /// When an importance is missing, or a wish is on the device.
 #[must_use]
-pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> Fitted {
+pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> RetainedTokens {
     let question = &Cover {
         is_cached: &|_| false,
         ..*question
     };
     let named = &wish.selection.tokens;
-    let granted = Fitted {
+    let granted = RetainedTokens {
         tokens: named.clone(),
         missed: 0.0,
     };
@@ -66,7 +66,7 @@ pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> Fitted {
     if !numbers.all(|number| number.is_finite()) {
         return granted;
     }
-    let mut parts = Parts::new(question);
+    let mut parts = PartCoverage::new(question);
     let mut probes: Vec<_> = wish.importances.iter().map(|it| Probe::new(it)).collect();
     for probe in &mut probes {
         let attention = |tokens: &[u32]| tokens.iter().map(|&it| probe.of(it, &parts)).sum();
@@ -91,7 +91,7 @@ pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> Fitted {
     }
     match parts.taken >= reads(question, named).len() {
         true => granted,
-        false => Fitted {
+        false => RetainedTokens {
             missed: probes.iter().map(Probe::missed).sum::<f64>() / probes.len().max(1) as f64,
             tokens: parts.kept(),
         },
@@ -116,7 +116,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    fn of(&self, token: u32, parts: &Parts) -> f64 {
+    fn of(&self, token: u32, parts: &PartCoverage) -> f64 {
         self.at((token - parts.skip) as usize)
     }
 
@@ -137,7 +137,7 @@ impl<'a> Probe<'a> {
 }
 
 /// All parts of a run, and what was taken of them.
-struct Parts {
+struct PartCoverage {
     skip: u32,
     /// Per token from `skip` on: its parts (its unit, perhaps a chunk), whether it is covered, and
     /// what it is worth to those who lack something.
@@ -148,38 +148,38 @@ struct Parts {
     tokens: Vec<Vec<u32>>,
     values: Vec<f64>,
     /// Parts by what they were worth once: values only fall until they are weighed again.
-    heap: BinaryHeap<Worth>,
+    heap: BinaryHeap<PartValue>,
     taken: usize,
 }
 
 /// A part and its value when it was queued. Ties go to the higher part, a chunk rather than a unit.
-struct Worth {
+struct PartValue {
     value: f64,
     part: usize,
 }
 
-impl PartialEq for Worth {
+impl PartialEq for PartValue {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Worth {}
+impl Eq for PartValue {}
 
-impl Ord for Worth {
+impl Ord for PartValue {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_value = self.value.total_cmp(&other.value);
         by_value.then(self.part.cmp(&other.part))
     }
 }
 
-impl PartialOrd for Worth {
+impl PartialOrd for PartValue {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Parts {
+impl PartCoverage {
     fn new(question: &Cover<'_>) -> Self {
         let (skip, units) = (question.skip as u32, question.units.len());
         let end = (units * question.unit_tokens) as u32;
@@ -209,7 +209,7 @@ impl Parts {
     }
 
     /// Returns the index of the part that a read comes from.
-    fn read_by(&self, question: &Cover<'_>, read: &Read) -> usize {
+    fn read_by(&self, question: &Cover<'_>, read: &PartRead) -> usize {
         let (token, _) = read.tokens[0];
         let [unit, chunk] = self.places[(token - self.skip) as usize];
         let is_unit = |unit: &u32| unit_part(question, *unit) == read.part;
@@ -232,7 +232,9 @@ impl Parts {
             *value = new.map(|at| self.weights[at]).sum();
         }
         let values = self.values.iter().copied().enumerate();
-        self.heap = values.map(|(part, value)| Worth { value, part }).collect();
+        self.heap = values
+            .map(|(part, value)| PartValue { value, part })
+            .collect();
     }
 
     /// The one with most that is not covered, if any has something. It is not found again.
@@ -339,7 +341,7 @@ mod tests {
             probes.map(lack).collect()
         }
 
-        fn fit(&self) -> Fitted {
+        fn fit(&self) -> RetainedTokens {
             let importances: Vec<&[f32]> = self.importances.iter().map(Vec::as_slice).collect();
             let wish = Wish {
                 selection: &self.selection,
@@ -421,7 +423,7 @@ mod tests {
         let mut saved = 0;
         for seed in 4_000..10_000 {
             let asked = Asked::random(seed, 3);
-            let Fitted { tokens, missed } = asked.fit();
+            let RetainedTokens { tokens, missed } = asked.fit();
             assert!(tokens.is_sorted(), "seed {seed}");
             let kept: BTreeSet<u32> = tokens.iter().copied().collect();
             let mut sure = asked.selection.sure.iter();
@@ -440,7 +442,7 @@ mod tests {
     }
 
     /// Units of four tokens, all but the last of which are alike; what is kept.
-    fn kept(importances: &[&[f32]], sure: &[u32], tokens: &[u32], spared: f64) -> Fitted {
+    fn kept(importances: &[&[f32]], sure: &[u32], tokens: &[u32], spared: f64) -> RetainedTokens {
         let num_units = importances[0].len() / 4;
         let units: Vec<_> = (0..num_units as u64).map(BlockHash::from_u64).collect();
         let question = Cover {

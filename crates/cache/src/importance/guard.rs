@@ -86,7 +86,7 @@ pub struct GuardCounts {
 pub struct Guard {
     options: GuardOptions,
     rng: Rng,
-    prefixes: HashMap<BlockHash, Prefix>,
+    prefixes: HashMap<BlockHash, GuardedPrefix>,
     /// Keys of `prefixes` in order of removal: not barred first, then oldest first.
     order: BTreeMap<(bool, u64), BlockHash>,
     clock: u64,
@@ -94,7 +94,7 @@ pub struct Guard {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Prefix {
+struct GuardedPrefix {
     /// Comparisons in a row whose most likely token differed.
     disagreements: u32,
     is_barred: bool,
@@ -180,7 +180,7 @@ impl Guard {
     /// so until it is forgotten.
     fn remember(&mut self, unit: BlockHash, disagreements: u32, bars: bool) {
         let before = self.prefixes.remove(&unit);
-        if let Some(Prefix {
+        if let Some(GuardedPrefix {
             is_barred, since, ..
         }) = before
         {
@@ -192,7 +192,7 @@ impl Guard {
             return;
         }
         self.clock += 1;
-        let known = Prefix {
+        let known = GuardedPrefix {
             disagreements,
             is_barred,
             since: self.clock,

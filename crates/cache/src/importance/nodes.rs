@@ -81,7 +81,7 @@ pub struct Job {
 #[derive(Debug)]
 pub struct Nodes {
     options: NodeOptions,
-    units: Vec<Option<Unit>>,
+    units: Vec<Option<TrackedUnit>>,
     free: Vec<u32>,
     names: HashMap<BlockHash, u32>,
     /// Units without children, by last use.
@@ -93,7 +93,7 @@ pub struct Nodes {
 }
 
 #[derive(Debug)]
-struct Unit {
+struct TrackedUnit {
     name: BlockHash,
     parent: Option<u32>,
     children: Vec<u32>,
@@ -250,12 +250,12 @@ impl Nodes {
         assert_eq!(num_leaves, self.leaves.len(), "leaves have no children");
     }
 
-    fn unit(&self, id: u32) -> &Unit {
+    fn unit(&self, id: u32) -> &TrackedUnit {
         let unit = self.units[id as usize].as_ref();
         unit.expect("what is linked is tracked")
     }
 
-    fn unit_mut(&mut self, id: u32) -> &mut Unit {
+    fn unit_mut(&mut self, id: u32) -> &mut TrackedUnit {
         let unit = self.units[id as usize].as_mut();
         unit.expect("what is linked is tracked")
     }
@@ -274,7 +274,7 @@ impl Nodes {
             self.units.push(None);
             self.units.len() as u32 - 1
         });
-        self.units[id as usize] = Some(Unit {
+        self.units[id as usize] = Some(TrackedUnit {
             name,
             parent: None,
             children: Vec::new(),
@@ -331,7 +331,7 @@ impl Nodes {
     }
 
     /// Whether prompts part behind a unit, or all end there.
-    fn is_last(&self, unit: &Unit) -> bool {
+    fn is_last(&self, unit: &TrackedUnit) -> bool {
         unit.children.len() != 1 || unit.is_end
     }
 
@@ -430,7 +430,7 @@ impl Nodes {
     }
 }
 
-impl Unit {
+impl TrackedUnit {
     fn counts(&mut self, layer: usize, unit_tokens: usize) -> &mut [u8] {
         if self.layers.len() <= layer {
             self.layers.resize_with(layer + 1, Vec::new);

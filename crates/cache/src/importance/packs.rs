@@ -33,7 +33,7 @@ pub struct Packs {
     /// here.
     patience: [Duration; 2],
     num_units: usize,
-    packs: HashMap<BlockHash, Known>,
+    packs: HashMap<BlockHash, KnownPack>,
     /// By unit and part: the pack, and which of its units that is.
     places: HashMap<(BlockHash, u16), (BlockHash, usize)>,
     /// By last use: its time, and its number among all uses.
@@ -44,7 +44,7 @@ pub struct Packs {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownPack {
     pack: FoundPack,
     is_ours: bool,
     used: (Nanos, u64),
@@ -102,7 +102,7 @@ impl Packs {
         self.uses.insert(used, name);
         self.packs.insert(
             name,
-            Known {
+            KnownPack {
                 pack,
                 is_ours,
                 used,
@@ -141,7 +141,7 @@ impl Packs {
     /// The pack is gone, or shall be: it is not found any more. Returns what it was, where it was
     /// known.
     pub fn forget(&mut self, name: BlockHash) -> Option<FoundPack> {
-        let Known { pack, used, .. } = self.packs.remove(&name)?;
+        let KnownPack { pack, used, .. } = self.packs.remove(&name)?;
         self.uses.remove(&used);
         self.num_units -= pack.units.len();
         for unit in &pack.units {

@@ -29,12 +29,12 @@ use crate::Policy;
 /// Cache of parts in memory, with the level of each.
 pub struct PartCache {
     levels: Vec<Level>,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<PartSlot>>,
     free: Vec<BlockId>,
     names: BTreeMap<PartName, BlockId>,
     /// Number of holds per part, cached or not.
     holds: HashMap<PartName, u32>,
-    counts: Counts,
+    counts: PartUseCounts,
 }
 
 struct Level {
@@ -47,7 +47,7 @@ struct Level {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct PartSlot {
     name: PartName,
     level: usize,
     /// Whether the policy of its level may choose it.
@@ -57,7 +57,7 @@ struct Slot {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct PartUseCounts {
     misses: u64,
     not_kept: u64,
     uses: u32,
@@ -113,7 +113,7 @@ impl PartCache {
             free: (0..last).rev().map(BlockId).collect(),
             names: BTreeMap::new(),
             holds: HashMap::new(),
-            counts: Counts::default(),
+            counts: PartUseCounts::default(),
         }
     }
 
@@ -255,12 +255,12 @@ impl PartCache {
         assert!(self.holds.values().all(|holds| *holds > 0));
     }
 
-    fn slot(&self, block: BlockId) -> &Slot {
+    fn slot(&self, block: BlockId) -> &PartSlot {
         let slot = self.slots[block.index()].as_ref();
         slot.expect("a slot that has a name is taken")
     }
 
-    fn slot_mut(&mut self, block: BlockId) -> &mut Slot {
+    fn slot_mut(&mut self, block: BlockId) -> &mut PartSlot {
         let slot = self.slots[block.index()].as_mut();
         slot.expect("a slot that has a name is taken")
     }
@@ -293,7 +293,7 @@ impl PartCache {
     }
 
     fn withdraw(&mut self, block: BlockId) {
-        let Slot {
+        let PartSlot {
             level, is_offered, ..
         } = *self.slot(block);
         if is_offered {
@@ -318,7 +318,7 @@ impl PartCache {
         };
         let block = self.free.pop().expect("a level with room has a slot");
         self.names.insert(name, block);
-        self.slots[block.index()] = Some(Slot {
+        self.slots[block.index()] = Some(PartSlot {
             name,
             level,
             is_offered: false,
@@ -378,7 +378,7 @@ impl PartCache {
 
     /// Takes a part out: chosen by the policy of a level, or offered to none.
     fn drop_part(&mut self, block: BlockId, chosen_by: Option<usize>) -> PartName {
-        let Slot { name, level, .. } = *self.slot(block);
+        let PartSlot { name, level, .. } = *self.slot(block);
         for (index, level) in self.levels.iter_mut().enumerate() {
             match chosen_by {
                 Some(chosen_by) if chosen_by == index => {

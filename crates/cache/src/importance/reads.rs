@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use headstart_core::BlockHash;
 use headstart_core::transfer::PartName;
 
-use super::cover::{Chosen, Graph};
+use super::cover::{Graph, VertexCover};
 
 /// Sources of one layer of a stored prefix: units and packs.
 pub struct Cover<'a> {
@@ -51,7 +51,7 @@ pub struct PackView<'a> {
 
 /// One part to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct PartRead {
     /// The part's name.
     pub part: PartName,
     /// The tokens to take from it, sorted, counted from the first token of the run's first unit;
@@ -66,7 +66,7 @@ pub(super) struct Chunk {
 }
 
 /// Positions of tokens in packs.
-pub(super) struct Packed {
+pub(super) struct PackPositions {
     pub(super) chunks: Vec<Chunk>,
     /// Per token asked for: its chunk and its place there.
     pub(super) places: Vec<Option<(u32, u16)>>,
@@ -82,7 +82,7 @@ pub(super) struct Packed {
 /// # Panics
 /// When a token lies behind the last unit.
 #[must_use]
-pub fn reads(question: &Cover<'_>, tokens: &[u32]) -> Vec<Read> {
+pub fn reads(question: &Cover<'_>, tokens: &[u32]) -> Vec<PartRead> {
     let unit_tokens = question.unit_tokens;
     let num_tokens = question.units.len() * unit_tokens;
     let tokens = &tokens[tokens.partition_point(|&token| (token as usize) < question.skip)..];
@@ -98,7 +98,7 @@ pub fn reads(question: &Cover<'_>, tokens: &[u32]) -> Vec<Read> {
     let packed = find(question, packs, tokens);
     let units = choose(question, &packed, tokens).left;
     let is_read = chunks_read(&packed, tokens, unit_tokens, &units);
-    let mut reads: BTreeMap<(bool, u32), Read> = BTreeMap::new();
+    let mut reads: BTreeMap<(bool, u32), PartRead> = BTreeMap::new();
     for (&token, place) in tokens.iter().zip(&packed.places) {
         let (unit, at) = split(token, unit_tokens);
         let (key, part, at) = match place {
@@ -107,7 +107,7 @@ pub fn reads(question: &Cover<'_>, tokens: &[u32]) -> Vec<Read> {
             }
             _ => ((false, unit), unit_part(question, unit), at),
         };
-        let read = reads.entry(key).or_insert_with(|| Read {
+        let read = reads.entry(key).or_insert_with(|| PartRead {
             part,
             tokens: Vec::new(),
         });
@@ -130,7 +130,7 @@ pub(super) fn unit_part(question: &Cover<'_>, unit: u32) -> PartName {
 }
 
 /// Looks up the tokens in the packs.
-pub(super) fn find(question: &Cover<'_>, packs: &[PackView<'_>], tokens: &[u32]) -> Packed {
+pub(super) fn find(question: &Cover<'_>, packs: &[PackView<'_>], tokens: &[u32]) -> PackPositions {
     let unit_tokens = question.unit_tokens;
     let num_tokens = match packs {
         [] => 0,
@@ -140,7 +140,7 @@ pub(super) fn find(question: &Cover<'_>, packs: &[PackView<'_>], tokens: &[u32])
     for (&token, at) in tokens.iter().zip(0u32..).take(num_tokens) {
         index[token as usize] = at;
     }
-    let mut packed = Packed {
+    let mut packed = PackPositions {
         chunks: Vec::new(),
         places: vec![None; tokens.len()],
     };
@@ -164,7 +164,7 @@ pub(super) fn find(question: &Cover<'_>, packs: &[PackView<'_>], tokens: &[u32])
     packed
 }
 
-impl Packed {
+impl PackPositions {
     /// Adds a chunk with those of the tokens asked for that it holds; it serves those that no
     /// chunk before it serves, or none that is cached where it is.
     fn add(
@@ -189,7 +189,7 @@ impl Packed {
 }
 
 /// Chooses the units to read; chunks serve all other tokens.
-fn choose(question: &Cover<'_>, packed: &Packed, tokens: &[u32]) -> Chosen {
+fn choose(question: &Cover<'_>, packed: &PackPositions, tokens: &[u32]) -> VertexCover {
     let num_units = question.units.len() as u32;
     let mut graph = Graph::new(packed.chunks.len());
     let mut is_sure = Vec::with_capacity(num_units as usize);
@@ -222,7 +222,12 @@ fn choose(question: &Cover<'_>, packed: &Packed, tokens: &[u32]) -> Chosen {
 }
 
 /// The chunks that are read: those with a token of a unit that is not.
-fn chunks_read(packed: &Packed, tokens: &[u32], unit_tokens: usize, units: &[bool]) -> Vec<bool> {
+fn chunks_read(
+    packed: &PackPositions,
+    tokens: &[u32],
+    unit_tokens: usize,
+    units: &[bool],
+) -> Vec<bool> {
     let mut is_read = vec![false; packed.chunks.len()];
     for (&token, place) in tokens.iter().zip(&packed.places) {
         let (unit, _) = split(token, unit_tokens);
@@ -315,7 +320,7 @@ pub(super) mod tests {
             }
         }
 
-        fn reads(&self) -> Vec<Read> {
+        fn reads(&self) -> Vec<PartRead> {
             self.ask(|question| reads(question, &self.tokens))
         }
 
@@ -447,7 +452,7 @@ pub(super) mod tests {
             cost <= case.units_alone().min(case.tokens.len()),
             "seed {seed}"
         );
-        let is_unit = |read: &&Read| case.units.contains(&read.part.record);
+        let is_unit = |read: &&PartRead| case.units.contains(&read.part.record);
         for read in reads.iter().filter(is_unit) {
             let others = || parts.iter().filter(|part| **part != read.part);
             let is_elsewhere = |token| others().any(|part| contents[part].contains_key(token));
@@ -520,7 +525,7 @@ pub(super) mod tests {
             record: name,
             part: 1,
         };
-        assert_eq!(found, [Read { part, tokens }]);
+        assert_eq!(found, [PartRead { part, tokens }]);
         // One more that is in no pack: its unit serves it and nothing else.
         let mut more = order.clone();
         more.push(8);

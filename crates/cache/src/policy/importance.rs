@@ -22,7 +22,7 @@ use crate::queues::Queues;
 use crate::recency::Recency;
 
 /// Score, as bits that are in its order, then recency.
-type Key = [u32; 4];
+type ImportanceKey = [u32; 4];
 
 /// Least frequency × importance.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Importance {
     /// The score, or its logarithm where it fades.
     score: Vec<f64>,
     recency: Recency,
-    candidates: Queues<Key>,
+    candidates: Queues<ImportanceKey>,
 }
 
 impl Importance {

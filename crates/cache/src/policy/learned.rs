@@ -46,7 +46,7 @@ const NOBODY: u64 = u64::MAX;
 const SEVERAL: u64 = u64::MAX - 1;
 
 /// Key, in the order of its bits, then recency.
-type Key = [u32; 4];
+type LpcKey = [u32; 4];
 
 /// Options of LPC: the decay of predictions over time, and their pooling in shared blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,7 +83,7 @@ impl Default for LpcOptions {
 
 /// Least likely to go on.
 #[derive(Debug)]
-pub struct Learned {
+pub struct Lpc {
     options: LpcOptions,
     /// The latest time told.
     now: Nanos,
@@ -92,10 +92,10 @@ pub struct Learned {
     /// Per slot: the one conversation that has used it, [`NOBODY`] or [`SEVERAL`].
     users: Vec<u64>,
     recency: Recency,
-    candidates: Queues<Key>,
+    candidates: Queues<LpcKey>,
 }
 
-impl Learned {
+impl Lpc {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize, options: LpcOptions) -> Self {
@@ -117,7 +117,7 @@ impl Learned {
     }
 }
 
-impl Policy for Learned {
+impl Policy for Lpc {
     fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
         self.keys[block.index()] = 0;
         self.users[block.index()] = NOBODY;
@@ -194,7 +194,7 @@ mod tests {
 
     /// Makes the uses in order and returns all slots, first to go first.
     fn order(options: LpcOptions, uses: &[Use]) -> Vec<u32> {
-        let mut policy = Learned::new(8, options);
+        let mut policy = Lpc::new(8, options);
         let mut known = Vec::new();
         for &(slot, seconds, session, p) in uses {
             let block = BlockId(slot);

@@ -46,7 +46,7 @@ pub struct S3Fifo {
     has_evicted: bool,
     /// Counts entries into either queue.
     clock: u64,
-    flags: Vec<Flags>,
+    flags: Vec<S3FifoFlags>,
     queues: Lanes,
     ghosts: Ghosts,
     /// The newcomer whose ghost was found while room was made for it.
@@ -56,7 +56,7 @@ pub struct S3Fifo {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Flags {
+struct S3FifoFlags {
     is_main: bool,
     /// Used before, so that the next use is a hit and not the insertion's own.
     is_known: bool,
@@ -66,7 +66,7 @@ struct Flags {
     uses: u8,
 }
 
-impl Flags {
+impl S3FifoFlags {
     fn queue(self) -> usize {
         if self.is_main { MAIN } else { SMALL }
     }
@@ -94,7 +94,7 @@ impl S3Fifo {
             num_offered: 0,
             has_evicted: false,
             clock: 0,
-            flags: vec![Flags::default(); capacity],
+            flags: vec![S3FifoFlags::default(); capacity],
             queues: Lanes::new(capacity, 2),
             ghosts: Ghosts::new(1, ghost_capacity),
             returning: None,
@@ -166,9 +166,9 @@ impl S3Fifo {
 impl Policy for S3Fifo {
     fn insert(&mut self, block: BlockId, hash: BlockHash, _: &Access) {
         let is_first_filling = !self.has_evicted && self.lens[SMALL] >= self.small_capacity;
-        self.flags[block.index()] = Flags {
+        self.flags[block.index()] = S3FifoFlags {
             is_main: self.is_returning(hash) || is_first_filling,
-            ..Flags::default()
+            ..S3FifoFlags::default()
         };
         self.returning = None;
         self.lens[self.flags[block.index()].queue()] += 1;

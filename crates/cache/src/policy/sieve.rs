@@ -35,21 +35,21 @@ pub struct Sieve {
     /// Per slot, of a block set aside: passes of the hand over it when it was last used.
     used_after: Vec<u32>,
     num_offered: usize,
-    flags: Vec<Flags>,
+    flags: Vec<SieveFlags>,
     lanes: Lanes,
-    order: Order,
+    order: InsertionOrder,
 }
 
 /// All residents, set aside or not, in order of insertion: a list through the slots.
 #[derive(Debug)]
-struct Order {
+struct InsertionOrder {
     newer: Vec<u32>,
     older: Vec<u32>,
     newest: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Flags {
+struct SieveFlags {
     /// Used before, so that the next use is a hit and not the insertion's own.
     is_known: bool,
     is_visited: bool,
@@ -68,9 +68,9 @@ impl Sieve {
             laps: 0,
             used_after: vec![0; capacity],
             num_offered: 0,
-            flags: vec![Flags::default(); capacity],
+            flags: vec![SieveFlags::default(); capacity],
             lanes: Lanes::new(capacity, 2),
-            order: Order::new(capacity),
+            order: InsertionOrder::new(capacity),
         }
     }
 
@@ -113,7 +113,7 @@ impl Sieve {
     }
 }
 
-impl Order {
+impl InsertionOrder {
     fn new(capacity: usize) -> Self {
         Self {
             newer: vec![NONE; capacity],
@@ -152,7 +152,7 @@ impl Order {
 impl Policy for Sieve {
     fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
         self.clock += 1;
-        self.flags[block.index()] = Flags::default();
+        self.flags[block.index()] = SieveFlags::default();
         self.order.push_newest(block);
         self.lanes.push(AHEAD, block, self.clock);
     }

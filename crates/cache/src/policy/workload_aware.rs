@@ -38,10 +38,10 @@ use headstart_core::{Access, BlockHash, BlockId, Nanos};
 use super::{Newcomer, Policy};
 use crate::queues::{Key64, Queues};
 use crate::recency::Recency;
-use fit::Scores;
+use fit::AgeScores;
 pub use fit::{Life, Shape};
-use guard::{Evictor, Guard};
-use observer::Observer;
+use guard::{Evictor, FitGuard};
+use observer::ReuseObserver;
 
 /// Turns from here on are one class.
 const LAST_TURN: u16 = 4;
@@ -82,24 +82,24 @@ impl Default for WaOptions {
 pub struct WorkloadAware {
     options: WaOptions,
     classes: HashMap<(u16, u16), u16>,
-    slots: Vec<Slot>,
+    slots: Vec<WaSlot>,
     recency: Recency,
     /// One queue per class.
     candidates: Queues<Key64>,
     /// The first of each queue.
-    heads: Vec<Option<Head>>,
-    scores: Vec<Scores>,
+    heads: Vec<Option<ClassHead>>,
+    scores: Vec<AgeScores>,
     /// Of a class that was not there yet when they were fitted; `None` before a fit.
-    scores_of_new: Option<Scores>,
-    observer: Observer,
+    scores_of_new: Option<AgeScores>,
+    observer: ReuseObserver,
     requests: u32,
-    guard: Guard,
+    guard: FitGuard,
     /// The victims of the fit and of LRU, as last computed.
-    choice: Option<Choice>,
+    choice: Option<VictimPair>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct WaSlot {
     used_at: Nanos,
     /// Its last use with the observer.
     place: u32,
@@ -109,14 +109,14 @@ struct Slot {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct ClassHead {
     key: Key64,
     block: BlockId,
     used_at: Nanos,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Choice {
+struct VictimPair {
     fit: BlockId,
     lru: BlockId,
 }
@@ -125,7 +125,7 @@ impl WorkloadAware {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize, options: WaOptions) -> Self {
-        let empty = Slot {
+        let empty = WaSlot {
             used_at: Nanos(0),
             place: observer::NONE,
             class: 0,
@@ -141,9 +141,9 @@ impl WorkloadAware {
             heads: Vec::new(),
             scores: Vec::new(),
             scores_of_new: None,
-            observer: Observer::new(),
+            observer: ReuseObserver::new(),
             requests: 0,
-            guard: Guard::new(capacity),
+            guard: FitGuard::new(capacity),
             choice: None,
         }
     }
@@ -174,7 +174,7 @@ impl WorkloadAware {
 
     fn update_head(&mut self, class: u16) {
         let first = self.candidates.first(class.into());
-        self.heads[class as usize] = first.map(|(key, block)| Head {
+        self.heads[class as usize] = first.map(|(key, block)| ClassHead {
             key,
             block,
             used_at: self.slots[block.index()].used_at,
@@ -182,7 +182,7 @@ impl WorkloadAware {
     }
 
     /// Computes the victims of the fit and of LRU. O(classes).
-    fn choose(&self, now: Nanos) -> Option<Choice> {
+    fn choose(&self, now: Nanos) -> Option<VictimPair> {
         let heads = self.heads.iter().enumerate();
         let mut heads = heads.filter_map(|(class, head)| head.map(|head| (class, head)));
         let (class, first) = heads.next()?;
@@ -197,7 +197,7 @@ impl WorkloadAware {
                 lru = head;
             }
         }
-        Some(Choice {
+        Some(VictimPair {
             fit: fit.block,
             lru: lru.block,
         })
@@ -205,7 +205,7 @@ impl WorkloadAware {
 
     /// ln of the chance that the block is used soon; equal for all before there is a fit.
     #[inline]
-    fn score(&self, class: usize, head: &Head, now: Nanos) -> f32 {
+    fn score(&self, class: usize, head: &ClassHead, now: Nanos) -> f32 {
         match self.scores.get(class).or(self.scores_of_new.as_ref()) {
             Some(scores) => scores[ages::bin(now, head.used_at)],
             None => 0.0,
@@ -252,7 +252,7 @@ impl Policy for WorkloadAware {
             true => self.observer.came(block, hash),
             false => observer::NONE,
         };
-        self.slots[block.index()] = Slot {
+        self.slots[block.index()] = WaSlot {
             used_at: access.now,
             place,
             class,
@@ -336,7 +336,7 @@ mod tests {
     fn obvious(policy: &WorkloadAware, offered: &[BlockId], now: Nanos) -> Option<BlockId> {
         let rank = |&block: &BlockId| {
             let slot = &policy.slots[block.index()];
-            let head = Head {
+            let head = ClassHead {
                 key: policy.recency.of(block).into(),
                 block,
                 used_at: slot.used_at,

@@ -14,8 +14,8 @@ pub struct ListArc {
     capacity: usize,
     /// p of the paper.
     target: f64,
-    t1: Vec<Entry>,
-    t2: Vec<Entry>,
+    t1: Vec<ArcEntry>,
+    t2: Vec<ArcEntry>,
     /// Oldest first, both.
     b1: Vec<BlockHash>,
     b2: Vec<BlockHash>,
@@ -27,7 +27,7 @@ pub struct ListArc {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ArcEntry {
     block: BlockId,
     is_offered: bool,
     /// Number of its last release, from 1; 0 if never released.
@@ -59,7 +59,7 @@ impl ListArc {
         }
     }
 
-    fn find(&mut self, block: BlockId) -> &mut Entry {
+    fn find(&mut self, block: BlockId) -> &mut ArcEntry {
         let mut all = self.t1.iter_mut().chain(&mut self.t2);
         let found = all.find(|entry| entry.block == block);
         found.expect("only what is resident is released, offered or withdrawn")
@@ -107,7 +107,7 @@ impl ListArc {
 }
 
 /// The block of a list that goes first.
-fn oldest(list: &[Entry]) -> Option<BlockId> {
+fn oldest(list: &[ArcEntry]) -> Option<BlockId> {
     let candidates = list.iter().filter(|entry| entry.is_offered);
     let oldest = candidates.min_by_key(|entry| (entry.released, entry.block));
     oldest.map(|entry| entry.block)
@@ -122,7 +122,7 @@ impl Policy for ListArc {
         } else {
             &mut self.t2
         };
-        list.push(Entry {
+        list.push(ArcEntry {
             block,
             is_offered: false,
             released: 0,

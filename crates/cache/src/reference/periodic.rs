@@ -14,7 +14,7 @@ use crate::policy::{LpcOptions, Newcomer, Pooling};
 const ROUNDING: f64 = 1e-9;
 
 /// One list of all residents, with a probability and a time each. Equal to
-/// [`crate::policy::Learned`] on times that are whole ticks, as long as p' does not underflow:
+/// [`crate::policy::Lpc`] on times that are whole ticks, as long as p' does not underflow:
 /// for ages below some 700 mean gaps.
 #[derive(Debug)]
 pub struct PeriodicLpc {
@@ -24,12 +24,12 @@ pub struct PeriodicLpc {
     now: Nanos,
     /// The tick at which p' was computed last.
     evaluated: Nanos,
-    residents: Vec<Resident>,
+    residents: Vec<LpcResident>,
     num_released: u64,
 }
 
 #[derive(Debug)]
-struct Resident {
+struct LpcResident {
     block: BlockId,
     /// p at the last use, that is at `t_last`; `None` while never released.
     p: Option<f64>,
@@ -75,13 +75,13 @@ impl PeriodicLpc {
         }
     }
 
-    fn find(&mut self, block: BlockId) -> &mut Resident {
+    fn find(&mut self, block: BlockId) -> &mut LpcResident {
         let found = self.residents.iter_mut().find(|one| one.block == block);
         found.expect("only what is resident is released, offered or withdrawn")
     }
 }
 
-impl Resident {
+impl LpcResident {
     /// p' = p·d / (p·d + 1 - p), d = exp(-age · scale); 0 while never released.
     fn p_at(&self, time: Nanos, scale: f64) -> f64 {
         let faded = (-time.since(self.t_last).as_secs_f64() * scale).exp();
@@ -99,7 +99,7 @@ impl Resident {
 
 impl Policy for PeriodicLpc {
     fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
-        self.residents.push(Resident {
+        self.residents.push(LpcResident {
             block,
             p: None,
             t_last: Nanos(0),
@@ -142,7 +142,9 @@ impl Policy for PeriodicLpc {
     fn victim(&mut self, now: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
         self.evaluate(now);
         let offered = || self.residents.iter().filter(|one| one.is_offered);
-        let least = offered().map(Resident::log_odds).min_by(f64::total_cmp)?;
+        let least = offered()
+            .map(LpcResident::log_odds)
+            .min_by(f64::total_cmp)?;
         let ties = offered().filter(|one| one.log_odds() <= least + ROUNDING);
         let victim = ties.min_by_key(|one| (one.released, one.block));
         victim.map(|one| one.block)

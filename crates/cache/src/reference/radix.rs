@@ -15,7 +15,7 @@ const ROOT: usize = 0;
 /// A prefix cache over a radix tree. Holders name what they hold by `(chain, length)`.
 #[derive(Debug)]
 pub struct RadixCache {
-    nodes: Vec<Node>,
+    nodes: Vec<RadixNode>,
     unused: Vec<usize>,
     capacity: usize,
     num_resident: usize,
@@ -27,14 +27,14 @@ pub struct RadixCache {
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct RadixNode {
     parent: usize,
-    run: Vec<Entry>,
+    run: Vec<RadixEntry>,
     children: HashMap<BlockHash, usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct RadixEntry {
     hash: BlockHash,
     pins: u32,
     released: u64,
@@ -42,7 +42,7 @@ struct Entry {
 
 /// A place in the tree: the first `depth` entries of `node` are matched.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RadixPosition {
     node: usize,
     depth: usize,
 }
@@ -52,7 +52,7 @@ impl RadixCache {
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
-            nodes: vec![Node::default()],
+            nodes: vec![RadixNode::default()],
             unused: Vec::new(),
             capacity,
             num_resident: 0,
@@ -65,7 +65,7 @@ impl RadixCache {
 
     /// Pins the longest resident prefix of `chain` and returns its length.
     pub fn acquire(&mut self, chain: &[BlockHash]) -> usize {
-        let mut place = Place {
+        let mut place = RadixPosition {
             node: ROOT,
             depth: 0,
         };
@@ -97,7 +97,7 @@ impl RadixCache {
             return;
         }
         self.num_resident += 1;
-        let entry = Entry {
+        let entry = RadixEntry {
             hash: chain[length],
             pins: 1,
             released: 0,
@@ -111,10 +111,10 @@ impl RadixCache {
         if !at_end {
             self.split(place);
         }
-        let child = self.new_node(Node {
+        let child = self.new_node(RadixNode {
             parent: place.node,
             run: vec![entry],
-            ..Node::default()
+            ..RadixNode::default()
         });
         self.nodes[place.node].children.insert(entry.hash, child);
     }
@@ -123,7 +123,7 @@ impl RadixCache {
     pub fn release(&mut self, chain: &[BlockHash], length: usize, in_flight: usize) {
         self.num_in_flight -= in_flight;
         let mut places = Vec::with_capacity(length);
-        let mut place = Place {
+        let mut place = RadixPosition {
             node: ROOT,
             depth: 0,
         };
@@ -160,7 +160,7 @@ impl RadixCache {
 
     fn picture_of(&self, node: usize) -> String {
         let node = &self.nodes[node];
-        let number = |entry: &Entry| u128::from_be_bytes(entry.hash.0).to_string();
+        let number = |entry: &RadixEntry| u128::from_be_bytes(entry.hash.0).to_string();
         let mut parts: Vec<_> = node.run.iter().map(number).collect();
         let mut children: Vec<_> = node.children.values().collect();
         children.sort_by_key(|&&child| self.nodes[child].run[0].hash);
@@ -169,24 +169,24 @@ impl RadixCache {
     }
 
     /// The place one block further along `hash`, if resident.
-    fn step(&self, place: Place, hash: BlockHash) -> Option<Place> {
+    fn step(&self, place: RadixPosition, hash: BlockHash) -> Option<RadixPosition> {
         let node = &self.nodes[place.node];
         match node.run.get(place.depth) {
-            Some(entry) if entry.hash == hash => Some(Place {
+            Some(entry) if entry.hash == hash => Some(RadixPosition {
                 depth: place.depth + 1,
                 ..place
             }),
             Some(_) => None,
-            None => node.children.get(&hash).map(|&child| Place {
+            None => node.children.get(&hash).map(|&child| RadixPosition {
                 node: child,
                 depth: 1,
             }),
         }
     }
 
-    fn find(&self, chain: &[BlockHash]) -> Place {
+    fn find(&self, chain: &[BlockHash]) -> RadixPosition {
         chain.iter().fold(
-            Place {
+            RadixPosition {
                 node: ROOT,
                 depth: 0,
             },
@@ -194,24 +194,24 @@ impl RadixCache {
         )
     }
 
-    fn entry(&mut self, place: Place) -> &mut Entry {
+    fn entry(&mut self, place: RadixPosition) -> &mut RadixEntry {
         &mut self.nodes[place.node].run[place.depth - 1]
     }
 
-    fn pin(&mut self, place: Place) {
+    fn pin(&mut self, place: RadixPosition) {
         self.withdraw(place.node);
         self.entry(place).pins += 1;
         self.offer(place.node);
     }
 
     /// Cuts `place.node` behind `place.depth`; the rest becomes its only child.
-    fn split(&mut self, place: Place) {
+    fn split(&mut self, place: RadixPosition) {
         self.withdraw(place.node);
         let node = &mut self.nodes[place.node];
         let run = node.run.split_off(place.depth);
         let children = std::mem::take(&mut node.children);
         let first = run[0].hash;
-        let lower = self.new_node(Node {
+        let lower = self.new_node(RadixNode {
             parent: place.node,
             run,
             children,
@@ -224,7 +224,7 @@ impl RadixCache {
         self.offer(lower);
     }
 
-    fn new_node(&mut self, node: Node) -> usize {
+    fn new_node(&mut self, node: RadixNode) -> usize {
         if let Some(index) = self.unused.pop() {
             self.nodes[index] = node;
             return index;

@@ -46,7 +46,7 @@ pub type Worth = Box<dyn Fn(&Resident, Nanos) -> f64 + Send>;
 type Declines = fn(f64, f64) -> bool;
 
 /// The policy of one [`Worth`].
-pub struct Ranked {
+pub struct RankedPolicy {
     residents: Vec<Resident>,
     worth: Worth,
     declines: Declines,
@@ -62,7 +62,7 @@ pub struct Ranked {
     growth: f64,
 }
 
-impl Ranked {
+impl RankedPolicy {
     /// Evicts the least of `worth`, which must not change between an insertion or a release
     /// and the next but by time.
     #[must_use]
@@ -225,7 +225,7 @@ impl Ranked {
     }
 }
 
-impl Policy for Ranked {
+impl Policy for RankedPolicy {
     fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
         self.declined = None;
         let mut newcomer = self.newcomer(block, hash, access);

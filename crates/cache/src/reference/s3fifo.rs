@@ -17,8 +17,8 @@ pub struct ListS3Fifo {
     main_capacity: usize,
     ghost_capacity: usize,
     /// Oldest first, all three.
-    small: Vec<Entry>,
-    main: Vec<Entry>,
+    small: Vec<S3FifoEntry>,
+    main: Vec<S3FifoEntry>,
     ghosts: Vec<BlockHash>,
     has_evicted: bool,
     /// A newcomer with a ghost, for which room was made.
@@ -28,7 +28,7 @@ pub struct ListS3Fifo {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct S3FifoEntry {
     block: BlockId,
     is_offered: bool,
     /// Its insertion's own use is behind it.
@@ -54,7 +54,7 @@ impl ListS3Fifo {
         }
     }
 
-    fn find(&mut self, block: BlockId) -> &mut Entry {
+    fn find(&mut self, block: BlockId) -> &mut S3FifoEntry {
         let mut all = self.small.iter_mut().chain(&mut self.main);
         let found = all.find(|entry| entry.block == block);
         found.expect("only what is resident is released, offered or withdrawn")
@@ -75,7 +75,7 @@ impl ListS3Fifo {
         while at < self.small.len() {
             if self.small[at].uses >= 2 {
                 let entry = self.small.remove(at);
-                self.main.push(Entry { uses: 0, ..entry });
+                self.main.push(S3FifoEntry { uses: 0, ..entry });
             } else if self.small[at].is_offered {
                 return Some(self.small[at].block);
             } else {
@@ -92,7 +92,7 @@ impl ListS3Fifo {
             if self.main[at].uses > 0 {
                 let entry = self.main.remove(at);
                 let uses = entry.uses - 1;
-                self.main.push(Entry { uses, ..entry });
+                self.main.push(S3FifoEntry { uses, ..entry });
             } else if self.main[at].is_offered {
                 return Some(self.main[at].block);
             } else {
@@ -114,7 +114,7 @@ impl Policy for ListS3Fifo {
         } else {
             &mut self.small
         };
-        queue.push(Entry {
+        queue.push(S3FifoEntry {
             block,
             is_offered: false,
             is_used: false,

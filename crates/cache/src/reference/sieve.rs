@@ -12,13 +12,13 @@ use crate::policy::Newcomer;
 #[derive(Debug, Default)]
 pub struct ListSieve {
     /// Oldest first.
-    list: Vec<Entry>,
+    list: Vec<SieveEntry>,
     /// Index at which the next search begins; `None` for the oldest entry.
     hand: Option<usize>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SieveEntry {
     block: BlockId,
     is_offered: bool,
     is_visited: bool,
@@ -27,7 +27,7 @@ struct Entry {
 }
 
 impl ListSieve {
-    fn find(&mut self, block: BlockId) -> &mut Entry {
+    fn find(&mut self, block: BlockId) -> &mut SieveEntry {
         let found = self.list.iter_mut().find(|entry| entry.block == block);
         found.expect("only what is resident is released, offered or withdrawn")
     }
@@ -35,7 +35,7 @@ impl ListSieve {
 
 impl Policy for ListSieve {
     fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
-        self.list.push(Entry {
+        self.list.push(SieveEntry {
             block,
             is_offered: false,
             is_visited: false,

@@ -31,7 +31,7 @@ pub enum Admission {
 
 /// A unit that asks to be admitted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate<'a> {
+pub(super) struct AdmissionCandidate<'a> {
     pub(super) name: BlockHash,
     pub(super) access: &'a Access,
     /// Computing it again.
@@ -68,7 +68,7 @@ impl Offers {
 
 impl Admission {
     /// Whether the candidate may come in now.
-    pub(super) fn admits(self, candidate: &Candidate<'_>, offers: &mut Offers) -> bool {
+    pub(super) fn admits(self, candidate: &AdmissionCandidate<'_>, offers: &mut Offers) -> bool {
         match self {
             Self::Always => true,
             Self::Offered { times } => offers.count(candidate.name) >= times,
@@ -87,8 +87,8 @@ mod tests {
     use super::*;
     use headstart_core::Probability;
 
-    fn candidate(access: &Access, compute_s: f64) -> Candidate<'_> {
-        Candidate {
+    fn candidate(access: &Access, compute_s: f64) -> AdmissionCandidate<'_> {
+        AdmissionCandidate {
             name: BlockHash::from_u64(1),
             access,
             compute_s,

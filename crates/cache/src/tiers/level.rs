@@ -24,7 +24,7 @@ use crate::policy::Newcomer;
 
 /// Contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
+enum UnitSlot {
     Free,
     /// Its bytes are on their way.
     Writing(Link),
@@ -47,7 +47,7 @@ pub(super) struct Link {
     pub(super) tenant: TenantTag,
 }
 
-/// Answer of [`Level::begin`].
+/// Answer of [`TierContents::begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begin {
     /// It has a slot: its bytes may be written.
@@ -60,7 +60,7 @@ pub(super) enum Begin {
 
 /// Division of a tier's capacity, in units. The parts always sum to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct TierOccupancy {
     /// Holding nothing.
     pub free: usize,
     /// Readable, without a reader.
@@ -74,8 +74,8 @@ pub struct Held {
 }
 
 /// One lower tier.
-pub(super) struct Level {
-    slots: Vec<Slot>,
+pub(super) struct TierContents {
+    slots: Vec<UnitSlot>,
     free: Vec<BlockId>,
     /// Resident units and those being written.
     names: HashMap<BlockHash, BlockId>,
@@ -86,11 +86,11 @@ pub(super) struct Level {
     owners: Option<Owners>,
 }
 
-impl Level {
+impl TierContents {
     pub(super) fn new(capacity: usize, policy: Box<dyn Policy>, shares: Shares) -> Self {
         let last = u32::try_from(capacity).expect("a tier holds fewer than 2^32 units");
         Self {
-            slots: vec![Slot::Free; capacity],
+            slots: vec![UnitSlot::Free; capacity],
             free: (0..last).rev().map(BlockId).collect(),
             names: HashMap::new(),
             children: HashMap::new(),
@@ -108,14 +108,14 @@ impl Level {
     /// Whether the unit can be read here.
     pub(super) fn holds(&self, name: BlockHash) -> bool {
         let slot = self.names.get(&name).map(|slot| self.slots[slot.index()]);
-        matches!(slot, Some(Slot::Resident { .. }))
+        matches!(slot, Some(UnitSlot::Resident { .. }))
     }
 
     /// A unit that can be read here.
     pub(super) fn link(&self, name: BlockHash) -> Option<Link> {
         match self.slots[self.names.get(&name)?.index()] {
-            Slot::Resident { unit, .. } => Some(unit),
-            Slot::Free | Slot::Writing(_) | Slot::Lost { .. } => None,
+            UnitSlot::Resident { unit, .. } => Some(unit),
+            UnitSlot::Free | UnitSlot::Writing(_) | UnitSlot::Lost { .. } => None,
         }
     }
 
@@ -143,7 +143,7 @@ impl Level {
                 None => return Begin::Declined,
             },
         };
-        self.slots[slot.index()] = Slot::Writing(unit);
+        self.slots[slot.index()] = UnitSlot::Writing(unit);
         self.names.insert(unit.name, slot);
         if let Some(owners) = &mut self.owners {
             owners.enter(unit.tenant, slot);
@@ -158,7 +158,7 @@ impl Level {
         let Some((slot, unit)) = self.writing(name) else {
             return;
         };
-        self.slots[slot.index()] = Slot::Resident { unit, pins: 0 };
+        self.slots[slot.index()] = UnitSlot::Resident { unit, pins: 0 };
         self.num_resident += 1;
         self.policy.insert(slot, name, access);
         self.policy.release(&[slot], access);
@@ -173,7 +173,7 @@ impl Level {
             return;
         };
         self.leave(unit);
-        self.slots[slot.index()] = Slot::Free;
+        self.slots[slot.index()] = UnitSlot::Free;
         self.free.push(slot);
     }
 
@@ -202,7 +202,7 @@ impl Level {
     pub(super) fn pin(&mut self, name: BlockHash) -> Option<BlockId> {
         let slot = *self.names.get(&name)?;
         let was_candidate = self.is_candidate(slot);
-        let Slot::Resident { pins, .. } = &mut self.slots[slot.index()] else {
+        let UnitSlot::Resident { pins, .. } = &mut self.slots[slot.index()] else {
             return None;
         };
         *pins += 1;
@@ -217,13 +217,14 @@ impl Level {
     /// # Panics
     /// When it was not pinned.
     pub(super) fn unpin(&mut self, slot: BlockId) {
-        let (Slot::Resident { pins, .. } | Slot::Lost { pins }) = &mut self.slots[slot.index()]
+        let (UnitSlot::Resident { pins, .. } | UnitSlot::Lost { pins }) =
+            &mut self.slots[slot.index()]
         else {
             panic!("what is pinned stays in its slot")
         };
         *pins = pins.checked_sub(1).expect("it was pinned");
-        if self.slots[slot.index()] == (Slot::Lost { pins: 0 }) {
-            self.slots[slot.index()] = Slot::Free;
+        if self.slots[slot.index()] == (UnitSlot::Lost { pins: 0 }) {
+            self.slots[slot.index()] = UnitSlot::Free;
             self.free.push(slot);
         } else if self.is_candidate(slot) {
             self.offer(slot);
@@ -241,7 +242,7 @@ impl Level {
         if self.names.get(&name) != Some(&slot) {
             return false;
         }
-        let Slot::Resident { unit, pins } = self.slots[slot.index()] else {
+        let UnitSlot::Resident { unit, pins } = self.slots[slot.index()] else {
             return false;
         };
         if self.is_candidate(slot) {
@@ -249,22 +250,22 @@ impl Level {
         }
         self.drop_resident(slot, unit);
         if pins > 0 {
-            self.slots[slot.index()] = Slot::Lost { pins };
+            self.slots[slot.index()] = UnitSlot::Lost { pins };
         } else {
             self.free.push(slot);
         }
         true
     }
 
-    pub(super) fn held(&self) -> Held {
-        let mut held = Held::default();
+    pub(super) fn held(&self) -> TierOccupancy {
+        let mut held = TierOccupancy::default();
         for slot in &self.slots {
             match slot {
-                Slot::Free => held.free += 1,
-                Slot::Writing(_) => held.in_flight += 1,
-                Slot::Resident { pins: 0, .. } => held.cached += 1,
-                Slot::Resident { .. } => held.pinned += 1,
-                Slot::Lost { .. } => held.lost += 1,
+                UnitSlot::Free => held.free += 1,
+                UnitSlot::Writing(_) => held.in_flight += 1,
+                UnitSlot::Resident { pins: 0, .. } => held.cached += 1,
+                UnitSlot::Resident { .. } => held.pinned += 1,
+                UnitSlot::Lost { .. } => held.lost += 1,
             }
         }
         held
@@ -279,7 +280,7 @@ impl Level {
         let mut children: HashMap<BlockHash, u32> = HashMap::new();
         let mut owned: HashMap<TenantTag, usize> = HashMap::new();
         for (index, slot) in self.slots.iter().enumerate() {
-            let (Slot::Writing(unit) | Slot::Resident { unit, .. }) = slot else {
+            let (UnitSlot::Writing(unit) | UnitSlot::Resident { unit, .. }) = slot else {
                 continue;
             };
             let slot = self.names.get(&unit.name);
@@ -317,7 +318,7 @@ impl Level {
         evicted: &mut Vec<Link>,
     ) -> Option<BlockId> {
         let slot = self.policy.victim(now, Some(newcomer))?;
-        let Slot::Resident { unit, pins: 0 } = self.slots[slot.index()] else {
+        let UnitSlot::Resident { unit, pins: 0 } = self.slots[slot.index()] else {
             panic!("only units without readers are candidates");
         };
         if Some(unit.name) == parent {
@@ -341,7 +342,7 @@ impl Level {
             let Some(slot) = self.oldest_of(tenant, head) else {
                 return false;
             };
-            let Slot::Resident { unit, .. } = self.slots[slot.index()] else {
+            let UnitSlot::Resident { unit, .. } = self.slots[slot.index()] else {
                 return false;
             };
             self.withdraw(slot);
@@ -366,7 +367,7 @@ impl Level {
 
     /// A slot's resident is gone, and the policy knows it.
     fn vacate(&mut self, slot: BlockId, unit: Link) {
-        self.slots[slot.index()] = Slot::Free;
+        self.slots[slot.index()] = UnitSlot::Free;
         self.num_resident -= 1;
         self.leave(unit);
     }
@@ -383,8 +384,8 @@ impl Level {
     fn writing(&self, name: BlockHash) -> Option<(BlockId, Link)> {
         let slot = *self.names.get(&name)?;
         match self.slots[slot.index()] {
-            Slot::Writing(unit) => Some((slot, unit)),
-            Slot::Free | Slot::Resident { .. } | Slot::Lost { .. } => None,
+            UnitSlot::Writing(unit) => Some((slot, unit)),
+            UnitSlot::Free | UnitSlot::Resident { .. } | UnitSlot::Lost { .. } => None,
         }
     }
 
@@ -395,8 +396,11 @@ impl Level {
     /// Whether the policy may choose it.
     fn is_candidate(&self, slot: BlockId) -> bool {
         match self.slots[slot.index()] {
-            Slot::Resident { unit, pins: 0 } => self.is_leaf(unit.name),
-            Slot::Free | Slot::Writing(_) | Slot::Resident { .. } | Slot::Lost { .. } => false,
+            UnitSlot::Resident { unit, pins: 0 } => self.is_leaf(unit.name),
+            UnitSlot::Free
+            | UnitSlot::Writing(_)
+            | UnitSlot::Resident { .. }
+            | UnitSlot::Lost { .. } => false,
         }
     }
 
@@ -447,10 +451,10 @@ impl Level {
 }
 
 /// Returns the tenant of the readable unit in a slot.
-fn tenant_of(slot: Slot) -> Option<TenantTag> {
+fn tenant_of(slot: UnitSlot) -> Option<TenantTag> {
     match slot {
-        Slot::Resident { unit, .. } => Some(unit.tenant),
-        Slot::Free | Slot::Writing(_) | Slot::Lost { .. } => None,
+        UnitSlot::Resident { unit, .. } => Some(unit.tenant),
+        UnitSlot::Free | UnitSlot::Writing(_) | UnitSlot::Lost { .. } => None,
     }
 }
 
@@ -472,12 +476,12 @@ mod tests {
         }
     }
 
-    fn level(capacity: usize) -> Level {
-        Level::new(capacity, Box::new(Lru::new(capacity)), Shares::default())
+    fn level(capacity: usize) -> TierContents {
+        TierContents::new(capacity, Box::new(Lru::new(capacity)), Shares::default())
     }
 
     /// Puts a unit; what went for it is returned.
-    fn put(level: &mut Level, id: u64, parent: Option<u64>) -> Vec<BlockHash> {
+    fn put(level: &mut TierContents, id: u64, parent: Option<u64>) -> Vec<BlockHash> {
         let mut evicted = Vec::new();
         let access = Access::default();
         let begin = level.begin(unit(id, parent), &access, &mut evicted);
@@ -557,7 +561,7 @@ mod tests {
             each: Some(2),
             named: [(TenantTag(9), 1)].into(),
         };
-        let mut level = Level::new(5, Box::new(Lru::new(5)), shares);
+        let mut level = TierContents::new(5, Box::new(Lru::new(5)), shares);
         put(&mut level, 1_001, None);
         put(&mut level, 2_001, None);
         put(&mut level, 2_002, Some(2_001));
@@ -592,7 +596,7 @@ mod tests {
             each: Some(units / 2),
             named: [].into(),
         };
-        let mut level = Level::new(units, Box::new(Lru::new(units)), shares);
+        let mut level = TierContents::new(units, Box::new(Lru::new(units)), shares);
         let access = Access::default();
         for id in 1..=units as u64 {
             let mut link = unit(id, id.checked_sub(prompts).filter(|&parent| parent > 0));
@@ -616,7 +620,7 @@ mod tests {
                     .take(seed as usize % 4)
                     .collect(),
             };
-            let mut level = Level::new(12, Box::new(Lru::new(12)), shares);
+            let mut level = TierContents::new(12, Box::new(Lru::new(12)), shares);
             let mut pinned: Vec<(u64, BlockId)> = Vec::new();
             let mut writing: Vec<u64> = Vec::new();
             let mut resident = std::collections::BTreeSet::new();

@@ -8,7 +8,7 @@ use headstart_core::transfer::{Transfer, TransferId, TransferResult, Unit};
 use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
 
 use super::level::{Begin, Link};
-use super::plan::{LoadWhen, Plan, Question, Run, load_all, plan};
+use super::plan::{LoadWhen, Plan, Question, TierRun, load_all, plan};
 use super::{Change, Tiers};
 
 /// Factor by which a load may exceed its predicted time before it is computed instead.
@@ -35,7 +35,7 @@ const LONGEST_WAIT_S: f64 = 600.0;
 
 /// State of a requested unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fetched {
+pub enum FetchState {
     /// Loaded and ready.
     Here,
     /// On its way.
@@ -47,14 +47,14 @@ pub enum Fetched {
 /// Units that are ready or on their way.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
-    units: HashMap<BlockHash, Load>,
+    units: HashMap<BlockHash, UnitLoad>,
     under_way: HashMap<TransferId, BlockHash>,
     /// Loads under way without a waiting user, by tier below host memory.
     abandoned: HashMap<Tier, usize>,
 }
 
 #[derive(Debug)]
-struct Load {
+struct UnitLoad {
     id: TransferId,
     from: Tier,
     link: Link,
@@ -96,7 +96,7 @@ impl Loads {
     }
 }
 
-impl Load {
+impl UnitLoad {
     fn is_abandoned(&self) -> bool {
         self.users == 0 && !self.is_here && self.from > Tier::Host
     }
@@ -104,8 +104,8 @@ impl Load {
 
 impl Tiers {
     /// In which tiers the units of `names`, in order, are from the first on, until one is nowhere.
-    fn runs(&self, names: &[BlockHash]) -> Vec<Run> {
-        let mut runs: Vec<(Option<Tier>, Run)> = Vec::new();
+    fn runs(&self, names: &[BlockHash]) -> Vec<TierRun> {
+        let mut runs: Vec<(Option<Tier>, TierRun)> = Vec::new();
         let room = self.config.most_at_hand - self.loads.units.len();
         let mut new = 0;
         for &name in names {
@@ -128,15 +128,15 @@ impl Tiers {
     }
 
     /// A run of one unit, from a tier or already loaded.
-    fn run_of(&self, tier: Option<Tier>) -> Run {
+    fn run_of(&self, tier: Option<Tier>) -> TierRun {
         let shelf = self.shelves.iter().find(|shelf| Some(shelf.tier) == tier);
         match shelf {
-            None => Run {
+            None => TierRun {
                 units: 1,
                 start_s: 0.0,
                 unit_s: 0.0,
             },
-            Some(shelf) => Run {
+            Some(shelf) => TierRun {
                 units: 1,
                 start_s: shelf.speed.seconds(0),
                 unit_s: self.config.unit_bytes as f64 / shelf.speed.bytes_per_s(),
@@ -227,7 +227,7 @@ impl Tiers {
         let shelf = self.shelf(from)?;
         let slot = shelf.level.pin(name);
         shelf.speed.asked(bytes, now);
-        let load = Load {
+        let load = UnitLoad {
             id,
             from,
             link,
@@ -244,11 +244,11 @@ impl Tiers {
 
     /// Returns the state of a requested unit. O(1).
     #[must_use]
-    pub fn fetched(&self, claim: Claim) -> Fetched {
+    pub fn fetched(&self, claim: Claim) -> FetchState {
         match self.claimed(claim) {
-            Some(load) if load.is_here => Fetched::Here,
-            Some(_) => Fetched::Loading,
-            None => Fetched::Gone,
+            Some(load) if load.is_here => FetchState::Here,
+            Some(_) => FetchState::Loading,
+            None => FetchState::Gone,
         }
     }
 
@@ -258,7 +258,7 @@ impl Tiers {
         self.claimed(claim).map(|load| load.from)
     }
 
-    fn claimed(&self, claim: Claim) -> Option<&Load> {
+    fn claimed(&self, claim: Claim) -> Option<&UnitLoad> {
         let load = self.loads.units.get(&claim.name);
         load.filter(|load| load.id == claim.load)
     }

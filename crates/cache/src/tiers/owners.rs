@@ -31,7 +31,7 @@ impl Shares {
 #[derive(Debug)]
 pub(super) struct Owners {
     shares: Shares,
-    owned: HashMap<TenantTag, Owned>,
+    owned: HashMap<TenantTag, OwnedUnits>,
     /// Per slot: when it was last used.
     used: Vec<u64>,
     clock: u64,
@@ -39,7 +39,7 @@ pub(super) struct Owners {
 
 /// An owner's units.
 #[derive(Debug, Default)]
-struct Owned {
+struct OwnedUnits {
     units: usize,
     /// Evictable units, by last use. The others, most of them heads, need not be stepped over.
     candidates: BTreeMap<u64, BlockId>,

@@ -48,7 +48,7 @@ pub struct PartlyQuestion<'a> {
 
 /// A prefix that is loaded in part.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Partly {
+pub struct PartlyPlan {
     /// The first unit that is not wholly on the device.
     pub from: usize,
     /// The unit behind the last one.
@@ -67,7 +67,7 @@ impl Tiers {
     /// Whether to load parts of a prompt's stored prefix instead of following `plan`, which loads
     /// or computes all of it. Changes nothing.
     #[must_use]
-    pub fn partly(&self, question: &PartlyQuestion<'_>, plan: &Plan) -> Option<Partly> {
+    pub fn partly(&self, question: &PartlyQuestion<'_>, plan: &Plan) -> Option<PartlyPlan> {
         let unit_tokens = self.unit_tokens();
         let shelf = self.shelves.iter().find(|it| it.tier == PARTS_FROM)?;
         let from = question.device_tokens / unit_tokens;
@@ -89,12 +89,12 @@ impl Tiers {
             LoadWhen::Always => true,
             LoadWhen::Never => false,
         };
-        is_better.then_some(Partly { from, to, total_s })
+        is_better.then_some(PartlyPlan { from, to, total_s })
     }
 
     /// Returns the longest wait for a partly loaded prompt, from its start.
     #[must_use]
-    pub fn partly_patience(&self, partly: &Partly) -> Duration {
+    pub fn partly_patience(&self, partly: &PartlyPlan) -> Duration {
         let wait_s = match self.config.load {
             LoadWhen::Faster => (partly.total_s * PATIENCE + GRACE_S).min(LONGEST_WAIT_S),
             LoadWhen::Always | LoadWhen::Never => LONGEST_WAIT_S,

@@ -29,7 +29,7 @@ pub struct Question<'a> {
     /// Tokens that the device holds.
     pub device_tokens: usize,
     /// Runs of the units behind these, the nearest to the prompt's start first.
-    pub runs: &'a [Run],
+    pub runs: &'a [TierRun],
     /// Tokens of a unit.
     pub unit_tokens: usize,
     /// The first unit that is not wholly on the device.
@@ -56,7 +56,7 @@ pub enum LoadWhen {
 
 /// Consecutive units in one tier.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Run {
+pub struct TierRun {
     /// Number of units.
     pub units: usize,
     /// Seconds before the first of them can be there.
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    fn question<'a>(runs: &'a [Run], engine: &'a EngineModel) -> Question<'a> {
+    fn question<'a>(runs: &'a [TierRun], engine: &'a EngineModel) -> Question<'a> {
         Question {
             device_tokens: 0,
             runs,
@@ -234,8 +234,8 @@ mod tests {
         }
     }
 
-    const fn run(units: usize, unit_s: f64) -> Run {
-        Run {
+    const fn run(units: usize, unit_s: f64) -> TierRun {
+        TierRun {
             units,
             start_s: 0.0,
             unit_s,
@@ -284,8 +284,8 @@ mod tests {
         let mut rng = Rng::new(8);
         for _ in 0..400 {
             let engine = engine(rng.next_f64() * 2e-6);
-            let runs: Vec<Run> = (0..1 + rng.below(3))
-                .map(|_| Run {
+            let runs: Vec<TierRun> = (0..1 + rng.below(3))
+                .map(|_| TierRun {
                     units: 1 + rng.below(30),
                     start_s: rng.next_f64() * 0.2,
                     unit_s: rng.next_f64() * 0.2,

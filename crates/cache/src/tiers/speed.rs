@@ -15,7 +15,7 @@ const STALE_S: f64 = 60.0;
 
 /// Assumed speed of a tier before the first measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Assumed {
+pub struct AssumedSpeed {
     /// Seconds until the first byte.
     pub latency_s: f64,
     /// Bytes a second after that.
@@ -35,14 +35,14 @@ pub(super) struct Speed {
     outstanding: u64,
     transfers: u64,
     last: Nanos,
-    assumed: Assumed,
+    assumed: AssumedSpeed,
     /// Whether what arrived last told of the latency: what arrives with it tells nothing.
     told_latency: bool,
 }
 
 impl Speed {
     /// Starts from the assumed speed, for transfers of `transfer_bytes` bytes.
-    pub(super) fn new(assumed: Assumed, transfer_bytes: u64) -> Self {
+    pub(super) fn new(assumed: AssumedSpeed, transfer_bytes: u64) -> Self {
         // A tenth of a second at most: a tier that is much faster shows that soon, too.
         let seconds = (transfer_bytes as f64 / assumed.bytes_per_s).min(0.1);
         Self {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn rate_and_latency_are_learned() {
-        let assumed = Assumed {
+        let assumed = AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: 1e6,
         };
@@ -164,7 +164,7 @@ mod tests {
     /// little was read of it: later requests do not wait for it again.
     #[test]
     fn a_slow_tier_is_known_soon() {
-        let assumed = Assumed {
+        let assumed = AssumedSpeed {
             latency_s: 1e-3,
             bytes_per_s: 1e9,
         };
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_arrives_at_once_is_not_infinitely_fast_and_slowness_is_forgotten() {
-        let assumed = Assumed {
+        let assumed = AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: 1e9,
         };
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_waits_behind_what_was() {
-        let assumed = Assumed {
+        let assumed = AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: 1e6,
         };

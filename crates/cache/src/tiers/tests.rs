@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use headstart_core::cost::Work;
-use headstart_core::transfer::{FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit};
+use headstart_core::transfer::{
+    FoundUnit, Transfer, TransferId, TransferReport, TransferResult, Unit,
+};
 use headstart_core::{
     Access, BlockHash, BlockId, EngineModel, IdentityDigest, Nanos, Rng, TenantTag, Tier,
 };
 
 use super::{
-    Admission, Assumed, Change, Claim, Fetched, Held, LoadWhen, Shares, TierConfig, Tiers,
-    TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, Change, Claim, FetchState, LoadWhen, Shares, TierConfig,
+    TierOccupancy, Tiers, TiersConfig, WriteWhen,
 };
 use crate::policy::Lru;
 
@@ -37,7 +39,7 @@ fn tier(tier: Tier, capacity_units: usize, write: WriteWhen, admission: Admissio
         admission,
         write,
         shares: Shares::default(),
-        assumed: Assumed {
+        assumed: AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: 1e9,
         },
@@ -125,7 +127,7 @@ impl Mover {
     }
 
     /// Carries out one thing that waits.
-    fn step(&mut self, rng: &mut Rng, fails: bool) -> Option<Moved> {
+    fn step(&mut self, rng: &mut Rng, fails: bool) -> Option<TransferReport> {
         let at = (!self.waiting.is_empty()).then(|| rng.below(self.waiting.len()))?;
         let result = match fails {
             true => TransferResult::Failed,
@@ -136,7 +138,7 @@ impl Mover {
                 if !fails {
                     self.tiers.entry(tier).or_default().insert(name);
                 }
-                Moved::Stored { id, tier, result }
+                TransferReport::Stored { id, tier, result }
             }
             Waiting::Load(id, name, from) => {
                 if fails {
@@ -145,7 +147,7 @@ impl Mover {
                     assert!(self.holds(from, name), "what is loaded is there");
                     self.at_hand.insert(name);
                 }
-                Moved::Loaded {
+                TransferReport::Loaded {
                     id,
                     result,
                     ago: Duration::ZERO,
@@ -269,16 +271,16 @@ fn what_is_loaded_is_shared_and_stays_in_host_memory() {
     let mut fetch = |id| world.tiers.fetch(&unit(id), Nanos(1));
     let (one, two) = (fetch(1).expect("there"), fetch(1).expect("there"));
     assert_eq!(fetch(2), None, "it is nowhere");
-    assert_eq!(world.tiers.fetched(one), Fetched::Loading);
+    assert_eq!(world.tiers.fetched(one), FetchState::Loading);
     world.finish();
     assert_eq!(world.tiers.counts()[1].2.loaded, 1, "one load for both");
-    assert_eq!(world.tiers.fetched(one), Fetched::Here);
+    assert_eq!(world.tiers.fetched(one), FetchState::Here);
     assert_eq!(world.names_in(Tier::Host), [1]);
     world.tiers.release(one);
-    assert_eq!(world.tiers.fetched(two), Fetched::Here);
+    assert_eq!(world.tiers.fetched(two), FetchState::Here);
     world.tiers.release(two);
     world.finish();
-    assert_eq!(world.tiers.fetched(two), Fetched::Gone);
+    assert_eq!(world.tiers.fetched(two), FetchState::Gone);
     assert!(world.mover.at_hand.is_empty());
 }
 
@@ -293,7 +295,7 @@ fn a_failed_load_is_a_miss() {
     let moved = world.mover.step(&mut Rng::new(1), true).expect("a load");
     world.tiers.moved(moved, Nanos(2));
     world.settle();
-    assert_eq!(world.tiers.fetched(claim), Fetched::Gone);
+    assert_eq!(world.tiers.fetched(claim), FetchState::Gone);
     assert_eq!(world.tiers.fetch(&unit(1), Nanos(3)), None);
     world.commit(1);
     world.finish();
@@ -302,7 +304,7 @@ fn a_failed_load_is_a_miss() {
     world.finish();
     assert_eq!(
         world.tiers.fetched(other),
-        Fetched::Here,
+        FetchState::Here,
         "this claim is another"
     );
     assert_eq!(world.names_in(Tier::Disk), [1], "it can be stored again");
@@ -334,7 +336,7 @@ fn what_is_found_has_a_place_or_is_forgotten() {
     let units: Vec<FoundUnit> = (1..=5).map(found).collect();
     let held: BTreeSet<BlockHash> = units.iter().map(|unit| unit.name).collect();
     world.mover.tiers.insert(Tier::Disk, held);
-    let found = Moved::Found {
+    let found = TransferReport::Found {
         tier: Tier::Disk,
         units,
     };
@@ -415,7 +417,9 @@ fn random_traffic_keeps_the_invariants() {
                     if let Some(lost) = lost {
                         world.mover.tiers.entry(tier).or_default().remove(&lost);
                         let names = vec![lost];
-                        world.tiers.moved(Moved::Lost { tier, names }, Nanos(step));
+                        world
+                            .tiers
+                            .moved(TransferReport::Lost { tier, names }, Nanos(step));
                     }
                 }
                 _ => {
@@ -439,7 +443,7 @@ fn random_traffic_keeps_the_invariants() {
             "seed {seed}: what is announced is there"
         );
         for (tier, counts, _) in world.tiers.counts() {
-            let Held {
+            let TierOccupancy {
                 cached,
                 pinned,
                 in_flight,

@@ -1,6 +1,8 @@
 //! Reports to lower tiers: units stored, lost and found.
 
-use headstart_core::transfer::{FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit};
+use headstart_core::transfer::{
+    FoundUnit, Transfer, TransferId, TransferReport, TransferResult, Unit,
+};
 use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
 
 use super::level::{Begin, Link};
@@ -8,18 +10,20 @@ use super::{Change, Tiers};
 
 impl Tiers {
     /// Takes note of what was moved, or of what happened otherwise.
-    pub fn moved(&mut self, moved: Moved, now: Nanos) {
+    pub fn moved(&mut self, moved: TransferReport, now: Nanos) {
         match moved {
-            Moved::Stored { id, tier, result } => self.stored(id, tier, result),
-            Moved::Loaded { id, result, ago } => self.loaded(id, result, ago, now),
-            Moved::Lost { tier, names } => {
+            TransferReport::Stored { id, tier, result } => self.stored(id, tier, result),
+            TransferReport::Loaded { id, result, ago } => self.loaded(id, result, ago, now),
+            TransferReport::Lost { tier, names } => {
                 let names = names.into_iter();
                 names.for_each(|name| self.lose(tier, name));
             }
-            Moved::Found { tier, units } => self.found(tier, &units, now),
-            Moved::Noted { tails } => self.recall(&tails, now),
+            TransferReport::Found { tier, units } => self.found(tier, &units, now),
+            TransferReport::Noted { tails } => self.recall(&tails, now),
             // Only loading by importance uses these.
-            Moved::PartLoaded { .. } | Moved::Packed { .. } | Moved::FoundPacks { .. } => {}
+            TransferReport::PartLoaded { .. }
+            | TransferReport::Packed { .. }
+            | TransferReport::FoundPacks { .. } => {}
         }
     }
 

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use headstart_core::EngineModel;
 use headstart_core::cost::roofline::{Gpu, ModelShape};
-use headstart_loadgen::{ApiClient, Timed, TimingPlan, timing};
+use headstart_loadgen::{ApiClient, TimingPlan, TimingSample, timing};
 use headstart_server::{Backend, ServeConfig};
-use headstart_sim::calibrate::{Fit, Shape, Timing};
+use headstart_sim::calibrate::{EngineFit, TimedWork, Timing};
 
 use self::file::Written;
 use super::bench::BenchServer;
@@ -199,7 +199,7 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
     })?;
     starting.end();
     let timings: Vec<Timing> = timed.iter().map(timing_of).collect();
-    let fit = Fit::of(&timings, limits.max_batched_tokens);
+    let fit = EngineFit::of(&timings, limits.max_batched_tokens);
     let shown = report::Report::new(fit, &timings);
     let written = Written {
         told: shown.in_short(),
@@ -215,15 +215,15 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
     tell(calibrate, &written, Some(&shown))
 }
 
-fn timing_of(timed: &Timed) -> Timing {
+fn timing_of(timed: &TimingSample) -> Timing {
     let shape = match *timed {
-        Timed::Prefill { cached, new, .. } => Shape::Prefill {
+        TimingSample::Prefill { cached, new, .. } => TimedWork::Prefill {
             before: cached as usize,
             new: new as usize,
         },
-        Timed::Decode {
+        TimingSample::Decode {
             sequences, context, ..
-        } => Shape::Decode {
+        } => TimedWork::Decode {
             sequences: sequences as usize,
             context: context as usize,
         },
@@ -296,7 +296,7 @@ impl Calibrate {
         })
     }
 
-    async fn time(&self, client: &ApiClient, limits: Limits) -> Result<Vec<Timed>> {
+    async fn time(&self, client: &ApiClient, limits: Limits) -> Result<Vec<TimingSample>> {
         // A prompt and its answer fit the context, and half of the memory.
         let answer = self.answer_tokens as usize;
         let fit = limits

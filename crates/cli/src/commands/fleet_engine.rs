@@ -5,7 +5,7 @@ use std::time::Duration;
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
 use headstart_server::EmbeddedFleet;
 use headstart_sim::fleet::replica::ReplicaSpec;
-use headstart_sim::fleet::{FleetConfig, Preset};
+use headstart_sim::fleet::{FleetConfig, FleetPreset};
 
 use crate::config::cost_model::Emulated;
 
@@ -16,12 +16,12 @@ const BLOCK_SIZE: usize = 16;
 const MAX_WAITING: usize = 1 << 20;
 
 /// The fleet of `preset`, with any strategy.
-pub(crate) fn fleet_of(preset: Preset) -> FleetConfig {
+pub(crate) fn fleet_of(preset: FleetPreset) -> FleetConfig {
     preset.fleet("random".parse().expect("a known profile"))
 }
 
 /// The engine of `preset`.
-pub(crate) fn of_preset(preset: Preset) -> Emulated {
+pub(crate) fn of_preset(preset: FleetPreset) -> Emulated {
     let fleet = fleet_of(preset);
     Emulated {
         engine: preset.engine(),

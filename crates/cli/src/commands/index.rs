@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use headstart_loadgen::LoadError;
+use headstart_loadgen::LoadgenError;
 
 use crate::output;
 use crate::server::Server;
@@ -118,10 +118,10 @@ fn dump(server: &Server, query: &str, path: &Path) -> Result<()> {
     if let Some(body) = first.foreign() {
         return Err(asked.foreign(body));
     }
-    match got.and_then(|()| out.finish().map_err(LoadError::Output)) {
+    match got.and_then(|()| out.finish().map_err(LoadgenError::Output)) {
         // The reader has seen enough and closed the pipe.
-        Err(LoadError::Output(error)) if out.is_closed_pipe(&error) => Ok(()),
-        Err(LoadError::Output(error)) => Err(error).with_context(|| out.failure()),
+        Err(LoadgenError::Output(error)) if out.is_closed_pipe(&error) => Ok(()),
+        Err(LoadgenError::Output(error)) => Err(error).with_context(|| out.failure()),
         Err(error) => {
             let error = asked.explained(error);
             Err(match out.has_begun() {

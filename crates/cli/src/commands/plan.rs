@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use anyhow::{Result, bail};
 use clap::Args;
 use headstart_cache::policy;
-use headstart_cache::tiers::Assumed;
+use headstart_cache::tiers::AssumedSpeed;
 use headstart_core::TraceRequest;
 use headstart_sim::sizing::{self, Lower, Sizing};
 use headstart_sim::{Sweep, SweepConfig};
@@ -279,7 +279,7 @@ impl Plan {
     fn rows(&self, sizing: &Sizing<'_>, device: &Device, points: &[(u64, Vec<u32>)]) -> Vec<Row> {
         let block_bytes = device.token_bytes * f64::from(sizing.block_tokens);
         let lower = |latency_s, bytes_per_s| Lower {
-            speed: Assumed {
+            speed: AssumedSpeed {
                 latency_s,
                 bytes_per_s,
             },

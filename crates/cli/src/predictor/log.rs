@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use headstart_predict::Definition;
-use headstart_predict::log::{Record, header_line};
+use headstart_predict::log::{OutcomeRecord, header_line};
 use headstart_server::prediction::{Became, Outcome};
 
 use super::pending::Waiting;
@@ -78,12 +78,12 @@ impl OutcomeLog {
         let (Some(file), Some(row)) = (&mut self.file, waiting.row) else {
             return false;
         };
-        let record = Record {
+        let record = OutcomeRecord {
             conversation: waiting.conversation,
             turn: outcome.turn,
             outcome: match outcome.became {
-                Became::Continued => headstart_predict::Outcome::Continued,
-                Became::Ended => headstart_predict::Outcome::Ended,
+                Became::Continued => headstart_predict::ConversationOutcome::Continued,
+                Became::Ended => headstart_predict::ConversationOutcome::Ended,
             },
             said: waiting.said,
             row,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use headstart_predict::{Encoder, MAX_BYTES, Model, ModelError, Predictor};
+use headstart_predict::{ContinuationModel, Encoder, MAX_BYTES, ModelError, Predictor};
 
 use super::LivePredictor;
 use crate::config::UsageError;
@@ -98,7 +98,7 @@ pub(crate) fn read_model(path: &Path) -> Result<Vec<u8>, String> {
 
 fn load(path: &Path, encoder: &Arc<dyn Encoder>) -> Result<Loaded, String> {
     let bytes = read_model(path)?;
-    let model = Model::from_bytes(&bytes).map_err(|error| error.to_string())?;
+    let model = ContinuationModel::from_bytes(&bytes).map_err(|error| error.to_string())?;
     let predictor =
         Predictor::new(Arc::new(model), encoder.clone()).map_err(|error| explain(&error))?;
     let mut fingerprint = blake3::hash(&bytes).to_hex().to_string();

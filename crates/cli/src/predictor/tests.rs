@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use headstart_core::{Rng, SessionId};
-use headstart_predict::{Model, log as outcome_log};
+use headstart_predict::{ContinuationModel, log as outcome_log};
 use headstart_server::prediction::{Said, TurnId};
 
 use super::*;
@@ -10,8 +10,8 @@ use super::*;
 #[path = "../../tests/planted/mod.rs"]
 mod planted;
 
-fn model() -> &'static Model {
-    static MODEL: OnceLock<Model> = OnceLock::new();
+fn model() -> &'static ContinuationModel {
+    static MODEL: OnceLock<ContinuationModel> = OnceLock::new();
     MODEL.get_or_init(|| planted::model(1))
 }
 

@@ -3,7 +3,7 @@
 //! All lines are of one kind, so that no sum adds a class to the whole that includes it. Written by
 //! hand: the only text in it is the name of a policy or a type.
 
-use headstart_sim::Tally;
+use headstart_sim::HitTally;
 
 use super::{Report, Row};
 
@@ -37,7 +37,7 @@ fn counts_header(part: &str) -> String {
     names.map(|name| format!("{part}{name}")).join(",")
 }
 
-fn counts(tally: &Tally) -> String {
+fn counts(tally: &HitTally) -> String {
     let (blocks, tokens) = (tally.blocks, tally.tokens);
     let counts = [
         tally.requests,
@@ -68,7 +68,7 @@ fn cell(report: &Report, row: &Row) -> String {
 }
 
 fn classes(report: &Report, row: &Row) -> Vec<String> {
-    let line = |(class, tally): (&headstart_sim::Class, &Tally)| {
+    let line = |(class, tally): (&headstart_sim::RequestClass, &HitTally)| {
         let (policy, name) = (quoted(&row.policy), quoted(report.class_name(*class)));
         let (blocks, turn) = (row.blocks, class.turn);
         format!("{policy},{blocks},{name},{turn},{}", counts(tally))

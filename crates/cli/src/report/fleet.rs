@@ -8,7 +8,7 @@ mod winner;
 
 use crate::input::counted;
 use headstart_sim::fleet::replica::ReplicaSpec;
-use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, RungOutcome};
+use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, FleetPreset, RungOutcome};
 
 pub(crate) use html::page;
 pub(crate) use json::json_lines;
@@ -34,12 +34,12 @@ pub(crate) struct Asked {
     /// In a sentence.
     told: String,
     /// Preset with published figures beside ours, if any.
-    published: Option<Preset>,
+    published: Option<FleetPreset>,
 }
 
 impl Asked {
     /// The ladder of a published run.
-    pub(crate) fn preset(preset: Preset) -> Self {
+    pub(crate) fn preset(preset: FleetPreset) -> Self {
         let ladder = preset.ladder();
         let told = format!(
             "{}: {} of {} tokens, each with {} of {} tokens, answers of {} tokens; the first step \

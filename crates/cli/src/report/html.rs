@@ -1,7 +1,7 @@
 //! A page with curves that opens without a network: `page.html` with the data in it.
 
 use headstart_core::stats::HitCount;
-use headstart_sim::Outcome;
+use headstart_sim::ReplayOutcome;
 use serde_json::{Value, json};
 
 use super::frame::{Made, Page};
@@ -65,7 +65,7 @@ fn point(report: &Report, row: &Row) -> Value {
 }
 
 /// Hit rates by unit and part; `null` where nothing was looked up.
-fn rates(outcome: &Outcome) -> Value {
+fn rates(outcome: &ReplayOutcome) -> Value {
     let rate = |count: HitCount| (count.lookups > 0).then(|| count.rate());
     let all = outcome.all();
     json!({

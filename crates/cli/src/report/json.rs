@@ -1,7 +1,7 @@
 //! One JSON object a line and cell, complete in itself.
 
 use headstart_core::stats::HitCount;
-use headstart_sim::{Outcome, Tally};
+use headstart_sim::{HitTally, ReplayOutcome};
 use serde_json::{Value, json};
 
 use super::{Report, Row};
@@ -66,9 +66,9 @@ fn cell(report: &Report, row: &Row) -> Value {
     })
 }
 
-fn classes(report: &Report, outcome: &Outcome) -> Vec<Value> {
+fn classes(report: &Report, outcome: &ReplayOutcome) -> Vec<Value> {
     let class = |(class, counts): (&_, &_)| {
-        let headstart_sim::Class { turn, .. } = *class;
+        let headstart_sim::RequestClass { turn, .. } = *class;
         let mut line = json!({"type": report.class_name(*class), "turn": turn});
         if let (Value::Object(line), Value::Object(counts)) = (&mut line, tally(counts)) {
             line.extend(counts);
@@ -78,7 +78,7 @@ fn classes(report: &Report, outcome: &Outcome) -> Vec<Value> {
     outcome.classes.iter().map(class).collect()
 }
 
-fn tally(tally: &Tally) -> Value {
+fn tally(tally: &HitTally) -> Value {
     json!({
         "requests": tally.requests,
         "blocks": count(tally.blocks),

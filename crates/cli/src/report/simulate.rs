@@ -11,8 +11,8 @@ mod table;
 mod winner;
 
 use headstart_sim::chat::{ChatOutcome, ContextBin, Replica, TurnTally};
-use headstart_sim::experiment::Predictor;
-use headstart_sim::workload::Workload;
+use headstart_sim::experiment::PredictionSource;
+use headstart_sim::workload::ChatWorkload;
 
 pub(crate) use csv::csv;
 pub(crate) use html::page;
@@ -30,14 +30,14 @@ pub(crate) struct Facts {
     /// A sentence about the conversations.
     pub(crate) source: String,
     /// The published data set, if it is one.
-    pub(crate) workload: Option<Workload>,
+    pub(crate) workload: Option<ChatWorkload>,
     pub(crate) replica: Replica,
     pub(crate) minutes: f64,
     pub(crate) warm_up_minutes: f64,
     /// Conversations open at once and seeds, where gaps and starts are drawn.
     pub(crate) drawn: Option<(usize, usize)>,
     /// Predictor for `lpc`.
-    pub(crate) predictor: Predictor,
+    pub(crate) predictor: PredictionSource,
 }
 
 /// One run.
@@ -227,7 +227,7 @@ mod testing {
                 size_tokens: size,
                 arm: Arm {
                     policy: name.to_owned(),
-                    predictor: Predictor::Nobody,
+                    predictor: PredictionSource::Nobody,
                     charge_tokens: 0,
                 },
             });
@@ -253,7 +253,7 @@ mod testing {
             minutes: 20.0,
             warm_up_minutes: 0.0,
             drawn: Some((200, 2)),
-            predictor: Predictor::Nobody,
+            predictor: PredictionSource::Nobody,
         };
         Report::new(facts, grid, measured)
     }

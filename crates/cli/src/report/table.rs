@@ -1,6 +1,6 @@
 //! Tables for a terminal.
 
-use headstart_sim::{Outcome, Tally};
+use headstart_sim::{HitTally, ReplayOutcome};
 
 use super::{Report, Row, YARDSTICK, thousands};
 use crate::input::counted;
@@ -135,13 +135,13 @@ fn infinite(report: &Report) -> Vec<String> {
 }
 
 /// Blocks, then tokens: all, cold, steady.
-fn rates(outcome: &Outcome) -> Vec<String> {
+fn rates(outcome: &ReplayOutcome) -> Vec<String> {
     let tallies = [&outcome.all(), &outcome.cold, &outcome.steady];
     let rate = |count: headstart_core::stats::HitCount| match count.lookups {
         0 => "–".to_owned(),
         _ => percent(count.rate()),
     };
-    let blocks = tallies.iter().map(|tally: &&Tally| rate(tally.blocks));
+    let blocks = tallies.iter().map(|tally: &&HitTally| rate(tally.blocks));
     let tokens = tallies.iter().map(|tally| rate(tally.tokens));
     blocks.chain(tokens).collect()
 }

@@ -1,7 +1,7 @@
 //! A report with counts that a test wrote down.
 
 use headstart_core::stats::HitCount;
-use headstart_sim::{Class, Outcome, Tally};
+use headstart_sim::{HitTally, ReplayOutcome, RequestClass};
 use headstart_trace::TraceInfo;
 
 use super::{Report, Row, TraceFacts};
@@ -38,18 +38,18 @@ pub(super) fn report(policies: &[(&str, &[(u64, u64)])]) -> Report {
 }
 
 /// A fifth of the requests and look-ups is cold and hits nothing.
-fn outcome(hits: u64) -> Outcome {
+fn outcome(hits: u64) -> ReplayOutcome {
     let count = |lookups, hits| HitCount { lookups, hits };
-    let tally = |requests, lookups, hits| Tally {
+    let tally = |requests, lookups, hits| HitTally {
         requests,
         blocks: count(lookups, hits),
         tokens: count(16 * lookups, 16 * hits),
     };
-    let class = Class {
+    let class = RequestClass {
         request_type: 0,
         turn: 10,
     };
-    Outcome {
+    ReplayOutcome {
         cold: tally(20, LOOKUPS / 5, 0),
         steady: tally(80, LOOKUPS - LOOKUPS / 5, hits),
         classes: [(class, tally(100, LOOKUPS, hits))].into_iter().collect(),

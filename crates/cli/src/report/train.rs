@@ -9,7 +9,7 @@ mod table;
 mod testing;
 mod words;
 
-use headstart_predict::{Counts, CurvePoint, Definition, Epoch, Scores};
+use headstart_predict::{Counts, Definition, Epoch, LearningCurvePoint, Scores};
 use serde::Serialize;
 
 pub(crate) use page::page;
@@ -48,7 +48,7 @@ pub(crate) struct TrainReport {
     /// MCC of the best classifier there can be, where the corpus knows its probabilities.
     pub(crate) attainable_mcc: Option<f64>,
     /// By growing number of conversations; empty where it was not asked for.
-    pub(crate) curve: Vec<CurvePoint>,
+    pub(crate) curve: Vec<LearningCurvePoint>,
     /// One after another.
     pub(crate) epochs: Vec<Epoch>,
     /// Splits and trainings with other seeds, this one first; empty where there is only one.

@@ -4,8 +4,10 @@ mod json;
 mod table;
 
 use headstart_core::stats::{HitCount, Summary};
-use headstart_sim::wild::published::{BASELINES, Beside, Gain, OVER_BEST, OVER_OTHERS, QTTFT};
-use headstart_sim::wild::{Measured, WildModel};
+use headstart_sim::wild::published::{
+    BASELINES, Gain, OVER_BEST, OVER_OTHERS, QTTFT, RangePosition,
+};
+use headstart_sim::wild::{WildMeasurements, WildModel};
 
 pub(crate) use json::json_lines;
 pub(crate) use table::table;
@@ -39,7 +41,7 @@ pub(crate) struct Row {
     pub(crate) policy: String,
     pub(crate) host_times: f64,
     /// One per seed.
-    pub(crate) runs: Vec<Measured>,
+    pub(crate) runs: Vec<WildMeasurements>,
 }
 
 impl Row {
@@ -165,7 +167,7 @@ fn over(name: &str, gains: &[&Gains<'_>]) -> String {
     let count = |beside| {
         let found = best
             .iter()
-            .filter(|it| Beside::of(**it, &OVER_BEST) == beside);
+            .filter(|it| RangePosition::of(**it, &OVER_BEST) == beside);
         found.count()
     };
     let loses = best.iter().filter(|it| **it < 0.0).count();
@@ -176,10 +178,10 @@ fn over(name: &str, gains: &[&Gains<'_>]) -> String {
         spread(&best),
         OVER_BEST.start(),
         OVER_BEST.end(),
-        count(Beside::Below),
+        count(RangePosition::Below),
         best.len(),
-        count(Beside::Within),
-        count(Beside::Above),
+        count(RangePosition::Within),
+        count(RangePosition::Above),
         spread(&worst),
         OVER_OTHERS.start(),
         OVER_OTHERS.end(),
@@ -219,14 +221,14 @@ mod tests {
     use super::*;
 
     /// Creates a run with `hits` of 1,000 blocks hit, and a mean time.
-    fn run(hits: usize, mean: f64) -> Measured {
-        let mut measured = Measured {
+    fn run(hits: usize, mean: f64) -> WildMeasurements {
+        let mut measured = WildMeasurements {
             qttft_s: Summary {
                 count: 10,
                 mean,
                 ..Summary::default()
             },
-            ..Measured::default()
+            ..WildMeasurements::default()
         };
         measured.blocks.record(1_000, hits);
         measured.tokens.record(16_000, hits * 16);
@@ -234,7 +236,7 @@ mod tests {
     }
 
     fn report() -> Report {
-        let row = |policy: &str, host_times, runs: Vec<Measured>| Row {
+        let row = |policy: &str, host_times, runs: Vec<WildMeasurements>| Row {
             model: WildModel::ALL[0],
             policy: policy.to_owned(),
             host_times,

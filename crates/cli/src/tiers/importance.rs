@@ -8,7 +8,7 @@ use headstart_cache::importance::{GuardOptions, NodeOptions, Selecting};
 use headstart_cache::policy::{self, Setting};
 use headstart_cache::tiers::LoadWhen;
 use headstart_engine::importance::{ImportanceConfig, PackingOptions};
-use headstart_engine::kv::{Probes, Stored};
+use headstart_engine::kv::{KvStorageFormat, Probes};
 use headstart_store::tiered::{PartSlots, PartsConfig, StoreConfig};
 
 use super::{Shape, usage};
@@ -227,7 +227,7 @@ fn refuse(option: &ImportanceOption, shape: &Shape<'_>) -> Result<()> {
              none: leave one of them out",
         ));
     }
-    if shape.stored != Stored::Same {
+    if shape.stored != KvStorageFormat::Same {
         return Err(usage(
             "--importance loads parts of what is stored as it is: leave out \
              --context-cache-dtype fp8",

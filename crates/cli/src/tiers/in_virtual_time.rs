@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use headstart_cache::Tiers;
-use headstart_cache::tiers::{Assumed, Shares};
+use headstart_cache::tiers::{AssumedSpeed, Shares};
 use headstart_core::{EngineModel, Tier};
 use headstart_sim::{Channel, SimMover};
 
@@ -31,7 +31,7 @@ pub(crate) fn tiers(
     let channels: Vec<(Tier, Channel)> = capacities
         .iter()
         .map(|&(tier, _)| {
-            let Assumed {
+            let AssumedSpeed {
                 latency_s,
                 bytes_per_s,
             } = assumed(tier);
@@ -48,7 +48,7 @@ pub(crate) fn tiers(
     Ok((tiers, mover))
 }
 
-fn assumed(tier: Tier) -> Assumed {
+fn assumed(tier: Tier) -> AssumedSpeed {
     match tier {
         Tier::Device | Tier::Host => HOST,
         Tier::Disk => DISK,

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use headstart_core::Tier;
 use headstart_server::metrics::TierReport;
-use headstart_store::backend::{Condition, Failure, Loss};
+use headstart_store::backend::{Condition, Failure, LossReason};
 use headstart_store::record::Content;
 use headstart_store::shared::Status;
 
@@ -12,7 +12,7 @@ use super::Stats;
 
 /// A place's counts, as metrics name them.
 pub(super) fn report(tier: Tier, stats: &Stats, status: Status) -> TierReport {
-    let lost = |wanted: Loss| {
+    let lost = |wanted: LossReason| {
         let mut lost = status.lost.iter();
         lost.find(|(loss, _)| *loss == wanted)
             .map_or(0, |(_, n)| *n)
@@ -34,12 +34,12 @@ pub(super) fn report(tier: Tier, stats: &Stats, status: Status) -> TierReport {
         retries: None,
         cleaned_segments: None,
         parts: Vec::new(),
-        quarantined: lost(Loss::Corrupt),
+        quarantined: lost(LossReason::Corrupt),
         lost: vec![
-            ("expired", lost(Loss::Expired)),
-            ("corrupt", lost(Loss::Corrupt)),
-            ("evicted", lost(Loss::Evicted)),
-            ("offline", lost(Loss::Offline)),
+            ("expired", lost(LossReason::Expired)),
+            ("corrupt", lost(LossReason::Corrupt)),
+            ("evicted", lost(LossReason::Evicted)),
+            ("offline", lost(LossReason::Offline)),
         ],
     };
     match stats {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use headstart_core::BlockHash;
 use headstart_store::backend::{Failure, no_waker};
 use headstart_store::{
-    Arena, Backend, Command, Disk, DiskOptions, Outcome, Record, Report, Ticket,
+    Arena, Backend, Command, CommandOutcome, Disk, DiskOptions, Record, Report, Ticket,
 };
 
 use crate::BUDGET_BYTES;
@@ -85,7 +85,7 @@ impl Reader {
         }
     }
 
-    pub(crate) fn ask(&mut self, command: impl FnOnce(Ticket) -> Command) -> Outcome {
+    pub(crate) fn ask(&mut self, command: impl FnOnce(Ticket) -> Command) -> CommandOutcome {
         self.next += 1;
         let given = self.disk.submit(command(Ticket(self.next)));
         given.expect("there is room");
@@ -109,8 +109,8 @@ impl Reader {
     pub(crate) fn get(&mut self, name: BlockHash) -> Option<Record> {
         let slot = self.arena.take().expect("a slot is free");
         match self.ask(|ticket| Command::Get { ticket, name, slot }) {
-            Outcome::Loaded(record) => Some(record),
-            Outcome::Failed(Failure::Corrupt) => None,
+            CommandOutcome::Loaded(record) => Some(record),
+            CommandOutcome::Failed(Failure::Corrupt) => None,
             other => panic!("{name:?} was found and is neither read nor damaged: {other:?}"),
         }
     }

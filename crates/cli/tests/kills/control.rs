@@ -6,7 +6,7 @@ use std::path::Path;
 use headstart_core::BlockHash;
 use headstart_store::backend::no_waker;
 use headstart_store::record::Layout;
-use headstart_store::{Command, Disk, DiskOptions, Draft, Meta, Outcome};
+use headstart_store::{Command, CommandOutcome, Disk, DiskOptions, Draft, Meta};
 
 use crate::audit::{Reader, parts};
 use crate::pool::{Answers, Pool};
@@ -45,7 +45,7 @@ pub(crate) fn write(folder: &Path, records: &Records, layout: Layout) {
         }
         let record = draft.seal();
         let stored = writer.ask(|ticket| Command::Put { ticket, record });
-        assert!(matches!(stored, Outcome::Stored), "{stored:?}");
+        assert!(matches!(stored, CommandOutcome::Stored), "{stored:?}");
     }
 }
 

@@ -12,7 +12,7 @@ use headstart_core::{BlockHash, Rng};
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::tasks::{Document, Size};
 use headstart_engine::model::constructed::words::Symbol;
-use headstart_engine::model::constructed::{self, Shape};
+use headstart_engine::model::constructed::{self, HeadLayout};
 use headstart_prompt::{PromptModel, SpecialTokensOut};
 use headstart_store::record::Layout;
 use serde_json::json;
@@ -147,7 +147,7 @@ impl Description {
 
 /// The numbers of one token of a part that has all of a layer but the probes' keys.
 fn token(part: &[u8], at: usize) -> Vec<f32> {
-    let config = constructed::config(Shape::Small);
+    let config = constructed::config(HeadLayout::Small);
     let (heads, dim) = (config.num_kv_heads, config.head_dim);
     let numbers: Vec<f32> = part
         .as_chunks()

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use headstart_core::Rng;
 use headstart_predict::encoder::ngram::NgramEncoder;
 use headstart_predict::{
-    Dataset, Definition, Example, Model, Outcome, Shares, Situation, Split, TrainOptions, train,
+    ContinuationModel, ConversationOutcome, Dataset, DatasetSplit, Definition, Example, Situation,
+    SplitShares, TrainOptions, train,
 };
 
 const WORDS: [&str; 12] = [
@@ -21,7 +22,7 @@ pub(super) fn prompt(continues: bool, rng: &mut Rng) -> String {
 }
 
 /// A model that knows; another `seed`, another file.
-pub(super) fn model(seed: u64) -> Model {
+pub(super) fn model(seed: u64) -> ContinuationModel {
     let mut rng = Rng::new(seed);
     let example = |conversation: u64| {
         let continues = rng.below(2) == 0;
@@ -32,9 +33,9 @@ pub(super) fn model(seed: u64) -> Model {
                 ..Situation::default()
             },
             outcome: if continues {
-                Outcome::Continued
+                ConversationOutcome::Continued
             } else {
-                Outcome::Ended
+                ConversationOutcome::Ended
             },
             conversation,
             group: conversation,
@@ -45,7 +46,7 @@ pub(super) fn model(seed: u64) -> Model {
     let encoder = NgramEncoder::new();
     let data = Dataset::encode(Definition::new(&encoder), &encoder, &examples);
     let data = data.expect("finite rows");
-    let split = Split::new(&data.labels, Shares::default(), seed);
+    let split = DatasetSplit::new(&data.labels, SplitShares::default(), seed);
     let options = TrainOptions {
         seed,
         batch: 32,

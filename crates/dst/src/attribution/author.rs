@@ -10,7 +10,7 @@ use headstart_core::{Rng, TokenId};
 
 /// A token, and the number of its writing: copies share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenToken {
     /// The token.
     pub token: TokenId,
     /// When it was written, in tokens.
@@ -48,9 +48,9 @@ impl Space {
 
 /// One request to come.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct RequestDraft {
     /// The prompt.
-    pub prompt: Vec<Written>,
+    pub prompt: Vec<WrittenToken>,
     /// Salt and adapter of the prompt.
     pub space: Space,
     /// The conversation.
@@ -106,15 +106,15 @@ pub struct Author {
     rng: Rng,
     config: AuthorConfig,
     written: u64,
-    systems: Vec<Vec<Written>>,
-    documents: Vec<Vec<Written>>,
-    sessions: Vec<Session>,
+    systems: Vec<Vec<WrittenToken>>,
+    documents: Vec<Vec<WrittenToken>>,
+    sessions: Vec<AuthorSession>,
 }
 
 #[derive(Debug)]
-struct Session {
+struct AuthorSession {
     /// All that was said, without stamps.
-    history: Vec<Written>,
+    history: Vec<WrittenToken>,
     space: Space,
     is_stamped: bool,
     turns_left: usize,
@@ -138,7 +138,7 @@ impl Author {
     }
 
     /// A new conversation's first request.
-    pub fn begin(&mut self) -> Draft {
+    pub fn begin(&mut self) -> RequestDraft {
         let system = self.popular(self.systems.len());
         let mut history = self.systems[system].clone();
         if self.chance(0.4) {
@@ -151,7 +151,7 @@ impl Author {
         let adapter = adapter.then(|| ADAPTERS[self.rng.below(ADAPTERS.len())]);
         let is_stamped = self.chance(self.config.stamped);
         let turns_left = 1 + self.rng.below(6);
-        self.sessions.push(Session {
+        self.sessions.push(AuthorSession {
             history,
             space: Space { salt, adapter },
             is_stamped,
@@ -163,14 +163,14 @@ impl Author {
     }
 
     /// Returns the conversation's next request; `None` after its last turn.
-    pub fn go_on(&mut self, session: usize) -> Option<Draft> {
+    pub fn go_on(&mut self, session: usize) -> Option<RequestDraft> {
         let left = &mut self.sessions[session].turns_left;
         *left = left.checked_sub(1)?;
         Some(self.ask(session, 1))
     }
 
     /// An answer's tokens, which become part of the conversation where `is_kept`.
-    pub fn answer(&mut self, session: usize, is_kept: bool) -> Vec<Written> {
+    pub fn answer(&mut self, session: usize, is_kept: bool) -> Vec<WrittenToken> {
         let answer = self.write(20, 150);
         if is_kept {
             self.sessions[session].history.extend(&answer);
@@ -178,10 +178,10 @@ impl Author {
         answer
     }
 
-    fn ask(&mut self, session: usize, copies: usize) -> Draft {
+    fn ask(&mut self, session: usize, copies: usize) -> RequestDraft {
         let question = self.write(20, 300);
         let stamp = self.write(STAMP, STAMP + 1);
-        let Session {
+        let AuthorSession {
             history,
             space,
             is_stamped,
@@ -193,7 +193,7 @@ impl Author {
             let at = STAMP_AT.min(prompt.len());
             prompt.splice(at..at, stamp);
         }
-        Draft {
+        RequestDraft {
             prompt,
             space: *space,
             session,
@@ -201,16 +201,16 @@ impl Author {
         }
     }
 
-    fn library(&mut self, count: usize, from: usize, to: usize) -> Vec<Vec<Written>> {
+    fn library(&mut self, count: usize, from: usize, to: usize) -> Vec<Vec<WrittenToken>> {
         (0..count).map(|_| self.write(from, to)).collect()
     }
 
     /// New text of `from` to `to` tokens.
-    fn write(&mut self, from: usize, to: usize) -> Vec<Written> {
+    fn write(&mut self, from: usize, to: usize) -> Vec<WrittenToken> {
         let len = from + self.rng.below(to - from);
         let mut write = || {
             self.written += 1;
-            Written {
+            WrittenToken {
                 token: self.rng.below(VOCABULARY) as TokenId,
                 birth: self.written,
             }

@@ -12,18 +12,18 @@ use headstart_core::{Access, BlockHash, Nanos, Tier};
 
 use super::oracle::{End, Node, Oracle};
 
-/// One replica.
-pub struct Engine {
+/// The prefix cache and lower tier of one replica.
+pub struct ReplicaEngine {
     replica: usize,
     cache: PrefixCache,
-    lower: Lower,
+    lower: LowerTier,
     /// Changes of the device and the lower tier since they were last drained, in order.
-    changes: Vec<Change>,
+    changes: Vec<ResidencyChange>,
 }
 
 /// A change of what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ResidencyChange {
     /// A block is there.
     Stored(Node, Tier),
     /// It is no longer.
@@ -44,7 +44,7 @@ pub struct Running {
 }
 
 /// A lower tier: first in, first out, but what is used counts as new.
-struct Lower {
+struct LowerTier {
     tier: Tier,
     capacity: usize,
     order: VecDeque<(Node, u64)>,
@@ -53,14 +53,14 @@ struct Lower {
     next: u64,
 }
 
-impl Engine {
+impl ReplicaEngine {
     /// An empty one of `blocks` on the device and `lower_blocks` in `tier`.
     #[must_use]
     pub fn new(replica: usize, blocks: usize, tier: Tier, lower_blocks: usize) -> Self {
         Self {
             replica,
             cache: PrefixCache::new(blocks, Box::new(Lru::new(blocks))),
-            lower: Lower {
+            lower: LowerTier {
                 tier,
                 capacity: lower_blocks,
                 order: VecDeque::new(),
@@ -154,7 +154,7 @@ impl Engine {
     /// Loses everything and says so; nothing runs here any more.
     pub fn clear(&mut self, oracle: &mut Oracle, now: Nanos) {
         self.lose(oracle, now);
-        self.changes.push(Change::Cleared);
+        self.changes.push(ResidencyChange::Cleared);
     }
 
     /// Ends the process without an event; no request runs here any more.
@@ -177,7 +177,7 @@ impl Engine {
     }
 
     /// Takes the changes since the last call.
-    pub fn drain_changes(&mut self) -> Vec<Change> {
+    pub fn drain_changes(&mut self) -> Vec<ResidencyChange> {
         std::mem::take(&mut self.changes)
     }
 
@@ -210,13 +210,13 @@ impl Engine {
                 Effect::Stored { hash, .. } => {
                     oracle.stored(self.replica, node_of(hash));
                     self.changes
-                        .push(Change::Stored(node_of(hash), Tier::Device));
+                        .push(ResidencyChange::Stored(node_of(hash), Tier::Device));
                 }
                 Effect::Evicted { hash, .. } => {
                     self.demote(node_of(hash), oracle);
                     oracle.ended(self.replica, node_of(hash), end);
                     self.changes
-                        .push(Change::Removed(node_of(hash), Tier::Device));
+                        .push(ResidencyChange::Removed(node_of(hash), Tier::Device));
                 }
             }
         }
@@ -228,16 +228,18 @@ impl Engine {
         }
         if self.lower.enter(node) {
             oracle.stored(self.replica, node);
-            self.changes.push(Change::Stored(node, self.lower.tier));
+            self.changes
+                .push(ResidencyChange::Stored(node, self.lower.tier));
         }
         while let Some(dropped) = self.lower.drop_oldest() {
             oracle.ended(self.replica, dropped, End::Evicted);
-            self.changes.push(Change::Removed(dropped, self.lower.tier));
+            self.changes
+                .push(ResidencyChange::Removed(dropped, self.lower.tier));
         }
     }
 }
 
-impl Lower {
+impl LowerTier {
     /// Whether it is new there.
     fn enter(&mut self, node: Node) -> bool {
         self.next += 1;

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use headstart_core::TokenId;
 use headstart_insight::Bucket;
 
-use super::author::Written;
+use super::author::WrittenToken;
 
 /// A block behind its whole prefix, in its namespace: equal number, equal block.
 pub type Node = u64;
@@ -21,9 +21,9 @@ pub enum End {
     Reset,
 }
 
-/// A prompt by its blocks.
+/// Nodes of a prompt's blocks.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct PromptNodes {
     /// In its namespace.
     pub nodes: Vec<Node>,
     /// In none.
@@ -33,11 +33,11 @@ pub struct Named {
 
 /// A question to the oracle: a prompt as it is placed.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct OracleQuery<'a> {
     /// Its tokens.
-    pub prompt: &'a [Written],
+    pub prompt: &'a [WrittenToken],
     /// Its blocks.
-    pub named: &'a Named,
+    pub named: &'a PromptNodes,
     /// The chosen replica.
     pub chosen: usize,
     /// Leading tokens that the router thought it to hold.
@@ -50,14 +50,14 @@ pub struct Question<'a> {
 #[derive(Debug, Default)]
 pub struct Oracle {
     names: HashMap<(u64, Node, Vec<TokenId>), Node>,
-    blocks: HashMap<Node, Block>,
+    blocks: HashMap<Node, BlockHistory>,
     /// Namespaces in which a chain without its namespace was computed.
     sent_in: HashMap<Node, HashSet<u64>>,
     read: HashSet<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Block {
+struct BlockHistory {
     /// Copies per replica: a block may be in two of its tiers.
     copies: HashMap<usize, u32>,
     /// Reason why the last copy was lost; `None` before that.
@@ -68,7 +68,7 @@ struct Block {
     waiting: HashMap<usize, u32>,
 }
 
-impl Block {
+impl BlockHistory {
     /// Whether a replica computes it now, or has a request for it that waits for its turn: a
     /// gateway sees no difference between them.
     fn is_in_flight(&self) -> bool {
@@ -82,18 +82,23 @@ const NO_NAMESPACE: u64 = u64::MAX;
 
 impl Oracle {
     /// Names the full blocks of `tokens`.
-    pub fn name(&mut self, namespace: u64, tokens: &[Written], block_size: usize) -> Named {
-        Named {
+    pub fn name(
+        &mut self,
+        namespace: u64,
+        tokens: &[WrittenToken],
+        block_size: usize,
+    ) -> PromptNodes {
+        PromptNodes {
             nodes: self.chain(namespace, tokens, block_size),
             bare: self.chain(NO_NAMESPACE, tokens, block_size),
             namespace,
         }
     }
 
-    fn chain(&mut self, namespace: u64, tokens: &[Written], block_size: usize) -> Vec<Node> {
+    fn chain(&mut self, namespace: u64, tokens: &[WrittenToken], block_size: usize) -> Vec<Node> {
         let mut parent = 0;
         let blocks = tokens.chunks_exact(block_size);
-        let mut name = |block: &[Written]| {
+        let mut name = |block: &[WrittenToken]| {
             let tokens = block.iter().map(|written| written.token).collect();
             let next = self.names.len() as Node + 1;
             parent = *self
@@ -165,7 +170,13 @@ impl Oracle {
     }
 
     /// A prompt's first `tokens` were computed: from now on they have been seen.
-    pub fn read(&mut self, prompt: &[Written], named: &Named, tokens: usize, block_size: usize) {
+    pub fn read(
+        &mut self,
+        prompt: &[WrittenToken],
+        named: &PromptNodes,
+        tokens: usize,
+        block_size: usize,
+    ) {
         let read = tokens.min(floor(prompt.len(), block_size));
         let births = prompt[..read].iter().map(|written| written.birth);
         self.read.extend(births);
@@ -177,16 +188,16 @@ impl Oracle {
 
     /// Why each token of a prompt is computed, should its engine not serve it.
     #[must_use]
-    pub fn why(&self, question: &Question<'_>) -> Vec<Bucket> {
+    pub fn why(&self, question: &OracleQuery<'_>) -> Vec<Bucket> {
         let floor = floor(question.prompt.len(), question.block_size);
         let held = self.held_elsewhere(question);
-        let why = |(at, written): (usize, &Written)| {
+        let why = |(at, written): (usize, &WrittenToken)| {
             if at >= floor {
                 return Bucket::BlockFloor;
             }
             let block = at / question.block_size;
             let known = self.blocks.get(&question.named.nodes[block]);
-            if known.is_some_and(Block::is_in_flight) {
+            if known.is_some_and(BlockHistory::is_in_flight) {
                 return Bucket::InFlight;
             }
             if at < question.predicted {
@@ -209,7 +220,7 @@ impl Oracle {
         question.prompt.iter().enumerate().map(why).collect()
     }
 
-    fn content(&self, question: &Question<'_>, block: usize, written: &Written) -> Bucket {
+    fn content(&self, question: &OracleQuery<'_>, block: usize, written: &WrittenToken) -> Bucket {
         let sent_in = self.sent_in.get(&question.named.bare[block]);
         let is_own = |namespace: &u64| *namespace == question.named.namespace;
         if sent_in.is_some_and(|namespaces| !namespaces.iter().all(is_own)) {
@@ -222,7 +233,7 @@ impl Oracle {
     }
 
     /// The most leading blocks that another replica holds.
-    fn held_elsewhere(&self, question: &Question<'_>) -> usize {
+    fn held_elsewhere(&self, question: &OracleQuery<'_>) -> usize {
         let Some(&first) = question.named.nodes.first() else {
             return 0;
         };

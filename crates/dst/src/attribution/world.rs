@@ -31,11 +31,11 @@ use headstart_insight::loss::{Attributor, AttributorConfig};
 use headstart_router::profile::ScorerKind;
 use headstart_router::{Health, Profile, Router, RouterConfig};
 
-use super::author::{Author, AuthorConfig, Draft, Space};
-use super::engine::Engine;
+use super::author::{Author, AuthorConfig, RequestDraft, Space};
+use super::engine::ReplicaEngine;
 use super::oracle::{Node, Oracle};
 use super::verdicts::{TIERS, Verdicts};
-use requests::{Order, Request};
+use requests::{AcceptedRequest, PlacementOrder};
 
 /// Configuration of the world.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,11 +109,11 @@ const MODEL: &str = "world";
 const PHASE: Duration = Duration::from_secs(10);
 
 /// A future event of the simulation.
-enum Event {
+enum WorldEvent {
     Begin,
-    Ask(Draft),
+    Ask(RequestDraft),
     /// The gateway places a request once more.
-    Again(Order),
+    Again(PlacementOrder),
     /// The prompt of a request is computed, unless that computation was restarted.
     FirstToken(usize, u32),
     Done(usize),
@@ -132,8 +132,8 @@ enum Event {
 }
 
 /// One replica, and the way to it.
-struct Replica {
-    engine: Engine,
+struct WorldReplica {
+    engine: ReplicaEngine,
     /// When the last event of it arrives.
     delivered_at: Nanos,
     /// Its process runs.
@@ -149,7 +149,7 @@ struct Replica {
 }
 
 /// A block as an event tells it.
-struct Text {
+struct BlockText {
     parent: Option<Node>,
     tokens: Vec<TokenId>,
     space: Space,
@@ -162,13 +162,13 @@ pub struct World {
     now: Nanos,
     order: u64,
     queue: BinaryHeap<Reverse<(Nanos, u64)>>,
-    events: HashMap<u64, Event>,
+    events: HashMap<u64, WorldEvent>,
     begun: usize,
     author: Author,
     oracle: Oracle,
-    texts: HashMap<Node, Text>,
-    replicas: Vec<Replica>,
-    requests: Vec<Request>,
+    texts: HashMap<Node, BlockText>,
+    replicas: Vec<WorldReplica>,
+    requests: Vec<AcceptedRequest>,
     router: Router,
     attributor: Attributor,
     verdicts: Verdicts,
@@ -192,11 +192,11 @@ impl World {
         let replica = |id: usize| {
             let block_size = Some(BLOCK_SIZE as u32);
             router.add_replica(ReplicaId(id as u32), block_size, Nanos(0));
-            Replica {
+            WorldReplica {
                 engine: {
                     let tiers = &TIERS[1..];
                     let tier = tiers[id % tiers.len()];
-                    Engine::new(id, config.blocks, tier, config.lower_blocks)
+                    ReplicaEngine::new(id, config.blocks, tier, config.lower_blocks)
                 },
                 delivered_at: Nanos(0),
                 is_up: true,
@@ -233,26 +233,26 @@ impl World {
     /// When the attributor's buckets do not sum to a prompt.
     #[must_use]
     pub fn run(mut self) -> Verdicts {
-        self.after(Duration::ZERO, Event::Begin);
+        self.after(Duration::ZERO, WorldEvent::Begin);
         let fault = self.around(self.config.resets);
-        self.after(fault, Event::Fault);
+        self.after(fault, WorldEvent::Fault);
         while let Some(Reverse((at, order))) = self.queue.pop() {
             self.now = at;
             match self.events.remove(&order).expect("it was put there") {
-                Event::Begin => self.begin(),
-                Event::Ask(draft) => self.ask(&draft),
-                Event::Again(order) => self.place(order),
-                Event::FirstToken(request, attempt) => self.first_token(request, attempt),
-                Event::Done(request) => self.done(request),
-                Event::Leave(request) => self.leave(request),
-                Event::Deliver {
+                WorldEvent::Begin => self.begin(),
+                WorldEvent::Ask(draft) => self.ask(&draft),
+                WorldEvent::Again(order) => self.place(order),
+                WorldEvent::FirstToken(request, attempt) => self.first_token(request, attempt),
+                WorldEvent::Done(request) => self.done(request),
+                WorldEvent::Leave(request) => self.leave(request),
+                WorldEvent::Deliver {
                     replica,
                     events,
                     is_lost,
                 } => self.deliver(replica, &events, is_lost),
-                Event::Fault => self.fault(),
-                Event::Restart(replica) => self.restart(replica),
-                Event::Probe(replica) => self.probe(replica),
+                WorldEvent::Fault => self.fault(),
+                WorldEvent::Restart(replica) => self.restart(replica),
+                WorldEvent::Probe(replica) => self.probe(replica),
             }
         }
         self.verdicts.memory = self.attributor.memory();
@@ -266,7 +266,7 @@ impl World {
             let is_busy = self.now.0 / PHASE.as_nanos() as u64 % 2 == 1;
             let share = if is_busy { 0.5 } else { 1.5 };
             let pause = self.around(self.config.pause.mul_f64(share));
-            self.after(pause, Event::Begin);
+            self.after(pause, WorldEvent::Begin);
         }
         self.ask(&draft);
     }
@@ -276,7 +276,7 @@ impl World {
         mean.mul_f64(-(1.0 - self.rng.next_f64()).ln())
     }
 
-    fn after(&mut self, delay: Duration, event: Event) {
+    fn after(&mut self, delay: Duration, event: WorldEvent) {
         self.order += 1;
         self.queue.push(Reverse((self.now + delay, self.order)));
         self.events.insert(self.order, event);

@@ -7,7 +7,7 @@ use headstart_core::event::{Attention, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Rng, Tier};
 
 use super::catalog::{BlockNo, Catalog};
-use super::engine::{EngineSpec, Happening, Place};
+use super::engine::{BlockLocation, EngineSpec, Happening};
 
 /// Format of an engine's events.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ impl Voice {
 
     /// Whether this process tells what the block in this place is made of.
     #[must_use]
-    pub fn introduces(&self, place: Place, spec: &EngineSpec) -> bool {
+    pub fn introduces(&self, place: BlockLocation, spec: &EngineSpec) -> bool {
         let known = spec.group(place.group);
         let is_full = known.group.attention == Attention::Full;
         // No other group announces blocks of this size.
@@ -65,7 +65,7 @@ impl Voice {
         (is_full || is_alone || self.tells_all_tokens) && (is_near || self.tells_host_tokens)
     }
 
-    fn stored(&self, place: Place, spec: &EngineSpec, catalog: &Catalog) -> StoredBlocks {
+    fn stored(&self, place: BlockLocation, spec: &EngineSpec, catalog: &Catalog) -> StoredBlocks {
         let block = catalog.block(place.block);
         let known = spec.group(place.group);
         let (tokens, extras) = match self.introduces(place, spec) {

@@ -39,7 +39,7 @@ pub struct Block {
 
 /// A prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
+pub struct PromptText {
     /// Its tokens.
     pub tokens: Vec<TokenId>,
     /// Adapter and salt of the prompt.
@@ -93,7 +93,7 @@ impl Catalog {
     ///
     /// # Panics
     /// When `block_size` is not in [`BLOCK_SIZES`].
-    pub fn chain(&mut self, text: &Text, block_size: u32) -> Vec<BlockNo> {
+    pub fn chain(&mut self, text: &PromptText, block_size: u32) -> Vec<BlockNo> {
         let at = BLOCK_SIZES.iter().position(|&size| size == block_size);
         let hasher = self.hashers[at.expect("a listed block size")].clone();
         let mut key = hasher.root(text.namespace);
@@ -156,8 +156,8 @@ fn extra(image: Option<usize>, tokens: std::ops::Range<usize>) -> Option<Arc<[u8
 mod tests {
     use super::*;
 
-    fn text(tokens: &[TokenId], image: Option<usize>) -> Text {
-        Text {
+    fn text(tokens: &[TokenId], image: Option<usize>) -> PromptText {
+        PromptText {
             tokens: tokens.to_vec(),
             namespace: Namespace::default(),
             image,

@@ -14,7 +14,7 @@ const HELD_UP_MAX: Duration = Duration::from_secs(8);
 
 /// Frequencies of faults, in percent of the occasions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
+pub struct FaultRates {
     /// A live message never arrives.
     pub drop: usize,
     /// A live message arrives twice.
@@ -63,7 +63,7 @@ pub enum Delivery {
 
 /// Outcome of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReplayAnswer {
     /// Nothing comes.
     None,
     /// A part.
@@ -74,9 +74,9 @@ pub enum Answer {
 
 /// The way from one publisher to its subscriber.
 #[derive(Debug, Default)]
-pub struct Channel {
+pub struct FaultyChannel {
     /// Frequencies of its faults.
-    pub faults: Faults,
+    pub faults: FaultRates,
     /// On its way, by time of arrival and order of departure.
     queue: BTreeMap<(Nanos, u64), Delivery>,
     num_sent: u64,
@@ -90,7 +90,7 @@ pub struct Channel {
     mute_until: Nanos,
 }
 
-impl Channel {
+impl FaultyChannel {
     /// When something arrives next.
     #[must_use]
     pub fn next(&self) -> Option<Nanos> {
@@ -189,7 +189,7 @@ impl Channel {
 
     /// Nothing goes wrong any more, but with what is on its way.
     pub fn heal(&mut self) {
-        (self.faults, self.mute_until) = (Faults::default(), Nanos(0));
+        (self.faults, self.mute_until) = (FaultRates::default(), Nanos(0));
     }
 
     /// Whether there is a connection, or one that is being made.
@@ -263,15 +263,15 @@ impl Channel {
         replies: Option<Vec<StreamBatch>>,
         now: Nanos,
         rng: &mut Rng,
-    ) -> Answer {
+    ) -> ReplayAnswer {
         let mut at = now + below(Duration::from_millis(20), rng);
         if hits(self.faults.replay_silent, rng) || now < self.mute_until {
-            return Answer::None;
+            return ReplayAnswer::None;
         }
         let replies = replies.filter(|_| self.is_connected());
         let Some(replies) = replies.filter(|_| !hits(self.faults.replay_fail, rng)) else {
             self.fail(replay, now, rng);
-            return Answer::None;
+            return ReplayAnswer::None;
         };
         if hits(self.faults.replay_late, rng) {
             at = at + below(Duration::from_secs(4), rng);
@@ -291,7 +291,11 @@ impl Channel {
             (true, 0) => self.put(at, Delivery::Failed(replay)),
             (true, _) => {}
         }
-        if is_cut { Answer::Cut } else { Answer::Whole }
+        if is_cut {
+            ReplayAnswer::Cut
+        } else {
+            ReplayAnswer::Whole
+        }
     }
 
     /// A replay breaks off, or nothing is ever heard of it again.

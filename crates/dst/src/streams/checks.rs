@@ -18,15 +18,15 @@ use headstart_router::index::{Overlap, Overlaps};
 use headstart_router::stream::StreamStatus;
 use headstart_router::{PrefixIndex, RunIndex};
 
-use super::catalog::{BlockNo, Catalog, Text};
-use super::engine::{GroupSpec, Place};
+use super::catalog::{BlockNo, Catalog, PromptText};
+use super::engine::{BlockLocation, GroupSpec};
 use super::station::{Commons, Late, Station};
-use super::tally::Tally;
+use super::tally::CoverageTally;
 use super::texts::Texts;
-use super::truth::{Standing, Told, Truth};
+use super::truth::{AnnouncementStatus, Standing, Truth};
 
 /// Blocks of one replica that the index reports, each with its doubt; sorted.
-type Residents = Vec<(Place, bool)>;
+type Residents = Vec<(BlockLocation, bool)>;
 
 /// Compares all that the index holds of `stations` with what their engines hold.
 pub fn residents<'a>(
@@ -41,7 +41,7 @@ pub fn residents<'a>(
         ..
     } = commons;
     for station in stations {
-        let check = Check {
+        let check = ReplicaCheck {
             truth: &station.truth,
             is_complete: station.follower.status() == StreamStatus::Complete,
             late: station.lateness.at(*now),
@@ -59,7 +59,11 @@ pub fn residents<'a>(
 }
 
 /// Asks about a prompt, and compares the answer with what engines hold.
-pub fn overlaps(commons: &mut Commons, stations: &[Station], text: &Text) -> Result<(), String> {
+pub fn overlaps(
+    commons: &mut Commons,
+    stations: &[Station],
+    text: &PromptText,
+) -> Result<(), String> {
     let mut answer = Overlaps::default();
     let prompt = commons.index.hash(Texts::question(text));
     commons.index.overlaps(&prompt, commons.now, &mut answer);
@@ -69,7 +73,7 @@ pub fn overlaps(commons: &mut Commons, stations: &[Station], text: &Text) -> Res
             continue;
         }
         let spec = station.applied_engine();
-        let plain = Text {
+        let plain = PromptText {
             image: None,
             ..text.clone()
         };
@@ -151,7 +155,7 @@ fn of_replica(
             unknown = Some(resident);
             return;
         };
-        let place = Place {
+        let place = BlockLocation {
             group: resident.group,
             tier: resident.tier,
             block,
@@ -169,7 +173,7 @@ fn of_replica(
 }
 
 /// One replica's comparison.
-struct Check<'a> {
+struct ReplicaCheck<'a> {
     truth: &'a Truth,
     is_complete: bool,
     late: Option<Late>,
@@ -177,9 +181,13 @@ struct Check<'a> {
     now: Nanos,
 }
 
-impl Check<'_> {
+impl ReplicaCheck<'_> {
     /// Checks that every reported block is held.
-    fn surplus(&self, residents: &[(Place, bool)], tally: &mut Tally) -> Result<(), String> {
+    fn surplus(
+        &self,
+        residents: &[(BlockLocation, bool)],
+        tally: &mut CoverageTally,
+    ) -> Result<(), String> {
         let truth = self.truth;
         let checks = match self.late.filter(|_| !residents.is_empty()) {
             Some(Late::Unanswered) => Some(&mut tally.unanswered_checks),
@@ -210,11 +218,17 @@ impl Check<'_> {
     }
 
     fn may_confirm(&self, standing: Standing) -> bool {
-        standing.told != Told::No && standing.doubted.is_none() && !self.truth.may_be_lost(standing)
+        standing.told != AnnouncementStatus::No
+            && standing.doubted.is_none()
+            && !self.truth.may_be_lost(standing)
     }
 
     /// Checks that every held block is reported.
-    fn missing(&self, residents: &[(Place, bool)], tally: &mut Tally) -> Result<(), String> {
+    fn missing(
+        &self,
+        residents: &[(BlockLocation, bool)],
+        tally: &mut CoverageTally,
+    ) -> Result<(), String> {
         if self.is_complete {
             tally.complete_checks += 1;
             if self.truth.has_loss() || self.truth.is_doubted() {
@@ -244,9 +258,9 @@ impl Check<'_> {
 
     /// Whether what is held need not be known: nothing that arrived tells of it, or of what it
     /// stands behind; or it has been in doubt for too long; or there were copies.
-    fn is_excused(&self, place: Place, standing: Standing) -> bool {
+    fn is_excused(&self, place: BlockLocation, standing: Standing) -> bool {
         let is_unknown = || {
-            standing.told != Told::Yes
+            standing.told != AnnouncementStatus::Yes
                 || standing.is_over(self.now)
                 || self.truth.is_tainted(place.block, self.catalog)
         };

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use headstart_core::event::{Attention, CacheGroup};
 use headstart_core::{Rng, Tier};
 
-use super::catalog::{BlockNo, Catalog, Text};
+use super::catalog::{BlockNo, Catalog, PromptText};
 
 /// Cache groups, sizes and habits of an engine.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct EngineSpec {
     /// Order of eviction.
     pub eviction: Eviction,
     /// Whether one block may be there several times.
-    pub copies: Copies,
+    pub copies: CopyPolicy,
     /// Announcement of a block that moves to the host.
     pub demotion: Demotion,
 }
@@ -83,9 +83,9 @@ pub enum Eviction {
     AnyOrder,
 }
 
-/// Whether one block may be there several times, and what is said of it.
+/// Whether one block may be there several times, and how its copies are announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copies {
+pub enum CopyPolicy {
     /// No.
     One,
     /// Yes; each comes and goes with an event.
@@ -105,7 +105,7 @@ pub enum Demotion {
 
 /// Location of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct BlockLocation {
     /// In which cache group.
     pub group: u8,
     /// In which tier.
@@ -118,41 +118,41 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A block is there that was not.
-    Stored(Place),
+    Stored(BlockLocation),
     /// Another copy of it.
-    CopyStored(Place),
+    CopyStored(BlockLocation),
     /// One of several copies went.
-    CopyRemoved(Place),
+    CopyRemoved(BlockLocation),
     /// A block is not there any more.
-    Removed(Place),
+    Removed(BlockLocation),
     /// Nothing is there any more.
     Cleared,
 }
 
-/// A cache.
+/// The prefix cache of a simulated engine.
 #[derive(Debug)]
-pub struct Engine {
+pub struct SimulatedEngine {
     spec: EngineSpec,
-    held: BTreeMap<Place, Entry>,
-    pending: Vec<Pending>,
+    held: BTreeMap<BlockLocation, HeldCopies>,
+    pending: Vec<PendingMove>,
     happenings: Vec<Happening>,
     clock: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct HeldCopies {
     copies: usize,
     used: u64,
 }
 
 /// The second half of a move.
 #[derive(Clone, Copy, Debug)]
-enum Pending {
-    Arrive(Place),
-    Leave(Place, u64),
+enum PendingMove {
+    Arrive(BlockLocation),
+    Leave(BlockLocation, u64),
 }
 
-impl Engine {
+impl SimulatedEngine {
     /// An empty one.
     #[must_use]
     pub fn new(spec: EngineSpec) -> Self {
@@ -172,7 +172,7 @@ impl Engine {
     }
 
     /// Computes a prompt.
-    pub fn serve(&mut self, text: &Text, catalog: &mut Catalog, rng: &mut Rng) {
+    pub fn serve(&mut self, text: &PromptText, catalog: &mut Catalog, rng: &mut Rng) {
         self.finish_moves();
         self.clock += 1;
         let full_size = self.spec.block_size();
@@ -184,7 +184,7 @@ impl Engine {
             // them, they would be unknown.
             let keeps_all = spec.block_size != full_size || rng.below(4) == 0;
             for &block in wanted(spec, keeps_all, &chain) {
-                let place = Place {
+                let place = BlockLocation {
                     group: spec.group.index,
                     tier: Tier::Device,
                     block,
@@ -207,16 +207,16 @@ impl Engine {
         std::mem::take(&mut self.happenings)
     }
 
-    fn compute(&mut self, place: Place, rng: &mut Rng) {
+    fn compute(&mut self, place: BlockLocation, rng: &mut Rng) {
         let used = self.clock;
         match self.held.get_mut(&place) {
             None => {
-                self.held.insert(place, Entry { copies: 1, used });
+                self.held.insert(place, HeldCopies { copies: 1, used });
                 self.happenings.push(Happening::Stored(place));
             }
             Some(entry) => {
                 entry.used = used;
-                if self.spec.copies != Copies::One && rng.below(4) == 0 {
+                if self.spec.copies != CopyPolicy::One && rng.below(4) == 0 {
                     entry.copies += 1;
                     self.happenings.push(Happening::CopyStored(place));
                 }
@@ -245,32 +245,32 @@ impl Engine {
         copies - self.leaving().filter(|place| place.tier == tier).count()
     }
 
-    fn leaving(&self) -> impl Iterator<Item = Place> {
+    fn leaving(&self) -> impl Iterator<Item = BlockLocation> {
         self.pending.iter().filter_map(|pending| match *pending {
-            Pending::Leave(place, _) => Some(place),
-            Pending::Arrive(_) => None,
+            PendingMove::Leave(place, _) => Some(place),
+            PendingMove::Arrive(_) => None,
         })
     }
 
-    fn victim(&self, tier: Tier, catalog: &Catalog, rng: &mut Rng) -> Option<Place> {
+    fn victim(&self, tier: Tier, catalog: &Catalog, rng: &mut Rng) -> Option<BlockLocation> {
         let places = self.held.iter().filter(|(place, _)| place.tier == tier);
         let places = places.filter(|(place, _)| self.leaving().all(|leaving| leaving != **place));
         match self.spec.eviction {
             Eviction::TailFirst => {
-                let rank = |(place, entry): &(&Place, &Entry)| {
+                let rank = |(place, entry): &(&BlockLocation, &HeldCopies)| {
                     (entry.used, Reverse(catalog.block(place.block).depth))
                 };
                 places.min_by_key(rank).map(|(&place, _)| place)
             }
             Eviction::AnyOrder => {
-                let places: Vec<Place> = places.map(|(&place, _)| place).collect();
+                let places: Vec<BlockLocation> = places.map(|(&place, _)| place).collect();
                 (!places.is_empty()).then(|| places[rng.below(places.len())])
             }
         }
     }
 
-    fn leave_device(&mut self, place: Place, rng: &mut Rng) {
-        let below = Place {
+    fn leave_device(&mut self, place: BlockLocation, rng: &mut Rng) {
+        let below = BlockLocation {
             tier: Tier::Host,
             ..place
         };
@@ -290,11 +290,11 @@ impl Engine {
             }
             (Demotion::Apart, 0) => {
                 self.arrive(below);
-                self.pending.push(Pending::Leave(place, entry.used));
+                self.pending.push(PendingMove::Leave(place, entry.used));
             }
             (Demotion::Apart, _) => {
                 self.remove(place);
-                self.pending.push(Pending::Arrive(below));
+                self.pending.push(PendingMove::Arrive(below));
             }
         }
     }
@@ -302,8 +302,8 @@ impl Engine {
     fn finish_moves(&mut self) {
         for pending in std::mem::take(&mut self.pending) {
             match pending {
-                Pending::Arrive(place) => self.arrive(place),
-                Pending::Leave(place, used) => {
+                PendingMove::Arrive(place) => self.arrive(place),
+                PendingMove::Leave(place, used) => {
                     let entry = self.held.get(&place);
                     if entry.is_some_and(|entry| entry.used == used && entry.copies == 1) {
                         self.remove(place);
@@ -313,14 +313,18 @@ impl Engine {
         }
     }
 
-    fn arrive(&mut self, place: Place) {
+    fn arrive(&mut self, place: BlockLocation) {
         let used = self.clock;
-        if self.held.insert(place, Entry { copies: 1, used }).is_none() {
+        if self
+            .held
+            .insert(place, HeldCopies { copies: 1, used })
+            .is_none()
+        {
             self.happenings.push(Happening::Stored(place));
         }
     }
 
-    fn remove(&mut self, place: Place) {
+    fn remove(&mut self, place: BlockLocation) {
         let Some(entry) = self.held.get_mut(&place) else {
             return;
         };
@@ -329,7 +333,7 @@ impl Engine {
             return self.happenings.push(Happening::Removed(place));
         }
         entry.copies -= 1;
-        if self.spec.copies == Copies::EachAnnounced {
+        if self.spec.copies == CopyPolicy::EachAnnounced {
             self.happenings.push(Happening::CopyRemoved(place));
         }
     }
@@ -351,9 +355,9 @@ mod tests {
     use super::*;
     use headstart_core::block::Namespace;
 
-    fn engine(device_blocks: usize, host_blocks: usize) -> Engine {
+    fn engine(device_blocks: usize, host_blocks: usize) -> SimulatedEngine {
         let group = CacheGroup::default();
-        Engine::new(EngineSpec {
+        SimulatedEngine::new(EngineSpec {
             groups: vec![GroupSpec {
                 group,
                 block_size: 1,
@@ -361,7 +365,7 @@ mod tests {
             device_blocks,
             host_blocks,
             eviction: Eviction::TailFirst,
-            copies: Copies::One,
+            copies: CopyPolicy::One,
             demotion: Demotion::Together,
         })
     }
@@ -369,13 +373,13 @@ mod tests {
     #[test]
     fn the_tail_of_what_is_used_least_goes_first() {
         let (mut catalog, mut rng) = (Catalog::default(), Rng::new(1));
-        let text = Text {
+        let text = PromptText {
             tokens: vec![1, 2, 3],
             namespace: Namespace::default(),
             image: None,
         };
         let chain = catalog.chain(&text, 1);
-        let other_text = Text {
+        let other_text = PromptText {
             tokens: vec![7],
             ..text.clone()
         };
@@ -384,7 +388,7 @@ mod tests {
         engine.serve(&text, &mut catalog, &mut rng);
         assert_eq!(engine.take_happenings().len(), 3);
         engine.serve(&other_text, &mut catalog, &mut rng);
-        let place = |block| Place {
+        let place = |block| BlockLocation {
             group: 0,
             tier: Tier::Device,
             block,

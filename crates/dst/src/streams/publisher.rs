@@ -18,7 +18,7 @@ pub struct ProcessNo(pub usize);
 
 /// One batch of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct BatchPosition {
     /// The process.
     pub process: ProcessNo,
     /// The number.
@@ -27,7 +27,7 @@ pub struct Position {
 
 /// The true contents of one sequence number.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct BatchRecord {
     /// Changes of the engine's cache.
     pub happenings: Vec<Happening>,
     /// One flag per stored place, in order: whether it comes with its tokens.
@@ -46,7 +46,7 @@ pub struct Process {
     buffer: VecDeque<StreamBatch>,
     /// The last batch that was sent.
     last: Option<u64>,
-    records: Vec<Record>,
+    records: Vec<BatchRecord>,
 }
 
 /// Treatment of a batch before it is sent.
@@ -79,7 +79,7 @@ impl Process {
     /// Gives `record` the next number. Returns the batch, unless its number is burnt.
     pub fn publish(
         &mut self,
-        mut record: Record,
+        mut record: BatchRecord,
         mut batch: StreamBatch,
         fate: Fate,
         rng: &mut Rng,
@@ -95,7 +95,7 @@ impl Process {
         if fate == Fate::Burnt {
             return None;
         }
-        batch.events.push(mark(Position {
+        batch.events.push(mark(BatchPosition {
             process: self.number,
             seq: batch.seq,
         }));
@@ -120,14 +120,14 @@ impl Process {
 
     /// Returns the true contents of its sequence numbers.
     #[must_use]
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[BatchRecord] {
         &self.records
     }
 
     /// The last batch that a subscriber can have, if it has published one.
     #[must_use]
-    pub fn last(&self) -> Option<Position> {
-        Some(Position {
+    pub fn last(&self) -> Option<BatchPosition> {
+        Some(BatchPosition {
             process: self.number,
             seq: self.last?,
         })
@@ -156,8 +156,8 @@ fn damage(events: &mut Vec<CacheEvent>, fate: Fate, rng: &mut Rng) -> Damage {
 
 /// The removal of a block that never was, by which an applied batch is known again: effects of a
 /// stream name numbers only. [`unmark`] takes it away before an index sees it.
-fn mark(position: Position) -> CacheEvent {
-    let Position { process, seq } = position;
+fn mark(position: BatchPosition) -> CacheEvent {
+    let BatchPosition { process, seq } = position;
     CacheEvent::Removed {
         blocks: vec![
             BlockHash::from_u64(process.0 as u64),
@@ -169,7 +169,7 @@ fn mark(position: Position) -> CacheEvent {
 }
 
 /// The batch that these events came in; `None` where a follower made them up.
-pub fn unmark(events: &mut Vec<CacheEvent>) -> Option<Position> {
+pub fn unmark(events: &mut Vec<CacheEvent>) -> Option<BatchPosition> {
     let position = position_of(events);
     events.pop();
     position
@@ -177,7 +177,7 @@ pub fn unmark(events: &mut Vec<CacheEvent>) -> Option<Position> {
 
 /// The same without a change.
 #[must_use]
-pub fn position_of(events: &[CacheEvent]) -> Option<Position> {
+pub fn position_of(events: &[CacheEvent]) -> Option<BatchPosition> {
     let Some(CacheEvent::Removed {
         blocks,
         group: u8::MAX,
@@ -190,7 +190,7 @@ pub fn position_of(events: &[CacheEvent]) -> Option<Position> {
         return None;
     };
     let number = |hash: BlockHash| u128::from_be_bytes(hash.0) as u64;
-    Some(Position {
+    Some(BatchPosition {
         process: ProcessNo(number(process) as usize),
         seq: number(seq),
     })

@@ -10,8 +10,8 @@ use headstart_core::event::{Attention, CacheGroup};
 use headstart_router::stream::FollowerConfig;
 
 use super::catalog::BLOCK_SIZES;
-use super::channel::{Faults, hits};
-use super::engine::{Copies, Demotion, EngineSpec, Eviction, GroupSpec};
+use super::channel::{FaultRates, hits};
+use super::engine::{CopyPolicy, Demotion, EngineSpec, Eviction, GroupSpec};
 
 /// Most engines in a scenario.
 const STATIONS_MAX: usize = 3;
@@ -62,7 +62,7 @@ pub struct StationSpec {
     /// Frequencies of its own faults.
     pub habits: Habits,
     /// Frequencies of faults on the way.
-    pub faults: Faults,
+    pub faults: FaultRates,
 }
 
 /// Frequencies of an engine's faults, in percent of its steps.
@@ -110,7 +110,7 @@ impl StationSpec {
         let can_replay = rng.below(5) > 0;
         let has_ts = rng.below(5) > 0;
         let habits = Habits::draw(has_ts, rng);
-        let faults = Faults::draw(rng);
+        let faults = FaultRates::draw(rng);
         let tells_all_tokens = rng.below(2) == 0;
         Self {
             configured_size: [None, Some(engine.block_size()), Some(2)][rng.below(3)],
@@ -146,7 +146,7 @@ impl Habits {
     }
 }
 
-impl Faults {
+impl FaultRates {
     fn draw(rng: &mut Rng) -> Self {
         Self {
             drop: rarely(40, rng),
@@ -182,9 +182,9 @@ fn draw_engine(rng: &mut Rng) -> EngineSpec {
         host_blocks: rng.below(2) * (2 + rng.below(16)),
         eviction: [Eviction::TailFirst, Eviction::TailFirst, Eviction::AnyOrder][rng.below(3)],
         copies: match rng.below(6) {
-            0 => Copies::EachAnnounced,
-            1 => Copies::LastAnnounced,
-            _ => Copies::One,
+            0 => CopyPolicy::EachAnnounced,
+            1 => CopyPolicy::LastAnnounced,
+            _ => CopyPolicy::One,
         },
         demotion: [Demotion::Together, Demotion::Apart][rng.below(2)],
     }

@@ -13,12 +13,12 @@ use headstart_router::stream::{Damage, Follower, SILENCE_TIME_MAX, StreamBatch};
 use headstart_router::{PrefixIndex, RunIndex};
 
 use super::announce::Voice;
-use super::catalog::{Catalog, Text};
-use super::channel::{Channel, Faults, below, hits};
-use super::engine::{Engine, EngineSpec, Happening};
-use super::publisher::{Fate, Position, Process, ProcessNo, Record};
+use super::catalog::{Catalog, PromptText};
+use super::channel::{FaultRates, FaultyChannel, below, hits};
+use super::engine::{EngineSpec, Happening, SimulatedEngine};
+use super::publisher::{BatchPosition, BatchRecord, Fate, Process, ProcessNo};
 use super::scenario::{Habits, StationSpec, change_engine};
-use super::tally::Tally;
+use super::tally::CoverageTally;
 use super::texts::Texts;
 use super::truth::Truth;
 pub use lateness::{Late, Lateness};
@@ -56,7 +56,7 @@ pub struct Commons {
     /// The index under test.
     pub index: RunIndex,
     /// Counts of events so far.
-    pub tally: Tally,
+    pub tally: CoverageTally,
     /// Log of events in words, if one is wanted.
     pub log: Option<Vec<String>>,
     /// Common seed of all hashes, if there is one.
@@ -92,24 +92,24 @@ pub struct Station {
     pub next_step: Nanos,
     /// Until when prompts are assumed to be there.
     pub assumed_until: Nanos,
-    engine: Engine,
+    engine: SimulatedEngine,
     voice: Voice,
     /// All that ever lived; the last one lives unless `is_down`.
     processes: Vec<Process>,
     is_down: bool,
-    channel: Channel,
+    channel: FaultyChannel,
     clock_offset_s: f64,
     /// Steps to be taken in a hurry.
     hurry: usize,
     /// When the last batch was made.
     published: Option<Nanos>,
     /// The latest batch that arrived live.
-    arrived: Option<Position>,
+    arrived: Option<BatchPosition>,
 }
 
 /// The way in which a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ProcessEnd {
     /// Its connections end with it.
     Seen,
     /// Something between keeps its connections.
@@ -130,7 +130,7 @@ impl Station {
             lateness: Lateness::new(&spec),
             next_step: commons.now,
             assumed_until: Nanos(0),
-            engine: Engine::new(spec.engine.clone()),
+            engine: SimulatedEngine::new(spec.engine.clone()),
             voice: Voice {
                 hash_seed: 0,
                 tells_all_tokens: spec.tells_all_tokens,
@@ -138,7 +138,7 @@ impl Station {
             },
             processes: Vec::new(),
             is_down: true,
-            channel: Channel::default(),
+            channel: FaultyChannel::default(),
             clock_offset_s: 0.0,
             hurry: 0,
             published: None,
@@ -179,7 +179,7 @@ impl Station {
     /// Nothing goes wrong any more.
     pub fn heal(&mut self, commons: &mut Commons) {
         self.spec.habits = Habits::default();
-        self.spec.faults = Faults::default();
+        self.spec.faults = FaultRates::default();
         self.channel.heal();
         self.hurry = 0;
         if self.is_down {
@@ -238,7 +238,7 @@ impl Station {
     }
 
     /// The process ends; another one begins after a moment.
-    pub fn crash(&mut self, end: End, commons: &mut Commons) {
+    pub fn crash(&mut self, end: ProcessEnd, commons: &mut Commons) {
         // Some die with their last batch on its way.
         if !self.is_down && commons.rng.below(3) > 0 {
             self.work(commons);
@@ -253,8 +253,8 @@ impl Station {
             self.channel.lose();
         }
         match end {
-            End::Seen => self.channel.disconnect(now, rng),
-            End::Hidden => self.channel.outlive_process(now, rng),
+            ProcessEnd::Seen => self.channel.disconnect(now, rng),
+            ProcessEnd::Hidden => self.channel.outlive_process(now, rng),
         }
         let limit = Duration::from_millis([10, 500, 5_000][rng.below(3)]);
         self.next_step = now + below(limit, rng) + HIDDEN_TIME_MIN;
@@ -266,7 +266,7 @@ impl Station {
     /// The process ends, and before anybody is connected again another one has passed its number.
     pub fn replace(&mut self, commons: &mut Commons) {
         let last = self.process().records().len();
-        self.crash(End::Seen, commons);
+        self.crash(ProcessEnd::Seen, commons);
         self.start(commons);
         for _ in 0..last.min(PASSED_MAX) + commons.rng.below(3) {
             self.publish_something(commons);
@@ -293,7 +293,14 @@ impl Station {
         let habits = self.spec.habits;
         if hits(habits.restart, &mut commons.rng) {
             let is_hidden = self.spec.can_hide && commons.rng.below(2) == 0;
-            return self.crash(if is_hidden { End::Hidden } else { End::Seen }, commons);
+            return self.crash(
+                if is_hidden {
+                    ProcessEnd::Hidden
+                } else {
+                    ProcessEnd::Seen
+                },
+                commons,
+            );
         }
         self.work(commons);
         self.trouble(commons);
@@ -320,7 +327,7 @@ impl Station {
         self.publish(fate, commons);
     }
 
-    fn assume(&mut self, text: &Text, commons: &mut Commons) {
+    fn assume(&mut self, text: &PromptText, commons: &mut Commons) {
         let keys = commons.index.hash(Texts::question(text));
         commons
             .index
@@ -354,7 +361,7 @@ impl Station {
         }
         let rng = &mut commons.rng;
         let engine = self.spec.engine.clone();
-        self.engine = Engine::new(engine.clone());
+        self.engine = SimulatedEngine::new(engine.clone());
         // Without a clock, one that says the very same as its predecessor cannot be told from it.
         let is_told = number.0 == 0 || self.spec.has_ts;
         let shared = commons.hash_seed.filter(|_| is_told);
@@ -404,7 +411,7 @@ impl Station {
             }
             _ => None,
         };
-        let record = Record {
+        let record = BatchRecord {
             introductions: happenings.iter().filter_map(introduces).collect(),
             happenings,
             damage: Damage::None,

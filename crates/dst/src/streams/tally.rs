@@ -5,11 +5,11 @@ macro_rules! tally {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counts, over any number of seeds.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Tally {
+        pub struct CoverageTally {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        impl Tally {
+        impl CoverageTally {
             /// All of them, by name.
             #[must_use]
             pub fn counts(&self) -> Vec<(&'static str, u64)> {
@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn counts_add_up_and_are_seen_once() {
-        let mut tally = Tally {
+        let mut tally = CoverageTally {
             restarts: 3,
-            ..Tally::default()
+            ..CoverageTally::default()
         };
         tally.add(&tally.clone());
         assert_eq!((tally.restarts, tally.seen().restarts), (6, 1));

@@ -4,7 +4,7 @@ use headstart_core::block::Namespace;
 use headstart_core::{Rng, TokenId};
 use headstart_router::Prompt;
 
-use super::catalog::Text;
+use super::catalog::PromptText;
 
 /// Longest prompt, tokens.
 pub const TOKENS_MAX: usize = 16;
@@ -15,12 +15,12 @@ const TEXTS_MAX: usize = 24;
 /// Draws prompts, many of which continue earlier ones.
 #[derive(Debug, Default)]
 pub struct Texts {
-    recent: Vec<Text>,
+    recent: Vec<PromptText>,
 }
 
 impl Texts {
     /// The next prompt.
-    pub fn prompt(&mut self, rng: &mut Rng) -> Text {
+    pub fn prompt(&mut self, rng: &mut Rng) -> PromptText {
         let mut text = match self.recent.len() {
             0 => new(rng),
             _ if rng.below(5) == 0 => new(rng),
@@ -42,7 +42,7 @@ impl Texts {
 
     /// Returns the router's view of a prompt, which has no images.
     #[must_use]
-    pub fn question(text: &Text) -> Prompt<'_> {
+    pub fn question(text: &PromptText) -> Prompt<'_> {
         Prompt {
             tokens: &text.tokens,
             namespace: text.namespace,
@@ -51,7 +51,7 @@ impl Texts {
     }
 }
 
-fn new(rng: &mut Rng) -> Text {
+fn new(rng: &mut Rng) -> PromptText {
     let len = 1 + rng.below(6);
     let (adapter, salt) = match rng.below(12) {
         0 => (Some("name"), None),
@@ -59,7 +59,7 @@ fn new(rng: &mut Rng) -> Text {
         2 => (Some("name"), Some("name")),
         _ => (None, None),
     };
-    Text {
+    PromptText {
         tokens: (0..len).map(|_| rng.below(2) as TokenId).collect(),
         namespace: Namespace { adapter, salt },
         image: (rng.below(10) == 0).then(|| rng.below(TOKENS_MAX)),

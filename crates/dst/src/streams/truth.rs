@@ -1,7 +1,7 @@
 //! Contents of one engine after the last batch that a subscriber applied, and the part of them that
 //! the subscriber can know.
 //!
-//! Nothing here looks at events: it goes by what the engine did ([`Record`]s), and by which
+//! Nothing here looks at events: it goes by what the engine did ([`BatchRecord`]s), and by which
 //! numbers were applied and which were not.
 //!
 //! ```text
@@ -19,14 +19,14 @@ use headstart_router::index::DOUBT_TTL;
 use headstart_router::stream::Damage;
 
 use super::catalog::{BlockNo, Catalog};
-use super::engine::{Happening, Place};
-use super::publisher::{Position, ProcessNo, Record};
+use super::engine::{BlockLocation, Happening};
+use super::publisher::{BatchPosition, BatchRecord, ProcessNo};
 
 /// The engine's truth at the applied position.
 #[derive(Debug, Default)]
 pub struct Truth {
-    position: Option<Position>,
-    held: BTreeMap<Place, Standing>,
+    position: Option<BatchPosition>,
+    held: BTreeMap<BlockLocation, Standing>,
     /// Blocks that a subscriber may not know: announced by a lost batch, or in doubt for too long,
     /// or removed from where it knew them, and introduced by no batch that arrived since.
     tainted: BTreeSet<BlockNo>,
@@ -52,7 +52,7 @@ pub struct Standing {
     /// The batch that last announced it.
     pub stored_at: u64,
     /// Whether that batch was applied.
-    pub told: Told,
+    pub told: AnnouncementStatus,
     /// When the subscriber first doubted it since then.
     pub doubted: Option<Nanos>,
 }
@@ -68,7 +68,7 @@ impl Standing {
 
 /// Whether an announcement has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum AnnouncementStatus {
     /// It has.
     Yes,
     /// Its batch has, but not all of that was understood.
@@ -82,11 +82,11 @@ impl Truth {
     /// that is not later than the one before.
     pub fn apply(
         &mut self,
-        position: Position,
-        records: &[Record],
+        position: BatchPosition,
+        records: &[BatchRecord],
         (catalog, now): (&Catalog, Nanos),
     ) -> Result<(), String> {
-        let Position { process, seq } = position;
+        let BatchPosition { process, seq } = position;
         let before = self.position.filter(|before| before.process == process);
         if before.is_none() {
             self.enter();
@@ -98,12 +98,17 @@ impl Truth {
         }
         self.age(now);
         for lost in first..seq {
-            self.take(lost, &records[lost as usize], Told::No, catalog);
+            self.take(
+                lost,
+                &records[lost as usize],
+                AnnouncementStatus::No,
+                catalog,
+            );
         }
         let record = &records[seq as usize];
         let told = match record.damage {
-            Damage::None => Told::Yes,
-            Damage::Skipped { .. } => Told::Perhaps,
+            Damage::None => AnnouncementStatus::Yes,
+            Damage::Skipped { .. } => AnnouncementStatus::Perhaps,
             Damage::Unreadable => return Err(format!("unreadable batch {seq} was applied")),
         };
         self.take(seq, record, told, catalog);
@@ -144,7 +149,7 @@ impl Truth {
 
     /// The last applied batch since everything was forgotten.
     #[must_use]
-    pub fn position(&self) -> Option<Position> {
+    pub fn position(&self) -> Option<BatchPosition> {
         self.position
     }
 
@@ -156,7 +161,7 @@ impl Truth {
 
     /// Returns the places that the engine held at the applied position.
     #[must_use]
-    pub fn held(&self) -> &BTreeMap<Place, Standing> {
+    pub fn held(&self) -> &BTreeMap<BlockLocation, Standing> {
         &self.held
     }
 
@@ -218,7 +223,9 @@ impl Truth {
             true => &[Tier::Device],
             false => &[Tier::Device, Tier::Host],
         };
-        let mut places = tiers.iter().map(|&tier| Place { group, tier, block });
+        let mut places = tiers
+            .iter()
+            .map(|&tier| BlockLocation { group, tier, block });
         places.any(|place| self.held.contains_key(&place))
     }
 
@@ -236,14 +243,20 @@ impl Truth {
         self.tainted.extend(over.map(|(place, _)| place.block));
     }
 
-    fn take(&mut self, seq: u64, record: &Record, told: Told, catalog: &Catalog) {
+    fn take(
+        &mut self,
+        seq: u64,
+        record: &BatchRecord,
+        told: AnnouncementStatus,
+        catalog: &Catalog,
+    ) {
         let may_have_removed = match record.damage {
             Damage::Skipped {
                 may_have_removed, ..
-            } => may_have_removed || told == Told::No,
-            _ => told != Told::Yes,
+            } => may_have_removed || told == AnnouncementStatus::No,
+            _ => told != AnnouncementStatus::Yes,
         };
-        if told != Told::Yes {
+        if told != AnnouncementStatus::Yes {
             self.has_loss = true;
         }
         if may_have_removed {
@@ -275,7 +288,7 @@ impl Truth {
 
     /// Removes a place. Taints its block if it has other places and none of these was announced, or
     /// if it has no other place and its prefix is tainted.
-    fn remove(&mut self, place: Place, catalog: &Catalog) {
+    fn remove(&mut self, place: BlockLocation, catalog: &Catalog) {
         self.held.remove(&place);
         let block = place.block;
         let mut left = self
@@ -284,7 +297,7 @@ impl Truth {
             .filter(|(place, _)| place.block == block)
             .peekable();
         let may_be_forgotten = match left.peek() {
-            Some(_) => left.all(|(_, standing)| standing.told != Told::Yes),
+            Some(_) => left.all(|(_, standing)| standing.told != AnnouncementStatus::Yes),
             None => self.is_tainted(block, catalog),
         };
         if may_be_forgotten {
@@ -292,13 +305,19 @@ impl Truth {
         }
     }
 
-    fn note(&mut self, block: BlockNo, introduces: bool, told: Told, catalog: &Catalog) {
+    fn note(
+        &mut self,
+        block: BlockNo,
+        introduces: bool,
+        told: AnnouncementStatus,
+        catalog: &Catalog,
+    ) {
         match told {
-            Told::Yes if introduces && self.is_placed(block, catalog) => {
+            AnnouncementStatus::Yes if introduces && self.is_placed(block, catalog) => {
                 self.tainted.remove(&block);
             }
-            Told::Yes => {}
-            Told::No | Told::Perhaps => {
+            AnnouncementStatus::Yes => {}
+            AnnouncementStatus::No | AnnouncementStatus::Perhaps => {
                 self.tainted.insert(block);
             }
         }
@@ -310,11 +329,11 @@ impl Truth {
         parent.is_none_or(|parent| self.held.keys().any(|place| place.block == parent))
     }
 
-    fn clear(&mut self, told: Told) {
+    fn clear(&mut self, told: AnnouncementStatus) {
         self.held.clear();
         self.tainted.clear();
         self.announced.clear();
-        if told == Told::Yes {
+        if told == AnnouncementStatus::Yes {
             self.blurred.clear();
             (self.has_loss, self.is_doubted) = (false, false);
         }
@@ -324,11 +343,11 @@ impl Truth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streams::catalog::Text;
+    use crate::streams::catalog::PromptText;
     use headstart_core::block::Namespace;
 
-    fn record(happenings: &[Happening]) -> Record {
-        Record {
+    fn record(happenings: &[Happening]) -> BatchRecord {
+        BatchRecord {
             happenings: happenings.to_vec(),
             introductions: vec![true; happenings.len()],
             damage: Damage::None,
@@ -338,21 +357,21 @@ mod tests {
     #[test]
     fn what_a_lost_batch_stored_is_not_told_and_what_was_before_may_be_gone() {
         let mut catalog = Catalog::default();
-        let text = Text {
+        let text = PromptText {
             tokens: vec![1, 2, 3],
             namespace: Namespace::default(),
             image: None,
         };
         let chain = catalog.chain(&text, 1);
-        let place = |at: usize| Place {
+        let place = |at: usize| BlockLocation {
             group: 0,
             tier: Tier::Device,
             block: chain[at],
         };
-        let records: Vec<Record> = [0, 1, 2]
+        let records: Vec<BatchRecord> = [0, 1, 2]
             .map(|block| record(&[Happening::Stored(place(block))]))
             .into();
-        let at = |seq| Position {
+        let at = |seq| BatchPosition {
             process: ProcessNo(0),
             seq,
         };
@@ -361,7 +380,14 @@ mod tests {
         truth.apply(at(2), &records, (&catalog, Nanos(0))).unwrap();
         let of = |block| truth.held()[&place(block)];
         let told = [0, 1, 2].map(|block| of(block).told);
-        assert_eq!(told, [Told::Yes, Told::No, Told::Yes]);
+        assert_eq!(
+            told,
+            [
+                AnnouncementStatus::Yes,
+                AnnouncementStatus::No,
+                AnnouncementStatus::Yes
+            ]
+        );
         let may_be_lost = [0, 1, 2].map(|block| truth.may_be_lost(of(block)));
         assert_eq!(may_be_lost, [true, false, false]);
         assert!(truth.has_loss() && truth.apply(at(2), &records, (&catalog, Nanos(0))).is_err());

@@ -10,8 +10,8 @@ use headstart_router::{PrefixIndex, RunIndex};
 use super::catalog::{Catalog, MODEL};
 use super::checks;
 use super::scenario::Scenario;
-use super::station::{Commons, End, Station};
-use super::tally::Tally;
+use super::station::{Commons, ProcessEnd, Station};
+use super::tally::CoverageTally;
 use super::texts::Texts;
 
 /// Time in which a healed stream must have settled: a look after silence, the longest pause
@@ -31,15 +31,15 @@ const CHECK_EVERY: usize = 16;
 /// Most turns of the loop between two phases. A stream that never comes to rest is an error.
 const TURNS_MAX: usize = 100_000;
 
-/// All of it.
-pub(super) struct World {
+/// All stations and what they share.
+pub(super) struct StreamWorld {
     commons: Commons,
     stations: Vec<Station>,
     num_steps: usize,
     restore: Option<(usize, usize)>,
 }
 
-impl World {
+impl StreamWorld {
     pub(super) fn new(seed: u64, log: Option<Vec<String>>) -> Self {
         let mut rng = Rng::new(seed);
         let scenario = Scenario::draw(&mut rng);
@@ -49,7 +49,7 @@ impl World {
             catalog: Catalog::default(),
             texts: Texts::default(),
             index: RunIndex::new(MODEL),
-            tally: Tally::default(),
+            tally: CoverageTally::default(),
             log,
             hash_seed: scenario.hash_seed,
             pace: scenario.pace,
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Returns the log and the counts.
-    pub(super) fn into_notes(self) -> (Vec<String>, Tally) {
+    pub(super) fn into_notes(self) -> (Vec<String>, CoverageTally) {
         (self.commons.log.unwrap_or_default(), self.commons.tally)
     }
 
@@ -243,8 +243,8 @@ impl World {
         for station in &mut self.stations {
             station.spec.buffer_max = usize::MAX;
             match self.commons.rng.below(3) {
-                0 if station.spec.can_hide => station.crash(End::Hidden, &mut self.commons),
-                0 | 1 => station.crash(End::Seen, &mut self.commons),
+                0 if station.spec.can_hide => station.crash(ProcessEnd::Hidden, &mut self.commons),
+                0 | 1 => station.crash(ProcessEnd::Seen, &mut self.commons),
                 _ => station.replace(&mut self.commons),
             }
         }

@@ -59,7 +59,7 @@ impl Heads {
 
 /// One layer's attention for a batch. Keys and values of the tokens themselves must be in `kv`.
 #[derive(Clone, Copy)]
-pub struct Attention<'a> {
+pub struct LayerAttention<'a> {
     /// Rows of `q_stride` values that begin with the query heads, `[num_kv * group, dim]`.
     pub q: &'a [f32],
     /// Distance between two rows of `q`.
@@ -72,7 +72,7 @@ pub struct Attention<'a> {
     pub heads: Heads,
 }
 
-impl Attention<'_> {
+impl LayerAttention<'_> {
     /// Writes the outputs to `out`, `[rows, num_kv * group * dim]`; `staging` is reused between
     /// calls.
     pub fn run(&self, staging: &mut Vec<f32>, out: &mut [f32]) {
@@ -100,7 +100,7 @@ impl Attention<'_> {
 }
 
 /// A task: `num_tokens` tokens of one sequence for one key-value head.
-struct Tile<'a> {
+struct QueryTile<'a> {
     kv_head: usize,
     first_row: usize,
     num_tokens: usize,
@@ -108,19 +108,19 @@ struct Tile<'a> {
     blocks: &'a [BlockId],
 }
 
-impl Tile<'_> {
+impl QueryTile<'_> {
     fn rows(&self, heads: Heads) -> usize {
         self.num_tokens * heads.group
     }
 }
 
-fn tiles<'a>(queries: &[Queries<'a>], heads: Heads) -> Vec<Tile<'a>> {
+fn tiles<'a>(queries: &[Queries<'a>], heads: Heads) -> Vec<QueryTile<'a>> {
     let tile_tokens = (TILE_ROWS / heads.group).max(1);
     let mut tiles = Vec::new();
     for query in queries {
         for kv_head in 0..heads.num_kv {
             for offset in (0..query.num_tokens).step_by(tile_tokens) {
-                tiles.push(Tile {
+                tiles.push(QueryTile {
                     kv_head,
                     first_row: query.first_row + offset,
                     num_tokens: tile_tokens.min(query.num_tokens - offset),
@@ -134,7 +134,7 @@ fn tiles<'a>(queries: &[Queries<'a>], heads: Heads) -> Vec<Tile<'a>> {
 }
 
 /// Copies the tiles' outputs, `[token, group, dim]` each, to their rows and heads.
-fn gather(tiles: &[Tile<'_>], heads: Heads, staging: &[f32], out: &mut [f32]) {
+fn gather(tiles: &[QueryTile<'_>], heads: Heads, staging: &[f32], out: &mut [f32]) {
     let width = heads.group * heads.dim;
     let mut rows = staging.chunks_exact(width);
     for tile in tiles {
@@ -146,8 +146,8 @@ fn gather(tiles: &[Tile<'_>], heads: Heads, staging: &[f32], out: &mut [f32]) {
 }
 
 struct TileAttention<'a> {
-    layer: &'a Attention<'a>,
-    tile: &'a Tile<'a>,
+    layer: &'a LayerAttention<'a>,
+    tile: &'a QueryTile<'a>,
     out: &'a mut [f32], // [rows, dim]
 }
 
@@ -346,7 +346,7 @@ mod tests {
         }
         let mut out = vec![0.0; q.len()];
         let stride = width * heads.group;
-        let attention = Attention {
+        let attention = LayerAttention {
             q: &q,
             q_stride: stride,
             queries: &queries,

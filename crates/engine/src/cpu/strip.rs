@@ -20,7 +20,7 @@ const STRIP: usize = 128;
 pub(super) fn product(x: &[f32], weight: &Numbers, k: usize, y: &mut [f32], write: Write) {
     let (m, n) = (x.len() / k, weight.len() / k);
     let strips: Vec<Strip<'_>> = Strip::split(y, m, n);
-    let x = &Packed::new(x, k);
+    let x = &PackedRows::new(x, k);
     let arch = Arch::new();
     strips.into_par_iter().for_each(|strip| {
         arch.dispatch(StripProduct {
@@ -65,12 +65,12 @@ const GROUP: usize = 8;
 
 /// The rows of `x` in groups of up to [`GROUP`], each transposed to `[k][rows]` with the number
 /// of rows rounded up to one that has a kernel.
-struct Packed {
+struct PackedRows {
     k: usize,
     groups: Vec<(usize, Vec<f32>)>,
 }
 
-impl Packed {
+impl PackedRows {
     fn new(x: &[f32], k: usize) -> Self {
         let pack = |rows: &[f32]| {
             let width = (rows.len() / k).next_power_of_two();
@@ -95,7 +95,7 @@ const DEPTH: usize = 64;
 
 /// One strip of the product.
 struct StripProduct<'a> {
-    x: &'a Packed,
+    x: &'a PackedRows,
     weight: &'a Numbers, // [k, n]
     n: usize,
     strip: Strip<'a>,

@@ -8,7 +8,7 @@ use headstart_core::Nanos;
 use headstart_scheduler::Output;
 
 use super::{Computer, Engine, hasher};
-use crate::importance::{Importance, ImportanceConfig, ImportanceReport};
+use crate::importance::{ImportanceConfig, ImportanceLoader, ImportanceReport};
 
 impl Engine {
     /// The same, which loads stored prefixes in part: to be called behind [`Self::with_tiers`],
@@ -28,7 +28,8 @@ impl Engine {
         };
         let config = &self.config;
         let sizes = (config.block_size, unit_tokens);
-        let importance = Importance::new(importance, &self.model.config, config.kv_dtype, sizes);
+        let importance =
+            ImportanceLoader::new(importance, &self.model.config, config.kv_dtype, sizes);
         let layout = Some(importance.layout());
         let hasher = hasher(&self.model, &self.name, (config, layout), None);
         self.hasher = Arc::new(hasher);

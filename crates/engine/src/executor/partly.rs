@@ -14,7 +14,7 @@ use headstart_scheduler::{Batch, Entry};
 
 use super::{Buffers, CpuExecutor, Pass, Rotation};
 use crate::cpu::attention::Heads;
-use crate::cpu::attention::column_sums::{Probed, StoredKeys};
+use crate::cpu::attention::column_sums::{ProbedLayer, StoredKeys};
 use crate::kv::{Probes, Section, SectionOf};
 use crate::sampler::sample;
 
@@ -80,7 +80,7 @@ impl CpuExecutor {
         front: usize,
     ) -> Vec<Vec<f32>> {
         let config = &self.model.config;
-        let probed = Probed {
+        let probed = ProbedLayer {
             probes,
             heads: Heads {
                 num_kv: config.num_kv_heads,

@@ -31,12 +31,12 @@ pub(super) struct Checks {
     waiting: VecDeque<Check>,
     running: Option<Check>,
     begun: u64,
-    barred: Barred,
+    barred: BarredPrefixes,
 }
 
 /// Prefixes that were barred: a guard forgets some again, so it cannot be counted there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Barred {
+pub struct BarredPrefixes {
     /// Number of barred prefixes so far.
     pub prefixes: u64,
     /// The unit that the last of them ends with.
@@ -130,7 +130,7 @@ impl Checks {
     }
 
     /// Prefixes that were barred.
-    pub(super) fn barred(&self) -> Barred {
+    pub(super) fn barred(&self) -> BarredPrefixes {
         self.barred
     }
 }
@@ -192,7 +192,7 @@ mod tests {
             (&[7, 8], [4.0, 3.9], 2, Some(8)),
         ] {
             checks.judge(&check_of(units, logits), &full, &mut guard);
-            let expected = Barred {
+            let expected = BarredPrefixes {
                 prefixes: barred,
                 last: last.map(BlockHash::from_u64),
             };
@@ -219,7 +219,7 @@ mod tests {
         ] {
             checks.judge(&check_of(units, [0.0, 4.0]), &[4.0, 0.0], &mut guard);
             let last = Some(BlockHash::from_u64(last));
-            let expected = Barred {
+            let expected = BarredPrefixes {
                 prefixes: barred,
                 last,
             };

@@ -59,17 +59,17 @@ pub struct PackCounts {
 }
 
 /// Computation identity and tenant of units.
-type Origin = (IdentityDigest, TenantTag);
+type UnitOrigin = (IdentityDigest, TenantTag);
 
 /// A pack that is worth making; its generation and name follow from what is there at its turn.
-struct Wanted {
+struct PackCandidate {
     units: Vec<BlockHash>,
-    origin: Origin,
+    origin: UnitOrigin,
     part: u16,
     order: Vec<u32>,
 }
 
-impl Wanted {
+impl PackCandidate {
     fn of_generation(self, generation: u32) -> Pack {
         let (identity, tenant) = self.origin;
         Pack {
@@ -84,14 +84,14 @@ impl Wanted {
     }
 }
 
-/// Packs and nodes.
-pub(super) struct Packing {
+/// Packs and nodes, with the queue of packs to make.
+pub(super) struct PackManager {
     pub(super) packs: Packs,
     nodes: Option<Nodes>,
     options: NodeOptions,
     num_layers: usize,
-    origins: HashMap<BlockHash, Origin>,
-    queue: VecDeque<Wanted>,
+    origins: HashMap<BlockHash, UnitOrigin>,
+    queue: VecDeque<PackCandidate>,
     under_way: Option<(TransferId, FoundPack)>,
     /// Units and a part of which a pack is gone. Another may be on its way, which is known by the
     /// next look.
@@ -104,7 +104,7 @@ pub(super) struct Packing {
     counts: PackCounts,
 }
 
-impl Packing {
+impl PackManager {
     pub(super) fn new(options: Option<PackingOptions>, num_layers: usize) -> Self {
         let room = options.map_or(0, |options| options.most_units);
         let interval = options.map(|options| options.nodes.interval);
@@ -130,7 +130,7 @@ impl Packing {
     pub(super) fn used(
         &mut self,
         (units, first): (&[BlockHash], usize),
-        origin: Origin,
+        origin: UnitOrigin,
         kept: &[Vec<u32>],
         packs: impl IntoIterator<Item = BlockHash>,
         now: Nanos,
@@ -195,7 +195,7 @@ impl Packing {
                 if !is_new(&self.packs, &self.options, (&job.units, part), &order) {
                     continue;
                 }
-                self.queue.push_back(Wanted {
+                self.queue.push_back(PackCandidate {
                     units: job.units.clone(),
                     origin,
                     part,

@@ -17,7 +17,7 @@ const FIRST_ID: u64 = 1 << 63;
 
 /// The two kinds of part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum PartKind {
     /// Keys of a unit's probes.
     Probes,
     /// All else of a unit, or a chunk of a pack.
@@ -36,20 +36,20 @@ pub(super) enum Where {
 }
 
 /// Parts that are available or being loaded.
-pub(super) struct Parts {
+pub(super) struct PartTable {
     probes: PartCache,
     rest: PartCache,
     /// Whether what stands in host memory takes a transfer to the device.
     is_host_far: bool,
-    states: HashMap<PartName, State>,
-    under_way: HashMap<TransferId, Asked>,
+    states: HashMap<PartName, PartResidency>,
+    under_way: HashMap<TransferId, PendingPartLoad>,
     next_id: u64,
     transfers: Vec<Transfer>,
 }
 
 /// State of a part that is available or being loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PartResidency {
     Here,
     Loading {
         /// Whether a prompt waits for it. If not, it is released on arrival, since a load cannot be
@@ -58,8 +58,8 @@ enum State {
     },
 }
 
-/// A load.
-struct Asked {
+/// A part's load that has not ended.
+struct PendingPartLoad {
     name: PartName,
     bytes: u64,
     from: Tier,
@@ -67,7 +67,7 @@ struct Asked {
 
 /// A finished load, as the mover reports it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct PartLoadReport {
     pub(super) id: TransferId,
     pub(super) result: TransferResult,
     pub(super) ago: Duration,
@@ -76,7 +76,7 @@ pub(super) struct Told {
 
 /// A load from the disk that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct FinishedDiskLoad {
     pub(super) bytes: u64,
     /// When the disk was asked for it, which is not when it was chosen: the step that chose it went
     /// on to compute.
@@ -85,7 +85,7 @@ pub(super) struct Ended {
     pub(super) arrived: Option<Nanos>,
 }
 
-impl Parts {
+impl PartTable {
     pub(super) fn new(probes: PartCache, rest: PartCache, is_host_far: bool) -> Self {
         Self {
             probes,
@@ -98,10 +98,10 @@ impl Parts {
         }
     }
 
-    fn cache(&mut self, kind: Kind) -> &mut PartCache {
+    fn cache(&mut self, kind: PartKind) -> &mut PartCache {
         match kind {
-            Kind::Probes => &mut self.probes,
-            Kind::Rest => &mut self.rest,
+            PartKind::Probes => &mut self.probes,
+            PartKind::Rest => &mut self.rest,
         }
     }
 
@@ -112,13 +112,13 @@ impl Parts {
 
     /// Holds a part, which is loaded if need be. Says where it comes from, and whether it was asked
     /// for from the disk just now.
-    pub(super) fn ask(&mut self, kind: Kind, name: PartName, bytes: u64) -> (Tier, bool) {
+    pub(super) fn ask(&mut self, kind: PartKind, name: PartName, bytes: u64) -> (Tier, bool) {
         let found = self.cache(kind).find(name);
         self.cache(kind).hold(name);
         let from = found.unwrap_or(PARTS_FROM);
         let needs_load = match self.states.get_mut(&name) {
-            Some(State::Here) => from == Tier::Host && self.is_host_far,
-            Some(State::Loading { is_wanted }) => {
+            Some(PartResidency::Here) => from == Tier::Host && self.is_host_far,
+            Some(PartResidency::Loading { is_wanted }) => {
                 *is_wanted = true;
                 false
             }
@@ -127,9 +127,10 @@ impl Parts {
         if needs_load {
             let id = TransferId(self.next_id);
             self.next_id += 1;
-            let asked = Asked { name, bytes, from };
-            self.under_way.insert(id, asked);
-            self.states.insert(name, State::Loading { is_wanted: true });
+            let load = PendingPartLoad { name, bytes, from };
+            self.under_way.insert(id, load);
+            self.states
+                .insert(name, PartResidency::Loading { is_wanted: true });
             self.transfers.push(Transfer::LoadPart { id, name, from });
         }
         (from, needs_load && from == PARTS_FROM)
@@ -138,40 +139,44 @@ impl Parts {
     /// Returns the state of a held part.
     pub(super) fn look(&self, name: PartName) -> Where {
         match self.states.get(&name) {
-            Some(State::Here) => Where::Here,
-            Some(State::Loading { .. }) => Where::Loading,
+            Some(PartResidency::Here) => Where::Here,
+            Some(PartResidency::Loading { .. }) => Where::Loading,
             None => Where::Gone,
         }
     }
 
     /// A load ended. `None` where it was not one from the disk.
-    pub(super) fn loaded(&mut self, told: Told, now: Nanos) -> Option<Ended> {
-        let asked = self.under_way.remove(&told.id)?;
-        let name = asked.name;
-        let is_here = told.result == TransferResult::Done;
+    pub(super) fn loaded(
+        &mut self,
+        report: PartLoadReport,
+        now: Nanos,
+    ) -> Option<FinishedDiskLoad> {
+        let load = self.under_way.remove(&report.id)?;
+        let name = load.name;
+        let is_here = report.result == TransferResult::Done;
         let state = self.states.remove(&name);
         if is_here {
-            self.states.insert(name, State::Here);
+            self.states.insert(name, PartResidency::Here);
         }
-        if state == Some(State::Loading { is_wanted: false }) {
+        if state == Some(PartResidency::Loading { is_wanted: false }) {
             self.release([name]);
         }
-        let at_hand = now.before(told.ago);
-        (asked.from == PARTS_FROM).then(|| Ended {
-            bytes: asked.bytes,
-            asked_at: at_hand.before(told.took),
+        let at_hand = now.before(report.ago);
+        (load.from == PARTS_FROM).then(|| FinishedDiskLoad {
+            bytes: load.bytes,
+            asked_at: at_hand.before(report.took),
             arrived: is_here.then_some(at_hand),
         })
     }
 
     /// Parts of one kind were used, each with the share of its tokens that mattered.
-    pub(super) fn used(&mut self, kind: Kind, parts: &[(PartName, f32)], now: Nanos) {
+    pub(super) fn used(&mut self, kind: PartKind, parts: &[(PartName, f32)], now: Nanos) {
         let released = self.cache(kind).used(parts, now);
         self.release(released);
     }
 
     /// A part is needed no more by one that asked for it.
-    pub(super) fn let_go(&mut self, kind: Kind, name: PartName) {
+    pub(super) fn let_go(&mut self, kind: PartKind, name: PartName) {
         let released = self.cache(kind).let_go(name);
         self.release(released);
     }
@@ -194,11 +199,11 @@ impl Parts {
         let mut at_hand = Vec::new();
         for name in names {
             match self.states.get_mut(&name) {
-                Some(State::Here) => {
+                Some(PartResidency::Here) => {
                     self.states.remove(&name);
                     at_hand.push(name);
                 }
-                Some(State::Loading { is_wanted }) => *is_wanted = false,
+                Some(PartResidency::Loading { is_wanted }) => *is_wanted = false,
                 None => {}
             }
         }
@@ -227,9 +232,9 @@ impl Parts {
 mod tests {
     use super::*;
 
-    fn parts() -> Parts {
+    fn parts() -> PartTable {
         let cache = || PartCache::new(&[], |_| unreachable!("nothing is kept"));
-        Parts::new(cache(), cache(), false)
+        PartTable::new(cache(), cache(), false)
     }
 
     /// The step that chose a part began long before the disk was asked for it: the disk is not
@@ -241,26 +246,26 @@ mod tests {
             record: BlockHash::from_u64(1),
             part: 3,
         };
-        assert_eq!(parts.ask(Kind::Rest, name, 700), (Tier::Disk, true));
+        assert_eq!(parts.ask(PartKind::Rest, name, 700), (Tier::Disk, true));
         let [Transfer::LoadPart { id, .. }] = parts.take_transfers()[..] else {
             panic!("it is loaded");
         };
         // Chosen at 0 s, computed until 9 s; the disk was asked then, and looked at at 11 s.
         let at = |millis: u64| Nanos(millis * 1_000_000);
-        let told = Told {
+        let report = PartLoadReport {
             id,
             result: TransferResult::Done,
             ago: Duration::from_millis(1_750),
             took: Duration::from_millis(250),
         };
-        let ended = Ended {
+        let ended = FinishedDiskLoad {
             bytes: 700,
             asked_at: at(9_000),
             arrived: Some(at(9_250)),
         };
-        assert_eq!(parts.loaded(told, at(11_000)), Some(ended));
+        assert_eq!(parts.loaded(report, at(11_000)), Some(ended));
         assert_eq!(parts.look(name), Where::Here);
-        assert_eq!(parts.loaded(told, at(11_000)), None, "it ended");
+        assert_eq!(parts.loaded(report, at(11_000)), None, "it ended");
     }
 
     #[test]
@@ -270,17 +275,17 @@ mod tests {
             record: BlockHash::from_u64(1),
             part: 0,
         };
-        parts.ask(Kind::Probes, name, 5);
+        parts.ask(PartKind::Probes, name, 5);
         let [Transfer::LoadPart { id, .. }] = parts.take_transfers()[..] else {
             panic!("it is loaded");
         };
-        let told = Told {
+        let report = PartLoadReport {
             id,
             result: TransferResult::Failed,
             ago: Duration::ZERO,
             took: Duration::ZERO,
         };
-        let ended = parts.loaded(told, Nanos(3)).expect("from the disk");
+        let ended = parts.loaded(report, Nanos(3)).expect("from the disk");
         assert_eq!((ended.bytes, ended.arrived), (5, None));
         assert_eq!(parts.look(name), Where::Gone);
     }

@@ -14,24 +14,24 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use headstart_cache::importance::{
-    Cover, Packs, Read, Selecting, Selection, Wish, fit, reads, select,
+    Cover, Packs, PartRead, Selecting, Selection, Wish, fit, reads, select,
 };
 use headstart_core::transfer::{BlockMover, PartName};
 use headstart_core::{BlockHash, Nanos, SeqId, TokenId};
-use headstart_scheduler::Partly;
+use headstart_scheduler::PartlyLoadedPrompt;
 
-use super::Shape;
-use super::parts::{Kind, Parts, Where};
-use super::tally::Tally;
+use super::PartSizes;
+use super::parts::{PartKind, PartTable, Where};
+use super::tally::PartialLoadTally;
 use crate::CpuExecutor;
 use crate::cpu::attention::column_sums::StoredKeys;
 use crate::executor::partly::{Activations, Pieces};
 use crate::kv::{Probes, Section};
 
-/// A prompt on its way.
-pub(super) struct Prefill {
+/// A prompt whose stored prefix is being loaded in part.
+pub(super) struct PartialPrefill {
     pub(super) seq: SeqId,
-    pub(super) partly: Partly,
+    pub(super) partly: PartlyLoadedPrompt,
     activations: Activations,
     layer: usize,
     computed: usize,
@@ -39,14 +39,14 @@ pub(super) struct Prefill {
     avoids_packs: bool,
     stage: Stage,
     /// Parts that it asked for, with the layer that needs them.
-    held: Vec<(usize, Kind, PartName)>,
+    held: Vec<(usize, PartKind, PartName)>,
     pruned: Vec<u32>,
     /// Tokens named in each layer, counted from the first unit's first; none where all were kept.
     pub(super) named: Vec<Vec<u32>>,
     /// Packs that could serve it, and those that were not there when they were read.
     pub(super) packs: BTreeSet<BlockHash>,
     pub(super) missing: Vec<BlockHash>,
-    pub(super) tally: Tally,
+    pub(super) tally: PartialLoadTally,
 }
 
 /// Parts that a layer waits for.
@@ -55,14 +55,14 @@ enum Stage {
     Probes(usize),
     /// The parts of `reads`; the first `here` of them are available.
     Rest {
-        chosen: Chosen,
-        reads: Vec<Read>,
+        chosen: AttendedTokens,
+        reads: Vec<PartRead>,
         here: usize,
     },
 }
 
 /// Stored tokens that a layer attends to, counted from the first token of the first unit.
-struct Chosen {
+struct AttendedTokens {
     /// Tokens that the probes select.
     selection: Selection,
     /// Tokens attended to: the selected ones or those of whole parts.
@@ -72,7 +72,7 @@ struct Chosen {
 }
 
 /// Progress of a prompt.
-pub(super) enum Progress {
+pub(super) enum PrefillProgress {
     /// It waits for parts.
     Waits,
     /// It cannot go on: something did not come.
@@ -86,28 +86,32 @@ pub(super) enum Progress {
 }
 
 /// State shared by all prompts.
-pub(super) struct Shared<'a> {
+pub(super) struct PrefillContext<'a> {
     pub(super) executor: &'a mut CpuExecutor,
     pub(super) mover: &'a dyn BlockMover,
-    pub(super) parts: &'a mut Parts,
+    pub(super) parts: &'a mut PartTable,
     pub(super) probes: &'a Probes,
     pub(super) selecting: &'a Selecting,
-    pub(super) shape: &'a Shape,
+    pub(super) shape: &'a PartSizes,
     pub(super) packs: &'a Packs,
     /// Told of bytes that are asked for.
     pub(super) asked: &'a mut dyn FnMut(u64, Nanos),
 }
 
-impl Shared<'_> {
+impl PrefillContext<'_> {
     /// Whether nothing is left out, so that there is nothing to choose.
     fn wants_all(&self) -> bool {
         self.selecting.ratio >= 1.0
     }
 }
 
-impl Prefill {
+impl PartialPrefill {
     /// Begins with a prompt: its first probes are asked for.
-    pub(super) fn new(partly: Partly, shared: &mut Shared<'_>, now: Nanos) -> Self {
+    pub(super) fn new(
+        partly: PartlyLoadedPrompt,
+        shared: &mut PrefillContext<'_>,
+        now: Nanos,
+    ) -> Self {
         let activations = shared.executor.begin(partly.entry.clone());
         let mut prefill = Self {
             seq: partly.entry.seq,
@@ -122,7 +126,7 @@ impl Prefill {
             named: Vec::new(),
             packs: BTreeSet::new(),
             missing: Vec::new(),
-            tally: Tally::default(),
+            tally: PartialLoadTally::default(),
         };
         prefill.tally.whole_bytes = prefill.units() as u64 * shared.shape.unit_bytes();
         shared.executor.project(&mut prefill.activations, 0);
@@ -131,17 +135,22 @@ impl Prefill {
     }
 
     /// Asks for what a layer needs whatever will be chosen: its probes' keys, or all of it.
-    fn ask_ahead(&mut self, layer: usize, shared: &mut Shared<'_>, now: Nanos) {
+    fn ask_ahead(&mut self, layer: usize, shared: &mut PrefillContext<'_>, now: Nanos) {
         if layer == shared.executor.num_layers() {
             return;
         }
         for index in 0..self.units() {
             let unit = self.partly.units()[index];
-            self.ask((layer, Kind::Probes), probe_part(unit, layer), shared, now);
+            self.ask(
+                (layer, PartKind::Probes),
+                probe_part(unit, layer),
+                shared,
+                now,
+            );
             if shared.wants_all() {
                 let part = shared.shape.rest_part(layer);
                 let rest = PartName { record: unit, part };
-                self.ask((layer, Kind::Rest), rest, shared, now);
+                self.ask((layer, PartKind::Rest), rest, shared, now);
             }
         }
     }
@@ -156,13 +165,17 @@ impl Prefill {
     }
 
     /// Computes layers until the prompt is done, waits for a part, or fails.
-    pub(super) fn advance(&mut self, shared: &mut Shared<'_>, now: Nanos) -> Progress {
+    pub(super) fn advance(
+        &mut self,
+        shared: &mut PrefillContext<'_>,
+        now: Nanos,
+    ) -> PrefillProgress {
         loop {
             match self.wait(shared.parts) {
                 Where::Here => {}
-                Where::Loading => return Progress::Waits,
+                Where::Loading => return PrefillProgress::Waits,
                 Where::Gone if self.is_without_packs(shared, now) => continue,
-                Where::Gone => return Progress::Failed,
+                Where::Gone => return PrefillProgress::Failed,
             }
             let stage = std::mem::replace(&mut self.stage, Stage::Probes(0));
             match stage {
@@ -172,7 +185,7 @@ impl Prefill {
                     if self.layer == shared.executor.num_layers() {
                         let (token, logits) = shared.executor.sample(&self.activations);
                         let pruned = std::mem::take(&mut self.pruned).into();
-                        return Progress::Done {
+                        return PrefillProgress::Done {
                             token,
                             logits,
                             pruned,
@@ -185,7 +198,7 @@ impl Prefill {
     }
 
     /// Whether what the stage waits for is there.
-    fn wait(&mut self, parts: &Parts) -> Where {
+    fn wait(&mut self, parts: &PartTable) -> Where {
         let (layer, units) = (self.layer, self.partly.units());
         let (here, names): (&mut usize, Box<dyn Iterator<Item = PartName>>) = match &mut self.stage
         {
@@ -206,9 +219,9 @@ impl Prefill {
 
     fn ask(
         &mut self,
-        (layer, kind): (usize, Kind),
+        (layer, kind): (usize, PartKind),
         name: PartName,
-        shared: &mut Shared<'_>,
+        shared: &mut PrefillContext<'_>,
         now: Nanos,
     ) {
         let bytes = shared.shape.part_bytes(kind);
@@ -221,16 +234,16 @@ impl Prefill {
     }
 
     /// The layer's probes are here: what they look at is asked for, and what the next layer needs.
-    fn choose(&mut self, shared: &mut Shared<'_>, now: Nanos) {
+    fn choose(&mut self, shared: &mut PrefillContext<'_>, now: Nanos) {
         self.computed += 1;
         let chosen = match shared.wants_all() {
-            true => Chosen::everything(self.partly.skip, self.partly.stored.len()),
+            true => AttendedTokens::everything(self.partly.skip, self.partly.stored.len()),
             false => self.select(shared),
         };
         let reads = self.reads(&chosen, shared);
         if !shared.wants_all() {
             for read in &reads {
-                self.ask((self.layer, Kind::Rest), read.part, shared, now);
+                self.ask((self.layer, PartKind::Rest), read.part, shared, now);
             }
         }
         self.ask_ahead(self.layer + 1, shared, now);
@@ -243,9 +256,9 @@ impl Prefill {
 
     /// A part did not come. Whether it may have been a pack's, and the layer now waits for units
     /// alone: packs may go at any time.
-    fn is_without_packs(&mut self, shared: &mut Shared<'_>, now: Nanos) -> bool {
+    fn is_without_packs(&mut self, shared: &mut PrefillContext<'_>, now: Nanos) -> bool {
         let units = self.partly.units();
-        let is_pack = |read: &Read| !units.contains(&read.part.record);
+        let is_pack = |read: &PartRead| !units.contains(&read.part.record);
         let Stage::Rest { reads, .. } = &self.stage else {
             return false;
         };
@@ -261,7 +274,7 @@ impl Prefill {
         let chosen = self.select(shared);
         let reads = self.reads(&chosen, shared);
         for read in &reads {
-            self.ask((self.layer, Kind::Rest), read.part, shared, now);
+            self.ask((self.layer, PartKind::Rest), read.part, shared, now);
         }
         self.stage = Stage::Rest {
             chosen,
@@ -273,7 +286,7 @@ impl Prefill {
 
     /// Selects tokens by the attention of the layer's probes, and fits them to whole parts if so
     /// configured.
-    fn select(&mut self, shared: &Shared<'_>) -> Chosen {
+    fn select(&mut self, shared: &PrefillContext<'_>) -> AttendedTokens {
         let shape = shared.shape;
         let skipped = self.partly.skip / shape.block_size * shape.probe_block_bytes;
         let mut stored = StoredKeys::default();
@@ -291,7 +304,7 @@ impl Prefill {
         let selection = select(shared.selecting, &sums, queries);
         let selection = selection.behind(self.partly.skip);
         if selection.is_all || !shared.selecting.whole_parts {
-            return Chosen::named(selection);
+            return AttendedTokens::named(selection);
         }
         let wish = Wish {
             selection: &selection,
@@ -300,7 +313,7 @@ impl Prefill {
         };
         let packs = !self.avoids_packs;
         let fitted = self.ask_cover(shared, (packs, &|_| false), |cover| fit(cover, &wish));
-        Chosen {
+        AttendedTokens {
             kept: fitted.tokens,
             missed: fitted.missed,
             selection,
@@ -308,7 +321,7 @@ impl Prefill {
     }
 
     /// Returns the reads of the parts that hold the kept tokens.
-    fn reads(&mut self, chosen: &Chosen, shared: &Shared<'_>) -> Vec<Read> {
+    fn reads(&mut self, chosen: &AttendedTokens, shared: &PrefillContext<'_>) -> Vec<PartRead> {
         let parts = &*shared.parts;
         let is_cached = |name| parts.is_kept(name);
         let packs = !chosen.selection.is_all && !self.avoids_packs;
@@ -320,7 +333,7 @@ impl Prefill {
     /// Asks about the parts that there are for this layer.
     fn ask_cover<T>(
         &mut self,
-        shared: &Shared<'_>,
+        shared: &PrefillContext<'_>,
         (packs, is_cached): (bool, &dyn Fn(PartName) -> bool),
         ask: impl FnOnce(&Cover<'_>) -> T,
     ) -> T {
@@ -341,7 +354,13 @@ impl Prefill {
     }
 
     /// All that the layer needs is here.
-    fn finish(&mut self, chosen: &Chosen, reads: &[Read], shared: &mut Shared<'_>, now: Nanos) {
+    fn finish(
+        &mut self,
+        chosen: &AttendedTokens,
+        reads: &[PartRead],
+        shared: &mut PrefillContext<'_>,
+        now: Nanos,
+    ) {
         let is_all = chosen.kept.len() == self.partly.stored.len();
         match is_all {
             true => self.place_all(shared),
@@ -354,13 +373,13 @@ impl Prefill {
         self.pruned.push(pruned as u32);
         let unit_tokens = shared.shape.unit_tokens;
         let named = &chosen.selection.tokens;
-        let share = |read: &Read| mattered(read, named) as f32 / unit_tokens as f32;
+        let share = |read: &PartRead| mattered(read, named) as f32 / unit_tokens as f32;
         let used: Vec<_> = reads.iter().map(|read| (read.part, share(read))).collect();
-        shared.parts.used(Kind::Rest, &used, now);
+        shared.parts.used(PartKind::Rest, &used, now);
         let units = self.partly.units().iter();
         let probes = units.map(|&unit| (probe_part(unit, self.layer), 1.0));
         let probes: Vec<_> = probes.collect();
-        shared.parts.used(Kind::Probes, &probes, now);
+        shared.parts.used(PartKind::Probes, &probes, now);
         self.tally
             .layer(&chosen.selection, reads.len(), unit_tokens);
         self.tally.missed += chosen.missed;
@@ -376,7 +395,7 @@ impl Prefill {
     }
 
     /// Puts the selected tokens into consecutive slots, in order.
-    fn place(&self, reads: &[Read], shared: &mut Shared<'_>) {
+    fn place(&self, reads: &[PartRead], shared: &mut PrefillContext<'_>) {
         let (shape, mover) = (shared.shape, shared.mover);
         let mut tokens: Vec<(u32, usize, u16)> = Vec::new();
         for (index, read) in reads.iter().enumerate() {
@@ -416,7 +435,7 @@ impl Prefill {
     }
 
     /// Puts all blocks where they belong.
-    fn place_all(&self, shared: &mut Shared<'_>) {
+    fn place_all(&self, shared: &mut PrefillContext<'_>) {
         let (shape, mover) = (shared.shape, shared.mover);
         let unit_blocks = shape.unit_tokens / shape.block_size;
         let skip = self.partly.skip / shape.block_size;
@@ -445,7 +464,7 @@ impl Prefill {
     }
 
     /// Gives back the parts that it holds for layers before `layer`.
-    pub(super) fn let_go(&mut self, parts: &mut Parts, layer: usize) {
+    pub(super) fn let_go(&mut self, parts: &mut PartTable, layer: usize) {
         self.held.retain(|&(needed, kind, name)| {
             let is_done = needed < layer;
             if is_done {
@@ -456,7 +475,7 @@ impl Prefill {
     }
 }
 
-impl Chosen {
+impl AttendedTokens {
     /// Chooses all of `num_tokens` tokens behind `skip`.
     fn everything(skip: usize, num_tokens: usize) -> Self {
         Self::named(Selection::everything(num_tokens).behind(skip))
@@ -473,7 +492,7 @@ impl Chosen {
 }
 
 /// Counts the named tokens of a part.
-fn mattered(read: &Read, named: &[u32]) -> usize {
+fn mattered(read: &PartRead, named: &[u32]) -> usize {
     let is_named = |(token, _): &&(u32, u16)| named.binary_search(token).is_ok();
     read.tokens.iter().filter(is_named).count()
 }

@@ -3,15 +3,15 @@
 use headstart_cache::importance::Selection;
 use headstart_core::Tier;
 
-use super::parts::Kind;
+use super::parts::PartKind;
 
-/// Places of [`Tally::parts`].
+/// Places of [`PartialLoadTally::parts`].
 pub(super) const DISK: usize = 2;
 const SHARED: usize = 3;
 
-/// Sums over prompts, or of one.
+/// Sums over partly loaded prompts, or of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct PartialLoadTally {
     /// Prompts that have their first token.
     pub prompts: u64,
     /// Prompts that could not go on in part: a part did not come.
@@ -50,7 +50,7 @@ pub struct Tally {
 
 /// End of a prompt's partial loading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum PartialLoadEnd {
     /// With its first token.
     Loaded,
     /// A part did not come.
@@ -61,7 +61,7 @@ pub(super) enum Ended {
     Left,
 }
 
-impl Tally {
+impl PartialLoadTally {
     /// Bytes that were loaded, wherever from.
     #[must_use]
     pub fn loaded_bytes(&self) -> u64 {
@@ -79,16 +79,16 @@ impl Tally {
     }
 
     /// Adds a prompt: what was loaded for it, and where it has no token nothing of what it wanted.
-    pub(super) fn end(&mut self, tally: &Self, ended: Ended) {
+    pub(super) fn end(&mut self, tally: &Self, ended: PartialLoadEnd) {
         let mut tally = *tally;
         let outcome = match ended {
-            Ended::Loaded => &mut tally.prompts,
-            Ended::Failed => &mut tally.failed,
-            Ended::Late => &mut tally.late,
-            Ended::Left => &mut tally.left,
+            PartialLoadEnd::Loaded => &mut tally.prompts,
+            PartialLoadEnd::Failed => &mut tally.failed,
+            PartialLoadEnd::Late => &mut tally.late,
+            PartialLoadEnd::Left => &mut tally.left,
         };
         *outcome += 1;
-        if ended != Ended::Loaded {
+        if ended != PartialLoadEnd::Loaded {
             tally.whole_bytes = 0;
         }
         self.add(&tally);
@@ -96,10 +96,10 @@ impl Tally {
 
     /// Counts a needed part. One that no cache keeps counts as available or being loaded, until
     /// [`Self::asked`] counts it as read from the disk.
-    pub(super) fn loaded(&mut self, kind: Kind, from: Tier, bytes: u64) {
+    pub(super) fn loaded(&mut self, kind: PartKind, from: Tier, bytes: u64) {
         match kind {
-            Kind::Probes => self.probe_bytes += bytes,
-            Kind::Rest => self.rest_bytes += bytes,
+            PartKind::Probes => self.probe_bytes += bytes,
+            PartKind::Rest => self.rest_bytes += bytes,
         }
         let place = match from {
             Tier::Device => 0,

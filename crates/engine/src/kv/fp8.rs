@@ -24,8 +24,8 @@
 use half::bf16;
 use pulp::Arch;
 
-/// Name of the format with its groups (`super::Stored`), part of every block's identity: another
-/// way to code needs another name.
+/// Name of the format with its groups (`super::KvStorageFormat`), part of every block's identity:
+/// another way to code needs another name.
 pub const FORMAT: &str = "fp8-e4m3:2^n,head";
 
 /// Least exponent of a group: what is decoded is still a multiple of the least bf16.

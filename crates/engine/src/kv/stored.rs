@@ -15,7 +15,7 @@ use crate::ModelConfig;
 
 /// Storage format of KV blocks in lower tiers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stored {
+pub enum KvStorageFormat {
     /// As it is: what is loaded is what was computed.
     #[default]
     Same,
@@ -24,7 +24,7 @@ pub enum Stored {
     Fp8,
 }
 
-impl Stored {
+impl KvStorageFormat {
     const ALL: [Self; 2] = [Self::Same, Self::Fp8];
 
     /// Its name.
@@ -63,7 +63,7 @@ impl Stored {
     }
 }
 
-impl std::str::FromStr for Stored {
+impl std::str::FromStr for KvStorageFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

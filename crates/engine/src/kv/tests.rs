@@ -6,7 +6,7 @@ use crate::model::toy;
 const BLOCKS: u32 = 5;
 
 /// A pool of random numbers, the keys' some times as large as the values'.
-fn pool(dtype: Dtype, stored: Stored, block_size: usize) -> KvPool {
+fn pool(dtype: Dtype, stored: KvStorageFormat, block_size: usize) -> KvPool {
     let mut config = toy::config();
     (config.num_layers, config.num_kv_heads, config.head_dim) = (2, 3, 8);
     let pool = KvPool::new(&config, dtype, BLOCKS as usize, block_size);
@@ -43,7 +43,11 @@ fn numbers(layer: &LayerKv, block: u32) -> [Vec<f32>; 2] {
 #[test]
 fn a_block_is_stored_loaded_and_stored_again_to_the_same_bytes() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
-        for (kept, block_size) in [(Stored::Same, 16), (Stored::Fp8, 16), (Stored::Fp8, 32)] {
+        for (kept, block_size) in [
+            (KvStorageFormat::Same, 16),
+            (KvStorageFormat::Fp8, 16),
+            (KvStorageFormat::Fp8, 32),
+        ] {
             let mut pool = pool(dtype, kept, block_size);
             let before = pool.layer(1).clone();
             let bytes = stored(&before, 2);
@@ -58,8 +62,8 @@ fn a_block_is_stored_loaded_and_stored_again_to_the_same_bytes() {
                 let errors = got.iter().zip(right).map(|(a, b)| (a - b).abs());
                 let error = errors.fold(0.0, f32::max) / largest;
                 match kept {
-                    Stored::Same => assert_eq!(got, right),
-                    Stored::Fp8 => assert!(error > 1e-3 && error <= 1.0 / 17.0, "{error}"),
+                    KvStorageFormat::Same => assert_eq!(got, right),
+                    KvStorageFormat::Fp8 => assert!(error > 1e-3 && error <= 1.0 / 17.0, "{error}"),
                 }
             }
         }
@@ -70,10 +74,10 @@ fn a_block_is_stored_loaded_and_stored_again_to_the_same_bytes() {
 fn a_layer_is_as_long_as_is_said_without_a_pool() {
     let config = toy::config();
     for (dtype, stored, bytes) in [
-        (Dtype::F32, Stored::Same, 16_384),
-        (Dtype::Bf16, Stored::Same, 8_192),
-        (Dtype::F32, Stored::Fp8, 4_100),
-        (Dtype::Bf16, Stored::Fp8, 4_100),
+        (Dtype::F32, KvStorageFormat::Same, 16_384),
+        (Dtype::Bf16, KvStorageFormat::Same, 8_192),
+        (Dtype::F32, KvStorageFormat::Fp8, 4_100),
+        (Dtype::Bf16, KvStorageFormat::Fp8, 4_100),
     ] {
         let pool = KvPool::new(&config, dtype, 1, 16).with_stored(stored);
         assert_eq!(pool.layer(7).stored_bytes(), bytes);
@@ -84,10 +88,10 @@ fn a_layer_is_as_long_as_is_said_without_a_pool() {
 #[test]
 fn each_way_to_store_has_an_identity_of_its_own() {
     let names = [
-        Stored::Same.kv_dtype(Dtype::F32),
-        Stored::Same.kv_dtype(Dtype::Bf16),
-        Stored::Fp8.kv_dtype(Dtype::F32),
-        Stored::Fp8.kv_dtype(Dtype::Bf16),
+        KvStorageFormat::Same.kv_dtype(Dtype::F32),
+        KvStorageFormat::Same.kv_dtype(Dtype::Bf16),
+        KvStorageFormat::Fp8.kv_dtype(Dtype::F32),
+        KvStorageFormat::Fp8.kv_dtype(Dtype::Bf16),
     ];
     let expected = [
         "f32",
@@ -96,7 +100,7 @@ fn each_way_to_store_has_an_identity_of_its_own() {
         "bf16/fp8-e4m3:2^n,head",
     ];
     assert_eq!(names, expected);
-    assert_eq!("fp8".parse(), Ok(Stored::Fp8));
-    let told = "int4".parse::<Stored>().expect_err("unknown");
+    assert_eq!("fp8".parse(), Ok(KvStorageFormat::Fp8));
+    let told = "int4".parse::<KvStorageFormat>().expect_err("unknown");
     assert!(told.contains("same, fp8"), "{told}");
 }

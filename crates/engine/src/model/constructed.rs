@@ -54,7 +54,7 @@ pub mod words;
 
 use headstart_scheduler::Sampling;
 
-use super::{GenerationDefaults, Model};
+use super::{GenerationDefaults, LanguageModel};
 use crate::ModelConfig;
 use crate::config::{Family, Rope};
 use crate::kv::{Dtype, Numbers};
@@ -74,7 +74,7 @@ const ROPE_THETA: f32 = 1e19;
 
 /// Arrangement of the heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum HeadLayout {
     /// 32 heads with keys and values of their own.
     Mha,
     /// 32 query heads over 8 key-value heads.
@@ -83,7 +83,7 @@ pub enum Shape {
     Small,
 }
 
-impl Shape {
+impl HeadLayout {
     /// All.
     pub const ALL: [Self; 3] = [Self::Mha, Self::Gqa, Self::Small];
 
@@ -119,11 +119,11 @@ impl Shape {
 
 /// The shape as the engine knows it.
 #[must_use]
-pub fn config(shape: Shape) -> ModelConfig {
+pub fn config(shape: HeadLayout) -> ModelConfig {
     let (num_heads, num_kv_heads) = match shape {
-        Shape::Mha => (32, 32),
-        Shape::Gqa => (32, 8),
-        Shape::Small => (4, 4),
+        HeadLayout::Mha => (32, 32),
+        HeadLayout::Gqa => (32, 8),
+        HeadLayout::Small => (4, 4),
     };
     ModelConfig {
         family: Family::Llama,
@@ -146,7 +146,7 @@ pub fn config(shape: Shape) -> ModelConfig {
 
 /// The model. It answers with one token, greedily, unless asked otherwise.
 #[must_use]
-pub fn build(shape: Shape, dtype: Dtype) -> Model {
+pub fn build(shape: HeadLayout, dtype: Dtype) -> LanguageModel {
     let config = config(shape);
     let tokens = 0..words::VOCAB as u32;
     let embedding = tokens.clone().flat_map(stream::embedding).collect();
@@ -154,7 +154,7 @@ pub fn build(shape: Shape, dtype: Dtype) -> Model {
     let layers = (0..LAYERS)
         .map(|layer| layers::build(shape, &config, layer, dtype))
         .collect();
-    Model {
+    LanguageModel {
         revision: format!("{}-{REVISION}-{}", shape.name(), dtype.name()),
         generation: GenerationDefaults {
             sampling: Sampling::default(),

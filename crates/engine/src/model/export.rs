@@ -6,7 +6,7 @@ use std::path::Path;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
 
-use super::Model;
+use super::LanguageModel;
 use crate::config::Family;
 use crate::cpu::linear::Linear;
 use crate::kv::Numbers;
@@ -14,7 +14,7 @@ use crate::kv::Numbers;
 /// A tensor by name: shape and little-endian f32.
 type Tensors = BTreeMap<String, (Vec<usize>, Vec<u8>)>;
 
-impl Model {
+impl LanguageModel {
     /// Writes `config.json`, `generation_config.json` and `model.safetensors` (f32) into `dir`.
     /// Of the families, Llama only: the toy is one.
     ///
@@ -136,7 +136,7 @@ mod tests {
         let model = toy::with_config(config, GenerationDefaults::default(), crate::kv::Dtype::F32);
         let dir = std::env::temp_dir().join(format!("headstart-export-{}", std::process::id()));
         model.export(&dir).expect("writes");
-        let loaded = Model::load(&dir, crate::kv::Dtype::F32).expect("loads");
+        let loaded = LanguageModel::load(&dir, crate::kv::Dtype::F32).expect("loads");
         std::fs::remove_dir_all(&dir).expect("cleans up");
         let tokens: Vec<u32> = (0..40).map(|at| at * 7 % 90).collect();
         let logits = |model| crate::reference::logits(model, &tokens);

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use safetensors::{SafeTensors, tensor::TensorView};
 use serde_json::Value;
 
-use super::{GenerationDefaults, Layer, Model, transpose_into};
+use super::{DecoderLayer, GenerationDefaults, LanguageModel, transpose_into};
 use crate::config::Family;
 use crate::cpu::linear::Linear;
 use crate::kv::{Dtype, Numbers};
@@ -74,7 +74,7 @@ pub enum LoadError {
     },
 }
 
-impl Model {
+impl LanguageModel {
     /// Loads the folder `dir`, storing weights as `dtype`.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Model {
             _ => Value::Null,
         };
         let generation = GenerationDefaults::from_json(&generation, &json);
-        let (mut tensors, digest) = Tensors::read(dir)?;
+        let (mut tensors, digest) = TensorFiles::read(dir)?;
         let revision = format!("{digest}-{}", dtype.name());
         let (hidden, vocab) = (config.hidden, config.vocab);
         let table = |values| Numbers::from_f32(dtype, values);
@@ -121,14 +121,14 @@ impl Model {
 }
 
 struct LayerReader<'a> {
-    tensors: &'a mut Tensors,
+    tensors: &'a mut TensorFiles,
     config: &'a ModelConfig,
     dtype: Dtype,
     index: usize,
 }
 
 impl LayerReader<'_> {
-    fn layer(&mut self) -> Result<Layer, LoadError> {
+    fn layer(&mut self) -> Result<DecoderLayer, LoadError> {
         let config = self.config;
         let (hidden, wide) = (config.hidden, config.intermediate);
         let (q, kv) = (
@@ -147,7 +147,7 @@ impl LayerReader<'_> {
             )),
             Family::Llama | Family::Qwen2 => None,
         };
-        Ok(Layer {
+        Ok(DecoderLayer {
             attention_norm: self.vector("input_layernorm.weight", hidden)?,
             qkv: self.linear(hidden, &qkv, config.family == Family::Qwen2)?,
             head_norms,
@@ -193,13 +193,13 @@ impl LayerReader<'_> {
 }
 
 /// The bytes of all weight files and where each tensor is.
-struct Tensors {
+struct TensorFiles {
     files: Vec<(PathBuf, Vec<u8>)>,
     /// Name to file.
     at: HashMap<String, usize>,
 }
 
-impl Tensors {
+impl TensorFiles {
     /// All tensors of `dir`, and a content hash of its weight files.
     fn read(dir: &Path) -> Result<(Self, String), LoadError> {
         let mut hasher = blake3::Hasher::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use headstart_core::{Rng, TokenId};
 use headstart_scheduler::Sampling;
 
-use super::{GenerationDefaults, Layer, Model};
+use super::{DecoderLayer, GenerationDefaults, LanguageModel};
 use crate::ModelConfig;
 use crate::config::{Family, Rope};
 use crate::cpu::linear::Linear;
@@ -42,7 +42,7 @@ pub fn config() -> ModelConfig {
 /// # Panics
 /// When no word is within the vocabulary.
 #[must_use]
-pub fn build(words: &[TokenId], stop_token: Option<TokenId>, dtype: Dtype) -> Model {
+pub fn build(words: &[TokenId], stop_token: Option<TokenId>, dtype: Dtype) -> LanguageModel {
     let config = config();
     let mut allowed = vec![false; config.vocab];
     for &word in words {
@@ -65,7 +65,11 @@ pub fn build(words: &[TokenId], stop_token: Option<TokenId>, dtype: Dtype) -> Mo
 
 /// A model of any shape with deterministic weights, for tests and benchmarks.
 #[must_use]
-pub fn with_config(config: ModelConfig, generation: GenerationDefaults, dtype: Dtype) -> Model {
+pub fn with_config(
+    config: ModelConfig,
+    generation: GenerationDefaults,
+    dtype: Dtype,
+) -> LanguageModel {
     let mut rng = Rng::new(SEED);
     let mut uniform = |len: usize, fan_in: usize| -> Vec<f32> {
         // Variance 1 / fan_in keeps the stream's scale from layer to layer.
@@ -82,7 +86,7 @@ pub fn with_config(config: ModelConfig, generation: GenerationDefaults, dtype: D
     let head = (!config.tied).then(|| Numbers::from_f32(dtype, uniform(vocab * hidden, hidden)));
     let final_norm = vec![1.0 / (hidden as f32).sqrt(); hidden];
     let revision = format!("toy-{SEED}-{}", dtype.name());
-    Model {
+    LanguageModel {
         config,
         revision,
         generation,
@@ -97,12 +101,12 @@ fn layer(
     config: &ModelConfig,
     dtype: Dtype,
     uniform: &mut impl FnMut(usize, usize) -> Vec<f32>,
-) -> Layer {
+) -> DecoderLayer {
     let mut linear =
         |k: usize, n: usize| Linear::new(Numbers::from_f32(dtype, uniform(k * n, k)), k, n, None);
     let (hidden, dim) = (config.hidden, config.head_dim);
     let head_norm = || vec![1.0; dim];
-    Layer {
+    DecoderLayer {
         attention_norm: vec![1.0; hidden],
         qkv: linear(hidden, (config.num_heads + 2 * config.num_kv_heads) * dim),
         head_norms: (config.family == Family::Qwen3).then(|| (head_norm(), head_norm())),

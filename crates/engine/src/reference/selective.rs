@@ -18,18 +18,18 @@ use headstart_core::{BlockId, SeqId, TokenId};
 use headstart_scheduler::{Batch, Entry};
 use rayon::prelude::*;
 
-use super::{Projected, embed, feed_forward, head, heads, project};
+use super::{QkvProjection, embed, feed_forward, head, heads, project};
 use crate::cpu::attention::Heads;
 use crate::cpu::linear::Write;
 use crate::executor::Rotation;
 use crate::kv::{Dtype, KvPool};
-use crate::{CpuExecutor, Model};
+use crate::{CpuExecutor, LanguageModel};
 
 /// Tokens per block of the pool that a prefix is computed in.
 const BLOCK_SIZE: usize = 16;
 
 /// Keys and values of a prefix, rounded as a pool of `dtype` holds them.
-pub struct Prefix {
+pub struct ReferencePrefix {
     num_tokens: usize,
     dtype: Dtype,
     layers: Vec<KeysValues>,
@@ -42,25 +42,25 @@ struct KeysValues {
 }
 
 /// Result of a suffix.
-pub struct Asked {
+pub struct SuffixResult {
     /// Logits of the last token, `[vocab]`.
     pub logits: Vec<f32>,
     /// Selected tokens of each layer.
-    pub layers: Vec<Chosen>,
+    pub layers: Vec<LayerSelection>,
 }
 
 /// Selected tokens of one layer, with their importance.
-pub struct Chosen {
+pub struct LayerSelection {
     /// Of each probe: the importance of each prefix token.
     pub importance: Vec<Vec<f32>>,
     /// Positions of the prefix that the suffix saw; ascending.
     pub kept: Vec<usize>,
 }
 
-impl Prefix {
+impl ReferencePrefix {
     /// Computes `tokens` with the engine's own kernels: what it would have stored.
     #[must_use]
-    pub fn compute(model: &Arc<Model>, dtype: Dtype, tokens: &[TokenId]) -> Self {
+    pub fn compute(model: &Arc<LanguageModel>, dtype: Dtype, tokens: &[TokenId]) -> Self {
         let num_blocks = tokens.len().div_ceil(BLOCK_SIZE);
         let mut executor = CpuExecutor::new(model.clone(), dtype, num_blocks, BLOCK_SIZE);
         let entry = Entry {
@@ -100,11 +100,11 @@ impl Prefix {
     /// When the suffix is empty or a chosen position lies behind the prefix.
     pub fn ask(
         &self,
-        model: &Model,
+        model: &LanguageModel,
         suffix: &[TokenId],
         probes: &[usize],
         mut choose: impl FnMut(usize, &[Vec<f32>]) -> Vec<usize>,
-    ) -> Asked {
+    ) -> SuffixResult {
         let positions = self.num_tokens..self.num_tokens + suffix.len();
         let rotation = Rotation::of_positions(&model.config, positions);
         let mut stream = embed(model, suffix);
@@ -113,7 +113,7 @@ impl Prefix {
             let mut own = project(model, layer, &rotation, &stream);
             round(self.dtype, &mut own.k);
             round(self.dtype, &mut own.v);
-            let view = View {
+            let view = VisibleKv {
                 heads: heads(model),
                 prefix: &self.layers[index],
                 own: &own,
@@ -126,17 +126,17 @@ impl Prefix {
             let attended = view.attend(&kept);
             layer.output.apply(&attended, &mut stream, Write::Add);
             feed_forward(model, layer, &mut stream);
-            layers.push(Chosen { importance, kept });
+            layers.push(LayerSelection { importance, kept });
         }
         let last = stream.split_off(stream.len() - model.config.hidden);
-        Asked {
+        SuffixResult {
             logits: head(model, &last),
             layers,
         }
     }
 
     /// The same, all of it seen.
-    pub fn ask_exactly(&self, model: &Model, suffix: &[TokenId]) -> Vec<f32> {
+    pub fn ask_exactly(&self, model: &LanguageModel, suffix: &[TokenId]) -> Vec<f32> {
         let all = |_: usize, _: &[Vec<f32>]| (0..self.num_tokens).collect();
         self.ask(model, suffix, &[], all).logits
     }
@@ -162,13 +162,13 @@ impl KeysValues {
 }
 
 /// Keys and values visible to a layer's queries: those of a prefix and of the suffix itself.
-struct View<'a> {
+struct VisibleKv<'a> {
     heads: Heads,
     prefix: &'a KeysValues,
-    own: &'a Projected,
+    own: &'a QkvProjection,
 }
 
-impl View<'_> {
+impl VisibleKv<'_> {
     /// Tokens of the suffix.
     fn num_queries(&self) -> usize {
         let Heads { num_kv, group, dim } = self.heads;
@@ -284,7 +284,7 @@ mod tests {
     use headstart_core::Rng;
 
     /// A toy of three layers with two query heads per key-value head.
-    fn model() -> Arc<Model> {
+    fn model() -> Arc<LanguageModel> {
         let mut config = toy::config();
         (config.hidden, config.intermediate, config.num_layers) = (64, 96, 3);
         (config.num_heads, config.num_kv_heads, config.head_dim) = (4, 2, 16);
@@ -305,7 +305,7 @@ mod tests {
         let expected = &expected[expected.len() - model.config.vocab..];
         for cut in [1, 50, 64, 89] {
             let (prefix, suffix) = tokens.split_at(cut);
-            let prefix = Prefix::compute(&model, Dtype::F32, prefix);
+            let prefix = ReferencePrefix::compute(&model, Dtype::F32, prefix);
             let got = prefix.ask_exactly(&model, suffix);
             for (got, expected) in got.iter().zip(expected) {
                 assert!((got - expected).abs() < 1e-4, "{cut}: {got} {expected}");
@@ -317,7 +317,7 @@ mod tests {
     fn importance_is_what_is_seen_of_the_prefix() {
         let (model, tokens) = (model(), tokens(70));
         let (prefix, suffix) = tokens.split_at(60);
-        let prefix = Prefix::compute(&model, Dtype::F32, prefix);
+        let prefix = ReferencePrefix::compute(&model, Dtype::F32, prefix);
         let asked = prefix.ask(&model, suffix, &[0, 3], |_, _| vec![5, 3]);
         assert_eq!(asked.layers.len(), 3);
         for layer in &asked.layers {
@@ -336,7 +336,7 @@ mod tests {
         // Attention depends on distances only, so that a suffix alone gives the same.
         let (model, tokens) = (model(), tokens(40));
         let (prefix, suffix) = tokens.split_at(25);
-        let prefix = Prefix::compute(&model, Dtype::F32, prefix);
+        let prefix = ReferencePrefix::compute(&model, Dtype::F32, prefix);
         let nothing = prefix.ask(&model, suffix, &[], |_, _| Vec::new());
         let alone = crate::reference::logits(&model, suffix);
         let alone = &alone[alone.len() - model.config.vocab..];

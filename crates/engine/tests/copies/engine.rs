@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use headstart_cache::policy::Random;
 use headstart_cache::tiers::WriteWhen;
-use headstart_core::transfer::{BlockMover, DevicePart, Moved, PartName, Transfer};
+use headstart_core::transfer::{BlockMover, DevicePart, PartName, Transfer, TransferReport};
 use headstart_core::{BlockHash, BlockId, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
 use headstart_engine::kv::Dtype;
 use headstart_engine::{
-    Batch, Copies, Engine, Executor, Model, Output, QueueOrder, Sampling, Submission,
+    Batch, Copies, Engine, Executor, LanguageModel, Output, QueueOrder, Sampling, Submission,
 };
 
 use crate::shelf::{Parts, Shelf, disk};
@@ -86,11 +86,11 @@ impl BlockMover for Witness {
         }
     }
 
-    fn poll(&mut self, moved: &mut Vec<Moved>) {
+    fn poll(&mut self, moved: &mut Vec<TransferReport>) {
         let mut counts = self.counts.lock().expect("one thread");
         counts.loaded += std::mem::take(&mut self.shelf.loads);
         // A unit cannot be reported as stored before it was read.
-        let is_there = |it: &Moved| !matches!(it, Moved::Stored { .. });
+        let is_there = |it: &TransferReport| !matches!(it, TransferReport::Stored { .. });
         counts.waiting += usize::from(!self.expected.is_empty());
         let (there, later) = match self.expected.is_empty() {
             true => (std::mem::take(&mut self.shelf.moved), Vec::new()),
@@ -110,7 +110,7 @@ impl BlockMover for Witness {
 }
 
 /// Writes back or through by `seed`.
-fn watched_engine(model: &Arc<Model>, seed: u64, counts: &Arc<Mutex<Counts>>) -> Engine {
+fn watched_engine(model: &Arc<LanguageModel>, seed: u64, counts: &Arc<Mutex<Counts>>) -> Engine {
     let mut bench = Bench::new(Way::Beside, model);
     let snapshot = Arc::new(Mutex::new(bench.dump()));
     let watched = Watched {
@@ -127,7 +127,7 @@ fn watched_engine(model: &Arc<Model>, seed: u64, counts: &Arc<Mutex<Counts>>) ->
         cache_blocks: BLOCKS,
         block_size: BLOCK_SIZE,
         kv_dtype: Dtype::F32,
-        stored: headstart_engine::kv::Stored::Same,
+        stored: headstart_engine::kv::KvStorageFormat::Same,
         max_batched_tokens: 70,
         max_sequences: 6,
         max_waiting: 100,

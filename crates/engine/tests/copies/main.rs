@@ -11,7 +11,7 @@ use headstart_core::transfer::{BlockMover, Transfer};
 use headstart_core::{BlockId, Rng, SeqId, TokenId};
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::{GenerationDefaults, toy};
-use headstart_engine::{Batch, Copies, CpuExecutor, Entry, Executor, Model, Sampling};
+use headstart_engine::{Batch, Copies, CpuExecutor, Entry, Executor, LanguageModel, Sampling};
 
 use shelf::{Claims, Parts, Shelf, store, unit};
 
@@ -22,7 +22,7 @@ const BLOCKS: usize = 40;
 const LAYERS: usize = 5;
 const VOCAB: usize = 300;
 
-fn model() -> Arc<Model> {
+fn model() -> Arc<LanguageModel> {
     let mut config = toy::config();
     (config.hidden, config.intermediate, config.num_layers) = (64, 96, LAYERS);
     (config.num_heads, config.num_kv_heads, config.head_dim) = (4, 2, 16);
@@ -32,7 +32,7 @@ fn model() -> Arc<Model> {
 }
 
 /// Bytes of a part of a block.
-fn part_bytes(model: &Model) -> usize {
+fn part_bytes(model: &LanguageModel) -> usize {
     let config = &model.config;
     2 * config.num_kv_heads * config.head_dim * BLOCK_SIZE * Dtype::F32.bytes()
 }
@@ -56,7 +56,7 @@ struct Bench {
 const UNITS: u64 = 8;
 
 impl Bench {
-    fn new(way: Way, model: &Arc<Model>) -> Self {
+    fn new(way: Way, model: &Arc<LanguageModel>) -> Self {
         let executor = CpuExecutor::new(model.clone(), Dtype::F32, BLOCKS, BLOCK_SIZE);
         let mut rng = Rng::new(7);
         let mut part = |_| -> Vec<u8> {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
 use headstart_core::transfer::{
-    BlockMover, DevicePart, FoundUnit, Moved, PartName, Transfer, TransferId, TransferResult, Unit,
+    BlockMover, DevicePart, FoundUnit, PartName, Transfer, TransferId, TransferReport,
+    TransferResult, Unit,
 };
 use headstart_core::{
     BlockHash, BlockId, EngineModel, IdentityDigest, Nanos, SeqId, TenantTag, Tier,
@@ -37,7 +38,7 @@ pub(crate) fn disk(write: WriteWhen, most_at_hand: usize) -> Tiers {
         admission: Admission::Always,
         write,
         shares: Shares::default(),
-        assumed: Assumed {
+        assumed: AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: 1e9,
         },
@@ -54,7 +55,7 @@ pub(crate) struct Shelf {
     /// Parts that the device came to since the last end.
     pub(crate) passed: usize,
     pub(crate) kept: HashMap<BlockHash, Parts>,
-    pub(crate) moved: Vec<Moved>,
+    pub(crate) moved: Vec<TransferReport>,
     pub(crate) loads: usize,
 }
 
@@ -70,12 +71,12 @@ impl BlockMover for Shelf {
                 self.to_read.push((unit.name, blocks));
                 self.reading.push(Vec::new());
                 let result = TransferResult::Done;
-                let stored = |tier| Moved::Stored { id, tier, result };
+                let stored = |tier| TransferReport::Stored { id, tier, result };
                 self.moved.extend(to.into_iter().map(stored));
             }
             Transfer::Load { id, .. } => {
                 self.loads += 1;
-                self.moved.push(Moved::Loaded {
+                self.moved.push(TransferReport::Loaded {
                     id,
                     result: TransferResult::Done,
                     ago: Duration::ZERO,
@@ -110,7 +111,7 @@ impl BlockMover for Shelf {
         }
     }
 
-    fn poll(&mut self, moved: &mut Vec<Moved>) {
+    fn poll(&mut self, moved: &mut Vec<TransferReport>) {
         moved.append(&mut self.moved);
     }
 
@@ -154,7 +155,7 @@ impl Claims {
         };
         let units = (0..units).map(found).collect();
         let tier = Tier::Disk;
-        tiers.moved(Moved::Found { tier, units }, Nanos(0));
+        tiers.moved(TransferReport::Found { tier, units }, Nanos(0));
         Self(tiers)
     }
 

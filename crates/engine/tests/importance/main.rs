@@ -11,10 +11,10 @@ use headstart_core::{CacheEvent, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::config::ModelConfig;
 use headstart_engine::engine::{EngineConfig, StopTokens};
 use headstart_engine::importance::ImportanceConfig;
-use headstart_engine::kv::{Dtype, Probes, Stored};
+use headstart_engine::kv::{Dtype, KvStorageFormat, Probes};
 use headstart_engine::model::toy;
 use headstart_engine::{
-    Engine, GenerationDefaults, Model, Output, QueueOrder, Sampling, Submission,
+    Engine, GenerationDefaults, LanguageModel, Output, QueueOrder, Sampling, Submission,
 };
 
 use shelf::{Shared, Shelf, disk};
@@ -23,7 +23,7 @@ const BLOCK_SIZE: usize = 16;
 const UNIT_BLOCKS: usize = 4;
 const UNIT_TOKENS: usize = BLOCK_SIZE * UNIT_BLOCKS;
 
-fn model_of(num_kv_heads: usize) -> Arc<Model> {
+fn model_of(num_kv_heads: usize) -> Arc<LanguageModel> {
     let config = ModelConfig {
         hidden: 64,
         intermediate: 96,
@@ -43,7 +43,7 @@ fn config(blocks: usize) -> EngineConfig {
         cache_blocks: blocks,
         block_size: BLOCK_SIZE,
         kv_dtype: Dtype::F32,
-        stored: Stored::Same,
+        stored: KvStorageFormat::Same,
         max_batched_tokens: 256,
         max_sequences: 8,
         max_waiting: 100,
@@ -51,7 +51,7 @@ fn config(blocks: usize) -> EngineConfig {
     }
 }
 
-fn importance(model: &Model, ratio: f64, kept_bytes: [u64; 2]) -> ImportanceConfig {
+fn importance(model: &LanguageModel, ratio: f64, kept_bytes: [u64; 2]) -> ImportanceConfig {
     ImportanceConfig {
         probes: Probes::of(&model.config),
         selecting: Selecting {
@@ -74,7 +74,7 @@ fn importance(model: &Model, ratio: f64, kept_bytes: [u64; 2]) -> ImportanceConf
 }
 
 fn engine(
-    model: &Arc<Model>,
+    model: &Arc<LanguageModel>,
     blocks: usize,
     importance: Option<ImportanceConfig>,
     shelf: Shelf,
@@ -392,7 +392,7 @@ fn who_is_late_and_who_leaves_is_told_apart() {
 /// Prompts that come and go while others run, on a device that is too small for all.
 fn crowd(
     seed: u64,
-    importance: impl Fn(&Model) -> Option<ImportanceConfig>,
+    importance: impl Fn(&LanguageModel) -> Option<ImportanceConfig>,
 ) -> (Vec<Answer>, Shared, Engine) {
     let model = model_of(4);
     let mut rng = Rng::new(seed);

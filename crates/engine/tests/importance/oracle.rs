@@ -4,25 +4,27 @@ use std::sync::Arc;
 
 use headstart_cache::importance::{Cover, Selection, Wish, fit, select};
 use headstart_core::{BlockHash, Rng};
-use headstart_engine::Model;
-use headstart_engine::importance::{ImportanceConfig, PackCounts, PackingOptions, Tally};
+use headstart_engine::LanguageModel;
+use headstart_engine::importance::{
+    ImportanceConfig, PackCounts, PackingOptions, PartialLoadTally,
+};
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::tasks::{Document, Size};
 use headstart_engine::model::constructed::words::Symbol;
-use headstart_engine::model::constructed::{self, Shape};
-use headstart_engine::reference::selective::Prefix;
+use headstart_engine::model::constructed::{self, HeadLayout};
+use headstart_engine::reference::selective::ReferencePrefix;
 
 use super::*;
 
 /// The first token behind each question, by the reference.
 fn expected(
-    model: &Arc<Model>,
+    model: &Arc<LanguageModel>,
     importance: &ImportanceConfig,
     (document, questions): (&[TokenId], &[Vec<TokenId>]),
 ) -> Vec<TokenId> {
     let stored = document.len() / UNIT_TOKENS * UNIT_TOKENS;
     let (prefix, rest) = document.split_at(stored);
-    let prefix = Prefix::compute(model, Dtype::F32, prefix);
+    let prefix = ReferencePrefix::compute(model, Dtype::F32, prefix);
     let answer = |question: &Vec<TokenId>| {
         let suffix = [rest, question].concat();
         let choose = |_: usize, importances: &[Vec<f32>]| {
@@ -117,7 +119,7 @@ fn facts(seed: u64, count: usize) -> (Vec<TokenId>, Vec<Vec<TokenId>>, Vec<Token
 struct Told {
     /// All tokens that were generated, behind the document first.
     tokens: Vec<Vec<TokenId>>,
-    tally: Tally,
+    tally: PartialLoadTally,
     packs: PackCounts,
 }
 
@@ -127,7 +129,7 @@ fn tell(
     (whole_parts, packs): (bool, bool),
     kept_bytes: [u64; 2],
 ) -> Told {
-    let model = Arc::new(constructed::build(Shape::Small, Dtype::F32));
+    let model = Arc::new(constructed::build(HeadLayout::Small, Dtype::F32));
     let mut importance = importance(&model, 0.25, kept_bytes);
     importance.selecting.falls_back = true;
     importance.selecting.whole_parts = whole_parts;
@@ -193,7 +195,7 @@ fn whole_parts_and_packs_bring_the_right_answers_with_fewest_reads() {
 /// A guard that looks at every answer sees no harm in facts, and bars what needs everything.
 #[test]
 fn the_guard_bars_what_needs_all_of_it() {
-    let model = Arc::new(constructed::build(Shape::Small, Dtype::F32));
+    let model = Arc::new(constructed::build(HeadLayout::Small, Dtype::F32));
     for needs_all in [false, true] {
         let mut rng = Rng::new(9);
         let document = Document::new(&mut rng, Size::of(16 * UNIT_TOKENS), Symbol::Quiet);

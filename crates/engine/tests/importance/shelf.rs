@@ -7,14 +7,14 @@ use std::time::Duration;
 use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
 use headstart_core::transfer::{
-    BlockMover, DevicePart, Moved, Pack, PartName, TokenFormat, Transfer, TransferResult,
+    BlockMover, DevicePart, Pack, PartName, TokenFormat, Transfer, TransferReport, TransferResult,
 };
 use headstart_core::{BlockHash, BlockId, EngineModel, Rng, Tier};
 
-use headstart_engine::Model;
+use headstart_engine::LanguageModel;
 use headstart_engine::kv::{Dtype, Probes, RestFormat};
 
 use crate::{BLOCK_SIZE, UNIT_BLOCKS};
@@ -43,7 +43,7 @@ pub(crate) struct Shelf {
     to_read: Vec<(BlockHash, Vec<BlockId>, Vec<Vec<u8>>)>,
     kept: HashMap<BlockHash, Vec<Vec<u8>>>,
     at_hand: HashSet<PartName>,
-    waiting: VecDeque<(Moved, Option<PartName>)>,
+    waiting: VecDeque<(TransferReport, Option<PartName>)>,
     /// Layout of tokens in the rest parts, for packs.
     format: Option<RestFormat>,
 }
@@ -66,7 +66,7 @@ impl Shelf {
     }
 
     /// The same, which makes packs.
-    pub(crate) fn with_format(self, model: &Model, probes: &Probes) -> Self {
+    pub(crate) fn with_format(self, model: &LanguageModel, probes: &Probes) -> Self {
         let format = probes.rest_format(&model.config, Dtype::F32, BLOCK_SIZE);
         Self {
             format: Some(format),
@@ -109,13 +109,13 @@ impl BlockMover for Shelf {
                 self.to_read.push((unit.name, blocks, Vec::new()));
                 let result = TransferResult::Done;
                 for tier in to {
-                    let stored = Moved::Stored { id, tier, result };
+                    let stored = TransferReport::Stored { id, tier, result };
                     self.waiting.push_back((stored, None));
                 }
             }
             Transfer::Load { id, .. } => {
                 self.seen().whole_loads += 1;
-                let loaded = Moved::Loaded {
+                let loaded = TransferReport::Loaded {
                     id,
                     result: TransferResult::Done,
                     ago: Duration::ZERO,
@@ -136,7 +136,7 @@ impl BlockMover for Shelf {
                     false => TransferResult::Done,
                 };
                 let ago = Duration::ZERO;
-                let loaded = Moved::PartLoaded {
+                let loaded = TransferReport::PartLoaded {
                     id,
                     result,
                     ago,
@@ -153,7 +153,8 @@ impl BlockMover for Shelf {
             Transfer::Pack { id, pack, .. } => {
                 self.pack(&pack);
                 let result = TransferResult::Done;
-                self.waiting.push_back((Moved::Packed { id, result }, None));
+                self.waiting
+                    .push_back((TransferReport::Packed { id, result }, None));
             }
             Transfer::Forget { names, .. } => names.iter().for_each(|name| {
                 self.kept.remove(name);
@@ -178,7 +179,7 @@ impl BlockMover for Shelf {
         }
     }
 
-    fn poll(&mut self, moved: &mut Vec<Moved>) {
+    fn poll(&mut self, moved: &mut Vec<TransferReport>) {
         let is_stuck = self.seen().is_stuck;
         let most = match (is_stuck, self.is_slow) {
             (true, _) => 0,
@@ -220,7 +221,7 @@ pub(crate) fn disk(capacity_units: usize) -> Tiers {
         admission: Admission::Always,
         write: WriteWhen::Through,
         shares: Shares::default(),
-        assumed: Assumed {
+        assumed: AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: 1e9,
         },

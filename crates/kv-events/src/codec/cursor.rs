@@ -48,7 +48,7 @@ pub(super) struct Cursor<'a> {
 
 /// Start of a value: the whole value, or the number of elements or pairs of an array or map.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Head<'a> {
+pub(super) enum ValueHead<'a> {
     Whole(Value<'a>),
     Array(usize),
     Map(usize),
@@ -90,7 +90,7 @@ impl<'a> Cursor<'a> {
 
     /// Reads the beginning of a value.
     #[inline]
-    pub(super) fn head(&mut self) -> Result<Head<'a>, CutOff> {
+    pub(super) fn head(&mut self) -> Result<ValueHead<'a>, CutOff> {
         let value = match self.byte()? {
             byte @ 0x00..=0x7f => Value::Unsigned(u64::from(byte)),
             byte @ 0x80..=0x8f => return self.map(usize::from(byte & 0x0f)),
@@ -120,16 +120,16 @@ impl<'a> Cursor<'a> {
             }
             byte @ 0xe0..=0xff => Value::Signed(i64::from(byte as i8)),
         };
-        Ok(Head::Whole(value))
+        Ok(ValueHead::Whole(value))
     }
 
     /// Reads a value; of an array or a map, makes sure that it is complete.
     #[inline]
     pub(super) fn value(&mut self) -> Result<Value<'a>, CutOff> {
         match self.head()? {
-            Head::Whole(value) => Ok(value),
-            Head::Array(length) => self.items(length).map(Value::Array),
-            Head::Map(pairs) => self.items(2 * pairs).map(Value::Map),
+            ValueHead::Whole(value) => Ok(value),
+            ValueHead::Array(length) => self.items(length).map(Value::Array),
+            ValueHead::Map(pairs) => self.items(2 * pairs).map(Value::Map),
         }
     }
 
@@ -147,9 +147,9 @@ impl<'a> Cursor<'a> {
                 continue;
             }
             pending += match self.head()? {
-                Head::Whole(_) => 0,
-                Head::Array(length) => length,
-                Head::Map(pairs) => 2 * pairs,
+                ValueHead::Whole(_) => 0,
+                ValueHead::Array(length) => length,
+                ValueHead::Map(pairs) => 2 * pairs,
             };
         }
         Ok(())
@@ -177,14 +177,14 @@ impl<'a> Cursor<'a> {
         Ok(Items { cursor, left })
     }
 
-    fn array(&self, length: usize) -> Result<Head<'a>, CutOff> {
+    fn array(&self, length: usize) -> Result<ValueHead<'a>, CutOff> {
         let fits = length <= self.rest.len();
-        fits.then_some(Head::Array(length)).ok_or(CutOff)
+        fits.then_some(ValueHead::Array(length)).ok_or(CutOff)
     }
 
-    fn map(&self, pairs: usize) -> Result<Head<'a>, CutOff> {
+    fn map(&self, pairs: usize) -> Result<ValueHead<'a>, CutOff> {
         let fits = pairs <= self.rest.len() / 2;
-        fits.then_some(Head::Map(pairs)).ok_or(CutOff)
+        fits.then_some(ValueHead::Map(pairs)).ok_or(CutOff)
     }
 
     fn byte(&mut self) -> Result<u8, CutOff> {

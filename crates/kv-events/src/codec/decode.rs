@@ -3,12 +3,13 @@
 use headstart_core::event::{Attention, CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
 
-use super::cursor::{Cursor, CutOff, Head, Value};
+use super::cursor::{Cursor, CutOff, Value, ValueHead};
 use super::extras::{self, Salt};
-use super::fields::{Field, Fields, block_hash, list, token, unsigned_32};
+use super::fields::{EventField, EventFields, block_hash, list, token, unsigned_32};
 use super::lookahead;
 use super::{
-    Batch, DecodeError, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, Skipped, TYPE_CHARS_MAX,
+    DecodeError, EventBatch, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, SkippedEvent,
+    TYPE_CHARS_MAX,
 };
 
 /// Bytes of the shortest event that can be used, a removal of nothing: `["BlockRemoved", []]`.
@@ -19,16 +20,16 @@ const EVENT_BYTES_MIN: usize = 15;
 ///
 /// # Errors
 /// When nothing of it can be used.
-pub fn decode_batch(payload: &[u8]) -> Result<Batch, DecodeError> {
+pub fn decode_batch(payload: &[u8]) -> Result<EventBatch, DecodeError> {
     if payload.len() > PAYLOAD_BYTES_MAX {
         return Err(DecodeError::TooLarge {
             bytes: payload.len(),
         });
     }
     let mut cursor = Cursor::new(payload);
-    let mut batch = Batch::default();
+    let mut batch = EventBatch::default();
     match cursor.head()? {
-        Head::Array(length @ 2..) => {
+        ValueHead::Array(length @ 2..) => {
             batch.ts = timestamp(cursor.value()?);
             read_events(&mut cursor, &mut batch)?;
             if length > 2 {
@@ -36,14 +37,18 @@ pub fn decode_batch(payload: &[u8]) -> Result<Batch, DecodeError> {
                 cursor.skip(length - 3)?;
             }
         }
-        Head::Map(pairs) => read_named(&mut cursor, pairs, &mut batch)?,
+        ValueHead::Map(pairs) => read_named(&mut cursor, pairs, &mut batch)?,
         _ => return Err(DecodeError::NotABatch),
     }
     Ok(batch)
 }
 
 /// The first one of a name counts.
-fn read_named(cursor: &mut Cursor<'_>, pairs: usize, batch: &mut Batch) -> Result<(), DecodeError> {
+fn read_named(
+    cursor: &mut Cursor<'_>,
+    pairs: usize,
+    batch: &mut EventBatch,
+) -> Result<(), DecodeError> {
     let (mut ts, mut rank, mut has_events) = (None, None, false);
     for _ in 0..pairs {
         match cursor.value()? {
@@ -69,8 +74,8 @@ fn timestamp(value: Value<'_>) -> Option<f64> {
     value.float().filter(|ts| ts.is_finite())
 }
 
-fn read_events(cursor: &mut Cursor<'_>, batch: &mut Batch) -> Result<(), DecodeError> {
-    let Head::Array(length) = cursor.head()? else {
+fn read_events(cursor: &mut Cursor<'_>, batch: &mut EventBatch) -> Result<(), DecodeError> {
+    let ValueHead::Array(length) = cursor.head()? else {
         return Err(DecodeError::NotABatch);
     };
     let most = cursor.num_left() / EVENT_BYTES_MIN;
@@ -78,7 +83,7 @@ fn read_events(cursor: &mut Cursor<'_>, batch: &mut Batch) -> Result<(), DecodeE
     for index in 0..length {
         match event(cursor, &mut batch.unknown_type)? {
             Ok(event) => batch.events.push(event),
-            Err((reason, may_have_removed)) => batch.skip(Skipped {
+            Err((reason, may_have_removed)) => batch.skip(SkippedEvent {
                 index,
                 reason,
                 may_have_removed,
@@ -88,8 +93,8 @@ fn read_events(cursor: &mut Cursor<'_>, batch: &mut Batch) -> Result<(), DecodeE
     Ok(())
 }
 
-impl Batch {
-    fn skip(&mut self, skipped: Skipped) {
+impl EventBatch {
+    fn skip(&mut self, skipped: SkippedEvent) {
         self.num_skipped += 1;
         self.may_have_removed |= skipped.may_have_removed;
         if self.skipped.len() < SKIPPED_MAX {
@@ -99,11 +104,14 @@ impl Batch {
 }
 
 /// An event, or the reason to skip it and whether it may have been a removal or a clear.
-type Read = Result<CacheEvent, (SkipReason, bool)>;
+type EventResult = Result<CacheEvent, (SkipReason, bool)>;
 
 /// `unknown_type` is where the first type goes that we do not know.
-fn event(cursor: &mut Cursor<'_>, unknown_type: &mut Option<Box<str>>) -> Result<Read, CutOff> {
-    let Some(fields) = Fields::read(cursor)? else {
+fn event(
+    cursor: &mut Cursor<'_>,
+    unknown_type: &mut Option<Box<str>>,
+) -> Result<EventResult, CutOff> {
+    let Some(fields) = EventFields::read(cursor)? else {
         return Ok(Err((SkipReason::NotAnEvent, true)));
     };
     Ok(match fields.tag() {
@@ -136,17 +144,17 @@ fn in_short(name: &str) -> Box<str> {
     short.into()
 }
 
-fn stored(fields: &Fields<'_>) -> Result<StoredBlocks, SkipReason> {
+fn stored(fields: &EventFields<'_>) -> Result<StoredBlocks, SkipReason> {
     let (mut group, may_be_sparse) = group(fields)?;
     let blocks = block_hashes(fields)?;
     if blocks.is_empty() {
-        return Err(SkipReason::Invalid(Field::BlockHashes.text()));
+        return Err(SkipReason::Invalid(EventField::BlockHashes.text()));
     }
     let parent = parent(fields)?;
-    let mut tokens = required(fields, Field::TokenIds, |value| {
+    let mut tokens = required(fields, EventField::TokenIds, |value| {
         value.array()?.numbers(token)
     })?;
-    let block_size = required(fields, Field::BlockSize, unsigned_32)?;
+    let block_size = required(fields, EventField::BlockSize, unsigned_32)?;
     if !fills(tokens.len(), blocks.len(), block_size)? {
         if !may_be_sparse {
             return Err(SkipReason::Length {
@@ -177,7 +185,7 @@ fn stored(fields: &Fields<'_>) -> Result<StoredBlocks, SkipReason> {
     })
 }
 
-fn removed(fields: &Fields<'_>) -> Result<CacheEvent, SkipReason> {
+fn removed(fields: &EventFields<'_>) -> Result<CacheEvent, SkipReason> {
     Ok(CacheEvent::Removed {
         group: group_index(fields)?,
         tier: tier(fields)?,
@@ -185,22 +193,24 @@ fn removed(fields: &Fields<'_>) -> Result<CacheEvent, SkipReason> {
     })
 }
 
-fn block_hashes(fields: &Fields<'_>) -> Result<Vec<BlockHash>, SkipReason> {
-    required(fields, Field::BlockHashes, |value| list(value, block_hash))
+fn block_hashes(fields: &EventFields<'_>) -> Result<Vec<BlockHash>, SkipReason> {
+    required(fields, EventField::BlockHashes, |value| {
+        list(value, block_hash)
+    })
 }
 
 /// Nil is the start of a prompt, and the number 0 a hash like any other.
-fn parent(fields: &Fields<'_>) -> Result<Option<BlockHash>, SkipReason> {
-    let Some(value) = fields.get(Field::Parent) else {
+fn parent(fields: &EventFields<'_>) -> Result<Option<BlockHash>, SkipReason> {
+    let Some(value) = fields.get(EventField::Parent) else {
         return Ok(None);
     };
-    let hash = block_hash(value).ok_or(SkipReason::Invalid(Field::Parent.text()))?;
+    let hash = block_hash(value).ok_or(SkipReason::Invalid(EventField::Parent.text()))?;
     Ok(Some(hash))
 }
 
 fn required<'a, T>(
-    fields: &Fields<'a>,
-    name: Field,
+    fields: &EventFields<'a>,
+    name: EventField,
     read: impl Fn(Value<'a>) -> Option<T>,
 ) -> Result<T, SkipReason> {
     let value = fields.get(name).ok_or(SkipReason::Missing(name.text()))?;
@@ -214,12 +224,12 @@ fn fills(tokens: usize, blocks: usize, block_size: u32) -> Result<bool, SkipReas
         return Ok(true);
     }
     if block_size == 0 {
-        return Err(SkipReason::Invalid(Field::BlockSize.text()));
+        return Err(SkipReason::Invalid(EventField::BlockSize.text()));
     }
     Ok(tokens as u64 == blocks as u64 * u64::from(block_size))
 }
 
-fn tier(fields: &Fields<'_>) -> Result<Tier, SkipReason> {
+fn tier(fields: &EventFields<'_>) -> Result<Tier, SkipReason> {
     const NAMES: [(&str, Tier); 6] = [
         ("GPU", Tier::Device),
         ("CPU", Tier::Host),
@@ -228,35 +238,35 @@ fn tier(fields: &Fields<'_>) -> Result<Tier, SkipReason> {
         ("STORAGE", Tier::Disk),
         ("EXTERNAL", Tier::Remote),
     ];
-    let Some(medium) = fields.get(Field::Medium) else {
+    let Some(medium) = fields.get(EventField::Medium) else {
         return Ok(Tier::Device);
     };
     let medium = medium
         .text()
-        .ok_or(SkipReason::Invalid(Field::Medium.text()))?;
+        .ok_or(SkipReason::Invalid(EventField::Medium.text()))?;
     let mut names = NAMES.iter();
     let found = names.find(|(name, _)| medium.eq_ignore_ascii_case(name));
     found.map(|&(_, tier)| tier).ok_or(SkipReason::UnknownTier)
 }
 
-fn group_index(fields: &Fields<'_>) -> Result<u8, SkipReason> {
-    let Some(value) = fields.get(Field::Group) else {
+fn group_index(fields: &EventFields<'_>) -> Result<u8, SkipReason> {
+    let Some(value) = fields.get(EventField::Group) else {
         return Ok(0);
     };
     let index = value
         .unsigned()
-        .ok_or(SkipReason::Invalid(Field::Group.text()))?;
+        .ok_or(SkipReason::Invalid(EventField::Group.text()))?;
     u8::try_from(index).map_err(|_| SkipReason::OtherGroup)
 }
 
 /// The group, and whether it may keep only some of a prompt's blocks. What we do not know is
 /// taken for full attention, which may miss a prefix but never makes one up.
-fn group(fields: &Fields<'_>) -> Result<(CacheGroup, bool), SkipReason> {
+fn group(fields: &EventFields<'_>) -> Result<(CacheGroup, bool), SkipReason> {
     let index = group_index(fields)?;
     let kind = fields
-        .get(Field::SpecKind)
+        .get(EventField::SpecKind)
         .map(|kind| kind.text().unwrap_or_default());
-    let window = || fields.get(Field::SpecWindow).and_then(unsigned_32);
+    let window = || fields.get(EventField::SpecWindow).and_then(unsigned_32);
     let (attention, may_be_sparse) = match kind {
         Some("full_attention" | "mla_attention" | "sink_full_attention") => {
             (Attention::Full, false)

@@ -8,7 +8,7 @@ use super::extras::media_items;
 /// Writes one payload: `timestamp_s` is seconds since 1970, `rank` the data-parallel rank.
 #[must_use]
 pub fn encode_batch(timestamp_s: f64, events: &[CacheEvent], rank: Option<u32>) -> Vec<u8> {
-    let mut writer = Writer(Vec::with_capacity(capacity(events)));
+    let mut writer = PayloadWriter(Vec::with_capacity(capacity(events)));
     writer.array(3);
     writer.float(timestamp_s);
     writer.array(events.len());
@@ -33,12 +33,12 @@ fn capacity(events: &[CacheEvent]) -> usize {
 }
 
 /// A payload that grows.
-struct Writer(Vec<u8>);
+struct PayloadWriter(Vec<u8>);
 
 /// Of every result below.
 const TAKEN: &str = "a vector takes every write";
 
-impl Writer {
+impl PayloadWriter {
     fn event(&mut self, event: &CacheEvent) {
         match event {
             CacheEvent::Stored(stored) => self.stored(stored),

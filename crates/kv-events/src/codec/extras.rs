@@ -22,7 +22,7 @@ use std::sync::Arc;
 use headstart_core::block::media_extra;
 
 use super::cursor::{Items, Value};
-use super::fields::{Field, Fields};
+use super::fields::{EventField, EventFields};
 
 /// Most keys of one block that are distinguished; a longer list counts as one key, its raw bytes.
 /// No block has that many images, and a long list must not take more memory than it has bytes.
@@ -37,9 +37,9 @@ pub(super) struct Salt<'a> {
 
 /// The adapter's name. Engines that send only a number, above 0, get that as a name: their
 /// blocks must not pass for the base model's.
-pub(super) fn adapter(fields: &Fields<'_>) -> Option<Arc<str>> {
-    let name = fields.get(Field::LoraName).and_then(Value::text);
-    let number = || fields.get(Field::LoraId).and_then(Value::unsigned);
+pub(super) fn adapter(fields: &EventFields<'_>) -> Option<Arc<str>> {
+    let name = fields.get(EventField::LoraName).and_then(Value::text);
+    let number = || fields.get(EventField::LoraId).and_then(Value::unsigned);
     let number = || {
         number()
             .filter(|&id| id > 0)
@@ -49,12 +49,12 @@ pub(super) fn adapter(fields: &Fields<'_>) -> Option<Arc<str>> {
 }
 
 /// The salt of an event that begins a prompt.
-pub(super) fn salt<'a>(fields: &Fields<'a>, adapter: Option<&str>) -> Salt<'a> {
+pub(super) fn salt<'a>(fields: &EventFields<'a>, adapter: Option<&str>) -> Salt<'a> {
     // SGLang puts a map with it where vLLM has the adapter's name.
-    let in_place_of_name = || fields.get(Field::LoraName)?.named("cache_salt");
-    let named = fields.get(Field::Salt).or_else(in_place_of_name);
+    let in_place_of_name = || fields.get(EventField::LoraName)?.named("cache_salt");
+    let named = fields.get(EventField::Salt).or_else(in_place_of_name);
     let named = named.and_then(Value::text);
-    let mut blocks = Blocks::of(fields, adapter);
+    let mut blocks = BlockExtrasIter::of(fields, adapter);
     let (first, second) = (blocks.next(), blocks.next());
     let is_again =
         |text: &str| second.is_some_and(|block| block.texts().any(|(_, other)| other == text));
@@ -71,13 +71,16 @@ pub(super) fn salt<'a>(fields: &Fields<'a>, adapter: Option<&str>) -> Salt<'a> {
 
 /// Encodes all other keys with [`media_extra`]: one element per block, or none if no block has any.
 pub(super) fn media(
-    fields: &Fields<'_>,
+    fields: &EventFields<'_>,
     num_blocks: usize,
     adapter: Option<&str>,
     salt: Salt<'_>,
 ) -> Vec<Option<Arc<[u8]>>> {
     let mut media = Vec::new();
-    for (index, block) in Blocks::of(fields, adapter).take(num_blocks).enumerate() {
+    for (index, block) in BlockExtrasIter::of(fields, adapter)
+        .take(num_blocks)
+        .enumerate()
+    {
         let Some(extra) = block.media(salt.place.filter(|_| index == 0)) else {
             continue;
         };
@@ -91,28 +94,28 @@ pub(super) fn media(
 
 /// The extra keys, block for block.
 #[derive(Clone, Copy)]
-struct Blocks<'a, 'b> {
+struct BlockExtrasIter<'a, 'b> {
     keys: Option<Items<'a>>,
     adapter: Option<&'b str>,
 }
 
-impl<'a, 'b> Blocks<'a, 'b> {
-    fn of(fields: &Fields<'a>, adapter: Option<&'b str>) -> Self {
-        let keys = fields.get(Field::ExtraKeys).and_then(Value::array);
+impl<'a, 'b> BlockExtrasIter<'a, 'b> {
+    fn of(fields: &EventFields<'a>, adapter: Option<&'b str>) -> Self {
+        let keys = fields.get(EventField::ExtraKeys).and_then(Value::array);
         Self { keys, adapter }
     }
 }
 
-impl<'a> Iterator for Blocks<'a, '_> {
-    type Item = Block<'a>;
+impl<'a> Iterator for BlockExtrasIter<'a, '_> {
+    type Item = BlockExtras<'a>;
 
-    fn next(&mut self) -> Option<Block<'a>> {
+    fn next(&mut self) -> Option<BlockExtras<'a>> {
         let alone = self.keys.as_mut()?.next_alone()?;
         let mut block = alone;
         let keys = block.next()?.array().unwrap_or(alone);
         let is_adapter = |&(_, text): &(usize, &str)| Some(text) == self.adapter;
         let first = texts(keys).next().filter(is_adapter);
-        Some(Block {
+        Some(BlockExtras {
             keys,
             adapter: first.map(|(place, _)| place),
         })
@@ -121,13 +124,13 @@ impl<'a> Iterator for Blocks<'a, '_> {
 
 /// The extra keys of one block.
 #[derive(Clone, Copy)]
-struct Block<'a> {
+struct BlockExtras<'a> {
     keys: Items<'a>,
     /// The place of the adapter's name.
     adapter: Option<usize>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> BlockExtras<'a> {
     /// Its texts, without the adapter's name.
     fn texts(self) -> impl Iterator<Item = (usize, &'a str)> {
         texts(self.keys).filter(move |&(place, _)| Some(place) != self.adapter)

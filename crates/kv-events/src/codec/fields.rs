@@ -2,11 +2,11 @@
 
 use headstart_core::{BlockHash, TokenId};
 
-use super::cursor::{Cursor, CutOff, Head, Items, Value};
+use super::cursor::{Cursor, CutOff, Items, Value, ValueHead};
 
 /// A field of an event that we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
+pub(super) enum EventField {
     Tag,
     BlockHashes,
     Parent,
@@ -23,13 +23,13 @@ pub(super) enum Field {
     Lookahead,
 }
 
-use Field::{
+use EventField::{
     BlockHashes, BlockSize, ExtraKeys, Group, Lookahead, LoraId, LoraName, Medium, Parent, Salt,
     SpecKind, SpecWindow, Tag, TokenIds,
 };
 
 /// Fields of a stored event's positional form, in order.
-const STORED: &[Field] = &[
+const STORED: &[EventField] = &[
     Tag,
     BlockHashes,
     Parent,
@@ -45,11 +45,11 @@ const STORED: &[Field] = &[
 ];
 
 /// The same of a removal.
-const REMOVED: &[Field] = &[Tag, BlockHashes, Medium, Group];
+const REMOVED: &[EventField] = &[Tag, BlockHashes, Medium, Group];
 
 const NUM_FIELDS: usize = Lookahead as usize + 1;
 
-impl Field {
+impl EventField {
     fn of(key: Value<'_>) -> Option<Self> {
         let Value::Text(key) = key else {
             return None;
@@ -96,30 +96,30 @@ impl Field {
 
 /// Fields of an event, not yet interpreted.
 #[derive(Debug, Default)]
-pub(super) struct Fields<'a> {
+pub(super) struct EventFields<'a> {
     slots: [Option<Value<'a>>; NUM_FIELDS],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> EventFields<'a> {
     /// Reads an event in one of the two forms; `None` where it is neither. The cursor is behind
     /// it in any case.
     pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Option<Self>, CutOff> {
         let mut fields = Self::default();
         match cursor.head()? {
-            Head::Array(0) => {}
-            Head::Array(length) => {
+            ValueHead::Array(0) => {}
+            ValueHead::Array(length) => {
                 fields.set(Tag, cursor.value()?);
                 fields.read_positions(cursor, length)?;
             }
-            Head::Map(pairs) => {
+            ValueHead::Map(pairs) => {
                 for _ in 0..pairs {
-                    match Field::of(cursor.value()?) {
+                    match EventField::of(cursor.value()?) {
                         Some(name) => fields.set(name, cursor.value()?),
                         None => cursor.skip(1)?,
                     }
                 }
             }
-            Head::Whole(_) => return Ok(None),
+            ValueHead::Whole(_) => return Ok(None),
         }
         Ok(Some(fields))
     }
@@ -137,7 +137,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The first one of a name counts.
-    fn set(&mut self, name: Field, value: Value<'a>) {
+    fn set(&mut self, name: EventField, value: Value<'a>) {
         self.slots[name as usize].get_or_insert(value);
     }
 
@@ -147,7 +147,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The field `name`; `None` where absent or nil, which engines do not tell apart.
-    pub(super) fn get(&self, name: Field) -> Option<Value<'a>> {
+    pub(super) fn get(&self, name: EventField) -> Option<Value<'a>> {
         self.slots[name as usize].and_then(Value::present)
     }
 }

@@ -12,7 +12,7 @@ use headstart_core::block::lookahead_extra;
 
 use super::SkipReason;
 use super::cursor::Value;
-use super::fields::{Field, Fields, token};
+use super::fields::{EventField, EventFields, token};
 
 /// Most tokens behind a block: drafters look a few ahead.
 pub(super) const LOOKAHEAD_MAX: usize = 64;
@@ -20,12 +20,12 @@ pub(super) const LOOKAHEAD_MAX: usize = 64;
 /// Adds them to what sets the blocks apart, unless another event brings the blocks' tokens. Returns
 /// how many a name covers: 0 where the engine does not say so.
 pub(super) fn add(
-    fields: &Fields<'_>,
+    fields: &EventFields<'_>,
     (num_blocks, has_tokens): (usize, bool),
     extras: &mut Vec<Option<Arc<[u8]>>>,
 ) -> Result<u32, SkipReason> {
-    let invalid = || SkipReason::Invalid(Field::Lookahead.text());
-    let Some(value) = fields.get(Field::Lookahead) else {
+    let invalid = || SkipReason::Invalid(EventField::Lookahead.text());
+    let Some(value) = fields.get(EventField::Lookahead) else {
         return Ok(0);
     };
     let lists = value.array().ok_or_else(invalid)?;

@@ -20,7 +20,7 @@ mod reference;
 mod set_apart;
 
 /// Encodes `value` and reads it as a batch.
-fn read(value: &Value) -> Result<Batch, DecodeError> {
+fn read(value: &Value) -> Result<EventBatch, DecodeError> {
     let mut payload = Vec::new();
     rmpv::encode::write_value(&mut payload, value).unwrap();
     decode_batch(&payload)
@@ -335,7 +335,7 @@ fn one_bad_event_is_named_and_never_drops_its_batch() {
     for (number, (skipped, (_, reason, may_have_removed))) in
         batch.skipped.iter().zip(&bad).enumerate()
     {
-        let expected = Skipped {
+        let expected = SkippedEvent {
             index: 2 * number,
             reason: *reason,
             may_have_removed: *may_have_removed,

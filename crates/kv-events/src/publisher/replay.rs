@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use zeromq::{RouterSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 
-use super::ring::Ring;
+use super::ring::ReplayBuffer;
 use crate::wire;
 
 /// Longest time that one replay may take to send: a peer that reads more slowly is cut short, so
@@ -27,7 +27,11 @@ pub(super) struct ReplayServer {
 
 impl ReplayServer {
     /// Serves `ring` on a bound socket.
-    pub(super) fn start(mut socket: RouterSocket, topic: Bytes, ring: Arc<Mutex<Ring>>) -> Self {
+    pub(super) fn start(
+        mut socket: RouterSocket,
+        topic: Bytes,
+        ring: Arc<Mutex<ReplayBuffer>>,
+    ) -> Self {
         let (stop, mut stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             loop {
@@ -56,7 +60,12 @@ impl ReplayServer {
     }
 }
 
-async fn answer(socket: &mut RouterSocket, request: ZmqMessage, topic: &Bytes, ring: &Mutex<Ring>) {
+async fn answer(
+    socket: &mut RouterSocket,
+    request: ZmqMessage,
+    topic: &Bytes,
+    ring: &Mutex<ReplayBuffer>,
+) {
     let (identity, start) = match wire::parse_request(request) {
         Ok(request) => request,
         Err(error) => {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::wire::Numbered;
+use crate::wire::SequencedPayload;
 
 /// Most bytes of payload kept, 64 MiB: some 6 KiB for each of the usual 10,000 batches. The
 /// latest batch is kept whatever its size, because subscribers recognise a publisher by it.
@@ -11,13 +11,13 @@ const RING_BYTES_MAX: usize = 64 << 20;
 /// Bounded in steps and in bytes. Numbers grow but may have holes, where the queue before the
 /// ring was full.
 #[derive(Debug)]
-pub(super) struct Ring {
-    batches: VecDeque<Numbered>,
+pub(super) struct ReplayBuffer {
+    batches: VecDeque<SequencedPayload>,
     bytes: usize,
     steps_max: usize,
 }
 
-impl Ring {
+impl ReplayBuffer {
     /// Keeps the latest `steps_max` batches, at least one.
     pub(super) fn new(steps_max: usize) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Ring {
     }
 
     /// Adds the next batch and drops old ones to stay within the limits.
-    pub(super) fn push(&mut self, batch: Numbered) {
+    pub(super) fn push(&mut self, batch: SequencedPayload) {
         self.bytes += batch.payload.len();
         self.batches.push_back(batch);
         while self.is_over() {
@@ -38,7 +38,7 @@ impl Ring {
     }
 
     /// All batches from number `start` on, in order. Shares their bytes.
-    pub(super) fn since(&self, start: u64) -> Vec<Numbered> {
+    pub(super) fn since(&self, start: u64) -> Vec<SequencedPayload> {
         let first = self.batches.partition_point(|batch| batch.seq < start);
         self.batches.range(first..).cloned().collect()
     }
@@ -56,10 +56,10 @@ mod tests {
 
     /// Pushes `(number, bytes)` and asks for everything from `start` on.
     fn check(steps_max: usize, pushed: &[(u64, usize)], start: u64, expected: &[u64]) {
-        let mut ring = Ring::new(steps_max);
+        let mut ring = ReplayBuffer::new(steps_max);
         for &(seq, bytes) in pushed {
             let payload = Bytes::from(vec![0; bytes]);
-            ring.push(Numbered { seq, payload });
+            ring.push(SequencedPayload { seq, payload });
             let kept: usize = ring.batches.iter().map(|batch| batch.payload.len()).sum();
             assert_eq!(ring.bytes, kept);
         }

@@ -16,7 +16,7 @@ pub(super) enum Side {
 
 /// A problem with one of these sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum SocketProblem {
     /// The host has no address.
     Unresolved,
     /// No process listens at this port.
@@ -61,7 +61,7 @@ impl Side {
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for SocketProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unresolved => "the host name cannot be resolved",
@@ -81,7 +81,7 @@ impl fmt::Display for Cause {
     }
 }
 
-impl Cause {
+impl SocketProblem {
     /// Suggests a fix for the stream of data-parallel rank `rank`.
     pub(super) fn remedy(&self, side: Side, rank: Option<u32>) -> String {
         let (option, setting) = (side.option(), side.setting());

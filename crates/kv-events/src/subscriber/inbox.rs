@@ -5,15 +5,15 @@
 //! and [`Notes`](super::notes::Notes) about the log.
 
 use headstart_core::Nanos;
-use headstart_router::stream::{Damage, Effect, Follower, ReplayId, StreamBatch};
+use headstart_router::stream::{Damage, Follower, ReplayId, StreamBatch, StreamEffect};
 use tokio::time::Instant;
 
-use super::cause::Cause;
-use super::notes::{Line, Notes, STOOD_TIME};
+use super::cause::SocketProblem;
+use super::notes::{Notes, STOOD_TIME, StreamLogLine};
 use super::reporter::StreamReporter;
 use super::{StreamUpdate, SubscriberConfig};
-use crate::wire::{BadFrames, Numbered, Reply};
-use crate::{Batch, decode_batch};
+use crate::wire::{BadFrames, Reply, SequencedPayload};
+use crate::{EventBatch, decode_batch};
 
 /// Actions for the connection, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) struct Inbox {
     follower: Follower,
     /// The start of this stream's time.
     start: Instant,
-    effects: Vec<Effect>,
+    effects: Vec<StreamEffect>,
     /// When the present connection will have stood for long enough.
     stood_at: Option<Instant>,
     /// Whether the running replay said something.
@@ -67,20 +67,20 @@ impl Inbox {
     }
 
     /// The connection was lost.
-    pub(super) fn on_disconnected(&mut self, cause: Cause) {
+    pub(super) fn on_disconnected(&mut self, cause: SocketProblem) {
         self.on_unconnected(cause);
         // Whatever is asked for meanwhile is asked for again by the next connection.
         let _ = self.tell(Follower::on_disconnected);
     }
 
     /// A connection could not be made.
-    pub(super) fn on_unconnected(&mut self, cause: Cause) {
+    pub(super) fn on_unconnected(&mut self, cause: SocketProblem) {
         self.stood_at = None;
         self.note(|notes| notes.on_trouble(cause));
     }
 
     /// A live message came.
-    pub(super) fn on_live(&mut self, batch: Numbered) -> Todo {
+    pub(super) fn on_live(&mut self, batch: SequencedPayload) -> Todo {
         self.note(Notes::on_live);
         let batch = self.decoded(&batch);
         self.tell(|follower, now, effects| follower.on_live(batch, now, effects))
@@ -93,7 +93,7 @@ impl Inbox {
     }
 
     /// Replay `id` said something, or broke off.
-    pub(super) fn on_reply(&mut self, id: ReplayId, reply: Result<Reply, Cause>) -> Todo {
+    pub(super) fn on_reply(&mut self, id: ReplayId, reply: Result<Reply, SocketProblem>) -> Todo {
         match reply {
             Ok(Reply::Batch(batch)) => {
                 self.was_answered = true;
@@ -123,8 +123,8 @@ impl Inbox {
             // Nothing but its time ends a replay now.
             self.note(|notes| {
                 notes.on_replay_failed(match was_answered {
-                    true => Cause::Unfinished,
-                    false => Cause::Unanswered,
+                    true => SocketProblem::Unfinished,
+                    false => SocketProblem::Unanswered,
                 })
             });
         }
@@ -146,7 +146,7 @@ impl Inbox {
         self.follower.replay()
     }
 
-    fn tell(&mut self, event: impl FnOnce(&mut Follower, Nanos, &mut Vec<Effect>)) -> Todo {
+    fn tell(&mut self, event: impl FnOnce(&mut Follower, Nanos, &mut Vec<StreamEffect>)) -> Todo {
         let now = Nanos(0) + self.start.elapsed();
         let mut effects = std::mem::take(&mut self.effects);
         event(&mut self.follower, now, &mut effects);
@@ -161,11 +161,11 @@ impl Inbox {
     }
 
     /// Shows where the stream stands; what is to be said of its losses.
-    fn show(&self, effects: &[Effect]) -> Option<Line> {
+    fn show(&self, effects: &[StreamEffect]) -> Option<StreamLogLine> {
         let mut shown = self.reporter.lock();
         shown.report = self.follower.report();
         for effect in effects {
-            if let Effect::Doubt { batches } = effect {
+            if let StreamEffect::Doubt { batches } = effect {
                 shown.notes.on_doubt(*batches);
             }
         }
@@ -173,7 +173,7 @@ impl Inbox {
     }
 
     /// Takes note of something, and says what is to be said of it.
-    fn note(&self, note: impl FnOnce(&mut Notes) -> Option<Line>) {
+    fn note(&self, note: impl FnOnce(&mut Notes) -> Option<StreamLogLine>) {
         let line = note(&mut self.reporter.lock().notes);
         self.write(line);
     }
@@ -183,30 +183,30 @@ impl Inbox {
         shown.notes.on_unreadable(error, Instant::now());
     }
 
-    fn write(&self, line: Option<Line>) {
+    fn write(&self, line: Option<StreamLogLine>) {
         if let Some(line) = line {
             line.write(&self.config);
         }
     }
 
-    fn carry_out(&mut self, effect: Effect, todo: &mut Todo) {
+    fn carry_out(&mut self, effect: StreamEffect, todo: &mut Todo) {
         let update = match effect {
-            Effect::Apply { events, .. } if events.is_empty() => return,
-            Effect::Apply { events, .. } => StreamUpdate::Events(events),
-            Effect::Clear => StreamUpdate::Clear,
-            Effect::Doubt { batches } => StreamUpdate::Doubt { batches },
-            Effect::Trust => StreamUpdate::Trust,
-            Effect::Skipped { reason, events } => StreamUpdate::Skipped {
+            StreamEffect::Apply { events, .. } if events.is_empty() => return,
+            StreamEffect::Apply { events, .. } => StreamUpdate::Events(events),
+            StreamEffect::Clear => StreamUpdate::Clear,
+            StreamEffect::Doubt { batches } => StreamUpdate::Doubt { batches },
+            StreamEffect::Trust => StreamUpdate::Trust,
+            StreamEffect::Skipped { reason, events } => StreamUpdate::Skipped {
                 reason,
                 count: events,
             },
-            Effect::Status(status) => StreamUpdate::Status(status),
-            Effect::Ask { replay, from } => {
+            StreamEffect::Status(status) => StreamUpdate::Status(status),
+            StreamEffect::Ask { replay, from } => {
                 self.was_answered = false;
                 todo.ask = Some((replay, from));
                 return;
             }
-            Effect::Reconnect => {
+            StreamEffect::Reconnect => {
                 todo.reconnect = true;
                 return;
             }
@@ -215,7 +215,7 @@ impl Inbox {
     }
 
     /// A message as the stream sees it. The payload is known again by its hash.
-    fn decoded(&self, message: &Numbered) -> StreamBatch {
+    fn decoded(&self, message: &SequencedPayload) -> StreamBatch {
         let hash = blake3::hash(&message.payload);
         let half = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
         let fingerprint = u128::from_le_bytes(*half);
@@ -251,7 +251,7 @@ impl Inbox {
     }
 }
 
-fn damage(batch: &Batch) -> Damage {
+fn damage(batch: &EventBatch) -> Damage {
     if batch.num_skipped == 0 {
         return Damage::None;
     }

@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep_until};
 use zeromq::{Socket, SocketEvent, SocketOptions, SocketRecv, SubSocket, ZmqError, ZmqMessage};
 
 use super::SubscriberConfig;
-use super::cause::Cause;
+use super::cause::SocketProblem;
 use super::inbox::{Inbox, Todo};
 use super::probe;
-use super::replay::Replay;
+use super::replay::ReplayTask;
 use crate::wire::{self, Reply};
 
 /// Longest wait for a connection: a healthy publisher accepts in milliseconds, and a refused
@@ -20,23 +20,23 @@ use crate::wire::{self, Reply};
 pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A connection. While it runs, its replay runs beside it, one at a time.
-pub(super) struct Link<'a> {
+pub(super) struct PublisherConnection<'a> {
     config: &'a SubscriberConfig,
     socket: SubSocket,
     monitor: mpsc::Receiver<SocketEvent>,
-    replay: Option<(ReplayId, Replay)>,
+    replay: Option<(ReplayId, ReplayTask)>,
 }
 
 /// Next input of a link: a message, a reply of the replay, or a timeout.
 enum Input {
     Message(Result<ZmqMessage, ZmqError>),
-    Reply(ReplayId, Result<Reply, Cause>),
+    Reply(ReplayId, Result<Reply, SocketProblem>),
     Time,
 }
 
-impl<'a> Link<'a> {
+impl<'a> PublisherConnection<'a> {
     /// Connects and subscribes.
-    pub(super) async fn connect(config: &'a SubscriberConfig) -> Result<Self, Cause> {
+    pub(super) async fn connect(config: &'a SubscriberConfig) -> Result<Self, SocketProblem> {
         match Self::try_connect(config).await {
             Ok(link) => Ok(link),
             Err(error) => Err(probe::cause_of(&error, &config.endpoint).await),
@@ -65,15 +65,15 @@ impl<'a> Link<'a> {
         inbox.on_disconnected(cause);
     }
 
-    async fn follow_on(&mut self, inbox: &mut Inbox, mut todo: Todo) -> Cause {
+    async fn follow_on(&mut self, inbox: &mut Inbox, mut todo: Todo) -> SocketProblem {
         loop {
             if let Some((id, from)) = todo.ask
                 && let Some(endpoint) = &self.config.replay_endpoint
             {
-                self.replay = Some((id, Replay::start(endpoint.clone(), from)));
+                self.replay = Some((id, ReplayTask::start(endpoint.clone(), from)));
             }
             if todo.reconnect {
-                return Cause::Silent;
+                return SocketProblem::Silent;
             }
             let replay = inbox.replay();
             self.replay = self.replay.take().filter(|(id, _)| replay == Some(*id));
@@ -81,7 +81,7 @@ impl<'a> Link<'a> {
             let input = tokio::select! {
                 biased;
                 event = self.monitor.next() => match event {
-                    Some(SocketEvent::Disconnected(_)) | None => return Cause::Closed,
+                    Some(SocketEvent::Disconnected(_)) | None => return SocketProblem::Closed,
                     Some(_) => {
                         todo = Todo::default();
                         continue;
@@ -91,7 +91,7 @@ impl<'a> Link<'a> {
             };
             todo = match input {
                 Input::Message(Ok(message)) => on_message(inbox, message),
-                Input::Message(Err(error)) => return Cause::Broken(error.to_string()),
+                Input::Message(Err(error)) => return SocketProblem::Broken(error.to_string()),
                 Input::Reply(id, reply) => inbox.on_reply(id, reply),
                 Input::Time => inbox.on_time(),
             };
@@ -109,7 +109,7 @@ fn on_message(inbox: &mut Inbox, message: ZmqMessage) -> Todo {
 /// Whatever comes first, without preference. Cancelling loses nothing.
 async fn next_input(
     socket: &mut SubSocket,
-    replay: &mut Option<(ReplayId, Replay)>,
+    replay: &mut Option<(ReplayId, ReplayTask)>,
     due: Option<Instant>,
 ) -> Input {
     tokio::select! {
@@ -120,7 +120,9 @@ async fn next_input(
 }
 
 /// Waits for the next reply of the replay, or forever if none runs.
-async fn next_of(replay: &mut Option<(ReplayId, Replay)>) -> (ReplayId, Result<Reply, Cause>) {
+async fn next_of(
+    replay: &mut Option<(ReplayId, ReplayTask)>,
+) -> (ReplayId, Result<Reply, SocketProblem>) {
     match replay {
         Some((id, replay)) => (*id, replay.next().await),
         None => std::future::pending().await,

@@ -19,7 +19,7 @@ use headstart_router::index::DOUBT_TTL;
 use tokio::time::Instant;
 
 use super::SubscriberConfig;
-use super::cause::{Cause, Side};
+use super::cause::{Side, SocketProblem};
 
 /// Shortest time between two lines about losses of one stream: a publisher of garbage sends
 /// thousands of messages a second.
@@ -60,9 +60,9 @@ pub(super) struct Notes {
 #[derive(Clone, Debug, Default)]
 struct Socket {
     /// The current problem.
-    cause: Option<Cause>,
+    cause: Option<SocketProblem>,
     /// Causes logged since the socket last worked.
-    told: Vec<Cause>,
+    told: Vec<SocketProblem>,
 }
 
 /// Losses and unreadable messages, and the last log line about them.
@@ -72,14 +72,14 @@ struct Losses {
     told: Option<Instant>,
     /// Whether that an error was among it was ever told.
     was_error_told: bool,
-    since: Tally,
+    since: LossTally,
     /// The last error, and when it was.
     last: Option<(String, Instant)>,
 }
 
 /// Losses since the last log line about them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct LossTally {
     /// Messages that could not be read.
     pub(super) unreadable: u64,
     /// Batches that never came, or could not be read.
@@ -90,16 +90,16 @@ pub(super) struct Tally {
 
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum StreamLogLine {
     /// The first connection.
     Following,
     /// Something is wrong with a socket.
-    Trouble(Side, Cause),
+    Trouble(Side, SocketProblem),
     /// Recovery of a socket whose problem was logged.
     Mended(Side),
     /// Events are lost or late, and what is known is in doubt; the last error, where one was the
     /// reason.
-    Lost(Tally, Option<String>),
+    Lost(LossTally, Option<String>),
     /// An event of a type that is not known.
     UnknownType(String),
     /// A batch of another rank.
@@ -108,37 +108,37 @@ pub(super) enum Line {
 
 impl Notes {
     /// A connection was made.
-    pub(super) fn on_connected(&mut self) -> Option<Line> {
+    pub(super) fn on_connected(&mut self) -> Option<StreamLogLine> {
         let is_first = !std::mem::replace(&mut self.was_followed, true);
-        (is_first && self.events.told.is_empty()).then_some(Line::Following)
+        (is_first && self.events.told.is_empty()).then_some(StreamLogLine::Following)
     }
 
     /// A connection could not be made, or broke.
-    pub(super) fn on_trouble(&mut self, cause: Cause) -> Option<Line> {
+    pub(super) fn on_trouble(&mut self, cause: SocketProblem) -> Option<StreamLogLine> {
         self.events.fail(Side::Events, cause)
     }
 
     /// The connection has stood for [`STOOD_TIME`].
-    pub(super) fn on_stood(&mut self) -> Option<Line> {
+    pub(super) fn on_stood(&mut self) -> Option<StreamLogLine> {
         // That a silent socket can be connected to was never in question.
-        let is_silent = self.events.cause == Some(Cause::Silent);
+        let is_silent = self.events.cause == Some(SocketProblem::Silent);
         (!is_silent).then(|| self.events.mend(Side::Events))?
     }
 
     /// A live message came.
-    pub(super) fn on_live(&mut self) -> Option<Line> {
-        let was_silent = self.events.cause == Some(Cause::Silent);
+    pub(super) fn on_live(&mut self) -> Option<StreamLogLine> {
+        let was_silent = self.events.cause == Some(SocketProblem::Silent);
         was_silent.then(|| self.events.mend(Side::Events))?
     }
 
     /// A replay came to its end.
-    pub(super) fn on_replayed(&mut self) -> Option<Line> {
+    pub(super) fn on_replayed(&mut self) -> Option<StreamLogLine> {
         self.replays_failed = 0;
         self.replay.mend(Side::Replay)
     }
 
     /// A replay failed.
-    pub(super) fn on_replay_failed(&mut self, cause: Cause) -> Option<Line> {
+    pub(super) fn on_replay_failed(&mut self, cause: SocketProblem) -> Option<StreamLogLine> {
         self.replays_failed = self.replays_failed.saturating_add(1);
         let is_enough = self.replays_failed >= REPLAYS_FAILED;
         is_enough.then(|| self.replay.fail(Side::Replay, cause))?
@@ -157,33 +157,33 @@ impl Notes {
     }
 
     /// An event of this type came, which is not known.
-    pub(super) fn on_unknown_type(&mut self, name: &str, now: Instant) -> Option<Line> {
+    pub(super) fn on_unknown_type(&mut self, name: &str, now: Instant) -> Option<StreamLogLine> {
         if let Some((_, last)) = &mut self.unknown_type {
             *last = now;
             return None;
         }
         self.unknown_type = Some((name.to_owned(), now));
-        Some(Line::UnknownType(name.to_owned()))
+        Some(StreamLogLine::UnknownType(name.to_owned()))
     }
 
     /// A batch came that names this rank, which is not the stream's.
-    pub(super) fn on_other_rank(&mut self, rank: u32, now: Instant) -> Option<Line> {
+    pub(super) fn on_other_rank(&mut self, rank: u32, now: Instant) -> Option<StreamLogLine> {
         if let Some((_, last)) = &mut self.other_rank {
             *last = now;
             return None;
         }
         self.other_rank = Some((rank, now));
-        Some(Line::OtherRank(rank))
+        Some(StreamLogLine::OtherRank(rank))
     }
 
     /// Returns the log line about losses, if one is due.
-    pub(super) fn flush(&mut self, now: Instant) -> Option<Line> {
+    pub(super) fn flush(&mut self, now: Instant) -> Option<StreamLogLine> {
         self.losses.flush(now)
     }
 
     /// When [`Self::flush`] has something to tell.
     pub(super) fn due(&self) -> Option<Instant> {
-        let is_any = self.losses.since != Tally::default();
+        let is_any = self.losses.since != LossTally::default();
         self.losses
             .told
             .filter(|_| is_any)
@@ -230,25 +230,25 @@ const OTHER_RANK: &str = "they are taken for this replica's; are kv= and data-pa
                           of this engine?";
 
 impl Socket {
-    fn fail(&mut self, side: Side, cause: Cause) -> Option<Line> {
+    fn fail(&mut self, side: Side, cause: SocketProblem) -> Option<StreamLogLine> {
         self.cause = Some(cause.clone());
         if self.told.contains(&cause) || self.told.len() >= CAUSES_MAX {
             return None;
         }
         self.told.push(cause.clone());
-        Some(Line::Trouble(side, cause))
+        Some(StreamLogLine::Trouble(side, cause))
     }
 
-    fn mend(&mut self, side: Side) -> Option<Line> {
+    fn mend(&mut self, side: Side) -> Option<StreamLogLine> {
         self.cause = None;
         let was_told = !std::mem::take(&mut self.told).is_empty();
-        was_told.then_some(Line::Mended(side))
+        was_told.then_some(StreamLogLine::Mended(side))
     }
 }
 
 impl Losses {
-    fn flush(&mut self, now: Instant) -> Option<Line> {
-        if self.since == Tally::default() {
+    fn flush(&mut self, now: Instant) -> Option<StreamLogLine> {
+        if self.since == LossTally::default() {
             return None;
         }
         let is_new = self.since.unreadable > 0 && !self.was_error_told;
@@ -261,11 +261,14 @@ impl Losses {
         let has_error = tally.unreadable > 0;
         self.was_error_told |= has_error;
         let error = self.last.as_ref().filter(|_| has_error);
-        Some(Line::Lost(tally, error.map(|(error, _)| error.clone())))
+        Some(StreamLogLine::Lost(
+            tally,
+            error.map(|(error, _)| error.clone()),
+        ))
     }
 }
 
-impl Line {
+impl StreamLogLine {
     /// Writes it.
     pub(super) fn write(&self, config: &SubscriberConfig) {
         let (replica, upstream) = (&config.replica[..], config.upstream.as_deref());
@@ -322,10 +325,10 @@ impl Line {
     }
 }
 
-fn lost(config: &SubscriberConfig, tally: Tally, error: Option<&str>) {
+fn lost(config: &SubscriberConfig, tally: LossTally, error: Option<&str>) {
     let (replica, upstream) = (&config.replica[..], config.upstream.as_deref());
     let (rank, endpoint) = (config.rank, &config.endpoint[..]);
-    let Tally {
+    let LossTally {
         unreadable,
         batches,
         doubts,

@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use zeromq::ZmqError;
 
-use super::cause::Cause;
+use super::cause::SocketProblem;
 
 /// Longest time for a name to be resolved, and for an answer to the plain attempt: with ZeroMQ's
 /// before it they take no longer than a replay may be silent.
@@ -23,33 +23,33 @@ const INCOMPATIBLE: &str = "Provided sockets combination is not compatible";
 
 /// Why `endpoint` could not be connected to, of which ZeroMQ says `error`. Takes at most twice
 /// [`PROBE_TIME_MAX`].
-pub(super) async fn cause_of(error: &ZmqError, endpoint: &str) -> Cause {
+pub(super) async fn cause_of(error: &ZmqError, endpoint: &str) -> SocketProblem {
     match error {
         ZmqError::Network(_) | ZmqError::ConnectTimeout(_) => plainly(endpoint).await,
-        ZmqError::Other(INCOMPATIBLE) => Cause::OtherSocket,
+        ZmqError::Other(INCOMPATIBLE) => SocketProblem::OtherSocket,
         // An invalid greeting, or no greeting.
-        ZmqError::Codec(_) | ZmqError::Other(_) => Cause::NotZeroMq,
-        other => Cause::Broken(other.to_string()),
+        ZmqError::Codec(_) | ZmqError::Other(_) => SocketProblem::NotZeroMq,
+        other => SocketProblem::Broken(other.to_string()),
     }
 }
 
-async fn plainly(endpoint: &str) -> Cause {
+async fn plainly(endpoint: &str) -> SocketProblem {
     let address = endpoint.trim_start_matches("tcp://");
     let addresses: Vec<SocketAddr> = match timeout(PROBE_TIME_MAX, lookup_host(address)).await {
         Ok(Ok(found)) => found.collect(),
         Ok(Err(_)) | Err(_) => Vec::new(),
     };
     if addresses.is_empty() {
-        return Cause::Unresolved;
+        return SocketProblem::Unresolved;
     }
     match timeout(PROBE_TIME_MAX, TcpStream::connect(&addresses[..])).await {
         // It listens, and no greeting came.
-        Ok(Ok(_)) => Cause::Mute,
+        Ok(Ok(_)) => SocketProblem::Mute,
         Ok(Err(error)) => match error.kind() {
-            ErrorKind::ConnectionRefused => Cause::Refused,
-            ErrorKind::TimedOut => Cause::NoAnswer,
-            _ => Cause::Unreachable(error.to_string()),
+            ErrorKind::ConnectionRefused => SocketProblem::Refused,
+            ErrorKind::TimedOut => SocketProblem::NoAnswer,
+            _ => SocketProblem::Unreachable(error.to_string()),
         },
-        Err(_) => Cause::NoAnswer,
+        Err(_) => SocketProblem::NoAnswer,
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use zeromq::{DealerSocket, Socket, SocketOptions, SocketRecv, SocketSend, ZmqError};
 
-use super::cause::Cause;
+use super::cause::SocketProblem;
 use super::link::CONNECT_TIME_MAX;
 use super::probe;
 use crate::wire::{self, Reply};
@@ -17,12 +17,12 @@ const REPLIES_MAX: usize = 64;
 
 /// A replay on its way. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Replay {
-    replies: mpsc::Receiver<Result<Reply, Cause>>,
+pub(super) struct ReplayTask {
+    replies: mpsc::Receiver<Result<Reply, SocketProblem>>,
     task: JoinHandle<()>,
 }
 
-impl Replay {
+impl ReplayTask {
     /// Asks the router socket at `endpoint` for everything from batch `from` on.
     pub(super) fn start(endpoint: String, from: u64) -> Self {
         let (sender, replies) = mpsc::channel(REPLIES_MAX);
@@ -38,13 +38,13 @@ impl Replay {
     }
 
     /// Waits for the next reply, or the reason why the replay broke off. Cancelling loses nothing.
-    pub(super) async fn next(&mut self) -> Result<Reply, Cause> {
+    pub(super) async fn next(&mut self) -> Result<Reply, SocketProblem> {
         let next = self.replies.recv().await;
-        next.unwrap_or(Err(Cause::Unfinished))
+        next.unwrap_or(Err(SocketProblem::Unfinished))
     }
 }
 
-impl Drop for Replay {
+impl Drop for ReplayTask {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -54,7 +54,7 @@ impl Drop for Replay {
 async fn ask(
     endpoint: &str,
     from: u64,
-    replies: &mpsc::Sender<Result<Reply, Cause>>,
+    replies: &mpsc::Sender<Result<Reply, SocketProblem>>,
 ) -> Result<(), ZmqError> {
     let mut options = SocketOptions::default();
     options.connect_timeout(CONNECT_TIME_MAX);

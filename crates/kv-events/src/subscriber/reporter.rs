@@ -10,11 +10,11 @@ use super::notes::Notes;
 
 /// Handle to the state of a stream, readable from any thread, also after its subscription ended.
 #[derive(Clone, Debug, Default)]
-pub struct StreamReporter(Arc<Mutex<Shown>>);
+pub struct StreamReporter(Arc<Mutex<StreamSnapshot>>);
 
 /// State that a stream's task publishes.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct StreamSnapshot {
     pub(super) config: SubscriberConfig,
     pub(super) report: StreamReport,
     pub(super) notes: Notes,
@@ -25,7 +25,7 @@ pub(super) struct Shown {
 impl StreamReporter {
     /// Of a stream of which this is known.
     pub(super) fn new(config: SubscriberConfig, report: StreamReport, notes: Notes) -> Self {
-        Self(Arc::new(Mutex::new(Shown {
+        Self(Arc::new(Mutex::new(StreamSnapshot {
             config,
             report,
             notes,
@@ -59,7 +59,7 @@ impl StreamReporter {
         self.lock().notes.clone()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Shown> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, StreamSnapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use headstart_core::event::{Attention, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
-use headstart_kv_events::{Batch, DecodeError};
+use headstart_kv_events::{DecodeError, EventBatch};
 
-pub(crate) fn render(decoded: &Result<Batch, DecodeError>) -> String {
+pub(crate) fn render(decoded: &Result<EventBatch, DecodeError>) -> String {
     let batch = match decoded {
         Ok(batch) => batch,
         Err(error) => return format!("error: {error}"),

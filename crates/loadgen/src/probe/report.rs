@@ -11,14 +11,14 @@ const INVALID_SHOWN: usize = 5;
 /// Order of a round's two measured requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum ProbeOrder {
     /// The one that finds its prefix.
     CachedFirst,
     /// The one that finds nothing.
     UncachedFirst,
 }
 
-impl Order {
+impl ProbeOrder {
     /// Alternates, so that neither kind always comes first.
     pub(super) fn of_round(number: usize) -> Self {
         if number.is_multiple_of(2) {
@@ -33,7 +33,7 @@ impl Order {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProbeRound {
     /// Order of the two requests.
-    pub order: Order,
+    pub order: ProbeOrder,
     /// Length of the prompt of both, tokens.
     pub prompt_tokens: u32,
     /// Of these, found by the cached one.
@@ -134,7 +134,7 @@ mod tests {
 
     fn round(ttft_ms_cached: f64, ttft_ms_uncached: f64) -> Result<ProbeRound, String> {
         Ok(ProbeRound {
-            order: Order::CachedFirst,
+            order: ProbeOrder::CachedFirst,
             prompt_tokens: 2000,
             cached_tokens: 1800,
             ttft_ms_cached,

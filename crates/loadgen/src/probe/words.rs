@@ -21,11 +21,11 @@ const WORDS: [&str; 96] = [
 ];
 
 /// Draws texts; the same seed gives the same ones.
-pub(super) struct Words {
+pub(super) struct TextGenerator {
     rng: Rng,
 }
 
-impl Words {
+impl TextGenerator {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             rng: Rng::new(seed),
@@ -54,9 +54,9 @@ mod tests {
     use super::*;
 
     fn check(seed: u64, count: usize) {
-        let text = Words::new(seed).text(count);
+        let text = TextGenerator::new(seed).text(count);
         assert_eq!(text.split_whitespace().count(), count);
-        assert_eq!(text, Words::new(seed).text(count), "the same again");
+        assert_eq!(text, TextGenerator::new(seed).text(count), "the same again");
     }
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
         check(1, 1);
         check(2, 12);
         check(3, 2000);
-        let mut words = Words::new(1);
+        let mut words = TextGenerator::new(1);
         let texts: HashSet<String> = (0..100).map(|_| words.text(20)).collect();
         assert_eq!(texts.len(), 100);
     }

@@ -140,7 +140,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::LoadError;
+    use crate::LoadgenError;
     use crate::trace::TraceSample;
 
     fn sample(cached_tokens: u32, ttft_ms: u64, late_ms: u64) -> TraceSample {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn check(samples: Vec<TraceSample>, num_failures: u64, shown: &[&str], absent: &str) {
-        let failures = (0..num_failures).map(|number| (number, LoadError::ApiKey));
+        let failures = (0..num_failures).map(|number| (number, LoadgenError::ApiKey));
         let observed = TraceObserved {
             samples,
             failures: failures.collect(),

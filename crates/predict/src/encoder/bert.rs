@@ -29,8 +29,8 @@ use rayon::prelude::*;
 use super::Encoder;
 use config::BertConfig;
 pub use error::EncoderError;
-use forward::{Model, Pooling, Workspace};
-use tokens::{TextSettings, Tokens};
+use forward::{BertModel, TokenPooling, Workspace};
+use tokens::{TextSettings, TruncatingTokenizer};
 use weights::Weights;
 
 /// Tokens of a batch at most: 32 MB of activations in a model of 384 values.
@@ -53,9 +53,9 @@ pub struct BertOptions {
 /// It computes on rayon's current pool, in f32.
 pub struct BertEncoder {
     identity: String,
-    tokens: Tokens,
-    model: Model,
-    pooling: Pooling,
+    tokens: TruncatingTokenizer,
+    model: BertModel,
+    pooling: TokenPooling,
     spaces: Mutex<Vec<Workspace>>, // those not in use; as many as there were calls at once
 }
 
@@ -92,7 +92,7 @@ impl BertEncoder {
         let model = Weights::new(&weights, &weights_path)?.model(&config)?;
         Ok(Self {
             identity,
-            tokens: Tokens::new(&tokenizer, &tokenizer_path, config.vocab, settings)?,
+            tokens: TruncatingTokenizer::new(&tokenizer, &tokenizer_path, config.vocab, settings)?,
             model,
             pooling: config.pooling,
             spaces: Mutex::default(),

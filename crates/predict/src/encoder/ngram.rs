@@ -58,7 +58,7 @@ impl Encoder for NgramEncoder {
     }
 
     fn encode(&self, texts: &[&str]) -> Vec<f32> {
-        let mut counts = Counts::default();
+        let mut counts = FeatureCounts::default();
         let mut vectors = Vec::with_capacity(texts.len() * DIMS);
         for text in texts {
             counts.read(text);
@@ -70,7 +70,7 @@ impl Encoder for NgramEncoder {
 
 /// The kinds of features, as indices of [`WEIGHTS`].
 #[derive(Clone, Copy)]
-enum Kind {
+enum FeatureKind {
     Word,
     Pair,
     Piece,
@@ -78,16 +78,16 @@ enum Kind {
 
 /// Counts of each feature: a table with open addressing, because std's would be the slowest part.
 #[derive(Default)]
-struct Counts {
+struct FeatureCounts {
     slots: Vec<(u64, u32)>,
     used: Vec<usize>,
 }
 
-impl Counts {
+impl FeatureCounts {
     /// Counts the features of `text` and forgets those before.
     fn read(&mut self, text: &str) {
         self.clear();
-        let mut word = Word::default();
+        let mut word = WordBuffer::default();
         let mut previous = None;
         for part in ends(text) {
             // The space ends the last word.
@@ -96,7 +96,7 @@ impl Counts {
                     word.push(c);
                     continue;
                 }
-                if let Some(hash) = word.finish(|piece| self.add(Kind::Piece, piece)) {
+                if let Some(hash) = word.finish(|piece| self.add(FeatureKind::Piece, piece)) {
                     self.add_word(hash, &mut previous);
                 }
                 // A sign is a word, and so is each character of a script without spaces.
@@ -108,14 +108,14 @@ impl Counts {
     }
 
     fn add_word(&mut self, hash: u64, previous: &mut Option<u64>) {
-        self.add(Kind::Word, hash);
+        self.add(FeatureKind::Word, hash);
         if let Some(previous) = previous {
-            self.add(Kind::Pair, mix(previous.rotate_left(17) ^ hash));
+            self.add(FeatureKind::Pair, mix(previous.rotate_left(17) ^ hash));
         }
         *previous = Some(hash);
     }
 
-    fn add(&mut self, kind: Kind, hash: u64) {
+    fn add(&mut self, kind: FeatureKind, hash: u64) {
         if self.slots.len() < 2 * (self.used.len() + 1) {
             self.grow();
         }
@@ -173,11 +173,11 @@ impl Counts {
 
 /// The characters of a word so far, in lower case.
 #[derive(Default)]
-struct Word {
+struct WordBuffer {
     chars: Vec<u32>,
 }
 
-impl Word {
+impl WordBuffer {
     fn push(&mut self, c: char) {
         if self.chars.len() < WORD_CHARS {
             self.chars.extend(c.to_lowercase().map(u32::from));

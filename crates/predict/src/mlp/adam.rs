@@ -10,7 +10,7 @@ const EPSILON: f32 = 1e-8;
 
 /// Rates that scale a step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
+pub(crate) struct OptimizerRates {
     /// Learning rate.
     pub(crate) learning: f32,
     /// Share of a weight that a step takes away, times the learning rate.
@@ -33,7 +33,13 @@ impl Adam {
     }
 
     /// The `step`-th step, from 1.
-    pub(crate) fn step(&mut self, values: &mut [f32], gradient: &[f32], step: i32, rate: Rate) {
+    pub(crate) fn step(
+        &mut self,
+        values: &mut [f32],
+        gradient: &[f32],
+        step: i32,
+        rate: OptimizerRates,
+    ) {
         let size = rate.learning / (1.0 - BETA_1.powi(step));
         let unbias = 1.0 / (1.0 - BETA_2.powi(step));
         let keep = 1.0 - rate.learning * rate.decay;
@@ -57,7 +63,7 @@ mod tests {
             let mut adam = Adam::new(1);
             let mut value = [1.0];
             for step in 1..=10 {
-                let rate = Rate {
+                let rate = OptimizerRates {
                     learning: 0.01,
                     decay: 0.0,
                 };
@@ -71,7 +77,7 @@ mod tests {
     #[test]
     fn weights_without_a_gradient_decay() {
         let mut value = [1.0];
-        let rate = Rate {
+        let rate = OptimizerRates {
             learning: 0.1,
             decay: 0.5,
         };

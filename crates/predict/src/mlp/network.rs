@@ -7,13 +7,14 @@
 //! Source: batch normalisation as in Ioffe and Szegedy, ICML 2015; dropout as in Srivastava et
 //! al., JMLR 2014 (survivors scaled up, so that inference needs nothing).
 //!
-//! Invariant: [`Network::fold`] gives what [`Network::evaluate`] gives, but for rounding.
+//! Invariant: [`TrainingNetwork::fold`] gives what [`TrainingNetwork::evaluate`] gives, but for
+//! rounding.
 
 use headstart_core::Rng;
 
-use super::adam::{Adam, Rate};
-use super::{Linear, Mlp, sigmoid};
-use crate::kernel::{Left, Write, product};
+use super::adam::{Adam, OptimizerRates};
+use super::{DenseLayer, Mlp, sigmoid};
+use crate::kernel::{AccumulationMode, LeftOperand, product};
 
 /// Keeps the division by a standard deviation finite.
 const EPSILON: f32 = 1e-5;
@@ -22,7 +23,7 @@ const MOMENTUM: f32 = 0.1;
 
 /// Sizes and noise.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct NetworkShape {
     pub(crate) width: usize,
     pub(crate) hidden: usize,
     /// Share of the hidden values that a training step leaves out.
@@ -37,26 +38,27 @@ pub(crate) struct Scaling {
 }
 
 /// A batch: rows that are scaled already, whether each continued, and what its error weighs.
-pub(crate) struct Batch<'a> {
+pub(crate) struct ExampleBatch<'a> {
     pub(crate) rows: &'a [f32], // [n, width]
     pub(crate) targets: &'a [bool],
     /// Of an ended one, of a continued one.
     pub(crate) class_weights: [f32; 2],
 }
 
+/// The classifier while it learns: its layers with their optimizers.
 #[derive(Clone, Debug)]
-pub(crate) struct Network {
-    shape: Shape,
-    hidden: [Hidden; 2],
-    output: Linear,
+pub(crate) struct TrainingNetwork {
+    shape: NetworkShape,
+    hidden: [HiddenLayer; 2],
+    output: DenseLayer,
     output_adam: [Adam; 2],
     steps: i32,
 }
 
 /// A hidden layer.
 #[derive(Clone, Debug)]
-struct Hidden {
-    linear: Linear,
+struct HiddenLayer {
+    linear: DenseLayer,
     gain: Vec<f32>,
     shift: Vec<f32>,
     running_mean: Vec<f32>,
@@ -79,15 +81,15 @@ struct Gradient {
     bias: Vec<f32>,
 }
 
-impl Network {
+impl TrainingNetwork {
     /// Fresh weights, uniform within `1 / sqrt(inputs)` as PyTorch's linear layers have them.
-    pub(crate) fn new(shape: Shape, rng: &mut Rng) -> Self {
+    pub(crate) fn new(shape: NetworkShape, rng: &mut Rng) -> Self {
         let hidden = shape.hidden;
         Self {
             shape,
             hidden: [
-                Hidden::new(shape.width, hidden, rng),
-                Hidden::new(hidden, hidden, rng),
+                HiddenLayer::new(shape.width, hidden, rng),
+                HiddenLayer::new(hidden, hidden, rng),
             ],
             output: fresh(hidden, 1, rng),
             output_adam: [Adam::new(hidden), Adam::new(1)],
@@ -96,14 +98,19 @@ impl Network {
     }
 
     /// One step; the loss before it.
-    pub(crate) fn step(&mut self, batch: &Batch<'_>, rate: Rate, rng: &mut Rng) -> f64 {
+    pub(crate) fn step(
+        &mut self,
+        batch: &ExampleBatch<'_>,
+        rate: OptimizerRates,
+        rng: &mut Rng,
+    ) -> f64 {
         let n = batch.targets.len();
         let masks = [(); 2].map(|()| drop_mask(n * self.shape.hidden, self.shape.dropout, rng));
         let (loss, gradients, output) = self.gradients(batch, masks, Statistics::Update);
         self.steps += 1;
         let step = self.steps;
         for (layer, [linear, normal]) in self.hidden.iter_mut().zip(gradients) {
-            let no_decay = Rate { decay: 0.0, ..rate };
+            let no_decay = OptimizerRates { decay: 0.0, ..rate };
             let [weight, bias, gain, shift] = &mut layer.adam;
             weight.step(&mut layer.linear.weight, &linear.weight, step, rate);
             bias.step(&mut layer.linear.bias, &linear.bias, step, no_decay);
@@ -119,7 +126,7 @@ impl Network {
     /// The loss, the gradients of the hidden layers (linear, normalisation) and of the last one.
     fn gradients(
         &mut self,
-        batch: &Batch<'_>,
+        batch: &ExampleBatch<'_>,
         masks: [Vec<f32>; 2],
         statistics: Statistics,
     ) -> (f64, [[Gradient; 2]; 2], Gradient) {
@@ -139,7 +146,7 @@ impl Network {
     }
 
     /// The weighted loss on `batch` without noise, by the running statistics.
-    pub(crate) fn evaluate(&self, batch: &Batch<'_>) -> f64 {
+    pub(crate) fn evaluate(&self, batch: &ExampleBatch<'_>) -> f64 {
         let mlp = self.fold_layers();
         loss_and_slope(&mlp.log_odds(batch.rows), batch).0
     }
@@ -147,7 +154,7 @@ impl Network {
     /// Folds the normalisation and `scaling` into the weights, for inference on unscaled rows.
     pub(crate) fn fold(&self, scaling: &Scaling) -> Mlp {
         let mut mlp = self.fold_layers();
-        let Linear { weight, bias } = &mut mlp.layers[0];
+        let DenseLayer { weight, bias } = &mut mlp.layers[0];
         let columns = weight.chunks_exact_mut(bias.len());
         for ((column, mean), scale) in columns.zip(&scaling.mean).zip(&scaling.scale) {
             for (weight, bias) in column.iter_mut().zip(bias.iter_mut()) {
@@ -174,7 +181,7 @@ enum Statistics {
     Keep,
 }
 
-impl Hidden {
+impl HiddenLayer {
     fn new(inputs: usize, outputs: usize, rng: &mut Rng) -> Self {
         Self {
             linear: fresh(inputs, outputs, rng),
@@ -251,7 +258,7 @@ impl Hidden {
         [linear_gradient(x, slope, outputs), normal]
     }
 
-    fn fold(&self) -> Linear {
+    fn fold(&self) -> DenseLayer {
         let mut linear = self.linear.clone();
         let outputs = self.gain.len();
         let scale = |unit: usize| self.gain[unit] / (self.running_variance[unit] + EPSILON).sqrt();
@@ -265,13 +272,13 @@ impl Hidden {
     }
 }
 
-fn fresh(inputs: usize, outputs: usize, rng: &mut Rng) -> Linear {
+fn fresh(inputs: usize, outputs: usize, rng: &mut Rng) -> DenseLayer {
     let bound = 1.0 / (inputs as f64).sqrt();
     let mut draw = |len: usize| -> Vec<f32> {
         let draw = (0..len).map(|_| (bound * (2.0 * rng.next_f64() - 1.0)) as f32);
         draw.collect()
     };
-    Linear {
+    DenseLayer {
         weight: draw(inputs * outputs),
         bias: draw(outputs),
     }
@@ -313,7 +320,7 @@ fn moments(values: &[f32], units: usize) -> (Vec<f32>, Vec<f32>) {
 }
 
 /// The weighted mean of the cross-entropy, and its slope by each log-odds.
-fn loss_and_slope(log_odds: &[f32], batch: &Batch<'_>) -> (f64, Vec<f32>) {
+fn loss_and_slope(log_odds: &[f32], batch: &ExampleBatch<'_>) -> (f64, Vec<f32>) {
     let weight = |&target: &bool| f64::from(batch.class_weights[usize::from(target)]);
     let total: f64 = batch.targets.iter().map(weight).sum();
     let mut loss = 0.0;
@@ -333,8 +340,8 @@ fn linear_gradient(x: &[f32], slope: &[f32], outputs: usize) -> Gradient {
     let rows = slope.len() / outputs;
     let inputs = x.len() / rows;
     let mut weight = vec![0.0; inputs * outputs];
-    let x = Left::columns(x, inputs);
-    product(x, slope, &mut weight, outputs, Write::Replace);
+    let x = LeftOperand::columns(x, inputs);
+    product(x, slope, &mut weight, outputs, AccumulationMode::Replace);
     let mut bias = vec![0.0; outputs];
     for slope in slope.chunks_exact(outputs) {
         bias.iter_mut()
@@ -345,15 +352,21 @@ fn linear_gradient(x: &[f32], slope: &[f32], outputs: usize) -> Gradient {
 }
 
 /// The slope by the input of a linear layer, from that by its output.
-fn input_slope(linear: &Linear, slope: &[f32]) -> Vec<f32> {
+fn input_slope(linear: &DenseLayer, slope: &[f32]) -> Vec<f32> {
     let (inputs, outputs) = (linear.inputs(), linear.bias.len());
     let transposed: Vec<f32> = (0..outputs)
         .flat_map(|column| linear.weight.iter().skip(column).step_by(outputs))
         .copied()
         .collect();
     let mut result = vec![0.0; slope.len() / outputs * inputs];
-    let slope = Left::rows(slope, outputs);
-    product(slope, &transposed, &mut result, inputs, Write::Replace);
+    let slope = LeftOperand::rows(slope, outputs);
+    product(
+        slope,
+        &transposed,
+        &mut result,
+        inputs,
+        AccumulationMode::Replace,
+    );
     result
 }
 
@@ -361,7 +374,7 @@ fn input_slope(linear: &Linear, slope: &[f32]) -> Vec<f32> {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: NetworkShape = NetworkShape {
         width: 5,
         hidden: 4,
         dropout: 0.3,
@@ -374,7 +387,7 @@ mod tests {
     }
 
     /// Every parameter, in one order.
-    fn parameters(network: &mut Network) -> Vec<&mut Vec<f32>> {
+    fn parameters(network: &mut TrainingNetwork) -> Vec<&mut Vec<f32>> {
         let mut all = Vec::new();
         for layer in &mut network.hidden {
             all.push(&mut layer.linear.weight);
@@ -391,17 +404,18 @@ mod tests {
     fn the_backward_pass_is_the_slope_of_the_forward_pass() {
         for seed in 0..5 {
             let mut rng = Rng::new(seed);
-            let mut network = Network::new(SHAPE, &mut rng);
+            let mut network = TrainingNetwork::new(SHAPE, &mut rng);
             let rows = random(&mut rng, 12 * SHAPE.width);
             let targets: Vec<bool> = (0..12).map(|_| rng.below(3) == 0).collect();
-            let batch = Batch {
+            let batch = ExampleBatch {
                 rows: &rows,
                 targets: &targets,
                 class_weights: [1.5, 3.0],
             };
             let masks = [(); 2].map(|()| drop_mask(12 * SHAPE.hidden, 0.3, &mut rng));
-            let loss =
-                |network: &mut Network| network.gradients(&batch, masks.clone(), Statistics::Keep);
+            let loss = |network: &mut TrainingNetwork| {
+                network.gradients(&batch, masks.clone(), Statistics::Keep)
+            };
             let (_, hidden, output) = loss(&mut network);
             let gradients = hidden.into_iter().flatten().chain([output]);
             let gradients: Vec<Vec<f32>> = gradients.flat_map(|g| [g.weight, g.bias]).collect();
@@ -424,8 +438,8 @@ mod tests {
     #[test]
     fn folding_keeps_what_the_running_statistics_give() {
         let mut rng = Rng::new(9);
-        let mut network = Network::new(SHAPE, &mut rng);
-        let rate = Rate {
+        let mut network = TrainingNetwork::new(SHAPE, &mut rng);
+        let rate = OptimizerRates {
             learning: 0.01,
             decay: 0.0,
         };
@@ -439,7 +453,7 @@ mod tests {
         };
         let rows: Vec<f32> = raw.iter().enumerate().map(scale).collect();
         let targets: Vec<bool> = (0..64).map(|_| rng.below(2) == 0).collect();
-        let batch = Batch {
+        let batch = ExampleBatch {
             rows: &rows,
             targets: &targets,
             class_weights: [1.0, 1.0],
@@ -470,19 +484,19 @@ mod tests {
     #[test]
     fn a_step_reduces_the_loss_on_its_own_batch() {
         let mut rng = Rng::new(2);
-        let shape = Shape {
+        let shape = NetworkShape {
             dropout: 0.0,
             ..SHAPE
         };
-        let mut network = Network::new(shape, &mut rng);
+        let mut network = TrainingNetwork::new(shape, &mut rng);
         let rows = random(&mut rng, 100 * SHAPE.width);
         let targets: Vec<bool> = rows.chunks(SHAPE.width).map(|row| row[0] > 0.0).collect();
-        let batch = Batch {
+        let batch = ExampleBatch {
             rows: &rows,
             targets: &targets,
             class_weights: [1.0, 1.0],
         };
-        let rate = Rate {
+        let rate = OptimizerRates {
             learning: 0.01,
             decay: 0.0,
         };

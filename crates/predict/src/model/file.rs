@@ -12,10 +12,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, ModelError, Summary};
+use super::{ContinuationModel, EvaluationSummary, ModelError};
 use crate::Definition;
 use crate::calibrate::Calibration;
-use crate::mlp::{Linear, Mlp};
+use crate::mlp::{DenseLayer, Mlp};
 use crate::prior::TurnPrior;
 
 /// Largest file that is read: room for rows of 20,000 values.
@@ -30,21 +30,21 @@ const HEAD_BYTES: usize = 16;
 /// All but the weights.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header {
+struct ModelHeader {
     definition: Definition,
     /// Inputs and outputs of each layer.
     layers: [[usize; 2]; 3],
     calibration: Calibration,
     threshold: f32,
     prior: TurnPrior,
-    summary: Summary,
+    summary: EvaluationSummary,
     fingerprint: String,
     trained_at_s: u64,
 }
 
-pub(super) fn write(model: &Model) -> Vec<u8> {
-    let size = |layer: &Linear| [layer.inputs(), layer.bias.len()];
-    let header = Header {
+pub(super) fn write(model: &ContinuationModel) -> Vec<u8> {
+    let size = |layer: &DenseLayer| [layer.inputs(), layer.bias.len()];
+    let header = ModelHeader {
         definition: model.definition.clone(),
         layers: [0, 1, 2].map(|at| size(&model.mlp.layers[at])),
         calibration: model.calibration,
@@ -70,7 +70,7 @@ pub(super) fn write(model: &Model) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Model, ModelError> {
+pub(super) fn read(bytes: &[u8]) -> Result<ContinuationModel, ModelError> {
     if bytes.len() > MAX_BYTES {
         return Err(ModelError::TooLarge(bytes.len()));
     }
@@ -93,7 +93,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Model, ModelError> {
     let json_len = number(&body[12..]) as usize;
     let rest = &body[HEAD_BYTES..];
     let (json, weights) = rest.split_at_checked(json_len).ok_or(ModelError::Damaged)?;
-    let header: Header = serde_json::from_slice(json)
+    let header: ModelHeader = serde_json::from_slice(json)
         .map_err(|error| ModelError::Contradiction(error.to_string()))?;
     check(&header, weights.len()).map_err(ModelError::Contradiction)?;
     Ok(assemble(header, weights))
@@ -106,7 +106,7 @@ fn number(bytes: &[u8]) -> u32 {
         .map_or(0, |four| u32::from_le_bytes(*four))
 }
 
-fn check(header: &Header, weight_bytes: usize) -> Result<(), String> {
+fn check(header: &ModelHeader, weight_bytes: usize) -> Result<(), String> {
     let [first, second, third] = header.layers;
     let parts = header.definition.parts.count();
     // Sizes first: `width` of absurd ones would overflow.
@@ -144,14 +144,14 @@ fn check(header: &Header, weight_bytes: usize) -> Result<(), String> {
 }
 
 /// Of a header that was checked.
-fn assemble(header: Header, weights: &[u8]) -> Model {
+fn assemble(header: ModelHeader, weights: &[u8]) -> ContinuationModel {
     let (words, _) = weights.as_chunks::<4>();
     let mut words = words.iter().map(|word| f32::from_le_bytes(*word));
-    let layers = header.layers.map(|[inputs, outputs]| Linear {
+    let layers = header.layers.map(|[inputs, outputs]| DenseLayer {
         weight: words.by_ref().take(inputs * outputs).collect(),
         bias: words.by_ref().take(outputs).collect(),
     });
-    Model {
+    ContinuationModel {
         definition: header.definition,
         mlp: Mlp { layers },
         calibration: header.calibration,
@@ -170,18 +170,18 @@ mod tests {
     use crate::text::TextOptions;
     use headstart_core::{Probability, Rng};
 
-    fn model() -> Model {
+    fn model() -> ContinuationModel {
         let mut rng = Rng::new(3);
         let mut linear = |inputs: usize, outputs: usize| {
             let mut draw = |len: usize| (0..len).map(|_| rng.next_f64() as f32 - 0.5).collect();
-            Linear {
+            DenseLayer {
                 weight: draw(inputs * outputs),
                 bias: draw(outputs),
             }
         };
         let mut prior = TurnPrior::with_base(Probability::EVEN);
         (0..100).for_each(|round| prior.observe(round % 7, round % 3 == 0));
-        Model {
+        ContinuationModel {
             definition: Definition {
                 encoder: "counting".to_owned(),
                 dims: 2,
@@ -200,9 +200,9 @@ mod tests {
             },
             threshold: 0.4,
             prior,
-            summary: Summary {
+            summary: EvaluationSummary {
                 mcc: 0.25,
-                ..Summary::default()
+                ..EvaluationSummary::default()
             },
             fingerprint: "0123".to_owned(),
             trained_at_s: 1_700_000_000,
@@ -210,11 +210,11 @@ mod tests {
     }
 
     /// The file with its header changed, and a checksum that fits.
-    fn with_header(change: impl Fn(&mut Header)) -> Vec<u8> {
+    fn with_header(change: impl Fn(&mut ModelHeader)) -> Vec<u8> {
         let bytes = model().to_bytes();
         let json_len = number(&bytes[12..]) as usize;
         let json = &bytes[HEAD_BYTES..][..json_len];
-        let mut header: Header = serde_json::from_slice(json).expect("just written");
+        let mut header: ModelHeader = serde_json::from_slice(json).expect("just written");
         change(&mut header);
         let json = serde_json::to_vec(&header).expect("numbers and strings");
         let mut changed = bytes[..12].to_vec();
@@ -226,15 +226,21 @@ mod tests {
     }
 
     fn refused(bytes: &[u8]) -> String {
-        Model::from_bytes(bytes)
+        ContinuationModel::from_bytes(bytes)
             .expect_err("must be refused")
             .to_string()
     }
 
     #[test]
     fn what_is_written_is_read() {
-        assert_eq!(Model::from_bytes(&model().to_bytes()), Ok(model()));
-        assert_eq!(Model::from_bytes(&with_header(|_| ())), Ok(model()));
+        assert_eq!(
+            ContinuationModel::from_bytes(&model().to_bytes()),
+            Ok(model())
+        );
+        assert_eq!(
+            ContinuationModel::from_bytes(&with_header(|_| ())),
+            Ok(model())
+        );
     }
 
     #[test]
@@ -244,36 +250,48 @@ mod tests {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 1 << bit;
-                assert!(Model::from_bytes(&damaged).is_err(), "byte {at}, bit {bit}");
+                assert!(
+                    ContinuationModel::from_bytes(&damaged).is_err(),
+                    "byte {at}, bit {bit}"
+                );
             }
-            assert!(Model::from_bytes(&bytes[..at]).is_err(), "cut at {at}");
+            assert!(
+                ContinuationModel::from_bytes(&bytes[..at]).is_err(),
+                "cut at {at}"
+            );
         }
         let mut longer = bytes;
         longer.push(0);
-        assert_eq!(Model::from_bytes(&longer), Err(ModelError::Damaged));
+        assert_eq!(
+            ContinuationModel::from_bytes(&longer),
+            Err(ModelError::Damaged)
+        );
     }
 
     #[test]
     fn the_refusal_says_what_is_wrong() {
-        assert_eq!(Model::from_bytes(b""), Err(ModelError::Foreign));
+        assert_eq!(ContinuationModel::from_bytes(b""), Err(ModelError::Foreign));
         assert_eq!(
-            Model::from_bytes(b"{\"model\": 1}"),
+            ContinuationModel::from_bytes(b"{\"model\": 1}"),
             Err(ModelError::Foreign)
         );
-        assert_eq!(Model::from_bytes(MAGIC), Err(ModelError::Damaged));
+        assert_eq!(
+            ContinuationModel::from_bytes(MAGIC),
+            Err(ModelError::Damaged)
+        );
         let mut newer = model().to_bytes();
         newer[8] = 2;
         assert!(refused(&newer).contains("format 2, this program reads 1"));
         let large = vec![0; MAX_BYTES + 1];
         assert_eq!(
-            Model::from_bytes(&large),
+            ContinuationModel::from_bytes(&large),
             Err(ModelError::TooLarge(MAX_BYTES + 1))
         );
     }
 
     #[test]
     fn a_whole_file_that_contradicts_itself_is_refused() {
-        let check = |change: fn(&mut Header), expected: &str| {
+        let check = |change: fn(&mut ModelHeader), expected: &str| {
             let message = refused(&with_header(change));
             assert!(message.contains(expected), "{message}");
         };
@@ -300,7 +318,7 @@ mod tests {
             damaged.truncate(damaged.len() - rng.below(3) * rng.below(200));
             let hash = blake3::hash(&damaged);
             damaged.extend_from_slice(hash.as_bytes());
-            if let Ok(model) = Model::from_bytes(&damaged) {
+            if let Ok(model) = ContinuationModel::from_bytes(&damaged) {
                 let row = vec![0.5; model.definition.width()];
                 assert_eq!(model.predict_rows(&row).len(), 1);
             }

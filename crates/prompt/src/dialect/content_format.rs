@@ -38,12 +38,12 @@ impl ContentFormat {
         let Ok(root) = parse(&source, "chat_template", syntax()) else {
             return Self::String;
         };
-        let mut found = Found::default();
-        found.statement(&root, &mut Vec::new());
+        let mut nodes = TemplateNodes::default();
+        nodes.statement(&root, &mut Vec::new());
         let is_content = |expr: &Expr<'_>| {
             (["message", "msg", "m"].iter()).any(|name| is_access(expr, name, Some("content")))
         };
-        match found.loops.iter().any(|each| is_content(each.iterated)) {
+        match nodes.loops.iter().any(|each| is_content(each.iterated)) {
             true => Self::Parts,
             false => Self::String,
         }
@@ -57,9 +57,9 @@ impl ContentFormat {
         let Ok(root) = parse(&source, "chat_template", syntax()) else {
             return Self::String;
         };
-        let mut found = Found::default();
-        found.statement(&root, &mut Vec::new());
-        match found.loops_over_content() {
+        let mut nodes = TemplateNodes::default();
+        nodes.statement(&root, &mut Vec::new());
+        match nodes.loops_over_content() {
             Some(true) => Self::Parts,
             // An unusual assignment target ends the engine's search, too.
             Some(false) | None => Self::String,
@@ -69,10 +69,10 @@ impl ContentFormat {
 
 /// The nodes of a template that decide, each kind in the order of the source.
 #[derive(Default)]
-struct Found<'t, 's> {
+struct TemplateNodes<'t, 's> {
     assignments: Vec<(&'t Expr<'s>, &'t Expr<'s>)>,
     loops: Vec<Loop<'t, 's>>,
-    calls: Vec<Call<'t, 's>>,
+    calls: Vec<MacroCall<'t, 's>>,
     /// Names of each macro's parameters, by the macro's number.
     macros: Vec<(&'s str, Vec<&'s str>)>,
 }
@@ -84,12 +84,12 @@ struct Loop<'t, 's> {
     within: Vec<usize>,
 }
 
-struct Call<'t, 's> {
+struct MacroCall<'t, 's> {
     name: &'s str,
     arguments: &'t [CallArg<'s>],
 }
 
-impl<'t, 's> Found<'t, 's> {
+impl<'t, 's> TemplateNodes<'t, 's> {
     /// Whether a loop runs over a message's content; `None` where the search ends early.
     fn loops_over_content(&self) -> Option<bool> {
         let messages = self.message_names()?;
@@ -221,7 +221,7 @@ impl<'t, 's> Found<'t, 's> {
 
     fn call(&mut self, called: &'t Expr<'s>, arguments: &'t [CallArg<'s>]) {
         if let Some(name) = variable(called) {
-            self.calls.push(Call { name, arguments });
+            self.calls.push(MacroCall { name, arguments });
         }
         self.expression(called);
         self.expressions(syntax_tree::arguments(arguments));

@@ -9,7 +9,7 @@ use super::NoExactTokens;
 
 /// One part, as an engine understands it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Part {
+pub(super) enum ContentPart {
     /// Text, with the fields that the engine does not know.
     Text {
         text: String,
@@ -63,11 +63,11 @@ const MEDIA_FIELDS: [(&str, &str); 9] = [
 ///
 /// # Errors
 /// When the engine refuses it.
-pub(super) fn read(part: Value) -> Result<Option<Part>, NoExactTokens> {
+pub(super) fn read(part: Value) -> Result<Option<ContentPart>, NoExactTokens> {
     let mut fields = match part {
         Value::String(text) => {
             let unknown = Map::new();
-            return Ok(Some(Part::Text { text, unknown }));
+            return Ok(Some(ContentPart::Text { text, unknown }));
         }
         Value::Object(fields) => fields,
         _ => return Err(NoExactTokens::Malformed("content")),
@@ -86,7 +86,7 @@ pub(super) fn read(part: Value) -> Result<Option<Part>, NoExactTokens> {
         "tool_reference" => {
             let name = fields.get("name").and_then(Value::as_str);
             let name = name.ok_or(NoExactTokens::Malformed("content.name"))?;
-            return Ok(Some(Part::ToolReference(name.to_owned())));
+            return Ok(Some(ContentPart::ToolReference(name.to_owned())));
         }
         "input_image" => return Ok(Some(medium("image", &fields))),
         kind => {
@@ -96,7 +96,7 @@ pub(super) fn read(part: Value) -> Result<Option<Part>, NoExactTokens> {
         }
     };
     match super::take(&mut fields, field) {
-        Some(Value::String(text)) => Ok(Some(Part::Text {
+        Some(Value::String(text)) => Ok(Some(ContentPart::Text {
             text,
             unknown: unknown_fields(&fields),
         })),
@@ -105,7 +105,7 @@ pub(super) fn read(part: Value) -> Result<Option<Part>, NoExactTokens> {
     }
 }
 
-fn medium_without_type(fields: &Map<String, Value>) -> Result<Option<Part>, NoExactTokens> {
+fn medium_without_type(fields: &Map<String, Value>) -> Result<Option<ContentPart>, NoExactTokens> {
     let named = MEDIA_FIELDS
         .iter()
         .find(|(name, _)| fields.contains_key(*name));
@@ -115,8 +115,8 @@ fn medium_without_type(fields: &Map<String, Value>) -> Result<Option<Part>, NoEx
     }
 }
 
-fn medium(modality: &'static str, fields: &Map<String, Value>) -> Part {
-    Part::Medium {
+fn medium(modality: &'static str, fields: &Map<String, Value>) -> ContentPart {
+    ContentPart::Medium {
         modality,
         unknown: unknown_fields(fields),
     }
@@ -131,7 +131,7 @@ fn unknown_fields(fields: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-impl Part {
+impl ContentPart {
     /// The object that a template gets for it.
     pub(super) fn into_value(self) -> Value {
         let mut fields = Map::new();

@@ -15,7 +15,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{ContentFormat, Conversation, NoExactTokens, arguments, boolean, take};
+use super::{ContentFormat, EngineConversation, NoExactTokens, arguments, boolean, take};
 use crate::python_number::with_floats;
 use crate::{ChatTemplate, GenerationPrompt};
 
@@ -23,7 +23,7 @@ use crate::{ChatTemplate, GenerationPrompt};
 pub(super) fn read(
     mut request: Map<String, Value>,
     template: &ChatTemplate,
-) -> Result<Conversation, NoExactTokens> {
+) -> Result<EngineConversation, NoExactTokens> {
     let continues_last =
         take(&mut request, "continue_final_message").is_some_and(|flag| boolean(flag) == true);
     for field in ["input_ids", "reasoning"] {
@@ -56,7 +56,7 @@ pub(super) fn read(
             false => *last = serde_json::json!({"role": "user", "content": text}),
         }
     }
-    Ok(Conversation {
+    Ok(EngineConversation {
         messages: Value::Array(messages),
         tools: tools(&mut request)?,
         generation_prompt: GenerationPrompt::Add,

@@ -21,7 +21,7 @@ mod responses;
 use serde_json::{Map, Value, json};
 
 use self::messages::{FirstOfCall, Reading};
-use super::{Api, Conversation, NoExactTokens, boolean, take};
+use super::{Api, EngineConversation, NoExactTokens, boolean, take};
 use crate::{ChatTemplate, GenerationPrompt, RenderInput};
 
 /// A release of vLLM, as far as prompts tell releases apart.
@@ -74,13 +74,13 @@ pub(super) fn read(
     api: Api,
     template: &ChatTemplate,
     version: VllmVersion,
-) -> Result<Conversation, NoExactTokens> {
+) -> Result<EngineConversation, NoExactTokens> {
     let (request, first_of_call) = match api {
         Api::Chat => (request, FirstOfCall::Arguments),
         Api::Messages => {
             let is_disabled =
                 version.maps_disabled_thinking() && anthropic::disables_thinking(&request);
-            let probed = anthropic::Probed {
+            let probed = anthropic::TemplateProperties {
                 takes_system: template.takes_inline_system(),
                 effort_when_disabled: is_disabled
                     .then(|| template.effort_when_disabled(|| effort_when_disabled(template))),
@@ -100,7 +100,7 @@ pub(super) fn read(
 fn read_chat(
     mut request: Map<String, Value>,
     reading: Reading<'_>,
-) -> Result<Conversation, NoExactTokens> {
+) -> Result<EngineConversation, NoExactTokens> {
     for field in ["mm_processor_kwargs", "media_io_kwargs"] {
         if take(&mut request, field).is_some() {
             return Err(NoExactTokens::Unsupported(field));
@@ -133,7 +133,7 @@ fn read_chat(
     }
     let tools = take(&mut request, "tools").map(tools).transpose()?;
     let mut variables = variables(&mut request)?;
-    Ok(Conversation {
+    Ok(EngineConversation {
         messages: Value::Array(conversation),
         // A request's own variable of that name wins.
         tools: variables.shift_remove("tools").or(tools),

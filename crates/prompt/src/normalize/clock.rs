@@ -64,7 +64,7 @@ fn says_now(before: &str) -> bool {
 
 /// Finds the end of a date that begins at `at`, and the end of the time behind it, in bytes.
 fn dated_time(text: &str, at: usize) -> Option<(usize, usize)> {
-    let mut reader = Reader { rest: &text[at..] };
+    let mut reader = DateReader { rest: &text[at..] };
     reader.date()?;
     let date_end = text.len() - reader.rest.len();
     reader.gap()?;
@@ -96,11 +96,11 @@ const ZONES: [&str; 18] = [
     "MDT", "PST", "PDT", "IST", "JST",
 ];
 
-struct Reader<'a> {
+struct DateReader<'a> {
     rest: &'a str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DateReader<'a> {
     /// Consumes `text`, if that comes next.
     fn eat(&mut self, text: &str) -> Option<()> {
         self.rest = self.rest.strip_prefix(text)?;
@@ -248,7 +248,7 @@ impl<'a> Reader<'a> {
 
     fn offset(&mut self) -> Option<()> {
         let behind = self.rest.strip_prefix(['+', '-'])?;
-        let mut reader = Reader { rest: behind };
+        let mut reader = DateReader { rest: behind };
         let hours = reader.digits(1, 4)?;
         if hours < 100 && reader.eat(":").is_some() {
             reader.digits(2, 2)?;

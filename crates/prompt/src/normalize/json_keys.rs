@@ -39,7 +39,7 @@ pub(super) fn sort(request: &mut Value) -> bool {
     let mut changed = false;
     let tools = request.get_mut("tools").and_then(Value::as_array_mut);
     for tool in tools.into_iter().flatten() {
-        changed |= sort_in(tool, Kind::Schema);
+        changed |= sort_in(tool, KeyKind::Schema);
     }
     let messages = request.get_mut("messages").and_then(Value::as_array_mut);
     let calls = messages.into_iter().flatten().filter_map(|message| {
@@ -61,7 +61,7 @@ pub(super) fn sort(request: &mut Value) -> bool {
 
 /// Meaning of an object's keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum KeyKind {
     /// Words of JSON Schema or of the API.
     Schema,
     /// Freely chosen names, of schemas.
@@ -71,7 +71,7 @@ enum Kind {
 }
 
 /// Sorts all objects in it; whether one was not sorted.
-fn sort_in(value: &mut Value, kind: Kind) -> bool {
+fn sort_in(value: &mut Value, kind: KeyKind) -> bool {
     match value {
         Value::Array(items) => {
             let mut changed = false;
@@ -91,17 +91,17 @@ fn sort_in(value: &mut Value, kind: Kind) -> bool {
     }
 }
 
-fn kind_below(kind: Kind, key: &str) -> Kind {
+fn kind_below(kind: KeyKind, key: &str) -> KeyKind {
     match kind {
-        Kind::Data => Kind::Data,
-        Kind::Names => Kind::Schema,
-        Kind::Schema if NAMING.contains(&key) => Kind::Names,
-        Kind::Schema if DATA.contains(&key) => Kind::Data,
-        Kind::Schema => Kind::Schema,
+        KeyKind::Data => KeyKind::Data,
+        KeyKind::Names => KeyKind::Schema,
+        KeyKind::Schema if NAMING.contains(&key) => KeyKind::Names,
+        KeyKind::Schema if DATA.contains(&key) => KeyKind::Data,
+        KeyKind::Schema => KeyKind::Schema,
     }
 }
 
-fn sort_keys(map: &mut Map<String, Value>, kind: Kind) -> bool {
+fn sort_keys(map: &mut Map<String, Value>, kind: KeyKind) -> bool {
     if map.keys().is_sorted_by(|a, b| order(kind, a, b).is_le()) {
         return false;
     }
@@ -111,11 +111,11 @@ fn sort_keys(map: &mut Map<String, Value>, kind: Kind) -> bool {
     true
 }
 
-fn order(kind: Kind, a: &str, b: &str) -> Ordering {
+fn order(kind: KeyKind, a: &str, b: &str) -> Ordering {
     let rank = |key: &str| {
         let known = CUSTOMARY.iter().position(|&known| known == key);
         known
-            .filter(|_| kind == Kind::Schema)
+            .filter(|_| kind == KeyKind::Schema)
             .unwrap_or(CUSTOMARY.len())
     };
     (rank(a), a).cmp(&(rank(b), b))

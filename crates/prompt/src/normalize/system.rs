@@ -5,14 +5,17 @@ use serde_json::Value;
 /// A text, and whether it is all that its message says: parts are put together without anything
 /// between, so what stands at their ends has a meaning.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Text<'a> {
+pub(super) struct SystemText<'a> {
     pub(super) text: &'a str,
     pub(super) is_whole: bool,
 }
 
 /// Calls `change` with each text of the system's and the developer's messages; whether it changed
 /// one. A text that becomes empty goes with its part, where the message has other parts.
-pub(super) fn each_text(request: &mut Value, change: impl Fn(Text<'_>) -> Option<String>) -> bool {
+pub(super) fn each_text(
+    request: &mut Value,
+    change: impl Fn(SystemText<'_>) -> Option<String>,
+) -> bool {
     let messages = request.get_mut("messages").and_then(Value::as_array_mut);
     let messages = messages.into_iter().flatten();
     let system = messages.filter(|message| {
@@ -30,7 +33,7 @@ pub(super) fn each_text(request: &mut Value, change: impl Fn(Text<'_>) -> Option
     changed
 }
 
-fn each_part(parts: &mut Vec<Value>, change: impl Fn(Text<'_>) -> Option<String>) -> bool {
+fn each_part(parts: &mut Vec<Value>, change: impl Fn(SystemText<'_>) -> Option<String>) -> bool {
     let mut changed = false;
     let mut index = 0;
     while index < parts.len() {
@@ -53,8 +56,12 @@ fn each_part(parts: &mut Vec<Value>, change: impl Fn(Text<'_>) -> Option<String>
     changed
 }
 
-fn replace(text: &mut String, is_whole: bool, change: impl Fn(Text<'_>) -> Option<String>) -> bool {
-    let said = Text { text, is_whole };
+fn replace(
+    text: &mut String,
+    is_whole: bool,
+    change: impl Fn(SystemText<'_>) -> Option<String>,
+) -> bool {
+    let said = SystemText { text, is_whole };
     let new = change(said).filter(|new| new != text);
     let is_new = new.is_some();
     if let Some(new) = new {

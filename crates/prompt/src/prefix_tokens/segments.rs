@@ -13,7 +13,7 @@ use std::sync::Arc;
 use headstart_core::TokenId;
 
 /// The name of a segment: a keyed hash, already as good as random.
-pub(super) type Key = [u8; 16];
+pub(super) type SegmentKey = [u8; 16];
 
 /// Bytes that an entry costs beside its tokens: its slot (48), its place in the table (twice 24,
 /// since tables double), the counts of the `Arc` (16) and what the allocator adds (16).
@@ -30,15 +30,15 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Segments {
     capacity_bytes: usize,
     held_bytes: usize,
-    by_key: HashMap<Key, u32>,
-    slots: Vec<Slot>,
+    by_key: HashMap<SegmentKey, u32>,
+    slots: Vec<SegmentSlot>,
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
 }
 
-struct Slot {
-    key: Key,
+struct SegmentSlot {
+    key: SegmentKey,
     tokens: Arc<[TokenId]>,
     newer: u32,
     older: u32,
@@ -69,7 +69,7 @@ impl Segments {
     /// of them the most recent: beginnings are shared by more texts than ends.
     pub(super) fn find<'a>(
         &mut self,
-        keys: impl DoubleEndedIterator<Item = &'a Key> + Clone,
+        keys: impl DoubleEndedIterator<Item = &'a SegmentKey> + Clone,
     ) -> Vec<Option<Arc<[TokenId]>>> {
         for key in keys.clone().rev() {
             if let Some(&slot) = self.by_key.get(key) {
@@ -85,7 +85,7 @@ impl Segments {
     }
 
     /// Keeps the tokens of segments, given in the order of their text; older ones make room.
-    pub(super) fn keep(&mut self, new: Vec<(Key, Arc<[TokenId]>)>) {
+    pub(super) fn keep(&mut self, new: Vec<(SegmentKey, Arc<[TokenId]>)>) {
         for (key, tokens) in new.into_iter().rev() {
             let cost = cost(&tokens);
             // Another thread may have been first.
@@ -127,8 +127,8 @@ impl Segments {
         assert!(bytes <= self.capacity_bytes, "the capacity holds");
     }
 
-    fn insert(&mut self, key: Key, tokens: Arc<[TokenId]>) {
-        let new = Slot {
+    fn insert(&mut self, key: SegmentKey, tokens: Arc<[TokenId]>) {
+        let new = SegmentSlot {
             key,
             tokens,
             newer: NONE,
@@ -160,7 +160,7 @@ impl Segments {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let Slot { newer, older, .. } = self.slots[slot as usize];
+        let SegmentSlot { newer, older, .. } = self.slots[slot as usize];
         match newer {
             NONE => self.newest = older,
             newer => self.slots[newer as usize].older = older,
@@ -196,11 +196,11 @@ mod tests {
     /// A list, newest first, searched from the front.
     struct Reference {
         capacity_bytes: usize,
-        newest_first: Vec<(Key, usize)>,
+        newest_first: Vec<(SegmentKey, usize)>,
     }
 
     impl Reference {
-        fn find(&mut self, keys: &[Key]) -> Vec<bool> {
+        fn find(&mut self, keys: &[SegmentKey]) -> Vec<bool> {
             for key in keys.iter().rev() {
                 if let Some(at) = self.newest_first.iter().position(|(held, _)| held == key) {
                     let entry = self.newest_first.remove(at);
@@ -211,7 +211,7 @@ mod tests {
             keys.iter().map(held).collect()
         }
 
-        fn keep(&mut self, key: Key, num_tokens: usize) {
+        fn keep(&mut self, key: SegmentKey, num_tokens: usize) {
             let cost = num_tokens * 4 + ENTRY_BYTES;
             if cost > self.capacity_bytes / MAX_SHARE
                 || self.newest_first.iter().any(|(held, _)| *held == key)
@@ -240,7 +240,7 @@ mod tests {
                 newest_first: Vec::new(),
             };
             for step in 0..400 {
-                let keys: Vec<Key> = (0..1 + rng.below(5))
+                let keys: Vec<SegmentKey> = (0..1 + rng.below(5))
                     .map(|_| [rng.below(60) as u8; 16])
                     .collect();
                 let found = segments.find(keys.iter());

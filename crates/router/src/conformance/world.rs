@@ -16,12 +16,12 @@ use crate::{PrefixIndex, Prompt};
 
 /// One replica: what the configuration says of its block size, what it really is, its groups, and
 /// how many tokens behind a block its names cover.
-type Kind = (Option<u32>, u32, &'static [Attention], u32);
+type ReplicaKind = (Option<u32>, u32, &'static [Attention], u32);
 
 const ONE_GROUP: &[Attention] = &[Attention::Full];
 
 /// Plain replicas. The third one's size is learnt, the fourth one's configuration is wrong.
-const PLAIN: &[Kind] = &[
+const PLAIN: &[ReplicaKind] = &[
     (Some(2), 2, ONE_GROUP, 0),
     (Some(3), 3, ONE_GROUP, 0),
     (None, 2, ONE_GROUP, 0),
@@ -29,7 +29,7 @@ const PLAIN: &[Kind] = &[
 ];
 
 /// Plain replicas of one block size, whose names cover more or less.
-const AHEAD: &[Kind] = &[
+const AHEAD: &[ReplicaKind] = &[
     (Some(2), 2, ONE_GROUP, 1),
     (None, 2, ONE_GROUP, 1),
     (Some(2), 2, ONE_GROUP, 0),
@@ -42,7 +42,7 @@ const AHEAD: &[Kind] = &[
 ];
 
 /// Models whose layers keep different amounts of the past, beside a plain one.
-const HYBRID: &[Kind] = &[
+const HYBRID: &[ReplicaKind] = &[
     (
         Some(2),
         2,
@@ -59,9 +59,9 @@ const MAX_TOKENS: usize = 12;
 
 /// The replicas of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fleet(&'static [Kind]);
+pub(super) struct TestFleet(&'static [ReplicaKind]);
 
-impl Fleet {
+impl TestFleet {
     pub(super) fn of(seed: u64) -> Self {
         Self(match seed % 4 {
             2 => HYBRID,
@@ -126,14 +126,14 @@ impl Path {
 }
 
 /// Draws operations and questions.
-pub(super) struct World {
+pub(super) struct OperationGenerator {
     pub(super) rng: Rng,
     pub(super) now: Nanos,
-    pub(super) fleet: Fleet,
+    pub(super) fleet: TestFleet,
 }
 
-impl World {
-    pub(super) fn new(seed: u64, fleet: Fleet) -> Self {
+impl OperationGenerator {
+    pub(super) fn new(seed: u64, fleet: TestFleet) -> Self {
         Self {
             rng: Rng::new(seed),
             now: Nanos(0),

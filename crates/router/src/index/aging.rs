@@ -1,18 +1,20 @@
-//! Aging of a replica's blocks: the part of [`Replica`] that doubts, trusts, clears, sweeps and
-//! evicts, and that restores a dump.
+//! Aging of a replica's blocks: the part of [`TrackedReplica`] that doubts, trusts, clears, sweeps
+//! and evicts, and that restores a dump.
 
 use headstart_core::Nanos;
 
 use super::DOUBT_TTL;
 use super::crowds::Crowds;
 use super::forest::Forest;
-use super::op::Op;
-use super::replica::{Replica, one};
-use super::standing::{Place, Record, SWEEP_SLACK, Standing, is_over, since_alone, since_doubt};
+use super::op::ViewChange;
+use super::replica::{TrackedReplica, one};
+use super::standing::{
+    BlockPlace, BlockStanding, HoldingRecord, SWEEP_SLACK, is_over, since_alone, since_doubt,
+};
 use super::view::{Spot, View};
 use super::waiting::Waiting;
 
-impl Replica {
+impl TrackedReplica {
     /// Doubts all that is confirmed. Costs the replica's own blocks.
     pub(super) fn doubt(&mut self, forest: &mut Forest<'_>) {
         let slot = self.slot;
@@ -23,7 +25,7 @@ impl Replica {
         self.waiting.change_all(|records| records.doubt(since));
         for run in self.names.runs() {
             if forest.view.run(run).holder(slot).is_some() {
-                forest.apply(Op::Doubt { run, slot, since });
+                forest.apply(ViewChange::Doubt { run, slot, since });
             }
         }
         self.plan_sweep(since);
@@ -43,7 +45,7 @@ impl Replica {
         for run in self.names.runs() {
             let holder = forest.view.run(run).holder(slot);
             if holder.is_some_and(|holder| holder.is_doubtful_since(since)) {
-                forest.apply(Op::Trust { run, slot, since });
+                forest.apply(ViewChange::Trust { run, slot, since });
             }
         }
         // A block with several handles may have been doubtful for longer because of another one.
@@ -61,7 +63,7 @@ impl Replica {
         let runs = self.names.runs();
         for &run in &runs {
             if forest.view.run(run).holder(slot).is_some() {
-                forest.apply(Op::Leave { run, slot });
+                forest.apply(ViewChange::Leave { run, slot });
             }
         }
         let names = std::mem::take(&mut self.names);
@@ -99,7 +101,7 @@ impl Replica {
         for run in self.names.runs() {
             let holder = forest.view.run(run).holder(slot);
             if holder.is_some_and(|holder| holder.is_doubtful()) {
-                forest.apply(Op::ExpireDoubts { run, slot, now });
+                forest.apply(ViewChange::ExpireDoubts { run, slot, now });
                 let holder = forest.view.run(run).holder(slot);
                 is_left |= holder.is_some_and(|holder| holder.is_doubtful());
             }
@@ -131,7 +133,7 @@ impl Replica {
         for &run in &runs {
             if let Some(holder) = forest.view.run(run).holder(slot) {
                 held += holder.tally().entries as u64;
-                forest.apply(Op::Leave { run, slot });
+                forest.apply(ViewChange::Leave { run, slot });
             }
         }
         let names = self.names.iter();
@@ -154,14 +156,14 @@ impl Replica {
         forest: &mut Forest<'_>,
         block: u64,
         spot: Spot,
-        place: Place,
+        place: BlockPlace,
     ) {
         let since = since_alone(forest.now);
         match self.names.find(block) {
             None => self.name(forest, block, spot),
             Some(_) => self.wake(forest, block),
         }
-        let record = Record::Doubtful { since };
+        let record = HoldingRecord::Doubtful { since };
         if !self
             .crowds
             .put(forest, self.slot, spot, block, place, record)
@@ -177,7 +179,7 @@ impl Replica {
         view: &View,
         block: u64,
         spot: Spot,
-        mut visit: impl FnMut(Place, Standing),
+        mut visit: impl FnMut(BlockPlace, BlockStanding),
     ) {
         let run = view.run(spot.run);
         if let Some(records) = self.crowds.records(run.key(spot.offset), block) {

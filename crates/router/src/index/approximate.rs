@@ -14,8 +14,10 @@ use std::sync::Mutex;
 
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity, RouteKey, Tier};
 
-use super::{IndexStats, Overlap, Overlaps, PrefixIndex, Prompt, PromptKeys, Resident, Update};
-use lru::Lru;
+use super::{
+    IndexStats, Overlap, Overlaps, PrefixIndex, Prompt, PromptKeys, ResidentBlock, Update,
+};
+use lru::LruKeys;
 
 /// Block size and limits of an approximate index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +64,7 @@ impl Default for ApproximateConfig {
 pub struct ApproximateIndex {
     config: ApproximateConfig,
     hasher: RouteHasher,
-    replicas: Mutex<BTreeMap<ReplicaId, Lru>>,
+    replicas: Mutex<BTreeMap<ReplicaId, LruKeys>>,
 }
 
 impl ApproximateIndex {
@@ -85,7 +87,7 @@ impl ApproximateIndex {
         &keys[..keys.len().min(self.config.match_max)]
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ReplicaId, Lru>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ReplicaId, LruKeys>> {
         self.replicas
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -97,7 +99,7 @@ impl PrefixIndex for ApproximateIndex {
         let mut replicas = self.lock();
         match update {
             Update::Track { .. } => {
-                replicas.insert(replica, Lru::new(self.config.blocks_max));
+                replicas.insert(replica, LruKeys::new(self.config.blocks_max));
             }
             Update::Forget => {
                 replicas.remove(&replica);
@@ -141,10 +143,10 @@ impl PrefixIndex for ApproximateIndex {
         }
     }
 
-    fn residents(&self, _now: Nanos, visit: &mut dyn FnMut(Resident)) {
+    fn residents(&self, _now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         for (&replica, held) in self.lock().iter() {
             for key in held.keys() {
-                visit(Resident {
+                visit(ResidentBlock {
                     replica,
                     key,
                     group: 0,
@@ -156,7 +158,7 @@ impl PrefixIndex for ApproximateIndex {
     }
 
     fn stats(&self) -> IndexStats {
-        let entries = self.lock().values().map(Lru::len).sum();
+        let entries = self.lock().values().map(LruKeys::len).sum();
         IndexStats {
             entries,
             doubtful: entries,

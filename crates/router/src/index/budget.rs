@@ -9,8 +9,8 @@
 use headstart_core::Nanos;
 
 use super::forest::Forest;
-use super::op::Op;
-use super::writer::{Draft, Writer, forest};
+use super::op::ViewChange;
+use super::writer::{IndexWriter, ViewDraft, forest};
 
 /// Default memory limit of an index, bytes: room for some twenty million blocks, the KV caches of
 /// hundreds of large engines.
@@ -80,9 +80,9 @@ impl Budget {
     }
 }
 
-impl Writer {
+impl IndexWriter {
     /// Gives up the coldest runs if the memory is above its limit.
-    pub(super) fn keep_to_budget(&mut self, draft: &mut Draft<'_>, now: Nanos) {
+    pub(super) fn keep_to_budget(&mut self, draft: &mut ViewDraft<'_>, now: Nanos) {
         if self.size() < self.budget.look_at {
             return;
         }
@@ -102,7 +102,7 @@ impl Writer {
         self.land.num_blocks() + self.land.total_names()
     }
 
-    fn evict(&mut self, draft: &mut Draft<'_>, bytes: usize, now: Nanos) {
+    fn evict(&mut self, draft: &mut ViewDraft<'_>, bytes: usize, now: Nanos) {
         let is_cold = self.coldest(draft, bytes);
         let mut forest = forest(&mut self.land, draft, now);
         for replica in self.replicas.iter_mut().flatten() {
@@ -114,7 +114,7 @@ impl Writer {
     }
 
     /// Marks the least recently used runs, until they have `bytes` bytes.
-    fn coldest(&self, draft: &Draft<'_>, bytes: usize) -> Vec<bool> {
+    fn coldest(&self, draft: &ViewDraft<'_>, bytes: usize) -> Vec<bool> {
         let runs = draft
             .view
             .runs()
@@ -143,7 +143,7 @@ fn end_assumptions(forest: &mut Forest<'_>, run: u32) {
     let slots: Vec<u32> = holders.map(|holder| holder.slot).collect();
     for slot in slots {
         let now = Nanos(u64::MAX);
-        forest.apply(Op::ExpireAssumptions { run, slot, now });
+        forest.apply(ViewChange::ExpireAssumptions { run, slot, now });
     }
     forest.trim(run);
 }

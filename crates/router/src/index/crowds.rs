@@ -9,19 +9,19 @@
 
 use headstart_core::{Nanos, RouteKey};
 
-use super::extent::Extent;
+use super::extent::OffsetSet;
 use super::forest::Forest;
 use super::replica::{one, unmark};
-use super::standing::{Place, Record, Records, Standing};
+use super::standing::{BlockPlace, BlockStanding, HoldingRecord, Records};
 use super::view::Spot;
-use crate::lookup::Map;
+use crate::lookup::StableMap;
 
 /// All such blocks of one replica.
 #[derive(Debug, Default)]
-pub(super) struct Crowds(Map<RouteKey, Vec<Member>>);
+pub(super) struct Crowds(StableMap<RouteKey, Vec<CrowdMember>>);
 
 #[derive(Debug)]
-struct Member {
+struct CrowdMember {
     handle: u64,
     records: Records,
 }
@@ -41,7 +41,7 @@ impl Crowds {
         };
         if members.iter().all(|member| member.handle != handle) {
             let records = Records::default();
-            members.push(Member { handle, records });
+            members.push(CrowdMember { handle, records });
         }
         true
     }
@@ -53,13 +53,13 @@ impl Crowds {
         slot: u32,
         spot: Spot,
         [holder, new]: [u64; 2],
-        again: &mut Map<(u32, Place), Extent>,
+        again: &mut StableMap<(u32, BlockPlace), OffsetSet>,
     ) {
-        let known = Member {
+        let known = CrowdMember {
             handle: holder,
             records: records(forest, slot, spot, again),
         };
-        let new = Member {
+        let new = CrowdMember {
             handle: new,
             records: Records::default(),
         };
@@ -109,7 +109,7 @@ impl Crowds {
         slot: u32,
         spot: Spot,
         handle: u64,
-        place: Place,
+        place: BlockPlace,
     ) -> bool {
         let hold = |records: &mut Records| records.hold(place);
         self.change(forest, slot, spot, handle, place, hold)
@@ -123,8 +123,8 @@ impl Crowds {
         slot: u32,
         spot: Spot,
         handle: u64,
-        place: Place,
-        record: Record,
+        place: BlockPlace,
+        record: HoldingRecord,
     ) -> bool {
         let put = |records: &mut Records| records.put(place, record);
         self.change(forest, slot, spot, handle, place, put)
@@ -138,7 +138,7 @@ impl Crowds {
         slot: u32,
         spot: Spot,
         handle: u64,
-        place: Place,
+        place: BlockPlace,
     ) -> Option<bool> {
         let now = forest.now;
         let release = |records: &mut Records| records.release(place, now);
@@ -206,7 +206,7 @@ impl Crowds {
         slot: u32,
         spot: Spot,
         handle: u64,
-        place: Place,
+        place: BlockPlace,
         change: impl FnOnce(&mut Records) -> T,
     ) -> Option<T> {
         if self.0.is_empty() {
@@ -223,11 +223,11 @@ impl Crowds {
     }
 }
 
-fn combined(members: &[Member], place: Place) -> Option<Standing> {
+fn combined(members: &[CrowdMember], place: BlockPlace) -> Option<BlockStanding> {
     let records = members
         .iter()
         .filter_map(|member| member.records.get(place));
-    records.map(Standing::from).reduce(Standing::or)
+    records.map(BlockStanding::from).reduce(BlockStanding::or)
 }
 
 /// Collects the records of a block's only handle, and removes its marks from `again`.
@@ -235,15 +235,15 @@ fn records(
     forest: &Forest<'_>,
     slot: u32,
     spot: Spot,
-    again: &mut Map<(u32, Place), Extent>,
+    again: &mut StableMap<(u32, BlockPlace), OffsetSet>,
 ) -> Records {
     let mut records = Records::default();
     if let Some(holder) = forest.view.run(spot.run).holder(slot) {
         holder.visit(|place, standing, extent| {
             if extent.contains(spot.offset) {
                 let record = match standing {
-                    Standing::Doubtful { since } => Record::Doubtful { since },
-                    Standing::Confirmed => Record::Confirmed {
+                    BlockStanding::Doubtful { since } => HoldingRecord::Doubtful { since },
+                    BlockStanding::Confirmed => HoldingRecord::Confirmed {
                         again: unmark(again, spot, place),
                     },
                 };

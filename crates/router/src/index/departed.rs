@@ -20,7 +20,7 @@ const MAX: usize = 512;
 
 /// The departures that are remembered.
 #[derive(Debug, Default)]
-pub(super) struct Departed {
+pub(super) struct DepartureQueue {
     queue: VecDeque<u64>,
     /// Departures in the current update and in the one before.
     recent: [usize; 2],
@@ -28,7 +28,7 @@ pub(super) struct Departed {
     min: usize,
 }
 
-impl Departed {
+impl DepartureQueue {
     pub(super) fn new(min: usize) -> Self {
         Self {
             min,

@@ -11,10 +11,10 @@ use std::time::Duration;
 use headstart_core::event::CacheGroup;
 use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
 
-use super::standing::{Place, Standing, is_over};
+use super::standing::{BlockPlace, BlockStanding, is_over};
 use super::table::{MAX_HANDLE, MAX_RUN_BLOCKS};
 use super::view::{Spot, View};
-use super::writer::{Draft, Writer};
+use super::writer::{IndexWriter, ViewDraft};
 
 /// Blocks and holdings that a dump may have: some 2 GiB of memory. One that says more is damaged.
 pub const MAX_DUMP_BLOCKS: usize = 1 << 25;
@@ -124,7 +124,7 @@ impl fmt::Display for DumpError {
 
 impl std::error::Error for DumpError {}
 
-impl Writer {
+impl IndexWriter {
     /// All that is held at `now`.
     pub(super) fn dump(&self, view: &View, now: Nanos) -> IndexDump {
         let mut numbers = vec![None; view.runs().len()];
@@ -195,7 +195,7 @@ impl Writer {
     /// Takes over what a dump says of replicas that are tracked. Returns the number of holdings.
     pub(super) fn restore(
         &mut self,
-        draft: &mut Draft<'_>,
+        draft: &mut ViewDraft<'_>,
         dump: &IndexDump,
         now: Nanos,
     ) -> Result<usize, DumpError> {
@@ -214,7 +214,7 @@ impl Writer {
         for known in &dump.replicas {
             self.restore_groups(draft, known);
             for held in &known.places {
-                let place = Place {
+                let place = BlockPlace {
                     group: held.group,
                     tier: held.tier,
                 };
@@ -244,16 +244,16 @@ impl Writer {
 /// the doubt has expired.
 fn to_keep(
     places: &mut Vec<PlaceDump>,
-    place: Place,
-    standing: Standing,
+    place: BlockPlace,
+    standing: BlockStanding,
     now: Nanos,
 ) -> Option<&mut PlaceDump> {
     let doubtful_for = match standing {
-        Standing::Confirmed => None,
-        Standing::Doubtful { since } if is_over(since, now) => return None,
-        Standing::Doubtful { since } => Some(now.since(since)),
+        BlockStanding::Confirmed => None,
+        BlockStanding::Doubtful { since } if is_over(since, now) => return None,
+        BlockStanding::Doubtful { since } => Some(now.since(since)),
     };
-    let Place { group, tier } = place;
+    let BlockPlace { group, tier } = place;
     let known = places.iter().position(|known| {
         (known.group, known.tier, known.doubtful_for) == (group, tier, doubtful_for)
     });

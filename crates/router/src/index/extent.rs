@@ -9,14 +9,14 @@ const WORD: u32 = u64::BITS;
 
 /// Offsets of a run that have something in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum OffsetSet {
     /// All below this one.
     Lead(u32),
     /// One bit per offset.
     Bits(Vec<u64>),
 }
 
-impl Extent {
+impl OffsetSet {
     pub(super) const EMPTY: Self = Self::Lead(0);
 
     pub(super) fn is_empty(&self) -> bool {
@@ -178,7 +178,7 @@ mod tests {
     fn it_is_a_set() {
         for seed in 0..200 {
             let mut rng = Rng::new(seed);
-            let (mut extent, mut set) = (Extent::EMPTY, BTreeSet::new());
+            let (mut extent, mut set) = (OffsetSet::EMPTY, BTreeSet::new());
             for _ in 0..40 {
                 let start = rng.below(200) as u32;
                 let range = start..start + rng.below(140) as u32;
@@ -192,7 +192,7 @@ mod tests {
                         set.extend(range.clone());
                     }
                     _ => {
-                        let mut other = Extent::EMPTY;
+                        let mut other = OffsetSet::EMPTY;
                         other.fill(range.clone());
                         other.clear(start + 5..start + 9);
                         set.extend(other.iter());
@@ -206,7 +206,7 @@ mod tests {
                 let run = (start..).take_while(|offset| set.contains(offset)).count() as u32;
                 assert_eq!(extent.run_from(start), run, "seed {seed}");
                 let is_lead = (0..set.len() as u32).all(|offset| set.contains(&offset));
-                assert_eq!(matches!(extent, Extent::Lead(_)), is_lead, "seed {seed}");
+                assert_eq!(matches!(extent, OffsetSet::Lead(_)), is_lead, "seed {seed}");
             }
         }
     }

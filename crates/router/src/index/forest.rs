@@ -12,16 +12,16 @@
 use headstart_core::{Nanos, RouteKey};
 
 use super::buffer::Keys;
-use super::op::{Op, Span};
-use super::standing::{Place, Standing};
+use super::op::{Span, ViewChange};
+use super::standing::{BlockPlace, BlockStanding};
 use super::table::MAX_RUN_BLOCKS;
 use super::view::{Spot, View};
-use crate::lookup::Map;
+use crate::lookup::StableMap;
 
 /// State of the runs that only the writer uses.
 #[derive(Debug, Default)]
 pub(super) struct Land {
-    ledgers: Vec<Ledger>,
+    ledgers: Vec<RunNames>,
     free: Vec<u32>,
     num_blocks: usize,
     num_names: usize,
@@ -29,7 +29,7 @@ pub(super) struct Land {
 
 /// One run's names.
 #[derive(Debug, Default)]
-struct Ledger {
+struct RunNames {
     /// By block: how many handles of replicas stand for it. 65,535 is for good, since no fleet is
     /// that large.
     names: Vec<u16>,
@@ -54,9 +54,9 @@ impl Land {
 
     /// Memory, bytes.
     pub(super) fn bytes(&self) -> usize {
-        let ledger = |ledger: &Ledger| ledger.names.capacity() * size_of::<u16>();
+        let ledger = |ledger: &RunNames| ledger.names.capacity() * size_of::<u16>();
         let lists: usize = self.ledgers.iter().map(ledger).sum();
-        self.ledgers.capacity() * size_of::<Ledger>() + lists
+        self.ledgers.capacity() * size_of::<RunNames>() + lists
     }
 
     /// Names one block once more.
@@ -80,14 +80,14 @@ impl Land {
 pub(super) struct Forest<'a> {
     pub(super) land: &'a mut Land,
     pub(super) view: &'a mut View,
-    pub(super) log: &'a mut Vec<Op>,
+    pub(super) log: &'a mut Vec<ViewChange>,
     pub(super) now: Nanos,
     /// Blocks that are to follow the next new one: lists that grow make room for them at once.
     pub(super) coming: u32,
 }
 
 impl Forest<'_> {
-    pub(super) fn apply(&mut self, op: Op) {
+    pub(super) fn apply(&mut self, op: ViewChange) {
         self.view.apply(&op);
         self.log.push(op);
     }
@@ -100,11 +100,17 @@ impl Forest<'_> {
         self.view.run(spot.run).block_size
     }
 
-    pub(super) fn set(&mut self, spots: Span, slot: u32, place: Place, standing: Option<Standing>) {
+    pub(super) fn set(
+        &mut self,
+        spots: Span,
+        slot: u32,
+        place: BlockPlace,
+        standing: Option<BlockStanding>,
+    ) {
         if standing.is_some() {
             self.view.run(spots.run).touch(self.now);
         }
-        let op = Op::Set {
+        let op = ViewChange::Set {
             spots,
             slot,
             place,
@@ -155,11 +161,11 @@ impl Forest<'_> {
             if ledgers.len() == ledgers.capacity() {
                 ledgers.reserve_exact(room(ledgers.len()) - ledgers.len());
             }
-            ledgers.push(Ledger::default());
+            ledgers.push(RunNames::default());
             ledgers.len() as u32 - 1
         });
         self.land.ledgers[run as usize].push(self.coming as usize);
-        self.apply(Op::Begin {
+        self.apply(ViewChange::Begin {
             run,
             block_size,
             keys: Keys::one(key, self.coming, self.now),
@@ -181,7 +187,7 @@ impl Forest<'_> {
         // Many blocks in a row are one change.
         if let (
             None,
-            Some(Op::Grow {
+            Some(ViewChange::Grow {
                 run: last,
                 len: end,
                 ..
@@ -190,13 +196,13 @@ impl Forest<'_> {
             && *last == run
         {
             *end = len;
-            self.view.apply(&Op::Grow {
+            self.view.apply(&ViewChange::Grow {
                 run,
                 keys: None,
                 len,
             });
         } else {
-            self.apply(Op::Grow { run, keys, len });
+            self.apply(ViewChange::Grow { run, keys, len });
         }
         Spot { run, offset }
     }
@@ -229,7 +235,7 @@ impl Forest<'_> {
             self.land.free.push(run);
         }
         let len = len as u32;
-        self.apply(Op::Cut { run, keys, len });
+        self.apply(ViewChange::Cut { run, keys, len });
     }
 
     /// The runs of the chain `keys`, all of them known afterwards: run and number of keys.
@@ -289,7 +295,7 @@ impl Forest<'_> {
     }
 
     /// Asserts that blocks have as many names as replicas have handles for them. O(size).
-    pub(super) fn check_names(&self, names: &Map<Spot, u16>) {
+    pub(super) fn check_names(&self, names: &StableMap<Spot, u16>) {
         let mut num_names = 0;
         for (run, ledger) in self.land.ledgers.iter().enumerate() {
             for (offset, &count) in ledger.names.iter().enumerate() {
@@ -303,7 +309,7 @@ impl Forest<'_> {
     }
 }
 
-impl Ledger {
+impl RunNames {
     /// Adds a block, with room for `coming` more.
     fn push(&mut self, coming: usize) {
         let names = &mut self.names;

@@ -7,13 +7,13 @@ use std::ops::Range;
 
 use headstart_core::Nanos;
 
-use super::extent::Extent;
+use super::extent::OffsetSet;
 use super::more::More;
-use super::standing::{Place, Standing};
+use super::standing::{BlockPlace, BlockStanding};
 
 /// One replica's part in a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Holder<'a> {
+pub(super) struct RunHolder<'a> {
     pub(super) slot: u32,
     /// Leading blocks in the usual place, confirmed; 0 where there is more to say.
     pub(super) lead: u32,
@@ -30,7 +30,7 @@ pub(super) struct Reach {
 
 /// Blocks that are held, and those of them that are doubtful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct EntryTally {
     pub(super) entries: usize,
     pub(super) doubtful: usize,
 }
@@ -46,29 +46,29 @@ impl Reach {
     }
 }
 
-impl<'a> Holder<'a> {
-    pub(super) fn standing(self, place: Place, offset: u32) -> Option<Standing> {
-        if offset < self.lead && place == Place::USUAL {
-            return Some(Standing::Confirmed);
+impl<'a> RunHolder<'a> {
+    pub(super) fn standing(self, place: BlockPlace, offset: u32) -> Option<BlockStanding> {
+        if offset < self.lead && place == BlockPlace::USUAL {
+            return Some(BlockStanding::Confirmed);
         }
         self.more?.standing(place, offset)
     }
 
     /// Blocks of `range` that are confirmed in `place`.
-    pub(super) fn count_confirmed(self, place: Place, range: Range<u32>) -> u32 {
+    pub(super) fn count_confirmed(self, place: BlockPlace, range: Range<u32>) -> u32 {
         let more = |more: &More| more.count_confirmed(place, range.clone());
         self.count_usual(place, range.clone()) + self.more.map_or(0, more)
     }
 
     /// Blocks of `range` that `place` holds, for sure or not.
-    pub(super) fn count_in(self, place: Place, range: Range<u32>) -> u32 {
+    pub(super) fn count_in(self, place: BlockPlace, range: Range<u32>) -> u32 {
         let more = |more: &More| more.count_in(place, range.clone());
         self.count_usual(place, range.clone()) + self.more.map_or(0, more)
     }
 
-    fn count_usual(self, place: Place, range: Range<u32>) -> u32 {
-        match place == Place::USUAL {
-            true => Extent::Lead(self.lead).count_in(range),
+    fn count_usual(self, place: BlockPlace, range: Range<u32>) -> u32 {
+        match place == BlockPlace::USUAL {
+            true => OffsetSet::Lead(self.lead).count_in(range),
             false => 0,
         }
     }
@@ -89,8 +89,8 @@ impl<'a> Holder<'a> {
     }
 
     /// All that is held, whatever its age.
-    pub(super) fn tally(self) -> Tally {
-        let plain = Tally {
+    pub(super) fn tally(self) -> EntryTally {
+        let plain = EntryTally {
             entries: self.lead as usize,
             doubtful: 0,
         };
@@ -98,9 +98,13 @@ impl<'a> Holder<'a> {
     }
 
     /// Visits all that is held, whatever its age.
-    pub(super) fn visit(self, mut visit: impl FnMut(Place, Standing, &Extent)) {
+    pub(super) fn visit(self, mut visit: impl FnMut(BlockPlace, BlockStanding, &OffsetSet)) {
         if self.lead > 0 {
-            visit(Place::USUAL, Standing::Confirmed, &Extent::Lead(self.lead));
+            visit(
+                BlockPlace::USUAL,
+                BlockStanding::Confirmed,
+                &OffsetSet::Lead(self.lead),
+            );
         }
         if let Some(more) = self.more {
             more.visit(visit);
@@ -113,13 +117,13 @@ impl<'a> Holder<'a> {
         if let Some(more) = self.more {
             return more.reach(group, limit, now);
         }
-        let is_usual = group == Place::USUAL.group;
+        let is_usual = group == BlockPlace::USUAL.group;
         Reach::of(self.lead.min(limit) * u32::from(is_usual))
     }
 
     /// Whether `group` can use the block, level by level: 1 where it can.
     pub(super) fn usable(self, group: u8, offset: u32, now: Nanos) -> Reach {
-        let is_usual = offset < self.lead && group == Place::USUAL.group;
+        let is_usual = offset < self.lead && group == BlockPlace::USUAL.group;
         let plain = Reach::of(u32::from(is_usual));
         self.more
             .map_or(plain, |more| more.usable(group, offset, now))

@@ -7,14 +7,14 @@
 //! Invariants: a list of shares has two at least, and without any it takes no memory; a replica
 //! has a lead, or it is among the others, never both and never neither.
 
-use super::holder::{Holder, Tally};
+use super::holder::{EntryTally, RunHolder};
 use super::holding::Holding;
 use super::more::More;
 
 /// The holders of one run.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
-    shares: Shares,
+    shares: ShareList,
     others: Option<Box<Others>>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Share {
 }
 
 #[derive(Debug)]
-enum Shares {
+enum ShareList {
     One(Share),
     /// Several, or none.
     Many(Vec<Share>),
@@ -46,9 +46,9 @@ struct Other {
 
 /// A holder's tally before and after a change.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Changed {
-    pub(super) before: Tally,
-    pub(super) after: Tally,
+pub(super) struct TallyChange {
+    pub(super) before: EntryTally,
+    pub(super) after: EntryTally,
 }
 
 impl Holders {
@@ -67,9 +67,9 @@ impl Holders {
     }
 
     /// Replicas whose part a lead does not describe, by ascending slot.
-    pub(super) fn others(&self) -> impl Iterator<Item = Holder<'_>> {
+    pub(super) fn others(&self) -> impl Iterator<Item = RunHolder<'_>> {
         let others = self.others.iter().flat_map(|others| &others.0);
-        others.map(|other| Holder {
+        others.map(|other| RunHolder {
             slot: other.slot,
             lead: 0,
             more: other.more.as_deref(),
@@ -77,29 +77,29 @@ impl Holders {
     }
 
     /// All of them, by ascending slot.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Holder<'_>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = RunHolder<'_>> {
         let mut others = self.others();
         self.shares().iter().map(move |&Share { slot, lead }| {
             let more = match lead {
                 0 => others.next().and_then(|other| other.more),
                 _ => None,
             };
-            Holder { slot, lead, more }
+            RunHolder { slot, lead, more }
         })
     }
 
     /// The replica in this slot, if it is one of them.
-    pub(super) fn get(&self, slot: u32) -> Option<Holder<'_>> {
+    pub(super) fn get(&self, slot: u32) -> Option<RunHolder<'_>> {
         let Share { slot, lead } = self.shares()[self.find(slot).ok()?];
         let more = match lead {
             0 => self.others.as_deref().and_then(|others| others.get(slot)),
             _ => None,
         };
-        Some(Holder { slot, lead, more })
+        Some(RunHolder { slot, lead, more })
     }
 
     /// Changes what the replica in this slot holds; who holds nothing comes and goes.
-    pub(super) fn change(&mut self, slot: u32, change: impl FnOnce(&mut Holding)) -> Changed {
+    pub(super) fn change(&mut self, slot: u32, change: impl FnOnce(&mut Holding)) -> TallyChange {
         let found = self.find(slot);
         let lead = found.map_or(0, |at| self.shares()[at].lead);
         let is_other = found.is_ok() && lead == 0;
@@ -111,7 +111,7 @@ impl Holders {
         let tally = |holding: &Holding| {
             let Holding { lead, more } = holding;
             let (lead, more) = (*lead, more.as_deref());
-            Holder { slot, lead, more }.tally()
+            RunHolder { slot, lead, more }.tally()
         };
         let before = tally(&holding);
         change(&mut holding);
@@ -131,7 +131,7 @@ impl Holders {
             None if is_other => self.remove_other(slot),
             None => {}
         }
-        Changed { before, after }
+        TallyChange { before, after }
     }
 
     fn find(&self, slot: u32) -> Result<usize, usize> {
@@ -164,8 +164,8 @@ impl Holders {
     /// Memory beyond the value itself, bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         let list = match &self.shares {
-            Shares::One(_) => 0,
-            Shares::Many(shares) => shares.capacity() * size_of::<Share>(),
+            ShareList::One(_) => 0,
+            ShareList::Many(shares) => shares.capacity() * size_of::<Share>(),
         };
         list + self.others.as_ref().map_or(0, |others| others.bytes())
     }
@@ -174,7 +174,7 @@ impl Holders {
     pub(super) fn check(&self, len: u32) {
         let is_sorted = self.shares().is_sorted_by(|a, b| a.slot < b.slot);
         assert!(is_sorted, "holders are sorted");
-        if let Shares::Many(shares) = &self.shares {
+        if let ShareList::Many(shares) = &self.shares {
             assert_ne!(shares.len(), 1, "one holder needs no list");
         }
         if let Some(others) = &self.others {
@@ -198,13 +198,13 @@ impl Holders {
     }
 }
 
-impl Default for Shares {
+impl Default for ShareList {
     fn default() -> Self {
         Self::Many(Vec::new())
     }
 }
 
-impl Shares {
+impl ShareList {
     fn as_slice(&self) -> &[Share] {
         match self {
             Self::One(share) => std::slice::from_ref(share),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use headstart_core::Nanos;
 
 use super::more::More;
-use super::standing::{Place, Standing};
+use super::standing::{BlockPlace, BlockStanding};
 
 /// One replica's part in a run, taken out of it.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +22,15 @@ impl Holding {
     }
 
     /// Says of all blocks of `range` how they stand in `place`; `None`: they are not there.
-    pub(super) fn set(&mut self, place: Place, range: Range<u32>, standing: Option<Standing>) {
-        if self.more.is_none() && place == Place::USUAL {
+    pub(super) fn set(
+        &mut self,
+        place: BlockPlace,
+        range: Range<u32>,
+        standing: Option<BlockStanding>,
+    ) {
+        if self.more.is_none() && place == BlockPlace::USUAL {
             match standing {
-                Some(Standing::Confirmed) if range.start <= self.lead => {
+                Some(BlockStanding::Confirmed) if range.start <= self.lead => {
                     self.lead = self.lead.max(range.end);
                     return;
                 }
@@ -73,7 +78,7 @@ impl Holding {
         let lead = std::mem::take(&mut self.lead);
         let more = self.more.get_or_insert_default();
         if lead > 0 {
-            more.set(Place::USUAL, 0..lead, Some(Standing::Confirmed));
+            more.set(BlockPlace::USUAL, 0..lead, Some(BlockStanding::Confirmed));
         }
         change(more);
         if let Some(lead) = more.settle() {

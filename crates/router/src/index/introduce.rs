@@ -1,4 +1,4 @@
-//! Resolution of handles: the part of [`Replica`] that turns tokens into keys and spots.
+//! Resolution of handles: the part of [`TrackedReplica`] that turns tokens into keys and spots.
 //!
 //! A handle means what the first event that brought its tokens says: they follow the parent's
 //! block, or what stands before a prompt. One whose parent has no block yet, or one of another
@@ -11,27 +11,27 @@ use headstart_core::event::StoredBlocks;
 use headstart_core::{RouteHasher, RouteKey, TokenId};
 
 use super::forest::Forest;
-use super::names::{Known, handle};
-use super::replica::{Replica, one};
-use super::standing::Record;
+use super::names::{ResolvedHandle, handle};
+use super::replica::{TrackedReplica, one};
+use super::standing::HoldingRecord;
 use super::view::Spot;
-use super::waiting::Link;
+use super::waiting::ParentLink;
 
 /// Predecessor of a block.
 #[derive(Clone, Copy)]
-enum Before {
+enum Predecessor {
     Root(RouteKey),
     Block(Spot),
     Handle(u64),
 }
 
 /// One block's content.
-struct Content<'a> {
+struct BlockContent<'a> {
     tokens: &'a [TokenId],
     extra: Option<Arc<[u8]>>,
 }
 
-impl Replica {
+impl TrackedReplica {
     /// Says what the blocks' handles stand for, as far as that is not settled.
     pub(super) fn introduce_all(
         &mut self,
@@ -40,8 +40,8 @@ impl Replica {
         stored: &StoredBlocks,
     ) {
         let mut before = match stored.parent {
-            Some(parent) => Before::Handle(handle(parent)),
-            None => Before::Root(hasher.root(Namespace {
+            Some(parent) => Predecessor::Handle(handle(parent)),
+            None => Predecessor::Root(hasher.root(Namespace {
                 adapter: stored.adapter.as_deref(),
                 salt: stored.salt.as_deref(),
             })),
@@ -51,8 +51,14 @@ impl Replica {
             let extra = stored.extras.get(index).cloned().flatten();
             let block = handle(block);
             forest.coming = (stored.blocks.len() - index - 1) as u32;
-            let spot = self.introduce(forest, hasher, block, before, Content { tokens, extra });
-            before = spot.map_or(Before::Handle(block), Before::Block);
+            let spot = self.introduce(
+                forest,
+                hasher,
+                block,
+                before,
+                BlockContent { tokens, extra },
+            );
+            before = spot.map_or(Predecessor::Handle(block), Predecessor::Block);
         }
     }
 
@@ -61,8 +67,8 @@ impl Replica {
         forest: &mut Forest<'_>,
         hasher: &RouteHasher,
         block: u64,
-        before: Before,
-        content: Content<'_>,
+        before: Predecessor,
+        content: BlockContent<'_>,
     ) -> Option<Spot> {
         if let Some(known) = self.names.find(block) {
             return Some(known.spot);
@@ -72,10 +78,10 @@ impl Replica {
         }
         let block_size = hasher.block_size() as u32;
         let parent = match before {
-            Before::Root(key) => Ok((None, key)),
-            Before::Block(spot) => Ok((Some(spot), forest.key(spot))),
-            Before::Handle(parent) => match self.names.find(parent) {
-                Some(Known { spot, .. }) if forest.block_size(spot) == block_size => {
+            Predecessor::Root(key) => Ok((None, key)),
+            Predecessor::Block(spot) => Ok((Some(spot), forest.key(spot))),
+            Predecessor::Handle(parent) => match self.names.find(parent) {
+                Some(ResolvedHandle { spot, .. }) if forest.block_size(spot) == block_size => {
                     Ok((Some(spot), forest.key(spot)))
                 }
                 _ => Err(parent),
@@ -87,7 +93,7 @@ impl Replica {
                 Some(self.place(forest, hasher, block, parent, key))
             }
             Err(parent) => {
-                let link = Link {
+                let link = ParentLink {
                     parent,
                     block_size,
                     tokens: content.tokens.into(),
@@ -162,7 +168,7 @@ impl Replica {
                 continue;
             }
             forest.set(one(spot), self.slot, place, Some(record.into()));
-            if record == (Record::Confirmed { again: true }) {
+            if record == (HoldingRecord::Confirmed { again: true }) {
                 self.mark(spot, place);
             }
         }

@@ -12,19 +12,19 @@ use headstart_core::{Nanos, ReplicaId};
 use super::holder::Reach;
 use super::overlaps::{Lengths, Overlap};
 use super::view::{Need, Needs, View};
-use super::walk::{Piece, piece};
+use super::walk::{PromptPiece, piece};
 use super::{KeyChain, PromptKeys};
 
 /// Memory of a question.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Mixed {
+pub(super) struct MixedScratch {
     /// The prompt's pieces, chain by chain.
-    paths: Vec<Vec<Piece>>,
+    paths: Vec<Vec<PromptPiece>>,
     /// Per need and block: how many blocks up to it, and with it, are usable without a hole.
     usable: Vec<Vec<Reach>>,
 }
 
-impl Mixed {
+impl MixedScratch {
     pub(super) fn ask(
         &mut self,
         view: &View,
@@ -122,7 +122,7 @@ fn needed(need: &Need, blocks: usize) -> usize {
     }
 }
 
-fn find_path(view: &View, chain: &KeyChain, now: Nanos, path: &mut Vec<Piece>) {
+fn find_path(view: &View, chain: &KeyChain, now: Nanos, path: &mut Vec<PromptPiece>) {
     path.clear();
     let mut depth = 0;
     while (depth as usize) < chain.keys.len() {

@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use headstart_core::{Nanos, Tier};
 
-use super::extent::Extent;
-use super::holder::{Reach, Tally};
-use super::standing::{Place, Standing, is_over, since_alone};
+use super::extent::OffsetSet;
+use super::holder::{EntryTally, Reach};
+use super::standing::{BlockPlace, BlockStanding, is_over, since_alone};
 
 /// Planes per holder. There are a handful, unless many blocks were reported twice and removed once
 /// at different times; beyond it, the two oldest doubts of a place become one, never trusted again.
@@ -21,56 +21,56 @@ const MAX_PLANES: usize = 64;
 pub(super) struct More {
     planes: Vec<Plane>,
     /// Each longer than the one before and ending earlier: all others say nothing.
-    assumed: Vec<Assumed>,
+    assumed: Vec<AssumedPrefix>,
 }
 
 /// Blocks of one place and of one standing.
 #[derive(Clone, Debug)]
 struct Plane {
-    place: Place,
+    place: BlockPlace,
     /// Since when they are doubtful; confirmed otherwise.
     doubtful_since: Option<Nanos>,
-    extent: Extent,
+    extent: OffsetSet,
 }
 
 /// The first `blocks` blocks are assumed until `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Assumed {
+struct AssumedPrefix {
     blocks: u32,
     until: Nanos,
 }
 
 impl Plane {
     fn is_usual(&self) -> bool {
-        self.place == Place::USUAL && self.doubtful_since.is_none()
+        self.place == BlockPlace::USUAL && self.doubtful_since.is_none()
     }
 
     fn is_there(&self, group: u8, now: Nanos) -> bool {
         self.place.group == group && self.doubtful_since.is_none_or(|since| !is_over(since, now))
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> BlockStanding {
         match self.doubtful_since {
-            None => Standing::Confirmed,
-            Some(since) => Standing::Doubtful { since },
+            None => BlockStanding::Confirmed,
+            Some(since) => BlockStanding::Doubtful { since },
         }
     }
 }
 
 impl More {
-    pub(super) fn standing(&self, place: Place, offset: u32) -> Option<Standing> {
+    pub(super) fn standing(&self, place: BlockPlace, offset: u32) -> Option<BlockStanding> {
         let mut planes = self.planes.iter().filter(|plane| plane.place == place);
         let plane = planes.find(|plane| plane.extent.contains(offset))?;
         Some(plane.standing())
     }
 
-    pub(super) fn count_confirmed(&self, place: Place, range: Range<u32>) -> u32 {
+    pub(super) fn count_confirmed(&self, place: BlockPlace, range: Range<u32>) -> u32 {
         let is_meant = |plane: &&Plane| plane.place == place && plane.doubtful_since.is_none();
         let confirmed = self.planes.iter().find(is_meant);
         confirmed.map_or(0, |plane| plane.extent.count_in(range))
     }
 
-    pub(super) fn count_in(&self, place: Place, range: Range<u32>) -> u32 {
+    pub(super) fn count_in(&self, place: BlockPlace, range: Range<u32>) -> u32 {
         let planes = self.planes.iter().filter(|plane| plane.place == place);
         planes
             .map(|plane| plane.extent.count_in(range.clone()))
@@ -91,8 +91,8 @@ impl More {
         ends.max().unwrap_or(0)
     }
 
-    pub(super) fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
+    pub(super) fn tally(&self) -> EntryTally {
+        let mut tally = EntryTally::default();
         for plane in &self.planes {
             let count = plane.extent.count() as usize;
             tally.entries += count;
@@ -101,7 +101,7 @@ impl More {
         tally
     }
 
-    pub(super) fn visit(&self, mut visit: impl FnMut(Place, Standing, &Extent)) {
+    pub(super) fn visit(&self, mut visit: impl FnMut(BlockPlace, BlockStanding, &OffsetSet)) {
         for plane in &self.planes {
             visit(plane.place, plane.standing(), &plane.extent);
         }
@@ -119,7 +119,7 @@ impl More {
 
     #[cold]
     pub(super) fn reach(&self, group: u8, limit: u32, now: Nanos) -> Reach {
-        let is_current = |assumed: &&Assumed| now < assumed.until;
+        let is_current = |assumed: &&AssumedPrefix| now < assumed.until;
         let current = self.assumed.iter().filter(is_current);
         let assumed = current.map(|assumed| assumed.blocks).max().unwrap_or(0);
         let leading = |counts: fn(&Plane) -> bool| {
@@ -157,14 +157,19 @@ impl More {
         usable
     }
 
-    pub(super) fn set(&mut self, place: Place, range: Range<u32>, standing: Option<Standing>) {
+    pub(super) fn set(
+        &mut self,
+        place: BlockPlace,
+        range: Range<u32>,
+        standing: Option<BlockStanding>,
+    ) {
         for plane in self.planes.iter_mut().filter(|plane| plane.place == place) {
             plane.extent.clear(range.clone());
         }
         match standing {
             None => {}
-            Some(Standing::Confirmed) => self.plane(place, None).extent.fill(range),
-            Some(Standing::Doubtful { since }) => {
+            Some(BlockStanding::Confirmed) => self.plane(place, None).extent.fill(range),
+            Some(BlockStanding::Doubtful { since }) => {
                 self.plane(place, Some(since)).extent.fill(range);
             }
         }
@@ -176,15 +181,16 @@ impl More {
             let plane = &mut self.planes[at];
             if plane.doubtful_since == from {
                 let place = plane.place;
-                let extent = std::mem::replace(&mut plane.extent, Extent::EMPTY);
+                let extent = std::mem::replace(&mut plane.extent, OffsetSet::EMPTY);
                 self.plane(place, to).extent.join(&extent);
             }
         }
     }
 
     pub(super) fn assume(&mut self, blocks: u32, until: Nanos) {
-        let new = Assumed { blocks, until };
-        let covers = |a: &Assumed, b: &Assumed| a.blocks >= b.blocks && a.until >= b.until;
+        let new = AssumedPrefix { blocks, until };
+        let covers =
+            |a: &AssumedPrefix, b: &AssumedPrefix| a.blocks >= b.blocks && a.until >= b.until;
         if !self.assumed.iter().any(|known| covers(known, &new)) {
             self.assumed.retain(|known| !covers(&new, known));
             let at = self.assumed.partition_point(|known| known.blocks < blocks);
@@ -198,7 +204,7 @@ impl More {
                 .doubtful_since
                 .is_some_and(|since| is_over(since, now))
             {
-                plane.extent = Extent::EMPTY;
+                plane.extent = OffsetSet::EMPTY;
             }
         }
     }
@@ -215,8 +221,8 @@ impl More {
             _ if !self.assumed.is_empty() => None,
             [] => Some(0),
             [plane] if plane.is_usual() => match plane.extent {
-                Extent::Lead(lead) => Some(lead),
-                Extent::Bits(_) => None,
+                OffsetSet::Lead(lead) => Some(lead),
+                OffsetSet::Bits(_) => None,
             },
             _ => None,
         }
@@ -227,7 +233,7 @@ impl More {
         let bits = self.planes.iter().map(|plane| plane.extent.heap_bytes());
         size_of::<Self>()
             + self.planes.capacity() * size_of::<Plane>()
-            + self.assumed.capacity() * size_of::<Assumed>()
+            + self.assumed.capacity() * size_of::<AssumedPrefix>()
             + bits.sum::<usize>()
     }
 
@@ -246,14 +252,14 @@ impl More {
         }
     }
 
-    fn plane(&mut self, place: Place, doubtful_since: Option<Nanos>) -> &mut Plane {
+    fn plane(&mut self, place: BlockPlace, doubtful_since: Option<Nanos>) -> &mut Plane {
         let is_meant =
             |plane: &Plane| plane.place == place && plane.doubtful_since == doubtful_since;
         let at = self.planes.iter().position(is_meant).unwrap_or_else(|| {
             self.planes.push(Plane {
                 place,
                 doubtful_since,
-                extent: Extent::EMPTY,
+                extent: OffsetSet::EMPTY,
             });
             self.planes.len() - 1
         });
@@ -264,7 +270,7 @@ impl More {
     /// there are fewer places than planes may be unless a replica has very many groups.
     fn limit(&mut self) {
         while self.planes.len() > MAX_PLANES {
-            let oldest = |planes: &[Plane], place: Option<Place>| {
+            let oldest = |planes: &[Plane], place: Option<BlockPlace>| {
                 let doubtful = planes.iter().enumerate().filter(|(_, plane)| {
                     plane.doubtful_since.is_some() && place.is_none_or(|place| plane.place == place)
                 });

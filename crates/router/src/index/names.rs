@@ -8,11 +8,11 @@
 //!
 //! Invariants: a handle has one name at most; every name is counted at its block.
 
-use super::departed::Departed;
+use super::departed::DepartureQueue;
 use super::forest::Land;
 use super::table::{HANDLE_BITS, MANY_DEPARTURES, MAX_HANDLE, Name, Table};
 use super::view::Spot;
-use crate::lookup::Map;
+use crate::lookup::StableMap;
 use headstart_core::BlockHash;
 
 /// All names of one replica.
@@ -22,12 +22,12 @@ pub(super) struct Names {
     idle: Table,
     /// The first handle that holds each block. Made when it is first asked for: most replicas never
     /// have two handles for one block.
-    holding: Option<Map<Spot, u64>>,
+    holding: Option<StableMap<Spot, u64>>,
 }
 
 /// Block of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct ResolvedHandle {
     pub(super) spot: Spot,
     /// Whether it holds nothing.
     pub(super) is_idle: bool,
@@ -59,10 +59,10 @@ impl Name {
 
 impl Names {
     /// Finds the block of `handle`.
-    pub(super) fn find(&self, handle: u64) -> Option<Known> {
+    pub(super) fn find(&self, handle: u64) -> Option<ResolvedHandle> {
         let known = |table: &Table, is_idle| {
             let spot = table.get(handle)?.spot();
-            Some(Known { spot, is_idle })
+            Some(ResolvedHandle { spot, is_idle })
         };
         known(&self.awake, false).or_else(|| known(&self.idle, true))
     }
@@ -104,14 +104,14 @@ impl Names {
     }
 
     /// Notes that `handle` will hold its block. Returns what it stood for before that.
-    pub(super) fn wake(&mut self, handle: u64) -> Option<Known> {
+    pub(super) fn wake(&mut self, handle: u64) -> Option<ResolvedHandle> {
         if let Some(spot) = self.find_awake(handle) {
             let is_idle = false;
-            return Some(Known { spot, is_idle });
+            return Some(ResolvedHandle { spot, is_idle });
         }
         let idle = self.idle.remove(handle)?;
         self.put(idle);
-        Some(Known {
+        Some(ResolvedHandle {
             spot: idle.spot(),
             is_idle: true,
         })
@@ -194,7 +194,7 @@ impl Names {
     /// Memory, bytes.
     pub(super) fn bytes(&self) -> usize {
         let entry = size_of::<(Spot, u64)>() + 1;
-        let capacity = self.holding.as_ref().map_or(0, Map::capacity);
+        let capacity = self.holding.as_ref().map_or(0, StableMap::capacity);
         self.awake.bytes() + self.idle.bytes() + capacity * entry
     }
 
@@ -208,7 +208,7 @@ impl Names {
     }
 
     /// Asserts the invariants, and counts every name at its block. O(size).
-    pub(super) fn check(&self, departed: &Departed, counts: &mut Map<Spot, u16>) {
+    pub(super) fn check(&self, departed: &DepartureQueue, counts: &mut StableMap<Spot, u16>) {
         self.awake.check();
         self.idle.check();
         let mut handles = std::collections::HashSet::new();
@@ -216,7 +216,7 @@ impl Names {
         for (name, is_idle) in awake.chain(self.idle.iter().map(|name| (name, true))) {
             let (handle, spot) = (name.handle(), name.spot());
             assert!(handles.insert(handle), "a handle has one name");
-            let known = Some(Known { spot, is_idle });
+            let known = Some(ResolvedHandle { spot, is_idle });
             assert_eq!(self.find(handle), known, "names are found again");
             let departures = departed.count(handle).min(MANY_DEPARTURES as usize);
             assert_eq!(name.departures() as usize, departures, "they are counted");
@@ -224,7 +224,7 @@ impl Names {
             *counts.entry(spot).or_default() += 1;
         }
         for (&spot, &handle) in self.holding.iter().flatten() {
-            let expected = Known {
+            let expected = ResolvedHandle {
                 spot,
                 is_idle: false,
             };

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use headstart_core::{Nanos, RouteHasher};
 
 use super::buffer::Keys;
-use super::standing::{Place, Standing};
-use super::view::Profile;
+use super::standing::{BlockPlace, BlockStanding};
+use super::view::SlotProfile;
 
 /// A change of the view.
 #[derive(Clone, Debug)]
-pub(super) enum Op {
+pub(super) enum ViewChange {
     /// Sets the profile of this slot, of a replica or of a free slot.
-    Profile { slot: u32, profile: Profile },
+    Profile { slot: u32, profile: SlotProfile },
     /// One for each block size in use.
     Hashers(Arc<[RouteHasher]>),
     /// A new run, with a first key.
@@ -39,8 +39,8 @@ pub(super) enum Op {
     Set {
         spots: Span,
         slot: u32,
-        place: Place,
-        standing: Option<Standing>,
+        place: BlockPlace,
+        standing: Option<BlockStanding>,
     },
     /// All that is confirmed becomes doubtful.
     Doubt { run: u32, slot: u32, since: Nanos },
@@ -68,7 +68,7 @@ pub(super) struct Span {
     pub(super) offsets: Range<u32>,
 }
 
-impl Op {
+impl ViewChange {
     /// Makes this the same as itself and then `next`, if that is one change. Returns whether.
     pub(super) fn extend(&mut self, next: &Self) -> bool {
         let (

@@ -47,14 +47,14 @@ pub struct Overlaps {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lengths {
     /// All replicas.
-    pub(super) all: Vec<Length>,
+    pub(super) all: Vec<OverlapLength>,
     /// Overlaps of the replicas whose lengths differ.
     pub(super) uneven: Vec<Overlap>,
 }
 
 /// Tokens in whatever tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Length {
+pub(super) struct OverlapLength {
     pub(super) replica: u32,
     pub(super) tokens: u32,
 }
@@ -93,7 +93,7 @@ impl Overlaps {
     pub fn of(&self, replica: ReplicaId) -> Overlap {
         let all = &self.lengths.all;
         let found = all.binary_search_by_key(&replica.0, |length| length.replica);
-        let nothing = Length {
+        let nothing = OverlapLength {
             replica: replica.0,
             tokens: 0,
         };
@@ -101,7 +101,7 @@ impl Overlaps {
     }
 }
 
-impl Length {
+impl OverlapLength {
     /// The same on all levels.
     fn even(self) -> Overlap {
         Overlap {
@@ -121,7 +121,7 @@ impl Lengths {
 
     /// Adds a replica's, in any order.
     pub(super) fn push(&mut self, overlap: Overlap) {
-        let length = Length {
+        let length = OverlapLength {
             replica: overlap.replica.0,
             tokens: overlap.any_tier_tokens,
         };
@@ -140,13 +140,13 @@ impl Lengths {
     }
 
     /// All that is said of a replica that is in.
-    pub(super) fn overlap(&self, length: Length) -> Overlap {
+    pub(super) fn overlap(&self, length: OverlapLength) -> Overlap {
         let known = find(&self.uneven, length.replica);
         known.map_or(length.even(), |at| self.uneven[at])
     }
 
     /// Whether the lengths of a replica that is in are all the same.
-    pub(super) fn is_even(&self, length: Length) -> bool {
+    pub(super) fn is_even(&self, length: OverlapLength) -> bool {
         self.uneven.is_empty() || find(&self.uneven, length.replica).is_err()
     }
 

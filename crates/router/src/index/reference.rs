@@ -33,7 +33,7 @@ use headstart_core::{
 use super::standing::{is_over, since_alone, since_doubt};
 use super::{
     ASSUMPTION_TTL, DOUBT_TTL, IndexStats, Overlap, Overlaps, PrefixIndex, Prompt, PromptKeys,
-    Resident, Update,
+    ResidentBlock, Update,
 };
 
 /// A [`PrefixIndex`] that is obviously right. It counts entries and nothing else.
@@ -49,9 +49,9 @@ pub struct ReferenceIndex {
 struct Contents {
     configured_size: Option<u32>,
     groups: BTreeMap<u8, Group>,
-    links: BTreeMap<BlockHash, Link>,
-    held: BTreeMap<(u8, Tier, BlockHash), Standing>,
-    assumed: Vec<Assumed>,
+    links: BTreeMap<BlockHash, BlockIntroduction>,
+    held: BTreeMap<(u8, Tier, BlockHash), HandleStanding>,
+    assumed: Vec<PromptAssumption>,
     /// Since when that is doubtful which was doubted last, all at once.
     doubted: Option<Nanos>,
 }
@@ -64,7 +64,7 @@ struct Group {
 
 /// Tokens and predecessor that introduced a block.
 #[derive(Clone, Debug)]
-struct Link {
+struct BlockIntroduction {
     parent: Option<BlockHash>,
     /// Adapter and salt of the prompt.
     start: (Option<String>, Option<String>),
@@ -74,20 +74,20 @@ struct Link {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum HandleStanding {
     Confirmed { again: bool },
     Doubtful { since: Nanos },
 }
 
 #[derive(Clone, Debug)]
-struct Assumed {
+struct PromptAssumption {
     keys: BTreeSet<RouteKey>,
     until: Nanos,
 }
 
 /// Filter for the blocks that a question counts.
 #[derive(Clone, Copy)]
-struct Level {
+struct OverlapLevel {
     only_device: bool,
     with_doubtful: bool,
 }
@@ -145,7 +145,9 @@ impl ReferenceIndex {
             adapter: adapter.as_deref(),
             salt: salt.as_deref(),
         });
-        let next = |key, link: &&Link| hasher.next_with(key, &link.tokens, link.extra.as_deref());
+        let next = |key, link: &&BlockIntroduction| {
+            hasher.next_with(key, &link.tokens, link.extra.as_deref())
+        };
         Some(links.iter().rev().fold(root, next))
     }
 
@@ -154,9 +156,9 @@ impl ReferenceIndex {
         let mut holdings = Holdings::new();
         for (&(group, tier, block), &standing) in &contents.held {
             let is_doubtful = match standing {
-                Standing::Confirmed { .. } => false,
-                Standing::Doubtful { since } if now < since + DOUBT_TTL => true,
-                Standing::Doubtful { .. } => continue,
+                HandleStanding::Confirmed { .. } => false,
+                HandleStanding::Doubtful { since } if now < since + DOUBT_TTL => true,
+                HandleStanding::Doubtful { .. } => continue,
             };
             if let Some(key) = self.key_of(contents, block) {
                 let doubt = holdings.entry((group, key, tier)).or_insert(is_doubtful);
@@ -203,8 +205,11 @@ impl Contents {
         self.learn(stored);
         for &block in &stored.blocks {
             let place = (stored.group.index, stored.tier, block);
-            let again = matches!(self.held.get(&place), Some(Standing::Confirmed { .. }));
-            self.held.insert(place, Standing::Confirmed { again });
+            let again = matches!(
+                self.held.get(&place),
+                Some(HandleStanding::Confirmed { .. })
+            );
+            self.held.insert(place, HandleStanding::Confirmed { again });
         }
     }
 
@@ -230,7 +235,7 @@ impl Contents {
         let tokens = stored.tokens.chunks_exact(stored.block_size as usize);
         for (index, (&block, tokens)) in stored.blocks.iter().zip(tokens).enumerate() {
             let extra = stored.extras.get(index).cloned().flatten();
-            self.links.entry(block).or_insert(Link {
+            self.links.entry(block).or_insert(BlockIntroduction {
                 parent,
                 start: (name(&stored.adapter), name(&stored.salt)),
                 block_size: stored.block_size,
@@ -243,9 +248,9 @@ impl Contents {
 
     fn remove(&mut self, place: (u8, Tier, BlockHash), now: Nanos) {
         match self.held.get_mut(&place) {
-            Some(standing) if *standing == (Standing::Confirmed { again: true }) => {
+            Some(standing) if *standing == (HandleStanding::Confirmed { again: true }) => {
                 let since = since_alone(now);
-                *standing = Standing::Doubtful { since };
+                *standing = HandleStanding::Doubtful { since };
             }
             _ => {
                 self.held.remove(&place);
@@ -257,8 +262,8 @@ impl Contents {
         let since = since_doubt(now, self.doubted);
         self.doubted = Some(since);
         for standing in self.held.values_mut() {
-            if matches!(standing, Standing::Confirmed { .. }) {
-                *standing = Standing::Doubtful { since };
+            if matches!(standing, HandleStanding::Confirmed { .. }) {
+                *standing = HandleStanding::Doubtful { since };
             }
         }
     }
@@ -269,8 +274,8 @@ impl Contents {
             return;
         };
         for standing in self.held.values_mut() {
-            if *standing == (Standing::Doubtful { since }) {
-                *standing = Standing::Confirmed { again: false };
+            if *standing == (HandleStanding::Doubtful { since }) {
+                *standing = HandleStanding::Confirmed { again: false };
             }
         }
     }
@@ -279,7 +284,7 @@ impl Contents {
         for shape in self.shapes() {
             let keys = prompt.of(shape).iter().copied().collect();
             let until = now + ASSUMPTION_TTL;
-            self.assumed.push(Assumed { keys, until });
+            self.assumed.push(PromptAssumption { keys, until });
         }
     }
 
@@ -305,7 +310,7 @@ impl Contents {
     }
 
     /// Tokens of the longest prefix that all groups can go on behind.
-    fn run(&self, question: &Question<'_>, level: Level) -> usize {
+    fn run(&self, question: &OverlapQuery<'_>, level: OverlapLevel) -> usize {
         let requirements = self.requirements();
         if requirements.is_empty() {
             return 0;
@@ -325,8 +330,8 @@ impl Contents {
     /// The same for one group, at most `limit`.
     fn run_of(
         &self,
-        question: &Question<'_>,
-        level: Level,
+        question: &OverlapQuery<'_>,
+        level: OverlapLevel,
         index: u8,
         group: Group,
         limit: usize,
@@ -364,13 +369,13 @@ impl Contents {
 const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
 
 /// One prompt, asked of one replica.
-struct Question<'a> {
+struct OverlapQuery<'a> {
     prompt: &'a PromptKeys,
     holdings: &'a Holdings,
     now: Nanos,
 }
 
-impl Assumed {
+impl PromptAssumption {
     fn holds(&self, key: RouteKey, now: Nanos) -> bool {
         now < self.until && self.keys.contains(&key)
     }
@@ -430,7 +435,7 @@ impl PrefixIndex for ReferenceIndex {
         answer.clear();
         for (&replica, contents) in self.lock().iter() {
             let holdings = self.holdings(contents, now);
-            let question = Question {
+            let question = OverlapQuery {
                 prompt,
                 holdings: &holdings,
                 now,
@@ -438,7 +443,7 @@ impl PrefixIndex for ReferenceIndex {
             let run = |only_device, with_doubtful| {
                 contents.run(
                     &question,
-                    Level {
+                    OverlapLevel {
                         only_device,
                         with_doubtful,
                     },
@@ -456,10 +461,10 @@ impl PrefixIndex for ReferenceIndex {
         }
     }
 
-    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         for (&replica, contents) in self.lock().iter() {
             for ((group, key, tier), is_doubtful) in self.holdings(contents, now) {
-                visit(Resident {
+                visit(ResidentBlock {
                     replica,
                     key,
                     group,

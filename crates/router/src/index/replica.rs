@@ -16,29 +16,29 @@ use headstart_core::{BlockHash, CacheEvent, Nanos, RouteHasher};
 
 use super::counters::Counters;
 use super::crowds::Crowds;
-use super::departed::Departed;
-use super::extent::Extent;
+use super::departed::DepartureQueue;
+use super::extent::OffsetSet;
 use super::forest::Forest;
-use super::holder::Holder;
+use super::holder::RunHolder;
 use super::names::{Names, handle};
 use super::op::Span;
-use super::standing::{Place, Standing, since_alone};
+use super::standing::{BlockPlace, BlockStanding, since_alone};
 use super::view::{Need, Needs, Spot};
 use super::waiting::Waiting;
-use crate::lookup::Map;
+use crate::lookup::StableMap;
 
 /// All that one replica's events told.
 #[derive(Debug, Default)]
-pub(super) struct Replica {
+pub(super) struct TrackedReplica {
     pub(super) slot: u32,
     pub(super) configured_size: Option<u32>,
-    pub(super) groups: BTreeMap<u8, Group>,
+    pub(super) groups: BTreeMap<u8, GroupLayout>,
     pub(super) names: Names,
     pub(super) waiting: Waiting,
     pub(super) crowds: Crowds,
-    pub(super) departed: Departed,
+    pub(super) departed: DepartureQueue,
     /// Blocks that a place confirmed once more than it lost them.
-    pub(super) again: Map<(u32, Place), Extent>,
+    pub(super) again: StableMap<(u32, BlockPlace), OffsetSet>,
     /// Since when that is doubtful which was doubted last, all at once.
     pub(super) doubted: Option<Nanos>,
     /// When doubts have to be swept up; `None` without doubts.
@@ -49,7 +49,7 @@ pub(super) struct Replica {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct GroupLayout {
     pub(super) attention: Attention,
     pub(super) shape: BlockShape,
 }
@@ -62,12 +62,12 @@ pub(super) fn shape_of(stored: &StoredBlocks) -> BlockShape {
     }
 }
 
-impl Replica {
+impl TrackedReplica {
     pub(super) fn new(slot: u32, configured_size: Option<u32>, min_departed: usize) -> Self {
         Self {
             slot,
             configured_size: configured_size.filter(|&size| size > 0),
-            departed: Departed::new(min_departed),
+            departed: DepartureQueue::new(min_departed),
             ..Self::default()
         }
     }
@@ -105,7 +105,7 @@ impl Replica {
                 group,
             } => {
                 let (group, tier) = (*group, *tier);
-                self.remove(forest, blocks, Place { group, tier });
+                self.remove(forest, blocks, BlockPlace { group, tier });
                 None
             }
             CacheEvent::Cleared => {
@@ -138,7 +138,7 @@ impl Replica {
             self.introduce_all(forest, hasher, stored);
         }
         let has_learned = self.learn(stored);
-        let place = Place {
+        let place = BlockPlace {
             group: stored.group.index,
             tier: stored.tier,
         };
@@ -153,7 +153,7 @@ impl Replica {
         if shape.size == 0 || (stored.tokens.is_empty() && known.is_some()) {
             return None;
         }
-        let new = Group {
+        let new = GroupLayout {
             attention: group.attention,
             shape,
         };
@@ -165,7 +165,7 @@ impl Replica {
         Some(before)
     }
 
-    fn hold_all(&mut self, forest: &mut Forest<'_>, blocks: &[BlockHash], place: Place) {
+    fn hold_all(&mut self, forest: &mut Forest<'_>, blocks: &[BlockHash], place: BlockPlace) {
         let mut pending: Option<Span> = None;
         for &block in blocks {
             let block = handle(block);
@@ -220,7 +220,7 @@ impl Replica {
         }
     }
 
-    fn hold(&mut self, forest: &mut Forest<'_>, span: Option<Span>, place: Place) {
+    fn hold(&mut self, forest: &mut Forest<'_>, span: Option<Span>, place: BlockPlace) {
         let Some(span) = span else {
             return;
         };
@@ -229,16 +229,19 @@ impl Replica {
             && holder.count_confirmed(place, span.offsets.clone()) > 0
         {
             for offset in span.offsets.clone() {
-                if holder.standing(place, offset) == Some(Standing::Confirmed) {
-                    let again = self.again.entry((span.run, place)).or_insert(Extent::EMPTY);
+                if holder.standing(place, offset) == Some(BlockStanding::Confirmed) {
+                    let again = self
+                        .again
+                        .entry((span.run, place))
+                        .or_insert(OffsetSet::EMPTY);
                     again.fill(offset..offset + 1);
                 }
             }
         }
-        forest.set(span, self.slot, place, Some(Standing::Confirmed));
+        forest.set(span, self.slot, place, Some(BlockStanding::Confirmed));
     }
 
-    fn remove(&mut self, forest: &mut Forest<'_>, blocks: &[BlockHash], place: Place) {
+    fn remove(&mut self, forest: &mut Forest<'_>, blocks: &[BlockHash], place: BlockPlace) {
         // Blocks in a row, either way, that are released at once.
         let mut pending: Vec<(u64, Spot)> = Vec::new();
         for &block in blocks {
@@ -259,7 +262,7 @@ impl Replica {
     }
 
     /// Returns whether the handle, which has no block yet, was in the place.
-    fn release_waiting(&mut self, forest: &Forest<'_>, block: u64, place: Place) -> bool {
+    fn release_waiting(&mut self, forest: &Forest<'_>, block: u64, place: BlockPlace) -> bool {
         let release = self.waiting.change(block, |records| {
             let was_there = records.release(place, forest.now);
             (was_there, records.get(place).is_some())
@@ -272,7 +275,7 @@ impl Replica {
     }
 
     /// Releases consecutive blocks: all at once where nothing is special about them.
-    fn release_all(&mut self, forest: &mut Forest<'_>, blocks: &[(u64, Spot)], place: Place) {
+    fn release_all(&mut self, forest: &mut Forest<'_>, blocks: &[(u64, Spot)], place: BlockPlace) {
         let (Some(&(_, first)), Some(&(_, last))) = (blocks.first(), blocks.last()) else {
             return;
         };
@@ -304,14 +307,20 @@ impl Replica {
     }
 
     /// Returns whether the block was there.
-    fn release(&mut self, forest: &mut Forest<'_>, block: u64, spot: Spot, place: Place) -> bool {
+    fn release(
+        &mut self,
+        forest: &mut Forest<'_>,
+        block: u64,
+        spot: Spot,
+        place: BlockPlace,
+    ) -> bool {
         let released = self.crowds.release(forest, self.slot, spot, block, place);
         let was_there = released.unwrap_or_else(|| {
             let before = forest.view.standing(spot, self.slot, place);
             if before.is_some() {
                 let since = since_alone(forest.now);
                 let is_left = self.unmark(spot, place);
-                let standing = is_left.then_some(Standing::Doubtful { since });
+                let standing = is_left.then_some(BlockStanding::Doubtful { since });
                 forest.set(one(spot), self.slot, place, standing);
             }
             before.is_some()
@@ -368,7 +377,7 @@ impl Replica {
     /// Returns the conditions that a prefix must satisfy. A replica without events has one group of
     /// the usual kind.
     pub(super) fn needs(&self) -> Needs {
-        let need = |(&group, known): (&u8, &Group)| Need {
+        let need = |(&group, known): (&u8, &GroupLayout)| Need {
             group,
             attention: known.attention,
             shape: known.shape,
@@ -403,7 +412,7 @@ impl Replica {
     }
 
     /// Asserts the invariants, and counts every name at its block. O(size).
-    pub(super) fn check(&self, forest: &Forest<'_>, names: &mut Map<Spot, u16>) {
+    pub(super) fn check(&self, forest: &Forest<'_>, names: &mut StableMap<Spot, u16>) {
         self.names.check(&self.departed, names);
         self.waiting.check();
         for (&(run, place), extent) in &self.again {
@@ -411,7 +420,7 @@ impl Replica {
                 let standing = forest.view.standing(Spot { run, offset }, self.slot, place);
                 assert_eq!(
                     standing,
-                    Some(Standing::Confirmed),
+                    Some(BlockStanding::Confirmed),
                     "what came again is there"
                 );
             }
@@ -433,7 +442,7 @@ impl Replica {
         }
         for (id, run) in forest.view.runs().iter().enumerate() {
             let holder = run.holder(self.slot);
-            let offsets = 0..holder.map_or(0, Holder::held_end);
+            let offsets = 0..holder.map_or(0, RunHolder::held_end);
             for offset in offsets.filter(|&at| holder.is_some_and(|holder| holder.holds(at))) {
                 let run = id as u32;
                 let spot = Spot { run, offset };
@@ -444,19 +453,26 @@ impl Replica {
     }
 
     /// Adds what is still there once more than it was removed.
-    pub(super) fn mark(&mut self, spot: Spot, place: Place) {
-        let again = self.again.entry((spot.run, place)).or_insert(Extent::EMPTY);
+    pub(super) fn mark(&mut self, spot: Spot, place: BlockPlace) {
+        let again = self
+            .again
+            .entry((spot.run, place))
+            .or_insert(OffsetSet::EMPTY);
         again.fill(spot.offset..spot.offset + 1);
     }
 
     /// Returns whether it was marked.
-    fn unmark(&mut self, spot: Spot, place: Place) -> bool {
+    fn unmark(&mut self, spot: Spot, place: BlockPlace) -> bool {
         unmark(&mut self.again, spot, place)
     }
 }
 
 /// Takes a mark away. Returns whether it was there.
-pub(super) fn unmark(again: &mut Map<(u32, Place), Extent>, spot: Spot, place: Place) -> bool {
+pub(super) fn unmark(
+    again: &mut StableMap<(u32, BlockPlace), OffsetSet>,
+    spot: Spot,
+    place: BlockPlace,
+) -> bool {
     let Some(extent) = again.get_mut(&(spot.run, place)) else {
         return false;
     };

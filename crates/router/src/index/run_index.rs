@@ -36,22 +36,22 @@ use headstart_core::{CacheEvent, Nanos, ReplicaId};
 
 use super::budget::Limits;
 use super::dump::{DumpError, IndexDump};
-use super::op::Op;
-use super::standing::{Standing, is_over};
-use super::twin::{Replay, Twin};
+use super::op::ViewChange;
+use super::standing::{BlockStanding, is_over};
+use super::twin::{ReplayTarget, Twin};
 use super::view::View;
 use super::walk;
-use super::writer::{Draft, Writer};
-use super::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, Resident, Update};
+use super::writer::{IndexWriter, ViewDraft};
+use super::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, ResidentBlock, Update};
 
 /// A [`PrefixIndex`] for the replicas of one model.
 #[derive(Debug)]
 pub struct RunIndex {
-    twin: Twin<View, Writer, Op>,
+    twin: Twin<View, IndexWriter, ViewChange>,
 }
 
-impl Replay<Op> for View {
-    fn replay(&mut self, change: &Op) {
+impl ReplayTarget<ViewChange> for View {
+    fn replay(&mut self, change: &ViewChange) {
         self.apply(change);
     }
 }
@@ -68,7 +68,7 @@ impl RunIndex {
     /// others would.
     #[must_use]
     pub fn alone(model: impl Into<String>) -> Self {
-        let writer = Writer::new(model.into(), Limits::default());
+        let writer = IndexWriter::new(model.into(), Limits::default());
         Self {
             twin: Twin::alone(View::default(), writer),
         }
@@ -88,7 +88,7 @@ impl RunIndex {
     /// An index without replicas, with these limits.
     #[must_use]
     pub fn with_limits(model: impl Into<String>, limits: Limits) -> Self {
-        let writer = Writer::new(model.into(), limits);
+        let writer = IndexWriter::new(model.into(), limits);
         Self {
             twin: Twin::new([View::default(), View::default()], writer),
         }
@@ -107,7 +107,7 @@ impl RunIndex {
     /// When the dump cannot be used, or events were applied already; nothing changes then.
     pub fn restore(&self, dump: &IndexDump, now: Nanos) -> Result<usize, DumpError> {
         self.twin
-            .write(|writer, view, log| writer.restore(&mut Draft { view, log }, dump, now))
+            .write(|writer, view, log| writer.restore(&mut ViewDraft { view, log }, dump, now))
     }
 
     /// Asserts all invariants. O(size); for tests.
@@ -123,7 +123,7 @@ impl RunIndex {
 impl PrefixIndex for RunIndex {
     fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
         self.twin.write(|writer, view, log| {
-            writer.update(&mut Draft { view, log }, replica, update, now);
+            writer.update(&mut ViewDraft { view, log }, replica, update, now);
         });
     }
 
@@ -135,7 +135,7 @@ impl PrefixIndex for RunIndex {
         changes: &mut Vec<BlockChange>,
     ) {
         self.twin.write(|writer, view, log| {
-            writer.update_and_tell(&mut Draft { view, log }, replica, events, now, changes);
+            writer.update_and_tell(&mut ViewDraft { view, log }, replica, events, now, changes);
         });
     }
 
@@ -149,16 +149,16 @@ impl PrefixIndex for RunIndex {
             .read(|view| walk::overlaps(view, prompt, now, answer));
     }
 
-    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         self.twin.read(|view| {
             view.visit(|run, replica, place, standing, extent| {
                 let is_doubtful = match standing {
-                    Standing::Confirmed => false,
-                    Standing::Doubtful { since } if is_over(since, now) => return,
-                    Standing::Doubtful { .. } => true,
+                    BlockStanding::Confirmed => false,
+                    BlockStanding::Doubtful { since } if is_over(since, now) => return,
+                    BlockStanding::Doubtful { .. } => true,
                 };
                 for offset in extent.iter() {
-                    visit(Resident {
+                    visit(ResidentBlock {
                         replica,
                         key: run.key(offset),
                         group: place.group,
@@ -171,6 +171,6 @@ impl PrefixIndex for RunIndex {
     }
 
     fn stats(&self) -> IndexStats {
-        self.twin.inspect(Writer::stats)
+        self.twin.inspect(IndexWriter::stats)
     }
 }

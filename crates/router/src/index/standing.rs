@@ -20,12 +20,12 @@ use super::DOUBT_TTL;
 
 /// One of the places of a replica that may hold a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct BlockPlace {
     pub(super) group: u8,
     pub(super) tier: Tier,
 }
 
-impl Place {
+impl BlockPlace {
     /// The place of nearly all blocks.
     pub(super) const USUAL: Self = Self {
         group: 0,
@@ -35,7 +35,7 @@ impl Place {
 
 /// Certainty that a place holds a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum BlockStanding {
     Confirmed,
     Doubtful { since: Nanos },
 }
@@ -59,10 +59,10 @@ pub(super) fn since_alone(now: Nanos) -> Nanos {
 /// Holdings of one handle, by place. They are kept separately for handles whose key is unknown, or
 /// that share their key with another handle of the same replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Records(Vec<(Place, Record)>);
+pub(super) struct Records(Vec<(BlockPlace, HoldingRecord)>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(super) enum HoldingRecord {
     /// `again`: it was stored once more than it was removed.
     Confirmed {
         again: bool,
@@ -77,35 +77,35 @@ impl Records {
         self.0.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, Record)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (BlockPlace, HoldingRecord)> {
         self.0.iter().copied()
     }
 
-    pub(super) fn get(&self, place: Place) -> Option<Record> {
+    pub(super) fn get(&self, place: BlockPlace) -> Option<HoldingRecord> {
         self.iter()
             .find(|(known, _)| *known == place)
             .map(|(_, record)| record)
     }
 
-    pub(super) fn put(&mut self, place: Place, record: Record) {
+    pub(super) fn put(&mut self, place: BlockPlace, record: HoldingRecord) {
         match self.0.iter_mut().find(|(known, _)| *known == place) {
             Some((_, known)) => *known = record,
             None => self.0.push((place, record)),
         }
     }
 
-    pub(super) fn hold(&mut self, place: Place) {
-        let again = matches!(self.get(place), Some(Record::Confirmed { .. }));
-        self.put(place, Record::Confirmed { again });
+    pub(super) fn hold(&mut self, place: BlockPlace) {
+        let again = matches!(self.get(place), Some(HoldingRecord::Confirmed { .. }));
+        self.put(place, HoldingRecord::Confirmed { again });
     }
 
     /// Returns whether the place held it.
-    pub(super) fn release(&mut self, place: Place, now: Nanos) -> bool {
+    pub(super) fn release(&mut self, place: BlockPlace, now: Nanos) -> bool {
         let before = self.get(place);
         match before {
-            Some(Record::Confirmed { again: true }) => {
+            Some(HoldingRecord::Confirmed { again: true }) => {
                 let since = since_alone(now);
-                self.put(place, Record::Doubtful { since });
+                self.put(place, HoldingRecord::Doubtful { since });
             }
             _ => self.0.retain(|(known, _)| *known != place),
         }
@@ -114,8 +114,8 @@ impl Records {
 
     pub(super) fn doubt(&mut self, since: Nanos) {
         for (_, record) in &mut self.0 {
-            if matches!(record, Record::Confirmed { .. }) {
-                *record = Record::Doubtful { since };
+            if matches!(record, HoldingRecord::Confirmed { .. }) {
+                *record = HoldingRecord::Doubtful { since };
             }
         }
     }
@@ -124,8 +124,8 @@ impl Records {
     pub(super) fn trust(&mut self, since: Nanos) -> bool {
         let mut is_changed = false;
         for (_, record) in &mut self.0 {
-            if *record == (Record::Doubtful { since }) {
-                *record = Record::Confirmed { again: false };
+            if *record == (HoldingRecord::Doubtful { since }) {
+                *record = HoldingRecord::Confirmed { again: false };
                 is_changed = true;
             }
         }
@@ -135,27 +135,27 @@ impl Records {
     /// Forgets what has aged out.
     pub(super) fn expire(&mut self, now: Nanos) {
         let is_left = |record| match record {
-            Record::Confirmed { .. } => true,
-            Record::Doubtful { since } => !is_over(since, now),
+            HoldingRecord::Confirmed { .. } => true,
+            HoldingRecord::Doubtful { since } => !is_over(since, now),
         };
         self.0.retain(|&(_, record)| is_left(record));
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<(Place, Record)>()
+        self.0.capacity() * size_of::<(BlockPlace, HoldingRecord)>()
     }
 }
 
-impl From<Record> for Standing {
-    fn from(record: Record) -> Self {
+impl From<HoldingRecord> for BlockStanding {
+    fn from(record: HoldingRecord) -> Self {
         match record {
-            Record::Confirmed { .. } => Self::Confirmed,
-            Record::Doubtful { since } => Self::Doubtful { since },
+            HoldingRecord::Confirmed { .. } => Self::Confirmed,
+            HoldingRecord::Doubtful { since } => Self::Doubtful { since },
         }
     }
 }
 
-impl Standing {
+impl BlockStanding {
     /// Combines the standings of two handles of one block: confirmed if either is, else the later
     /// doubt.
     pub(super) fn or(self, other: Self) -> Self {

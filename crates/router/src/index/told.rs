@@ -5,16 +5,16 @@ use headstart_core::{CacheEvent, Nanos, ReplicaId};
 
 use super::Update;
 use super::forest::Forest;
-use super::replica::Replica;
-use super::standing::Place;
+use super::replica::TrackedReplica;
+use super::standing::BlockPlace;
 use super::view::Spot;
-use super::writer::{Draft, Writer};
+use super::writer::{IndexWriter, ViewDraft};
 
-impl Writer {
+impl IndexWriter {
     /// Takes over events, and adds what they change to `changes`.
     pub(super) fn update_and_tell(
         &mut self,
-        draft: &mut Draft<'_>,
+        draft: &mut ViewDraft<'_>,
         replica: ReplicaId,
         events: &[CacheEvent],
         now: Nanos,
@@ -33,7 +33,7 @@ impl Writer {
     }
 }
 
-impl Replica {
+impl TrackedReplica {
     /// Notes a change, if the caller of the update asked for changes.
     pub(super) fn tell(&mut self, change: impl FnOnce() -> BlockChange) {
         if let Some(told) = &mut self.told {
@@ -41,13 +41,13 @@ impl Replica {
         }
     }
 
-    pub(super) fn tell_stored(&mut self, forest: &Forest<'_>, spot: Spot, place: Place) {
+    pub(super) fn tell_stored(&mut self, forest: &Forest<'_>, spot: Spot, place: BlockPlace) {
         if place.group == 0 {
             self.tell(|| BlockChange::Stored(forest.key(spot), place.tier));
         }
     }
 
-    pub(super) fn tell_removed(&mut self, forest: &Forest<'_>, spot: Spot, place: Place) {
+    pub(super) fn tell_removed(&mut self, forest: &Forest<'_>, spot: Spot, place: BlockPlace) {
         if place.group == 0 {
             self.tell(|| BlockChange::Removed(forest.key(spot), place.tier));
         }

@@ -29,29 +29,29 @@ pub(super) struct Twin<V, W, O> {
     /// Whether the second copy stays as it was made.
     is_alone: bool,
     front: AtomicUsize,
-    writer: Mutex<Writer<W, O>>,
+    writer: Mutex<WriterState<W, O>>,
 }
 
 #[derive(Debug)]
-struct Writer<W, O> {
+struct WriterState<W, O> {
     state: W,
     /// Memory of the last update, used again.
     log: Vec<O>,
 }
 
 /// Something that changes by `O`s: equal ones stay equal under equal changes.
-pub(super) trait Replay<O> {
+pub(super) trait ReplayTarget<O> {
     fn replay(&mut self, change: &O);
 }
 
-impl<V: Replay<O>, W, O> Twin<V, W, O> {
+impl<V: ReplayTarget<O>, W, O> Twin<V, W, O> {
     pub(super) fn new(copies: [V; 2], state: W) -> Self {
         let log = Vec::new();
         Self {
             copies: copies.map(RwLock::new),
             is_alone: false,
             front: AtomicUsize::new(0),
-            writer: Mutex::new(Writer { state, log }),
+            writer: Mutex::new(WriterState { state, log }),
         }
     }
 
@@ -89,7 +89,7 @@ impl<V: Replay<O>, W, O> Twin<V, W, O> {
     /// it or nothing.
     pub(super) fn write<T>(&self, write: impl FnOnce(&mut W, &mut V, &mut Vec<O>) -> T) -> T {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let Writer { state, log } = &mut *writer;
+        let WriterState { state, log } = &mut *writer;
         log.clear();
         let front = self.front.load(Ordering::Acquire);
         let back = self.behind(front);

@@ -5,10 +5,10 @@ use headstart_core::Nanos;
 
 use super::KeyChain;
 use super::holders::Share;
-use super::overlaps::{Length, Lengths};
-use super::standing::Place;
+use super::overlaps::{Lengths, OverlapLength};
+use super::standing::BlockPlace;
 use super::view::View;
-use super::walk::{Piece, piece};
+use super::walk::{PromptPiece, piece};
 
 /// Answers one chain, by ascending replica, in place of what `found` has.
 pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Lengths) {
@@ -25,7 +25,13 @@ pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Length
 }
 
 /// Finds the holders of the prompt's first run. Returns whether one of them holds all of it.
-fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Lengths) -> bool {
+fn begin(
+    view: &View,
+    block_size: u32,
+    piece: PromptPiece,
+    now: Nanos,
+    found: &mut Lengths,
+) -> bool {
     let holders = view.run(piece.run).holders();
     found.uneven.clear();
     fill(&mut found.all, holders.shares(), piece.matched, block_size);
@@ -39,10 +45,10 @@ fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Len
 
 /// Says of all what a number says. Over the last answer and without a branch, so that several are
 /// done at once: there may be thousands.
-fn fill(lengths: &mut Vec<Length>, shares: &[Share], matched: u32, block_size: u32) {
-    lengths.resize(shares.len(), Length::default());
+fn fill(lengths: &mut Vec<OverlapLength>, shares: &[Share], matched: u32, block_size: u32) {
+    lengths.resize(shares.len(), OverlapLength::default());
     for (length, share) in lengths.iter_mut().zip(shares) {
-        *length = Length {
+        *length = OverlapLength {
             replica: share.slot,
             tokens: share.lead.min(matched) * block_size,
         };
@@ -52,12 +58,18 @@ fn fill(lengths: &mut Vec<Length>, shares: &[Share], matched: u32, block_size: u
 /// Adds those of whom more is to be said than a number. Returns whether one of them holds all of
 /// the piece.
 #[cold]
-fn add_others(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Lengths) -> bool {
+fn add_others(
+    view: &View,
+    block_size: u32,
+    piece: PromptPiece,
+    now: Nanos,
+    found: &mut Lengths,
+) -> bool {
     let (mut goes_on, mut is_left_out) = (false, false);
     let mut at = 0;
     for holder in view.run(piece.run).holders().others() {
         at += found.all[at..].partition_point(|length| length.replica < holder.slot);
-        let reach = holder.reach(Place::USUAL.group, piece.matched, now);
+        let reach = holder.reach(BlockPlace::USUAL.group, piece.matched, now);
         goes_on |= reach.any_tier == piece.matched;
         is_left_out |= reach.any_tier == 0;
         let mut overlap = found.overlap(found.all[at]);
@@ -74,7 +86,7 @@ fn add_others(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mu
 
 /// Extends the overlap of the replicas that reach up to `piece`. Returns whether one reaches its
 /// end.
-fn step(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Lengths) -> bool {
+fn step(view: &View, block_size: u32, piece: PromptPiece, now: Nanos, found: &mut Lengths) -> bool {
     let depth = piece.depth * block_size;
     let holders = view.run(piece.run).holders();
     let mut goes_on = false;
@@ -106,7 +118,7 @@ fn step(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Leng
 fn go_on(
     view: &View,
     block_size: u32,
-    piece: Piece,
+    piece: PromptPiece,
     now: Nanos,
     (at, found): (usize, &mut Lengths),
 ) -> u32 {
@@ -115,7 +127,7 @@ fn go_on(
     let Some(holder) = view.run(piece.run).holders().get(length.replica) else {
         return 0;
     };
-    let reach = holder.reach(Place::USUAL.group, piece.matched, now);
+    let reach = holder.reach(BlockPlace::USUAL.group, piece.matched, now);
     let mut overlap = found.overlap(length);
     if overlap.device_tokens == depth {
         overlap.device_tokens += reach.device * block_size;

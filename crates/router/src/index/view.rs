@@ -9,8 +9,8 @@
 //! heads    a, g
 //! ```
 //!
-//! The view knows neither handles nor why something is held. It changes by [`Op`]s only, which mean
-//! the same on equal views: that is how [`super::twin`] keeps two of them.
+//! The view knows neither handles nor why something is held. It changes by [`ViewChange`]s only,
+//! which mean the same on equal views: that is how [`super::twin`] keeps two of them.
 //!
 //! Invariants: every key is in one run once, and every run's first key is in `heads`; holders are
 //! sorted by slot and hold something.
@@ -24,13 +24,13 @@ use headstart_core::event::Attention;
 use headstart_core::{Nanos, ReplicaId, RouteHasher, RouteKey};
 
 use super::buffer::Keys;
-use super::extent::Extent;
+use super::extent::OffsetSet;
 use super::forest::room;
-use super::holder::{Holder, Tally};
-use super::holders::{Changed, Holders};
+use super::holder::{EntryTally, RunHolder};
+use super::holders::{Holders, TallyChange};
 use super::holding::Holding;
-use super::op::Op;
-use super::standing::{Place, Standing};
+use super::op::ViewChange;
+use super::standing::{BlockPlace, BlockStanding};
 
 /// Place of a block: a run and an offset in it. It stays as long as the block is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,9 +42,9 @@ pub(super) struct Spot {
 /// All runs and replicas.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    runs: Vec<Run>,
+    runs: Vec<KeyRun>,
     heads: HashTable<u32>,
-    replicas: Vec<Profile>,
+    replicas: Vec<SlotProfile>,
     /// The same by slot, as far as the walk needs it.
     groups: Vec<PlainGroup>,
     /// Number of groups with each block shape.
@@ -54,12 +54,12 @@ pub(super) struct View {
     num_mixed: usize,
     hashers: Arc<[RouteHasher]>,
     num_holders: usize,
-    tally: Tally,
+    tally: EntryTally,
 }
 
 /// A piece of a chain. Freed ones are empty.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct KeyRun {
     keys: Keys,
     len: u32,
     pub(super) block_size: u32,
@@ -68,7 +68,7 @@ pub(super) struct Run {
 
 /// Properties of a replica that overlaps depend on.
 #[derive(Clone, Debug)]
-pub(super) struct Profile {
+pub(super) struct SlotProfile {
     /// `None` for a free slot.
     pub(super) id: Option<ReplicaId>,
     pub(super) needs: Needs,
@@ -106,7 +106,7 @@ pub(super) struct Need {
 const NOBODY: ReplicaId = ReplicaId(u32::MAX);
 
 impl PlainGroup {
-    fn of(profile: &Profile) -> Self {
+    fn of(profile: &SlotProfile) -> Self {
         let (group, shape) = match profile.needs {
             Needs::Plain { group, shape } => (group, shape),
             Needs::Unknown | Needs::Mixed(_) => (0, BlockShape::default()),
@@ -121,12 +121,12 @@ impl PlainGroup {
     /// Whether more is to be known of the replica than its block size: it does not have one group,
     /// of the usual number and kind, in the slot of its own number.
     fn is_odd(&self, slot: usize) -> bool {
-        let is_usual = self.shape.size > 0 && self.group == Place::USUAL.group;
+        let is_usual = self.shape.size > 0 && self.group == BlockPlace::USUAL.group;
         !is_usual || self.id.0 as usize != slot
     }
 }
 
-impl Run {
+impl KeyRun {
     pub(super) fn len(&self) -> u32 {
         self.len
     }
@@ -139,7 +139,7 @@ impl Run {
         &self.holders
     }
 
-    pub(super) fn holder(&self, slot: u32) -> Option<Holder<'_>> {
+    pub(super) fn holder(&self, slot: u32) -> Option<RunHolder<'_>> {
         self.holders.get(slot)
     }
 
@@ -188,15 +188,15 @@ impl Run {
 }
 
 impl View {
-    pub(super) fn run(&self, run: u32) -> &Run {
+    pub(super) fn run(&self, run: u32) -> &KeyRun {
         &self.runs[run as usize]
     }
 
-    pub(super) fn runs(&self) -> &[Run] {
+    pub(super) fn runs(&self) -> &[KeyRun] {
         &self.runs
     }
 
-    pub(super) fn replicas(&self) -> &[Profile] {
+    pub(super) fn replicas(&self) -> &[SlotProfile] {
         &self.replicas
     }
 
@@ -219,7 +219,7 @@ impl View {
         &self.hashers
     }
 
-    pub(super) fn tally(&self) -> Tally {
+    pub(super) fn tally(&self) -> EntryTally {
         self.tally
     }
 
@@ -229,7 +229,12 @@ impl View {
         self.heads.find(key.0, is_meant).copied()
     }
 
-    pub(super) fn standing(&self, spot: Spot, slot: u32, place: Place) -> Option<Standing> {
+    pub(super) fn standing(
+        &self,
+        spot: Spot,
+        slot: u32,
+        place: BlockPlace,
+    ) -> Option<BlockStanding> {
         let holder = self.run(spot.run).holder(slot)?;
         holder.standing(place, spot.offset)
     }
@@ -241,24 +246,24 @@ impl View {
     }
 
     /// Takes a change over.
-    pub(super) fn apply(&mut self, op: &Op) {
+    pub(super) fn apply(&mut self, op: &ViewChange) {
         match op {
-            Op::Profile { slot, profile } => self.set_profile(*slot, profile),
-            Op::Hashers(hashers) => self.hashers = hashers.clone(),
-            Op::Begin {
+            ViewChange::Profile { slot, profile } => self.set_profile(*slot, profile),
+            ViewChange::Hashers(hashers) => self.hashers = hashers.clone(),
+            ViewChange::Begin {
                 run,
                 block_size,
                 keys,
             } => self.begin(*run, *block_size, keys),
-            Op::Grow { run, keys, len } => {
+            ViewChange::Grow { run, keys, len } => {
                 let run = &mut self.runs[*run as usize];
                 run.len = *len;
                 if let Some(keys) = keys {
                     run.keys = keys.clone();
                 }
             }
-            Op::Cut { run, keys, len } => self.cut(*run, keys.as_ref(), *len),
-            Op::Set {
+            ViewChange::Cut { run, keys, len } => self.cut(*run, keys.as_ref(), *len),
+            ViewChange::Set {
                 spots,
                 slot,
                 place,
@@ -266,34 +271,34 @@ impl View {
             } => self.change(spots.run, *slot, |holder| {
                 holder.set(*place, spots.offsets.clone(), *standing);
             }),
-            Op::Doubt { run, slot, since } => {
+            ViewChange::Doubt { run, slot, since } => {
                 self.change(*run, *slot, |holder| holder.doubt(*since));
             }
-            Op::Trust { run, slot, since } => {
+            ViewChange::Trust { run, slot, since } => {
                 self.change(*run, *slot, |holder| holder.trust(*since));
             }
-            Op::Assume {
+            ViewChange::Assume {
                 run,
                 slot,
                 blocks,
                 until,
             } => self.change(*run, *slot, |holder| holder.assume(*blocks, *until)),
-            Op::ExpireDoubts { run, slot, now } => {
+            ViewChange::ExpireDoubts { run, slot, now } => {
                 self.change(*run, *slot, |holder| holder.expire_doubts(*now));
             }
-            Op::ExpireAssumptions { run, slot, now } => {
+            ViewChange::ExpireAssumptions { run, slot, now } => {
                 self.change(*run, *slot, |holder| holder.expire_assumptions(*now));
             }
-            Op::Leave { run, slot } => {
+            ViewChange::Leave { run, slot } => {
                 self.change(*run, *slot, |holder| *holder = Holding::default());
             }
         }
     }
 
-    fn set_profile(&mut self, slot: u32, profile: &Profile) {
+    fn set_profile(&mut self, slot: u32, profile: &SlotProfile) {
         let slot = slot as usize;
         if slot >= self.replicas.len() {
-            let nobody = Profile {
+            let nobody = SlotProfile {
                 id: None,
                 needs: Needs::Unknown,
             };
@@ -302,7 +307,8 @@ impl View {
                 .resize(slot + 1, PlainGroup::of(&self.replicas[slot]));
         }
         self.set_group(slot, PlainGroup::of(profile));
-        let is_mixed = |profile: &Profile| usize::from(matches!(profile.needs, Needs::Mixed(_)));
+        let is_mixed =
+            |profile: &SlotProfile| usize::from(matches!(profile.needs, Needs::Mixed(_)));
         self.num_mixed += is_mixed(profile);
         self.num_mixed -= is_mixed(&self.replicas[slot]);
         self.replicas[slot] = profile.clone();
@@ -326,7 +332,7 @@ impl View {
     }
 
     fn begin(&mut self, run: u32, block_size: u32, keys: &Keys) {
-        let new = Run {
+        let new = KeyRun {
             keys: keys.clone(),
             len: 1,
             block_size,
@@ -370,7 +376,7 @@ impl View {
     fn change(&mut self, run: u32, slot: u32, change: impl FnOnce(&mut Holding)) {
         let holders = &mut self.runs[run as usize].holders;
         let num_before = holders.len();
-        let Changed { before, after } = holders.change(slot, change);
+        let TallyChange { before, after } = holders.change(slot, change);
         self.num_holders = self.num_holders + holders.len() - num_before;
         self.tally.entries = self.tally.entries + after.entries - before.entries;
         self.tally.doubtful = self.tally.doubtful + after.doubtful - before.doubtful;
@@ -378,18 +384,18 @@ impl View {
 
     /// Memory of this view and of an equal one that shares its keys, bytes. O(runs).
     pub(super) fn bytes(&self) -> usize {
-        let each = self.runs.capacity() * size_of::<Run>()
+        let each = self.runs.capacity() * size_of::<KeyRun>()
             + self.heads.allocation_size()
-            + self.replicas.capacity() * (size_of::<Profile>() + size_of::<PlainGroup>());
+            + self.replicas.capacity() * (size_of::<SlotProfile>() + size_of::<PlainGroup>());
         let keys: usize = self.runs.iter().map(|run| run.keys.bytes()).sum();
-        let holders: usize = self.runs.iter().map(Run::heap_bytes).sum();
+        let holders: usize = self.runs.iter().map(KeyRun::heap_bytes).sum();
         2 * (each + holders) + keys
     }
 
     /// Asserts the invariants. O(size).
     pub(super) fn check(&self) {
         let mut keys = std::collections::HashSet::new();
-        let (mut tally, mut num_holders, mut num_runs) = (Tally::default(), 0, 0);
+        let (mut tally, mut num_holders, mut num_runs) = (EntryTally::default(), 0, 0);
         for (id, run) in self.runs.iter().enumerate().filter(|(_, run)| run.len > 0) {
             num_runs += 1;
             assert_eq!(self.head(run.key(0)), Some(id as u32), "runs have a head");
@@ -405,7 +411,7 @@ impl View {
                 assert!(id.is_some(), "who holds something is tracked");
             }
         }
-        let is_mixed = |profile: &&Profile| matches!(profile.needs, Needs::Mixed(_));
+        let is_mixed = |profile: &&SlotProfile| matches!(profile.needs, Needs::Mixed(_));
         assert_eq!(self.heads.len(), num_runs, "heads have a run");
         assert_eq!(self.num_holders, num_holders, "holders are counted");
         assert_eq!(self.tally, tally, "entries are counted");
@@ -414,7 +420,10 @@ impl View {
     }
 
     /// Visits all that is held at whatever time.
-    pub(super) fn visit(&self, mut visit: impl FnMut(&Run, ReplicaId, Place, Standing, &Extent)) {
+    pub(super) fn visit(
+        &self,
+        mut visit: impl FnMut(&KeyRun, ReplicaId, BlockPlace, BlockStanding, &OffsetSet),
+    ) {
         for run in &self.runs {
             for holder in run.holders().iter() {
                 if let Some(id) = self.replicas[holder.slot as usize].id {

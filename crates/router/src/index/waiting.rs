@@ -17,7 +17,7 @@ use std::sync::Arc;
 use headstart_core::TokenId;
 
 use super::standing::Records;
-use crate::lookup::Map;
+use crate::lookup::StableMap;
 
 /// Waiting blocks per replica: 64 thousand tokens at the usual 16, one long prompt whose first
 /// event was lost. The oldest is given up first.
@@ -26,9 +26,9 @@ pub(super) const MAX_WAITING_BLOCKS: usize = 4096;
 /// All handles of one replica that wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    handles: Map<u64, Waiter>,
+    handles: StableMap<u64, Waiter>,
     /// From a parent to those linked behind it.
-    children: Map<u64, HashSet<u64>>,
+    children: StableMap<u64, HashSet<u64>>,
     /// By ticket, oldest first.
     queue: BTreeMap<u64, u64>,
     next_ticket: u64,
@@ -37,14 +37,14 @@ pub(super) struct Waiting {
 /// One of them.
 #[derive(Debug, Default)]
 pub(super) struct Waiter {
-    pub(super) link: Option<Link>,
+    pub(super) link: Option<ParentLink>,
     pub(super) records: Records,
     ticket: u64,
 }
 
 /// Inputs of a waiting block's key.
 #[derive(Clone, Debug)]
-pub(super) struct Link {
+pub(super) struct ParentLink {
     pub(super) parent: u64,
     pub(super) block_size: u32,
     pub(super) tokens: Box<[TokenId]>,
@@ -66,12 +66,12 @@ impl Waiting {
         waiter.is_some_and(|waiter| !waiter.records.is_empty())
     }
 
-    pub(super) fn link_of(&self, handle: u64) -> Option<&Link> {
+    pub(super) fn link_of(&self, handle: u64) -> Option<&ParentLink> {
         self.handles.get(&handle)?.link.as_ref()
     }
 
     /// Links a handle that is not linked yet. Returns how many were given up for it.
-    pub(super) fn link(&mut self, handle: u64, link: Link) -> u64 {
+    pub(super) fn link(&mut self, handle: u64, link: ParentLink) -> u64 {
         self.children.entry(link.parent).or_default().insert(handle);
         self.enter(handle).link = Some(link);
         self.limit()

@@ -10,7 +10,7 @@ use headstart_core::block::BlockShape;
 use headstart_core::{Nanos, ReplicaId};
 
 use super::holder::Reach;
-use super::mixed::Mixed;
+use super::mixed::MixedScratch;
 use super::overlaps::{Lengths, Overlap, Overlaps};
 use super::uniform;
 use super::view::View;
@@ -20,13 +20,13 @@ use super::{KeyChain, PromptKeys};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
     /// Replicas that hold the start of the prompt, by ascending slot.
-    candidates: Vec<Candidate>,
-    mixed: Mixed,
+    candidates: Vec<WalkCandidate>,
+    mixed: MixedScratch,
 }
 
 /// Reach of one replica into the prompt, in blocks.
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
+struct WalkCandidate {
     slot: u32,
     replica: ReplicaId,
     reach: Reach,
@@ -34,7 +34,7 @@ struct Candidate {
 
 /// A piece of the prompt that is a run's start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct PromptPiece {
     pub(super) run: u32,
     /// Keys of the prompt before it.
     pub(super) depth: u32,
@@ -65,7 +65,7 @@ pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mu
 }
 
 /// The run that continues the prompt at `depth`.
-pub(super) fn piece(view: &View, chain: &KeyChain, depth: u32, now: Nanos) -> Option<Piece> {
+pub(super) fn piece(view: &View, chain: &KeyChain, depth: u32, now: Nanos) -> Option<PromptPiece> {
     let keys = chain
         .keys
         .get(depth as usize..)
@@ -76,14 +76,14 @@ pub(super) fn piece(view: &View, chain: &KeyChain, depth: u32, now: Nanos) -> Op
         return None;
     }
     run.touch(now);
-    Some(Piece {
+    Some(PromptPiece {
         run: id,
         depth,
         matched: run.matched(keys),
     })
 }
 
-fn walk(view: &View, chain: &KeyChain, now: Nanos, candidates: &mut Vec<Candidate>) {
+fn walk(view: &View, chain: &KeyChain, now: Nanos, candidates: &mut Vec<WalkCandidate>) {
     candidates.clear();
     let Some(first) = piece(view, chain, 0, now) else {
         return;
@@ -100,9 +100,9 @@ fn walk(view: &View, chain: &KeyChain, now: Nanos, candidates: &mut Vec<Candidat
 fn begin(
     view: &View,
     shape: BlockShape,
-    piece: Piece,
+    piece: PromptPiece,
     now: Nanos,
-    candidates: &mut Vec<Candidate>,
+    candidates: &mut Vec<WalkCandidate>,
 ) -> bool {
     let mut most = 0;
     let groups = view.groups();
@@ -116,7 +116,7 @@ fn begin(
         let reach = holder.reach(plain.group, piece.matched, now);
         if reach.any_tier > 0 {
             most = most.max(reach.any_tier);
-            candidates.push(Candidate {
+            candidates.push(WalkCandidate {
                 slot: holder.slot,
                 replica: plain.id,
                 reach,
@@ -127,7 +127,7 @@ fn begin(
 }
 
 /// Extends the reach of the replicas that reach up to `piece`. Returns whether one reaches its end.
-fn step(view: &View, piece: Piece, now: Nanos, candidates: &mut [Candidate]) -> bool {
+fn step(view: &View, piece: PromptPiece, now: Nanos, candidates: &mut [WalkCandidate]) -> bool {
     let mut goes_on = false;
     // Holders and candidates are both in the order of slots.
     let mut rest = candidates;
@@ -156,8 +156,8 @@ fn step(view: &View, piece: Piece, now: Nanos, candidates: &mut [Candidate]) -> 
 }
 
 /// Moves what was found into the answer.
-fn collect(block_size: u32, candidates: &[Candidate], found: &mut Lengths) {
-    let overlap = |&Candidate { replica, reach, .. }: &Candidate| Overlap {
+fn collect(block_size: u32, candidates: &[WalkCandidate], found: &mut Lengths) {
+    let overlap = |&WalkCandidate { replica, reach, .. }: &WalkCandidate| Overlap {
         replica,
         device_tokens: reach.device * block_size,
         any_tier_tokens: reach.any_tier * block_size,

@@ -11,12 +11,12 @@ use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity};
 use super::budget::{Budget, Limits};
 use super::dump::{IndexDump, ReplicaDump};
 use super::forest::{Forest, Land};
-use super::op::Op;
-use super::replica::{Group, Replica, shape_of};
-use super::standing::Place;
-use super::view::{Needs, Profile, Spot, View};
+use super::op::ViewChange;
+use super::replica::{GroupLayout, TrackedReplica, shape_of};
+use super::standing::BlockPlace;
+use super::view::{Needs, SlotProfile, Spot, View};
 use super::{ASSUMPTION_TTL, IndexStats, PromptKeys, Update};
-use crate::lookup::Map;
+use crate::lookup::StableMap;
 
 /// Blocks under assumption, in all: two seconds of 300 prompts each, of 100,000 tokens, at the
 /// usual 16 tokens per block. Beyond it the oldest prompts are no longer assumed.
@@ -24,11 +24,11 @@ const MAX_ASSUMED_BLOCKS: usize = 1 << 22;
 
 /// The state behind the writers' lock.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct IndexWriter {
     pub(super) model: String,
     pub(super) land: Land,
     /// By slot.
-    pub(super) replicas: Vec<Option<Replica>>,
+    pub(super) replicas: Vec<Option<TrackedReplica>>,
     slots: HashMap<ReplicaId, u32>,
     free_slots: Vec<u32>,
     /// By shape of blocks: its hasher, and how many replicas use it.
@@ -54,12 +54,12 @@ struct Assumption {
 }
 
 /// The view that is changed, and what changed in it.
-pub(super) struct Draft<'a> {
+pub(super) struct ViewDraft<'a> {
     pub(super) view: &'a mut View,
-    pub(super) log: &'a mut Vec<Op>,
+    pub(super) log: &'a mut Vec<ViewChange>,
 }
 
-impl Writer {
+impl IndexWriter {
     pub(super) fn new(model: String, limits: Limits) -> Self {
         Self {
             model,
@@ -80,7 +80,7 @@ impl Writer {
 
     pub(super) fn update(
         &mut self,
-        draft: &mut Draft<'_>,
+        draft: &mut ViewDraft<'_>,
         replica: ReplicaId,
         update: Update<'_>,
         now: Nanos,
@@ -92,14 +92,14 @@ impl Writer {
             (_, None) => {}
             (Update::Forget, Some(slot)) => self.forget(draft, replica, slot, now),
             (Update::Events(events), Some(slot)) => self.apply(draft, slot, events, now),
-            (Update::Doubt, Some(slot)) => self.change(draft, slot, now, Replica::doubt),
-            (Update::Trust, Some(slot)) => self.change(draft, slot, now, Replica::trust),
+            (Update::Doubt, Some(slot)) => self.change(draft, slot, now, TrackedReplica::doubt),
+            (Update::Trust, Some(slot)) => self.change(draft, slot, now, TrackedReplica::trust),
             (Update::Assume(prompt), Some(slot)) => self.assume(draft, slot, prompt, now),
         }
         self.retire(draft, now);
         self.sweep(draft, now);
         if let (Update::Events(_), Some(slot)) = (update, slot) {
-            self.change(draft, slot, now, Replica::end_update);
+            self.change(draft, slot, now, TrackedReplica::end_update);
         }
         let grown = self.table_bytes(slot).saturating_sub(table_bytes);
         self.budget.spend(grown);
@@ -123,7 +123,7 @@ impl Writer {
 
     fn track(
         &mut self,
-        draft: &mut Draft<'_>,
+        draft: &mut ViewDraft<'_>,
         replica: ReplicaId,
         block_size: Option<u32>,
         now: Nanos,
@@ -133,7 +133,8 @@ impl Writer {
         }
         let slot = self.free_slot(replica);
         self.slots.insert(replica, slot);
-        self.replicas[slot as usize] = Some(Replica::new(slot, block_size, self.min_departed));
+        self.replicas[slot as usize] =
+            Some(TrackedReplica::new(slot, block_size, self.min_departed));
         self.change_shapes(slot, &BTreeSet::new());
         self.publish(draft, slot, Some(replica));
     }
@@ -149,8 +150,8 @@ impl Writer {
         })
     }
 
-    fn forget(&mut self, draft: &mut Draft<'_>, replica: ReplicaId, slot: u32, now: Nanos) {
-        self.change(draft, slot, now, Replica::clear);
+    fn forget(&mut self, draft: &mut ViewDraft<'_>, replica: ReplicaId, slot: u32, now: Nanos) {
+        self.change(draft, slot, now, TrackedReplica::clear);
         self.end_assumptions(draft, slot, now);
         self.slots.remove(&replica);
         if let Some(gone) = self.replicas[slot as usize].take() {
@@ -163,7 +164,7 @@ impl Writer {
         self.publish(draft, slot, None);
     }
 
-    fn apply(&mut self, draft: &mut Draft<'_>, slot: u32, events: &[CacheEvent], now: Nanos) {
+    fn apply(&mut self, draft: &mut ViewDraft<'_>, slot: u32, events: &[CacheEvent], now: Nanos) {
         if let Some(replica) = &self.replicas[slot as usize] {
             replica.look_ahead(events);
         }
@@ -193,10 +194,10 @@ impl Writer {
 
     fn change(
         &mut self,
-        draft: &mut Draft<'_>,
+        draft: &mut ViewDraft<'_>,
         slot: u32,
         now: Nanos,
-        change: impl FnOnce(&mut Replica, &mut Forest<'_>),
+        change: impl FnOnce(&mut TrackedReplica, &mut Forest<'_>),
     ) {
         if let Some(replica) = &mut self.replicas[slot as usize] {
             change(replica, &mut forest(&mut self.land, draft, now));
@@ -204,7 +205,7 @@ impl Writer {
         self.note_sweep(slot);
     }
 
-    fn assume(&mut self, draft: &mut Draft<'_>, slot: u32, prompt: &PromptKeys, now: Nanos) {
+    fn assume(&mut self, draft: &mut ViewDraft<'_>, slot: u32, prompt: &PromptKeys, now: Nanos) {
         let Some(replica) = &self.replicas[slot as usize] else {
             return;
         };
@@ -216,7 +217,7 @@ impl Writer {
             num_blocks += keys.len();
             let mut forest = forest(&mut self.land, draft, now);
             for (run, blocks) in forest.lay(keys, shape.size) {
-                forest.apply(Op::Assume {
+                forest.apply(ViewChange::Assume {
                     run,
                     slot,
                     blocks,
@@ -236,7 +237,7 @@ impl Writer {
     }
 
     /// Ends assumptions that are over, of all replicas, and the oldest if there are too many.
-    fn retire(&mut self, draft: &mut Draft<'_>, now: Nanos) {
+    fn retire(&mut self, draft: &mut ViewDraft<'_>, now: Nanos) {
         while let Some(oldest) = self.assumptions.front() {
             if now < oldest.until && self.num_assumed_blocks <= MAX_ASSUMED_BLOCKS {
                 break;
@@ -249,7 +250,7 @@ impl Writer {
     }
 
     /// Ends a replica's assumptions. Costs a look at all that are open.
-    fn end_assumptions(&mut self, draft: &mut Draft<'_>, slot: u32, now: Nanos) {
+    fn end_assumptions(&mut self, draft: &mut ViewDraft<'_>, slot: u32, now: Nanos) {
         let open = std::mem::take(&mut self.assumptions);
         let (ended, left) = open
             .into_iter()
@@ -261,13 +262,19 @@ impl Writer {
         }
     }
 
-    fn end(&mut self, draft: &mut Draft<'_>, assumption: &Assumption, until: Nanos, now: Nanos) {
+    fn end(
+        &mut self,
+        draft: &mut ViewDraft<'_>,
+        assumption: &Assumption,
+        until: Nanos,
+        now: Nanos,
+    ) {
         self.num_assumed_blocks -= assumption.num_blocks;
         let mut forest = forest(&mut self.land, draft, now);
         let slot = assumption.slot;
         for &run in &assumption.runs {
             if forest.view.run(run).holder(slot).is_some() {
-                forest.apply(Op::ExpireAssumptions {
+                forest.apply(ViewChange::ExpireAssumptions {
                     run,
                     slot,
                     now: until,
@@ -277,7 +284,7 @@ impl Writer {
         }
     }
 
-    fn sweep(&mut self, draft: &mut Draft<'_>, now: Nanos) {
+    fn sweep(&mut self, draft: &mut ViewDraft<'_>, now: Nanos) {
         if now < self.sweep_at {
             return;
         }
@@ -286,7 +293,7 @@ impl Writer {
             let replica = self.replicas[slot].as_ref();
             let due = replica.and_then(|replica| replica.sweep_at);
             if due.is_some_and(|due| due <= now) {
-                self.change(draft, slot as u32, now, Replica::sweep);
+                self.change(draft, slot as u32, now, TrackedReplica::sweep);
             }
             self.note_sweep(slot as u32);
         }
@@ -300,7 +307,7 @@ impl Writer {
     }
 
     /// Takes over a restored replica's groups.
-    pub(super) fn restore_groups(&mut self, draft: &mut Draft<'_>, dump: &ReplicaDump) {
+    pub(super) fn restore_groups(&mut self, draft: &mut ViewDraft<'_>, dump: &ReplicaDump) {
         let Some(&slot) = self.slots.get(&dump.replica) else {
             return;
         };
@@ -309,7 +316,7 @@ impl Writer {
         };
         let before = replica.shapes();
         for &(group, block_size) in &dump.groups {
-            replica.groups.entry(group.index).or_insert(Group {
+            replica.groups.entry(group.index).or_insert(GroupLayout {
                 attention: group.attention,
                 shape: BlockShape {
                     size: block_size,
@@ -324,7 +331,7 @@ impl Writer {
     /// The run that stands for one of a dump's, new at its first use.
     pub(super) fn restore_run(
         &mut self,
-        draft: &mut Draft<'_>,
+        draft: &mut ViewDraft<'_>,
         dump: &IndexDump,
         runs: &mut [Option<u32>],
         number: u32,
@@ -341,9 +348,9 @@ impl Writer {
     /// tracked.
     pub(super) fn restore_block(
         &mut self,
-        draft: &mut Draft<'_>,
+        draft: &mut ViewDraft<'_>,
         replica: ReplicaId,
-        (handle, spot, place): (u64, Spot, Place),
+        (handle, spot, place): (u64, Spot, BlockPlace),
         since: Nanos,
     ) -> bool {
         let Some(&slot) = self.slots.get(&replica) else {
@@ -356,7 +363,7 @@ impl Writer {
     }
 
     /// Cuts off the blocks of a dump that no replica holds.
-    pub(super) fn trim(&mut self, draft: &mut Draft<'_>, runs: &[Option<u32>], now: Nanos) {
+    pub(super) fn trim(&mut self, draft: &mut ViewDraft<'_>, runs: &[Option<u32>], now: Nanos) {
         let mut forest = forest(&mut self.land, draft, now);
         for &run in runs.iter().flatten() {
             forest.trim(run);
@@ -364,11 +371,11 @@ impl Writer {
     }
 
     /// Shows what overlaps have to know of the replica in this slot, and the block sizes in use.
-    fn publish(&mut self, draft: &mut Draft<'_>, slot: u32, id: Option<ReplicaId>) {
+    fn publish(&mut self, draft: &mut ViewDraft<'_>, slot: u32, id: Option<ReplicaId>) {
         let replica = self.replicas[slot as usize].as_ref();
-        let needs = replica.map_or(Needs::Unknown, Replica::needs);
-        let profile = Profile { id, needs };
-        apply(draft, Op::Profile { slot, profile });
+        let needs = replica.map_or(Needs::Unknown, TrackedReplica::needs);
+        let profile = SlotProfile { id, needs };
+        apply(draft, ViewChange::Profile { slot, profile });
         let shown = draft.view.hashers().iter().map(RouteHasher::shape);
         // The last shapes stay: a prompt can then be compared with those before a restart.
         if !self.shapes.is_empty() && !shown.eq(self.shapes.keys().copied()) {
@@ -380,12 +387,14 @@ impl Writer {
             } = self;
             let shapes = shapes.keys();
             let all = shapes.map(|&shape| hasher(hashers, model, shape).clone());
-            apply(draft, Op::Hashers(all.collect()));
+            apply(draft, ViewChange::Hashers(all.collect()));
         }
     }
 
     fn change_shapes(&mut self, slot: u32, before: &BTreeSet<BlockShape>) {
-        let after = self.replicas[slot as usize].as_ref().map(Replica::shapes);
+        let after = self.replicas[slot as usize]
+            .as_ref()
+            .map(TrackedReplica::shapes);
         for shape in after.unwrap_or_default() {
             *self.shapes.entry(shape).or_default() += 1;
         }
@@ -422,7 +431,12 @@ impl Writer {
 
     /// Memory of everything, both views included, bytes. O(runs and replicas).
     pub(super) fn bytes(&self, view: &View) -> usize {
-        let replicas: usize = self.replicas.iter().flatten().map(Replica::bytes).sum();
+        let replicas: usize = self
+            .replicas
+            .iter()
+            .flatten()
+            .map(TrackedReplica::bytes)
+            .sum();
         let assumption =
             |assumption: &Assumption| size_of::<Assumption>() + assumption.runs.len() * 4;
         let assumptions: usize = self.assumptions.iter().map(assumption).sum();
@@ -433,10 +447,10 @@ impl Writer {
     pub(super) fn check(&mut self, view: &mut View) {
         view.check();
         let log = &mut Vec::new();
-        let mut draft = Draft { view, log };
+        let mut draft = ViewDraft { view, log };
         let forest = forest(&mut self.land, &mut draft, Nanos(0));
         forest.check();
-        let mut names: Map<Spot, u16> = Map::default();
+        let mut names: StableMap<Spot, u16> = StableMap::default();
         for replica in self.replicas.iter().flatten() {
             replica.check(&forest, &mut names);
         }
@@ -448,7 +462,7 @@ impl Writer {
         );
         let mut shapes = BTreeMap::new();
         let replicas = self.replicas.iter().flatten();
-        for shape in replicas.flat_map(Replica::shapes) {
+        for shape in replicas.flat_map(TrackedReplica::shapes) {
             *shapes.entry(shape).or_insert(0) += 1;
         }
         assert_eq!(self.shapes, shapes, "shapes are counted");
@@ -469,7 +483,11 @@ fn hasher<'a>(
     known.entry(shape).or_insert_with(hasher)
 }
 
-pub(super) fn forest<'a>(land: &'a mut Land, draft: &'a mut Draft<'_>, now: Nanos) -> Forest<'a> {
+pub(super) fn forest<'a>(
+    land: &'a mut Land,
+    draft: &'a mut ViewDraft<'_>,
+    now: Nanos,
+) -> Forest<'a> {
     Forest {
         land,
         view: draft.view,
@@ -479,7 +497,7 @@ pub(super) fn forest<'a>(land: &'a mut Land, draft: &'a mut Draft<'_>, now: Nano
     }
 }
 
-fn apply(draft: &mut Draft<'_>, op: Op) {
+fn apply(draft: &mut ViewDraft<'_>, op: ViewChange) {
     draft.view.apply(&op);
     draft.log.push(op);
 }

@@ -3,10 +3,10 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::filter::{Filter, Unsaturated};
+use crate::filter::{Filter, SaturationFilter};
 use crate::index::{ApproximateConfig, ApproximateIndex, PrefixIndex, RunIndex};
 use crate::pick::{AnyBest, AtRandom, Best, Picker, PowerOfTwo, RoundRobin, SessionHash};
-use crate::score::{Cost, Home, InFlight, KvFree, Prefix, QueueDepth, ReportedQueue, Scorer};
+use crate::score::{Cost, Home, InFlightScorer, KvFree, Prefix, QueueDepth, ReportedQueue, Scorer};
 
 /// Source of a profile's knowledge of cached prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum ScorerKind {
     ReportedQueue,
     /// [`KvFree`].
     KvFree,
-    /// [`InFlight`].
+    /// [`InFlightScorer`].
     InFlight,
     /// [`Cost`].
     Cost,
@@ -59,7 +59,7 @@ pub enum PickerKind {
 /// Kinds of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreferenceKind {
-    /// Avoids the replicas that [`Unsaturated`] rejects.
+    /// Avoids the replicas that [`SaturationFilter`] rejects.
     Unsaturated,
 }
 
@@ -94,7 +94,7 @@ impl ScorerKind {
             Self::Queue => Box::new(QueueDepth),
             Self::ReportedQueue => Box::new(ReportedQueue),
             Self::KvFree => Box::new(KvFree),
-            Self::InFlight => Box::new(InFlight),
+            Self::InFlight => Box::new(InFlightScorer),
             Self::Cost => Box::new(Cost),
             Self::Home => Box::new(Home),
         }
@@ -121,7 +121,7 @@ impl PreferenceKind {
     #[must_use]
     pub fn make(self) -> Box<dyn Filter> {
         match self {
-            Self::Unsaturated => Box::new(Unsaturated),
+            Self::Unsaturated => Box::new(SaturationFilter),
         }
     }
 }

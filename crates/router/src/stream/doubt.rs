@@ -28,7 +28,7 @@ pub const TRUST_TIME_MAX: Duration = Duration::from_secs(DOUBT_TTL.as_secs() - 3
 /// The wait for a connection, or for the answer to whether anything is missing. It starts over when
 /// something is applied or given up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unanswered {
+pub(super) struct PendingAnswer {
     pub(super) since: Nanos,
     /// The next expected batch.
     pub(super) next: u64,

@@ -7,7 +7,7 @@ use super::report::StreamStatus;
 
 /// An action for the caller, in the order given.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum StreamEffect {
     /// Apply these events.
     Apply {
         /// The batch that they came in.

@@ -3,19 +3,19 @@
 use headstart_core::Nanos;
 
 use super::batch::StreamBatch;
-use super::doubt::{Doubt, Unanswered};
-use super::effect::Effect;
-use super::held::{HELD_TIME_MAX, Held, REORDER_TIME_MAX};
-use super::life::{Life, Verdict};
-use super::link::Link;
+use super::doubt::{Doubt, PendingAnswer};
+use super::effect::StreamEffect;
+use super::held::{HELD_TIME_MAX, HeldBatches, REORDER_TIME_MAX};
+use super::life::{BatchVerdict, PublisherLife};
+use super::link::ConnectionState;
 use super::replays::{REPLIES_SAFE, ReplayId, Replays};
-use super::report::{Before, StreamReport, StreamStatus};
+use super::report::{PriorPosition, StreamReport, StreamStatus};
 
 mod lateness;
 mod order;
 mod replies;
 
-use replies::Place;
+use replies::ReplyPosition;
 
 /// Live batches in a row that contradict the publisher's clock before the clock is taken for the
 /// liar: a re-ordering network brings a few, a clock that was set back brings no others.
@@ -40,16 +40,16 @@ pub struct FollowerConfig {
 #[derive(Debug)]
 pub struct Follower {
     config: FollowerConfig,
-    life: Life,
-    held: Held,
+    life: PublisherLife,
+    held: HeldBatches,
     replays: Replays,
-    link: Link,
+    link: ConnectionState,
     /// Whether what was applied is all that the publisher held after the last applied batch.
     is_exact: bool,
     /// The last doubt, if nothing was applied since.
     doubt: Option<Doubt>,
     /// The wait for a connection, or for the answer to whether anything is missing.
-    unanswered: Option<Unanswered>,
+    unanswered: Option<PendingAnswer>,
     /// Whether the publisher may have changed unnoticed: live batches wait until it is known.
     is_stranger: bool,
     /// Whether the publisher was asked who it is, and has not come to the end of what it told.
@@ -66,7 +66,7 @@ pub struct Follower {
     /// When a batch contradicted the clock last, until a later question is answered.
     contradicted: Option<Nanos>,
     /// The life that an earlier follower saw last, until it is known whether it continues.
-    before: Option<Before>,
+    before: Option<PriorPosition>,
     /// Live batches in a row that were dropped as stale.
     stale_in_a_row: u32,
     /// Counters; where it stands is filled in by [`Self::report`].
@@ -81,10 +81,10 @@ impl Follower {
     pub fn new(config: FollowerConfig) -> Self {
         Self {
             config,
-            life: Life::default(),
-            held: Held::default(),
+            life: PublisherLife::default(),
+            held: HeldBatches::default(),
             replays: Replays::default(),
-            link: Link::Down,
+            link: ConnectionState::Down,
             is_exact: true,
             doubt: None,
             unanswered: None,
@@ -109,7 +109,7 @@ impl Follower {
     pub fn resumed(config: FollowerConfig, before: StreamReport) -> Self {
         Self {
             is_own: false,
-            before: Before::of(&before),
+            before: PriorPosition::of(&before),
             counts: before,
             ..Self::new(config)
         }
@@ -117,8 +117,8 @@ impl Follower {
 
     /// A connection was made, which need not be the first. What was still on its way over an
     /// earlier one is not to be passed on any more.
-    pub fn on_connected(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
-        self.link = Link::up(now);
+    pub fn on_connected(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
+        self.link = ConnectionState::up(now);
         self.replays.stop();
         self.replays.judge(false);
         if self.config.can_replay {
@@ -132,8 +132,8 @@ impl Follower {
     }
 
     /// The connection was lost.
-    pub fn on_disconnected(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
-        self.link = Link::Down;
+    pub fn on_disconnected(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
+        self.link = ConnectionState::Down;
         self.replays.stop();
         if self.config.can_replay {
             self.drop_held();
@@ -145,7 +145,7 @@ impl Follower {
     }
 
     /// A batch came live.
-    pub fn on_live(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
+    pub fn on_live(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<StreamEffect>) {
         if batch.seq == u64::MAX {
             return self.on_bad_message(now, effects);
         }
@@ -157,15 +157,15 @@ impl Follower {
         self.on_live_message(&batch, now);
         let seq = batch.seq;
         match self.life.judge_live(&batch, self.held.fingerprint_of(seq)) {
-            Verdict::Duplicate => {
+            BatchVerdict::Duplicate => {
                 self.stale_in_a_row = 0;
                 self.life.see_live(seq);
                 self.counts.duplicate_batches += 1;
             }
-            Verdict::Stale => self.on_stale(seq, now, effects),
-            verdict @ (Verdict::New | Verdict::Restart) => {
+            BatchVerdict::Stale => self.on_stale(seq, now, effects),
+            verdict @ (BatchVerdict::New | BatchVerdict::Restart) => {
                 self.stale_in_a_row = 0;
-                if verdict == Verdict::Restart {
+                if verdict == BatchVerdict::Restart {
                     self.restart(Some(&batch), effects);
                     if batch.time().is_none() && self.config.can_replay {
                         // Only its number says so, and it may just be late.
@@ -181,11 +181,11 @@ impl Follower {
     }
 
     /// A live message came that is no batch. If it was one, its number will be missing.
-    pub fn on_bad_message(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+    pub fn on_bad_message(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         self.link.on_live(now);
         self.spoke = now;
         self.counts.bad_messages += 1;
-        effects.push(Effect::Skipped {
+        effects.push(StreamEffect::Skipped {
             reason: BAD_MESSAGE,
             events: 1,
         });
@@ -198,7 +198,7 @@ impl Follower {
         replay: ReplayId,
         batch: StreamBatch,
         now: Nanos,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         let Some(running) = self
             .replays
@@ -212,7 +212,7 @@ impl Follower {
         running.replies += 1;
         let has_gap = running.last.is_none_or(|last| batch.seq > last + 1);
         running.last = Some(batch.seq);
-        let place = Place {
+        let place = ReplyPosition {
             is_first: running.replies == 1,
             is_asked: batch.seq == running.from,
             // Replies come in order, so what is missing between them does not exist. Beyond
@@ -225,7 +225,7 @@ impl Follower {
             .life
             .judge_reply(&batch, self.held.fingerprint_of(batch.seq))
         {
-            Verdict::Restart => {
+            BatchVerdict::Restart => {
                 self.restart(Some(&batch), effects);
                 self.replays.want(now);
             }
@@ -237,7 +237,7 @@ impl Follower {
     }
 
     /// A replay came to its end.
-    pub fn on_replay_end(&mut self, replay: ReplayId, now: Nanos, effects: &mut Vec<Effect>) {
+    pub fn on_replay_end(&mut self, replay: ReplayId, now: Nanos, effects: &mut Vec<StreamEffect>) {
         let Some(running) = self.replays.take(replay) else {
             return;
         };
@@ -272,7 +272,12 @@ impl Follower {
     }
 
     /// A replay broke off, or could not be asked for.
-    pub fn on_replay_failed(&mut self, replay: ReplayId, now: Nanos, effects: &mut Vec<Effect>) {
+    pub fn on_replay_failed(
+        &mut self,
+        replay: ReplayId,
+        now: Nanos,
+        effects: &mut Vec<StreamEffect>,
+    ) {
         let Some(running) = self.replays.take(replay) else {
             return;
         };
@@ -286,7 +291,7 @@ impl Follower {
     }
 
     /// To be called at [`Self::due`]; earlier or later does no harm.
-    pub fn on_time(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+    pub fn on_time(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         self.doubt_what_is_late(now, effects);
         if let Some(replay) = self.replays.overdue(now) {
             self.on_replay_failed(replay, now, effects);
@@ -382,7 +387,7 @@ impl Follower {
 
     /// A few such batches are late. One that should come later, or many in a row, may as well mean
     /// that the publisher's clock was set back.
-    fn on_stale(&mut self, seq: u64, now: Nanos, effects: &mut Vec<Effect>) {
+    fn on_stale(&mut self, seq: u64, now: Nanos, effects: &mut Vec<StreamEffect>) {
         self.counts.stale_batches += 1;
         self.stale_in_a_row += 1;
         let is_many = self.stale_in_a_row >= STALE_BATCHES_MAX;
@@ -442,7 +447,7 @@ impl Follower {
     }
 
     /// Asks for what is missing, and tells of a change of status. The end of every call.
-    fn finish(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+    fn finish(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         if self.config.can_replay && self.link.is_up() {
             if self.has_hole() {
                 self.replays.want(now);
@@ -457,11 +462,11 @@ impl Follower {
         let status = self.status();
         if status != self.told {
             self.told = status;
-            effects.push(Effect::Status(status));
+            effects.push(StreamEffect::Status(status));
         }
     }
 
-    fn start(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+    fn start(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         let is_silent = self.link.silent_at().is_some_and(|at| at <= now);
         let is_check = is_silent && self.link.is_settled();
         let next = self.life.next();
@@ -472,7 +477,7 @@ impl Follower {
         let is_known = waits.is_some() || from < next;
         if let Some(running) = self.replays.start(now, from, next) {
             (running.is_check, running.is_known) = (is_check, is_known);
-            effects.push(Effect::Ask {
+            effects.push(StreamEffect::Ask {
                 replay: running.id,
                 from,
             });

@@ -23,19 +23,19 @@ pub const REORDER_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// By number. Everything in it comes after the next expected batch.
 #[derive(Debug, Default)]
-pub(super) struct Held {
-    batches: BTreeMap<u64, Waiting>,
+pub(super) struct HeldBatches {
+    batches: BTreeMap<u64, WaitingBatch>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingBatch {
     batch: StreamBatch,
     /// When it came, or one that comes behind it: never falls with the number.
     since: Nanos,
 }
 
-impl Held {
+impl HeldBatches {
     /// Keeps `batch`, unless it would be too much: then it comes back.
     pub(super) fn insert(&mut self, batch: StreamBatch, now: Nanos) -> Result<(), StreamBatch> {
         let bytes = self.bytes + batch.footprint();
@@ -46,7 +46,9 @@ impl Held {
         // What is missing below it has been for as long as the next one above it waits.
         let above = self.batches.range(batch.seq..).next();
         let since = above.map_or(now, |(_, waiting)| waiting.since);
-        let before = self.batches.insert(batch.seq, Waiting { batch, since });
+        let before = self
+            .batches
+            .insert(batch.seq, WaitingBatch { batch, since });
         debug_assert!(before.is_none(), "held numbers are known numbers");
         Ok(())
     }

@@ -26,7 +26,7 @@ const RECENT_MAX: usize = 64;
 
 /// Relation of a batch to the current life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum BatchVerdict {
     /// Part of it, and not seen yet.
     New,
     /// Part of it, and seen before.
@@ -38,14 +38,14 @@ pub(super) enum Verdict {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct BatchMark {
     seq: u64,
     ts: f64,
 }
 
 /// Position in one life. Starts before batch 0.
 #[derive(Debug, Default)]
-pub(super) struct Life {
+pub(super) struct PublisherLife {
     /// The first batch neither applied nor given up.
     next: u64,
     applied: u64,
@@ -53,13 +53,13 @@ pub(super) struct Life {
     /// The last applied batch.
     last: Option<u64>,
     /// The last applied batch that has a timestamp.
-    last_mark: Option<Mark>,
+    last_mark: Option<BatchMark>,
     /// The highest number seen, applied or not.
     top: Option<u64>,
     /// The highest number seen live.
     live: Option<u64>,
     /// The highest number seen with a timestamp.
-    mark: Option<Mark>,
+    mark: Option<BatchMark>,
     /// The latest timestamp seen.
     newest: Option<f64>,
     /// The latest timestamp of earlier lives: nothing of this one is that old.
@@ -75,7 +75,7 @@ struct Recent {
     ts: Option<f64>,
 }
 
-impl Life {
+impl PublisherLife {
     /// Another life begins, known by a batch stamped `ts`, or by the absence of what was applied.
     pub(super) fn restart(&mut self, ts: Option<f64>) {
         let newest = self.newest.or(self.floor);
@@ -99,12 +99,12 @@ impl Life {
     }
 
     /// Judges a live batch. `held`: the fingerprint of the batch of its number that waits.
-    pub(super) fn judge_live(&self, batch: &StreamBatch, held: Option<u128>) -> Verdict {
+    pub(super) fn judge_live(&self, batch: &StreamBatch, held: Option<u128>) -> BatchVerdict {
         let known = held.or_else(|| self.fingerprint_of(batch.seq));
         let is_same = known.map(|known| known == batch.fingerprint);
         let floor = self.floor.zip(batch.time());
         if floor.is_some_and(|(floor, ts)| ts <= floor) {
-            return Verdict::Stale;
+            return BatchVerdict::Stale;
         }
         match self.mark {
             Some(mark) => self.judge_by_time(batch, mark, is_same),
@@ -114,48 +114,53 @@ impl Life {
 
     /// Judges a batch of the running replay. Who answers lives now, so a contradiction always
     /// speaks against what we know.
-    pub(super) fn judge_reply(&self, batch: &StreamBatch, held: Option<u128>) -> Verdict {
+    pub(super) fn judge_reply(&self, batch: &StreamBatch, held: Option<u128>) -> BatchVerdict {
         let known = held.or_else(|| self.fingerprint_of(batch.seq));
         match known {
-            Some(known) if known != batch.fingerprint => Verdict::Restart,
-            _ if self.is_ahead(batch) => Verdict::Restart,
-            Some(_) => Verdict::Duplicate,
-            None if batch.seq < self.next => Verdict::Duplicate,
-            None => Verdict::New,
+            Some(known) if known != batch.fingerprint => BatchVerdict::Restart,
+            _ if self.is_ahead(batch) => BatchVerdict::Restart,
+            Some(_) => BatchVerdict::Duplicate,
+            None if batch.seq < self.next => BatchVerdict::Duplicate,
+            None => BatchVerdict::New,
         }
     }
 
-    fn judge_by_time(&self, batch: &StreamBatch, mark: Mark, is_same: Option<bool>) -> Verdict {
+    fn judge_by_time(
+        &self,
+        batch: &StreamBatch,
+        mark: BatchMark,
+        is_same: Option<bool>,
+    ) -> BatchVerdict {
         if let Some(ts) = batch.time() {
             if self.is_ahead(batch) && is_same != Some(true) {
-                return Verdict::Restart;
+                return BatchVerdict::Restart;
             }
             let is_early = batch.seq > mark.seq && ts < mark.ts;
             if is_early || batch.seq >= self.next && self.is_overtaken(batch) {
-                return Verdict::Stale;
+                return BatchVerdict::Stale;
             }
         }
         match is_same {
-            Some(true) => Verdict::Duplicate,
-            Some(false) => Verdict::Stale,
+            Some(true) => BatchVerdict::Duplicate,
+            Some(false) => BatchVerdict::Stale,
             // Late, unless it is newer than all else: then only unreadable batches were numbered
             // higher, and those need not be of this life.
             None if batch.seq < self.next && is_older(self.newest, batch.time()) => {
-                Verdict::Restart
+                BatchVerdict::Restart
             }
-            None if batch.seq < self.next => Verdict::Stale,
-            None => Verdict::New,
+            None if batch.seq < self.next => BatchVerdict::Stale,
+            None => BatchVerdict::New,
         }
     }
 
-    fn judge_by_number(&self, seq: u64, is_same: Option<bool>) -> Verdict {
+    fn judge_by_number(&self, seq: u64, is_same: Option<bool>) -> BatchVerdict {
         let is_regress = self.live.is_some_and(|live| seq < live);
         if is_regress || is_same == Some(false) {
-            return Verdict::Restart;
+            return BatchVerdict::Restart;
         }
         match is_same {
-            None if seq >= self.next => Verdict::New,
-            _ => Verdict::Duplicate,
+            None if seq >= self.next => BatchVerdict::New,
+            _ => BatchVerdict::Duplicate,
         }
     }
 
@@ -176,7 +181,7 @@ impl Life {
         self.top = self.top.max(Some(seq));
         let Some(ts) = batch.time() else { return };
         if self.mark.is_none_or(|mark| seq >= mark.seq) {
-            self.mark = Some(Mark { seq, ts });
+            self.mark = Some(BatchMark { seq, ts });
         }
         if !is_older(Some(ts), self.newest) {
             self.newest = Some(ts);
@@ -207,7 +212,7 @@ impl Life {
         }) += 1;
         self.next = batch.seq + 1;
         self.last = Some(batch.seq);
-        let mark = batch.time().map(|ts| Mark { seq: batch.seq, ts });
+        let mark = batch.time().map(|ts| BatchMark { seq: batch.seq, ts });
         self.last_mark = mark.or(self.last_mark);
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();

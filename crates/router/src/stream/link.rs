@@ -18,7 +18,7 @@ pub const SILENCE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Link {
+pub(super) enum ConnectionState {
     /// Not there.
     Down,
     /// There.
@@ -33,7 +33,7 @@ pub(super) enum Link {
     },
 }
 
-impl Link {
+impl ConnectionState {
     pub(super) fn up(now: Nanos) -> Self {
         Self::Up {
             since: now,

@@ -39,7 +39,7 @@ pub struct ReplayId(pub u64);
 
 /// A replay on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Running {
+pub(super) struct ActiveReplay {
     pub(super) id: ReplayId,
     /// The first batch asked for.
     pub(super) from: u64,
@@ -62,7 +62,7 @@ pub(super) struct Running {
 /// The replays of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Replays {
-    running: Option<Running>,
+    running: Option<ActiveReplay>,
     /// When the next one may be asked for, if one is wanted.
     wanted: Option<Nanos>,
     num_asked: u64,
@@ -88,12 +88,12 @@ impl Replays {
     }
 
     /// Starts the replay that is wanted, if it is time.
-    pub(super) fn start(&mut self, now: Nanos, from: u64, next: u64) -> Option<&mut Running> {
+    pub(super) fn start(&mut self, now: Nanos, from: u64, next: u64) -> Option<&mut ActiveReplay> {
         self.wanted.take_if(|wanted| *wanted <= now)?;
         self.num_asked += 1;
         self.in_a_row = self.in_a_row.saturating_add(1);
         self.last_asked = Some(now);
-        Some(self.running.insert(Running {
+        Some(self.running.insert(ActiveReplay {
             id: ReplayId(self.num_asked),
             next,
             is_known: false,
@@ -108,12 +108,12 @@ impl Replays {
     }
 
     /// The running one, if it is `id`.
-    pub(super) fn running(&mut self, id: ReplayId) -> Option<&mut Running> {
+    pub(super) fn running(&mut self, id: ReplayId) -> Option<&mut ActiveReplay> {
         self.running.as_mut().filter(|running| running.id == id)
     }
 
     /// The running one, whichever it is.
-    pub(super) fn any_running(&mut self) -> Option<&mut Running> {
+    pub(super) fn any_running(&mut self) -> Option<&mut ActiveReplay> {
         self.running.as_mut()
     }
 
@@ -122,7 +122,7 @@ impl Replays {
     }
 
     /// Takes the running one away if it is `id`: it ended or failed.
-    pub(super) fn take(&mut self, id: ReplayId) -> Option<Running> {
+    pub(super) fn take(&mut self, id: ReplayId) -> Option<ActiveReplay> {
         self.running.take_if(|running| running.id == id)
     }
 
@@ -174,7 +174,7 @@ impl Replays {
     }
 }
 
-impl Running {
+impl ActiveReplay {
     fn limit(&self) -> Nanos {
         (self.heard + REPLY_TIME_MAX).min(self.asked + REPLAY_TIME_MAX)
     }

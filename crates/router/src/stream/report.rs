@@ -75,12 +75,12 @@ pub struct StreamReport {
 
 /// Position of an earlier follower of the same publisher.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Before {
+pub(super) struct PriorPosition {
     pub(super) seq: u64,
     pub(super) ts: f64,
 }
 
-impl Before {
+impl PriorPosition {
     /// None where nothing was applied that could be known again.
     pub(super) fn of(report: &StreamReport) -> Option<Self> {
         let (seq, ts) = report.last_seq.zip(report.last_ts)?;

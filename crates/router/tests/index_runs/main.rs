@@ -11,7 +11,7 @@ use std::time::Duration;
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
 use headstart_router::index::{
-    DOUBT_TTL, DumpError, Limits, Overlaps, ReferenceIndex, Resident, RunIndex, Update,
+    DOUBT_TTL, DumpError, Limits, Overlaps, ReferenceIndex, ResidentBlock, RunIndex, Update,
 };
 use headstart_router::{PrefixIndex, Prompt};
 
@@ -81,7 +81,7 @@ fn ask(index: &dyn PrefixIndex, tokens: &[TokenId], now: Nanos) -> Vec<(ReplicaI
     figures.collect()
 }
 
-fn residents(index: &dyn PrefixIndex, now: Nanos) -> Vec<Resident> {
+fn residents(index: &dyn PrefixIndex, now: Nanos) -> Vec<ResidentBlock> {
     let mut residents = Vec::new();
     index.residents(now, &mut |resident| residents.push(resident));
     residents.sort();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use headstart_core::{CacheEvent, Nanos, Rng};
 use headstart_router::stream::{
-    Damage, Effect, Follower, FollowerConfig, HELD_BATCHES_MAX, ReplayId, StreamBatch,
+    Damage, Follower, FollowerConfig, HELD_BATCHES_MAX, ReplayId, StreamBatch, StreamEffect,
 };
 
 pub(super) struct Adversary {
@@ -64,7 +64,7 @@ impl Adversary {
     }
 
     /// Does as [`Follower::due`] says, up to an hour: a bounded number of times.
-    fn wait(&mut self, effects: &mut Vec<Effect>) {
+    fn wait(&mut self, effects: &mut Vec<StreamEffect>) {
         let until = self.now + Duration::from_secs(3600);
         for _ in 0..5_000 {
             match self.follower.due() {
@@ -78,11 +78,11 @@ impl Adversary {
         panic!("time is asked for without an end: {:?}", self.follower);
     }
 
-    fn check_order(&mut self, effects: &[Effect]) {
+    fn check_order(&mut self, effects: &[StreamEffect]) {
         for effect in effects {
             match effect {
-                Effect::Clear => self.last = None,
-                Effect::Apply { seq, .. } => {
+                StreamEffect::Clear => self.last = None,
+                StreamEffect::Apply { seq, .. } => {
                     assert!(self.last.is_none_or(|last| last < *seq), "{effects:?}");
                     self.last = Some(*seq);
                 }

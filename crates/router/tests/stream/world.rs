@@ -6,7 +6,8 @@ use std::time::Duration;
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, Rng, Tier};
 use headstart_router::stream::{
-    Damage, Effect, Follower, FollowerConfig, HELD_BATCHES_MAX, ReplayId, StreamBatch, StreamStatus,
+    Damage, Follower, FollowerConfig, HELD_BATCHES_MAX, ReplayId, StreamBatch, StreamEffect,
+    StreamStatus,
 };
 
 /// Settings of one seed.
@@ -259,13 +260,15 @@ impl World {
         self.tell(|follower, now, effects| follower.on_time(now, effects));
     }
 
-    fn tell(&mut self, input: impl FnOnce(&mut Follower, Nanos, &mut Vec<Effect>)) {
+    fn tell(&mut self, input: impl FnOnce(&mut Follower, Nanos, &mut Vec<StreamEffect>)) {
         let mut effects = Vec::new();
         input(&mut self.follower, self.now, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Ask { replay, from } => self.asked = Some((replay, from)),
-                Effect::Reconnect | Effect::Skipped { .. } | Effect::Status(_) => {}
+                StreamEffect::Ask { replay, from } => self.asked = Some((replay, from)),
+                StreamEffect::Reconnect
+                | StreamEffect::Skipped { .. }
+                | StreamEffect::Status(_) => {}
                 known => self.known.take(known),
             }
         }
@@ -368,9 +371,9 @@ impl World {
 }
 
 impl Known {
-    fn take(&mut self, effect: Effect) {
+    fn take(&mut self, effect: StreamEffect) {
         match effect {
-            Effect::Apply { seq, events } => {
+            StreamEffect::Apply { seq, events } => {
                 let life = events
                     .iter()
                     .find_map(life_of)
@@ -386,18 +389,18 @@ impl Known {
                     forget(&mut self.last_doubted, event);
                 }
             }
-            Effect::Clear => {
+            StreamEffect::Clear => {
                 *self = Self {
                     restarts: self.restarts + 1,
                     trusts: self.trusts,
                     ..Self::default()
                 }
             }
-            Effect::Doubt { .. } => {
+            StreamEffect::Doubt { .. } => {
                 self.last_doubted.clone_from(&self.confirmed);
                 self.doubtful.append(&mut self.confirmed);
             }
-            Effect::Trust => {
+            StreamEffect::Trust => {
                 self.trusts += 1;
                 for block in std::mem::take(&mut self.last_doubted) {
                     if self.doubtful.remove(&block) {

@@ -41,7 +41,7 @@ const LOWER_TIERS: usize = 3;
 /// The units whose blocks are known.
 #[derive(Debug, Default)]
 pub(crate) struct LowerTiers {
-    units: HashMap<BlockHash, Known>,
+    units: HashMap<BlockHash, KnownUnit>,
     /// By how many announced units each tier holds a block.
     blocks: HashMap<BlockHash, [u32; LOWER_TIERS]>,
     events: Vec<CacheEvent>,
@@ -49,7 +49,7 @@ pub(crate) struct LowerTiers {
 
 /// A unit.
 #[derive(Debug)]
-struct Known {
+struct KnownUnit {
     /// Its blocks, in order.
     blocks: Box<[BlockHash]>,
     /// Their tokens.
@@ -62,8 +62,8 @@ struct Known {
     is_on_device: bool,
 }
 
-/// A unit with what it stands for.
-pub(crate) struct Shown<'a> {
+/// A unit whose blocks are all on the device, with what it stands for.
+pub(crate) struct DeviceUnit<'a> {
     pub(crate) unit: Unit,
     /// Its blocks, in order.
     pub(crate) blocks: &'a [BlockHash],
@@ -85,9 +85,9 @@ fn place(tier: Tier) -> usize {
 
 impl LowerTiers {
     /// All of a unit's blocks are on the device; `held` are the lower tiers where it can be read.
-    pub(crate) fn shown(&mut self, shown: &Shown<'_>, held: impl Iterator<Item = Tier>) {
+    pub(crate) fn shown(&mut self, shown: &DeviceUnit<'_>, held: impl Iterator<Item = Tier>) {
         let name = shown.unit.name;
-        let known = self.units.entry(name).or_insert_with(|| Known {
+        let known = self.units.entry(name).or_insert_with(|| KnownUnit {
             blocks: shown.blocks.into(),
             tokens: shown.tokens.into(),
             parent: shown.unit.parent,
@@ -196,7 +196,7 @@ impl LowerTiers {
     }
 
     fn forget_unless(&mut self, is_needed: bool, name: BlockHash) {
-        let is_idle = |known: &Known| !known.is_on_device && known.announced == 0;
+        let is_idle = |known: &KnownUnit| !known.is_on_device && known.announced == 0;
         if !is_needed && self.units.get(&name).is_some_and(is_idle) {
             self.units.remove(&name);
         }
@@ -222,7 +222,7 @@ impl LowerTiers {
     }
 }
 
-impl Known {
+impl KnownUnit {
     /// Announces the blocks behind the first `shared`, in one event with those before them.
     fn tell_stored(&self, tier: Tier, shared: usize, events: &mut Vec<CacheEvent>) {
         let block_size = self.tokens.len() / self.blocks.len();
@@ -265,7 +265,7 @@ mod tests {
     fn show(tiers: &mut LowerTiers, blocks: [u64; 2], held: &[Tier]) {
         let names = blocks.map(name);
         let tokens = blocks.map(|block| [block as TokenId; 2]).concat();
-        let shown = Shown {
+        let shown = DeviceUnit {
             unit: Unit {
                 name: names[1],
                 parent: Some(name(9)),

@@ -15,9 +15,9 @@
 use std::time::Duration;
 
 use headstart_cache::Tiers;
-use headstart_cache::tiers::{Claim, Fetched};
+use headstart_cache::tiers::{Claim, FetchState};
 use headstart_core::cost::Work;
-use headstart_core::transfer::{Moved, Transfer};
+use headstart_core::transfer::{Transfer, TransferReport};
 use headstart_core::{Access, EngineModel, Nanos};
 
 use super::Scheduler;
@@ -32,7 +32,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Action of a running sequence in the current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum StepAction {
     /// It computes at most this number of tokens.
     Compute(usize),
     /// It waits for a load.
@@ -77,7 +77,7 @@ impl Scheduler {
     }
 
     /// Takes note of what was moved.
-    pub fn moved(&mut self, moved: Moved, now: Nanos) {
+    pub fn moved(&mut self, moved: TransferReport, now: Nanos) {
         if let Some(tiers) = &mut self.tiers {
             tiers.moved(moved, now);
         }
@@ -206,7 +206,7 @@ impl Scheduler {
         let (Some(tiers), Some(Some(claim))) = (tiers, claims.front()) else {
             return true;
         };
-        if now >= *deadline || tiers.fetched(*claim) != Fetched::Loading {
+        if now >= *deadline || tiers.fetched(*claim) != FetchState::Loading {
             return true;
         }
         // Whether anything before it is to be computed: a block is there with all before it.
@@ -216,7 +216,12 @@ impl Scheduler {
     }
 
     /// Copies what has arrived for `running[index]`, and says what it may compute.
-    pub(super) fn take_arrivals(&mut self, index: usize, batch: &mut Batch, now: Nanos) -> Turn {
+    pub(super) fn take_arrivals(
+        &mut self,
+        index: usize,
+        batch: &mut Batch,
+        now: Nanos,
+    ) -> StepAction {
         let first = batch.arrivals.len();
         loop {
             let sequence = &self.running[index];
@@ -227,7 +232,7 @@ impl Scheduler {
                     deadline,
                 } => (next, claims, deadline),
                 Fetch::Partly { .. } => return self.take_parts(index, now),
-                Fetch::Open | Fetch::Nothing => return Turn::Compute(usize::MAX),
+                Fetch::Open | Fetch::Nothing => return StepAction::Compute(usize::MAX),
             };
             let (Some(tiers), Some(&claim)) = (&self.tiers, claims.front()) else {
                 self.running[index].fetch = Fetch::Nothing;
@@ -235,21 +240,21 @@ impl Scheduler {
             };
             let unit_tokens = tiers.unit_tokens();
             let (start, end) = (next * unit_tokens, (next + 1) * unit_tokens);
-            let state = claim.map_or(Fetched::Gone, |claim| tiers.fetched(claim));
-            let is_awaited = state == Fetched::Loading && now < *deadline;
-            if sequence.computed < start && (is_awaited || state == Fetched::Here) {
-                return Turn::Compute(start - sequence.computed);
+            let state = claim.map_or(FetchState::Gone, |claim| tiers.fetched(claim));
+            let is_awaited = state == FetchState::Loading && now < *deadline;
+            if sequence.computed < start && (is_awaited || state == FetchState::Here) {
+                return StepAction::Compute(start - sequence.computed);
             }
-            match claim.filter(|_| state == Fetched::Here && sequence.computed < end) {
+            match claim.filter(|_| state == FetchState::Here && sequence.computed < end) {
                 Some(claim) => {
                     if !self.make_room(index, end - sequence.computed, now) {
                         self.drop_arrivals(batch, first);
-                        return Turn::Preempted;
+                        return StepAction::Preempted;
                     }
                     let arrival = self.arrive(index, claim, end);
                     batch.arrivals.push(arrival);
                 }
-                None if is_awaited && sequence.computed < end => return Turn::Wait,
+                None if is_awaited && sequence.computed < end => return StepAction::Wait,
                 // It is computed, or was.
                 None => self.give_up_unit(index),
             }

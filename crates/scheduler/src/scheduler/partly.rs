@@ -19,7 +19,7 @@ use headstart_cache::tiers::{PARTS_FROM, PartlyQuestion, Plan};
 use headstart_core::cost::Work;
 use headstart_core::{BlockHash, IdentityDigest, Nanos, SeqId, TenantTag, TokenId};
 
-use super::fetch::Turn;
+use super::fetch::StepAction;
 use super::{Scheduler, entry};
 use crate::batch::Entry;
 use crate::sequence::{Fetch, NewSequence, Output, Sequence};
@@ -43,7 +43,7 @@ pub struct PartlyWhen {
 
 /// A prompt for the engine to take over: the parts of its prefix, and all behind it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Partly {
+pub struct PartlyLoadedPrompt {
     /// Number of its admission. No sequence is taken over twice, but ids are unique only among
     /// those present: after a cancellation another one may have the id, with other blocks.
     pub place: u64,
@@ -61,7 +61,7 @@ pub struct Partly {
     pub entry: Entry,
 }
 
-impl Partly {
+impl PartlyLoadedPrompt {
     /// The units that are needed from the disk.
     #[must_use]
     pub fn units(&self) -> &[BlockHash] {
@@ -91,7 +91,7 @@ pub(super) struct PartlyLoads {
     /// The share that was expected at first.
     first_share: f64,
     most_rest: usize,
-    begun: Vec<Partly>,
+    begun: Vec<PartlyLoadedPrompt>,
 }
 
 impl PartlyLoads {
@@ -184,7 +184,7 @@ impl Scheduler {
     }
 
     /// Prompts that were to be taken over since the last call.
-    pub fn take_partly(&mut self) -> Vec<Partly> {
+    pub fn take_partly(&mut self) -> Vec<PartlyLoadedPrompt> {
         std::mem::take(&mut self.partly.begun)
     }
 
@@ -265,7 +265,7 @@ impl Scheduler {
     }
 
     /// Decides the turn of a running sequence whose prefix is loaded in part; may begin the load.
-    pub(super) fn take_parts(&mut self, index: usize, now: Nanos) -> Turn {
+    pub(super) fn take_parts(&mut self, index: usize, now: Nanos) -> StepAction {
         let sequence = &self.running[index];
         let Fetch::Partly {
             from,
@@ -275,33 +275,33 @@ impl Scheduler {
             deadline,
         } = sequence.fetch
         else {
-            return Turn::Compute(usize::MAX);
+            return StepAction::Compute(usize::MAX);
         };
         let Some(tiers) = &self.tiers else {
-            return Turn::Compute(usize::MAX);
+            return StepAction::Compute(usize::MAX);
         };
         let stored = sequence.computed..to * tiers.unit_tokens();
         // The device may have got all of it since that was decided.
         if stored.is_empty() {
             Self::release_loads(self.tiers.as_mut(), &mut self.running[index]);
-            return Turn::Compute(usize::MAX);
+            return StepAction::Compute(usize::MAX);
         }
         if deadline.is_some_and(|deadline| now >= deadline) {
             self.running[index].is_late = true;
             self.send_back(index, now);
-            return Turn::Preempted;
+            return StepAction::Preempted;
         }
         let most = self.partly.when.as_ref();
         let most = most.map_or(0, |(when, _)| when.most_at_once);
         let begun = self.running.iter().filter(|it| is_begun(it)).count();
         if deadline.is_some() || begun >= most {
-            return Turn::Wait;
+            return StepAction::Wait;
         }
         let (unit_tokens, unit_blocks) = (tiers.unit_tokens(), tiers.config().unit_blocks);
         let from = from.max(stored.start / unit_tokens);
         let remaining = self.running[index].remaining();
         if !self.make_room(index, remaining, now) {
-            return Turn::Preempted;
+            return StepAction::Preempted;
         }
         let sequence = &mut self.running[index];
         let prefix = sequence.units(unit_blocks)[..to].to_vec();
@@ -319,7 +319,7 @@ impl Scheduler {
             patience,
             deadline: Some(now + patience),
         };
-        self.partly.begun.push(Partly {
+        self.partly.begun.push(PartlyLoadedPrompt {
             place: sequence.place,
             origin: (last.identity, last.tenant),
             prefix,
@@ -328,7 +328,7 @@ impl Scheduler {
             stored,
             entry,
         });
-        Turn::Wait
+        StepAction::Wait
     }
 }
 

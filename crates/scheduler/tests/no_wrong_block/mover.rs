@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
 use headstart_core::transfer::{
-    BlockMover, DevicePart, Moved, PartName, Transfer, TransferId, TransferResult,
+    BlockMover, DevicePart, PartName, Transfer, TransferId, TransferReport, TransferResult,
 };
 use headstart_core::{BlockHash, BlockId, CostModel, EngineModel, Rng, Tier};
 
@@ -54,7 +54,7 @@ impl Mover {
         }
     }
 
-    fn carry_out(&mut self, waiting: Waiting) -> Moved {
+    fn carry_out(&mut self, waiting: Waiting) -> TransferReport {
         let fails = self.rng.below(10) == 0;
         match waiting {
             Waiting::Write(id, name, tier, bytes) => {
@@ -65,7 +65,7 @@ impl Mover {
                     }
                     None => TransferResult::Failed,
                 };
-                Moved::Stored { id, tier, result }
+                TransferReport::Stored { id, tier, result }
             }
             Waiting::Load(id, name, from) => {
                 let bytes = self.tiers.get(&(from, name)).cloned();
@@ -74,7 +74,7 @@ impl Mover {
                         self.loads += 1;
                         self.at_hand.insert(name, bytes);
                         let result = TransferResult::Done;
-                        Moved::Loaded {
+                        TransferReport::Loaded {
                             id,
                             result,
                             ago: Duration::ZERO,
@@ -84,7 +84,7 @@ impl Mover {
                         self.failed += 1;
                         self.tiers.remove(&(from, name));
                         let result = TransferResult::Failed;
-                        Moved::Loaded {
+                        TransferReport::Loaded {
                             id,
                             result,
                             ago: Duration::ZERO,
@@ -95,13 +95,13 @@ impl Mover {
         }
     }
 
-    fn lose(&mut self) -> Option<Moved> {
+    fn lose(&mut self) -> Option<TransferReport> {
         let mut held: Vec<_> = self.tiers.keys().copied().collect();
         held.sort_unstable();
         let at = (!held.is_empty()).then(|| self.rng.below(held.len()))?;
         let (tier, name) = held[at];
         self.tiers.remove(&(tier, name));
-        Some(Moved::Lost {
+        Some(TransferReport::Lost {
             tier,
             names: vec![name],
         })
@@ -187,7 +187,7 @@ impl BlockMover for Mover {
     }
 
     /// Carries out some of the waiting transfers, in any order, and loses a unit now and then.
-    fn poll(&mut self, moved: &mut Vec<Moved>) {
+    fn poll(&mut self, moved: &mut Vec<TransferReport>) {
         while !self.waiting.is_empty() && self.rng.below(3) > 0 {
             let at = self.rng.below(self.waiting.len());
             let waiting = self.waiting.remove(at).expect("it is there");
@@ -251,7 +251,7 @@ pub(crate) fn tiers(seed: u64) -> Tiers {
             each: seed.is_multiple_of(3).then_some(9),
             ..Shares::default()
         },
-        assumed: Assumed {
+        assumed: AssumedSpeed {
             latency_s: 0.0,
             bytes_per_s: [5e5, 1e6, 1e9][rng.below(3)],
         },

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use headstart_cache::importance::{Guard, GuardOptions};
 use headstart_core::transfer::Transfer;
 use headstart_core::{BlockHash, Nanos, Rng, SeqId, Tier, TokenId};
-use headstart_scheduler::{Partly, PartlyDone, PartlyWhen, QueueOrder, Scheduler};
+use headstart_scheduler::{PartlyDone, PartlyLoadedPrompt, PartlyWhen, QueueOrder, Scheduler};
 
 use crate::mover::Mover;
 use crate::{BLOCK_SIZE, Digests, Engine, MARK, extend, next_token, random_prompt, run_on};
@@ -32,7 +32,7 @@ pub(crate) struct Seen {
 
 pub(crate) struct Parts {
     rng: Rng,
-    under_way: Vec<Partly>,
+    under_way: Vec<PartlyLoadedPrompt>,
     /// Prompts whose answer comes from a part.
     pub(crate) marked: BTreeSet<SeqId>,
     pub(crate) seen: Seen,
@@ -114,7 +114,10 @@ impl Parts {
     }
 
     /// Prompts that are under way and neither left nor late.
-    fn wanted<'a>(&'a self, scheduler: &'a Scheduler) -> impl Iterator<Item = &'a Partly> {
+    fn wanted<'a>(
+        &'a self,
+        scheduler: &'a Scheduler,
+    ) -> impl Iterator<Item = &'a PartlyLoadedPrompt> {
         let under_way = self.under_way.iter();
         under_way.filter(|partly| scheduler.is_partly(partly.entry.seq, partly.place))
     }
@@ -124,12 +127,12 @@ impl Parts {
         if let Transfer::Forget { tier, names } = transfer
             && *tier == Tier::Disk
         {
-            let mut needed = self.wanted(scheduler).flat_map(Partly::units);
+            let mut needed = self.wanted(scheduler).flat_map(PartlyLoadedPrompt::units);
             assert!(!needed.any(|unit| names.contains(unit)), "{names:?}");
         }
     }
 
-    fn fail(&mut self, scheduler: &mut Scheduler, partly: &Partly, now: Nanos) {
+    fn fail(&mut self, scheduler: &mut Scheduler, partly: &PartlyLoadedPrompt, now: Nanos) {
         self.seen.failed += 1;
         scheduler.fail_partly(partly.entry.seq, partly.place, now);
     }
@@ -137,7 +140,7 @@ impl Parts {
     /// Computes a prompt, behind all that is stored or only a part of it.
     fn compute(
         &mut self,
-        partly: &Partly,
+        partly: &PartlyLoadedPrompt,
         prompt: &[TokenId],
         executor: &mut Digests,
     ) -> PartlyDone {

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use futures::stream;
 use headstart_core::{ReplicaId, Tier};
 use headstart_router::Health;
-use headstart_router::index::Resident;
+use headstart_router::index::ResidentBlock;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -194,7 +194,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn add(&mut self, resident: &Resident) {
+    fn add(&mut self, resident: &ResidentBlock) {
         *self.by_tier.entry(tier_name(resident.tier)).or_default() += 1;
         self.doubtful += usize::from(resident.is_doubtful);
     }
@@ -289,7 +289,7 @@ fn conclude(sent: Result<(), TrySendError<Bytes>>, cut: &AtomicBool) {
     }
 }
 
-fn line(resident: &Resident) -> String {
+fn line(resident: &ResidentBlock) -> String {
     let entry = json!({
         "replica": resident.replica.0,
         "key": format!("{:016x}", resident.key.0),

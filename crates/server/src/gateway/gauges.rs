@@ -1,7 +1,7 @@
 //! Gauges for state kept elsewhere, updated on each scrape.
 
 use headstart_core::ReplicaId;
-use headstart_engine::Load;
+use headstart_engine::SchedulerLoad;
 use headstart_router::stream::StreamStatus;
 use headstart_router::{Health, ReplicaStatus};
 
@@ -167,7 +167,7 @@ impl Gateway {
 }
 
 /// Share of the KV blocks that running requests hold, in `[0, 1]`.
-pub(crate) fn kv_usage(load: &Load) -> f64 {
+pub(crate) fn kv_usage(load: &SchedulerLoad) -> f64 {
     let used = load.capacity_blocks.saturating_sub(load.available_blocks);
     used as f64 / load.capacity_blocks.max(1) as f64
 }

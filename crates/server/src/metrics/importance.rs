@@ -2,7 +2,7 @@
 //! changed in answers, and what was packed.
 
 use headstart_cache::importance::PartCounts;
-use headstart_engine::importance::{ImportanceReport, PackCounts, Tally};
+use headstart_engine::importance::{ImportanceReport, PackCounts, PartialLoadTally};
 use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGaugeVec};
 
 use super::{Maker, raise};
@@ -116,7 +116,7 @@ impl ImportanceMetrics {
         self.parts.set([replica, "rest"], &report.rest);
     }
 
-    fn set_tally(&self, replica: &str, tally: &Tally) {
+    fn set_tally(&self, replica: &str, tally: &PartialLoadTally) {
         for (counter, label, count) in [
             (&self.prompts, "loaded", tally.prompts),
             (&self.prompts, "failed", tally.failed),
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
     use headstart_cache::importance::{GuardCounts, LevelCounts};
     use headstart_core::Tier;
-    use headstart_engine::importance::Barred;
+    use headstart_engine::importance::BarredPrefixes;
 
     fn report() -> ImportanceReport {
         let parts = |scale: u64| PartCounts {
@@ -301,7 +301,7 @@ mod tests {
             not_kept: 1,
         };
         ImportanceReport {
-            tally: Tally {
+            tally: PartialLoadTally {
                 prompts: 4,
                 failed: 1,
                 late: 2,
@@ -326,7 +326,7 @@ mod tests {
                 kl_max: 0.5,
                 barred: 1,
             },
-            barred: Barred {
+            barred: BarredPrefixes {
                 prefixes: 2,
                 last: None,
             },
@@ -393,7 +393,7 @@ mod tests {
     fn before_the_first_layer_nothing_is_said_of_layers() {
         let metrics = Metrics::new();
         let nothing = ImportanceReport {
-            tally: Tally::default(),
+            tally: PartialLoadTally::default(),
             ..report()
         };
         metrics.importance.set("0", &nothing);

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use headstart_core::transfer::{DevicePart, Moved, PartName, Transfer, TransferId, TransferResult};
+use headstart_core::transfer::{
+    DevicePart, PartName, Transfer, TransferId, TransferReport, TransferResult,
+};
 use headstart_core::{BlockHash, BlockMover, Tier};
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 
@@ -233,11 +235,11 @@ impl BlockMover for TimedMover {
         self.mover.end_reads();
     }
 
-    fn poll(&mut self, moved: &mut Vec<Moved>) {
+    fn poll(&mut self, moved: &mut Vec<TransferReport>) {
         let before = moved.len();
         self.mover.poll(moved);
         for moved in &moved[before..] {
-            let Moved::Loaded { id, result, ago } = moved else {
+            let TransferReport::Loaded { id, result, ago } = moved else {
                 continue;
             };
             if let Some((tier, asked_at)) = self.loads.remove(id)
@@ -327,8 +329,8 @@ mod tests {
 
         fn end_reads(&mut self) {}
 
-        fn poll(&mut self, moved: &mut Vec<Moved>) {
-            let loaded = self.0.drain(..).map(|id| Moved::Loaded {
+        fn poll(&mut self, moved: &mut Vec<TransferReport>) {
+            let loaded = self.0.drain(..).map(|id| TransferReport::Loaded {
                 id,
                 result: match id.0 % 2 {
                     0 => TransferResult::Done,

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use headstart_cache::tiers::TierSummary;
 use headstart_core::EngineModel;
 use headstart_engine::importance::ImportanceReport;
-use headstart_engine::{Engine, Load};
+use headstart_engine::{Engine, SchedulerLoad};
 
 /// Status that the thread published last.
 #[derive(Debug, Default)]
@@ -92,8 +92,8 @@ impl Status {
     }
 
     /// Returns the running and waiting sequences, the blocks and the preemptions.
-    pub(super) fn load(&self) -> Load {
-        Load {
+    pub(super) fn load(&self) -> SchedulerLoad {
+        SchedulerLoad {
             running: self.running.load(Relaxed),
             waiting: self.waiting.load(Relaxed),
             available_blocks: self.available_blocks.load(Relaxed),

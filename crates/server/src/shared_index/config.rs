@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_core::{Nanos, ReplicaId};
-use headstart_router::index::reference::ledger::Departed;
+use headstart_router::index::reference::ledger::DepartedHandles;
 
 use crate::clock::{Clock, unix_seconds};
 
@@ -67,7 +67,7 @@ pub struct Timing {
     /// Most bytes of a base, written or read: more than `base_handles` handles take.
     pub base_bytes: usize,
     /// Whether bases keep handles that no block needs; for comparisons.
-    pub departed: Departed,
+    pub departed: DepartedHandles,
 }
 
 impl Default for Timing {
@@ -87,7 +87,7 @@ impl Default for Timing {
             // Four million tokens in blocks of 16.
             base_handles: 1 << 18,
             base_bytes: 64 << 20,
-            departed: Departed::Dropped,
+            departed: DepartedHandles::Dropped,
         }
     }
 }

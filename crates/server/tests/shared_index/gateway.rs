@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use headstart_core::{Nanos, ReplicaId};
-use headstart_router::index::reference::ledger::Departed;
-use headstart_router::index::{Limits, Overlaps, PrefixIndex, Resident, Update};
+use headstart_router::index::reference::ledger::DepartedHandles;
+use headstart_router::index::{Limits, Overlaps, PrefixIndex, ResidentBlock, Update};
 use headstart_router::{IndexStats, Prompt, PromptKeys, RunIndex};
 use headstart_server::shared_index::{
     SeatReport, SeatRole, SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
@@ -108,7 +108,7 @@ fn patient() -> Timing {
         tick: Duration::from_millis(50),
         retry: Duration::from_millis(5),
         rebase_entries: 30,
-        departed: Departed::Kept,
+        departed: DepartedHandles::Kept,
         ..Timing::default()
     }
 }
@@ -181,7 +181,7 @@ impl Gateway {
         });
     }
 
-    pub(crate) fn residents(&self) -> BTreeSet<Resident> {
+    pub(crate) fn residents(&self) -> BTreeSet<ResidentBlock> {
         residents(&self.index, self.common.now())
     }
 
@@ -202,7 +202,7 @@ impl Gateway {
     }
 }
 
-pub(crate) fn residents(index: &dyn PrefixIndex, now: Nanos) -> BTreeSet<Resident> {
+pub(crate) fn residents(index: &dyn PrefixIndex, now: Nanos) -> BTreeSet<ResidentBlock> {
     let mut residents = BTreeSet::new();
     index.residents(now, &mut |resident| {
         residents.insert(resident);
@@ -224,7 +224,7 @@ impl PrefixIndex for Gateway {
         self.index.overlaps(prompt, now, answer);
     }
 
-    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         self.index.residents(now, visit);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use headstart_core::{Nanos, ReplicaId};
-use headstart_router::index::{Overlaps, PrefixIndex, ReferenceIndex, Resident, Update};
+use headstart_router::index::{Overlaps, PrefixIndex, ReferenceIndex, ResidentBlock, Update};
 use headstart_router::{IndexStats, Prompt, PromptKeys};
 use headstart_server::shared_index::{SeatRole, SharedIndex};
 
@@ -177,7 +177,7 @@ impl PrefixIndex for Gateways {
         assert!(answer.iter().eq(other.iter()), "owner and reader");
     }
 
-    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         let state = self.state.lock().unwrap();
         let (a, b) = (residents(&state.owner, now), residents(&state.reader, now));
         assert_eq!(a, b, "owner and reader");
@@ -253,7 +253,7 @@ impl PrefixIndex for Reference {
         self.plain.overlaps(prompt, now, answer);
     }
 
-    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         self.alone.residents(now, visit);
     }
 

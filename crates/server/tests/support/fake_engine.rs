@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::routing::{get, post};
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
-use headstart_kv_events::{EventPublisher, Published, PublisherConfig};
+use headstart_kv_events::{EventPublisher, PublishOutcome, PublisherConfig};
 use headstart_server::UpstreamConfig;
 use headstart_server::clock::unix_seconds;
 use http::HeaderMap;
@@ -133,7 +133,7 @@ impl FakeEngine {
 
     fn publish(&self, rank: usize, event: CacheEvent) {
         let published = self.publisher(rank).publish(vec![event], unix_seconds());
-        assert_eq!(published, Published::Queued);
+        assert_eq!(published, PublishOutcome::Queued);
     }
 
     /// Says that a rank holds all full blocks of this prompt, each in a batch of its own.

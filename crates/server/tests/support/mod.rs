@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use headstart_engine::kv::{Dtype, Stored};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::model::toy;
-use headstart_engine::{EngineConfig, Model, QueueOrder};
+use headstart_engine::{EngineConfig, LanguageModel, QueueOrder};
 use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
 use headstart_server::gateway::{Embedded, Fleet};
@@ -27,8 +27,8 @@ use tokio::net::TcpStream;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A small toy (two layers), built once.
-pub fn model() -> (Arc<Model>, Arc<PromptModel>) {
-    static MODEL: OnceLock<(Arc<Model>, Arc<PromptModel>)> = OnceLock::new();
+pub fn model() -> (Arc<LanguageModel>, Arc<PromptModel>) {
+    static MODEL: OnceLock<(Arc<LanguageModel>, Arc<PromptModel>)> = OnceLock::new();
     MODEL
         .get_or_init(|| {
             let prompt = PromptModel::toy();
@@ -54,7 +54,7 @@ pub fn embedded(replicas: usize, cache_blocks: usize) -> ServeConfig {
             cache_blocks,
             block_size: 16,
             kv_dtype: Dtype::F32,
-            stored: Stored::Same,
+            stored: KvStorageFormat::Same,
             max_batched_tokens: 128,
             max_sequences: 8,
             max_waiting: 8,

@@ -13,29 +13,29 @@ use headstart_scheduler::{
     Executor, FinishReason, NewSequence, Output, Sampling, Scheduler, Submit,
 };
 
-use super::outcome::{ChatOutcome, FirstToken, Judged};
+use super::outcome::{ChatOutcome, FirstToken, JudgedPrediction};
 use super::{Place, Predict, Replica, Script, tokens};
 use crate::cost::VirtualExecutor;
 
 /// A run in progress.
-pub struct Run<'a> {
+pub struct ChatRun<'a> {
     script: &'a Script,
     replica: Replica,
     predict: &'a Predict<'a>,
     scheduler: Scheduler,
     executor: VirtualExecutor,
     hasher: Arc<BlockHasher>,
-    /// Pending events, the next first; those of one moment in the order of [`Event`].
-    events: BinaryHeap<Reverse<(Nanos, Event)>>,
+    /// Pending events, the next first; those of one moment in the order of [`ChatEvent`].
+    events: BinaryHeap<Reverse<(Nanos, ChatEvent)>>,
     /// Per conversation.
-    open: Vec<Open>,
+    open: Vec<ConversationState>,
     now: Nanos,
     outcome: ChatOutcome,
 }
 
 /// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum ChatEvent {
     /// A prompt arrives.
     Arrival(Place),
     /// The prediction for it is there.
@@ -44,7 +44,7 @@ enum Event {
 
 /// State of a conversation. It has one request at a time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Open {
+struct ConversationState {
     turn: usize,
     arrival: Nanos,
     /// Tokens of the prompt that were there before, and of the whole prompt.
@@ -55,7 +55,7 @@ struct Open {
     answered: usize,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ChatRun<'a> {
     /// Begins with an empty cache of `capacity` blocks under `policy`, which receives the
     /// predictions of `predict`.
     ///
@@ -74,9 +74,9 @@ impl<'a> Run<'a> {
                 conversation,
                 turn: 0,
             };
-            Reverse((start, Event::Arrival(first)))
+            Reverse((start, ChatEvent::Arrival(first)))
         };
-        let open = Open::default();
+        let open = ConversationState::default();
         Self {
             script,
             replica,
@@ -155,8 +155,8 @@ impl<'a> Run<'a> {
             }
             self.events.pop();
             match event {
-                Event::Arrival(place) => self.submit(place, at),
-                Event::Prediction(place) => {
+                ChatEvent::Arrival(place) => self.submit(place, at),
+                ChatEvent::Prediction(place) => {
                     if let Some(p) = (self.predict)(place) {
                         self.scheduler.annotate(sequence(place), p);
                     }
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
         if self.scheduler.submit(new, at) != Submit::Queued {
             self.outcome.refused += u64::from(self.counts(at));
         } else if delay > Duration::ZERO {
-            let prediction = (at + delay, Event::Prediction(place));
+            let prediction = (at + delay, ChatEvent::Prediction(place));
             self.events.push(Reverse(prediction));
         }
     }
@@ -269,7 +269,7 @@ impl<'a> Run<'a> {
         tally.requests += 1;
         tally.tokens.record(prompt, cached_tokens);
         if let Some(p) = (self.predict)(place) {
-            self.outcome.judged.push(Judged {
+            self.outcome.judged.push(JudgedPrediction {
                 p: p.value(),
                 truth: self.goes_on(place),
             });
@@ -302,7 +302,7 @@ impl<'a> Run<'a> {
                 turn: place.turn + 1,
                 ..place
             };
-            let arrival = (self.now + gap, Event::Arrival(next));
+            let arrival = (self.now + gap, ChatEvent::Arrival(next));
             self.events.push(Reverse(arrival));
         }
     }

@@ -18,7 +18,7 @@ pub struct ChatOutcome {
     /// One per request whose first token came within the run.
     pub first_tokens: Vec<FirstToken>,
     /// One per request that began with a prediction of its own.
-    pub judged: Vec<Judged>,
+    pub judged: Vec<JudgedPrediction>,
     /// Prompt tokens that were not cached; what preempted sequences compute again is not in it.
     pub computed_tokens: u64,
     /// Times that a sequence was sent back to the queue.
@@ -49,9 +49,9 @@ pub struct FirstToken {
     pub cached_tokens: u32,
 }
 
-/// A prediction and what came.
+/// A prediction and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judged {
+pub struct JudgedPrediction {
     /// The predicted probability that the conversation continues.
     pub p: f64,
     /// Whether it does.

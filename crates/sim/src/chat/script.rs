@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use headstart_core::Nanos;
 
-use super::{Conversation, Place};
+use super::{Place, ScriptedConversation};
 
 /// Most conversations of a script: bounds memory where conversations are short and time is long.
 pub const CONVERSATIONS_MAX: usize = 1 << 22;
@@ -41,7 +41,7 @@ pub struct Pacing {
 /// Conversations and their starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
-    conversations: Vec<Conversation>,
+    conversations: Vec<ScriptedConversation>,
     starts: Vec<Nanos>,
     seconds: f64,
     /// Seconds behind that in which what is under way may end.
@@ -54,7 +54,7 @@ impl Script {
     /// # Panics
     /// When there is no slot, or a time is negative or not finite.
     #[must_use]
-    pub fn new(source: impl IntoIterator<Item = Conversation>, pacing: Pacing) -> Self {
+    pub fn new(source: impl IntoIterator<Item = ScriptedConversation>, pacing: Pacing) -> Self {
         assert!(pacing.slots > 0, "conversations need a place");
         let mut free: BinaryHeap<Reverse<Nanos>> = opening_times(pacing).map(Reverse).collect();
         let end = Nanos::from_secs_f64(pacing.seconds);
@@ -84,7 +84,11 @@ impl Script {
     /// Conversations with starts that are known, to repeat a run of `seconds` that was recorded.
     /// The simulated engine may be slower by `slack_s`.
     #[must_use]
-    pub fn recorded(mut started: Vec<(Nanos, Conversation)>, seconds: f64, slack_s: f64) -> Self {
+    pub fn recorded(
+        mut started: Vec<(Nanos, ScriptedConversation)>,
+        seconds: f64,
+        slack_s: f64,
+    ) -> Self {
         started.retain(|(_, conversation)| !conversation.turns.is_empty());
         for (_, conversation) in &mut started {
             conversation.turns.truncate(TURNS_MAX);
@@ -100,7 +104,7 @@ impl Script {
 
     /// The conversations; those that were spaced stand in the order of their starts.
     #[must_use]
-    pub fn conversations(&self) -> &[Conversation] {
+    pub fn conversations(&self) -> &[ScriptedConversation] {
         &self.conversations
     }
 
@@ -141,16 +145,16 @@ fn opening_times(pacing: Pacing) -> impl Iterator<Item = Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::Turn;
+    use crate::chat::ScriptedTurn;
 
-    fn conversation(gaps_s: &[f64]) -> Conversation {
-        let turn = |&gap_s: &f64| Turn {
+    fn conversation(gaps_s: &[f64]) -> ScriptedConversation {
+        let turn = |&gap_s: &f64| ScriptedTurn {
             new_tokens: 1,
             answer_tokens: 1,
             gap_s,
         };
         let last = [f64::NAN];
-        Conversation {
+        ScriptedConversation {
             turns: gaps_s.iter().chain(&last).map(turn).collect(),
             head: None,
         }

@@ -6,7 +6,7 @@
 //! finish() ◄── what became of each token ◄── landed ◄──── caller says, then it can be found ◄──┘
 //! ```
 //!
-//! Requests come in order of time. Where computing takes no time ([`Explained::serve`], as in
+//! Requests come in order of time. Where computing takes no time ([`ExplainedReplay::serve`], as in
 //! [`crate::replay`]) nothing is ever in flight. The router is never wrong. So what is left is what
 //! placement, room and the prompts themselves cost. The attributor is driven as a gateway drives
 //! it. Requests in flight wait for no one: there are no queues, and at most [`FLIGHTS_MAX`] fly.
@@ -64,7 +64,7 @@ pub struct ExplainedConfig {
 
 /// A prompt's contents, where a trace has them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Content<'a> {
+pub struct PromptContent<'a> {
     /// Its tokens: without them the buckets for divergence and for other namespaces stay empty.
     pub tokens: Option<&'a [TokenId]>,
     /// Stands for salt, adapter and model; the blocks' ids must differ where this differs.
@@ -72,7 +72,7 @@ pub struct Content<'a> {
 }
 
 /// A replay in progress.
-pub struct Explained {
+pub struct ExplainedReplay {
     config: ExplainedConfig,
     caches: Vec<PrefixCache>,
     work: RecentWork,
@@ -80,7 +80,7 @@ pub struct Explained {
     rng: Rng,
     begun: u32,
     flights: BTreeMap<(Nanos, u32), Flight>,
-    /// Of [`Explained::begin`], by number.
+    /// Of [`ExplainedReplay::begin`], by number.
     landed: Vec<Split>,
     total: Waterfall,
     classes: Tally<(u16, u16)>,
@@ -99,7 +99,7 @@ struct Flight {
     found: u32,
 }
 
-impl Explained {
+impl ExplainedReplay {
     /// Starts with empty caches, whose victims are chosen by what `policy` makes for each.
     #[must_use]
     pub fn new(config: ExplainedConfig, policy: impl Fn(usize) -> Box<dyn Policy>) -> Self {
@@ -123,7 +123,7 @@ impl Explained {
     }
 
     /// Serves the next request at once and says what became of its tokens.
-    pub fn serve(&mut self, request: &TraceRequest, content: Content<'_>) -> Outcome {
+    pub fn serve(&mut self, request: &TraceRequest, content: PromptContent<'_>) -> Outcome {
         let flight = self.start(request, content);
         self.land(flight, request.arrival)
     }
@@ -133,7 +133,7 @@ impl Explained {
     pub fn begin(
         &mut self,
         request: &TraceRequest,
-        content: Content<'_>,
+        content: PromptContent<'_>,
         takes: impl Fn(u32, u32) -> Duration,
     ) {
         let now = request.arrival;
@@ -184,7 +184,7 @@ impl Explained {
     }
 
     /// Chooses a replica for the next request, finds what it holds and begins to compute the rest.
-    fn start(&mut self, request: &TraceRequest, content: Content<'_>) -> Flight {
+    fn start(&mut self, request: &TraceRequest, content: PromptContent<'_>) -> Flight {
         self.chain.clear();
         self.chain
             .extend(request.blocks.iter().map(BlockHash::from_u64));
@@ -337,7 +337,7 @@ mod tests {
     use headstart_cache::policy::Lru;
     use headstart_insight::Bucket;
 
-    fn replay(replicas: usize, blocks: usize, placement: Placement) -> Explained {
+    fn replay(replicas: usize, blocks: usize, placement: Placement) -> ExplainedReplay {
         let config = ExplainedConfig {
             replicas,
             blocks,
@@ -346,7 +346,7 @@ mod tests {
             seed: 1,
             memory: AttributorConfig::default(),
         };
-        Explained::new(config, |blocks| Box::new(Lru::new(blocks)))
+        ExplainedReplay::new(config, |blocks| Box::new(Lru::new(blocks)))
     }
 
     fn request(at: u64, blocks: std::ops::Range<u64>, input_tokens: u32) -> TraceRequest {
@@ -367,7 +367,7 @@ mod tests {
             (2, 20, Bucket::NeverSeen),
             (3, 10, Bucket::Evicted),
         ] {
-            let outcome = one.serve(&request(at, from..from + 5, 70), Content::default());
+            let outcome = one.serve(&request(at, from..from + 5, 70), PromptContent::default());
             let parts: Vec<_> = outcome.split.iter().collect();
             assert!(parts.contains(&(expected, 64)), "{at}: {parts:?}");
             assert!(parts.contains(&(Bucket::BlockFloor, 6)), "{at}: {parts:?}");
@@ -375,8 +375,8 @@ mod tests {
         let mut turns = replay(2, 100, Placement::RoundRobin);
         let mut precise = replay(2, 100, Placement::LongestPrefix);
         for at in 0..2 {
-            turns.serve(&request(at, 0..5, 70), Content::default());
-            precise.serve(&request(at, 0..5, 70), Content::default());
+            turns.serve(&request(at, 0..5, 70), PromptContent::default());
+            precise.serve(&request(at, 0..5, 70), PromptContent::default());
         }
         assert_eq!(turns.total().get(Bucket::HeldElsewhere), 64);
         assert_eq!(precise.total().get(Bucket::Device), 64);
@@ -393,12 +393,12 @@ mod tests {
             Duration::from_nanos(u64::from(computed))
         };
         for at in [0, 0, 69, 70, 200] {
-            replay.begin(&request(at, 0..5, 70), Content::default(), takes);
+            replay.begin(&request(at, 0..5, 70), PromptContent::default(), takes);
         }
         let mut other = request(300, 50..55, 70);
-        replay.begin(&other, Content::default(), takes);
+        replay.begin(&other, PromptContent::default(), takes);
         other.arrival = Nanos(301);
-        replay.begin(&other, Content::default(), |_, _| Duration::ZERO);
+        replay.begin(&other, PromptContent::default(), |_, _| Duration::ZERO);
         let splits = replay.finish();
         let expected = [
             Bucket::NeverSeen,
@@ -435,9 +435,9 @@ mod tests {
         let mut begun = replay(3, 40, Placement::LongestPrefix);
         let mut slow = replay(3, 40, Placement::LongestPrefix);
         for request in &requests {
-            at_once.serve(request, Content::default());
-            begun.begin(request, Content::default(), |_, _| Duration::ZERO);
-            slow.begin(request, Content::default(), |_, computed| {
+            at_once.serve(request, PromptContent::default());
+            begun.begin(request, PromptContent::default(), |_, _| Duration::ZERO);
+            slow.begin(request, PromptContent::default(), |_, computed| {
                 Duration::from_nanos(u64::from(computed / 16))
             });
         }
@@ -480,7 +480,7 @@ mod tests {
         for point in numbers.curve.iter().step_by(7) {
             let mut one = replay(1, point.capacity_blocks as usize, Placement::Random);
             for request in &requests {
-                one.serve(request, Content::default());
+                one.serve(request, PromptContent::default());
             }
             let served = one.total().get(Bucket::Device);
             let told = point.token_hit_rate * prompts;
@@ -503,7 +503,7 @@ mod tests {
             let len = 1 + rng.below(20) as u64;
             let one = request(at, family..family + len, len as u32 * 16 + 1);
             hits += plain.serve(&one) as u64;
-            explained.serve(&one, Content::default());
+            explained.serve(&one, PromptContent::default());
         }
         assert_eq!(explained.total().get(Bucket::Device), 16 * hits);
         assert_eq!(explained.total().get(Bucket::HeldElsewhere), 0);

@@ -197,7 +197,7 @@ mod tests {
     use headstart_insight::loss::AttributorConfig;
 
     use super::*;
-    use crate::explained::replay::{Content, Explained, ExplainedConfig, Placement};
+    use crate::explained::replay::{ExplainedConfig, ExplainedReplay, Placement, PromptContent};
 
     /// Conversations that grow, branch and repeat; ids name prefixes.
     fn trace(rng: &mut Rng, requests: usize) -> Vec<TraceRequest> {
@@ -242,7 +242,7 @@ mod tests {
             let blocks = [1, 7, 30, 100, 1_000][rng.below(5)];
             let speed = [0, 0, 1, 5][rng.below(4)];
             let takes = |_: u32, computed: u32| Duration::from_nanos(u64::from(computed * speed));
-            let mut slow = Explained::new(
+            let mut slow = ExplainedReplay::new(
                 ExplainedConfig {
                     replicas,
                     blocks,
@@ -256,7 +256,7 @@ mod tests {
             let mut runs = ExplainedRuns::new(replicas, blocks as u64, 16);
             let mut got = Vec::new();
             for request in &trace {
-                slow.begin(request, Content::default(), takes);
+                slow.begin(request, PromptContent::default(), takes);
                 got.push(runs.serve(request, takes));
             }
             let expected = slow.finish();

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, SeqId};
 use headstart_router::index::Update;
 use headstart_router::profile::IndexKind;
-use headstart_router::stream::{Effect, Follower, FollowerConfig, ReplayId, StreamBatch};
+use headstart_router::stream::{Follower, FollowerConfig, ReplayId, StreamBatch, StreamEffect};
 use headstart_router::{
     Decision, Health, NoReplica, PrefixIndex, ReportedLoad, ReservationId, RouteRequest, Router,
     RouterConfig,
 };
 
-use super::prompts::Known;
+use super::prompts::KeyedPrompt;
 use super::replica::ReplicaSpec;
 use super::workload::Request;
 
@@ -22,7 +22,7 @@ pub struct Gateway {
     index: Arc<dyn PrefixIndex>,
     /// One per replica; none where the index learns from no events.
     streams: Vec<Follower>,
-    effects: Vec<Effect>,
+    effects: Vec<StreamEffect>,
     /// Reservations of requests that are not answered.
     reservations: HashMap<SeqId, ReservationId>,
 }
@@ -46,7 +46,7 @@ pub enum Heard {
 
 /// A replay that a stream asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ReplayRequest {
     /// To be named with each reply.
     pub replay: ReplayId,
     /// The first batch wanted.
@@ -100,7 +100,7 @@ impl Gateway {
     pub fn route(
         &mut self,
         request: &Request,
-        prompt: &Known,
+        prompt: &KeyedPrompt,
         excluded: &[ReplicaId],
         now: Nanos,
     ) -> Result<Decision, NoReplica> {
@@ -132,7 +132,7 @@ impl Gateway {
     }
 
     /// Something came over a replica's event stream. Returns the replay that it asks for.
-    pub fn hear(&mut self, replica: ReplicaId, heard: Heard, now: Nanos) -> Option<Asked> {
+    pub fn hear(&mut self, replica: ReplicaId, heard: Heard, now: Nanos) -> Option<ReplayRequest> {
         let stream = self.streams.get_mut(replica.0 as usize)?;
         let effects = &mut self.effects;
         match heard {
@@ -148,12 +148,14 @@ impl Gateway {
         let mut asked = None;
         for effect in std::mem::take(&mut self.effects) {
             match effect {
-                Effect::Apply { events, .. } => self.router.apply(replica, &events, now),
-                Effect::Clear => self.router.apply(replica, &[CacheEvent::Cleared], now),
-                Effect::Doubt { .. } => self.update(replica, Update::Doubt, now),
-                Effect::Trust => self.update(replica, Update::Trust, now),
-                Effect::Ask { replay, from } => asked = Some(Asked { replay, from }),
-                Effect::Skipped { .. } | Effect::Reconnect | Effect::Status(_) => {}
+                StreamEffect::Apply { events, .. } => self.router.apply(replica, &events, now),
+                StreamEffect::Clear => self.router.apply(replica, &[CacheEvent::Cleared], now),
+                StreamEffect::Doubt { .. } => self.update(replica, Update::Doubt, now),
+                StreamEffect::Trust => self.update(replica, Update::Trust, now),
+                StreamEffect::Ask { replay, from } => asked = Some(ReplayRequest { replay, from }),
+                StreamEffect::Skipped { .. }
+                | StreamEffect::Reconnect
+                | StreamEffect::Status(_) => {}
             }
         }
         asked

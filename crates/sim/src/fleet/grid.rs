@@ -8,7 +8,7 @@
 //! | popularity of system prompts | in turn, Zipf with exponent 1 |
 //!
 //! Every request has one of twenty questions behind its system prompt. The engine is that of the
-//! published run ([`Preset::LlmD73`]). The first rung fills the caches and counts for nothing.
+//! published run ([`FleetPreset::LlmD73`]). The first rung fills the caches and counts for nothing.
 //!
 //! Beside the grid two loads that are hard for affinity: [`burst`] and [`hot_prefix`].
 
@@ -18,9 +18,9 @@ use headstart_core::Rng;
 use headstart_router::Profile;
 
 use super::config::FleetConfig;
-use super::ladder::{Ladder, Order, Pacing};
-use super::preset::Preset;
-use super::workload::Workload;
+use super::ladder::{Ladder, Order, RequestPacing};
+use super::preset::FleetPreset;
+use super::workload::FleetWorkload;
 
 /// One fleet under one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,7 +78,7 @@ const BURST_REQUESTS: usize = 160;
 /// Eight replicas at one request a second each; every twenty seconds half of what is asked comes at
 /// once.
 #[must_use]
-pub fn burst(seed: u64) -> Workload {
+pub fn burst(seed: u64) -> FleetWorkload {
     let cell = Cell {
         replicas: HARD_REPLICAS,
         rate: 2.0,
@@ -100,7 +100,7 @@ pub fn burst(seed: u64) -> Workload {
 
 /// Eight replicas with three requests a second each, six in ten of them behind one system prompt.
 #[must_use]
-pub fn hot_prefix(seed: u64) -> Workload {
+pub fn hot_prefix(seed: u64) -> FleetWorkload {
     let cell = Cell {
         replicas: HARD_REPLICAS,
         rate: 3.0,
@@ -117,7 +117,7 @@ pub fn hard_fleet(profile: Profile) -> FleetConfig {
 }
 
 fn fleet_of(replicas: usize, profile: Profile) -> FleetConfig {
-    let mut fleet = Preset::LlmD73.fleet(profile);
+    let mut fleet = FleetPreset::LlmD73.fleet(profile);
     fleet.replicas = vec![fleet.replicas[0]; replicas];
     fleet
 }
@@ -125,8 +125,8 @@ fn fleet_of(replicas: usize, profile: Profile) -> FleetConfig {
 impl Cell {
     /// Draws the cell's requests from a seed.
     #[must_use]
-    pub fn workload(&self, seed: u64) -> Workload {
-        let kv_tokens = (self.replicas * Preset::LlmD73.kv_tokens()) as f64;
+    pub fn workload(&self, seed: u64) -> FleetWorkload {
+        let kv_tokens = (self.replicas * FleetPreset::LlmD73.kv_tokens()) as f64;
         let groups = self.working_set * kv_tokens / f64::from(SYSTEM_TOKENS);
         let replicas = self.replicas as f64;
         let ladder = Ladder {
@@ -136,7 +136,7 @@ impl Cell {
             question_tokens: QUESTION_TOKENS,
             answer_tokens: ANSWER_TOKENS,
             order: self.order,
-            pacing: Pacing::Poisson,
+            pacing: RequestPacing::Poisson,
             rungs: vec![(replicas, WARM_UP_S), (self.rate * replicas, COUNTED_S)],
         };
         ladder.draw(&mut Rng::new(seed))

@@ -11,14 +11,14 @@ use std::time::Duration;
 use headstart_core::Rng;
 use headstart_trace::synth::Gap;
 
-use super::workload::{ANSWERS, Next, Request, Rung, Segment, Workload};
+use super::workload::{ANSWERS, FleetWorkload, FollowUpRequest, Request, Rung, Segment};
 
 /// Texts of questions are numbered behind those of groups.
 const QUESTIONS: u64 = 1 << 32;
 
 /// Spacing of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pacing {
+pub enum RequestPacing {
     /// Independently: gaps are exponential.
     Poisson,
     /// Evenly.
@@ -64,7 +64,7 @@ pub struct Ladder {
     /// Order of the prompts.
     pub order: Order,
     /// Spacing of requests.
-    pub pacing: Pacing,
+    pub pacing: RequestPacing,
     /// Requests per second, and for how many seconds.
     pub rungs: Vec<(f64, f64)>,
 }
@@ -78,22 +78,22 @@ impl Ladder {
 
     /// Draws its requests.
     #[must_use]
-    pub fn draw(&self, rng: &mut Rng) -> Workload {
+    pub fn draw(&self, rng: &mut Rng) -> FleetWorkload {
         let mut maker = self.maker(rng);
         let rungs = self.rungs.iter().map(|&rung| maker.open(rung, rng));
-        Workload {
+        FleetWorkload {
             rungs: rungs.collect(),
         }
     }
 
     /// The first rung, and behind it one of each crowd, in a closed loop.
     #[must_use]
-    pub fn draw_closed(&self, crowds: &[Crowd], rng: &mut Rng) -> Workload {
+    pub fn draw_closed(&self, crowds: &[Crowd], rng: &mut Rng) -> FleetWorkload {
         let mut maker = self.maker(rng);
         let mut rungs: Vec<Rung> = Vec::new();
         rungs.extend(self.rungs.first().map(|&rung| maker.open(rung, rng)));
         rungs.extend(crowds.iter().map(|crowd| maker.closed(crowd, rng)));
-        Workload { rungs }
+        FleetWorkload { rungs }
     }
 
     fn maker(&self, rng: &mut Rng) -> Maker<'_> {
@@ -104,7 +104,7 @@ impl Ladder {
         }
     }
 
-    fn prompts(&self, rng: &mut Rng) -> Prompts {
+    fn prompts(&self, rng: &mut Rng) -> PromptSource {
         let mut all: Vec<Arc<[Segment]>> = Vec::new();
         for group in 0..self.groups as u64 {
             for prompt in 0..self.prompts as u64 {
@@ -133,7 +133,7 @@ impl Ladder {
                 sums.collect()
             }
         };
-        Prompts {
+        PromptSource {
             all,
             per_group: self.prompts,
             next: 0,
@@ -145,7 +145,7 @@ impl Ladder {
 /// Makes requests, no two of one name.
 struct Maker<'a> {
     ladder: &'a Ladder,
-    prompts: Prompts,
+    prompts: PromptSource,
     next_answer: u64,
 }
 
@@ -155,8 +155,8 @@ impl Maker<'_> {
         let mut after_s = 0.0;
         let requests = (0..count).map(|_| {
             after_s += match self.ladder.pacing {
-                Pacing::Poisson => Gap::Exponential { mean_s: 1.0 / rate }.draw(rng),
-                Pacing::Even => 1.0 / rate,
+                RequestPacing::Poisson => Gap::Exponential { mean_s: 1.0 / rate }.draw(rng),
+                RequestPacing::Even => 1.0 / rate,
             };
             let at = Some(Duration::from_secs_f64(after_s));
             Request {
@@ -182,7 +182,7 @@ impl Maker<'_> {
         for round in 0..rounds {
             for user in 0..crowd.users {
                 let first = crowd.think_s * f64::from(user) / f64::from(crowd.users);
-                let next = (round + 1 < rounds).then(|| Next {
+                let next = (round + 1 < rounds).then(|| FollowUpRequest {
                     request: (round + 1) * crowd.users + user,
                     think: Duration::from_secs_f64(think.draw(rng)),
                 });
@@ -215,7 +215,7 @@ impl Maker<'_> {
 }
 
 /// Source of prompts.
-struct Prompts {
+struct PromptSource {
     all: Vec<Arc<[Segment]>>,
     per_group: usize,
     next: usize,
@@ -223,7 +223,7 @@ struct Prompts {
     weights: Vec<f64>,
 }
 
-impl Prompts {
+impl PromptSource {
     fn next(&mut self, rng: &mut Rng) -> Arc<[Segment]> {
         let at = match self.weights.last() {
             None => {
@@ -243,7 +243,7 @@ impl Prompts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::preset::Preset;
+    use super::super::preset::FleetPreset;
     use super::*;
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
             think_s: 10.0,
             seconds: 30.0,
         };
-        let workload = Preset::Laptop
+        let workload = FleetPreset::Laptop
             .ladder()
             .draw_closed(&[crowd], &mut Rng::new(1));
         workload.check();

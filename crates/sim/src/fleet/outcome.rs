@@ -8,7 +8,7 @@ use super::workload::Rung;
 
 /// Times and tokens of one request. Times are from the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Served {
+pub struct ServedRequest {
     /// When it was sent.
     pub sent: Nanos,
     /// When a replica began with it, where that is known: no client sees it.
@@ -44,7 +44,7 @@ impl Default for Slo {
     }
 }
 
-impl Served {
+impl ServedRequest {
     /// Client's send to first token, seconds.
     #[must_use]
     pub fn ttft_s(&self) -> f64 {
@@ -122,9 +122,9 @@ pub struct FleetOutcome {
 
 /// Observations of one rung, simulated or measured.
 #[derive(Clone, Debug, Default)]
-pub struct Collected {
+pub struct RungObservations {
     /// Requests that were answered.
-    pub served: Vec<Served>,
+    pub served: Vec<ServedRequest>,
     /// Requests that no replica took.
     pub refused: usize,
     /// Requests that were begun and lost.
@@ -174,10 +174,10 @@ impl Mean {
 impl FleetOutcome {
     /// Computes the outcome from the observations of each of `rungs`.
     #[must_use]
-    pub fn of(collected: &[Collected], rungs: &[Rung], slo: Slo) -> Self {
+    pub fn of(collected: &[RungObservations], rungs: &[Rung], slo: Slo) -> Self {
         // The first one fills the caches, if there are others.
         let first = usize::from(collected.len() > 1);
-        let mut all = Collected::default();
+        let mut all = RungObservations::default();
         collected[first..].iter().for_each(|rung| all.add(rung));
         let counted = rungs[first..].iter();
         let requests: usize = counted.map(|rung| rung.requests.len()).sum();
@@ -190,7 +190,7 @@ impl FleetOutcome {
     }
 }
 
-impl Collected {
+impl RungObservations {
     fn add(&mut self, other: &Self) {
         self.served.extend(&other.served);
         self.refused += other.refused;
@@ -208,7 +208,7 @@ impl Collected {
     }
 
     fn outcome(&self, rate: f64, slo: Slo) -> RungOutcome {
-        let summary = |of: &dyn Fn(&Served) -> f64| {
+        let summary = |of: &dyn Fn(&ServedRequest) -> f64| {
             let mut values: Vec<f64> = self.served.iter().map(of).collect();
             Summary::of(&mut values)
         };
@@ -230,9 +230,9 @@ impl Collected {
             failed: self.failed,
             retried: self.retried,
             goodput: good as f64 / self.lasted_s,
-            ttft: summary(&Served::ttft_s),
+            ttft: summary(&ServedRequest::ttft_s),
             service_ttft: self.service_ttft(),
-            tpot: summary(&Served::tpot_s),
+            tpot: summary(&ServedRequest::tpot_s),
             e2e: summary(&|it| it.ended.since(it.sent).as_secs_f64()),
             window_tokens_s: self.window_tokens as f64 / self.seconds,
             tokens_s: tokens as f64 / self.lasted_s,
@@ -246,7 +246,7 @@ impl Collected {
     }
 
     fn service_ttft(&self) -> Option<Summary> {
-        let of = |it: &Served| Some(it.first_token.since(it.started?).as_secs_f64());
+        let of = |it: &ServedRequest| Some(it.first_token.since(it.started?).as_secs_f64());
         let mut values: Vec<f64> = self.served.iter().filter_map(of).collect();
         (!values.is_empty()).then(|| Summary::of(&mut values))
     }

@@ -27,17 +27,17 @@ use headstart_router::profile::ScorerKind;
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
 
 use super::config::{FleetConfig, Network};
-use super::ladder::{Ladder, Order, Pacing};
+use super::ladder::{Ladder, Order, RequestPacing};
 use super::outcome::Slo;
 use super::replica::ReplicaSpec;
-use super::workload::Workload;
+use super::workload::FleetWorkload;
 use crate::cost::qwen3_32b_fp8_on_h100;
 
-pub use published::Published;
+pub use published::PublishedRung;
 
 /// A published run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
+pub enum FleetPreset {
     /// llm-d's "73 %" capacity run.
     LlmD73,
     /// llm-d's "37 %" capacity run.
@@ -78,7 +78,7 @@ pub mod fitted {
     pub const MEMORY: f64 = 1.1;
 }
 
-impl Preset {
+impl FleetPreset {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::LlmD73, Self::LlmD37, Self::Laptop];
 
@@ -100,7 +100,7 @@ impl Preset {
 
     /// Draws the preset's requests from a seed.
     #[must_use]
-    pub fn workload(self, seed: u64) -> Workload {
+    pub fn workload(self, seed: u64) -> FleetWorkload {
         self.ladder().draw(&mut Rng::new(seed))
     }
 
@@ -115,7 +115,7 @@ impl Preset {
                 question_tokens: 1_200,
                 answer_tokens: 1_000,
                 order: Order::InTurn,
-                pacing: Pacing::Poisson,
+                pacing: RequestPacing::Poisson,
                 rungs: vec![
                     (15.0, 50.0),
                     (3.0, 20.0),
@@ -143,7 +143,7 @@ impl Preset {
                 question_tokens: 1_000,
                 answer_tokens: 1_000,
                 order: Order::InTurn,
-                pacing: Pacing::Even,
+                pacing: RequestPacing::Even,
                 rungs: vec![
                     (9.0, 30.0),
                     (3.0, 210.0),
@@ -187,7 +187,7 @@ impl Preset {
 
     /// Returns the published figures of all rungs but the first.
     #[must_use]
-    pub fn published(self) -> &'static [Published] {
+    pub fn published(self) -> &'static [PublishedRung] {
         match self {
             Self::LlmD73 => &published::RUN_73,
             Self::LlmD37 => &published::RUN_37,

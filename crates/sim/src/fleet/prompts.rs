@@ -14,7 +14,7 @@ const KNOWN_TOKENS: usize = 1 << 23;
 
 /// A prompt and its names.
 #[derive(Debug)]
-pub struct Known {
+pub struct KeyedPrompt {
     /// Its tokens.
     pub tokens: Vec<TokenId>,
     /// Its names in the gateways' indexes.
@@ -24,14 +24,14 @@ pub struct Known {
 /// Prompts that were asked lately.
 #[derive(Debug, Default)]
 pub struct Prompts {
-    known: HashMap<Arc<[Segment]>, Arc<Known>>,
+    known: HashMap<Arc<[Segment]>, Arc<KeyedPrompt>>,
     /// Tokens of those.
     tokens: usize,
 }
 
 impl Prompts {
     /// The tokens of `prompt`, and its names in `index` and in all that track the same replicas.
-    pub fn get(&mut self, prompt: &Arc<[Segment]>, index: &dyn PrefixIndex) -> Arc<Known> {
+    pub fn get(&mut self, prompt: &Arc<[Segment]>, index: &dyn PrefixIndex) -> Arc<KeyedPrompt> {
         if let Some(known) = self.known.get(prompt) {
             return known.clone();
         }
@@ -45,7 +45,7 @@ impl Prompts {
             tokens: &tokens,
             ..Prompt::default()
         });
-        let known = Arc::new(Known { tokens, keys });
+        let known = Arc::new(KeyedPrompt { tokens, keys });
         self.known.insert(prompt.clone(), known.clone());
         known
     }

@@ -14,7 +14,7 @@ const EPOCH_S: f64 = 1e9;
 
 /// Batches kept for replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum BatchRetention {
     /// This number of batches.
     Batches(usize),
     /// The last one without its events. Enough where every batch comes: then a replay is only
@@ -27,14 +27,14 @@ pub enum Kept {
 pub struct Publisher {
     process: u64,
     next: u64,
-    keeps: Kept,
+    keeps: BatchRetention,
     kept: VecDeque<Arc<StreamBatch>>,
 }
 
 impl Publisher {
     /// The stream of the `process`th process of a replica.
     #[must_use]
-    pub fn new(process: u64, keeps: Kept) -> Self {
+    pub fn new(process: u64, keeps: BatchRetention) -> Self {
         Self {
             process,
             next: 0,
@@ -54,8 +54,8 @@ impl Publisher {
         });
         self.next += 1;
         let (most, kept) = match self.keeps {
-            Kept::Batches(most) => (most, batch.clone()),
-            Kept::LastHead => (1, Arc::new(head(&batch))),
+            BatchRetention::Batches(most) => (most, batch.clone()),
+            BatchRetention::LastHead => (1, Arc::new(head(&batch))),
         };
         if most > 0 {
             if self.kept.len() == most {

@@ -15,7 +15,7 @@ use super::workload::{ANSWERS, Request, Rung, Segment};
 
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Arrivals {
+pub enum TraceArrivals {
     /// As recorded, `speed` times as fast.
     Recorded {
         /// 1 is as it was.
@@ -33,42 +33,42 @@ pub enum Arrivals {
 
 /// Conversion of a trace into requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Recorded {
+pub struct TraceConversion {
     /// Tokens of a block of the trace; 0 where it has none.
     pub block_tokens: u32,
     /// When they are sent.
-    pub arrivals: Arrivals,
+    pub arrivals: TraceArrivals,
     /// Length of an answer that the trace does not know, tokens.
     pub answer_tokens: u32,
 }
 
-impl Recorded {
+impl TraceConversion {
     /// The requests of `trace`, which are in order of time and at least one. O(blocks).
     #[must_use]
     pub fn rung(&self, trace: &[TraceRequest], rng: &mut Rng) -> Rung {
-        let mut maker = Maker {
+        let mut maker = TraceRequestMaker {
             recorded: self,
             texts: HashMap::new(),
             next_text: 0,
             next_answer: ANSWERS,
         };
         match self.arrivals {
-            Arrivals::Recorded { speed } => maker.as_recorded(trace, speed),
-            Arrivals::Poisson { rate, seconds } => maker.drawn(trace, (rate, seconds), rng),
+            TraceArrivals::Recorded { speed } => maker.as_recorded(trace, speed),
+            TraceArrivals::Poisson { rate, seconds } => maker.drawn(trace, (rate, seconds), rng),
         }
     }
 }
 
 /// Makes requests, and gives texts their numbers.
-struct Maker<'a> {
-    recorded: &'a Recorded,
+struct TraceRequestMaker<'a> {
+    recorded: &'a TraceConversion,
     /// Of the blocks of this pass through the trace.
     texts: HashMap<u64, u64>,
     next_text: u64,
     next_answer: u64,
 }
 
-impl Maker<'_> {
+impl TraceRequestMaker<'_> {
     fn as_recorded(&mut self, trace: &[TraceRequest], speed: f64) -> Rung {
         let first = trace.first().map_or(Nanos(0), |it| it.arrival);
         let at = |it: &TraceRequest| it.arrival.since(first).div_f64(speed);
@@ -183,8 +183,8 @@ mod tests {
         }
     }
 
-    fn recorded(arrivals: Arrivals) -> Recorded {
-        Recorded {
+    fn recorded(arrivals: TraceArrivals) -> TraceConversion {
+        TraceConversion {
             block_tokens: 16,
             arrivals,
             answer_tokens: 7,
@@ -206,7 +206,7 @@ mod tests {
             request(9, &[900, 901, 902], 41),
             request(11, &[], 3),
         ];
-        let rung = recorded(Arrivals::Recorded { speed: 2.0 }).rung(&trace, &mut Rng::new(1));
+        let rung = recorded(TraceArrivals::Recorded { speed: 2.0 }).rung(&trace, &mut Rng::new(1));
         let found: Vec<_> = rung.requests.iter().map(texts).collect();
         assert_eq!(found[0], [(0, 16), (1, 16), (2, 8)]);
         assert_eq!(found[1], [(0, 16), (1, 16), (3, 9)]);
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_second_pass_asks_what_nobody_has_asked() {
         let trace = [request(0, &[1], 16), request(1, &[1], 16)];
-        let arrivals = Arrivals::Poisson {
+        let arrivals = TraceArrivals::Poisson {
             rate: 10.0,
             seconds: 1_000.0,
         };

@@ -39,8 +39,8 @@ impl ReplicaSpec {
     }
 }
 
-/// An engine.
-pub struct Replica {
+/// An engine in virtual time.
+pub struct VirtualReplica {
     cost: CostModel,
     scheduler: Scheduler,
     hasher: Arc<BlockHasher>,
@@ -61,7 +61,7 @@ pub struct Done {
     pub events: Vec<CacheEvent>,
 }
 
-impl Replica {
+impl VirtualReplica {
     /// One with an empty cache.
     #[must_use]
     pub fn new(spec: &ReplicaSpec, policy: Box<dyn Policy>) -> Self {

@@ -11,14 +11,14 @@ use headstart_router::{Health, RouterConfig};
 use headstart_scheduler::{Output, Submit};
 
 use super::config::{Fault, FleetConfig};
-use super::gateway::{Asked, Gateway, Heard};
-use super::outcome::{Collected, FleetOutcome, Served};
+use super::gateway::{Gateway, Heard, ReplayRequest};
+use super::outcome::{FleetOutcome, RungObservations, ServedRequest};
 use super::prompts::Prompts;
-use super::publisher::{Kept, Publisher};
+use super::publisher::{BatchRetention, Publisher};
 use super::recovery::BySecond;
-use super::replica::Replica;
-use super::timeline::Timeline;
-use super::workload::{Request, Workload};
+use super::replica::VirtualReplica;
+use super::timeline::EventQueue;
+use super::workload::{FleetWorkload, Request};
 
 /// Name of the model that all replicas serve.
 const MODEL: &str = "simulated";
@@ -31,23 +31,23 @@ mod requests;
 mod streams;
 
 /// A run in progress.
-pub struct Run<'a> {
+pub struct FleetRun<'a> {
     config: &'a FleetConfig,
-    workload: &'a Workload,
+    workload: &'a FleetWorkload,
     gateways: Vec<GatewaySeat>,
     replicas: Vec<ReplicaSeat>,
     prompts: Prompts,
-    timeline: Timeline<What>,
+    timeline: EventQueue<FleetEvent>,
     now: Nanos,
     rng: Rng,
     rung: usize,
     rung_start: Nanos,
     /// Requests of the rung that are neither answered nor given up.
     open: usize,
-    in_flight: HashMap<SeqId, Flight>,
+    in_flight: HashMap<SeqId, InFlightRequest>,
     /// Requests sent so far: gateways take them in turn.
     sent: usize,
-    collected: Vec<Collected>,
+    collected: Vec<RungObservations>,
     by_second: BySecond,
     preemptions: u64,
     steps: u64,
@@ -66,7 +66,7 @@ struct GatewaySeat {
 
 /// A replica's place: process after process.
 struct ReplicaSeat {
-    replica: Replica,
+    replica: VirtualReplica,
     publisher: Publisher,
     is_alive: bool,
     /// Processes before this one.
@@ -78,17 +78,17 @@ struct ReplicaSeat {
 }
 
 /// A request on its way.
-struct Flight {
+struct InFlightRequest {
     /// Its position in the rung.
     position: usize,
     gateway: usize,
     replica: usize,
-    served: Served,
+    served: ServedRequest,
     has_token: bool,
 }
 
-/// Something that happens.
-enum What {
+/// An event of the simulation.
+enum FleetEvent {
     /// A rung begins.
     Rung,
     /// A request of the rung is sent: the one at the position, and the next one after it.
@@ -126,13 +126,13 @@ enum What {
     GatewayUp(usize),
 }
 
-impl<'a> Run<'a> {
+impl<'a> FleetRun<'a> {
     /// Begins at time 0 with empty caches.
     ///
     /// # Panics
-    /// When fleet or workload are none: see [`FleetConfig::check`] and [`Workload::check`].
+    /// When fleet or workload are none: see [`FleetConfig::check`] and [`FleetWorkload::check`].
     #[must_use]
-    pub fn new(config: &'a FleetConfig, workload: &'a Workload) -> Self {
+    pub fn new(config: &'a FleetConfig, workload: &'a FleetWorkload) -> Self {
         config.check();
         workload.check();
         let now = Nanos(0);
@@ -142,7 +142,7 @@ impl<'a> Run<'a> {
             gateways: Vec::new(),
             replicas: Vec::new(),
             prompts: Prompts::default(),
-            timeline: Timeline::default(),
+            timeline: EventQueue::default(),
             now,
             rng: Rng::new(config.seed),
             rung: 0,
@@ -165,10 +165,10 @@ impl<'a> Run<'a> {
         }
         for &fault in &config.faults {
             let (Fault::Crash { at, .. } | Fault::GatewayRestart { at, .. }) = fault;
-            run.timeline.add(now + at, What::Fault(fault));
+            run.timeline.add(now + at, FleetEvent::Fault(fault));
         }
-        run.timeline.add(now, What::Rung);
-        run.timeline.add(now, What::Scrape);
+        run.timeline.add(now, FleetEvent::Rung);
+        run.timeline.add(now, FleetEvent::Scrape);
         run
     }
 
@@ -206,42 +206,42 @@ impl<'a> Run<'a> {
         Nanos(0) + at <= self.now
     }
 
-    fn happen(&mut self, what: What) {
+    fn happen(&mut self, what: FleetEvent) {
         match what {
-            What::Rung => self.begin_rung(),
-            What::Arrival(position) => self.send(position),
-            What::Reach(position, sent) => self.reach(position, sent),
-            What::Follow(position) => self.follow(position),
-            What::Step { replica, life } => self.end_step(replica, life),
-            What::Heard {
+            FleetEvent::Rung => self.begin_rung(),
+            FleetEvent::Arrival(position) => self.send(position),
+            FleetEvent::Reach(position, sent) => self.reach(position, sent),
+            FleetEvent::Follow(position) => self.follow(position),
+            FleetEvent::Step { replica, life } => self.end_step(replica, life),
+            FleetEvent::Heard {
                 gateway,
                 life,
                 replica,
                 heard,
             } => self.hear(gateway, life, replica, heard),
-            What::Asked {
+            FleetEvent::Asked {
                 gateway,
                 life,
                 replica,
                 replay,
                 from,
-            } => self.answer_replay((gateway, life), replica, Asked { replay, from }),
-            What::Scrape => self.scrape(),
-            What::Fault(fault) => self.fail(fault),
-            What::Return(replica) => self.return_replica(replica),
-            What::Notice(replica) => self.notice(replica),
-            What::GatewayUp(gateway) => self.gateway_up(gateway),
+            } => self.answer_replay((gateway, life), replica, ReplayRequest { replay, from }),
+            FleetEvent::Scrape => self.scrape(),
+            FleetEvent::Fault(fault) => self.fail(fault),
+            FleetEvent::Return(replica) => self.return_replica(replica),
+            FleetEvent::Notice(replica) => self.notice(replica),
+            FleetEvent::GatewayUp(gateway) => self.gateway_up(gateway),
         }
     }
 
     fn new_replica(&self, number: usize, life: u32) -> ReplicaSeat {
         let spec = &self.config.replicas[number];
         let keeps = match self.config.is_calm() {
-            true => Kept::LastHead,
-            false => Kept::Batches(self.config.network.replay_batches),
+            true => BatchRetention::LastHead,
+            false => BatchRetention::Batches(self.config.network.replay_batches),
         };
         ReplicaSeat {
-            replica: Replica::new(spec, Box::new(Lru::new(spec.capacity_blocks))),
+            replica: VirtualReplica::new(spec, Box::new(Lru::new(spec.capacity_blocks))),
             publisher: Publisher::new(u64::from(life), keeps),
             is_alive: true,
             life,
@@ -271,7 +271,7 @@ impl<'a> Run<'a> {
         &workload.rungs[self.rung].requests[position]
     }
 
-    fn collected(&mut self) -> &mut Collected {
+    fn collected(&mut self) -> &mut RungObservations {
         &mut self.collected[self.rung]
     }
 
@@ -279,9 +279,9 @@ impl<'a> Run<'a> {
         let rung = &self.workload.rungs[self.rung];
         self.rung_start = self.now;
         self.open = rung.requests.len();
-        self.collected.push(Collected {
+        self.collected.push(RungObservations {
             seconds: rung.seconds,
-            ..Collected::default()
+            ..RungObservations::default()
         });
         if self.open == 0 {
             self.end_rung();
@@ -301,7 +301,8 @@ impl<'a> Run<'a> {
         collected.lasted_s = lasted_s.max(collected.seconds);
         self.rung += 1;
         if self.rung < self.workload.rungs.len() {
-            self.timeline.add(self.now + self.config.pause, What::Rung);
+            self.timeline
+                .add(self.now + self.config.pause, FleetEvent::Rung);
         }
     }
 
@@ -321,7 +322,7 @@ impl<'a> Run<'a> {
             }
         }
         let next = self.now + self.config.network.scrape;
-        self.timeline.add(next, What::Scrape);
+        self.timeline.add(next, FleetEvent::Scrape);
     }
 
     /// Asserts that nothing is left over.

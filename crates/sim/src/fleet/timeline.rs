@@ -5,9 +5,9 @@ use std::collections::BinaryHeap;
 
 use headstart_core::Nanos;
 
-/// A queue of things to happen.
+/// A queue of future events.
 #[derive(Debug)]
-pub(super) struct Timeline<T> {
+pub(super) struct EventQueue<T> {
     queue: BinaryHeap<Due<T>>,
     made: u64,
 }
@@ -19,7 +19,7 @@ struct Due<T> {
     what: T,
 }
 
-impl<T> Default for Timeline<T> {
+impl<T> Default for EventQueue<T> {
     fn default() -> Self {
         Self {
             queue: BinaryHeap::new(),
@@ -28,7 +28,7 @@ impl<T> Default for Timeline<T> {
     }
 }
 
-impl<T> Timeline<T> {
+impl<T> EventQueue<T> {
     pub(super) fn add(&mut self, at: Nanos, what: T) {
         let number = self.made;
         self.made += 1;
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn equal_times_keep_their_order() {
-        let mut timeline = Timeline::default();
+        let mut timeline = EventQueue::default();
         for (at, what) in [(2, 'c'), (1, 'a'), (2, 'd'), (1, 'b')] {
             timeline.add(Nanos(at), what);
         }

@@ -37,12 +37,12 @@ pub struct Request {
     /// The conversation that it belongs to, if it says so.
     pub session: Option<u64>,
     /// The client's next request, after the answer to this one.
-    pub next: Option<Next>,
+    pub next: Option<FollowUpRequest>,
 }
 
 /// A request that waits for the answer to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Next {
+pub struct FollowUpRequest {
     /// Its position in the rung.
     pub request: u32,
     /// From the end of the answer, or from the failure, until it is sent.
@@ -62,7 +62,7 @@ pub struct Rung {
 
 /// Rungs, one after the other: each begins when all requests of the one before are answered.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Workload {
+pub struct FleetWorkload {
     /// The rungs.
     pub rungs: Vec<Rung>,
 }
@@ -94,7 +94,7 @@ pub fn tokens_of(prompt: &[Segment]) -> Vec<TokenId> {
     all
 }
 
-impl Workload {
+impl FleetWorkload {
     /// Asserts that every request is sent: at its time, or after exactly one other.
     ///
     /// # Panics

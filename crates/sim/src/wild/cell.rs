@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use headstart_cache::policy::{self, PolicyError};
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, Shares, TierConfig, TierCounts, Tiers, TiersConfig, WriteWhen,
+    Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TierCounts, Tiers, TiersConfig,
+    WriteWhen,
 };
 use headstart_cache::{Policy, PrefixCache};
 use headstart_core::stats::{HitCount, Summary};
 use headstart_core::{Access, Nanos, Tier, TokenId, TraceRequest};
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
-use headstart_trace::materialize::{Materialized, Materializer, MaterializerConfig, OverLong};
+use headstart_trace::materialize::{Materialization, Materializer, MaterializerConfig, OverLong};
 
 use super::WildModel;
 use crate::{Channel, SimMover, TieredOutcome, TieredReplica, TieredRequest};
@@ -34,16 +35,16 @@ const UNIT_TOKENS: u32 = 64;
 
 /// Settings common to all cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setting {
+pub struct WildSettings {
     /// Tokens a block.
     pub block_tokens: u32,
     /// Requests that arrive before this are served and not counted.
     pub warm_up: Nanos,
 }
 
-/// A run to be.
+/// A model, a policy and a size of the host memory: one run.
 #[derive(Clone, Copy, Debug)]
-pub struct Cell<'a> {
+pub struct WildCell<'a> {
     /// The model on its GPUs.
     pub model: WildModel,
     /// The policy of device and host, with its options.
@@ -54,7 +55,7 @@ pub struct Cell<'a> {
 
 /// Measurements of the requests that count.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct WildMeasurements {
     /// Blocks of prompts, and those not computed.
     pub blocks: HitCount,
     /// Tokens of prompts, and those not computed.
@@ -69,7 +70,7 @@ pub struct Measured {
     pub host: TierCounts,
 }
 
-impl Cell<'_> {
+impl WildCell<'_> {
     /// Blocks that fit the device.
     #[must_use]
     pub fn device_blocks(&self, block_tokens: u32) -> usize {
@@ -86,8 +87,8 @@ impl Cell<'_> {
     pub fn run(
         &self,
         requests: &[TraceRequest],
-        setting: &Setting,
-    ) -> Result<Measured, PolicyError> {
+        setting: &WildSettings,
+    ) -> Result<WildMeasurements, PolicyError> {
         let mut replica = self.replica(setting)?;
         let mut materializer = Materializer::new(MaterializerConfig {
             trace_block_tokens: setting.block_tokens,
@@ -113,10 +114,10 @@ impl Cell<'_> {
         let host = host
             .first()
             .map_or_else(TierCounts::default, |it| it.counts);
-        Ok(Measured::of(counted, setting.block_tokens, host))
+        Ok(WildMeasurements::of(counted, setting.block_tokens, host))
     }
 
-    fn replica(&self, setting: &Setting) -> Result<TieredReplica, PolicyError> {
+    fn replica(&self, setting: &WildSettings) -> Result<TieredReplica, PolicyError> {
         let engine = self.model.engine();
         let block_tokens = setting.block_tokens as usize;
         let blocks = self.device_blocks(setting.block_tokens);
@@ -150,7 +151,7 @@ impl Cell<'_> {
                 admission: Admission::Always,
                 write: WriteWhen::Back,
                 shares: Shares::default(),
-                assumed: Assumed {
+                assumed: AssumedSpeed {
                     latency_s: PCIE_LATENCY_S,
                     bytes_per_s,
                 },
@@ -184,7 +185,7 @@ fn prefill_only(
     materializer: &mut Materializer,
     request: &TraceRequest,
 ) -> Option<(TieredRequest, Access)> {
-    let Materialized::Prompt(prompt) = materializer.next(request) else {
+    let Materialization::Prompt(prompt) = materializer.next(request) else {
         return None;
     };
     let served = TieredRequest {
@@ -203,7 +204,7 @@ fn prefill_only(
     Some((served, access))
 }
 
-impl Measured {
+impl WildMeasurements {
     fn of<'a>(
         outcomes: impl Iterator<Item = &'a TieredOutcome>,
         block_tokens: u32,
@@ -235,27 +236,27 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
-    use super::super::traffic::{Asked, BLOCK_TOKENS, Traffic};
+    use super::super::traffic::{BLOCK_TOKENS, LoadTarget, WildTraffic};
     use super::*;
 
-    const ASKED: Asked = Asked {
+    const ASKED: LoadTarget = LoadTarget {
         load: 1.0,
         seconds: 600.0,
         warm_up_s: 300.0,
     };
 
-    fn run(policy: &str, host_times: f64) -> Measured {
+    fn run(policy: &str, host_times: f64) -> WildMeasurements {
         let model = WildModel::find("llama2-13b").expect("one of the three");
-        let cell = Cell {
+        let cell = WildCell {
             model,
             policy,
             host_times,
         };
-        let setting = Setting {
+        let setting = WildSettings {
             block_tokens: BLOCK_TOKENS,
             warm_up: Nanos::from_secs_f64(ASKED.warm_up_s),
         };
-        let requests = Traffic::ALL[0].draw(&model, &ASKED, 1);
+        let requests = WildTraffic::ALL[0].draw(&model, &ASKED, 1);
         let requests = requests.expect("it is long enough");
         cell.run(&requests, &setting).expect("a known policy")
     }
@@ -276,12 +277,12 @@ mod tests {
     fn policies_reach_device_and_host() {
         let rate = |policy| run(policy, 2.0).blocks.rate();
         assert_ne!(rate("lru"), rate("lfu"));
-        let unknown = Cell {
+        let unknown = WildCell {
             model: WildModel::ALL[0],
             policy: "mru",
             host_times: 0.0,
         };
-        let setting = Setting {
+        let setting = WildSettings {
             block_tokens: BLOCK_TOKENS,
             warm_up: Nanos::default(),
         };
@@ -296,11 +297,11 @@ mod tests {
             input_tokens: Some(tokens),
             ..TraceRequest::default()
         };
-        let setting = Setting {
+        let setting = WildSettings {
             block_tokens: BLOCK_TOKENS,
             warm_up: Nanos::default(),
         };
-        let cell = Cell {
+        let cell = WildCell {
             model,
             policy: "lru",
             host_times: 1.0,

@@ -52,7 +52,7 @@ impl Gain {
 
 /// Position of a figure relative to a range in which more is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
+pub enum RangePosition {
     /// Less than was published.
     Below,
     /// As much.
@@ -61,7 +61,7 @@ pub enum Beside {
     Above,
 }
 
-impl Beside {
+impl RangePosition {
     /// Of `value` and `range`.
     #[must_use]
     pub fn of(value: f64, range: &RangeInclusive<f64>) -> Self {
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn a_figure_is_below_within_or_above() {
-        assert_eq!(Beside::of(1.0, &OVER_BEST), Beside::Below);
-        assert_eq!(Beside::of(1.5, &OVER_BEST), Beside::Within);
-        assert_eq!(Beside::of(-45.0, &QTTFT), Beside::Below);
-        assert_eq!(Beside::of(-3.0, &QTTFT), Beside::Above);
+        assert_eq!(RangePosition::of(1.0, &OVER_BEST), RangePosition::Below);
+        assert_eq!(RangePosition::of(1.5, &OVER_BEST), RangePosition::Within);
+        assert_eq!(RangePosition::of(-45.0, &QTTFT), RangePosition::Below);
+        assert_eq!(RangePosition::of(-3.0, &QTTFT), RangePosition::Above);
     }
 }

@@ -18,7 +18,7 @@ const PILOT_SEED: u64 = 0;
 
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Traffic {
+pub struct WildTraffic {
     /// Its name.
     pub name: &'static str,
     /// A short description.
@@ -29,7 +29,7 @@ pub struct Traffic {
 
 /// Load and length of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Asked {
+pub struct LoadTarget {
     /// Seconds of prefill a second, in the part that counts.
     pub load: f64,
     /// Length of the run.
@@ -38,7 +38,7 @@ pub struct Asked {
     pub warm_up_s: f64,
 }
 
-impl Traffic {
+impl WildTraffic {
     /// Trace A and trace B of the study.
     pub const ALL: [Self; 2] = [
         Self {
@@ -69,7 +69,12 @@ impl Traffic {
     /// chosen by what the part that counts asks. `None` where that part is too short for it:
     /// nothing arrives.
     #[must_use]
-    pub fn draw(&self, model: &WildModel, asked: &Asked, seed: u64) -> Option<Vec<TraceRequest>> {
+    pub fn draw(
+        &self,
+        model: &WildModel,
+        asked: &LoadTarget,
+        seed: u64,
+    ) -> Option<Vec<TraceRequest>> {
         let pilot = self.at(PILOT_PER_S, asked.seconds, PILOT_SEED);
         let pilot_load = counted_load(&pilot, model, asked);
         let rate = PILOT_PER_S * asked.load / pilot_load;
@@ -88,7 +93,7 @@ impl Traffic {
 
 /// Seconds of prefill a second that arrive in the part that counts.
 #[must_use]
-pub fn counted_load(requests: &[TraceRequest], model: &WildModel, asked: &Asked) -> f64 {
+pub fn counted_load(requests: &[TraceRequest], model: &WildModel, asked: &LoadTarget) -> f64 {
     let from = Nanos::from_secs_f64(asked.warm_up_s);
     let until = Nanos::from_secs_f64(asked.seconds);
     let first = requests.partition_point(|request| request.arrival < from);
@@ -104,12 +109,12 @@ mod tests {
 
     #[test]
     fn every_engine_is_asked_as_much_as_was_wanted() {
-        let asked = Asked {
+        let asked = LoadTarget {
             load: 1.2,
             seconds: 3_600.0,
             warm_up_s: 1_800.0,
         };
-        for traffic in Traffic::ALL {
+        for traffic in WildTraffic::ALL {
             for model in WildModel::ALL {
                 let requests = traffic.draw(&model, &asked, 1).expect("it is long enough");
                 let load = counted_load(&requests, &model, &asked);
@@ -117,13 +122,13 @@ mod tests {
                 assert!((1.0..1.45).contains(&load), "{name:?}: {load}");
             }
         }
-        let short = Asked {
+        let short = LoadTarget {
             warm_up_s: 0.3,
             seconds: 0.6,
             ..asked
         };
-        let drawn = Traffic::ALL[0].draw(&WildModel::ALL[0], &short, 1);
+        let drawn = WildTraffic::ALL[0].draw(&WildModel::ALL[0], &short, 1);
         assert_eq!(drawn, None, "nothing arrives");
-        assert_eq!(Traffic::find("wild-agents"), None);
+        assert_eq!(WildTraffic::find("wild-agents"), None);
     }
 }

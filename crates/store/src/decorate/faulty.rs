@@ -8,7 +8,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use headstart_core::{BlockHash, Rng};
 
-use crate::backend::{Backend, Command, Failure, Loss, Outcome, Report, Ticket, Waker};
+use crate::backend::{
+    Backend, Command, CommandOutcome, Failure, LossReason, Report, Ticket, Waker,
+};
 use crate::record::{PartBytes, Record};
 
 /// Most polls by which an answer comes late.
@@ -33,7 +35,7 @@ pub struct FaultShares {
 
 /// Counts of injected faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Injected {
+pub struct InjectedFaults {
     /// Commands that failed.
     pub failed: u64,
     /// Answers that came late.
@@ -52,25 +54,25 @@ pub struct Faulty {
     shares: FaultShares,
     rng: Rng,
     waker: Waker,
-    asked: HashMap<Ticket, About>,
-    late: Vec<Late>,
+    asked: HashMap<Ticket, CommandSubject>,
+    late: Vec<DelayedReports>,
     /// Not there any more, though the place below has them.
     gone: BTreeSet<BlockHash>,
     damaged: BTreeSet<BlockHash>,
-    injected: Injected,
+    injected: InjectedFaults,
 }
 
 /// Reports that wait.
-struct Late {
+struct DelayedReports {
     /// Polls until they are handed on.
     polls: usize,
-    order: Order,
+    order: ReportOrdering,
     told: Vec<Report>,
 }
 
 /// Whether reports may change places with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum ReportOrdering {
     /// They say nothing of what is there.
     Any,
     /// They do.
@@ -79,7 +81,7 @@ enum Order {
 
 /// Subject of a command.
 #[derive(Clone, Copy, Debug)]
-enum About {
+enum CommandSubject {
     Put(BlockHash),
     Get(BlockHash),
     Other,
@@ -98,13 +100,13 @@ impl Faulty {
             late: Vec::new(),
             gone: BTreeSet::new(),
             damaged: BTreeSet::new(),
-            injected: Injected::default(),
+            injected: InjectedFaults::default(),
         }
     }
 
     /// Returns the counts of injected faults.
     #[must_use]
-    pub fn injected(&self) -> Injected {
+    pub fn injected(&self) -> InjectedFaults {
         self.injected
     }
 
@@ -113,30 +115,36 @@ impl Faulty {
     }
 
     /// Returns the outcome of a command that is not passed on, or `None`.
-    fn refused(&mut self, command: &Command) -> Option<Outcome> {
+    fn refused(&mut self, command: &Command) -> Option<CommandOutcome> {
         let fails = match command {
             Command::Put { .. } => self.draws(self.shares.failed_puts),
             Command::Get { name, .. } | Command::GetPart { name, .. }
                 if self.gone.contains(name) =>
             {
-                return Some(Outcome::Missing);
+                return Some(CommandOutcome::Missing);
             }
             Command::Get { .. } | Command::GetPart { .. } => self.draws(self.shares.failed_gets),
             Command::Remove { .. } | Command::Purge { .. } => false,
         };
         self.injected.failed += u64::from(fails);
-        fails.then_some(Outcome::Failed(Failure::Io))
+        fails.then_some(CommandOutcome::Failed(Failure::Io))
     }
 
     /// Returns the reports in place of an answer: damaged or lost where a fault is drawn.
-    fn told(&mut self, ticket: Ticket, outcome: Outcome) -> Vec<Report> {
-        let about = self.asked.remove(&ticket).unwrap_or(About::Other);
+    fn told(&mut self, ticket: Ticket, outcome: CommandOutcome) -> Vec<Report> {
+        let about = self.asked.remove(&ticket).unwrap_or(CommandSubject::Other);
         let (outcome, lost) = match (about, outcome) {
-            (About::Put(name), Outcome::Stored) => (Outcome::Stored, self.stored(name)),
-            (About::Get(name), Outcome::Loaded(record)) if self.damaged.contains(&name) => {
+            (CommandSubject::Put(name), CommandOutcome::Stored) => {
+                (CommandOutcome::Stored, self.stored(name))
+            }
+            (CommandSubject::Get(name), CommandOutcome::Loaded(record))
+                if self.damaged.contains(&name) =>
+            {
                 self.flipped(name, record)
             }
-            (About::Get(name), Outcome::Part(part)) if self.damaged.contains(&name) => {
+            (CommandSubject::Get(name), CommandOutcome::Part(part))
+                if self.damaged.contains(&name) =>
+            {
                 self.flipped_part(name, part)
             }
             (_, outcome) => (outcome, None),
@@ -151,7 +159,7 @@ impl Faulty {
         if self.draws(self.shares.lost) {
             self.injected.lost += 1;
             self.gone.insert(name);
-            return Some(lost(name, Loss::Evicted));
+            return Some(lost(name, LossReason::Evicted));
         }
         if self.draws(self.shares.damaged) {
             self.damaged.insert(name);
@@ -160,46 +168,50 @@ impl Faulty {
     }
 
     /// A record of which a bit has flipped.
-    fn flipped(&mut self, name: BlockHash, record: Record) -> (Outcome, Option<Report>) {
+    fn flipped(&mut self, name: BlockHash, record: Record) -> (CommandOutcome, Option<Report>) {
         let at = self.rng.below(record.bytes().len());
         let mut slot = match record.into_slot() {
             Ok(slot) => slot,
-            Err(record) => return (Outcome::Loaded(record), None),
+            Err(record) => return (CommandOutcome::Loaded(record), None),
         };
         slot[at] ^= 1 << self.rng.below(8);
         match Record::verify(slot, name) {
             Ok(record) => {
                 self.injected.harmless += 1;
-                (Outcome::Loaded(record), None)
+                (CommandOutcome::Loaded(record), None)
             }
             Err(_) => self.found(name),
         }
     }
 
     /// A part of a record in which a bit has flipped: just there.
-    fn flipped_part(&mut self, name: BlockHash, part: PartBytes) -> (Outcome, Option<Report>) {
+    fn flipped_part(
+        &mut self,
+        name: BlockHash,
+        part: PartBytes,
+    ) -> (CommandOutcome, Option<Report>) {
         let bit = self.rng.below(part.bytes().len().max(1) * 8);
         match part.with_flipped(bit) {
             Ok(part) => {
                 self.injected.harmless += 1;
-                (Outcome::Part(part), None)
+                (CommandOutcome::Part(part), None)
             }
             Err(_) => self.found(name),
         }
     }
 
     /// A flipped bit was found: the record is gone.
-    fn found(&mut self, name: BlockHash) -> (Outcome, Option<Report>) {
+    fn found(&mut self, name: BlockHash) -> (CommandOutcome, Option<Report>) {
         self.injected.found += 1;
         self.damaged.remove(&name);
         self.gone.insert(name);
-        let outcome = Outcome::Failed(Failure::Corrupt);
-        (outcome, Some(lost(name, Loss::Corrupt)))
+        let outcome = CommandOutcome::Failed(Failure::Corrupt);
+        (outcome, Some(lost(name, LossReason::Corrupt)))
     }
 
     /// Hands reports on, now or later, but never those that say what is there before others that
     /// did so sooner.
-    fn tell(&mut self, told: Vec<Report>, order: Order) {
+    fn tell(&mut self, told: Vec<Report>, order: ReportOrdering) {
         let late = self.draws(self.shares.late);
         self.injected.late += u64::from(late);
         let polls = match late {
@@ -207,20 +219,23 @@ impl Faulty {
             false => 0,
         };
         let polls = match order {
-            Order::Any => polls,
-            Order::Kept => polls.max(self.latest()),
+            ReportOrdering::Any => polls,
+            ReportOrdering::Kept => polls.max(self.latest()),
         };
-        self.late.push(Late { polls, order, told });
+        self.late.push(DelayedReports { polls, order, told });
     }
 
     /// Polls until all that says what is there was told.
     fn latest(&self) -> usize {
-        let kept = self.late.iter().filter(|late| late.order == Order::Kept);
+        let kept = self
+            .late
+            .iter()
+            .filter(|late| late.order == ReportOrdering::Kept);
         kept.map(|late| late.polls).max().unwrap_or(0)
     }
 }
 
-fn lost(name: BlockHash, loss: Loss) -> Report {
+fn lost(name: BlockHash, loss: LossReason) -> Report {
     let names = vec![name];
     Report::Lost { names, loss }
 }
@@ -230,14 +245,14 @@ impl Backend for Faulty {
         let ticket = command.ticket();
         if let Some(outcome) = self.refused(&command) {
             let done = Report::Done { ticket, outcome };
-            self.tell(vec![done], Order::Kept);
+            self.tell(vec![done], ReportOrdering::Kept);
             (self.waker)();
             return Ok(());
         }
         let about = match &command {
-            Command::Put { record, .. } => About::Put(record.meta().name),
-            Command::Get { name, .. } | Command::GetPart { name, .. } => About::Get(*name),
-            Command::Remove { .. } | Command::Purge { .. } => About::Other,
+            Command::Put { record, .. } => CommandSubject::Put(record.meta().name),
+            Command::Get { name, .. } | Command::GetPart { name, .. } => CommandSubject::Get(*name),
+            Command::Remove { .. } | Command::Purge { .. } => CommandSubject::Other,
         };
         self.inner.submit(command)?;
         self.asked.insert(ticket, about);
@@ -250,18 +265,19 @@ impl Backend for Faulty {
         for report in new {
             match report {
                 Report::Done { ticket, outcome } => {
-                    let is_loaded = matches!(outcome, Outcome::Loaded(_) | Outcome::Part(_));
+                    let is_loaded =
+                        matches!(outcome, CommandOutcome::Loaded(_) | CommandOutcome::Part(_));
                     let told = self.told(ticket, outcome);
                     let order = match is_loaded && told.len() == 1 {
-                        true => Order::Any,
-                        false => Order::Kept,
+                        true => ReportOrdering::Any,
+                        false => ReportOrdering::Kept,
                     };
                     self.tell(told, order);
                 }
                 other => {
-                    let (polls, order) = (self.latest(), Order::Kept);
+                    let (polls, order) = (self.latest(), ReportOrdering::Kept);
                     let told = vec![other];
-                    self.late.push(Late { polls, order, told });
+                    self.late.push(DelayedReports { polls, order, told });
                 }
             }
         }
@@ -295,7 +311,7 @@ mod tests {
         let map = Box::new(Map::default());
         let mut faulty = Faulty::new(map, FaultShares::default(), no_waker());
         check(&mut faulty, TRIAL);
-        assert_eq!(faulty.injected(), Injected::default());
+        assert_eq!(faulty.injected(), InjectedFaults::default());
     }
 
     /// Whatever goes wrong: nothing wrong is loaded, everything is answered once, no slot stays
@@ -314,7 +330,7 @@ mod tests {
             let mut faulty = Faulty::new(Box::new(Map::default()), shares, no_waker());
             check_faulty(&mut faulty, Trial { seed, ..TRIAL });
             let injected = faulty.injected();
-            let Injected {
+            let InjectedFaults {
                 failed,
                 late,
                 lost,

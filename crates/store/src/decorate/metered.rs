@@ -5,21 +5,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Kind;
-use crate::backend::{Backend, Command, Outcome, Report, Ticket};
+use crate::backend::{Backend, Command, CommandOutcome, Report, Ticket};
 
 /// Classes of latencies; the last one begins at half an hour.
 const CLASSES: usize = 32;
 
 /// A measured backend.
-pub struct Metered {
+pub struct MeteredBackend {
     inner: Box<dyn Backend>,
-    asked: HashMap<Ticket, Asked>,
+    asked: HashMap<Ticket, TimedCommand>,
     meter: Arc<Meter>,
 }
 
 /// A command under way.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct TimedCommand {
     kind: Kind,
     at: Instant,
     bytes: u64,
@@ -97,20 +97,23 @@ impl KindCounts {
         Duration::ZERO
     }
 
-    fn note(&mut self, outcome: &Outcome, took: Duration, bytes: u64) {
+    fn note(&mut self, outcome: &CommandOutcome, took: Duration, bytes: u64) {
         match outcome {
-            Outcome::Stored | Outcome::Loaded(_) | Outcome::Part(_) | Outcome::Removed(_) => {
+            CommandOutcome::Stored
+            | CommandOutcome::Loaded(_)
+            | CommandOutcome::Part(_)
+            | CommandOutcome::Removed(_) => {
                 self.done += 1;
                 self.bytes += match outcome {
-                    Outcome::Loaded(record) => record.bytes().len() as u64,
-                    Outcome::Part(part) => part.bytes().len() as u64,
+                    CommandOutcome::Loaded(record) => record.bytes().len() as u64,
+                    CommandOutcome::Part(part) => part.bytes().len() as u64,
                     _ => bytes,
                 };
                 self.took += took;
                 self.classes[class_of(took)] += 1;
             }
-            Outcome::Missing => self.missing += 1,
-            Outcome::Failed(_) => self.failed += 1,
+            CommandOutcome::Missing => self.missing += 1,
+            CommandOutcome::Failed(_) => self.failed += 1,
         }
     }
 }
@@ -145,7 +148,7 @@ impl Meter {
     }
 }
 
-impl Metered {
+impl MeteredBackend {
     /// `inner`, measured. Times are those at which it is polled.
     #[must_use]
     pub fn new(inner: Box<dyn Backend>) -> Self {
@@ -163,7 +166,7 @@ impl Metered {
     }
 }
 
-impl Backend for Metered {
+impl Backend for MeteredBackend {
     fn submit(&mut self, command: Command) -> Result<(), Command> {
         let (ticket, kind) = (command.ticket(), Kind::of(&command));
         let bytes = match &command {
@@ -172,7 +175,7 @@ impl Backend for Metered {
         };
         let at = Instant::now();
         self.inner.submit(command)?;
-        self.asked.insert(ticket, Asked { kind, at, bytes });
+        self.asked.insert(ticket, TimedCommand { kind, at, bytes });
         self.meter.lock().of(kind).asked += 1;
         Ok(())
     }
@@ -187,7 +190,7 @@ impl Backend for Metered {
         for report in &reports[first..] {
             match report {
                 Report::Done { ticket, outcome } => {
-                    if let Some(Asked { kind, at, bytes }) = self.asked.remove(ticket) {
+                    if let Some(TimedCommand { kind, at, bytes }) = self.asked.remove(ticket) {
                         counts.of(kind).note(outcome, at.elapsed(), bytes);
                     }
                 }
@@ -209,7 +212,7 @@ mod tests {
 
     #[test]
     fn it_conforms_and_everything_is_answered() {
-        let mut metered = Metered::new(Box::new(Map::default()));
+        let mut metered = MeteredBackend::new(Box::new(Map::default()));
         let meter = metered.meter();
         let trial = Trial {
             seed: 3,
@@ -240,7 +243,7 @@ mod tests {
 
     #[test]
     fn bytes_and_outcomes_are_told_apart() {
-        let mut metered = Metered::new(Box::new(Map::default()));
+        let mut metered = MeteredBackend::new(Box::new(Map::default()));
         let arena = Arena::new(slot_bytes(900), 4).expect("memory");
         let slot = || arena.take().expect("a slot");
         let record = record_of(4, 900, slot());
@@ -291,7 +294,7 @@ mod tests {
         let mut kind = KindCounts::default();
         assert_eq!((kind.quantile(0.5), kind.mean()), Default::default());
         for micros in [0, 1, 3, 900] {
-            kind.note(&Outcome::Stored, Duration::from_micros(micros), 0);
+            kind.note(&CommandOutcome::Stored, Duration::from_micros(micros), 0);
         }
         let micros = |share| kind.quantile(share).as_micros();
         assert_eq!(

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use headstart_core::Nanos;
 
 use super::Kind;
-use crate::backend::{Backend, Command, Outcome, Report, Ticket, Waker};
+use crate::backend::{Backend, Command, CommandOutcome, Report, Ticket, Waker};
 
 /// Commands at once; each may hold a slot, so that an arena is exhausted sooner.
 const MOST_COMMANDS: usize = 4096;
@@ -45,7 +45,7 @@ impl Rate {
 
 /// Rates of a throttled backend.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
+pub struct ThrottleRates {
     /// Gets, also of parts.
     pub reads: Rate,
     /// Puts, and whatever else changes what is there.
@@ -53,11 +53,11 @@ pub struct Limits {
 }
 
 /// A slower backend.
-pub struct Throttled {
+pub struct ThrottledBackend {
     inner: Box<dyn Backend>,
-    reads: Line,
-    writes: Line,
-    asked: HashMap<Ticket, Asked>,
+    reads: ThroughputLine,
+    writes: ThroughputLine,
+    asked: HashMap<Ticket, ThrottledCommand>,
     /// When it is due, and what came before it.
     withheld: BTreeMap<(Nanos, u64), Report>,
     num_withheld: u64,
@@ -68,14 +68,14 @@ pub struct Throttled {
 
 /// A command under way below, or withheld.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct ThrottledCommand {
     kind: Kind,
     at: Nanos,
     /// Of what a put carries.
     bytes: usize,
 }
 
-impl Throttled {
+impl ThrottledBackend {
     /// `inner`, no faster than `limits`. `waker`, which is also `inner`'s, is called when a report
     /// is due.
     ///
@@ -84,11 +84,15 @@ impl Throttled {
     ///
     /// # Panics
     /// When a rate is not above 0.
-    pub fn new(inner: Box<dyn Backend>, limits: Limits, waker: Waker) -> std::io::Result<Self> {
+    pub fn new(
+        inner: Box<dyn Backend>,
+        limits: ThrottleRates,
+        waker: Waker,
+    ) -> std::io::Result<Self> {
         Ok(Self {
             inner,
-            reads: Line::new(limits.reads),
-            writes: Line::new(limits.writes),
+            reads: ThroughputLine::new(limits.reads),
+            writes: ThroughputLine::new(limits.writes),
             asked: HashMap::new(),
             withheld: BTreeMap::new(),
             num_withheld: 0,
@@ -123,7 +127,7 @@ impl Throttled {
     }
 
     /// When the answer to a command is due.
-    fn done(&mut self, ticket: Ticket, outcome: &Outcome, now: Nanos) -> Nanos {
+    fn done(&mut self, ticket: Ticket, outcome: &CommandOutcome, now: Nanos) -> Nanos {
         let Some(asked) = self.asked.remove(&ticket) else {
             return now;
         };
@@ -131,15 +135,19 @@ impl Throttled {
             return now;
         }
         match (asked.kind, outcome) {
-            (Kind::Get, Outcome::Loaded(record)) => self.reads.due(asked.at, record.bytes().len()),
-            (Kind::GetPart, Outcome::Part(part)) => self.reads.due(asked.at, part.read_bytes()),
+            (Kind::Get, CommandOutcome::Loaded(record)) => {
+                self.reads.due(asked.at, record.bytes().len())
+            }
+            (Kind::GetPart, CommandOutcome::Part(part)) => {
+                self.reads.due(asked.at, part.read_bytes())
+            }
             (Kind::Get | Kind::GetPart, _) => self.reads.due(asked.at, 0),
             (Kind::Put | Kind::Remove | Kind::Purge, _) => self.writes.due(asked.at, asked.bytes),
         }
     }
 }
 
-impl Backend for Throttled {
+impl Backend for ThrottledBackend {
     fn submit(&mut self, command: Command) -> Result<(), Command> {
         if self.asked.len() + self.withheld.len() >= MOST_COMMANDS {
             return Err(command);
@@ -148,7 +156,7 @@ impl Backend for Throttled {
             Command::Put { record, .. } => record.bytes().len(),
             _ => 0,
         };
-        let asked = Asked {
+        let asked = ThrottledCommand {
             kind: Kind::of(&command),
             at: self.now(),
             bytes,
@@ -183,18 +191,18 @@ fn let_go(report: Report, due: Instant) -> Report {
     match report {
         Report::Done {
             ticket,
-            outcome: Outcome::Loaded(record),
+            outcome: CommandOutcome::Loaded(record),
         } => {
             let since = due.max(record.since());
-            let outcome = Outcome::Loaded(record.with_since(since));
+            let outcome = CommandOutcome::Loaded(record.with_since(since));
             Report::Done { ticket, outcome }
         }
         Report::Done {
             ticket,
-            outcome: Outcome::Part(part),
+            outcome: CommandOutcome::Part(part),
         } => {
             let since = due.max(part.since());
-            let outcome = Outcome::Part(part.with_since(since));
+            let outcome = CommandOutcome::Part(part.with_since(since));
             Report::Done { ticket, outcome }
         }
         other => other,
@@ -203,12 +211,12 @@ fn let_go(report: Report, due: Instant) -> Report {
 
 /// One direction: bytes follow one another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct ThroughputLine {
     rate: Rate,
     busy_until: Nanos,
 }
 
-impl Line {
+impl ThroughputLine {
     pub(crate) fn new(rate: Rate) -> Self {
         assert!(rate.bytes_per_s > 0.0, "a line carries something");
         Self {
@@ -228,19 +236,19 @@ impl Line {
 
 /// Calls a waker at a time.
 pub(crate) struct Alarm {
-    shared: Arc<(Mutex<Setting>, Condvar)>,
+    shared: Arc<(Mutex<AlarmState>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Setting {
+struct AlarmState {
     at: Option<Instant>,
     is_over: bool,
 }
 
 impl Alarm {
     pub(crate) fn start(waker: Waker) -> std::io::Result<Self> {
-        let shared = Arc::new((Mutex::new(Setting::default()), Condvar::new()));
+        let shared = Arc::new((Mutex::new(AlarmState::default()), Condvar::new()));
         let theirs = shared.clone();
         let thread = std::thread::Builder::new().name("headstart-throttle".to_owned());
         let thread = thread.spawn(move || ring(&theirs, &waker))?;
@@ -276,7 +284,7 @@ impl Drop for Alarm {
     }
 }
 
-fn ring((setting, changed): &(Mutex<Setting>, Condvar), waker: &Waker) {
+fn ring((setting, changed): &(Mutex<AlarmState>, Condvar), waker: &Waker) {
     let mut held = setting.lock().unwrap_or_else(PoisonError::into_inner);
     while !held.is_over {
         let left = held
@@ -306,7 +314,7 @@ mod tests {
 
     use super::*;
     use crate::arena::Arena;
-    use crate::backend::{Loss, no_waker};
+    use crate::backend::{LossReason, no_waker};
     use crate::conformance::{Trial, check, record_of, slot_bytes};
     use crate::disk::{Disk, DiskOptions};
     use crate::record::PartBytes;
@@ -323,13 +331,13 @@ mod tests {
 
     #[test]
     fn bytes_follow_one_another_behind_the_latency() {
-        let mut line = Line::new(rate(5, 1e6));
+        let mut line = ThroughputLine::new(rate(5, 1e6));
         let at = |millis: u64| Nanos(millis * 1_000_000);
         assert_eq!(line.due(at(0), 1_000), at(6));
         assert_eq!(line.due(at(0), 2_000), at(8));
         assert_eq!(line.due(at(10), 1_000), at(16));
         assert_eq!(line.due(at(10), 0), at(16));
-        let mut free = Line::new(Rate::UNLIMITED);
+        let mut free = ThroughputLine::new(Rate::UNLIMITED);
         assert_eq!(free.due(at(3), usize::MAX), at(3));
     }
 
@@ -349,8 +357,8 @@ mod tests {
                 part_bytes: PART_BYTES,
             };
             let map = Box::new(Map::default());
-            let limits = Limits { reads, writes };
-            let throttled = Throttled::new(map, limits, no_waker());
+            let limits = ThrottleRates { reads, writes };
+            let throttled = ThrottledBackend::new(map, limits, no_waker());
             check(&mut throttled.expect("a thread"), trial);
         }
     }
@@ -358,25 +366,27 @@ mod tests {
     /// A caller that waits for the waker alone gets every answer, and none before it is due.
     #[test]
     fn a_part_takes_the_time_of_its_own_bytes() {
-        let limits = Limits {
+        let limits = ThrottleRates {
             reads: rate(5, 1e6),
             writes: Rate::UNLIMITED,
         };
         let map = Box::new(Map::default());
-        let mut throttled = Throttled::new(map, limits, no_waker()).expect("a thread");
+        let mut throttled = ThrottledBackend::new(map, limits, no_waker()).expect("a thread");
         let arena = Arena::new(slot_bytes(PART_BYTES), 2).expect("memory");
         let record = record_of(3, PART_BYTES, arena.take().expect("a slot"));
         let (at, ticket) = (Nanos(7), Ticket(1));
         for part in 0..record.num_parts() as u16 {
             let slot = arena.take().expect("a slot");
             let part = PartBytes::copied(&record, part, slot).expect("it is unharmed");
-            let mut line = Line::new(limits.reads);
+            let mut line = ThroughputLine::new(limits.reads);
             line.busy_until = throttled.reads.busy_until;
             assert_eq!(part.read_bytes(), part.bytes().len());
             let due = line.due(at, part.bytes().len());
             let (kind, bytes) = (Kind::GetPart, 0);
-            throttled.asked.insert(ticket, Asked { kind, at, bytes });
-            assert_eq!(throttled.done(ticket, &Outcome::Part(part), at), due);
+            throttled
+                .asked
+                .insert(ticket, ThrottledCommand { kind, at, bytes });
+            assert_eq!(throttled.done(ticket, &CommandOutcome::Part(part), at), due);
         }
     }
 
@@ -387,11 +397,12 @@ mod tests {
         let options = DiskOptions::new(folder.path(), 64 << 20);
         let (disk, _) = Disk::open(options, no_waker()).expect("it opens");
         let stats = disk.stats().clone();
-        let limits = Limits {
+        let limits = ThrottleRates {
             reads: rate(0, 1e9),
             writes: Rate::UNLIMITED,
         };
-        let mut throttled = Throttled::new(Box::new(disk), limits, no_waker()).expect("a thread");
+        let mut throttled =
+            ThrottledBackend::new(Box::new(disk), limits, no_waker()).expect("a thread");
         let arena = Arena::new(slot_bytes(PART_BYTES), 2).expect("memory");
         let record = record_of(3, PART_BYTES, arena.take().expect("a slot"));
         let num_parts = record.num_parts() as u16;
@@ -406,7 +417,7 @@ mod tests {
             };
             let (busy, read) = (throttled.reads.busy_until, stats.read_bytes.get());
             let outcome = answer(&mut throttled, get);
-            let Outcome::Part(part) = outcome else {
+            let CommandOutcome::Part(part) = outcome else {
                 panic!("{outcome:?}")
             };
             let read = stats.read_bytes.get() - read;
@@ -427,14 +438,17 @@ mod tests {
             part: 0,
             slot: arena.take().expect("a slot"),
         };
-        assert!(matches!(answer(&mut throttled, get), Outcome::Part(_)));
+        assert!(matches!(
+            answer(&mut throttled, get),
+            CommandOutcome::Part(_)
+        ));
         assert_eq!(
             throttled.reads.busy_until, busy,
             "nothing while it is lifted"
         );
     }
 
-    fn answer(throttled: &mut Throttled, command: Command) -> Outcome {
+    fn answer(throttled: &mut ThrottledBackend, command: Command) -> CommandOutcome {
         assert!(throttled.submit(command).is_ok(), "it is taken");
         let (mut reports, started) = (Vec::new(), Instant::now());
         loop {
@@ -452,12 +466,12 @@ mod tests {
     fn the_waker_is_called_when_something_is_due() {
         let (wakes, woken) = channel();
         let waker: Waker = Arc::new(move || wakes.send(()).unwrap_or_default());
-        let limits = Limits {
+        let limits = ThrottleRates {
             reads: rate(20, f64::INFINITY),
             writes: rate(10, f64::INFINITY),
         };
         let map = Box::new(Map::default());
-        let mut throttled = Throttled::new(map, limits, waker).expect("a thread");
+        let mut throttled = ThrottledBackend::new(map, limits, waker).expect("a thread");
         let arena = Arena::new(slot_bytes(PART_BYTES), 2).expect("memory");
         let record = record_of(3, PART_BYTES, arena.take().expect("a slot"));
         let put = Command::Put {
@@ -500,11 +514,11 @@ mod tests {
         struct Losing(Vec<Report>);
         impl Backend for Losing {
             fn submit(&mut self, command: Command) -> Result<(), Command> {
-                let (ticket, outcome) = (command.ticket(), Outcome::Stored);
+                let (ticket, outcome) = (command.ticket(), CommandOutcome::Stored);
                 self.0.push(Report::Done { ticket, outcome });
                 self.0.push(Report::Lost {
                     names: vec![BlockHash::from_u64(1)],
-                    loss: Loss::Evicted,
+                    loss: LossReason::Evicted,
                 });
                 Ok(())
             }
@@ -512,12 +526,12 @@ mod tests {
                 reports.append(&mut self.0);
             }
         }
-        let limits = Limits {
+        let limits = ThrottleRates {
             reads: Rate::UNLIMITED,
             writes: rate(3, 1e6),
         };
         let inner = Box::new(Losing(Vec::new()));
-        let mut throttled = Throttled::new(inner, limits, no_waker()).expect("a thread");
+        let mut throttled = ThrottledBackend::new(inner, limits, no_waker()).expect("a thread");
         let arena = Arena::new(slot_bytes(PART_BYTES), 1).expect("memory");
         let record = record_of(1, PART_BYTES, arena.take().expect("a slot"));
         let ticket = Ticket(1);

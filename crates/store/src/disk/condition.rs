@@ -15,14 +15,14 @@ const FAILED_READS: u32 = 3;
 
 /// The state of one disk. Times are since any fixed moment.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(super) struct DiskHealth {
     condition: Condition,
     failed_reads: u32,
     pause: Duration,
     retry_at: Duration,
 }
 
-impl Health {
+impl DiskHealth {
     pub(super) fn new() -> Self {
         Self {
             condition: Condition::Well,
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn writes_are_tried_again_ever_less_often() {
-        let mut health = Health::new();
+        let mut health = DiskHealth::new();
         assert_eq!(health.refuses_writes(at(0)), None);
         assert!(health.write_failed(Failure::Full, at(0)), "this is news");
         assert_eq!(health.refuses_writes(at(0)), Some(Failure::Full));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_bad_spot_is_not_a_lost_disk() {
-        let mut health = Health::new();
+        let mut health = DiskHealth::new();
         for _ in 0..10 {
             assert!(!health.read_failed(at(0)) && !health.read_failed(at(0)));
             health.read_worked();

@@ -115,12 +115,12 @@ fn remedy(error: &io::Error) -> &'static str {
 
 /// The folder, locked.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct DiskFolder {
     path: PathBuf,
     lock: File,
 }
 
-impl Folder {
+impl DiskFolder {
     /// Creates the folder if it does not exist, and locks it.
     pub(super) fn open(path: &Path) -> Result<Self, DiskError> {
         create(path).map_err(io_at(path))?;
@@ -192,8 +192,8 @@ impl Folder {
     }
 
     /// Lists the files with names of segments. It looks at no others and opens none.
-    pub(super) fn segments(&self) -> io::Result<Files> {
-        let mut files = Files::default();
+    pub(super) fn segments(&self) -> io::Result<FolderListing> {
+        let mut files = FolderListing::default();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -371,7 +371,7 @@ impl Folder {
 
 /// Files with names of segments.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Files {
+pub(super) struct FolderListing {
     /// Regular files, with their lengths.
     pub(super) segments: BTreeMap<SegmentId, u64>,
     /// Anything else with such a name: it is not ours, and stays.
@@ -483,29 +483,29 @@ mod tests {
     #[test]
     fn a_folder_has_one_user() {
         let place = tempfile::tempdir().expect("a folder");
-        let folder = Folder::open(place.path()).expect("it is free");
-        let error = Folder::open(place.path()).expect_err("it is in use");
+        let folder = DiskFolder::open(place.path()).expect("it is free");
+        let error = DiskFolder::open(place.path()).expect_err("it is in use");
         assert!(matches!(error, DiskError::InUse { .. }), "{error}");
         drop(folder);
-        Folder::open(place.path()).expect("it is free again");
+        DiskFolder::open(place.path()).expect("it is free again");
     }
 
     #[test]
     fn a_folder_that_was_replaced_is_noticed() {
         let place = tempfile::tempdir().expect("a folder");
         let path = place.path().join("cache");
-        let folder = Folder::open(&path).expect("it is free");
+        let folder = DiskFolder::open(&path).expect("it is free");
         assert!(folder.is_there());
         fs::rename(&path, place.path().join("away")).expect("it can be moved");
         assert!(!folder.is_there());
-        let _other = Folder::open(&path).expect("another one");
+        let _other = DiskFolder::open(&path).expect("another one");
         assert!(!folder.is_there(), "this is not ours");
     }
 
     #[test]
     fn segments_have_their_length_and_notes_are_read_back() {
         let place = tempfile::tempdir().expect("a folder");
-        let folder = Folder::open(place.path()).expect("it is free");
+        let folder = DiskFolder::open(place.path()).expect("it is free");
         folder.open_segment(SegmentId(3), 1 << 20).expect("room");
         fs::write(place.path().join("segment-x"), "no").expect("a file");
         fs::write(place.path().join("segment-+7"), "no").expect("a file");
@@ -538,7 +538,7 @@ mod tests {
     #[test]
     fn a_list_of_purges_that_is_not_whole_is_no_list() {
         let place = tempfile::tempdir().expect("a folder");
-        let folder = Folder::open(place.path()).expect("it is free");
+        let folder = DiskFolder::open(place.path()).expect("it is free");
         assert_eq!(folder.purged().expect("none yet"), BTreeMap::new());
         folder.note_purge(TenantTag(9), 4, 0).expect("noted");
         folder.note_purge(TenantTag(1), 5, 0).expect("noted");
@@ -565,7 +565,7 @@ mod tests {
     fn folders_are_made_with_those_above_them() {
         let place = tempfile::tempdir().expect("a folder");
         let path = place.path().join("one/two");
-        drop(Folder::open(&path).expect("it is made"));
-        Folder::open(&path).expect("it is there");
+        drop(DiskFolder::open(&path).expect("it is made"));
+        DiskFolder::open(&path).expect("it is there");
     }
 }

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use headstart_core::{BlockHash, TenantTag};
 
-use super::layout::Entry;
+use super::layout::TableEntry;
 use super::space::SegmentId;
-use crate::record::{Checked, Headers};
+use crate::record::{Headers, VerifiedHeader};
 
 /// Position of a record, with its tenant and end of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordLocation {
     pub(super) segment: SegmentId,
     pub(super) page: u32,
     pub(super) pages: u32,
@@ -18,8 +18,8 @@ pub(super) struct Place {
     pub(super) expires_s: Option<u64>,
 }
 
-impl Place {
-    pub(super) fn of(segment: SegmentId, entry: &Entry) -> Self {
+impl RecordLocation {
+    pub(super) fn of(segment: SegmentId, entry: &TableEntry) -> Self {
         Self {
             segment,
             page: entry.page,
@@ -33,15 +33,15 @@ impl Place {
 /// All records that can be read, and per segment the names of all that were ever added to it.
 #[derive(Debug)]
 pub(super) struct Index {
-    places: HashMap<BlockHash, Place>,
+    places: HashMap<BlockHash, RecordLocation>,
     /// Of records that can be read, as they were read at their places.
     headers: Headers,
-    added: Vec<Vec<Added>>,
+    added: Vec<Vec<AddedRecord>>,
 }
 
 /// A record that was added to a segment in its present life.
 #[derive(Clone, Copy, Debug)]
-struct Added {
+struct AddedRecord {
     name: BlockHash,
     tenant: TenantTag,
     page: u32,
@@ -57,7 +57,7 @@ impl Index {
         }
     }
 
-    pub(super) fn get(&self, name: BlockHash) -> Option<Place> {
+    pub(super) fn get(&self, name: BlockHash) -> Option<RecordLocation> {
         self.places.get(&name).copied()
     }
 
@@ -66,31 +66,35 @@ impl Index {
     }
 
     /// The record can be read there; where it was before is returned.
-    pub(super) fn insert(&mut self, name: BlockHash, place: Place) -> Option<Place> {
+    pub(super) fn insert(
+        &mut self,
+        name: BlockHash,
+        place: RecordLocation,
+    ) -> Option<RecordLocation> {
         self.headers.remove(name);
         self.places.insert(name, place)
     }
 
-    pub(super) fn remove(&mut self, name: BlockHash) -> Option<Place> {
+    pub(super) fn remove(&mut self, name: BlockHash) -> Option<RecordLocation> {
         self.headers.remove(name);
         self.places.remove(&name)
     }
 
     /// The header of a record, where it was read since the record came to its place.
-    pub(super) fn header(&self, name: BlockHash) -> Option<Checked> {
+    pub(super) fn header(&self, name: BlockHash) -> Option<VerifiedHeader> {
         self.headers.get(name).cloned()
     }
 
     /// Remembers the verified header of a record that is still at `place`.
-    pub(super) fn know(&mut self, name: BlockHash, place: Place, header: &Checked) {
+    pub(super) fn know(&mut self, name: BlockHash, place: RecordLocation, header: &VerifiedHeader) {
         if self.get(name) == Some(place) {
             self.headers.insert(name, header.clone());
         }
     }
 
     /// A record was added to a segment.
-    pub(super) fn note(&mut self, segment: SegmentId, entry: &Entry) {
-        self.added[segment.index()].push(Added {
+    pub(super) fn note(&mut self, segment: SegmentId, entry: &TableEntry) {
+        self.added[segment.index()].push(AddedRecord {
             name: entry.name,
             tenant: entry.tenant,
             page: entry.page,
@@ -120,14 +124,14 @@ impl Index {
     /// The records of a segment that can be read, in the order in which they were added.
     pub(super) fn of_segment(&self, segment: SegmentId) -> Vec<BlockHash> {
         let added = self.added[segment.index()].iter();
-        let is_there = |added: &&Added| {
+        let is_there = |added: &&AddedRecord| {
             let place = self.places.get(&added.name);
             place.is_some_and(|place| place.segment == segment && place.page == added.page)
         };
         added.filter(is_there).map(|added| added.name).collect()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (BlockHash, Place)> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (BlockHash, RecordLocation)> + '_ {
         self.places.iter().map(|(&name, &place)| (name, place))
     }
 }

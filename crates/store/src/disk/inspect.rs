@@ -16,15 +16,15 @@ use std::path::Path;
 
 use headstart_core::BlockHash;
 
-use super::folder::{DiskError, Folder, io_at, segment_name};
+use super::folder::{DiskError, DiskFolder, io_at, segment_name};
 use super::holder::{self, Holder};
-use super::layout::Entry;
-use super::recover::{Filter, Sorted, Verdict, sort};
-use super::scan::{Head, apart, head, scan};
+use super::layout::TableEntry;
+use super::recover::{RecoveryFilter, RecoveryVerdict, SortedFiles, sort};
+use super::scan::{SegmentHead, apart, head, scan};
 use super::space::SegmentId;
 use crate::arena::Slot;
-use crate::backend::Resident;
-use crate::inspect::{At, Damage, Files, Item, Survey, Visit};
+use crate::backend::ResidentRecord;
+use crate::inspect::{At, Files, Item, RecordReadError, Survey, Visit};
 use crate::record::{Header, MAX_PARTS, PAGE, Record, Wrong};
 
 /// Threads that read the beginnings of records: enough that a disk has several to do at once.
@@ -39,20 +39,20 @@ const BLOCK_BYTES: u64 = 512;
 /// A folder that holds a context cache.
 #[derive(Debug)]
 pub struct FolderInspector {
-    folder: Folder,
+    folder: DiskFolder,
     is_ours: bool,
 }
 
 /// A segment and what is in it.
-struct View {
+struct SegmentView {
     id: SegmentId,
     sequence: u64,
-    entries: Vec<(Entry, State)>,
+    entries: Vec<(TableEntry, RecordState)>,
     /// The page behind its last group.
     end: u32,
     footer_pages: u32,
     /// Damaged records of an unsealed segment.
-    damaged: Vec<(Entry, Wrong)>,
+    damaged: Vec<(TableEntry, Wrong)>,
     /// Pages of unknown contents, in an unsealed segment.
     unknown: Vec<Range<u32>>,
     is_sealed: bool,
@@ -60,16 +60,16 @@ struct View {
 
 /// State of a record at the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RecordState {
     Kept,
     /// There is a younger copy.
     Replaced,
-    Dropped(Verdict),
+    Dropped(RecoveryVerdict),
 }
 
 /// All segments, oldest first.
 struct Views {
-    segments: Vec<View>,
+    segments: Vec<SegmentView>,
     segment_bytes: u64,
     /// Files of which nothing says what they held.
     unknown: Vec<SegmentId>,
@@ -107,7 +107,7 @@ impl FolderInspector {
     /// When it holds no context cache, or cannot be read.
     pub fn look(path: &Path) -> Result<Self, DiskError> {
         Ok(Self {
-            folder: Folder::look(path)?,
+            folder: DiskFolder::look(path)?,
             is_ours: false,
         })
     }
@@ -118,9 +118,9 @@ impl FolderInspector {
     /// As for [`Self::look`], and when another process uses the folder.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         // Without it, a folder would be made.
-        Folder::look(path)?;
+        DiskFolder::look(path)?;
         Ok(Self {
-            folder: Folder::open(path)?,
+            folder: DiskFolder::open(path)?,
             is_ours: true,
         })
     }
@@ -156,7 +156,7 @@ impl FolderInspector {
             for (entry, state) in &view.entries {
                 let resident = entry.resident();
                 let tally = match state {
-                    State::Kept => {
+                    RecordState::Kept => {
                         survey.items.push(Item {
                             resident,
                             created_s: None,
@@ -170,9 +170,10 @@ impl FolderInspector {
                         });
                         continue;
                     }
-                    State::Dropped(Verdict::Expired) => &mut survey.expired,
-                    State::Dropped(Verdict::Quarantined) => &mut survey.quarantined,
-                    State::Replaced | State::Dropped(Verdict::Purged | Verdict::Wanted) => {
+                    RecordState::Dropped(RecoveryVerdict::Expired) => &mut survey.expired,
+                    RecordState::Dropped(RecoveryVerdict::Quarantined) => &mut survey.quarantined,
+                    RecordState::Replaced
+                    | RecordState::Dropped(RecoveryVerdict::Purged | RecoveryVerdict::Wanted) => {
                         &mut survey.garbage
                     }
                 };
@@ -196,10 +197,10 @@ impl FolderInspector {
     }
 
     fn views(&self, now_s: u64) -> Result<Views, DiskError> {
-        let filter = Filter::new(&self.folder, now_s)?;
+        let filter = RecoveryFilter::new(&self.folder, now_s)?;
         let files = self.folder.segments().map_err(io_at(self.folder.path()))?;
         let sorted = sort(&self.folder, &files, u64::MAX, PAGE as u64)?;
-        let Sorted {
+        let SortedFiles {
             segments,
             last_sequence,
             segment_bytes,
@@ -214,15 +215,15 @@ impl FolderInspector {
             let scanned = scanned.map_err(io_at(self.folder.segment_path(id)))?;
             let damaged = scanned.damaged.iter().map(|(entry, _)| entry.page);
             let damaged: HashSet<u32> = damaged.collect();
-            let state = |entry: Entry| match filter.verdict(sequence, &entry) {
-                Verdict::Wanted if damaged.contains(&entry.page) => {
-                    (entry, State::Dropped(Verdict::Quarantined))
+            let state = |entry: TableEntry| match filter.verdict(sequence, &entry) {
+                RecoveryVerdict::Wanted if damaged.contains(&entry.page) => {
+                    (entry, RecordState::Dropped(RecoveryVerdict::Quarantined))
                 }
-                Verdict::Wanted => (entry, State::Kept),
-                dropped => (entry, State::Dropped(dropped)),
+                RecoveryVerdict::Wanted => (entry, RecordState::Kept),
+                dropped => (entry, RecordState::Dropped(dropped)),
             };
             let entries = apart(scanned.entries, pages).into_iter().map(state);
-            views.push(View {
+            views.push(SegmentView {
                 id,
                 sequence,
                 entries: entries.collect(),
@@ -255,7 +256,7 @@ impl FolderInspector {
         std::thread::scope(|scope| {
             for items in items.chunks_mut(share) {
                 scope.spawn(move || {
-                    let mut open = Open::default();
+                    let mut open = SegmentFileCache::default();
                     for item in items {
                         let header = self.header(&mut open, item);
                         item.created_s = header.as_ref().map(|header| header.meta.created_s);
@@ -267,7 +268,7 @@ impl FolderInspector {
         });
     }
 
-    fn header(&self, open: &mut Open, item: &Item) -> Option<Header> {
+    fn header(&self, open: &mut SegmentFileCache, item: &Item) -> Option<Header> {
         let At::Segment { id, page, .. } = item.at else {
             return None;
         };
@@ -287,16 +288,21 @@ impl FolderInspector {
 
     /// Reads and verifies records, one after the other.
     pub fn read(&self, items: &[Item], slot: &mut dyn FnMut() -> Slot, visit: &mut Visit<'_>) {
-        let mut open = Open::default();
+        let mut open = SegmentFileCache::default();
         for item in items {
             let read = self.read_one(&mut open, item, slot());
             visit(item, read);
         }
     }
 
-    fn read_one(&self, open: &mut Open, item: &Item, mut slot: Slot) -> Result<Record, Damage> {
+    fn read_one(
+        &self,
+        open: &mut SegmentFileCache,
+        item: &Item,
+        mut slot: Slot,
+    ) -> Result<Record, RecordReadError> {
         let At::Segment { id, sequence, page } = item.at else {
-            return Err(Damage::Gone);
+            return Err(RecordReadError::Gone);
         };
         let len = item.resident.bytes as usize;
         let file = open.file(id, || self.folder.read_segment(SegmentId(id)));
@@ -305,16 +311,16 @@ impl FolderInspector {
             file.read_exact_at(room, u64::from(page) * PAGE as u64)
         });
         let checked = match read {
-            Ok(()) => Record::verify(slot, item.resident.name).map_err(Damage::Wrong),
-            Err(error) => Err(Damage::Unreadable(error.to_string())),
+            Ok(()) => Record::verify(slot, item.resident.name).map_err(RecordReadError::Wrong),
+            Err(error) => Err(RecordReadError::Unreadable(error.to_string())),
         };
         let checked = checked.and_then(|record| {
-            let is_it = Resident::of_record(&record) == item.resident;
-            let other = Damage::Wrong(Wrong::Misplaced);
+            let is_it = ResidentRecord::of_record(&record) == item.resident;
+            let other = RecordReadError::Wrong(Wrong::Misplaced);
             is_it.then_some(record).ok_or(other)
         });
         match checked {
-            Err(_) if !self.is_ours && !self.is_life(id, sequence) => Err(Damage::Gone),
+            Err(_) if !self.is_ours && !self.is_life(id, sequence) => Err(RecordReadError::Gone),
             checked => checked,
         }
     }
@@ -324,7 +330,7 @@ impl FolderInspector {
         let path = self.folder.segment_path(SegmentId(id));
         let len = std::fs::metadata(path).map(|file| file.len());
         let head = len.and_then(|len| head(&self.folder, SegmentId(id), len));
-        matches!(head, Ok(Head::Is { header, .. }) if header.sequence == sequence)
+        matches!(head, Ok(SegmentHead::Is { header, .. }) if header.sequence == sequence)
     }
 
     /// Notes that records are damaged.
@@ -351,7 +357,7 @@ impl FolderInspector {
     }
 }
 
-impl Resident {
+impl ResidentRecord {
     /// A record, as a list has it.
     pub(super) fn of_record(record: &Record) -> Self {
         Self::of(record.meta(), record.bytes().len() as u64)
@@ -359,19 +365,19 @@ impl Resident {
 }
 
 /// Of several copies the youngest counts.
-fn mark_replaced(views: &mut [View]) {
+fn mark_replaced(views: &mut [SegmentView]) {
     let mut kept: HashMap<BlockHash, (usize, usize)> = HashMap::new();
     for segment in 0..views.len() {
         for index in 0..views[segment].entries.len() {
             let (entry, state) = views[segment].entries[index];
-            if state != State::Kept {
+            if state != RecordState::Kept {
                 continue;
             }
             match kept.entry(entry.name) {
                 Slotted::Vacant(place) => drop(place.insert((segment, index))),
                 Slotted::Occupied(mut place) => {
                     let (older, at) = place.insert((segment, index));
-                    views[older].entries[at].1 = State::Replaced;
+                    views[older].entries[at].1 = RecordState::Replaced;
                 }
             }
         }
@@ -380,9 +386,9 @@ fn mark_replaced(views: &mut [View]) {
 
 /// The file that was read last.
 #[derive(Default)]
-struct Open(Option<(u32, File)>);
+struct SegmentFileCache(Option<(u32, File)>);
 
-impl Open {
+impl SegmentFileCache {
     fn file(&mut self, id: u32, open: impl FnOnce() -> io::Result<File>) -> io::Result<&File> {
         if self.0.as_ref().is_none_or(|(known, _)| *known != id) {
             self.0 = Some((id, open()?));

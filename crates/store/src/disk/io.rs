@@ -20,13 +20,13 @@ use crate::record::{PAGE, Record};
 /// Starts operations and waits for them.
 pub(crate) trait Io: Send {
     /// Starts `op`, which is known as `id` when it is finished.
-    fn start(&mut self, id: u64, op: Op);
+    fn start(&mut self, id: u64, op: IoOperation);
 
     /// Hands over what was started, without waiting; for those that do not do so at once.
     fn flush(&mut self) {}
 
     /// Adds what is finished to `finished`; waits for that, or for the bell, at most `limit`.
-    fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>);
+    fn wait(&mut self, limit: Duration, finished: &mut Vec<IoCompletion>);
 
     /// Returns a bell that ends a wait from another thread.
     fn bell(&self) -> Bell;
@@ -37,7 +37,7 @@ pub(crate) type Bell = Arc<dyn Fn() + Send + Sync>;
 
 /// One operation.
 #[derive(Debug)]
-pub(crate) enum Op {
+pub(crate) enum IoOperation {
     /// Reads `len` bytes from `offset` on.
     Read {
         file: Arc<File>,
@@ -57,9 +57,9 @@ pub(crate) enum Op {
 
 /// An operation that ended.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct IoCompletion {
     pub(crate) id: u64,
-    pub(crate) op: Op,
+    pub(crate) op: IoOperation,
     pub(crate) result: std::io::Result<()>,
 }
 
@@ -155,7 +155,7 @@ mod tests {
             Buffer::Pages(pages)
         };
         for id in 0..10 {
-            let op = Op::Write {
+            let op = IoOperation::Write {
                 file: file.clone(),
                 offset: id * 2 * PAGE as u64,
                 pieces: vec![page(id as u8 * 2), page(id as u8 * 2 + 1)],
@@ -169,10 +169,10 @@ mod tests {
             io.wait(long, &mut finished);
         }
         assert!(finished.iter().all(|done| done.result.is_ok()));
-        io.start(10, Op::Sync { file: file.clone() });
+        io.start(10, IoOperation::Sync { file: file.clone() });
         let arena = Arena::new(PAGE, 20).expect("memory");
         for id in 0..21 {
-            let op = Op::Read {
+            let op = IoOperation::Read {
                 file: file.clone(),
                 offset: (20 - id) * PAGE as u64,
                 buffer: Buffer::Slot(arena.take().unwrap_or_else(|| {
@@ -192,13 +192,13 @@ mod tests {
             io.wait(long, &mut finished);
         }
         for done in &finished {
-            if let Op::Read { buffer, .. } = &done.op {
+            if let IoOperation::Read { buffer, .. } = &done.op {
                 assert!(done.result.is_ok(), "{:?}", done.result);
                 let fill = (done.id - 100) as u8;
                 assert!(buffer.bytes().iter().all(|&byte| byte == fill));
             }
         }
-        let beyond = Op::Read {
+        let beyond = IoOperation::Read {
             file,
             offset: 100 * PAGE as u64,
             buffer: page(0),

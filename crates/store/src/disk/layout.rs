@@ -15,10 +15,10 @@
 
 use headstart_core::{BlockHash, TenantTag};
 
-use crate::backend::Resident;
+use crate::backend::ResidentRecord;
 use crate::checksum;
 use crate::record::{Content, PAGE};
-use crate::wire::{Reader, Writer};
+use crate::wire::{FieldReader, FieldWriter};
 
 /// An entry of a table, bytes.
 const ENTRY_BYTES: usize = 64;
@@ -44,7 +44,7 @@ const TRAILER: u64 = u64::from_le_bytes(*b"HDST-EN2");
 /// The kinds of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(crate) enum Kind {
+pub(crate) enum TableKind {
     /// Of one group, before its records.
     Group = u64::from_le_bytes(*b"HDST-GRP"),
     /// The same again, behind its records.
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 
 /// Position of a record and the data needed without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct TableEntry {
     pub(crate) name: BlockHash,
     pub(crate) parent: Option<BlockHash>,
     pub(crate) tenant: TenantTag,
@@ -67,10 +67,10 @@ pub(crate) struct Entry {
     pub(crate) content: Content,
 }
 
-impl Entry {
+impl TableEntry {
     /// It, as others see it.
-    pub(crate) fn resident(&self) -> Resident {
-        Resident {
+    pub(crate) fn resident(&self) -> ResidentRecord {
+        ResidentRecord {
             name: self.name,
             parent: self.parent,
             tenant: self.tenant,
@@ -84,10 +84,10 @@ impl Entry {
 
 /// A table, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Table {
+pub(crate) struct RecordTable {
     /// Number of the group within its segment; of a footer, the number of groups.
     pub(crate) number: u64,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<TableEntry>,
 }
 
 /// Whether a segment can be so long.
@@ -103,13 +103,13 @@ pub(crate) fn table_pages(entries: usize) -> usize {
 
 /// Writes a table to the front of `pages`.
 pub(crate) fn write_table(
-    kind: Kind,
+    kind: TableKind,
     sequence: u64,
     number: u64,
-    entries: &[Entry],
+    entries: &[TableEntry],
     pages: &mut [u8],
 ) {
-    let mut out = Writer::new(pages);
+    let mut out = FieldWriter::new(pages);
     out.u64(kind as u64);
     out.u64(sequence);
     out.u64(number);
@@ -131,8 +131,8 @@ pub(crate) fn write_table(
 
 /// Returns the number of entries that the table that begins with `page` claims, if it has this kind
 /// and segment.
-pub(crate) fn claimed_entries(kind: Kind, sequence: u64, page: &[u8]) -> Option<usize> {
-    let mut from = Reader::new(page);
+pub(crate) fn claimed_entries(kind: TableKind, sequence: u64, page: &[u8]) -> Option<usize> {
+    let mut from = FieldReader::new(page);
     let is_it = from.u64()? == kind as u64 && from.u64()? == sequence;
     let _number = from.u64()?;
     let entries = usize::try_from(from.u64()?).ok()?;
@@ -140,22 +140,22 @@ pub(crate) fn claimed_entries(kind: Kind, sequence: u64, page: &[u8]) -> Option<
 }
 
 /// The table at the front of `pages`, if it is whole and of this kind and segment.
-pub(crate) fn read_table(kind: Kind, sequence: u64, pages: &[u8]) -> Option<Table> {
+pub(crate) fn read_table(kind: TableKind, sequence: u64, pages: &[u8]) -> Option<RecordTable> {
     let entries = claimed_entries(kind, sequence, pages)?;
     let end = TABLE_START + entries * ENTRY_BYTES;
     let sum = pages.get(end..end + 8)?;
     if checksum::of_fields(kind as u64, &pages[..end]).to_le_bytes() != *sum {
         return None;
     }
-    let mut from = Reader::new(&pages[16..]);
+    let mut from = FieldReader::new(&pages[16..]);
     let number = from.u64()?;
     let entries = pages[TABLE_START..end].chunks_exact(ENTRY_BYTES);
     let entries = entries.map(entry).collect::<Option<_>>()?;
-    Some(Table { number, entries })
+    Some(RecordTable { number, entries })
 }
 
-fn entry(bytes: &[u8]) -> Option<Entry> {
-    let mut from = Reader::new(bytes);
+fn entry(bytes: &[u8]) -> Option<TableEntry> {
+    let mut from = FieldReader::new(bytes);
     let name = BlockHash(from.array()?);
     let parent = BlockHash(from.array()?);
     let tenant = TenantTag(from.u64()?);
@@ -163,7 +163,7 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
     let (has_parent, content) = Content::of_flags(from.u16()?);
     let _unused = from.u16()?;
     let expires_s = from.u64()?;
-    Some(Entry {
+    Some(TableEntry {
         name,
         parent: has_parent.then_some(parent),
         tenant,
@@ -224,7 +224,7 @@ impl Trailer {
 }
 
 fn write_fields(magic: u64, fields: &[u64], page: &mut [u8]) {
-    let mut out = Writer::new(page);
+    let mut out = FieldWriter::new(page);
     out.u64(magic);
     fields.iter().for_each(|&field| out.u64(field));
     let sum = checksum::of_fields(magic, out.written());
@@ -232,7 +232,7 @@ fn write_fields(magic: u64, fields: &[u64], page: &mut [u8]) {
 }
 
 fn read_fields<const N: usize>(magic: u64, page: &[u8]) -> Option<[u64; N]> {
-    let mut from = Reader::new(page);
+    let mut from = FieldReader::new(page);
     if from.u64()? != magic {
         return None;
     }
@@ -249,8 +249,8 @@ mod tests {
     use super::*;
     use headstart_core::Rng;
 
-    fn entries(count: u64) -> Vec<Entry> {
-        let entry = |number| Entry {
+    fn entries(count: u64) -> Vec<TableEntry> {
+        let entry = |number| TableEntry {
             name: BlockHash::from_u64(number),
             parent: (number % 3 > 0).then(|| BlockHash::from_u64(number - 1)),
             tenant: TenantTag(number % 2),
@@ -271,12 +271,12 @@ mod tests {
         for count in [0, 1, 63, 64, 1000] {
             let entries = entries(count);
             let mut pages = vec![0xee; table_pages(entries.len()) * PAGE];
-            write_table(Kind::Group, 7, 3, &entries, &mut pages);
-            let table = Table { number: 3, entries };
-            assert_eq!(read_table(Kind::Group, 7, &pages), Some(table));
-            assert_eq!(read_table(Kind::Group, 8, &pages), None);
-            assert_eq!(read_table(Kind::GroupEnd, 7, &pages), None);
-            assert_eq!(read_table(Kind::Footer, 7, &pages), None);
+            write_table(TableKind::Group, 7, 3, &entries, &mut pages);
+            let table = RecordTable { number: 3, entries };
+            assert_eq!(read_table(TableKind::Group, 7, &pages), Some(table));
+            assert_eq!(read_table(TableKind::Group, 8, &pages), None);
+            assert_eq!(read_table(TableKind::GroupEnd, 7, &pages), None);
+            assert_eq!(read_table(TableKind::Footer, 7, &pages), None);
         }
     }
 
@@ -284,14 +284,17 @@ mod tests {
     fn damaged_and_cut_pages_are_none() {
         let entries = entries(100);
         let mut pages = vec![0; table_pages(entries.len()) * PAGE];
-        write_table(Kind::Footer, 7, 3, &entries, &mut pages);
+        write_table(TableKind::Footer, 7, 3, &entries, &mut pages);
         let end = TABLE_START + entries.len() * ENTRY_BYTES + 8;
         let mut rng = Rng::new(3);
         for _ in 0..2_000 {
             let mut wrong = pages.clone();
             wrong[rng.below(end)] ^= 1 << rng.below(8);
-            assert_eq!(read_table(Kind::Footer, 7, &wrong), None);
-            assert_eq!(read_table(Kind::Footer, 7, &pages[..rng.below(end)]), None);
+            assert_eq!(read_table(TableKind::Footer, 7, &wrong), None);
+            assert_eq!(
+                read_table(TableKind::Footer, 7, &pages[..rng.below(end)]),
+                None
+            );
         }
         let header = SegmentHeader {
             sequence: 1,

@@ -13,36 +13,38 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use headstart_core::{BlockHash, TenantTag};
 
-use super::folder::{DiskError, Files, Folder, destroy, io_at};
-use super::index::{Index, Place};
-use super::layout::{Entry, SegmentHeader};
-use super::scan::{Head, Scanned, apart, head, scan, set_aside, write_footer, write_header};
-use super::space::{SegmentId, Space};
+use super::folder::{DiskError, DiskFolder, FolderListing, destroy, io_at};
+use super::index::{Index, RecordLocation};
+use super::layout::{SegmentHeader, TableEntry};
+use super::scan::{
+    SegmentContents, SegmentHead, apart, head, scan, set_aside, write_footer, write_header,
+};
+use super::space::{SegmentId, SegmentSpace};
 use super::{FEWEST_SEGMENTS, LISTS_BYTES};
-use crate::backend::Resident;
+use crate::backend::ResidentRecord;
 use crate::record::PAGE;
 
 /// Result of recovery.
 #[derive(Debug)]
-pub(super) struct Recovered {
+pub(super) struct RecoveredState {
     pub(super) index: Index,
-    pub(super) space: Space,
+    pub(super) space: SegmentSpace,
     /// Oldest first.
-    pub(super) residents: Vec<Resident>,
+    pub(super) residents: Vec<ResidentRecord>,
     pub(super) segment_bytes: u64,
     /// Segments that can be written: nothing else is in their place.
     pub(super) num_usable: u64,
 }
 
 /// A segment that was found.
-struct Found {
+struct FoundSegment {
     id: SegmentId,
     sequence: u64,
-    entries: Vec<Entry>,
+    entries: Vec<TableEntry>,
 }
 
 /// Files of a folder, sorted into segments of this tier and files to delete.
-pub(super) struct Sorted {
+pub(super) struct SortedFiles {
     /// By sequence number.
     pub(super) segments: BTreeMap<u64, SegmentId>,
     /// The highest number of any, also of those that go.
@@ -59,12 +61,12 @@ pub(super) struct Sorted {
 /// Reads the folder. Segments are as long as the youngest one, or `segment_bytes` in an empty
 /// folder. Segments of another length, and those that exceed `budget_bytes`, are deleted.
 pub(super) fn recover(
-    folder: &Folder,
+    folder: &DiskFolder,
     budget_bytes: u64,
     segment_bytes: u64,
     now_s: u64,
-) -> Result<Recovered, DiskError> {
-    let mut filter = Filter::new(folder, now_s)?;
+) -> Result<RecoveredState, DiskError> {
+    let mut filter = RecoveryFilter::new(folder, now_s)?;
     let files = folder.segments().map_err(io_at(folder.path()))?;
     let sorted = sort(folder, &files, budget_bytes, segment_bytes)?;
     let is_blocked = |id: &&SegmentId| id.index() < sorted.count;
@@ -78,9 +80,9 @@ pub(super) fn recover(
         });
     }
     let pages = (sorted.segment_bytes / PAGE as u64) as u32;
-    let mut recovered = Recovered {
+    let mut recovered = RecoveredState {
         index: Index::new(sorted.count),
-        space: Space::new(sorted.count, pages),
+        space: SegmentSpace::new(sorted.count, pages),
         residents: Vec::new(),
         segment_bytes: sorted.segment_bytes,
         num_usable,
@@ -98,7 +100,7 @@ pub(super) fn recover(
             // So that the next start need not read all of it again; if it fails, it will.
             let _ = seal(folder, (id, sequence), &scanned, pages);
         }
-        let found = Found {
+        let found = FoundSegment {
             id,
             sequence,
             entries: apart(scanned.entries, pages),
@@ -131,9 +133,9 @@ pub(super) fn recover(
 /// Seals a segment that the last process left open. Damaged and hidden records are noted first.
 /// Pages of an unknown tenant are destroyed, since no later purge would find them.
 fn seal(
-    folder: &Folder,
+    folder: &DiskFolder,
     (id, sequence): (SegmentId, u64),
-    scanned: &Scanned,
+    scanned: &SegmentContents,
     pages: u32,
 ) -> std::io::Result<()> {
     set_aside(folder, sequence, &scanned.damaged, &scanned.unknown)?;
@@ -150,24 +152,24 @@ fn seal(
 
 /// Reads the first and last pages; changes nothing.
 pub(super) fn sort(
-    folder: &Folder,
-    files: &Files,
+    folder: &DiskFolder,
+    files: &FolderListing,
     budget_bytes: u64,
     segment_bytes: u64,
-) -> Result<Sorted, DiskError> {
+) -> Result<SortedFiles, DiskError> {
     let (mut headed, mut headless) = (Vec::new(), Vec::new());
     let (mut unknown, mut unwanted) = (Vec::new(), Vec::new());
     for (&id, &len) in &files.segments {
         let head = head(folder, id, len);
         match head.map_err(io_at(folder.segment_path(id)))? {
-            Head::Is { header, is_first } => {
+            SegmentHead::Is { header, is_first } => {
                 headed.push((id, header));
                 if !is_first {
                     headless.push((id, header));
                 }
             }
-            Head::Unknown => unknown.push(id),
-            Head::Blank => unwanted.push(id),
+            SegmentHead::Unknown => unknown.push(id),
+            SegmentHead::Blank => unwanted.push(id),
         }
     }
     let youngest = headed
@@ -186,7 +188,7 @@ pub(super) fn sort(
             unwanted.push(id);
         }
     }
-    Ok(Sorted {
+    Ok(SortedFiles {
         segments,
         last_sequence,
         segment_bytes,
@@ -198,7 +200,7 @@ pub(super) fn sort(
 }
 
 /// Records that must not be recovered.
-pub(super) struct Filter {
+pub(super) struct RecoveryFilter {
     quarantined: HashSet<(u64, u32)>,
     purged: BTreeMap<TenantTag, u64>,
     now_s: u64,
@@ -206,15 +208,15 @@ pub(super) struct Filter {
 
 /// Whether a record may come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RecoveryVerdict {
     Wanted,
     Purged,
     Quarantined,
     Expired,
 }
 
-impl Filter {
-    pub(super) fn new(folder: &Folder, now_s: u64) -> Result<Self, DiskError> {
+impl RecoveryFilter {
+    pub(super) fn new(folder: &DiskFolder, now_s: u64) -> Result<Self, DiskError> {
         Ok(Self {
             quarantined: folder.quarantined()?.into_iter().collect(),
             purged: folder.purged()?,
@@ -222,16 +224,16 @@ impl Filter {
         })
     }
 
-    pub(super) fn verdict(&self, sequence: u64, entry: &Entry) -> Verdict {
+    pub(super) fn verdict(&self, sequence: u64, entry: &TableEntry) -> RecoveryVerdict {
         let purged_upto = self.purged.get(&entry.tenant);
         if purged_upto.is_some_and(|&upto| sequence <= upto) {
-            Verdict::Purged
+            RecoveryVerdict::Purged
         } else if self.quarantined.contains(&(sequence, entry.page)) {
-            Verdict::Quarantined
+            RecoveryVerdict::Quarantined
         } else if entry.expires_s.is_some_and(|at| at <= self.now_s) {
-            Verdict::Expired
+            RecoveryVerdict::Expired
         } else {
-            Verdict::Wanted
+            RecoveryVerdict::Wanted
         }
     }
 
@@ -244,10 +246,10 @@ impl Filter {
     }
 }
 
-impl Recovered {
+impl RecoveredState {
     /// Takes in a segment that is younger than those before it.
-    fn add(&mut self, found: Found, filter: &Filter) {
-        let Found {
+    fn add(&mut self, found: FoundSegment, filter: &RecoveryFilter) {
+        let FoundSegment {
             id,
             sequence,
             entries,
@@ -255,11 +257,12 @@ impl Recovered {
         self.space.found(id, sequence, 0);
         for entry in entries {
             self.index.note(id, &entry);
-            if filter.verdict(sequence, &entry) != Verdict::Wanted {
+            if filter.verdict(sequence, &entry) != RecoveryVerdict::Wanted {
                 continue;
             }
             // Moved while segments were cleaned: the younger copy counts.
-            self.index.insert(entry.name, Place::of(id, &entry));
+            self.index
+                .insert(entry.name, RecordLocation::of(id, &entry));
             self.residents.push(entry.resident());
         }
     }
@@ -284,7 +287,7 @@ impl Recovered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::layout::{Kind, write_table};
+    use crate::disk::layout::{TableKind, write_table};
     use crate::record::Wrong;
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
@@ -295,14 +298,14 @@ mod tests {
     const PAGES: u32 = (SEGMENT / PAGE as u64) as u32;
     const BUDGET: u64 = 8 * SEGMENT;
 
-    fn place() -> (tempfile::TempDir, Folder) {
+    fn place() -> (tempfile::TempDir, DiskFolder) {
         let place = tempfile::tempdir().expect("a folder");
-        let folder = Folder::open(place.path()).expect("it is free");
+        let folder = DiskFolder::open(place.path()).expect("it is free");
         (place, folder)
     }
 
-    fn entry(number: u64, page: u32, pages: u32) -> Entry {
-        Entry {
+    fn entry(number: u64, page: u32, pages: u32) -> TableEntry {
+        TableEntry {
             name: BlockHash::from_u64(number),
             parent: None,
             tenant: TenantTag(1),
@@ -315,7 +318,12 @@ mod tests {
     }
 
     /// A sealed segment whose footer says this.
-    fn seal(folder: &Folder, id: u32, (sequence, segment_bytes): (u64, u64), entries: &[Entry]) {
+    fn seal(
+        folder: &DiskFolder,
+        id: u32,
+        (sequence, segment_bytes): (u64, u64),
+        entries: &[TableEntry],
+    ) {
         let header = SegmentHeader {
             sequence,
             segment_bytes,
@@ -360,7 +368,7 @@ mod tests {
         seal(&folder, 0, (3, SEGMENT), &[]);
         let mut table = vec![0; PAGE];
         let entries = [entry(1, 2, 1), entry(2, 3, 1)];
-        write_table(Kind::Group, 3, 0, &entries, &mut table);
+        write_table(TableKind::Group, 3, 0, &entries, &mut table);
         let path = folder.segment_path(SegmentId(0));
         let file = File::options().write(true).open(path).expect("a file");
         file.write_all_at(&table, PAGE as u64).expect("written");
@@ -385,7 +393,7 @@ mod tests {
         assert_eq!(recovered.residents.len(), 1);
         assert_eq!(recovered.space.sequence(SegmentId(3)), 7);
         assert_eq!(num_files(place.path()), 2, "the lock and one of them");
-        let next = |recovered: &mut Recovered| recovered.space.open().expect("a free one").1;
+        let next = |recovered: &mut RecoveredState| recovered.space.open().expect("a free one").1;
         assert_eq!(next(&mut recovered), 10, "behind what was deleted");
         let check = |right| {
             let mut recovered = recover(&folder, BUDGET, SEGMENT, 0).expect("it is read");
@@ -446,7 +454,7 @@ mod tests {
         let pages = bytes / PAGE as u64;
         for page in 1..pages {
             let left = (pages - page).saturating_sub(200);
-            let kind = [Kind::Group, Kind::GroupEnd][page as usize % 2];
+            let kind = [TableKind::Group, TableKind::GroupEnd][page as usize % 2];
             let fields = [kind as u64, 5, 0, left];
             let claim: Vec<u8> = fields.into_iter().flat_map(u64::to_le_bytes).collect();
             let at = page * PAGE as u64;

@@ -11,17 +11,17 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use super::folder::Folder;
+use super::folder::DiskFolder;
 use super::layout::{
-    Entry, Kind, MAX_ENTRIES, SEQUENCES, SegmentHeader, Table, Trailer, claimed_entries,
-    is_segment_bytes, read_table, table_pages, write_table,
+    MAX_ENTRIES, RecordTable, SEQUENCES, SegmentHeader, TableEntry, TableKind, Trailer,
+    claimed_entries, is_segment_bytes, read_table, table_pages, write_table,
 };
 use super::space::SegmentId;
 use crate::record::{PAGE, Wrong, verify_bytes};
 
 /// Result of reading the first and the last page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Head {
+pub(super) enum SegmentHead {
     /// A segment; it may be longer than the file is.
     Is {
         header: SegmentHeader,
@@ -39,7 +39,7 @@ pub(super) enum Head {
 ///
 /// # Errors
 /// When neither tells, and one of them could not be read.
-pub(super) fn head(folder: &Folder, id: SegmentId, len: u64) -> io::Result<Head> {
+pub(super) fn head(folder: &DiskFolder, id: SegmentId, len: u64) -> io::Result<SegmentHead> {
     let file = File::open(folder.segment_path(id))?;
     let first = read_pages(&file, 0, 1);
     let last = match is_segment_bytes(len) {
@@ -56,13 +56,13 @@ pub(super) fn head(folder: &Folder, id: SegmentId, len: u64) -> io::Result<Head>
     if let Some(found) = found.max_by_key(|header| header.sequence) {
         let is_first = header == Some(found);
         let header = found;
-        return Ok(Head::Is { header, is_first });
+        return Ok(SegmentHead::Is { header, is_first });
     }
     let pages = [first?, read_pages(&file, 1, 1)?, last?];
     let is_whole = pages.iter().all(Option::is_some);
     Ok(match is_whole && is_blank(&pages) {
-        true => Head::Blank,
-        false => Head::Unknown,
+        true => SegmentHead::Blank,
+        false => SegmentHead::Unknown,
     })
 }
 
@@ -86,16 +86,16 @@ fn header_in_last(page: &[u8], len: u64) -> Option<SegmentHeader> {
 }
 
 /// Contents of a segment.
-pub(super) struct Scanned {
+pub(super) struct SegmentContents {
     /// Its records, in the order in which they were added; also damaged ones, so that what a tenant
     /// had can be found when it shall go.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<TableEntry>,
     /// The page behind its last group: where its footer is, or could be.
     pub(super) end: u32,
     /// Pages of its footer; none of one that is not sealed.
     pub(super) footer_pages: u32,
     /// Damaged records that the tables of an unsealed segment name.
-    pub(super) damaged: Vec<(Entry, Wrong)>,
+    pub(super) damaged: Vec<(TableEntry, Wrong)>,
     /// Pages that held records of which no table is left; of one that is not sealed.
     pub(super) unknown: Vec<Range<u32>>,
     /// Whether it has a footer.
@@ -104,9 +104,9 @@ pub(super) struct Scanned {
 
 /// Notes what is damaged and what is hidden in a segment.
 pub(super) fn set_aside(
-    folder: &Folder,
+    folder: &DiskFolder,
     sequence: u64,
-    damaged: &[(Entry, Wrong)],
+    damaged: &[(TableEntry, Wrong)],
     unknown: &[Range<u32>],
 ) -> io::Result<()> {
     for (entry, wrong) in damaged {
@@ -120,11 +120,11 @@ pub(super) fn set_aside(
 
 /// Reads what says which records a segment holds, and of an unsealed one the records as well.
 pub(super) fn scan(
-    folder: &Folder,
+    folder: &DiskFolder,
     id: SegmentId,
     sequence: u64,
     pages: u32,
-) -> io::Result<Scanned> {
+) -> io::Result<SegmentContents> {
     let file = File::open(folder.segment_path(id))?;
     let len = file.metadata()?.len();
     let mut scan = Scan {
@@ -141,7 +141,7 @@ pub(super) fn scan(
         && let Some(table) = scan.footer(trailer)?
     {
         let (end, footer_pages) = trailer;
-        return Ok(Scanned {
+        return Ok(SegmentContents {
             entries: table.entries,
             end,
             footer_pages: footer_pages as u32,
@@ -152,7 +152,7 @@ pub(super) fn scan(
     }
     let (entries, end) = scan.groups()?;
     scan.note_end(end, trailer)?;
-    Ok(Scanned {
+    Ok(SegmentContents {
         entries,
         end,
         footer_pages: 0,
@@ -163,7 +163,7 @@ pub(super) fn scan(
 }
 
 /// Keeps the entries that lie within a segment one behind the other, in the order added.
-pub(super) fn apart(mut entries: Vec<Entry>, pages: u32) -> Vec<Entry> {
+pub(super) fn apart(mut entries: Vec<TableEntry>, pages: u32) -> Vec<TableEntry> {
     let mut free = 1;
     entries.retain(|entry| {
         let start = u64::from(entry.page);
@@ -199,7 +199,7 @@ struct Scan<'a> {
     table_pages_left: u64,
     /// Records that a table names and that are not whole: either not yet written when the process
     /// died, or damaged since.
-    damaged: Vec<(Entry, Wrong)>,
+    damaged: Vec<(TableEntry, Wrong)>,
     unknown: Vec<Range<u32>>,
 }
 
@@ -211,9 +211,9 @@ impl Scan<'_> {
         Ok(trailer.and_then(|trailer| self.within(trailer)))
     }
 
-    fn footer(&self, (page, count): (u32, usize)) -> io::Result<Option<Table>> {
+    fn footer(&self, (page, count): (u32, usize)) -> io::Result<Option<RecordTable>> {
         let bytes = read_pages(self.file, page, count)?;
-        Ok(bytes.and_then(|bytes| read_table(Kind::Footer, self.sequence, &bytes)))
+        Ok(bytes.and_then(|bytes| read_table(TableKind::Footer, self.sequence, &bytes)))
     }
 
     /// Returns the first page and the number of pages of the footer, if the trailer is plausible.
@@ -229,7 +229,7 @@ impl Scan<'_> {
     /// Reads the records of an unsealed segment, and returns them with the page behind its last
     /// group. If the table of a group is damaged, the scan continues page by page to its copy or to
     /// the next group.
-    fn groups(&mut self) -> io::Result<(Vec<Entry>, u32)> {
+    fn groups(&mut self) -> io::Result<(Vec<TableEntry>, u32)> {
         let mut entries = Vec::new();
         let (mut at, mut end, mut least) = (1, 1, 0);
         while at + 1 < self.pages && at < self.there {
@@ -279,7 +279,7 @@ impl Scan<'_> {
         for page in pages {
             let bytes = read_pages(self.file, page, 1)?;
             let is_begun = |bytes: Vec<u8>| {
-                let mut kinds = [Kind::Group, Kind::GroupEnd].into_iter();
+                let mut kinds = [TableKind::Group, TableKind::GroupEnd].into_iter();
                 kinds.any(|kind| claimed_entries(kind, self.sequence, &bytes).is_some())
             };
             if bytes.is_some_and(is_begun) {
@@ -290,8 +290,8 @@ impl Scan<'_> {
     }
 
     /// The table of the group that begins with page `at`, and the group's pages.
-    fn group(&mut self, at: u32) -> io::Result<Option<(Table, Range<u32>)>> {
-        let Some((table, own)) = self.table(Kind::Group, at)? else {
+    fn group(&mut self, at: u32) -> io::Result<Option<(RecordTable, Range<u32>)>> {
+        let Some((table, own)) = self.table(TableKind::Group, at)? else {
             return Ok(None);
         };
         let end = behind(&table, at + own).and_then(|end| end.checked_add(own));
@@ -300,8 +300,8 @@ impl Scan<'_> {
     }
 
     /// The group whose second table begins with page `at`, and its pages.
-    fn group_behind(&mut self, at: u32) -> io::Result<Option<(Table, Range<u32>)>> {
-        let Some((table, own)) = self.table(Kind::GroupEnd, at)? else {
+    fn group_behind(&mut self, at: u32) -> io::Result<Option<(RecordTable, Range<u32>)>> {
+        let Some((table, own)) = self.table(TableKind::GroupEnd, at)? else {
             return Ok(None);
         };
         let first = table.entries.first().map(|entry| entry.page);
@@ -312,7 +312,7 @@ impl Scan<'_> {
     }
 
     /// The table that begins with page `at`, and how many it takes.
-    fn table(&mut self, kind: Kind, at: u32) -> io::Result<Option<(Table, u32)>> {
+    fn table(&mut self, kind: TableKind, at: u32) -> io::Result<Option<(RecordTable, u32)>> {
         let Some(first) = read_pages(self.file, at, 1)? else {
             return Ok(None);
         };
@@ -322,8 +322,8 @@ impl Scan<'_> {
         // The last page is the trailer's, and each record has a page at least.
         let (own, at_page) = (table_pages(count), at as usize);
         let has_room = match kind {
-            Kind::GroupEnd => own + count < at_page && at_page + own < self.pages as usize,
-            Kind::Group | Kind::Footer => at_page + own + count < self.pages as usize,
+            TableKind::GroupEnd => own + count < at_page && at_page + own < self.pages as usize,
+            TableKind::Group | TableKind::Footer => at_page + own + count < self.pages as usize,
         };
         if !has_room {
             return Ok(None);
@@ -340,7 +340,7 @@ impl Scan<'_> {
         Ok(table.map(|table| (table, own as u32)))
     }
 
-    fn verify(&self, entry: &Entry) -> io::Result<Result<(), Wrong>> {
+    fn verify(&self, entry: &TableEntry) -> io::Result<Result<(), Wrong>> {
         let bytes = read_pages(self.file, entry.page, entry.pages as usize)?;
         let bytes = bytes.ok_or(Wrong::NoRecord);
         Ok(bytes.and_then(|bytes| verify_bytes(&bytes, entry.name).map(drop)))
@@ -348,7 +348,7 @@ impl Scan<'_> {
 }
 
 /// The page behind the records of a table, which begin at page `start` without gaps.
-fn behind(table: &Table, start: u32) -> Option<u32> {
+fn behind(table: &RecordTable, start: u32) -> Option<u32> {
     let mut entries = table.entries.iter();
     entries.try_fold(start, |end, entry| {
         let is_next = entry.page == end && entry.pages > 0;
@@ -358,7 +358,7 @@ fn behind(table: &Table, start: u32) -> Option<u32> {
 
 /// Rewrites the first page of a segment whose header only its last page still had.
 pub(super) fn write_header(
-    folder: &Folder,
+    folder: &DiskFolder,
     id: SegmentId,
     header: SegmentHeader,
 ) -> io::Result<()> {
@@ -372,10 +372,10 @@ pub(super) fn write_header(
 /// Seals a segment that the last process left open, or seals one again. Its last group ends before
 /// page `end`.
 pub(super) fn write_footer(
-    folder: &Folder,
+    folder: &DiskFolder,
     id: SegmentId,
     sequence: u64,
-    entries: &[Entry],
+    entries: &[TableEntry],
     (end, pages): (u32, u32),
 ) -> io::Result<()> {
     let footer_pages = table_pages(entries.len());
@@ -384,7 +384,7 @@ pub(super) fn write_footer(
     }
     let file = File::options().write(true).open(folder.segment_path(id))?;
     let mut footer = vec![0; footer_pages * PAGE];
-    write_table(Kind::Footer, sequence, 0, entries, &mut footer);
+    write_table(TableKind::Footer, sequence, 0, entries, &mut footer);
     file.write_all_at(&footer, u64::from(end) * PAGE as u64)?;
     file.sync_data()?;
     let trailer = Trailer {

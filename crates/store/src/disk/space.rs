@@ -28,9 +28,9 @@ impl SegmentId {
     }
 }
 
-/// State of a segment.
+/// Usage of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum SegmentUsage {
     /// Nothing: its file does not exist, or what it holds is not wanted.
     Free,
     /// Records are being added, or soon will be.
@@ -39,9 +39,10 @@ pub(crate) enum Use {
     Sealed,
 }
 
+/// Usage of a segment, its present life and its readers.
 #[derive(Clone, Copy, Debug)]
-struct Segment {
-    usage: Use,
+struct SegmentState {
+    usage: SegmentUsage,
     /// Number of its present life; higher is younger.
     sequence: u64,
     /// Pages of records that are wanted.
@@ -52,9 +53,9 @@ struct Segment {
     is_barred: bool,
 }
 
-impl Segment {
+impl SegmentState {
     fn is_free(&self) -> bool {
-        self.usage == Use::Free && self.readers == 0 && !self.is_barred
+        self.usage == SegmentUsage::Free && self.readers == 0 && !self.is_barred
     }
 }
 
@@ -69,18 +70,18 @@ pub(crate) enum Make {
 
 /// All segments of a folder.
 #[derive(Debug)]
-pub(crate) struct Space {
-    segments: Vec<Segment>,
+pub(crate) struct SegmentSpace {
+    segments: Vec<SegmentState>,
     /// Pages of a segment that records can use, headers aside.
     pages: u32,
     next_sequence: u64,
 }
 
-impl Space {
+impl SegmentSpace {
     /// `count` free segments of `pages` pages.
     pub(crate) fn new(count: usize, pages: u32) -> Self {
-        let free = Segment {
-            usage: Use::Free,
+        let free = SegmentState {
+            usage: SegmentUsage::Free,
             sequence: 0,
             live: 0,
             readers: 0,
@@ -97,20 +98,25 @@ impl Space {
     pub(crate) fn found(&mut self, id: SegmentId, sequence: u64, live: u32) {
         self.next_sequence = self.next_sequence.max(sequence + 1);
         let segment = &mut self.segments[id.index()];
-        segment.usage = if live > 0 { Use::Sealed } else { Use::Free };
+        segment.usage = if live > 0 {
+            SegmentUsage::Sealed
+        } else {
+            SegmentUsage::Free
+        };
         segment.sequence = sequence;
         segment.live = live;
     }
 
     /// Segments that nothing is written to or wanted of.
     pub(crate) fn num_free(&self) -> usize {
-        let is_free = |segment: &&Segment| segment.is_free();
+        let is_free = |segment: &&SegmentState| segment.is_free();
         self.segments.iter().filter(is_free).count()
     }
 
     /// Segments that will be free as soon as what is read of them was read.
     pub(crate) fn num_leaving(&self) -> usize {
-        let is_leaving = |segment: &&Segment| segment.usage == Use::Free && segment.readers > 0;
+        let is_leaving =
+            |segment: &&SegmentState| segment.usage == SegmentUsage::Free && segment.readers > 0;
         self.segments.iter().filter(is_leaving).count()
     }
 
@@ -121,8 +127,9 @@ impl Space {
 
     /// No more files can be made for now: the disk is smaller than the budget.
     pub(crate) fn bar_unmade(&mut self) {
-        let is_unmade =
-            |segment: &&mut Segment| segment.usage == Use::Free && segment.sequence == 0;
+        let is_unmade = |segment: &&mut SegmentState| {
+            segment.usage == SegmentUsage::Free && segment.sequence == 0
+        };
         let unmade = self.segments.iter_mut().filter(is_unmade);
         unmade.for_each(|segment| segment.is_barred = true);
     }
@@ -135,8 +142,9 @@ impl Space {
 
     /// Whether there is a segment with which one can go on, without any new file.
     pub(crate) fn can_go_on(&self) -> bool {
-        let is_made = |segment: &Segment| segment.is_free() && segment.sequence > 0;
-        let is_useful = |segment: &Segment| segment.usage == Use::Sealed || is_made(segment);
+        let is_made = |segment: &SegmentState| segment.is_free() && segment.sequence > 0;
+        let is_useful =
+            |segment: &SegmentState| segment.usage == SegmentUsage::Sealed || is_made(segment);
         self.segments.iter().any(is_useful) || self.num_leaving() > 0
     }
 
@@ -149,7 +157,7 @@ impl Space {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let segment = &mut self.segments[index];
-        segment.usage = Use::Open;
+        segment.usage = SegmentUsage::Open;
         segment.sequence = sequence;
         Some((SegmentId(index as u32), sequence))
     }
@@ -157,11 +165,15 @@ impl Space {
     /// Nothing more is added to it.
     pub(crate) fn seal(&mut self, id: SegmentId) {
         let segment = &mut self.segments[id.index()];
-        assert_eq!(segment.usage, Use::Open, "only an open segment is sealed");
+        assert_eq!(
+            segment.usage,
+            SegmentUsage::Open,
+            "only an open segment is sealed"
+        );
         segment.usage = if segment.live > 0 {
-            Use::Sealed
+            SegmentUsage::Sealed
         } else {
-            Use::Free
+            SegmentUsage::Free
         };
     }
 
@@ -174,8 +186,8 @@ impl Space {
     pub(crate) fn remove_live(&mut self, id: SegmentId, pages: u32) {
         let segment = &mut self.segments[id.index()];
         segment.live -= pages;
-        if segment.live == 0 && segment.usage == Use::Sealed {
-            segment.usage = Use::Free;
+        if segment.live == 0 && segment.usage == SegmentUsage::Sealed {
+            segment.usage = SegmentUsage::Free;
         }
     }
 
@@ -201,7 +213,7 @@ impl Space {
     pub(crate) fn make_room(&self, is_futile: bool) -> Option<Make> {
         let sealed = (0..self.segments.len() as u32)
             .map(SegmentId)
-            .filter(|id| self.segments[id.index()].usage == Use::Sealed);
+            .filter(|id| self.segments[id.index()].usage == SegmentUsage::Sealed);
         let best = sealed
             .clone()
             .max_by(|&one, &other| self.worth(one).total_cmp(&self.worth(other)))?;
@@ -238,7 +250,7 @@ impl Space {
 
     /// Returns the state of a segment.
     #[cfg(test)]
-    pub(crate) fn usage(&self, id: SegmentId) -> Use {
+    pub(crate) fn usage(&self, id: SegmentId) -> SegmentUsage {
         self.segments[id.index()].usage
     }
 
@@ -265,7 +277,7 @@ impl Space {
     /// Something that is no segment is in its place: it is never free, and never sealed.
     pub(crate) fn block(&mut self, id: SegmentId) {
         let segment = &mut self.segments[id.index()];
-        segment.usage = Use::Open;
+        segment.usage = SegmentUsage::Open;
         // Holds nothing, and is not the oldest that does.
         segment.sequence = u64::MAX;
     }
@@ -276,8 +288,8 @@ mod tests {
     use super::*;
 
     /// Returns three sealed segments of 100 pages with `live` wanted ones.
-    fn sealed(live: [u32; 3]) -> Space {
-        let mut space = Space::new(3, 100);
+    fn sealed(live: [u32; 3]) -> SegmentSpace {
+        let mut space = SegmentSpace::new(3, 100);
         for pages in live {
             let (id, _) = space.open().expect("a free one");
             space.add_live(id, pages);
@@ -293,7 +305,7 @@ mod tests {
         let id = SegmentId(1);
         space.add_reader(id);
         space.remove_live(id, 50);
-        assert_eq!((space.usage(id), space.num_free()), (Use::Free, 0));
+        assert_eq!((space.usage(id), space.num_free()), (SegmentUsage::Free, 0));
         space.remove_reader(id);
         assert_eq!(space.open(), Some((id, 4)), "a life of its own");
     }
@@ -317,14 +329,14 @@ mod tests {
             sealed([99, 80, 99]).make_room(false),
             Some(Make::Drop(SegmentId(0)))
         );
-        assert_eq!(Space::new(3, 100).make_room(false), None);
+        assert_eq!(SegmentSpace::new(3, 100).make_room(false), None);
         let drop = Some(Make::Drop(SegmentId(0)));
         assert_eq!(sealed([50, 20, 50]).make_room(true), drop, "in vain");
     }
 
     #[test]
     fn found_segments_are_older_than_new_ones() {
-        let mut space = Space::new(3, 100);
+        let mut space = SegmentSpace::new(3, 100);
         space.found(SegmentId(2), 9, 10);
         space.found(SegmentId(0), 4, 0);
         assert_eq!(space.open(), Some((SegmentId(0), 10)), "its file exists");

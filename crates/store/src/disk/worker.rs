@@ -19,21 +19,21 @@ use std::time::{Duration, Instant};
 
 use headstart_core::{BlockHash, TenantTag};
 
-use super::condition::Health;
-use super::folder::{Folder, destroy};
-use super::index::{Index, Place};
-use super::io::{Finished, Io, Op};
-use super::layout::{Entry, table_pages};
-use super::recover::Recovered;
-use super::space::{SegmentId, Space};
+use super::condition::DiskHealth;
+use super::folder::{DiskFolder, destroy};
+use super::index::{Index, RecordLocation};
+use super::io::{Io, IoCompletion, IoOperation};
+use super::layout::{TableEntry, table_pages};
+use super::recover::RecoveredState;
+use super::space::{SegmentId, SegmentSpace};
 use super::stats::DiskStats;
 use super::{DiskOptions, FEWEST_SEGMENTS};
-use crate::backend::{Command, Failure, Loss, Outcome, Report, Ticket, Waker};
+use crate::backend::{Command, CommandOutcome, Failure, LossReason, Report, Ticket, Waker};
 use crate::record::{PAGE, Record};
 
 use clean::Cleaning;
-use read::{Reads, Wanted};
-use segments::Segments;
+use read::{ReadQueue, ReadRequest};
+use segments::SegmentFiles;
 use write::Writes;
 
 /// Longest wait for the disk or a command, which bounds the delay of changes without a signal.
@@ -59,19 +59,19 @@ pub(super) struct Edges {
 pub(super) struct Worker {
     options: DiskOptions,
     budget_bytes: u64,
-    folder: Option<Folder>,
+    folder: Option<DiskFolder>,
     /// The file system that the folder was on at first.
     device: Option<u64>,
     edges: Edges,
     index: Index,
-    space: Space,
-    segments: Segments,
-    reads: Reads,
+    space: SegmentSpace,
+    segments: SegmentFiles,
+    reads: ReadQueue,
     writes: Writes,
     cleaning: Option<Cleaning>,
     /// Segments cleaned since a new record was added.
     cleaned_in_vain: usize,
-    health: Health,
+    health: DiskHealth,
     ops: HashMap<u64, Purpose>,
     last_op: u64,
     started: Instant,
@@ -86,7 +86,7 @@ pub(super) struct Worker {
 
 /// Purpose of an operation with the disk.
 enum Purpose {
-    Get(read::Getting),
+    Get(read::RecordRead),
     GetPart(parts::Getting),
     Move(clean::Moving),
     Write { group: u64 },
@@ -97,10 +97,10 @@ enum Purpose {
 }
 
 /// Creates the state of one life of a folder.
-fn fresh(recovered: Recovered, folder: &Folder) -> (Index, Space, Segments) {
+fn fresh(recovered: RecoveredState, folder: &DiskFolder) -> (Index, SegmentSpace, SegmentFiles) {
     let pages = (recovered.segment_bytes / PAGE as u64) as u32;
     let made = folder.segments().map_or(0, |files| files.segments.len());
-    let segments = Segments::new(recovered.space.count(), pages, made);
+    let segments = SegmentFiles::new(recovered.space.count(), pages, made);
     (recovered.index, recovered.space, segments)
 }
 
@@ -108,8 +108,8 @@ impl Worker {
     pub(super) fn new(
         options: DiskOptions,
         budget_bytes: u64,
-        folder: Folder,
-        recovered: Recovered,
+        folder: DiskFolder,
+        recovered: RecoveredState,
         edges: Edges,
     ) -> Self {
         let (index, space, segments) = fresh(recovered, &folder);
@@ -123,11 +123,11 @@ impl Worker {
             index,
             space,
             segments,
-            reads: Reads::default(),
+            reads: ReadQueue::default(),
             writes: Writes::default(),
             cleaning: None,
             cleaned_in_vain: 0,
-            health: Health::new(),
+            health: DiskHealth::new(),
             ops: HashMap::new(),
             last_op: 0,
             started: Instant::now(),
@@ -173,7 +173,7 @@ impl Worker {
         while let Ok(command) = self.edges.inbox.try_recv() {
             match command {
                 Command::Put { ticket, record } => self.put(ticket, record),
-                Command::Get { ticket, name, slot } => self.get(Wanted {
+                Command::Get { ticket, name, slot } => self.get(ReadRequest {
                     ticket,
                     name,
                     part: None,
@@ -184,7 +184,7 @@ impl Worker {
                     name,
                     part,
                     slot,
-                } => self.get(Wanted {
+                } => self.get(ReadRequest {
                     ticket,
                     name,
                     part: Some(part),
@@ -192,7 +192,7 @@ impl Worker {
                 }),
                 Command::Remove { ticket, names } => {
                     let removed = names.iter().filter(|&&name| self.forget(name));
-                    let outcome = Outcome::Removed(removed.count());
+                    let outcome = CommandOutcome::Removed(removed.count());
                     self.done(ticket, outcome);
                 }
                 Command::Purge { ticket, tenant } => self.purge(ticket, tenant),
@@ -207,8 +207,8 @@ impl Worker {
         self.pump_cleaning();
     }
 
-    fn finish(&mut self, done: Finished) {
-        let Finished { id, op, result } = done;
+    fn finish(&mut self, done: IoCompletion) {
+        let IoCompletion { id, op, result } = done;
         let Some(purpose) = self.ops.remove(&id) else {
             return;
         };
@@ -229,8 +229,8 @@ impl Worker {
         self.ops.is_empty() && self.reads.is_empty() && self.writes.is_empty()
     }
 
-    fn start(&mut self, purpose: Purpose, op: Op) {
-        if let Op::Write { pieces, .. } = &op {
+    fn start(&mut self, purpose: Purpose, op: IoOperation) {
+        if let IoOperation::Write { pieces, .. } = &op {
             let bytes: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
             self.edges.stats.written_bytes.add(bytes as u64);
         }
@@ -254,21 +254,21 @@ impl Worker {
         let _ = self.edges.reports.send(report);
     }
 
-    fn done(&mut self, ticket: Ticket, outcome: Outcome) {
-        if matches!(outcome, Outcome::Failed(_)) {
+    fn done(&mut self, ticket: Ticket, outcome: CommandOutcome) {
+        if matches!(outcome, CommandOutcome::Failed(_)) {
             self.edges.stats.failed.add(1);
         }
         self.report(Report::Done { ticket, outcome });
     }
 
-    fn lost(&mut self, names: Vec<BlockHash>, loss: Loss) {
+    fn lost(&mut self, names: Vec<BlockHash>, loss: LossReason) {
         if !names.is_empty() {
             let stats = &self.edges.stats;
             match loss {
-                Loss::Expired => stats.expired.add(names.len() as u64),
-                Loss::Corrupt => stats.corrupt.add(names.len() as u64),
-                Loss::Evicted => stats.dropped.add(names.len() as u64),
-                Loss::Offline => {}
+                LossReason::Expired => stats.expired.add(names.len() as u64),
+                LossReason::Corrupt => stats.corrupt.add(names.len() as u64),
+                LossReason::Evicted => stats.dropped.add(names.len() as u64),
+                LossReason::Offline => {}
             }
             self.report(Report::Lost { names, loss });
         }
@@ -303,9 +303,9 @@ impl Worker {
         };
         let is_done = noted && self.destroy_all(tenant).is_ok();
         let outcome = match is_done {
-            true => Outcome::Removed(count),
+            true => CommandOutcome::Removed(count),
             // They cannot be read; whether their bytes are gone is not certain.
-            false => Outcome::Failed(Failure::Io),
+            false => CommandOutcome::Failed(Failure::Io),
         };
         self.done(ticket, outcome);
     }
@@ -332,7 +332,7 @@ impl Worker {
         let expires_s = self.index.get(name).and_then(|place| place.expires_s);
         if expires_s.is_some_and(|at| at <= now_s) {
             self.forget(name);
-            self.lost(vec![name], Loss::Expired);
+            self.lost(vec![name], LossReason::Expired);
         }
     }
 
@@ -352,9 +352,9 @@ impl Worker {
 }
 
 /// A record that is to be added to a segment.
-fn entry_of(record: &Record) -> Entry {
+fn entry_of(record: &Record) -> TableEntry {
     let meta = record.meta();
-    Entry {
+    TableEntry {
         name: meta.name,
         parent: meta.parent,
         tenant: meta.tenant,

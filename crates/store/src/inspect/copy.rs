@@ -7,8 +7,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use crate::arena::{Arena, Slot};
-use crate::backend::{Backend, Command, Failure, Loss, Outcome, Report, Ticket, Waker};
-use crate::inspect::{Cache, Damage, Item, Tally, slot_bytes};
+use crate::backend::{
+    Backend, Command, CommandOutcome, Failure, LossReason, Report, Ticket, Waker,
+};
+use crate::inspect::{Cache, Item, RecordReadError, RecordTally, slot_bytes};
 use crate::record::Record;
 
 /// Records on their way: enough that both sides have something to do.
@@ -19,9 +21,9 @@ const WAIT: Duration = Duration::from_millis(50);
 
 /// Counts of copied records, by result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopyReport {
     /// They can be read at their destination, also after a crash.
-    pub stored: Tally,
+    pub stored: RecordTally,
     /// They were damaged, and are not copied.
     pub damaged: u64,
     /// They were gone when they were looked for.
@@ -50,12 +52,12 @@ pub fn wakeups() -> (Waker, Wakeups) {
 }
 
 /// Records on their way to `to`.
-struct Delivery<'a> {
+struct RecordDelivery<'a> {
     to: &'a mut dyn Backend,
     wakeups: &'a Wakeups,
     under_way: HashMap<Ticket, u64>,
     last_ticket: u64,
-    copied: Copied,
+    copied: CopyReport,
 }
 
 /// Copies records, each verified when it is read; `progress` is called with each one's bytes.
@@ -67,24 +69,24 @@ pub fn copy(
     items: &[Item],
     to: (&mut dyn Backend, &Wakeups),
     mut progress: impl FnMut(u64),
-) -> std::io::Result<Copied> {
+) -> std::io::Result<CopyReport> {
     let arena = Arena::new(slot_bytes(items), SLOTS)?;
-    let delivery = std::cell::RefCell::new(Delivery {
+    let delivery = std::cell::RefCell::new(RecordDelivery {
         to: to.0,
         wakeups: to.1,
         under_way: HashMap::new(),
         last_ticket: 0,
-        copied: Copied::default(),
+        copied: CopyReport::default(),
     });
     let mut slot = || delivery.borrow_mut().slot(&arena);
-    let mut visit = |item: &Item, read: Result<Record, Damage>| {
+    let mut visit = |item: &Item, read: Result<Record, RecordReadError>| {
         progress(item.resident.bytes);
         let mut delivery = delivery.borrow_mut();
         match read {
             Ok(record) => delivery.put(record),
-            Err(Damage::Wrong(_)) => delivery.copied.damaged += 1,
-            Err(Damage::Gone) => delivery.copied.gone += 1,
-            Err(Damage::Unreadable(_)) => delivery.copied.unreadable += 1,
+            Err(RecordReadError::Wrong(_)) => delivery.copied.damaged += 1,
+            Err(RecordReadError::Gone) => delivery.copied.gone += 1,
+            Err(RecordReadError::Unreadable(_)) => delivery.copied.unreadable += 1,
         }
     };
     from.read(items, &mut slot, &mut visit);
@@ -95,7 +97,7 @@ pub fn copy(
     Ok(delivery.copied)
 }
 
-impl Delivery<'_> {
+impl RecordDelivery<'_> {
     /// A free slot; those that are not free are on their way, and come back.
     fn slot(&mut self, arena: &Arc<Arena>) -> Slot {
         loop {
@@ -131,21 +133,26 @@ impl Delivery<'_> {
                 Report::Done { ticket, outcome } => self.done(ticket, &outcome),
                 Report::Lost {
                     names,
-                    loss: Loss::Evicted,
+                    loss: LossReason::Evicted,
                 } => self.copied.evicted += names.len() as u64,
                 Report::Lost { .. } | Report::Found(_) | Report::Condition(_) => {}
             }
         }
     }
 
-    fn done(&mut self, ticket: Ticket, outcome: &Outcome) {
+    fn done(&mut self, ticket: Ticket, outcome: &CommandOutcome) {
         let Some(bytes) = self.under_way.remove(&ticket) else {
             return;
         };
         match outcome {
-            Outcome::Stored => self.copied.stored.add(bytes),
-            Outcome::Failed(failure) => *self.copied.failed.entry(*failure).or_default() += 1,
-            Outcome::Loaded(_) | Outcome::Part(_) | Outcome::Missing | Outcome::Removed(_) => {}
+            CommandOutcome::Stored => self.copied.stored.add(bytes),
+            CommandOutcome::Failed(failure) => {
+                *self.copied.failed.entry(*failure).or_default() += 1
+            }
+            CommandOutcome::Loaded(_)
+            | CommandOutcome::Part(_)
+            | CommandOutcome::Missing
+            | CommandOutcome::Removed(_) => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use headstart_core::{BlockHash, IdentityDigest, TenantTag};
 
 use super::{MAX_PARTS, Meta, PAGE};
 use crate::checksum;
-use crate::wire::{Reader, Writer};
+use crate::wire::{FieldReader, FieldWriter};
 
 const MAGIC: [u8; 8] = *b"HDST-KV1";
 
@@ -153,7 +153,7 @@ impl Header {
     /// Writes it to the front of `bytes` and returns its length.
     pub(super) fn write(&self, bytes: &mut [u8]) -> usize {
         let meta = &self.meta;
-        let mut out = Writer::new(bytes);
+        let mut out = FieldWriter::new(bytes);
         out.bytes(&MAGIC);
         out.bytes(&meta.name.0);
         out.bytes(&meta.parent.map_or([0; 16], |parent| parent.0));
@@ -225,7 +225,7 @@ impl Header {
 /// Reads the fields before the table of parts: the metadata, the number of parts, the record's
 /// length.
 fn fields(bytes: &[u8]) -> Option<(Meta, usize, usize)> {
-    let mut from = Reader::new(bytes);
+    let mut from = FieldReader::new(bytes);
     if from.array()? != MAGIC {
         return None;
     }
@@ -258,7 +258,7 @@ fn fields(bytes: &[u8]) -> Option<(Meta, usize, usize)> {
 }
 
 fn part(entry: &[u8]) -> Option<Part> {
-    let mut from = Reader::new(entry);
+    let mut from = FieldReader::new(entry);
     Some(Part {
         offset: from.u32()?,
         bytes: from.u32()?,

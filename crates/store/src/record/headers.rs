@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use headstart_core::BlockHash;
 
-use super::Checked;
+use super::VerifiedHeader;
 
 /// Most that they take, bytes: headers of sixteen thousand records of 56 parts.
 const MOST_BYTES: usize = 16 << 20;
@@ -18,7 +18,7 @@ const PART_BYTES: usize = 16;
 /// Headers by name; the oldest go where they become too many.
 #[derive(Debug)]
 pub(crate) struct Headers {
-    known: HashMap<BlockHash, (u64, Checked)>,
+    known: HashMap<BlockHash, (u64, VerifiedHeader)>,
     /// In which order they came, among others that are gone.
     order: VecDeque<(u64, BlockHash)>,
     last: u64,
@@ -39,11 +39,11 @@ impl Default for Headers {
 }
 
 impl Headers {
-    pub(crate) fn get(&self, name: BlockHash) -> Option<&Checked> {
+    pub(crate) fn get(&self, name: BlockHash) -> Option<&VerifiedHeader> {
         self.known.get(&name).map(|(_, header)| header)
     }
 
-    pub(crate) fn insert(&mut self, name: BlockHash, header: Checked) {
+    pub(crate) fn insert(&mut self, name: BlockHash, header: VerifiedHeader) {
         self.remove(name);
         self.last += 1;
         self.bytes += bytes_of(&header);
@@ -75,7 +75,7 @@ impl Headers {
     }
 }
 
-fn bytes_of(header: &Checked) -> usize {
+fn bytes_of(header: &VerifiedHeader) -> usize {
     EACH_BYTES + header.header().parts.len() * PART_BYTES
 }
 

@@ -12,9 +12,9 @@ use crate::checksum;
 
 /// The verified header of a record, checked against its name. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Checked(Arc<Header>);
+pub struct VerifiedHeader(Arc<Header>);
 
-impl Checked {
+impl VerifiedHeader {
     /// The header at the front of `bytes`, which need not hold the rest of the record called
     /// `name`, of `room` bytes at most.
     ///
@@ -77,7 +77,7 @@ impl Checked {
 #[derive(Clone, Debug)]
 pub struct PartBytes {
     slot: Arc<Slot>,
-    header: Checked,
+    header: VerifiedHeader,
     part: u16,
     /// Start of the bytes in the slot.
     at: usize,
@@ -91,7 +91,12 @@ impl PartBytes {
     ///
     /// # Errors
     /// What is wrong with it; the slot is free again.
-    pub fn verify(slot: Slot, from: usize, header: &Checked, part: u16) -> Result<Self, Wrong> {
+    pub fn verify(
+        slot: Slot,
+        from: usize,
+        header: &VerifiedHeader,
+        part: u16,
+    ) -> Result<Self, Wrong> {
         let at = header.find(&slot, from, part)?;
         Ok(Self::unharmed(slot, header, part, at))
     }
@@ -100,7 +105,7 @@ impl PartBytes {
     pub(crate) fn verify_or_slot(
         slot: Slot,
         from: usize,
-        header: &Checked,
+        header: &VerifiedHeader,
         part: u16,
     ) -> Result<Self, Slot> {
         match header.find(&slot, from, part) {
@@ -109,7 +114,7 @@ impl PartBytes {
         }
     }
 
-    fn unharmed(slot: Slot, header: &Checked, part: u16, at: usize) -> Self {
+    fn unharmed(slot: Slot, header: &VerifiedHeader, part: u16, at: usize) -> Self {
         Self {
             slot: Arc::new(slot),
             header: header.clone(),
@@ -145,7 +150,7 @@ impl PartBytes {
 
     /// The header of the record.
     #[must_use]
-    pub fn header(&self) -> &Checked {
+    pub fn header(&self) -> &VerifiedHeader {
         &self.header
     }
 
@@ -253,7 +258,7 @@ mod tests {
     /// Reads a part as a disk does: its pages alone.
     fn read(arena: &Arc<Arena>, bytes: &[u8], part: u16) -> Result<PartBytes, Wrong> {
         let name = BlockHash::from_u64(9);
-        let header = Checked::read(&bytes[..PAGE], bytes.len(), name)?;
+        let header = VerifiedHeader::read(&bytes[..PAGE], bytes.len(), name)?;
         let pages = header.pages_of(part).ok_or(Wrong::NoPart(part.into()))?;
         let mut slot = arena.take().expect("a slot");
         slot[..pages.len()].copy_from_slice(&bytes[pages.clone()]);
@@ -275,7 +280,7 @@ mod tests {
             }
             let none = read(&arena, record.bytes(), 5).expect_err("there are five");
             assert_eq!(none, Wrong::NoPart(5));
-            let other = Checked::read(record.bytes(), 8 * PAGE, BlockHash::from_u64(8));
+            let other = VerifiedHeader::read(record.bytes(), 8 * PAGE, BlockHash::from_u64(8));
             assert_eq!(other.expect_err("another"), Wrong::Misplaced);
         }
         assert_eq!(arena.free(), 3);

@@ -30,27 +30,27 @@ pub(super) struct Patience {
 
 /// The state of a store.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(super) struct RemoteHealth {
     patience: Patience,
     /// In a row.
     failures: u32,
-    gone: Option<Gone>,
-    writes: Option<Refused>,
+    gone: Option<StoreOutage>,
+    writes: Option<WriteRefusal>,
 }
 
 #[derive(Debug)]
-struct Gone {
+struct StoreOutage {
     probe_at: Nanos,
     probes: u32,
 }
 
 #[derive(Debug)]
-struct Refused {
+struct WriteRefusal {
     why: Failure,
     again_at: Nanos,
 }
 
-impl Health {
+impl RemoteHealth {
     pub(super) fn new(patience: Patience) -> Self {
         Self {
             patience,
@@ -101,7 +101,7 @@ impl Health {
     pub(super) fn refused(&mut self, now: Nanos, why: Failure) -> Option<Condition> {
         self.failures = 0;
         let again_at = now + WRITES_AGAIN_AFTER;
-        let before = self.writes.replace(Refused { why, again_at });
+        let before = self.writes.replace(WriteRefusal { why, again_at });
         let is_known = before.is_some_and(|before| before.why == why);
         (!is_known && !self.is_gone()).then_some(Condition::WritesFail(why))
     }
@@ -118,7 +118,7 @@ impl Health {
             return None;
         }
         let probe_at = now + self.patience.probes.steady_wait(1, jitter);
-        self.gone = Some(Gone {
+        self.gone = Some(StoreOutage {
             probe_at,
             probes: 0,
         });
@@ -149,12 +149,12 @@ impl Health {
 mod tests {
     use super::*;
 
-    fn health() -> Health {
+    fn health() -> RemoteHealth {
         let probes = Backoff {
             first: Duration::from_secs(1),
             most: Duration::from_secs(30),
         };
-        Health::new(Patience {
+        RemoteHealth::new(Patience {
             failures: 3,
             probes,
         })

@@ -8,13 +8,13 @@ use std::collections::hash_map::Entry;
 
 use headstart_core::{BlockHash, TenantTag};
 
-use super::key::Key;
-use crate::backend::Resident;
+use super::key::ObjectKey;
+use crate::backend::ResidentRecord;
 
 /// An object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
-    pub(super) key: Key,
+pub(super) struct ListedObject {
+    pub(super) key: ObjectKey,
     pub(super) bytes: u64,
     /// Seconds since 1970, by the store's clock.
     pub(super) modified_s: u64,
@@ -22,7 +22,7 @@ pub(super) struct Listed {
 
 /// Limits on stored objects.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct ObjectLimits {
     /// Age from which on an object is not used, seconds.
     pub(super) ttl_s: Option<u64>,
     /// All objects together.
@@ -32,7 +32,7 @@ pub(super) struct Limits {
 /// Objects that the store named.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    pub(super) objects: Vec<Listed>,
+    pub(super) objects: Vec<ListedObject>,
     /// Whether these are all.
     pub(super) is_whole: bool,
     /// Names that are not ours.
@@ -43,43 +43,43 @@ pub(super) struct Listing {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
     /// New ones, oldest first.
-    pub(super) found: Vec<Resident>,
+    pub(super) found: Vec<ResidentRecord>,
     /// No longer there, or no longer wanted because there are too many.
     pub(super) evicted: Vec<BlockHash>,
     /// Too old.
     pub(super) expired: Vec<BlockHash>,
     /// Objects to delete: too old, too many, or a second one of a name.
-    pub(super) delete: Vec<Key>,
+    pub(super) delete: Vec<ObjectKey>,
 }
 
 /// All objects we know of.
 #[derive(Debug)]
-pub(super) struct Index {
-    objects: HashMap<BlockHash, Listed>,
-    limits: Limits,
+pub(super) struct ObjectIndex {
+    objects: HashMap<BlockHash, ListedObject>,
+    limits: ObjectLimits,
 }
 
-impl Index {
-    pub(super) fn new(limits: Limits) -> Self {
+impl ObjectIndex {
+    pub(super) fn new(limits: ObjectLimits) -> Self {
         Self {
             objects: HashMap::new(),
             limits,
         }
     }
 
-    pub(super) fn get(&self, name: BlockHash) -> Option<Listed> {
+    pub(super) fn get(&self, name: BlockHash) -> Option<ListedObject> {
         self.objects.get(&name).copied()
     }
 
     /// Adds an object, unless one of its name is there that lasts as long.
-    pub(super) fn insert(&mut self, object: Listed) {
+    pub(super) fn insert(&mut self, object: ListedObject) {
         let known = self.objects.entry(object.key.name).or_insert(object);
         if object.key >= known.key {
             *known = object;
         }
     }
 
-    pub(super) fn remove(&mut self, name: BlockHash) -> Option<Listed> {
+    pub(super) fn remove(&mut self, name: BlockHash) -> Option<ListedObject> {
         self.objects.remove(&name)
     }
 
@@ -89,7 +89,7 @@ impl Index {
     }
 
     /// From when on an object is not used, seconds since 1970.
-    pub(super) fn expires_s(&self, object: &Listed) -> Option<u64> {
+    pub(super) fn expires_s(&self, object: &ListedObject) -> Option<u64> {
         let old = self
             .limits
             .ttl_s
@@ -97,7 +97,7 @@ impl Index {
         [object.key.expires_s(), old].into_iter().flatten().min()
     }
 
-    pub(super) fn is_expired(&self, object: &Listed, now_s: u64) -> bool {
+    pub(super) fn is_expired(&self, object: &ListedObject, now_s: u64) -> bool {
         self.expires_s(object)
             .is_some_and(|expires| expires <= now_s)
     }
@@ -108,10 +108,11 @@ impl Index {
         &mut self,
         listing: Listing,
         now_s: u64,
-        is_newer: impl Fn(&Key) -> bool,
+        is_newer: impl Fn(&ObjectKey) -> bool,
     ) -> Changes {
         let mut changes = Changes::default();
-        let mut best: HashMap<BlockHash, Listed> = HashMap::with_capacity(listing.objects.len());
+        let mut best: HashMap<BlockHash, ListedObject> =
+            HashMap::with_capacity(listing.objects.len());
         let objects = listing.objects.into_iter();
         for object in objects.filter(|object| !is_newer(&object.key)) {
             match best.entry(object.key.name) {
@@ -145,10 +146,10 @@ impl Index {
     /// Takes over one object for each name; returns those that are new.
     fn merge(
         &mut self,
-        best: HashMap<BlockHash, Listed>,
+        best: HashMap<BlockHash, ListedObject>,
         now_s: u64,
         changes: &mut Changes,
-    ) -> Vec<Listed> {
+    ) -> Vec<ListedObject> {
         let mut found = Vec::new();
         for (name, object) in best {
             if self.is_expired(&object, now_s) {
@@ -164,12 +165,12 @@ impl Index {
     }
 
     /// Forgets the oldest until the rest is within the budget. Of `found`, too.
-    fn shrink(&mut self, found: &mut Vec<Listed>, changes: &mut Changes) {
+    fn shrink(&mut self, found: &mut Vec<ListedObject>, changes: &mut Changes) {
         let mut bytes: u64 = self.objects.values().map(|object| object.bytes).sum();
         let Some(budget) = self.limits.budget_bytes.filter(|&budget| bytes > budget) else {
             return;
         };
-        let mut oldest: Vec<Listed> = self.objects.values().copied().collect();
+        let mut oldest: Vec<ListedObject> = self.objects.values().copied().collect();
         oldest.sort_by_key(|object| (object.modified_s, object.key));
         for object in oldest {
             if bytes <= budget {
@@ -186,8 +187,8 @@ impl Index {
         found.retain(|object| self.objects.contains_key(&object.key.name));
     }
 
-    fn resident(&self, object: &Listed) -> Resident {
-        Resident {
+    fn resident(&self, object: &ListedObject) -> ResidentRecord {
+        ResidentRecord {
             name: object.key.name,
             parent: object.key.parent,
             tenant: object.key.tenant,
@@ -205,8 +206,8 @@ mod tests {
     use crate::record::{Content, Exactness, Meta};
     use headstart_core::IdentityDigest;
 
-    fn object(name: u64, modified_s: u64, expires_s: Option<u64>) -> Listed {
-        let key = Key::of(&Meta {
+    fn object(name: u64, modified_s: u64, expires_s: Option<u64>) -> ListedObject {
+        let key = ObjectKey::of(&Meta {
             name: BlockHash::from_u64(name),
             parent: None,
             identity: IdentityDigest([0; 16]),
@@ -217,14 +218,14 @@ mod tests {
             created_s: 0,
             expires_s,
         });
-        Listed {
+        ListedObject {
             key,
             bytes: 100,
             modified_s,
         }
     }
 
-    fn whole(objects: &[Listed]) -> Listing {
+    fn whole(objects: &[ListedObject]) -> Listing {
         Listing {
             objects: objects.to_vec(),
             is_whole: true,
@@ -232,8 +233,8 @@ mod tests {
         }
     }
 
-    fn names(residents: &[Resident]) -> Vec<u64> {
-        let number = |resident: &Resident| u128::from_be_bytes(resident.name.0) as u64;
+    fn names(residents: &[ResidentRecord]) -> Vec<u64> {
+        let number = |resident: &ResidentRecord| u128::from_be_bytes(resident.name.0) as u64;
         residents.iter().map(number).collect()
     }
 
@@ -246,7 +247,7 @@ mod tests {
 
     #[test]
     fn new_objects_are_found_oldest_first_and_vanished_ones_are_lost() {
-        let mut index = Index::new(Limits::default());
+        let mut index = ObjectIndex::new(ObjectLimits::default());
         let listing = whole(&[
             object(1, 30, None),
             object(2, 10, None),
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_listing_says_nothing_about_the_rest() {
-        let mut index = Index::new(Limits::default());
+        let mut index = ObjectIndex::new(ObjectLimits::default());
         index.insert(object(1, 0, None));
         let mut listing = whole(&[object(2, 0, None)]);
         listing.is_whole = false;
@@ -275,7 +276,7 @@ mod tests {
 
     #[test]
     fn what_changed_since_the_store_was_asked_stays() {
-        let mut index = Index::new(Limits::default());
+        let mut index = ObjectIndex::new(ObjectLimits::default());
         index.insert(object(1, 0, None));
         let changes = index.take(whole(&[object(2, 0, None)]), 100, |_| true);
         assert_eq!(changes, Changes::default());
@@ -287,7 +288,7 @@ mod tests {
     fn of_two_objects_of_a_name_the_one_that_lasts_longer_stays() {
         for turn in [[0, 1], [1, 0]] {
             let both = [object(1, 0, Some(500)), object(1, 0, None)];
-            let mut index = Index::new(Limits::default());
+            let mut index = ObjectIndex::new(ObjectLimits::default());
             let changes = index.take(whole(&turn.map(|at| both[at])), 100, |_| false);
             assert_eq!(names(&changes.found), [1]);
             assert_eq!(changes.found[0].expires_s, None);
@@ -297,7 +298,7 @@ mod tests {
 
     #[test]
     fn old_objects_are_deleted_by_their_own_end_and_by_age() {
-        let mut index = Index::new(Limits {
+        let mut index = ObjectIndex::new(ObjectLimits {
             ttl_s: Some(50),
             budget_bytes: None,
         });
@@ -317,12 +318,12 @@ mod tests {
 
     #[test]
     fn the_oldest_go_when_there_are_too_many() {
-        let mut index = Index::new(Limits {
+        let mut index = ObjectIndex::new(ObjectLimits {
             ttl_s: None,
             budget_bytes: Some(250),
         });
         index.insert(object(1, 1, None));
-        let objects: Vec<Listed> = (1..=4).map(|n| object(n, n, None)).collect();
+        let objects: Vec<ListedObject> = (1..=4).map(|n| object(n, n, None)).collect();
         let changes = index.take(whole(&objects), 100, |_| false);
         assert_eq!(names(&changes.found), [3, 4]);
         assert_eq!(changes.evicted, hashes(&[1]), "the second was never known");
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_tenant_goes_as_a_whole() {
-        let mut index = Index::new(Limits::default());
+        let mut index = ObjectIndex::new(ObjectLimits::default());
         (1..=4).for_each(|n| index.insert(object(n, n, None)));
         index.remove_tenant(TenantTag(1));
         let left = [1, 2, 3, 4].map(|n| index.get(BlockHash::from_u64(n)).is_some());

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use headstart_core::{BlockHash, TenantTag};
 use tokio::runtime::Runtime;
 
-use super::index::Listed;
-use super::key::{Key, Layout};
-use super::place::Place;
+use super::index::ListedObject;
+use super::key::{ObjectKey, ObjectLayout};
+use super::place::StoreLocation;
 use super::store::Store;
-use super::transfer::Found;
-use super::trouble::{Kind, Trouble};
+use super::transfer::FoundRecord;
+use super::trouble::{Trouble, TroubleKind};
 use super::{BLOCKING, RemoteError, RemoteOptions, WORKERS};
 use crate::arena::Slot;
-use crate::inspect::{At, Cleared, Damage, Item, Survey, Tally, Visit};
+use crate::inspect::{At, CleanupReport, Item, RecordReadError, RecordTally, Survey, Visit};
 use crate::record::{Record, Wrong};
 
 /// Records that are read at once.
@@ -38,12 +38,12 @@ pub struct StoreInspector {
 }
 
 /// Contents of a listing, sorted.
-struct Sorted {
+struct SortedListing {
     /// One object for each name, oldest first.
-    wanted: Vec<Listed>,
-    expired: Vec<Listed>,
+    wanted: Vec<ListedObject>,
+    expired: Vec<ListedObject>,
     /// Second objects of a name.
-    replaced: Vec<Listed>,
+    replaced: Vec<ListedObject>,
     strangers: usize,
     is_whole: bool,
 }
@@ -54,9 +54,9 @@ impl StoreInspector {
     /// # Errors
     /// When the store cannot be named or used.
     pub fn open(options: &RemoteOptions) -> Result<Self, RemoteError> {
-        let place = Place::parse(&options.url)?;
+        let place = StoreLocation::parse(&options.url)?;
         options.check(place.least_part_bytes())?;
-        if let Place::Folder(folder) = &place
+        if let StoreLocation::Folder(folder) = &place
             && !folder.is_dir()
         {
             return Err(RemoteError::Folder {
@@ -75,7 +75,7 @@ impl StoreInspector {
             .build()?;
         Ok(Self {
             url: options.url.clone(),
-            store: Store::new(objects, Layout::under(root), rules, seed),
+            store: Store::new(objects, ObjectLayout::under(root), rules, seed),
             runtime,
         })
     }
@@ -87,7 +87,7 @@ impl StoreInspector {
     pub fn survey(&self, now_s: u64) -> Result<Survey, RemoteError> {
         let sorted = self.listing(now_s)?;
         let (records, bytes) = self.runtime.block_on(self.store.count_quarantined());
-        let item = |object: &Listed| Item {
+        let item = |object: &ListedObject| Item {
             resident: object.key.resident(object.bytes),
             created_s: Some(object.modified_s),
             identity: None,
@@ -98,7 +98,7 @@ impl StoreInspector {
             harm: Vec::new(),
             items: sorted.wanted.iter().map(item).collect(),
             expired: tally(&sorted.expired),
-            quarantined: Tally {
+            quarantined: RecordTally {
                 records: records as u64,
                 bytes,
             },
@@ -109,12 +109,12 @@ impl StoreInspector {
         })
     }
 
-    fn listing(&self, now_s: u64) -> Result<Sorted, RemoteError> {
+    fn listing(&self, now_s: u64) -> Result<SortedListing, RemoteError> {
         let listing = self.runtime.block_on(self.store.list());
         let mut listing = listing.map_err(|trouble| self.refused(trouble))?;
         // The one that lasts longest stays, as in the tier's own index.
         listing.objects.sort_by_key(|object| object.key);
-        let mut wanted: HashMap<BlockHash, Listed> = HashMap::new();
+        let mut wanted: HashMap<BlockHash, ListedObject> = HashMap::new();
         let (mut expired, mut replaced) = (Vec::new(), Vec::new());
         for object in listing.objects {
             if object.key.expires_s().is_some_and(|at| at <= now_s) {
@@ -123,9 +123,9 @@ impl StoreInspector {
                 replaced.extend(wanted.insert(object.key.name, object));
             }
         }
-        let mut wanted: Vec<Listed> = wanted.into_values().collect();
+        let mut wanted: Vec<ListedObject> = wanted.into_values().collect();
         wanted.sort_by_key(|object| (object.modified_s, object.key));
-        Ok(Sorted {
+        Ok(SortedListing {
             wanted,
             expired,
             replaced,
@@ -139,7 +139,7 @@ impl StoreInspector {
         for items in items.chunks(AT_ONCE) {
             let reads = items.iter().map(|item| {
                 let (store, slot) = (self.store.clone(), slot());
-                let (key, bytes) = (Key::of_resident(&item.resident), item.resident.bytes);
+                let (key, bytes) = (ObjectKey::of_resident(&item.resident), item.resident.bytes);
                 self.runtime
                     .spawn(async move { store.get(key, bytes, slot).await })
             });
@@ -147,7 +147,7 @@ impl StoreInspector {
             for (item, read) in items.iter().zip(reads) {
                 let found = self.runtime.block_on(read);
                 let given_up = |error: &dyn std::fmt::Display| {
-                    Err(Trouble::new(Kind::Refused, error.to_string()))
+                    Err(Trouble::new(TroubleKind::Refused, error.to_string()))
                 };
                 visit(
                     item,
@@ -163,7 +163,7 @@ impl StoreInspector {
     /// When one cannot be deleted.
     pub fn set_aside(&self, items: &[(Item, Wrong)]) -> Result<(), RemoteError> {
         for (item, _) in items {
-            let key = Key::of_resident(&item.resident);
+            let key = ObjectKey::of_resident(&item.resident);
             let gone = self.runtime.block_on(self.store.set_aside(&key));
             gone.map_err(|trouble| self.refused(trouble))?;
         }
@@ -174,16 +174,16 @@ impl StoreInspector {
     ///
     /// # Errors
     /// When the store does not let us.
-    pub fn clear(&self, now_s: u64) -> Result<Cleared, RemoteError> {
+    pub fn clear(&self, now_s: u64) -> Result<CleanupReport, RemoteError> {
         let sorted = self.listing(now_s)?;
         let objects = sorted.expired.iter().chain(&sorted.replaced);
-        let keys: Vec<Key> = objects.map(|object| object.key).collect();
+        let keys: Vec<ObjectKey> = objects.map(|object| object.key).collect();
         for keys in keys.chunks(DELETED_AT_ONCE) {
             let deleted = self.runtime.block_on(self.store.delete(keys));
             deleted.map_err(|trouble| self.refused(trouble))?;
         }
         let (expired, garbage) = (tally(&sorted.expired), tally(&sorted.replaced));
-        Ok(Cleared {
+        Ok(CleanupReport {
             expired,
             garbage,
             segments: 0,
@@ -221,19 +221,21 @@ impl StoreInspector {
     }
 }
 
-fn record_of(found: Result<Found, Trouble>) -> Result<Record, Damage> {
+fn record_of(found: Result<FoundRecord, Trouble>) -> Result<Record, RecordReadError> {
     match found {
-        Ok(Found::Whole(record)) => Ok(record),
-        Ok(Found::Damaged(wrong)) => Err(Damage::Wrong(wrong)),
-        Err(trouble) if trouble.kind == Kind::Missing => Err(Damage::Gone),
+        Ok(FoundRecord::Whole(record)) => Ok(record),
+        Ok(FoundRecord::Damaged(wrong)) => Err(RecordReadError::Wrong(wrong)),
+        Err(trouble) if trouble.kind == TroubleKind::Missing => Err(RecordReadError::Gone),
         // Longer than when it was listed, and than any record: it is not a record.
-        Err(trouble) if trouble.kind == Kind::TooLarge => Err(Damage::Wrong(Wrong::Misplaced)),
-        Err(trouble) => Err(Damage::Unreadable(trouble.text)),
+        Err(trouble) if trouble.kind == TroubleKind::TooLarge => {
+            Err(RecordReadError::Wrong(Wrong::Misplaced))
+        }
+        Err(trouble) => Err(RecordReadError::Unreadable(trouble.text)),
     }
 }
 
-fn tally(objects: &[Listed]) -> Tally {
-    let mut tally = Tally::default();
+fn tally(objects: &[ListedObject]) -> RecordTally {
+    let mut tally = RecordTally::default();
     objects.iter().for_each(|object| tally.add(object.bytes));
     tally
 }

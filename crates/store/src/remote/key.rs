@@ -13,7 +13,7 @@
 use headstart_core::{BlockHash, TenantTag};
 use object_store::path::Path;
 
-use crate::backend::Resident;
+use crate::backend::ResidentRecord;
 use crate::record::{Content, Meta};
 
 /// Version of the format of keys and records. Other versions beside it are left alone.
@@ -31,7 +31,7 @@ const PACK: &str = ".pack";
 /// A record, as its object's name has it. Ordered so that of two objects of one record the greater
 /// one stays: the one that can be read for longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct ObjectKey {
     expires: Expires,
     pub(super) name: BlockHash,
     pub(super) parent: Option<BlockHash>,
@@ -47,7 +47,7 @@ enum Expires {
     Never,
 }
 
-impl Key {
+impl ObjectKey {
     pub(super) fn of(meta: &Meta) -> Self {
         Self {
             expires: Expires::of(meta.expires_s.unwrap_or(0)),
@@ -60,7 +60,7 @@ impl Key {
     }
 
     /// Of a record that was listed; its end must be the one that its object's name has.
-    pub(super) fn of_resident(resident: &Resident) -> Self {
+    pub(super) fn of_resident(resident: &ResidentRecord) -> Self {
         Self {
             expires: Expires::of(resident.expires_s.unwrap_or(0)),
             name: resident.name,
@@ -72,8 +72,8 @@ impl Key {
     }
 
     /// Returns the resident record of this key, `bytes` long.
-    pub(super) fn resident(&self, bytes: u64) -> Resident {
-        Resident {
+    pub(super) fn resident(&self, bytes: u64) -> ResidentRecord {
+        ResidentRecord {
             name: self.name,
             parent: self.parent,
             tenant: self.tenant,
@@ -147,11 +147,11 @@ fn hash(digits: &str) -> Option<BlockHash> {
 
 /// Paths under one root.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct ObjectLayout {
     root: Path,
 }
 
-impl Layout {
+impl ObjectLayout {
     pub(super) fn under(root: Path) -> Self {
         Self { root }
     }
@@ -178,25 +178,25 @@ impl Layout {
     }
 
     /// The object of a record.
-    pub(super) fn object(&self, key: &Key) -> Path {
+    pub(super) fn object(&self, key: &ObjectKey) -> Path {
         let [records, _] = self.of_tenant(key.tenant);
         let shard = format!("{:02x}", key.name.0[0]);
         records.join(shard.as_str()).join(key.file_name().as_str())
     }
 
     /// Returns the path of a quarantined record.
-    pub(super) fn set_aside(&self, key: &Key) -> Path {
+    pub(super) fn set_aside(&self, key: &ObjectKey) -> Path {
         let [_, quarantine] = self.of_tenant(key.tenant);
         quarantine.join(key.file_name().as_str())
     }
 
     /// The record whose object this is.
-    pub(super) fn parse(&self, object: &Path) -> Option<Key> {
+    pub(super) fn parse(&self, object: &Path) -> Option<ObjectKey> {
         let records = self.records();
         let mut parts = object.prefix_match(&records)?;
         let tenant = parts.next()?;
         let (_shard, file_name) = (parts.next()?, parts.next()?);
-        let key = Key::parse(tenant.as_ref(), file_name.as_ref())?;
+        let key = ObjectKey::parse(tenant.as_ref(), file_name.as_ref())?;
         // Reading is more generous than writing: signs, leading zeros, capitals.
         (self.object(&key) == *object).then_some(key)
     }
@@ -207,17 +207,17 @@ mod tests {
     use super::*;
     use headstart_core::Rng;
 
-    fn layout() -> Layout {
-        Layout::under(Path::from("some/prefix"))
+    fn layout() -> ObjectLayout {
+        ObjectLayout::under(Path::from("some/prefix"))
     }
 
-    fn random_key(rng: &mut Rng) -> Key {
+    fn random_key(rng: &mut Rng) -> ObjectKey {
         let hash = |rng: &mut Rng| {
             let (high, low) = (u128::from(rng.next_u64()), u128::from(rng.next_u64()));
             let shift = rng.below(128);
             BlockHash((((high << 64) | low) >> shift).to_be_bytes())
         };
-        Key {
+        ObjectKey {
             expires: Expires::of(rng.next_u64() >> rng.below(64)),
             name: hash(rng),
             parent: (rng.below(2) == 0).then(|| hash(rng)),
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_key_is_spelled_as_documented() {
-        let mut key = Key {
+        let mut key = ObjectKey {
             expires: Expires::At(1_700_000_000),
             name: BlockHash([0xab; 16]),
             parent: Some(BlockHash::from_u64(1)),
@@ -267,7 +267,7 @@ mod tests {
             let key = random_key(&mut rng);
             let object = layout().object(&key);
             assert_eq!(layout().parse(&object), Some(key));
-            assert_eq!(Layout::under(Path::default()).parse(&object), None);
+            assert_eq!(ObjectLayout::under(Path::default()).parse(&object), None);
             let [records, quarantine] = layout().of_tenant(key.tenant);
             assert!(object.prefix_matches(&records));
             assert!(layout().set_aside(&key).prefix_matches(&quarantine));

@@ -7,14 +7,14 @@ use std::sync::{MutexGuard, PoisonError};
 use bytes::Bytes;
 use object_store::GetOptions;
 
-use super::index::Listed;
-use super::key::Key;
+use super::index::ListedObject;
+use super::key::ObjectKey;
 use super::stats::add;
 use super::store::{Attempts, Store};
 use super::transfer::cut_off;
-use super::trouble::{Kind, Trouble};
+use super::trouble::{Trouble, TroubleKind};
 use crate::arena::Slot;
-use crate::record::{Checked, Header, Headers, PAGE, PartBytes, Wrong};
+use crate::record::{Header, Headers, PAGE, PartBytes, VerifiedHeader, Wrong};
 
 /// Bytes read first of a record with an unknown header; fewer would not be faster.
 const FRONT: u64 = 8 * PAGE as u64;
@@ -31,14 +31,14 @@ pub(super) enum FoundPart {
 }
 
 /// Bytes of an object.
-struct Piece {
+struct ObjectBytes {
     bytes: Bytes,
     /// Length of the object, bytes.
     of: u64,
 }
 
 /// Result of reading a part at the position in the header.
-enum Read {
+enum PartReadOutcome {
     Part(PartBytes),
     /// Something else; with the slot.
     Other(Slot),
@@ -53,17 +53,19 @@ impl Store {
     /// damage only after the header was read again.
     pub(super) async fn get_part(
         &self,
-        object: Listed,
+        object: ListedObject,
         part: u16,
         mut slot: Slot,
     ) -> Result<FoundPart, Trouble> {
         if let Some(header) = self.remembered(&object, part, slot.len()) {
             match self.read_part(&object, header, part, slot).await {
-                Ok(Read::Part(part)) => return Ok(FoundPart::Whole(part)),
-                Ok(Read::Other(given_back) | Read::Nothing(given_back, _)) => slot = given_back,
+                Ok(PartReadOutcome::Part(part)) => return Ok(FoundPart::Whole(part)),
+                Ok(
+                    PartReadOutcome::Other(given_back) | PartReadOutcome::Nothing(given_back, _),
+                ) => slot = given_back,
                 Err(trouble) => {
                     // All else says nothing of what the object holds.
-                    if trouble.kind == Kind::Missing {
+                    if trouble.kind == TroubleKind::Missing {
                         self.headers().remove(object.key.name);
                     }
                     return Err(trouble);
@@ -79,61 +81,61 @@ impl Store {
         let len = place.range().len();
         if len > slot.len() {
             let text = format!("part {part} has {len} bytes");
-            return Err(Trouble::new(Kind::TooLarge, text));
+            return Err(Trouble::new(TroubleKind::TooLarge, text));
         }
         match self.read_part(&object, header, part, slot).await? {
-            Read::Part(part) => Ok(FoundPart::Whole(part)),
-            Read::Other(_) => Ok(self.damaged(object)),
-            Read::Nothing(_, trouble) => Err(trouble),
+            PartReadOutcome::Part(part) => Ok(FoundPart::Whole(part)),
+            PartReadOutcome::Other(_) => Ok(self.damaged(object)),
+            PartReadOutcome::Nothing(_, trouble) => Err(trouble),
         }
     }
 
     /// The header that a record of this key had when it was read last, if it has a part of this
     /// number for which there is room.
-    fn remembered(&self, object: &Listed, part: u16, room: usize) -> Option<Checked> {
+    fn remembered(&self, object: &ListedObject, part: u16, room: usize) -> Option<VerifiedHeader> {
         let header = self.headers().get(object.key.name).cloned()?;
         let place = header.header().parts.get(usize::from(part))?;
         let fits = place.range().len() <= room;
-        (fits && Key::of(&header.header().meta) == object.key).then_some(header)
+        (fits && ObjectKey::of(&header.header().meta) == object.key).then_some(header)
     }
 
     /// Reads a part from where its record's header says that it is.
     async fn read_part(
         &self,
-        object: &Listed,
-        header: Checked,
+        object: &ListedObject,
+        header: VerifiedHeader,
         part: u16,
         mut slot: Slot,
-    ) -> Result<Read, Trouble> {
+    ) -> Result<PartReadOutcome, Trouble> {
         let range = header.header().parts[usize::from(part)].range();
         if !range.is_empty() {
             let wanted = range.start as u64..range.end as u64;
             let piece = match self.range(object, wanted).await {
                 Ok(piece) => piece,
-                Err(trouble) if trouble.kind == Kind::Refused => {
-                    return Ok(Read::Nothing(slot, trouble));
+                Err(trouble) if trouble.kind == TroubleKind::Refused => {
+                    return Ok(PartReadOutcome::Nothing(slot, trouble));
                 }
                 Err(trouble) => return Err(trouble),
             };
             if piece.of != header.header().record_bytes() as u64 {
-                return Ok(Read::Other(slot));
+                return Ok(PartReadOutcome::Other(slot));
             }
             slot[..range.len()].copy_from_slice(&piece.bytes);
             add(&self.stats.bytes_in, range.len());
         }
         let verify = move || PartBytes::verify_or_slot(slot, range.start, &header, part);
         let verified = tokio::task::spawn_blocking(verify).await;
-        match verified.map_err(|error| Trouble::new(Kind::Refused, error.to_string()))? {
+        match verified.map_err(|error| Trouble::new(TroubleKind::Refused, error.to_string()))? {
             Ok(part) => {
                 add(&self.stats.gets, 1);
-                Ok(Read::Part(part))
+                Ok(PartReadOutcome::Part(part))
             }
-            Err(slot) => Ok(Read::Other(slot)),
+            Err(slot) => Ok(PartReadOutcome::Other(slot)),
         }
     }
 
     /// Reads the header of a record and remembers it.
-    async fn header(&self, object: Listed) -> Result<Result<Checked, Wrong>, Trouble> {
+    async fn header(&self, object: ListedObject) -> Result<Result<VerifiedHeader, Wrong>, Trouble> {
         let mut front = self.range(&object, 0..object.bytes.min(FRONT)).await?;
         let claimed = Header::claimed_bytes(&front.bytes).unwrap_or(0) as u64;
         if claimed > front.bytes.len() as u64 && claimed <= front.of {
@@ -141,13 +143,14 @@ impl Store {
         }
         add(&self.stats.bytes_in, front.bytes.len());
         let room = usize::try_from(front.of).unwrap_or(usize::MAX);
-        let header = Checked::read(&front.bytes, room, object.key.name);
-        let header = header.and_then(
-            |header| match Key::of(&header.header().meta) == object.key {
-                true => Ok(header),
-                false => Err(Wrong::Misplaced),
-            },
-        );
+        let header = VerifiedHeader::read(&front.bytes, room, object.key.name);
+        let header =
+            header.and_then(
+                |header| match ObjectKey::of(&header.header().meta) == object.key {
+                    true => Ok(header),
+                    false => Err(Wrong::Misplaced),
+                },
+            );
         if let Ok(header) = &header {
             self.headers().insert(object.key.name, header.clone());
         }
@@ -155,7 +158,11 @@ impl Store {
     }
 
     /// The bytes of an object in this range, fewer where it ends within it.
-    async fn range(&self, object: &Listed, range: Range<u64>) -> Result<Piece, Trouble> {
+    async fn range(
+        &self,
+        object: &ListedObject,
+        range: Range<u64>,
+    ) -> Result<ObjectBytes, Trouble> {
         let path = self.layout.object(&object.key);
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let mut attempts = Attempts::new(self, len);
@@ -165,7 +172,7 @@ impl Store {
                 let answer = self.objects.get_opts(&path, options).await?;
                 let of = answer.meta.size;
                 let bytes = answer.bytes().await?;
-                Ok::<_, object_store::Error>(Piece { bytes, of })
+                Ok::<_, object_store::Error>(ObjectBytes { bytes, of })
             };
             let trouble = match attempts.within(read).await {
                 Ok(piece)
@@ -181,7 +188,7 @@ impl Store {
         }
     }
 
-    fn damaged(&self, object: Listed) -> FoundPart {
+    fn damaged(&self, object: ListedObject) -> FoundPart {
         self.headers().remove(object.key.name);
         FoundPart::Damaged
     }

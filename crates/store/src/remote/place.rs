@@ -23,7 +23,7 @@ const REQUEST: &str = "1 hour";
 
 /// A kind of place, and where in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum StoreLocation {
     /// Amazon S3's protocol, from any vendor.
     S3 { bucket: String, prefix: Path },
     /// Google's.
@@ -39,7 +39,7 @@ fn is_disk_tier(folder: &std::path::Path) -> bool {
     folder.join(crate::disk::LOCK).is_file()
 }
 
-impl Place {
+impl StoreLocation {
     /// Reads what an operator wrote.
     pub(super) fn parse(url: &str) -> Result<Self, RemoteError> {
         let wrong = |reason: &str| RemoteError::Url {
@@ -173,12 +173,18 @@ fn choose_cryptography() {
 mod tests {
     use super::*;
 
-    fn check(url: &str, expected: Place) {
-        assert_eq!(Place::parse(url).expect("it is right"), expected, "{url}");
+    fn check(url: &str, expected: StoreLocation) {
+        assert_eq!(
+            StoreLocation::parse(url).expect("it is right"),
+            expected,
+            "{url}"
+        );
     }
 
     fn check_wrong(url: &str, reason: &str) {
-        let error = Place::parse(url).expect_err("it is wrong").to_string();
+        let error = StoreLocation::parse(url)
+            .expect_err("it is wrong")
+            .to_string();
         assert!(error.contains(reason), "{error}");
     }
 
@@ -186,7 +192,7 @@ mod tests {
     fn places_are_read() {
         let bucket = || "kv-cache.eu".to_owned();
         let prefix = Path::from("a/b");
-        let s3 = |prefix| Place::S3 {
+        let s3 = |prefix| StoreLocation::S3 {
             bucket: bucket(),
             prefix,
         };
@@ -195,21 +201,21 @@ mod tests {
         check("s3://kv-cache.eu/a/b/", s3(prefix.clone()));
         check(
             "gs://kv-cache.eu/a/b",
-            Place::Google {
+            StoreLocation::Google {
                 bucket: bucket(),
                 prefix: prefix.clone(),
             },
         );
         check(
             "az://kv-cache.eu/a/b",
-            Place::Azure {
+            StoreLocation::Azure {
                 container: bucket(),
                 prefix,
             },
         );
-        check("file:///mnt/kv", Place::Folder("/mnt/kv".into()));
-        check("/mnt/kv", Place::Folder("/mnt/kv".into()));
-        check("kv", Place::Folder("kv".into()));
+        check("file:///mnt/kv", StoreLocation::Folder("/mnt/kv".into()));
+        check("/mnt/kv", StoreLocation::Folder("/mnt/kv".into()));
+        check("kv", StoreLocation::Folder("kv".into()));
     }
 
     #[test]
@@ -227,12 +233,15 @@ mod tests {
     #[test]
     fn clients_are_made_without_reaching_anything() {
         for url in ["s3://bucket/a", "gs://bucket/a"] {
-            let (store, prefix) = Place::parse(url).expect("a URL").open().expect("a client");
+            let (store, prefix) = StoreLocation::parse(url)
+                .expect("a URL")
+                .open()
+                .expect("a client");
             assert!(store.to_string().contains("bucket"), "{store}");
             assert_eq!(prefix, Path::from("a"));
         }
         if std::env::var_os("AZURE_STORAGE_ACCOUNT_NAME").is_none() {
-            let error = Place::parse("az://a").expect("a URL").open();
+            let error = StoreLocation::parse("az://a").expect("a URL").open();
             let error = error.expect_err("no account is named").to_string();
             assert!(error.contains("AZURE_*"), "{error}");
         }
@@ -242,7 +251,7 @@ mod tests {
     fn a_folder_that_cannot_be_made_is_named() {
         let file = std::env::temp_dir().join(format!("headstart-file-{}", std::process::id()));
         std::fs::write(&file, b"x").expect("a file");
-        let error = Place::Folder(file.join("kv"))
+        let error = StoreLocation::Folder(file.join("kv"))
             .open()
             .expect_err("no folder");
         std::fs::remove_file(&file).expect("it is there");

@@ -21,16 +21,18 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
 use tokio::time::Instant;
 
-use super::health::Health;
-use super::index::{Changes, Index, Listed, Listing};
-use super::key::Key;
+use super::health::RemoteHealth;
+use super::index::{Changes, ListedObject, Listing, ObjectIndex};
+use super::key::ObjectKey;
 use super::parts::FoundPart;
 use super::store::Store;
-use super::transfer::{Found, Presence};
+use super::transfer::{FoundRecord, Presence};
 use super::trouble::Trouble;
-use crate::backend::{Command, Condition, Failure, Loss, Outcome, Report, Ticket, Waker};
+use crate::backend::{
+    Command, CommandOutcome, Condition, Failure, LossReason, Report, Ticket, Waker,
+};
 use crate::record::Record;
-use ours::Sweep;
+use ours::ObjectSweep;
 
 /// Longest wait, at the end, for what is under way.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -38,8 +40,8 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// Dependencies of the loop.
 pub(super) struct Setup {
     pub(super) store: Arc<Store>,
-    pub(super) index: Index,
-    pub(super) health: Health,
+    pub(super) index: ObjectIndex,
+    pub(super) health: RemoteHealth,
     /// Commands that are carried out at once.
     pub(super) max_concurrent: usize,
     /// Between two listings.
@@ -52,11 +54,11 @@ pub(super) struct Setup {
 
 /// Purpose of a request.
 #[derive(Debug)]
-enum Asked {
+enum RequestPurpose {
     Put(BlockHash),
     Get {
         ticket: Ticket,
-        object: Listed,
+        object: ListedObject,
     },
     Remove {
         ticket: Ticket,
@@ -73,9 +75,9 @@ enum Asked {
 }
 
 /// Result of a request.
-enum Done {
+enum RequestResult {
     Put(Result<(), Trouble>),
-    Got(Result<Found, Trouble>),
+    Got(Result<FoundRecord, Trouble>),
     GotPart(Result<FoundPart, Trouble>),
     Removed(Result<usize, Trouble>),
     Swept,
@@ -85,7 +87,7 @@ enum Done {
 
 /// A put that is under way, and who waits for it.
 struct Put {
-    key: Key,
+    key: ObjectKey,
     bytes: u64,
     tickets: Vec<Ticket>,
 }
@@ -93,8 +95,8 @@ struct Put {
 /// The loop.
 pub(super) struct Service {
     setup: Setup,
-    requests: JoinSet<Done>,
-    asked: HashMap<task::Id, Asked>,
+    requests: JoinSet<RequestResult>,
+    asked: HashMap<task::Id, RequestPurpose>,
     /// Requests that commands asked for, of `requests`.
     num_commands: usize,
     /// Cannot be started yet.
@@ -103,7 +105,7 @@ pub(super) struct Service {
     /// Names whose objects are being deleted, and how often.
     deleting: HashMap<BlockHash, usize>,
     purging: Vec<TenantTag>,
-    sweeps: VecDeque<Sweep>,
+    sweeps: VecDeque<ObjectSweep>,
     is_sweeping: bool,
     /// Changed since the listing under way was asked for, if there is one.
     newer: Option<Newer>,
@@ -120,7 +122,7 @@ struct Newer {
 }
 
 impl Newer {
-    fn has(&self, key: &Key) -> bool {
+    fn has(&self, key: &ObjectKey) -> bool {
         self.names.contains(&key.name) || self.tenants.contains(&key.tenant)
     }
 }
@@ -209,7 +211,7 @@ impl Service {
     /// Carries a command out, or holds it back.
     fn start(&mut self, command: Command) {
         if self.setup.health.is_gone() {
-            return self.answer(command.ticket(), Outcome::Failed(Failure::Offline));
+            return self.answer(command.ticket(), CommandOutcome::Failed(Failure::Offline));
         }
         if !self.may_start(&command) {
             self.held = Some(command);
@@ -219,15 +221,15 @@ impl Service {
             Command::Put { ticket, record } => self.start_put(ticket, record),
             Command::Get { ticket, name, slot } => {
                 let Some(object) = self.readable(name) else {
-                    return self.answer(ticket, Outcome::Missing);
+                    return self.answer(ticket, CommandOutcome::Missing);
                 };
                 if object.bytes > slot.len() as u64 {
-                    return self.answer(ticket, Outcome::Failed(Failure::TooLarge));
+                    return self.answer(ticket, CommandOutcome::Failed(Failure::TooLarge));
                 }
                 let store = self.setup.store.clone();
                 let get = async move { store.get(object.key, object.bytes, slot).await };
-                let asked = Asked::Get { ticket, object };
-                self.ask(asked, async move { Done::Got(get.await) });
+                let asked = RequestPurpose::Get { ticket, object };
+                self.ask(asked, async move { RequestResult::Got(get.await) });
             }
             Command::GetPart {
                 ticket,
@@ -236,12 +238,12 @@ impl Service {
                 slot,
             } => {
                 let Some(object) = self.readable(name) else {
-                    return self.answer(ticket, Outcome::Missing);
+                    return self.answer(ticket, CommandOutcome::Missing);
                 };
                 let store = self.setup.store.clone();
                 let get = async move { store.get_part(object, part, slot).await };
-                let asked = Asked::Get { ticket, object };
-                self.ask(asked, async move { Done::GotPart(get.await) });
+                let asked = RequestPurpose::Get { ticket, object };
+                self.ask(asked, async move { RequestResult::GotPart(get.await) });
             }
             Command::Remove { ticket, names } => self.start_remove(ticket, names),
             Command::Purge { ticket, tenant } => {
@@ -251,8 +253,8 @@ impl Service {
                     newer.tenants.insert(tenant);
                 }
                 let store = self.setup.store.clone();
-                let purge = async move { Done::Removed(store.purge(tenant).await) };
-                self.ask(Asked::Purge { ticket, tenant }, purge);
+                let purge = async move { RequestResult::Removed(store.purge(tenant).await) };
+                self.ask(RequestPurpose::Purge { ticket, tenant }, purge);
             }
         }
     }
@@ -276,17 +278,17 @@ impl Service {
 
     fn start_put(&mut self, ticket: Ticket, record: Record) {
         let (now, now_s) = (self.now(), now_s());
-        let key = Key::of(record.meta());
+        let key = ObjectKey::of(record.meta());
         let bytes = record.bytes().len() as u64;
         if key.expires_s().is_some_and(|expires| expires <= now_s) {
-            return self.answer(ticket, Outcome::Failed(Failure::Aborted));
+            return self.answer(ticket, CommandOutcome::Failed(Failure::Aborted));
         }
         if let Some(put) = self.puts.get_mut(&key.name) {
             super::stats::add(&self.setup.store.stats.puts_saved, 1);
             return put.tickets.push(ticket);
         }
         if let Err(why) = self.setup.health.may_write(now) {
-            return self.answer(ticket, Outcome::Failed(why));
+            return self.answer(ticket, CommandOutcome::Failed(why));
         }
         let before = self.setup.index.get(key.name);
         let known = self.readable(key.name);
@@ -306,52 +308,56 @@ impl Service {
         };
         self.puts.insert(key.name, put);
         let store = self.setup.store.clone();
-        let put = async move { Done::Put(store.put(&key, record, presence).await) };
-        self.ask(Asked::Put(key.name), put);
+        let put = async move { RequestResult::Put(store.put(&key, record, presence).await) };
+        self.ask(RequestPurpose::Put(key.name), put);
     }
 
     fn start_remove(&mut self, ticket: Ticket, names: Vec<BlockHash>) {
-        let known: Vec<Key> = names
+        let known: Vec<ObjectKey> = names
             .iter()
             .filter_map(|&name| self.setup.index.remove(name))
             .map(|object| object.key)
             .collect();
         if known.is_empty() {
-            return self.answer(ticket, Outcome::Removed(0));
+            return self.answer(ticket, CommandOutcome::Removed(0));
         }
         let names: Vec<BlockHash> = known.iter().map(|key| key.name).collect();
         self.block(&names);
         let store = self.setup.store.clone();
-        let remove = async move { Done::Removed(store.delete(&known).await) };
-        self.ask(Asked::Remove { ticket, names }, remove);
+        let remove = async move { RequestResult::Removed(store.delete(&known).await) };
+        self.ask(RequestPurpose::Remove { ticket, names }, remove);
     }
 
     /// The object of that name, unless its time is over.
-    fn readable(&mut self, name: BlockHash) -> Option<Listed> {
+    fn readable(&mut self, name: BlockHash) -> Option<ListedObject> {
         let object = self.setup.index.get(name)?;
         if !self.setup.index.is_expired(&object, now_s()) {
             return Some(object);
         }
         self.setup.index.remove(name);
-        self.lost(vec![name], Loss::Expired);
-        self.sweep(Sweep::Delete(object.key));
+        self.lost(vec![name], LossReason::Expired);
+        self.sweep(ObjectSweep::Delete(object.key));
         None
     }
 
-    fn ask(&mut self, asked: Asked, request: impl Future<Output = Done> + Send + 'static) {
+    fn ask(
+        &mut self,
+        asked: RequestPurpose,
+        request: impl Future<Output = RequestResult> + Send + 'static,
+    ) {
         self.num_commands += usize::from(asked.is_command());
         let id = self.requests.spawn(request).id();
         self.asked.insert(id, asked);
     }
 
-    fn answer(&self, ticket: Ticket, outcome: Outcome) {
-        if let Outcome::Failed(failure) = outcome {
+    fn answer(&self, ticket: Ticket, outcome: CommandOutcome) {
+        if let CommandOutcome::Failed(failure) = outcome {
             self.setup.store.stats.failed(failure);
         }
         self.report(Report::Done { ticket, outcome });
     }
 
-    fn lost(&self, names: Vec<BlockHash>, loss: Loss) {
+    fn lost(&self, names: Vec<BlockHash>, loss: LossReason) {
         if !names.is_empty() {
             self.report(Report::Lost { names, loss });
         }
@@ -378,7 +384,7 @@ impl Service {
             .into_iter()
             .chain(std::iter::from_fn(|| self.setup.commands.try_recv().ok()))
         {
-            let failure = Outcome::Failed(Failure::Aborted);
+            let failure = CommandOutcome::Failed(Failure::Aborted);
             let ticket = command.ticket();
             let outcome = failure;
             let _ = self.setup.reports.send(Report::Done { ticket, outcome });
@@ -390,14 +396,14 @@ impl Service {
             self.finish(done);
         }
         self.requests.shutdown().await;
-        let asked: Vec<Asked> = self.asked.drain().map(|(_, asked)| asked).collect();
+        let asked: Vec<RequestPurpose> = self.asked.drain().map(|(_, asked)| asked).collect();
         for asked in asked {
             self.end(asked, None);
         }
     }
 }
 
-impl Asked {
+impl RequestPurpose {
     fn is_command(&self) -> bool {
         !matches!(self, Self::Sweep(_) | Self::List | Self::Probe)
     }

@@ -10,9 +10,9 @@ use object_store::ObjectStore;
 use tokio::time::{Instant, timeout};
 
 use super::backoff::Backoff;
-use super::key::Layout;
+use super::key::ObjectLayout;
 use super::stats::{RemoteStats, add};
-use super::trouble::{Kind, Trouble};
+use super::trouble::{Trouble, TroubleKind};
 use crate::record::Headers;
 
 /// Slowest transfer that is waited for, bytes a second: below it, computing is quicker.
@@ -40,7 +40,7 @@ pub(super) struct Rules {
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) objects: Arc<dyn ObjectStore>,
-    pub(super) layout: Layout,
+    pub(super) layout: ObjectLayout,
     pub(super) rules: Rules,
     pub(super) stats: Arc<RemoteStats>,
     /// Objects that were set aside.
@@ -53,7 +53,7 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn new(
         objects: Arc<dyn ObjectStore>,
-        layout: Layout,
+        layout: ObjectLayout,
         rules: Rules,
         seed: u64,
     ) -> Arc<Self> {
@@ -129,7 +129,10 @@ impl<'a> Attempts<'a> {
         let limit = self.longest.min(left);
         match timeout(limit, work).await {
             Ok(result) => result.map_err(Into::into),
-            Err(_) => Err(Trouble::new(Kind::Late, format!("no answer in {limit:?}"))),
+            Err(_) => Err(Trouble::new(
+                TroubleKind::Late,
+                format!("no answer in {limit:?}"),
+            )),
         }
     }
 

@@ -11,11 +11,11 @@ use tokio::time::{Instant, timeout};
 
 use headstart_core::TenantTag;
 
-use super::index::{Listed, Listing};
-use super::key::Key;
+use super::index::{ListedObject, Listing};
+use super::key::ObjectKey;
 use super::stats::add;
 use super::store::{Attempts, Store};
-use super::trouble::{Kind, Trouble};
+use super::trouble::{Trouble, TroubleKind};
 
 /// Most objects that are set aside for inspection. Further ones are deleted.
 const MAX_QUARANTINED: usize = 64;
@@ -36,7 +36,7 @@ impl Store {
             let mut listing = Listing::default();
             let walk = self.walk(&folder, until, |object| {
                 match self.layout.parse(&object.location) {
-                    Some(key) => listing.objects.push(Listed {
+                    Some(key) => listing.objects.push(ListedObject {
                         key,
                         bytes: object.size,
                         modified_s: u64::try_from(object.last_modified.timestamp()).unwrap_or(0),
@@ -89,7 +89,7 @@ impl Store {
             match timeout(limit, objects.next()).await {
                 Err(_) => {
                     let text = format!("listing {prefix}: no answer in {limit:?}");
-                    return Err(Trouble::new(Kind::Late, text));
+                    return Err(Trouble::new(TroubleKind::Late, text));
                 }
                 Ok(None) => return Ok(true),
                 Ok(Some(object)) => {
@@ -102,7 +102,7 @@ impl Store {
     }
 
     /// Deletes records; the number of those that are gone.
-    pub(super) async fn delete(&self, keys: &[Key]) -> Result<usize, Trouble> {
+    pub(super) async fn delete(&self, keys: &[ObjectKey]) -> Result<usize, Trouble> {
         let objects = keys.iter().map(|key| self.layout.object(key));
         self.delete_objects(objects.collect()).await
     }
@@ -170,7 +170,7 @@ impl Store {
                     Err(trouble) => attempts.again(trouble).await?,
                 }
                 if Instant::now() >= until {
-                    return Err(Trouble::new(Kind::Late, "some of it is still there"));
+                    return Err(Trouble::new(TroubleKind::Late, "some of it is still there"));
                 }
             }
         }
@@ -178,7 +178,7 @@ impl Store {
     }
 
     /// Takes a damaged record out of the way.
-    pub(super) async fn set_aside(&self, key: &Key) -> Result<(), Trouble> {
+    pub(super) async fn set_aside(&self, key: &ObjectKey) -> Result<(), Trouble> {
         let more = |count: usize| (count < MAX_QUARANTINED).then_some(count + 1);
         if self.quarantined.try_update(Relaxed, Relaxed, more).is_ok() {
             let (from, to) = (self.layout.object(key), self.layout.set_aside(key));

@@ -11,7 +11,7 @@ use headstart_core::{BlockHash, Rng, TenantTag};
 
 use super::*;
 use crate::arena::Arena;
-use crate::backend::{Loss, Ticket, no_waker};
+use crate::backend::{LossReason, Ticket, no_waker};
 use crate::conformance::{Trial, check, record_of, slot_bytes};
 use bench::{
     Bench, Folder, PART, PATIENCE, assert_failed, assert_loaded, meta, now_s, objects, options,
@@ -51,7 +51,7 @@ fn a_folder_conforms_and_is_found_again() {
     check(&mut remote, trial(7, 200));
     let arena = Arena::new(slot_bytes(PART), 1).expect("memory");
     let record = record_of(999, PART, arena.take().expect("a slot"));
-    let wanted = Resident::of(record.meta(), record.bytes().len() as u64);
+    let wanted = ResidentRecord::of(record.meta(), record.bytes().len() as u64);
     let ticket = Ticket(1 << 40);
     remote
         .submit(Command::Put { ticket, record })
@@ -94,7 +94,7 @@ fn faults_that_pass_are_not_seen() {
 fn another_replica_starts_warm_and_hears_of_changes() {
     let store = Faulty::new();
     let mut first = Bench::over(&store, &options());
-    assert!(matches!(first.put(1), Outcome::Stored));
+    assert!(matches!(first.put(1), CommandOutcome::Stored));
     let often = RemoteOptions {
         refresh: Duration::from_millis(10),
         ..options()
@@ -102,14 +102,14 @@ fn another_replica_starts_warm_and_hears_of_changes() {
     let mut second = Bench::over(&store, &often);
     assert_eq!(second.residents.len(), 1);
     assert_loaded(&second.get(1));
-    assert!(matches!(first.put(2), Outcome::Stored));
+    assert!(matches!(first.put(2), CommandOutcome::Stored));
     second.found(2);
     assert_loaded(&second.get(2));
     let names = vec![BlockHash::from_u64(1)];
     let removed = first.ask(|ticket| Command::Remove { ticket, names });
-    assert!(matches!(removed, Outcome::Removed(1)), "{removed:?}");
-    second.lost(1, Loss::Evicted);
-    assert!(matches!(second.get(1), Outcome::Missing));
+    assert!(matches!(removed, CommandOutcome::Removed(1)), "{removed:?}");
+    second.lost(1, LossReason::Evicted);
+    assert!(matches!(second.get(1), CommandOutcome::Missing));
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn what_another_one_deleted_is_missing_and_lost() {
     let mut second = Bench::over(&store, &options());
     let tenant = TenantTag(1);
     let purged = first.ask(|ticket| Command::Purge { ticket, tenant });
-    assert!(matches!(purged, Outcome::Removed(1)), "{purged:?}");
-    assert!(matches!(second.get(1), Outcome::Missing));
-    second.lost(1, Loss::Evicted);
+    assert!(matches!(purged, CommandOutcome::Removed(1)), "{purged:?}");
+    assert!(matches!(second.get(1), CommandOutcome::Missing));
+    second.lost(1, LossReason::Evicted);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_put_that_is_there_or_under_way_moves_nothing() {
     first.put(1);
     assert_eq!(store.with(|faults| faults.puts), 2, "it is known");
     assert!(
-        matches!(second.put(1), Outcome::Stored),
+        matches!(second.put(1), CommandOutcome::Stored),
         "the other did not know"
     );
     let stats = [first.remote.stats(), second.remote.stats()];
@@ -162,10 +162,10 @@ fn large_records_go_in_parts_and_an_upload_that_fails_is_ended() {
     let mut bench = Bench::over(&store, &options);
     store.with(|faults| faults.drop_parts = 1);
     let large = record(bench.slot(), meta(1, None), 300_000);
-    assert!(matches!(bench.put_record(large), Outcome::Stored));
+    assert!(matches!(bench.put_record(large), CommandOutcome::Stored));
     let counts = store.with(|faults| (faults.puts, faults.uploads, faults.aborts));
     assert_eq!(counts, (0, 2, 1));
-    let Outcome::Loaded(record) = bench.get(1) else {
+    let CommandOutcome::Loaded(record) = bench.get(1) else {
         panic!("it was stored");
     };
     assert!(
@@ -182,11 +182,13 @@ fn what_expired_is_missing_and_deleted() {
     let store = Faulty::new();
     let mut bench = Bench::over(&store, &options());
     let soon = record(bench.slot(), meta(1, Some(now_s() + 2)), 100);
-    assert!(matches!(bench.put_record(soon), Outcome::Stored));
+    assert!(matches!(bench.put_record(soon), CommandOutcome::Stored));
     let late = record(bench.slot(), meta(2, Some(now_s())), 100);
     assert_failed(&bench.put_record(late), Failure::Aborted);
-    bench.eventually("end", |bench| matches!(bench.get(1), Outcome::Missing));
-    bench.lost(1, Loss::Expired);
+    bench.eventually("end", |bench| {
+        matches!(bench.get(1), CommandOutcome::Missing)
+    });
+    bench.lost(1, LossReason::Expired);
     bench.eventually("deletion", |_| objects(&store).is_empty());
 }
 
@@ -202,15 +204,17 @@ fn what_is_too_old_is_missing_and_written_anew() {
     let mut bench = Bench::over(&store, &options);
     for (name, bytes) in [(1, 100), (2, 50_000)] {
         let next = record(bench.slot(), meta(name, None), bytes);
-        assert!(matches!(bench.put_record(next), Outcome::Stored));
+        assert!(matches!(bench.put_record(next), CommandOutcome::Stored));
     }
-    bench.eventually("end", |bench| matches!(bench.get(1), Outcome::Missing));
-    bench.lost(1, Loss::Expired);
+    bench.eventually("end", |bench| {
+        matches!(bench.get(1), CommandOutcome::Missing)
+    });
+    bench.lost(1, LossReason::Expired);
     bench.eventually("deletion", |_| objects(&store).len() < 2);
     // The other one was not requested since: it is still there.
     for (name, bytes) in [(1, 100), (2, 50_000)] {
         let next = record(bench.slot(), meta(name, None), bytes);
-        assert!(matches!(bench.put_record(next), Outcome::Stored));
+        assert!(matches!(bench.put_record(next), CommandOutcome::Stored));
         assert_loaded(&bench.get(name));
     }
     let stats = bench.remote.stats();
@@ -225,10 +229,10 @@ fn a_record_that_lasts_longer_takes_the_place_of_the_other() {
     let mut bench = Bench::over(&store, &options());
     for seconds in [500, 1000, 700] {
         let next = record(bench.slot(), meta(1, Some(now_s() + seconds)), 100);
-        assert!(matches!(bench.put_record(next), Outcome::Stored));
+        assert!(matches!(bench.put_record(next), CommandOutcome::Stored));
     }
     bench.eventually("deletion", |_| objects(&store).len() == 1);
-    let Outcome::Loaded(record) = bench.get(1) else {
+    let CommandOutcome::Loaded(record) = bench.get(1) else {
         panic!("it was stored");
     };
     assert!(record.meta().expires_s > Some(now_s() + 900));
@@ -245,10 +249,10 @@ fn the_oldest_objects_beyond_the_budget_are_deleted() {
     let mut bench = Bench::over(&store, &options);
     for name in 0..5 {
         let next = record(bench.slot(), meta(name, None), 100);
-        assert!(matches!(bench.put_record(next), Outcome::Stored));
+        assert!(matches!(bench.put_record(next), CommandOutcome::Stored));
     }
     bench.eventually("deletions", |_| objects(&store).len() == 3);
-    let is_there = |outcome: &Outcome| matches!(outcome, Outcome::Loaded(_));
+    let is_there = |outcome: &CommandOutcome| matches!(outcome, CommandOutcome::Loaded(_));
     let left: Vec<bool> = (0..5).map(|name| is_there(&bench.get(name))).collect();
     assert_eq!(left.iter().filter(|&&is_there| is_there).count(), 3);
 }
@@ -280,7 +284,7 @@ fn a_full_queue_gives_back_and_closing_answers_all() {
         matches!(
             report,
             Report::Done {
-                outcome: Outcome::Failed(Failure::Aborted),
+                outcome: CommandOutcome::Failed(Failure::Aborted),
                 ..
             }
         )

@@ -15,10 +15,10 @@ use object_store::{
     GetOptions, GetResultPayload, MultipartUpload, ObjectStoreExt, PutMode, PutMultipartOptions,
 };
 
-use super::key::Key;
+use super::key::ObjectKey;
 use super::stats::add;
 use super::store::{Attempts, Store};
-use super::trouble::{Kind, Trouble};
+use super::trouble::{Trouble, TroubleKind};
 use crate::arena::Slot;
 use crate::record::{Record, Wrong};
 
@@ -31,7 +31,7 @@ const ABORT: Duration = Duration::from_secs(5);
 
 /// Result of a get.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum FoundRecord {
     /// The record.
     Whole(Record),
     /// Something else; what is wrong with it.
@@ -50,9 +50,9 @@ pub(super) enum Presence {
 }
 
 /// A record's bytes during an upload.
-struct Sent(Record);
+struct UploadBytes(Record);
 
-impl AsRef<[u8]> for Sent {
+impl AsRef<[u8]> for UploadBytes {
     fn as_ref(&self) -> &[u8] {
         self.0.bytes()
     }
@@ -62,7 +62,7 @@ impl Store {
     /// Writes a record, unless it is there.
     pub(super) async fn put(
         self: &Arc<Self>,
-        key: &Key,
+        key: &ObjectKey,
         record: Record,
         presence: Presence,
     ) -> Result<(), Trouble> {
@@ -71,7 +71,7 @@ impl Store {
             add(&self.stats.puts_saved, 1);
             return Ok(());
         }
-        let bytes = Bytes::from_owner(Sent(record));
+        let bytes = Bytes::from_owner(UploadBytes(record));
         let mut attempts = Attempts::new(self, bytes.len());
         let mut mode = match presence {
             Presence::Unknown | Presence::There => PutMode::Create,
@@ -88,7 +88,7 @@ impl Store {
                 }
                 // Uploads in parts know no condition: it is asked before.
                 false if mode == PutMode::Create && self.has(&object).await? => {
-                    Err(Trouble::new(Kind::There, "it is there"))
+                    Err(Trouble::new(TroubleKind::There, "it is there"))
                 }
                 false => self.put_parts(&attempts, &object, &bytes).await,
             };
@@ -98,16 +98,16 @@ impl Store {
                     add(&self.stats.bytes_out, bytes.len());
                     return Ok(());
                 }
-                Err(trouble) if trouble.kind == Kind::There => {
+                Err(trouble) if trouble.kind == TroubleKind::There => {
                     // Some say so while another one writes, who may yet fail.
                     if self.has(&object).await? {
                         add(&self.stats.puts_saved, 1);
                         return Ok(());
                     }
-                    Trouble::new(Kind::Unreachable, trouble.text)
+                    Trouble::new(TroubleKind::Unreachable, trouble.text)
                 }
                 // Not every store has conditions. All that is lost without is a transfer.
-                Err(trouble) if trouble.kind == Kind::Refused && mode == PutMode::Create => {
+                Err(trouble) if trouble.kind == TroubleKind::Refused && mode == PutMode::Create => {
                     mode = PutMode::Overwrite;
                     continue;
                 }
@@ -122,7 +122,7 @@ impl Store {
         let found = self.retried(|| self.objects.head(object)).await;
         match found {
             Ok(_) => Ok(true),
-            Err(trouble) if trouble.kind == Kind::Missing => Ok(false),
+            Err(trouble) if trouble.kind == TroubleKind::Missing => Ok(false),
             Err(trouble) => Err(trouble),
         }
     }
@@ -159,7 +159,12 @@ impl Store {
     }
 
     /// Reads a record into `slot`.
-    pub(super) async fn get(&self, key: Key, bytes: u64, slot: Slot) -> Result<Found, Trouble> {
+    pub(super) async fn get(
+        &self,
+        key: ObjectKey,
+        bytes: u64,
+        slot: Slot,
+    ) -> Result<FoundRecord, Trouble> {
         let object = self.layout.object(&key);
         let mut attempts = Attempts::new(self, usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut slot = Some(slot);
@@ -172,8 +177,9 @@ impl Store {
         };
         let slot = slot.ok_or_else(lost_slot)?;
         let checked = tokio::task::spawn_blocking(move || check(key, slot, len)).await;
-        let found = checked.map_err(|error| Trouble::new(Kind::Refused, error.to_string()))?;
-        if matches!(found, Found::Whole(_)) {
+        let found =
+            checked.map_err(|error| Trouble::new(TroubleKind::Refused, error.to_string()))?;
+        if matches!(found, FoundRecord::Whole(_)) {
             add(&self.stats.gets, 1);
             add(&self.stats.bytes_in, len);
         }
@@ -188,7 +194,7 @@ impl Store {
         let room = slot.as_mut().ok_or_else(lost_slot)?;
         let Some(room) = room.get_mut(..len) else {
             let text = format!("{object} has {len} bytes, the slot {}", room.len());
-            return Err(Trouble::new(Kind::TooLarge, text));
+            return Err(Trouble::new(TroubleKind::TooLarge, text));
         };
         match answer.payload {
             GetResultPayload::Stream(mut stream) => {
@@ -210,7 +216,7 @@ impl Store {
                 });
                 let (held, read) = read
                     .await
-                    .map_err(|error| Trouble::new(Kind::Refused, error.to_string()))?;
+                    .map_err(|error| Trouble::new(TroubleKind::Refused, error.to_string()))?;
                 *slot = Some(held);
                 read?;
                 Ok(len)
@@ -221,21 +227,21 @@ impl Store {
 
 pub(super) fn cut_off(object: &Path) -> Trouble {
     let text = format!("the answer for {object} is not as long as it says");
-    Trouble::new(Kind::Unreachable, text)
+    Trouble::new(TroubleKind::Unreachable, text)
 }
 
 fn lost_slot() -> Trouble {
-    Trouble::new(Kind::Refused, "an attempt before did not come back")
+    Trouble::new(TroubleKind::Refused, "an attempt before did not come back")
 }
 
 /// Whether this is the record, the whole record, and the one that its object's name promises.
-fn check(key: Key, slot: Slot, len: usize) -> Found {
+fn check(key: ObjectKey, slot: Slot, len: usize) -> FoundRecord {
     match Record::verify(slot, key.name) {
-        Ok(record) if record.bytes().len() == len && Key::of(record.meta()) == key => {
-            Found::Whole(record)
+        Ok(record) if record.bytes().len() == len && ObjectKey::of(record.meta()) == key => {
+            FoundRecord::Whole(record)
         }
-        Ok(_) => Found::Damaged(Wrong::Misplaced),
-        Err(wrong) => Found::Damaged(wrong),
+        Ok(_) => FoundRecord::Damaged(Wrong::Misplaced),
+        Err(wrong) => FoundRecord::Damaged(wrong),
     }
 }
 

@@ -23,14 +23,14 @@ const BEHIND: &str = "Wanted range starting at ";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct Trouble {
-    pub(super) kind: Kind,
+    pub(super) kind: TroubleKind,
     /// In the store's own words.
     pub(super) text: String,
 }
 
 /// Kind of trouble, by the possible reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TroubleKind {
     /// There is no such object.
     Missing,
     /// There is one already.
@@ -49,7 +49,7 @@ pub(super) enum Kind {
     Late,
 }
 
-impl Kind {
+impl TroubleKind {
     /// Whether another attempt may go better.
     pub(super) fn is_passing(self) -> bool {
         matches!(self, Self::Unreachable | Self::Late)
@@ -69,7 +69,7 @@ impl Kind {
 }
 
 impl Trouble {
-    pub(super) fn new(kind: Kind, text: impl Into<String>) -> Self {
+    pub(super) fn new(kind: TroubleKind, text: impl Into<String>) -> Self {
         Self {
             kind,
             text: text.into(),
@@ -80,11 +80,11 @@ impl Trouble {
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::NotFound { .. } => Kind::Missing,
-            Error::AlreadyExists { .. } => Kind::There,
-            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Kind::Denied,
-            Error::Generic { .. } => of_cause(&error).unwrap_or(Kind::Unreachable),
-            _ => Kind::Refused,
+            Error::NotFound { .. } => TroubleKind::Missing,
+            Error::AlreadyExists { .. } => TroubleKind::There,
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => TroubleKind::Denied,
+            Error::Generic { .. } => of_cause(&error).unwrap_or(TroubleKind::Unreachable),
+            _ => TroubleKind::Refused,
         };
         Self::new(kind, error.to_string())
     }
@@ -92,13 +92,13 @@ impl From<Error> for Trouble {
 
 impl From<std::io::Error> for Trouble {
     fn from(error: std::io::Error) -> Self {
-        let kind = of_kind(error.kind()).unwrap_or(Kind::Unreachable);
+        let kind = of_kind(error.kind()).unwrap_or(TroubleKind::Unreachable);
         Self::new(kind, error.to_string())
     }
 }
 
 /// Classifies an error by the server's or the operating system's answer, if there is one.
-fn of_cause(error: &Error) -> Option<Kind> {
+fn of_cause(error: &Error) -> Option<TroubleKind> {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
@@ -109,7 +109,7 @@ fn of_cause(error: &Error) -> Option<Kind> {
             return of_status(status);
         }
         if text.starts_with(BEHIND) {
-            return Some(Kind::Refused);
+            return Some(TroubleKind::Refused);
         }
         source = error.source();
     }
@@ -121,22 +121,22 @@ fn status(text: &str) -> Option<u16> {
     text.strip_prefix(STATUS)?.get(..3)?.parse().ok()
 }
 
-fn of_status(status: u16) -> Option<Kind> {
+fn of_status(status: u16) -> Option<TroubleKind> {
     match status {
-        401 | 403 => Some(Kind::Denied),
-        404 => Some(Kind::Missing),
+        401 | 403 => Some(TroubleKind::Denied),
+        404 => Some(TroubleKind::Missing),
         // Too slow, two at once, too many: another attempt may go better.
         408 | 409 | 429 => None,
-        400..500 => Some(Kind::Refused),
+        400..500 => Some(TroubleKind::Refused),
         _ => None,
     }
 }
 
-fn of_kind(kind: ErrorKind) -> Option<Kind> {
+fn of_kind(kind: ErrorKind) -> Option<TroubleKind> {
     match kind {
-        ErrorKind::NotFound => Some(Kind::Missing),
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Some(Kind::Denied),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(Kind::Full),
+        ErrorKind::NotFound => Some(TroubleKind::Missing),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Some(TroubleKind::Denied),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(TroubleKind::Full),
         _ => None,
     }
 }
@@ -159,35 +159,50 @@ mod tests {
         let path = || "x".to_owned();
         let source = || "why".into();
         for (error, kind) in [
-            (generic("what is this?"), Kind::Unreachable),
+            (generic("what is this?"), TroubleKind::Unreachable),
             (
                 generic(format!("{STATUS}503 Slow Down: ")),
-                Kind::Unreachable,
+                TroubleKind::Unreachable,
             ),
-            (generic(format!("{STATUS}429 Wait: ")), Kind::Unreachable),
-            (generic(format!("{STATUS}403 Forbidden: ")), Kind::Denied),
-            (generic(format!("{STATUS}404 Not Found: x")), Kind::Missing),
-            (generic(format!("{STATUS}400 No")), Kind::Refused),
-            (generic(format!("{STATUS}416 Range")), Kind::Refused),
-            (generic(format!("{STATUS}4\u{e9}")), Kind::Unreachable),
-            (system(ErrorKind::ConnectionReset), Kind::Unreachable),
-            (system(ErrorKind::StorageFull), Kind::Full),
-            (system(ErrorKind::ReadOnlyFilesystem), Kind::Denied),
+            (
+                generic(format!("{STATUS}429 Wait: ")),
+                TroubleKind::Unreachable,
+            ),
+            (
+                generic(format!("{STATUS}403 Forbidden: ")),
+                TroubleKind::Denied,
+            ),
+            (
+                generic(format!("{STATUS}404 Not Found: x")),
+                TroubleKind::Missing,
+            ),
+            (generic(format!("{STATUS}400 No")), TroubleKind::Refused),
+            (generic(format!("{STATUS}416 Range")), TroubleKind::Refused),
+            (
+                generic(format!("{STATUS}4\u{e9}")),
+                TroubleKind::Unreachable,
+            ),
+            (system(ErrorKind::ConnectionReset), TroubleKind::Unreachable),
+            (system(ErrorKind::StorageFull), TroubleKind::Full),
+            (system(ErrorKind::ReadOnlyFilesystem), TroubleKind::Denied),
             (
                 Error::NotFound {
                     path: path(),
                     source: source(),
                 },
-                Kind::Missing,
+                TroubleKind::Missing,
             ),
             (
                 Error::PermissionDenied {
                     path: path(),
                     source: source(),
                 },
-                Kind::Denied,
+                TroubleKind::Denied,
             ),
-            (Error::NotSupported { source: source() }, Kind::Refused),
+            (
+                Error::NotSupported { source: source() },
+                TroubleKind::Refused,
+            ),
         ] {
             assert_eq!(Trouble::from(error).kind, kind);
         }
@@ -195,11 +210,16 @@ mod tests {
 
     #[test]
     fn only_what_may_pass_is_tried_again() {
-        assert!(Kind::Unreachable.is_passing() && Kind::Late.is_passing());
-        for kind in [Kind::Missing, Kind::There, Kind::Denied, Kind::Full] {
+        assert!(TroubleKind::Unreachable.is_passing() && TroubleKind::Late.is_passing());
+        for kind in [
+            TroubleKind::Missing,
+            TroubleKind::There,
+            TroubleKind::Denied,
+            TroubleKind::Full,
+        ] {
             assert!(!kind.is_passing());
         }
-        assert_eq!(Kind::Denied.failure(true), Failure::ReadOnly);
-        assert_eq!(Kind::Denied.failure(false), Failure::Io);
+        assert_eq!(TroubleKind::Denied.failure(true), Failure::ReadOnly);
+        assert_eq!(TroubleKind::Denied.failure(false), Failure::Io);
     }
 }

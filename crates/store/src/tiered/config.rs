@@ -9,7 +9,7 @@ use headstart_core::transfer::TokenFormat;
 use headstart_core::transfer::Transfer;
 use headstart_core::{TenantTag, Tier};
 
-use crate::backend::{Backend, Resident};
+use crate::backend::{Backend, ResidentRecord};
 use crate::decorate::Rate;
 use crate::record::{Exactness, Layout, PAGE};
 
@@ -141,5 +141,5 @@ pub struct Below {
     /// The backend that holds its records.
     pub backend: Box<dyn Backend>,
     /// Records that it holds already.
-    pub found: Vec<Resident>,
+    pub found: Vec<ResidentRecord>,
 }

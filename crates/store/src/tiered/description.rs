@@ -13,7 +13,7 @@
 use headstart_core::BlockHash;
 use headstart_core::transfer::{FoundPack, Pack};
 
-use crate::wire::{Reader, Writer};
+use crate::wire::{FieldReader, FieldWriter};
 
 const MAGIC: [u8; 8] = *b"HDST-PCK";
 
@@ -39,7 +39,7 @@ pub(super) const fn bytes(num_units: usize, num_tokens: usize) -> usize {
 /// The description of a pack.
 pub(super) fn write(pack: &Pack, unit_tokens: u32) -> Vec<u8> {
     let mut bytes = vec![0; bytes(pack.units.len(), pack.order.len())];
-    let mut out = Writer::new(&mut bytes);
+    let mut out = FieldWriter::new(&mut bytes);
     out.bytes(&MAGIC);
     out.u32(VERSION);
     out.u32(u32::from(pack.part));
@@ -55,7 +55,7 @@ pub(super) fn write(pack: &Pack, unit_tokens: u32) -> Vec<u8> {
 /// Parses the description of the pack called `name`, if its units have `unit_tokens` tokens and it
 /// makes sense.
 pub(super) fn read(name: BlockHash, bytes: &[u8], unit_tokens: u32) -> Option<FoundPack> {
-    let mut from = Reader::new(bytes);
+    let mut from = FieldReader::new(bytes);
     let is_ours = from.array()? == MAGIC && from.u32()? == VERSION;
     let part = u16::try_from(from.u32()?).ok()?;
     let has_our_units = from.u32()? == unit_tokens;

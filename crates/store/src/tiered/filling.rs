@@ -7,7 +7,7 @@ use headstart_core::{BlockId, Tier};
 use crate::record::Draft;
 
 /// A unit that is to be stored.
-pub(super) struct Opened {
+pub(super) struct UnitDraft {
     pub(super) id: TransferId,
     /// Holds a slot, so that the arena bounds how many there are.
     pub(super) draft: Draft,
@@ -19,12 +19,12 @@ pub(super) struct Opened {
 /// All that are being filled.
 #[derive(Default)]
 pub(super) struct Filling {
-    opened: Vec<Opened>,
+    opened: Vec<UnitDraft>,
     parts_read: usize,
 }
 
 impl Filling {
-    pub(super) fn add(&mut self, opened: Opened) {
+    pub(super) fn add(&mut self, opened: UnitDraft) {
         self.opened.push(opened);
     }
 
@@ -34,7 +34,7 @@ impl Filling {
             return;
         }
         let block_bytes = device.block_bytes().max(1);
-        for Opened { draft, blocks, .. } in &mut self.opened {
+        for UnitDraft { draft, blocks, .. } in &mut self.opened {
             let bytes = draft.part_mut(part);
             // What is not written holds what was there before, of whomever.
             let is_all = bytes.len() == blocks.len() * device.block_bytes();
@@ -48,7 +48,7 @@ impl Filling {
     }
 
     /// Takes them out, and says how many parts of them were read.
-    pub(super) fn take(&mut self) -> (usize, Vec<Opened>) {
+    pub(super) fn take(&mut self) -> (usize, Vec<UnitDraft>) {
         let parts_read = std::mem::take(&mut self.parts_read);
         (parts_read, std::mem::take(&mut self.opened))
     }

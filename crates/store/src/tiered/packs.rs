@@ -12,13 +12,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use headstart_core::transfer::{FoundPack, Moved, Pack, TokenFormat, TransferId, TransferResult};
+use headstart_core::transfer::{
+    FoundPack, Pack, TokenFormat, TransferId, TransferReport, TransferResult,
+};
 use headstart_core::{BlockHash, Tier};
 
-use super::sealer::{Job, Tokens};
-use super::{PartsConfig, Pending, StoreConfig, TieredStore, description};
+use super::sealer::{SealerJob, Tokens};
+use super::{CommandPurpose, PartsConfig, StoreConfig, TieredStore, description};
 use crate::arena::Arena;
-use crate::backend::{Command, Failure, Outcome};
+use crate::backend::{Command, CommandOutcome, Failure};
 use crate::record::{Content, Draft, MAX_PARTS, Meta, PartBytes, Record};
 
 /// Parts read or about to be copied at once for a pack.
@@ -31,11 +33,11 @@ const DESCRIPTIONS: usize = 4;
 const MOST_BYTES: usize = 64 << 20;
 
 /// Known packs, and those that are being made.
-pub(super) struct Packs {
+pub(super) struct PackRegistry {
     format: Arc<dyn TokenFormat>,
     /// Packs that can be read: by index of the backend where, and which part they have.
     known: HashMap<BlockHash, (usize, u16)>,
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<PackRequest>,
     most_waiting: usize,
     current: Option<Packing>,
     /// Packs begun so far.
@@ -51,7 +53,7 @@ pub(super) struct Packs {
 }
 
 /// A pack that is to be made.
-struct Asked {
+struct PackRequest {
     id: TransferId,
     pack: Pack,
     index: usize,
@@ -62,7 +64,7 @@ type Moves = Vec<(u32, u32)>;
 
 /// A pack that is being made.
 struct Packing {
-    asked: Asked,
+    asked: PackRequest,
     number: u64,
     /// Units that were not read yet, by their places in the run.
     left: BTreeMap<usize, Moves>,
@@ -76,7 +78,7 @@ struct Packing {
     is_forgotten: bool,
 }
 
-impl Packs {
+impl PackRegistry {
     pub(super) fn new(parts: &PartsConfig, config: &StoreConfig) -> std::io::Result<Self> {
         let longest = config.unit_parts().into_iter().max().unwrap_or(0);
         let layout = config.layout();
@@ -132,7 +134,7 @@ impl TieredStore {
         let index = self.index_of(tier).filter(|_| is_possible);
         match (&mut self.packs, index) {
             (Some(packs), Some(index)) if packs.waiting.len() < packs.most_waiting => {
-                packs.waiting.push_back(Asked { id, pack, index });
+                packs.waiting.push_back(PackRequest { id, pack, index });
                 self.pump_packs();
             }
             _ => self.tell_pack(id, TransferResult::Failed),
@@ -169,13 +171,14 @@ impl TieredStore {
         self.read_units();
     }
 
-    fn begin_pack(&mut self, asked: Asked) {
+    fn begin_pack(&mut self, asked: PackRequest) {
         let (id, unit_tokens) = (asked.id, self.config.unit_tokens);
         let (Some(draft), Some(packs)) = (self.pack_draft(&asked.pack), &mut self.packs) else {
             return self.tell_pack(id, TransferResult::Failed);
         };
         let description = description::write(&asked.pack, unit_tokens);
-        self.sealer.submit(Job::BeginPack { draft, description });
+        self.sealer
+            .submit(SealerJob::BeginPack { draft, description });
         packs.count += 1;
         packs.current = Some(Packing {
             left: moves_of(&asked.pack, unit_tokens),
@@ -218,7 +221,7 @@ impl TieredStore {
             let pack = packing.number;
             let (index, part) = (packing.asked.index, packing.asked.pack.part);
             let name = packing.asked.pack.units[unit];
-            let ticket = self.expect(Pending::PackUnit { pack, unit });
+            let ticket = self.expect(CommandPurpose::PackUnit { pack, unit });
             let command = Command::GetPart {
                 ticket,
                 name,
@@ -229,9 +232,9 @@ impl TieredStore {
         }
     }
 
-    pub(super) fn pack_unit_read(&mut self, pack: u64, unit: usize, outcome: Outcome) {
+    pub(super) fn pack_unit_read(&mut self, pack: u64, unit: usize, outcome: CommandOutcome) {
         let read = match outcome {
-            Outcome::Part(part) if self.may_be_packed(&part) => Some(part),
+            CommandOutcome::Part(part) if self.may_be_packed(&part) => Some(part),
             _ => None,
         };
         let unit_tokens = self.config.unit_tokens;
@@ -254,9 +257,9 @@ impl TieredStore {
             moves,
             unit_tokens,
         };
-        self.sealer.submit(Job::CopyTokens { tokens, format });
+        self.sealer.submit(SealerJob::CopyTokens { tokens, format });
         if is_last {
-            self.sealer.submit(Job::EndPack { pack, expires_s });
+            self.sealer.submit(SealerJob::EndPack { pack, expires_s });
         }
     }
 
@@ -279,19 +282,19 @@ impl TieredStore {
         };
         packing.is_put = true;
         let index = packing.asked.index;
-        let ticket = self.expect(Pending::Pack { pack });
+        let ticket = self.expect(CommandPurpose::Pack { pack });
         self.give(index, Command::Put { ticket, record });
     }
 
     /// A backend has it, or not.
-    pub(super) fn pack_put(&mut self, pack: u64, outcome: &Outcome) {
+    pub(super) fn pack_put(&mut self, pack: u64, outcome: &CommandOutcome) {
         let Some(packs) = &mut self.packs else {
             return;
         };
         let Some(packing) = packs.packing(pack) else {
             return;
         };
-        let is_there = matches!(outcome, Outcome::Stored) && !packing.is_forgotten;
+        let is_there = matches!(outcome, CommandOutcome::Stored) && !packing.is_forgotten;
         let (index, pack) = (packing.asked.index, &packing.asked.pack);
         let (name, part) = (pack.name, pack.part);
         let result = match is_there {
@@ -318,9 +321,10 @@ impl TieredStore {
             return;
         };
         packs.lost(index, names);
-        let is_it = |asked: &Asked| asked.index == index && names.contains(&asked.pack.name);
+        let is_it = |asked: &PackRequest| asked.index == index && names.contains(&asked.pack.name);
         let waiting = std::mem::take(&mut packs.waiting).into_iter();
-        let (gone, waiting): (VecDeque<Asked>, VecDeque<Asked>) = waiting.partition(is_it);
+        let (gone, waiting): (VecDeque<PackRequest>, VecDeque<PackRequest>) =
+            waiting.partition(is_it);
         packs.waiting = waiting;
         let current = packs.current.as_mut();
         let ends = match current.filter(|packing| is_it(&packing.asked)) {
@@ -357,7 +361,7 @@ impl TieredStore {
 
     fn drop_packs(&mut self, index: usize, names: Vec<BlockHash>) {
         if !names.is_empty() {
-            let ticket = self.expect(Pending::Forget);
+            let ticket = self.expect(CommandPurpose::Forget);
             self.give(index, Command::Remove { ticket, names });
         }
     }
@@ -371,7 +375,7 @@ impl TieredStore {
             if !packs.awaited.contains(&name) {
                 continue;
             }
-            let ticket = self.expect(Pending::Describe { index, name });
+            let ticket = self.expect(CommandPurpose::Describe { index, name });
             let part = 0;
             let command = Command::GetPart {
                 ticket,
@@ -384,14 +388,14 @@ impl TieredStore {
     }
 
     /// The front of a pack was read.
-    pub(super) fn described(&mut self, index: usize, name: BlockHash, outcome: Outcome) {
-        let is_awaited = |packs: &mut Packs| packs.awaited.remove(&name);
+    pub(super) fn described(&mut self, index: usize, name: BlockHash, outcome: CommandOutcome) {
+        let is_awaited = |packs: &mut PackRegistry| packs.awaited.remove(&name);
         if !self.packs.as_mut().is_some_and(is_awaited) {
             return;
         }
         let found = match outcome {
-            Outcome::Part(front) => self.found_pack(name, &front),
-            Outcome::Failed(Failure::Offline | Failure::Aborted) => return,
+            CommandOutcome::Part(front) => self.found_pack(name, &front),
+            CommandOutcome::Failed(Failure::Offline | Failure::Aborted) => return,
             _ => None,
         };
         let (Some(found), Some(packs)) = (found, &mut self.packs) else {
@@ -400,7 +404,7 @@ impl TieredStore {
         packs.known.insert(name, (index, found.part));
         let tier = self.below[index].0;
         let packs = vec![found];
-        self.moved.push(Moved::FoundPacks { tier, packs });
+        self.moved.push(TransferReport::FoundPacks { tier, packs });
     }
 
     /// Parses the description of a pack, if it is one of ours.
@@ -422,6 +426,6 @@ impl TieredStore {
     }
 
     fn tell_pack(&mut self, id: TransferId, result: TransferResult) {
-        self.moved.push(Moved::Packed { id, result });
+        self.moved.push(TransferReport::Packed { id, result });
     }
 }

@@ -13,22 +13,22 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use headstart_core::transfer::{Moved, PartName, TransferId, TransferResult};
+use headstart_core::transfer::{PartName, TransferId, TransferReport, TransferResult};
 use headstart_core::{Nanos, Tier};
 
-use super::sealer::Job;
-use super::{PartSlots, PartsConfig, Pending, StoreConfig, TieredStore};
+use super::sealer::SealerJob;
+use super::{CommandPurpose, PartSlots, PartsConfig, StoreConfig, TieredStore};
 use crate::arena::{Arena, Slot};
-use crate::backend::{Command, Outcome, Waker};
-use crate::decorate::{Alarm, Line};
+use crate::backend::{Command, CommandOutcome, Waker};
+use crate::decorate::{Alarm, ThroughputLine};
 use crate::record::{Content, PartBytes};
 
 /// Loaded parts, and those being loaded.
-pub(super) struct Parts {
-    small: Class,
+pub(super) struct LoadedParts {
+    small: SlotClass,
     /// Longest part that goes there.
     small_bytes: usize,
-    large: Class,
+    large: SlotClass,
     at_hand: HashMap<PartName, PartBytes>,
     on_their_way: HashMap<PartName, OnItsWay>,
     /// Loads that were not answered.
@@ -55,14 +55,14 @@ struct Came {
 }
 
 /// Slots of one length, and what waits for them.
-struct Class {
+struct SlotClass {
     arena: Arc<Arena>,
-    waiting: VecDeque<(PartName, Source)>,
+    waiting: VecDeque<(PartName, PartSource)>,
 }
 
 /// Source of a part.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum PartSource {
     Host,
     /// By index of the backend.
     Below(usize),
@@ -70,7 +70,7 @@ enum Source {
 
 /// A simulated line from loaded parts to the device, for measuring.
 struct Nearer {
-    line: Line,
+    line: ThroughputLine,
     began: Instant,
     /// By when it is due, and what came before it; with when it was asked for.
     under_way: BTreeMap<(Nanos, u64), (TransferId, PartName, Nanos)>,
@@ -78,7 +78,7 @@ struct Nearer {
     alarm: Alarm,
 }
 
-impl Class {
+impl SlotClass {
     fn new(slot_bytes: usize, slots: usize) -> std::io::Result<Self> {
         Ok(Self {
             arena: Arena::new(slot_bytes, slots)?,
@@ -87,7 +87,7 @@ impl Class {
     }
 
     /// The first that waits, where there is a slot for it.
-    fn next(&mut self) -> Option<(PartName, Source, Slot)> {
+    fn next(&mut self) -> Option<(PartName, PartSource, Slot)> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -97,7 +97,7 @@ impl Class {
     }
 }
 
-impl Parts {
+impl LoadedParts {
     pub(super) fn new(
         parts: &PartsConfig,
         config: &StoreConfig,
@@ -111,7 +111,7 @@ impl Parts {
         let nearer = match parts.host_line {
             None => None,
             Some(rate) => Some(Nearer {
-                line: Line::new(rate),
+                line: ThroughputLine::new(rate),
                 began: Instant::now(),
                 under_way: BTreeMap::new(),
                 count: 0,
@@ -119,9 +119,9 @@ impl Parts {
             }),
         };
         Ok(Self {
-            small: Class::new(lens.small_bytes, small_slots)?,
+            small: SlotClass::new(lens.small_bytes, small_slots)?,
             small_bytes: lens.shorter.unwrap_or(0),
-            large: Class::new(lens.large_bytes, slots)?,
+            large: SlotClass::new(lens.large_bytes, slots)?,
             at_hand: HashMap::new(),
             on_their_way: HashMap::new(),
             loads: 0,
@@ -143,7 +143,7 @@ impl Parts {
     }
 
     /// A part of this length waits for a slot.
-    fn wait(&mut self, name: PartName, source: Source, len: usize) {
+    fn wait(&mut self, name: PartName, source: PartSource, len: usize) {
         let class = match len <= self.small_bytes && self.small.arena.num_slots() > 0 {
             true => &mut self.small,
             false => &mut self.large,
@@ -152,7 +152,7 @@ impl Parts {
     }
 
     /// The first that waits and for which there is a slot; its tier is asked for it now.
-    fn next(&mut self) -> Option<(PartName, Source, Slot)> {
+    fn next(&mut self) -> Option<(PartName, PartSource, Slot)> {
         let next = self.small.next().or_else(|| self.large.next())?;
         if let Some(on_its_way) = self.on_their_way.get_mut(&next.0) {
             on_its_way.asked = Some(Instant::now());
@@ -202,8 +202,8 @@ impl TieredStore {
     pub(super) fn load_part(&mut self, id: TransferId, name: PartName, from: Tier) {
         let len = self.part_bytes(name);
         let source = match from {
-            Tier::Host => Some(Source::Host),
-            _ => self.index_of(from).map(Source::Below),
+            Tier::Host => Some(PartSource::Host),
+            _ => self.index_of(from).map(PartSource::Below),
         };
         let parts = self.single.as_mut();
         let Some(parts) = parts.filter(|parts| parts.loads < parts.most_loads) else {
@@ -242,10 +242,10 @@ impl TieredStore {
 
     /// Starts reads for which there are slots.
     pub(super) fn pump_parts(&mut self) {
-        while let Some((name, source, slot)) = self.single.as_mut().and_then(Parts::next) {
+        while let Some((name, source, slot)) = self.single.as_mut().and_then(LoadedParts::next) {
             match source {
-                Source::Below(index) => {
-                    let ticket = self.expect(Pending::Part(name));
+                PartSource::Below(index) => {
+                    let ticket = self.expect(CommandPurpose::Part(name));
                     let PartName { record, part } = name;
                     let command = Command::GetPart {
                         ticket,
@@ -255,8 +255,10 @@ impl TieredStore {
                     };
                     self.give(index, command);
                 }
-                Source::Host => match self.host.get(&name.record).cloned() {
-                    Some(record) => self.sealer.submit(Job::CopyPart { name, record, slot }),
+                PartSource::Host => match self.host.get(&name.record).cloned() {
+                    Some(record) => self
+                        .sealer
+                        .submit(SealerJob::CopyPart { name, record, slot }),
                     None => {
                         drop(slot);
                         self.part_arrived(name, None);
@@ -267,9 +269,9 @@ impl TieredStore {
     }
 
     /// A backend answered.
-    pub(super) fn part_read(&mut self, name: PartName, outcome: Outcome) {
+    pub(super) fn part_read(&mut self, name: PartName, outcome: CommandOutcome) {
         let part = match outcome {
-            Outcome::Part(part) if self.fits_part(name, &part) => Some(part),
+            CommandOutcome::Part(part) if self.fits_part(name, &part) => Some(part),
             _ => None,
         };
         self.part_arrived(name, part);
@@ -332,7 +334,7 @@ impl TieredStore {
             TransferResult::Done => came.took,
             TransferResult::Failed => Duration::ZERO,
         };
-        self.moved.push(Moved::PartLoaded {
+        self.moved.push(TransferReport::PartLoaded {
             id,
             result,
             ago: came.ago,

@@ -20,7 +20,7 @@ const NOTE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Something to do. Each job but the last one of a pack holds a slot, so that arenas bound how many
 /// there are.
-pub(super) enum Job {
+pub(super) enum SealerJob {
     /// A draft is full.
     Seal {
         id: TransferId,
@@ -55,7 +55,7 @@ pub(super) struct Tokens {
 }
 
 /// Result of a job.
-pub(super) enum Sealed {
+pub(super) enum SealerResult {
     Record {
         id: TransferId,
         record: Record,
@@ -84,8 +84,8 @@ pub(super) enum Sealed {
 
 /// The thread, seen from outside.
 pub(super) struct Sealer {
-    jobs: Option<Sender<Job>>,
-    sealed: Receiver<Sealed>,
+    jobs: Option<Sender<SealerJob>>,
+    sealed: Receiver<SealerResult>,
     thread: Option<JoinHandle<()>>,
     notes: Option<SyncSender<Note>>,
     /// Closed when nothing is noted any more.
@@ -130,14 +130,14 @@ impl Sealer {
         }
     }
 
-    pub(super) fn submit(&self, job: Job) {
+    pub(super) fn submit(&self, job: SealerJob) {
         if let Some(jobs) = &self.jobs {
             // The thread ends with this value only.
             let _ = jobs.send(job);
         }
     }
 
-    pub(super) fn poll(&self) -> Option<Sealed> {
+    pub(super) fn poll(&self) -> Option<SealerResult> {
         self.sealed.try_recv().ok()
     }
 }
@@ -169,31 +169,31 @@ fn start_noting() -> std::io::Result<(SyncSender<Note>, Receiver<()>)> {
 }
 
 /// Does a job, beside the pack that was begun.
-fn carry_out(job: Job, pack: &mut Option<Draft>) -> Option<Sealed> {
+fn carry_out(job: SealerJob, pack: &mut Option<Draft>) -> Option<SealerResult> {
     Some(match job {
-        Job::Seal { id, draft, to } => Sealed::Record {
+        SealerJob::Seal { id, draft, to } => SealerResult::Record {
             id,
             record: draft.seal(),
             to,
         },
-        Job::Verify { id, record } => {
+        SealerJob::Verify { id, record } => {
             let mut parts = 0..record.num_parts();
             match parts.try_for_each(|part| record.verify_part(part)) {
                 Ok(()) => {
                     let record = record.with_since(Instant::now());
-                    Sealed::Unharmed { id, record }
+                    SealerResult::Unharmed { id, record }
                 }
-                Err(_) => Sealed::Damaged {
+                Err(_) => SealerResult::Damaged {
                     id,
                     name: record.meta().name,
                 },
             }
         }
-        Job::CopyPart { name, record, slot } => {
+        SealerJob::CopyPart { name, record, slot } => {
             let copied = PartBytes::copied(&record, name.part, slot).ok();
-            Sealed::Part { name, copied }
+            SealerResult::Part { name, copied }
         }
-        Job::BeginPack {
+        SealerJob::BeginPack {
             mut draft,
             description,
         } => {
@@ -204,19 +204,19 @@ fn carry_out(job: Job, pack: &mut Option<Draft>) -> Option<Sealed> {
             *pack = Some(draft);
             return None;
         }
-        Job::CopyTokens { tokens, format } => {
+        SealerJob::CopyTokens { tokens, format } => {
             if let Some(draft) = pack {
                 copy(&tokens, &*format, draft);
             }
-            Sealed::Copied
+            SealerResult::Copied
         }
-        Job::EndPack {
+        SealerJob::EndPack {
             pack: number,
             expires_s,
         } => {
             let mut draft = pack.take()?;
             draft.expires_at(expires_s);
-            Sealed::Packed {
+            SealerResult::Packed {
                 pack: number,
                 record: draft.seal(),
             }

@@ -61,7 +61,7 @@ fn unit(id: u64) -> Unit {
     }
 }
 
-fn wait(store: &mut TieredStore, count: usize) -> Vec<Moved> {
+fn wait(store: &mut TieredStore, count: usize) -> Vec<TransferReport> {
     let started = Instant::now();
     let mut moved = Vec::new();
     while moved.len() < count {
@@ -101,7 +101,7 @@ fn load(store: &mut TieredStore, id: u64, from: Tier) -> TransferResult {
     store.submit(transfer);
     match wait(store, 1)[..] {
         [
-            Moved::Loaded {
+            TransferReport::Loaded {
                 id: told, result, ..
             },
         ] if told == TransferId(100 + id) => result,
@@ -120,7 +120,7 @@ fn a_unit_goes_down_and_comes_back() {
     for tier in [Tier::Host, Tier::Disk] {
         let (id, result) = (TransferId(1), TransferResult::Done);
         assert!(
-            stored.contains(&Moved::Stored { id, tier, result }),
+            stored.contains(&TransferReport::Stored { id, tier, result }),
             "{stored:?}"
         );
         assert_eq!(load(&mut store, 1, tier), TransferResult::Done);
@@ -145,7 +145,7 @@ fn a_unit_goes_down_and_comes_back() {
     };
     let units = vec![found];
     let tier = Tier::Disk;
-    assert_eq!(wait(&mut store, 1), [Moved::Found { tier, units }]);
+    assert_eq!(wait(&mut store, 1), [TransferReport::Found { tier, units }]);
     assert_eq!(load(&mut store, 1, Tier::Disk), TransferResult::Done);
 }
 
@@ -194,7 +194,10 @@ fn a_unit_that_was_not_read_to_its_end_is_not_stored() {
     read(&mut store, [7, 9], 1);
     let (id, tier) = (TransferId(1), Tier::Host);
     let result = TransferResult::Failed;
-    assert_eq!(wait(&mut store, 1), [Moved::Stored { id, tier, result }]);
+    assert_eq!(
+        wait(&mut store, 1),
+        [TransferReport::Stored { id, tier, result }]
+    );
     assert_eq!(store.slots(), free);
     assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Failed);
 }
@@ -226,7 +229,10 @@ fn demotion_outlives_being_forgotten_above() {
     store.submit(Transfer::Forget { tier: from, names });
     let result = TransferResult::Done;
     let tier = to;
-    assert_eq!(wait(&mut store, 1), [Moved::Stored { id, tier, result }]);
+    assert_eq!(
+        wait(&mut store, 1),
+        [TransferReport::Stored { id, tier, result }]
+    );
     assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Failed);
     assert_eq!(load(&mut store, 1, Tier::Disk), TransferResult::Done);
 }
@@ -247,7 +253,10 @@ fn without_a_free_slot_stores_fail_and_loads_wait() {
     put(&mut store, 3, &[Tier::Disk], [1, 2]);
     let result = TransferResult::Failed;
     let (id, tier) = (TransferId(3), Tier::Disk);
-    assert_eq!(wait(&mut store, 1), [Moved::Stored { id, tier, result }]);
+    assert_eq!(
+        wait(&mut store, 1),
+        [TransferReport::Stored { id, tier, result }]
+    );
     let second = Transfer::Load {
         id: TransferId(9),
         name: BlockHash::from_u64(2),
@@ -260,8 +269,10 @@ fn without_a_free_slot_stores_fail_and_loads_wait() {
     let name = BlockHash::from_u64(1);
     store.submit(Transfer::Release { name });
     let told = wait(&mut store, 1);
-    let is_it = |it: &Moved| match it {
-        Moved::Loaded { id, result, .. } => (*id, *result) == (TransferId(9), TransferResult::Done),
+    let is_it = |it: &TransferReport| match it {
+        TransferReport::Loaded { id, result, .. } => {
+            (*id, *result) == (TransferId(9), TransferResult::Done)
+        }
         _ => false,
     };
     assert!(told.len() == 1 && is_it(&told[0]), "{told:?}");
@@ -277,11 +288,14 @@ fn what_is_noted_is_told_after_a_restart() {
         tails: tails.clone(),
     };
     let mut store = TieredStore::new(config.clone(), Vec::new(), no_waker()).expect("a store");
-    assert_eq!(wait(&mut store, 1), [Moved::Noted { tails: Vec::new() }]);
+    assert_eq!(
+        wait(&mut store, 1),
+        [TransferReport::Noted { tails: Vec::new() }]
+    );
     store.submit(note);
     drop(store);
     let mut store = TieredStore::new(config, Vec::new(), no_waker()).expect("a store");
-    assert_eq!(wait(&mut store, 1), [Moved::Noted { tails }]);
+    assert_eq!(wait(&mut store, 1), [TransferReport::Noted { tails }]);
 }
 
 /// A folder on a server that does not answer: a pipe without a reader.

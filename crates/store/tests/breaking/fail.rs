@@ -128,7 +128,7 @@ fn fail_04_few_open_files_are_enough() {
     let mut failed = Vec::new();
     for name in 0..3_000 {
         let outcome = raw.store(name, 1);
-        if !matches!(outcome, Outcome::Stored) {
+        if !matches!(outcome, CommandOutcome::Stored) {
             failed.push((name, outcome));
             if failed.len() > 2 {
                 break;
@@ -187,7 +187,7 @@ fn fail_05_a_disk_smaller_than_the_budget_is_used_again() {
         let started = Instant::now();
         let mut name = 0;
         while started.elapsed() < Duration::from_secs(8) {
-            if matches!(raw.store(name, 1), Outcome::Stored) {
+            if matches!(raw.store(name, 1), CommandOutcome::Stored) {
                 last_stored = name;
             } else {
                 std::thread::sleep(Duration::from_millis(10));
@@ -216,12 +216,12 @@ fn fail_06_a_disk_that_is_full_from_the_start_is_told_once_and_used_later() {
         let mut driver = Driver::open(options(&place.join("cache"), 12 << 20));
         for name in 0..20 {
             let outcome = driver.store(name);
-            let is_right = matches!(outcome, Outcome::Failed(Failure::Full));
+            let is_right = matches!(outcome, CommandOutcome::Failed(Failure::Full));
             assert!(is_right, "{name}: {outcome:?}");
         }
         assert_eq!(driver.conditions, [Condition::WritesFail(Failure::Full)]);
         fs::remove_file(&ballast).expect("removed");
-        driver.until(|driver| matches!(driver.store(99), Outcome::Stored));
+        driver.until(|driver| matches!(driver.store(99), CommandOutcome::Stored));
         driver.must_load(99);
         let well = [Condition::WritesFail(Failure::Full), Condition::Well];
         assert_eq!(driver.conditions, well);

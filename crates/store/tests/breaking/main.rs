@@ -20,27 +20,29 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use headstart_core::{BlockHash, IdentityDigest, Rng, TenantTag};
-use headstart_store::backend::{Condition, Loss, Resident};
+use headstart_store::backend::{Condition, LossReason, ResidentRecord};
 use headstart_store::disk::{Disk, DiskError, DiskOptions, Faults};
 use headstart_store::record::{Content, Exactness, Meta, PAGE, record_bytes};
-use headstart_store::{Arena, Backend, Command, Draft, Outcome, Record, Report, Slot, Ticket};
+use headstart_store::{
+    Arena, Backend, Command, CommandOutcome, Draft, Record, Report, Slot, Ticket,
+};
 
 use support::{Driver, options};
 
 /// Commands given and answers taken, without any waiting in between.
 struct Raw {
     disk: Disk,
-    found: Vec<Resident>,
+    found: Vec<ResidentRecord>,
     arena: Arc<Arena>,
     next: u64,
     waiting: BTreeMap<Ticket, Asked>,
-    answers: BTreeMap<Ticket, Outcome>,
+    answers: BTreeMap<Ticket, CommandOutcome>,
     conditions: Vec<Condition>,
     /// Names that can be read as far as was told, with their sizes.
     stored: BTreeSet<u64>,
     /// The last command that removes a name: what was put before it does not count.
     removed: BTreeMap<u64, Ticket>,
-    lost: Vec<(u64, Loss)>,
+    lost: Vec<(u64, LossReason)>,
     num_found: usize,
 }
 
@@ -191,10 +193,10 @@ impl Raw {
                 Report::Done { ticket, outcome } => {
                     let asked = self.waiting.remove(&ticket).expect("answered once");
                     match (&asked, &outcome) {
-                        (Asked::Put(name), Outcome::Stored) => {
+                        (Asked::Put(name), CommandOutcome::Stored) => {
                             self.note_stored(*name, ticket);
                         }
-                        (Asked::Get(name), Outcome::Loaded(record)) => {
+                        (Asked::Get(name), CommandOutcome::Loaded(record)) => {
                             assert!(is_right(record, *name), "{name} is wrong");
                         }
                         _ => {}
@@ -218,7 +220,7 @@ impl Raw {
         }
     }
 
-    fn answer(&mut self, ticket: Ticket) -> Outcome {
+    fn answer(&mut self, ticket: Ticket) -> CommandOutcome {
         let started = Instant::now();
         loop {
             if let Some(outcome) = self.answers.remove(&ticket) {
@@ -233,25 +235,31 @@ impl Raw {
         }
     }
 
-    fn store(&mut self, name: u64, tenant: u64) -> Outcome {
+    fn store(&mut self, name: u64, tenant: u64) -> CommandOutcome {
         let ticket = self.put(name, tenant);
         self.answer(ticket)
     }
 
     fn must_store(&mut self, name: u64, tenant: u64) {
         let outcome = self.store(name, tenant);
-        assert!(matches!(outcome, Outcome::Stored), "{name}: {outcome:?}");
+        assert!(
+            matches!(outcome, CommandOutcome::Stored),
+            "{name}: {outcome:?}"
+        );
     }
 
     fn loads(&mut self, name: u64) -> bool {
         let ticket = self.get(name);
-        matches!(self.answer(ticket), Outcome::Loaded(_))
+        matches!(self.answer(ticket), CommandOutcome::Loaded(_))
     }
 
     fn must_purge(&mut self, tenant: u64) {
         let ticket = self.purge(tenant);
         let outcome = self.answer(ticket);
-        assert!(matches!(outcome, Outcome::Removed(_)), "purge: {outcome:?}");
+        assert!(
+            matches!(outcome, CommandOutcome::Removed(_)),
+            "purge: {outcome:?}"
+        );
     }
 
     fn quiet(&mut self) {

@@ -12,7 +12,7 @@ fn purge_01_a_put_that_was_waiting_stays_purged_after_a_restart() {
         raw.put(name, 7);
     }
     let purge = raw.purge(7);
-    assert!(matches!(raw.answer(purge), Outcome::Removed(_)));
+    assert!(matches!(raw.answer(purge), CommandOutcome::Removed(_)));
     raw.quiet();
     for name in 10..40 {
         assert!(!raw.loads(name));
@@ -36,7 +36,7 @@ fn purge_02_works_after_a_restart() {
     let outcome = raw.answer(ticket);
     let is_on_disk = support::contains(folder.path(), &bytes_of(8));
     assert!(
-        matches!(outcome, Outcome::Removed(20)) && !is_on_disk,
+        matches!(outcome, CommandOutcome::Removed(20)) && !is_on_disk,
         "{outcome:?}, bytes still there: {is_on_disk}"
     );
 }
@@ -155,7 +155,7 @@ fn purge_06_what_is_stored_again_after_it_is_there_after_a_restart() {
         raw.purge(tenant);
         again.push((name, raw.put(name, tenant)));
         let outcome = raw.answer(again[round as usize].1);
-        assert!(matches!(outcome, Outcome::Stored), "{outcome:?}");
+        assert!(matches!(outcome, CommandOutcome::Stored), "{outcome:?}");
     }
     raw.quiet();
     let stored = raw.stored.clone();

@@ -10,11 +10,11 @@ fn put_01_what_is_stored_again_after_its_time_is_stored() {
     options.now_s = || NOW_S.load(Relaxed);
     let mut raw = Raw::open(options);
     let ticket = raw.put_as(1, 1, Some(1_010), 3_000);
-    assert!(matches!(raw.answer(ticket), Outcome::Stored));
+    assert!(matches!(raw.answer(ticket), CommandOutcome::Stored));
     NOW_S.store(1_020, Relaxed);
     let ticket = raw.put_as(1, 1, Some(2_000), 3_000);
     let outcome = raw.answer(ticket);
-    assert!(matches!(outcome, Outcome::Stored), "{outcome:?}");
+    assert!(matches!(outcome, CommandOutcome::Stored), "{outcome:?}");
     assert!(raw.loads(1), "reported as stored a moment ago");
 }
 

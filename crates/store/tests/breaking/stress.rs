@@ -108,7 +108,7 @@ fn stress(seed: u64, has_faults: bool, seconds: u64) {
     let mut name = 1_000_000;
     loop {
         name += 1;
-        if matches!(raw.store(name, 1), Outcome::Stored) && raw.loads(name) {
+        if matches!(raw.store(name, 1), CommandOutcome::Stored) && raw.loads(name) {
             // Not a moment before it notices that the folder is another one.
             std::thread::sleep(Duration::from_millis(1_500));
             raw.poll();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use headstart_core::transfer::{
-    BlockMover, DevicePart, FoundPack, Moved, PartName, TokenFormat, Transfer, TransferId,
+    BlockMover, DevicePart, FoundPack, PartName, TokenFormat, Transfer, TransferId, TransferReport,
     TransferResult,
 };
 use headstart_core::{BlockHash, BlockId, Tier};
@@ -86,7 +86,7 @@ pub(crate) struct Bench {
     power: Arc<AtomicU64>,
     pub(crate) tears: Arc<AtomicU64>,
     pub(crate) flips: Arc<AtomicU64>,
-    moved: Vec<Moved>,
+    moved: Vec<TransferReport>,
 }
 
 impl Bench {
@@ -130,13 +130,13 @@ impl Bench {
         self.power.store(0, Relaxed);
     }
 
-    pub(crate) fn poll(&mut self) -> Vec<Moved> {
+    pub(crate) fn poll(&mut self) -> Vec<TransferReport> {
         self.store.poll(&mut self.moved);
         std::mem::take(&mut self.moved)
     }
 
     /// Polls until something has happened.
-    fn wait(&mut self) -> Vec<Moved> {
+    fn wait(&mut self) -> Vec<TransferReport> {
         let started = Instant::now();
         loop {
             let moved = self.poll();
@@ -157,7 +157,7 @@ impl Bench {
             let mut answer = None;
             for moved in self.wait() {
                 match moved {
-                    Moved::PartLoaded { id, result, .. } if id == TransferId(u64::MAX) => {
+                    TransferReport::PartLoaded { id, result, .. } if id == TransferId(u64::MAX) => {
                         answer = Some(result);
                     }
                     other => others.push(other),

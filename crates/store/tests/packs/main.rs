@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use headstart_core::transfer::{
-    BlockMover, FoundPack, Moved, Pack, PartName, Transfer, TransferId, TransferResult, Unit,
+    BlockMover, FoundPack, Pack, PartName, Transfer, TransferId, TransferReport, TransferResult,
+    Unit,
 };
 use headstart_core::{BlockHash, BlockId, IdentityDigest, Rng, TenantTag, Tier};
 
@@ -188,17 +189,17 @@ impl Run<'_> {
         self.bench.store.submit(Transfer::Pack { id, pack, tier });
     }
 
-    fn hear(&mut self, moved: Vec<Moved>) {
+    fn hear(&mut self, moved: Vec<TransferReport>) {
         for moved in moved {
             match moved {
-                Moved::Stored { id, result, .. } => {
+                TransferReport::Stored { id, result, .. } => {
                     let unit = self.storing.remove(&id.0).expect("answered once");
                     if result == TransferResult::Done && !self.is_forgotten(unit) {
                         self.said.units.insert(unit);
                         self.said.unsure.remove(&unit);
                     }
                 }
-                Moved::Packed { id, result } => {
+                TransferReport::Packed { id, result } => {
                     let pack = self.packing.remove(&id.0).expect("answered once");
                     let name = number_of(pack.name);
                     match result {
@@ -210,7 +211,7 @@ impl Run<'_> {
                         TransferResult::Failed => self.tally.failed += 1,
                     }
                 }
-                Moved::Lost { names, .. } => {
+                TransferReport::Lost { names, .. } => {
                     for name in names.into_iter().map(number_of) {
                         self.tally.lost += 1;
                         self.said.units.remove(&name);
@@ -219,7 +220,9 @@ impl Run<'_> {
                         }
                     }
                 }
-                Moved::PartLoaded { .. } | Moved::Found { .. } | Moved::FoundPacks { .. } => {}
+                TransferReport::PartLoaded { .. }
+                | TransferReport::Found { .. }
+                | TransferReport::FoundPacks { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -266,14 +269,14 @@ fn look(bench: &mut Bench, said: &mut Said, tally: &mut Tally, flipped: f64, con
         idle = if moved.is_empty() { idle + 1 } else { 0 };
         for moved in moved {
             match moved {
-                Moved::Found { units: found, .. } => {
+                TransferReport::Found { units: found, .. } => {
                     units.extend(found.into_iter().map(|unit| number_of(unit.name)));
                 }
-                Moved::FoundPacks { packs: found, .. } => {
+                TransferReport::FoundPacks { packs: found, .. } => {
                     let found = found.into_iter();
                     packs.extend(found.map(|pack| (number_of(pack.name), pack)));
                 }
-                Moved::Lost { .. } if flipped > 0.0 => {}
+                TransferReport::Lost { .. } if flipped > 0.0 => {}
                 other => panic!("{context}: {other:?}"),
             }
         }

@@ -11,11 +11,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use headstart_core::{BlockHash, Rng, TenantTag};
-use headstart_store::backend::{Condition, Loss, Resident, Waker};
+use headstart_store::backend::{Condition, LossReason, ResidentRecord, Waker};
 use headstart_store::conformance::{record_of, slot_bytes};
 use headstart_store::disk::{Disk, DiskOptions};
 use headstart_store::record::record_bytes;
-use headstart_store::{Arena, Backend, Command, Draft, Outcome, Report, Slot, Ticket};
+use headstart_store::{Arena, Backend, Command, CommandOutcome, Draft, Report, Slot, Ticket};
 
 /// Largest part of the records of these tests, bytes.
 pub(crate) const PART_BYTES: usize = 3_000;
@@ -118,9 +118,9 @@ impl Pace {
 /// A tier and what is known of it.
 pub(crate) struct Driver {
     pub(crate) disk: Disk,
-    pub(crate) found: Vec<Resident>,
+    pub(crate) found: Vec<ResidentRecord>,
     pub(crate) stored: BTreeSet<u64>,
-    pub(crate) lost: Vec<(BlockHash, Loss)>,
+    pub(crate) lost: Vec<(BlockHash, LossReason)>,
     pub(crate) conditions: Vec<Condition>,
     /// When what is stored from now on ends.
     pub(crate) expires_s: Option<u64>,
@@ -130,7 +130,7 @@ pub(crate) struct Driver {
     arena: Arc<Arena>,
     next: u64,
     puts: Vec<(Ticket, u64)>,
-    answers: Vec<(Ticket, Outcome)>,
+    answers: Vec<(Ticket, CommandOutcome)>,
 }
 
 impl Driver {
@@ -199,14 +199,17 @@ impl Driver {
         ticket
     }
 
-    pub(crate) fn store(&mut self, name: u64) -> Outcome {
+    pub(crate) fn store(&mut self, name: u64) -> CommandOutcome {
         let ticket = self.put(name);
         self.answer(ticket)
     }
 
     pub(crate) fn must_store(&mut self, name: u64) {
         let outcome = self.store(name);
-        assert!(matches!(outcome, Outcome::Stored), "{name}: {outcome:?}");
+        assert!(
+            matches!(outcome, CommandOutcome::Stored),
+            "{name}: {outcome:?}"
+        );
     }
 
     /// Whether it is there; if it is, it is right.
@@ -218,7 +221,7 @@ impl Driver {
             name: hash,
             slot,
         });
-        let Outcome::Loaded(record) = self.answer(ticket) else {
+        let CommandOutcome::Loaded(record) = self.answer(ticket) else {
             return false;
         };
         let right = record_of(name, PART_BYTES, self.slot());
@@ -243,7 +246,7 @@ impl Driver {
             part,
             slot,
         });
-        let Outcome::Part(read) = self.answer(ticket) else {
+        let CommandOutcome::Part(read) = self.answer(ticket) else {
             return false;
         };
         let right = record_of(name, PART_BYTES, self.slot());
@@ -265,7 +268,7 @@ impl Driver {
         let ticket = self.ticket();
         self.give(Command::Purge { ticket, tenant });
         match self.answer(ticket) {
-            Outcome::Removed(count) => count,
+            CommandOutcome::Removed(count) => count,
             other => panic!("{other:?}"),
         }
     }
@@ -310,7 +313,7 @@ impl Driver {
         }
     }
 
-    fn answer(&mut self, ticket: Ticket) -> Outcome {
+    fn answer(&mut self, ticket: Ticket) -> CommandOutcome {
         let started = Instant::now();
         loop {
             let place = self
@@ -361,10 +364,10 @@ impl Driver {
         }
     }
 
-    fn done(&mut self, ticket: Ticket, outcome: Outcome) {
+    fn done(&mut self, ticket: Ticket, outcome: CommandOutcome) {
         if let Some(at) = self.puts.iter().position(|(put, _)| *put == ticket) {
             let (_, name) = self.puts.swap_remove(at);
-            if matches!(outcome, Outcome::Stored) {
+            if matches!(outcome, CommandOutcome::Stored) {
                 self.stored.insert(name);
                 self.tell(News::Stored(name));
             }

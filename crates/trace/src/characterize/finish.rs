@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::fit::{self, UNIT_S};
-use super::owners::{Session, Table};
+use super::owners::{SampledTable, Session};
 use super::report::{
     Capacity, Characterization, ClassNext, CurvePoint, Ideal, Lifespan, Locality, Moment, Next,
-    NextTurn, OffsetRate, OverTime, Reuse, ReuseTimes, Sampling, SessionKind, Sessions, Sizes,
+    NextTurn, OffsetRate, OverTime, Reuse, ReuseTimes, SamplingRates, SessionKind, Sessions, Sizes,
     Skew, StrideRate, TurnShare, TypeShare, Users,
 };
-use super::skew::Owners;
+use super::skew::OwnerHistogram;
 use super::{Characterizer, Histogram, Hits};
 
 /// Seconds at which [`NextTurn::within`] is given.
@@ -39,7 +39,7 @@ pub(super) fn finish(counts: Characterizer) -> Characterization {
         requests: counts.requests,
         block_tokens: counts.settings.block_tokens,
         span_s: counts.end.0 as f64 / 1e9,
-        sampling: Sampling {
+        sampling: SamplingRates {
             block_rate: 1.0 / counts.stack.weight() as f64,
             session_rate: 1.0 / session_weight as f64,
             user_rate: 1.0 / counts.users.weight() as f64,
@@ -79,7 +79,7 @@ fn share(part: u64, of: u64) -> f64 {
 struct Blocks {
     distinct: u64,
     once: u64,
-    reuses: Owners,
+    reuses: OwnerHistogram,
     lifespan: Lifespan,
     /// By bucket of time.
     live: Vec<u64>,
@@ -91,7 +91,7 @@ impl Blocks {
         let horizon = counts.reuse.percentile(LATE) as u64 * NANOS_PER_MS;
         let (mut distinct, mut once, mut open) = (0, 0, 0);
         let (mut all, mut reused) = (Histogram::default(), Histogram::default());
-        let mut reuses = Owners::default();
+        let mut reuses = OwnerHistogram::default();
         let mut changes = vec![0i64; counts.moments.buckets().len() + 1];
         for (count, record) in counts.stack.pieces() {
             let blocks = u64::from(count) * weight;
@@ -307,7 +307,7 @@ fn turns(counts: &Characterizer) -> Vec<TurnShare> {
 }
 
 fn skew(amounts: impl Iterator<Item = u64>, weight: u64) -> Skew {
-    let mut owners = Owners::default();
+    let mut owners = OwnerHistogram::default();
     amounts.for_each(|amount| owners.add(amount, weight));
     owners.skew()
 }
@@ -339,7 +339,7 @@ fn sessions(counts: &Characterizer) -> Sessions {
     sessions
 }
 
-fn kind(sessions: &Table<Session>, is_of: impl Fn(&Session) -> bool) -> SessionKind {
+fn kind(sessions: &SampledTable<Session>, is_of: impl Fn(&Session) -> bool) -> SessionKind {
     let weight = sessions.weight();
     let mut kind = SessionKind::default();
     let mut prompt_tokens = 0;

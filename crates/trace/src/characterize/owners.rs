@@ -8,7 +8,7 @@ use super::stack::mix;
 
 /// Records by id; beyond the largest number, ids are sampled by a hash at a rate that halves.
 #[derive(Clone, Debug)]
-pub(super) struct Table<T> {
+pub(super) struct SampledTable<T> {
     records: HashMap<u64, T>,
     records_max: usize,
     halvings: u32,
@@ -38,7 +38,7 @@ pub(super) struct User {
     pub(super) hits: u64,
 }
 
-impl<T: Default> Table<T> {
+impl<T: Default> SampledTable<T> {
     pub(super) fn new(records_max: usize) -> Self {
         Self {
             records: HashMap::new(),
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn records_are_bounded_and_stand_for_all() {
-        let mut table: Table<u64> = Table::new(400);
+        let mut table: SampledTable<u64> = SampledTable::new(400);
         for id in 0..10_000 {
             if let Some(record) = table.of(id) {
                 *record += 1;

@@ -17,7 +17,7 @@ pub struct Characterization {
     /// From the start of the trace to the last arrival.
     pub span_s: f64,
     /// Sampling rates of blocks, sessions and users.
-    pub sampling: Sampling,
+    pub sampling: SamplingRates,
     /// The infinite cache, over the whole trace.
     pub ideal: Ideal,
     /// The same and more by buckets of time.
@@ -56,7 +56,7 @@ pub struct Characterization {
 
 /// Sampling rates, and the pieces kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sampling {
+pub struct SamplingRates {
     /// Share of blocks that was tracked: 1, or less where the trace has more pieces than there
     /// is memory for. Below 1 all numbers about blocks are estimates, and each tracked block
     /// counts for as many as it stands for: right on average, so in a small row there can be

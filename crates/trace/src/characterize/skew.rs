@@ -11,9 +11,9 @@ const POINTS: usize = 50;
 
 /// Number of owners by amount.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Owners(BTreeMap<u64, u64>);
+pub(super) struct OwnerHistogram(BTreeMap<u64, u64>);
 
-impl Owners {
+impl OwnerHistogram {
     /// Adds `owners` owners with `amount` each.
     pub(super) fn add(&mut self, amount: u64, owners: u64) {
         if owners > 0 {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn check(amounts: &[u64], gini: f64, top_10_percent: f64) {
-        let mut owners = Owners::default();
+        let mut owners = OwnerHistogram::default();
         amounts.iter().for_each(|&amount| owners.add(amount, 1));
         let skew = owners.skew();
         assert_eq!(skew.owners, amounts.len() as u64);

@@ -44,7 +44,7 @@ const HALVINGS_MAX: u32 = 40;
 #[derive(Clone, Debug)]
 pub struct Stack<T> {
     /// By first id; pieces do not overlap.
-    pieces: BTreeMap<u64, Piece<T>>,
+    pieces: BTreeMap<u64, StackPiece<T>>,
     ages: Ages,
     pieces_max: usize,
     /// Distance in blocks from which on a block may be forgotten.
@@ -55,11 +55,11 @@ pub struct Stack<T> {
     added: u64,
     /// Age, number and end of what it used again; kept for its memory, as the next.
     moved: Vec<(u32, u32, u64)>,
-    fresh: Vec<(u64, Piece<T>)>,
+    fresh: Vec<(u64, StackPiece<T>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece<T> {
+struct StackPiece<T> {
     count: u32,
     age: u32,
     record: T,
@@ -228,7 +228,7 @@ impl<T: Copy> Stack<T> {
                 count,
                 before: None,
             });
-            fresh.push((from, Piece { count, age, record }));
+            fresh.push((from, StackPiece { count, age, record }));
             *added += until - from;
         };
         let mut known = None;
@@ -294,7 +294,7 @@ impl<T: Copy> Stack<T> {
             };
             sampled(run, halvings).map(move |part| {
                 let count = part.count;
-                (part.start, Piece { count, ..piece })
+                (part.start, StackPiece { count, ..piece })
             })
         });
         self.pieces = parts.collect();
@@ -318,7 +318,7 @@ impl<T: Copy> Stack<T> {
 }
 
 /// Cuts the piece that holds both `at` and the id before it.
-fn split<T: Copy>(pieces: &mut BTreeMap<u64, Piece<T>>, at: u64) {
+fn split<T: Copy>(pieces: &mut BTreeMap<u64, StackPiece<T>>, at: u64) {
     let Some((&start, piece)) = pieces.range_mut(..at).next_back() else {
         return;
     };
@@ -326,7 +326,7 @@ fn split<T: Copy>(pieces: &mut BTreeMap<u64, Piece<T>>, at: u64) {
     if head >= u64::from(piece.count) {
         return;
     }
-    let tail = Piece {
+    let tail = StackPiece {
         count: piece.count - head as u32,
         ..*piece
     };

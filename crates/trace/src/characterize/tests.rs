@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use headstart_core::{BlockRuns, Nanos, Rng, Run, SessionId, TraceRequest};
 
 use super::report::{Hits, Origins};
-use super::{Characterization, Characterizer, Histogram, Limits, Settings, TURNS_MAX, testing};
+use super::{
+    Characterization, Characterizer, Histogram, RecordLimits, Settings, TURNS_MAX, testing,
+};
 
 const SETTINGS: Settings = Settings {
     block_tokens: 16,
     kv_bytes_per_token: Some(1000.0),
     device_bytes: Some(1e6),
-    limits: Limits {
+    limits: RecordLimits {
         pieces: usize::MAX,
         sessions: usize::MAX,
         users: usize::MAX,
@@ -183,7 +185,7 @@ fn check_reuse(trace: &[TraceRequest], got: &Characterization) {
         );
     }
     let mut lives = Histogram::default();
-    let mut skew = super::skew::Owners::default();
+    let mut skew = super::skew::OwnerHistogram::default();
     for uses in uses(trace).values() {
         skew.add(uses.len() as u64 - 1, 1);
         if let [first, .., last] = uses[..] {
@@ -333,7 +335,7 @@ fn what_is_sampled_is_near_what_is_exact() {
         });
     }
     let exact = characterize(&trace, SETTINGS);
-    let limits = Limits {
+    let limits = RecordLimits {
         pieces: 3000,
         sessions: 200,
         users: 5,

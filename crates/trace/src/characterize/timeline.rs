@@ -9,19 +9,19 @@ pub(super) const BUCKETS_MAX: usize = 256;
 const FIRST_NS: u64 = 1_000_000_000;
 
 /// A counter per bucket of time.
-pub(super) trait Merge: Clone + Default {
+pub(super) trait BucketCounter: Clone + Default {
     /// Adds what the bucket behind this one counted.
     fn merge(&mut self, behind: &Self);
 }
 
 /// Buckets from the start of the trace.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Timeline<T> {
+pub(super) struct TimeBuckets<T> {
     bucket_ns: u64,
     buckets: Vec<T>,
 }
 
-impl<T> Default for Timeline<T> {
+impl<T> Default for TimeBuckets<T> {
     fn default() -> Self {
         Self {
             bucket_ns: FIRST_NS,
@@ -30,7 +30,7 @@ impl<T> Default for Timeline<T> {
     }
 }
 
-impl<T: Merge> Timeline<T> {
+impl<T: BucketCounter> TimeBuckets<T> {
     /// The bucket that `time` falls into.
     pub(super) fn at(&mut self, time: Nanos) -> &mut T {
         while self.place(time) >= BUCKETS_MAX {
@@ -73,7 +73,7 @@ impl<T: Merge> Timeline<T> {
 mod tests {
     use super::*;
 
-    impl Merge for u64 {
+    impl BucketCounter for u64 {
         fn merge(&mut self, behind: &Self) {
             *self += behind;
         }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn buckets_double_and_lose_nothing() {
-        let mut timeline = Timeline::<u64>::default();
+        let mut timeline = TimeBuckets::<u64>::default();
         let times: Vec<u64> = (0..3000).map(|i| i * i * 700_000).collect();
         for &time in &times {
             *timeline.at(Nanos(time)) += 1;

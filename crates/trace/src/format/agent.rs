@@ -31,12 +31,12 @@ use headstart_core::{BlockRuns, Run, SessionId, TraceRequest};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
-use super::chain::Chain;
-use super::{LineFormat, Opened, Record, info, nanos};
+use super::chain::PromptChain;
+use super::{LineFormat, OpenTrace, ParsedLine, info, nanos};
 use crate::TraceInfo;
 use crate::info::Provenance::Given;
 use crate::reader::Options;
-use crate::schedule::Session;
+use crate::schedule::RecordedSession;
 
 /// Tokens per id where the first session does not say.
 pub const BLOCK_TOKENS: u32 = 64;
@@ -49,7 +49,7 @@ struct Agent {
     next_id: u64,
 }
 
-pub(super) fn open<'a>(first: Option<&str>, options: &Options<'a>) -> Opened<'a> {
+pub(super) fn open<'a>(first: Option<&str>, options: &Options<'a>) -> OpenTrace<'a> {
     #[derive(Deserialize)]
     struct Start {
         block_size: Option<u32>,
@@ -73,12 +73,12 @@ struct Line<'a> {
     hash_id_scope: Option<String>,
     dup_of: Option<IgnoredAny>,
     #[serde(borrow)]
-    requests: Vec<Step<'a>>,
+    requests: Vec<AgentStep<'a>>,
 }
 
 /// A request, or a sub-agent with requests of its own.
 #[derive(Deserialize)]
-struct Step<'a> {
+struct AgentStep<'a> {
     t: f64,
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
@@ -86,12 +86,12 @@ struct Step<'a> {
     input: Option<u32>,
     #[serde(rename = "out")]
     output: Option<u32>,
-    hash_ids: Option<Chain>,
+    hash_ids: Option<PromptChain>,
     #[serde(default)]
     input_types: HasText,
     subagent_type: Option<String>,
     #[serde(borrow)]
-    requests: Option<Vec<Step<'a>>>,
+    requests: Option<Vec<AgentStep<'a>>>,
 }
 
 /// Whether a list of words holds `text`.
@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for HasText {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut words: A) -> Result<HasText, A::Error> {
                 let mut has_text = false;
-                while let Some(Word(word)) = words.next_element()? {
+                while let Some(InputType(word)) = words.next_element()? {
                     has_text |= word == "text";
                 }
                 Ok(HasText(has_text))
@@ -121,10 +121,10 @@ impl<'de> Deserialize<'de> for HasText {
 }
 
 #[derive(Deserialize)]
-struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
+struct InputType<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> LineFormat<'a> for Agent {
-    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<Record<'a>, String> {
+    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
         let session = SessionId(self.num_lines);
         self.num_lines += 1;
         let line: Line<'_> = serde_json::from_str(line)
@@ -136,7 +136,7 @@ impl<'a> LineFormat<'a> for Agent {
             ));
         }
         if self.drop_duplicates && line.dup_of.is_some() {
-            return Ok(Record::Duplicate);
+            return Ok(ParsedLine::Duplicate);
         }
         let mut flat = Flat {
             requests: Vec::new(),
@@ -159,7 +159,7 @@ impl<'a> LineFormat<'a> for Agent {
         let global = requests
             .into_iter()
             .map(move |request| Ok(shifted(request, base)));
-        Ok(Record::Session(Session {
+        Ok(ParsedLine::Session(RecordedSession {
             requests: Box::new(global),
             bytes,
         }))
@@ -191,7 +191,7 @@ impl Flat<'_> {
     /// its own.
     fn add(
         &mut self,
-        steps: Vec<Step<'_>>,
+        steps: Vec<AgentStep<'_>>,
         start_s: f64,
         kind: Option<&str>,
     ) -> Result<(), String> {
@@ -203,7 +203,7 @@ impl Flat<'_> {
                 self.add(nested, at_s, Some(kind))?;
                 continue;
             }
-            let Some(Chain(blocks)) = step.hash_ids else {
+            let Some(PromptChain(blocks)) = step.hash_ids else {
                 return Err("a request has no `hash_ids`".to_owned());
             };
             turn = turn.saturating_add(u16::from(step.input_types.0));

@@ -13,7 +13,7 @@
 
 use headstart_core::{Nanos, TraceRequest};
 
-use super::{LineFormat, Opened, Record};
+use super::{LineFormat, OpenTrace, ParsedLine};
 use crate::TraceInfo;
 
 const NAMES: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];
@@ -34,7 +34,7 @@ pub(super) fn is_header(line: &str) -> bool {
     columns(line).is_ok()
 }
 
-pub(super) fn open<'a>(first: Option<&str>) -> Result<Opened<'a>, String> {
+pub(super) fn open<'a>(first: Option<&str>) -> Result<OpenTrace<'a>, String> {
     let azure = Azure {
         columns: first.map_or(Ok([0, 1, 2]), columns)?,
         is_header_read: false,
@@ -59,10 +59,10 @@ fn columns(header: &str) -> Result<[usize; 3], String> {
 }
 
 impl<'a> LineFormat<'a> for Azure {
-    fn read(&mut self, line: &str, _: &mut TraceInfo) -> Result<Record<'a>, String> {
+    fn read(&mut self, line: &str, _: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
         if !self.is_header_read {
             self.is_header_read = true;
-            return Ok(Record::Nothing);
+            return Ok(ParsedLine::Nothing);
         }
         let fields: Vec<&str> = line.split(',').take(COLUMNS_MAX).map(str::trim).collect();
         let field = |index: usize| {
@@ -81,7 +81,7 @@ impl<'a> LineFormat<'a> for Azure {
             format!("`{time}` is no time; expected one like 2023-11-16 18:15:46.6805900")
         })?;
         let start = *self.start.get_or_insert(time);
-        Ok(Record::Request(TraceRequest {
+        Ok(ParsedLine::Request(TraceRequest {
             // Before the first request there is no time: the reader puts it where it belongs.
             arrival: Nanos(u64::try_from(time - start).unwrap_or(0)),
             input_tokens: Some(input),

@@ -16,8 +16,8 @@ use std::collections::HashMap;
 use headstart_core::{SessionId, TraceRequest};
 use serde::Deserialize;
 
-use super::chain::Chain;
-use super::{LineFormat, Opened, Record, info, nanos};
+use super::chain::PromptChain;
+use super::{LineFormat, OpenTrace, ParsedLine, info, nanos};
 use crate::TraceInfo;
 use crate::info::Provenance::Given;
 use crate::reader::Options;
@@ -29,21 +29,21 @@ pub const BLOCK_TOKENS: u32 = 16;
 pub const CHATS_MAX: usize = 1 << 20;
 
 struct Bailian {
-    sessions: Sessions,
+    sessions: SessionRoots,
     read: u64,
 }
 
-pub(super) fn open<'a>(options: &Options<'a>) -> Opened<'a> {
+pub(super) fn open<'a>(options: &Options<'a>) -> OpenTrace<'a> {
     let block_tokens = options.block_tokens.unwrap_or(BLOCK_TOKENS);
     let bailian = Bailian {
-        sessions: Sessions::default(),
+        sessions: SessionRoots::default(),
         read: 0,
     };
     (Box::new(bailian), info(block_tokens, [Given; 3]))
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct BailianLine {
     chat_id: i64,
     parent_chat_id: Option<i64>,
     timestamp: Option<f64>,
@@ -52,14 +52,14 @@ struct Line {
     #[serde(rename = "type")]
     request_type: Option<String>,
     turn: Option<u16>,
-    hash_ids: Chain,
+    hash_ids: PromptChain,
 }
 
 impl<'a> LineFormat<'a> for Bailian {
-    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<Record<'a>, String> {
+    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
         let index = self.read;
         self.read += 1;
-        let line: Line = serde_json::from_str(line)
+        let line: BailianLine = serde_json::from_str(line)
             .map_err(|error| format!("not a Qwen-Bailian request ({error})"))?;
         let chat = u64::try_from(line.chat_id)
             .map_err(|_| format!("`chat_id` is {}; expected a number from 0", line.chat_id))?;
@@ -67,7 +67,7 @@ impl<'a> LineFormat<'a> for Bailian {
         let seconds = line.timestamp.unwrap_or(index as f64 / 1e3);
         let arrival = nanos("timestamp", seconds, 1e9)?;
         let parent = line.parent_chat_id.and_then(|id| u64::try_from(id).ok());
-        Ok(Record::Request(TraceRequest {
+        Ok(ParsedLine::Request(TraceRequest {
             arrival,
             blocks: line.hash_ids.0,
             input_tokens: line.input_length,
@@ -83,12 +83,12 @@ impl<'a> LineFormat<'a> for Bailian {
 /// The first chat of each chat's session. When the younger half is full, the older one is
 /// forgotten.
 #[derive(Default)]
-struct Sessions {
+struct SessionRoots {
     younger: HashMap<u64, u64>,
     older: HashMap<u64, u64>,
 }
 
-impl Sessions {
+impl SessionRoots {
     fn of(&mut self, chat: u64, parent: Option<u64>) -> u64 {
         let first = match parent {
             None => chat,
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn forgotten_parents_begin_a_session() {
-        let mut sessions = Sessions::default();
+        let mut sessions = SessionRoots::default();
         assert_eq!(sessions.of(0, None), 0);
         assert_eq!(sessions.of(1, Some(0)), 0);
         for chat in 2..=CHATS_MAX as u64 {

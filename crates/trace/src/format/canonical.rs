@@ -26,8 +26,8 @@ use headstart_core::{BlockRuns, Nanos, Probability, Run, SessionId, TraceRequest
 use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::chain::Chain;
-use super::{LineFormat, Opened, Record};
+use super::chain::PromptChain;
+use super::{LineFormat, OpenTrace, ParsedLine};
 use crate::info::{TYPE_NAME_BYTES_MAX, TYPES_MAX, printable};
 use crate::{Provenance, TraceInfo};
 
@@ -46,7 +46,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// When `out` does not take it.
     pub fn new(mut out: W, info: &TraceInfo) -> io::Result<Self> {
-        let header = Header {
+        let header = TraceHeader {
             headstart_trace: VERSION,
             block_tokens: info.block_tokens,
             types: info.types.clone(),
@@ -105,7 +105,7 @@ fn write_line(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header {
+struct TraceHeader {
     headstart_trace: u32,
     block_tokens: u32,
     types: Vec<String>,
@@ -154,7 +154,7 @@ struct RequestOut<'a>(&'a TraceRequest);
 impl Serialize for RequestOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Fields<'a> {
+        struct RequestFields<'a> {
             arrival_ns: u64,
             #[serde(rename = "type", skip_serializing_if = "is_zero")]
             request_type: u16,
@@ -172,7 +172,7 @@ impl Serialize for RequestOut<'_> {
             blocks: &'a BlockRuns,
         }
         let request = self.0;
-        let fields = Fields {
+        let fields = RequestFields {
             arrival_ns: request.arrival.0,
             request_type: request.request_type,
             session: request.session.map(|session| session.0),
@@ -206,7 +206,7 @@ fn runs<S: Serializer>(blocks: &&BlockRuns, serializer: S) -> Result<S::Ok, S::E
 /// A line behind the header: a request, or names.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct CanonicalLine {
     arrival_ns: Option<u64>,
     #[serde(rename = "type", default)]
     request_type: u16,
@@ -217,7 +217,7 @@ struct Line {
     output_tokens: Option<u32>,
     p_continue: Option<f64>,
     #[serde(default)]
-    blocks: Chain,
+    blocks: PromptChain,
     types: Option<Vec<String>>,
 }
 
@@ -227,7 +227,7 @@ struct Canonical {
     types: Vec<u16>,
 }
 
-pub(super) fn open<'a>(first: Option<&str>) -> Result<Opened<'a>, String> {
+pub(super) fn open<'a>(first: Option<&str>) -> Result<OpenTrace<'a>, String> {
     let Some(first) = first else {
         return Err("the file is empty; a trace begins with its header".to_owned());
     };
@@ -243,7 +243,7 @@ pub(super) fn open<'a>(first: Option<&str>) -> Result<Opened<'a>, String> {
             "the trace has version {headstart_trace}; this build reads version {VERSION}"
         ));
     }
-    let header: Header = serde_json::from_str(first).map_err(wrong)?;
+    let header: TraceHeader = serde_json::from_str(first).map_err(wrong)?;
     if header.types.first().is_none_or(|name| name != "unknown") {
         return Err("the first of `types` must be `unknown`".to_owned());
     }
@@ -284,16 +284,16 @@ impl Canonical {
 }
 
 impl<'a> LineFormat<'a> for Canonical {
-    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<Record<'a>, String> {
+    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
         if !self.is_header_read {
             self.is_header_read = true;
-            return Ok(Record::Nothing);
+            return Ok(ParsedLine::Nothing);
         }
-        let line: Line = serde_json::from_str(line)
+        let line: CanonicalLine = serde_json::from_str(line)
             .map_err(|error| format!("not a request of a Headstart trace ({error})"))?;
         if let Some(names) = line.types {
             self.learn(info, names.into_iter())?;
-            return Ok(Record::Nothing);
+            return Ok(ParsedLine::Nothing);
         }
         let Some(arrival_ns) = line.arrival_ns else {
             return Err("`arrival_ns` is missing".to_owned());
@@ -310,7 +310,7 @@ impl<'a> LineFormat<'a> for Canonical {
             );
         }
         let p_continue = line.p_continue.map(probability).transpose()?;
-        Ok(Record::Request(TraceRequest {
+        Ok(ParsedLine::Request(TraceRequest {
             arrival: Nanos(arrival_ns),
             blocks: line.blocks.0,
             input_tokens: line.input_tokens,

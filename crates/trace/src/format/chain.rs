@@ -11,9 +11,9 @@ pub const BLOCKS_MAX: usize = 4 << 20;
 
 /// Blocks read from `[1, 2, 3]`, `[[1, 3]]` or a mixture; runs stay runs.
 #[derive(Debug, Default)]
-pub(crate) struct Chain(pub(crate) BlockRuns);
+pub(crate) struct PromptChain(pub(crate) BlockRuns);
 
-impl<'de> Deserialize<'de> for Chain {
+impl<'de> Deserialize<'de> for PromptChain {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(ChainVisitor)
     }
@@ -22,29 +22,29 @@ impl<'de> Deserialize<'de> for Chain {
 struct ChainVisitor;
 
 impl<'de> Visitor<'de> for ChainVisitor {
-    type Value = Chain;
+    type Value = PromptChain;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of block ids or of runs [start, count]")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Chain, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<PromptChain, A::Error> {
         let mut blocks = BlockRuns::default();
-        while let Some(Piece(run)) = items.next_element()? {
+        while let Some(ChainPiece(run)) = items.next_element()? {
             if run.count as usize > BLOCKS_MAX - blocks.len() {
                 let message = format!("more than {BLOCKS_MAX} blocks in one request");
                 return Err(A::Error::custom(message));
             }
             blocks.push_run(run);
         }
-        Ok(Chain(blocks))
+        Ok(PromptChain(blocks))
     }
 }
 
 /// One id or one run, whose ids fit 64 bits.
-struct Piece(Run);
+struct ChainPiece(Run);
 
-impl<'de> Deserialize<'de> for Piece {
+impl<'de> Deserialize<'de> for ChainPiece {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(PieceVisitor)
     }
@@ -53,26 +53,26 @@ impl<'de> Deserialize<'de> for Piece {
 struct PieceVisitor;
 
 impl PieceVisitor {
-    fn run<E: Error>(start: u64, count: u32) -> Result<Piece, E> {
+    fn run<E: Error>(start: u64, count: u32) -> Result<ChainPiece, E> {
         match start.checked_add(u64::from(count)) {
-            Some(_) => Ok(Piece(Run { start, count })),
+            Some(_) => Ok(ChainPiece(Run { start, count })),
             None => Err(E::custom(format!("block id {start} is too large"))),
         }
     }
 }
 
 impl<'de> Visitor<'de> for PieceVisitor {
-    type Value = Piece;
+    type Value = ChainPiece;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a block id (a whole number from 0) or a run [start, count]")
     }
 
-    fn visit_u64<E: Error>(self, id: u64) -> Result<Piece, E> {
+    fn visit_u64<E: Error>(self, id: u64) -> Result<ChainPiece, E> {
         Self::run(id, 1)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Piece, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<ChainPiece, A::Error> {
         let short = || A::Error::custom("a run is [start, count]");
         let start = pair.next_element()?.ok_or_else(short)?;
         let count = pair.next_element()?.ok_or_else(short)?;
@@ -88,8 +88,8 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Result<&[(u64, u32)], &str>) {
-        match (serde_json::from_str::<Chain>(text), expected) {
-            (Ok(Chain(blocks)), Ok(expected)) => {
+        match (serde_json::from_str::<PromptChain>(text), expected) {
+            (Ok(PromptChain(blocks)), Ok(expected)) => {
                 let runs: Vec<_> = blocks.runs().iter().map(|r| (r.start, r.count)).collect();
                 assert_eq!(runs, expected, "{text}");
             }

@@ -15,7 +15,7 @@
 use headstart_core::TokenId;
 use serde::Serialize;
 
-use crate::materialize::Prompt;
+use crate::materialize::TokenPrompt;
 
 /// The body of `POST /v1/completions`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -38,7 +38,7 @@ pub struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct BatchLine<'a> {
     custom_id: String,
     method: &'static str,
     url: &'static str,
@@ -51,7 +51,7 @@ struct Line<'a> {
 impl<'a> Body<'a> {
     /// Builds the body that sends `prompt` to a server of `model`.
     #[must_use]
-    pub fn of(prompt: &'a Prompt, model: &'a str) -> Self {
+    pub fn of(prompt: &'a TokenPrompt, model: &'a str) -> Self {
         Self {
             model,
             prompt: &prompt.tokens,
@@ -68,8 +68,8 @@ impl<'a> Body<'a> {
 
 /// The line of `prompt`, without its end.
 #[must_use]
-pub fn line(prompt: &Prompt, model: &str) -> String {
-    let line = Line {
+pub fn line(prompt: &TokenPrompt, model: &str) -> String {
+    let line = BatchLine {
         custom_id: format!("request-{}", prompt.number),
         method: "POST",
         url: "/v1/completions",
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     fn check(session: Option<u64>, envelope: &Value, body: &Value) {
-        let prompt = Prompt {
+        let prompt = TokenPrompt {
             number: 3,
             arrival: Nanos(1_500_000_000),
             session: session.map(SessionId),

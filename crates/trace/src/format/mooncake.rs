@@ -10,8 +10,8 @@
 use headstart_core::TraceRequest;
 use serde::Deserialize;
 
-use super::chain::Chain;
-use super::{LineFormat, Opened, Record, nanos};
+use super::chain::PromptChain;
+use super::{LineFormat, OpenTrace, ParsedLine, nanos};
 pub use crate::Reader;
 use crate::TraceInfo;
 use crate::reader::Options;
@@ -23,29 +23,29 @@ struct Mooncake {
     read: u64,
 }
 
-pub(super) fn open<'a>(options: &Options<'a>) -> Opened<'a> {
+pub(super) fn open<'a>(options: &Options<'a>) -> OpenTrace<'a> {
     let info = TraceInfo::new(options.block_tokens.unwrap_or(BLOCK_TOKENS));
     (Box::new(Mooncake { read: 0 }), info)
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct MooncakeLine {
     timestamp: Option<f64>,
     input_length: Option<u32>,
     output_length: Option<u32>,
-    hash_ids: Option<Chain>,
+    hash_ids: Option<PromptChain>,
 }
 
 impl<'a> LineFormat<'a> for Mooncake {
-    fn read(&mut self, line: &str, _: &mut TraceInfo) -> Result<Record<'a>, String> {
+    fn read(&mut self, line: &str, _: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
         let index = self.read;
         self.read += 1;
-        let line: Line = serde_json::from_str(line)
+        let line: MooncakeLine = serde_json::from_str(line)
             .map_err(|error| format!("not a Mooncake request ({error}); expected an object"))?;
-        let Some(Chain(blocks)) = line.hash_ids else {
+        let Some(PromptChain(blocks)) = line.hash_ids else {
             return Err("`hash_ids` is missing; it is the one required field".to_owned());
         };
-        Ok(Record::Request(TraceRequest {
+        Ok(ParsedLine::Request(TraceRequest {
             arrival: nanos("timestamp", line.timestamp.unwrap_or(index as f64), 1e6)?,
             blocks,
             input_tokens: line.input_length,

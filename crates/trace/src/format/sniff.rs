@@ -19,7 +19,7 @@ pub(crate) fn sniff(first: &str) -> Result<Format, String> {
     if !first.starts_with('{') {
         return Err(unknown("is neither a JSON object nor Azure's CSV header"));
     }
-    let mut keys = Keys::default();
+    let mut keys = SniffedKeys::default();
     let parsed = serde_json::Deserializer::from_str(first).deserialize_map(&mut keys);
     if let Err(error) = parsed {
         return Err(unknown(&format!(
@@ -44,7 +44,7 @@ const FIELDS: &str = "`hash_ids`, `requests`, `turns`, `conversations`, `message
 
 /// The fields that formats are known by.
 #[derive(Default)]
-struct Keys {
+struct SniffedKeys {
     is_canonical: bool,
     is_agent: bool,
     is_chat: bool,
@@ -56,7 +56,7 @@ struct Keys {
     is_asked: bool,
 }
 
-impl Keys {
+impl SniffedKeys {
     fn note(&mut self, key: &str) {
         match key {
             "headstart_trace" => self.is_canonical = true,
@@ -89,7 +89,7 @@ impl Keys {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Keys {
+impl<'de> Visitor<'de> for &mut SniffedKeys {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@
 //! 1. Its blocks have its own length. A trace's id of 512 tokens is 32 blocks of 16.
 //! 2. Only full blocks are cached: the cut last block of a prompt is never found.
 //! 3. A prompt's last token is always computed, because its logits choose the next. So a prompt
-//!    of whole blocks never finds its last one: [`Held::matchable`] is at most
+//!    of whole blocks never finds its last one: [`HeldRequest::matchable`] is at most
 //!    (tokens − 1) / block size.
 //! 4. The answer is computed too, all but its last token. Its full blocks are cached and take
 //!    room, but no later prompt of a trace holds them: the next turn's ids name other tokens.
@@ -15,10 +15,10 @@
 //!    request runs, which is free again behind it. So an engine of C blocks keeps C − 1 from one
 //!    request to the next.
 //!
-//! A replay gets [`Held::chain`]s, a capacity of C − 1, and hits cut to `matchable`. It then finds
-//! the same blocks as an engine that runs the requests one at a time, in order. This holds where
-//! each request's last block is not full, under a policy that only orders blocks (LRU, FIFO, LFU).
-//! It holds closely, but not exactly, when
+//! A replay gets [`HeldRequest::chain`]s, a capacity of C − 1, and hits cut to `matchable`. It then
+//! finds the same blocks as an engine that runs the requests one at a time, in order. This holds
+//! where each request's last block is not full, under a policy that only orders blocks (LRU, FIFO,
+//! LFU). It holds closely, but not exactly, when
 //!
 //! - prompt and answer end on a full block: whether that block is resident decides whether a slot
 //!   more is needed;
@@ -28,14 +28,14 @@
 
 use headstart_core::{BlockRuns, Rng, Run, TraceRequest};
 
-use super::Prompt;
+use super::TokenPrompt;
 
 /// Ids of blocks that only one request has count up from here; all others stay below.
 const UNIQUE: u64 = 1 << 63;
 
 /// One request as an engine holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldRequest {
     /// The full blocks of prompt and answer.
     pub chain: BlockRuns,
     /// Leading blocks that the request can find, if all are resident.
@@ -66,7 +66,7 @@ impl HeldChains {
     }
 
     /// `prompt`, made of `request`, as the engine holds it.
-    pub fn of(&mut self, request: &TraceRequest, prompt: &Prompt) -> Held {
+    pub fn of(&mut self, request: &TraceRequest, prompt: &TokenPrompt) -> HeldRequest {
         let tokens = prompt.tokens.len() as u64;
         let named = tokens.min(request.blocks.len() as u64 * self.block_tokens);
         let num_named = (named / self.block_size) as usize;
@@ -79,7 +79,7 @@ impl HeldChains {
             self.unique += u64::from(room);
             chain.push_run(Run { start, count: room });
         }
-        Held {
+        HeldRequest {
             chain,
             matchable: ((tokens - 1) / self.block_size) as usize,
         }
@@ -125,12 +125,12 @@ mod tests {
 
     use super::*;
 
-    fn held(ids: &[u64], tokens: usize, output_tokens: u32, sizes: (u32, u32)) -> Held {
+    fn held(ids: &[u64], tokens: usize, output_tokens: u32, sizes: (u32, u32)) -> HeldRequest {
         let request = TraceRequest {
             blocks: ids.iter().copied().collect(),
             ..TraceRequest::default()
         };
-        let prompt = Prompt {
+        let prompt = TokenPrompt {
             number: 0,
             arrival: Nanos(0),
             session: None,

@@ -6,9 +6,9 @@
 use headstart_core::{Nanos, Rng, SessionId, TraceRequest};
 
 use super::draw::{Gap, Length, chance};
-use super::prompt::{Ids, Opening, Openings, Prompt};
-use super::stream::{Setting, check_context, check_probability, check_rate};
-use super::timeline::{Event, Timeline};
+use super::prompt::{Ids, Opening, Openings, SynthPrompt};
+use super::stream::{StreamSetting, check_context, check_probability, check_rate};
+use super::timeline::{Event, SessionTimeline};
 
 /// A stream of agent sessions.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +65,7 @@ impl Agents {
 
 /// The trace's indices of the three types.
 #[derive(Clone, Copy, Debug)]
-struct Types {
+struct AgentTypes {
     /// A user message.
     agent: u16,
     /// A tool result in the main session.
@@ -78,18 +78,18 @@ struct Types {
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     config: Agents,
-    types: Types,
+    types: AgentTypes,
     openings: Openings,
-    timeline: Timeline<Session>,
+    timeline: SessionTimeline<AgentSession>,
     rng: Rng,
 }
 
 /// An open session.
 #[derive(Clone, Debug)]
-struct Session {
+struct AgentSession {
     id: SessionId,
     turn: u16,
-    prompt: Prompt,
+    prompt: SynthPrompt,
     opening_tokens: u32,
     /// Tokens by which the next prompt is longer.
     growth: u32,
@@ -99,16 +99,16 @@ struct Session {
 }
 
 impl Source {
-    pub(super) fn new(config: &Agents, setting: &mut Setting) -> Self {
+    pub(super) fn new(config: &Agents, setting: &mut StreamSetting) -> Self {
         let mut rng = Rng::new(setting.seeds[0]);
         Self {
-            types: Types {
+            types: AgentTypes {
                 agent: setting.info.type_index("agent"),
                 tool: setting.info.type_index("tool"),
                 fork: setting.info.type_index("fork"),
             },
             openings: Openings::new(&config.opening, config.context_tokens),
-            timeline: Timeline::new(config.starts_per_s, &mut rng),
+            timeline: SessionTimeline::new(config.starts_per_s, &mut rng),
             rng,
             config: config.clone(),
         }
@@ -143,11 +143,11 @@ impl Source {
         request
     }
 
-    fn start(&mut self, ids: &mut Ids) -> Session {
+    fn start(&mut self, ids: &mut Ids) -> AgentSession {
         let prompt = self.openings.draw(&mut self.rng, ids);
         let opening_tokens = prompt.tokens();
         let room = self.config.context_tokens - opening_tokens;
-        Session {
+        AgentSession {
             id: ids.session(),
             turn: 1,
             opening_tokens,
@@ -159,7 +159,7 @@ impl Source {
     }
 
     /// A session off a prefix of `main`, which starts after one tool pause.
-    fn fork(&mut self, now: Nanos, main: &Session, ids: &mut Ids) {
+    fn fork(&mut self, now: Nanos, main: &AgentSession, ids: &mut Ids) {
         let mut fork = main.clone();
         fork.id = ids.session();
         fork.is_fork = true;
@@ -176,7 +176,7 @@ impl Source {
     }
 
     /// Continues a session after a request: another step, the user after a while, or nothing.
-    fn go_on(&mut self, now: Nanos, mut session: Session, answer: u32) {
+    fn go_on(&mut self, now: Nanos, mut session: AgentSession, answer: u32) {
         session.user_is_next = !chance(&mut self.rng, self.config.p_step);
         if !session.user_is_next {
             let tool_result = self.config.tool_result;
@@ -189,7 +189,7 @@ impl Source {
     }
 
     /// Lets `session` go on with `answer` and an `addition`, if that fits the context.
-    fn wait(&mut self, now: Nanos, addition: Length, answer: u32, mut session: Session) {
+    fn wait(&mut self, now: Nanos, addition: Length, answer: u32, mut session: AgentSession) {
         let limit = self.config.context_tokens;
         session.growth = answer.saturating_add(addition.draw(&mut self.rng, limit));
         if session.prompt.tokens().saturating_add(session.growth) > limit {
@@ -206,14 +206,14 @@ impl Source {
     }
 }
 
-impl Types {
-    fn of(&self, session: &Session) -> u16 {
+impl AgentTypes {
+    fn of(&self, session: &AgentSession) -> u16 {
         match session {
-            Session { is_fork: true, .. } => self.fork,
-            Session {
+            AgentSession { is_fork: true, .. } => self.fork,
+            AgentSession {
                 user_is_next: true, ..
             } => self.agent,
-            Session { .. } => self.tool,
+            AgentSession { .. } => self.tool,
         }
     }
 }

@@ -4,9 +4,9 @@
 use headstart_core::{Nanos, Rng, TraceRequest};
 
 use super::draw::{Gap, Length, chance};
-use super::prompt::{Ids, Prompt};
-use super::stream::{Setting, check_context, check_rate};
-use super::timeline::{Event, Timeline};
+use super::prompt::{Ids, SynthPrompt};
+use super::stream::{StreamSetting, check_context, check_rate};
+use super::timeline::{Event, SessionTimeline};
 
 /// A stream of bursts.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,20 +44,20 @@ impl Bursts {
 
 /// A running stream.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct BurstSource {
     config: Bursts,
     request_type: u16,
     /// Running bursts: their templates.
-    timeline: Timeline<Prompt>,
+    timeline: SessionTimeline<SynthPrompt>,
     rng: Rng,
 }
 
-impl Source {
-    pub(super) fn new(config: &Bursts, setting: &mut Setting) -> Self {
+impl BurstSource {
+    pub(super) fn new(config: &Bursts, setting: &mut StreamSetting) -> Self {
         let mut rng = Rng::new(setting.seeds[0]);
         Self {
             request_type: setting.info.type_index("api"),
-            timeline: Timeline::new(config.starts_per_s, &mut rng),
+            timeline: SessionTimeline::new(config.starts_per_s, &mut rng),
             rng,
             config: config.clone(),
         }
@@ -92,8 +92,8 @@ impl Source {
         }
     }
 
-    fn template(&mut self, ids: &mut Ids) -> Prompt {
-        let mut template = Prompt::default();
+    fn template(&mut self, ids: &mut Ids) -> SynthPrompt {
+        let mut template = SynthPrompt::default();
         let half = self.config.context_tokens / 2;
         template.extend(self.config.template.draw(&mut self.rng, half), ids);
         template

@@ -7,7 +7,7 @@ use headstart_core::{Nanos, Rng};
 
 use super::conversations::{Conversations, Labels, Step};
 use super::draw::{chance, weighted};
-use super::stream::Setting;
+use super::stream::StreamSetting;
 
 /// Turns that [`Labels::Swapped`] reverses.
 const SWAPPED_TURNS: u16 = 6;
@@ -29,7 +29,7 @@ pub(super) struct Behaviours {
 }
 
 impl Behaviours {
-    pub(super) fn new(config: &Conversations, setting: &Setting) -> Self {
+    pub(super) fn new(config: &Conversations, setting: &StreamSetting) -> Self {
         let mut rng = Rng::new(setting.seeds[1]);
         let mut starts = vec![0];
         let mut steps = Vec::new();
@@ -81,7 +81,7 @@ pub(super) struct Labeller {
 }
 
 impl Labeller {
-    pub(super) fn new(config: &Conversations, setting: &mut Setting) -> Self {
+    pub(super) fn new(config: &Conversations, setting: &mut StreamSetting) -> Self {
         let names = config.types.iter().map(|kind| kind.name.as_str());
         Self {
             labels: config.labels,

@@ -8,9 +8,9 @@ use headstart_core::{BlockRuns, Nanos, Rng, SessionId, TraceRequest};
 
 use super::classes::{Behaviours, Labeller};
 use super::draw::{Gap, Length, chance, is_size, weighted};
-use super::prompt::{Ids, Opening, Openings, Prompt};
-use super::stream::{Setting, check_context, check_probability, check_rate};
-use super::timeline::{Event, Timeline};
+use super::prompt::{Ids, Opening, Openings, SynthPrompt};
+use super::stream::{StreamSetting, check_context, check_probability, check_rate};
+use super::timeline::{Event, SessionTimeline};
 
 /// A stream of conversations.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,23 +141,23 @@ impl RequestType {
 
 /// A running stream.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct ConversationSource {
     config: Conversations,
     openings: Openings,
     behaviours: Behaviours,
     labeller: Labeller,
-    timeline: Timeline<Session>,
+    timeline: SessionTimeline<OpenConversation>,
     rng: Rng,
 }
 
 /// An open conversation.
 #[derive(Clone, Debug)]
-struct Session {
+struct OpenConversation {
     id: SessionId,
     /// Index of its type.
     kind: usize,
     turn: u16,
-    prompt: Prompt,
+    prompt: SynthPrompt,
     /// Length of its opening, which is never rewritten.
     opening_tokens: u32,
     /// Tokens by which the next prompt is longer.
@@ -166,14 +166,14 @@ struct Session {
     repeated: Option<BlockRuns>,
 }
 
-impl Source {
-    pub(super) fn new(config: &Conversations, setting: &mut Setting) -> Self {
+impl ConversationSource {
+    pub(super) fn new(config: &Conversations, setting: &mut StreamSetting) -> Self {
         let mut rng = Rng::new(setting.seeds[0]);
         Self {
             openings: Openings::new(&config.opening, config.context_tokens),
             behaviours: Behaviours::new(config, setting),
             labeller: Labeller::new(config, setting),
-            timeline: Timeline::new(config.starts_per_s, &mut rng),
+            timeline: SessionTimeline::new(config.starts_per_s, &mut rng),
             rng,
             config: config.clone(),
         }
@@ -212,7 +212,7 @@ impl Source {
         request
     }
 
-    fn start(&mut self, ids: &mut Ids) -> Session {
+    fn start(&mut self, ids: &mut Ids) -> OpenConversation {
         let weights = self.config.types.iter().map(|kind| kind.weight);
         let kind = weighted(&mut self.rng, weights);
         let mut prompt = self.openings.draw(&mut self.rng, ids);
@@ -220,7 +220,7 @@ impl Source {
         let room = self.config.context_tokens - opening_tokens;
         let question = self.config.types[kind].question;
         prompt.extend(question.draw(&mut self.rng, room), ids);
-        Session {
+        OpenConversation {
             id: ids.session(),
             kind,
             turn: 1,
@@ -231,7 +231,7 @@ impl Source {
         }
     }
 
-    fn resume(&mut self, mut session: Session, ids: &mut Ids) -> Session {
+    fn resume(&mut self, mut session: OpenConversation, ids: &mut Ids) -> OpenConversation {
         session.turn = session.turn.saturating_add(1);
         let before = session.prompt.tokens();
         if chance(&mut self.rng, self.config.types[session.kind].rewrite) {
@@ -245,7 +245,7 @@ impl Source {
     }
 
     /// Another turn, or the end.
-    fn go_on(&mut self, now: Nanos, mut session: Session, answer: u32) {
+    fn go_on(&mut self, now: Nanos, mut session: OpenConversation, answer: u32) {
         let step = self.behaviours.of(now, session.kind, session.turn);
         if !chance(&mut self.rng, step.p_next) {
             return;
@@ -259,7 +259,7 @@ impl Source {
     }
 
     /// Lets `session` go on after a gap of its class.
-    fn wait(&mut self, now: Nanos, session: Session) {
+    fn wait(&mut self, now: Nanos, session: OpenConversation) {
         let step = self.behaviours.of(now, session.kind, session.turn);
         let gap_s = self.config.gap.draw(&mut self.rng) * step.gap_scale;
         self.timeline.wait(now, gap_s, session);

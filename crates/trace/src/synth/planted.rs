@@ -41,7 +41,7 @@ use headstart_core::{Probability, Rng};
 use super::draw::{Length, chance};
 use crate::format::conversation::{Conversation, Role, Turn};
 pub use attainable::Attainable;
-use signal::{Signal, State};
+use signal::{Signal, TurnState};
 use wording::Wording;
 
 /// Most turns of a conversation; the longest recorded ones have some hundred.
@@ -58,7 +58,7 @@ const STRENGTH_MAX: f64 = 20.0;
 
 /// Parameters of the conversations to generate.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planted {
+pub struct PlantedConfig {
     /// Conversations.
     pub conversations: u64,
     /// All randomness comes from it.
@@ -80,7 +80,7 @@ pub struct Planted {
     pub system: Length,
 }
 
-impl Default for Planted {
+impl Default for PlantedConfig {
     /// 5,000 conversations of which 0.55 go on at each turn, as in ShareGPT, with prompts of 14
     /// words and answers of 100 on average. The lengths are our choice.
     fn default() -> Self {
@@ -104,7 +104,7 @@ impl Default for Planted {
 #[error("these conversations cannot be generated: {0}")]
 pub struct InvalidPlanted(String);
 
-impl Planted {
+impl PlantedConfig {
     /// The conversations, one at a time. Each has a probability in `truth` per user turn, and
     /// says that it was cut where it reached the longest length and would have gone on.
     ///
@@ -156,7 +156,7 @@ impl Planted {
 /// Planted conversations, one at a time; holds nothing of what it has given out.
 #[derive(Clone, Debug)]
 pub struct Generator {
-    config: Planted,
+    config: PlantedConfig,
     signal: Signal,
     system_prompts: Vec<String>,
     done: u64,
@@ -192,9 +192,9 @@ impl Generator {
     /// Adds turns until one is not followed by another.
     fn talk(&self, conversation: &mut Conversation, rng: &mut Rng, words: &mut Rng) {
         let wording = Wording::new(words);
-        let mut before: Option<State> = None;
+        let mut before: Option<TurnState> = None;
         for turn in 1.. {
-            let state = State::draw(before, rng);
+            let state = TurnState::draw(before, rng);
             let p = self.signal.p(state, before, turn);
             let p = Probability::new(p).unwrap_or(Probability::EVEN);
             let length = self.config.prompt.draw(words, WORDS_MAX);

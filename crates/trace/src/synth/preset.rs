@@ -21,7 +21,7 @@ use super::conversations::{Conversations, Labels, RequestType, Step};
 use super::draw::{Gap, Length};
 use super::prompt::Opening;
 use super::stream::Stream;
-use super::workload::Workload;
+use super::workload::SynthWorkload;
 
 /// A workload with a name.
 #[derive(Clone, Copy, Debug)]
@@ -147,8 +147,8 @@ impl Preset {
 
     /// The workload, with seed 1 and blocks of 16 tokens.
     #[must_use]
-    pub fn workload(&self) -> Workload {
-        let mut workload = Workload {
+    pub fn workload(&self) -> SynthWorkload {
+        let mut workload = SynthWorkload {
             seed: 1,
             block_tokens: 16,
             duration: Some(Duration::from_secs(self.duration_s)),

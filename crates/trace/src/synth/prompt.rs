@@ -45,12 +45,12 @@ impl Ids {
 
 /// A prompt: its full blocks and its length.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Prompt {
+pub(super) struct SynthPrompt {
     full: BlockRuns,
     tokens: u32,
 }
 
-impl Prompt {
+impl SynthPrompt {
     /// Length in tokens.
     pub(super) fn tokens(&self) -> u32 {
         self.tokens
@@ -139,8 +139,8 @@ impl Opening {
 pub(super) struct Openings {
     config: Opening,
     popularity: Zipf,
-    prompts: Vec<Option<Prompt>>,
-    users: Vec<Option<Prompt>>,
+    prompts: Vec<Option<SynthPrompt>>,
+    users: Vec<Option<SynthPrompt>>,
     /// Longest opening, tokens: leaves the other half of the context for questions.
     limit: u32,
 }
@@ -157,7 +157,7 @@ impl Openings {
     }
 
     /// Returns the opening of the next session.
-    pub(super) fn draw(&mut self, rng: &mut Rng, ids: &mut Ids) -> Prompt {
+    pub(super) fn draw(&mut self, rng: &mut Rng, ids: &mut Ids) -> SynthPrompt {
         if self.users.is_empty() {
             return self.system_prompt(rng, ids);
         }
@@ -171,13 +171,13 @@ impl Openings {
         opening
     }
 
-    fn system_prompt(&mut self, rng: &mut Rng, ids: &mut Ids) -> Prompt {
+    fn system_prompt(&mut self, rng: &mut Rng, ids: &mut Ids) -> SynthPrompt {
         if self.prompts.is_empty() {
-            return Prompt::default();
+            return SynthPrompt::default();
         }
         let rank = self.popularity.draw(rng);
         let prompt = self.prompts[rank].get_or_insert_with(|| {
-            let mut prompt = Prompt::default();
+            let mut prompt = SynthPrompt::default();
             prompt.extend(self.config.prompt.draw(rng, self.limit), ids);
             prompt
         });
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_longer_prompt_keeps_its_full_blocks_and_a_partial_one_is_its_own() {
         let mut ids = Ids::new(16);
-        let mut prompt = Prompt::default();
+        let mut prompt = SynthPrompt::default();
         prompt.extend(40, &mut ids);
         let first: Vec<u64> = prompt.blocks(&mut ids).iter().collect();
         assert_eq!(first, [0, 1, 2]);

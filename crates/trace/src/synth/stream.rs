@@ -23,7 +23,7 @@ pub enum Stream {
 }
 
 /// Parameters of the run for a source.
-pub(super) struct Setting<'a> {
+pub(super) struct StreamSetting<'a> {
     /// One for behaviour, one for its changes, one for labels.
     pub(super) seeds: [u64; 3],
     /// Intended length of the run.
@@ -32,7 +32,7 @@ pub(super) struct Setting<'a> {
     pub(super) info: &'a mut TraceInfo,
 }
 
-impl Setting<'_> {
+impl StreamSetting<'_> {
     /// The point of the run at `fraction`.
     pub(super) fn at(&self, fraction: f64) -> Nanos {
         Nanos::from_secs_f64(self.nominal.as_secs_f64() * fraction)
@@ -77,26 +77,30 @@ impl Stream {
         }
     }
 
-    pub(super) fn source(&self, setting: &mut Setting) -> Source {
+    pub(super) fn source(&self, setting: &mut StreamSetting) -> StreamSource {
         match self {
-            Self::Conversations(config) => {
-                Source::Conversations(Box::new(conversations::Source::new(config, setting)))
+            Self::Conversations(config) => StreamSource::Conversations(Box::new(
+                conversations::ConversationSource::new(config, setting),
+            )),
+            Self::Agents(config) => {
+                StreamSource::Agents(Box::new(agents::Source::new(config, setting)))
             }
-            Self::Agents(config) => Source::Agents(Box::new(agents::Source::new(config, setting))),
-            Self::Bursts(config) => Source::Bursts(Box::new(bursts::Source::new(config, setting))),
+            Self::Bursts(config) => {
+                StreamSource::Bursts(Box::new(bursts::BurstSource::new(config, setting)))
+            }
         }
     }
 }
 
 /// A running stream.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
-    Conversations(Box<conversations::Source>),
+pub(super) enum StreamSource {
+    Conversations(Box<conversations::ConversationSource>),
     Agents(Box<agents::Source>),
-    Bursts(Box<bursts::Source>),
+    Bursts(Box<bursts::BurstSource>),
 }
 
-impl Source {
+impl StreamSource {
     /// When its next request arrives.
     pub(super) fn next_at(&self) -> Nanos {
         match self {

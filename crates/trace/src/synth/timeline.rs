@@ -10,10 +10,10 @@ use super::draw::exponential;
 /// Starts of a Poisson process, and open sessions that wait for their next request. The only
 /// thing that grows while a trace is generated: one entry per open session.
 #[derive(Clone, Debug)]
-pub(super) struct Timeline<S> {
+pub(super) struct SessionTimeline<S> {
     mean_between_starts_s: f64,
     next_start: Nanos,
-    open: BinaryHeap<Reverse<Waiting<S>>>,
+    open: BinaryHeap<Reverse<WaitingSession<S>>>,
     /// Waits so far: breaks ties in the order in which they began.
     waits: u64,
 }
@@ -26,7 +26,7 @@ pub(super) enum Event<S> {
     Resume(Nanos, S),
 }
 
-impl<S> Timeline<S> {
+impl<S> SessionTimeline<S> {
     /// `starts_per_s` sessions start every second on average.
     pub(super) fn new(starts_per_s: f64, rng: &mut Rng) -> Self {
         let mean_between_starts_s = 1.0 / starts_per_s;
@@ -62,7 +62,8 @@ impl<S> Timeline<S> {
         let at = later(now, seconds);
         let order = self.waits;
         self.waits += 1;
-        self.open.push(Reverse(Waiting { at, order, session }));
+        self.open
+            .push(Reverse(WaitingSession { at, order, session }));
     }
 }
 
@@ -71,27 +72,27 @@ fn later(now: Nanos, seconds: f64) -> Nanos {
 }
 
 #[derive(Clone, Debug)]
-struct Waiting<S> {
+struct WaitingSession<S> {
     at: Nanos,
     order: u64,
     session: S,
 }
 
-impl<S> PartialEq for Waiting<S> {
+impl<S> PartialEq for WaitingSession<S> {
     fn eq(&self, other: &Self) -> bool {
         (self.at, self.order) == (other.at, other.order)
     }
 }
 
-impl<S> Eq for Waiting<S> {}
+impl<S> Eq for WaitingSession<S> {}
 
-impl<S> PartialOrd for Waiting<S> {
+impl<S> PartialOrd for WaitingSession<S> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<S> Ord for Waiting<S> {
+impl<S> Ord for WaitingSession<S> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn events_come_in_order_and_starts_at_their_rate() {
         let mut rng = Rng::new(3);
-        let mut timeline = Timeline::new(2.0, &mut rng);
+        let mut timeline = SessionTimeline::new(2.0, &mut rng);
         let (mut last, mut starts, mut resumed) = (Nanos(0), 0, 0);
         while timeline.next_at() < Nanos::from_secs_f64(5_000.0) {
             let now = match timeline.next(&mut rng) {

@@ -6,7 +6,7 @@ use headstart_core::{Nanos, Rng, TraceRequest};
 
 use super::draw::Gap;
 use super::prompt::Ids;
-use super::stream::{Setting, Source, Stream};
+use super::stream::{Stream, StreamSetting, StreamSource};
 use crate::{Provenance, TraceInfo};
 
 /// Arrivals are whole milliseconds, as in the published traces.
@@ -17,7 +17,7 @@ const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Parameters of a synthetic trace. Equal workloads give equal requests, on any machine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Workload {
+pub struct SynthWorkload {
     /// All randomness comes from it.
     pub seed: u64,
     /// Tokens per block.
@@ -36,7 +36,7 @@ pub struct Workload {
 #[error("this workload cannot be generated: {0}")]
 pub struct InvalidWorkload(String);
 
-impl Workload {
+impl SynthWorkload {
     /// Requests a second, of all streams.
     #[must_use]
     pub fn requests_per_s(&self) -> f64 {
@@ -73,7 +73,7 @@ impl Workload {
     ///
     /// # Errors
     /// When a parameter is impossible, or nothing ends the trace.
-    pub fn generate(&self) -> Result<Generator, InvalidWorkload> {
+    pub fn generate(&self) -> Result<RequestGenerator, InvalidWorkload> {
         self.check().map_err(InvalidWorkload)?;
         let mut info = TraceInfo {
             sessions: Provenance::Given,
@@ -84,13 +84,13 @@ impl Workload {
         let mut rng = Rng::new(self.seed);
         let nominal = self.nominal_duration();
         let sources = self.streams.iter().map(|stream| {
-            stream.source(&mut Setting {
+            stream.source(&mut StreamSetting {
                 seeds: std::array::from_fn(|_| rng.next_u64()),
                 nominal,
                 info: &mut info,
             })
         });
-        Ok(Generator {
+        Ok(RequestGenerator {
             sources: sources.collect(),
             ids: Ids::new(self.block_tokens),
             left: self.requests.unwrap_or(u64::MAX),
@@ -116,15 +116,15 @@ impl Workload {
 /// The requests of a workload, one at a time. Holds the open sessions and the shared prompts,
 /// nothing of what it has given out.
 #[derive(Clone, Debug)]
-pub struct Generator {
+pub struct RequestGenerator {
     info: TraceInfo,
-    sources: Vec<Source>,
+    sources: Vec<StreamSource>,
     ids: Ids,
     left: u64,
     end: Nanos,
 }
 
-impl Generator {
+impl RequestGenerator {
     /// Returns the facts about the trace; complete from the start.
     #[must_use]
     pub fn info(&self) -> &TraceInfo {
@@ -132,7 +132,7 @@ impl Generator {
     }
 }
 
-impl Iterator for Generator {
+impl Iterator for RequestGenerator {
     type Item = TraceRequest;
 
     fn next(&mut self) -> Option<TraceRequest> {

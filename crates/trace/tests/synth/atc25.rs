@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use headstart_core::TraceRequest;
-use headstart_trace::synth::{PRESETS, Workload};
+use headstart_trace::synth::{PRESETS, SynthWorkload};
 
 use crate::measure::{
     Reuse, by_session, conversations, conversations_mut, ended, generate, median, near, num_turns,
@@ -56,7 +56,7 @@ fn check_window(requests: &[TraceRequest]) {
 }
 
 /// Checks that each class continues as often and as late as its parameters say; classes differ.
-fn check_classes(workload: &Workload, requests: &[TraceRequest], gap_median_s: f64) {
+fn check_classes(workload: &SynthWorkload, requests: &[TraceRequest], gap_median_s: f64) {
     #[derive(Default)]
     struct Class {
         turns: u32,

@@ -3,21 +3,21 @@
 use std::collections::HashMap;
 
 use headstart_core::{BlockRuns, TraceRequest};
-use headstart_trace::synth::{Conversations, Generator, Preset, Stream, Workload};
+use headstart_trace::synth::{Conversations, Preset, RequestGenerator, Stream, SynthWorkload};
 
 /// Requests by which figures are measured.
 const MANY: u64 = 50_000;
 
-pub(crate) fn preset(name: &str) -> Workload {
+pub(crate) fn preset(name: &str) -> SynthWorkload {
     Preset::by_name(name).expect("a preset").workload()
 }
 
-pub(crate) fn generate(workload: &Workload) -> Generator {
+pub(crate) fn generate(workload: &SynthWorkload) -> RequestGenerator {
     workload.generate().expect("a valid workload")
 }
 
 /// `name` over so long a run that few sessions are cut off by its end.
-pub(crate) fn thinned(name: &str, seed: u64) -> Workload {
+pub(crate) fn thinned(name: &str, seed: u64) -> SynthWorkload {
     let mut workload = preset(name);
     workload.set_rate(0.4);
     workload.seed = seed;
@@ -26,14 +26,14 @@ pub(crate) fn thinned(name: &str, seed: u64) -> Workload {
     workload
 }
 
-pub(crate) fn conversations(workload: &Workload) -> &Conversations {
+pub(crate) fn conversations(workload: &SynthWorkload) -> &Conversations {
     match &workload.streams[0] {
         Stream::Conversations(config) => config,
         other => panic!("no conversations: {other:?}"),
     }
 }
 
-pub(crate) fn conversations_mut(workload: &mut Workload) -> &mut Conversations {
+pub(crate) fn conversations_mut(workload: &mut SynthWorkload) -> &mut Conversations {
     match &mut workload.streams[0] {
         Stream::Conversations(config) => config,
         other => panic!("no conversations: {other:?}"),

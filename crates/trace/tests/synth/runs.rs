@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use headstart_core::TraceRequest;
 use headstart_trace::format::canonical::Writer;
-use headstart_trace::synth::{Gap, PRESETS, Workload};
+use headstart_trace::synth::{Gap, PRESETS, SynthWorkload};
 
 use crate::measure::{conversations_mut, generate, preset, seconds};
 
@@ -86,7 +86,7 @@ fn a_run_ends_at_its_duration_or_its_last_request() {
 
 #[test]
 fn impossible_workloads_are_refused_by_name() {
-    fn check(part: &str, change: impl FnOnce(&mut Workload)) {
+    fn check(part: &str, change: impl FnOnce(&mut SynthWorkload)) {
         let mut workload = preset("atc25-exponential");
         change(&mut workload);
         let error = workload.generate().expect_err(part).to_string();

@@ -1,7 +1,7 @@
 //! From reuse times to priorities: what is a block of a class worth, at an age?
 
 use super::ages::{self, BINS};
-use super::observer::Histogram;
+use super::observer::ReuseHistogram;
 
 /// Reuse times below this are left out of the exponential fit: system prompts in bursts.
 const BURST_S: f64 = 0.3;
@@ -36,18 +36,18 @@ pub enum Life {
 }
 
 /// ln of the priority of a class's blocks, per age bin.
-pub(super) type Scores = [f32; BINS];
+pub(super) type AgeScores = [f32; BINS];
 
 /// Per age bin: the chance that a block that has waited so long is used within the bin.
 type Hazards = [f64; BINS];
 
 /// Scores of each class, from its own times and, where they are few, from all.
-pub(super) fn scores(histograms: &[Histogram], shape: Shape, life: Life) -> Vec<Scores> {
-    let mut all = Histogram::default();
+pub(super) fn scores(histograms: &[ReuseHistogram], shape: Shape, life: Life) -> Vec<AgeScores> {
+    let mut all = ReuseHistogram::default();
     histograms.iter().for_each(|one| all.add(one));
     let observed = hazards(&all, &[0.0; BINS], 0.0);
     let global = Exponential::fit(&all);
-    let score = |one: &Histogram| {
+    let score = |one: &ReuseHistogram| {
         let own = Exponential::fit(one).filter(|_| one.total() >= PRIOR);
         let exponential = own.or(global);
         match shape {
@@ -71,7 +71,7 @@ struct Exponential {
 impl Exponential {
     /// Maximum likelihood with censoring: a use that has waited for `t` may be one of the share
     /// that is still to come, with probability `p e^{-at} / (1 - p + p e^{-at})`.
-    fn fit(histogram: &Histogram) -> Option<Self> {
+    fn fit(histogram: &ReuseHistogram) -> Option<Self> {
         let bins = (0..BINS).filter(|&bin| ages::middle_s(bin) > BURST_S);
         let (mut reused, mut waiting, mut time) = (0.0, 0.0, 0.0);
         for bin in bins.clone() {
@@ -120,7 +120,7 @@ impl Exponential {
 }
 
 /// Hazards as observed; `prior` counts as `weight` uses.
-fn hazards(histogram: &Histogram, prior: &Hazards, weight: f64) -> Hazards {
+fn hazards(histogram: &ReuseHistogram, prior: &Hazards, weight: f64) -> Hazards {
     let mut at_risk = histogram.total();
     std::array::from_fn(|bin| {
         let used = f64::from(histogram.reused[bin]);
@@ -135,7 +135,7 @@ fn hazards(histogram: &Histogram, prior: &Hazards, weight: f64) -> Hazards {
     })
 }
 
-fn worth(hazards: &Hazards, life: Life) -> Scores {
+fn worth(hazards: &Hazards, life: Life) -> AgeScores {
     std::array::from_fn(|bin| {
         let worth = match life {
             Life::Learnt => density(hazards, bin),
@@ -181,7 +181,7 @@ fn density(hazards: &Hazards, bin: usize) -> f64 {
 }
 
 /// In logs, because the plain form underflows to ties.
-fn published(fit: Option<Exponential>, life: Life) -> Scores {
+fn published(fit: Option<Exponential>, life: Life) -> AgeScores {
     std::array::from_fn(|bin| {
         let Some(Exponential { share, rate }) = fit else {
             return 0.0;
@@ -201,9 +201,9 @@ mod tests {
 
     /// `uses` of which a share `p` is followed by another after an exponential time of mean
     /// `mean_s`, watched for a uniform time of at most `watched_s`.
-    fn observed(uses: usize, share: f64, mean_s: f64, watched_s: f64) -> Histogram {
+    fn observed(uses: usize, share: f64, mean_s: f64, watched_s: f64) -> ReuseHistogram {
         let mut rng = Rng::new(7);
-        let mut histogram = Histogram::default();
+        let mut histogram = ReuseHistogram::default();
         let bin = |seconds: f64| ages::bin(Nanos::from_secs_f64(seconds), Nanos(0));
         for _ in 0..uses {
             let watched = rng.next_f64() * watched_s;
@@ -228,7 +228,7 @@ mod tests {
                 "{fit:?} of {mean_s}"
             );
         }
-        assert_eq!(Exponential::fit(&Histogram::default()), None);
+        assert_eq!(Exponential::fit(&ReuseHistogram::default()), None);
     }
 
     #[test]
@@ -270,7 +270,11 @@ mod tests {
     fn a_class_with_few_uses_is_judged_by_all() {
         let many = observed(20_000, 0.5, 30.0, 200.0);
         for shape in [Shape::Observed, Shape::Exponential, Shape::Published] {
-            let scores = scores(&[many.clone(), Histogram::default()], shape, Life::Learnt);
+            let scores = scores(
+                &[many.clone(), ReuseHistogram::default()],
+                shape,
+                Life::Learnt,
+            );
             let bin = ages::bin(Nanos(20_000_000_000), Nanos(0));
             assert!((scores[0][bin] - scores[1][bin]).abs() < 0.1, "{shape:?}");
         }

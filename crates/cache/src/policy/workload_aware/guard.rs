@@ -29,7 +29,7 @@ pub(super) enum Evictor {
 
 /// The open duels and the balance of those decided.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct FitGuard {
     duels: Vec<Duel>,
     next: usize,
     /// Evictions from one duel to the next: the table then spans one turnover of the cache.
@@ -51,7 +51,7 @@ struct Duel {
     is_open: bool,
 }
 
-impl Guard {
+impl FitGuard {
     /// For a cache of `capacity` slots.
     pub(super) fn new(capacity: usize) -> Self {
         let interval = (capacity / OPEN).max(1);
@@ -184,8 +184,8 @@ mod tests {
     }
 
     /// Plays `rounds` duels, each ended by `end`; returns who is trusted then.
-    fn check(rounds: u64, end: impl Fn(&mut Guard, u64), expected: Evictor) {
-        let mut guard = Guard::new(CAPACITY);
+    fn check(rounds: u64, end: impl Fn(&mut FitGuard, u64), expected: Evictor) {
+        let mut guard = FitGuard::new(CAPACITY);
         for round in 0..rounds {
             let evictor = guard.evictor();
             guard.open(hash(round), BlockId(1), evictor);
@@ -199,12 +199,12 @@ mod tests {
     fn who_wins_duels_evicts() {
         // LRU evicts first; what it evicts comes back: the fit knew better. Once the fit
         // evicts, the kept block is used first: it knows better still.
-        let for_fit = |guard: &mut Guard, round| match guard.evictor() {
+        let for_fit = |guard: &mut FitGuard, round| match guard.evictor() {
             Evictor::Lru => drop(guard.returned(hash(round))),
             Evictor::Fit => guard.used(BlockId(1)),
         };
         check(20, for_fit, Evictor::Fit);
-        let for_lru = |guard: &mut Guard, round| match guard.evictor() {
+        let for_lru = |guard: &mut FitGuard, round| match guard.evictor() {
             Evictor::Lru => guard.used(BlockId(1)),
             Evictor::Fit => drop(guard.returned(hash(round))),
         };
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn a_kept_block_that_went_earns_nothing_more() {
-        let went_and_used = |guard: &mut Guard, _| {
+        let went_and_used = |guard: &mut FitGuard, _| {
             guard.went(BlockId(1));
             guard.used(BlockId(1));
         };
         check(20, went_and_used, Evictor::Lru);
-        let went_and_returned = |guard: &mut Guard, round| {
+        let went_and_returned = |guard: &mut FitGuard, round| {
             guard.went(BlockId(1));
             if guard.evictor() == Evictor::Lru {
                 assert_eq!(guard.returned(hash(round)), None);
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn what_nobody_asks_for_decides_nothing() {
         check(3 * OPEN as u64, |_, _| {}, Evictor::Lru);
-        let mut guard = Guard::new(100 * OPEN);
+        let mut guard = FitGuard::new(100 * OPEN);
         assert_eq!((0..1000).filter(|_| guard.is_due()).count(), 901);
     }
 }

@@ -30,7 +30,7 @@ const OVER: u32 = u32::MAX - 1;
 
 /// The ring.
 #[derive(Debug)]
-pub(super) struct Observer {
+pub(super) struct ReuseObserver {
     uses: Vec<Use>,
     next: usize,
     /// Evicted blocks by fingerprint: places in the ring.
@@ -56,14 +56,14 @@ struct Use {
 
 /// Reuse times of one class, in bins.
 #[derive(Clone, Debug)]
-pub(super) struct Histogram {
+pub(super) struct ReuseHistogram {
     /// Uses followed by another one after so long.
     pub(super) reused: [f32; BINS],
     /// Uses that have waited so long.
     pub(super) waiting: [f32; BINS],
 }
 
-impl Default for Histogram {
+impl Default for ReuseHistogram {
     fn default() -> Self {
         Self {
             reused: [0.0; BINS],
@@ -72,7 +72,7 @@ impl Default for Histogram {
     }
 }
 
-impl Histogram {
+impl ReuseHistogram {
     /// Uses recorded.
     pub(super) fn total(&self) -> f64 {
         let both = self.reused.iter().chain(&self.waiting);
@@ -87,7 +87,7 @@ impl Histogram {
     }
 }
 
-impl Observer {
+impl ReuseObserver {
     pub(super) fn new() -> Self {
         Self {
             uses: Vec::new(),
@@ -157,8 +157,8 @@ impl Observer {
     }
 
     /// Reuse times per class, as they stand at `now`.
-    pub(super) fn histograms(&self, num_classes: usize, now: Nanos) -> Vec<Histogram> {
-        let mut histograms = vec![Histogram::default(); num_classes];
+    pub(super) fn histograms(&self, num_classes: usize, now: Nanos) -> Vec<ReuseHistogram> {
+        let mut histograms = vec![ReuseHistogram::default(); num_classes];
         for one in &self.uses {
             let histogram = &mut histograms[one.class as usize];
             match one.owner {
@@ -203,7 +203,7 @@ mod tests {
     fn agrees_with_a_list_of_all_uses() {
         for seed in 0..10 {
             let mut rng = Rng::new(seed);
-            let mut observer = Observer::new();
+            let mut observer = ReuseObserver::new();
             let mut places = [NONE; 12];
             let mut resident = [false; 12];
             let mut uses: Vec<(usize, u16, Nanos)> = Vec::new();
@@ -223,7 +223,7 @@ mod tests {
                 }
             }
             let now = Nanos(u64::MAX / 2);
-            let mut expected = vec![Histogram::default(); 3];
+            let mut expected = vec![ReuseHistogram::default(); 3];
             for (at, &(index, class, then)) in uses.iter().enumerate() {
                 let next = uses[at + 1..].iter().find(|later| later.0 == index);
                 let histogram = &mut expected[class as usize];
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_ring_forgets_the_oldest_and_follows_no_name_for_ever() {
-        let mut observer = Observer::new();
+        let mut observer = ReuseObserver::new();
         for index in 0..3 * WINDOW as u64 {
             let (block, hash) = (BlockId(0), BlockHash::from_u64(index));
             assert_eq!(observer.came(block, hash), NONE);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn long_chains_are_sampled_more_thinly() {
-        let mut observer = Observer::new();
+        let mut observer = ReuseObserver::new();
         (0..100).for_each(|_| observer.request(1024));
         let sampled = (0..100_000).filter(|&id| observer.is_sampled(BlockHash::from_u64(id)));
         let share = sampled.count() as f64 / 100_000.0;

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use headstart_core::cost::Work;
-use headstart_core::transfer::{FoundUnit, Moved};
+use headstart_core::transfer::{FoundUnit, TransferReport};
 use headstart_core::{BlockHash, Nanos, TenantTag, Tier};
 
-use super::{Admission, Fetched, LoadWhen, Waiting, World, WriteWhen, name, tier, unit};
+use super::{Admission, FetchState, LoadWhen, Waiting, World, WriteWhen, name, tier, unit};
 
 /// A folder on a server that does not answer.
 #[test]
@@ -70,7 +70,7 @@ fn loads_that_never_come_leave_room_for_those_of_others() {
         .fetch(&unit(9), Nanos(3))
         .expect("host memory answers");
     world.finish();
-    assert_eq!(world.tiers.fetched(claim), Fetched::Here);
+    assert_eq!(world.tiers.fetched(claim), FetchState::Here);
     assert!(!plan(&world, 4).is_empty(), "the disk has answered");
     world.tiers.release(claim);
     world.tiers.check();
@@ -90,7 +90,9 @@ fn each_tier_has_its_part_of_what_may_be_at_hand() {
         let units: Vec<FoundUnit> = ids.map(found).collect();
         let held = units.iter().map(|unit| unit.name).collect();
         world.mover.tiers.insert(tier, held);
-        world.tiers.moved(Moved::Found { tier, units }, Nanos(1));
+        world
+            .tiers
+            .moved(TransferReport::Found { tier, units }, Nanos(1));
     }
     for first in [1, 11] {
         let mut given_up = 0;

@@ -29,8 +29,10 @@ fn what_was_used_last_is_in_host_memory_after_a_restart() {
     let tier = Tier::Disk;
     restarted
         .tiers
-        .moved(Moved::Found { tier, units }, Nanos(1));
-    restarted.tiers.moved(Moved::Noted { tails }, Nanos(2));
+        .moved(TransferReport::Found { tier, units }, Nanos(1));
+    restarted
+        .tiers
+        .moved(TransferReport::Noted { tails }, Nanos(2));
     restarted.finish();
     assert_eq!(restarted.names_in(Tier::Host), [1, 11, 12, 21]);
     assert!(restarted.mover.at_hand.is_empty());
@@ -53,9 +55,11 @@ fn a_ring_of_parents_is_no_prompt() {
     };
     let units = [(1, 1), (2, 4), (3, 2), (4, 3)].map(found).to_vec();
     let tier = Tier::Disk;
-    world.tiers.moved(Moved::Found { tier, units }, Nanos(1));
+    world
+        .tiers
+        .moved(TransferReport::Found { tier, units }, Nanos(1));
     let tails = vec![name(1), name(3)];
-    world.tiers.moved(Moved::Noted { tails }, Nanos(2));
+    world.tiers.moved(TransferReport::Noted { tails }, Nanos(2));
     assert_eq!(world.tiers.warm.tails(), []);
     world.tiers.check();
 }

@@ -251,7 +251,7 @@ mod tests {
 
     use headstart_insight::text;
     use headstart_trace::Arrivals;
-    use headstart_trace::characterize::Limits;
+    use headstart_trace::characterize::RecordLimits;
 
     use super::super::traffic::{Reading, Renderings, Source};
     use super::*;
@@ -330,7 +330,7 @@ mod tests {
                 sketches: 50,
                 words: 500_000,
             },
-            limits: Limits {
+            limits: RecordLimits {
                 pieces: 1_000,
                 sessions: 20,
                 users: 20,

@@ -10,10 +10,10 @@ use headstart_insight::Split;
 use headstart_insight::documents::Documents;
 use headstart_insight::loss::AttributorConfig;
 use headstart_sim::explained::replay::{
-    Content, Explained, ExplainedConfig, Placement as ExplainedPlacement,
+    ExplainedConfig, ExplainedReplay, Placement, PromptContent,
 };
 use headstart_sim::explained::runs::ExplainedRuns;
-use headstart_sim::spread::{Placement, Settings, Spread};
+use headstart_sim::spread::{PlacementPolicy, SpreadComparison, SpreadConfig};
 use headstart_trace::characterize::Stack;
 
 use super::cost::Cost;
@@ -103,11 +103,11 @@ impl Fleet {
             replicas: self.replicas,
             blocks: blocks as usize,
             block_tokens: traffic.info.block_tokens,
-            placement: ExplainedPlacement::LongestPrefix,
+            placement: Placement::LongestPrefix,
             seed,
             memory,
         };
-        let mut explained = Explained::new(config, |blocks| Box::new(Lru::new(blocks)));
+        let mut explained = ExplainedReplay::new(config, |blocks| Box::new(Lru::new(blocks)));
         let is_timed = traffic.tells_what_is_at_once();
         let scaled = |tokens: u32| (f64::from(tokens) / traffic.counts.factor()).round() as u32;
         let progress = Progress::steps("replaying", traffic.requests.len());
@@ -136,13 +136,13 @@ impl Fleet {
         let (mut tokens, mut pieces, mut is_exact) = (0, 0, true);
         progress.phase("routing at random", Some(draws));
         for draw in 0..draws {
-            let settings = Settings {
+            let settings = SpreadConfig {
                 replicas: self.replicas,
                 capacity_blocks: self.capacity_blocks.saturating_mul(self.replicas as u64),
                 block_tokens: traffic.info.block_tokens,
                 seed: seed + draw as u64,
             };
-            let mut spread = Spread::new(&[Placement::Random], settings);
+            let mut spread = SpreadComparison::new(&[PlacementPolicy::Random], settings);
             for request in &traffic.requests {
                 spread.serve(request);
             }
@@ -185,8 +185,8 @@ fn told(mut splits: Vec<Split>, traffic: &Traffic, kept: Vec<Kept>) -> Played {
     }
 }
 
-fn content(said: &Said) -> Content<'_> {
-    Content {
+fn content(said: &Said) -> PromptContent<'_> {
+    PromptContent {
         tokens: Some(&said.tokens),
         namespace: namespace(said),
     }

@@ -7,7 +7,7 @@ use headstart_insight::documents::{CHUNKS_MAX, Documents};
 use headstart_insight::loss::Memory;
 use headstart_insight::text;
 use headstart_sim::spread::PIECES_MAX;
-use headstart_trace::characterize::{Characterization, Limits};
+use headstart_trace::characterize::{Characterization, RecordLimits};
 
 use super::findings::Compared;
 use crate::input::counted;
@@ -30,7 +30,7 @@ pub(crate) struct Bounds {
     /// Prompts that others are compared with.
     pub(crate) texts: text::Limits,
     /// Runs of blocks, sessions and users.
-    pub(crate) limits: Limits,
+    pub(crate) limits: RecordLimits,
 }
 
 impl Default for Bounds {
@@ -43,7 +43,7 @@ impl Default for Bounds {
             fleet_blocks: 1 << 24,
             chunks: CHUNKS_MAX,
             texts: text::Limits::default(),
-            limits: Limits::default(),
+            limits: RecordLimits::default(),
         }
     }
 }
@@ -129,7 +129,7 @@ pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> K
     let sessions = numbers.sessions.count as f64 * sampling.session_rate;
     let users = numbers.users.as_ref().map_or(0, |users| users.count) as f64;
     let kept = sampling.pieces + (sessions + users * sampling.user_rate) as u64;
-    let Limits {
+    let RecordLimits {
         pieces,
         sessions,
         users,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use headstart_core::Probability;
 use headstart_loadgen::ChatBench;
 use headstart_loadgen::script::{Exchange, exchanges};
-use headstart_predict::{Model, Predictor, Situation, encoder};
+use headstart_predict::{ContinuationModel, Predictor, Situation, encoder};
 use headstart_trace::format::conversation::{Conversation, Role, Turn};
 
 use crate::output;
@@ -37,7 +37,7 @@ impl Continuations {
     ) -> Result<Self> {
         let wrong = || format!("cannot use the predictor {}", file.display());
         let bytes = read_model(file).map_err(|what| anyhow!("{}: it {what}", wrong()))?;
-        let model = Model::from_bytes(&bytes).with_context(wrong)?;
+        let model = ContinuationModel::from_bytes(&bytes).with_context(wrong)?;
         let encoder = encoder::open(encoder.unwrap_or("ngram")).context("--encoder")?;
         let predictor = Predictor::new(Arc::new(model), encoder).with_context(wrong)?;
         let definition = &predictor.model().definition;

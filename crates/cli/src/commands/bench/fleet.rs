@@ -16,7 +16,7 @@ use headstart_loadgen::ApiClient;
 use headstart_router::Profile;
 use headstart_server::{Backend, ServeConfig};
 use headstart_sim::fleet::replica::ReplicaSpec;
-use headstart_sim::fleet::{FleetConfig, FleetOutcome, Preset, Run, Workload};
+use headstart_sim::fleet::{FleetConfig, FleetOutcome, FleetPreset, FleetRun, FleetWorkload};
 
 use self::drive::Driver;
 use super::BenchServer;
@@ -30,7 +30,7 @@ use crate::report::Made;
 use crate::report::fleet::{self as report, Origin, Report, StrategyRun};
 
 /// Default preset of the workload.
-const PRESET: Preset = Preset::Laptop;
+const PRESET: FleetPreset = FleetPreset::Laptop;
 
 /// Strategies compared by default.
 const STRATEGIES: &[&str] = &["random", "load", "approximate", "precise", "cost"];
@@ -166,11 +166,11 @@ struct Server {
 }
 
 impl Server {
-    fn simulated(&self, workload: &Workload) -> Option<StrategyRun> {
+    fn simulated(&self, workload: &FleetWorkload) -> Option<StrategyRun> {
         Some(StrategyRun {
             name: self.strategy.clone(),
             origin: Origin::Simulated,
-            outcome: Run::new(self.fleet.as_ref()?, workload).finish(),
+            outcome: FleetRun::new(self.fleet.as_ref()?, workload).finish(),
         })
     }
 
@@ -184,15 +184,15 @@ impl Server {
 }
 
 impl Fleet {
-    fn preset(&self) -> Result<Preset> {
+    fn preset(&self) -> Result<FleetPreset> {
         let Some(name) = &self.preset else {
             return Ok(PRESET);
         };
         let wrong = || {
-            let known = Preset::ALL.map(Preset::name).join(", ");
+            let known = FleetPreset::ALL.map(FleetPreset::name).join(", ");
             UsageError(format!("--preset {name}: known are {known}"))
         };
-        Ok(Preset::find(name).ok_or_else(wrong)?)
+        Ok(FleetPreset::find(name).ok_or_else(wrong)?)
     }
 
     fn strategies(&self) -> Vec<String> {
@@ -232,7 +232,7 @@ impl Fleet {
     async fn measure(
         &self,
         server: Server,
-        workload: &Workload,
+        workload: &FleetWorkload,
         on_answer: &dyn Fn(),
     ) -> Result<(StrategyRun, Option<String>)> {
         let (outcome, failure) = match (server.config, &self.url) {
@@ -261,7 +261,7 @@ impl Fleet {
         &self,
         client: &ApiClient,
         url: &str,
-        workload: &Workload,
+        workload: &FleetWorkload,
         on_answer: &dyn Fn(),
     ) -> Result<(FleetOutcome, Option<String>)> {
         let driver = Driver {

@@ -13,10 +13,10 @@ use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{LoadWhen, Shares, TiersConfig};
 use headstart_core::{Nanos, SeqId, Tier, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
-use headstart_engine::kv::{Dtype, Stored};
-use headstart_engine::{Engine, Model, QueueOrder, Sampling, Submission};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
+use headstart_engine::{Engine, LanguageModel, QueueOrder, Sampling, Submission};
 use headstart_store::backend::Waker;
-use headstart_store::decorate::{Limits, Meter, Metered, Rate, Throttled};
+use headstart_store::decorate::{Meter, MeteredBackend, Rate, ThrottleRates, ThrottledBackend};
 use headstart_store::disk::DiskStats;
 use headstart_store::tiered::{Below, StoreConfig};
 use headstart_store::{Disk, DiskOptions};
@@ -108,13 +108,13 @@ impl SlowDisk {
         let (disk, found) = Disk::open(options, waker.clone())?;
         let capacity_units = disk.capacity_records(unit_bytes);
         let stats = disk.stats().clone();
-        let limits = Limits {
+        let limits = ThrottleRates {
             reads,
             writes: Rate::UNLIMITED,
         };
-        let throttled = Throttled::new(Box::new(disk), limits, waker.clone())?;
+        let throttled = ThrottledBackend::new(Box::new(disk), limits, waker.clone())?;
         let is_lifted = throttled.is_lifted();
-        let metered = Metered::new(Box::new(throttled));
+        let metered = MeteredBackend::new(Box::new(throttled));
         Ok(Self {
             capacity_units,
             meter: metered.meter(),
@@ -145,8 +145,8 @@ impl SlowDisk {
 
 /// Creates an engine with room for one prompt of `prompt_tokens` tokens, and little more.
 pub(super) fn engine(
-    model: &Arc<Model>,
-    (dtype, stored): (Dtype, Stored),
+    model: &Arc<LanguageModel>,
+    (dtype, stored): (Dtype, KvStorageFormat),
     prompt_tokens: usize,
 ) -> Engine {
     let cache_blocks = prompt_tokens / BLOCK_TOKENS + 16;

@@ -13,7 +13,7 @@ use headstart_core::TraceRequest;
 use headstart_core::stats::HitCount;
 use headstart_loadgen::TraceSample;
 use headstart_sim::Replay;
-use headstart_trace::materialize::Prompt;
+use headstart_trace::materialize::TokenPrompt;
 use headstart_trace::materialize::held::HeldChains;
 use serde::Serialize;
 
@@ -105,7 +105,7 @@ impl Prediction {
     }
 
     /// Serves the next request.
-    pub(super) fn serve(&mut self, request: &TraceRequest, prompt: &Prompt) {
+    pub(super) fn serve(&mut self, request: &TraceRequest, prompt: &TokenPrompt) {
         let held = self.chains.of(request, prompt);
         let hits = self.replay.serve(&TraceRequest {
             blocks: held.chain,
@@ -218,7 +218,7 @@ mod tests {
                 blocks: ids.iter().copied().collect(),
                 ..TraceRequest::default()
             };
-            let prompt = Prompt {
+            let prompt = TokenPrompt {
                 number: number as u64,
                 arrival: Nanos(0),
                 session: None,

@@ -18,7 +18,7 @@ use headstart_scheduler::SchedulerConfig;
 use headstart_server::gateway::{Embedded, Fleet, Gateway};
 use headstart_server::{Backend, ServeConfig};
 use headstart_sim::{TieredOutcome, TieredReplica, TieredRequest};
-use headstart_trace::materialize::Prompt;
+use headstart_trace::materialize::TokenPrompt;
 use serde::Serialize;
 
 use crate::config::{ServeOptions, UsageError};
@@ -104,7 +104,7 @@ impl Tiered {
     }
 
     /// Notes a prompt that is sent.
-    pub(super) fn note(&mut self, prompt: &Prompt) {
+    pub(super) fn note(&mut self, prompt: &TokenPrompt) {
         self.requests.push(TieredRequest {
             arrival: prompt.arrival,
             prompt: prompt.tokens.clone(),

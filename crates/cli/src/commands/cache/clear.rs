@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use headstart_core::TenantTag;
 use headstart_store::disk::unix_seconds;
-use headstart_store::inspect::{Cache as Opened, Tally};
+use headstart_store::inspect::{Cache as Opened, RecordTally};
 use serde_json::json;
 
 use super::whose::Whose;
@@ -59,8 +59,8 @@ pub(super) fn gc(gc: &Gc) -> Result<()> {
     let progress = Progress::endless("deleting expired records");
     let cleared = gc.place.open()?.clear(unix_seconds())?;
     progress.end();
-    let tally = |tally: Tally| json!({"records": tally.records, "bytes": tally.bytes});
-    let text = |tally: Tally| format!("{}, {}", tally.records, words::bytes(tally.bytes));
+    let tally = |tally: RecordTally| json!({"records": tally.records, "bytes": tally.bytes});
+    let text = |tally: RecordTally| format!("{}, {}", tally.records, words::bytes(tally.bytes));
     output::line(&match gc.form.json {
         true => json!({
             "expired": tally(cleared.expired),

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use headstart_store::disk::{DiskError, FolderInspector, unix_seconds};
 use headstart_store::inspect::Item;
-use headstart_store::inspect::copy::{Copied, copy, wakeups};
+use headstart_store::inspect::copy::{CopyReport, copy, wakeups};
 use headstart_store::remote::{Remote, RemoteOptions};
 use headstart_store::{Backend, Disk, DiskOptions};
 use serde_json::json;
@@ -115,7 +115,7 @@ fn refuse_itself(export: &Export) -> Result<()> {
     }
 }
 
-fn tell(export: &Export, items: &[Item], copied: &Copied) -> Result<()> {
+fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {
     let mut failed: Vec<(String, u64)> = copied
         .failed
         .iter()

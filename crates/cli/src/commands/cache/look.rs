@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use headstart_core::TenantTag;
 use headstart_store::disk::{Holder, unix_seconds};
-use headstart_store::inspect::{Cache as Opened, Item, Survey, Tally};
+use headstart_store::inspect::{Cache as Opened, Item, RecordTally, Survey};
 use headstart_store::record::{Content, Exactness};
 use serde_json::{Value, json};
 
@@ -170,28 +170,28 @@ struct Told<'a> {
 
 impl Told<'_> {
     /// Records, by what `key` makes of them; the largest first.
-    fn by<K: Ord>(&self, key: impl Fn(&Item) -> Option<K>) -> Vec<(K, Tally)> {
-        let mut tallies: BTreeMap<K, Tally> = BTreeMap::new();
+    fn by<K: Ord>(&self, key: impl Fn(&Item) -> Option<K>) -> Vec<(K, RecordTally)> {
+        let mut tallies: BTreeMap<K, RecordTally> = BTreeMap::new();
         for item in &self.survey.items {
             if let Some(key) = key(item) {
                 tallies.entry(key).or_default().add(item.resident.bytes);
             }
         }
-        let mut tallies: Vec<(K, Tally)> = tallies.into_iter().collect();
+        let mut tallies: Vec<(K, RecordTally)> = tallies.into_iter().collect();
         tallies.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.bytes));
         tallies
     }
 
-    fn tenants(&self) -> Vec<(TenantTag, Tally)> {
+    fn tenants(&self) -> Vec<(TenantTag, RecordTally)> {
         self.by(|item| Some(item.resident.tenant))
     }
 
-    fn identities(&self) -> Vec<(String, Tally)> {
+    fn identities(&self) -> Vec<(String, RecordTally)> {
         self.by(|item| item.identity.map(words::identity))
     }
 
     /// Exact ones, and those of fewer bits.
-    fn kinds(&self) -> Vec<(&'static str, Tally)> {
+    fn kinds(&self) -> Vec<(&'static str, RecordTally)> {
         self.by(|item| item.exactness.map(Exactness::name))
     }
 
@@ -202,9 +202,9 @@ impl Told<'_> {
         Some((ages.clone().max()?, ages.min()?))
     }
 
-    fn all(&self) -> Tally {
+    fn all(&self) -> RecordTally {
         let bytes = self.survey.items.iter().map(|item| item.resident.bytes);
-        Tally {
+        RecordTally {
             records: self.survey.items.len() as u64,
             bytes: bytes.sum(),
         }
@@ -218,8 +218,8 @@ impl Told<'_> {
     }
 
     /// Copies of units' parts with the tokens in another order, among all records.
-    fn packs(&self) -> Tally {
-        let mut packs = Tally::default();
+    fn packs(&self) -> RecordTally {
+        let mut packs = RecordTally::default();
         let items = self.survey.items.iter().map(|item| item.resident);
         let items = items.filter(|resident| resident.content == Content::Pack);
         items.for_each(|resident| packs.add(resident.bytes));
@@ -242,7 +242,7 @@ impl Told<'_> {
     }
 
     fn json(&self) -> Value {
-        let tally = |tally: Tally| json!({"records": tally.records, "bytes": tally.bytes});
+        let tally = |tally: RecordTally| json!({"records": tally.records, "bytes": tally.bytes});
         let tenants = self.tenants().into_iter();
         let identities = self.identities().into_iter();
         let kinds = self.kinds().into_iter();
@@ -288,7 +288,7 @@ impl Told<'_> {
             row_of("tokens", &self.tokens().to_string()),
             row_of("budget", &self.budget()),
         ];
-        if self.packs() != Tally::default() {
+        if self.packs() != RecordTally::default() {
             lines.push(row_of("packs", &tallied(self.packs())));
         }
         if let Some(files) = self.survey.files {
@@ -343,7 +343,7 @@ impl Told<'_> {
 }
 
 /// A tally with its name under `key`.
-fn named(key: &str, name: String, tally: Tally) -> Value {
+fn named(key: &str, name: String, tally: RecordTally) -> Value {
     json!({
         key: name,
         "records": tally.records,
@@ -355,12 +355,12 @@ fn row_of(name: &str, text: &str) -> String {
     format!("{name:<12} {text}")
 }
 
-fn tallied(tally: Tally) -> String {
+fn tallied(tally: RecordTally) -> String {
     format!("{}, {}", tally.records, words::bytes(tally.bytes))
 }
 
 /// The largest of several, one a line.
-fn list(title: &str, of: impl ExactSizeIterator<Item = (String, Tally)>) -> Vec<String> {
+fn list(title: &str, of: impl ExactSizeIterator<Item = (String, RecordTally)>) -> Vec<String> {
     let count = of.len();
     if count == 0 {
         return Vec::new();

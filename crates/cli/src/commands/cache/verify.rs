@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::Args;
 use headstart_store::disk::unix_seconds;
-use headstart_store::inspect::{Damage, Item, Tally};
+use headstart_store::inspect::{Item, RecordReadError, RecordTally};
 use headstart_store::record::Wrong;
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub(crate) struct Verify {
 /// Results of the verification.
 #[derive(Default)]
 struct Found {
-    intact: Tally,
+    intact: RecordTally,
     damaged: Vec<(Item, Wrong)>,
     unreadable: Vec<(Item, String)>,
     gone: u64,
@@ -76,9 +76,9 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
             progress.inc(item.resident.bytes);
             match read {
                 Ok(_) => found.intact.add(item.resident.bytes),
-                Err(Damage::Wrong(wrong)) => found.damaged.push((*item, wrong)),
-                Err(Damage::Unreadable(why)) => found.unreadable.push((*item, why)),
-                Err(Damage::Gone) => found.gone += 1,
+                Err(RecordReadError::Wrong(wrong)) => found.damaged.push((*item, wrong)),
+                Err(RecordReadError::Unreadable(why)) => found.unreadable.push((*item, why)),
+                Err(RecordReadError::Gone) => found.gone += 1,
             }
         },
     );

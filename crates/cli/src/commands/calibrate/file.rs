@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use headstart_core::EngineModel;
-use headstart_loadgen::{LoadError, fetch};
+use headstart_loadgen::{LoadgenError, fetch};
 
 /// Contents of a cost model file.
 #[derive(Debug)]
@@ -54,14 +54,14 @@ impl Written {
 ///
 /// # Errors
 /// When no server answers there.
-pub(super) async fn kv_tokens_of(url: &str) -> Result<Option<usize>, LoadError> {
+pub(super) async fn kv_tokens_of(url: &str) -> Result<Option<usize>, LoadgenError> {
     let mut page = Vec::new();
     let write = |bytes: &[u8]| {
         page.extend_from_slice(bytes);
         Ok(())
     };
     match fetch(url, "/metrics", None, write).await {
-        Err(LoadError::Refused { .. }) => Ok(None),
+        Err(LoadgenError::Refused { .. }) => Ok(None),
         Err(error) => Err(error),
         Ok(()) => Ok(kv_tokens(&String::from_utf8_lossy(&page))),
     }

@@ -1,6 +1,6 @@
 //! Fit of a cost model to the measured times.
 
-use headstart_sim::calibrate::{Fit, Shape, Timing};
+use headstart_sim::calibrate::{EngineFit, TimedWork, Timing};
 use serde_json::{Value, json};
 
 use super::file::Written;
@@ -9,7 +9,7 @@ use crate::report::aligned;
 /// A fit, its timings and its errors.
 #[derive(Debug)]
 pub(super) struct Report {
-    fit: Fit,
+    fit: EngineFit,
     timings: Vec<Timing>,
     /// Mean and largest relative error of what was fitted.
     errors: (f64, f64),
@@ -18,7 +18,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(fit: Fit, timings: &[Timing]) -> Self {
+    pub(super) fn new(fit: EngineFit, timings: &[Timing]) -> Self {
         Self {
             fit,
             timings: timings.to_vec(),
@@ -60,11 +60,11 @@ impl Report {
     }
 }
 
-fn told(shape: Shape) -> String {
+fn told(shape: TimedWork) -> String {
     match shape {
-        Shape::Prefill { before: 0, new } => format!("prompt of {new}"),
-        Shape::Prefill { before, new } => format!("prompt of {new} behind {before} cached"),
-        Shape::Decode { sequences, context } => format!("token of {sequences} × {context}"),
+        TimedWork::Prefill { before: 0, new } => format!("prompt of {new}"),
+        TimedWork::Prefill { before, new } => format!("prompt of {new} behind {before} cached"),
+        TimedWork::Decode { sequences, context } => format!("token of {sequences} × {context}"),
     }
 }
 
@@ -81,7 +81,7 @@ fn held_out(timings: &[Timing], max_batched_tokens: usize) -> (f64, f64) {
         return (0.0, 0.0);
     }
     let errors =
-        |by: usize, of: usize| Fit::of(&halves[by], max_batched_tokens).errors(&halves[of]);
+        |by: usize, of: usize| EngineFit::of(&halves[by], max_batched_tokens).errors(&halves[of]);
     let (one, other) = (errors(0, 1), errors(1, 0));
     ((one.0 + other.0) / 2.0, one.1.max(other.1))
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 use headstart_core::Probability;
-use headstart_sim::sweep::Arm;
-use headstart_sim::{Outcome, Sweep};
+use headstart_sim::sweep::SweepCell;
+use headstart_sim::{ReplayOutcome, Sweep};
 
 /// One policy, told by one predictor, at one capacity.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub(crate) fn replay_all(
     cells: &[Cell<'_>],
     threads: usize,
     observe: impl Fn(usize) + Sync,
-) -> Result<Vec<Outcome>> {
+) -> Result<Vec<ReplayOutcome>> {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::with_capacity(cells.len()));
     let work = || {
@@ -38,7 +38,7 @@ pub(crate) fn replay_all(
             let Some(cell) = cells.get(index) else {
                 return;
             };
-            let arm = Arm {
+            let arm = SweepCell {
                 spec: &cell.spec,
                 capacity: cell.blocks,
                 predictions: cell.predictions,

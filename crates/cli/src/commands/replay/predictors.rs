@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use headstart_core::{Probability, SessionId, TraceRequest};
 use headstart_predict::encoder::{self, Encoder};
-use headstart_predict::{Model, Predictor};
+use headstart_predict::{ContinuationModel, Predictor};
 
 use super::texts::Texts;
 use super::turns;
@@ -219,7 +219,7 @@ fn encoder(spec: &str) -> Result<Arc<dyn Encoder>> {
 fn load(file: &Path, encoders: &[Arc<dyn Encoder>]) -> Result<Predictor> {
     let known = "neither `trace`, `turns`, `truth` nor a file with a model";
     let bytes = read_model(file).map_err(|what| anyhow!("{known}: it {what}"))?;
-    let model = Arc::new(Model::from_bytes(&bytes)?);
+    let model = Arc::new(ContinuationModel::from_bytes(&bytes)?);
     let is_its_own = |encoder: &&Arc<dyn Encoder>| encoder.identity() == model.definition.encoder;
     let encoder = encoders.iter().find(is_its_own).unwrap_or(&encoders[0]);
     let predictor = Predictor::new(Arc::clone(&model), Arc::clone(encoder));

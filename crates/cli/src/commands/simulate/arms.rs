@@ -1,7 +1,7 @@
 //! Arms by name: a policy with options, or one of three that are `lpc` and a predictor.
 
 use headstart_cache::policy::{self, Setting};
-use headstart_sim::experiment::{Arm, Predictor};
+use headstart_sim::experiment::{Arm, PredictionSource};
 
 /// The arms that are compared where none is named.
 pub(crate) const DEFAULT_ARMS: &str = "lru,s3fifo,wa,turn-only,lpc,oracle";
@@ -10,7 +10,7 @@ pub(crate) const DEFAULT_ARMS: &str = "lru,s3fifo,wa,turn-only,lpc,oracle";
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Predicting {
     /// Predictor for `lpc`.
-    pub(crate) predictor: Predictor,
+    pub(crate) predictor: PredictionSource,
     /// Cache capacity that the predictor costs, tokens.
     pub(crate) charge_tokens: u32,
     /// Mean time between turns, seconds; the default `interval` of `lpc`.
@@ -31,13 +31,21 @@ pub(crate) fn arm(name: &str, predicting: Predicting) -> Result<Arm, String> {
         false => format!(":interval={}", predicting.interval_s),
     };
     let (policy, predictor, charge_tokens) = match base {
-        "turn-only" => (format!("lpc{options}{interval}"), Predictor::TurnCount, 0),
-        "oracle" => (format!("lpc{options}{interval}"), Predictor::Truth, 0),
+        "turn-only" => (
+            format!("lpc{options}{interval}"),
+            PredictionSource::TurnCount,
+            0,
+        ),
+        "oracle" => (
+            format!("lpc{options}{interval}"),
+            PredictionSource::Truth,
+            0,
+        ),
         "lpc" => {
             let policy = format!("lpc{options}{interval}");
             (policy, predicting.predictor, predicting.charge_tokens)
         }
-        _ => (name.to_owned(), Predictor::Nobody, 0),
+        _ => (name.to_owned(), PredictionSource::Nobody, 0),
     };
     let arm = Arm {
         policy,
@@ -63,12 +71,12 @@ mod tests {
     use super::*;
 
     const PREDICTING: Predicting = Predicting {
-        predictor: Predictor::Model,
+        predictor: PredictionSource::Model,
         charge_tokens: 4_000,
         interval_s: 50.0,
     };
 
-    fn check(name: &str, policy: &str, predictor: Predictor, charge_tokens: u32) {
+    fn check(name: &str, policy: &str, predictor: PredictionSource, charge_tokens: u32) {
         let expected = Arm {
             policy: policy.to_owned(),
             predictor,
@@ -79,12 +87,22 @@ mod tests {
 
     #[test]
     fn an_arm_is_a_policy_and_a_predictor() {
-        check("lru", "lru", Predictor::Nobody, 0);
-        check("lpc", "lpc:interval=50", Predictor::Model, 4_000);
-        check("lpc:interval=9", "lpc:interval=9", Predictor::Model, 4_000);
-        check("turn-only", "lpc:interval=50", Predictor::TurnCount, 0);
+        check("lru", "lru", PredictionSource::Nobody, 0);
+        check("lpc", "lpc:interval=50", PredictionSource::Model, 4_000);
+        check(
+            "lpc:interval=9",
+            "lpc:interval=9",
+            PredictionSource::Model,
+            4_000,
+        );
+        check(
+            "turn-only",
+            "lpc:interval=50",
+            PredictionSource::TurnCount,
+            0,
+        );
         let flat = "lpc:no-decay:interval=50";
-        check("oracle:no-decay", flat, Predictor::Truth, 0);
+        check("oracle:no-decay", flat, PredictionSource::Truth, 0);
     }
 
     #[test]

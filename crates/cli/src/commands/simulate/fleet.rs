@@ -12,7 +12,7 @@ use clap::Args;
 use headstart_core::CostModel;
 use headstart_router::Profile;
 use headstart_sim::fleet::replica::ReplicaSpec;
-use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, Run};
+use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, FleetPreset, FleetRun};
 
 pub(crate) use self::source::SourceOptions;
 use super::cells::parallel;
@@ -87,13 +87,13 @@ pub(super) fn run(fleet: &Fleet) -> Result<()> {
     }
     let preset = match &fleet.preset {
         // Whose engine a trace gets, unless another one is named.
-        None if fleet.options.is_of_trace() => Preset::LlmD73,
+        None if fleet.options.is_of_trace() => FleetPreset::LlmD73,
         None => {
             let message = "what to simulate is missing: give --preset laptop (or llm-d-73, \
                            llm-d-37), or --trace FILE";
             return Err(UsageError(message.to_owned()).into());
         }
-        Some(name) => Preset::find(name).ok_or_else(|| {
+        Some(name) => FleetPreset::find(name).ok_or_else(|| {
             UsageError(format!(
                 "--preset {name}: known are llm-d-73, llm-d-37, laptop"
             ))
@@ -176,7 +176,7 @@ impl FleetOptions {
     ///
     /// # Errors
     /// When an option makes no sense.
-    pub(super) fn run(&self, preset: Preset, threads: usize) -> Result<Report> {
+    pub(super) fn run(&self, preset: FleetPreset, threads: usize) -> Result<Report> {
         let seed = self.seed.unwrap_or(1);
         let profiles = self.profiles(preset)?;
         let fleets = profiles.into_iter().map(|profile| {
@@ -190,7 +190,7 @@ impl FleetOptions {
         }
         let progress = Progress::steps("simulating", fleets.len() * workload.rungs.len());
         let outcomes = parallel(&fleets, threads, |fleet| {
-            Run::new(fleet, &workload).finish_with(|_| progress.inc(1))
+            FleetRun::new(fleet, &workload).finish_with(|_| progress.inc(1))
         });
         progress.end();
         self.warn_of_faults(&outcomes);
@@ -223,7 +223,7 @@ impl FleetOptions {
         files.into_iter().filter_map(|file| file.as_deref())
     }
 
-    fn profiles(&self, preset: Preset) -> Result<Vec<Profile>> {
+    fn profiles(&self, preset: FleetPreset) -> Result<Vec<Profile>> {
         let default: &[&str] = match self.is_of_trace() {
             true => &["random", "load", "approximate", "precise"],
             false => &[PUBLISHED, "precise"],
@@ -247,7 +247,7 @@ impl FleetOptions {
         Ok(profiles)
     }
 
-    fn fleet(&self, preset: Preset, profile: Profile) -> Result<FleetConfig> {
+    fn fleet(&self, preset: FleetPreset, profile: Profile) -> Result<FleetConfig> {
         let mut fleet = self.of_engine(preset, preset.fleet(profile))?;
         let spec = fleet.replicas[0];
         let replicas = self.replicas.map_or(fleet.replicas.len(), usize::from);
@@ -293,7 +293,7 @@ impl FleetOptions {
     }
 
     /// `fleet`, of the engine that was named.
-    fn of_engine(&self, preset: Preset, mut fleet: FleetConfig) -> Result<FleetConfig> {
+    fn of_engine(&self, preset: FleetPreset, mut fleet: FleetConfig) -> Result<FleetConfig> {
         let Some(file) = &self.cost_model else {
             return Ok(fleet);
         };
@@ -313,7 +313,7 @@ impl FleetOptions {
     }
 
     /// Blocks that the longest request needs.
-    fn least_blocks(&self, preset: Preset, spec: &ReplicaSpec) -> usize {
+    fn least_blocks(&self, preset: FleetPreset, spec: &ReplicaSpec) -> usize {
         match self.is_of_trace() {
             true => 1,
             false => preset
@@ -343,7 +343,12 @@ impl FleetOptions {
         Ok(restart.into_iter().chain(crash).collect())
     }
 
-    fn capacity_blocks(&self, preset: Preset, tokens: usize, spec: &ReplicaSpec) -> Result<usize> {
+    fn capacity_blocks(
+        &self,
+        preset: FleetPreset,
+        tokens: usize,
+        spec: &ReplicaSpec,
+    ) -> Result<usize> {
         let block_size = spec.scheduler.block_size;
         let needed = self.least_blocks(preset, spec);
         if tokens > KV_TOKENS_MAX || tokens / block_size < needed {
@@ -368,7 +373,7 @@ fn scaled(cost: &CostModel, speed: f64) -> Result<CostModel> {
 }
 
 /// The preset's own strategy of that name, if it has one, else any.
-fn one(preset: Preset, name: &str) -> Result<Profile> {
+fn one(preset: FleetPreset, name: &str) -> Result<Profile> {
     let own = preset.profiles().into_iter().find(|it| it.name == name);
     let found = own.map_or_else(|| name.parse::<Profile>(), Ok);
     found.map_err(|error| UsageError(format!("--strategies: {error}")).into())

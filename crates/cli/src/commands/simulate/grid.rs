@@ -1,8 +1,8 @@
 //! The grid of runs: the points of each sweep. A run is done once, even if several sweeps show it.
 
 use clap::ValueEnum;
-use headstart_sim::experiment::{Arm, CHARGE_TOKENS, Predictor};
-use headstart_sim::noise::Channel;
+use headstart_sim::experiment::{Arm, CHARGE_TOKENS, PredictionSource};
+use headstart_sim::noise::NoiseChannel;
 use headstart_trace::synth::Gap;
 
 use super::arms::{Predicting, arm};
@@ -32,7 +32,7 @@ pub(crate) struct Axes {
     /// Multiples of 1 GB; of `charge` while others vary.
     pub(crate) charges: Vec<f64>,
     pub(crate) charge: f64,
-    pub(crate) predictor: Predictor,
+    pub(crate) predictor: PredictionSource,
     pub(crate) arms: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ struct Point {
     x: f64,
     size_tokens: u32,
     gap: usize,
-    predictor: Predictor,
+    predictor: PredictionSource,
     charge: f64,
 }
 
@@ -160,10 +160,10 @@ impl Axes {
             Sweep::Mcc => at(&|point| {
                 let noisy = |channel, mcc| Point {
                     x: mcc,
-                    predictor: Predictor::Noisy { channel, mcc },
+                    predictor: PredictionSource::Noisy { channel, mcc },
                     ..point
                 };
-                let channels = Channel::ALL.into_iter();
+                let channels = NoiseChannel::ALL.into_iter();
                 channels
                     .flat_map(|channel| self.mccs.iter().map(move |&mcc| noisy(channel, mcc)))
                     .collect()
@@ -192,7 +192,7 @@ impl Axes {
 /// The arm's name, with what the sweep's axis does not say.
 fn shown_name(point: Point, name: &str) -> String {
     match (point.sweep, point.predictor) {
-        (Sweep::Mcc, Predictor::Noisy { channel, .. }) => {
+        (Sweep::Mcc, PredictionSource::Noisy { channel, .. }) => {
             format!("{name} {} at {}", channel.name(), kilo(point.size_tokens))
         }
         (Sweep::Size, _) => name.to_owned(),
@@ -222,7 +222,7 @@ mod tests {
             mccs: vec![0.0, 0.5],
             charges: vec![0.0, 1.0],
             charge: 1.0,
-            predictor: Predictor::Model,
+            predictor: PredictionSource::Model,
             arms: ["lru", "lpc", "oracle"].map(str::to_owned).to_vec(),
         }
     }
@@ -235,7 +235,7 @@ mod tests {
                 [shown.group, shown.lru, shown.oracle].map(|index| &grid.groups[index]);
             assert_eq!(
                 (&lru.arm.policy[..], oracle.arm.predictor),
-                ("lru", Predictor::Truth)
+                ("lru", PredictionSource::Truth)
             );
             for other in [lru, oracle] {
                 assert_eq!(

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_sim::chat::{Pacing, Replica};
-use headstart_sim::experiment::{Predictor, Traffic};
-use headstart_sim::noise::Channel;
+use headstart_sim::experiment::{PredictionSource, Traffic};
+use headstart_sim::noise::NoiseChannel;
 use headstart_sim::workload::Seeds;
 use headstart_trace::synth::Gap;
 
@@ -317,12 +317,14 @@ impl Prediction {
         }
     }
 
-    fn predictor(&self, source: &Source, mcc: Option<f64>) -> Result<Predictor> {
+    fn predictor(&self, source: &Source, mcc: Option<f64>) -> Result<PredictionSource> {
         let default = match source.has_predictions() {
             true => "model",
             false => "noisy",
         };
-        let channel = Channel::ALL.into_iter().find(|it| it.name() == self.oracle);
+        let channel = NoiseChannel::ALL
+            .into_iter()
+            .find(|it| it.name() == self.oracle);
         let channel = channel.ok_or_else(|| {
             let known = "flips, logit or confident";
             UsageError(format!("--oracle {}: expected {known}", self.oracle))
@@ -333,17 +335,17 @@ impl Prediction {
             return Err(UsageError(message).into());
         }
         match named {
-            "noisy" => Ok(Predictor::Noisy {
+            "noisy" => Ok(PredictionSource::Noisy {
                 channel,
                 mcc: mcc.unwrap_or(source.mcc()),
             }),
-            "model" if source.has_predictions() => Ok(Predictor::Model),
+            "model" if source.has_predictions() => Ok(PredictionSource::Model),
             "model" => {
                 let message = "--predictor model: the conversations carry no predictions; name \
                                the model with --model, or a record that has them with --record";
                 Err(UsageError(message.to_owned()).into())
             }
-            "none" => Ok(Predictor::Nobody),
+            "none" => Ok(PredictionSource::Nobody),
             other => {
                 let message = format!("--predictor {other}: expected noisy, model or none");
                 Err(UsageError(message).into())

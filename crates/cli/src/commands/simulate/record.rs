@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use headstart_core::{Nanos, Probability};
-use headstart_sim::chat::{Conversation, Head, Script, Turn};
+use headstart_sim::chat::{Head, Script, ScriptedConversation, ScriptedTurn};
 use serde::Deserialize;
 
 /// The first field of a record's first line.
@@ -110,7 +110,7 @@ fn run(lines: &[ConversationLine]) -> Run {
         });
         let turns = turns(&line.turns);
         let start = Nanos::from_secs_f64(line.start_s);
-        (start, Conversation { turns, head })
+        (start, ScriptedConversation { turns, head })
     });
     // The script ends with the last answer of the record.
     let ends = lines.iter().flat_map(|line| &line.turns);
@@ -133,13 +133,13 @@ fn run(lines: &[ConversationLine]) -> Run {
 const SLACK_S: f64 = 600.0;
 
 /// The gap of a turn is what the next one says it waited.
-fn turns(fields: &[TurnField]) -> Vec<Turn> {
+fn turns(fields: &[TurnField]) -> Vec<ScriptedTurn> {
     let gaps = fields.iter().skip(1).map(|next| next.think_s);
     let gaps = gaps.chain([0.0]);
     fields
         .iter()
         .zip(gaps)
-        .map(|(field, gap_s)| Turn {
+        .map(|(field, gap_s)| ScriptedTurn {
             new_tokens: field.new_tokens.max(1),
             answer_tokens: field.answer_tokens.max(1),
             gap_s,

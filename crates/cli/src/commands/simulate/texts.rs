@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use headstart_predict::{Model, Predictor, Situation, encoder};
+use headstart_predict::{ContinuationModel, Predictor, Situation, encoder};
 use headstart_prompt::{SpecialTokensIn, Tokenizer};
-use headstart_sim::chat::{Conversation, Head, Turn};
-use headstart_sim::experiment::Recorded;
+use headstart_sim::chat::{Head, ScriptedConversation, ScriptedTurn};
+use headstart_sim::experiment::UntimedConversation;
 use headstart_trace::format::conversation::{self, Role};
 
 use crate::predictor::read_model;
@@ -62,13 +62,13 @@ pub(super) fn tokenizer(folder: &Path) -> Result<Tokenizer> {
 
 impl Lengths {
     /// Returns a conversation's lengths, with gaps still to be drawn and without predictions.
-    pub(super) fn of(&self, conversation: &conversation::Conversation) -> Recorded {
+    pub(super) fn of(&self, conversation: &conversation::Conversation) -> UntimedConversation {
         let exchanges = exchanges(conversation);
         let turns = exchanges.iter().enumerate().map(|(index, exchange)| {
             let shared = if index == 0 { self.shared_tokens } else { 0 };
             let around = shared.saturating_add(self.template_tokens);
             let answer = exchange.answer.as_ref();
-            Turn {
+            ScriptedTurn {
                 new_tokens: around.saturating_add(self.tokens(&exchange.said)),
                 answer_tokens: answer
                     .map_or(self.answer_tokens, |it| self.tokens(it))
@@ -76,10 +76,10 @@ impl Lengths {
                 gap_s: 0.0,
             }
         });
-        let turns: Vec<Turn> = turns.collect();
-        Recorded {
+        let turns: Vec<ScriptedTurn> = turns.collect();
+        UntimedConversation {
             told: vec![None; turns.len()],
-            conversation: Conversation {
+            conversation: ScriptedConversation {
                 turns,
                 head: (self.shared_tokens > 0).then_some(Head {
                     conversation: 0,
@@ -109,11 +109,11 @@ pub(super) fn predict(
     file: &Path,
     encoder: &str,
     conversations: &[conversation::Conversation],
-    recorded: &mut [Recorded],
+    recorded: &mut [UntimedConversation],
 ) -> Result<()> {
     let name = || format!("--model {}", file.display());
     let bytes = read_model(file).map_err(|what| anyhow!("{}: {what}", name()))?;
-    let model = Model::from_bytes(&bytes).with_context(name)?;
+    let model = ContinuationModel::from_bytes(&bytes).with_context(name)?;
     let predictor = Predictor::new(Arc::new(model), encoder::open(encoder)?).with_context(name)?;
     let num_prompts = situations::num_prompts(&predictor.model().definition);
     let known = |conversation| situations(conversation, num_prompts);

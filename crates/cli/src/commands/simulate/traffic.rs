@@ -9,8 +9,8 @@ use headstart_core::Probability;
 use headstart_predict::TurnPrior;
 use headstart_sim::chat::Pacing;
 use headstart_sim::chat::script::CONVERSATIONS_MAX;
-use headstart_sim::experiment::{Recorded, SECONDS, SLOTS, Traffic};
-use headstart_sim::workload::{Seeds, WORKLOADS, Workload};
+use headstart_sim::experiment::{SECONDS, SLOTS, Traffic, UntimedConversation};
+use headstart_sim::workload::{ChatWorkload, Seeds, WORKLOADS};
 use headstart_trace::format::conversation;
 use headstart_trace::synth::Gap;
 
@@ -109,11 +109,11 @@ pub(super) struct TrafficOptions {
 #[derive(Debug)]
 pub(super) enum Source {
     /// A published data set, with what all conversations share.
-    Published(Workload, u32),
+    Published(ChatWorkload, u32),
     /// Texts, as lengths and predictions.
     Texts {
         name: String,
-        recorded: Vec<Recorded>,
+        recorded: Vec<UntimedConversation>,
         is_predicted: bool,
     },
     /// A run.
@@ -141,7 +141,7 @@ impl TrafficOptions {
             return self.texts(file);
         }
         let preset = self.preset.as_deref().unwrap_or_default();
-        let workload = preset.strip_prefix(PRESET).and_then(Workload::named);
+        let workload = preset.strip_prefix(PRESET).and_then(ChatWorkload::named);
         let Some(workload) = workload else {
             let names = WORKLOADS.map(|workload| format!("{PRESET}{}", workload.name));
             let message = format!("--preset {preset}: known are {}", names.join(", "));
@@ -198,7 +198,7 @@ impl TrafficOptions {
             answer_tokens: self.answer_tokens.unwrap_or(ANSWER_TOKENS),
             shared_tokens: self.shared_tokens,
         };
-        let mut recorded: Vec<Recorded> = read.iter().map(|it| lengths.of(it)).collect();
+        let mut recorded: Vec<UntimedConversation> = read.iter().map(|it| lengths.of(it)).collect();
         if let Some(model) = &self.model {
             texts::predict(model, &self.encoder, &read, &mut recorded)?;
         }
@@ -206,7 +206,7 @@ impl TrafficOptions {
         if recorded.is_empty() {
             bail!("{} has no conversation with a user message", file.display());
         }
-        let goes_on = |it: &Recorded| it.conversation.turns.len() > 1;
+        let goes_on = |it: &UntimedConversation| it.conversation.turns.len() > 1;
         if self.answer_ms == 0.0 && !recorded.iter().any(goes_on) {
             let message = format!(
                 "--conversations {}: all have one turn, so nothing spaces their starts; say by \
@@ -263,7 +263,7 @@ impl Source {
     }
 
     /// The published data set.
-    pub(super) fn workload(&self) -> Option<Workload> {
+    pub(super) fn workload(&self) -> Option<ChatWorkload> {
         match self {
             Self::Published(workload, _) => Some(*workload),
             _ => None,

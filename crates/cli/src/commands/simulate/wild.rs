@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use headstart_cache::policy;
 use headstart_core::{Nanos, TraceRequest};
-use headstart_sim::wild::traffic::{Asked, BLOCK_TOKENS};
-use headstart_sim::wild::{Cell, Measured, Setting, Traffic, WildModel, load};
+use headstart_sim::wild::traffic::{BLOCK_TOKENS, LoadTarget};
+use headstart_sim::wild::{WildCell, WildMeasurements, WildModel, WildSettings, WildTraffic, load};
 use headstart_trace::TraceError;
 
 use super::cells::parallel;
@@ -87,7 +87,7 @@ pub(crate) struct HostMemory {
 pub(super) fn run(host: &HostMemory) -> Result<()> {
     let traffic = host.preset.as_deref().map(|name| {
         let known = "known are wild-consumer, wild-business";
-        Traffic::find(name).ok_or_else(|| UsageError(format!("--preset {name}: {known}")))
+        WildTraffic::find(name).ok_or_else(|| UsageError(format!("--preset {name}: {known}")))
     });
     let shared = Shared {
         policies: host.policies.as_deref(),
@@ -145,7 +145,7 @@ struct Plan {
     models: Vec<WildModel>,
     host: Vec<f64>,
     policies: Vec<String>,
-    asked: Asked,
+    asked: LoadTarget,
     seeds: u64,
 }
 
@@ -162,7 +162,7 @@ impl WildOptions {
     ///
     /// # Errors
     /// When an option makes no sense or the trace cannot be read.
-    pub(super) fn run(&self, traffic: Option<Traffic>, shared: &Shared<'_>) -> Result<Report> {
+    pub(super) fn run(&self, traffic: Option<WildTraffic>, shared: &Shared<'_>) -> Result<Report> {
         let mut plan = self.plan(shared)?;
         let requests = match (traffic, &self.trace) {
             (Some(traffic), _) => plan.drawn(traffic, shared.threads)?,
@@ -210,7 +210,7 @@ impl WildOptions {
             models: self.models()?,
             host: self.host()?,
             policies: policies(shared.policies)?,
-            asked: Asked {
+            asked: LoadTarget {
                 load: asked_load,
                 seconds: minutes * 60.0,
                 warm_up_s: warm_up * 60.0,
@@ -343,7 +343,7 @@ impl Plan {
         Ok(())
     }
 
-    fn drawn(&self, traffic: Traffic, threads: usize) -> Result<Requests> {
+    fn drawn(&self, traffic: WildTraffic, threads: usize) -> Result<Requests> {
         let pairs: Vec<(WildModel, u64)> = (self.models.iter())
             .flat_map(|model| (1..=self.seeds).map(|seed| (*model, seed)))
             .collect();
@@ -384,7 +384,7 @@ impl Plan {
 
     /// All cells: models × host memory × policies, each with all seeds.
     fn measure(&self, requests: &Requests, threads: usize) -> Result<Vec<Row>> {
-        let setting = Setting {
+        let setting = WildSettings {
             block_tokens: requests.block_tokens,
             warm_up: Nanos::from_secs_f64(self.asked.warm_up_s),
         };
@@ -396,7 +396,7 @@ impl Plan {
                 .unwrap_or(&requests.by_model[0]);
             for &host_times in &self.host {
                 for policy in &self.policies {
-                    let cell = Cell {
+                    let cell = WildCell {
                         model,
                         policy,
                         host_times,
@@ -412,7 +412,7 @@ impl Plan {
             measured
         });
         progress.end();
-        let measured: Vec<Measured> = measured.into_iter().collect::<Result<_, _>>()?;
+        let measured: Vec<WildMeasurements> = measured.into_iter().collect::<Result<_, _>>()?;
         let seeds = requests.by_model[0].len();
         let cells = cells.chunks(seeds).map(|cells| cells[0].0);
         let rows = cells.zip(measured.chunks(seeds)).map(|(cell, runs)| Row {

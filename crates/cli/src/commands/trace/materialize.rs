@@ -8,7 +8,7 @@ use clap::Args;
 use headstart_core::TraceRequest;
 use headstart_trace::TraceError;
 use headstart_trace::format::completions;
-use headstart_trace::materialize::Prompt;
+use headstart_trace::materialize::TokenPrompt;
 
 use crate::input::counted;
 use crate::input::{TraceInput, remarks};
@@ -89,7 +89,7 @@ struct Written {
 
 /// Writes `first` and all further prompts.
 fn write<I>(
-    first: &Prompt,
+    first: &TokenPrompt,
     prompts: &mut Prompts<I>,
     model: &str,
     out: &mut dyn Write,
@@ -101,7 +101,7 @@ where
         lines: 0,
         tokens: 0,
     };
-    let mut line = |prompt: &Prompt| -> Result<()> {
+    let mut line = |prompt: &TokenPrompt| -> Result<()> {
         writeln!(out, "{}", completions::line(prompt, model))?;
         written.lines += 1;
         written.tokens += prompt.tokens.len() as u64;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use headstart_trace::format::conversation;
 use headstart_trace::synth::planted::{Attainable, Generator};
-use headstart_trace::synth::{Length, Planted as Parameters};
+use headstart_trace::synth::{Length, PlantedConfig};
 
 use crate::config::UsageError;
 use crate::input::counted;
@@ -37,39 +37,39 @@ pub(crate) struct Planted {
     #[arg(default_value = "-", help_heading = "Output")]
     output: PathBuf,
     /// Seed of the generator
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().seed,
+    #[arg(long, value_name = "N", default_value_t = PlantedConfig::default().seed,
         help_heading = "Conversations")]
     seed: u64,
     /// Number of conversations
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().conversations,
+    #[arg(long, value_name = "N", default_value_t = PlantedConfig::default().conversations,
         help_heading = "Conversations")]
     conversations: u64,
     /// Strength of the signal in the words; 0 for no signal
-    #[arg(long, value_name = "S", default_value_t = Parameters::default().strength,
+    #[arg(long, value_name = "S", default_value_t = PlantedConfig::default().strength,
         help_heading = "Conversations")]
     strength: f64,
     /// Share of user turns with a next one
-    #[arg(long, value_name = "SHARE", default_value_t = Parameters::default().base,
+    #[arg(long, value_name = "SHARE", default_value_t = PlantedConfig::default().base,
         help_heading = "Conversations")]
     base: f64,
     /// Maximum user turns; longer conversations are cut and marked
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().max_turns,
+    #[arg(long, value_name = "N", default_value_t = PlantedConfig::default().max_turns,
         help_heading = "Conversations")]
     max_turns: u32,
     /// Mean length of a prompt
-    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().prompt.mean,
+    #[arg(long, value_name = "WORDS", default_value_t = PlantedConfig::default().prompt.mean,
         help_heading = "Texts")]
     prompt_words: f64,
     /// Mean length of an answer
-    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().answer.mean,
+    #[arg(long, value_name = "WORDS", default_value_t = PlantedConfig::default().answer.mean,
         help_heading = "Texts")]
     answer_words: f64,
     /// Number of system prompts; each conversation starts with one
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().system_prompts,
+    #[arg(long, value_name = "N", default_value_t = PlantedConfig::default().system_prompts,
         help_heading = "Texts")]
     system_prompts: usize,
     /// Mean length of a system prompt
-    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().system.mean,
+    #[arg(long, value_name = "WORDS", default_value_t = PlantedConfig::default().system.mean,
         help_heading = "Texts")]
     system_words: f64,
 }
@@ -96,10 +96,10 @@ pub(crate) fn run(planted: &Planted) -> Result<()> {
     Ok(())
 }
 
-fn parameters(planted: &Planted) -> Parameters {
-    let defaults = Parameters::default();
+fn parameters(planted: &Planted) -> PlantedConfig {
+    let defaults = PlantedConfig::default();
     let length = |default: Length, mean| Length { mean, ..default };
-    Parameters {
+    PlantedConfig {
         conversations: planted.conversations,
         seed: planted.seed,
         strength: planted.strength,
@@ -136,7 +136,7 @@ fn write(
 }
 
 /// Summarizes the written conversations.
-fn summary(parameters: &Parameters, turns: &Attainable, num_unknown: u64) -> String {
+fn summary(parameters: &PlantedConfig, turns: &Attainable, num_unknown: u64) -> String {
     format!(
         "planted, seed {}: {}, {} ({num_unknown} of unknown outcome), {:.1} % of the known \
          continue; best attainable MCC {:.3}",
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn without_options_it_is_the_librarys_default() {
-        assert_eq!(parameters(&parse("")), Parameters::default());
+        assert_eq!(parameters(&parse("")), PlantedConfig::default());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_trace::format::canonical::Writer;
-use headstart_trace::synth::{Gap, Generator, PRESETS, Preset, Workload};
+use headstart_trace::synth::{Gap, PRESETS, Preset, RequestGenerator, SynthWorkload};
 
 use super::sessions::Sessions;
 use crate::config::UsageError;
@@ -109,12 +109,12 @@ fn usage(error: impl std::fmt::Display) -> UsageError {
 }
 
 /// The presets as one workload, with what the flags change.
-fn workload(synth: &Synth) -> Result<Workload> {
+fn workload(synth: &Synth) -> Result<SynthWorkload> {
     let mut workloads = Vec::new();
     for name in &synth.presets {
         workloads.push(Preset::by_name(name).map_err(usage)?.workload());
     }
-    let mut workload = Workload {
+    let mut workload = SynthWorkload {
         seed: synth.seed,
         block_tokens: synth.block_tokens,
         duration: workloads.iter().filter_map(|w| w.duration).max(),
@@ -142,7 +142,7 @@ fn workload(synth: &Synth) -> Result<Workload> {
 }
 
 /// Refuses what would fill a disk, or never end.
-fn check_size(workload: &Workload) -> Result<(), UsageError> {
+fn check_size(workload: &SynthWorkload) -> Result<(), UsageError> {
     let duration = workload.duration.unwrap_or_default();
     if duration > Duration::from_secs(DAYS_MAX * 86_400) {
         let seconds = duration.as_secs_f64();
@@ -214,7 +214,11 @@ struct Written {
     last_s: f64,
 }
 
-fn write(generator: Generator, workload: &Workload, out: impl Write) -> io::Result<Written> {
+fn write(
+    generator: RequestGenerator,
+    workload: &SynthWorkload,
+    out: impl Write,
+) -> io::Result<Written> {
     let mut writer = Writer::new(out, generator.info())?;
     let progress = progress(workload);
     let mut written = Written::default();
@@ -239,7 +243,7 @@ fn write(generator: Generator, workload: &Workload, out: impl Write) -> io::Resu
 }
 
 /// Counts requests, or else seconds of the trace.
-fn progress(workload: &Workload) -> Progress {
+fn progress(workload: &SynthWorkload) -> Progress {
     match workload.requests {
         Some(requests) => Progress::steps("writing requests", requests as usize),
         None => {
@@ -249,7 +253,7 @@ fn progress(workload: &Workload) -> Progress {
     }
 }
 
-fn position(written: &Written, workload: &Workload) -> u64 {
+fn position(written: &Written, workload: &SynthWorkload) -> u64 {
     workload
         .requests
         .map_or(written.last_s as u64, |_| written.requests)
@@ -288,7 +292,7 @@ mod tests {
         synth: Synth,
     }
 
-    fn parse(args: &str) -> Result<Workload> {
+    fn parse(args: &str) -> Result<SynthWorkload> {
         let line = Line::try_parse_from(["synth"].into_iter().chain(args.split(' ')));
         workload(&line.expect("clap takes it").synth)
     }

@@ -6,7 +6,7 @@
 //! not known.
 
 use anyhow::Result;
-use headstart_predict::{Label, Outcome};
+use headstart_predict::{ConversationOutcome, Label};
 use headstart_trace::format::conversation::{self, Conversation, Role, Turn, USER_TURNS_MAX};
 
 use super::samples::Samples;
@@ -64,9 +64,9 @@ fn push(conversation: &Conversation, file: u64, samples: &mut Samples) -> Result
             break;
         };
         let outcome = match label {
-            Some(true) => Outcome::Continued,
-            Some(false) => Outcome::Ended,
-            None => Outcome::Unknown,
+            Some(true) => ConversationOutcome::Continued,
+            Some(false) => ConversationOutcome::Ended,
+            None => ConversationOutcome::Unknown,
         };
         let label = Label {
             outcome,
@@ -153,9 +153,9 @@ mod tests {
         let samples = samples(line);
         let told = samples.labels().iter().map(|label| {
             let sign = match label.outcome {
-                Outcome::Continued => '+',
-                Outcome::Ended => '-',
-                Outcome::Unknown => '?',
+                ConversationOutcome::Continued => '+',
+                ConversationOutcome::Ended => '-',
+                ConversationOutcome::Unknown => '?',
             };
             format!("{}{sign}", label.turn)
         });

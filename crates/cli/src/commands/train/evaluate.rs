@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use headstart_core::{Probability, Rng};
 use headstart_predict::metrics::Confusion;
-use headstart_predict::{Dataset, Model, Scores, Split, scores_by};
+use headstart_predict::{ContinuationModel, Dataset, DatasetSplit, Scores, scores_by};
 
 use crate::report::train::Lift;
 
@@ -39,7 +39,7 @@ impl<'a> Evaluation<'a> {
     pub(super) fn new(
         data: &'a Dataset,
         validation: &'a [usize],
-        model: &Model,
+        model: &ContinuationModel,
         seed: u64,
     ) -> Self {
         let said = model.predict_rows(&data.values).into_iter();
@@ -72,8 +72,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn split(&self, part: &[usize]) -> Split {
-        Split {
+    fn split(&self, part: &[usize]) -> DatasetSplit {
+        DatasetSplit {
             train: Vec::new(),
             validation: self.validation.to_vec(),
             test: part.to_vec(),

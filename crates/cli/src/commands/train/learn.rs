@@ -6,8 +6,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use headstart_predict::{
-    CurvePoint, Dataset, Epoch, Model, Outcome, Report, Scores, Shares, Split, TrainOptions,
-    Trained, learning_curve, train as fit,
+    ContinuationModel, ConversationOutcome, Dataset, DatasetSplit, Epoch, EvaluationReport,
+    LearningCurvePoint, Scores, SplitShares, TrainOptions, TrainingResult, learning_curve,
+    train as fit,
 };
 
 use super::Train;
@@ -26,7 +27,7 @@ const SHUFFLE: u64 = 0x5348_5546_464c_4521;
 /// Result of a training.
 pub(super) struct Learnt {
     /// None of shuffled labels.
-    pub(super) model: Option<Model>,
+    pub(super) model: Option<ContinuationModel>,
     pub(super) report: TrainReport,
 }
 
@@ -44,7 +45,7 @@ pub(super) fn learn(train: &Train, material: Material) -> Result<Learnt> {
     if train.shuffle_labels {
         data = data.shuffled(train.seed ^ SHUFFLE);
     }
-    let split = Split::new(&data.labels, Shares::default(), train.seed);
+    let split = DatasetSplit::new(&data.labels, SplitShares::default(), train.seed);
     let options = options(train, train.seed);
     let begin = Instant::now();
     let trained = epochs(&data, &split, &options)?;
@@ -103,7 +104,7 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
     let mut found = vec![of_seed(first.seed, &first.test, &first.turn_only)];
     for step in 1..u64::from(train.seeds) {
         let seed = train.seed.wrapping_add(step);
-        let split = Split::new(&data.labels, Shares::default(), seed);
+        let split = DatasetSplit::new(&data.labels, SplitShares::default(), seed);
         let go_on = &mut |_: &Epoch| ControlFlow::Continue(());
         let trained = fit(data, &split, &options(train, seed), 0, go_on)?;
         let evaluation = Evaluation::new(data, &split.validation, &trained.model, seed);
@@ -116,7 +117,7 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
 }
 
 /// Trains, with progress.
-fn epochs(data: &Dataset, split: &Split, options: &TrainOptions) -> Result<Trained> {
+fn epochs(data: &Dataset, split: &DatasetSplit, options: &TrainOptions) -> Result<TrainingResult> {
     let progress = Progress::steps("training", options.members * options.epochs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let trained = fit(
@@ -136,10 +137,10 @@ fn epochs(data: &Dataset, split: &Split, options: &TrainOptions) -> Result<Train
 /// Trains again, on parts.
 fn curve(
     data: &Dataset,
-    split: &Split,
+    split: &DatasetSplit,
     options: &TrainOptions,
     steps: u32,
-) -> Result<Vec<CurvePoint>> {
+) -> Result<Vec<LearningCurvePoint>> {
     if steps == 0 {
         return Ok(Vec::new());
     }
@@ -156,9 +157,9 @@ fn curve(
 fn report(
     train: &Train,
     data: &Dataset,
-    split: &Split,
-    found: Report,
-    model: &Model,
+    split: &DatasetSplit,
+    found: EvaluationReport,
+    model: &ContinuationModel,
 ) -> TrainReport {
     let evaluation = Evaluation::new(data, &split.validation, model, train.seed);
     let test = evaluation.compare(&split.test);
@@ -196,8 +197,8 @@ fn report(
 fn look(
     train: &Train,
     data: &Dataset,
-    split: &Split,
-    model: &Model,
+    split: &DatasetSplit,
+    model: &ContinuationModel,
     (input, other): (InputFacts, Dataset),
 ) -> Result<Elsewhere> {
     if other.definition != data.definition {
@@ -224,7 +225,7 @@ fn look(
     for (at, label) in both.labels.iter().enumerate().skip(validation.len()) {
         if seen.contains(&label.group) {
             seen_before.insert(label.conversation);
-        } else if label.outcome != Outcome::Unknown {
+        } else if label.outcome != ConversationOutcome::Unknown {
             part.push(at);
         }
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use headstart_predict::{
-    Dataset, Definition, Encoder, Label, Outcome, Parts, TrainOptions, encoder, log,
+    ConversationOutcome, Dataset, Definition, Encoder, Label, Parts, TrainOptions, encoder, log,
 };
 use headstart_trace::source::decompress;
 
@@ -215,7 +215,7 @@ fn facts(source: &Source, labels: &[Label], remarks: Vec<String>) -> InputFacts 
     let distinct = |of: fn(&Label) -> u64| labels.iter().map(of).collect::<HashSet<u64>>().len();
     let unknown = labels
         .iter()
-        .filter(|label| label.outcome == Outcome::Unknown);
+        .filter(|label| label.outcome == ConversationOutcome::Unknown);
     InputFacts {
         file: source.file(),
         kind: source.kind.name(),
@@ -231,7 +231,7 @@ fn facts(source: &Source, labels: &[Label], remarks: Vec<String>) -> InputFacts 
 fn check(labels: &[Label]) -> Result<()> {
     let known: Vec<&Label> = labels
         .iter()
-        .filter(|label| label.outcome != Outcome::Unknown)
+        .filter(|label| label.outcome != ConversationOutcome::Unknown)
         .collect();
     if labels.is_empty() {
         bail!("there is no turn to learn from: the input holds none");
@@ -245,7 +245,7 @@ fn check(labels: &[Label]) -> Result<()> {
     }
     let continued = known
         .iter()
-        .filter(|label| label.outcome == Outcome::Continued);
+        .filter(|label| label.outcome == ConversationOutcome::Continued);
     let ended = known.len() - continued.count();
     if ended == 0 || ended == known.len() {
         let what = if ended == 0 { "continues" } else { "ends" };

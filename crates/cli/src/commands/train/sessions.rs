@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use anyhow::{Result, bail};
 use headstart_core::{Nanos, SessionId, TraceRequest};
-use headstart_predict::{Label, Outcome, Situation};
+use headstart_predict::{ConversationOutcome, Label, Situation};
 use headstart_trace::{Options, Provenance, Reader};
 
 use super::samples::Samples;
@@ -146,9 +146,9 @@ fn push(
             answer.map(|tokens| u32::try_from(chars(tokens)).unwrap_or(u32::MAX));
         situation.gap_s = before.map(|before| turn.at.since(before.at).as_secs_f32());
         let outcome = match turns.get(index + 1) {
-            _ if end.since(turn.at) < horizon => Outcome::Unknown,
-            Some(_) => Outcome::Continued,
-            None => Outcome::Ended,
+            _ if end.since(turn.at) < horizon => ConversationOutcome::Unknown,
+            Some(_) => ConversationOutcome::Continued,
+            None => ConversationOutcome::Ended,
         };
         let label = Label {
             outcome,
@@ -189,7 +189,7 @@ mod tests {
         push(&turns, 7, end, horizon, &mut samples).expect("few");
         push(&turns[..1], 8, end, horizon, &mut samples).expect("few");
         let outcomes: Vec<_> = samples.labels().iter().map(|label| label.outcome).collect();
-        use Outcome::{Continued, Ended, Unknown};
+        use ConversationOutcome::{Continued, Ended, Unknown};
         assert_eq!(outcomes, [Continued, Continued, Unknown, Unknown, Ended]);
         assert!(samples.texts().iter().all(String::is_empty));
     }

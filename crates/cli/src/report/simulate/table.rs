@@ -1,7 +1,7 @@
 //! Tables for a terminal.
 
 use headstart_sim::chat::ContextBin;
-use headstart_sim::experiment::Predictor;
+use headstart_sim::experiment::PredictionSource;
 
 use super::super::{table::aligned, thousands};
 use super::published::{self, Figure};
@@ -79,16 +79,16 @@ pub(super) fn facts(report: &Report) -> String {
     text
 }
 
-fn teller(predictor: Predictor) -> String {
+fn teller(predictor: PredictionSource) -> String {
     match predictor {
-        Predictor::Nobody => "none".to_owned(),
-        Predictor::TurnCount => "shares of continued conversations by turn".to_owned(),
-        Predictor::Noisy { channel, mcc } => format!(
+        PredictionSource::Nobody => "none".to_owned(),
+        PredictionSource::TurnCount => "shares of continued conversations by turn".to_owned(),
+        PredictionSource::Noisy { channel, mcc } => format!(
             "a noisy oracle ({} noise) with MCC {mcc}, except where the sweep sets MCC",
             channel.name()
         ),
-        Predictor::Model => "the model".to_owned(),
-        Predictor::Truth => "the truth".to_owned(),
+        PredictionSource::Model => "the model".to_owned(),
+        PredictionSource::Truth => "the truth".to_owned(),
     }
 }
 

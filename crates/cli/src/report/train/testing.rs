@@ -1,7 +1,7 @@
 //! A report made by hand.
 
 use headstart_predict::metrics::Bin;
-use headstart_predict::{Counts, CurvePoint, Definition, Epoch, Scores, encoder};
+use headstart_predict::{Counts, Definition, Epoch, LearningCurvePoint, Scores, encoder};
 
 use super::{InputFacts, Lift, Parts, Times, TrainReport};
 
@@ -30,8 +30,8 @@ fn scores(mcc: f64) -> Scores {
 }
 
 /// One point for each MCC, each with twice the conversations of the one before.
-pub(super) fn curve(mccs: &[f64]) -> Vec<CurvePoint> {
-    let point = |(index, &mcc): (usize, &f64)| CurvePoint {
+pub(super) fn curve(mccs: &[f64]) -> Vec<LearningCurvePoint> {
+    let point = |(index, &mcc): (usize, &f64)| LearningCurvePoint {
         conversations: 500 << index,
         samples: 1_000 << index,
         scores: scores(mcc),

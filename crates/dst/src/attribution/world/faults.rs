@@ -6,7 +6,7 @@ use std::time::Duration;
 use headstart_core::ReplicaId;
 use headstart_router::Health;
 
-use super::{Event, World};
+use super::{World, WorldEvent};
 
 impl World {
     pub(super) fn fault(&mut self) {
@@ -20,7 +20,7 @@ impl World {
         }
         if self.begun < self.config.sessions {
             let next = self.around(self.config.resets);
-            self.after(next, Event::Fault);
+            self.after(next, WorldEvent::Fault);
         }
     }
 
@@ -59,9 +59,9 @@ impl World {
         let engine = &mut self.replicas[replica].engine;
         engine.crash(&mut self.oracle, self.now);
         let noticed = self.around(self.config.noticed);
-        self.after(noticed, Event::Probe(replica));
+        self.after(noticed, WorldEvent::Probe(replica));
         let restart = Duration::from_secs(1) + self.around(self.config.restart);
-        self.after(restart, Event::Restart(replica));
+        self.after(restart, WorldEvent::Restart(replica));
         for id in answering {
             self.give_up(id);
             if self.rng.below(4) > 0 {
@@ -96,7 +96,7 @@ impl World {
         let state = &mut self.replicas[replica];
         (state.is_up, state.is_new) = (true, true);
         let noticed = self.around(self.config.noticed);
-        self.after(noticed, Event::Probe(replica));
+        self.after(noticed, WorldEvent::Probe(replica));
     }
 
     /// The gateway looks whether a replica is up.

@@ -12,11 +12,11 @@ use headstart_insight::Bucket;
 use headstart_insight::loss::{Arrival, Pending, Served};
 use headstart_router::{Decision, Health, Prompt, ReservationId, RouteRequest};
 
-use super::super::author::{Draft, Space, Written};
+use super::super::author::{RequestDraft, Space, WrittenToken};
 use super::super::engine::Running;
-use super::super::oracle::{Named, Question};
+use super::super::oracle::{OracleQuery, PromptNodes};
 use super::super::verdicts::{TIERS, said, truth};
-use super::{BLOCK_SIZE, Event, Text, World};
+use super::{BLOCK_SIZE, BlockText, World, WorldEvent};
 
 /// Requests that wait at a replica; it refuses more.
 const WAITING_MAX: usize = 24;
@@ -26,8 +26,8 @@ const TRIES: u32 = 3;
 
 /// A request to place, and the replicas to avoid.
 #[derive(Clone)]
-pub(super) struct Order {
-    pub(super) draft: Draft,
+pub(super) struct PlacementOrder {
+    pub(super) draft: RequestDraft,
     /// One of several alike: only the first one's answer counts.
     pub(super) is_copy: bool,
     /// Replicas that have just failed it.
@@ -37,10 +37,10 @@ pub(super) struct Order {
 }
 
 /// A request that a replica has taken on.
-pub(super) struct Request {
+pub(super) struct AcceptedRequest {
     pub(super) replica: usize,
-    pub(super) order: Order,
-    pub(super) named: Named,
+    pub(super) order: PlacementOrder,
+    pub(super) named: PromptNodes,
     why: Vec<Bucket>,
     /// None while it waits, and where a cache was cleared under it.
     pub(super) running: Option<Running>,
@@ -57,9 +57,9 @@ pub(super) struct Request {
 
 impl World {
     /// Sends a request, perhaps several times.
-    pub(super) fn ask(&mut self, draft: &Draft) {
+    pub(super) fn ask(&mut self, draft: &RequestDraft) {
         for copy in 0..draft.copies {
-            self.place(Order {
+            self.place(PlacementOrder {
                 draft: draft.clone(),
                 is_copy: copy > 0,
                 excluded: Vec::new(),
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// The gateway places a request: where it is refused, elsewhere.
-    pub(super) fn place(&mut self, mut order: Order) {
+    pub(super) fn place(&mut self, mut order: PlacementOrder) {
         let prompt = &order.draft.prompt;
         let tokens: Vec<TokenId> = prompt.iter().map(|written| written.token).collect();
         let (pending, decision) = loop {
@@ -93,7 +93,7 @@ impl World {
         };
         let named = self.name(order.draft.space, &order.draft.prompt);
         let replica = decision.replica.0 as usize;
-        let why = self.oracle.why(&Question {
+        let why = self.oracle.why(&OracleQuery {
             prompt: &order.draft.prompt,
             named: &named,
             chosen: replica,
@@ -102,7 +102,7 @@ impl World {
         });
         self.oracle.waits(replica, &named.nodes);
         let id = self.requests.len();
-        self.requests.push(Request {
+        self.requests.push(AcceptedRequest {
             replica,
             order,
             named,
@@ -118,13 +118,13 @@ impl World {
         self.replicas[replica].waiting.push_back(id);
         if self.rng.next_f64() < self.config.impatient {
             let patience = self.around(Duration::from_millis(150));
-            self.after(patience, Event::Leave(id));
+            self.after(patience, WorldEvent::Leave(id));
         }
         self.start_next(replica);
     }
 
     /// Chooses a replica as the gateway does, and tells the attributor.
-    fn route(&mut self, order: &Order, tokens: &[TokenId]) -> Option<(Pending, Decision)> {
+    fn route(&mut self, order: &PlacementOrder, tokens: &[TokenId]) -> Option<(Pending, Decision)> {
         let namespace = order.draft.space.namespace();
         let index = self.router.index();
         let keys = index.hash(Prompt {
@@ -186,7 +186,7 @@ impl World {
         (request.since, request.attempt) = (self.now, request.attempt + 1);
         let (prefill, attempt) = (request.prefill, request.attempt);
         self.announce(replica);
-        self.after(prefill, Event::FirstToken(id, attempt));
+        self.after(prefill, WorldEvent::FirstToken(id, attempt));
     }
 
     pub(super) fn first_token(&mut self, id: usize, attempt: u32) {
@@ -209,7 +209,7 @@ impl World {
         state.answering.push(id);
         self.announce(replica);
         let decoding = self.around(Duration::from_millis(400));
-        self.after(decoding, Event::Done(id));
+        self.after(decoding, WorldEvent::Done(id));
         self.start_next(replica);
     }
 
@@ -310,27 +310,27 @@ impl World {
     }
 
     /// A client asks the same again, but not for ever.
-    pub(super) fn ask_again(&mut self, mut order: Order, pause: Duration) {
+    pub(super) fn ask_again(&mut self, mut order: PlacementOrder, pause: Duration) {
         order.again += 1;
         order.excluded.clear();
         if order.again <= TRIES {
             let pause = self.around(pause);
-            self.after(pause, Event::Again(order));
+            self.after(pause, WorldEvent::Again(order));
         }
     }
 
     fn go_on(&mut self, session: usize) {
         if let Some(draft) = self.author.go_on(session) {
             let thinking = self.around(Duration::from_secs(4));
-            self.after(thinking, Event::Ask(draft));
+            self.after(thinking, WorldEvent::Ask(draft));
         }
     }
 
-    fn name(&mut self, space: Space, tokens: &[Written]) -> Named {
+    fn name(&mut self, space: Space, tokens: &[WrittenToken]) -> PromptNodes {
         let named = self.oracle.name(space.number(), tokens, BLOCK_SIZE);
         let mut parent = None;
         for (&node, block) in named.nodes.iter().zip(tokens.chunks_exact(BLOCK_SIZE)) {
-            self.texts.entry(node).or_insert_with(|| Text {
+            self.texts.entry(node).or_insert_with(|| BlockText {
                 parent,
                 tokens: block.iter().map(|written| written.token).collect(),
                 space,

@@ -4,8 +4,8 @@ use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{CacheEvent, ReplicaId};
 use headstart_router::index::Update;
 
-use super::super::engine::{Change, hash_of};
-use super::{BLOCK_SIZE, Event, World};
+use super::super::engine::{ResidencyChange, hash_of};
+use super::{BLOCK_SIZE, World, WorldEvent};
 
 impl World {
     /// Sends what changed on its way, in order.
@@ -24,7 +24,7 @@ impl World {
         }
         let arrives = (self.now + delay).max(state.delivered_at);
         state.delivered_at = arrives;
-        let event = Event::Deliver {
+        let event = WorldEvent::Deliver {
             replica,
             events,
             is_lost,
@@ -32,15 +32,15 @@ impl World {
         self.after(arrives.since(self.now), event);
     }
 
-    fn event(&self, change: Change) -> CacheEvent {
+    fn event(&self, change: ResidencyChange) -> CacheEvent {
         match change {
-            Change::Cleared => CacheEvent::Cleared,
-            Change::Removed(node, tier) => CacheEvent::Removed {
+            ResidencyChange::Cleared => CacheEvent::Cleared,
+            ResidencyChange::Removed(node, tier) => CacheEvent::Removed {
                 blocks: vec![hash_of(node)],
                 tier,
                 group: 0,
             },
-            Change::Stored(node, tier) => {
+            ResidencyChange::Stored(node, tier) => {
                 let text = &self.texts[&node];
                 CacheEvent::Stored(StoredBlocks {
                     blocks: vec![hash_of(node)],

@@ -5,12 +5,12 @@ use std::time::Duration;
 use headstart_core::{CacheEvent, Nanos};
 use headstart_router::PrefixIndex;
 use headstart_router::index::Update;
-use headstart_router::stream::{Effect, Follower, StreamBatch, StreamStatus};
+use headstart_router::stream::{Follower, StreamBatch, StreamEffect, StreamStatus};
 
 use super::{Commons, Station};
-use crate::streams::channel::{Answer, Delivery};
-use crate::streams::publisher::{Position, position_of, unmark};
-use crate::streams::tally::Tally;
+use crate::streams::channel::{Delivery, ReplayAnswer};
+use crate::streams::publisher::{BatchPosition, position_of, unmark};
+use crate::streams::tally::CoverageTally;
 
 impl Station {
     /// Something arrives.
@@ -41,7 +41,7 @@ impl Station {
         })
     }
 
-    fn count_late(&mut self, arrives: Option<Position>, tally: &mut Tally) {
+    fn count_late(&mut self, arrives: Option<BatchPosition>, tally: &mut CoverageTally) {
         let late = self.arrived.zip(arrives).filter(|(last, it)| it < last);
         if let Some((last, it)) = late {
             tally.late_lives += u64::from(it.process < last.process);
@@ -54,26 +54,29 @@ impl Station {
     pub(super) fn tell(
         &mut self,
         commons: &mut Commons,
-        event: impl FnOnce(&mut Follower, Nanos, &mut Vec<Effect>),
+        event: impl FnOnce(&mut Follower, Nanos, &mut Vec<StreamEffect>),
     ) -> Result<bool, String> {
         let mut effects = Vec::new();
         event(&mut self.follower, commons.now, &mut effects);
         self.follower.check();
         let mut is_told = false;
         for effect in effects {
-            is_told |= !matches!(effect, Effect::Ask { .. } | Effect::Skipped { .. });
+            is_told |= !matches!(
+                effect,
+                StreamEffect::Ask { .. } | StreamEffect::Skipped { .. }
+            );
             let is_absent = self.follower.status() == StreamStatus::Down;
-            let is_doubt = matches!(effect, Effect::Doubt { .. });
+            let is_doubt = matches!(effect, StreamEffect::Doubt { .. });
             commons.tally.absences += u64::from(is_absent && is_doubt);
             self.carry_out(effect, commons)?;
         }
         Ok(is_told)
     }
 
-    fn carry_out(&mut self, effect: Effect, commons: &mut Commons) -> Result<(), String> {
+    fn carry_out(&mut self, effect: StreamEffect, commons: &mut Commons) -> Result<(), String> {
         let now = commons.now;
         match effect {
-            Effect::Apply { seq, mut events } => {
+            StreamEffect::Apply { seq, mut events } => {
                 let position = unmark(&mut events).filter(|position| position.seq == seq);
                 let position = position.ok_or("a batch was changed on its way")?;
                 commons.note(|| format!("{:?} applies {position:?}", self.replica));
@@ -86,7 +89,7 @@ impl Station {
                     .index
                     .update(self.replica, Update::Events(&events), now);
             }
-            Effect::Clear => {
+            StreamEffect::Clear => {
                 commons.note(|| format!("{:?} forgets everything", self.replica));
                 commons.tally.clears += 1;
                 self.truth.forget();
@@ -96,32 +99,32 @@ impl Station {
                     .index
                     .update(self.replica, Update::Events(&cleared), now);
             }
-            Effect::Doubt { batches } => {
+            StreamEffect::Doubt { batches } => {
                 commons.note(|| format!("{:?} doubts, {batches} lost", self.replica));
                 commons.tally.doubts += 1;
                 self.truth.doubt(now);
                 commons.index.update(self.replica, Update::Doubt, now);
             }
-            Effect::Trust => {
+            StreamEffect::Trust => {
                 commons.note(|| format!("{:?} takes its doubt back", self.replica));
                 commons.tally.trusts += 1;
                 self.truth.trust(now)?;
                 commons.index.update(self.replica, Update::Trust, now);
             }
-            Effect::Ask { replay, from } => {
+            StreamEffect::Ask { replay, from } => {
                 commons.note(|| format!("{:?} asks from {from}", self.replica));
                 let replies = self.replies(from);
                 let first = replies.as_ref().and_then(|replies| replies.first());
                 let is_truncated = first.is_some_and(|first| first.seq > from);
                 let is_empty = replies.is_some() && self.process().keeps_nothing();
                 let answer = self.channel.ask(replay, replies, now, &mut commons.rng);
-                let is_truncated = is_truncated && answer == Answer::Whole;
+                let is_truncated = is_truncated && answer == ReplayAnswer::Whole;
                 commons.tally.replays += 1;
                 commons.tally.truncated_replays += u64::from(is_truncated);
                 commons.tally.empty_replays += u64::from(is_empty);
-                commons.tally.cut_replays += u64::from(answer == Answer::Cut);
+                commons.tally.cut_replays += u64::from(answer == ReplayAnswer::Cut);
             }
-            Effect::Reconnect => {
+            StreamEffect::Reconnect => {
                 commons.note(|| format!("{:?} reconnects", self.replica));
                 commons.tally.reconnects += 1;
                 self.channel.disconnect(now, &mut commons.rng);
@@ -130,7 +133,7 @@ impl Station {
                     self.channel.connect(now, pause, &mut commons.rng);
                 }
             }
-            Effect::Skipped { .. } | Effect::Status(_) => {}
+            StreamEffect::Skipped { .. } | StreamEffect::Status(_) => {}
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use headstart_core::Nanos;
 use headstart_router::stream::{Damage, LATE_TIME_MAX, SILENCE_TIME_MAX};
 
 use crate::streams::channel::Delivery;
-use crate::streams::publisher::{Position, position_of};
+use crate::streams::publisher::{BatchPosition, position_of};
 use crate::streams::scenario::StationSpec;
 
 /// Evidence that something may be missing.
@@ -26,12 +26,12 @@ pub struct Lateness {
     /// Start of the time without a connection, or without an answer on the new one.
     unanswered: Option<Nanos>,
     /// Batches that arrived live behind the last applied one, and when.
-    waiting: BTreeMap<Position, Nanos>,
+    waiting: BTreeMap<BatchPosition, Nanos>,
     /// When anything was heard last.
     heard: Nanos,
     /// Whether a question was answered.
     has_answer: bool,
-    applied: Option<Position>,
+    applied: Option<BatchPosition>,
 }
 
 /// Why nothing may be confirmed.
@@ -98,7 +98,7 @@ impl Lateness {
     }
 
     /// The batch at `position` is applied.
-    pub fn on_applied(&mut self, position: Position, now: Nanos) {
+    pub fn on_applied(&mut self, position: BatchPosition, now: Nanos) {
         self.applied = Some(position);
         self.unanswered = (!self.is_connected).then_some(now);
         self.heard = now;

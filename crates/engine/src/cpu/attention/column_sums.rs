@@ -49,7 +49,7 @@ impl StoredKeys {
 }
 
 /// One layer's probes and what they see.
-pub struct Probed<'a> {
+pub struct ProbedLayer<'a> {
     /// The probe heads.
     pub probes: &'a Probes,
     /// Head counts and width.
@@ -62,7 +62,7 @@ pub struct Probed<'a> {
     pub front: (&'a LayerKv, &'a [BlockId]),
 }
 
-impl Probed<'_> {
+impl ProbedLayer<'_> {
     /// For each probe the sums of its rows, by token of the stored prefix.
     #[must_use]
     pub fn column_sums(&self) -> Vec<Vec<f32>> {
@@ -72,7 +72,7 @@ impl Probed<'_> {
         let tasks = (0..heads.len() * tiles).into_par_iter();
         let sums: Vec<Vec<f32>> = tasks
             .map(|task| {
-                arch.dispatch(Tile {
+                arch.dispatch(ProbeTile {
                     probed: self,
                     head: heads[task / tiles],
                     first: task % tiles * ROWS,
@@ -124,13 +124,13 @@ impl Probed<'_> {
 }
 
 /// At most [`ROWS`] rows of one head.
-struct Tile<'a> {
-    probed: &'a Probed<'a>,
+struct ProbeTile<'a> {
+    probed: &'a ProbedLayer<'a>,
     head: usize,
     first: usize,
 }
 
-impl WithSimd for Tile<'_> {
+impl WithSimd for ProbeTile<'_> {
     type Output = Vec<f32>;
 
     #[inline(always)]
@@ -179,7 +179,7 @@ impl WithSimd for Tile<'_> {
     }
 }
 
-impl Tile<'_> {
+impl ProbeTile<'_> {
     /// The rows' queries, scaled, `[dim][ROWS]`, missing rows as zero.
     #[inline(always)]
     fn pack_queries(&self, rows: usize) -> Vec<[f32; ROWS]> {
@@ -299,7 +299,7 @@ mod tests {
             let row_len = (config.num_heads + 2 * kv_heads) * dim;
             let qkv = random(&mut rng, rows * row_len);
             let blocks: Vec<BlockId> = (0..front as u32).map(BlockId).collect();
-            let probed = Probed {
+            let probed = ProbedLayer {
                 probes: &probes,
                 heads,
                 qkv: &qkv,

@@ -20,7 +20,7 @@ enum News {
 }
 
 struct Replica {
-    packing: Packing,
+    packing: PackManager,
     news: VecDeque<News>,
     /// Handed over, and not written yet.
     writing: Option<(TransferId, Pack)>,
@@ -56,7 +56,7 @@ fn options(most_units: usize) -> PackingOptions {
 impl Folder {
     fn new(num_replicas: usize, most_units: usize) -> Self {
         let replica = |_| Replica {
-            packing: Packing::new(Some(options(most_units)), LAYERS),
+            packing: PackManager::new(Some(options(most_units)), LAYERS),
             news: VecDeque::new(),
             writing: None,
             reading: Vec::new(),
@@ -330,7 +330,7 @@ fn a_newer_pack_replaces_an_older_one_of_the_same_replica() {
 
 #[test]
 fn what_a_prompt_reads_stays_until_it_has_its_token() {
-    let mut packing = Packing::new(Some(options(100)), 1);
+    let mut packing = PackManager::new(Some(options(100)), 1);
     let pack = |units: Vec<BlockHash>| {
         let order = vec![0, 1];
         let name = Pack::name_of(&units, 1, (&order, 0));

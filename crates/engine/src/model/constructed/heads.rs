@@ -13,7 +13,7 @@
 use headstart_core::Rng;
 
 use super::stream::SELF;
-use super::{HEAD_DIM, Shape};
+use super::{HEAD_DIM, HeadLayout};
 
 /// Pairs of dimensions of a head.
 pub(super) const PAIRS: usize = HEAD_DIM / 2;
@@ -67,7 +67,7 @@ const DEVIATIONS: u64 = 0x4ead;
 
 /// Role of a query head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum HeadRole {
     /// Looks at salient tokens.
     Salient,
     /// The same, and where its key stood before, at what followed.
@@ -85,35 +85,35 @@ pub(super) enum Role {
 /// Layer of the counting head, the last of its heads.
 pub(super) const COUNTING_LAYER: usize = 1;
 
-impl Shape {
+impl HeadLayout {
     /// Returns the role of query head `head` in layer `layer`.
-    pub(super) fn role(self, layer: usize, head: usize) -> Role {
+    pub(super) fn role(self, layer: usize, head: usize) -> HeadRole {
         let role = match self {
             Self::Mha => match head {
-                0..16 => Role::Match,
-                16..24 if layer == 0 => Role::Previous,
-                16..24 => Role::Match,
-                24..28 => Role::Local,
-                28..31 => Role::Sink,
-                _ if layer == COUNTING_LAYER => Role::Count,
-                _ => Role::Sink,
+                0..16 => HeadRole::Match,
+                16..24 if layer == 0 => HeadRole::Previous,
+                16..24 => HeadRole::Match,
+                24..28 => HeadRole::Local,
+                28..31 => HeadRole::Sink,
+                _ if layer == COUNTING_LAYER => HeadRole::Count,
+                _ => HeadRole::Sink,
             },
             Self::Gqa => match head {
-                0..4 => Role::Local,
-                _ if layer == 0 && head % 4 == 3 => Role::Previous,
-                31 if layer == COUNTING_LAYER => Role::Count,
-                _ => Role::Match,
+                0..4 => HeadRole::Local,
+                _ if layer == 0 && head % 4 == 3 => HeadRole::Previous,
+                31 if layer == COUNTING_LAYER => HeadRole::Count,
+                _ => HeadRole::Match,
             },
             Self::Small => match head {
-                0..3 => Role::Match,
-                _ if layer == 0 => Role::Previous,
-                _ if layer == COUNTING_LAYER => Role::Count,
-                _ => Role::Sink,
+                0..3 => HeadRole::Match,
+                _ if layer == 0 => HeadRole::Previous,
+                _ if layer == COUNTING_LAYER => HeadRole::Count,
+                _ => HeadRole::Sink,
             },
         };
         // Nothing can be matched before the first layer has said what came earlier.
         match role {
-            Role::Match if layer == 0 => Role::Salient,
+            HeadRole::Match if layer == 0 => HeadRole::Salient,
             other => other,
         }
     }

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::heads::{self, KeyLook, QueryLook, Role};
+use super::heads::{self, HeadRole, KeyLook, QueryLook};
 use super::stream::{self, HIDDEN};
-use super::{LAYERS, Shape};
+use super::{HeadLayout, LAYERS};
 use crate::ModelConfig;
 use crate::cpu::linear::Linear;
 use crate::kv::{Dtype, Numbers};
-use crate::model::Layer;
+use crate::model::DecoderLayer;
 
 /// Units of a feed-forward layer: one per dimension of an answer, one for the verdict, the rest
 /// unused.
@@ -74,33 +74,38 @@ impl Matrix {
 }
 
 /// Layer `layer` of `shape`.
-pub(super) fn build(shape: Shape, config: &ModelConfig, layer: usize, dtype: Dtype) -> Layer {
+pub(super) fn build(
+    shape: HeadLayout,
+    config: &ModelConfig,
+    layer: usize,
+    dtype: Dtype,
+) -> DecoderLayer {
     let (gate_up, down) = feed_forward(layer);
-    let place = Place {
+    let plan = LayerPlan {
         shape,
         config,
         layer,
     };
-    Layer {
+    DecoderLayer {
         attention_norm: vec![1.0; HIDDEN],
-        qkv: place.qkv().linear(dtype),
+        qkv: plan.qkv().linear(dtype),
         head_norms: None,
-        output: place.output().linear(dtype),
+        output: plan.output().linear(dtype),
         feed_forward_norm: vec![1.0; HIDDEN],
         gate_up: gate_up.linear(dtype),
         down: down.linear(dtype),
     }
 }
 
-/// A layer of a shape.
-struct Place<'a> {
-    shape: Shape,
+/// Arrangement of one layer, from which its weights follow.
+struct LayerPlan<'a> {
+    shape: HeadLayout,
     config: &'a ModelConfig,
     layer: usize,
 }
 
-impl Place<'_> {
-    fn role(&self, head: usize) -> Role {
+impl LayerPlan<'_> {
+    fn role(&self, head: usize) -> HeadRole {
         self.shape.role(self.layer, head)
     }
 
@@ -130,26 +135,26 @@ impl Place<'_> {
             qkv.set(stream::ONE, partner, scale * strength * sin);
         };
         match self.role(head) {
-            Role::Previous => {
+            HeadRole::Previous => {
                 for (pair, strength) in heads::PLACE.zip(heads::PREVIOUS) {
                     let exponent = -((2 * pair) as f32) / self.config.head_dim as f32;
                     turned(pair, strength, -self.config.rope.theta.powf(exponent));
                 }
             }
-            Role::Local => turned(slowest, heads::LOCAL, heads::RECENT_PHASE),
-            Role::Sink => {
+            HeadRole::Local => turned(slowest, heads::LOCAL, heads::RECENT_PHASE),
+            HeadRole::Sink => {
                 turned(slowest, heads::LOCAL, heads::RECENT_PHASE);
                 qkv.set(stream::ONE, first + heads::FIRST, scale * heads::SINK);
             }
-            Role::Salient | Role::Match => {
+            HeadRole::Salient | HeadRole::Match => {
                 turned(slowest, look.leaning, heads::RECENT_PHASE);
                 qkv.set(stream::ONE, first + heads::SALIENT, scale);
                 qkv.set(stream::ONE, first + heads::CHARACTER, scale * look.second);
                 qkv.set(stream::MOOD, first + heads::CHARACTER, scale * look.mood);
             }
-            Role::Count => {}
+            HeadRole::Count => {}
         }
-        if self.role(head) == Role::Match {
+        if self.role(head) == HeadRole::Match {
             for (i, row) in stream::KEY.enumerate() {
                 let column = first + heads::code_dim(i);
                 qkv.set(row, column, scale * look.sharpness);
@@ -165,7 +170,7 @@ impl Place<'_> {
         qkv.set(stream::START, first + heads::FIRST, 1.0);
         let group = self.config.group();
         let mut queries = kv_head * group..(kv_head + 1) * group;
-        if !queries.any(|head| matches!(self.role(head), Role::Salient | Role::Match)) {
+        if !queries.any(|head| matches!(self.role(head), HeadRole::Salient | HeadRole::Match)) {
             return;
         }
         let look = KeyLook::of(self.layer, kv_head);
@@ -199,20 +204,20 @@ impl Place<'_> {
             let at = |part: Range<usize>| head * dim + part.start..head * dim + part.end;
             let (code, character) = (at(CARRIED_CODE), at(CARRIED_SELF));
             match role {
-                Role::Previous => {
+                HeadRole::Previous => {
                     let share = 1.0 / self.heads_of(role) as f32;
                     output.copy(code, stream::EARLIER_KEY.start, share);
                     output.copy(character, stream::EARLIER_SELF.start, share);
                 }
-                Role::Match => {
+                HeadRole::Match => {
                     let share = 1.0 / self.heads_of(role) as f32;
                     output.copy(code, stream::FOUND.start, share);
                 }
-                Role::Count => output.set(head * dim + CARRIED_SYMBOL, stream::BALANCE, 1.0),
-                Role::Salient | Role::Local | Role::Sink if self.layer == 0 => {
+                HeadRole::Count => output.set(head * dim + CARRIED_SYMBOL, stream::BALANCE, 1.0),
+                HeadRole::Salient | HeadRole::Local | HeadRole::Sink if self.layer == 0 => {
                     output.copy(character, stream::EARLIER_SELF.start, background);
                 }
-                Role::Salient | Role::Local | Role::Sink => {
+                HeadRole::Salient | HeadRole::Local | HeadRole::Sink => {
                     output.copy(code, stream::FOUND.start, background);
                 }
             }
@@ -221,7 +226,7 @@ impl Place<'_> {
     }
 
     /// Heads with this task in the whole model.
-    fn heads_of(&self, role: Role) -> usize {
+    fn heads_of(&self, role: HeadRole) -> usize {
         let of_layer = |layer| {
             let heads = 0..self.config.num_heads;
             heads

@@ -5,7 +5,7 @@ use std::ops::Range;
 use headstart_core::{Rng, TokenId};
 
 use super::code::{self, word};
-use super::words::{Symbol, Word};
+use super::words::{Symbol, TokenMeaning};
 
 /// Width of the stream.
 pub(super) const HIDDEN: usize = 128;
@@ -32,7 +32,7 @@ pub(super) const SALIENCE: usize = 97;
 pub(super) const START: usize = 98;
 /// 1 in keys: they ask for their value.
 pub(super) const ASKS_VALUE: usize = 99;
-/// 1 in [`Word::Most`].
+/// 1 in [`TokenMeaning::Most`].
 pub(super) const ASKS_MOST: usize = 100;
 /// 1 and -1 in the two symbols.
 pub(super) const SYMBOL: usize = 101;
@@ -55,44 +55,44 @@ const CHARACTERS: u64 = 0xc0de;
 
 /// Least and largest salience, nats: facts are e² to e⁴ times as salient as filler. The two
 /// symbols are filler to everybody but the counting head, one near the top, one at the bottom.
-fn salience_range(word: Word) -> (f32, f32) {
+fn salience_range(word: TokenMeaning) -> (f32, f32) {
     match word {
-        Word::Value(_) => (4.0, 4.6),
-        Word::Key(_) => (3.6, 4.2),
-        Word::Open | Word::Close => (3.4, 3.6),
-        Word::Start => (4.0, 4.0),
-        Word::Symbol(Symbol::Loud) => (1.8, 1.8),
-        Word::Symbol(Symbol::Quiet) => (0.0, 0.0),
-        Word::Filler(_) | Word::Ask | Word::Most => (0.0, 1.5),
+        TokenMeaning::Value(_) => (4.0, 4.6),
+        TokenMeaning::Key(_) => (3.6, 4.2),
+        TokenMeaning::Open | TokenMeaning::Close => (3.4, 3.6),
+        TokenMeaning::Start => (4.0, 4.0),
+        TokenMeaning::Symbol(Symbol::Loud) => (1.8, 1.8),
+        TokenMeaning::Symbol(Symbol::Quiet) => (0.0, 0.0),
+        TokenMeaning::Filler(_) | TokenMeaning::Ask | TokenMeaning::Most => (0.0, 1.5),
     }
 }
 
 /// Returns the embedding of `token`, of squared length [`HIDDEN`].
 pub(super) fn embedding(token: TokenId) -> Vec<f32> {
-    let meaning = Word::of(token);
+    let meaning = TokenMeaning::of(token);
     let mut row = vec![0.0; HIDDEN];
     let mut rng = Rng::new(CHARACTERS ^ u64::from(token) << 16);
     let (least, largest) = salience_range(meaning);
     row[SALIENCE] = least + (largest - least) * rng.next_f64() as f32;
     row[SELF].copy_from_slice(&character(&mut rng));
     row[ONE] = 1.0;
-    let asks = matches!(meaning, Word::Key(_) | Word::Most);
+    let asks = matches!(meaning, TokenMeaning::Key(_) | TokenMeaning::Most);
     row[MOOD] = if asks {
         0.0
     } else {
         (2.0 * rng.next_f64() - 1.0) as f32
     };
     match meaning {
-        Word::Start => row[START] = 1.0,
-        Word::Key(key) => {
+        TokenMeaning::Start => row[START] = 1.0,
+        TokenMeaning::Key(key) => {
             row[KEY].copy_from_slice(&word(key));
             row[ASKS_VALUE] = 1.0;
         }
-        Word::Value(value) => row[VALUE].copy_from_slice(&word(value)),
-        Word::Most => row[ASKS_MOST] = 1.0,
-        Word::Symbol(Symbol::Loud) => row[SYMBOL] = 1.0,
-        Word::Symbol(Symbol::Quiet) => row[SYMBOL] = -1.0,
-        Word::Open | Word::Close | Word::Ask | Word::Filler(_) => {}
+        TokenMeaning::Value(value) => row[VALUE].copy_from_slice(&word(value)),
+        TokenMeaning::Most => row[ASKS_MOST] = 1.0,
+        TokenMeaning::Symbol(Symbol::Loud) => row[SYMBOL] = 1.0,
+        TokenMeaning::Symbol(Symbol::Quiet) => row[SYMBOL] = -1.0,
+        TokenMeaning::Open | TokenMeaning::Close | TokenMeaning::Ask | TokenMeaning::Filler(_) => {}
     }
     let square: f32 = row.iter().map(|x| x * x).sum();
     row[BALLAST] = (HIDDEN as f32 - square).sqrt();
@@ -102,13 +102,13 @@ pub(super) fn embedding(token: TokenId) -> Vec<f32> {
 /// Returns the output head's row for `token`; zeros if it is never an answer.
 pub(super) fn unembedding(token: TokenId) -> Vec<f32> {
     let mut row = vec![0.0; HIDDEN];
-    match Word::of(token) {
-        Word::Value(value) => {
+    match TokenMeaning::of(token) {
+        TokenMeaning::Value(value) => {
             let scaled = word(value).map(|x| CERTAINTY * x);
             row[ANSWER].copy_from_slice(&scaled);
         }
-        Word::Symbol(Symbol::Loud) => row[VERDICT] = CERTAINTY,
-        Word::Symbol(Symbol::Quiet) => row[VERDICT] = -CERTAINTY,
+        TokenMeaning::Symbol(Symbol::Loud) => row[VERDICT] = CERTAINTY,
+        TokenMeaning::Symbol(Symbol::Quiet) => row[VERDICT] = -CERTAINTY,
         _ => {}
     }
     row

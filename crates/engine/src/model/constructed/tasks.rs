@@ -2,7 +2,7 @@
 
 use headstart_core::{Rng, TokenId};
 
-use super::words::{FILLERS, KEYS, Symbol, Word};
+use super::words::{FILLERS, KEYS, Symbol, TokenMeaning};
 
 /// Tokens of a fact: open, key, value, close.
 pub const FACT_TOKENS: usize = 4;
@@ -43,7 +43,7 @@ pub struct Document {
 
 /// Question after a document, with its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct DocumentQuestion {
     /// Its tokens, the last of which asks.
     pub tokens: Vec<TokenId>,
     /// The right next token.
@@ -61,7 +61,7 @@ impl Document {
         let taken = 1 + size.facts * FACT_TOKENS + size.symbols;
         assert!(taken <= size.tokens, "facts and symbols do not fit");
         let facts = draw_facts(rng, size.facts);
-        let mut pieces: Vec<Vec<Word>> = facts.iter().copied().map(fact).collect();
+        let mut pieces: Vec<Vec<TokenMeaning>> = facts.iter().copied().map(fact).collect();
         let lead = 0.55 + 0.1 * rng.next_f64();
         let winners = (size.symbols as f64 * lead).round() as usize;
         for index in 0..size.symbols {
@@ -70,13 +70,13 @@ impl Document {
             } else {
                 majority.other()
             };
-            pieces.push(vec![Word::Symbol(symbol)]);
+            pieces.push(vec![TokenMeaning::Symbol(symbol)]);
         }
         pieces.extend((taken..size.tokens).map(|_| vec![filler(rng)]));
         rng.shuffle(&mut pieces);
-        let words = std::iter::once(Word::Start).chain(pieces.into_iter().flatten());
+        let words = std::iter::once(TokenMeaning::Start).chain(pieces.into_iter().flatten());
         Self {
-            tokens: words.map(Word::token).collect(),
+            tokens: words.map(TokenMeaning::token).collect(),
             facts,
             majority,
         }
@@ -88,7 +88,7 @@ impl Document {
     /// # Panics
     /// When the document has no fact, or `tokens` are too few.
     #[must_use]
-    pub fn ask_value(&self, rng: &mut Rng, tokens: usize) -> Question {
+    pub fn ask_value(&self, rng: &mut Rng, tokens: usize) -> DocumentQuestion {
         const EXAMPLES: usize = 3;
         let pick = |rng: &mut Rng| self.facts[rng.below(self.facts.len())];
         let (key, value) = pick(rng);
@@ -97,27 +97,41 @@ impl Document {
             let (other, value) = pick(rng);
             // The answer must not stand in the question.
             if other != key {
-                words.extend([Word::Ask, Word::Key(other), Word::Value(value)]);
+                words.extend([
+                    TokenMeaning::Ask,
+                    TokenMeaning::Key(other),
+                    TokenMeaning::Value(value),
+                ]);
             }
         }
-        words.extend([Word::Ask, Word::Key(key)]);
-        Question::padded(rng, tokens, words, Word::Value(value))
+        words.extend([TokenMeaning::Ask, TokenMeaning::Key(key)]);
+        DocumentQuestion::padded(rng, tokens, words, TokenMeaning::Value(value))
     }
 
     /// Asks for the majority: filler, `MOST`; `tokens` long, at least 1.
     #[must_use]
-    pub fn ask_majority(&self, rng: &mut Rng, tokens: usize) -> Question {
-        Question::padded(rng, tokens, vec![Word::Most], Word::Symbol(self.majority))
+    pub fn ask_majority(&self, rng: &mut Rng, tokens: usize) -> DocumentQuestion {
+        DocumentQuestion::padded(
+            rng,
+            tokens,
+            vec![TokenMeaning::Most],
+            TokenMeaning::Symbol(self.majority),
+        )
     }
 }
 
-impl Question {
-    fn padded(rng: &mut Rng, tokens: usize, words: Vec<Word>, answer: Word) -> Self {
+impl DocumentQuestion {
+    fn padded(
+        rng: &mut Rng,
+        tokens: usize,
+        words: Vec<TokenMeaning>,
+        answer: TokenMeaning,
+    ) -> Self {
         assert!(words.len() <= tokens, "the question does not fit");
         let padding = (words.len()..tokens).map(|_| filler(rng));
         let tokens = padding.collect::<Vec<_>>().into_iter().chain(words);
         Self {
-            tokens: tokens.map(Word::token).collect(),
+            tokens: tokens.map(TokenMeaning::token).collect(),
             answer: answer.token(),
         }
     }
@@ -132,14 +146,19 @@ fn draw_facts(rng: &mut Rng, count: usize) -> Vec<(u8, u8)> {
         .collect()
 }
 
-fn fact((key, value): (u8, u8)) -> Vec<Word> {
-    vec![Word::Open, Word::Key(key), Word::Value(value), Word::Close]
+fn fact((key, value): (u8, u8)) -> Vec<TokenMeaning> {
+    vec![
+        TokenMeaning::Open,
+        TokenMeaning::Key(key),
+        TokenMeaning::Value(value),
+        TokenMeaning::Close,
+    ]
 }
 
 /// Some kinds are more frequent than others: the n-th of N as 1 / √(n·N).
-fn filler(rng: &mut Rng) -> Word {
+fn filler(rng: &mut Rng) -> TokenMeaning {
     let uniform = rng.next_f64();
-    Word::Filler((uniform * uniform * FILLERS as f64) as u16)
+    TokenMeaning::Filler((uniform * uniform * FILLERS as f64) as u16)
 }
 
 #[cfg(test)]
@@ -152,17 +171,27 @@ mod tests {
             let size = Size::of(2_000);
             let majority = Symbol::ALL[seed as usize % 2];
             let document = Document::new(&mut Rng::new(seed), size, majority);
-            let words: Vec<Word> = document.tokens.iter().map(|id| Word::of(*id)).collect();
+            let words: Vec<TokenMeaning> = document
+                .tokens
+                .iter()
+                .map(|id| TokenMeaning::of(*id))
+                .collect();
             let count = |word| words.iter().filter(|other| **other == word).count();
-            assert_eq!((words.len(), words[0]), (size.tokens, Word::Start));
+            assert_eq!((words.len(), words[0]), (size.tokens, TokenMeaning::Start));
             assert_eq!(document.facts.len(), size.facts);
             for &(key, value) in &document.facts {
-                let at = words.iter().position(|word| *word == Word::Key(key));
-                assert_eq!(words[at.unwrap() + 1], Word::Value(value), "seed {seed}");
-                assert_eq!(count(Word::Key(key)), 1, "seed {seed}");
+                let at = words
+                    .iter()
+                    .position(|word| *word == TokenMeaning::Key(key));
+                assert_eq!(
+                    words[at.unwrap() + 1],
+                    TokenMeaning::Value(value),
+                    "seed {seed}"
+                );
+                assert_eq!(count(TokenMeaning::Key(key)), 1, "seed {seed}");
             }
-            let more = count(Word::Symbol(document.majority));
-            let fewer = count(Word::Symbol(document.majority.other()));
+            let more = count(TokenMeaning::Symbol(document.majority));
+            let fewer = count(TokenMeaning::Symbol(document.majority.other()));
             assert_eq!(more + fewer, size.symbols);
             assert!(more > fewer, "seed {seed}: {more} {fewer}");
         }
@@ -174,16 +203,17 @@ mod tests {
         let document = Document::new(&mut rng, Size::of(400), Symbol::Quiet);
         for _ in 0..200 {
             let question = document.ask_value(&mut rng, 16);
-            let (Word::Key(key), Word::Value(value)) =
-                (Word::of(question.tokens[15]), Word::of(question.answer))
-            else {
+            let (TokenMeaning::Key(key), TokenMeaning::Value(value)) = (
+                TokenMeaning::of(question.tokens[15]),
+                TokenMeaning::of(question.answer),
+            ) else {
                 panic!("{question:?} asks for no value");
             };
             assert!(document.facts.contains(&(key, value)));
             let asked = question
                 .tokens
                 .iter()
-                .filter(|id| **id == Word::Key(key).token());
+                .filter(|id| **id == TokenMeaning::Key(key).token());
             assert_eq!((question.tokens.len(), asked.count()), (16, 1));
         }
     }

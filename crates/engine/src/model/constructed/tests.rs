@@ -3,9 +3,9 @@
 use headstart_core::TokenId;
 
 use super::code::{LARGEST_PRODUCT, NEIGHBOURS};
-use super::heads::{self, KeyLook, QueryLook, Role};
+use super::heads::{self, HeadRole, KeyLook, QueryLook};
 use super::stream::{self, embedding};
-use super::words::Word;
+use super::words::TokenMeaning;
 use super::*;
 
 /// The longest sequence, tokens.
@@ -13,7 +13,7 @@ const LONGEST: f64 = 8192.0;
 
 #[test]
 fn a_previous_token_head_sees_the_previous_token() {
-    let config = config(Shape::Mha);
+    let config = config(HeadLayout::Mha);
     let frequency = |pair: usize| f64::from(ROPE_THETA).powf(-2.0 * pair as f64 / HEAD_DIM as f64);
     let score = |distance: f64| -> f64 {
         let pairs = heads::PLACE.zip(heads::PREVIOUS);
@@ -46,7 +46,7 @@ fn least_weight(layer: usize, head: usize, kv_head: usize) -> f64 {
         terms.map(|(a, b)| f64::from(a * b)).sum()
     };
     let rows: Vec<_> = (0..words::VOCAB as TokenId)
-        .map(|token| (Word::of(token), embedding(token)))
+        .map(|token| (TokenMeaning::of(token), embedding(token)))
         .collect();
     let own = rows.iter().map(|(word, row)| {
         let character = &row[stream::SELF];
@@ -57,11 +57,11 @@ fn least_weight(layer: usize, head: usize, kv_head: usize) -> f64 {
     let own: Vec<_> = own.collect();
     let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
     let most = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::NEG_INFINITY, f64::max);
-    let is_value = |word: &Word| matches!(word, Word::Value(_));
+    let is_value = |word: &TokenMeaning| matches!(word, TokenMeaning::Value(_));
     let needle = least(&mut own.iter().filter(|(word, _)| is_value(word)).map(|x| x.1));
     let other = most(&mut own.iter().map(|x| x.1));
     let earlier = |row: &[f32]| product(&row[stream::SELF], &keys.earlier);
-    let is_key = |word: &Word| matches!(word, Word::Key(_));
+    let is_key = |word: &TokenMeaning| matches!(word, TokenMeaning::Key(_));
     let before = least(
         &mut rows
             .iter()
@@ -90,14 +90,16 @@ fn least_weight(layer: usize, head: usize, kv_head: usize) -> f64 {
 
 #[test]
 fn the_asked_fact_decides_whatever_the_document() {
-    for shape in Shape::ALL {
+    for shape in HeadLayout::ALL {
         let config = config(shape);
         let (mut weights, mut background) = (Vec::new(), 0.0);
         for layer in 0..LAYERS {
             for head in 0..config.num_heads {
                 match shape.role(layer, head) {
-                    Role::Match => weights.push(least_weight(layer, head, head / config.group())),
-                    Role::Local | Role::Sink if layer > 0 => {
+                    HeadRole::Match => {
+                        weights.push(least_weight(layer, head, head / config.group()))
+                    }
+                    HeadRole::Local | HeadRole::Sink if layer > 0 => {
                         background += f64::from(layers::BACKGROUND) / config.num_heads as f64;
                     }
                     _ => {}
@@ -116,11 +118,11 @@ fn the_asked_fact_decides_whatever_the_document() {
 
 #[test]
 fn probes_come_from_groups_of_their_own() {
-    assert_eq!(Shape::Mha.probes(), [0, 1, 2]);
-    assert_eq!(Shape::Gqa.probes(), [4, 16, 24]);
-    assert_eq!(Shape::Small.probes(), [0, 1, 2]);
-    for shape in Shape::ALL {
-        assert_eq!(Shape::named(shape.name()), Some(shape));
+    assert_eq!(HeadLayout::Mha.probes(), [0, 1, 2]);
+    assert_eq!(HeadLayout::Gqa.probes(), [4, 16, 24]);
+    assert_eq!(HeadLayout::Small.probes(), [0, 1, 2]);
+    for shape in HeadLayout::ALL {
+        assert_eq!(HeadLayout::named(shape.name()), Some(shape));
     }
-    assert_eq!(Shape::named("toy"), None);
+    assert_eq!(HeadLayout::named("toy"), None);
 }

@@ -43,7 +43,7 @@ impl Symbol {
 
 /// Meaning of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum TokenMeaning {
     /// The first token of a document.
     Start,
     /// Begins a fact.
@@ -64,7 +64,7 @@ pub enum Word {
     Filler(u16),
 }
 
-impl Word {
+impl TokenMeaning {
     /// The meaning of `token`; ids without one are filler.
     #[must_use]
     pub fn of(token: TokenId) -> Self {
@@ -108,11 +108,11 @@ mod tests {
     fn tokens_and_words_are_the_same() {
         let named = (0..7).chain(FIRST_KEY..VOCAB as TokenId);
         for token in named {
-            assert_eq!(Word::of(token).token(), token);
+            assert_eq!(TokenMeaning::of(token).token(), token);
         }
         assert_eq!(
-            Word::of(VOCAB as TokenId - 1),
-            Word::Filler(FILLERS as u16 - 1)
+            TokenMeaning::of(VOCAB as TokenId - 1),
+            TokenMeaning::Filler(FILLERS as u16 - 1)
         );
     }
 }

@@ -54,11 +54,11 @@ fn what_is_written_is_read_back() {
         let rank = (rng.below(2) == 0).then_some(seed as u32);
         let ts = rng.next_f64();
         let batch = decode_batch(&encode_batch(ts, &events, rank)).unwrap();
-        let expected = Batch {
+        let expected = EventBatch {
             ts: Some(ts),
             events,
             rank,
-            ..Batch::default()
+            ..EventBatch::default()
         };
         assert_eq!(batch, expected, "seed {seed}");
     }
@@ -157,7 +157,7 @@ fn is_shortest(payload: &[u8]) -> bool {
 }
 
 /// Extra keys that count as they are spelled are not equal where the spelling is not.
-fn blur(batch: &mut Option<Batch>) {
+fn blur(batch: &mut Option<EventBatch>) {
     for event in batch.iter_mut().flat_map(|batch| &mut batch.events) {
         if let CacheEvent::Stored(stored) = event {
             for extra in stored.extras.iter_mut().flatten() {

@@ -7,13 +7,15 @@ use headstart_core::{BlockHash, CacheEvent, Tier};
 use rmpv::Value;
 
 use crate::codec::extras::KEYS_MAX;
-use crate::codec::{Batch, DecodeError, SKIPPED_MAX, SkipReason, Skipped, TYPE_CHARS_MAX};
+use crate::codec::{
+    DecodeError, EventBatch, SKIPPED_MAX, SkipReason, SkippedEvent, TYPE_CHARS_MAX,
+};
 
 /// Deepest nesting that is read; recursion needs a bound.
 const DEPTH_MAX: usize = 600;
 
 /// Reads one payload; `None` where it is nested too deeply for this reader.
-pub(super) fn decode_batch(payload: &[u8]) -> Option<Result<Batch, DecodeError>> {
+pub(super) fn decode_batch(payload: &[u8]) -> Option<Result<EventBatch, DecodeError>> {
     let value = match rmpv::decode::read_value_with_max_depth(&mut &payload[..], DEPTH_MAX) {
         Ok(value) => value,
         Err(rmpv::decode::Error::DepthLimitExceeded) => return None,
@@ -22,12 +24,12 @@ pub(super) fn decode_batch(payload: &[u8]) -> Option<Result<Batch, DecodeError>>
     Some(batch(&value).ok_or(DecodeError::NotABatch))
 }
 
-fn batch(value: &Value) -> Option<Batch> {
+fn batch(value: &Value) -> Option<EventBatch> {
     let ts = field(value, Some(0), "ts").and_then(Value::as_f64);
-    let mut batch = Batch {
+    let mut batch = EventBatch {
         ts: ts.filter(|ts| ts.is_finite()),
         rank: field(value, Some(2), "data_parallel_rank").and_then(unsigned),
-        ..Batch::default()
+        ..EventBatch::default()
     };
     for (index, value) in field(value, Some(1), "events")?
         .as_array()?
@@ -51,7 +53,7 @@ fn batch(value: &Value) -> Option<Batch> {
                 }
                 batch.num_skipped += 1;
                 batch.may_have_removed |= may_have_removed;
-                batch.skipped.push(Skipped {
+                batch.skipped.push(SkippedEvent {
                     index,
                     reason,
                     may_have_removed,

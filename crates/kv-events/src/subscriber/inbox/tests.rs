@@ -16,24 +16,24 @@ const CONFIG: FollowerConfig = FollowerConfig {
 };
 
 /// A batch that removes block `value`.
-fn batch(seq: u64, value: u64) -> Numbered {
+fn batch(seq: u64, value: u64) -> SequencedPayload {
     let removed = CacheEvent::Removed {
         blocks: vec![BlockHash::from_u64(value)],
         tier: Tier::Device,
         group: 0,
     };
-    Numbered {
+    SequencedPayload {
         seq,
         payload: encode_batch(1.0 + value as f64, &[removed], Some(0)).into(),
     }
 }
 
-fn raw(seq: u64, payload: &'static [u8]) -> Numbered {
+fn raw(seq: u64, payload: &'static [u8]) -> SequencedPayload {
     let payload = Bytes::from_static(payload);
-    Numbered { seq, payload }
+    SequencedPayload { seq, payload }
 }
 
-fn reply(batch: Numbered) -> Result<Reply, Cause> {
+fn reply(batch: SequencedPayload) -> Result<Reply, SocketProblem> {
     Ok(Reply::Batch(batch))
 }
 
@@ -104,14 +104,14 @@ fn effects_become_updates_and_things_to_do() {
         assert_eq!(from, 0);
         // Too late to be of use.
         assert_eq!(
-            inbox.on_reply(first, Err(Cause::Unfinished)),
+            inbox.on_reply(first, Err(SocketProblem::Unfinished)),
             Todo::default()
         );
         inbox.on_reply(second, reply(batch(0, 10)));
         inbox.on_reply(second, reply(batch(2, 12)));
         inbox.on_reply(second, Ok(Reply::End));
         inbox.on_live(batch(1, 30));
-        inbox.on_disconnected(Cause::Closed);
+        inbox.on_disconnected(SocketProblem::Closed);
     };
     let seen = [
         REPLAYING,
@@ -155,7 +155,7 @@ fn what_cannot_be_read_is_reported() {
         inbox.on_live(raw(1, b"\xc1"));
         inbox.on_live(raw(2, b"\x92\xc0\x92\x01\x91\xb0AllBlocksClearef"));
         inbox.on_bad_message(&bad_frames());
-        inbox.on_live(Numbered {
+        inbox.on_live(SequencedPayload {
             seq: 3,
             ..batch(3, 13)
         });
@@ -184,12 +184,12 @@ fn what_cannot_be_read_is_reported() {
 
 #[test]
 fn a_long_list_of_reasons_is_summed_up() {
-    let mut batch = Batch {
+    let mut batch = EventBatch {
         num_skipped: 9,
         may_have_removed: true,
-        ..Batch::default()
+        ..EventBatch::default()
     };
-    assert_eq!(damage(&Batch::default()), Damage::None);
+    assert_eq!(damage(&EventBatch::default()), Damage::None);
     let reasons = vec![("unlisted", 9)];
     assert_eq!(
         damage(&batch),

@@ -14,37 +14,49 @@ fn problem(notes: &Notes) -> String {
     notes.problem(&config(), Instant::now()).unwrap_or_default()
 }
 
-fn told(cause: Cause) -> Option<Line> {
-    Some(Line::Trouble(Side::Events, cause))
+fn told(cause: SocketProblem) -> Option<StreamLogLine> {
+    Some(StreamLogLine::Trouble(Side::Events, cause))
 }
 
 #[test]
 fn a_cause_is_told_once_until_it_recovers() {
     let mut notes = Notes::default();
-    assert_eq!(notes.on_trouble(Cause::Refused), told(Cause::Refused));
-    assert_eq!(notes.on_trouble(Cause::Refused), None);
-    assert_eq!(notes.on_trouble(Cause::NotZeroMq), told(Cause::NotZeroMq));
+    assert_eq!(
+        notes.on_trouble(SocketProblem::Refused),
+        told(SocketProblem::Refused)
+    );
+    assert_eq!(notes.on_trouble(SocketProblem::Refused), None);
+    assert_eq!(
+        notes.on_trouble(SocketProblem::NotZeroMq),
+        told(SocketProblem::NotZeroMq)
+    );
     assert!(problem(&notes).starts_with("tcp://h:1: what listens there does not speak ZeroMQ; "));
     assert_eq!(
-        notes.on_trouble(Cause::Refused),
+        notes.on_trouble(SocketProblem::Refused),
         None,
         "told since it was well"
     );
     // A connection that breaks at once is no recovery.
     assert_eq!(notes.on_connected(), None);
-    assert_eq!(notes.on_trouble(Cause::Closed), told(Cause::Closed));
+    assert_eq!(
+        notes.on_trouble(SocketProblem::Closed),
+        told(SocketProblem::Closed)
+    );
     assert_eq!(notes.on_connected(), None);
-    assert_eq!(notes.on_trouble(Cause::Closed), None);
+    assert_eq!(notes.on_trouble(SocketProblem::Closed), None);
     assert_eq!(notes.on_connected(), None);
-    assert_eq!(notes.on_stood(), Some(Line::Mended(Side::Events)));
+    assert_eq!(notes.on_stood(), Some(StreamLogLine::Mended(Side::Events)));
     assert_eq!((notes.on_stood(), problem(&notes)), (None, String::new()));
-    assert_eq!(notes.on_trouble(Cause::Refused), told(Cause::Refused));
+    assert_eq!(
+        notes.on_trouble(SocketProblem::Refused),
+        told(SocketProblem::Refused)
+    );
 }
 
 #[test]
 fn the_first_connection_is_told_and_a_later_one_only_as_a_recovery() {
     let mut notes = Notes::default();
-    assert_eq!(notes.on_connected(), Some(Line::Following));
+    assert_eq!(notes.on_connected(), Some(StreamLogLine::Following));
     assert_eq!((notes.on_stood(), notes.on_connected()), (None, None));
 }
 
@@ -52,7 +64,7 @@ fn the_first_connection_is_told_and_a_later_one_only_as_a_recovery() {
 #[test]
 fn causes_told_are_bounded() {
     let mut notes = Notes::default();
-    let causes = (0..100).map(|number| Cause::Unreachable(number.to_string()));
+    let causes = (0..100).map(|number| SocketProblem::Unreachable(number.to_string()));
     let lines = causes.filter_map(|cause| notes.on_trouble(cause)).count();
     assert_eq!(lines, CAUSES_MAX);
     assert!(
@@ -64,13 +76,16 @@ fn causes_told_are_bounded() {
 #[test]
 fn a_silent_socket_is_well_again_when_it_speaks() {
     let mut notes = Notes::default();
-    assert_eq!(notes.on_trouble(Cause::Silent), told(Cause::Silent));
+    assert_eq!(
+        notes.on_trouble(SocketProblem::Silent),
+        told(SocketProblem::Silent)
+    );
     assert_eq!(notes.on_stood(), None);
     assert!(!problem(&notes).is_empty());
-    assert_eq!(notes.on_live(), Some(Line::Mended(Side::Events)));
+    assert_eq!(notes.on_live(), Some(StreamLogLine::Mended(Side::Events)));
     assert_eq!(notes.on_live(), None);
     // Nothing but silence is mended by a message.
-    notes.on_trouble(Cause::Closed);
+    notes.on_trouble(SocketProblem::Closed);
     assert_eq!(notes.on_live(), None);
 }
 
@@ -78,19 +93,22 @@ fn a_silent_socket_is_well_again_when_it_speaks() {
 fn replays_are_told_from_the_second_failure_in_a_row() {
     let mut notes = Notes::default();
     for _ in 0..3 {
-        assert_eq!(notes.on_replay_failed(Cause::Refused), None);
+        assert_eq!(notes.on_replay_failed(SocketProblem::Refused), None);
         assert_eq!(
             (notes.on_replayed(), problem(&notes)),
             (None, String::new())
         );
     }
-    notes.on_replay_failed(Cause::Refused);
-    let line = Line::Trouble(Side::Replay, Cause::Refused);
-    assert_eq!(notes.on_replay_failed(Cause::Refused), Some(line));
-    assert_eq!(notes.on_replay_failed(Cause::Refused), None);
+    notes.on_replay_failed(SocketProblem::Refused);
+    let line = StreamLogLine::Trouble(Side::Replay, SocketProblem::Refused);
+    assert_eq!(notes.on_replay_failed(SocketProblem::Refused), Some(line));
+    assert_eq!(notes.on_replay_failed(SocketProblem::Refused), None);
     assert!(problem(&notes).starts_with("tcp://h:2: nothing listens at this port"));
     assert!(problem(&notes).contains("replay="));
-    assert_eq!(notes.on_replayed(), Some(Line::Mended(Side::Replay)));
+    assert_eq!(
+        notes.on_replayed(),
+        Some(StreamLogLine::Mended(Side::Replay))
+    );
 }
 
 #[test]
@@ -100,12 +118,12 @@ fn losses_are_told_at_once_and_then_once_a_minute() {
     let mut notes = Notes::default();
     assert_eq!((notes.flush(start), notes.due()), (None, None));
     let lost = |unreadable, batches, doubts, error: Option<&str>| {
-        let tally = Tally {
+        let tally = LossTally {
             unreadable,
             batches,
             doubts,
         };
-        Some(Line::Lost(tally, error.map(str::to_owned)))
+        Some(StreamLogLine::Lost(tally, error.map(str::to_owned)))
     };
     notes.on_doubt(3);
     assert_eq!(notes.flush(at(0)), lost(0, 3, 1, None));
@@ -132,7 +150,7 @@ fn losses_are_told_at_once_and_then_once_a_minute() {
 fn an_unknown_type_is_told_once() {
     let start = Instant::now();
     let mut notes = Notes::default();
-    let line = Line::UnknownType("BlockPinned".to_owned());
+    let line = StreamLogLine::UnknownType("BlockPinned".to_owned());
     assert_eq!(notes.on_unknown_type("BlockPinned", start), Some(line));
     let later = start + UNKNOWN_TIME / 2;
     assert_eq!(notes.on_unknown_type("BlockPinned", later), None);
@@ -146,7 +164,10 @@ fn an_unknown_type_is_told_once() {
 fn another_rank_is_told_once() {
     let start = Instant::now();
     let mut notes = Notes::default();
-    assert_eq!(notes.on_other_rank(3, start), Some(Line::OtherRank(3)));
+    assert_eq!(
+        notes.on_other_rank(3, start),
+        Some(StreamLogLine::OtherRank(3))
+    );
     let later = start + UNKNOWN_TIME / 2;
     assert_eq!(notes.on_other_rank(1, later), None);
     let problem = |at| notes.problem(&config(), at).unwrap_or_default();
@@ -156,25 +177,31 @@ fn another_rank_is_told_once() {
 
 #[test]
 fn a_remedy_names_what_to_change() {
-    let remedy = |cause: Cause, side, rank| cause.remedy(side, rank);
+    let remedy = |cause: SocketProblem, side, rank| cause.remedy(side, rank);
     let (events, replay) = (Side::Events, Side::Replay);
     for (text, part) in [
-        (remedy(Cause::Refused, events, None), "kv="),
-        (remedy(Cause::Refused, replay, None), "replay="),
-        (remedy(Cause::NotZeroMq, events, None), "HTTP port"),
-        (remedy(Cause::Unresolved, events, None), "host in kv="),
-        (remedy(Cause::OtherSocket, events, None), "swapped"),
-        (remedy(Cause::OtherSocket, replay, None), "swapped"),
+        (remedy(SocketProblem::Refused, events, None), "kv="),
+        (remedy(SocketProblem::Refused, replay, None), "replay="),
+        (remedy(SocketProblem::NotZeroMq, events, None), "HTTP port"),
         (
-            remedy(Cause::Refused, events, Some(2)),
+            remedy(SocketProblem::Unresolved, events, None),
+            "host in kv=",
+        ),
+        (remedy(SocketProblem::OtherSocket, events, None), "swapped"),
+        (remedy(SocketProblem::OtherSocket, replay, None), "swapped"),
+        (
+            remedy(SocketProblem::Refused, events, Some(2)),
             "data-parallel-size",
         ),
-        (remedy(Cause::Unanswered, replay, None), "`replay_endpoint`"),
+        (
+            remedy(SocketProblem::Unanswered, replay, None),
+            "`replay_endpoint`",
+        ),
     ] {
         assert!(text.contains(part), "{text}");
     }
     // Rank 0's address is the one that was given.
     for rank in [None, Some(0)] {
-        assert!(!remedy(Cause::Refused, events, rank).contains("data-parallel"));
+        assert!(!remedy(SocketProblem::Refused, events, rank).contains("data-parallel"));
     }
 }

@@ -17,20 +17,20 @@ use rayon::prelude::*;
 
 use super::ops::exp;
 use super::product::{vectors, vectors_mut};
-use super::tiles::{Row, Spans, TILE, Tiles};
+use super::tiles::{FeatureRow, TILE, TextBoundaries, Tiles};
 
 /// Keys, or values, summed at once: with two vectors of queries, 16 sums hide the latency.
 const BLOCK: usize = 8;
 
 /// Attention of `num_heads` heads. Rows of `qkv` are queries (scaled already), keys and values,
 /// `[3][num_heads][dim]`; `out` is `[tiles][num_heads · dim]`.
-pub(super) fn attention(qkv: &Tiles, num_heads: usize, spans: &Spans, out: &mut Tiles) {
+pub(super) fn attention(qkv: &Tiles, num_heads: usize, spans: &TextBoundaries, out: &mut Tiles) {
     let dim = out.width() / num_heads;
     assert_eq!(qkv.width(), 3 * num_heads * dim, "queries, keys and values");
     let arch = Arch::new();
     let tasks = out.rows_mut().par_chunks_exact_mut(dim).enumerate();
     tasks.for_each_init(Vec::new, |scores, (index, out)| {
-        let head = Head {
+        let head = HeadProjections {
             qkv,
             first: index % num_heads * dim,
             dim,
@@ -47,27 +47,27 @@ pub(super) fn attention(qkv: &Tiles, num_heads: usize, spans: &Spans, out: &mut 
 
 /// The projections of one head.
 #[derive(Clone, Copy)]
-struct Head<'a> {
+struct HeadProjections<'a> {
     qkv: &'a Tiles,
     first: usize, // feature of the head within queries, keys or values
     dim: usize,
 }
 
-impl<'a> Head<'a> {
+impl<'a> HeadProjections<'a> {
     /// The head's queries (0), keys (1) or values (2) of one tile, `[dim]`.
     #[inline(always)]
-    fn part(self, part: usize, tile: usize) -> &'a [Row] {
+    fn part(self, part: usize, tile: usize) -> &'a [FeatureRow] {
         let width = self.qkv.width();
         &self.qkv.tile(tile)[part * (width / 3) + self.first..][..self.dim]
     }
 }
 
 struct Task<'a> {
-    head: Head<'a>,
-    spans: &'a Spans,
+    head: HeadProjections<'a>,
+    spans: &'a TextBoundaries,
     tile: usize,
-    scores: &'a mut Vec<Row>,
-    out: &'a mut [Row], // [dim]
+    scores: &'a mut Vec<FeatureRow>,
+    out: &'a mut [FeatureRow], // [dim]
 }
 
 impl WithSimd for Task<'_> {
@@ -86,7 +86,7 @@ impl WithSimd for Task<'_> {
         let (first, last) = (text_of(0), text_of(TILE - 1));
         let keys = first.start..last.end;
         let key_tiles = keys.start / TILE..keys.end.div_ceil(TILE);
-        scores.resize(key_tiles.len() * TILE, Row::ZERO);
+        scores.resize(key_tiles.len() * TILE, FeatureRow::ZERO);
         let queries = head.part(0, tile);
         for (tile, scores) in key_tiles.clone().zip(scores.chunks_exact_mut(TILE)) {
             score(simd, queries, head.part(1, tile), scores);
@@ -116,7 +116,7 @@ impl WithSimd for Task<'_> {
 
 /// `scores[key][lane] = keys[:, key] · queries[:, lane]` for the keys of one tile.
 #[inline(always)]
-fn score<S: Simd>(simd: S, queries: &[Row], keys: &[Row], scores: &mut [Row]) {
+fn score<S: Simd>(simd: S, queries: &[FeatureRow], keys: &[FeatureRow], scores: &mut [FeatureRow]) {
     for (block, scores) in scores.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
         let mut vector = 0;
         while vector * S::F32_LANES < TILE {
@@ -141,7 +141,7 @@ fn score<S: Simd>(simd: S, queries: &[Row], keys: &[Row], scores: &mut [Row]) {
 
 /// Takes the keys of other texts from each lane; the keys begin with token `first`.
 #[inline(always)]
-fn mask(scores: &mut [Row], first: usize, texts: &[Range<usize>; TILE]) {
+fn mask(scores: &mut [FeatureRow], first: usize, texts: &[Range<usize>; TILE]) {
     let starts: [u32; TILE] = std::array::from_fn(|lane| texts[lane].start as u32);
     let ends: [u32; TILE] = std::array::from_fn(|lane| texts[lane].end as u32);
     for (key, scores) in (first as u32..).zip(scores) {
@@ -159,7 +159,7 @@ fn mask(scores: &mut [Row], first: usize, texts: &[Range<usize>; TILE]) {
 /// Turns scores into weights down each lane, relative to the largest, and returns what to scale
 /// them by for a sum of 1.
 #[inline(always)]
-fn soften(scores: &mut [Row]) -> Row {
+fn soften(scores: &mut [FeatureRow]) -> FeatureRow {
     let mut most = [f32::NEG_INFINITY; TILE];
     for scores in scores.iter() {
         for (most, score) in most.iter_mut().zip(&scores.0) {
@@ -173,22 +173,27 @@ fn soften(scores: &mut [Row]) -> Row {
             *sum += *score;
         }
     }
-    Row(sums.map(|sum| 1.0 / sum))
+    FeatureRow(sums.map(|sum| 1.0 / sum))
 }
 
 /// The values that a tile's queries take from their keys.
 struct Mix<'a> {
-    head: Head<'a>,
+    head: HeadProjections<'a>,
     keys: Range<usize>,
-    weights: &'a [Row], // [keys]
-    scale: &'a Row,
+    weights: &'a [FeatureRow], // [keys]
+    scale: &'a FeatureRow,
 }
 
 impl Mix<'_> {
     /// `out[d][lane] = scale[lane] · Σ values[d][key] · weights[key][lane]` for `VALUES` features
     /// from `first` on.
     #[inline(always)]
-    fn run<S: Simd, const VALUES: usize>(&self, simd: S, first: usize, out: &mut [Row; VALUES]) {
+    fn run<S: Simd, const VALUES: usize>(
+        &self,
+        simd: S,
+        first: usize,
+        out: &mut [FeatureRow; VALUES],
+    ) {
         let mut vector = 0;
         while vector * S::F32_LANES < TILE {
             let mut sums = [[simd.splat_f32s(0.0); 2]; VALUES];
@@ -199,7 +204,8 @@ impl Mix<'_> {
                 let lanes = key % TILE..TILE.min(key % TILE + weights.len());
                 let (own, others) = weights.split_at(lanes.len());
                 let values = self.head.part(2, key / TILE);
-                let values: &[Row; VALUES] = values[first..].first_chunk().expect("of the head");
+                let values: &[FeatureRow; VALUES] =
+                    values[first..].first_chunk().expect("of the head");
                 for (lane, weights) in lanes.zip(own) {
                     let weights = vectors::<S, 2>(weights, vector);
                     for (sums, value) in sums.iter_mut().zip(values) {
@@ -253,12 +259,12 @@ mod tests {
 
     fn check(lengths: &[usize], num_heads: usize, dim: usize) {
         let mut rng = Rng::new((lengths.len() * 100 + dim) as u64);
-        let spans = Spans::new(lengths.iter().copied());
+        let spans = TextBoundaries::new(lengths.iter().copied());
         let width = num_heads * dim;
         let mut qkv = Tiles::default();
         qkv.resize(spans.num_tiles(), 3 * width);
         // What spare lanes hold must not matter.
-        qkv.rows_mut().fill(Row([1e3; TILE]));
+        qkv.rows_mut().fill(FeatureRow([1e3; TILE]));
         let mut token = || -> Vec<f64> {
             let values = (0..3 * width).map(|_| f64::from(rng.next_f64() as f32 * 2.0 - 1.0));
             values.collect()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::EncoderError;
-use super::forward::Pooling;
+use super::forward::TokenPooling;
 use super::ops::Activation;
 
 /// Tokens of a text at most, whatever the model could take: what these encoders are trained for.
@@ -26,7 +26,7 @@ pub(super) struct BertConfig {
     pub(super) token_types: usize,
     pub(super) norm_eps: f32,
     pub(super) activation: Activation,
-    pub(super) pooling: Pooling,
+    pub(super) pooling: TokenPooling,
     /// The folder's prefix for each text.
     pub(super) prefix: String,
     pub(super) lowercase: bool,
@@ -173,9 +173,9 @@ impl Json {
         Ok(())
     }
 
-    fn pooling(&self) -> Result<Pooling, EncoderError> {
+    fn pooling(&self) -> Result<TokenPooling, EncoderError> {
         if self.value.is_null() {
-            return Ok(Pooling::Mean);
+            return Ok(TokenPooling::Mean);
         }
         let named = self.value["pooling_mode"].as_str().unwrap_or("");
         let flags = self.value.as_object().into_iter().flatten();
@@ -185,8 +185,8 @@ impl Json {
             .chain([named].into_iter().filter(|mode| !mode.is_empty()))
             .collect();
         match modes[..] {
-            ["mean_tokens" | "mean"] => Ok(Pooling::Mean),
-            ["cls_token" | "cls"] => Ok(Pooling::First),
+            ["mean_tokens" | "mean"] => Ok(TokenPooling::Mean),
+            ["cls_token" | "cls"] => Ok(TokenPooling::First),
             _ => self.unsupported(format!("pooling by {modes:?}")),
         }
     }

@@ -5,12 +5,12 @@ use rayon::prelude::*;
 
 use super::attention::attention;
 use super::ops::{Activation, Norm};
-use super::product::Linear;
-use super::tiles::{Row, Spans, TILE, Tiles};
+use super::product::TiledLinear;
+use super::tiles::{FeatureRow, TILE, TextBoundaries, Tiles};
 
 /// A model's weights.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(super) struct BertModel {
     pub(super) hidden: usize,
     pub(super) num_heads: usize,
     pub(super) activation: Activation,
@@ -23,23 +23,23 @@ pub(super) struct Model {
 /// One layer's weights.
 #[derive(Debug)]
 pub(super) struct Layer {
-    pub(super) qkv: Linear, // queries scaled by 1 / √dim
-    pub(super) out: Linear,
+    pub(super) qkv: TiledLinear, // queries scaled by 1 / √dim
+    pub(super) out: TiledLinear,
     pub(super) attention_norm: Norm,
-    pub(super) up: Linear,
-    pub(super) down: Linear,
+    pub(super) up: TiledLinear,
+    pub(super) down: TiledLinear,
     pub(super) norm: Norm,
 }
 
 /// Pooling of the token vectors of a text into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pooling {
+pub(super) enum TokenPooling {
     Mean,
     /// Vector of the first token.
     First,
 }
 
-impl Pooling {
+impl TokenPooling {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
@@ -58,7 +58,7 @@ pub(super) struct Workspace {
     wide: Tiles,
 }
 
-impl Model {
+impl BertModel {
     /// The last layer's output for the texts of a batch, pooled and scaled to length 1, into
     /// `out`, `[texts][hidden]`. A text without tokens, or whose sums are not finite, is zeros.
     ///
@@ -67,11 +67,11 @@ impl Model {
     pub(super) fn run(
         &self,
         texts: &[&[u32]],
-        pooling: Pooling,
+        pooling: TokenPooling,
         space: &mut Workspace,
         out: &mut [f32],
     ) {
-        let spans = Spans::new(texts.iter().map(|text| text.len()));
+        let spans = TextBoundaries::new(texts.iter().map(|text| text.len()));
         self.embed(texts, &spans, &mut space.hidden);
         let (tiles, hidden) = (spans.num_tiles(), self.hidden);
         for layer in &self.layers {
@@ -100,10 +100,10 @@ impl Model {
     }
 
     /// Sum of the embeddings of word, position and type, normalized; spare lanes are zeros first.
-    fn embed(&self, texts: &[&[u32]], spans: &Spans, x: &mut Tiles) {
+    fn embed(&self, texts: &[&[u32]], spans: &TextBoundaries, x: &mut Tiles) {
         let hidden = self.hidden;
         x.resize(spans.num_tiles(), hidden);
-        x.rows_mut().fill(Row::ZERO);
+        x.rows_mut().fill(FeatureRow::ZERO);
         for (span, text) in spans.texts().zip(texts) {
             for ((token, id), position) in span.zip(*text).zip(self.positions.chunks_exact(hidden))
             {
@@ -121,7 +121,7 @@ impl Model {
 /// `x = norm(x + change)`, a task per tile.
 fn add_and_norm(norm: &Norm, x: &mut Tiles, change: Option<&Tiles>) {
     let arch = Arch::new();
-    let nothing = vec![Row::ZERO; x.width()];
+    let nothing = vec![FeatureRow::ZERO; x.width()];
     let width = x.width();
     let tiles = x.rows_mut().par_chunks_exact_mut(width).enumerate();
     tiles.for_each(|(tile, x)| {
@@ -132,8 +132,8 @@ fn add_and_norm(norm: &Norm, x: &mut Tiles, change: Option<&Tiles>) {
 
 struct NormTile<'a> {
     norm: &'a Norm,
-    x: &'a mut [Row],
-    change: &'a [Row],
+    x: &'a mut [FeatureRow],
+    change: &'a [FeatureRow],
 }
 
 impl WithSimd for NormTile<'_> {
@@ -146,10 +146,10 @@ impl WithSimd for NormTile<'_> {
 }
 
 /// One text's vector, of length 1.
-fn pool(x: &Tiles, text: std::ops::Range<usize>, pooling: Pooling, out: &mut [f32]) {
+fn pool(x: &Tiles, text: std::ops::Range<usize>, pooling: TokenPooling, out: &mut [f32]) {
     let tokens = match pooling {
-        Pooling::Mean => text,
-        Pooling::First => text.start..text.end.min(text.start + 1),
+        TokenPooling::Mean => text,
+        TokenPooling::First => text.start..text.end.min(text.start + 1),
     };
     out.fill(0.0);
     for token in tokens {

@@ -1,6 +1,6 @@
 //! Element-wise mathematics, written so that the compiler vectorizes it inside `Arch::dispatch`.
 
-use super::tiles::{Row, TILE};
+use super::tiles::{FeatureRow, TILE};
 
 /// The function between the two products of a feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Activation {
 
     /// Replaces each value by the function of it.
     #[inline(always)]
-    pub(super) fn apply(self, rows: &mut [Row]) {
+    pub(super) fn apply(self, rows: &mut [FeatureRow]) {
         // Plain calls: one through a parameter would be compiled without the caller's vectors.
         match self {
             Self::Gelu => {
@@ -64,7 +64,7 @@ pub(super) struct Norm {
 impl Norm {
     /// `x = norm(x + y)` for one tile, token by token; a token is a lane.
     #[inline(always)]
-    pub(super) fn add_and_apply(&self, x: &mut [Row], y: &[Row]) {
+    pub(super) fn add_and_apply(&self, x: &mut [FeatureRow], y: &[FeatureRow]) {
         let mut mean = [0.0f32; TILE];
         for (x, y) in x.iter_mut().zip(y) {
             for ((x, y), mean) in x.0.iter_mut().zip(&y.0).zip(&mut mean) {

@@ -18,7 +18,7 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::ops::Activation;
-use super::tiles::{Row, Spans, TILE, Tiles};
+use super::tiles::{FeatureRow, TILE, TextBoundaries, Tiles};
 
 /// Columns of a block with 32 registers of 16 values: 24 sums, two of x, a weight.
 const WIDE: usize = 12;
@@ -39,7 +39,7 @@ const TASK_TILES: usize = 8;
 
 /// A weight matrix and its bias.
 #[derive(Debug)]
-pub(super) struct Linear {
+pub(super) struct TiledLinear {
     weight: Vec<f32>, // [n / columns][k][columns], the last columns zero beyond n
     bias: Vec<f32>,   // [n / columns][columns]
     columns: usize,
@@ -47,7 +47,7 @@ pub(super) struct Linear {
     n: usize,
 }
 
-impl Linear {
+impl TiledLinear {
     /// From `weight` as it is stored, `[n, k]`, and a bias of `n`.
     pub(super) fn new(weight: &[f32], mut bias: Vec<f32>) -> Self {
         let n = bias.len();
@@ -83,7 +83,7 @@ impl Linear {
         &self,
         x: &Tiles,
         y: &mut Tiles,
-        spans: &Spans,
+        spans: &TextBoundaries,
         activation: Option<Activation>,
     ) {
         assert!(
@@ -102,16 +102,20 @@ impl Linear {
         });
     }
 
-    fn tasks<'a>(&self, y: &'a mut Tiles) -> Vec<Task<'a>> {
+    fn tasks<'a>(&self, y: &'a mut Tiles) -> Vec<ColumnTask<'a>> {
         let mut tasks = Vec::new();
         let group = TASK_TILES * self.n;
         for (index, group) in y.rows_mut().chunks_mut(group).enumerate() {
             let of_group = tasks.len();
-            tasks.extend((0..self.n).step_by(TASK_COLUMNS).map(|first_column| Task {
-                first_tile: index * TASK_TILES,
-                first_column,
-                out: Vec::with_capacity(TASK_TILES),
-            }));
+            tasks.extend(
+                (0..self.n)
+                    .step_by(TASK_COLUMNS)
+                    .map(|first_column| ColumnTask {
+                        first_tile: index * TASK_TILES,
+                        first_column,
+                        out: Vec::with_capacity(TASK_TILES),
+                    }),
+            );
             for tile in group.chunks_exact_mut(self.n) {
                 let pieces = tile.chunks_mut(TASK_COLUMNS);
                 for (task, piece) in tasks[of_group..].iter_mut().zip(pieces) {
@@ -124,18 +128,18 @@ impl Linear {
 }
 
 /// Some columns of some tiles of the result.
-struct Task<'a> {
+struct ColumnTask<'a> {
     first_tile: usize,
     first_column: usize,
-    out: Vec<&'a mut [Row]>, // [tiles][columns]
+    out: Vec<&'a mut [FeatureRow]>, // [tiles][columns]
 }
 
 struct TaskProduct<'a> {
-    linear: &'a Linear,
+    linear: &'a TiledLinear,
     x: &'a Tiles,
-    spans: &'a Spans,
+    spans: &'a TextBoundaries,
     activation: Option<Activation>,
-    task: Task<'a>,
+    task: ColumnTask<'a>,
 }
 
 impl WithSimd for TaskProduct<'_> {
@@ -172,7 +176,7 @@ impl TaskProduct<'_> {
                     if let Some(out) = out.first_chunk_mut() {
                         product::<S, COLUMNS>(simd, x, weight, bias, live, out);
                     } else {
-                        let mut whole = [Row::ZERO; COLUMNS];
+                        let mut whole = [FeatureRow::ZERO; COLUMNS];
                         whole[..out.len()].copy_from_slice(out);
                         product::<S, COLUMNS>(simd, x, weight, bias, live, &mut whole);
                         out.copy_from_slice(&whole[..out.len()]);
@@ -191,11 +195,11 @@ impl TaskProduct<'_> {
 #[inline(always)]
 fn product<S: Simd, const COLUMNS: usize>(
     simd: S,
-    x: &[Row],
+    x: &[FeatureRow],
     weight: &[[f32; COLUMNS]],
     bias: Option<&[f32; COLUMNS]>,
     live: usize,
-    out: &mut [Row; COLUMNS],
+    out: &mut [FeatureRow; COLUMNS],
 ) {
     let vectors = live.div_ceil(S::F32_LANES);
     let mut first = 0;
@@ -211,11 +215,11 @@ fn product<S: Simd, const COLUMNS: usize>(
 #[inline(always)]
 fn block<S: Simd, const COLUMNS: usize, const VECTORS: usize>(
     simd: S,
-    x: &[Row],
+    x: &[FeatureRow],
     weight: &[[f32; COLUMNS]],
     bias: Option<&[f32; COLUMNS]>,
     first: usize,
-    out: &mut [Row; COLUMNS],
+    out: &mut [FeatureRow; COLUMNS],
 ) {
     let mut sums = [[simd.splat_f32s(0.0); VECTORS]; COLUMNS];
     if let Some(bias) = bias {
@@ -244,7 +248,7 @@ fn block<S: Simd, const COLUMNS: usize, const VECTORS: usize>(
 /// `VECTORS` vectors of a row, from vector `first` on.
 #[inline(always)]
 pub(super) fn vectors<S: Simd, const VECTORS: usize>(
-    row: &Row,
+    row: &FeatureRow,
     first: usize,
 ) -> &[S::f32s; VECTORS] {
     let (row, _) = S::as_simd_f32s(&row.0);
@@ -254,7 +258,7 @@ pub(super) fn vectors<S: Simd, const VECTORS: usize>(
 /// [`vectors`], to write.
 #[inline(always)]
 pub(super) fn vectors_mut<S: Simd, const VECTORS: usize>(
-    row: &mut Row,
+    row: &mut FeatureRow,
     first: usize,
 ) -> &mut [S::f32s; VECTORS] {
     let (row, _) = S::as_mut_simd_f32s(&mut row.0);
@@ -290,7 +294,7 @@ mod tests {
             |len: usize| -> Vec<f32> { (0..len).map(|_| rng.next_f64() as f32 - 0.5).collect() };
         let (weight, bias) = (random(n * k), random(n));
         let values = random(tokens * k);
-        let spans = Spans::new([tokens].into_iter());
+        let spans = TextBoundaries::new([tokens].into_iter());
         let (mut x, mut y) = (Tiles::default(), Tiles::default());
         x.resize(spans.num_tiles(), k);
         y.resize(spans.num_tiles(), n);
@@ -298,7 +302,7 @@ mod tests {
             let (token, feature) = (at / k, at % k);
             x.rows_mut()[token / TILE * k + feature].0[token % TILE] = *value;
         }
-        let linear = Linear::new(&weight, bias.clone());
+        let linear = TiledLinear::new(&weight, bias.clone());
         for activation in [None, Some(Activation::Relu)] {
             linear.apply(&x, &mut y, &spans, activation);
             for token in 0..tokens {

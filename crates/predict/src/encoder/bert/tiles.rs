@@ -16,16 +16,16 @@ pub(super) const TILE: usize = 32;
 /// One feature of a tile's tokens; aligned so that no vector straddles two cache lines.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
-pub(super) struct Row(pub(super) [f32; TILE]);
+pub(super) struct FeatureRow(pub(super) [f32; TILE]);
 
-impl Row {
+impl FeatureRow {
     pub(super) const ZERO: Self = Self([0.0; TILE]);
 }
 
 /// Activations of a batch: `[tiles][width][TILE]`.
 #[derive(Debug, Default)]
 pub(super) struct Tiles {
-    rows: Vec<Row>,
+    rows: Vec<FeatureRow>,
     width: usize,
 }
 
@@ -33,7 +33,7 @@ impl Tiles {
     /// Makes room for `num_tiles` tiles of `width` features. Old contents stay where they were.
     pub(super) fn resize(&mut self, num_tiles: usize, width: usize) {
         self.width = width;
-        self.rows.resize(num_tiles * width, Row::ZERO);
+        self.rows.resize(num_tiles * width, FeatureRow::ZERO);
     }
 
     pub(super) fn width(&self) -> usize {
@@ -41,23 +41,23 @@ impl Tiles {
     }
 
     /// `[tiles][width]`
-    pub(super) fn rows_mut(&mut self) -> &mut [Row] {
+    pub(super) fn rows_mut(&mut self) -> &mut [FeatureRow] {
         &mut self.rows
     }
 
     /// The features of one tile.
-    pub(super) fn tile(&self, index: usize) -> &[Row] {
+    pub(super) fn tile(&self, index: usize) -> &[FeatureRow] {
         &self.rows[index * self.width..][..self.width]
     }
 }
 
 /// Boundaries of the texts in a batch of tokens.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
+pub(super) struct TextBoundaries {
     starts: Vec<usize>, // first token of each text, and the end of the last
 }
 
-impl Spans {
+impl TextBoundaries {
     /// Texts of these many tokens, one after another.
     pub(super) fn new(lengths: impl Iterator<Item = usize>) -> Self {
         let mut starts = vec![0];
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn every_token_belongs_to_its_text() {
-        let spans = Spans::new([3, 0, 30, 1].into_iter());
+        let spans = TextBoundaries::new([3, 0, 30, 1].into_iter());
         assert_eq!((spans.num_tokens(), spans.num_tiles()), (34, 2));
         assert_eq!((spans.live(0), spans.live(1)), (32, 2));
         for (token, expected) in [(0, 0..3), (2, 0..3), (3, 3..33), (33, 33..34), (63, 33..34)] {

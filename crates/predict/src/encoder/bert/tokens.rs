@@ -13,7 +13,7 @@ const BYTES_PER_TOKEN: usize = 64;
 
 /// A tokenizer that cuts at the model's limit.
 #[derive(Debug)]
-pub(super) struct Tokens {
+pub(super) struct TruncatingTokenizer {
     tokenizer: Tokenizer,
     prefix: String,
     lowercase: bool,
@@ -29,7 +29,7 @@ pub(super) struct TextSettings {
     pub(super) max_tokens: usize,
 }
 
-impl Tokens {
+impl TruncatingTokenizer {
     /// From a tokenizer.json whose ids all lie below `vocab`.
     pub(super) fn new(
         bytes: &[u8],

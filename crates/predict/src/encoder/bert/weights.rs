@@ -1,4 +1,4 @@
-//! `model.safetensors` to a [`Model`].
+//! `model.safetensors` to a [`BertModel`].
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use safetensors::{Dtype, SafeTensors};
 
 use super::EncoderError;
 use super::config::BertConfig;
-use super::forward::{Layer, Model};
+use super::forward::{BertModel, Layer};
 use super::ops::Norm;
-use super::product::Linear;
+use super::product::TiledLinear;
 
 /// The tensors of a file, under names with or without `bert.` before them.
 pub(super) struct Weights<'a> {
@@ -26,7 +26,7 @@ impl<'a> Weights<'a> {
         Ok(Self { tensors, prefix })
     }
 
-    pub(super) fn model(&self, config: &BertConfig) -> Result<Model, EncoderError> {
+    pub(super) fn model(&self, config: &BertConfig) -> Result<BertModel, EncoderError> {
         let hidden = config.hidden;
         let table = |name: &str, rows| {
             let name = format!("embeddings.{name}_embeddings.weight");
@@ -40,7 +40,7 @@ impl<'a> Weights<'a> {
             }
         }
         let layers = (0..config.num_layers).map(|index| self.layer(index, config));
-        Ok(Model {
+        Ok(BertModel {
             hidden,
             num_heads: config.num_heads,
             activation: config.activation,
@@ -56,7 +56,7 @@ impl<'a> Weights<'a> {
         let name = |part: &str| format!("encoder.layer.{index}.{part}");
         let linear = |part: &str, n, k| {
             let (weight, bias) = self.dense(&name(part), n, k)?;
-            Ok(Linear::new(&weight, bias))
+            Ok(TiledLinear::new(&weight, bias))
         };
         Ok(Layer {
             qkv: self.qkv(&name("attention.self"), config)?,
@@ -70,7 +70,7 @@ impl<'a> Weights<'a> {
 
     /// Queries, keys and values as one matrix, `[3 · hidden, hidden]`; the scale of the scores
     /// goes into the queries.
-    fn qkv(&self, name: &str, config: &BertConfig) -> Result<Linear, EncoderError> {
+    fn qkv(&self, name: &str, config: &BertConfig) -> Result<TiledLinear, EncoderError> {
         let hidden = config.hidden;
         let scale = 1.0 / ((hidden / config.num_heads) as f32).sqrt();
         let (mut weight, mut bias) = self.dense(&format!("{name}.query"), hidden, hidden)?;
@@ -82,7 +82,7 @@ impl<'a> Weights<'a> {
             weight.extend(more);
             bias.extend(more_bias);
         }
-        Ok(Linear::new(&weight, bias))
+        Ok(TiledLinear::new(&weight, bias))
     }
 
     fn dense(&self, name: &str, n: usize, k: usize) -> Result<(Vec<f32>, Vec<f32>), EncoderError> {

@@ -19,7 +19,7 @@ use crate::dialect::{NoExactTokens, take};
 
 /// Template properties that decide how a request is converted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Probed {
+pub(super) struct TemplateProperties {
     /// Whether it renders system messages behind the first message.
     pub takes_system: bool,
     /// The effort of requests that disable thinking; `None` where the engine ignores that wish.
@@ -37,7 +37,7 @@ pub(super) fn disables_thinking(request: &Map<String, Value>) -> bool {
 /// When vLLM refuses the request, or makes of it what is not known here.
 pub(super) fn to_chat(
     mut request: Map<String, Value>,
-    probed: Probed,
+    probed: TemplateProperties,
 ) -> Result<Map<String, Value>, NoExactTokens> {
     let mut system = match take(&mut request, "system") {
         None => String::new(),
@@ -100,7 +100,7 @@ fn system_text(content: &Value) -> Result<String, NoExactTokens> {
 
 /// Contents of one message's blocks, by kind.
 #[derive(Default)]
-struct Blocks {
+struct MessageBlocks {
     texts: Vec<Value>,
     calls: Vec<Value>,
     reasoning: String,
@@ -121,7 +121,7 @@ fn read_message(
         }
         _ => return Err(NoExactTokens::Malformed("content")),
     };
-    let mut read = Blocks::default();
+    let mut read = MessageBlocks::default();
     for block in blocks {
         read.add(role, block)?;
     }
@@ -147,7 +147,7 @@ fn read_message(
     Ok(())
 }
 
-impl Blocks {
+impl MessageBlocks {
     fn add(&mut self, role: &str, mut block: Value) -> Result<(), NoExactTokens> {
         let malformed = NoExactTokens::Malformed("content");
         let is_assistant = role == "assistant";

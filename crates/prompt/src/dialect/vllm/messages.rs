@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::VllmVersion;
 use crate::ChatTemplate;
-use crate::dialect::parts::{self, Part};
+use crate::dialect::parts::{self, ContentPart};
 use crate::dialect::{ContentFormat, NoExactTokens, arguments, in_declared_order, take};
 
 /// The start of the line that Claude Code puts in front of its system prompt.
@@ -49,14 +49,14 @@ pub(super) fn read(
     let content = message.shift_remove("content");
     let drops_header = role == "system" && reading.version.drops_billing_header();
     let parts = content_parts(content, drops_header)?;
-    *has_media |= (parts.iter()).any(|part| matches!(part, Part::Medium { .. }));
+    *has_media |= (parts.iter()).any(|part| matches!(part, ContentPart::Medium { .. }));
     let content = match reading.template.vllm_content_format() {
         ContentFormat::String => joined(parts, EmptyTexts::Drop).into(),
         // The results of tools are one text all the same.
         ContentFormat::Parts if role == "tool" && parts.iter().all(is_text) => {
             joined(parts, EmptyTexts::Keep).into()
         }
-        ContentFormat::Parts => parts.into_iter().map(Part::into_value).collect(),
+        ContentFormat::Parts => parts.into_iter().map(ContentPart::into_value).collect(),
     };
     let mut read = Map::new();
     read.insert("role".to_owned(), role.as_str().into());
@@ -84,11 +84,14 @@ fn copy(from: &mut Map<String, Value>, name: &str, to: &mut Map<String, Value>) 
     }
 }
 
-fn is_text(part: &Part) -> bool {
-    matches!(part, Part::Text { .. })
+fn is_text(part: &ContentPart) -> bool {
+    matches!(part, ContentPart::Text { .. })
 }
 
-fn content_parts(content: Option<Value>, drops_header: bool) -> Result<Vec<Part>, NoExactTokens> {
+fn content_parts(
+    content: Option<Value>,
+    drops_header: bool,
+) -> Result<Vec<ContentPart>, NoExactTokens> {
     let parts = match content {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(text @ Value::String(_)) => vec![text],
@@ -110,8 +113,8 @@ fn content_parts(content: Option<Value>, drops_header: bool) -> Result<Vec<Part>
 }
 
 /// Drops the line with the header from a part that begins with it. Whether something is left.
-fn drop_header(part: &mut Part) -> bool {
-    let Part::Text { text, .. } = part else {
+fn drop_header(part: &mut ContentPart) -> bool {
+    let ContentPart::Text { text, .. } = part else {
         return true;
     };
     if !text.starts_with(BILLING_HEADER) {
@@ -130,10 +133,10 @@ enum EmptyTexts {
 }
 
 /// One string of all parts. Media have no place in it that is known here.
-fn joined(parts: Vec<Part>, empty: EmptyTexts) -> String {
+fn joined(parts: Vec<ContentPart>, empty: EmptyTexts) -> String {
     let texts = parts.into_iter().filter_map(|part| match part {
-        Part::Text { text, .. } | Part::ToolReference(text) => Some(text),
-        Part::Medium { .. } => None,
+        ContentPart::Text { text, .. } | ContentPart::ToolReference(text) => Some(text),
+        ContentPart::Medium { .. } => None,
     });
     let texts = texts.filter(|text| empty == EmptyTexts::Keep || !text.is_empty());
     texts.collect::<Vec<_>>().join("\n")

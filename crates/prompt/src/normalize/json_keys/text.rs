@@ -8,7 +8,7 @@ const DEEPEST: usize = 64;
 /// where they are and do not move with them.
 pub(super) fn sorted(text: &str) -> Option<String> {
     serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = JsonReader { text, at: 0 };
     let mut sorted = String::with_capacity(text.len());
     sorted.push_str(reader.blanks());
     sorted.push_str(&reader.value(0)?);
@@ -17,12 +17,12 @@ pub(super) fn sorted(text: &str) -> Option<String> {
 }
 
 /// Reads a text that is known to be JSON.
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }

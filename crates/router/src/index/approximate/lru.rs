@@ -2,36 +2,36 @@
 
 use headstart_core::RouteKey;
 
-use crate::lookup::Map;
+use crate::lookup::StableMap;
 
 /// Memory of a key, bytes, about: its node, and its place in the map.
-pub(super) const ENTRY_BYTES: usize = size_of::<Node>() + 2 * size_of::<(RouteKey, u32)>();
+pub(super) const ENTRY_BYTES: usize = size_of::<LruNode>() + 2 * size_of::<(RouteKey, u32)>();
 
 /// No node.
 const NONE: u32 = u32::MAX;
 
 /// Keys in the order of their last use: a ring of nodes, found by a map.
 #[derive(Debug)]
-pub(super) struct Lru {
-    places: Map<RouteKey, u32>,
-    nodes: Vec<Node>,
+pub(super) struct LruKeys {
+    places: StableMap<RouteKey, u32>,
+    nodes: Vec<LruNode>,
     newest: u32,
     oldest: u32,
     capacity: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct LruNode {
     key: RouteKey,
     newer: u32,
     older: u32,
 }
 
-impl Lru {
+impl LruKeys {
     /// Room for `capacity` keys, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
-            places: Map::default(),
+            places: StableMap::default(),
             nodes: Vec::new(),
             newest: NONE,
             oldest: NONE,
@@ -68,7 +68,7 @@ impl Lru {
     }
 
     fn room_for(&mut self, key: RouteKey) -> u32 {
-        let node = Node {
+        let node = LruNode {
             key,
             newer: NONE,
             older: NONE,
@@ -98,7 +98,7 @@ impl Lru {
     }
 
     fn unlink(&mut self, place: u32) {
-        let Node { newer, older, .. } = self.nodes[place as usize];
+        let LruNode { newer, older, .. } = self.nodes[place as usize];
         match newer {
             NONE => self.newest = older,
             newer => self.nodes[newer as usize].older = older,
@@ -120,7 +120,7 @@ mod tests {
         for seed in 0..200 {
             let mut rng = Rng::new(seed);
             let capacity = 1 + rng.below(12);
-            let (mut lru, mut list) = (Lru::new(capacity), Vec::<RouteKey>::new());
+            let (mut lru, mut list) = (LruKeys::new(capacity), Vec::<RouteKey>::new());
             for _ in 0..300 {
                 let key = RouteKey(rng.below(20) as u64);
                 if rng.below(100) == 0 {

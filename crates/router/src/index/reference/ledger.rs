@@ -9,15 +9,15 @@
 //! and the memory of the obvious index: for now and then, not for look-ups.
 //!
 //! Invariant: an index that applies what is written out answers from then on as one that applied
-//! everything, with two exceptions. It does not know the handles that [`Departed::Dropped`] leaves
-//! out, nor which doubt came last: [`Update::Trust`] finds none.
+//! everything, with two exceptions. It does not know the handles that
+//! [`DepartedHandles::Dropped`] leaves out, nor which doubt came last: [`Update::Trust`] finds none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, Tier};
 
-use super::{Contents, DOUBT_TTL, Link, Standing, Update};
+use super::{BlockIntroduction, Contents, DOUBT_TTL, HandleStanding, Update};
 
 /// Blocks of one written event at most: some tens of kilobytes on the wire.
 const EVENT_BLOCKS_MAX: usize = 512;
@@ -27,7 +27,7 @@ const SIZE_TOKENS_MAX: u32 = 1 << 16;
 
 /// Treatment of handles whose block is nowhere held and precedes no held block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departed {
+pub enum DepartedHandles {
     /// They are written out as well: for comparisons.
     Kept,
     /// They are left out: an event without tokens that names one later waits for ever.
@@ -41,7 +41,7 @@ pub struct Ledger {
 }
 
 /// Cache group and tier.
-type Place = (u8, Tier);
+type GroupTier = (u8, Tier);
 
 impl Ledger {
     /// Takes over an update. Assumptions are each router's own and are left out.
@@ -67,8 +67,8 @@ impl Ledger {
 
     /// Updates for an index that has just begun to track the replica, each with its time.
     #[must_use]
-    pub fn write_out(&self, departed: Departed, now: Nanos) -> Vec<(Nanos, CacheEvent)> {
-        let mut writer = Writer::new(&self.contents, now);
+    pub fn write_out(&self, departed: DepartedHandles, now: Nanos) -> Vec<(Nanos, CacheEvent)> {
+        let mut writer = EventWriter::new(&self.contents, now);
         for block in writer.leaves_first(departed) {
             writer.introduce(block);
         }
@@ -79,23 +79,23 @@ impl Ledger {
 }
 
 /// Events under way.
-struct Writer<'a> {
+struct EventWriter<'a> {
     contents: &'a Contents,
     /// Held blocks, without expired doubts.
-    held: BTreeMap<BlockHash, Vec<(Place, Standing)>>,
+    held: BTreeMap<BlockHash, Vec<(GroupTier, HandleStanding)>>,
     introduced: BTreeSet<BlockHash>,
     /// Introduced where they are not: to be removed again.
-    surplus: BTreeMap<Place, Vec<BlockHash>>,
+    surplus: BTreeMap<GroupTier, Vec<BlockHash>>,
     now: Nanos,
     events: Vec<(Nanos, CacheEvent)>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> EventWriter<'a> {
     fn new(contents: &'a Contents, now: Nanos) -> Self {
         let mut held: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (&(group, tier, block), &standing) in &contents.held {
             let is_over =
-                matches!(standing, Standing::Doubtful { since } if now >= since + DOUBT_TTL);
+                matches!(standing, HandleStanding::Doubtful { since } if now >= since + DOUBT_TTL);
             if !is_over {
                 held.entry(block)
                     .or_default()
@@ -114,11 +114,11 @@ impl<'a> Writer<'a> {
 
     /// The blocks to begin with on the way back to their prompts' starts: the longer the ways, the
     /// fewer the events.
-    fn leaves_first(&self, departed: Departed) -> Vec<BlockHash> {
+    fn leaves_first(&self, departed: DepartedHandles) -> Vec<BlockHash> {
         let links = &self.contents.links;
         let parents: BTreeSet<_> = links.values().filter_map(|link| link.parent).collect();
         let is_wanted =
-            |block: &&BlockHash| departed == Departed::Kept || self.held.contains_key(block);
+            |block: &&BlockHash| departed == DepartedHandles::Kept || self.held.contains_key(block);
         let wanted = links.keys().filter(is_wanted).copied();
         let (inner, mut leaves): (Vec<_>, Vec<_>) =
             wanted.partition(|block| parents.contains(block));
@@ -141,7 +141,8 @@ impl<'a> Writer<'a> {
             next = link.parent;
         }
         way.reverse();
-        let is_one = |a: &Step<'_>, b: &Step<'_>| (a.1.block_size, a.2) == (b.1.block_size, b.2);
+        let is_one =
+            |a: &PathStep<'_>, b: &PathStep<'_>| (a.1.block_size, a.2) == (b.1.block_size, b.2);
         for run in way.chunk_by(is_one) {
             for piece in run.chunks(EVENT_BLOCKS_MAX) {
                 let event = self.stored(piece);
@@ -152,7 +153,7 @@ impl<'a> Writer<'a> {
 
     /// Returns the place where a block is introduced: one that holds it in a known group, else one
     /// that it is removed from again.
-    fn first_place(&mut self, block: BlockHash) -> Place {
+    fn first_place(&mut self, block: BlockHash) -> GroupTier {
         let groups = &self.contents.groups;
         let places = self.held.get(&block).map_or(&[][..], Vec::as_slice);
         let known = places
@@ -167,12 +168,12 @@ impl<'a> Writer<'a> {
         place
     }
 
-    fn stored(&self, piece: &[Step<'_>]) -> StoredBlocks {
+    fn stored(&self, piece: &[PathStep<'_>]) -> StoredBlocks {
         let (_, first, (group, tier)) = piece[0];
         let (adapter, salt) = &first.start;
         let name = |name: &Option<String>| name.as_deref().map(Into::into);
         let has_extras = piece.iter().any(|(_, link, _)| link.extra.is_some());
-        let extra = |(_, link, _): &Step<'_>| link.extra.as_deref().map(Into::into);
+        let extra = |(_, link, _): &PathStep<'_>| link.extra.as_deref().map(Into::into);
         StoredBlocks {
             blocks: piece.iter().map(|&(block, ..)| block).collect(),
             parent: first.parent,
@@ -204,8 +205,8 @@ impl<'a> Writer<'a> {
 
     /// Writes what else is held where, and how it stands.
     fn place_all(&mut self) {
-        let mut stored: BTreeMap<Place, Vec<BlockHash>> = BTreeMap::new();
-        let mut doubts: BTreeMap<(Nanos, Place), Vec<BlockHash>> = BTreeMap::new();
+        let mut stored: BTreeMap<GroupTier, Vec<BlockHash>> = BTreeMap::new();
+        let mut doubts: BTreeMap<(Nanos, GroupTier), Vec<BlockHash>> = BTreeMap::new();
         for (&block, places) in &self.held {
             let groups = &self.contents.groups;
             let known = places
@@ -214,8 +215,8 @@ impl<'a> Writer<'a> {
             let introduced = known.filter(|_| self.introduced.contains(&block));
             for (at, &(place, standing)) in places.iter().enumerate() {
                 let times = match standing {
-                    Standing::Confirmed { again } => 1 + usize::from(again),
-                    Standing::Doubtful { since } => {
+                    HandleStanding::Confirmed { again } => 1 + usize::from(again),
+                    HandleStanding::Doubtful { since } => {
                         doubts.entry((since, place)).or_default().push(block);
                         2
                     }
@@ -238,7 +239,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn stored_again(&mut self, (group, tier): Place, blocks: &[BlockHash]) {
+    fn stored_again(&mut self, (group, tier): GroupTier, blocks: &[BlockHash]) {
         let known = self.contents.groups.get(&group);
         for piece in blocks.chunks(EVENT_BLOCKS_MAX) {
             let event = StoredBlocks {
@@ -256,7 +257,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn removed(&mut self, (group, tier): Place, blocks: &[BlockHash], at: Nanos) {
+    fn removed(&mut self, (group, tier): GroupTier, blocks: &[BlockHash], at: Nanos) {
         for piece in blocks.chunks(EVENT_BLOCKS_MAX) {
             let event = CacheEvent::Removed {
                 blocks: piece.to_vec(),
@@ -295,4 +296,4 @@ impl<'a> Writer<'a> {
 }
 
 /// A block on the way from a prompt's start, what introduced it, and where it is written.
-type Step<'a> = (BlockHash, &'a Link, Place);
+type PathStep<'a> = (BlockHash, &'a BlockIntroduction, GroupTier);

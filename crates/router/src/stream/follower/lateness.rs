@@ -9,8 +9,8 @@
 use headstart_core::Nanos;
 
 use super::Follower;
-use crate::stream::doubt::{Doubt, Unanswered};
-use crate::stream::{Effect, LATE_TIME_MAX, SILENCE_TIME_MAX};
+use crate::stream::doubt::{Doubt, PendingAnswer};
+use crate::stream::{LATE_TIME_MAX, SILENCE_TIME_MAX, StreamEffect};
 
 impl Follower {
     /// When what may be missing is to be doubted, unless all is in doubt already.
@@ -27,7 +27,7 @@ impl Follower {
     }
 
     /// Doubts what may be missing, if it has been late for too long.
-    pub(super) fn doubt_what_is_late(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+    pub(super) fn doubt_what_is_late(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         if self.late_at().is_some_and(|at| at <= now) {
             self.doubt_lateness(now, effects);
         }
@@ -35,7 +35,7 @@ impl Follower {
 
     /// Doubts the applied state because something is late; the doubt stays revocable if the
     /// publisher can replay and stamps its batches.
-    pub(super) fn doubt_lateness(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+    pub(super) fn doubt_lateness(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         let late = Doubt::Late {
             told: now,
             was_exact: self.is_exact,
@@ -48,11 +48,11 @@ impl Follower {
     }
 
     /// Takes a doubt about lateness back: the publisher continues right behind what was applied.
-    pub(super) fn trust(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+    pub(super) fn trust(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         if let Some(was_exact) = self.doubt.and_then(|doubt| doubt.was_exact(now)) {
             self.is_exact = was_exact;
             self.doubt = None;
-            effects.push(Effect::Trust);
+            effects.push(StreamEffect::Trust);
         }
     }
 
@@ -73,7 +73,7 @@ impl Follower {
     pub(super) fn note_unanswered(&mut self, now: Nanos) {
         let next = self.life.next();
         let before = self.unanswered.filter(|it| it.next == next);
-        let unanswered = before.unwrap_or(Unanswered { since: now, next });
+        let unanswered = before.unwrap_or(PendingAnswer { since: now, next });
         let is_so = !self.link.is_up() || self.is_catching_up;
         self.unanswered = Some(unanswered).filter(|_| is_so);
     }

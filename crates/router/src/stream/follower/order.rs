@@ -4,11 +4,16 @@ use headstart_core::Nanos;
 
 use super::Follower;
 use crate::stream::doubt::Doubt;
-use crate::stream::{Damage, Effect, StreamBatch};
+use crate::stream::{Damage, StreamBatch, StreamEffect};
 
 impl Follower {
     /// Applies a batch of this life, or keeps it until it can be.
-    pub(super) fn place(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
+    pub(super) fn place(
+        &mut self,
+        batch: StreamBatch,
+        now: Nanos,
+        effects: &mut Vec<StreamEffect>,
+    ) {
         let is_next = batch.seq == self.life.next() && !self.is_stranger;
         if batch.has_clear() && batch.time().is_some() {
             // Whatever is missing before it counts no more, nor does what was asked about that.
@@ -27,7 +32,7 @@ impl Follower {
 
     /// There is no room for `batch` among those that wait. What is late waits no longer then, for
     /// all of it might never fit.
-    fn overflow(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
+    fn overflow(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<StreamEffect>) {
         self.counts.overflown_batches += 1;
         self.trust_no_more();
         self.drain(now, effects);
@@ -47,7 +52,7 @@ impl Follower {
     }
 
     /// Applies what waits and is next.
-    pub(super) fn drain(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+    pub(super) fn drain(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         while !self.is_stranger
             && self.may_apply(0)
             && let Some(batch) = self.take_next()
@@ -68,7 +73,7 @@ impl Follower {
     }
 
     /// Applies what waits below `bound`, and gives up what is missing there.
-    pub(super) fn settle_below(&mut self, bound: u64, now: Nanos, effects: &mut Vec<Effect>) {
+    pub(super) fn settle_below(&mut self, bound: u64, now: Nanos, effects: &mut Vec<StreamEffect>) {
         while self.life.next() < bound {
             if !self.may_apply(0) {
                 self.trust_no_more();
@@ -84,7 +89,7 @@ impl Follower {
     }
 
     /// Waits no longer: applies what is there.
-    pub(super) fn give_up(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+    pub(super) fn give_up(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         self.replays.stop();
         self.doubt_stranger(effects);
         if std::mem::take(&mut self.is_catching_up) && self.doubt.is_none() {
@@ -93,7 +98,12 @@ impl Follower {
         self.settle_below(self.life.end(), now, effects);
     }
 
-    pub(super) fn apply(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
+    pub(super) fn apply(
+        &mut self,
+        batch: StreamBatch,
+        now: Nanos,
+        effects: &mut Vec<StreamEffect>,
+    ) {
         if batch.seq == 0 {
             self.begin(effects);
         }
@@ -115,7 +125,7 @@ impl Follower {
             damage,
             ..
         } = batch;
-        effects.push(Effect::Apply { seq, events });
+        effects.push(StreamEffect::Apply { seq, events });
         if let Damage::Skipped {
             reasons,
             may_have_removed,
@@ -123,7 +133,7 @@ impl Follower {
         {
             self.counts.damaged_batches += 1;
             self.is_exact = false;
-            let skipped = |(reason, events)| Effect::Skipped { reason, events };
+            let skipped = |(reason, events)| StreamEffect::Skipped { reason, events };
             effects.extend(reasons.into_iter().map(skipped));
             if may_have_removed {
                 self.doubt(0, effects);
@@ -132,36 +142,38 @@ impl Follower {
     }
 
     /// Takes note of batches lost for good.
-    pub(super) fn lose(&mut self, batches: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn lose(&mut self, batches: u64, effects: &mut Vec<StreamEffect>) {
         self.counts.lost_batches = self.counts.lost_batches.saturating_add(batches);
         self.is_exact = false;
         self.doubt(batches, effects);
     }
 
     /// Doubts the applied state, if there is any, after `batches` lost batches.
-    pub(super) fn doubt(&mut self, batches: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn doubt(&mut self, batches: u64, effects: &mut Vec<StreamEffect>) {
         if !self.life.has_applied() {
             return;
         }
         self.is_exact = false;
         self.doubt = Some(Doubt::Final);
         match effects.last_mut() {
-            Some(Effect::Doubt { batches: before }) => *before = before.saturating_add(batches),
-            _ => effects.push(Effect::Doubt { batches }),
+            Some(StreamEffect::Doubt { batches: before }) => {
+                *before = before.saturating_add(batches)
+            }
+            _ => effects.push(StreamEffect::Doubt { batches }),
         }
     }
 
     /// Doubts all that is known, if the publisher may be another one.
-    pub(super) fn doubt_stranger(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn doubt_stranger(&mut self, effects: &mut Vec<StreamEffect>) {
         if std::mem::take(&mut self.is_stranger) {
             self.doubt(0, effects);
         }
     }
 
     /// The publisher has told nothing before: whatever is known of it is of an earlier life.
-    pub(super) fn begin(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn begin(&mut self, effects: &mut Vec<StreamEffect>) {
         if !std::mem::replace(&mut self.is_own, true) {
-            effects.push(Effect::Clear);
+            effects.push(StreamEffect::Clear);
         }
     }
 
@@ -177,7 +189,7 @@ impl Follower {
 
     /// Another process has begun, known by `first`, or by the absence of what was applied. What
     /// waits is of the earlier one, unless it comes after `first` in every respect.
-    pub(super) fn restart(&mut self, first: Option<&StreamBatch>, effects: &mut Vec<Effect>) {
+    pub(super) fn restart(&mut self, first: Option<&StreamBatch>, effects: &mut Vec<StreamEffect>) {
         self.life.restart(first.and_then(StreamBatch::time));
         self.held
             .retain(|batch| first.is_some_and(|first| batch.is_after(first)));
@@ -191,6 +203,6 @@ impl Follower {
         self.has_replied = false;
         self.before = None;
         self.counts.epoch += 1;
-        effects.push(Effect::Clear);
+        effects.push(StreamEffect::Clear);
     }
 }

@@ -3,13 +3,13 @@
 use headstart_core::Nanos;
 
 use super::Follower;
-use crate::stream::life::Verdict;
-use crate::stream::replays::Running;
-use crate::stream::{Effect, StreamBatch};
+use crate::stream::life::BatchVerdict;
+use crate::stream::replays::ActiveReplay;
+use crate::stream::{StreamBatch, StreamEffect};
 
 /// Position of a reply in its replay.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ReplyPosition {
     pub(super) is_first: bool,
     /// Whether it is the first that was asked for.
     pub(super) is_asked: bool,
@@ -22,10 +22,10 @@ impl Follower {
     pub(super) fn take_reply(
         &mut self,
         batch: StreamBatch,
-        verdict: Verdict,
-        place: Place,
+        verdict: BatchVerdict,
+        place: ReplyPosition,
         now: Nanos,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         self.is_stranger = false;
         // It does not have what it was to be known by, so it may be another process.
@@ -45,7 +45,7 @@ impl Follower {
         }
         let before = (self.life.next(), self.held.len());
         match verdict {
-            Verdict::New => self.place(batch, now, effects),
+            BatchVerdict::New => self.place(batch, now, effects),
             _ => self.drain(now, effects),
         }
         if let Some(running) = self.replays.any_running() {
@@ -54,22 +54,22 @@ impl Follower {
     }
 
     /// A replay that was to bring nothing brought something: the live socket should have.
-    pub(super) fn note_silent_socket(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn note_silent_socket(&mut self, effects: &mut Vec<StreamEffect>) {
         let next = self.life.next();
         let running = self.replays.any_running();
         if let Some(running) = running.filter(|running| running.is_check && next > running.next) {
             running.is_check = false;
-            effects.push(Effect::Reconnect);
+            effects.push(StreamEffect::Reconnect);
         }
     }
 
     /// A replay is over: was it good for anything, and is there hope left?
     pub(super) fn judge(
         &mut self,
-        running: Running,
+        running: ActiveReplay,
         has_failed: bool,
         now: Nanos,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         let is_fruitless = !running.has_news && (has_failed || self.has_hole());
         self.replays.judge(is_fruitless);

@@ -35,7 +35,7 @@ enum In {
     Tick(Duration),
 }
 
-/// [`Effect`] in short.
+/// [`StreamEffect`] in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Out {
     Apply(u64),
@@ -141,16 +141,16 @@ fn removed(number: u64) -> CacheEvent {
     }
 }
 
-fn in_short(effect: &Effect) -> Out {
+fn in_short(effect: &StreamEffect) -> Out {
     match effect {
-        Effect::Apply { seq, .. } => Apply(*seq),
-        Effect::Clear => Clear,
-        Effect::Doubt { batches } => Doubt(*batches),
-        Effect::Trust => Trust,
-        Effect::Skipped { events, .. } => Skipped(*events),
-        Effect::Ask { from, .. } => Ask(*from),
-        Effect::Reconnect => Reconnect,
-        Effect::Status(status) => Status(*status),
+        StreamEffect::Apply { seq, .. } => Apply(*seq),
+        StreamEffect::Clear => Clear,
+        StreamEffect::Doubt { batches } => Doubt(*batches),
+        StreamEffect::Trust => Trust,
+        StreamEffect::Skipped { events, .. } => Skipped(*events),
+        StreamEffect::Ask { from, .. } => Ask(*from),
+        StreamEffect::Reconnect => Reconnect,
+        StreamEffect::Status(status) => Status(*status),
     }
 }
 

@@ -5,19 +5,19 @@
 
 /// A rung, as published: output tokens/s, drain included, and TTFT p90 in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Published {
+pub struct PublishedRung {
     /// Requests per second.
     pub rate: f64,
     /// Of the strategies precise, approximate, load and random.
     pub figures: [(f64, f64); 4],
 }
 
-const fn published(rate: f64, figures: [(f64, f64); 4]) -> Published {
-    Published { rate, figures }
+const fn published(rate: f64, figures: [(f64, f64); 4]) -> PublishedRung {
+    PublishedRung { rate, figures }
 }
 
 /// The "73 %" run.
-pub(super) static RUN_73: [Published; 16] = [
+pub(super) static RUN_73: [PublishedRung; 16] = [
     published(
         3.0,
         [
@@ -165,7 +165,7 @@ pub(super) static RUN_73: [Published; 16] = [
 ];
 
 /// The "37 %" run.
-pub(super) static RUN_37: [Published; 9] = [
+pub(super) static RUN_37: [PublishedRung; 9] = [
     published(
         3.0,
         [

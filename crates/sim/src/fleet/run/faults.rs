@@ -2,13 +2,14 @@
 
 use super::*;
 
-impl Run<'_> {
+impl FleetRun<'_> {
     pub(super) fn fail(&mut self, fault: Fault) {
         match fault {
             Fault::Crash { replica, down, .. } => {
                 if self.replicas[replica].is_alive {
                     self.crash(replica);
-                    self.timeline.add(self.now + down, What::Return(replica));
+                    self.timeline
+                        .add(self.now + down, FleetEvent::Return(replica));
                 }
             }
             // One that is down already does not die again.
@@ -17,7 +18,7 @@ impl Run<'_> {
                 self.lose_gateway(gateway);
                 let up_at = self.now + down;
                 self.gateways[gateway].up_at = up_at;
-                self.timeline.add(up_at, What::GatewayUp(gateway));
+                self.timeline.add(up_at, FleetEvent::GatewayUp(gateway));
             }
         }
     }
@@ -29,7 +30,7 @@ impl Run<'_> {
             self.deliver(gateway, replica, Heard::Disconnected);
         }
         let at = self.now + self.config.network.notice;
-        self.timeline.add(at, What::Notice(replica));
+        self.timeline.add(at, FleetEvent::Notice(replica));
         for (seq, flight) in self.take_flights(|it| it.replica == replica) {
             self.gateways[flight.gateway].gateway.on_end(seq, self.now);
             if flight.has_token {
@@ -50,7 +51,7 @@ impl Run<'_> {
         seat.preemptions = preemptions;
         self.replicas[replica] = seat;
         let at = self.now + self.config.network.notice;
-        self.timeline.add(at, What::Notice(replica));
+        self.timeline.add(at, FleetEvent::Notice(replica));
     }
 
     /// Gateways find out whether a replica serves.
@@ -93,7 +94,10 @@ impl Run<'_> {
     }
 
     /// Takes requests out of those on their way, in the order of their names.
-    fn take_flights(&mut self, is_meant: impl Fn(&Flight) -> bool) -> Vec<(SeqId, Flight)> {
+    fn take_flights(
+        &mut self,
+        is_meant: impl Fn(&InFlightRequest) -> bool,
+    ) -> Vec<(SeqId, InFlightRequest)> {
         let meant = self.in_flight.extract_if(|_, flight| is_meant(flight));
         let mut taken: Vec<_> = meant.collect();
         taken.sort_by_key(|(seq, _)| *seq);

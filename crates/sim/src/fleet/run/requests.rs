@@ -2,7 +2,7 @@
 
 use super::*;
 
-impl Run<'_> {
+impl FleetRun<'_> {
     /// Plans the first request from `position` on that has a time.
     pub(super) fn next_arrival(&mut self, position: usize) {
         let requests = &self.workload.rungs[self.rung].requests;
@@ -12,7 +12,7 @@ impl Run<'_> {
             .next();
         if let Some((position, at)) = next {
             self.timeline
-                .add(self.rung_start + at, What::Arrival(position));
+                .add(self.rung_start + at, FleetEvent::Arrival(position));
         }
     }
 
@@ -26,7 +26,7 @@ impl Run<'_> {
         let share = 2.0 * self.rng.next_f64();
         let latency = self.config.network.request_latency.mul_f64(share);
         let at = sent + latency;
-        self.timeline.add(at, What::Reach(position, sent));
+        self.timeline.add(at, FleetEvent::Reach(position, sent));
     }
 
     /// A request comes to the next gateway that serves, or waits for one.
@@ -36,18 +36,18 @@ impl Run<'_> {
         let is_up = |gateway: &usize| self.gateways[*gateway].up_at <= self.now;
         if let Some(gateway) = turns.clone().find(is_up) {
             let request = self.request(position);
-            let served = Served {
+            let served = ServedRequest {
                 sent,
                 prompt_tokens: request.prompt_tokens() as u32,
                 answer_tokens: request.answer_tokens,
-                ..Served::default()
+                ..ServedRequest::default()
             };
             self.route(position, gateway, served, Vec::new());
             return;
         }
         let up_at = turns.map(|gateway| self.gateways[gateway].up_at).min();
         let up_at = up_at.expect("there is a gateway");
-        self.timeline.add(up_at, What::Reach(position, sent));
+        self.timeline.add(up_at, FleetEvent::Reach(position, sent));
     }
 
     /// Finds a replica that takes a request; one that is dead refuses at once.
@@ -55,7 +55,7 @@ impl Run<'_> {
         &mut self,
         position: usize,
         gateway: usize,
-        served: Served,
+        served: ServedRequest,
         mut excluded: Vec<ReplicaId>,
     ) {
         let request = self.request(position);
@@ -79,7 +79,7 @@ impl Run<'_> {
                 router.on_end(request.seq, self.now);
                 return self.refuse(position);
             }
-            let flight = Flight {
+            let flight = InFlightRequest {
                 position,
                 gateway,
                 replica,
@@ -100,7 +100,7 @@ impl Run<'_> {
         let seat = &mut self.replicas[replica];
         if let Some(end) = seat.replica.begin(self.now) {
             let life = seat.life;
-            self.timeline.add(end, What::Step { replica, life });
+            self.timeline.add(end, FleetEvent::Step { replica, life });
         }
     }
 
@@ -176,7 +176,8 @@ impl Run<'_> {
     pub(super) fn close(&mut self, position: usize) {
         if let Some(next) = self.request(position).next {
             let at = self.now + next.think;
-            self.timeline.add(at, What::Follow(next.request as usize));
+            self.timeline
+                .add(at, FleetEvent::Follow(next.request as usize));
         }
         self.open -= 1;
         if self.open == 0 {

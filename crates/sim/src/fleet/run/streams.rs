@@ -3,7 +3,7 @@
 use super::*;
 use headstart_router::stream::StreamBatch;
 
-impl Run<'_> {
+impl FleetRun<'_> {
     /// Sends a batch to all gateways that listen; some of it gets lost.
     pub(super) fn publish(&mut self, replica: usize, batch: Arc<StreamBatch>) {
         for gateway in 0..self.gateways.len() {
@@ -20,7 +20,7 @@ impl Run<'_> {
     pub(super) fn deliver(&mut self, gateway: usize, replica: usize, heard: Heard) {
         let at = self.now + self.config.network.event_delay;
         let life = self.gateways[gateway].life;
-        let heard = What::Heard {
+        let heard = FleetEvent::Heard {
             gateway,
             life,
             replica,
@@ -58,7 +58,7 @@ impl Run<'_> {
             // Not at once: what is due now was just told the time.
             let at = due.max(self.now + TICK);
             seat.timers[replica] = Some(at);
-            let heard = What::Heard {
+            let heard = FleetEvent::Heard {
                 gateway,
                 life,
                 replica,
@@ -66,9 +66,9 @@ impl Run<'_> {
             };
             self.timeline.add(at, heard);
         }
-        if let Some(Asked { replay, from }) = asked {
+        if let Some(ReplayRequest { replay, from }) = asked {
             let at = self.now + self.config.network.event_delay;
-            let asked = What::Asked {
+            let asked = FleetEvent::Asked {
                 gateway,
                 life,
                 replica,
@@ -84,7 +84,7 @@ impl Run<'_> {
         &mut self,
         (gateway, life): (usize, u32),
         replica: usize,
-        Asked { replay, from }: Asked,
+        ReplayRequest { replay, from }: ReplayRequest,
     ) {
         let seat = &self.replicas[replica];
         if !seat.is_alive || self.gateways[gateway].life != life {

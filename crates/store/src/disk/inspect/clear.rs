@@ -12,25 +12,28 @@ use std::ops::Range;
 use headstart_core::TenantTag;
 use rustix::fs::FallocateFlags;
 
-use super::{FolderInspector, State, View};
+use super::{FolderInspector, RecordState, SegmentView};
 use crate::disk::folder::{DiskError, destroy, io_at};
-use crate::disk::layout::{Entry, table_pages};
-use crate::disk::recover::Verdict;
+use crate::disk::layout::{TableEntry, table_pages};
+use crate::disk::recover::RecoveryVerdict;
 use crate::disk::scan::{set_aside, write_footer};
-use crate::inspect::Cleared;
+use crate::inspect::CleanupReport;
 use crate::record::PAGE;
 
-impl View {
+impl SegmentView {
     /// Splits its list into the entries to keep and those to remove.
-    fn sorted(&self) -> (Vec<Entry>, Vec<Entry>) {
+    fn sorted(&self) -> (Vec<TableEntry>, Vec<TableEntry>) {
         let (stay, go): (Vec<_>, Vec<_>) =
             self.entries.iter().partition(|(_, state)| state.stays());
-        let entries = |of: Vec<(Entry, State)>| of.into_iter().map(|(entry, _)| entry).collect();
+        let entries =
+            |of: Vec<(TableEntry, RecordState)>| of.into_iter().map(|(entry, _)| entry).collect();
         (entries(stay), entries(go))
     }
 
     fn has_kept(&self) -> bool {
-        self.entries.iter().any(|(_, state)| *state == State::Kept)
+        self.entries
+            .iter()
+            .any(|(_, state)| *state == RecordState::Kept)
     }
 
     /// Pages between a footer behind its last group and its last page: first page, number of pages.
@@ -40,10 +43,13 @@ impl View {
     }
 }
 
-impl State {
+impl RecordState {
     /// Whether the record is left in place; damaged ones are, for later inspection.
     fn stays(self) -> bool {
-        matches!(self, Self::Kept | Self::Dropped(Verdict::Quarantined))
+        matches!(
+            self,
+            Self::Kept | Self::Dropped(RecoveryVerdict::Quarantined)
+        )
     }
 }
 
@@ -56,19 +62,21 @@ impl FolderInspector {
     ///
     /// # Panics
     /// When the folder is not locked.
-    pub fn clear(&self, now_s: u64) -> Result<Cleared, DiskError> {
+    pub fn clear(&self, now_s: u64) -> Result<CleanupReport, DiskError> {
         self.assert_ours();
         let views = self.views(now_s)?;
         let pages = (views.segment_bytes / PAGE as u64) as u32;
-        let mut cleared = Cleared::default();
+        let mut cleared = CleanupReport::default();
         for view in &views.segments {
             let before = self.allocated_bytes(view.id)?;
             for (entry, state) in &view.entries {
                 let bytes = entry.resident().bytes;
                 match state {
-                    State::Dropped(Verdict::Expired) => cleared.expired.add(bytes),
-                    State::Replaced | State::Dropped(Verdict::Purged) => cleared.garbage.add(bytes),
-                    State::Kept | State::Dropped(_) => {}
+                    RecordState::Dropped(RecoveryVerdict::Expired) => cleared.expired.add(bytes),
+                    RecordState::Replaced | RecordState::Dropped(RecoveryVerdict::Purged) => {
+                        cleared.garbage.add(bytes)
+                    }
+                    RecordState::Kept | RecordState::Dropped(_) => {}
                 }
             }
             let path = self.folder.segment_path(view.id);
@@ -91,12 +99,12 @@ impl FolderInspector {
     }
 
     /// Notes what is damaged or hidden, before what shows it is gone.
-    fn note(&self, view: &View) -> io::Result<()> {
+    fn note(&self, view: &SegmentView) -> io::Result<()> {
         set_aside(&self.folder, view.sequence, &view.damaged, &view.unknown)
     }
 
     /// Gives back the pages of a segment that nothing will name.
-    fn shrink(&self, view: &View, pages: u32) -> io::Result<()> {
+    fn shrink(&self, view: &SegmentView, pages: u32) -> io::Result<()> {
         let (stay, go) = view.sorted();
         if !go.is_empty() || !view.is_sealed {
             let place = (view.end, pages);
@@ -132,9 +140,9 @@ impl FolderInspector {
         noted.map_err(io_at(self.folder.path()))?;
         let mut count = 0;
         for view in &views.segments {
-            let is_theirs = |entry: &&Entry| entry.tenant == tenant;
+            let is_theirs = |entry: &&TableEntry| entry.tenant == tenant;
             let kept = view.entries.iter();
-            let kept = kept.filter(|(_, state)| *state == State::Kept);
+            let kept = kept.filter(|(_, state)| *state == RecordState::Kept);
             count += kept.map(|(entry, _)| entry).filter(is_theirs).count() as u64;
             let entries = view.entries.iter().map(|(entry, _)| entry);
             let theirs = entries.filter(is_theirs);
@@ -158,7 +166,7 @@ impl FolderInspector {
     }
 
     /// Overwrites records, and what earlier lives of a segment have left behind its last group.
-    fn destroy(&self, view: &View, theirs: &[Range<u32>], pages: u32) -> io::Result<()> {
+    fn destroy(&self, view: &SegmentView, theirs: &[Range<u32>], pages: u32) -> io::Result<()> {
         let file = File::options()
             .read(true)
             .write(true)

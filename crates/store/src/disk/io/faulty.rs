@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use headstart_core::Rng;
 
-use super::{Bell, Finished, Io, Op};
+use super::{Bell, Io, IoCompletion, IoOperation};
 use crate::record::PAGE;
 
 /// The smallest piece that a disk writes whole, bytes.
@@ -47,16 +47,16 @@ pub struct Faults {
 type Pages = HashMap<u64, Vec<u8>>;
 
 /// Another way to the disk, with faults.
-pub(crate) struct Faulty {
+pub(crate) struct FaultyIo {
     inner: Box<dyn Io>,
     faults: Faults,
     rng: Rng,
     /// Written, not durable, by inode.
     pending: HashMap<u64, Pages>,
-    finished: Vec<Finished>,
+    finished: Vec<IoCompletion>,
 }
 
-impl Faulty {
+impl FaultyIo {
     pub(crate) fn new(inner: Box<dyn Io>, faults: Faults) -> Self {
         let rng = Rng::new(faults.seed);
         Self {
@@ -72,9 +72,9 @@ impl Faulty {
         share > 0.0 && self.rng.next_f64() < share
     }
 
-    fn carry_out(&mut self, op: &mut Op) -> std::io::Result<()> {
+    fn carry_out(&mut self, op: &mut IoOperation) -> std::io::Result<()> {
         match op {
-            Op::Read {
+            IoOperation::Read {
                 file,
                 offset,
                 buffer,
@@ -88,7 +88,7 @@ impl Faulty {
                 file.read_exact_at(&mut room[..*len], *offset)?;
                 self.read_pending(file, *offset, &mut room[..*len])
             }
-            Op::Write {
+            IoOperation::Write {
                 file,
                 offset,
                 pieces,
@@ -103,7 +103,7 @@ impl Faulty {
                 }
                 self.write(file, *offset, &bytes)
             }
-            Op::Sync { file } => {
+            IoOperation::Sync { file } => {
                 self.fail(&self.faults.writes_fail.clone())?;
                 self.sync(file)
             }
@@ -164,14 +164,14 @@ fn write_aligned(file: &File, offset: u64, bytes: &[u8]) -> std::io::Result<()> 
     file.write_all_at(&pages[..bytes.len()], offset)
 }
 
-impl Io for Faulty {
-    fn start(&mut self, id: u64, mut op: Op) {
+impl Io for FaultyIo {
+    fn start(&mut self, id: u64, mut op: IoOperation) {
         let result = self.carry_out(&mut op);
-        self.finished.push(Finished { id, op, result });
+        self.finished.push(IoCompletion { id, op, result });
         self.inner.bell()();
     }
 
-    fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>) {
+    fn wait(&mut self, limit: Duration, finished: &mut Vec<IoCompletion>) {
         if self.finished.is_empty() {
             self.inner.wait(limit, finished);
         }

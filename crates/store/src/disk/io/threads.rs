@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Bell, Buffer, Finished, Io, Op};
+use super::{Bell, Buffer, Io, IoCompletion, IoOperation};
 
 /// More threads than this gain nothing: each has one operation with the disk.
 const MOST_THREADS: usize = 16;
 
 /// Operations on a few threads.
 pub(crate) struct Threads {
-    jobs: Option<Sender<(u64, Op)>>,
-    signals: Receiver<Signal>,
-    sender: Sender<Signal>,
+    jobs: Option<Sender<(u64, IoOperation)>>,
+    signals: Receiver<IoSignal>,
+    sender: Sender<IoSignal>,
     threads: Vec<JoinHandle<()>>,
 }
 
-enum Signal {
-    Finished(Box<Finished>),
+enum IoSignal {
+    Finished(Box<IoCompletion>),
     Bell,
 }
 
@@ -32,7 +32,7 @@ impl Threads {
     /// # Errors
     /// When the system gives no thread.
     pub(crate) fn new(depth: usize) -> std::io::Result<Self> {
-        let (jobs, inbox) = channel::<(u64, Op)>();
+        let (jobs, inbox) = channel::<(u64, IoOperation)>();
         let (sender, signals) = channel();
         let inbox = Arc::new(Mutex::new(inbox));
         let work = |_| {
@@ -53,15 +53,15 @@ impl Threads {
 }
 
 impl Io for Threads {
-    fn start(&mut self, id: u64, op: Op) {
+    fn start(&mut self, id: u64, op: IoOperation) {
         let jobs = self.jobs.as_ref().expect("there until dropped");
         jobs.send((id, op)).expect("the threads live as long");
     }
 
-    fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>) {
+    fn wait(&mut self, limit: Duration, finished: &mut Vec<IoCompletion>) {
         let first = self.signals.recv_timeout(limit).into_iter();
         for signal in first.chain(self.signals.try_iter()) {
-            if let Signal::Finished(done) = signal {
+            if let IoSignal::Finished(done) = signal {
                 finished.push(*done);
             }
         }
@@ -72,7 +72,7 @@ impl Io for Threads {
         Arc::new(move || {
             let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
             // If the receiver is gone, there is nothing to wake.
-            let _ = sender.send(Signal::Bell);
+            let _ = sender.send(IoSignal::Bell);
         })
     }
 }
@@ -86,22 +86,22 @@ impl Drop for Threads {
     }
 }
 
-fn work(inbox: &Mutex<Receiver<(u64, Op)>>, sender: &Sender<Signal>) {
+fn work(inbox: &Mutex<Receiver<(u64, IoOperation)>>, sender: &Sender<IoSignal>) {
     loop {
         let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((id, mut op)) = job else { return };
         let result = carry_out(&mut op);
-        let done = Box::new(Finished { id, op, result });
-        if sender.send(Signal::Finished(done)).is_err() {
+        let done = Box::new(IoCompletion { id, op, result });
+        if sender.send(IoSignal::Finished(done)).is_err() {
             return;
         }
     }
 }
 
 /// Does it, waiting.
-pub(super) fn carry_out(op: &mut Op) -> std::io::Result<()> {
+pub(super) fn carry_out(op: &mut IoOperation) -> std::io::Result<()> {
     match op {
-        Op::Read {
+        IoOperation::Read {
             file,
             offset,
             buffer,
@@ -110,12 +110,12 @@ pub(super) fn carry_out(op: &mut Op) -> std::io::Result<()> {
             let room = buffer.room().get_mut(..*len);
             file.read_exact_at(room.ok_or(ErrorKind::InvalidInput)?, *offset)
         }
-        Op::Write {
+        IoOperation::Write {
             file,
             offset,
             pieces,
         } => write(file, *offset, pieces),
-        Op::Sync { file } => file.sync_data(),
+        IoOperation::Sync { file } => file.sync_data(),
     }
 }
 

@@ -11,7 +11,7 @@ use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode};
 use rustix::event::EventfdFlags;
 
-use super::{Bell, Finished, Io, Op};
+use super::{Bell, Io, IoCompletion, IoOperation};
 
 /// Id of the bell's own read.
 const BELL: u64 = u64::MAX;
@@ -22,7 +22,7 @@ pub(crate) struct Uring {
     /// Known to the kernel; each box stays where it is until its completion was seen.
     flying: HashMap<u64, Box<Flying>>,
     /// Beyond what the ring takes at once.
-    queue: VecDeque<(u64, Op)>,
+    queue: VecDeque<(u64, IoOperation)>,
     depth: usize,
     bell: Arc<OwnedFd>,
     /// The bell's count, written by the kernel.
@@ -31,7 +31,7 @@ pub(crate) struct Uring {
 }
 
 struct Flying {
-    op: Op,
+    op: IoOperation,
     pieces: Vec<libc::iovec>,
     bytes: usize,
 }
@@ -94,7 +94,7 @@ impl Uring {
         unsafe { self.ring.submission().push(&entry) }.is_ok()
     }
 
-    fn collect(&mut self, finished: &mut Vec<Finished>) {
+    fn collect(&mut self, finished: &mut Vec<IoCompletion>) {
         for completion in self.ring.completion() {
             let (id, result) = (completion.user_data(), completion.result());
             if id == BELL {
@@ -108,7 +108,7 @@ impl Uring {
                 _ => Ok(()),
             };
             let op = flying.op;
-            finished.push(Finished { id, op, result });
+            finished.push(IoCompletion { id, op, result });
         }
     }
 }
@@ -116,7 +116,7 @@ impl Uring {
 impl Flying {
     fn entry(&mut self) -> Entry {
         match &mut self.op {
-            Op::Read {
+            IoOperation::Read {
                 file,
                 offset,
                 buffer,
@@ -128,7 +128,7 @@ impl Flying {
                 let read = opcode::Read::new(Fd(file.as_raw_fd()), room.as_mut_ptr(), *len as u32);
                 read.offset(*offset).build()
             }
-            Op::Write {
+            IoOperation::Write {
                 file,
                 offset,
                 pieces,
@@ -143,7 +143,7 @@ impl Flying {
                 let write = opcode::Writev::new(Fd(file.as_raw_fd()), self.pieces.as_ptr(), count);
                 write.offset(*offset).build()
             }
-            Op::Sync { file } => opcode::Fsync::new(Fd(file.as_raw_fd()))
+            IoOperation::Sync { file } => opcode::Fsync::new(Fd(file.as_raw_fd()))
                 .flags(FsyncFlags::DATASYNC)
                 .build(),
         }
@@ -151,7 +151,7 @@ impl Flying {
 }
 
 impl Io for Uring {
-    fn start(&mut self, id: u64, op: Op) {
+    fn start(&mut self, id: u64, op: IoOperation) {
         self.queue.push_back((id, op));
     }
 
@@ -163,7 +163,7 @@ impl Io for Uring {
         }
     }
 
-    fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>) {
+    fn wait(&mut self, limit: Duration, finished: &mut Vec<IoCompletion>) {
         self.fill();
         let limit = Timespec::from(limit);
         let arguments = SubmitArgs::new().timespec(&limit);

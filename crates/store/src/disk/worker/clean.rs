@@ -5,11 +5,11 @@ use std::io;
 
 use headstart_core::BlockHash;
 
-use super::write::{Addition, Origin};
-use super::{Op, PAGE, Place, Purpose, SegmentId, Worker};
-use crate::backend::Loss;
+use super::write::{Addition, AdditionOrigin};
+use super::{IoOperation, PAGE, Purpose, RecordLocation, SegmentId, Worker};
+use crate::backend::LossReason;
 use crate::disk::io::Buffer;
-use crate::disk::layout::Entry;
+use crate::disk::layout::TableEntry;
 use crate::disk::space::Make;
 use crate::record::verify_bytes;
 
@@ -34,7 +34,7 @@ pub(super) struct Cleaning {
 /// A read under way, of a record that is moved.
 pub(super) struct Moving {
     name: BlockHash,
-    place: Place,
+    place: RecordLocation,
 }
 
 impl Worker {
@@ -89,7 +89,7 @@ impl Worker {
                 self.give_up_cleaning();
                 return;
             };
-            let op = Op::Read {
+            let op = IoOperation::Read {
                 file,
                 offset: u64::from(place.page) * PAGE as u64,
                 buffer: Buffer::Pages(pages),
@@ -103,10 +103,10 @@ impl Worker {
         }
     }
 
-    pub(super) fn read_to_move(&mut self, moving: Moving, op: Op, result: io::Result<()>) {
+    pub(super) fn read_to_move(&mut self, moving: Moving, op: IoOperation, result: io::Result<()>) {
         let Moving { name, place } = moving;
         self.space.remove_reader(place.segment);
-        let Op::Read {
+        let IoOperation::Read {
             buffer: Buffer::Pages(pages),
             ..
         } = op
@@ -122,7 +122,7 @@ impl Worker {
             // Removed or purged meanwhile: it stays where it is.
             Ok(_) if self.index.get(name) != Some(place) => self.moved(),
             Ok(header) => {
-                let entry = Entry {
+                let entry = TableEntry {
                     name,
                     parent: header.meta.parent,
                     tenant: header.meta.tenant,
@@ -135,7 +135,7 @@ impl Worker {
                 self.writes.push_move(Addition {
                     entry,
                     buffer: Buffer::Pages(pages),
-                    origin: Origin::Moved(place),
+                    origin: AdditionOrigin::Moved(place),
                 });
             }
             Err(wrong) => {
@@ -190,6 +190,6 @@ impl Worker {
                 self.space.remove_live(place.segment, place.pages);
             }
         }
-        self.lost(names, Loss::Evicted);
+        self.lost(names, LossReason::Evicted);
     }
 }

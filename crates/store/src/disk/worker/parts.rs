@@ -11,11 +11,11 @@ use std::io;
 
 use headstart_core::BlockHash;
 
-use super::{Op, Place, Purpose, Worker};
+use super::{IoOperation, Purpose, RecordLocation, Worker};
 use crate::arena::Slot;
-use crate::backend::{Failure, Outcome, Ticket};
+use crate::backend::{CommandOutcome, Failure, Ticket};
 use crate::disk::io::Buffer;
-use crate::record::{Checked, Content, Header, PAGE, PartBytes, Wrong};
+use crate::record::{Content, Header, PAGE, PartBytes, VerifiedHeader, Wrong};
 
 /// Most bytes read of a record with an unknown header: the header, and small parts that lie behind
 /// it.
@@ -26,36 +26,40 @@ pub(super) struct Getting {
     ticket: Ticket,
     name: BlockHash,
     part: u16,
-    place: Place,
-    step: Step,
+    place: RecordLocation,
+    step: PartReadStep,
     /// Bytes that were read for it so far.
     read_bytes: usize,
 }
 
 /// Current read.
-enum Step {
+enum PartReadStep {
     /// The front of the record.
     Front,
     /// A header that is longer than that; the slot waits.
     Header(Slot),
     /// The pages of the part, which begin there within the record.
-    Pages { header: Checked, from: usize },
+    Pages { header: VerifiedHeader, from: usize },
 }
 
 /// Why a read goes no further.
 enum Stop {
     Wrong(Wrong),
-    Outcome(Outcome),
+    Outcome(CommandOutcome),
 }
 
 impl Getting {
-    pub(super) fn new(ticket: Ticket, (name, part): (BlockHash, u16), place: Place) -> Self {
+    pub(super) fn new(
+        ticket: Ticket,
+        (name, part): (BlockHash, u16),
+        place: RecordLocation,
+    ) -> Self {
         Self {
             ticket,
             name,
             part,
             place,
-            step: Step::Front,
+            step: PartReadStep::Front,
             read_bytes: 0,
         }
     }
@@ -76,8 +80,13 @@ impl Worker {
         self.read_at(getting, 0, Buffer::Slot(slot), len);
     }
 
-    pub(super) fn got_part(&mut self, mut getting: Getting, op: Op, result: io::Result<()>) {
-        let Op::Read { buffer, len, .. } = op else {
+    pub(super) fn got_part(
+        &mut self,
+        mut getting: Getting,
+        op: IoOperation,
+        result: io::Result<()>,
+    ) {
+        let IoOperation::Read { buffer, len, .. } = op else {
             unreachable!("parts are read")
         };
         if result.is_err() {
@@ -87,16 +96,16 @@ impl Worker {
         self.health.read_worked();
         self.edges.stats.read_bytes.add(len as u64);
         getting.read_bytes += len;
-        let step = std::mem::replace(&mut getting.step, Step::Front);
+        let step = std::mem::replace(&mut getting.step, PartReadStep::Front);
         match (step, buffer) {
-            (Step::Front, Buffer::Slot(slot)) => self.got_front(getting, slot, len),
-            (Step::Header(slot), Buffer::Pages(pages)) => {
+            (PartReadStep::Front, Buffer::Slot(slot)) => self.got_front(getting, slot, len),
+            (PartReadStep::Header(slot), Buffer::Pages(pages)) => {
                 match self.know(&getting, &pages) {
                     Ok(header) => self.read_pages(getting, header, slot),
                     Err(wrong) => self.stop(getting, Stop::Wrong(wrong)),
                 };
             }
-            (Step::Pages { header, from }, Buffer::Slot(slot)) => {
+            (PartReadStep::Pages { header, from }, Buffer::Slot(slot)) => {
                 self.verify(getting, &header, from, slot);
             }
             _ => unreachable!("each step has its buffer"),
@@ -107,10 +116,10 @@ impl Worker {
         let claimed = Header::claimed_bytes(&slot[..len]).unwrap_or(0);
         if claimed > len && claimed <= getting.room() {
             let Ok(pages) = Buffer::pages(claimed.div_ceil(PAGE)) else {
-                return self.stop(getting, Stop::Outcome(Outcome::Failed(Failure::Io)));
+                return self.stop(getting, Stop::Outcome(CommandOutcome::Failed(Failure::Io)));
             };
             let len = pages.len();
-            getting.step = Step::Header(slot);
+            getting.step = PartReadStep::Header(slot);
             return self.read_at(getting, 0, Buffer::Pages(pages), len);
         }
         let header = match self.know(&getting, &slot[..len]) {
@@ -128,29 +137,32 @@ impl Worker {
     }
 
     /// Reads the header at the front of these bytes and remembers it if it is valid.
-    fn know(&mut self, getting: &Getting, bytes: &[u8]) -> Result<Checked, Wrong> {
-        let header = Checked::read(bytes, getting.room(), getting.name)?;
+    fn know(&mut self, getting: &Getting, bytes: &[u8]) -> Result<VerifiedHeader, Wrong> {
+        let header = VerifiedHeader::read(bytes, getting.room(), getting.name)?;
         self.index.know(getting.name, getting.place, &header);
         Ok(header)
     }
 
-    fn read_pages(&mut self, mut getting: Getting, header: Checked, slot: Slot) {
+    fn read_pages(&mut self, mut getting: Getting, header: VerifiedHeader, slot: Slot) {
         let Some(pages) = header.pages_of(getting.part) else {
-            return self.stop(getting, Stop::Outcome(Outcome::Missing));
+            return self.stop(getting, Stop::Outcome(CommandOutcome::Missing));
         };
         if pages.is_empty() {
             let start = header.header().parts[usize::from(getting.part)].offset;
             return self.verify(getting, &header, start as usize, slot);
         }
         if pages.len() > slot.len() {
-            return self.stop(getting, Stop::Outcome(Outcome::Failed(Failure::TooLarge)));
+            return self.stop(
+                getting,
+                Stop::Outcome(CommandOutcome::Failed(Failure::TooLarge)),
+            );
         }
         let from = pages.start;
-        getting.step = Step::Pages { header, from };
+        getting.step = PartReadStep::Pages { header, from };
         self.read_at(getting, from, Buffer::Slot(slot), pages.len());
     }
 
-    fn verify(&mut self, getting: Getting, header: &Checked, from: usize, slot: Slot) {
+    fn verify(&mut self, getting: Getting, header: &VerifiedHeader, from: usize, slot: Slot) {
         match PartBytes::verify(slot, from, header, getting.part) {
             Ok(part) => {
                 let stats = &self.edges.stats;
@@ -159,7 +171,7 @@ impl Worker {
                     Content::Pack => stats.pack_parts.add(1),
                 }
                 let part = part.with_read_bytes(getting.read_bytes);
-                self.end_part(getting, Outcome::Part(part));
+                self.end_part(getting, CommandOutcome::Part(part));
             }
             Err(wrong) => self.stop(getting, Stop::Wrong(wrong)),
         }
@@ -167,9 +179,12 @@ impl Worker {
 
     fn read_at(&mut self, getting: Getting, from: usize, buffer: Buffer, len: usize) {
         let Ok(file) = self.open_file(getting.place.segment) else {
-            return self.stop(getting, Stop::Outcome(Outcome::Failed(Failure::Offline)));
+            return self.stop(
+                getting,
+                Stop::Outcome(CommandOutcome::Failed(Failure::Offline)),
+            );
         };
-        let op = Op::Read {
+        let op = IoOperation::Read {
             file,
             offset: u64::from(getting.place.page) * PAGE as u64 + from as u64,
             buffer,
@@ -186,10 +201,10 @@ impl Worker {
         self.end_part(getting, outcome);
     }
 
-    fn end_part(&mut self, getting: Getting, outcome: Outcome) {
+    fn end_part(&mut self, getting: Getting, outcome: CommandOutcome) {
         self.reads.under_way -= 1;
         self.space.remove_reader(getting.place.segment);
-        if let Outcome::Missing = outcome {
+        if let CommandOutcome::Missing = outcome {
             self.edges.stats.missing.add(1);
         }
         self.done(getting.ticket, outcome);

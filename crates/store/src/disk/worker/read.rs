@@ -5,21 +5,21 @@ use std::io;
 
 use headstart_core::BlockHash;
 
-use super::{Finished, Op, Place, Purpose, Worker, parts};
+use super::{IoCompletion, IoOperation, Purpose, RecordLocation, Worker, parts};
 use crate::arena::Slot;
-use crate::backend::{Failure, Loss, Outcome, Ticket};
+use crate::backend::{CommandOutcome, Failure, LossReason, Ticket};
 use crate::disk::io::Buffer;
 use crate::record::{PAGE, Record, Wrong};
 
 /// Reads that wait for their turn, and those under way.
 #[derive(Default)]
-pub(super) struct Reads {
-    queue: VecDeque<Wanted>,
+pub(super) struct ReadQueue {
+    queue: VecDeque<ReadRequest>,
     pub(super) under_way: usize,
 }
 
 /// A record that is to be read, or one part of it.
-pub(super) struct Wanted {
+pub(super) struct ReadRequest {
     pub(super) ticket: Ticket,
     pub(super) name: BlockHash,
     /// `None`: all of it.
@@ -27,21 +27,21 @@ pub(super) struct Wanted {
     pub(super) slot: Slot,
 }
 
-impl Reads {
+impl ReadQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.under_way == 0
     }
 }
 
 /// A read under way.
-pub(super) struct Getting {
+pub(super) struct RecordRead {
     ticket: Ticket,
     name: BlockHash,
-    place: Place,
+    place: RecordLocation,
 }
 
 impl Worker {
-    pub(super) fn get(&mut self, wanted: Wanted) {
+    pub(super) fn get(&mut self, wanted: ReadRequest) {
         self.reads.queue.push_back(wanted);
     }
 
@@ -63,7 +63,7 @@ impl Worker {
     /// Some disks end everything that they were given at once. To verify all of it before the first
     /// record is reported, and only then to hear what is wanted next, leaves them idle meanwhile;
     /// to wake the reader for each record costs more than it gains.
-    pub(super) fn finish_all(&mut self, finished: &mut Vec<Finished>) {
+    pub(super) fn finish_all(&mut self, finished: &mut Vec<IoCompletion>) {
         for (index, done) in finished.drain(..).enumerate() {
             self.finish(done);
             if (index + 1).is_power_of_two() {
@@ -75,20 +75,20 @@ impl Worker {
         }
     }
 
-    fn start_read(&mut self, wanted: Wanted) -> Result<(), Outcome> {
-        let Wanted {
+    fn start_read(&mut self, wanted: ReadRequest) -> Result<(), CommandOutcome> {
+        let ReadRequest {
             ticket,
             name,
             part,
             slot,
         } = wanted;
         if let Some(failure) = self.health.refuses_reads() {
-            return Err(Outcome::Failed(failure));
+            return Err(CommandOutcome::Failed(failure));
         }
         self.expire(name);
         let Some(place) = self.index.get(name) else {
             self.edges.stats.missing.add(1);
-            return Err(Outcome::Missing);
+            return Err(CommandOutcome::Missing);
         };
         if let Some(part) = part {
             let getting = parts::Getting::new(ticket, (name, part), place);
@@ -97,11 +97,11 @@ impl Worker {
         }
         let len = place.pages as usize * PAGE;
         if slot.len() < len {
-            return Err(Outcome::Failed(Failure::TooLarge));
+            return Err(CommandOutcome::Failed(Failure::TooLarge));
         }
         let opened = self.open_file(place.segment);
-        let file = opened.map_err(|_| Outcome::Failed(Failure::Offline))?;
-        let op = Op::Read {
+        let file = opened.map_err(|_| CommandOutcome::Failed(Failure::Offline))?;
+        let op = IoOperation::Read {
             file,
             offset: u64::from(place.page) * PAGE as u64,
             buffer: Buffer::Slot(slot),
@@ -109,7 +109,7 @@ impl Worker {
         };
         self.space.add_reader(place.segment);
         self.reads.under_way += 1;
-        let getting = Getting {
+        let getting = RecordRead {
             ticket,
             name,
             place,
@@ -118,15 +118,15 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn got(&mut self, getting: Getting, op: Op, result: io::Result<()>) {
-        let Getting {
+    pub(super) fn got(&mut self, getting: RecordRead, op: IoOperation, result: io::Result<()>) {
+        let RecordRead {
             ticket,
             name,
             place,
         } = getting;
         self.reads.under_way -= 1;
         self.space.remove_reader(place.segment);
-        let Op::Read {
+        let IoOperation::Read {
             buffer: Buffer::Slot(slot),
             len,
             ..
@@ -142,7 +142,7 @@ impl Worker {
                 match Record::verify(slot, name) {
                     Ok(record) => {
                         self.edges.stats.loaded.add(1);
-                        Outcome::Loaded(record)
+                        CommandOutcome::Loaded(record)
                     }
                     Err(wrong) => self.set_aside(name, place, wrong),
                 }
@@ -152,38 +152,43 @@ impl Worker {
     }
 
     /// Quarantines a record whose bytes differ from those written, so that it is not read again.
-    pub(super) fn set_aside(&mut self, name: BlockHash, place: Place, wrong: Wrong) -> Outcome {
+    pub(super) fn set_aside(
+        &mut self,
+        name: BlockHash,
+        place: RecordLocation,
+        wrong: Wrong,
+    ) -> CommandOutcome {
         if self.index.get(name) == Some(place) {
             let sequence = self.space.sequence(place.segment);
             if let Some(folder) = &self.folder {
                 let _ = folder.quarantine(sequence, place.page, name, wrong);
             }
             self.forget(name);
-            self.lost(vec![name], Loss::Corrupt);
+            self.lost(vec![name], LossReason::Corrupt);
         }
-        Outcome::Failed(Failure::Corrupt)
+        CommandOutcome::Failed(Failure::Corrupt)
     }
 
-    pub(super) fn read_failed(&mut self, name: BlockHash, place: Place) -> Outcome {
+    pub(super) fn read_failed(&mut self, name: BlockHash, place: RecordLocation) -> CommandOutcome {
         let now = self.now();
         if self.health.read_failed(now) {
             self.went_away();
         }
         if self.health.refuses_reads().is_some() {
-            return Outcome::Failed(Failure::Offline);
+            return CommandOutcome::Failed(Failure::Offline);
         }
         if self.index.get(name) == Some(place) {
             self.forget(name);
-            self.lost(vec![name], Loss::Corrupt);
+            self.lost(vec![name], LossReason::Corrupt);
         }
-        Outcome::Failed(Failure::Io)
+        CommandOutcome::Failed(Failure::Io)
     }
 
     /// Answers what waits to be read.
     pub(super) fn fail_reads(&mut self, failure: Failure) {
         for wanted in std::mem::take(&mut self.reads.queue) {
             drop(wanted.slot);
-            self.done(wanted.ticket, Outcome::Failed(failure));
+            self.done(wanted.ticket, CommandOutcome::Failed(failure));
         }
     }
 }
@@ -199,8 +204,8 @@ mod tests {
     use super::*;
     use crate::arena::Arena;
     use crate::backend::{Command, Report};
-    use crate::disk::folder::Folder;
-    use crate::disk::io::faulty::{Faults, Faulty};
+    use crate::disk::folder::DiskFolder;
+    use crate::disk::io::faulty::{Faults, FaultyIo};
     use crate::disk::io::{self, Bell, Io, IoKind};
     use crate::disk::recover::recover;
     use crate::disk::worker::Edges;
@@ -213,14 +218,14 @@ mod tests {
     /// Ends all that was started together, and notes for each read how many records had been
     /// loaded when it was started; then `None` for each flush.
     struct Together {
-        inner: Faulty,
+        inner: FaultyIo,
         stats: Arc<DiskStats>,
         noted: Arc<Mutex<Vec<Option<u64>>>>,
     }
 
     impl Io for Together {
-        fn start(&mut self, id: u64, op: Op) {
-            if matches!(op, Op::Read { .. }) {
+        fn start(&mut self, id: u64, op: IoOperation) {
+            if matches!(op, IoOperation::Read { .. }) {
                 let loaded = self.stats.loaded.get();
                 self.noted.lock().expect("notes").push(Some(loaded));
             }
@@ -231,7 +236,7 @@ mod tests {
             self.noted.lock().expect("notes").push(None);
         }
 
-        fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>) {
+        fn wait(&mut self, limit: Duration, finished: &mut Vec<IoCompletion>) {
             self.inner.wait(limit, finished);
         }
 
@@ -279,12 +284,12 @@ mod tests {
     fn what_a_reader_asks_for_next_does_not_wait_for_the_other_reads() {
         let place = tempfile::tempdir().expect("a folder");
         let options = DiskOptions::new(place.path(), BUDGET);
-        let folder = Folder::open(place.path()).expect("it is free");
+        let folder = DiskFolder::open(place.path()).expect("it is free");
         let recovered = recover(&folder, BUDGET, SEGMENT, 0).expect("it is read");
         let (inner, _) = io::open(IoKind::Threads, 1).expect("threads");
         let (stats, noted) = (Arc::<DiskStats>::default(), Arc::default());
         let together = Together {
-            inner: Faulty::new(inner, Faults::default()),
+            inner: FaultyIo::new(inner, Faults::default()),
             stats: stats.clone(),
             noted: Arc::clone(&noted),
         };
@@ -317,7 +322,7 @@ mod tests {
                 let Report::Done { outcome, .. } = report else {
                     return false;
                 };
-                matches!(outcome, Outcome::Stored)
+                matches!(outcome, CommandOutcome::Stored)
             };
             stored += reports.try_iter().filter(is_stored).count();
         }

@@ -6,11 +6,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Op, PAGE, Purpose, SegmentId, Worker};
+use super::{IoOperation, PAGE, Purpose, SegmentId, Worker};
 use crate::backend::Failure;
 use crate::disk::condition::failure_of;
 use crate::disk::io::Buffer;
-use crate::disk::layout::{Entry, Kind, SegmentHeader, Trailer, table_pages, write_table};
+use crate::disk::layout::{
+    SegmentHeader, TableEntry, TableKind, Trailer, table_pages, write_table,
+};
 
 /// Most files open at once, well below what a process may have (1024).
 const OPEN_FILES: usize = 128;
@@ -19,7 +21,7 @@ const OPEN_FILES: usize = 128;
 const OPENING_PAUSE: Duration = Duration::from_secs(1);
 
 /// The files, the segment that is written, the one after it, and those that end.
-pub(super) struct Segments {
+pub(super) struct SegmentFiles {
     files: Vec<Option<Arc<File>>>,
     /// Open files, the one opened first at the front.
     opened: VecDeque<SegmentId>,
@@ -27,7 +29,7 @@ pub(super) struct Segments {
     num_files: usize,
     pages: u32,
     pub(super) active: Option<Active>,
-    pub(super) next: Option<Next>,
+    pub(super) next: Option<NextSegment>,
     ending: Vec<Active>,
 }
 
@@ -37,7 +39,7 @@ pub(super) struct Active {
     pub(super) sequence: u64,
     /// The first page that nothing was given yet.
     pub(super) page: u32,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<TableEntry>,
     pub(super) num_groups: u64,
     /// Groups that are not committed yet.
     pub(super) groups_under_way: usize,
@@ -46,7 +48,7 @@ pub(super) struct Active {
 }
 
 /// The segment after the active one.
-pub(super) struct Next {
+pub(super) struct NextSegment {
     segment: SegmentId,
     sequence: u64,
     /// Copies of its header that are not written yet.
@@ -54,7 +56,7 @@ pub(super) struct Next {
     is_ready: bool,
 }
 
-impl Segments {
+impl SegmentFiles {
     pub(super) fn new(count: usize, pages: u32, num_files: usize) -> Self {
         Self {
             files: vec![None; count],
@@ -161,7 +163,7 @@ impl Worker {
         self.index.forget(segment);
         match self.headers(segment, sequence) {
             Ok(ops) => {
-                self.segments.next = Some(Next {
+                self.segments.next = Some(NextSegment {
                     segment,
                     sequence,
                     headers_left: ops.len(),
@@ -191,7 +193,7 @@ impl Worker {
 
     /// Returns the writes that begin a segment's new life: its header, and the copy in its last
     /// page.
-    fn headers(&mut self, segment: SegmentId, sequence: u64) -> io::Result<Vec<Op>> {
+    fn headers(&mut self, segment: SegmentId, sequence: u64) -> io::Result<Vec<IoOperation>> {
         let header = SegmentHeader {
             sequence,
             segment_bytes: self.segments.bytes(),
@@ -200,7 +202,7 @@ impl Worker {
         let op = |at: u32| {
             let mut page = Buffer::pages(1)?;
             header.write(&mut page);
-            Ok(Op::Write {
+            Ok(IoOperation::Write {
                 file: file.clone(),
                 offset: u64::from(at) * PAGE as u64,
                 pieces: vec![Buffer::Pages(page)],
@@ -217,15 +219,23 @@ impl Worker {
         }
     }
 
-    pub(super) fn wrote_header(&mut self, segment: SegmentId, op: Op, result: io::Result<()>) {
+    pub(super) fn wrote_header(
+        &mut self,
+        segment: SegmentId,
+        op: IoOperation,
+        result: io::Result<()>,
+    ) {
         let next = self.segments.next.as_mut();
         let next = next.filter(|next| next.segment == segment);
         match (result, op, next) {
-            (Ok(()), Op::Write { file, .. }, Some(next)) => {
+            (Ok(()), IoOperation::Write { file, .. }, Some(next)) => {
                 next.headers_left -= 1;
                 // Durable before anything that belongs to the new life is written.
                 match next.headers_left {
-                    0 => self.start(Purpose::HeaderCommit { segment }, Op::Sync { file }),
+                    0 => self.start(
+                        Purpose::HeaderCommit { segment },
+                        IoOperation::Sync { file },
+                    ),
                     _ => self.space.remove_reader(segment),
                 }
             }
@@ -324,7 +334,7 @@ impl Worker {
         let footer_pages = table_pages(active.entries.len());
         let mut footer = Buffer::pages(footer_pages)?;
         write_table(
-            Kind::Footer,
+            TableKind::Footer,
             active.sequence,
             active.num_groups,
             &active.entries,
@@ -339,7 +349,7 @@ impl Worker {
         trailer.write(&mut last);
         let last_page = self.segments.pages - 1;
         for (page, pages) in [(active.page, footer), (last_page, last)] {
-            let op = Op::Write {
+            let op = IoOperation::Write {
                 file: file.clone(),
                 offset: u64::from(page) * PAGE as u64,
                 pieces: vec![Buffer::Pages(pages)],

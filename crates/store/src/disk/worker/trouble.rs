@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{FEWEST_SEGMENTS, LOOK_ROUND, Op, PAGE, SWEEP, Worker, fresh};
-use crate::backend::{Condition, Failure, Loss, Report};
-use crate::disk::folder::{Folder, is_back};
+use super::{FEWEST_SEGMENTS, IoOperation, LOOK_ROUND, PAGE, SWEEP, Worker, fresh};
+use crate::backend::{Condition, Failure, LossReason, Report};
+use crate::disk::folder::{DiskFolder, is_back};
 use crate::disk::io::Buffer;
-use crate::disk::recover::{Recovered, recover};
+use crate::disk::recover::{RecoveredState, recover};
 
 /// Pause before files that could not be made are tried again: the disk is shared.
 const UNBAR: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ impl Worker {
         }
         if now >= self.next_look {
             self.next_look = now + LOOK_ROUND;
-            let is_there = self.folder.as_ref().is_some_and(Folder::is_there);
+            let is_there = self.folder.as_ref().is_some_and(DiskFolder::is_there);
             if !is_there && self.health.refuses_reads().is_none() {
                 self.health.gone(now);
                 self.went_away();
@@ -73,7 +73,7 @@ impl Worker {
         for &name in &names {
             self.forget(name);
         }
-        self.lost(names, Loss::Expired);
+        self.lost(names, LossReason::Expired);
     }
 
     /// Writing failed: what waits is refused, and so is what comes, until it is tried again.
@@ -97,7 +97,7 @@ impl Worker {
         for &name in &names {
             self.forget(name);
         }
-        self.lost(names, Loss::Offline);
+        self.lost(names, LossReason::Offline);
     }
 
     pub(super) fn report_condition(&mut self) {
@@ -115,13 +115,13 @@ impl Worker {
         }
     }
 
-    fn reopen(&mut self) -> io::Result<(Folder, Recovered)> {
+    fn reopen(&mut self) -> io::Result<(DiskFolder, RecoveredState)> {
         if !is_back(&self.options.folder, self.device) {
             return Err(io::ErrorKind::NotFound.into());
         }
         // Our own lock would be in the way.
         self.folder = None;
-        let folder = Folder::open(&self.options.folder).map_err(io::Error::other)?;
+        let folder = DiskFolder::open(&self.options.folder).map_err(io::Error::other)?;
         let segment_bytes = self.segments.bytes();
         let recovered = recover(&folder, self.budget_bytes, segment_bytes, self.now_s())
             .map_err(io::Error::other)?;
@@ -134,12 +134,12 @@ impl Worker {
     }
 
     /// Reads a page the way records are read, if there is any: what can be listed may still fail.
-    fn probe(&mut self, folder: &Folder, recovered: &Recovered) -> io::Result<()> {
+    fn probe(&mut self, folder: &DiskFolder, recovered: &RecoveredState) -> io::Result<()> {
         let Some((_, place)) = recovered.index.iter().next() else {
             return Ok(());
         };
         let file = folder.open_segment(place.segment, recovered.segment_bytes)?;
-        let op = Op::Read {
+        let op = IoOperation::Read {
             file: Arc::new(file),
             offset: 0,
             buffer: Buffer::Pages(Buffer::pages(1)?),
@@ -159,7 +159,7 @@ impl Worker {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    fn resume(&mut self, folder: Folder, mut recovered: Recovered) {
+    fn resume(&mut self, folder: DiskFolder, mut recovered: RecoveredState) {
         let residents = std::mem::take(&mut recovered.residents);
         recovered.space.skip_to(self.space.sequences().0);
         self.device = folder.device();
@@ -167,7 +167,7 @@ impl Worker {
         // Stored while it went, and not found again.
         let missing = self.index.iter().map(|(name, _)| name);
         let missing: Vec<_> = missing.filter(|name| index.get(*name).is_none()).collect();
-        self.lost(missing, Loss::Offline);
+        self.lost(missing, LossReason::Offline);
         (self.index, self.space, self.segments) = (index, space, segments);
         self.folder = Some(folder);
         self.health.is_back();

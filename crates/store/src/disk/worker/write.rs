@@ -9,15 +9,15 @@ use std::io;
 
 use headstart_core::BlockHash;
 
-use super::{Op, PAGE, Place, Purpose, SegmentId, Worker, entry_of};
-use crate::backend::{Failure, Outcome, Ticket};
+use super::{IoOperation, PAGE, Purpose, RecordLocation, SegmentId, Worker, entry_of};
+use crate::backend::{CommandOutcome, Failure, Ticket};
 use crate::disk::condition::failure_of;
 use crate::disk::io::Buffer;
-use crate::disk::layout::{Entry, Kind, table_pages, write_table};
+use crate::disk::layout::{TableEntry, TableKind, table_pages, write_table};
 use crate::record::Record;
 
-pub(super) use queues::{Addition, Origin, Writes};
-use queues::{Group, Waiting};
+pub(super) use queues::{Addition, AdditionOrigin, Writes};
+use queues::{CommitGroup, PutWaiters};
 
 /// Bytes that complete a group: enough that a commit costs little beside them.
 const GROUP_BYTES: usize = 8 << 20;
@@ -36,21 +36,21 @@ impl Worker {
         let name = record.meta().name;
         let entry = entry_of(&record);
         if entry.pages as usize > self.most_pages() {
-            return self.done(ticket, Outcome::Failed(Failure::TooLarge));
+            return self.done(ticket, CommandOutcome::Failed(Failure::TooLarge));
         }
         if let Some(failure) = self.health.refuses_writes(self.now()) {
-            return self.done(ticket, Outcome::Failed(failure));
+            return self.done(ticket, CommandOutcome::Failed(failure));
         }
         self.expire(name);
         if self.index.get(name).is_some() {
-            return self.done(ticket, Outcome::Stored);
+            return self.done(ticket, CommandOutcome::Stored);
         }
         if let Some(waiting) = self.writes.waiting.get_mut(&name) {
             return waiting.tickets.push(ticket);
         }
         self.writes.last_put += 1;
         let put = self.writes.last_put;
-        let waiting = Waiting {
+        let waiting = PutWaiters {
             put,
             tenant: entry.tenant,
             tickets: vec![ticket],
@@ -60,7 +60,7 @@ impl Worker {
         self.writes.puts.push_back(Addition {
             entry,
             buffer: Buffer::Record(record),
-            origin: Origin::Put(put),
+            origin: AdditionOrigin::Put(put),
         });
     }
 
@@ -69,16 +69,16 @@ impl Worker {
         let waiting = self.writes.waiting.remove(&name);
         let was_waiting = waiting.is_some();
         for ticket in waiting.map_or_else(Vec::new, |waiting| waiting.tickets) {
-            self.done(ticket, Outcome::Failed(Failure::Aborted));
+            self.done(ticket, CommandOutcome::Failed(Failure::Aborted));
         }
         was_waiting
     }
 
     /// Whether a record that is to be added is still wanted.
-    fn is_wanted(&self, name: BlockHash, origin: Origin) -> bool {
+    fn is_wanted(&self, name: BlockHash, origin: AdditionOrigin) -> bool {
         match origin {
-            Origin::Put(put) => self.writes.is_awaited(name, put),
-            Origin::Moved(from) => self.index.get(name) == Some(from),
+            AdditionOrigin::Put(put) => self.writes.is_awaited(name, put),
+            AdditionOrigin::Moved(from) => self.index.get(name) == Some(from),
         }
     }
 
@@ -161,7 +161,7 @@ impl Worker {
             pages = more;
             let addition = queue.pop_front().expect("it is at the front");
             self.writes.leave_queue(&addition);
-            if let Origin::Put(_) = addition.origin {
+            if let AdditionOrigin::Put(_) = addition.origin {
                 self.cleaned_in_vain = 0;
             }
             group.push(addition);
@@ -198,7 +198,7 @@ impl Worker {
         let mut entries = Vec::with_capacity(additions.len());
         let mut buffers = VecDeque::with_capacity(additions.len() + 1);
         for addition in additions {
-            let entry = Entry {
+            let entry = TableEntry {
                 page,
                 ..addition.entry
             };
@@ -220,7 +220,7 @@ impl Worker {
         }
         self.space.add_reader(segment);
         let group = self.writes.first_group + self.writes.groups.len() as u64;
-        self.writes.groups.push_back(Group {
+        self.writes.groups.push_back(CommitGroup {
             segment,
             entries,
             writes_left: 0,
@@ -246,14 +246,14 @@ impl Worker {
     ) -> io::Result<()> {
         let file = self.open_file(segment)?;
         let entries = self.group_mut(group).entries.iter();
-        let entries: Vec<Entry> = entries.map(|(entry, _)| *entry).collect();
+        let entries: Vec<TableEntry> = entries.map(|(entry, _)| *entry).collect();
         let table = |kind| {
             let mut table = Buffer::pages(table_pages(entries.len()))?;
             write_table(kind, sequence, number, &entries, &mut table);
             io::Result::Ok(Buffer::Pages(table))
         };
-        buffers.push_front(table(Kind::Group)?);
-        buffers.push_back(table(Kind::GroupEnd)?);
+        buffers.push_front(table(TableKind::Group)?);
+        buffers.push_back(table(TableKind::GroupEnd)?);
         let mut offset = u64::from(first_page) * PAGE as u64;
         while !buffers.is_empty() {
             let mut pieces = Vec::new();
@@ -267,7 +267,7 @@ impl Worker {
                 bytes = more;
                 pieces.extend(buffers.pop_front());
             }
-            let op = Op::Write {
+            let op = IoOperation::Write {
                 file: file.clone(),
                 offset,
                 pieces,
@@ -279,7 +279,7 @@ impl Worker {
         Ok(())
     }
 
-    fn group_mut(&mut self, group: u64) -> &mut Group {
+    fn group_mut(&mut self, group: u64) -> &mut CommitGroup {
         let index = (group - self.writes.first_group) as usize;
         &mut self.writes.groups[index]
     }
@@ -337,7 +337,7 @@ impl Worker {
             return;
         };
         let segment = first.segment;
-        let is_ready = |group: &&mut Group| {
+        let is_ready = |group: &&mut CommitGroup| {
             group.segment == segment && group.writes_left == 0 && group.failure.is_none()
         };
         let ready = self.writes.groups.iter_mut().take_while(is_ready);
@@ -347,15 +347,15 @@ impl Worker {
         }
         let upto = self.writes.first_group + count - 1;
         match self.open_file(segment) {
-            Ok(file) => self.start(Purpose::Commit { upto }, Op::Sync { file }),
+            Ok(file) => self.start(Purpose::Commit { upto }, IoOperation::Sync { file }),
             Err(error) => self.committed(upto, Err(error)),
         }
     }
 
     /// The records of a committed group are there.
-    fn publish(&mut self, group: Group) {
+    fn publish(&mut self, group: CommitGroup) {
         self.edges.stats.commits.add(1);
-        let Group {
+        let CommitGroup {
             segment, entries, ..
         } = group;
         self.group_ended(segment);
@@ -363,11 +363,11 @@ impl Worker {
             let bytes = u64::from(entry.pages) * PAGE as u64;
             let is_wanted = self.is_wanted(entry.name, origin);
             match origin {
-                Origin::Moved(_) => {
+                AdditionOrigin::Moved(_) => {
                     self.edges.stats.moved_bytes.add(bytes);
                     self.moved();
                 }
-                Origin::Put(put) => {
+                AdditionOrigin::Put(put) => {
                     self.edges.stats.put_bytes.add(bytes);
                     self.answer(entry.name, put);
                 }
@@ -376,7 +376,10 @@ impl Worker {
                 self.space.remove_live(segment, entry.pages);
                 continue;
             }
-            if let Some(before) = self.index.insert(entry.name, Place::of(segment, &entry)) {
+            if let Some(before) = self
+                .index
+                .insert(entry.name, RecordLocation::of(segment, &entry))
+            {
                 self.space.remove_live(before.segment, before.pages);
             }
         }
@@ -390,13 +393,13 @@ impl Worker {
         let waiting = self.writes.waiting.remove(&name);
         for ticket in waiting.map_or_else(Vec::new, |waiting| waiting.tickets) {
             self.edges.stats.stored.add(1);
-            self.done(ticket, Outcome::Stored);
+            self.done(ticket, CommandOutcome::Stored);
         }
     }
 
     /// A group that could not be written.
-    fn give_up(&mut self, group: Group, failure: Failure) {
-        let Group {
+    fn give_up(&mut self, group: CommitGroup, failure: Failure) {
+        let CommitGroup {
             segment, entries, ..
         } = group;
         if self
@@ -414,8 +417,8 @@ impl Worker {
         for (entry, origin) in entries {
             self.space.remove_live(segment, entry.pages);
             match origin {
-                Origin::Moved(_) => self.moved(),
-                Origin::Put(put) => self.refuse(entry.name, put, failure),
+                AdditionOrigin::Moved(_) => self.moved(),
+                AdditionOrigin::Put(put) => self.refuse(entry.name, put, failure),
             }
         }
         self.write_failed(failure);
@@ -434,7 +437,7 @@ impl Worker {
         }
         let waiting = self.writes.waiting.remove(&name);
         for ticket in waiting.map_or_else(Vec::new, |waiting| waiting.tickets) {
-            self.done(ticket, Outcome::Failed(failure));
+            self.done(ticket, CommandOutcome::Failed(failure));
         }
     }
 
@@ -442,7 +445,7 @@ impl Worker {
     pub(super) fn fail_puts(&mut self, failure: Failure) {
         self.writes.put_bytes = 0;
         for addition in std::mem::take(&mut self.writes.puts) {
-            if let Origin::Put(put) = addition.origin {
+            if let AdditionOrigin::Put(put) = addition.origin {
                 self.refuse(addition.entry.name, put, failure);
             }
         }

@@ -4,16 +4,16 @@ use headstart_core::BlockHash;
 use tokio::task::{self, JoinError};
 use tokio::time::Instant;
 
-use super::ours::Sweep;
-use super::{Asked, Done, Service, now_s};
-use crate::backend::{Failure, Loss, Outcome, Report, Ticket};
-use crate::remote::index::{Changes, Listed, Listing};
+use super::ours::ObjectSweep;
+use super::{RequestPurpose, RequestResult, Service, now_s};
+use crate::backend::{CommandOutcome, Failure, LossReason, Report, Ticket};
+use crate::remote::index::{Changes, ListedObject, Listing};
 use crate::remote::parts::FoundPart;
-use crate::remote::transfer::Found;
-use crate::remote::trouble::{Kind, Trouble};
+use crate::remote::transfer::FoundRecord;
+use crate::remote::trouble::{Trouble, TroubleKind};
 
 impl Service {
-    pub(super) fn finish(&mut self, done: Result<(task::Id, Done), JoinError>) {
+    pub(super) fn finish(&mut self, done: Result<(task::Id, RequestResult), JoinError>) {
         let (id, done) = match done {
             Ok((id, done)) => (id, Some(done)),
             Err(error) => (error.id(), None),
@@ -25,55 +25,55 @@ impl Service {
     }
 
     /// Ends a request; `done` is `None` if it was given up or failed by a fault of ours.
-    pub(super) fn end(&mut self, asked: Asked, done: Option<Done>) {
+    pub(super) fn end(&mut self, asked: RequestPurpose, done: Option<RequestResult>) {
         match (asked, done) {
-            (Asked::Put(name), done) => {
+            (RequestPurpose::Put(name), done) => {
                 let result = match done {
-                    Some(Done::Put(result)) => result,
+                    Some(RequestResult::Put(result)) => result,
                     _ => Err(given_up()),
                 };
                 self.end_put(name, result);
             }
-            (Asked::Get { ticket, object }, Some(Done::GotPart(result))) => {
+            (RequestPurpose::Get { ticket, object }, Some(RequestResult::GotPart(result))) => {
                 self.end_get_part(ticket, object, result);
             }
-            (Asked::Get { ticket, object }, done) => {
+            (RequestPurpose::Get { ticket, object }, done) => {
                 let result = match done {
-                    Some(Done::Got(result)) => result,
+                    Some(RequestResult::Got(result)) => result,
                     _ => Err(given_up()),
                 };
                 self.end_get(ticket, object, result);
             }
-            (Asked::Remove { ticket, names }, done) => {
+            (RequestPurpose::Remove { ticket, names }, done) => {
                 self.unblock(&names);
                 self.end_removal(ticket, done);
             }
-            (Asked::Purge { ticket, tenant }, done) => {
+            (RequestPurpose::Purge { ticket, tenant }, done) => {
                 self.purging.retain(|&purged| purged != tenant);
                 self.end_removal(ticket, done);
             }
-            (Asked::Sweep(names), _) => {
+            (RequestPurpose::Sweep(names), _) => {
                 self.is_sweeping = false;
                 self.unblock(&names);
             }
-            (Asked::List, done) => {
+            (RequestPurpose::List, done) => {
                 self.plan_listing();
                 match done {
-                    Some(Done::Listed(Ok(listing))) => {
+                    Some(RequestResult::Listed(Ok(listing))) => {
                         self.setup.health.answered();
                         let changes = self.take_listing(listing);
                         if !changes.found.is_empty() {
                             self.report(Report::Found(changes.found));
                         }
                     }
-                    Some(Done::Listed(Err(trouble))) => self.note(&trouble),
+                    Some(RequestResult::Listed(Err(trouble))) => self.note(&trouble),
                     _ => {}
                 }
                 self.newer = None;
             }
-            (Asked::Probe, done) => {
+            (RequestPurpose::Probe, done) => {
                 self.is_probing = false;
-                let is_back = matches!(done, Some(Done::Probed(true)));
+                let is_back = matches!(done, Some(RequestResult::Probed(true)));
                 let (now, jitter) = (self.now(), self.setup.store.jitter());
                 if is_back {
                     let condition = self.setup.health.back();
@@ -97,13 +97,13 @@ impl Service {
                 self.condition(condition);
                 let known = self.setup.index.get(name);
                 let before = known.filter(|before| before.key == put.key);
-                self.setup.index.insert(Listed {
+                self.setup.index.insert(ListedObject {
                     key: put.key,
                     bytes: put.bytes,
                     modified_s: before.map_or(now_s(), |before| before.modified_s),
                 });
                 if let Some(second) = known.filter(|known| known.key < put.key) {
-                    self.sweep(Sweep::Delete(second.key));
+                    self.sweep(ObjectSweep::Delete(second.key));
                 }
                 None
             }
@@ -119,31 +119,44 @@ impl Service {
             }
         };
         for ticket in put.tickets {
-            self.answer(ticket, failure.map_or(Outcome::Stored, Outcome::Failed));
+            self.answer(
+                ticket,
+                failure.map_or(CommandOutcome::Stored, CommandOutcome::Failed),
+            );
         }
     }
 
-    fn end_get(&mut self, ticket: Ticket, object: Listed, result: Result<Found, Trouble>) {
+    fn end_get(
+        &mut self,
+        ticket: Ticket,
+        object: ListedObject,
+        result: Result<FoundRecord, Trouble>,
+    ) {
         let outcome = match result {
-            Ok(Found::Whole(record)) => {
+            Ok(FoundRecord::Whole(record)) => {
                 self.setup.health.answered();
-                Outcome::Loaded(record)
+                CommandOutcome::Loaded(record)
             }
-            Ok(Found::Damaged(_)) => self.damaged(object),
+            Ok(FoundRecord::Damaged(_)) => self.damaged(object),
             Err(trouble) => self.get_failed(object, &trouble),
         };
         self.answer(ticket, outcome);
     }
 
-    fn end_get_part(&mut self, ticket: Ticket, object: Listed, result: Result<FoundPart, Trouble>) {
+    fn end_get_part(
+        &mut self,
+        ticket: Ticket,
+        object: ListedObject,
+        result: Result<FoundPart, Trouble>,
+    ) {
         let outcome = match result {
             Ok(FoundPart::Whole(part)) => {
                 self.setup.health.answered();
-                Outcome::Part(part)
+                CommandOutcome::Part(part)
             }
             Ok(FoundPart::None) => {
                 self.setup.health.answered();
-                Outcome::Missing
+                CommandOutcome::Missing
             }
             Ok(FoundPart::Damaged) => self.damaged(object),
             Err(trouble) => self.get_failed(object, &trouble),
@@ -151,26 +164,26 @@ impl Service {
         self.answer(ticket, outcome);
     }
 
-    fn damaged(&mut self, object: Listed) -> Outcome {
+    fn damaged(&mut self, object: ListedObject) -> CommandOutcome {
         self.setup.health.answered();
-        if self.forget(object, Loss::Corrupt) {
-            self.sweep(Sweep::SetAside(object.key));
+        if self.forget(object, LossReason::Corrupt) {
+            self.sweep(ObjectSweep::SetAside(object.key));
         }
-        Outcome::Failed(Failure::Corrupt)
+        CommandOutcome::Failed(Failure::Corrupt)
     }
 
-    fn get_failed(&mut self, object: Listed, trouble: &Trouble) -> Outcome {
-        if trouble.kind == Kind::Missing {
+    fn get_failed(&mut self, object: ListedObject, trouble: &Trouble) -> CommandOutcome {
+        if trouble.kind == TroubleKind::Missing {
             self.setup.health.answered();
-            self.forget(object, Loss::Evicted);
-            return Outcome::Missing;
+            self.forget(object, LossReason::Evicted);
+            return CommandOutcome::Missing;
         }
         self.note(trouble);
-        Outcome::Failed(trouble.kind.failure(false))
+        CommandOutcome::Failed(trouble.kind.failure(false))
     }
 
     /// Forgets an object that is not what it was; not the one that came in its place.
-    fn forget(&mut self, object: Listed, loss: Loss) -> bool {
+    fn forget(&mut self, object: ListedObject, loss: LossReason) -> bool {
         let name = object.key.name;
         let is_known = self.setup.index.get(name) == Some(object);
         if is_known {
@@ -181,19 +194,19 @@ impl Service {
         is_known
     }
 
-    fn end_removal(&mut self, ticket: Ticket, done: Option<Done>) {
+    fn end_removal(&mut self, ticket: Ticket, done: Option<RequestResult>) {
         let result = match done {
-            Some(Done::Removed(result)) => result,
+            Some(RequestResult::Removed(result)) => result,
             _ => Err(given_up()),
         };
         let outcome = match result {
             Ok(num_gone) => {
                 self.setup.health.answered();
-                Outcome::Removed(num_gone)
+                CommandOutcome::Removed(num_gone)
             }
             Err(trouble) => {
                 self.note(&trouble);
-                Outcome::Failed(trouble.kind.failure(true))
+                CommandOutcome::Failed(trouble.kind.failure(true))
             }
         };
         self.answer(ticket, outcome);
@@ -205,7 +218,7 @@ impl Service {
             let (now, jitter) = (self.now(), self.setup.store.jitter());
             let condition = self.setup.health.unreachable(now, jitter);
             self.condition(condition);
-        } else if trouble.kind != Kind::Refused {
+        } else if trouble.kind != TroubleKind::Refused {
             self.setup.health.answered();
         }
     }
@@ -223,15 +236,15 @@ impl Service {
         let newer = self.newer.take().unwrap_or_default();
         let is_newer = |key: &_| newer.has(key);
         let mut changes = self.setup.index.take(listing, now_s(), is_newer);
-        self.lost(std::mem::take(&mut changes.expired), Loss::Expired);
-        self.lost(std::mem::take(&mut changes.evicted), Loss::Evicted);
+        self.lost(std::mem::take(&mut changes.expired), LossReason::Expired);
+        self.lost(std::mem::take(&mut changes.evicted), LossReason::Evicted);
         for key in std::mem::take(&mut changes.delete) {
-            self.sweep(Sweep::Delete(key));
+            self.sweep(ObjectSweep::Delete(key));
         }
         changes
     }
 }
 
 fn given_up() -> Trouble {
-    Trouble::new(Kind::Late, "it was given up")
+    Trouble::new(TroubleKind::Late, "it was given up")
 }

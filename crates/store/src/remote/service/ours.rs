@@ -4,8 +4,8 @@
 use headstart_core::BlockHash;
 use tokio::time::Instant;
 
-use super::{Asked, Done, Newer, Service};
-use crate::remote::key::Key;
+use super::{Newer, RequestPurpose, RequestResult, Service};
+use crate::remote::key::ObjectKey;
 
 /// Deletions of ours that wait. Further ones are found again by the next listing.
 const MAX_SWEEPS: usize = 10_000;
@@ -14,9 +14,9 @@ const MAX_SWEEPS: usize = 10_000;
 const SWEPT_AT_ONCE: usize = 1_000;
 
 /// A deletion of ours.
-pub(super) enum Sweep {
-    Delete(Key),
-    SetAside(Key),
+pub(super) enum ObjectSweep {
+    Delete(ObjectKey),
+    SetAside(ObjectKey),
 }
 
 impl Service {
@@ -26,10 +26,9 @@ impl Service {
             if self.now() >= at && !self.is_probing {
                 self.is_probing = true;
                 let store = self.setup.store.clone();
-                self.ask(
-                    Asked::Probe,
-                    async move { Done::Probed(store.probe().await) },
-                );
+                self.ask(RequestPurpose::Probe, async move {
+                    RequestResult::Probed(store.probe().await)
+                });
             }
             return;
         }
@@ -44,7 +43,9 @@ impl Service {
                 tenants: self.purging.iter().copied().collect(),
             });
             let store = self.setup.store.clone();
-            self.ask(Asked::List, async move { Done::Listed(store.list().await) });
+            self.ask(RequestPurpose::List, async move {
+                RequestResult::Listed(store.list().await)
+            });
         }
         if !self.is_sweeping {
             self.start_sweep();
@@ -58,12 +59,12 @@ impl Service {
         let mut keys = Vec::new();
         let store = self.setup.store.clone();
         let aside = match first {
-            Sweep::SetAside(key) => Some(key),
-            Sweep::Delete(key) => {
+            ObjectSweep::SetAside(key) => Some(key),
+            ObjectSweep::Delete(key) => {
                 keys.push(key);
-                while let Some(Sweep::Delete(key)) = self
+                while let Some(ObjectSweep::Delete(key)) = self
                     .sweeps
-                    .pop_front_if(|next| matches!(next, Sweep::Delete(_)))
+                    .pop_front_if(|next| matches!(next, ObjectSweep::Delete(_)))
                 {
                     keys.push(key);
                     if keys.len() == SWEPT_AT_ONCE {
@@ -83,28 +84,28 @@ impl Service {
         self.block(&names);
         names.extend(aside.iter().map(|key| key.name));
         self.is_sweeping = true;
-        self.ask(Asked::Sweep(names), async move {
+        self.ask(RequestPurpose::Sweep(names), async move {
             // What is still there will be listed again.
             let _ = match aside {
                 Some(key) => store.set_aside(&key).await,
                 None => store.delete(&keys).await.map(drop),
             };
-            Done::Swept
+            RequestResult::Swept
         });
     }
 
     /// Plans a deletion. What is damaged goes first, and puts of its name wait from now on: they
     /// would find it there.
-    pub(super) fn sweep(&mut self, sweep: Sweep) {
+    pub(super) fn sweep(&mut self, sweep: ObjectSweep) {
         if self.sweeps.len() >= MAX_SWEEPS {
             return;
         }
         match sweep {
-            Sweep::SetAside(key) => {
+            ObjectSweep::SetAside(key) => {
                 self.block(&[key.name]);
                 self.sweeps.push_front(sweep);
             }
-            Sweep::Delete(_) => self.sweeps.push_back(sweep),
+            ObjectSweep::Delete(_) => self.sweeps.push_back(sweep),
         }
     }
 

@@ -13,7 +13,8 @@ use object_store::path::Path;
 use super::faulty::Faulty;
 use crate::arena::{Arena, Slot};
 use crate::backend::{
-    Backend, Command, Condition, Failure, Loss, Outcome, Report, Resident, Ticket, no_waker,
+    Backend, Command, CommandOutcome, Condition, Failure, LossReason, Report, ResidentRecord,
+    Ticket, no_waker,
 };
 use crate::conformance::record_of;
 use crate::record::{Content, Draft, Exactness, Meta, Record};
@@ -43,10 +44,10 @@ pub(super) fn options() -> RemoteOptions {
 /// A tier, and what it said beside answers.
 pub(super) struct Bench {
     pub(super) remote: Remote,
-    pub(super) residents: Vec<Resident>,
+    pub(super) residents: Vec<ResidentRecord>,
     pub(super) arena: Arc<Arena>,
     next: u64,
-    pub(super) answers: BTreeMap<Ticket, Outcome>,
+    pub(super) answers: BTreeMap<Ticket, CommandOutcome>,
     pub(super) others: Vec<Report>,
 }
 
@@ -102,22 +103,22 @@ impl Bench {
         ticket
     }
 
-    pub(super) fn ask(&mut self, command: impl FnOnce(Ticket) -> Command) -> Outcome {
+    pub(super) fn ask(&mut self, command: impl FnOnce(Ticket) -> Command) -> CommandOutcome {
         let ticket = self.give(command);
         self.eventually("answer", |bench| bench.answers.contains_key(&ticket));
         self.answers.remove(&ticket).expect("it is there")
     }
 
-    pub(super) fn put_record(&mut self, record: Record) -> Outcome {
+    pub(super) fn put_record(&mut self, record: Record) -> CommandOutcome {
         self.ask(|ticket| Command::Put { ticket, record })
     }
 
-    pub(super) fn put(&mut self, name: u64) -> Outcome {
+    pub(super) fn put(&mut self, name: u64) -> CommandOutcome {
         let record = record_of(name, PART, self.slot());
         self.put_record(record)
     }
 
-    pub(super) fn get(&mut self, name: u64) -> Outcome {
+    pub(super) fn get(&mut self, name: u64) -> CommandOutcome {
         let (slot, name) = (self.slot(), BlockHash::from_u64(name));
         self.ask(|ticket| Command::Get { ticket, name, slot })
     }
@@ -128,7 +129,7 @@ impl Bench {
         self.others.retain(|report| !is_it(report));
     }
 
-    pub(super) fn lost(&mut self, name: u64, why: Loss) {
+    pub(super) fn lost(&mut self, name: u64, why: LossReason) {
         let name = BlockHash::from_u64(name);
         self.eventually("loss", |bench| {
             bench.others.iter().any(|report| match report {
@@ -149,12 +150,12 @@ impl Bench {
     }
 }
 
-pub(super) fn assert_loaded(outcome: &Outcome) {
-    assert!(matches!(outcome, Outcome::Loaded(_)), "{outcome:?}");
+pub(super) fn assert_loaded(outcome: &CommandOutcome) {
+    assert!(matches!(outcome, CommandOutcome::Loaded(_)), "{outcome:?}");
 }
 
-pub(super) fn assert_failed(outcome: &Outcome, why: Failure) {
-    let is_it = matches!(outcome, Outcome::Failed(failure) if *failure == why);
+pub(super) fn assert_failed(outcome: &CommandOutcome, why: Failure) {
+    let is_it = matches!(outcome, CommandOutcome::Failed(failure) if *failure == why);
     assert!(is_it, "{outcome:?}, not {why:?}");
 }
 

@@ -12,10 +12,10 @@ use object_store::{ObjectStore, ObjectStoreExt};
 
 use super::bench::{Bench, Folder, assert_failed, assert_loaded, meta, objects, options, record};
 use super::faulty::Faulty;
-use crate::backend::{Command, Condition, Failure, Loss, Outcome, Report};
+use crate::backend::{Command, CommandOutcome, Condition, Failure, LossReason, Report};
 use crate::record::Draft;
 use crate::remote::RemoteOptions;
-use crate::remote::trouble::{Kind, Trouble};
+use crate::remote::trouble::{Trouble, TroubleKind};
 
 #[test]
 fn a_body_that_is_cut_off_is_read_again() {
@@ -47,26 +47,26 @@ fn a_part_is_read_alone_and_again_where_it_is_cut_off() {
     };
     let bytes_in = |bench: &Bench| bench.remote.stats().bytes_in.load(Relaxed);
     store.with(|faults| faults.cut = 2);
-    let Outcome::Part(read) = part(&mut bench, 0) else {
+    let CommandOutcome::Part(read) = part(&mut bench, 0) else {
         panic!("it was stored");
     };
     let is_right = |(at, &byte): (usize, &u8)| byte == (at * 7) as u8;
     assert!(read.bytes().iter().enumerate().all(is_right));
     drop(read);
     assert_eq!(bytes_in(&bench), 32_768 + 300_000, "its front, then it");
-    assert!(matches!(part(&mut bench, 0), Outcome::Part(_)));
+    assert!(matches!(part(&mut bench, 0), CommandOutcome::Part(_)));
     assert_eq!(bytes_in(&bench), 32_768 + 600_000, "the header is known");
-    assert!(matches!(part(&mut bench, 1), Outcome::Missing));
+    assert!(matches!(part(&mut bench, 1), CommandOutcome::Missing));
     let before = bytes_in(&bench);
     store.with(|faults| faults.cut = usize::MAX);
     assert_failed(&part(&mut bench, 0), Failure::Offline);
     store.with(|faults| faults.cut = 0);
-    assert!(matches!(part(&mut bench, 0), Outcome::Part(_)));
+    assert!(matches!(part(&mut bench, 0), CommandOutcome::Part(_)));
     assert_eq!(bytes_in(&bench), before + 300_000, "it still is");
     store.with(|faults| faults.flip = usize::MAX);
     assert_failed(&part(&mut bench, 0), Failure::Corrupt);
-    bench.lost(1, Loss::Corrupt);
-    assert!(matches!(part(&mut bench, 0), Outcome::Missing));
+    bench.lost(1, LossReason::Corrupt);
+    assert!(matches!(part(&mut bench, 0), CommandOutcome::Missing));
 }
 
 /// Another replica may remove a record and store it again with slightly different values. A
@@ -91,21 +91,24 @@ fn a_record_that_came_in_place_of_another_is_read_by_its_own_header() {
         })
     };
     let record = of_parts(&first, [LEN, LEN], 0);
-    assert!(matches!(first.put_record(record), Outcome::Stored));
+    assert!(matches!(first.put_record(record), CommandOutcome::Stored));
     let mut second = Bench::over(&store, &options());
     // As long, longer, shorter, so short that the second part would begin behind its end.
     let others = [[LEN, LEN], [LEN, 2 * LEN], [LEN, LEN], [80, 70]];
     for (round, lens) in others.into_iter().enumerate() {
         let before = part(&mut second, 1);
-        assert!(matches!(before, Outcome::Part(_)), "{round}: {before:?}");
+        assert!(
+            matches!(before, CommandOutcome::Part(_)),
+            "{round}: {before:?}"
+        );
         let names = vec![BlockHash::from_u64(1)];
         let removed = first.ask(|ticket| Command::Remove { ticket, names });
-        assert!(matches!(removed, Outcome::Removed(1)), "{removed:?}");
+        assert!(matches!(removed, CommandOutcome::Removed(1)), "{removed:?}");
         let seed = 10 * (1 + round as u8);
         let record = of_parts(&first, lens, seed);
-        assert!(matches!(first.put_record(record), Outcome::Stored));
+        assert!(matches!(first.put_record(record), CommandOutcome::Stored));
         for number in [1, 0] {
-            let Outcome::Part(read) = part(&mut second, number) else {
+            let CommandOutcome::Part(read) = part(&mut second, number) else {
                 panic!("{round}: part {number} is there");
             };
             let right = vec![seed + number as u8; lens[usize::from(number)]];
@@ -129,7 +132,7 @@ async fn a_range_behind_an_objects_end_is_refused() {
     for store in stores {
         store.put(&path, "0123".into()).await.expect("room");
         let error = store.get_range(&path, 4..9).await.expect_err("it ends");
-        assert_eq!(Trouble::from(error).kind, Kind::Refused, "{store}");
+        assert_eq!(Trouble::from(error).kind, TroubleKind::Refused, "{store}");
     }
 }
 
@@ -140,10 +143,10 @@ fn a_damaged_record_is_set_aside_and_a_purge_takes_it_too() {
     bench.put(1);
     store.with(|faults| faults.flip = 1);
     assert_failed(&bench.get(1), Failure::Corrupt);
-    bench.lost(1, Loss::Corrupt);
-    assert!(matches!(bench.get(1), Outcome::Missing));
+    bench.lost(1, LossReason::Corrupt);
+    assert!(matches!(bench.get(1), CommandOutcome::Missing));
     assert!(
-        matches!(bench.put(1), Outcome::Stored),
+        matches!(bench.put(1), CommandOutcome::Stored),
         "it can be written again"
     );
     assert_loaded(&bench.get(1));
@@ -152,7 +155,7 @@ fn a_damaged_record_is_set_aside_and_a_purge_takes_it_too() {
     assert_eq!(objects(&store).len(), 2);
     let tenant = TenantTag(1);
     let purged = bench.ask(|ticket| Command::Purge { ticket, tenant });
-    assert!(matches!(purged, Outcome::Removed(2)), "{purged:?}");
+    assert!(matches!(purged, CommandOutcome::Removed(2)), "{purged:?}");
     assert!(objects(&store).is_empty());
 }
 
@@ -199,7 +202,7 @@ fn an_outage_is_told_once_answered_at_once_and_ends() {
     bench.found(3);
     assert_eq!(store.with(|faults| faults.lists), lists + 1);
     assert_loaded(&bench.get(1));
-    assert!(matches!(bench.put(2), Outcome::Stored));
+    assert!(matches!(bench.put(2), CommandOutcome::Stored));
     let is_condition = |report: &Report| matches!(report, Report::Condition(_));
     assert!(!bench.others.iter().any(is_condition), "{:?}", bench.others);
 }

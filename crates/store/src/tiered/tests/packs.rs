@@ -12,7 +12,7 @@ use super::parts::{
 };
 use super::*;
 use crate::reference::Map;
-use crate::shared::{Shared, Wakers};
+use crate::shared::{SharedBackend, Wakers};
 
 fn pack(name: u64, units: &[u64], number: u16, order: Vec<u32>) -> Pack {
     Pack {
@@ -55,7 +55,7 @@ fn submit_pack(store: &mut TieredStore, pack: &Pack) {
 fn packs(store: &mut TieredStore, pack: &Pack) -> TransferResult {
     submit_pack(store, pack);
     let moved = wait(store, 1);
-    let [Moved::Packed { id, result }] = moved[..] else {
+    let [TransferReport::Packed { id, result }] = moved[..] else {
         panic!("{moved:?}");
     };
     assert_eq!(id, TransferId(77));
@@ -77,7 +77,7 @@ fn tokens_of(store: &mut TieredStore, pack: &FoundPack) -> usize {
             from: Tier::Disk,
         });
         let moved = wait(store, 1);
-        let [Moved::PartLoaded { result, .. }] = moved[..] else {
+        let [TransferReport::PartLoaded { result, .. }] = moved[..] else {
             panic!("{moved:?}");
         };
         if result == TransferResult::Failed {
@@ -109,8 +109,8 @@ fn reopened(folder: &std::path::Path, count: usize) -> (TieredStore, usize, Vec<
     let mut num_units = 0;
     for moved in moved {
         match moved {
-            Moved::Found { units, .. } => num_units += units.len(),
-            Moved::FoundPacks { packs, .. } => found.extend(packs),
+            TransferReport::Found { units, .. } => num_units += units.len(),
+            TransferReport::FoundPacks { packs, .. } => found.extend(packs),
             other => panic!("{other:?}"),
         }
     }
@@ -141,7 +141,7 @@ fn a_pack_holds_its_tokens_in_its_order_also_after_a_restart() {
         let moved = wait(&mut store, 1);
         let failed = matches!(
             moved[0],
-            Moved::PartLoaded {
+            TransferReport::PartLoaded {
                 result: TransferResult::Failed,
                 ..
             }
@@ -199,7 +199,7 @@ fn what_cannot_be_packed_is_refused_and_leaves_nothing() {
         tier: Tier::Host,
     });
     let (id, result) = (TransferId(1), TransferResult::Failed);
-    assert_eq!(wait(&mut store, 1), [Moved::Packed { id, result }]);
+    assert_eq!(wait(&mut store, 1), [TransferReport::Packed { id, result }]);
     drop(store);
     let (_, num_units, found) = reopened(folder.path(), 1);
     assert_eq!((num_units, found), (2, vec![found_of(&other)]));
@@ -220,7 +220,7 @@ fn packs_wait_until_nobody_loads_and_no_more_than_may() {
     for name in 100..103 {
         submit_pack(&mut store, &pack(name, &[1], 2, vec![0]));
     }
-    let failed = [Moved::Packed {
+    let failed = [TransferReport::Packed {
         id: TransferId(77),
         result: TransferResult::Failed,
     }];
@@ -240,11 +240,11 @@ fn packs_wait_until_nobody_loads_and_no_more_than_may() {
     let is_right = matches!(
         moved[..],
         [
-            Moved::PartLoaded {
+            TransferReport::PartLoaded {
                 result: TransferResult::Done,
                 ..
             },
-            Moved::Packed {
+            TransferReport::Packed {
                 result: TransferResult::Done,
                 ..
             },
@@ -290,8 +290,8 @@ fn a_pack_does_not_outlive_its_units() {
     drop(store);
     let mut store = open();
     let moved = wait(&mut store, 2);
-    let is_it = |moved: &Moved| match moved {
-        Moved::FoundPacks { packs, .. } => packs[..] == [found_of(&younger)],
+    let is_it = |moved: &TransferReport| match moved {
+        TransferReport::FoundPacks { packs, .. } => packs[..] == [found_of(&younger)],
         _ => false,
     };
     assert!(is_it(&moved[1]), "{moved:?}");
@@ -308,7 +308,7 @@ fn packs_that_nobody_can_use_go() {
     let mut plain = config(parts_config());
     plain.parts = None;
     let mut store = TieredStore::new(plain, vec![disk(folder.path())], no_waker()).expect("it");
-    let Moved::Found { units, .. } = &wait(&mut store, 1)[0] else {
+    let TransferReport::Found { units, .. } = &wait(&mut store, 1)[0] else {
         panic!("units are found");
     };
     assert!(units.len() <= 1, "a pack is no unit: {units:?}");
@@ -334,7 +334,7 @@ fn packs_that_nobody_can_use_go() {
 
 #[test]
 fn users_of_one_place_hear_of_each_others_packs() {
-    let shared = Shared::new(
+    let shared = SharedBackend::new(
         Box::new(Map::default()),
         Vec::new(),
         Wakers::default(),
@@ -358,7 +358,7 @@ fn users_of_one_place_hear_of_each_others_packs() {
     let mut heard = Vec::new();
     while heard.is_empty() {
         for moved in wait(&mut other, 1) {
-            if let Moved::FoundPacks { packs, .. } = moved {
+            if let TransferReport::FoundPacks { packs, .. } = moved {
                 heard.extend(packs);
             }
         }
@@ -369,7 +369,10 @@ fn users_of_one_place_hear_of_each_others_packs() {
     one.submit(Transfer::Forget { tier, names });
     let mut lost = Vec::new();
     one.poll(&mut lost);
-    while !lost.iter().any(|moved| matches!(moved, Moved::Lost { .. })) {
+    while !lost
+        .iter()
+        .any(|moved| matches!(moved, TransferReport::Lost { .. }))
+    {
         lost.clear();
         other.poll(&mut lost);
     }

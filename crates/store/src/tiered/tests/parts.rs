@@ -6,7 +6,7 @@ use headstart_core::Rng;
 use headstart_core::transfer::TokenFormat;
 
 use super::*;
-use crate::decorate::{Limits, Rate, Throttled};
+use crate::decorate::{Rate, ThrottleRates, ThrottledBackend};
 use crate::record::PAGE;
 
 pub(super) const TOKENS: usize = 8;
@@ -93,7 +93,7 @@ fn slow(folder: &std::path::Path, parts: PartsConfig, latency: Duration) -> Tier
         ..Rate::UNLIMITED
     };
     let writes = Rate::UNLIMITED;
-    let slowed = Throttled::new(backend, Limits { reads, writes }, no_waker());
+    let slowed = ThrottledBackend::new(backend, ThrottleRates { reads, writes }, no_waker());
     let below = Below {
         tier,
         backend: Box::new(slowed.expect("a thread")),
@@ -114,8 +114,8 @@ pub(super) fn store_units(store: &mut TieredStore, units: &[u64], to: &[Tier]) {
         (0..4).for_each(|part| store.read(part, &Device(part)));
         store.end_reads();
         for moved in wait(store, to.len()) {
-            let is_done = |moved: &Moved| match moved {
-                Moved::Stored { result, .. } => *result == TransferResult::Done,
+            let is_done = |moved: &TransferReport| match moved {
+                TransferReport::Stored { result, .. } => *result == TransferResult::Done,
                 _ => false,
             };
             assert!(is_done(&moved), "{moved:?}");
@@ -138,7 +138,7 @@ pub(super) fn load_part(store: &mut TieredStore, unit: u64, number: u16, from: T
     let name = part(unit, number);
     ask(store, 7, name, from);
     let moved = wait(store, 1);
-    let [Moved::PartLoaded { id, result, .. }] = moved[..] else {
+    let [TransferReport::PartLoaded { id, result, .. }] = moved[..] else {
         panic!("{moved:?}");
     };
     assert_eq!(id, TransferId(7));
@@ -201,15 +201,17 @@ fn parts_wait_for_slots_and_those_beyond_the_limit_fail() {
     ask(&mut store, 21, part(1, 3), Tier::Disk);
     ask(&mut store, 22, part(1, 0), Tier::Disk);
     let beyond = wait(&mut store, 1);
-    let is_22 = |moved: &Moved| match moved {
-        Moved::PartLoaded { id, result, .. } => (id.0, *result) == (22, TransferResult::Failed),
+    let is_22 = |moved: &TransferReport| match moved {
+        TransferReport::PartLoaded { id, result, .. } => {
+            (id.0, *result) == (22, TransferResult::Failed)
+        }
         _ => false,
     };
     assert!(beyond.len() == 1 && is_22(&beyond[0]), "{beyond:?}");
     release(&mut store, vec![part(1, 2)]);
     let mut told: Vec<u64> = Vec::new();
     for moved in wait(&mut store, 2) {
-        let Moved::PartLoaded { id, result, .. } = moved else {
+        let TransferReport::PartLoaded { id, result, .. } = moved else {
             panic!("{moved:?}");
         };
         assert_eq!(result, TransferResult::Done);
@@ -238,7 +240,7 @@ fn a_line_to_the_device_takes_its_time() {
     ask(&mut store, 8, part(1, 2), Tier::Host);
     release(&mut store, vec![part(1, 2)]);
     let moved = wait(&mut store, 1);
-    let Moved::PartLoaded { result, .. } = moved[0] else {
+    let TransferReport::PartLoaded { result, .. } = moved[0] else {
         panic!("{moved:?}");
     };
     assert_eq!(result, TransferResult::Failed, "released meanwhile");
@@ -254,8 +256,8 @@ fn what_waits_for_a_slot_does_not_make_the_disk_slow() {
     let mut store = slow(folder.path(), parts, LATENCY);
     wait(&mut store, 1);
     store_units(&mut store, &[1], &[Tier::Disk]);
-    let span = |moved: Vec<Moved>| match moved[..] {
-        [Moved::PartLoaded { ago, took, .. }] => (ago, took),
+    let span = |moved: Vec<TransferReport>| match moved[..] {
+        [TransferReport::PartLoaded { ago, took, .. }] => (ago, took),
         ref other => panic!("{other:?}"),
     };
     let began = Instant::now();
@@ -337,7 +339,7 @@ fn whatever_is_asked_each_load_is_answered_once_and_right() {
             }
             store.poll(&mut moved);
             for moved in moved.drain(..) {
-                let Moved::PartLoaded { id, result, .. } = moved else {
+                let TransferReport::PartLoaded { id, result, .. } = moved else {
                     panic!("{moved:?}");
                 };
                 let name = asked.remove(&id.0).expect("answered once");
@@ -361,7 +363,7 @@ fn whatever_is_asked_each_load_is_answered_once_and_right() {
             release(&mut store, all.collect());
             store.poll(&mut moved);
             for moved in moved.drain(..) {
-                let Moved::PartLoaded { id, .. } = moved else {
+                let TransferReport::PartLoaded { id, .. } = moved else {
                     panic!("{moved:?}");
                 };
                 asked.remove(&id.0).expect("answered once");

@@ -15,7 +15,7 @@ use super::{Conversation, Role, Turn};
 /// # Errors
 /// What is wrong with it, and what was expected.
 pub(super) fn parse(line: &str, record: usize) -> Result<Conversation, String> {
-    let parsed: Record = serde_json::from_str(line).map_err(|error| {
+    let parsed: RecordedConversation = serde_json::from_str(line).map_err(|error| {
         format!(
             "not a conversation ({error}); expected an object with one of `turns`, `messages` \
              and `conversations`"
@@ -67,7 +67,7 @@ fn truth(truth: Vec<f64>, turns: &[Turn]) -> Result<Vec<Probability>, String> {
 }
 
 #[derive(Deserialize)]
-struct Record {
+struct RecordedConversation {
     #[serde(default)]
     id: Id,
     #[serde(alias = "messages", alias = "conversations")]

@@ -23,12 +23,12 @@ use headstart_core::{
 };
 
 use super::super::request_log::PromptPart;
-use super::super::{BLOCKS_MAX, LineFormat, Opened, Record, info};
+use super::super::{BLOCKS_MAX, LineFormat, OpenTrace, ParsedLine, info};
 use super::{Conversation, Role, Turn, asks, parse};
 use crate::TraceInfo;
 use crate::info::Provenance::{Absent, Given};
 use crate::reader::Options;
-use crate::schedule::{Arrivals, Session};
+use crate::schedule::{Arrivals, RecordedSession};
 
 /// Tokens per block where the caller does not say: an engine's usual size.
 pub const BLOCK_TOKENS: u32 = 16;
@@ -51,7 +51,7 @@ pub enum Text<'t> {
     Logged(&'t PromptPart),
 }
 
-struct Conversations<'a> {
+struct ConversationFormat<'a> {
     tokenize: Rc<Tokenize<'a>>,
     hasher: Rc<RouteHasher>,
     /// Mean gap in seconds and seed, where gaps are drawn.
@@ -59,14 +59,14 @@ struct Conversations<'a> {
     num_lines: u64,
 }
 
-pub(in crate::format) fn open<'a>(options: &Options<'a>) -> Result<Opened<'a>, String> {
+pub(in crate::format) fn open<'a>(options: &Options<'a>) -> Result<OpenTrace<'a>, String> {
     let tokenize = options.tokenize.clone();
     let block_tokens = options.block_tokens.unwrap_or(BLOCK_TOKENS);
     let identity = RouteIdentity {
         model: "",
         block_size: block_tokens.max(1),
     };
-    let conversations = Conversations {
+    let conversations = ConversationFormat {
         tokenize: tokenize.ok_or("conversations are text; pass a tokenizing function")?,
         hasher: Rc::new(RouteHasher::new(&identity)),
         gaps: match options.arrivals {
@@ -79,13 +79,13 @@ pub(in crate::format) fn open<'a>(options: &Options<'a>) -> Result<Opened<'a>, S
     Ok((Box::new(conversations), info))
 }
 
-impl<'a> LineFormat<'a> for Conversations<'a> {
-    fn read(&mut self, line: &str, _: &mut TraceInfo) -> Result<Record<'a>, String> {
+impl<'a> LineFormat<'a> for ConversationFormat<'a> {
+    fn read(&mut self, line: &str, _: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
         let number = self.num_lines;
         self.num_lines += 1;
         let conversation = parse(line, self.num_lines as usize)?;
         if !asks(&conversation) {
-            return Ok(Record::Nothing);
+            return Ok(ParsedLine::Nothing);
         }
         let is_user = |turn: &&Turn| turn.role == Role::User;
         let user_turns = conversation.turns.iter().filter(is_user).count();
@@ -116,7 +116,7 @@ impl<'a> LineFormat<'a> for Conversations<'a> {
             turn: 0,
             arrival: Nanos(0),
         };
-        Ok(Record::Session(Session {
+        Ok(ParsedLine::Session(RecordedSession {
             requests: Box::new(talk),
             bytes,
         }))

@@ -21,12 +21,12 @@ pub fn write(out: &mut (impl Write + ?Sized), conversation: &Conversation) -> io
         labels_from,
         truth,
     } = conversation;
-    let line = Line {
+    let line = WrittenConversation {
         id,
         group: group.as_deref(),
         first_turn: (*first_turn != Some(0)).then_some(*first_turn),
         labels_from: (*labels_from != 1).then_some(*labels_from),
-        turns: turns.iter().map(Said::new).collect(),
+        turns: turns.iter().map(WrittenTurn::new).collect(),
         truncated: is_truncated.then_some(true),
         // As short as it is exact: a probability is kept in 32 bits.
         truth: truth.iter().map(|p| p.value() as f32).collect(),
@@ -36,7 +36,7 @@ pub fn write(out: &mut (impl Write + ?Sized), conversation: &Conversation) -> io
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct WrittenConversation<'a> {
     id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<&'a str>,
@@ -45,7 +45,7 @@ struct Line<'a> {
     first_turn: Option<Option<u32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     labels_from: Option<u32>,
-    turns: Vec<Said<'a>>,
+    turns: Vec<WrittenTurn<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated: Option<bool>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -53,7 +53,7 @@ struct Line<'a> {
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct WrittenTurn<'a> {
     role: Role,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
@@ -63,7 +63,7 @@ struct Said<'a> {
     at: Option<f64>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> WrittenTurn<'a> {
     fn new(turn: &'a Turn) -> Self {
         Self {
             role: turn.role,

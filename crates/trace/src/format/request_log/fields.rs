@@ -16,9 +16,9 @@ use super::super::azure::nanos_since_1970;
 
 /// One object, not yet parsed further than its names.
 #[derive(Default)]
-pub(super) struct Fields<'a>(HashMap<String, &'a RawValue>);
+pub(super) struct RawFields<'a>(HashMap<String, &'a RawValue>);
 
-impl<'a> Fields<'a> {
+impl<'a> RawFields<'a> {
     /// The fields of the object `text`.
     ///
     /// # Errors
@@ -169,14 +169,14 @@ mod tests {
     #[test]
     fn names_are_shown_without_what_a_terminal_would_obey() {
         let text = "{\"b\u{202e}c\\u001b[2J\": 1, \"a\": 2}";
-        let fields = Fields::parse(text).expect("an object");
+        let fields = RawFields::parse(text).expect("an object");
         assert_eq!(fields.named(), "`a`, `b\\u{202e}c\\u{1b}[2J`");
     }
 
     #[test]
     fn what_is_not_as_hoped_is_absent() {
         let text = r#"{"a": "", "b": null, "c": [1], "d": {"x": 1}, "e": "5", "f": -1, "g": "["}"#;
-        let fields = Fields::parse(text).expect("an object");
+        let fields = RawFields::parse(text).expect("an object");
         for absent in ["a", "b", "c", "d", "z"] {
             assert_eq!(fields.name(absent), None, "{absent}");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use headstart_core::TokenId;
 use serde_json::{Value, json};
 
-use super::fields::Fields;
+use super::fields::RawFields;
 use super::opaque::name_opaque;
 use super::{LINE_BYTES_MAX, LoggedRequest, PromptPart, usage};
 
@@ -59,7 +59,7 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
             LINE_BYTES_MAX >> 20
         ));
     }
-    let outer = Fields::parse(line)
+    let outer = RawFields::parse(line)
         .map_err(|error| format!("not a request ({error}); expected a JSON object a line"))?;
     let (prompt, inner) = asked(&outer)?;
     let both = Both([&outer, &inner]);
@@ -82,13 +82,13 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
 
 /// Whether `line` has a field for the time of its request, whatever stands in it.
 pub(super) fn names_time(line: &str) -> bool {
-    let fields = Fields::parse(line);
+    let fields = RawFields::parse(line);
     fields.is_ok_and(|fields| ARRIVALS.iter().any(|name| fields.raw(name).is_some()))
 }
 
 /// Returns the prompt of `line`, and the first body that holds one. Without such a body, the prompt
 /// is the line's own, and the first body comes with it.
-fn asked<'a>(line: &Fields<'a>) -> Result<(PromptPart, Fields<'a>), String> {
+fn asked<'a>(line: &RawFields<'a>) -> Result<(PromptPart, RawFields<'a>), String> {
     let (mut first, mut trouble) = (None, None);
     for body in bodies(line) {
         match prompt(&body) {
@@ -118,14 +118,14 @@ pub(crate) const BODIES: [&str; 6] = [
 ];
 
 /// Objects in `line` that may be the request's body.
-fn bodies<'a>(line: &Fields<'a>) -> impl Iterator<Item = Fields<'a>> {
+fn bodies<'a>(line: &RawFields<'a>) -> impl Iterator<Item = RawFields<'a>> {
     let direct = BODIES.into_iter().filter_map(move |name| line.object(name));
     let nested = move || line.object("proxy_server_request")?.object("body");
     direct.chain(std::iter::once_with(nested).flatten())
 }
 
 /// Returns the prompt of a line that is a body itself.
-fn prompt_of_line(line: &Fields<'_>) -> Result<PromptPart, String> {
+fn prompt_of_line(line: &RawFields<'_>) -> Result<PromptPart, String> {
     prompt(line)?.ok_or_else(|| {
         format!(
             "no prompt; expected `messages`, `prompt`, `input` or `prompt_token_ids`, by itself or \
@@ -136,7 +136,7 @@ fn prompt_of_line(line: &Fields<'_>) -> Result<PromptPart, String> {
 }
 
 /// Returns the prompt of `body`, if it has one.
-fn prompt(body: &Fields<'_>) -> Result<Option<PromptPart>, String> {
+fn prompt(body: &RawFields<'_>) -> Result<Option<PromptPart>, String> {
     if let Some(messages) = body.list("messages") {
         return Ok(Some(chat(
             behind_system(body, "system", messages),
@@ -165,8 +165,8 @@ fn chat(mut messages: Value, tools: Option<Value>) -> PromptPart {
 
 /// The tools, where `body` has some: beside the messages, or among the parameters as LiteLLM's and
 /// Langfuse's logs have them.
-fn tools(body: &Fields<'_>) -> Option<Value> {
-    let own = |fields: &Fields<'_>| fields.list("tools").or_else(|| fields.list("functions"));
+fn tools(body: &RawFields<'_>) -> Option<Value> {
+    let own = |fields: &RawFields<'_>| fields.list("tools").or_else(|| fields.list("functions"));
     let names = [
         "model_parameters",
         "modelParameters",
@@ -179,7 +179,7 @@ fn tools(body: &Fields<'_>) -> Option<Value> {
 
 /// A list is one prompt (a text, or its token ids), or the messages of OpenAI's Responses API.
 fn items_as_prompt(
-    body: &Fields<'_>,
+    body: &RawFields<'_>,
     name: &str,
     mut items: Vec<Value>,
 ) -> Result<PromptPart, String> {
@@ -216,7 +216,7 @@ fn token_ids(name: &str, items: &[Value]) -> Result<PromptPart, String> {
 }
 
 /// `messages` behind a system prompt that stands in a field of its own.
-fn behind_system(body: &Fields<'_>, field: &str, messages: Value) -> Value {
+fn behind_system(body: &RawFields<'_>, field: &str, messages: Value) -> Value {
     let system: Option<Value> = body.value(field);
     match (system, messages) {
         (Some(system @ (Value::String(_) | Value::Array(_))), Value::Array(mut list)) => {
@@ -228,7 +228,7 @@ fn behind_system(body: &Fields<'_>, field: &str, messages: Value) -> Value {
 }
 
 /// Time to the first token, seconds or their parts as the field's name says.
-fn ttft(line: &Fields<'_>) -> Option<Duration> {
+fn ttft(line: &RawFields<'_>) -> Option<Duration> {
     let said = TTFTS
         .iter()
         .find_map(|(name, unit)| Some(line.number(name)? * unit));
@@ -244,7 +244,7 @@ fn ttft(line: &Fields<'_>) -> Option<Duration> {
 }
 
 /// The fields around the body and those in it, in this order.
-struct Both<'f, 'a>([&'f Fields<'a>; 2]);
+struct Both<'f, 'a>([&'f RawFields<'a>; 2]);
 
 impl Both<'_, '_> {
     fn name(&self, names: &[&str]) -> Option<String> {

@@ -18,7 +18,7 @@ use headstart_core::{
 };
 
 use super::super::conversation::{Text, Tokenize};
-use super::super::{BLOCKS_MAX, LineFormat, Opened, Record, info};
+use super::super::{BLOCKS_MAX, LineFormat, OpenTrace, ParsedLine, info};
 use super::{LoggedRequest, PromptPart, parse};
 use crate::TraceInfo;
 use crate::info::Provenance::{Absent, Given};
@@ -85,7 +85,7 @@ impl Chains {
     }
 }
 
-struct Log<'a> {
+struct RequestLogFormat<'a> {
     tokenize: Rc<Tokenize<'a>>,
     chains: Chains,
     /// The first request's time, from which a trace counts.
@@ -96,10 +96,10 @@ struct Log<'a> {
 pub(in crate::format) fn open<'a>(
     first: Option<&str>,
     options: &Options<'a>,
-) -> Result<Opened<'a>, String> {
+) -> Result<OpenTrace<'a>, String> {
     let tokenize = options.tokenize.clone();
     let block_tokens = options.block_tokens.unwrap_or(BLOCK_TOKENS).max(1);
-    let log = Log {
+    let log = RequestLogFormat {
         tokenize: tokenize.ok_or("request logs are text; pass a tokenizing function")?,
         chains: Chains::new(block_tokens),
         start: None,
@@ -114,17 +114,17 @@ pub(in crate::format) fn open<'a>(
     Ok((Box::new(log), info(block_tokens, provenance)))
 }
 
-impl<'a> LineFormat<'a> for Log<'a> {
-    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<Record<'a>, String> {
+impl<'a> LineFormat<'a> for RequestLogFormat<'a> {
+    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
         let logged = parse(line)?;
         let tokens = (self.tokenize)(Text::Logged(&logged.prompt))?;
         let mut request = self.chains.request(&logged, &tokens, info)?;
         request.arrival = self.arrival(logged.arrival);
-        Ok(Record::Request(request))
+        Ok(ParsedLine::Request(request))
     }
 }
 
-impl Log<'_> {
+impl RequestLogFormat<'_> {
     /// From the start of the trace. What came before its first line came with it.
     fn arrival(&mut self, at: Option<Nanos>) -> Nanos {
         let arrival = match at {

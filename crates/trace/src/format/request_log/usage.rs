@@ -1,17 +1,17 @@
 //! Token counts that a server reported in its answer.
 
-use super::fields::Fields;
+use super::fields::RawFields;
 
 /// Tokens as the server counted them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(super) struct LoggedUsage {
     pub(super) prompt: Option<u32>,
     pub(super) cached: Option<u32>,
     pub(super) output: Option<u32>,
 }
 
 /// The usage in `line`: its own, its answer's, or that of the answer in a batch's file.
-pub(super) fn of(line: &Fields<'_>) -> Usage {
+pub(super) fn of(line: &RawFields<'_>) -> LoggedUsage {
     let names = ["response", "response_body", "responseBody"];
     let answer = names.iter().find_map(|name| line.object(name));
     let answer = answer.unwrap_or_default();
@@ -23,7 +23,7 @@ pub(super) fn of(line: &Fields<'_>) -> Usage {
 
 /// OpenAI's names, then those of its Responses API and of Anthropic, whose `input_tokens` leave
 /// out what the cache served and what was written to it.
-fn counts(usage: &Fields<'_>) -> Usage {
+fn counts(usage: &RawFields<'_>) -> LoggedUsage {
     let details = ["prompt_tokens_details", "input_tokens_details"];
     let details = details.into_iter().find_map(|name| usage.object(name));
     let read = usage.count("cache_read_input_tokens");
@@ -39,7 +39,7 @@ fn counts(usage: &Fields<'_>) -> Usage {
     let prompt = prompt.or_else(|| usage.count("input"));
     let output = usage.count("completion_tokens");
     let output = output.or_else(|| usage.count("output_tokens"));
-    Usage {
+    LoggedUsage {
         prompt,
         // More than the whole prompt cannot be cached: such a count means something else.
         cached: cached.filter(|&cached| prompt.is_none_or(|prompt| cached <= prompt)),
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     fn check(line: &str, expected: [Option<u32>; 3]) {
-        let usage = of(&Fields::parse(line).expect("an object"));
+        let usage = of(&RawFields::parse(line).expect("an object"));
         assert_eq!(
             [usage.prompt, usage.cached, usage.output],
             expected,

@@ -148,12 +148,12 @@ impl Cue {
 
 /// The hidden state of one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct TurnState {
     pub(super) intent: Intent,
     pub(super) cue: Cue,
 }
 
-impl State {
+impl TurnState {
     /// The state of a turn behind one in state `before`, or of a first turn.
     pub(super) fn draw(before: Option<Self>, rng: &mut Rng) -> Self {
         let is_visit = chance(rng, visits(before));
@@ -195,7 +195,7 @@ impl State {
 }
 
 /// Probability that a turn behind `before` is a visitor's.
-fn visits(before: Option<State>) -> f64 {
+fn visits(before: Option<TurnState>) -> f64 {
     match before {
         None => VISITORS,
         Some(before) if before.intent.is_visit() => STAY,
@@ -234,7 +234,7 @@ impl Signal {
 
     /// Probability that a turn in state `now` is followed by another; `before` is the state of
     /// the turn before it, and `turn` counts from 1.
-    pub(super) fn p(&self, now: State, before: Option<State>, turn: u32) -> f64 {
+    pub(super) fn p(&self, now: TurnState, before: Option<TurnState>, turn: u32) -> f64 {
         let memory = before.map_or(0.0, |before| MEMORY * before.score());
         let tilt = TILT * f64::from((turn - 1).min(TILT_TURNS));
         let score = now.score() + memory + tilt;
@@ -244,13 +244,13 @@ impl Signal {
     /// Share of the turns that go on, exactly: conversations are followed turn by turn, as the
     /// mass of those whose last turn was in each state.
     fn share(&self, max_turns: u32) -> f64 {
-        let mut went_on: Vec<(Option<State>, f64)> = vec![(None, 1.0)];
+        let mut went_on: Vec<(Option<TurnState>, f64)> = vec![(None, 1.0)];
         let (mut turns, mut continued) = (0.0, 0.0);
         for turn in 1..=max_turns {
-            let states = State::all(None).map(|(state, _)| (Some(state), 0.0));
+            let states = TurnState::all(None).map(|(state, _)| (Some(state), 0.0));
             let mut next: Vec<_> = states.collect();
             for &(before, mass) in &went_on {
-                for (next, (state, share)) in next.iter_mut().zip(State::all(before)) {
+                for (next, (state, share)) in next.iter_mut().zip(TurnState::all(before)) {
                     next.1 += mass * share * self.p(state, before, turn);
                 }
             }
@@ -281,16 +281,18 @@ mod tests {
 
     #[test]
     fn states_are_drawn_as_often_as_their_shares_say() {
-        let visit = State {
+        let visit = TurnState {
             intent: Intent::Chore,
             cue: Cue::Done,
         };
         for before in [None, Some(visit)] {
-            let sum: f64 = State::all(before).map(|(_, share)| share).sum();
+            let sum: f64 = TurnState::all(before).map(|(_, share)| share).sum();
             assert!((sum - 1.0).abs() < 1e-12, "{sum}");
             let mut rng = Rng::new(9);
-            let drawn: Vec<State> = (0..20_000).map(|_| State::draw(before, &mut rng)).collect();
-            for (state, share) in State::all(before) {
+            let drawn: Vec<TurnState> = (0..20_000)
+                .map(|_| TurnState::draw(before, &mut rng))
+                .collect();
+            for (state, share) in TurnState::all(before) {
                 let got = drawn.iter().filter(|&&it| it == state).count() as f64 / 20_000.0;
                 assert!((got - share).abs() < 0.012, "{state:?}: {got} {share}");
             }
@@ -300,7 +302,7 @@ mod tests {
     #[test]
     fn intents_cues_and_the_turn_before_all_move_p() {
         let signal = Signal::new(1.0, 0.5, 10);
-        let state = |intent, cue| State { intent, cue };
+        let state = |intent, cue| TurnState { intent, cue };
         let plain = state(Intent::Chore, Cue::Silent);
         let p = signal.p(plain, None, 1);
         assert!(signal.p(state(Intent::Game, Cue::Silent), None, 1) > p);

@@ -2,19 +2,22 @@
 
 /// A field with things to talk about and things to make.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct SubjectMatter {
     /// Fits "tell me about …".
     pub(super) topics: &'static [&'static str],
     /// Fits "my …": something written or made.
     pub(super) things: &'static [&'static str],
 }
 
-const fn subject(topics: &'static [&'static str], things: &'static [&'static str]) -> Subject {
-    Subject { topics, things }
+const fn subject(
+    topics: &'static [&'static str],
+    things: &'static [&'static str],
+) -> SubjectMatter {
+    SubjectMatter { topics, things }
 }
 
 /// Each as likely.
-pub(super) const SUBJECTS: &[Subject] = &[
+pub(super) const SUBJECTS: &[SubjectMatter] = &[
     subject(
         &[
             "sourdough bread",

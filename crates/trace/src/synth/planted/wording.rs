@@ -5,8 +5,8 @@ use headstart_core::Rng;
 use super::grammar::{expand, sentence};
 use super::phrases::{of_cue, of_intent};
 use super::prose::{ANSWER, CONTEXT, INSTRUCTIONS};
-use super::signal::State;
-use super::subjects::{NUMBERS, PEOPLE, QUALITIES, SUBJECTS, Subject};
+use super::signal::TurnState;
+use super::subjects::{NUMBERS, PEOPLE, QUALITIES, SUBJECTS, SubjectMatter};
 use crate::synth::draw::chance;
 
 /// Probability of the conversation's main topic where a slot asks for a topic; so for its things.
@@ -20,7 +20,7 @@ const NO_STOP_SHARE: f64 = 0.15;
 
 /// The words of one conversation: its subject, and the topics and the thing that it is about.
 pub(super) struct Wording {
-    subject: &'static Subject,
+    subject: &'static SubjectMatter,
     topic: &'static str,
     second_topic: &'static str,
     thing: &'static str,
@@ -56,7 +56,7 @@ impl Wording {
     }
 
     /// A prompt of about `length` words: what the state has to say, somewhere among context.
-    pub(super) fn prompt(&self, state: State, length: u32, rng: &mut Rng) -> String {
+    pub(super) fn prompt(&self, state: TurnState, length: u32, rng: &mut Rng) -> String {
         let mut said = vec![self.one_of(of_intent(state.intent), rng)];
         if !of_cue(state.cue).is_empty() {
             said.push(self.one_of(of_cue(state.cue), rng));
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn lengths_are_about_those_asked_for() {
         let mut rng = Rng::new(6);
-        let state = State {
+        let state = TurnState {
             intent: Intent::Closing,
             cue: Cue::Silent,
         };

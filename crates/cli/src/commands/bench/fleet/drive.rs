@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use headstart_core::{Nanos, SessionId, TokenId};
-use headstart_loadgen::{ApiClient, LoadError, Pace, TraceObserved, TraceSample, fetch, trace};
+use headstart_loadgen::{ApiClient, LoadgenError, Pace, TraceObserved, TraceSample, fetch, trace};
 use headstart_server::upstream::EngineLoad;
 use headstart_sim::fleet::outcome::Mean;
 use headstart_sim::fleet::workload::tokens_of;
-use headstart_sim::fleet::{Collected, FleetOutcome, Request, Rung, Served, Slo, Workload};
-use headstart_trace::materialize::Prompt;
+use headstart_sim::fleet::{
+    FleetOutcome, FleetWorkload, Request, Rung, RungObservations, ServedRequest, Slo,
+};
+use headstart_trace::materialize::TokenPrompt;
 
 use crate::config::UsageError;
 use crate::output;
@@ -51,7 +53,7 @@ struct Gauges {
 }
 
 /// Refuses what cannot be sent at given times.
-pub(super) fn check(workload: &Workload) -> Result<()> {
+pub(super) fn check(workload: &FleetWorkload) -> Result<()> {
     let mut requests = workload.rungs.iter().flat_map(|rung| &rung.requests);
     match requests.all(|it| it.at.is_some()) {
         true => Ok(()),
@@ -67,7 +69,7 @@ impl Driver<'_> {
     /// reason for an early end, if any. Calls `on_answer` for each request that ended.
     pub(super) async fn run(
         &self,
-        workload: &Workload,
+        workload: &FleetWorkload,
         on_answer: &dyn Fn(),
     ) -> (FleetOutcome, Option<String>) {
         let (mut collected, mut failure) = (Vec::new(), None);
@@ -91,7 +93,7 @@ impl Driver<'_> {
         (FleetOutcome::of(&collected, &workload.rungs, slo), failure)
     }
 
-    async fn rung(&self, rung: &Rung, on_answer: &dyn Fn()) -> Result<Collected> {
+    async fn rung(&self, rung: &Rung, on_answer: &dyn Fn()) -> Result<RungObservations> {
         let prompts = rung.requests.iter().zip(0..);
         let prompts = prompts.map(|(request, number)| anyhow::Ok(self.prompt(request, number)));
         let pace = Pace::Open {
@@ -114,10 +116,10 @@ impl Driver<'_> {
         Ok(collected(rung, &observed, &gauges))
     }
 
-    fn prompt(&self, request: &Request, number: u64) -> Prompt {
+    fn prompt(&self, request: &Request, number: u64) -> TokenPrompt {
         let Range { start, end } = self.vocabulary;
         let tokens = tokens_of(&request.prompt).into_iter();
-        Prompt {
+        TokenPrompt {
             number,
             arrival: Nanos(0) + request.at.unwrap_or_default(),
             session: request.session.map(SessionId),
@@ -131,20 +133,20 @@ impl Driver<'_> {
 }
 
 /// A rung of which nothing was answered.
-fn given_up(rung: &Rung) -> Collected {
-    Collected {
+fn given_up(rung: &Rung) -> RungObservations {
+    RungObservations {
         failed: rung.requests.len(),
         seconds: rung.seconds,
         lasted_s: rung.seconds,
-        ..Collected::default()
+        ..RungObservations::default()
     }
 }
 
-fn collected(rung: &Rung, observed: &TraceObserved, gauges: &Gauges) -> Collected {
+fn collected(rung: &Rung, observed: &TraceObserved, gauges: &Gauges) -> RungObservations {
     // The run's clock starts with the first request.
     let first = rung.requests.first().and_then(|it| it.at);
     let first = first.unwrap_or_default();
-    let served: Vec<Served> = observed
+    let served: Vec<ServedRequest> = observed
         .samples
         .iter()
         .map(|it| served(it, rung.requests[it.number as usize].at.unwrap_or_default()))
@@ -152,7 +154,7 @@ fn collected(rung: &Rung, observed: &TraceObserved, gauges: &Gauges) -> Collecte
     let window = Nanos(0) + Duration::from_secs_f64(rung.seconds);
     let refused = observed.failures.iter().filter(|(_, it)| is_refusal(it));
     let refused = refused.count();
-    Collected {
+    RungObservations {
         window_tokens: served.iter().map(|it| tokens_before(it, window)).sum(),
         refused,
         failed: observed.failures.len() - refused,
@@ -162,14 +164,14 @@ fn collected(rung: &Rung, observed: &TraceObserved, gauges: &Gauges) -> Collecte
         seconds: rung.seconds,
         lasted_s: (first + observed.wall).as_secs_f64().max(rung.seconds),
         served,
-        ..Collected::default()
+        ..RungObservations::default()
     }
 }
 
 /// A request that was due at `due`, from the rung's start.
-fn served(sample: &TraceSample, due: Duration) -> Served {
+fn served(sample: &TraceSample, due: Duration) -> ServedRequest {
     let sent = Nanos(0) + due;
-    Served {
+    ServedRequest {
         sent,
         started: None,
         first_token: sent + sample.late + sample.ttft,
@@ -181,7 +183,7 @@ fn served(sample: &TraceSample, due: Duration) -> Served {
 }
 
 /// Tokens of an answer that came until `end`.
-fn tokens_before(served: &Served, end: Nanos) -> u64 {
+fn tokens_before(served: &ServedRequest, end: Nanos) -> u64 {
     if served.ended <= end {
         return u64::from(served.answer_tokens);
     }
@@ -195,10 +197,10 @@ fn tokens_before(served: &Served, end: Nanos) -> u64 {
 }
 
 /// Whether the server refused the request or could not be reached.
-fn is_refusal(error: &LoadError) -> bool {
+fn is_refusal(error: &LoadgenError) -> bool {
     matches!(
         error,
-        LoadError::Refused { .. } | LoadError::Unreachable { .. }
+        LoadgenError::Refused { .. } | LoadgenError::Unreachable { .. }
     )
 }
 
@@ -235,7 +237,7 @@ async fn scrape(url: String, gauges: Arc<Mutex<Gauges>>) {
             Ok(())
         };
         // It has none, or not for us; any other error is a busy server, which is worth knowing of.
-        if let Err(LoadError::Refused { .. }) = fetch(&url, "/metrics", None, write).await {
+        if let Err(LoadgenError::Refused { .. }) = fetch(&url, "/metrics", None, write).await {
             return;
         }
         for load in EngineLoad::parse(&String::from_utf8_lossy(&page)).all(Nanos(0)) {

@@ -10,9 +10,9 @@ use headstart_cache::importance::{GuardCounts, GuardOptions, Merge, NodeOptions}
 use headstart_cache::policy::{self, Setting as PolicySetting};
 use headstart_cache::tiers::LoadWhen;
 use headstart_core::{Nanos, TokenId};
-use headstart_engine::importance::{ImportanceConfig, PackingOptions, Tally};
-use headstart_engine::kv::{Dtype, Stored};
-use headstart_engine::{Engine, Model, Output, Submit};
+use headstart_engine::importance::{ImportanceConfig, PackingOptions, PartialLoadTally};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
+use headstart_engine::{Engine, LanguageModel, Output, Submit};
 use headstart_store::decorate::{Meter, Rate};
 use headstart_store::disk::{DiskStats, unix_seconds};
 use headstart_store::record::Exactness;
@@ -30,7 +30,7 @@ pub(super) struct Setting<'a> {
     pub(super) ratio: f64,
     pub(super) spared: f64,
     pub(super) merge: Merge,
-    pub(super) model: &'a Arc<Model>,
+    pub(super) model: &'a Arc<LanguageModel>,
     pub(super) dtype: Dtype,
     pub(super) folder: &'a Path,
     pub(super) chunk_tokens: usize,
@@ -76,7 +76,7 @@ impl Setting<'_> {
             let probes = self.variant.probes(config);
             return probes.part_bytes(config, self.dtype, BLOCK_TOKENS);
         }
-        let layer_bytes = Stored::Same.layer_bytes(config, self.dtype, BLOCK_TOKENS);
+        let layer_bytes = KvStorageFormat::Same.layer_bytes(config, self.dtype, BLOCK_TOKENS);
         vec![layer_bytes; config.num_layers]
     }
 
@@ -154,7 +154,11 @@ impl Setting<'_> {
 
     fn engine(&self) -> Engine {
         let prompt_tokens = self.document_tokens + 2 * QUESTION_TOKENS;
-        one_by_one::engine(self.model, (self.dtype, Stored::Same), prompt_tokens)
+        one_by_one::engine(
+            self.model,
+            (self.dtype, KvStorageFormat::Same),
+            prompt_tokens,
+        )
     }
 }
 
@@ -177,7 +181,7 @@ pub(super) struct Answer {
     /// Time in which there was nothing to compute: it waited for what was to be loaded.
     pub(super) io: Duration,
     /// Counts of partial loads.
-    pub(super) tally: Tally,
+    pub(super) tally: PartialLoadTally,
     /// Bytes that the disk read for it, whole pages.
     pub(super) disk_bytes: u64,
     /// Comparison with the full computation.
@@ -299,10 +303,10 @@ impl Arm {
     }
 
     /// Counts of partial loads; zeros without importance.
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> PartialLoadTally {
         self.engine
             .importance()
-            .map_or_else(Tally::default, |it| it.tally)
+            .map_or_else(PartialLoadTally::default, |it| it.tally)
     }
 
     fn guard(&self) -> GuardCounts {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use headstart_cache::importance::{Merge, bound};
-use headstart_engine::importance::Tally;
+use headstart_engine::importance::PartialLoadTally;
 use headstart_engine::kv::Dtype;
 use headstart_store::decorate::Rate;
 
@@ -53,7 +53,7 @@ pub(super) struct Row {
     pub(super) known: usize,
     pub(super) right: usize,
     /// Counts of partial loads over all answers.
-    pub(super) tally: Tally,
+    pub(super) tally: PartialLoadTally,
     /// Against a full computation.
     pub(super) compared: Compared,
     /// Tokens of a chunk.
@@ -344,7 +344,7 @@ impl Sweep<'_> {
             answers: Vec::new(),
             known: 0,
             right: 0,
-            tally: Tally::default(),
+            tally: PartialLoadTally::default(),
             compared: Compared::default(),
             chunk_tokens: setting.chunk_tokens,
             document_bytes: setting.document_bytes(),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use headstart_core::{Rng, TokenId};
-use headstart_engine::Model;
+use headstart_engine::LanguageModel;
 use headstart_engine::kv::Dtype;
-use headstart_engine::model::constructed::Shape;
+use headstart_engine::model::constructed::HeadLayout;
 use headstart_engine::model::constructed::tasks::{Document, Size};
 use headstart_engine::model::constructed::words::Symbol;
 
@@ -34,7 +34,7 @@ pub(super) struct Question {
 /// A model, documents, and who asks.
 pub(super) struct Workload {
     pub(super) name: String,
-    pub(super) model: Arc<Model>,
+    pub(super) model: Arc<LanguageModel>,
     /// Whole chunks.
     pub(super) documents: Vec<Vec<TokenId>>,
     asks: Asks,
@@ -69,7 +69,7 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<Workload> {
     }
     refuse_ignored(bench)?;
     let mut rng = Rng::new(8);
-    let (documents, asks) = match (Shape::named(&bench.model), &bench.text) {
+    let (documents, asks) = match (HeadLayout::named(&bench.model), &bench.text) {
         (Some(_), _) => {
             let is_value = match &bench.task[..] {
                 "value" => true,
@@ -121,7 +121,7 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<Workload> {
 
 /// Refuses what would say nothing to this model.
 fn refuse_ignored(bench: &ImportanceBench) -> Result<()> {
-    let is_needle = Shape::named(&bench.model).is_some();
+    let is_needle = HeadLayout::named(&bench.model).is_some();
     let problem = match (is_needle, &bench.text) {
         (true, Some(_)) => "--text has no effect on a needle model, which reads no text",
         (false, _) if bench.task != "value" => "--task needs a needle model",

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use headstart_cache::tiers::LoadWhen;
 use headstart_core::{Nanos, Rng, TokenId};
-use headstart_engine::kv::{Dtype, Stored};
-use headstart_engine::{Engine, Model, Output, Submit};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
+use headstart_engine::{Engine, LanguageModel, Output, Submit};
 use headstart_store::decorate::{Meter, Rate};
 use headstart_store::disk::unix_seconds;
 use headstart_store::tiered::{Lifetimes, StoreConfig};
@@ -29,9 +29,9 @@ const MOST_PREFIXES: usize = 4;
 /// Settings of an arm.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
-    pub(super) model: &'a Arc<Model>,
+    pub(super) model: &'a Arc<LanguageModel>,
     pub(super) dtype: Dtype,
-    pub(super) stored: Stored,
+    pub(super) stored: KvStorageFormat,
     pub(super) load: LoadWhen,
     /// Folder of its records; existing ones are reused.
     pub(super) folder: &'a Path,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::{GenerationDefaults, toy};
-use headstart_engine::{Model, ModelConfig};
+use headstart_engine::{LanguageModel, ModelConfig};
 
 use super::arm::NEW_TOKENS;
 use crate::config::UsageError;
@@ -15,7 +15,7 @@ use crate::tiers::UNIT_TOKENS;
 /// A model and what it is called.
 pub(super) struct Named {
     pub(super) name: String,
-    pub(super) model: Arc<Model>,
+    pub(super) model: Arc<LanguageModel>,
 }
 
 impl Named {

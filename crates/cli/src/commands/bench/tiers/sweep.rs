@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use headstart_cache::tiers::LoadWhen;
-use headstart_engine::kv::{Dtype, Stored};
+use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_store::decorate::Rate;
 
 use super::arm::{Answer, Arm, Prompt, Setting};
@@ -27,7 +27,7 @@ pub(super) const ARMS: [LoadWhen; 3] = [LoadWhen::Always, LoadWhen::Never, LoadW
 pub(super) struct Asked<'a> {
     pub(super) folder: &'a Path,
     pub(super) dtype: Dtype,
-    pub(super) stored: Stored,
+    pub(super) stored: KvStorageFormat,
     pub(super) prefixes: &'a [usize],
     /// Empty: chosen for each prefix.
     pub(super) mb_per_s: &'a [f64],
@@ -215,7 +215,7 @@ mod tests {
         let asked = Asked {
             folder: folder.path(),
             dtype: Dtype::F32,
-            stored: Stored::Same,
+            stored: KvStorageFormat::Same,
             prefixes: &[128],
             mb_per_s: &[50.0, 1_000.0],
             latency: Duration::from_millis(1),

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use headstart_core::Rng;
-use headstart_sim::fleet::{Arrivals, Crowd, Ladder, Preset, Recorded, Workload};
+use headstart_sim::fleet::{
+    Crowd, FleetPreset, FleetWorkload, Ladder, TraceArrivals, TraceConversion,
+};
 
 use crate::config::UsageError;
 use crate::input::{TraceInput, counted, remarks};
@@ -95,14 +97,18 @@ impl SourceOptions {
     ///
     /// # Errors
     /// When an option makes no sense or the trace cannot be read.
-    pub(crate) fn workload(&self, preset: Preset, seed: u64) -> Result<(Workload, Asked)> {
+    pub(crate) fn workload(
+        &self,
+        preset: FleetPreset,
+        seed: u64,
+    ) -> Result<(FleetWorkload, Asked)> {
         match &self.trace {
             Some(file) => self.of_trace(file, seed),
             None => Ok((self.of_preset(preset, seed)?, self.asked(preset))),
         }
     }
 
-    fn asked(&self, preset: Preset) -> Asked {
+    fn asked(&self, preset: FleetPreset) -> Asked {
         let asked = Asked::preset(preset);
         if self.users.is_empty() {
             return asked;
@@ -119,7 +125,7 @@ impl SourceOptions {
         ))
     }
 
-    fn of_preset(&self, preset: Preset, seed: u64) -> Result<Workload> {
+    fn of_preset(&self, preset: FleetPreset, seed: u64) -> Result<FleetWorkload> {
         let mut ladder = preset.ladder();
         if !self.users.is_empty() {
             return self.closed(&ladder, seed);
@@ -152,7 +158,7 @@ impl SourceOptions {
         Ok(workload)
     }
 
-    fn closed(&self, ladder: &Ladder, seed: u64) -> Result<Workload> {
+    fn closed(&self, ladder: &Ladder, seed: u64) -> Result<FleetWorkload> {
         let think_s = above_0("--think-time", self.think_time)?.unwrap_or(THINK_S);
         let seconds = above_0("--rung-seconds", self.rung_seconds)?.unwrap_or(RUNG_S);
         let crowd = |&users: &u32| {
@@ -174,7 +180,7 @@ impl SourceOptions {
         Ok(ladder.draw_closed(&crowds, &mut Rng::new(seed)))
     }
 
-    fn of_trace(&self, file: &Path, seed: u64) -> Result<(Workload, Asked)> {
+    fn of_trace(&self, file: &Path, seed: u64) -> Result<(FleetWorkload, Asked)> {
         let input = TraceInput::of(file);
         let progress = input.progress();
         let mut reader = input.open(&progress)?;
@@ -186,7 +192,7 @@ impl SourceOptions {
             let message = format!("{}: no requests in it", input.name());
             return Err(UsageError(message).into());
         }
-        let recorded = Recorded {
+        let recorded = TraceConversion {
             block_tokens: reader.info().block_tokens,
             arrivals: self.arrivals(trace.len())?,
             answer_tokens: ANSWER_TOKENS,
@@ -203,14 +209,14 @@ impl SourceOptions {
             rung.seconds,
             rung.rate
         );
-        let workload = Workload { rungs: vec![rung] };
+        let workload = FleetWorkload { rungs: vec![rung] };
         Ok((workload, Asked::trace(input.name(), told)))
     }
 
-    fn arrivals(&self, requests: usize) -> Result<Arrivals> {
+    fn arrivals(&self, requests: usize) -> Result<TraceArrivals> {
         let Some(rate) = above_0("--request-rate", self.request_rate)? else {
             let speed = above_0("--speed", self.speed)?.unwrap_or(1.0);
-            return Ok(Arrivals::Recorded { speed });
+            return Ok(TraceArrivals::Recorded { speed });
         };
         let hours = above_0("--hours", self.hours)?;
         let seconds = hours.map_or(requests as f64 / rate, |hours| hours * 3_600.0);
@@ -221,7 +227,7 @@ impl SourceOptions {
             );
             return Err(UsageError(message).into());
         }
-        Ok(Arrivals::Poisson { rate, seconds })
+        Ok(TraceArrivals::Poisson { rate, seconds })
     }
 }
 

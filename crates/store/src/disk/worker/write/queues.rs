@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use headstart_core::{BlockHash, TenantTag};
 
-use super::super::{Place, SegmentId};
+use super::super::{RecordLocation, SegmentId};
 use crate::backend::{Failure, Ticket};
 use crate::disk::io::Buffer;
-use crate::disk::layout::Entry;
+use crate::disk::layout::TableEntry;
 
 /// Records that are to be added, and groups under way.
 #[derive(Default)]
@@ -16,40 +16,40 @@ pub(in crate::disk::worker) struct Writes {
     pub(super) moves: VecDeque<Addition>,
     pub(super) put_bytes: usize,
     /// Commands that wait for the records in `puts` and `groups`, by name.
-    pub(super) waiting: HashMap<BlockHash, Waiting>,
+    pub(super) waiting: HashMap<BlockHash, PutWaiters>,
     pub(super) last_put: u64,
     /// In the order in which they were written; the first has number `first_group`.
-    pub(super) groups: VecDeque<Group>,
+    pub(super) groups: VecDeque<CommitGroup>,
     pub(super) first_group: u64,
 }
 
 /// A record that is to be added.
 pub(in crate::disk::worker) struct Addition {
-    pub(in crate::disk::worker) entry: Entry,
+    pub(in crate::disk::worker) entry: TableEntry,
     pub(in crate::disk::worker) buffer: Buffer,
-    pub(in crate::disk::worker) origin: Origin,
+    pub(in crate::disk::worker) origin: AdditionOrigin,
 }
 
 /// Why a record is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::disk::worker) enum Origin {
-    /// A put: its number, as [`Waiting`] has it unless it was cancelled.
+pub(in crate::disk::worker) enum AdditionOrigin {
+    /// A put: its number, as [`PutWaiters`] has it unless it was cancelled.
     Put(u64),
     /// It is only moved, from there.
-    Moved(Place),
+    Moved(RecordLocation),
 }
 
 /// Commands that wait for a pending record. A cancelled one is dropped, and another put of the same
 /// name creates a new one, so that each command gets only its own answer.
-pub(super) struct Waiting {
+pub(super) struct PutWaiters {
     pub(super) put: u64,
     pub(super) tenant: TenantTag,
     pub(super) tickets: Vec<Ticket>,
 }
 
-pub(super) struct Group {
+pub(super) struct CommitGroup {
     pub(super) segment: SegmentId,
-    pub(super) entries: Vec<(Entry, Origin)>,
+    pub(super) entries: Vec<(TableEntry, AdditionOrigin)>,
     pub(super) writes_left: usize,
     pub(super) is_committing: bool,
     pub(super) failure: Option<Failure>,
@@ -89,7 +89,7 @@ impl Writes {
 
     /// An addition was taken off its queue.
     pub(in crate::disk::worker) fn leave_queue(&mut self, addition: &Addition) {
-        if let Origin::Put(_) = addition.origin {
+        if let AdditionOrigin::Put(_) = addition.origin {
             self.put_bytes -= addition.buffer.bytes().len();
         }
     }

@@ -23,17 +23,17 @@ const SLOT: usize = 64 << 10;
 const SEGMENT: u64 = 256 << 10;
 
 /// Takes operations and never ends one by itself.
-struct Held(Arc<Mutex<Vec<(u64, Op)>>>);
+struct ManualIo(Arc<Mutex<Vec<(u64, IoOperation)>>>);
 
-impl Io for Held {
-    fn start(&mut self, id: u64, op: Op) {
+impl Io for ManualIo {
+    fn start(&mut self, id: u64, op: IoOperation) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push((id, op));
     }
 
-    fn wait(&mut self, _: Duration, _: &mut Vec<Finished>) {}
+    fn wait(&mut self, _: Duration, _: &mut Vec<IoCompletion>) {}
 
     fn bell(&self) -> Bell {
         Arc::new(|| {})
@@ -43,15 +43,15 @@ impl Io for Held {
 type Page = Arc<Vec<u8>>;
 
 /// An operation that was started and did not end.
-struct Flying {
+struct InFlightOperation {
     id: u64,
-    op: Op,
+    op: IoOperation,
     /// Of a sync: what it makes durable, which is what was written when it began.
     covers: Vec<(u64, Page)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum SimulatedCommand {
     Put(u64),
     Get(u64),
     Remove,
@@ -61,20 +61,20 @@ enum Asked {
 /// A disk that loses power, and what its worker said.
 struct Sim {
     worker: Worker,
-    held: Arc<Mutex<Vec<(u64, Op)>>>,
+    held: Arc<Mutex<Vec<(u64, IoOperation)>>>,
     commands: SyncSender<Command>,
     reports: std::sync::mpsc::Receiver<Report>,
     arena: Arc<Arena>,
-    flying: Vec<Flying>,
+    flying: Vec<InFlightOperation>,
     /// Written and not durable, by inode and page.
     volatile: HashMap<u64, BTreeMap<u64, Page>>,
     next: u64,
-    waiting: BTreeMap<Ticket, Asked>,
-    outcomes: BTreeMap<Ticket, Outcome>,
+    waiting: BTreeMap<Ticket, SimulatedCommand>,
+    outcomes: BTreeMap<Ticket, CommandOutcome>,
     stored: BTreeSet<u64>,
     /// The last command that removes a name: what was put before it does not count.
     removed: BTreeMap<u64, Ticket>,
-    lost: Vec<(u64, Loss)>,
+    lost: Vec<(u64, LossReason)>,
     conditions: Vec<Condition>,
     wrong: Vec<String>,
 }
@@ -125,14 +125,14 @@ impl Sim {
     fn open(folder: &Path, budget_bytes: u64) -> Self {
         let options = options(folder, budget_bytes);
         let budget_bytes = budget_bytes - (1 << 20);
-        let folder = Folder::open(folder).expect("it is free");
+        let folder = DiskFolder::open(folder).expect("it is free");
         let mut recovered = recover(&folder, budget_bytes, SEGMENT, 0).expect("it is read");
         let found = std::mem::take(&mut recovered.residents);
         let held = Arc::new(Mutex::new(Vec::new()));
         let (commands, inbox) = sync_channel(4096);
         let (sender, reports) = channel();
         let edges = Edges {
-            io: Box::new(Held(held.clone())),
+            io: Box::new(ManualIo(held.clone())),
             inbox,
             reports: sender,
             waker: no_waker(),
@@ -171,14 +171,14 @@ impl Sim {
         let started = std::mem::take(&mut *self.held.lock().expect("no holder of the lock panics"));
         for (id, op) in started {
             let covers = match &op {
-                Op::Sync { file } => {
+                IoOperation::Sync { file } => {
                     let pages = self.volatile.get(&inode(file));
                     let pages = pages.into_iter().flatten();
                     pages.map(|(&at, page)| (at, page.clone())).collect()
                 }
                 _ => Vec::new(),
             };
-            self.flying.push(Flying { id, op, covers });
+            self.flying.push(InFlightOperation { id, op, covers });
         }
         let reports: Vec<Report> = self.reports.try_iter().collect();
         for report in reports {
@@ -207,13 +207,13 @@ impl Sim {
         }
     }
 
-    fn done(&mut self, ticket: Ticket, outcome: Outcome) {
+    fn done(&mut self, ticket: Ticket, outcome: CommandOutcome) {
         match (self.waiting.remove(&ticket), &outcome) {
             (None, _) => self.wrong.push(format!("{ticket:?} is answered twice")),
-            (Some(Asked::Put(name)), Outcome::Stored) => {
+            (Some(SimulatedCommand::Put(name)), CommandOutcome::Stored) => {
                 self.note_stored(name, ticket);
             }
-            (Some(Asked::Get(name)), Outcome::Loaded(record)) => {
+            (Some(SimulatedCommand::Get(name)), CommandOutcome::Loaded(record)) => {
                 let byte = name as u8 ^ 0x5a;
                 if record.meta().name != hash(name)
                     || record.part(0).len() != bytes_of(name)
@@ -227,7 +227,7 @@ impl Sim {
         self.outcomes.insert(ticket, outcome);
     }
 
-    fn give(&mut self, asked: Asked, command: impl FnOnce(Ticket) -> Command) -> Ticket {
+    fn give(&mut self, asked: SimulatedCommand, command: impl FnOnce(Ticket) -> Command) -> Ticket {
         self.next += 1;
         let ticket = Ticket(self.next);
         self.waiting.insert(ticket, asked);
@@ -239,28 +239,41 @@ impl Sim {
 
     fn put(&mut self, name: u64, tenant: u64) -> Option<Ticket> {
         let record = record_of(&self.arena, name, tenant)?;
-        Some(self.give(Asked::Put(name), |ticket| Command::Put { ticket, record }))
+        Some(
+            self.give(SimulatedCommand::Put(name), |ticket| Command::Put {
+                ticket,
+                record,
+            }),
+        )
     }
 
     fn get(&mut self, name: u64) -> Option<Ticket> {
         let (slot, of) = (self.arena.take()?, hash(name));
-        Some(self.give(Asked::Get(name), |ticket| Command::Get {
-            ticket,
-            name: of,
-            slot,
-        }))
+        Some(
+            self.give(SimulatedCommand::Get(name), |ticket| Command::Get {
+                ticket,
+                name: of,
+                slot,
+            }),
+        )
     }
 
     fn remove(&mut self, name: u64) {
         self.stored.remove(&name);
         let names = vec![hash(name)];
-        let ticket = self.give(Asked::Remove, |ticket| Command::Remove { ticket, names });
+        let ticket = self.give(SimulatedCommand::Remove, |ticket| Command::Remove {
+            ticket,
+            names,
+        });
         self.removed.insert(name, ticket);
     }
 
     fn purge(&mut self, tenant: u64) -> Ticket {
         let tenant = TenantTag(tenant);
-        self.give(Asked::Purge, |ticket| Command::Purge { ticket, tenant })
+        self.give(SimulatedCommand::Purge, |ticket| Command::Purge {
+            ticket,
+            tenant,
+        })
     }
 
     /// Ends an operation; one that fails was carried out in part.
@@ -271,13 +284,13 @@ impl Sim {
             None => self.carry_out(&mut flying),
         };
         let (id, op) = (flying.id, flying.op);
-        self.worker.finish(Finished { id, op, result });
+        self.worker.finish(IoCompletion { id, op, result });
         self.hear();
     }
 
-    fn carry_out(&mut self, flying: &mut Flying) -> std::io::Result<()> {
+    fn carry_out(&mut self, flying: &mut InFlightOperation) -> std::io::Result<()> {
         match &mut flying.op {
-            Op::Read {
+            IoOperation::Read {
                 file,
                 offset,
                 buffer,
@@ -294,12 +307,12 @@ impl Sim {
                     }
                 }
             }
-            Op::Write { file, .. } => {
+            IoOperation::Write { file, .. } => {
                 let inode = inode(file);
                 let pages = self.volatile.entry(inode).or_default();
                 pages.extend(pages_of(&flying.op));
             }
-            Op::Sync { file } => {
+            IoOperation::Sync { file } => {
                 let pages = self.volatile.entry(inode(file)).or_default();
                 for (at, page) in std::mem::take(&mut flying.covers) {
                     write_page(file, at * PAGE as u64, &page);
@@ -375,7 +388,7 @@ impl Sim {
             all.extend(pages.iter().map(|(&at, page)| (inode, at, page.clone())));
         }
         for flying in &self.flying {
-            if let Op::Write { file, .. } = &flying.op {
+            if let IoOperation::Write { file, .. } = &flying.op {
                 let inode = inode(file);
                 all.extend(pages_of(&flying.op).map(|(at, page)| (inode, at, page)));
             }
@@ -405,8 +418,8 @@ fn inode(file: &File) -> u64 {
     file.metadata().expect("a file").ino()
 }
 
-fn pages_of(op: &Op) -> impl Iterator<Item = (u64, Page)> + '_ {
-    let Op::Write { offset, pieces, .. } = op else {
+fn pages_of(op: &IoOperation) -> impl Iterator<Item = (u64, Page)> + '_ {
+    let IoOperation::Write { offset, pieces, .. } = op else {
         unreachable!("only writes have pages")
     };
     let pages = pieces.iter().flat_map(|piece| piece.bytes().chunks(PAGE));

@@ -2,7 +2,7 @@
 
 use super::super::parts::Device;
 use super::*;
-use crate::backend::{Backend, Outcome};
+use crate::backend::{Backend, CommandOutcome};
 use crate::conformance;
 use crate::decorate::{FaultShares, Faulty};
 
@@ -40,7 +40,7 @@ fn whatever_fails_packs_are_right_or_not_there() {
             (0..4).for_each(|number| store.read(number, &Device(number)));
             store.end_reads();
             until(&mut store, &mut moved, |moved| {
-                matches!(moved, Moved::Stored { .. })
+                matches!(moved, TransferReport::Stored { .. })
             });
             moved.clear();
         }
@@ -50,11 +50,11 @@ fn whatever_fails_packs_are_right_or_not_there() {
             let made = pack(name, &units, rng.below(4) as u16, order);
             submit_pack(&mut store, &made);
             until(&mut store, &mut moved, |moved| {
-                matches!(moved, Moved::Packed { .. })
+                matches!(moved, TransferReport::Packed { .. })
             });
             settle(&mut store, &mut moved);
             let answers = moved.iter().filter_map(|moved| match moved {
-                Moved::Packed { result, .. } => Some(*result),
+                TransferReport::Packed { result, .. } => Some(*result),
                 _ => None,
             });
             let answers: Vec<TransferResult> = answers.collect();
@@ -83,7 +83,7 @@ fn check_right(store: &mut TieredStore, pack: &FoundPack) {
         let (id, from) = (TransferId(5), Tier::Disk);
         store.submit(Transfer::LoadPart { id, name, from });
         until(store, &mut moved, |moved| {
-            matches!(moved, Moved::PartLoaded { .. })
+            matches!(moved, TransferReport::PartLoaded { .. })
         });
         moved.clear();
         let Some(bytes) = store.loaded_part(name) else {
@@ -100,7 +100,11 @@ fn check_right(store: &mut TieredStore, pack: &FoundPack) {
 }
 
 /// Polls until this has happened.
-fn until(store: &mut TieredStore, moved: &mut Vec<Moved>, is_it: fn(&Moved) -> bool) {
+fn until(
+    store: &mut TieredStore,
+    moved: &mut Vec<TransferReport>,
+    is_it: fn(&TransferReport) -> bool,
+) {
     let started = Instant::now();
     while !moved.iter().any(is_it) {
         assert!(started.elapsed() < Duration::from_secs(30));
@@ -110,7 +114,7 @@ fn until(store: &mut TieredStore, moved: &mut Vec<Moved>, is_it: fn(&Moved) -> b
 }
 
 /// Polls until nothing is under way below.
-fn settle(store: &mut TieredStore, moved: &mut Vec<Moved>) {
+fn settle(store: &mut TieredStore, moved: &mut Vec<TransferReport>) {
     let started = Instant::now();
     let mut idle = 0;
     while idle < 12 {
@@ -142,14 +146,17 @@ fn a_pack_that_makes_no_sense_goes() {
             draft.part_mut(part).fill(name as u8);
         }
         let record = draft.seal();
-        found.push(Resident::of(record.meta(), record.bytes().len() as u64));
+        found.push(ResidentRecord::of(
+            record.meta(),
+            record.bytes().len() as u64,
+        ));
         let ticket = Ticket(name);
         map.submit(Command::Put { ticket, record }).expect("taken");
     }
     let mut reports = Vec::new();
     map.poll(&mut reports);
     let stored = |report: &Report| match report {
-        Report::Done { outcome, .. } => matches!(outcome, Outcome::Stored),
+        Report::Done { outcome, .. } => matches!(outcome, CommandOutcome::Stored),
         _ => false,
     };
     assert!(reports.iter().all(stored));
@@ -163,7 +170,7 @@ fn a_pack_that_makes_no_sense_goes() {
     settle(&mut store, &mut moved);
     let units = Vec::new();
     let tier = Tier::Disk;
-    assert_eq!(moved, [Moved::Found { tier, units }]);
+    assert_eq!(moved, [TransferReport::Found { tier, units }]);
     for name in 0..3 {
         let (slot, record) = (arena.take().expect("a slot"), BlockHash::from_u64(name));
         let ticket = Ticket(1 << 40);
@@ -176,7 +183,7 @@ fn a_pack_that_makes_no_sense_goes() {
         let mut reports = Vec::new();
         store.below[0].1.poll(&mut reports);
         let is_gone = |report: &Report| match report {
-            Report::Done { outcome, .. } => matches!(outcome, Outcome::Missing),
+            Report::Done { outcome, .. } => matches!(outcome, CommandOutcome::Missing),
             _ => false,
         };
         assert!(reports.iter().all(is_gone), "{name}: {reports:?}");

@@ -14,7 +14,7 @@ fn seeds() -> u64 {
 
 /// Parameters of a trial.
 #[derive(Clone, Copy, Debug)]
-struct Trial {
+struct PowerLossTrial {
     seed: u64,
     steps: usize,
     lives: usize,
@@ -27,7 +27,7 @@ struct Trial {
     looks: bool,
 }
 
-fn run(trial: Trial) -> Result<usize, String> {
+fn run(trial: PowerLossTrial) -> Result<usize, String> {
     let place = place();
     let mut rng = Rng::new(trial.seed);
     let mut expected: BTreeSet<u64> = BTreeSet::new();
@@ -71,11 +71,11 @@ fn run(trial: Trial) -> Result<usize, String> {
                     let ticket = sim.put(name, 1).expect("a slot");
                     sim.quiet();
                     outcome = sim.outcomes.remove(&ticket);
-                    if matches!(outcome, Some(Outcome::Stored)) {
+                    if matches!(outcome, Some(CommandOutcome::Stored)) {
                         break;
                     }
                 }
-                if !matches!(outcome, Some(Outcome::Stored)) {
+                if !matches!(outcome, Some(CommandOutcome::Stored)) {
                     return Err(format!("{trial:?}, life {life}: stuck: {outcome:?}"));
                 }
             }
@@ -94,7 +94,10 @@ fn load_all(sim: &mut Sim, names: &BTreeSet<u64>) -> Vec<u64> {
     for &name in names {
         let ticket = sim.get(name).expect("a slot");
         sim.quiet();
-        if !matches!(sim.outcomes.remove(&ticket), Some(Outcome::Loaded(_))) {
+        if !matches!(
+            sim.outcomes.remove(&ticket),
+            Some(CommandOutcome::Loaded(_))
+        ) {
             missing.push(name);
         }
         sim.outcomes.clear();
@@ -102,7 +105,7 @@ fn load_all(sim: &mut Sim, names: &BTreeSet<u64>) -> Vec<u64> {
     missing
 }
 
-fn random_step(sim: &mut Sim, trial: Trial, rng: &mut Rng) {
+fn random_step(sim: &mut Sim, trial: PowerLossTrial, rng: &mut Rng) {
     match rng.below(100) {
         0..30 => {
             let name = rng.below(trial.names) as u64;
@@ -129,7 +132,7 @@ fn random_step(sim: &mut Sim, trial: Trial, rng: &mut Rng) {
             break;
         }
         let index = rng.below(sim.flying.len());
-        let is_read = matches!(sim.flying[index].op, Op::Read { .. });
+        let is_read = matches!(sim.flying[index].op, IoOperation::Read { .. });
         let failing = if is_read {
             trial.failing_reads
         } else {
@@ -143,12 +146,12 @@ fn random_step(sim: &mut Sim, trial: Trial, rng: &mut Rng) {
     }
 }
 
-fn check(trial: Trial, seeds: std::ops::Range<u64>) {
+fn check(trial: PowerLossTrial, seeds: std::ops::Range<u64>) {
     let mut failures = Vec::new();
     let mut moved = 0;
     let count = seeds.end - seeds.start;
     for seed in seeds {
-        match run(Trial { seed, ..trial }) {
+        match run(PowerLossTrial { seed, ..trial }) {
             Ok(bytes) => moved += bytes,
             Err(error) => failures.push(error),
         }
@@ -162,7 +165,7 @@ fn check(trial: Trial, seeds: std::ops::Range<u64>) {
     );
 }
 
-const CROWDED: Trial = Trial {
+const CROWDED: PowerLossTrial = PowerLossTrial {
     seed: 0,
     steps: 3_000,
     lives: 4,
@@ -180,7 +183,7 @@ fn any_order_and_lost_power_while_segments_are_cleaned() {
 
 #[test]
 fn the_same_with_failing_writes() {
-    let trial = Trial {
+    let trial = PowerLossTrial {
         failing_writes: 0.02,
         ..CROWDED
     };
@@ -189,7 +192,7 @@ fn the_same_with_failing_writes() {
 
 #[test]
 fn the_same_with_failing_writes_and_reads() {
-    let trial = Trial {
+    let trial = PowerLossTrial {
         failing_writes: 0.005,
         failing_reads: 0.01,
         ..CROWDED
@@ -216,7 +219,7 @@ fn a_move_that_failed_is_not_in_the_footer() {
                 group
                     .entries
                     .iter()
-                    .all(|(_, from)| matches!(from, super::super::Origin::Moved(_)))
+                    .all(|(_, from)| matches!(from, super::super::AdditionOrigin::Moved(_)))
                     && group.writes_left > 0
             });
             let moves: Vec<(u64, SegmentId)> = moves
@@ -298,7 +301,10 @@ fn what_is_moved_while_it_is_purged_does_not_come_back() {
         let purge = sim.purge(2);
         sim.step();
         let outcome = sim.outcomes.remove(&purge);
-        assert!(matches!(outcome, Some(Outcome::Removed(_))), "{outcome:?}");
+        assert!(
+            matches!(outcome, Some(CommandOutcome::Removed(_))),
+            "{outcome:?}"
+        );
         sim.quiet();
         sim.crash_keeping(1.0, &mut rng);
         let mut sim = Sim::open(place.path(), CROWDED.budget_bytes);
@@ -337,10 +343,10 @@ fn reads_do_not_keep_puts_waiting() {
         let mut waits = 0;
         let mut reads = 0;
         while reads < 3_000 {
-            let is_read = |op: &Op| {
+            let is_read = |op: &IoOperation| {
                 matches!(
                     op,
-                    Op::Read {
+                    IoOperation::Read {
                         buffer: Buffer::Slot(_),
                         ..
                     }
@@ -361,7 +367,7 @@ fn reads_do_not_keep_puts_waiting() {
             let put_waits = sim
                 .waiting
                 .values()
-                .any(|asked| matches!(asked, Asked::Put(_)));
+                .any(|asked| matches!(asked, SimulatedCommand::Put(_)));
             if !put_waits {
                 sim.put(name, 1);
                 name += 1;
