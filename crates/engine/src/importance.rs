@@ -15,6 +15,7 @@
 //! Source: Chen et al., "IMPRESS: An Importance-Informed Multi-Tier Prefix KV Storage System for
 //! Large Language Model Inference", FAST'25.
 
+mod attended;
 mod checks;
 mod packing;
 mod parts;

@@ -25,36 +25,38 @@
 //! Source: llm-d's speculative entries and their two seconds. Differences: engines' hashes are
 //! never compared with ours (see [`mod@reference`]), and every replica keeps its own block sizes.
 
-mod aging;
+mod aliases;
 mod approximate;
 mod budget;
 mod buffer;
+mod changes;
 mod counters;
-mod crowds;
-mod departed;
+mod draft;
 pub mod dump;
+mod expiry;
 mod extent;
 mod forest;
 mod holder;
 mod holders;
 mod holding;
-mod introduce;
 mod keys;
-mod mixed;
-mod more;
+mod left_right;
+mod lookup_hybrid;
+mod lookup_single_group;
+mod marks;
 mod names;
-mod op;
+mod overflow;
 mod overlaps;
 pub mod reference;
 mod replica;
+mod resolve_handles;
 mod run_index;
 mod standing;
 mod sync;
 mod table;
-mod told;
-mod twin;
-mod uniform;
+mod tombstones;
 mod view;
+mod view_change;
 mod waiting;
 mod walk;
 mod writer;

@@ -8,15 +8,15 @@
 //! | [`KvFree`] | 1 − KV utilisation |
 //! | [`Cost`] | − predicted TTFT and what it costs others, in seconds: not in `[0, 1]` |
 //! | [`Home`] | 1 for the replica of the conversation's last turn, unless that is saturated |
-//! | [`InFlightScorer`] | (max − w) / (max − min), w = requests, then prefill tokens as a fraction |
+//! | [`InFlightScorer`] | (max − w) / (max − min), w = requests, then prefill tokens as fraction |
 //!
 //! Doubtful tokens count half: see [`DOUBTFUL_WEIGHT`]. A min-max score tells the order, not the
 //! distance: one waiting request against none counts as much as a hundred against none.
 //!
 //! Source: llm-d's prefix, queue and KV-utilisation scorers and its tier weights. Differences:
 //! counted in tokens, so that replicas of different block sizes compare; the router's own
-//! reservations count before any report. [`InFlightScorer`] is least outstanding requests, with ties
-//! broken by the prompt tokens to compute.
+//! reservations count before any report. [`InFlightScorer`] is least outstanding requests, with
+//! ties broken by the prompt tokens to compute.
 
 mod cost;
 

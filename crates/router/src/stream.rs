@@ -76,8 +76,8 @@
 //!   answers nothing; nor, where it used to answer, for that much longer than
 //!   [`SILENCE_TIME_MAX`] while it says nothing at all. What is missing is then applied as a
 //!   whole, or, where that is given up or does not fit, with a doubt.
-//! * [`StreamEffect::Trust`] takes the last [`StreamEffect::Doubt`] back, with nothing applied between
-//!   them, and only where that was told of something late.
+//! * [`StreamEffect::Trust`] takes the last [`StreamEffect::Doubt`] back, with nothing applied
+//!   between them, and only where that was told of something late.
 //! * What was known before a follower began is cleared before batch 0 is applied
 //!   ([`Follower::resumed`]).
 //! * Whatever comes, memory stays within [`HELD_BATCHES_MAX`] and [`HELD_BYTES_MAX`], nothing

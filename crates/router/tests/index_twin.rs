@@ -14,10 +14,10 @@ mod sync {
     pub(super) use std::sync::{PoisonError, TryLockError};
 }
 
-#[path = "../src/index/twin.rs"]
-mod twin;
+#[path = "../src/index/left_right.rs"]
+mod left_right;
 
-use twin::{ReplayTarget, Twin};
+use left_right::{ReplayTarget, Twin};
 
 /// Orders tried.
 const ITERATIONS: usize = 20_000;

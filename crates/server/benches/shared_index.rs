@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 use headstart_core::event::StoredBlocks;
 use headstart_core::{BlockHash, CacheEvent, ReplicaId, Tier};
+use headstart_index_sync::clock::Clock;
+use headstart_index_sync::shared::{
+    GatewayRole, SharedIndex, SharedIndexConfig, SharedServer, Timeline, Timing,
+};
 use headstart_router::index::{Overlaps, Update};
 use headstart_router::{PrefixIndex, Prompt, RunIndex};
-use headstart_server::clock::Clock;
-use headstart_server::shared_index::{
-    SeatRole, SharedIndex, SharedIndexConfig, SharedServer, Timeline, Timing,
-};
 use service::{Memory, Service, eventually};
 
 const IDENTITY: &str = "bench 5eed";
@@ -129,13 +129,13 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn is(shared: &SharedIndex, role: SeatRole) -> bool {
+fn is(shared: &SharedIndex, role: GatewayRole) -> bool {
     let replicas = (0..REPLICAS).map(ReplicaId);
     let mut reports = replicas.filter_map(|replica| shared.report(replica));
     reports.all(|report| report.role == role && report.unsent == 0)
 }
 
-fn positions(shared: &SharedIndex) -> Vec<Option<headstart_server::shared_index::Position>> {
+fn positions(shared: &SharedIndex) -> Vec<Option<headstart_index_sync::shared::Position>> {
     let replicas = (0..REPLICAS).map(ReplicaId);
     let report = |replica| shared.report(replica).and_then(|report| report.position);
     replicas.map(report).collect()
@@ -167,7 +167,7 @@ fn main() {
             track_all(index, clock);
             (0..REPLICAS).for_each(|id| index.set_candidate(ReplicaId(id), is_candidate));
         }
-        eventually("an owner", || is(&owner, SeatRole::Owning));
+        eventually("an owner", || is(&owner, GatewayRole::Owning));
         // Who reads looks for an owner once a second: that is not what is measured.
         for replica in (0..REPLICAS).map(ReplicaId) {
             owner.update(replica, Update::Events(&[CacheEvent::Cleared]), clock.now());
@@ -180,7 +180,7 @@ fn main() {
         let told = tell_all(&owner, clock).as_secs_f64();
         note("owner: events/s", number / told);
         eventually("the end of the log", || {
-            is(&owner, SeatRole::Owning) && positions(&owner) == positions(&reader)
+            is(&owner, GatewayRole::Owning) && positions(&owner) == positions(&reader)
         });
         let through = start.elapsed().as_secs_f64();
         note(

@@ -9,6 +9,7 @@ use headstart_cache::Tiers;
 use headstart_core::{BlockMover, EngineModel};
 use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{EngineConfig, LanguageModel};
+use headstart_index_sync::shared::SharedServer;
 use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
 use http::HeaderValue;
@@ -18,7 +19,6 @@ use crate::prediction::PredictionConfig;
 use crate::prices::PriceTable;
 use crate::replica::Waker;
 use crate::shadow::ShadowConfig;
-use crate::shared_index::SharedServer;
 
 /// All settings of a server, validated by the code that builds it.
 #[derive(Clone, Debug)]

@@ -33,11 +33,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headstart_core::Nanos;
+use headstart_index_sync::clock::unix_seconds;
 use headstart_router::PromptKeys;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::MissedTickBehavior;
 
-use crate::clock::unix_seconds;
 use crate::gateway::Gateway;
 use crate::kept::Kept;
 use failures::Failures;

@@ -22,13 +22,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_engine::{GenerationDefaults, LanguageModel};
+use headstart_index_sync::clock::Clock;
+use headstart_index_sync::shared::SharedIndex;
+use headstart_kv_events::{Endpoints, StreamReporter};
 use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::index::{ApproximateIndex, Update};
 use headstart_router::{
     Decision, Health, PrefixIndex, Profile, Prompt, PromptKeys, ReportedLoad, RouteRequest, Router,
 };
 
-use crate::clock::Clock;
 use crate::config::{Edge, Limits, TierReports};
 use crate::dashboard::Dashboard;
 use crate::drift::DriftWatch;
@@ -40,9 +42,7 @@ use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
 use crate::responses::ResponseStore;
-use crate::shared_index::SharedIndex;
 use crate::upstream::Upstream;
-use headstart_kv_events::{Endpoints, StreamReporter};
 use models::ModelLists;
 use prompts::PromptDesk;
 use reservation::Placing;
@@ -245,7 +245,7 @@ impl Gateway {
             dashboard: Dashboard::default(),
             is_comparing: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
-            run_id: (crate::clock::unix_seconds() * 1e6) as u64,
+            run_id: (headstart_index_sync::clock::unix_seconds() * 1e6) as u64,
         }
     }
 

@@ -28,13 +28,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headstart_core::block::Namespace;
 use headstart_core::event::BlockChange;
 use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};
+use headstart_index_sync::clock::unix_seconds;
+use headstart_index_sync::random_key;
 use headstart_insight::loss::{Attributor, AttributorConfig, Served};
 use headstart_insight::text::Sketch;
 use headstart_router::{Decision, PromptKeys};
 
-use crate::clock::unix_seconds;
 use crate::metrics::{InsightMetrics, PromptSources};
-use crate::prompt_tokens::random_key;
 use batch::{Arrived, Batch, Finished, Op};
 use names::Names;
 use records::foremost;

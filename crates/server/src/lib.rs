@@ -29,8 +29,6 @@
 //! | [`prompt_tokens`] | text to tokens, of what is new in a prompt |
 //! | [`message_keys`] | names of a conversation's turns, whether or not its tokens are known |
 //! | [`text_tokens`] | numbers that stand for a prompt whose tokens are not known |
-//! | [`saved_index`] | the router's index in a folder, for the next start |
-//! | [`shared_index`] | one index for several gateways, by way of a Redis or Valkey server |
 //! | [`timed_index`] | the router's index with a stopwatch |
 //! | [`kept`] | an answer that many ask for, made once a second |
 //! | [`words`] | figures as people read them |
@@ -42,7 +40,6 @@
 pub mod answer;
 pub mod anthropic;
 pub mod api;
-pub mod clock;
 pub mod config;
 pub mod conversation;
 pub mod dashboard;
@@ -61,11 +58,9 @@ pub mod prompt_tokens;
 pub mod replica;
 pub mod request_shape;
 pub mod responses;
-pub mod saved_index;
 pub mod server;
 pub mod shadow;
 pub mod shape;
-pub mod shared_index;
 pub mod spans;
 pub mod text_tokens;
 pub mod timed_index;

@@ -1,13 +1,13 @@
 //! From a prompt's text to its tokens, for all requests of one model: a long conversation
 //! tokenizes its new text only.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use headstart_core::TokenId;
+use headstart_index_sync::clock::unix_seconds;
+use headstart_index_sync::random_key;
 use headstart_insight::text::Sketch;
 use headstart_prompt::prefix_tokens::{CAPACITY_BYTES, PrefixTokens, PrefixTokensStats};
 use headstart_prompt::{
@@ -16,7 +16,6 @@ use headstart_prompt::{
 };
 use serde_json::{Map, Value};
 
-use crate::clock::unix_seconds;
 use crate::insight::Causes;
 use crate::metrics::IndexMetrics;
 
@@ -168,16 +167,4 @@ pub(crate) fn model_in(folder: &Path) -> Result<PromptModel, PromptError> {
         true => Ok(PromptModel::toy()),
         false => PromptModel::from_dir(folder),
     }
-}
-
-/// Returns a key that no other process has, so that its memory dump reveals nothing about names of
-/// texts here. The randomness is the standard library's.
-pub(crate) fn random_key() -> [u8; 32] {
-    let mut key = [0; 32];
-    for piece in key.chunks_exact_mut(8) {
-        let random = RandomState::new().build_hasher().finish();
-        piece.copy_from_slice(&random.to_le_bytes());
-    }
-    // Two states of one thread differ by a counter only, which the hash hides.
-    *blake3::hash(&key).as_bytes()
 }

@@ -26,8 +26,8 @@ use headstart_engine::{Engine, FinishReason, Output, SchedulerLoad, Submission, 
 use headstart_router::Health;
 use tokio::sync::mpsc;
 
-use crate::clock::Clock;
 use batches::batches;
+use headstart_index_sync::clock::Clock;
 use status::Status;
 
 /// Commands waiting for the thread; a step takes some at every turn.

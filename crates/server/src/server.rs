@@ -2,6 +2,7 @@
 
 mod connections;
 mod follow;
+mod kept_index;
 mod open_files;
 mod start;
 
@@ -9,17 +10,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use headstart_index_sync::saved::{FolderError, Saving};
+use headstart_index_sync::shared::SharedIndexError;
+use headstart_kv_events::{Endpoints, PublishError, RankError, SubscriberHandle};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::ServeConfig;
 use crate::gateway::{Fleet, Gateway};
-use crate::saved_index::{FolderError, Saving};
-use crate::shared_index::SharedIndexError;
 use crate::spans::SpansError;
 use crate::upstream::UpstreamError;
-use headstart_kv_events::{Endpoints, PublishError, RankError, SubscriberHandle};
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;

@@ -100,7 +100,7 @@ async fn stamps_ahead_of_time_and_events_left_out_are_counted_by_what_they_are()
         let report = gateway.gateway().stream_report(replica);
         report.map_or(0, |report| report.applied_batches)
     };
-    let ahead = headstart_server::clock::unix_seconds() + 3600.0;
+    let ahead = headstart_index_sync::clock::unix_seconds() + 3600.0;
     let mut seq = 0;
     while applied() == 0 {
         let removed = CacheEvent::Cleared;

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headstart_core::ReplicaId;
+use headstart_index_sync::clock::unix_seconds;
+use headstart_index_sync::saved::{Folder, FolderError, SavedIndex, Seal};
 use headstart_router::index::{DOUBT_TTL, ResidentBlock};
 use headstart_router::stream::StreamStatus;
-use headstart_server::clock::unix_seconds;
-use headstart_server::saved_index::{Folder, FolderError, SavedIndex, Seal};
 use headstart_server::{RunningServer, ServeConfig, ServeError, UpstreamConfig, serve};
 use support::fake_engine::{BLOCK, FakeEngine};
 use support::{embedded, eventually, post, proxy, start};

@@ -39,7 +39,7 @@ use crate::record::{Content, Draft, Meta, Record};
 
 pub use config::{Below, Lifetimes, PartSlots, PartsConfig, StoreConfig};
 use filling::{Filling, UnitDraft};
-use packs::PackRegistry;
+use packs::{PackRegistry, packs_of};
 use parts::LoadedParts;
 use sealer::{Sealer, SealerJob, SealerResult};
 
@@ -492,12 +492,6 @@ fn found_in(tier: Tier, found: &[ResidentRecord], unit_bytes: u64) -> TransferRe
         tier,
         units: units.collect(),
     }
-}
-
-fn packs_of(found: &[ResidentRecord]) -> Vec<BlockHash> {
-    let packs = found.iter();
-    let packs = packs.filter(|resident| resident.content == Content::Pack);
-    packs.map(|resident| resident.name).collect()
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(super) struct CrateRow {
 }
 
 /// All crates.
-static CRATES: [CrateRow; 18] = {
+static CRATES: [CrateRow; 19] = {
     use Purity::{Computes, Edge, Pure};
     [
         row("core", 0, Pure, &[]),
@@ -40,6 +40,7 @@ static CRATES: [CrateRow; 18] = {
         row("store", 2, Edge, &["core"]),
         row("predict", 2, Computes, &["core"]),
         row("kv-events", 2, Edge, &["core", "router"]),
+        row("index-sync", 2, Edge, &["core", "router", "kv-events"]),
         row("engine", 2, Computes, &["core", "cache", "scheduler"]),
         row(
             "sim",
@@ -60,6 +61,7 @@ static CRATES: [CrateRow; 18] = {
                 "insight",
                 "engine",
                 "kv-events",
+                "index-sync",
             ],
         ),
         row("loadgen", 3, Edge, &["core", "trace"]),
@@ -88,6 +90,7 @@ const EVERYTHING_BELOW_CLI: &[&str] = &[
     "predict",
     "engine",
     "kv-events",
+    "index-sync",
     "sim",
     "server",
     "loadgen",

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::{ArgMatches, Args};
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
+use headstart_index_sync::shared::{SharedServer, Timing};
 use headstart_prompt::Normalizers;
-use headstart_server::shared_index::{SharedServer, Timing};
 use headstart_server::{Backend, EmbeddedFleet, RunningServer, ServeConfig, ServeError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

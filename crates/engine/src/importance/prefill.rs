@@ -13,14 +13,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use headstart_cache::importance::{
-    Cover, Packs, PartRead, Selecting, Selection, Wish, fit, reads, select,
-};
+use headstart_cache::importance::{Cover, Packs, PartRead, Selecting, Wish, fit, reads, select};
 use headstart_core::transfer::{BlockMover, PartName};
 use headstart_core::{BlockHash, Nanos, SeqId, TokenId};
 use headstart_scheduler::PartlyLoadedPrompt;
 
 use super::PartSizes;
+use super::attended::AttendedTokens;
 use super::parts::{PartKind, PartTable, Where};
 use super::tally::PartialLoadTally;
 use crate::CpuExecutor;
@@ -59,16 +58,6 @@ enum Stage {
         reads: Vec<PartRead>,
         here: usize,
     },
-}
-
-/// Stored tokens that a layer attends to, counted from the first token of the first unit.
-struct AttendedTokens {
-    /// Tokens that the probes select.
-    selection: Selection,
-    /// Tokens attended to: the selected ones or those of whole parts.
-    kept: Vec<u32>,
-    /// Share by which it gets less attention than what the probes name.
-    missed: f64,
 }
 
 /// Progress of a prompt.
@@ -472,22 +461,6 @@ impl PartialPrefill {
             }
             !is_done
         });
-    }
-}
-
-impl AttendedTokens {
-    /// Chooses all of `num_tokens` tokens behind `skip`.
-    fn everything(skip: usize, num_tokens: usize) -> Self {
-        Self::named(Selection::everything(num_tokens).behind(skip))
-    }
-
-    /// Exactly the tokens that the probes select.
-    fn named(selection: Selection) -> Self {
-        Self {
-            kept: selection.tokens.clone(),
-            selection,
-            missed: 0.0,
-        }
     }
 }
 

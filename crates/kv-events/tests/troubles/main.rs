@@ -1,5 +1,6 @@
-//! Wrong addresses and strange publishers, as an operator sees them: one line in the log with the
-//! fix, one more when it is over. Their place in `/debug/index`: the server's test `event_troubles`.
+//! Wrong addresses and strange publishers, as an operator sees them: one line in the log with
+//! the fix, one more when it is over. The server's test `event_troubles` shows them in
+//! `/debug/index`.
 
 mod addresses;
 mod log;

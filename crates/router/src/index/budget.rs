@@ -8,9 +8,10 @@
 
 use headstart_core::Nanos;
 
+use super::draft::{ViewDraft, forest};
 use super::forest::Forest;
-use super::op::ViewChange;
-use super::writer::{IndexWriter, ViewDraft, forest};
+use super::view_change::ViewChange;
+use super::writer::IndexWriter;
 
 /// Default memory limit of an index, bytes: room for some twenty million blocks, the KV caches of
 /// hundreds of large engines.

@@ -11,10 +11,11 @@ use std::time::Duration;
 use headstart_core::event::CacheGroup;
 use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
 
+use super::draft::ViewDraft;
 use super::standing::{BlockPlace, BlockStanding, is_over};
 use super::table::{MAX_HANDLE, MAX_RUN_BLOCKS};
 use super::view::{Spot, View};
-use super::writer::{IndexWriter, ViewDraft};
+use super::writer::IndexWriter;
 
 /// Blocks and holdings that a dump may have: some 2 GiB of memory. One that says more is damaged.
 pub const MAX_DUMP_BLOCKS: usize = 1 << 25;

@@ -12,10 +12,10 @@
 use headstart_core::{Nanos, RouteKey};
 
 use super::buffer::Keys;
-use super::op::{Span, ViewChange};
 use super::standing::{BlockPlace, BlockStanding};
 use super::table::MAX_RUN_BLOCKS;
 use super::view::{Spot, View};
+use super::view_change::{Span, ViewChange};
 use crate::lookup::StableMap;
 
 /// State of the runs that only the writer uses.

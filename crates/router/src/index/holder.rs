@@ -8,7 +8,7 @@ use std::ops::Range;
 use headstart_core::Nanos;
 
 use super::extent::OffsetSet;
-use super::more::More;
+use super::overflow::More;
 use super::standing::{BlockPlace, BlockStanding};
 
 /// One replica's part in a run.

@@ -9,7 +9,7 @@
 
 use super::holder::{EntryTally, RunHolder};
 use super::holding::Holding;
-use super::more::More;
+use super::overflow::More;
 
 /// The holders of one run.
 #[derive(Debug, Default)]

@@ -1,16 +1,16 @@
 //! One replica's handles: which block each stands for, and whether it holds that block.
 //!
 //! A handle is *idle* when no place of the replica holds its block on its account: new, or
-//! departed. Idle ones are remembered for a while, see [`super::departed`]; the number of a
+//! departed. Idle ones are remembered for a while, see [`super::tombstones`]; the number of a
 //! handle's remembered departures stands beside it, which spares a search. They have a table of
 //! their own, small enough for the processor's cache. Of a block that comes and goes, only its
 //! coming and its going wait for memory, and its end does not.
 //!
 //! Invariants: a handle has one name at most; every name is counted at its block.
 
-use super::departed::DepartureQueue;
 use super::forest::Land;
 use super::table::{HANDLE_BITS, MANY_DEPARTURES, MAX_HANDLE, Name, Table};
+use super::tombstones::DepartureQueue;
 use super::view::Spot;
 use crate::lookup::StableMap;
 use headstart_core::BlockHash;

@@ -14,16 +14,17 @@ use headstart_core::block::BlockShape;
 use headstart_core::event::{Attention, BlockChange, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, RouteHasher};
 
+use super::aliases::Crowds;
 use super::counters::Counters;
-use super::crowds::Crowds;
-use super::departed::DepartureQueue;
 use super::extent::OffsetSet;
 use super::forest::Forest;
 use super::holder::RunHolder;
+use super::marks::unmark;
 use super::names::{Names, handle};
-use super::op::Span;
 use super::standing::{BlockPlace, BlockStanding, since_alone};
+use super::tombstones::DepartureQueue;
 use super::view::{Need, Needs, Spot};
+use super::view_change::Span;
 use super::waiting::Waiting;
 use crate::lookup::StableMap;
 
@@ -187,7 +188,7 @@ impl TrackedReplica {
                     span.offsets.end += 1;
                 }
                 _ => {
-                    let done = pending.replace(one(spot));
+                    let done = pending.replace(Span::one(spot));
                     self.hold(forest, done, place);
                 }
             }
@@ -321,7 +322,7 @@ impl TrackedReplica {
                 let since = since_alone(forest.now);
                 let is_left = self.unmark(spot, place);
                 let standing = is_left.then_some(BlockStanding::Doubtful { since });
-                forest.set(one(spot), self.slot, place, standing);
+                forest.set(Span::one(spot), self.slot, place, standing);
             }
             before.is_some()
         });
@@ -467,23 +468,6 @@ impl TrackedReplica {
     }
 }
 
-/// Takes a mark away. Returns whether it was there.
-pub(super) fn unmark(
-    again: &mut StableMap<(u32, BlockPlace), OffsetSet>,
-    spot: Spot,
-    place: BlockPlace,
-) -> bool {
-    let Some(extent) = again.get_mut(&(spot.run, place)) else {
-        return false;
-    };
-    let was_marked = extent.contains(spot.offset);
-    extent.clear(spot.offset..spot.offset + 1);
-    if extent.is_empty() {
-        again.remove(&(spot.run, place));
-    }
-    was_marked
-}
-
 /// Whether `spot` stands right before or behind these consecutive blocks.
 fn continues(blocks: &[(u64, Spot)], spot: Spot) -> bool {
     let (Some((_, first)), Some((_, last))) = (blocks.first(), blocks.last()) else {
@@ -499,13 +483,6 @@ fn continues(blocks: &[(u64, Spot)], spot: Spot) -> bool {
             (-1, order) => order.is_ge(),
             _ => false,
         }
-}
-
-pub(super) fn one(spot: Spot) -> Span {
-    Span {
-        run: spot.run,
-        offsets: spot.offset..spot.offset + 1,
-    }
 }
 
 fn is_well_formed(stored: &StoredBlocks) -> bool {

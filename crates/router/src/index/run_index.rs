@@ -8,20 +8,20 @@
 //! | module | holds |
 //! |---|---|
 //! | [`super::view`] | runs, holders, what replicas need of a prefix: what look-ups read |
-//! | [`super::walk`], [`super::mixed`] | look-ups; those of replicas with several cache groups |
+//! | [`super::walk`], [`super::lookup_hybrid`] | look-ups; with several cache groups |
 //! | [`super::holders`], [`super::holder`], [`super::extent`] | what replicas hold of one run |
 //! | [`super::writer`] | updates: membership, assumptions, doubts that end |
 //! | [`super::replica`] | one replica's events: what is held, removed, departed |
-//! | [`super::introduce`] | what its handles stand for |
-//! | [`super::told`] | what an update changes, for those who follow blocks |
-//! | [`super::aging`] | how its blocks go otherwise |
+//! | [`super::resolve_handles`] | what its handles stand for |
+//! | [`super::changes`] | what an update changes, for those who follow blocks |
+//! | [`super::expiry`] | how its blocks go otherwise |
 //! | [`super::forest`] | where a block belongs, and when it may go |
 //! | [`super::names`], [`super::table`] | handles that stand for a block |
-//! | [`super::departed`] | those that hold nothing any more |
-//! | [`super::crowds`] | several handles of one replica for one block |
+//! | [`super::tombstones`] | those that hold nothing any more |
+//! | [`super::aliases`] | several handles of one replica for one block |
 //! | [`super::waiting`] | handles that stand for none yet |
 //! | [`super::budget`] | the memory limit |
-//! | [`super::twin`] | two copies, so that look-ups do not wait |
+//! | [`super::left_right`] | two copies, so that look-ups do not wait |
 //!
 //! Costs: an event, its blocks; a look-up, its runs times their holders, and a search in the last
 //! one; a clear, the replica's own blocks. A block takes about 12 bytes once, and 15 to 30 for each
@@ -35,13 +35,14 @@ use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
 
 use super::budget::Limits;
+use super::draft::ViewDraft;
 use super::dump::{DumpError, IndexDump};
-use super::op::ViewChange;
+use super::left_right::{ReplayTarget, Twin};
 use super::standing::{BlockStanding, is_over};
-use super::twin::{ReplayTarget, Twin};
 use super::view::View;
+use super::view_change::ViewChange;
 use super::walk;
-use super::writer::{IndexWriter, ViewDraft};
+use super::writer::IndexWriter;
 use super::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, ResidentBlock, Update};
 
 /// A [`PrefixIndex`] for the replicas of one model.

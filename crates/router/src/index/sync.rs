@@ -1,5 +1,5 @@
-//! Synchronization primitives of [`super::twin`]. A test replaces this module with one that runs
-//! the threads in every order.
+//! Synchronization primitives of [`super::left_right`]. A test replaces this module with one that
+//! runs the threads in every order.
 
 pub(super) use std::hint::spin_loop;
 pub(super) use std::sync::atomic::{AtomicUsize, Ordering};

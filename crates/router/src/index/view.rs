@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The view knows neither handles nor why something is held. It changes by [`ViewChange`]s only,
-//! which mean the same on equal views: that is how [`super::twin`] keeps two of them.
+//! which mean the same on equal views: that is how [`super::left_right`] keeps two of them.
 //!
 //! Invariants: every key is in one run once, and every run's first key is in `heads`; holders are
 //! sorted by slot and hold something.
@@ -29,8 +29,8 @@ use super::forest::room;
 use super::holder::{EntryTally, RunHolder};
 use super::holders::{Holders, TallyChange};
 use super::holding::Holding;
-use super::op::ViewChange;
 use super::standing::{BlockPlace, BlockStanding};
+use super::view_change::ViewChange;
 
 /// Place of a block: a run and an offset in it. It stays as long as the block is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

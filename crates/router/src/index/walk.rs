@@ -4,15 +4,15 @@
 //! continues with what it holds there; the walk ends at the first run that no replica reaches. So a
 //! question costs one search per run and one step per holder, whatever the length of the prompt.
 //!
-//! Replicas that need more than leading blocks are asked by [`super::mixed`].
+//! Replicas that need more than leading blocks are asked by [`super::lookup_hybrid`].
 
 use headstart_core::block::BlockShape;
 use headstart_core::{Nanos, ReplicaId};
 
 use super::holder::Reach;
-use super::mixed::MixedScratch;
+use super::lookup_hybrid::MixedScratch;
+use super::lookup_single_group;
 use super::overlaps::{Lengths, Overlap, Overlaps};
-use super::uniform;
 use super::view::View;
 use super::{KeyChain, PromptKeys};
 
@@ -47,7 +47,7 @@ pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mu
     if let Some(shape) = view.uniform_shape() {
         let mut chains = prompt.chains().iter();
         match chains.find(|chain| chain.shape == shape) {
-            Some(chain) => uniform::walk(view, chain, now, &mut answer.lengths),
+            Some(chain) => lookup_single_group::walk(view, chain, now, &mut answer.lengths),
             None => answer.clear(),
         }
         return;

@@ -9,12 +9,13 @@ use headstart_core::block::BlockShape;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity};
 
 use super::budget::{Budget, Limits};
+use super::draft::{ViewDraft, forest};
 use super::dump::{IndexDump, ReplicaDump};
 use super::forest::{Forest, Land};
-use super::op::ViewChange;
 use super::replica::{GroupLayout, TrackedReplica, shape_of};
 use super::standing::BlockPlace;
 use super::view::{Needs, SlotProfile, Spot, View};
+use super::view_change::ViewChange;
 use super::{ASSUMPTION_TTL, IndexStats, PromptKeys, Update};
 use crate::lookup::StableMap;
 
@@ -51,12 +52,6 @@ struct Assumption {
     runs: Box<[u32]>,
     num_blocks: usize,
     until: Nanos,
-}
-
-/// The view that is changed, and what changed in it.
-pub(super) struct ViewDraft<'a> {
-    pub(super) view: &'a mut View,
-    pub(super) log: &'a mut Vec<ViewChange>,
 }
 
 impl IndexWriter {
@@ -375,7 +370,7 @@ impl IndexWriter {
         let replica = self.replicas[slot as usize].as_ref();
         let needs = replica.map_or(Needs::Unknown, TrackedReplica::needs);
         let profile = SlotProfile { id, needs };
-        apply(draft, ViewChange::Profile { slot, profile });
+        draft.apply(ViewChange::Profile { slot, profile });
         let shown = draft.view.hashers().iter().map(RouteHasher::shape);
         // The last shapes stay: a prompt can then be compared with those before a restart.
         if !self.shapes.is_empty() && !shown.eq(self.shapes.keys().copied()) {
@@ -387,7 +382,7 @@ impl IndexWriter {
             } = self;
             let shapes = shapes.keys();
             let all = shapes.map(|&shape| hasher(hashers, model, shape).clone());
-            apply(draft, ViewChange::Hashers(all.collect()));
+            draft.apply(ViewChange::Hashers(all.collect()));
         }
     }
 
@@ -481,23 +476,4 @@ fn hasher<'a>(
     };
     let hasher = || RouteHasher::new(&identity).with_lookahead(shape.lookahead);
     known.entry(shape).or_insert_with(hasher)
-}
-
-pub(super) fn forest<'a>(
-    land: &'a mut Land,
-    draft: &'a mut ViewDraft<'_>,
-    now: Nanos,
-) -> Forest<'a> {
-    Forest {
-        land,
-        view: draft.view,
-        log: draft.log,
-        now,
-        coming: 0,
-    }
-}
-
-fn apply(draft: &mut ViewDraft<'_>, op: ViewChange) {
-    draft.view.apply(&op);
-    draft.log.push(op);
 }

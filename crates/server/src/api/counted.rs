@@ -6,10 +6,10 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use headstart_index_sync::clock::unix_seconds;
 use http::{Method, StatusCode};
 
 use super::request_id;
-use crate::clock::unix_seconds;
 use crate::dashboard::Failure;
 use crate::gateway::Gateway;
 use crate::openai::ApiError;

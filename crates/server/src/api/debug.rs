@@ -16,6 +16,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::stream;
 use headstart_core::{ReplicaId, Tier};
+use headstart_index_sync::clock::unix_seconds;
+use headstart_index_sync::shared::{GatewayRole, SharedIndex, SharedIndexStats};
+use headstart_kv_events::StreamReporter;
 use headstart_router::Health;
 use headstart_router::index::ResidentBlock;
 use http::{HeaderValue, StatusCode, header};
@@ -23,12 +26,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::clock::unix_seconds;
 use crate::gateway::Gateway;
 use crate::openai::ApiError;
-use crate::shared_index::{SeatRole, SharedIndex, SharedIndexStats};
 use crate::upstream::Upstream;
-use headstart_kv_events::StreamReporter;
 
 /// Bytes of a piece of a long answer.
 const PIECE_BYTES: usize = 64 << 10;
@@ -141,9 +141,9 @@ fn summary(gateway: &Gateway) -> Value {
 /// Label of the gateway that follows a replica's events, as in the metrics; `None` without events.
 fn listener(index: &SharedIndex, replica: ReplicaId) -> Option<&'static str> {
     index.report(replica).map(|report| match report.role {
-        SeatRole::Owning => "own",
-        SeatRole::Following => "other",
-        SeatRole::Alone => "alone",
+        GatewayRole::Owning => "own",
+        GatewayRole::Following => "other",
+        GatewayRole::Alone => "alone",
     })
 }
 

@@ -6,6 +6,8 @@ mod tokens;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use headstart_index_sync::clock::unix_seconds;
+use headstart_index_sync::random_key;
 use http::StatusCode;
 use serde_json::json;
 
@@ -15,12 +17,11 @@ use self::run::{Prompt, Reply, Run};
 use self::tokens::{Input, read};
 use super::Call;
 use crate::anthropic::{MessageShape, MessagesRequest};
-use crate::clock::unix_seconds;
 use crate::gateway::{Ask, Embedded, Fleet, Gateway, unknown_model};
 use crate::openai::response::{Envelope, Kind};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation};
 use crate::prediction::Scope;
-use crate::prompt_tokens::{Prompted, random_key};
+use crate::prompt_tokens::Prompted;
 use crate::responses::request::unknown_response;
 use crate::responses::response::Keeping;
 use crate::responses::{ResponseShape, ResponsesRequest};

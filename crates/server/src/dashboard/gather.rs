@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use headstart_core::block::BlockShape;
 use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
+use headstart_index_sync::clock::unix_seconds;
 use headstart_router::index::{KeyChain, Overlaps};
 use headstart_router::{Health, PromptKeys, ReplicaStatus};
 
@@ -19,7 +20,6 @@ use super::snapshot::{
 };
 use super::tree::{PrefixTree, Shown};
 use super::{Looked, history};
-use crate::clock::unix_seconds;
 use crate::gateway::{Fleet, Gateway};
 use crate::metrics::{FOUND_IN, Totals};
 use crate::upstream::Upstream;

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::prompt_tokens::random_key;
+use headstart_index_sync::random_key;
 
 /// The icon, for those who do not read the page's.
 const ICON: &str = concat!(

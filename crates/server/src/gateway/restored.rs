@@ -6,16 +6,12 @@
 use std::sync::PoisonError;
 
 use headstart_core::ReplicaId;
+use headstart_index_sync::clock::Clock;
+use headstart_index_sync::saved::KnownReplicas;
 
 use super::Gateway;
 
 impl Gateway {
-    /// Something was restored of these replicas, whose streams are not followed yet.
-    pub fn note_restored(&self, replicas: &[ReplicaId]) {
-        let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
-        restored.extend(replicas);
-    }
-
     /// Whether something was restored of the replica. Not so any more at the next question.
     pub fn take_restored(&self, replica: ReplicaId) -> bool {
         let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,5 +29,24 @@ impl Gateway {
         models.retain(|model| !upstream.is_adapter(model));
         models.sort();
         models
+    }
+}
+
+impl KnownReplicas for Gateway {
+    fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    fn is_down(&self, replica: ReplicaId) -> bool {
+        Self::is_down(self, replica)
+    }
+
+    fn base_models(&self, replica: ReplicaId) -> Vec<String> {
+        Self::base_models(self, replica)
+    }
+
+    fn note_restored(&self, replicas: &[ReplicaId]) {
+        let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
+        restored.extend(replicas);
     }
 }

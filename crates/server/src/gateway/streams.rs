@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 
 use headstart_core::{CacheEvent, ReplicaId};
+use headstart_index_sync::clock::unix_seconds;
+use headstart_kv_events::{StreamReporter, StreamUpdate};
 use headstart_router::index::Update;
 use headstart_router::stream::{StreamReport, StreamStatus};
 
 use super::{Fleet, Gateway};
-use crate::clock::unix_seconds;
-use headstart_kv_events::{StreamReporter, StreamUpdate};
 
 impl Gateway {
     /// Takes note of what a replica's event stream said.

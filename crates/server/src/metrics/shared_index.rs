@@ -1,9 +1,9 @@
 //! Metrics of an index that gateways share; there only where one is shared.
 
+use headstart_index_sync::shared::SharedIndexStats;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::{Maker, Metrics, raise};
-use crate::shared_index::SharedIndexStats;
 
 /// Connection, log and lease metrics of the shared index.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headstart_core::{Nanos, Probability, SeqId, SessionId};
+use headstart_index_sync::clock::Clock;
 use serde_json::Value;
 
 use super::chat::{Chat, Namer, PrefixKey, Scope};
@@ -14,7 +15,6 @@ use super::queue::{Asked, Queue, QueueLimits};
 use super::tracker::{Tracker, TrackerLimits};
 use super::worker::Worker;
 use super::{Outcome, Predict, PredictionConfig, PredictorStatus, Question, TurnId};
-use crate::clock::Clock;
 use crate::metrics::PredictionMetrics;
 
 /// Turns that are remembered, so that their continuation is known: a busy quarter of an hour (70

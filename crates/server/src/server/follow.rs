@@ -6,14 +6,15 @@
 use std::sync::{Arc, Weak};
 
 use headstart_core::ReplicaId;
+use headstart_index_sync::saved::KnownReplicas;
+use headstart_kv_events::{
+    Endpoints, StreamReporter, SubscriberConfig, SubscriberHandle, subscribe, subscribe_again,
+};
 use headstart_router::Health;
 
 use super::Watcher;
 use crate::gateway::{Fleet, Gateway};
 use crate::upstream::{self, Upstream};
-use headstart_kv_events::{
-    Endpoints, StreamReporter, SubscriberConfig, SubscriberHandle, subscribe, subscribe_again,
-};
 
 /// Event stream of a replica, and its block size.
 #[derive(Clone, Debug, Default)]

@@ -9,13 +9,19 @@ use headstart_cache::policy::{self, Setting};
 use headstart_core::{EngineModel, Probability, ReplicaId, SeqId};
 use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{Engine, EngineConfig};
+use headstart_index_sync::clock::{Clock, unix_seconds};
+use headstart_index_sync::saved::{Keeper, Saving};
+use headstart_index_sync::shared::{
+    SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
+};
+use headstart_kv_events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use headstart_prompt::PromptModel;
 use headstart_router::profile::{IndexKind, ScorerKind};
 use headstart_router::{PrefixIndex, Router, RouterConfig, RunIndex};
 
 use super::follow::{self, Stream};
+use super::kept_index::{check_index, check_sharing, index_secret, keep, state_folder};
 use super::{ServeError, Watcher};
-use crate::clock::{Clock, unix_seconds};
 use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
@@ -24,13 +30,8 @@ use crate::observers::Observers;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::model_in;
 use crate::replica::{Hooks, Replica};
-use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
-use crate::shared_index::{
-    SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
-};
 use crate::timed_index::TimedIndex;
 use crate::upstream::Upstream;
-use headstart_kv_events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 
 /// Batches that a replica keeps for replay: hours of an embedded engine's work.
 const REPLAY_BATCHES: usize = 10_000;
@@ -171,35 +172,6 @@ fn emulated(backend: &Backend) -> Option<EngineModel> {
     fleet.emulated.as_deref().copied()
 }
 
-/// Refuses to share what cannot be shared.
-fn check_sharing(config: &ServeConfig) -> Result<(), SharedIndexError> {
-    match config {
-        ServeConfig {
-            shared_index: None, ..
-        } => Ok(()),
-        ServeConfig {
-            backend: Backend::Embedded(_),
-            ..
-        } => Err(SharedIndexError::Embedded),
-        ServeConfig {
-            state_dir: Some(_), ..
-        } => Err(SharedIndexError::StateFolder),
-        ServeConfig {
-            index_secret: None, ..
-        } => Err(SharedIndexError::NoSecret),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses to keep or share what is guessed.
-fn check_index(config: &ServeConfig) -> Result<(), ServeError> {
-    let is_kept = config.state_dir.is_some() || config.shared_index.is_some();
-    if is_kept && config.profile.index != IndexKind::Events {
-        return Err(ServeError::GuessedIndex(config.profile.name.clone()));
-    }
-    Ok(())
-}
-
 /// Shares an index with other gateways. `model` and `identity` are the index's.
 fn share(
     server: SharedServer,
@@ -219,47 +191,6 @@ fn share(
     };
     let shared = SharedIndex::start(config, index.clone(), Timeline::of(clock))?;
     Ok(Arc::new(shared))
-}
-
-/// The folder that the index is to be kept in.
-fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {
-    let Some(path) = &config.state_dir else {
-        return Ok(None);
-    };
-    if matches!(config.backend, Backend::Embedded(_)) {
-        return Err(FolderError::Embedded.into());
-    }
-    Ok(Some(Folder::open(path)?))
-}
-
-/// Returns the secret for the index's keys: the given one, the saved one or a random one. It
-/// prevents clients from crafting colliding texts, and readers of a dump from identifying prompts.
-/// A saved index needs its secret, so both are kept together.
-fn index_secret(given: Option<u64>, folder: Option<&Folder>) -> Result<u64, ServeError> {
-    match (given, folder) {
-        (Some(secret), _) => Ok(secret),
-        (None, Some(folder)) => Ok(folder.secret()?),
-        (None, None) => Ok(drawn_secret()),
-    }
-}
-
-/// Takes over what was saved, without holding up other tasks, and saves from now on.
-async fn keep(
-    keeper: Option<Keeper>,
-    gateway: &Arc<Gateway>,
-) -> Result<Option<Saving>, ServeError> {
-    let Some(keeper) = keeper else {
-        return Ok(None);
-    };
-    let for_restore = gateway.clone();
-    let restoring = tokio::task::spawn_blocking(move || {
-        keeper.restore(&for_restore);
-        keeper
-    });
-    let keeper = restoring.await.map_err(std::io::Error::other)?;
-    let interval = gateway.limits.save_interval;
-    let saving = Saving::start(keeper, Arc::downgrade(gateway), interval);
-    Ok(Some(saving))
 }
 
 /// Shared services that replicas use.

@@ -9,7 +9,7 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
-use crate::clock::Clock;
+use headstart_index_sync::clock::Clock;
 
 /// Path for traces at the collector's address.
 const PATH: &str = "/v1/traces";

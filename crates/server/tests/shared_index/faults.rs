@@ -2,9 +2,9 @@
 
 use headstart_core::event::StoredBlocks;
 use headstart_core::{BlockHash, CacheEvent, ReplicaId, Tier};
+use headstart_index_sync::shared::{GatewayRole, SharedIndexError};
 use headstart_router::PrefixIndex;
 use headstart_router::index::Update;
-use headstart_server::shared_index::{SeatRole, SharedIndexError};
 
 use crate::gateway::{Common, Gateway, hasty};
 use crate::proxy::{Proxy, Way};
@@ -62,7 +62,7 @@ pub(crate) fn member(common: &Common, url: &str, is_candidate: bool) -> Gateway 
 /// One that listens, after it does.
 pub(crate) fn owner(common: &Common, url: &str) -> Gateway {
     let owner = member(common, url, true);
-    owner.becomes(SeatRole::Owning);
+    owner.becomes(GatewayRole::Owning);
     owner
 }
 
@@ -103,7 +103,7 @@ fn what_a_dead_owner_said_is_doubtful_until_another_has_listened() {
     proxy.set(Way::Blocked);
     // Meanwhile the engine loses a conversation, and only the gateway that is cut off hears of it.
     tell(&a, &common, &[removed(2, 0), removed(2, 1)]);
-    b.becomes(SeatRole::Owning);
+    b.becomes(GatewayRole::Owning);
     assert_ne!(
         b.index.listening(R0),
         before,
@@ -123,7 +123,7 @@ fn what_a_dead_owner_said_is_doubtful_until_another_has_listened() {
         assert_eq!(gateway.overlap(R0, &tokens(2, 2)), (0, 0));
     }
     // The one that was cut off knew what it heard itself, and reads again now.
-    a.becomes(SeatRole::Alone);
+    a.becomes(GatewayRole::Alone);
     assert_eq!(a.overlap(R0, &tokens(1, 4)), (8, 8));
     assert!(a.index.listening(R0).is_some());
     proxy.set(Way::Open);
@@ -152,8 +152,8 @@ fn an_owner_that_lost_its_lease_cannot_write() {
         .unwrap();
     let gone: usize = redis::cmd("DEL").arg(&leases).query(&mut client).unwrap();
     assert_eq!(gone, 1);
-    b.becomes(SeatRole::Owning);
-    assert!(a.is(SeatRole::Owning), "it does not know yet");
+    b.becomes(GatewayRole::Owning);
+    assert!(a.is(GatewayRole::Owning), "it does not know yet");
     tell(&a, &common, &[stored(2, 4)]);
     a.follows(&b);
     assert_eq!(a.index.shared_stats().lost_leases, 1);
@@ -181,11 +181,11 @@ fn who_goes_in_peace_is_followed_at_once() {
     b.follows(&a);
     // One engine is out of reach for it, but not for the other.
     a.index.set_candidate(R0, false);
-    eventually("a handover", || b.report(R0).role == SeatRole::Owning);
-    assert_eq!(a.report(ReplicaId(1)).role, SeatRole::Owning);
+    eventually("a handover", || b.report(R0).role == GatewayRole::Owning);
+    assert_eq!(a.report(ReplicaId(1)).role, GatewayRole::Owning);
     a.follows_one(&b, R0);
     a.index.leave();
-    b.becomes(SeatRole::Owning);
+    b.becomes(GatewayRole::Owning);
 }
 
 /// Redis is killed and comes back, knowing everything or nothing.
@@ -207,8 +207,8 @@ fn check_restart(memory: Memory) {
     tell(&a, &common, &[stored(200, 3), removed(7, 2)]);
     assert_eq!(a.overlap(R0, &tokens(200, 3)), (6, 6));
     assert_eq!(a.overlap(R0, &tokens(7, 3)), (4, 4));
-    b.becomes(SeatRole::Alone);
-    a.becomes(SeatRole::Alone);
+    b.becomes(GatewayRole::Alone);
+    a.becomes(GatewayRole::Alone);
     // Who heard from others is unsure, and listens for itself.
     assert_eq!(b.overlap(R0, &tokens(1, 3)), (6, 0));
     assert!(b.index.listening(R0).is_some());
@@ -220,7 +220,7 @@ fn check_restart(memory: Memory) {
     service.restart();
     settled(&common, &a, &b);
     // The new owner hears the engine from the start.
-    let owner = if a.report(R0).role == SeatRole::Owning {
+    let owner = if a.report(R0).role == GatewayRole::Owning {
         &a
     } else {
         &b
@@ -246,7 +246,7 @@ fn settled(common: &Common, a: &Gateway, b: &Gateway) {
             let mut reports = [a.report(replica), b.report(replica)];
             reports.sort_by_key(|report| report.role);
             let [reader, owner] = reports;
-            (reader.role, owner.role) == (SeatRole::Following, SeatRole::Owning)
+            (reader.role, owner.role) == (GatewayRole::Following, GatewayRole::Owning)
                 && owner.unsent == 0
                 && reader.position == owner.position
         });
@@ -271,11 +271,11 @@ fn a_gateway_that_starts_without_a_server_is_alone_until_it_comes() {
     service.kill();
     let common = Common::new(service.url(), 1);
     let a = member(&common, &common.url, true);
-    a.becomes(SeatRole::Alone);
+    a.becomes(GatewayRole::Alone);
     tell(&a, &common, &[stored(1, 4)]);
     assert_eq!(a.overlap(R0, &tokens(1, 4)), (8, 8));
     service.restart();
-    a.becomes(SeatRole::Owning);
+    a.becomes(GatewayRole::Owning);
     assert_eq!(a.overlap(R0, &tokens(1, 4)), (8, 0), "until it is replayed");
 }
 

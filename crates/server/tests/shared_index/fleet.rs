@@ -6,9 +6,9 @@ mod support;
 use std::time::Duration;
 
 use headstart_core::ReplicaId;
+use headstart_index_sync::shared::{GatewayRole, SharedServer, Timing};
 use headstart_router::Prompt;
 use headstart_router::index::Overlaps;
-use headstart_server::shared_index::{SeatRole, SharedServer, Timing};
 use headstart_server::{RunningServer, ServeConfig, UpstreamConfig, serve};
 use serde_json::json;
 use support::fake_engine::{BLOCK, FakeEngine};
@@ -31,7 +31,7 @@ fn shared(service: &Service, upstreams: Vec<UpstreamConfig>) -> ServeConfig {
     config
 }
 
-fn role(gateway: &RunningServer, replica: u32) -> SeatRole {
+fn role(gateway: &RunningServer, replica: u32) -> GatewayRole {
     let shared = gateway.gateway().shared_index().expect("it shares");
     let report = shared.report(ReplicaId(replica)).expect("a seat");
     report.role
@@ -39,7 +39,7 @@ fn role(gateway: &RunningServer, replica: u32) -> SeatRole {
 
 async fn owns(gateway: &RunningServer, replicas: u32) {
     eventually("an owner", || {
-        (0..replicas).all(|replica| role(gateway, replica) == SeatRole::Owning)
+        (0..replicas).all(|replica| role(gateway, replica) == GatewayRole::Owning)
     })
     .await;
 }

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use headstart_core::{Nanos, ReplicaId};
+use headstart_index_sync::shared::{
+    GatewayRole, RoleReport, SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer,
+    Timeline, Timing,
+};
 use headstart_router::index::reference::ledger::DepartedHandles;
 use headstart_router::index::{Limits, Overlaps, PrefixIndex, ResidentBlock, Update};
 use headstart_router::{IndexStats, Prompt, PromptKeys, RunIndex};
-use headstart_server::shared_index::{
-    SeatReport, SeatRole, SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
-    Timing,
-};
 
 use crate::service::{eventually, eventually_about};
 
@@ -147,17 +147,17 @@ impl Gateway {
         }
     }
 
-    pub(crate) fn report(&self, replica: ReplicaId) -> SeatReport {
+    pub(crate) fn report(&self, replica: ReplicaId) -> RoleReport {
         self.index.report(replica).expect("a seat")
     }
 
-    pub(crate) fn is(&self, role: SeatRole) -> bool {
+    pub(crate) fn is(&self, role: GatewayRole) -> bool {
         self.common
             .replicas()
             .all(|replica| self.report(replica).role == role)
     }
 
-    pub(crate) fn becomes(&self, role: SeatRole) {
+    pub(crate) fn becomes(&self, role: GatewayRole) {
         eventually(&format!("{role:?}"), || self.is(role));
     }
 
@@ -176,8 +176,8 @@ impl Gateway {
         };
         eventually_about(about, || {
             let (owner, reader) = (owner.report(replica), self.report(replica));
-            let is_sent = owner.role == SeatRole::Owning && owner.unsent == 0;
-            is_sent && reader.role == SeatRole::Following && reader.position == owner.position
+            let is_sent = owner.role == GatewayRole::Owning && owner.unsent == 0;
+            is_sent && reader.role == GatewayRole::Following && reader.position == owner.position
         });
     }
 

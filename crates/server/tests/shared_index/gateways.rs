@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use headstart_core::{Nanos, ReplicaId};
+use headstart_index_sync::shared::{GatewayRole, SharedIndex};
 use headstart_router::index::{Overlaps, PrefixIndex, ReferenceIndex, ResidentBlock, Update};
 use headstart_router::{IndexStats, Prompt, PromptKeys};
-use headstart_server::shared_index::{SeatRole, SharedIndex};
 
 use crate::gateway::{Common, Gateway, IDENTITY, residents};
 use crate::service::eventually;
@@ -106,7 +106,7 @@ impl State {
         self.reader.run_for_all(true);
         for &(replica, _) in &self.tracked {
             eventually("a new owner", || {
-                self.reader.report(replica).role == SeatRole::Owning
+                self.reader.report(replica).role == GatewayRole::Owning
             });
         }
         let next = common.start();
@@ -158,7 +158,7 @@ impl PrefixIndex for Gateways {
             let is_tracked = |id| state.tracked.iter().any(|&(known, _)| known == id);
             let gone = self.common.replicas().filter(|&id| !is_tracked(id));
             let mut roles = gone.map(|id| state.owner.report(id).role);
-            roles.all(|role| role == SeatRole::Following)
+            roles.all(|role| role == GatewayRole::Following)
         });
     }
 
@@ -206,7 +206,7 @@ impl Reference {
         eventually("alone", || {
             common
                 .replicas()
-                .all(|replica| alone.report(replica).expect("a seat").role == SeatRole::Alone)
+                .all(|replica| alone.report(replica).expect("a seat").role == GatewayRole::Alone)
         });
         Self {
             change,

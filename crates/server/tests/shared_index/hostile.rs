@@ -1,9 +1,9 @@
 //! Logs that no gateway writes or can read, keys and records that no gateway made, replicas that
 //! are too large: nothing is believed without reason, nothing ends, everything heals.
 
+use headstart_index_sync::shared::GatewayRole;
 use headstart_router::PrefixIndex;
 use headstart_router::index::Update;
-use headstart_server::shared_index::SeatRole;
 
 use crate::faults::{R0, member, owner, removed, stored, tell, tokens};
 use crate::gateway::{Common, Gateway, hasty};
@@ -46,7 +46,7 @@ fn start(common: &mut Common) -> (Gateway, Gateway) {
 /// One owner and one reader, who learns what the other hears.
 fn works(common: &Common, a: &Gateway, b: &Gateway) {
     let find = || {
-        let is_owner = |gateway: &&Gateway| gateway.report(R0).role == SeatRole::Owning;
+        let is_owner = |gateway: &&Gateway| gateway.report(R0).role == GatewayRole::Owning;
         let owner = [a, b].into_iter().find(is_owner)?;
         let reader = if std::ptr::eq(owner, a) { b } else { a };
         let is_equal = owner.report(R0).position == reader.report(R0).position;
@@ -81,7 +81,7 @@ fn who_cannot_read_does_not_believe_what_it_read() {
     proxy.set(Way::ReadersBlocked);
     tell(&a, &common, &[removed(2, 0)]);
     eventually("doubt", || trusted(&b, 1) == 0 && trusted(&b, 2) == 0);
-    assert!(b.is(SeatRole::Following), "the server is there");
+    assert!(b.is(GatewayRole::Following), "the server is there");
     assert!(b.index.shared_stats().errors > errors, "it is told");
     proxy.set(Way::Open);
     b.follows(&a);
@@ -301,11 +301,11 @@ fn a_server_that_is_full_is_waited_for() {
     common.timing = hasty();
     say(&service, &["CONFIG", "SET", "maxmemory", "1"]);
     let a = member(&common, &common.url, true);
-    a.becomes(SeatRole::Alone);
+    a.becomes(GatewayRole::Alone);
     tell(&a, &common, &[stored(1, 4)]);
     assert_eq!(trusted(&a, 1), 8, "it listens for itself");
     say(&service, &["CONFIG", "SET", "maxmemory", "0"]);
-    a.becomes(SeatRole::Owning);
+    a.becomes(GatewayRole::Owning);
     let b = member(&common, &common.url, true);
     b.follows(&a);
     // It fills up: both go on alone, and what was heard from others is in doubt.
@@ -313,7 +313,7 @@ fn a_server_that_is_full_is_waited_for() {
     b.follows(&a);
     assert_eq!(trusted(&b, 2), 8);
     say(&service, &["CONFIG", "SET", "maxmemory", "1"]);
-    b.becomes(SeatRole::Alone);
+    b.becomes(GatewayRole::Alone);
     assert_eq!(trusted(&b, 2), 0);
     assert_eq!(trusted(&a, 2), 8, "it heard so itself");
 }

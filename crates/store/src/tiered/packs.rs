@@ -20,7 +20,7 @@ use headstart_core::{BlockHash, Tier};
 use super::sealer::{SealerJob, Tokens};
 use super::{CommandPurpose, PartsConfig, StoreConfig, TieredStore, description};
 use crate::arena::Arena;
-use crate::backend::{Command, CommandOutcome, Failure};
+use crate::backend::{Command, CommandOutcome, Failure, ResidentRecord};
 use crate::record::{Content, Draft, MAX_PARTS, Meta, PartBytes, Record};
 
 /// Parts read or about to be copied at once for a pack.
@@ -428,4 +428,11 @@ impl TieredStore {
     fn tell_pack(&mut self, id: TransferId, result: TransferResult) {
         self.moved.push(TransferReport::Packed { id, result });
     }
+}
+
+/// The packs among the records that a backend found.
+pub(super) fn packs_of(found: &[ResidentRecord]) -> Vec<BlockHash> {
+    let packs = found.iter();
+    let packs = packs.filter(|resident| resident.content == Content::Pack);
+    packs.map(|resident| resident.name).collect()
 }

@@ -10,7 +10,8 @@
 //!
 //! Invariant: an index that applies what is written out answers from then on as one that applied
 //! everything, with two exceptions. It does not know the handles that
-//! [`DepartedHandles::Dropped`] leaves out, nor which doubt came last: [`Update::Trust`] finds none.
+//! [`DepartedHandles::Dropped`] leaves out, nor which doubt came last: [`Update::Trust`] then finds
+//! none.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
 //! From a request's prompt to its tokens.
 
+use headstart_index_sync::clock::unix_seconds;
 use headstart_prompt::{GenerationPrompt, PromptError, RenderInput};
 use http::StatusCode;
 
-use crate::clock::unix_seconds;
 use crate::conversation::Conversation;
 use crate::gateway::{Embedded, Gateway};
 use crate::openai::error::PromptLength;

@@ -1,10 +1,10 @@
 //! Snapshot parts from [`insight`](crate::insight): requests, waterfall, ghosts and predictions.
 
 use headstart_core::{Nanos, ReplicaId};
+use headstart_index_sync::clock::unix_seconds;
 use headstart_insight::{Bucket, Cause, Split};
 use headstart_prompt::{Normalizer, Normalizers};
 
-use crate::clock::unix_seconds;
 use crate::dashboard::snapshot::{
     BucketPart, CausePart, GhostPart, GhostsPart, RequestPart, Snapshot, TtftPart, WaterfallPart,
 };

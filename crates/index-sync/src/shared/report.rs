@@ -6,11 +6,11 @@ use headstart_core::ReplicaId;
 
 use super::SharedIndex;
 use super::record::Position;
-use super::seat::Role;
+use super::replica_role::Role;
 
 /// Role of a gateway towards a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SeatRole {
+pub enum GatewayRole {
     /// Another gateway listens; we read its log, up to the position.
     Following,
     /// We listen and write the log, up to the position.
@@ -21,9 +21,9 @@ pub enum SeatRole {
 
 /// State of this gateway towards one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeatReport {
+pub struct RoleReport {
     /// Role of this gateway.
-    pub role: SeatRole,
+    pub role: GatewayRole,
     /// The last entry of its log that was applied or made here; `None` before the first.
     pub position: Option<Position>,
     /// Entries made that the server does not have yet.
@@ -76,15 +76,19 @@ pub(super) struct Counts {
 impl SharedIndex {
     /// Returns the state of this gateway towards a replica.
     #[must_use]
-    pub fn report(&self, replica: ReplicaId) -> Option<SeatReport> {
+    pub fn report(&self, replica: ReplicaId) -> Option<RoleReport> {
         let state = self.shared.lock();
         let seat = state.seats.get(&replica)?;
         let (role, position, unsent) = match &seat.role {
-            Role::Following(following) => (SeatRole::Following, following.position, 0),
-            Role::Owning(owning) => (SeatRole::Owning, Some(owning.position), owning.unsent.len()),
-            Role::Alone => (SeatRole::Alone, None, 0),
+            Role::Following(following) => (GatewayRole::Following, following.position, 0),
+            Role::Owning(owning) => (
+                GatewayRole::Owning,
+                Some(owning.position),
+                owning.unsent.len(),
+            ),
+            Role::Alone => (GatewayRole::Alone, None, 0),
         };
-        Some(SeatReport {
+        Some(RoleReport {
             role,
             position,
             unsent,

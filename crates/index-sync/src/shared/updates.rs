@@ -8,7 +8,7 @@ use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_router::index::Update;
 
-use super::seat::Role;
+use super::replica_role::Role;
 use super::{Shared, State, record};
 
 /// Entries that wait to be sent, bytes, all replicas together: some minutes of a busy fleet while

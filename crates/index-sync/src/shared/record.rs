@@ -20,10 +20,10 @@ use std::str::FromStr;
 
 use headstart_core::CacheEvent;
 use headstart_core::event::StoredBlocks;
+use headstart_kv_events::{decode_batch, encode_batch};
 use headstart_router::index::Update;
 
 use super::names::is_well_formed;
-use headstart_kv_events::{decode_batch, encode_batch};
 
 /// Bytes of events in one entry, about: what fits into a network buffer or two. One event is
 /// never divided.

@@ -12,9 +12,10 @@ use headstart_core::{RouteHasher, RouteKey, TokenId};
 
 use super::forest::Forest;
 use super::names::{ResolvedHandle, handle};
-use super::replica::{TrackedReplica, one};
+use super::replica::TrackedReplica;
 use super::standing::HoldingRecord;
 use super::view::Spot;
+use super::view_change::Span;
 use super::waiting::ParentLink;
 
 /// Predecessor of a block.
@@ -167,7 +168,7 @@ impl TrackedReplica {
             {
                 continue;
             }
-            forest.set(one(spot), self.slot, place, Some(record.into()));
+            forest.set(Span::one(spot), self.slot, place, Some(record.into()));
             if record == (HoldingRecord::Confirmed { again: true }) {
                 self.mark(spot, place);
             }

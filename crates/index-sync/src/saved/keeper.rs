@@ -17,12 +17,26 @@ use tokio::task::JoinHandle;
 use super::folder::{Folder, remedy};
 use super::format::{FileError, SavedIndex, SavedReplica};
 use super::seal::Seal;
-use crate::clock::unix_seconds;
-use crate::gateway::Gateway;
+use crate::clock::{Clock, unix_seconds};
 
 /// Shortest pause after a save, as a multiple of its duration: index updates wait for a save, at
 /// most a twentieth of the time.
 const PAUSE_PER_SAVE: u32 = 20;
+
+/// A gateway's knowledge of its replicas, by which a saved index is taken over.
+pub trait KnownReplicas: Send + Sync {
+    /// The gateway's clock.
+    fn clock(&self) -> Clock;
+
+    /// Whether the replica is down.
+    fn is_down(&self, replica: ReplicaId) -> bool;
+
+    /// The models that the replica serves, sorted, without adapters; empty while unknown.
+    fn base_models(&self, replica: ReplicaId) -> Vec<String>;
+
+    /// Takes note of the replicas whose contents were restored.
+    fn note_restored(&self, replicas: &[ReplicaId]);
+}
 
 /// Knows where an index is kept and whose it is.
 #[derive(Debug)]
@@ -77,7 +91,7 @@ impl Keeper {
 
     /// Takes over what was saved, and says in one line what came of it. Before any event is
     /// applied, and after it is known who is up. Blocks.
-    pub fn restore(&self, gateway: &Gateway) -> Option<Restored> {
+    pub fn restore(&self, gateway: &dyn KnownReplicas) -> Option<Restored> {
         let path = self.folder.index_path();
         let path = path.display();
         match self.try_restore(gateway, unix_seconds()) {
@@ -102,13 +116,17 @@ impl Keeper {
         }
     }
 
-    fn try_restore(&self, gateway: &Gateway, now: f64) -> Result<Option<Restored>, FileError> {
+    fn try_restore(
+        &self,
+        gateway: &dyn KnownReplicas,
+        now: f64,
+    ) -> Result<Option<Restored>, FileError> {
         let Some(saved) = self.folder.read(&self.seal)? else {
             return Ok(None);
         };
         let age = age(saved.saved_at, now)?;
         let dump = self.of_today(saved, gateway);
-        let holdings = self.index.restore(&dump, gateway.clock.ago(age))?;
+        let holdings = self.index.restore(&dump, gateway.clock().ago(age))?;
         let replicas: Vec<_> = dump.replicas.iter().map(|held| held.replica).collect();
         gateway.note_restored(&replicas);
         Ok(Some(Restored {
@@ -119,7 +137,7 @@ impl Keeper {
     }
 
     /// Maps the saved index to the replicas that are present, under their current ids.
-    fn of_today(&self, saved: SavedIndex, gateway: &Gateway) -> IndexDump {
+    fn of_today(&self, saved: SavedIndex, gateway: &dyn KnownReplicas) -> IndexDump {
         let ids = (0..).map(ReplicaId).zip(&self.endpoints);
         let mut ids: HashMap<&str, ReplicaId> = ids
             .filter_map(|(id, endpoint)| Some((endpoint.as_deref()?, id)))
@@ -161,10 +179,10 @@ impl Keeper {
     ///
     /// # Errors
     /// When it cannot be written; what was saved before is still there then.
-    pub fn save(&self, gateway: &Gateway) -> Result<u64, SaveError> {
+    pub fn save(&self, gateway: &dyn KnownReplicas) -> Result<u64, SaveError> {
         // The time first: nothing in the file is to look younger than it is.
         let saved_at = unix_seconds();
-        let dump = self.index.dump(gateway.clock.now());
+        let dump = self.index.dump(gateway.clock().now());
         let blocks: usize = dump.runs.iter().map(|run| run.keys.len()).sum();
         let size = blocks.saturating_add(dump.num_holdings());
         if size > MAX_DUMP_BLOCKS {
@@ -187,7 +205,7 @@ impl Keeper {
     }
 
     /// As [`Self::save`], and says what came of it.
-    fn save_and_tell(&self, gateway: &Gateway) {
+    fn save_and_tell(&self, gateway: &dyn KnownReplicas) {
         let path = self.folder.index_path();
         let path = path.display();
         match self.save(gateway) {
@@ -229,7 +247,7 @@ impl Saving {
     /// # Panics
     /// Outside a tokio runtime.
     #[must_use]
-    pub fn start(keeper: Keeper, gateway: Weak<Gateway>, interval: Duration) -> Self {
+    pub fn start(keeper: Keeper, gateway: Weak<dyn KnownReplicas>, interval: Duration) -> Self {
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(save_on(Arc::new(keeper), gateway, interval, stopped));
         Self { stop, task }
@@ -251,7 +269,7 @@ impl Drop for Saving {
 
 async fn save_on(
     keeper: Arc<Keeper>,
-    gateway: Weak<Gateway>,
+    gateway: Weak<dyn KnownReplicas>,
     interval: Duration,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -267,7 +285,7 @@ async fn save_on(
             return;
         };
         let (keeper, start) = (keeper.clone(), Instant::now());
-        let saving = tokio::task::spawn_blocking(move || keeper.save_and_tell(&gateway));
+        let saving = tokio::task::spawn_blocking(move || keeper.save_and_tell(&*gateway));
         if saving.await.is_err() {
             tracing::error!("saving the index failed by a defect of this program");
         }

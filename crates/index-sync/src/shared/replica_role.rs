@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A gateway that owns or is alone listens to the engine itself, from the start whenever
-//! [`Seat::starts`] changes. A log without a writer is not followed: see [`Lead`]. A seat does not
-//! know the server or the index.
+//! [`ReplicaRole::starts`] changes. A log without a writer is not followed: see [`Lead`]. A role
+//! does not know the server or the index.
 //!
 //! Invariants: only an owner has entries to send; their positions have no holes; whatever happens
 //! to a seat but reading changes its `epoch`, so that what was being read meanwhile is dropped.
@@ -25,7 +25,7 @@ use super::record::Position;
 
 /// State of one replica's log in this gateway.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct ReplicaRole {
     pub(super) keys: Keys,
     /// As the configuration says; none while the replica is not tracked.
     pub(super) tracked: Option<Option<u32>>,
@@ -109,7 +109,7 @@ pub(super) struct LogSize {
     pub(super) is_too_large: bool,
 }
 
-impl Seat {
+impl ReplicaRole {
     pub(super) fn new(keys: Keys) -> Self {
         Self {
             keys,

@@ -4,11 +4,12 @@ use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
 
 use super::Update;
+use super::draft::ViewDraft;
 use super::forest::Forest;
 use super::replica::TrackedReplica;
 use super::standing::BlockPlace;
 use super::view::Spot;
-use super::writer::{IndexWriter, ViewDraft};
+use super::writer::IndexWriter;
 
 impl IndexWriter {
     /// Takes over events, and adds what they change to `changes`.

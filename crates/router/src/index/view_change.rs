@@ -8,7 +8,7 @@ use headstart_core::{Nanos, RouteHasher};
 
 use super::buffer::Keys;
 use super::standing::{BlockPlace, BlockStanding};
-use super::view::SlotProfile;
+use super::view::{SlotProfile, Spot};
 
 /// A change of the view.
 #[derive(Clone, Debug)]
@@ -66,6 +66,15 @@ pub(super) enum ViewChange {
 pub(super) struct Span {
     pub(super) run: u32,
     pub(super) offsets: Range<u32>,
+}
+
+impl Span {
+    pub(super) fn one(spot: Spot) -> Self {
+        Self {
+            run: spot.run,
+            offsets: spot.offset..spot.offset + 1,
+        }
+    }
 }
 
 impl ViewChange {

@@ -22,11 +22,11 @@
 //! | `names` | replaces what could be read back by keyed digests |
 //! | `record` | entries of a log and their positions |
 //! | `updates` | what this gateway hears itself: into its index, and to the others |
-//! | `seat` | what this gateway is to a replica: owner, follower, or alone |
+//! | `replica_role` | what this gateway is to a replica: owner, follower, or alone |
 //! | `link` | the server's keys and scripts |
-//! | `steward` | the thread that holds leases and writes |
+//! | `lease_manager` | the thread that holds leases and writes |
 //! | `reader` | the thread that reads |
-//! | `base` | what a log adds up to, so that it can be short |
+//! | `snapshot` | what a log adds up to, so that it can be short |
 //! | `report` | how all that stands |
 //!
 //! **Guarantees.** A follower applies what the owner applied, in order and without holes: what it
@@ -49,15 +49,15 @@
 //! leases with fencing tokens as in Chubby and ZooKeeper, log and snapshot as in any replicated
 //! state machine; llm-d keeps its index itself in Redis, one round trip per look-up.
 
-mod base;
 mod config;
+mod lease_manager;
 mod link;
 mod names;
 mod reader;
 mod record;
+mod replica_role;
 mod report;
-mod seat;
-mod steward;
+mod snapshot;
 mod updates;
 
 use std::collections::BTreeMap;
@@ -74,12 +74,12 @@ use redis::{Client, IntoConnectionInfo};
 
 pub use config::{SharedIndexConfig, SharedServer, Timeline, Timing};
 pub use record::Position;
-pub use report::{SeatReport, SeatRole, SharedIndexStats};
+pub use report::{GatewayRole, RoleReport, SharedIndexStats};
 
 use link::{Keys, Link};
 use names::Names;
+use replica_role::ReplicaRole;
 use report::Counts;
-use seat::Seat;
 
 /// Longest wait at the end for leases to be given back: otherwise the next owner waits until they
 /// expire.
@@ -149,7 +149,7 @@ struct Shared {
 }
 
 struct State {
-    seats: BTreeMap<ReplicaId, Seat>,
+    seats: BTreeMap<ReplicaId, ReplicaRole>,
     /// When the steward's last whole round began: since then the server may have given our leases
     /// to others. None before the first, and without a connection at the start.
     renewed: Option<Instant>,
@@ -191,7 +191,7 @@ impl SharedIndex {
             Err(Closed::Refused(error)) => return Err(error),
         };
         let steward = shared.clone();
-        spawn("shared-index", move || steward::run(&steward, link))?;
+        spawn("shared-index", move || lease_manager::run(&steward, link))?;
         let reader = shared.clone();
         spawn("shared-reader", move || reader::run(&reader))?;
         Ok(Self { shared })
@@ -316,8 +316,9 @@ impl Shared {
         let identity: String = identity[..8].iter().map(|b| format!("{b:02x}")).collect();
         let fleet = format!("headstart:index:v1:{}", config.model);
         let space = format!("{fleet}:{identity}");
-        let seat =
-            |(replica, name): (ReplicaId, String)| (replica, Seat::new(Keys::new(&space, &name)));
+        let seat = |(replica, name): (ReplicaId, String)| {
+            (replica, ReplicaRole::new(Keys::new(&space, &name)))
+        };
         let state = State {
             seats: config.replicas.into_iter().map(seat).collect(),
             renewed: None,
@@ -331,7 +332,7 @@ impl Shared {
         };
         let info = client.get_connection_info();
         let address = format!("{}/{}", info.addr(), info.redis_settings().db());
-        let random: String = crate::prompt_tokens::random_key()[..8]
+        let random: String = crate::random_key()[..8]
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();

@@ -15,8 +15,8 @@ use redis::RedisResult;
 
 use super::link::{Keys, Link, reason};
 use super::record::{Entry, Position, update};
-use super::seat::{Following, Lead, Role, Seat};
-use super::{Shared, base};
+use super::replica_role::{Following, Lead, ReplicaRole, Role};
+use super::{Shared, snapshot};
 
 /// A log to be read.
 struct Log {
@@ -57,7 +57,7 @@ pub(super) fn run(shared: &Shared) {
 
 fn logs(shared: &Shared) -> Vec<Log> {
     let state = shared.lock();
-    let log = |(&replica, seat): (&ReplicaId, &Seat)| match &seat.role {
+    let log = |(&replica, seat): (&ReplicaId, &ReplicaRole)| match &seat.role {
         Role::Following(following)
             if seat.tracked.is_some() && following.lead == Lead::Somebody =>
         {
@@ -104,7 +104,7 @@ fn read(shared: &Shared, link: &mut Link, logs: Vec<Log>) -> RedisResult<()> {
 /// Replaces all that is known by the base. Without a base the log's own beginning must do, and what
 /// is known already is in doubt.
 fn load(shared: &Shared, link: &mut Link, log: &Log) -> RedisResult<()> {
-    let base = base::read(link, &log.keys)?;
+    let base = snapshot::read(link, &log.keys)?;
     shared.counts.loads.fetch_add(1, Relaxed);
     let Some(base) = base else {
         shared.begin_log(log, log.is_blank);

@@ -17,10 +17,10 @@ use headstart_core::ReplicaId;
 use headstart_router::index::Update;
 use redis::{ErrorKind, RedisResult};
 
-use super::base::{self, Written};
 use super::link::{Held, Keys, Lease, Link, reason};
 use super::record::Position;
-use super::seat::{ENTRY_OVERHEAD, LogSize, Role, Seat};
+use super::replica_role::{ENTRY_OVERHEAD, LogSize, ReplicaRole, Role};
+use super::snapshot::{self, Written};
 use super::{Closed, LEAVE_TIME_MAX, Shared, State};
 
 /// Entries that go to the server in one round trip, about.
@@ -223,7 +223,7 @@ fn rebase(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     let Some((replica, keys, lease, position)) = long.into_iter().next() else {
         return Ok(());
     };
-    let written = base::write(shared, link, (&keys, &lease), position)?;
+    let written = snapshot::write(shared, link, (&keys, &lease), position)?;
     let mut state = shared.lock();
     state.is_urgent |= has_more;
     if let Some(seat) = state.seats.get_mut(&replica) {
@@ -307,7 +307,7 @@ impl Shared {
         state.recount();
     }
 
-    fn note_base(&self, replica: ReplicaId, seat: &mut Seat, written: Written) {
+    fn note_base(&self, replica: ReplicaId, seat: &mut ReplicaRole, written: Written) {
         let was_too_large = seat.size.is_too_large;
         seat.size = LogSize {
             is_too_large: written == Written::TooLarge,
@@ -367,7 +367,7 @@ impl State {
         held.collect()
     }
 
-    fn those(&self, wanted: impl Fn(&Seat) -> bool) -> Vec<(ReplicaId, Keys)> {
+    fn those(&self, wanted: impl Fn(&ReplicaRole) -> bool) -> Vec<(ReplicaId, Keys)> {
         let seats = self.seats.iter().filter(|(_, seat)| wanted(seat));
         seats.map(|(&id, seat)| (id, seat.keys.clone())).collect()
     }

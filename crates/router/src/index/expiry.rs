@@ -4,14 +4,14 @@
 use headstart_core::Nanos;
 
 use super::DOUBT_TTL;
-use super::crowds::Crowds;
+use super::aliases::Crowds;
 use super::forest::Forest;
-use super::op::ViewChange;
-use super::replica::{TrackedReplica, one};
+use super::replica::TrackedReplica;
 use super::standing::{
     BlockPlace, BlockStanding, HoldingRecord, SWEEP_SLACK, is_over, since_alone, since_doubt,
 };
 use super::view::{Spot, View};
+use super::view_change::{Span, ViewChange};
 use super::waiting::Waiting;
 
 impl TrackedReplica {
@@ -168,7 +168,7 @@ impl TrackedReplica {
             .crowds
             .put(forest, self.slot, spot, block, place, record)
         {
-            forest.set(one(spot), self.slot, place, Some(record.into()));
+            forest.set(Span::one(spot), self.slot, place, Some(record.into()));
         }
         self.plan_sweep(since);
     }

@@ -1,5 +1,5 @@
-//! Base of a log: the sum of its entries, which keeps the log short. Its owner writes it, and any
-//! gateway reads it.
+//! Snapshot of a log: the sum of its entries, which keeps the log short. Its owner writes it, and
+//! any gateway reads it.
 //!
 //! The owner keeps nothing for it. Now and then it reads the base and the log that it and its
 //! predecessors wrote, adds them up in a [`Ledger`], writes the result, and cuts the log. So every
@@ -116,12 +116,12 @@ fn parts(shared: &Shared, ledger: &Ledger) -> Vec<Vec<u8>> {
 }
 
 /// Sum of a log's entries up to a position.
-pub(super) struct Base {
+pub(super) struct LogSnapshot {
     pub(super) position: Position,
     parts: Vec<Vec<u8>>,
 }
 
-impl Base {
+impl LogSnapshot {
     /// Events to be applied in order, each with its time, nanoseconds since 1970; none where a
     /// part is damaged. Read when they are asked for, because they take more than their bytes.
     pub(super) fn parts(&self) -> impl Iterator<Item = Option<(u64, Vec<CacheEvent>)>> {
@@ -130,9 +130,9 @@ impl Base {
 }
 
 /// Reads the base of a log; `None` if it is missing, incomplete or too large.
-pub(super) fn read(link: &mut Link, keys: &Keys) -> RedisResult<Option<Base>> {
+pub(super) fn read(link: &mut Link, keys: &Keys) -> RedisResult<Option<LogSnapshot>> {
     let base = link.base(keys)?;
-    Ok(base.map(|(position, parts)| Base { position, parts }))
+    Ok(base.map(|(position, parts)| LogSnapshot { position, parts }))
 }
 
 fn part(bytes: &[u8]) -> Option<(u64, Vec<CacheEvent>)> {

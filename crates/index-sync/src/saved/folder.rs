@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::format::{FileError, SavedIndex};
 use super::seal::{Seal, first};
-use crate::prompt_tokens::random_key;
+use crate::random_key;
 
 /// Read and written by its owner only.
 const PRIVATE_FILE: u32 = 0o600;

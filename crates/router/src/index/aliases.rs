@@ -11,9 +11,10 @@ use headstart_core::{Nanos, RouteKey};
 
 use super::extent::OffsetSet;
 use super::forest::Forest;
-use super::replica::{one, unmark};
+use super::marks::unmark;
 use super::standing::{BlockPlace, BlockStanding, HoldingRecord, Records};
 use super::view::Spot;
+use super::view_change::Span;
 use crate::lookup::StableMap;
 
 /// All such blocks of one replica.
@@ -171,7 +172,7 @@ impl Crowds {
         for (place, _) in records {
             let standing = combined(members, place);
             if forest.view.standing(spot, slot, place) != standing {
-                forest.set(one(spot), slot, place, standing);
+                forest.set(Span::one(spot), slot, place, standing);
             }
         }
     }
@@ -217,7 +218,7 @@ impl Crowds {
         let changed = change(&mut member.records);
         let standing = combined(members, place);
         if forest.view.standing(spot, slot, place) != standing {
-            forest.set(one(spot), slot, place, standing);
+            forest.set(Span::one(spot), slot, place, standing);
         }
         Some(changed)
     }

@@ -1,0 +1,84 @@
+//! The index beyond this process: whether it may be kept or shared, its secret, restore and saves.
+
+use std::sync::Arc;
+
+use headstart_index_sync::saved::{
+    Folder, FolderError, Keeper, KnownReplicas, Saving, drawn_secret,
+};
+use headstart_index_sync::shared::SharedIndexError;
+use headstart_router::profile::IndexKind;
+
+use super::ServeError;
+use crate::config::{Backend, ServeConfig};
+use crate::gateway::Gateway;
+
+/// Refuses to share what cannot be shared.
+pub(super) fn check_sharing(config: &ServeConfig) -> Result<(), SharedIndexError> {
+    match config {
+        ServeConfig {
+            shared_index: None, ..
+        } => Ok(()),
+        ServeConfig {
+            backend: Backend::Embedded(_),
+            ..
+        } => Err(SharedIndexError::Embedded),
+        ServeConfig {
+            state_dir: Some(_), ..
+        } => Err(SharedIndexError::StateFolder),
+        ServeConfig {
+            index_secret: None, ..
+        } => Err(SharedIndexError::NoSecret),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to keep or share what is guessed.
+pub(super) fn check_index(config: &ServeConfig) -> Result<(), ServeError> {
+    let is_kept = config.state_dir.is_some() || config.shared_index.is_some();
+    if is_kept && config.profile.index != IndexKind::Events {
+        return Err(ServeError::GuessedIndex(config.profile.name.clone()));
+    }
+    Ok(())
+}
+
+/// The folder that the index is to be kept in.
+pub(super) fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {
+    let Some(path) = &config.state_dir else {
+        return Ok(None);
+    };
+    if matches!(config.backend, Backend::Embedded(_)) {
+        return Err(FolderError::Embedded.into());
+    }
+    Ok(Some(Folder::open(path)?))
+}
+
+/// Returns the secret for the index's keys: the given one, the saved one or a random one. It
+/// prevents clients from crafting colliding texts, and readers of a dump from identifying prompts.
+/// A saved index needs its secret, so both are kept together.
+pub(super) fn index_secret(given: Option<u64>, folder: Option<&Folder>) -> Result<u64, ServeError> {
+    match (given, folder) {
+        (Some(secret), _) => Ok(secret),
+        (None, Some(folder)) => Ok(folder.secret()?),
+        (None, None) => Ok(drawn_secret()),
+    }
+}
+
+/// Takes over what was saved, without holding up other tasks, and saves from now on.
+pub(super) async fn keep(
+    keeper: Option<Keeper>,
+    gateway: &Arc<Gateway>,
+) -> Result<Option<Saving>, ServeError> {
+    let Some(keeper) = keeper else {
+        return Ok(None);
+    };
+    let for_restore = gateway.clone();
+    let restoring = tokio::task::spawn_blocking(move || {
+        keeper.restore(&*for_restore);
+        keeper
+    });
+    let keeper = restoring.await.map_err(std::io::Error::other)?;
+    let interval = gateway.limits.save_interval;
+    let known: Arc<dyn KnownReplicas> = gateway.clone();
+    let saving = Saving::start(keeper, Arc::downgrade(&known), interval);
+    Ok(Some(saving))
+}
