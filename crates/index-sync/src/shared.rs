@@ -275,7 +275,12 @@ impl PrefixIndex for SharedIndex {
         };
         let known = self.shared.local.hash(nothing);
         let shapes = known.chains().iter().map(|chain| chain.shape);
-        self.shared.names.keys(prompt, shapes)
+        let keys = self.shared.names.keys(prompt, shapes);
+        if known.are_in_use() {
+            keys
+        } else {
+            keys.past()
+        }
     }
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {

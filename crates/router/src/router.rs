@@ -400,7 +400,7 @@ impl Router {
             [] => turns(request, keys),
         };
         if let Some(home) = self.homes.find(earlier) {
-            set_home_lead(&mut views, home);
+            set_home_lead(&mut views, home, request.lacks_tokens);
         }
         views
     }
@@ -421,11 +421,15 @@ impl Router {
 }
 
 /// Says of the conversation's replica by how much it leads, where no other holds more.
-fn set_home_lead(views: &mut [ReplicaView], home: ReplicaId) {
+///
+/// Where the overlaps are estimates, one that is longer elsewhere is no reason to leave: earlier
+/// turns whose tokens were known are missing among the texts, those of like prompts may not be.
+fn set_home_lead(views: &mut [ReplicaView], home: ReplicaId, are_estimates: bool) {
     let others = views.iter().filter(|view| view.replica != home);
     let most = others.map(|view| view.any_tier_tokens).max().unwrap_or(0);
     if let Some(view) = views.iter_mut().find(|view| view.replica == home) {
-        view.home_lead = view.any_tier_tokens.checked_sub(most);
+        let lead = view.any_tier_tokens.checked_sub(most);
+        view.home_lead = lead.or(are_estimates.then_some(0));
     }
 }
 

@@ -1,16 +1,17 @@
 //! The router as its caller meets it: whole request lives over a small fleet.
 
+#[path = "routing/conversations.rs"]
+mod conversations;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_core::block::Namespace;
 use headstart_core::event::{CacheGroup, StoredBlocks};
-use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, RouteKey, Tier, TokenId};
+use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
 use headstart_router::index::{ASSUMPTION_TTL, ReferenceIndex};
 use headstart_router::profile::IndexKind;
 use headstart_router::{
-    Decision, Health, NoReplica, PrefixIndex, Profile, Prompt, ReportedLoad, RouteRequest, Router,
-    RouterConfig,
+    Decision, Health, NoReplica, Profile, ReportedLoad, RouteRequest, Router, RouterConfig,
 };
 
 const BLOCK_SIZE: u32 = 16;
@@ -391,101 +392,4 @@ fn same_seed_and_calls_same_decisions_whatever_the_index() {
             );
         }
     }
-}
-
-/// A prompt whose tokens are not known goes where its text went, while the replica is up.
-#[test]
-fn texts_without_tokens_stay_on_their_replica() {
-    let mut router = fleet("precise", 4);
-    let index = router.text_index();
-    let tokens: Vec<u32> = (0..640).collect();
-    let place = |router: &mut Router, len: usize, salt: Option<&str>, second: f64| {
-        let namespace = Namespace {
-            salt,
-            ..Namespace::default()
-        };
-        let tokens = &tokens[..len];
-        let keys = index.hash(Prompt {
-            tokens,
-            namespace,
-            ..Prompt::default()
-        });
-        let decision = router.route(&RouteRequest {
-            text: Some(&keys),
-            lacks_tokens: true,
-            namespace,
-            now: Nanos::from_secs_f64(second),
-            ..RouteRequest::default()
-        });
-        let decision = decision.unwrap();
-        router.finish(decision.reservation, Nanos::from_secs_f64(second));
-        (
-            decision.replica,
-            decision.overlap_tokens,
-            decision.prompt_tokens,
-        )
-    };
-    let (first, overlap, length) = place(&mut router, 320, None, 0.0);
-    assert_eq!((overlap, length), (0, 320));
-    // Minutes later, and longer: no event tells that it is held.
-    assert_eq!(place(&mut router, 640, None, 600.0), (first, 320, 640));
-    let (_, overlap, _) = place(&mut router, 640, Some("other"), 601.0);
-    assert_eq!(overlap, 0, "another tenant's text is another text");
-    router.set_health(first, Health::Down, Nanos::from_secs_f64(602.0));
-    let (second, overlap, _) = place(&mut router, 640, None, 603.0);
-    assert_ne!(second, first);
-    assert_eq!(overlap, 0);
-}
-
-/// A conversation stays on its replica when its second turn is hashed in another way than its
-/// first, and no replica is known to hold any of it.
-#[test]
-fn messages_find_the_replica_of_the_last_turn() {
-    let mut router = fleet("precise", 4);
-    let (text_index, index) = (router.text_index(), router.index());
-    for conversation in 0..40_u32 {
-        let tokens: Vec<u32> = (0..64).map(|at| conversation * 1000 + at).collect();
-        let prompt = Prompt {
-            tokens: &tokens,
-            ..Prompt::default()
-        };
-        let (text, keys) = (text_index.hash(prompt), index.hash(prompt));
-        let messages = [1, 2, 3].map(|message| RouteKey(u64::from(conversation * 10 + message)));
-        let first = RouteRequest {
-            text: Some(&text),
-            lacks_tokens: true,
-            messages: &messages[..1],
-            ..RouteRequest::default()
-        };
-        let second = RouteRequest {
-            tokens: Some(&tokens),
-            keys: Some(&keys),
-            messages: &messages,
-            ..RouteRequest::default()
-        };
-        let mut place = |request: &RouteRequest<'_>| {
-            let decision = router.route(request).unwrap();
-            router.finish(decision.reservation, request.now);
-            decision.replica
-        };
-        let home = place(&first);
-        assert_eq!(place(&second), home, "conversation {conversation}");
-    }
-}
-
-/// Equal prompts without a block are no conversation: they spread.
-#[test]
-fn equal_messages_have_no_home() {
-    let mut router = fleet("precise", 4);
-    let messages = [RouteKey(1)];
-    let request = RouteRequest {
-        messages: &messages,
-        ..RouteRequest::default()
-    };
-    let mut replicas: Vec<_> = (0..4)
-        .map(|_| router.route(&request).unwrap().replica)
-        .collect();
-    replicas.sort();
-    replicas.dedup();
-    assert_eq!(replicas.len(), 4);
 }

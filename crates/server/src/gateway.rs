@@ -370,8 +370,8 @@ impl Gateway {
         let exact = placing.tokens.map(|tokens| prompt(tokens, placing.media));
         let keys = exact.map(|exact| self.index.hash(exact));
         let text = placing.text.map(|text| prompt(text, &[]));
-        // Without events no block size is known, and the router goes by what it sent where.
-        let is_unheard = keys.as_ref().is_some_and(|keys| keys.chains().is_empty());
+        // Without events no block size is in use, and the router goes by what it sent where.
+        let is_unheard = keys.as_ref().is_some_and(|keys| !keys.are_in_use());
         let text = text.or(exact.filter(|_| is_unheard));
         (keys, text.map(|text| self.text_index.hash(text)))
     }

@@ -10,6 +10,7 @@ use super::Prompt;
 pub struct PromptKeys {
     num_tokens: usize,
     chains: Vec<KeyChain>,
+    are_past: bool,
 }
 
 /// The keys of all blocks of one shape, each naming its block and all before it: where two
@@ -44,7 +45,26 @@ impl PromptKeys {
             assert_eq!(chain.keys.len(), num_blocks, "one key per full block");
         }
         chains.sort_by_key(|chain| chain.shape);
-        Self { num_tokens, chains }
+        Self {
+            num_tokens,
+            chains,
+            are_past: false,
+        }
+    }
+
+    /// The same keys, where no replica uses their shapes any more.
+    #[must_use]
+    pub fn past(self) -> Self {
+        Self {
+            are_past: true,
+            ..self
+        }
+    }
+
+    /// Whether a replica may hold blocks of these shapes. Otherwise the keys only name the prompt.
+    #[must_use]
+    pub fn are_in_use(&self) -> bool {
+        !self.are_past && !self.chains.is_empty()
     }
 
     /// Length of the prompt, tokens.

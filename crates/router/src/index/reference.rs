@@ -108,9 +108,13 @@ impl ReferenceIndex {
         last.unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn shapes_in_use(replicas: &BTreeMap<ReplicaId, Contents>) -> BTreeSet<BlockShape> {
+        replicas.values().flat_map(Contents::shapes).collect()
+    }
+
     /// Takes note of the shapes in use, if there are any.
     fn note_shapes(&self, replicas: &BTreeMap<ReplicaId, Contents>) {
-        let in_use: BTreeSet<_> = replicas.values().flat_map(Contents::shapes).collect();
+        let in_use = Self::shapes_in_use(replicas);
         if !in_use.is_empty() {
             *self.last_shapes() = in_use;
         }
@@ -428,7 +432,11 @@ impl PrefixIndex for ReferenceIndex {
         let shapes = self.last_shapes().clone();
         let hasher = |shape: BlockShape| self.hasher(shape.size).with_lookahead(shape.lookahead);
         let hashers: Vec<_> = shapes.into_iter().map(hasher).collect();
-        PromptKeys::new(prompt, &hashers)
+        let keys = PromptKeys::new(prompt, &hashers);
+        match Self::shapes_in_use(&self.lock()).is_empty() {
+            true => keys.past(),
+            false => keys,
+        }
     }
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {

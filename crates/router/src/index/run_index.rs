@@ -141,8 +141,10 @@ impl PrefixIndex for RunIndex {
     }
 
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
-        let hashers = self.twin.read(|view| view.hashers().clone());
-        PromptKeys::new(prompt, &hashers)
+        let known = |view: &View| (view.hashers().clone(), view.uses_hashers());
+        let (hashers, are_in_use) = self.twin.read(known);
+        let keys = PromptKeys::new(prompt, &hashers);
+        if are_in_use { keys } else { keys.past() }
     }
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {

@@ -215,6 +215,13 @@ impl View {
         self.num_mixed > 0
     }
 
+    /// Whether some replica uses the shapes of [`Self::hashers`]: else they are the last in use.
+    pub(super) fn uses_hashers(&self) -> bool {
+        // A replica without a known shape has one of size 0, which is the least.
+        let largest = self.shapes.last_key_value();
+        self.num_mixed > 0 || largest.is_some_and(|(shape, _)| shape.size > 0)
+    }
+
     pub(super) fn hashers(&self) -> &Arc<[RouteHasher]> {
         &self.hashers
     }
