@@ -110,11 +110,10 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let saving = keep(keeper, &gateway).await?;
     let mut watchers = follow::all(&gateway, &streams);
     watchers.push(dashboard(&gateway));
-    let events = streams.into_iter().filter_map(|stream| stream.events);
     Ok(Parts {
         gateway,
         watchers,
-        event_endpoints: events.collect(),
+        event_endpoints: streams.into_iter().filter_map(|it| it.events).collect(),
         saving,
     })
 }
