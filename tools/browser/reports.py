@@ -129,9 +129,19 @@ def trace(look):
     return path
 
 
+def has_theme_button(look, path):
+    page = opened(look, path, scheme="light")
+    page.get_by_role("button", name="Theme: system").click()
+    assert has_scheme(page, "light"), "it is not light"
+    page.get_by_role("button", name="Theme: light").click()
+    assert has_scheme(page, "dark"), "it is not dark"
+    page.context.close()
+
+
 def the_report_of_a_replay_opens(look):
     path = made(look, "replay", "replay", trace(look), "--capacity", "500,2000", "--html")
     looked_at(look, path, "report-replay")
+    has_theme_button(look, path)
 
 
 def request_log(look):

@@ -2,10 +2,12 @@
 //!
 //! 1. defaults  2. `headstart.toml` (or `--config FILE`)  3. `HEADSTART_…`  4. flags
 
+pub(crate) mod ablations;
 pub(crate) mod cost_model;
 mod edge;
 mod effective;
 pub(crate) mod importance;
+mod labels;
 mod options;
 pub(crate) mod prices;
 mod profiles;

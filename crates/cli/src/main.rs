@@ -113,6 +113,7 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
+    output::colour::start();
     let matches = command()
         .try_get_matches()
         .unwrap_or_else(|error| refuse(&with_variable(error)));

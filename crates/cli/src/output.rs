@@ -1,5 +1,6 @@
 //! Output of results, to standard output, which may be a closed pipe, or to a file.
 
+pub(crate) mod colour;
 pub(crate) mod progress;
 
 use std::fs::{self, File, OpenOptions};

@@ -37,7 +37,7 @@ pub(crate) struct Server {
     pub(crate) url: String,
     /// File whose first line is the server's API key
     #[arg(long, value_name = "FILE")]
-    api_key_file: Option<PathBuf>,
+    pub(crate) api_key_file: Option<PathBuf>,
 }
 
 impl Server {

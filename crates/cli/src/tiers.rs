@@ -202,10 +202,7 @@ impl Recipe {
         )?;
         let budget_bytes = (gib * GIB) as u64;
         let importance = importance_of(options, place, shape, budget_bytes)?;
-        let unit_tokens = importance
-            .as_ref()
-            .map_or(UNIT_TOKENS, Importance::unit_tokens);
-        let unit_blocks = (unit_tokens / shape.block_size).max(1);
+        let unit_blocks = (UNIT_TOKENS / shape.block_size).max(1);
         let layers = shape.model.num_layers;
         let stored = shape.stored;
         let layer_bytes = stored.layer_bytes(shape.model, shape.dtype, shape.block_size);

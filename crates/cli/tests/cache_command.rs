@@ -15,6 +15,8 @@ use headstart_store::{Arena, Backend, Command, Disk, DiskOptions, Draft, Meta, T
 use serde_json::{Value, json};
 use support::{Scratch, Served, eventually, output, text};
 
+const GIB: f64 = (1u64 << 30) as f64;
+
 /// Prompts of each tenant.
 const PROMPTS: usize = 3;
 
@@ -189,6 +191,8 @@ fn beside_a_server_one_looks_and_does_not_touch() {
     let identities = stat["identities"].as_array().map(Vec::len);
     assert_eq!(identities, Some(2), "a salt is part of it: {stat}");
     assert_eq!(stat["segments"]["bytes"], stat["used_bytes"]);
+    assert_eq!(count(&stat["budget_bytes"]), (0.2 * GIB) as u64);
+    assert!(printed(&["stat", &kv]).contains("\nbudget       "));
     let lines = printed(&["ls", &kv, "--json"]);
     assert_eq!(lines.lines().count() as u64, records);
     let verified = told(&["verify", &kv, "--dry-run"]);
@@ -310,7 +314,10 @@ fn what_was_exported_warms_another_server() {
     let theirs = count(&exported["stored"]["records"]);
     assert!(theirs > 0 && theirs < records, "{theirs} of {records}");
     for (place, expected) in [(&objects, records), (&second, theirs)] {
-        assert_eq!(count(&told(&["stat", place])["records"]), expected);
+        let stat = told(&["stat", place]);
+        assert_eq!(count(&stat["records"]), expected);
+        // Object storage does not say which budget its servers have.
+        assert_eq!(stat["budget_bytes"].is_null(), *place == objects, "{stat}");
         let verified = told(&["verify", place]);
         assert_eq!(count(&verified["ok"]["records"]), expected);
     }

@@ -87,6 +87,48 @@ fn what_commands_print_fits_80_columns() {
     assert!(all.is_empty(), "{all:#?}");
 }
 
+/// Codes of colours and of bold text.
+fn has_colours(text: &str) -> bool {
+    let codes = ["1", "31", "32", "36"];
+    let mut codes = codes.iter().map(|code| format!("\u{1b}[{code}m"));
+    codes.any(|code| text.contains(&code))
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    if !every::has_terminal() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/traces/golden.jsonl");
+    std::fs::copy(golden, folder.join("golden.jsonl")).expect("copies");
+    let shown =
+        |args: &str, variables: &[(&str, &str)]| every::on_terminal(folder, args, variables).1;
+    for args in [
+        "demo --log requests.jsonl",
+        "analyze requests.jsonl --full",
+        "why r0004 requests.jsonl",
+        "lint requests.jsonl",
+        "replay golden.jsonl",
+        "plan golden.jsonl --model llama3-70b",
+    ] {
+        let args = match folder.join("requests.jsonl").exists() {
+            true => args.trim_end_matches(" --log requests.jsonl"),
+            false => args,
+        };
+        let coloured = shown(args, &[("NO_COLOR", "")]);
+        assert!(has_colours(&coloured), "{args}: {coloured}");
+        for variable in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+            let plain = shown(args, &[variable]);
+            assert!(!has_colours(&plain), "{args}, {variable:?}: {plain}");
+        }
+        let mut piped = support::headstart(args.split(' '));
+        let piped = piped.current_dir(folder).output().expect("runs");
+        assert!(!has_colours(&support::text(&piped.stdout)), "{args}");
+    }
+}
+
 #[test]
 fn errors_and_help_fit_80_columns() {
     if !every::has_terminal() {

@@ -159,6 +159,45 @@ fn a_server_that_does_not_answer_fails_the_run_and_not_the_report() {
 }
 
 #[test]
+fn a_running_server_is_simulated_as_it_is() {
+    let scratch = Scratch::new("running");
+    let engine = file(&scratch, "engine.toml", ENGINE);
+    let trace = file(&scratch, "trace.jsonl", &trace(3));
+    let executor = format!("cost-model={engine}");
+    let server = Served::start([
+        "--executor",
+        &executor,
+        "--replicas",
+        "3",
+        "--strategy",
+        "round-robin",
+    ]);
+    let url = server.url();
+    let args = [
+        "bench",
+        "fleet",
+        "--url",
+        &url,
+        "--trace",
+        &trace,
+        "--cost-model",
+        &engine,
+    ];
+    let rungs = lines(&[&args[..], &["--json"]].concat());
+    let simulated = rungs.iter().find(|it| it["origin"] == "simulated");
+    assert_eq!(simulated.expect("simulated")["strategy"], "round-robin");
+    let out = output(args);
+    let printed = text(&out.stdout);
+    assert!(printed.contains("3 replicas with"), "{printed}");
+    let nobody = "http://127.0.0.1:9";
+    let out = output([&args[..3], &[nobody], &args[4..]].concat());
+    let complaint = text(&out.stderr);
+    let expected = "reports no known strategy and replicas; give --strategies and --replicas";
+    let words: Vec<&str> = complaint.split_whitespace().collect();
+    assert!(words.join(" ").contains(expected), "{complaint}");
+}
+
+#[test]
 fn engines_are_derived_from_data_sheets() {
     let told = lines(&[
         "calibrate",

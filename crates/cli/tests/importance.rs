@@ -166,34 +166,6 @@ fn answers_from_a_part_say_so_and_who_wants_none_gets_none() {
     assert!(parts > 0.0, "the disk read them alone");
 }
 
-/// Units of another length have names of their own: neither is taken for the other, nor replaces
-/// it.
-#[test]
-fn another_chunk_begins_anew_and_loses_nothing() {
-    let folder = Scratch::new("chunk");
-    let mut server = filled(&folder.path("kv"), PART);
-    server.end("-TERM");
-    let other = format!("{PART},chunk=32");
-    let mut server = Served::start(arguments(&folder.path("kv"), Some(&other)));
-    assert_eq!(
-        ask(&server, 0, "").hit_tokens,
-        0,
-        "nothing of another length"
-    );
-    let found = || ask_exactly(&server, 0, "a word").hit_tokens;
-    eventually("what is stored now is found", || found() > 400);
-    for what in ["lost", "failed"] {
-        let count = sum_of(&server, "tier_units_total", &format!("what=\"{what}\""));
-        assert_eq!(count, 0.0, "{what}");
-    }
-    server.end("-TERM");
-    let server = Served::start(arguments(&folder.path("kv"), Some(PART)));
-    assert!(
-        ask(&server, 0, "a word").hit_tokens > 400,
-        "it was all there"
-    );
-}
-
 /// A request for no tokens prepares the prompt: it is loaded in full, and found after that.
 #[test]
 fn a_prompt_that_is_made_ready_is_loaded_in_full() {

@@ -179,6 +179,7 @@ fn a_planted_signal_is_found_told_and_kept_in_a_model() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "ablations"), ignore = "needs --features ablations")]
 fn shuffled_labels_find_nothing_and_leave_no_model() {
     let folder = Folder::new("shuffled");
     let corpus = folder.planted("planted.jsonl", 2);

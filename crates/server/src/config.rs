@@ -58,6 +58,24 @@ pub struct ServeConfig {
     pub limits: Limits,
     /// CORS and admin-route settings.
     pub edge: Edge,
+    /// Names of prefixes on the dashboard.
+    pub labels: Vec<PrefixLabel>,
+}
+
+/// A prefix and its name.
+#[derive(Clone)]
+pub struct PrefixLabel {
+    /// Its name.
+    pub name: String,
+    /// A system prompt, or the start of a plain prompt.
+    pub text: String,
+}
+
+impl std::fmt::Debug for PrefixLabel {
+    /// Without the text.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("PrefixLabel").field(&self.name).finish()
+    }
 }
 
 /// Settings of the HTTP edge: CORS and admin routes.

@@ -12,6 +12,7 @@
 //! | `gather` | a snapshot of a gateway |
 //! | `history` | the last quarter of an hour, second by second |
 //! | `prompts` | the last prompts' keys, until a snapshot takes them |
+//! | `labels` | names of prefixes, in place of hashes |
 //! | `tree` | the prefixes that prompts shared lately |
 //! | [`page()`] | the page, with its style and scripts |
 //!
@@ -22,6 +23,7 @@
 mod failures;
 mod gather;
 mod history;
+mod labels;
 mod page;
 mod prompts;
 pub mod snapshot;
@@ -47,7 +49,8 @@ use prompts::Prompts;
 use tree::PrefixTree;
 
 pub use failures::Failure;
-pub use page::{LOGO, SHARED_STYLE, icon, page};
+pub use labels::{Labelled, Labels};
+pub use page::{LOGO, SHARED_SCRIPT, SHARED_STYLE, icon, page};
 pub use snapshot::Snapshot;
 
 /// Time between two snapshots.
@@ -65,6 +68,8 @@ pub struct Dashboard {
     prompts: Prompts,
     /// The last requests that ended in an error.
     pub failures: Failures,
+    /// Names of prefixes.
+    pub labels: Labels,
     seats: Arc<Semaphore>,
     /// The newest snapshot as an event; none before the first, and once nothing more comes.
     newest: watch::Sender<Option<Bytes>>,
@@ -97,6 +102,7 @@ impl Default for Dashboard {
         Self {
             prompts: Prompts::default(),
             failures: Failures::default(),
+            labels: Labels::default(),
             seats: Arc::new(Semaphore::new(LISTENERS_MAX)),
             newest: watch::channel(None).0,
             latest: Kept::default(),
@@ -108,6 +114,15 @@ impl Default for Dashboard {
 }
 
 impl Dashboard {
+    /// A dashboard with names of prefixes.
+    #[must_use]
+    pub fn with(labels: Labels) -> Self {
+        Self {
+            labels,
+            ..Self::default()
+        }
+    }
+
     /// A prompt was sent to a replica.
     pub fn note_prompt(&self, keys: PromptKeys, now: Nanos) {
         self.prompts.note(keys, now);

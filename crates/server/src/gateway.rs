@@ -31,8 +31,8 @@ use headstart_router::{
     Decision, Health, PrefixIndex, Profile, Prompt, PromptKeys, ReportedLoad, RouteRequest, Router,
 };
 
-use crate::config::{Edge, Limits, TierReports};
-use crate::dashboard::Dashboard;
+use crate::config::{Edge, Limits, PrefixLabel, TierReports};
+use crate::dashboard::{Dashboard, Labels};
 use crate::drift::DriftWatch;
 use crate::insight::Placed;
 use crate::metrics::Metrics;
@@ -197,6 +197,8 @@ pub struct GatewayParts {
     pub normalizers: Normalizers,
     /// CORS and admin-route settings.
     pub edge: Edge,
+    /// Names of prefixes on the dashboard.
+    pub labels: Vec<PrefixLabel>,
     /// The clock.
     pub clock: Clock,
     /// KV event addresses by replica; `None` without events.
@@ -211,6 +213,9 @@ impl Gateway {
             Fleet::Embedded(embedded) => Some(embedded.prompt.clone()),
             Fleet::Upstreams(all) => all.iter().find_map(|upstream| upstream.prompt.clone()),
         };
+        let labels = prompt
+            .as_deref()
+            .map(|model| Labels::new(&parts.labels, model));
         let metrics = &parts.metrics.index;
         let prompt_tokens = prompt.map(|prompt| {
             let insight = parts.observers.insight.as_ref();
@@ -242,7 +247,7 @@ impl Gateway {
             drift: DriftWatch::default(),
             usage_gaps: UsageGaps::default(),
             prompts: PromptDesk::default(),
-            dashboard: Dashboard::default(),
+            dashboard: Dashboard::with(labels.unwrap_or_default()),
             is_comparing: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
             run_id: (headstart_index_sync::clock::unix_seconds() * 1e6) as u64,

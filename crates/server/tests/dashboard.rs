@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use headstart_server::UpstreamConfig;
+use headstart_server::config::PrefixLabel;
 use headstart_server::dashboard::{LISTENERS_MAX, Snapshot};
 use serde_json::json;
 use support::{PATIENCE, chat, embedded, eventually, get, post, proxy, start, text, toy_tokenizer};
@@ -135,6 +136,10 @@ async fn a_snapshot_is_made_while_all_engines_are_down() {
     };
     let mut config = proxy(vec![described]);
     config.limits.health_interval = Duration::from_millis(50);
+    config.labels = vec![PrefixLabel {
+        name: "shop".to_owned(),
+        text: text(100, 1),
+    }];
     let gateway = start(config).await;
     for seed in 0..4 {
         let messages = json!([
@@ -149,6 +154,14 @@ async fn a_snapshot_is_made_while_all_engines_are_down() {
     let tree = get(&gateway, "/dashboard/snapshot").await.json()["tree"].clone();
     let nodes = tree["nodes"].as_array().map_or(0, Vec::len);
     assert!(nodes > 0, "{tree}");
+    assert_eq!(tree["nodes"][0]["label"], "shop", "{tree}");
+    let index = get(&gateway, "/debug/index").await.json();
+    let held = &index["labels"][0]["held"][0];
+    assert_eq!(
+        (&index["labels"][0]["label"], &held["replica"]),
+        (&json!("shop"), &json!(0))
+    );
+    assert!(held["tokens"].as_u64() >= Some(64), "{index}");
     engine.shutdown().await;
     let is_down = || gateway.gateway().is_down(headstart_core::ReplicaId(0));
     eventually("the engine to be down", is_down).await;

@@ -16,6 +16,7 @@
 //! after Gawlick and Kinkade (1985). Unlike LFS no checkpoint is kept: footers say all that it
 //! would.
 
+mod budget;
 mod condition;
 mod folder;
 mod holder;
@@ -176,6 +177,8 @@ impl Disk {
         };
         let now_s = (options.now_s)();
         let mut recovered = recover::recover(&folder, budget_bytes, segment_bytes, now_s)?;
+        // If that fails only a report lacks it.
+        let _ = budget::note(folder.path(), options.budget_bytes);
         let (mut way, io_name) = io::open(options.io, options.depth).map_err(io)?;
         if let Some(faults) = &options.faults {
             way = Box::new(io::faulty::FaultyIo::new(way, faults.clone()));

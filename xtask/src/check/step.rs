@@ -72,9 +72,16 @@ const CLIPPY: CargoCall = CargoCall {
     component: Some("clippy"),
 };
 
-/// Without `--quiet`: CI reads the closing lines that each test binary prints.
+/// With the settings that only tests and studies change. Without `--quiet`: CI reads the closing
+/// lines that each test binary prints.
 const TEST: CargoCall = CargoCall {
-    arguments: &["test", "--workspace", "--locked"],
+    arguments: &[
+        "test",
+        "--workspace",
+        "--features",
+        "headstart/ablations",
+        "--locked",
+    ],
     variables: &[],
     component: None,
 };

@@ -21,7 +21,7 @@ use crate::config::UsageError;
 use crate::exit::CheckFailure;
 use crate::input::counted;
 use crate::logged::Rendering;
-use crate::output;
+use crate::output::{self, colour};
 use crate::report::thousands;
 use baseline::{Baseline, Begins};
 use stable::Stable;
@@ -197,11 +197,12 @@ impl Verdict {
 
     fn text(&self, show_text: bool) -> String {
         let prompts = counted(self.prompts, "prompt");
-        let mut lines = vec![match self.causes() {
+        let headline = match self.causes() {
             0 => format!("{prompts}: nothing breaks the shared prefix."),
             1 => format!("{prompts}: 1 cause breaks the shared prefix."),
             causes => format!("{prompts}: {causes} causes break the shared prefix."),
-        }];
+        };
+        let mut lines = vec![colour::heading(&headline)];
         for (number, it) in self.all().enumerate() {
             lines.push(String::new());
             lines.extend(it.told(number + 1, show_text));
@@ -238,7 +239,7 @@ impl Verdict {
         };
         let before = thousands(baseline.stable_prefix_tokens);
         match (self.shrank(), self.change_told()) {
-            (true, _) => format!("{tokens}, SHORTER than the baseline's {before}"),
+            (true, _) => colour::loss(&format!("{tokens}, SHORTER than the baseline's {before}")),
             (false, None) => format!("{tokens} (baseline: {before})"),
             (false, Some(change)) => format!("{tokens} (baseline: {before})\nnote: {change}"),
         }
@@ -295,15 +296,17 @@ impl Found<'_> {
     fn told(&self, number: usize, show_text: bool) -> Vec<String> {
         let example = self.example;
         let name = self.cause.map_or("unnamed", Cause::name);
+        let lost = format!("{} recomputed", cached(self.tokens));
         let mut lines = vec![format!(
-            "{number}. {name}: {}. {} recomputed in {}.",
+            "{number}. {name}: {}. {} in {}.",
             self.title(),
-            cached(self.tokens),
+            colour::loss(&lost),
             counted(self.requests, "request")
         )];
         let shown = &example.shown;
         lines.extend(shown.side_by_side(&example.neighbour, &example.request, show_text));
-        lines.push(format!("   fix: {}", self.fix()));
+        let fix = colour::fix(&format!("fix: {}", self.fix()));
+        lines.push(format!("   {fix}"));
         lines
     }
 }

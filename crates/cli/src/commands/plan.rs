@@ -17,6 +17,7 @@ use headstart_trace::sample::Sample;
 use self::device::{Device, DeviceOptions};
 use super::simulate::parallel;
 use crate::config::UsageError;
+use crate::config::ablations::policy as policy_option;
 use crate::input::{TraceInput, remarks};
 use crate::output;
 use crate::output::progress::Progress;
@@ -60,6 +61,7 @@ pub(crate) struct Plan {
     device: DeviceOptions,
     /// Eviction policy, with options
     #[arg(long, value_name = "P", default_value = "lru", help_heading = "Cache")]
+    #[arg(value_parser = policy_option)]
     policy: String,
     /// Bandwidth of host memory, GB/s [default: PCIe of the GPUs]
     #[arg(long, value_name = "X", help_heading = "Cache")]

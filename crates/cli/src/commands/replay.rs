@@ -21,6 +21,7 @@ use headstart_trace::{Format, Reader, TraceError};
 use self::capacity::{Capacity, Scale};
 use self::cells::Cell;
 use self::predictors::{Named, Predictions};
+use crate::config::ablations::policy as policy_option;
 use crate::config::{UsageError, parsed};
 use crate::input::counted;
 use crate::input::{self, TraceInput};
@@ -70,7 +71,7 @@ pub(crate) struct Replay {
     ///
     /// Options follow the name: s3fifo:small=0.2:ghost=1. docs/guide/policies.md lists them.
     #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = DEFAULT_POLICIES,
-        help_heading = "Policies")]
+        value_parser = policy_option, help_heading = "Policies")]
     policy: Vec<String>,
     /// Cache sizes of one replica [default: 12, from 0.1% to 100%]
     ///

@@ -13,6 +13,7 @@ use headstart_server::{Backend, EmbeddedFleet, RunningServer, ServeConfig, Serve
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::banner;
+use crate::config::ablations;
 use crate::config::importance::wanted;
 use crate::config::{ServeOptions, Settings, UsageError, parsed};
 use crate::input::counted;
@@ -153,6 +154,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
             timing: Timing::default(),
         }),
         engine_model: options.engine_model()?,
+        labels: options.labels(&backend)?,
         backend,
         prices: options.prices()?,
         otlp: options.otlp.clone(),
@@ -238,13 +240,19 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
             max_waiting: options.max_waiting.unwrap_or(limits.2),
             order: queue_order,
         },
-        policy: options.policy.clone().unwrap_or_else(|| "lru".to_owned()),
+        policy: policy(options.policy.as_deref().unwrap_or("lru"))?,
         model: loaded.model,
         prompt: loaded.prompt,
         emulated: emulated.map(|it| Box::new(it.engine)),
         prediction: predictor::config(options)?,
         kv_events_port: options.kv_events_port,
     })
+}
+
+/// Checks the eviction policy.
+fn policy(spec: &str) -> Result<String> {
+    let checked = ablations::policy(spec);
+    checked.map_err(|wrong| UsageError(format!("--policy {spec}: {wrong}")).into())
 }
 
 fn default_blocks(config: &ModelConfig, element_bytes: usize, block_size: usize) -> usize {

@@ -19,7 +19,7 @@ use clap::Args;
 use headstart_server::dashboard::Snapshot;
 
 use crate::config::UsageError;
-use crate::output;
+use crate::output::{self, colour};
 use crate::server::Server;
 use frame::Frame;
 use terminal::{Key, Terminal};
@@ -77,7 +77,7 @@ pub(crate) fn run(top: &Top) -> Result<()> {
         let frame = Frame {
             columns,
             rows: usize::MAX,
-            has_colours: std::io::stdout().is_terminal() && has_colours(),
+            has_colours: std::io::stdout().is_terminal() && colour::are_wanted(),
         };
         return output::line(&frame.of(&snapshot(&top.server)?).join("\n"));
     }
@@ -99,11 +99,6 @@ fn snapshot(server: &Server) -> Result<Snapshot> {
             server.url
         )
     })
-}
-
-/// Whether the environment wants colours, as <https://no-color.org> has it.
-fn has_colours() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Something happened.
@@ -157,7 +152,7 @@ fn watch(server: &Server) -> Result<()> {
         let frame = Frame {
             columns,
             rows,
-            has_colours: has_colours(),
+            has_colours: colour::are_wanted(),
         };
         terminal.draw(&match &seen.trouble {
             None => frame.of(&seen.last),

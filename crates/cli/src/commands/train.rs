@@ -30,7 +30,6 @@ use crate::report::train::{self as report, TrainReport};
   headstart train planted.jsonl -o model.hsp --html model.html
   headstart train chats.jsonl.zst -o model.hsp \\
     --encoder ./multilingual-e5-small --behaviour
-  headstart train chats.jsonl --shuffle-labels         a control
   headstart train few.jsonl -o model.hsp --seeds 10
   headstart train predictions.log -o model.hsp      a log of `serve`
 
@@ -53,7 +52,9 @@ pub(crate) struct Train {
     inputs: Vec<PathBuf>,
     /// Model file to write
     #[arg(short, long, alias = "out", value_name = "MODEL.hsp")]
-    #[arg(required_unless_present = "shuffle_labels", help_heading = "Output")]
+    #[arg(help_heading = "Output")]
+    #[cfg_attr(feature = "ablations", arg(required_unless_present = "shuffle_labels"))]
+    #[cfg_attr(not(feature = "ablations"), arg(required = true))]
     output: Option<PathBuf>,
     /// Kind of the inputs [default: by the first line]
     ///
@@ -74,7 +75,8 @@ pub(crate) struct Train {
     #[arg(long, help_heading = "Features")]
     answers: bool,
     /// Leave out the embedding of the prompt alone
-    #[arg(long, help_heading = "Features")]
+    #[cfg_attr(feature = "ablations", arg(long, hide = true))]
+    #[cfg_attr(not(feature = "ablations"), arg(skip))]
     joined: bool,
     /// Read lengths of prompts and answers, and gaps
     #[arg(long, help_heading = "Features")]
@@ -99,7 +101,11 @@ pub(crate) struct Train {
     /// Shuffle the outcomes, as a control; write no model
     ///
     /// The scores should be chance.
-    #[arg(long, conflicts_with = "output", help_heading = "Training")]
+    #[cfg_attr(
+        feature = "ablations",
+        arg(long, conflicts_with = "output", hide = true)
+    )]
+    #[cfg_attr(not(feature = "ablations"), arg(skip))]
     shuffle_labels: bool,
     /// File of cached embeddings [default: beside the model]
     #[arg(long, value_name = "FILE", help_heading = "Training")]

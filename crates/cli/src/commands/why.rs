@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::logged::Rendering;
-use crate::output;
+use crate::output::{self, colour};
 use crate::report::thousands;
 use crate::server::{Server, one_line};
 use prompt::Body;
@@ -226,7 +226,8 @@ fn shown(parted: &Parted, told: &Told) -> Shown {
 
 /// The same for people: one headline, both texts, cause, cost and fix.
 fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
-    let mut lines = vec![told.outcome().headline(told, rendering)];
+    let headline = told.outcome().headline(told, rendering);
+    let mut lines = vec![colour::heading(&headline)];
     let Some(parted) = &told.parted else {
         return lines.remove(0);
     };
@@ -236,11 +237,13 @@ fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
     lines.push(String::new());
     if let Some(evidence) = &parted.evidence {
         lines.push(format!("cause  {}: {}", evidence.cause, evidence.title()));
-        lines.push(format!("cost   {}", cost(parted.lost_tokens)));
-        lines.push(format!("fix    {}", evidence.fix()));
+        let lost = colour::loss(&cost(parted.lost_tokens));
+        lines.push(format!("cost   {lost}"));
+        lines.push(format!("fix    {}", colour::fix(evidence.fix())));
     } else if parted.divergence.is_loss() {
         lines.push("cause  unknown: no known cause explains this difference".to_owned());
-        lines.push(format!("cost   {}", cost(parted.lost_tokens)));
+        let lost = colour::loss(&cost(parted.lost_tokens));
+        lines.push(format!("cost   {lost}"));
     } else {
         lines.push("cost   none: the tokens after it are new".to_owned());
     }

@@ -361,6 +361,12 @@ pub(crate) struct ServeOptions {
         value_name = "FILE|builtin"
     )]
     pub(crate) price_table: Option<String>,
+    /// Name a prefix on the dashboard; repeatable
+    ///
+    /// FILE has a system prompt, or the start of a plain prompt. The dashboard and `headstart
+    /// index show` use NAME in place of a hash. Prompts with a cache_salt get no name.
+    #[arg(long, help_heading = heading::OBSERVE, value_name = "NAME=FILE")]
+    pub(crate) label_prefix: Vec<String>,
     /// OpenTelemetry collector (OTLP over HTTP) [default: none]
     ///
     /// Such as `http://127.0.0.1:4318`; OTEL_TRACES_SAMPLER sets the sampling.
@@ -437,6 +443,10 @@ impl ServeOptions {
             cors_origin: match self.cors_origin.is_empty() {
                 true => file.cors_origin,
                 false => self.cors_origin,
+            },
+            label_prefix: match self.label_prefix.is_empty() {
+                true => file.label_prefix,
+                false => self.label_prefix,
             },
             pass_admin_routes: self.pass_admin_routes || file.pass_admin_routes,
             state_dir: self.state_dir.or(file.state_dir),

@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use headstart_server::dashboard::{LOGO, SHARED_STYLE};
+use headstart_server::dashboard::{LOGO, SHARED_SCRIPT, SHARED_STYLE};
 use serde_json::Value;
 
 /// Everything but style, content, script and data.
@@ -70,12 +70,13 @@ impl Page {
             date(made.unix_s),
             escaped(&made.command()),
         );
+        let script = [SHARED_SCRIPT, "startTheme();\n", CHARTS, self.script].concat();
         FRAME
             .replacen("HEADSTART_STYLE", &[SHARED_STYLE, STYLE].concat(), 1)
             .replacen("HEADSTART_LOGO", LOGO.trim_end(), 1)
             .replace("HEADSTART_KIND", self.kind)
             .replacen("HEADSTART_BODY", self.body.trim_end(), 1)
-            .replacen("HEADSTART_SCRIPT", &[CHARTS, self.script].concat(), 1)
+            .replacen("HEADSTART_SCRIPT", &script, 1)
             .replacen("HEADSTART_MADE", &footer, 1)
             .replacen(DATA, &embedded(data), 1)
     }
@@ -248,6 +249,7 @@ mod tests {
         assert!(page.contains("const data = {\"name\":\"lru\"};"));
         assert!(page.contains("--accent: light-dark(#0b5fb0, #6fb1f5)"));
         assert!(page.contains("M3 12h6l4-6h8M9 12l4 6h5M9 12h9"), "the logo");
+        assert!(page.contains("<button id=\"theme\"") && page.contains("startTheme();"));
     }
 
     #[test]

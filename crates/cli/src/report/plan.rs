@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{table::aligned, thousands};
 use crate::input::counted;
+use crate::output::colour;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -173,6 +174,7 @@ fn rows(report: &Report) -> Vec<Vec<String>> {
         let times = ["host", "per +1×", "disk", "per +1×"];
         head.extend(times.map(str::to_owned));
     }
+    let head = head.iter().map(|text| colour::heading(text)).collect();
     let mut lines = vec![head];
     lines.extend((0..report.rows.len()).map(|index| line(report, index)));
     lines
@@ -187,7 +189,7 @@ fn line(report: &Report, index: usize) -> Vec<String> {
     let mut line = vec![
         format!("{}×", row.times),
         size(below),
-        percent(row.tokens.rate()),
+        colour::hit(&percent(row.tokens.rate())),
         percent(share),
         shown(marginal.map(|it| it.rate), |rate| {
             format!("{:.2} pp", rate * 100.0)

@@ -1,15 +1,16 @@
 //! Tables for a terminal.
 
+use console::{Alignment, measure_text_width, pad_str};
 use headstart_sim::{HitTally, ReplayOutcome};
 
 use super::{Report, Row, YARDSTICK, thousands};
 use crate::input::counted;
-use crate::output::COLUMNS;
+use crate::output::{COLUMNS, colour};
 
 /// The table of all cells, with what has to be known to read it; last row: no eviction ever.
 pub(crate) fn table(report: &Report) -> String {
     let mut rows = vec![
-        cells(&[
+        headings(&[
             "",
             "",
             "block hit rate",
@@ -21,7 +22,7 @@ pub(crate) fn table(report: &Report) -> String {
             "full at",
             "of",
         ]),
-        cells(&[
+        headings(&[
             "policy", "capacity", "all", "cold", "steady", "all", "cold", "steady", "request",
             YARDSTICK,
         ]),
@@ -49,7 +50,7 @@ pub(crate) fn per_class(report: &Report) -> String {
         "block hit rate",
         "token hit rate",
     ];
-    let mut rows = vec![cells(&header)];
+    let mut rows = vec![headings(&header)];
     for row in &report.rows {
         for (class, tally) in &row.outcome.classes {
             let turn = match class.turn {
@@ -143,7 +144,9 @@ fn rates(outcome: &ReplayOutcome) -> Vec<String> {
     };
     let blocks = tallies.iter().map(|tally: &&HitTally| rate(tally.blocks));
     let tokens = tallies.iter().map(|tally| rate(tally.tokens));
-    blocks.chain(tokens).collect()
+    let mut rates: Vec<String> = blocks.chain(tokens).collect();
+    rates[3] = colour::hit(&rates[3]);
+    rates
 }
 
 /// Filled, but only after the cold part.
@@ -155,8 +158,8 @@ fn percent(rate: f64) -> String {
     format!("{:.2} %", rate * 100.0)
 }
 
-fn cells(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|&text| text.to_owned()).collect()
+fn headings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| colour::heading(text)).collect()
 }
 
 /// Lines with the columns of `rows`: the first to the left, numbers right. A table that is wider
@@ -169,7 +172,7 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
 fn aligned_by(keys: usize, rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
+        let cells = rows.iter().map(|row| measure_text_width(&row[column]));
         cells.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -204,8 +207,8 @@ fn lines(rows: &[Vec<String>], widths: &[usize], columns: &[usize]) -> String {
         for &column in columns.iter().filter(|&&column| column < row.len()) {
             let (cell, width) = (&row[column], widths[column]);
             line += &match column {
-                0 => format!("{cell:<width$}"),
-                _ => format!("  {cell:>width$}"),
+                0 => pad_str(cell, width, Alignment::Left, None).into_owned(),
+                _ => format!("  {}", pad_str(cell, width, Alignment::Right, None)),
             };
         }
         text += &format!("{}\n", line.trim_end());
@@ -226,7 +229,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.matches("a heading").count(), 12 + 1, "{text}");
-        let narrow = aligned(&[cells(&["policy", "rate"]), cells(&["lru", "1 %"])]);
+        let narrow = aligned(&[headings(&["policy", "rate"]), headings(&["lru", "1 %"])]);
         assert_eq!(narrow, "policy  rate\nlru      1 %\n");
     }
 }

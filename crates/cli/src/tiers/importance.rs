@@ -11,14 +11,11 @@ use headstart_engine::importance::{ImportanceConfig, PackingOptions};
 use headstart_engine::kv::{KvStorageFormat, Probes};
 use headstart_store::tiered::{PartSlots, PartsConfig, StoreConfig};
 
-use super::{Shape, usage};
+use super::{Shape, UNIT_TOKENS, usage};
 use crate::config::importance::ImportanceOption;
 
 /// Share of the context cache's budget that packs may take.
 const PACK_SHARE: f64 = 0.2;
-
-/// Tokens that a chunk may have.
-const CHUNKS: [usize; 3] = [16, 32, 64];
 
 /// The largest pack that a disk takes, bytes, and the share of its budget that it may be.
 const MOST_PACK_BYTES: u64 = 60 << 20;
@@ -58,19 +55,15 @@ impl Importance {
         (budget_bytes, kept_bytes): (u64, u64),
     ) -> Result<Self> {
         let option: ImportanceOption = text.parse()?;
-        refuse(&option, shape)?;
+        refuse(shape)?;
         let model = shape.model;
-        let probes = match &option.probes {
-            None => Ok(Probes::of(model)),
-            Some(heads) => Probes::new(heads, model),
-        };
-        let probes = probes.map_err(|problem| usage(&format!("--importance probes: {problem}")))?;
+        let probes = Probes::of(model);
         let part_bytes = probes.part_bytes(model, shape.dtype, shape.block_size);
-        let unit_blocks = option.chunk_tokens / shape.block_size;
+        let unit_blocks = UNIT_TOKENS / shape.block_size;
         let unit_parts = [part_bytes[0], part_bytes[model.num_layers]];
         let [probe_bytes, rest_bytes] = unit_parts.map(|bytes| (bytes * unit_blocks).max(1) as u64);
         // A prompt needs its probes' keys twice, this layer's and the next one's.
-        let longest = model.max_context.div_ceil(option.chunk_tokens) + 1;
+        let longest = model.max_context.div_ceil(UNIT_TOKENS) + 1;
         let kept = Kept::of(kept_bytes, [probe_bytes, rest_bytes]);
         let parts = PartsConfig {
             slots: AT_ONCE * 2 * longest + kept.parts,
@@ -100,11 +93,6 @@ impl Importance {
         })
     }
 
-    /// Tokens of a unit.
-    pub(crate) fn unit_tokens(&self) -> usize {
-        self.option.chunk_tokens
-    }
-
     /// Whether loading is weighed against computing.
     pub(crate) fn load(&self) -> LoadWhen {
         self.option.load
@@ -127,9 +115,9 @@ impl Importance {
     /// Returns the settings of the engine.
     pub(crate) fn engine(&self) -> ImportanceConfig {
         let option = &self.option;
-        let (name, block_tokens) = (option.policy.clone(), self.block_size as u32);
+        let block_tokens = self.block_size as u32;
         let nodes = |seconds| NodeOptions {
-            unit_tokens: option.chunk_tokens,
+            unit_tokens: UNIT_TOKENS,
             interval: Duration::from_secs_f64(seconds),
             most_pack_units: self.units_of_one.max(2),
             ..NodeOptions::default()
@@ -142,9 +130,6 @@ impl Importance {
             probes: self.probes.clone(),
             selecting: Selecting {
                 ratio: option.ratio,
-                spared: option.spared,
-                whole_parts: option.whole_parts,
-                merge: option.merge,
                 falls_back: option.falls_back,
                 ..Selecting::default()
             },
@@ -163,7 +148,7 @@ impl Importance {
                     capacity,
                     block_tokens,
                 };
-                policy::by_name(&name, setting).expect("the name was checked at start")
+                policy::by_name("importance", setting).expect("a policy of that name")
             }),
         }
     }
@@ -194,33 +179,18 @@ impl Kept {
     }
 }
 
-/// Explains why a chunk of `chunk` tokens does not fit blocks of `block_size` tokens; `None` if it
-/// does.
-fn wrong_chunk(chunk: usize, block_size: usize) -> Option<String> {
-    let fits = |chunk: &usize| chunk.is_multiple_of(block_size);
-    if fits(&chunk) {
-        return None;
-    }
-    let fitting: Vec<String> = CHUNKS
-        .iter()
-        .filter(|it| fits(it))
-        .map(usize::to_string)
-        .collect();
-    Some(match fitting.is_empty() {
-        true => format!(
-            "--importance reads chunks of 16, 32 or 64 tokens, and a block of --block-size \
-             {block_size} fits into none: give --block-size 16, 32 or 64, or leave out --importance"
-        ),
-        false => format!(
-            "--importance chunk={chunk} is no multiple of --block-size {block_size}: give \
-             chunk={}, or a smaller --block-size",
-            fitting.join(" or chunk=")
-        ),
+/// Explains why blocks of `block_size` tokens do not fit a chunk; `None` if they do.
+fn wrong_block(block_size: usize) -> Option<String> {
+    (!UNIT_TOKENS.is_multiple_of(block_size)).then(|| {
+        format!(
+            "--importance reads chunks of {UNIT_TOKENS} tokens, and blocks of {block_size} do not \
+             fit: give --block-size 16, 32 or 64, or leave out --importance"
+        )
     })
 }
 
 /// Refuses what does not go together.
-fn refuse(option: &ImportanceOption, shape: &Shape<'_>) -> Result<()> {
+fn refuse(shape: &Shape<'_>) -> Result<()> {
     if shape.is_emulated {
         return Err(usage(
             "--importance chooses by keys and queries, and --executor cost-model=FILE computes \
@@ -233,17 +203,10 @@ fn refuse(option: &ImportanceOption, shape: &Shape<'_>) -> Result<()> {
              --context-cache-dtype fp8",
         ));
     }
-    if let Some(problem) = wrong_chunk(option.chunk_tokens, shape.block_size) {
-        return Err(usage(&problem));
+    match wrong_block(shape.block_size) {
+        Some(problem) => Err(usage(&problem)),
+        None => Ok(()),
     }
-    let setting = Setting {
-        capacity: 1,
-        block_tokens: shape.block_size as u32,
-    };
-    let policy = policy::by_name(&option.policy, setting);
-    policy
-        .map(drop)
-        .map_err(|problem| usage(&format!("--importance policy: {problem}")))
 }
 
 #[cfg(test)]
@@ -278,33 +241,12 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_what_does() {
-        for (chunk, block_size, told) in [
-            (64, 16, None),
-            (16, 8, None),
-            (64, 64, None),
-            (
-                16,
-                64,
-                Some("chunk=16 is no multiple of --block-size 64: give chunk=64, or"),
-            ),
-            (
-                16,
-                32,
-                Some("give chunk=32 or chunk=64, or a smaller --block-size"),
-            ),
-            (
-                64,
-                128,
-                Some("give --block-size 16, 32 or 64, or leave out --importance"),
-            ),
-            (64, 48, Some("a block of --block-size 48 fits into none")),
-        ] {
-            let problem = wrong_chunk(chunk, block_size);
-            match (told, &problem) {
-                (Some(told), Some(problem)) => assert!(problem.contains(told), "{problem}"),
-                (told, problem) => assert_eq!(told, problem.as_deref(), "{chunk} {block_size}"),
-            }
+    fn blocks_fit_a_chunk() {
+        for (block_size, fits) in [(8, true), (16, true), (64, true), (48, false), (128, false)] {
+            let problem = wrong_block(block_size);
+            assert_eq!(problem.is_none(), fits, "{block_size}");
+            let names = |it: &String| it.contains("give --block-size 16, 32 or 64");
+            assert!(problem.iter().all(names), "{problem:?}");
         }
     }
 }

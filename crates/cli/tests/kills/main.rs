@@ -8,7 +8,7 @@
 //! never been written. A test of its own ([`control`]) shows that the comparison sees wrong bytes.
 //!
 //! ```bash
-//! HEADSTART_KILLS=2000 cargo test -p headstart --test kills -- --nocapture
+//! HEADSTART_KILLS=2000 cargo test -p headstart --features ablations --test kills -- --nocapture
 //! ```
 
 #[path = "../support/mod.rs"]

@@ -202,6 +202,7 @@ impl Counts {
 }
 
 #[test]
+#[cfg_attr(not(feature = "ablations"), ignore = "needs --features ablations")]
 fn killed_while_packing_and_harmed_packs_never_answer_wrongly() {
     assert_eq!(Dtype::F32.bytes(), 4, "what is stored is read as such");
     let kills = number_of("HEADSTART_KILLS", KILLS);
@@ -218,6 +219,7 @@ fn killed_while_packing_and_harmed_packs_never_answer_wrongly() {
 
 /// A folder filled with packs whose bytes are whole by their checksums, and those of other tokens.
 #[test]
+#[cfg_attr(not(feature = "ablations"), ignore = "needs --features ablations")]
 fn packs_of_other_tokens_would_be_seen() {
     let scratch = Scratch::new("pack-control");
     let folder = scratch.0.join("kv");

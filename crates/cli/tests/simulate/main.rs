@@ -272,7 +272,12 @@ fn what_is_wrong_is_named_before_anything_runs() {
     wild(&["--gateways", "2"], "unexpected argument '--gateways'");
     preset(&["--sizes", "many"], "160K");
     preset(&["--mcc", "2"], "--mcc 2");
-    preset(&["--oracle", "delphi"], "flips, logit or confident");
+    if cfg!(feature = "ablations") {
+        preset(&["--oracle", "delphi"], "flips, logit or confident");
+    }
+    if !cfg!(feature = "ablations") {
+        preset(&["--policies", "lpc:no-decay"], "build with `--features");
+    }
     preset(&["--predictor", "model"], "carry no predictions");
     preset(&["--engine", "fast"], "qwen3-32b-h100");
     preset(&["--gaps", "uniform"], "lognormal:SIGMA");

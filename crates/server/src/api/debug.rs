@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
+use crate::dashboard::Labelled;
 use crate::gateway::Gateway;
 use crate::openai::ApiError;
 use crate::upstream::Upstream;
@@ -134,8 +135,21 @@ fn summary(gateway: &Gateway) -> Value {
         "predicted_cached_tokens": stats.predicted.hits,
         "shared_index": gateway.shared_index().map(|index| shared(&index.shared_stats())),
         "notices": gateway.notices(),
+        "labels": labels(gateway),
         "replicas": replicas,
     })
+}
+
+/// The prefixes that have names, and which replicas hold how much of them.
+fn labels(gateway: &Gateway) -> Vec<Value> {
+    let now = gateway.clock.now();
+    let labels = gateway.dashboard.labels.held(gateway.index(), now);
+    let label = |it: &Labelled<'_>| {
+        let held = it.held.iter();
+        let held = held.map(|(replica, tokens)| json!({"replica": replica.0, "tokens": tokens}));
+        json!({"label": it.name, "held": held.collect::<Vec<_>>()})
+    };
+    labels.iter().map(label).collect()
 }
 
 /// Label of the gateway that follows a replica's events, as in the metrics; `None` without events.

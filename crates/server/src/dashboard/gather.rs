@@ -240,7 +240,12 @@ fn tree_part(gateway: &Gateway, tree: &PrefixTree, now: Nanos) -> TreePart {
     let shape = sizes.chains().first().map(|chain| chain.shape);
     let shape = shape.unwrap_or_default();
     let block_tokens = shape.size;
-    let mut nodes: Vec<NodePart> = shown.iter().map(|it| node(it, block_tokens, now)).collect();
+    let names = gateway.dashboard.labels.of_branches(tree, gateway.index());
+    let nodes = shown.iter().map(|it| NodePart {
+        label: names.get(&it.key).map(|&name| name.to_owned()),
+        ..node(it, block_tokens, now)
+    });
+    let mut nodes: Vec<NodePart> = nodes.collect();
     let mut overlaps = Overlaps::default();
     // While all engines are down no block size is in use, and nothing is held.
     let leaves = shown.iter().enumerate().filter(|(_, it)| it.is_leaf);
@@ -264,6 +269,7 @@ fn node(shown: &Shown, block_tokens: u32, now: Nanos) -> NodePart {
     let (born, used) = shown.times;
     NodePart {
         id: format!("{:016x}", shown.key.0),
+        label: None,
         parent: shown.parent.map(|parent| parent as u64),
         start_tokens: tokens(before),
         tokens: tokens(own),

@@ -21,17 +21,21 @@ pub const SHARED_STYLE: &str = include_str!("page/shared.css");
 /// The mark beside the name, for a page with [`SHARED_STYLE`].
 pub const LOGO: &str = include_str!("page/logo.svg");
 
+/// The theme button, for a page with [`SHARED_STYLE`] and a button `theme`.
+pub const SHARED_SCRIPT: &str = include_str!("page/theme.js");
+
 /// Style sheet of the dashboard alone.
 const STYLE: &str = include_str!("page/style.css");
 
 /// In the order in which they use each other.
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("page/dom.js"),
     include_str!("page/charts.js"),
     include_str!("page/ttft.js"),
     include_str!("page/tree.js"),
     include_str!("page/panels.js"),
     include_str!("page/requests.js"),
+    SHARED_SCRIPT,
     include_str!("page/main.js"),
 ];
 

@@ -230,6 +230,9 @@ pub struct TreePart {
 pub struct NodePart {
     /// Its first block's route key, hexadecimal: a keyed hash.
     pub id: String,
+    /// Its name, if `serve --label-prefix` gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// Place of its parent among the nodes.
     pub parent: Option<u64>,
     /// Prompt tokens before it.

@@ -110,6 +110,23 @@ impl PrefixTree {
         self.heads.len()
     }
 
+    /// Returns the first key of the branch that holds the last of `keys`; `None` if no prompt has
+    /// all of them.
+    pub(super) fn branch_of(&self, keys: &[RouteKey]) -> Option<RouteKey> {
+        let mut rest = keys;
+        loop {
+            let head = *rest.first()?;
+            let branch = self.branch(*self.heads.get(&head)?);
+            let matched = matched(&branch.keys, rest);
+            rest = &rest[matched..];
+            match (rest.is_empty(), matched == branch.keys.len()) {
+                (true, _) => return Some(head),
+                (false, true) => {}
+                (false, false) => return None,
+            }
+        }
+    }
+
     /// A prompt with these keys came at `now`.
     pub(super) fn insert(&mut self, keys: &[RouteKey], now: Nanos) {
         self.prompts += 1;
@@ -310,6 +327,27 @@ mod tests {
                 check(&tree, &counts);
             }
             assert_eq!(tree.prompts(), 60, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_in_the_branch_with_its_last_key() {
+        let mut tree = PrefixTree::default();
+        for path in [&[1, 2, 3, 4][..], &[1, 2, 5]] {
+            tree.insert(&chain(path), Nanos(1));
+        }
+        let (front, tail) = (chain(&[1])[0], chain(&[1, 2, 3])[2]);
+        for (path, expected) in [
+            (&[1][..], Some(front)),
+            (&[1, 2], Some(front)),
+            (&[1, 2, 3], Some(tail)),
+            (&[1, 2, 3, 4], Some(tail)),
+            (&[1, 2, 3, 4, 5], None),
+            (&[1, 9], None),
+            (&[9], None),
+            (&[], None),
+        ] {
+            assert_eq!(tree.branch_of(&chain(path)), expected, "{path:?}");
         }
     }
 

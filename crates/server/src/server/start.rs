@@ -58,7 +58,11 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let metrics = Metrics::priced(config.prices.clone());
     let engine_model = emulated(&config.backend).or(config.engine_model);
     warn_of_blindness(&config);
-    let around = Around::new(clock, &later, &metrics);
+    let around = Around {
+        clock,
+        later: &later,
+        metrics: &metrics,
+    };
     let (fleet, model, streams) = match config.backend {
         Backend::Embedded(fleet) => embedded(fleet, around).await?,
         Backend::Upstreams(upstreams) => proxied(&upstreams)?,
@@ -98,6 +102,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         observers,
         normalizers: config.normalizers,
         edge: config.edge,
+        labels: config.labels,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
@@ -106,11 +111,10 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let saving = keep(keeper, &gateway).await?;
     let mut watchers = follow::all(&gateway, &streams);
     watchers.push(dashboard(&gateway));
-    let events = streams.into_iter().filter_map(|stream| stream.events);
     Ok(Parts {
         gateway,
         watchers,
-        event_endpoints: events.collect(),
+        event_endpoints: streams.into_iter().filter_map(|it| it.events).collect(),
         saving,
     })
 }
@@ -199,16 +203,6 @@ struct Around<'a> {
     clock: Clock,
     later: &'a Later,
     metrics: &'a Metrics,
-}
-
-impl<'a> Around<'a> {
-    fn new(clock: Clock, later: &'a Later, metrics: &'a Metrics) -> Self {
-        Self {
-            clock,
-            later,
-            metrics,
-        }
-    }
 }
 
 type Started = (Fleet, String, Vec<Stream>);

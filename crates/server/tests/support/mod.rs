@@ -90,6 +90,7 @@ fn config(backend: Backend) -> ServeConfig {
         normalizers: Normalizers::default(),
         limits: Limits::default(),
         edge: Edge::default(),
+        labels: Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@
 //! segment-00007 a segment
 //! purged        tenants whose records must not be read any more, and up to which segment; a
 //!               checksum at its end, because a line that is lost would bring them back
+//! budget        the budget of the last process that opened it, bytes
 //! notes-0       which prompts a replica used last (`tiered/notes`)
 //! quarantine    where damaged records lie, one a line, and pages and files of unknown contents
 //! ```
@@ -26,7 +27,7 @@ use crate::checksum;
 use crate::record::{PAGE, Wrong};
 
 /// Read and written by its owner only.
-const PRIVATE_FILE: u32 = 0o600;
+pub(super) const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 
 pub(crate) const LOCK: &str = "lock";
@@ -399,7 +400,7 @@ fn create(path: &Path) -> io::Result<()> {
 }
 
 /// Reads a whole list; `None` if it does not exist.
-fn read_list(path: &Path) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn read_list(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::metadata(path) {
         // Reading from a pipe would wait.
         Ok(file) if !file.is_file() => {

@@ -16,6 +16,7 @@ use std::path::Path;
 
 use headstart_core::BlockHash;
 
+use super::budget;
 use super::folder::{DiskError, DiskFolder, io_at, segment_name};
 use super::holder::{self, Holder};
 use super::layout::TableEntry;
@@ -130,6 +131,12 @@ impl FolderInspector {
     pub fn holder(&self) -> Holder {
         let file = self.folder.lock_file();
         file.map_or(Holder::Unknown, holder::of_file)
+    }
+
+    /// Returns the budget of the last process that opened the tier, bytes; `None` if unknown.
+    #[must_use]
+    pub fn budget_bytes(&self) -> Option<u64> {
+        budget::noted(self.folder.path())
     }
 
     /// Surveys the folder at `now_s`, seconds since 1970.

@@ -6,6 +6,7 @@
 //! ```
 
 mod drive;
+mod running;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{FleetConfig, FleetOutcome, FleetPreset, FleetRun, FleetWorkload};
 
 use self::drive::Driver;
+use self::running::RunningFleet;
 use super::BenchServer;
 use crate::commands::simulate::SourceOptions;
 use crate::commands::{fleet_engine, serve};
@@ -43,7 +45,7 @@ const STRATEGIES: &[&str] = &["random", "load", "approximate", "precise", "cost"
   headstart bench fleet --trace requests.jsonl.zst --speed 2 --replicas 4
   headstart bench fleet --url http://10.0.0.7:8000 \\
     --served-model-name Qwen3-0.6B --vocab 512..151643 \\
-    --cost-model engine.toml --replicas 2
+    --cost-model engine.toml
 
 Requests are sent at their due times, whether or not earlier ones are answered.
 Latency counts from the due time, so a slow server cannot reduce its own load.
@@ -51,7 +53,10 @@ Latency counts from the due time, so a slow server cannot reduce its own load.
 Without --url or --upstream the command starts a fleet. By default it emulates
 the engine of --cost-model or of the preset; --real runs a model. If the cost
 model of the engine is known, the simulator serves the same requests and the
-report shows the difference. `headstart calibrate` measures a cost model.")]
+report shows the difference. `headstart calibrate` measures a cost model.
+
+A Headstart server at --url reports its strategy, replicas and block size for
+the simulation. For other servers give --strategies and --replicas.")]
 pub(crate) struct Fleet {
     /// Published workload: laptop, llm-d-73 or llm-d-37 [default: laptop]
     #[arg(long, value_name = "NAME", conflicts_with = "trace")]
@@ -61,7 +66,7 @@ pub(crate) struct Fleet {
     source: SourceOptions,
     /// Strategies [default: random,load,approximate,precise,cost]
     ///
-    /// With --url, the strategy of that server, for the simulation. [default there: precise]
+    /// With --url, the strategy to simulate. [default there: the one that the server reports]
     #[arg(
         long,
         value_name = "S[,S…]",
@@ -196,12 +201,8 @@ impl Fleet {
     }
 
     fn strategies(&self) -> Vec<String> {
-        let default = match self.url {
-            Some(_) => &["precise"],
-            None => STRATEGIES,
-        };
         match self.strategies.is_empty() {
-            true => default.iter().map(|&name| name.to_owned()).collect(),
+            true => STRATEGIES.iter().map(|&name| name.to_owned()).collect(),
             false => self.strategies.clone(),
         }
     }
@@ -212,21 +213,60 @@ impl Fleet {
     }
 
     fn servers(&self) -> Result<Vec<Server>> {
+        if let Some(url) = &self.url {
+            return Ok(vec![self.running(url)?]);
+        }
         let server = |name: &String| {
             let profile = parsed::<Profile>(name, "--strategies")?;
             let config = self.config(name)?;
             Ok(Server {
                 strategy: name.clone(),
-                fleet: self.fleet(profile, config.as_ref())?,
-                config,
+                fleet: self.fleet(profile, &config)?,
+                config: Some(config),
             })
         };
-        let strategies = self.strategies();
-        if self.url.is_some() && strategies.len() > 1 {
-            let message = "--strategies: a server at --url has one; name that one";
-            return Err(UsageError(message.to_owned()).into());
+        self.strategies().iter().map(server).collect()
+    }
+
+    /// The server at `url`. It is simulated with the strategy and the replicas that it reports.
+    fn running(&self, url: &str) -> Result<Server> {
+        let given = match &self.strategies[..] {
+            [] => None,
+            [one] => Some(one.clone()),
+            _ => {
+                let message = "--strategies: a server at --url has one; name that one";
+                return Err(UsageError(message.to_owned()).into());
+            }
+        };
+        if let Some(name) = &given {
+            parsed::<Profile>(name, "--strategies")?;
         }
-        strategies.iter().map(server).collect()
+        let reported = RunningFleet::ask(url, self.server.api_key_file.clone());
+        let strategy = given.or(reported.strategy);
+        let profile = strategy
+            .as_deref()
+            .and_then(|it| it.parse::<Profile>().ok());
+        let replicas = self.server.replicas.map(usize::from).or(reported.replicas);
+        let mut fleet = None;
+        if let Some(file) = &self.cost_model {
+            let cost = cost_model::read(file)?;
+            let block_size = self.block_size.map(usize::from).or(reported.block_tokens);
+            let spec = fleet_engine::of_file(&cost, block_size);
+            fleet = match (profile, replicas) {
+                (Some(profile), Some(replicas)) => {
+                    Some(self.simulated(profile, &cost, vec![spec; replicas])?)
+                }
+                (profile, replicas) => {
+                    output::note(&unknown(url, (profile.is_none(), replicas.is_none())));
+                    None
+                }
+            };
+        }
+        Ok(Server {
+            strategy: strategy.unwrap_or_else(|| "unknown".to_owned()),
+            config: None,
+            fleet,
+        })
     }
 
     async fn measure(
@@ -276,11 +316,8 @@ impl Fleet {
         Ok(driver.run(workload, on_answer).await)
     }
 
-    /// The server to start, if one is to be.
-    fn config(&self, strategy: &str) -> Result<Option<ServeConfig>> {
-        if self.url.is_some() {
-            return Ok(None);
-        }
+    /// The server to start.
+    fn config(&self, strategy: &str) -> Result<ServeConfig> {
         let given = self.server.options();
         let emulated = match self.is_emulated() {
             true => Some(self.emulated()?),
@@ -294,7 +331,6 @@ impl Fleet {
             emulated,
             ..given
         })
-        .map(Some)
     }
 
     fn emulated(&self) -> Result<cost_model::Emulated> {
@@ -309,37 +345,37 @@ impl Fleet {
     }
 
     /// Returns the fleet to simulate, if the engine's cost is known.
-    fn fleet(&self, profile: Profile, config: Option<&ServeConfig>) -> Result<Option<FleetConfig>> {
+    fn fleet(&self, profile: Profile, config: &ServeConfig) -> Result<Option<FleetConfig>> {
         if !self.is_emulated() && self.cost_model.is_none() {
             return Ok(None);
         }
         let cost = self.emulated()?;
-        let (spec, replicas) = match config.map(|it| &it.backend) {
-            Some(Backend::Embedded(fleet)) => {
-                (fleet_engine::of_server(&cost, fleet), fleet.replicas)
-            }
-            Some(Backend::Upstreams(engines)) => {
+        let (spec, replicas) = match &config.backend {
+            Backend::Embedded(fleet) => (fleet_engine::of_server(&cost, fleet), fleet.replicas),
+            Backend::Upstreams(engines) => {
                 let ranks = engines
                     .iter()
                     .map(|it| it.data_parallel_size.max(1) as usize);
-                (self.spec(&cost), ranks.sum())
-            }
-            None => {
-                let replicas = self.server.replicas.map_or(1, usize::from);
-                (self.spec(&cost), replicas)
+                let block_size = self.block_size.map(usize::from);
+                (fleet_engine::of_file(&cost, block_size), ranks.sum())
             }
         };
-        let fleet = self.preset()?.fleet(profile);
-        Ok(Some(FleetConfig {
-            replicas: vec![spec; replicas],
-            seed: self.seed,
-            ..fleet_engine::with_latency(fleet, cost.latency_s)
-        }))
+        self.simulated(profile, &cost, vec![spec; replicas])
+            .map(Some)
     }
 
-    /// Other people's engine.
-    fn spec(&self, cost: &cost_model::Emulated) -> ReplicaSpec {
-        fleet_engine::of_file(cost, self.block_size.map(usize::from))
+    fn simulated(
+        &self,
+        profile: Profile,
+        cost: &cost_model::Emulated,
+        replicas: Vec<ReplicaSpec>,
+    ) -> Result<FleetConfig> {
+        let fleet = self.preset()?.fleet(profile);
+        Ok(FleetConfig {
+            replicas,
+            seed: self.seed,
+            ..fleet_engine::with_latency(fleet, cost.latency_s)
+        })
     }
 
     fn tell(&self, report: &Report) -> Result<()> {
@@ -352,4 +388,14 @@ impl Fleet {
             false => output::fitted(&report::table(report)),
         })
     }
+}
+
+/// Explains why the server at `url` is not simulated, and how to change that.
+fn unknown(url: &str, (no_strategy, no_replicas): (bool, bool)) -> String {
+    let (what, give) = match (no_strategy, no_replicas) {
+        (true, true) => ("strategy and replicas", "--strategies and --replicas"),
+        (true, false) => ("strategy", "--strategies"),
+        (false, _) => ("number of replicas", "--replicas"),
+    };
+    format!("no simulation: {url} reports no known {what}; give {give}")
 }

@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use headstart_cache::importance::Merge;
 use headstart_engine::kv::Dtype;
 
 use super::one_by_one::Scratch;
-use crate::config::importance::merge;
 use crate::config::{UsageError, parsed};
 use crate::output;
 use crate::output::progress::Progress;
@@ -283,6 +283,16 @@ fn measure(
         warm_up: bench.warm_up,
     };
     sweep::run(workload, &asked, tell)
+}
+
+/// Parses the rule that merges the token sets of several probes.
+fn merge(value: &str) -> Result<Merge, &'static str> {
+    match value {
+        "union" => Ok(Merge::Union),
+        "majority" => Ok(Merge::Majority),
+        "sum" => Ok(Merge::Sum),
+        _ => Err("union, majority or sum"),
+    }
 }
 
 fn check(bench: &ImportanceBench) -> Result<()> {

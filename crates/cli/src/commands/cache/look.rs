@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use clap::Args;
 use headstart_core::TenantTag;
-use headstart_store::disk::{Holder, unix_seconds};
+use headstart_store::disk::{FolderInspector, Holder, unix_seconds};
 use headstart_store::inspect::{Cache as Opened, Item, RecordTally, Survey};
 use headstart_store::record::{Content, Exactness};
 use serde_json::{Value, json};
@@ -15,7 +15,6 @@ use super::{Form, Place, words};
 use crate::output;
 use crate::output::progress::Progress;
 use crate::report::table::aligned;
-use crate::tiers::CONTEXT_CACHE_GIB;
 
 /// Tenants and identities that are shown to people.
 const SHOWN: usize = 20;
@@ -48,18 +47,17 @@ pub(crate) struct Ls {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart cache stat ./kv
-  headstart cache stat ./kv --context-cache-gib 20 --json
+  headstart cache stat ./kv --json
   headstart cache stat s3://bucket/kv
 
 The command works while a server uses the folder. In a folder it reads the start
 of each record, for age, identity and kind (exact, or lossy: stored with fewer
-bits). Object storage provides times of writing, but no identities and kinds.")]
+bits). Object storage provides times of writing, but no identities and kinds.
+The budget is that of the last server that opened the folder. Object storage
+does not record it.")]
 pub(crate) struct Stat {
     #[command(flatten)]
     place: Place,
-    /// Budget of `serve`, GiB [default: 10]
-    #[arg(long, env = "HEADSTART_CONTEXT_CACHE_GIB", value_name = "GIB")]
-    context_cache_gib: Option<f64>,
     /// Read only the lists of records, not the records
     #[arg(long)]
     quick: bool,
@@ -142,15 +140,15 @@ pub(super) fn stat(stat: &Stat) -> Result<()> {
         cache.describe(&mut survey.items);
     }
     progress.end();
-    let gib = stat.context_cache_gib.unwrap_or(CONTEXT_CACHE_GIB);
+    let folder = match &cache {
+        Opened::Folder(folder) => Some(folder),
+        Opened::Store(_) => None,
+    };
     let told = Told {
         place: &stat.place.cache,
         survey: &survey,
-        budget_bytes: (gib * f64::from(1 << 30)) as u64,
-        holder: match &cache {
-            Opened::Folder(folder) => Some(folder.holder()),
-            Opened::Store(_) => None,
-        },
+        budget_bytes: folder.and_then(FolderInspector::budget_bytes),
+        holder: folder.map(FolderInspector::holder),
         now_s,
     };
     output::line(&match stat.form.json {
@@ -163,7 +161,7 @@ pub(super) fn stat(stat: &Stat) -> Result<()> {
 struct Told<'a> {
     place: &'a str,
     survey: &'a Survey,
-    budget_bytes: u64,
+    budget_bytes: Option<u64>,
     holder: Option<Holder>,
     now_s: u64,
 }
@@ -286,7 +284,7 @@ impl Told<'_> {
         let mut lines = vec![
             row_of("records", &tallied(all)),
             row_of("tokens", &self.tokens().to_string()),
-            row_of("budget", &self.budget()),
+            self.budget(),
         ];
         if self.packs() != RecordTally::default() {
             lines.push(row_of("packs", &tallied(self.packs())));
@@ -333,12 +331,12 @@ impl Told<'_> {
 
     fn budget(&self) -> String {
         let used = self.used_bytes();
-        let share = used as f64 / self.budget_bytes.max(1) as f64 * 100.0;
-        format!(
-            "{} of {} used ({share:.1} %)",
-            words::bytes(used),
-            words::bytes(self.budget_bytes)
-        )
+        let Some(budget) = self.budget_bytes else {
+            return row_of("used", &words::bytes(used));
+        };
+        let share = used as f64 / budget.max(1) as f64 * 100.0;
+        let (used, budget) = (words::bytes(used), words::bytes(budget));
+        row_of("budget", &format!("{used} of {budget} used ({share:.1} %)"))
     }
 }
 

@@ -21,6 +21,12 @@ pub(super) fn of(index: &Value) -> String {
     lines.push(String::new());
     lines.push(HEADER.to_owned());
     lines.extend(replicas().map(row));
+    let labels = index["labels"].as_array().into_iter().flatten();
+    let mut labels = labels.map(label).peekable();
+    if labels.peek().is_some() {
+        lines.push(String::new());
+        lines.extend(labels);
+    }
     let notices = index["notices"].as_array().into_iter().flatten();
     let notices = notices.filter_map(Value::as_str).map(one_line);
     let mut problems: Vec<String> = replicas().flat_map(problems).chain(notices).collect();
@@ -36,6 +42,25 @@ pub(super) fn of(index: &Value) -> String {
         lines.extend(problems);
     }
     lines.join("\n")
+}
+
+/// A named prefix and its holders.
+fn label(label: &Value) -> String {
+    let held = label["held"].as_array().into_iter().flatten();
+    let held: Vec<String> = held
+        .map(|it| {
+            let tokens = it["tokens"].as_u64().unwrap_or(0);
+            format!("{} on replica {}", counted(tokens, "token"), it["replica"])
+        })
+        .collect();
+    let held = match held.is_empty() {
+        true => "not cached".to_owned(),
+        false => format!("cached: {}", held.join(", ")),
+    };
+    format!(
+        "{}: {held}",
+        one_line(label["label"].as_str().unwrap_or_default())
+    )
 }
 
 fn totals(index: &Value) -> String {
@@ -242,6 +267,19 @@ mod tests {
                 "replica 0 (http://h:1|x\\u{1b}[2J): \\u{7}rang",
             ]
         );
+    }
+
+    #[test]
+    fn named_prefixes_are_shown_with_their_holders() {
+        let held = json!([{"replica": 0, "tokens": 1024}, {"replica": 3, "tokens": 16}]);
+        let labels = json!([
+            {"label": "support\u{7}", "held": held},
+            {"label": "shop", "held": []},
+        ]);
+        let text = of(&json!({"entries": 0, "labels": labels, "replicas": [{"replica": 0}]}));
+        let expected = "\n\nsupport\\u{7}: cached: 1,024 tokens on replica 0, 16 tokens on \
+                        replica 3\nshop: not cached";
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::engine::Engine;
 use super::grid::{Axes, Grid, Group, Sweep};
 use super::traffic::{Source, TrafficOptions};
 use crate::config::UsageError;
+use crate::config::ablations::policy as policy_option;
 use crate::output;
 use crate::output::progress::Progress;
 use crate::report::Made;
@@ -62,7 +63,7 @@ pub(crate) struct Prediction {
     ///
     /// turn-only is lpc with the turn count as predictor, oracle is lpc with the truth.
     #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = DEFAULT_ARMS,
-        help_heading = "Experiment")]
+        value_parser = policy_option, help_heading = "Experiment")]
     policies: Vec<String>,
     /// Cache sizes, tokens
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', default_value = DEFAULT_SIZES,
@@ -100,8 +101,11 @@ pub(crate) struct Prediction {
     #[arg(help_heading = "Prediction")]
     mcc: Vec<f64>,
     /// Noise of the noisy predictor: flips, logit or confident
-    #[arg(long, value_name = "KIND", default_value = "logit")]
-    #[arg(help_heading = "Prediction")]
+    #[cfg_attr(
+        feature = "ablations",
+        arg(long, value_name = "KIND", default_value = "logit", hide = true)
+    )]
+    #[cfg_attr(not(feature = "ablations"), arg(skip = "logit".to_owned()))]
     oracle: String,
     /// Memory of lpc's predictor, taken off the cache, GB of 40
     ///

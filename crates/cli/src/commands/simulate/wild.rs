@@ -13,6 +13,7 @@ use headstart_trace::TraceError;
 
 use super::cells::parallel;
 use crate::config::UsageError;
+use crate::config::ablations::policy as policy_option;
 use crate::input::{TraceInput, counted, remarks};
 use crate::output;
 use crate::output::progress::Progress;
@@ -63,6 +64,7 @@ pub(crate) struct HostMemory {
         long,
         value_name = "P[,P…]",
         value_delimiter = ',',
+        value_parser = policy_option,
         help_heading = "Experiment"
     )]
     policies: Option<Vec<String>>,

@@ -6,7 +6,7 @@ use headstart_insight::{Bucket, Cause};
 use serde_json::Value;
 
 use crate::config::UsageError;
-use crate::output;
+use crate::output::{self, colour};
 use crate::report::{aligned, thousands};
 use crate::server::{Server, one_line};
 
@@ -44,15 +44,20 @@ fn told(record: &Value) -> String {
         Some(cached) => format!("{cached} of {all} prompt tokens were cached"),
         None => format!("{all} prompt tokens, without a cached-token count from the engine"),
     };
-    let mut lines = vec![format!(
+    let mut lines = vec![colour::heading(&format!(
         "Request {}: {cached}, on replica {}.",
         visible(&record["id"]),
         record["replica"]
-    )];
+    ))];
     let buckets = record["buckets"].as_object().into_iter().flatten();
     let rows = buckets.filter_map(|(name, tokens)| {
         let bucket: Bucket = name.parse().ok()?;
         let tokens = thousands(tokens.as_u64()?);
+        let tokens = match bucket {
+            Bucket::NeverSeen => tokens,
+            served if served.is_served() => colour::hit(&tokens),
+            _ => colour::loss(&tokens),
+        };
         let meaning = bucket.meaning().to_owned();
         Some(vec![format!("  {bucket}"), tokens, meaning])
     });
@@ -99,7 +104,7 @@ fn because(record: &Value, cause: Cause) -> [String; 3] {
     [
         format!("nearest earlier request: {neighbour}"),
         format!("cause  {cause}: {}", told("title", cause.title())),
-        format!("fix    {}", told("fix", cause.fix())),
+        format!("fix    {}", colour::fix(&told("fix", cause.fix()))),
     ]
 }
 

@@ -2,13 +2,14 @@
 //! looks first.
 
 use headstart_core::shown::one_line;
+use headstart_insight::Bucket;
 use headstart_trace::characterize::Spread;
 use headstart_trace::characterize::report::Next;
 
 use super::super::aligned;
 use super::{Amount, Analysis, duration, percent, thousands};
 use crate::input::counted;
-use crate::output::{COLUMNS, wrapped};
+use crate::output::{COLUMNS, colour, wrapped};
 use crate::report;
 
 /// Columns of a full bar.
@@ -72,7 +73,7 @@ fn findings(analysis: &Analysis) -> String {
         let said = format!("{}. {said}", index + 1);
         wrapped(&said, "   ", COLUMNS) + "\n"
     });
-    "Findings\n".to_owned() + &lines.collect::<String>()
+    colour::heading("Findings") + "\n" + &lines.collect::<String>()
 }
 
 fn waterfall(analysis: &Analysis) -> String {
@@ -84,15 +85,15 @@ fn waterfall(analysis: &Analysis) -> String {
         .filter(|step| step.amount.tokens > 0)
     {
         let share = step.amount.tokens as f64 / total as f64;
-        let saved = if step.bucket.is_served() {
-            " saved"
-        } else {
-            ""
+        let (saved, shown) = match step.bucket.is_served() {
+            true => (" saved", colour::hit(&percent(share))),
+            false if step.bucket == Bucket::NeverSeen => ("", percent(share)),
+            false => ("", colour::loss(&percent(share))),
         };
         rows.push(vec![
             format!("  {}", analysis.meaning(step.bucket)),
             bar(share),
-            percent(share),
+            shown,
             thousands(step.amount.tokens),
             duration(step.amount.seconds) + saved,
             money(analysis, &step.amount),
@@ -101,7 +102,11 @@ fn waterfall(analysis: &Analysis) -> String {
     if analysis.currency.is_none() {
         rows.iter_mut().for_each(|row| drop(row.pop()));
     }
-    let title = format!("Where the prompt tokens went: {}", analysis.played_on());
+    let title = format!(
+        "{}: {}",
+        colour::heading("Where the prompt tokens went"),
+        analysis.played_on()
+    );
     let time = format!("time: {}", analysis.seconds_from);
     format!(
         "{}\n{}{}\n",
@@ -119,7 +124,7 @@ fn causes(analysis: &Analysis) -> String {
     if analysis.findings.is_empty() {
         return String::new();
     }
-    let mut text = "Mistakes in prompts, and how to fix them\n".to_owned();
+    let mut text = colour::heading("Mistakes in prompts, and how to fix them") + "\n";
     for finding in &analysis.findings {
         let paid = match analysis.currency {
             Some(_) => format!(", {}", money(analysis, &finding.amount)),
@@ -134,7 +139,8 @@ fn causes(analysis: &Analysis) -> String {
             duration(finding.amount.seconds),
         );
         text += &(wrapped(&title, "    ", COLUMNS) + "\n");
-        text += &(wrapped(&format!("    fix: {}", finding.fix), "      ", COLUMNS) + "\n");
+        let fix = colour::fix(&format!("fix: {}", finding.fix));
+        text += &(wrapped(&format!("    {fix}"), "      ", COLUMNS) + "\n");
         if let Some(example) = &finding.example {
             let place = format!(
                 "    example: request {} differs from {} at token {}",
@@ -201,8 +207,8 @@ fn curve(analysis: &Analysis) -> String {
         ]);
     }
     format!(
-        "Hit rate by cache size (all requests simulated on one LRU cache); without a limit: \
-         {}\n{}",
+        "{} (all requests simulated on one LRU cache); without a limit: {}\n{}",
+        colour::heading("Hit rate by cache size"),
         percent(ideal.token_hit_rate),
         aligned(&rows)
     )
@@ -227,8 +233,9 @@ fn routing(analysis: &Analysis) -> String {
         1 => String::new(),
         _ if routing.precise_tokens + routing.random_tokens == 0 => String::new(),
         replicas => format!(
-            "Hit rate by routing, all requests simulated one at a time on {replicas} replicas\n\
+            "{}, all requests simulated one at a time on {replicas} replicas\n\
              (random: mean of {} runs)\n{}",
+            colour::heading("Hit rate by routing"),
             routing.draws,
             aligned(&rows)
         ),
@@ -277,7 +284,7 @@ fn shape(analysis: &Analysis) -> String {
         rows.push(spread("time to reuse", reuse, &duration));
         rows.push(spread("lifetime of a reused block", life, &duration));
     }
-    let mut text = format!("Traffic\n{}", aligned(&rows));
+    let mut text = format!("{}\n{}", colour::heading("Traffic"), aligned(&rows));
     let best = numbers.reuse.all.fits.fits.first();
     if let Some(best) = best.filter(|_| analysis.span_s.is_some()) {
         let parameters = best.parameters.iter();

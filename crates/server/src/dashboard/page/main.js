@@ -2,7 +2,6 @@
 // ends it is asked for again; when it is silent the page says so, and for how long.
 
 const KEY = "headstart-api-key";
-const THEME = "headstart-theme";
 /** Points of history that are kept: a quarter of an hour. */
 const POINTS_MAX = 900;
 /** Silence after which figures count as old, and after which the stream is asked for again, ms. */
@@ -133,22 +132,6 @@ function tellStatus() {
   setAttr($("status"), "aria-live", name === "stale" ? "off" : "polite");
   document.documentElement.classList.toggle("stale", name === "stale" || name === "lost");
   if (silent > GIVE_UP_MS && state.last && state.abort && !state.isAsking) state.abort.abort();
-}
-
-function startTheme() {
-  const names = ["system", "light", "dark"];
-  let theme = stored(localStorage, THEME);
-  if (!names.includes(theme)) theme = "system";
-  const apply = () => {
-    setAttr(document.documentElement, "data-theme", theme === "system" ? null : theme);
-    setText($("theme"), `Theme: ${theme}`);
-  };
-  $("theme").addEventListener("click", () => {
-    theme = names[(names.indexOf(theme) + 1) % names.length];
-    store(localStorage, THEME, theme === "system" ? null : theme);
-    apply();
-  });
-  apply();
 }
 
 function startButtons() {

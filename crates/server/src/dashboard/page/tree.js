@@ -136,7 +136,7 @@ function updateRow(row, node) {
   setAttr(row, "tabindex", node.id === tree.chosen ? 0 : -1);
   setStyle(row, "--level", String(node.level));
   setText(foldMark, hasChildren ? (isFolded ? "▸" : "▾") : "");
-  setText(label, shortId(node.id));
+  setText(label, node.label ?? shortId(node.id));
   setStyle(bar, "width", `${Math.max(2, (node.tokens / tree.widest) * 60).toFixed(1)}%`);
   setText(amount, whole.format(node.tokens));
   slots(holders, node.holders, () => make("span", "chip"), (chip, held) => {
@@ -155,7 +155,7 @@ function rowWords(node) {
   const holders = node.holders.map((held) => held.replica);
   const held = holders.length === 0 ? "held by no replica"
     : `held by ${holders.length === 1 ? "replica" : "replicas"} ${holders.join(", ")}`;
-  return `Branch ${node.id.slice(0, 8)}, ${plural(node.tokens, "token")}, ${held}, `
+  return `Branch ${node.label ?? node.id.slice(0, 8)}, ${plural(node.tokens, "token")}, ${held}, `
     + `${percent(node.share)} of prompts`;
 }
 
@@ -170,7 +170,7 @@ function drawBranch() {
     box.parts = parts;
   }
   const [title, where, use, holders] = box.parts;
-  setText(title, `Branch ${shortId(node.id)}`);
+  setText(title, `Branch ${node.label ?? shortId(node.id)}`);
   const from = node.start_tokens;
   setText(where, from === 0
     ? `The first ${plural(node.tokens, "token")} of a prompt`

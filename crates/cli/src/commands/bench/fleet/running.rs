@@ -1,0 +1,46 @@
+//! The fleet of a server that runs already, as its dashboard shows it.
+
+use std::path::PathBuf;
+
+use headstart_server::dashboard::Snapshot;
+
+use crate::server::Server;
+
+/// HTTP path of the snapshot.
+const PATH: &str = "/dashboard/snapshot";
+
+/// Longest snapshot that is read: some 100 KB, and room for thousands of replicas.
+const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
+
+/// A fleet as its server describes it; a part is `None` if unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RunningFleet {
+    /// Name of the routing strategy.
+    pub(super) strategy: Option<String>,
+    /// Replicas that are up.
+    pub(super) replicas: Option<usize>,
+    pub(super) block_tokens: Option<usize>,
+}
+
+impl RunningFleet {
+    /// Asks the server at `url`. Other servers than Headstart describe nothing.
+    pub(super) fn ask(url: &str, api_key_file: Option<PathBuf>) -> Self {
+        let url = url.to_owned();
+        let server = Server { url, api_key_file };
+        let snapshot = server.json(PATH, SNAPSHOT_BYTES_MAX).ok();
+        let snapshot = snapshot.and_then(|json| serde_json::from_value(json).ok());
+        snapshot
+            .map(|it: Snapshot| Self::of(&it))
+            .unwrap_or_default()
+    }
+
+    fn of(snapshot: &Snapshot) -> Self {
+        let up = snapshot.replicas.iter().filter(|it| it.is_healthy);
+        let block_tokens = up.clone().find_map(|it| it.block_tokens);
+        Self {
+            strategy: Some(snapshot.server.strategy.clone()),
+            replicas: Some(up.count()).filter(|&count| count > 0),
+            block_tokens: block_tokens.and_then(|tokens| usize::try_from(tokens).ok()),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Options that switch a part of a policy off. Only studies need them: they work in a build with
+//! the feature `ablations`.
+
+/// Such options of `gdsf`, `lpc` and `wa`.
+const OF_POLICIES: [&str; 8] = [
+    "admit-all",
+    "exponential",
+    "literal-max",
+    "no-decay",
+    "no-guard",
+    "no-life",
+    "no-offset",
+    "one-class",
+];
+
+/// Returns a policy with its options as given.
+///
+/// # Errors
+/// When one of the options is not in this build.
+pub(crate) fn policy(spec: &str) -> Result<String, String> {
+    let mut options = spec.split(':').skip(1);
+    match options.find(|option| OF_POLICIES.contains(option)) {
+        Some(option) if !cfg!(feature = "ablations") => Err(format!(
+            "`{option}` switches a part of the policy off, for studies; leave it out, or build \
+             with `--features ablations`"
+        )),
+        _ => Ok(spec.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_whole_unless_a_build_has_ablations() {
+        for spec in ["wa", "wa:life=5", "lpc:interval=15", "no-guard"] {
+            assert_eq!(policy(spec).as_deref(), Ok(spec));
+        }
+        for spec in ["wa:life=5:no-guard", "lpc:no-decay", "gdsf:admit-all"] {
+            assert_eq!(policy(spec).is_ok(), cfg!(feature = "ablations"), "{spec}");
+        }
+    }
+}
