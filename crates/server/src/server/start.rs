@@ -25,7 +25,7 @@ use crate::observers::Observers;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::model_in;
 use crate::replica::{Hooks, Replica};
-use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
+use crate::saved_index::{Folder, Keeper, Saving, drawn_secret};
 use crate::shared_index::{
     SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
 };
@@ -49,8 +49,6 @@ pub(super) struct Parts {
 /// Starts everything behind the sockets.
 pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
-    check_sharing(&config)?;
-    check_index(&config)?;
     let mut observers = Observers::start(&config, clock)?;
     let folder = state_folder(&config)?;
     let later = Later::default();
@@ -171,35 +169,6 @@ fn emulated(backend: &Backend) -> Option<EngineModel> {
     fleet.emulated.as_deref().copied()
 }
 
-/// Refuses to share what cannot be shared.
-fn check_sharing(config: &ServeConfig) -> Result<(), SharedIndexError> {
-    match config {
-        ServeConfig {
-            shared_index: None, ..
-        } => Ok(()),
-        ServeConfig {
-            backend: Backend::Embedded(_),
-            ..
-        } => Err(SharedIndexError::Embedded),
-        ServeConfig {
-            state_dir: Some(_), ..
-        } => Err(SharedIndexError::StateFolder),
-        ServeConfig {
-            index_secret: None, ..
-        } => Err(SharedIndexError::NoSecret),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses to keep or share what is guessed.
-fn check_index(config: &ServeConfig) -> Result<(), ServeError> {
-    let is_kept = config.state_dir.is_some() || config.shared_index.is_some();
-    if is_kept && config.profile.index != IndexKind::Events {
-        return Err(ServeError::GuessedIndex(config.profile.name.clone()));
-    }
-    Ok(())
-}
-
 /// Shares an index with other gateways. `model` and `identity` are the index's.
 fn share(
     server: SharedServer,
@@ -226,9 +195,6 @@ fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {
     let Some(path) = &config.state_dir else {
         return Ok(None);
     };
-    if matches!(config.backend, Backend::Embedded(_)) {
-        return Err(FolderError::Embedded.into());
-    }
     Ok(Some(Folder::open(path)?))
 }
 
@@ -306,7 +272,6 @@ fn predictions(
 
 async fn embedded(config: EmbeddedFleet, around: Around<'_>) -> Result<Started, ServeError> {
     let predictions = predictions(&config, around)?;
-    check(&config)?;
     let (mut replicas, mut streams) = (Vec::new(), Vec::new());
     for index in 0..config.replicas {
         let (endpoint, replay_endpoint) = event_endpoints(config.kv_events_port, index);
@@ -344,30 +309,8 @@ async fn embedded(config: EmbeddedFleet, around: Around<'_>) -> Result<Started, 
     Ok((fleet, name, streams))
 }
 
-fn check(config: &EmbeddedFleet) -> Result<(), ServeError> {
-    policy::by_name(&config.policy, setting(&config.engine))?;
-    let engine = &config.engine;
-    let complaint = if config.replicas == 0 {
-        return Err(ServeError::NoReplica);
-    } else if engine.block_size == 0 || !engine.block_size.is_multiple_of(16) {
-        "the block size must be a multiple of 16"
-    } else if engine.cache_blocks < 2 {
-        "a replica needs at least 2 cache blocks"
-    } else if engine.max_waiting == 0 {
-        "at least one request must be allowed to wait, or none is ever taken (--max-waiting)"
-    } else if engine.max_batched_tokens == 0 || engine.max_sequences == 0 {
-        "an engine must be allowed at least one token and one sequence a step"
-    } else if !has_event_ports(config) {
-        "every replica takes two ports from --kv-events-port on, all of them from 1 to 65535; give \
-         another one, or none for free ports"
-    } else {
-        return Ok(());
-    };
-    Err(ServeError::Engine(complaint.to_owned()))
-}
-
 /// Ports of a replica: for its events and for their replays.
-const EVENT_PORTS: usize = 2;
+pub(super) const EVENT_PORTS: usize = 2;
 
 /// Returns the addresses at which a replica publishes and replays its events.
 fn event_endpoints(base: Option<u16>, replica: usize) -> (String, String) {
@@ -378,18 +321,7 @@ fn event_endpoints(base: Option<u16>, replica: usize) -> (String, String) {
     (on_port(first), on_port(second))
 }
 
-fn has_event_ports(config: &EmbeddedFleet) -> bool {
-    let Some(base) = config.kv_events_port else {
-        return true;
-    };
-    let end = config
-        .replicas
-        .saturating_mul(EVENT_PORTS)
-        .saturating_add(usize::from(base));
-    base > 0 && end <= usize::from(u16::MAX) + 1
-}
-
-fn setting(engine: &EngineConfig) -> Setting {
+pub(super) fn setting(engine: &EngineConfig) -> Setting {
     Setting {
         capacity: engine.cache_blocks,
         block_tokens: engine.block_size as u32,
