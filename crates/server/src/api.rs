@@ -211,6 +211,7 @@ async fn answer_or_error(
     let (head, body) = request.into_parts();
     let timeline = Timeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
+    let errors = head.extensions.get().cloned();
     let target = target(&head.uri).to_owned();
     paths::check_length(&target)?;
     let body = body::read(&head.headers, body, &gateway.limits).await?;
@@ -226,6 +227,7 @@ async fn answer_or_error(
         arrival,
         timeline,
         closer,
+        errors,
     };
     let outcome = match &call.gateway.fleet {
         Fleet::Embedded(_) => embedded::answer(call, &body).await,
@@ -245,6 +247,8 @@ struct Call {
     arrival: headstart_core::Nanos,
     timeline: Timeline,
     closer: Closer,
+    /// Counts an error in the middle of the answer.
+    errors: Option<counted::Counter>,
 }
 
 impl Call {

@@ -51,15 +51,20 @@ impl Observers {
 }
 
 fn shadow(config: &ServeConfig) -> Result<Option<Arc<Shadow>>, ServeError> {
-    let Some(wanted) = &config.shadow else {
-        return Ok(None);
-    };
+    let wanted = config.shadow.as_ref();
+    let started = wanted.map(|wanted| Ok(Arc::new(Shadow::start(wanted)?)));
+    started.transpose()
+}
+
+/// Refuses shadow fleets beside engines that they cannot be compared with.
+pub(crate) fn check_shadow(config: &ServeConfig) -> Result<(), ServeError> {
     match &config.backend {
+        _ if config.shadow.is_none() => Ok(()),
         Backend::Upstreams(upstreams) if upstreams.len() == 1 => {
-            if upstreams[0].tokenizer.is_none() {
-                return Err(ServeError::Shadow("its --upstream needs tokenizer=FOLDER"));
+            match upstreams[0].tokenizer.is_none() {
+                true => Err(ServeError::Shadow("its --upstream needs tokenizer=FOLDER")),
+                false => Ok(()),
             }
-            Ok(Some(Arc::new(Shadow::start(wanted)?)))
         }
         _ => Err(ServeError::Shadow(
             "it plays beside one --upstream, which may be a balancer before many engines",

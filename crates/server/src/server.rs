@@ -1,5 +1,6 @@
 //! Sockets, connections, start and shutdown.
 
+mod check;
 mod connections;
 mod follow;
 mod kept_index;
@@ -121,9 +122,7 @@ impl Drop for Watcher {
 /// # Errors
 /// [`ServeError`], saying what to change.
 pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
-    if !config.listen.ip().is_loopback() && config.api_key.is_none() {
-        return Err(ServeError::Exposed(config.listen));
-    }
+    config.check()?;
     let open_files = open_files::raise();
     let listen = |source| ServeError::Listen {
         address: config.listen,

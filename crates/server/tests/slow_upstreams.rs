@@ -325,6 +325,13 @@ async fn a_stream_that_pauses_for_too_long_ends_with_an_error() {
         events[1].contains("upstream_timeout") && events[1].contains("--upstream-silence"),
         "{events:?}"
     );
+    // The status was sent before: it counts as failed all the same.
+    let snapshot = support::get(&gateway, "/dashboard/snapshot").await.json();
+    let by_status = &snapshot["errors"]["by_status"];
+    assert_eq!(*by_status, json!([{"status": 504, "count": 1}]));
+    let failure = &snapshot["errors"]["latest"][0];
+    assert_eq!(failure["code"], "upstream_timeout", "{failure}");
+    assert_eq!(snapshot["requests"], json!([]), "none was answered");
     gateway.shutdown().await;
 }
 

@@ -21,7 +21,8 @@ pub struct ReplayOutcome {
     pub insertions: u64,
     /// Blocks that were evicted.
     pub evictions: u64,
-    /// Number of the request that caused the first eviction; `None` while there is room.
+    /// Number of the first request for which there was no room without an eviction; `None` while
+    /// there is room.
     pub full_at: Option<u32>,
 }
 

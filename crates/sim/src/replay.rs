@@ -93,6 +93,7 @@ impl Replay {
                 ..access
             };
             if self.cache.admit(&mut lease, hash, &access) == Admit::Declined {
+                self.outcome.full_at.get_or_insert(self.served);
                 break;
             }
         }
@@ -158,6 +159,21 @@ mod tests {
             replay.check();
         }
         assert_eq!(replay.outcome().all().blocks.hits, expected_hits);
+    }
+
+    /// A chain whose head is all that fits evicts nothing.
+    #[test]
+    fn a_cache_is_full_once_a_block_finds_no_room() {
+        for (capacity, expected) in [(1, Some(0)), (2, Some(1)), (3, None)] {
+            let mut replay = Replay::new(capacity, Box::new(Lru::new(capacity)));
+            for blocks in [&[1, 2][..], &[1, 2, 3]] {
+                replay.serve(&TraceRequest {
+                    blocks: blocks.iter().copied().collect(),
+                    ..TraceRequest::default()
+                });
+            }
+            assert_eq!(replay.outcome().full_at, expected, "{capacity}");
+        }
     }
 
     #[test]

@@ -17,8 +17,9 @@ mod white_space;
 
 use std::ops::Range;
 
-use super::divergence::{self, Aligned, bytes_of};
+use super::divergence::{self, Aligned, Region, bytes_of};
 use super::explain::Evidence;
+use super::word::Word;
 use crate::Cause;
 
 /// Words, without white space, that changed.
@@ -59,22 +60,67 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Evidence> {
             new,
             place: 0,
             version: 0,
+            also: None,
         });
     }
-    DETECTORS
-        .iter()
-        .enumerate()
-        .find_map(|(number, (cause, detector))| {
-            let spans = detector(aligned)?;
-            let is_placed = number == WORDING || matches!(cause, Cause::Clock | Cause::Nonce);
-            let place = divergence::place(&aligned.new[..spans.new.start]);
-            Some(evidence(
-                aligned,
-                *cause,
-                spans,
-                if is_placed { place } else { 0 },
-            ))
+    let mut detectors = DETECTORS.iter().enumerate();
+    let found = detectors.find_map(|(number, (cause, detector))| {
+        let spans = detector(aligned)?;
+        let is_placed = number == WORDING || matches!(cause, Cause::Clock | Cause::Nonce);
+        let place = divergence::place(&aligned.new[..spans.new.start]);
+        Some(evidence(
+            aligned,
+            *cause,
+            spans,
+            if is_placed { place } else { 0 },
+        ))
+    });
+    found.or_else(|| find_before_an_order(aligned))
+}
+
+/// Causes of values, with whether they explain changes, and the whole of a changed value.
+type Value = (
+    Cause,
+    fn(&Aligned<'_>, &Region) -> bool,
+    fn(&[Word], Range<usize>) -> Range<usize>,
+);
+
+const VALUES: [Value; 2] = [
+    (Cause::Clock, clock::is_clock, clock::whole),
+    (Cause::Nonce, nonce::is_nonce, nonce::whole),
+];
+
+/// Most changes of a value in front of another order.
+const VALUE_CHANGES: usize = 16;
+
+/// A time or an id right in front of parts in another order: too little agrees between both for
+/// the value alone to explain the difference.
+fn find_before_an_order(aligned: &Aligned<'_>) -> Option<Evidence> {
+    let most = aligned.regions.first()?.changes.end.min(VALUE_CHANGES);
+    (1..=most).rev().find_map(|count| {
+        let region = Region {
+            changes: 0..count,
+            agrees: 0,
+        };
+        let (cause, _, whole) = VALUES.iter().find(|it| it.1(aligned, &region))?;
+        let behind = aligned.without_first(count);
+        let is_order = |cause: &Cause| {
+            let orders = [Cause::JsonKeys, Cause::ToolOrder, Cause::DocumentOrder];
+            orders.contains(cause)
+        };
+        let mut orders = DETECTORS.iter().filter(|(cause, _)| is_order(cause));
+        let (also, _) = orders.find(|(_, detector)| detector(&behind).is_some())?;
+        let (old, new) = aligned.span(&region);
+        let spans = Spans {
+            old: whole(&aligned.old, old),
+            new: whole(&aligned.new, new),
+        };
+        let place = divergence::place(&aligned.new[..spans.new.start]);
+        Some(Evidence {
+            also: Some(*also),
+            ..evidence(aligned, *cause, spans, place)
         })
+    })
 }
 
 /// Finds a seam: the only cause reported for small losses and for prompts of token ids.
@@ -92,6 +138,7 @@ fn evidence(aligned: &Aligned<'_>, cause: Cause, spans: Spans, place: u64) -> Ev
         version: divergence::hash(came),
         old: bytes_of(&aligned.old, spans.old),
         new: bytes_of(&aligned.new, spans.new),
+        also: None,
     }
 }
 

@@ -100,6 +100,15 @@ impl<'a> Aligned<'a> {
             return None;
         }
         let (old, new) = (ink(old_sketch), ink(new_sketch));
+        Some(Self::of_words((old_sketch, new_sketch), shared, old, new))
+    }
+
+    fn of_words(
+        (old_sketch, new_sketch): (&'a Sketch, &'a Sketch),
+        shared: usize,
+        old: Vec<Word>,
+        new: Vec<Word>,
+    ) -> Self {
         let lead = common(&old, &new);
         let moved_by = |range: Range<usize>| range.start + lead..range.end + lead;
         let changes = diff::changes(&old[lead..], &new[lead..]).into_iter();
@@ -111,7 +120,7 @@ impl<'a> Aligned<'a> {
             .collect();
         let known = known(&old[lead..], &new[lead..], lead, &changes);
         let regions = regions(&changes, new.len());
-        Some(Self {
+        Self {
             old_sketch,
             new_sketch,
             shared,
@@ -121,7 +130,7 @@ impl<'a> Aligned<'a> {
             changes,
             regions,
             known,
-        })
+        }
     }
 
     /// The divergence, where the first `served_words` of the newer prompt, white space among
@@ -155,6 +164,16 @@ impl<'a> Aligned<'a> {
             lost_words: lost.len(),
             lost_bytes: bytes.map(|bytes| bytes as usize).sum(),
         }
+    }
+
+    /// The same prompts without their first `count` changes: the older one has the newer one's words
+    /// there.
+    pub(super) fn without_first(&self, count: usize) -> Self {
+        let last = &self.changes[count - 1];
+        let mut old = self.new[..last.new.end].to_vec();
+        old.extend_from_slice(&self.old[last.old.end..]);
+        let (old_sketch, new_sketch) = (self.old_sketch, self.new_sketch);
+        Self::of_words((old_sketch, new_sketch), self.shared, old, self.new.clone())
     }
 
     /// The name of what stands behind the first change, in the newer prompt.

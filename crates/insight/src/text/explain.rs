@@ -23,6 +23,8 @@ pub struct Evidence {
     pub place: u64,
     /// Names the words that stand there now: a keyed hash of them.
     pub version: u64,
+    /// The cause of a further change right behind, where the first one alone explains too little.
+    pub also: Option<Cause>,
 }
 
 impl Evidence {

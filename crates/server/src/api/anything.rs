@@ -79,8 +79,9 @@ async fn pass_parts(
         facts.is_complete = is_success;
     });
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
+    let errors = head.extensions.get().cloned();
     let length = proxied.head.headers.get(header::CONTENT_LENGTH).cloned();
-    let mut response = respond::plain(gateway, &closer, proxied);
+    let mut response = respond::plain(gateway, (&closer, errors), proxied);
     // The length of what GET would answer, not of this empty body.
     if let Some(length) = length.filter(|_| head.method == Method::HEAD) {
         response

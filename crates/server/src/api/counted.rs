@@ -42,7 +42,7 @@ const ROUTES: [&str; 10] = [
 /// Middleware: counts errors, and keeps the last ones for the dashboard.
 pub(super) async fn errors(
     State(gateway): State<Arc<Gateway>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let route = (request.method() == Method::POST)
@@ -51,23 +51,44 @@ pub(super) async fn errors(
     let Some(asked) = route else {
         return next.run(request).await;
     };
-    let id = request_id(request.headers()).map(str::to_owned);
+    let counter = Counter {
+        route: asked.route,
+        request_id: request_id(request.headers()).map(str::to_owned),
+    };
+    request.extensions_mut().insert(counter.clone());
     let response = next.run(request).await;
     let status = response.status();
-    if !asked.is_error(status) {
-        return response;
+    if asked.is_error(status) {
+        let error = response.extensions().get::<ApiError>();
+        counter.note(&gateway, status, error.map(|error| error.code));
     }
-    let errors = &gateway.metrics.requests.errors;
-    errors.with_label_values(&[status.as_str()]).inc();
-    let error = response.extensions().get::<ApiError>();
-    gateway.dashboard.failures.note(Failure {
-        request_id: id,
-        at_unix_s: unix_seconds(),
-        status: status.as_u16(),
-        code: error.map(|error| error.code),
-        route: asked.route,
-    });
     response
+}
+
+/// A request extension: counts an error of the request, be it in the middle of its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Counter {
+    route: &'static str,
+    request_id: Option<String>,
+}
+
+impl Counter {
+    /// The answer began well, and broke off with `error`.
+    pub(super) fn broke_off(&self, gateway: &Gateway, error: &ApiError) {
+        self.note(gateway, error.status, Some(error.code));
+    }
+
+    fn note(&self, gateway: &Gateway, status: StatusCode, code: Option<&'static str>) {
+        let errors = &gateway.metrics.requests.errors;
+        errors.with_label_values(&[status.as_str()]).inc();
+        gateway.dashboard.failures.note(Failure {
+            request_id: self.request_id.clone(),
+            at_unix_s: unix_seconds(),
+            status: status.as_u16(),
+            code,
+            route: self.route,
+        });
+    }
 }
 
 /// Route of a client's request.

@@ -10,6 +10,7 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 
 use super::body::{self, ClientGone, Writer};
+use super::counted::Counter;
 use super::proxied::Sent;
 use super::usage::{Usage, UsageScan};
 use super::{CACHED_HEADER, Call, Closer, REPLICA_HEADER, errors, header_value, headers};
@@ -30,7 +31,10 @@ pub(super) fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response
     }
     let cached = cached_tokens(&proxied.head.headers, whole);
     let mut response = match is_stream {
-        true => stream(&call.gateway, &call.closer, proxied, Some((sent, cached))),
+        true => {
+            let ends = (&call.closer, call.errors.clone());
+            stream(&call.gateway, ends, proxied, Some((sent, cached)))
+        }
         false => {
             if is_success {
                 let usage = Usage {
@@ -51,9 +55,13 @@ pub(super) fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response
 }
 
 /// The answer to any other request, as it is.
-pub(super) fn plain(gateway: &Arc<Gateway>, closer: &Closer, proxied: Proxied) -> Response {
+pub(super) fn plain(
+    gateway: &Arc<Gateway>,
+    ends: (&Closer, Option<Counter>),
+    proxied: Proxied,
+) -> Response {
     match is_event_stream(&proxied.head.headers) {
-        true => stream(gateway, closer, proxied, None),
+        true => stream(gateway, ends, proxied, None),
         false => whole_answer(proxied),
     }
 }
@@ -66,10 +74,11 @@ fn whole_answer(proxied: Proxied) -> Response {
     response
 }
 
-/// `counted`: what is to be told of the usage, and the cached tokens that the head says.
+/// `ends`: the connection, and the count of errors. `counted`: what is to be told of the usage, and
+/// the cached tokens that the head says.
 fn stream(
     gateway: &Arc<Gateway>,
-    closer: &Closer,
+    (closer, errors): (&Closer, Option<Counter>),
     proxied: Proxied,
     counted: Option<(Sent, Option<usize>)>,
 ) -> Response {
@@ -81,6 +90,7 @@ fn stream(
     let copying = Copying {
         gateway: gateway.clone(),
         writer,
+        errors,
         kind: counted.as_ref().map_or(Kind::Chat, |(sent, _)| sent.kind),
         scan: UsageScan::default(),
     };
@@ -105,10 +115,19 @@ fn cached_tokens(headers: &HeaderMap, usage: Usage) -> Option<usize> {
         .or(usage.cached_tokens)
 }
 
+/// End of a stream that the client read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Whole,
+    /// The engine failed or fell silent.
+    BrokenOff,
+}
+
 /// A stream on its way.
 struct Copying {
     gateway: Arc<Gateway>,
     writer: Writer,
+    errors: Option<Counter>,
     kind: Kind,
     scan: UsageScan,
 }
@@ -132,9 +151,13 @@ impl Copying {
                 sent.note_id(scan.id(), &reservation);
             }
         };
-        let is_whole = self.copy(first, rest, &mut note_id).await.is_ok();
-        // Clients hang up as soon as they have read the last event: the answer is complete.
-        if !is_whole && self.scan.found().prompt_tokens.is_none() {
+        let is_whole = match self.copy(first, rest, &mut note_id).await {
+            Ok(End::BrokenOff) => false,
+            Ok(End::Whole) => true,
+            // Clients hang up as soon as they have read the last event: the answer is complete.
+            Err(ClientGone) => self.scan.found().prompt_tokens.is_some(),
+        };
+        if !is_whole {
             return;
         }
         if let (Some((sent, in_head)), true) = (counted, is_success) {
@@ -154,7 +177,7 @@ impl Copying {
         first: Bytes,
         mut rest: hyper::body::Incoming,
         note_id: &mut impl FnMut(&UsageScan),
-    ) -> Result<(), ClientGone> {
+    ) -> Result<End, ClientGone> {
         self.scan.feed(&first);
         note_id(&self.scan);
         self.writer.send(first).await?;
@@ -165,7 +188,7 @@ impl Copying {
                 () = self.writer.closed() => return Err(ClientGone),
             };
             let error = match frame {
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(End::Whole),
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         self.scan.feed(&data);
@@ -179,10 +202,14 @@ impl Copying {
                 ),
                 Err(_) => silent(limit),
             };
+            if let Some(errors) = &self.errors {
+                errors.broke_off(&self.gateway, &error);
+            }
             // What came may have ended inside an event.
             self.writer.send(Bytes::from_static(b"\n\n")).await?;
             let event = errors::stream_event(self.kind, &error);
-            return self.writer.send(event).await;
+            self.writer.send(event).await?;
+            return Ok(End::BrokenOff);
         }
     }
 }

@@ -72,9 +72,10 @@ pub struct ServerPart {
 /// Counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TotalsPart {
-    /// Requests sent to a replica.
+    /// Requests sent to a replica. One that went to another replica after a failure counts again.
     pub requests: u64,
-    /// Errors given to clients.
+    /// Errors to clients, streams that broke off among them. Requests that no replica got count
+    /// here, and not in `requests`.
     pub errors: u64,
     /// Prompt tokens of which it is known whether they were cached.
     pub prompt_tokens: u64,
@@ -321,7 +322,7 @@ pub struct FailurePart {
     pub request_id: Option<String>,
     /// Since then.
     pub age_s: f64,
-    /// Status of its answer.
+    /// Status of its answer; of a stream that broke off, of the error at its end.
     pub status: u16,
     /// The error's name; null where an engine gave it.
     pub code: Option<String>,
@@ -329,7 +330,8 @@ pub struct FailurePart {
     pub route: String,
 }
 
-/// Simulated hit rates of other cache sizes.
+/// Simulated hit rates of other cache sizes. Generated tokens count one turn late, so even an
+/// infinite cache may be below the measured hit rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GhostsPart {
     /// Seconds that are looked at.

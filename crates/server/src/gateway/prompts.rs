@@ -25,6 +25,7 @@ use super::{Fleet, Gateway};
 use crate::prompt_tokens::Prompted;
 use crate::text_tokens::{plain_text, text_tokens};
 use crate::upstream::{Rendered, Upstream};
+use crate::words::counted;
 
 /// Prompts that engines render for this gateway at a time; further ones go by their text at once.
 const RENDERED_AT_ONCE: usize = 16;
@@ -328,17 +329,17 @@ impl Gateway {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let lacking = lacks.iter().map(|((model, reason), counts)| {
-            let all = counts.by_engine + counts.by_text;
+            let all = counted(counts.by_engine + counts.by_text, "prompt");
             let by = format!(
                 "{} routed by the engine's tokens and {} by their text",
                 counts.by_engine, counts.by_text
             );
             match model == UNLISTED {
                 true => format!(
-                    "{all} prompts for models that no engine lists in /v1/models, {by}; correct \
+                    "{all} for models that no engine lists in /v1/models, {by}; correct \
                      `model` in the client, or start an engine that serves it"
                 ),
-                false => format!("{model}: {all} prompts without exact tokens ({reason}), {by}"),
+                false => format!("{model}: {all} without exact tokens ({reason}), {by}"),
             }
         });
         let lacking: Vec<_> = lacking.collect();

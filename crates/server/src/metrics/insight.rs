@@ -49,7 +49,9 @@ impl InsightMetrics {
             ghosts: make.ratio(
                 "headstart_ghost_hit_rate",
                 "Cached tokens of all prompt tokens that a replica's cache would have had in the \
-                 last hour at another size, in times its own (1, 1.25, 2, infinite).",
+                 last hour at another size, in times its own (1, 1.25, 2, infinite). An estimate \
+                 from prompts, which contain an answer one turn late: compare sizes with one \
+                 another, not with the measured hit rate.",
                 &["replica", "size"],
             ),
             blocks: make.plain_counter(

@@ -1,54 +1,18 @@
-//! The index beyond this process: whether it may be kept or shared, its secret, restore and saves.
+//! The index beyond this process: its folder, its secret, its restore and its saves.
 
 use std::sync::Arc;
 
-use headstart_index_sync::saved::{
-    Folder, FolderError, Keeper, KnownReplicas, Saving, drawn_secret,
-};
-use headstart_index_sync::shared::SharedIndexError;
-use headstart_router::profile::IndexKind;
+use headstart_index_sync::saved::{Folder, Keeper, KnownReplicas, Saving, drawn_secret};
 
 use super::ServeError;
-use crate::config::{Backend, ServeConfig};
+use crate::config::ServeConfig;
 use crate::gateway::Gateway;
-
-/// Refuses to share what cannot be shared.
-pub(super) fn check_sharing(config: &ServeConfig) -> Result<(), SharedIndexError> {
-    match config {
-        ServeConfig {
-            shared_index: None, ..
-        } => Ok(()),
-        ServeConfig {
-            backend: Backend::Embedded(_),
-            ..
-        } => Err(SharedIndexError::Embedded),
-        ServeConfig {
-            state_dir: Some(_), ..
-        } => Err(SharedIndexError::StateFolder),
-        ServeConfig {
-            index_secret: None, ..
-        } => Err(SharedIndexError::NoSecret),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses to keep or share what is guessed.
-pub(super) fn check_index(config: &ServeConfig) -> Result<(), ServeError> {
-    let is_kept = config.state_dir.is_some() || config.shared_index.is_some();
-    if is_kept && config.profile.index != IndexKind::Events {
-        return Err(ServeError::GuessedIndex(config.profile.name.clone()));
-    }
-    Ok(())
-}
 
 /// The folder that the index is to be kept in.
 pub(super) fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {
     let Some(path) = &config.state_dir else {
         return Ok(None);
     };
-    if matches!(config.backend, Backend::Embedded(_)) {
-        return Err(FolderError::Embedded.into());
-    }
     Ok(Some(Folder::open(path)?))
 }
 

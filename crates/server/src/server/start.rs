@@ -20,7 +20,7 @@ use headstart_router::profile::{IndexKind, ScorerKind};
 use headstart_router::{PrefixIndex, Router, RouterConfig, RunIndex};
 
 use super::follow::{self, Stream};
-use super::kept_index::{check_index, check_sharing, index_secret, keep, state_folder};
+use super::kept_index::{index_secret, keep, state_folder};
 use super::{ServeError, Watcher};
 use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
@@ -50,8 +50,6 @@ pub(super) struct Parts {
 /// Starts everything behind the sockets.
 pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
-    check_sharing(&config)?;
-    check_index(&config)?;
     let mut observers = Observers::start(&config, clock)?;
     let folder = state_folder(&config)?;
     let later = Later::default();
@@ -231,7 +229,6 @@ fn predictions(
 
 async fn embedded(config: EmbeddedFleet, around: Around<'_>) -> Result<Started, ServeError> {
     let predictions = predictions(&config, around)?;
-    check(&config)?;
     let (mut replicas, mut streams) = (Vec::new(), Vec::new());
     for index in 0..config.replicas {
         let (endpoint, replay_endpoint) = event_endpoints(config.kv_events_port, index);
@@ -269,30 +266,8 @@ async fn embedded(config: EmbeddedFleet, around: Around<'_>) -> Result<Started, 
     Ok((fleet, name, streams))
 }
 
-fn check(config: &EmbeddedFleet) -> Result<(), ServeError> {
-    policy::by_name(&config.policy, setting(&config.engine))?;
-    let engine = &config.engine;
-    let complaint = if config.replicas == 0 {
-        return Err(ServeError::NoReplica);
-    } else if engine.block_size == 0 || !engine.block_size.is_multiple_of(16) {
-        "the block size must be a multiple of 16"
-    } else if engine.cache_blocks < 2 {
-        "a replica needs at least 2 cache blocks"
-    } else if engine.max_waiting == 0 {
-        "at least one request must be allowed to wait, or none is ever taken (--max-waiting)"
-    } else if engine.max_batched_tokens == 0 || engine.max_sequences == 0 {
-        "an engine must be allowed at least one token and one sequence a step"
-    } else if !has_event_ports(config) {
-        "every replica takes two ports from --kv-events-port on, all of them from 1 to 65535; give \
-         another one, or none for free ports"
-    } else {
-        return Ok(());
-    };
-    Err(ServeError::Engine(complaint.to_owned()))
-}
-
 /// Ports of a replica: for its events and for their replays.
-const EVENT_PORTS: usize = 2;
+pub(super) const EVENT_PORTS: usize = 2;
 
 /// Returns the addresses at which a replica publishes and replays its events.
 fn event_endpoints(base: Option<u16>, replica: usize) -> (String, String) {
@@ -303,18 +278,7 @@ fn event_endpoints(base: Option<u16>, replica: usize) -> (String, String) {
     (on_port(first), on_port(second))
 }
 
-fn has_event_ports(config: &EmbeddedFleet) -> bool {
-    let Some(base) = config.kv_events_port else {
-        return true;
-    };
-    let end = config
-        .replicas
-        .saturating_mul(EVENT_PORTS)
-        .saturating_add(usize::from(base));
-    base > 0 && end <= usize::from(u16::MAX) + 1
-}
-
-fn setting(engine: &EngineConfig) -> Setting {
+pub(super) fn setting(engine: &EngineConfig) -> Setting {
     Setting {
         capacity: engine.cache_blocks,
         block_tokens: engine.block_size as u32,

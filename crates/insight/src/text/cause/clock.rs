@@ -177,7 +177,7 @@ fn is_argument(words: &[Word], at: usize) -> bool {
 }
 
 /// The whole of the time that `range` is a part of: `Monday, March 3` where only `3` changed.
-fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
+pub(super) fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
     let is_part = |at: usize| {
         let word = &words[at];
         word.class.is_time()

@@ -19,6 +19,9 @@ const PORT_DIGITS: std::ops::RangeInclusive<u16> = 4..=5;
 /// Fewest letters of a random name.
 const NAME_LETTERS: u16 = 6;
 
+/// Signs and markup in front of a counter at the beginning of a prompt.
+const FRONT_WORDS: usize = 8;
+
 /// Words that an id may be cut into.
 const PIECES_MAX: usize = 64;
 
@@ -108,7 +111,9 @@ fn is_of_id(words: &[Word], at: usize) -> bool {
     }
     let has_figures = |word: &Word| matches!(word.class, Class::Number | Class::Mixed);
     match words[at].class {
-        Class::Number if is_port(words, at) || is_address(words, at) => true,
+        Class::Number if is_port(words, at) || is_address(words, at) || is_counter(words, at) => {
+            true
+        }
         Class::Number | Class::Mixed | Class::HexLetters | Class::Epoch => is_labelled(words, at),
         class if class.is_letters() && !is_single => {
             (pieces.iter().any(has_figures) && is_labelled(words, at)) || is_named(words, at)
@@ -125,6 +130,16 @@ fn is_named(words: &[Word], at: usize) -> bool {
         return false;
     };
     label.class == Class::RequestLabel && (sign.is(b':') || sign.is(b'='))
+}
+
+/// Whether a number begins the whole prompt and words follow: `[17] You are`.
+fn is_counter(words: &[Word], at: usize) -> bool {
+    let is_markup = |word: &Word| word.class == Class::Punctuation || word.class.is_markup();
+    let mut behind = words[at + 1..].iter();
+    let next = behind.find(|word| word.class != Class::Punctuation);
+    at <= FRONT_WORDS
+        && words[..at].iter().all(is_markup)
+        && next.is_some_and(|next| next.class.is_letters())
 }
 
 /// Whether a number is one of the four of an address: `10.2.33.4`.
@@ -168,7 +183,7 @@ fn fills_up(words: &[Word], at: usize) -> bool {
 
 /// The whole of the id that `range` is a part of: what stands there without a space, quotation
 /// mark or bracket between.
-fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
+pub(super) fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
     let is_piece = |word: &Word| {
         !matches!(word.class, Class::Punctuation | Class::Marker) && !word.class.is_tag()
     };
@@ -260,6 +275,11 @@ mod tests {
             ("sig=", "aB3xY9kLm2Qp4Rt6==", "zQ8wE2rT5yU1iO7p==", "\n"),
             ("sig=", "aB3xY9kLm2Qp4Rt=", "zQ8wE2rT5yU1iO7=", "\n"),
             ("session: ", "brave-otter", "calm-heron", "\n"),
+            ("Request ", "17", "18", ". "),
+            ("#", "9", "10", " "),
+            ("[", "17", "18", "] "),
+            ("", "17", "18", ". "),
+            ("<|im_start|>system\n", "17", "18", ". "),
             ("client ", "10.2.33.4", "10.2.97.140", "\n"),
             ("run: ", "01HXYZ8KQ2M4N6P8", "01HXYZ9AB3C5D7E9", "\n"),
         ] {

@@ -124,8 +124,10 @@ fn is_announcement(words: &[Word], at: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::Cause;
     use crate::text::cause::testing::{check, found};
-    use crate::text::testing::prose;
+    use crate::text::explain;
+    use crate::text::testing::{prose, sketch};
 
     /// A tool's name and what it says, as a prompt shows them.
     type Form = fn(&str, &str) -> String;
@@ -276,6 +278,23 @@ mod tests {
         let old = text(["get_weather", "search_web", "read_file", "send_mail"]);
         let new = text(["read_file", "get_weather", "search_web", "open_door"]);
         assert_eq!(found(&old, &new).map(|it| it.0), Some("tool-order"));
+    }
+
+    #[test]
+    fn a_time_right_in_front_of_moved_tools_is_told_with_both_causes() {
+        let body = prose(5, 120);
+        let text = |time: &str, order| {
+            format!(
+                "It is {time}.\n<tools>\n{}\n</tools>\n{body}",
+                tools(order, "\n")
+            )
+        };
+        let (old, new) = (text("17:35", [0, 1, 2, 3]), text("17:36", [2, 0, 3, 1]));
+        let (old, new) = (sketch(&old), sketch(&new));
+        let evidence = explain(&old, &new, 0).and_then(|it| it.evidence);
+        let evidence = evidence.expect("a cause");
+        assert_eq!(evidence.cause, Cause::Clock);
+        assert_eq!(evidence.also, Some(Cause::ToolOrder));
     }
 
     #[test]

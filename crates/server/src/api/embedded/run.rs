@@ -9,6 +9,7 @@ use headstart_insight::text::Sketch;
 use http::{HeaderValue, header};
 
 use super::super::body::{self, ClientGone, Writer};
+use super::super::counted::Counter;
 use super::super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
 use super::tokens::server_error;
 use crate::answer::{Answer, Finish, Piece};
@@ -30,6 +31,7 @@ pub(super) struct Run {
     usage: Usage,
     arrival: Nanos,
     timeline: Timeline,
+    errors: Option<Counter>,
     /// Its end is the end of the conversation's turn.
     _forecast: Option<Forecast>,
 }
@@ -74,6 +76,7 @@ impl Run {
             usage,
             arrival: call.arrival,
             timeline: call.timeline.clone(),
+            errors: call.errors.clone(),
             _forecast: prompt.forecast,
         };
         let waited_s = run.note_first_token();
@@ -150,6 +153,9 @@ impl Run {
         let piece = match next {
             Ok(piece) => piece,
             Err(error) => {
+                if let Some(errors) = &self.errors {
+                    errors.broke_off(&self.gateway, &error);
+                }
                 self.reply.shape.fail(&error, events);
                 return true;
             }

@@ -53,7 +53,7 @@ function drawFigures(snapshot) {
     ["hit", "Hit rate, last minute", percent(lately.hit_rate), "",
       totals.prompt_tokens ? `${percent(found / totals.prompt_tokens)} since the start` : "nothing yet"],
     ["rps", "Requests per second", lately.requests_per_s.toFixed(1), "",
-      `${compact(totals.requests)} since the start`,
+      `${compact(totals.requests)} sent to replicas since the start`,
       seconds("requests")],
     ["tps", "Prompt tokens per second", compact(lately.prompt_tokens_per_s), "",
       `${compact(totals.prompt_tokens)} since the start`,
@@ -265,8 +265,8 @@ function drawGhosts({ ghosts, totals }) {
     ? "The predicted hit rate of larger caches, once there are prompts."
     : ghosts === null ? "Not estimated here. For a request log: headstart analyze FILE."
       : "Not enough prompts yet to predict the hit rate of larger caches.");
-  setText($("ghosts-note"), has ? "All of these are estimates from prompts alone: compare them with one "
-    + "another, not with the measured hit rate." : "");
+  setText($("ghosts-note"), has ? "All of these are estimates from prompts alone, which contain an answer "
+    + "one turn late. Compare them with one another: even \"infinite\" may be below the measured hit rate." : "");
   setText($("ghosts-lead"), has ? ghostLead(ghosts) : "");
   const rows = has ? [{ label: "this size", hit_rate: ghosts.hit_rate }, ...ghosts.sizes] : [];
   keyed($("ghosts"), rows, (row) => row.label, () => {
