@@ -1,37 +1,9 @@
 //! Policies by name, with options: `name[:key=value][:flag]…`.
 
-use std::sync::Arc as Shared;
+use std::sync::Arc;
 
 use crate::future::Future;
-use crate::policy::{
-    Arc, Belady, ContinuationOracle, Fifo, Gdsf, Importance, Lfu, Life, Lpc, LpcOptions, Lru,
-    Policy, Pooling, Random, S3Fifo, Shape, Sieve, TailLru, WaOptions, WorkloadAware,
-};
-
-/// Policies that [`by_name`] makes.
-pub const NAMES: &[&str] = &[
-    "lru",
-    "fifo",
-    "lfu",
-    "s3fifo",
-    "sieve",
-    "arc",
-    "gdsf",
-    "tlru",
-    "wa",
-    "lpc",
-    "importance",
-    "random",
-];
-
-/// Policies that [`offline`] makes: bounds that read the future.
-pub const OFFLINE_NAMES: &[&str] = &["belady", "belady-bypass", "continuation-oracle"];
-
-/// Policies of [`NAMES`] that read predictions ([`headstart_core::Access::p_continue`]).
-const PREDICTED_NAMES: &[&str] = &["lpc"];
-
-/// `life` in the authors' code.
-const PUBLISHED_LIFE_S: f64 = 5.0;
+use crate::policy::{NAMES, OFFLINE, OFFLINE_NAMES, ONLINE, Policy};
 
 /// The cache that a policy is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +12,13 @@ pub struct Setting {
     pub capacity: usize,
     /// Tokens per block; options in tokens are divided by it.
     pub block_tokens: u32,
+}
+
+impl Setting {
+    /// `tokens` in blocks.
+    pub(crate) fn blocks(&self, tokens: f64) -> f64 {
+        tokens / f64::from(self.block_tokens.max(1))
+    }
 }
 
 /// A policy that cannot be made; says what would do.
@@ -95,67 +74,22 @@ impl std::fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// Makes an online policy by its published name.
+/// Makes an online policy by its published name: a row of [`ONLINE`], with its options.
 ///
-/// | name | options, with their defaults |
-/// |---|---|
-/// | `s3fifo` | `small=0.1` and `ghost=0.9`, shares of the capacity |
-/// | `gdsf` | `depth=32768`: tokens at which a block costs twice as much; `admit-all` |
-/// | `tlru` | `allowance=1024`: ξ, tokens |
-/// | `wa` | `published` (the study's priority, `life=5`), `exponential`, `life=SECONDS`, |
-/// |      | `no-life`, `one-class`, `no-offset`, `no-guard` |
-/// | `lpc` | `interval=100`: mean gap between turns, seconds; `no-decay`, `literal-max` |
-/// | `importance` | `half-life=N`: uses of the cache after which one counts half; else none fades |
-/// | `random` | `seed=1` |
-///
-/// What a policy's own needs take off the cache is no option of the policy: see
-/// [`split_charge`].
+/// The memory that a policy itself needs is no option of the policy: see [`split_charge`].
 ///
 /// # Errors
 /// [`PolicyError`], when the name or an option is not known.
 pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyError> {
     let mut options = SpecOptions::new(spec);
-    let capacity = setting.capacity;
-    let blocks = |tokens: f64| tokens / f64::from(setting.block_tokens.max(1));
-    let policy: Box<dyn Policy> = match options.name {
-        "lru" => Box::new(Lru::new(capacity)),
-        "fifo" => Box::new(Fifo::new(capacity)),
-        "lfu" => Box::new(Lfu::new(capacity)),
-        "s3fifo" => {
-            let small = options.share("small", 0.1)?;
-            let ghost = options.share("ghost", 0.9)?;
-            Box::new(S3Fifo::new(capacity, small, ghost))
-        }
-        "sieve" => Box::new(Sieve::new(capacity)),
-        "arc" => Box::new(Arc::new(capacity)),
-        "gdsf" => {
-            let depth = options.number("depth", 32_768.0, |depth| depth >= 1.0)?;
-            let gdsf = Gdsf::new(capacity, blocks(depth));
-            match options.flag("admit-all") {
-                true => Box::new(gdsf.admitting_all()),
-                false => Box::new(gdsf),
-            }
-        }
-        "tlru" => {
-            let allowance = options.positive("allowance", 1_024.0)?;
-            Box::new(TailLru::new(capacity, blocks(allowance)))
-        }
-        "wa" => {
-            let wa = options.workload_aware()?;
-            Box::new(WorkloadAware::new(capacity, wa))
-        }
-        "lpc" => Box::new(Lpc::new(capacity, options.learned()?)),
-        "importance" => match options.number("half-life", 0.0, |uses| uses > 0.0)? {
-            0.0 => Box::new(Importance::new(capacity)),
-            uses => Box::new(Importance::fading(capacity, uses)),
-        },
-        "random" => Box::new(Random::new(capacity, options.whole("seed", 1)?)),
-        name if OFFLINE_NAMES.contains(&name) => {
-            let name = name.to_owned();
-            return Err(PolicyError::NeedsFuture { name });
-        }
-        _ => return Err(options.unknown()),
+    let Some(found) = ONLINE.iter().find(|entry| entry.name == options.name) else {
+        let name = options.name.to_owned();
+        return Err(match OFFLINE_NAMES.contains(&&*name) {
+            true => PolicyError::NeedsFuture { name },
+            false => PolicyError::Unknown { name },
+        });
     };
+    let policy = (found.make)(setting, &mut options)?;
     options.finish()?;
     Ok(policy)
 }
@@ -167,16 +101,13 @@ pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyEr
 pub fn offline(
     spec: &str,
     setting: Setting,
-    future: &Shared<Future>,
+    future: &Arc<Future>,
 ) -> Result<Box<dyn Policy>, PolicyError> {
     let options = SpecOptions::new(spec);
-    let (capacity, future) = (setting.capacity, future.clone());
-    let policy: Box<dyn Policy> = match options.name {
-        "belady" => Box::new(Belady::new(capacity, future)),
-        "belady-bypass" => Box::new(Belady::with_bypass(capacity, future)),
-        "continuation-oracle" => Box::new(ContinuationOracle::new(capacity, future)),
-        _ => return by_name(spec, setting),
+    let Some(found) = OFFLINE.iter().find(|entry| entry.name == options.name) else {
+        return by_name(spec, setting);
     };
+    let policy = (found.make)(setting.capacity, future.clone());
     options.finish()?;
     Ok(policy)
 }
@@ -184,7 +115,10 @@ pub fn offline(
 /// Whether the policy that `spec` names reads predictions, and is LRU where there are none.
 #[must_use]
 pub fn reads_predictions(spec: &str) -> bool {
-    PREDICTED_NAMES.contains(&SpecOptions::new(spec).name)
+    let name = SpecOptions::new(spec).name;
+    ONLINE
+        .iter()
+        .any(|entry| entry.name == name && entry.reads_predictions)
 }
 
 /// Takes the charge out of a specification: `lpc:charge=16000` is `lpc` on a cache that is 16,000
@@ -206,7 +140,7 @@ pub fn split_charge(spec: &str, block_tokens: u32) -> Result<(String, usize), Po
 }
 
 /// Options of a specification that have not been read yet.
-struct SpecOptions<'a> {
+pub(crate) struct SpecOptions<'a> {
     name: &'a str,
     rest: Vec<&'a str>,
     /// Syntax of each option that the policy has.
@@ -224,7 +158,7 @@ impl<'a> SpecOptions<'a> {
     }
 
     /// The value of `key`, a number that `is_fine`.
-    fn number(
+    pub(crate) fn number(
         &mut self,
         key: &'static str,
         default: f64,
@@ -246,57 +180,23 @@ impl<'a> SpecOptions<'a> {
         }
     }
 
-    fn workload_aware(&mut self) -> Result<WaOptions, PolicyError> {
-        let is_published = self.flag("published");
-        let shape = match (is_published, self.flag("exponential")) {
-            (true, _) => Shape::Published,
-            (_, true) => Shape::Exponential,
-            _ => Shape::Observed,
-        };
-        let default_s = if is_published { PUBLISHED_LIFE_S } else { 0.0 };
-        let life_s = self.number("life", default_s, |life| life > 0.0 && life.is_finite())?;
-        let life = match (self.flag("no-life"), life_s > 0.0) {
-            (true, _) => Life::Unbounded,
-            (_, true) => Life::Fixed(life_s),
-            _ => Life::Learnt,
-        };
-        Ok(WaOptions {
-            shape,
-            life,
-            by_class: !self.flag("one-class"),
-            by_offset: !self.flag("no-offset"),
-            guarded: !self.flag("no-guard"),
-        })
-    }
-
-    fn learned(&mut self) -> Result<LpcOptions, PolicyError> {
-        let mean_s = self.positive("interval", LpcOptions::INTERVAL_S)?;
-        Ok(LpcOptions {
-            interval_s: (!self.flag("no-decay")).then_some(mean_s),
-            pooling: match self.flag("literal-max") {
-                true => Pooling::Literal,
-                false => Pooling::ByConversation,
-            },
-        })
-    }
-
     /// Whether the word `key` is there.
-    fn flag(&mut self, key: &'static str) -> bool {
+    pub(crate) fn flag(&mut self, key: &'static str) -> bool {
         self.asked.push(format!("`{key}`"));
         let index = self.rest.iter().position(|&part| part == key);
         index.map(|index| self.rest.remove(index)).is_some()
     }
 
-    fn positive(&mut self, key: &'static str, default: f64) -> Result<f64, PolicyError> {
+    pub(crate) fn positive(&mut self, key: &'static str, default: f64) -> Result<f64, PolicyError> {
         self.number(key, default, |value| value > 0.0 && value.is_finite())
     }
 
-    fn whole(&mut self, key: &'static str, default: u64) -> Result<u64, PolicyError> {
+    pub(crate) fn whole(&mut self, key: &'static str, default: u64) -> Result<u64, PolicyError> {
         let is_whole = |value: f64| (0.0..9e15).contains(&value) && value.fract() == 0.0;
         Ok(self.number(key, default as f64, is_whole)? as u64)
     }
 
-    fn share(&mut self, key: &'static str, default: f64) -> Result<f64, PolicyError> {
+    pub(crate) fn share(&mut self, key: &'static str, default: f64) -> Result<f64, PolicyError> {
         self.number(key, default, |value| (0.0..=1.0).contains(&value))
     }
 
@@ -317,12 +217,6 @@ impl<'a> SpecOptions<'a> {
             },
         }
     }
-
-    fn unknown(&self) -> PolicyError {
-        PolicyError::Unknown {
-            name: self.name.to_owned(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -340,7 +234,7 @@ mod tests {
             assert!(by_name(name, SETTING).is_ok(), "{name}");
         }
         for name in NAMES.iter().chain(OFFLINE_NAMES) {
-            assert!(offline(name, SETTING, &Shared::default()).is_ok(), "{name}");
+            assert!(offline(name, SETTING, &Arc::default()).is_ok(), "{name}");
         }
     }
 
@@ -375,7 +269,6 @@ mod tests {
     fn who_reads_predictions_is_told_by_the_name() {
         assert!(reads_predictions("lpc") && reads_predictions("lpc:no-decay:charge=5"));
         assert!(!reads_predictions("lru") && !reads_predictions("wa:lpc"));
-        assert!(PREDICTED_NAMES.iter().all(|name| NAMES.contains(name)));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! own key says. Blocks that may not go are in no queue, or leave it when a sweep first meets
 //! them, so a pinned chain of thousands of blocks does not slow the search for a victim.
 //!
-//! One file per published policy; [`by_name`] makes those that need no knowledge of the future,
-//! [`offline`] those that do.
+//! One file per published policy, and a row for it in [`ONLINE`] or, where it reads the future, in
+//! [`OFFLINE`]. Most are a [`Keyed`] order of blocks.
 
 mod arc;
 mod belady;
@@ -14,6 +14,7 @@ mod continuation;
 mod fifo;
 mod gdsf;
 mod importance;
+mod keyed;
 mod learned;
 mod lfu;
 mod lru;
@@ -25,15 +26,16 @@ mod workload_aware;
 
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
-pub use crate::names::{
-    NAMES, OFFLINE_NAMES, PolicyError, Setting, by_name, offline, reads_predictions, split_charge,
-};
+use crate::future::Future;
+use crate::names::SpecOptions;
+pub use crate::names::{PolicyError, Setting, by_name, offline, reads_predictions, split_charge};
 pub use arc::Arc;
 pub use belady::Belady;
 pub use continuation::ContinuationOracle;
 pub use fifo::Fifo;
 pub use gdsf::Gdsf;
 pub use importance::Importance;
+pub use keyed::{Keyed, Priority};
 pub use learned::{Lpc, LpcOptions, Pooling};
 pub use lfu::Lfu;
 pub use lru::Lru;
@@ -42,6 +44,120 @@ pub use s3fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use tlru::TailLru;
 pub use workload_aware::{Life, Shape, WaOptions, WorkloadAware};
+
+/// An online policy by name.
+pub(crate) struct OnlinePolicy {
+    pub(crate) name: &'static str,
+    /// Whether it reads [`Access::p_continue`].
+    pub(crate) reads_predictions: bool,
+    pub(crate) make: fn(Setting, &mut SpecOptions<'_>) -> Result<Box<dyn Policy>, PolicyError>,
+}
+
+/// A policy that reads the future, by name.
+pub(crate) struct OfflinePolicy {
+    pub(crate) name: &'static str,
+    pub(crate) make: fn(usize, std::sync::Arc<Future>) -> Box<dyn Policy>,
+}
+
+/// The policies that serve. A policy reads its options, and says so for each.
+pub(crate) const ONLINE: [OnlinePolicy; 12] = [
+    online("lru", |at, _| Ok(Box::new(Lru::new(at.capacity)))),
+    online("fifo", |at, _| Ok(Box::new(Fifo::new(at.capacity)))),
+    online("lfu", |at, _| Ok(Box::new(Lfu::new(at.capacity)))),
+    // Shares of the capacity.
+    online("s3fifo", |at, options| {
+        let small = options.share("small", 0.1)?;
+        let ghost = options.share("ghost", 0.9)?;
+        Ok(Box::new(S3Fifo::new(at.capacity, small, ghost)))
+    }),
+    online("sieve", |at, _| Ok(Box::new(Sieve::new(at.capacity)))),
+    online("arc", |at, _| Ok(Box::new(Arc::new(at.capacity)))),
+    // `depth`: tokens at which a block costs twice as much.
+    online("gdsf", |at, options| {
+        let depth = options.number("depth", 32_768.0, |depth| depth >= 1.0)?;
+        let gdsf = Gdsf::new(at.capacity, at.blocks(depth));
+        Ok(match options.flag("admit-all") {
+            true => Box::new(gdsf.admitting_all()),
+            false => Box::new(gdsf),
+        })
+    }),
+    // `allowance`: ξ, tokens.
+    online("tlru", |at, options| {
+        let allowance = options.positive("allowance", 1_024.0)?;
+        Ok(Box::new(TailLru::new(at.capacity, at.blocks(allowance))))
+    }),
+    online("wa", |at, options| {
+        let options = WaOptions::read(options)?;
+        Ok(Box::new(WorkloadAware::new(at.capacity, options)))
+    }),
+    OnlinePolicy {
+        reads_predictions: true,
+        ..online("lpc", |at, options| {
+            let options = LpcOptions::read(options)?;
+            Ok(Box::new(Lpc::new(at.capacity, options)))
+        })
+    },
+    // `half-life`: uses of the cache after which one counts half; without it no use fades.
+    online("importance", |at, options| {
+        Ok(match options.number("half-life", 0.0, |uses| uses > 0.0)? {
+            0.0 => Box::new(Importance::new(at.capacity)),
+            uses => Box::new(Importance::fading(at.capacity, uses)),
+        })
+    }),
+    online("random", |at, options| {
+        let seed = options.whole("seed", 1)?;
+        Ok(Box::new(Random::new(at.capacity, seed)))
+    }),
+];
+
+/// Bounds, for replay only.
+pub(crate) const OFFLINE: [OfflinePolicy; 3] = [
+    OfflinePolicy {
+        name: "belady",
+        make: |capacity, future| Box::new(Belady::new(capacity, future)),
+    },
+    OfflinePolicy {
+        name: "belady-bypass",
+        make: |capacity, future| Box::new(Belady::with_bypass(capacity, future)),
+    },
+    OfflinePolicy {
+        name: "continuation-oracle",
+        make: |capacity, future| Box::new(ContinuationOracle::new(capacity, future)),
+    },
+];
+
+const fn online(
+    name: &'static str,
+    make: fn(Setting, &mut SpecOptions<'_>) -> Result<Box<dyn Policy>, PolicyError>,
+) -> OnlinePolicy {
+    OnlinePolicy {
+        name,
+        reads_predictions: false,
+        make,
+    }
+}
+
+/// Policies that [`by_name`] makes.
+pub const NAMES: &[&str] = &{
+    let mut names = [""; ONLINE.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = ONLINE[index].name;
+        index += 1;
+    }
+    names
+};
+
+/// Policies that [`offline`] makes: bounds that read the future.
+pub const OFFLINE_NAMES: &[&str] = &{
+    let mut names = [""; OFFLINE.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = OFFLINE[index].name;
+        index += 1;
+    }
+    names
+};
 
 /// An eviction policy. Calls for one block come in the order
 /// `insert (release | offer | withdraw)* (remove | forget)`; `offer` and `withdraw` alternate, and

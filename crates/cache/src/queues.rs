@@ -154,7 +154,7 @@ impl<K: Copy + Ord> Queues<K> {
 
 /// A 64-bit key that is aligned to four bytes, so that an entry takes twelve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key64([u32; 2]);
+pub struct Key64([u32; 2]);
 
 impl From<u64> for Key64 {
     #[inline]
@@ -165,7 +165,7 @@ impl From<u64> for Key64 {
 
 /// A 32-bit rank, then a 64-bit key; an entry takes sixteen bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RankedKey([u32; 3]);
+pub struct RankedKey([u32; 3]);
 
 impl RankedKey {
     #[inline]

@@ -31,8 +31,8 @@ use headstart_server::prices::PriceTable;
 use headstart_server::shadow::ShadowConfig;
 use serde::Deserialize;
 
-use self::cost_model::Emulated;
-pub(crate) use self::effective::Settings;
+use self::cost_model::ReplicaCostModel;
+pub(crate) use self::effective::EffectiveSettings;
 use self::options::IndexSecret;
 pub(crate) use self::options::ServeOptions;
 use self::profiles::ProfileTable;
@@ -57,7 +57,7 @@ impl std::error::Error for UsageError {}
 /// A configuration file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct File {
+pub(crate) struct ConfigFile {
     serve: ServeOptions,
     profiles: BTreeMap<String, ProfileTable>,
     tenants: BTreeMap<String, TenantTable>,
@@ -68,7 +68,7 @@ impl ServeOptions {
     ///
     /// # Errors
     /// When the executor is unknown, or the file is not a cost model.
-    pub(crate) fn emulated(&self) -> Result<Option<Emulated>> {
+    pub(crate) fn emulated(&self) -> Result<Option<ReplicaCostModel>> {
         if self.emulated.is_some() {
             return Ok(self.emulated);
         }
@@ -202,7 +202,7 @@ fn read(path: Option<&Path>, matches: &ArgMatches) -> Result<Option<(PathBuf, St
 ///
 /// # Errors
 /// What is wrong with it, and where.
-pub(crate) fn parse(text: &str) -> Result<File, String> {
+pub(crate) fn parse(text: &str) -> Result<ConfigFile, String> {
     let hint = "`headstart config init -o -` prints all keys";
     toml::from_str(text).map_err(|error| toml_error::explained(text, &error, hint))
 }

@@ -26,7 +26,7 @@ use serde_json::json;
 
 use crate::config::{UsageError, parsed};
 use crate::logged::Rendering;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// A trace and how to read it.
 #[derive(Args, Clone, Debug)]
@@ -120,8 +120,8 @@ impl TraceInput {
     }
 
     /// Progress of reading this trace.
-    pub(crate) fn progress(&self) -> Progress {
-        Progress::bytes("reading the trace")
+    pub(crate) fn progress(&self) -> TaskProgress {
+        TaskProgress::bytes("reading the trace")
     }
 
     /// Opens the trace and counts the bytes that are read, which are those of the file as it is,
@@ -129,7 +129,7 @@ impl TraceInput {
     ///
     /// # Errors
     /// Options that cannot be are usage errors.
-    pub(crate) fn open(&self, progress: &Progress) -> Result<Reader<'static>> {
+    pub(crate) fn open(&self, progress: &TaskProgress) -> Result<Reader<'static>> {
         let options = self.options()?;
         let (raw, bytes) = self.raw()?;
         if let Some(bytes) = bytes {

@@ -46,11 +46,11 @@ Exit codes:
      unreadable file, a server that does not answer")]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Serve the OpenAI and Anthropic APIs, or route to engines.
     Serve(Box<commands::serve::Serve>),
     /// Analyze a generated sample log: no input, no network.
@@ -58,36 +58,36 @@ enum Command {
     /// Explain why prompts of a log were recomputed, and the cost.
     Analyze(Box<commands::analyze::Analyze>),
     /// Compare eviction policies and cache sizes on a trace.
-    Replay(commands::replay::Replay),
+    Replay(commands::replay::ReplayCommand),
     /// Simulate a fleet, host memory, or prediction, in virtual time.
     #[command(subcommand)]
     Simulate(commands::simulate::Simulate),
     /// Size a host-memory or disk KV cache for a trace.
-    Plan(Box<commands::plan::Plan>),
+    Plan(Box<commands::plan::PlanCommand>),
     /// Convert and generate traces.
     #[command(subcommand)]
-    Trace(commands::trace::Trace),
+    Trace(commands::trace::TraceCommand),
     /// Train a model that predicts whether a conversation continues.
     Train(commands::train::Train),
     /// Measure a server with conversations, traces or a fleet.
     #[command(subcommand)]
-    Bench(commands::bench::Bench),
+    Bench(commands::bench::BenchCommand),
     /// Calibrate a cost model on an engine, or derive one.
     Calibrate(Box<commands::calibrate::Calibrate>),
     /// Show what a running server knows of its replicas' caches.
     #[command(subcommand)]
-    Index(commands::index::Index),
+    Index(commands::index::IndexCommand),
     /// Show what shadow fleets would have hit (`serve --shadow`).
-    Shadow(commands::shadow::Shadow),
+    Shadow(commands::shadow::ShadowCommand),
     /// Inspect and clean a context cache (`serve --context-cache`).
     #[command(subcommand)]
-    Cache(commands::cache::Cache),
+    Cache(commands::cache::CacheCommand),
     /// Show a running server: hit rate, losses, replicas, requests.
     Top(commands::top::Top),
     /// Show what a running server's caches saved, in time and money.
     Savings(commands::savings::Savings),
     /// Explain why one request's prompt was recomputed.
-    Why(commands::why::Why),
+    Why(commands::why::WhyCommand),
     /// Find what breaks prefix caching in your prompts (for CI).
     Lint(commands::lint::Lint),
     /// Show the configuration, or write a commented headstart.toml.
@@ -123,26 +123,26 @@ fn main() -> ExitCode {
     }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
     let outcome = match cli.command {
-        Command::Serve(serve) => commands::serve::run(*serve, leaf),
-        Command::Demo(demo) => commands::demo::run(*demo),
-        Command::Analyze(analyze) => commands::analyze::run(&analyze),
-        Command::Replay(replay) => commands::replay::run(&replay),
-        Command::Simulate(simulate) => commands::simulate::run(&simulate),
-        Command::Plan(plan) => commands::plan::run(&plan),
-        Command::Trace(trace) => commands::trace::run(&trace),
-        Command::Train(train) => commands::train::run(&train),
-        Command::Bench(bench) => commands::bench::run(bench),
-        Command::Calibrate(calibrate) => commands::calibrate::run(&calibrate),
-        Command::Index(index) => commands::index::run(&index),
-        Command::Shadow(shadow) => commands::shadow::run(&shadow),
-        Command::Cache(cache) => commands::cache::run(&cache),
-        Command::Top(top) => commands::top::run(&top),
-        Command::Savings(savings) => commands::savings::run(&savings),
-        Command::Why(why) => commands::why::run(&why),
-        Command::Lint(lint) => commands::lint::run(&lint),
-        Command::Config(config) => commands::config::run(config, leaf),
-        Command::Completions { shell } => completions(shell),
-        Command::Reference(reference) => reference::run(&reference),
+        CliCommand::Serve(serve) => commands::serve::run(*serve, leaf),
+        CliCommand::Demo(demo) => commands::demo::run(*demo),
+        CliCommand::Analyze(analyze) => commands::analyze::run(&analyze),
+        CliCommand::Replay(replay) => commands::replay::run(&replay),
+        CliCommand::Simulate(simulate) => commands::simulate::run(&simulate),
+        CliCommand::Plan(plan) => commands::plan::run(&plan),
+        CliCommand::Trace(trace) => commands::trace::run(&trace),
+        CliCommand::Train(train) => commands::train::run(&train),
+        CliCommand::Bench(bench) => commands::bench::run(bench),
+        CliCommand::Calibrate(calibrate) => commands::calibrate::run(&calibrate),
+        CliCommand::Index(index) => commands::index::run(&index),
+        CliCommand::Shadow(shadow) => commands::shadow::run(&shadow),
+        CliCommand::Cache(cache) => commands::cache::run(&cache),
+        CliCommand::Top(top) => commands::top::run(&top),
+        CliCommand::Savings(savings) => commands::savings::run(&savings),
+        CliCommand::Why(why) => commands::why::run(&why),
+        CliCommand::Lint(lint) => commands::lint::run(&lint),
+        CliCommand::Config(config) => commands::config::run(config, leaf),
+        CliCommand::Completions { shell } => completions(shell),
+        CliCommand::Reference(reference) => reference::run(&reference),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

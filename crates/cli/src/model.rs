@@ -11,13 +11,13 @@ use headstart_engine::model::toy;
 use headstart_prompt::PromptModel;
 
 use crate::config::UsageError;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// The built-in model's name.
 pub(crate) const TOY: &str = "toy";
 
 /// A model ready to serve.
-pub(crate) struct Loaded {
+pub(crate) struct ServableModel {
     /// Weights.
     pub(crate) model: Arc<LanguageModel>,
     /// Tokenizer and template.
@@ -27,19 +27,19 @@ pub(crate) struct Loaded {
 }
 
 /// Loads the model that `spec` names.
-pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
+pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<ServableModel> {
     if spec == TOY {
         let prompt = PromptModel::toy();
         let model = toy::build(&prompt.stable_words(), prompt.eos_token(), dtype);
         let (model, prompt) = (Arc::new(model), Arc::new(prompt));
-        return Ok(Loaded {
+        return Ok(ServableModel {
             model,
             prompt,
             name: TOY.to_owned(),
         });
     }
     if let Some(shape) = HeadLayout::named(spec) {
-        return Ok(Loaded {
+        return Ok(ServableModel {
             model: Arc::new(constructed::build(shape, dtype)),
             // Its language has no text; the toy's tokenizer has as many tokens.
             prompt: Arc::new(PromptModel::toy()),
@@ -51,7 +51,7 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
     } else {
         fetch(spec)?
     };
-    let progress = Progress::endless(format!("loading {spec}"));
+    let progress = TaskProgress::endless(format!("loading {spec}"));
     let model = LanguageModel::load(&dir, dtype).with_context(|| format!("cannot load {spec}"))?;
     let prompt = PromptModel::from_dir(&dir).with_context(|| format!("cannot load {spec}"))?;
     progress.end();
@@ -65,7 +65,7 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
     let name = Path::new(spec)
         .file_name()
         .map_or(spec.into(), |name| name.to_string_lossy());
-    Ok(Loaded {
+    Ok(ServableModel {
         model: Arc::new(model),
         prompt: Arc::new(prompt),
         name: name.into_owned(),
@@ -85,7 +85,7 @@ fn fetch(name: &str) -> Result<PathBuf> {
     if let Some(folder) = cached(name) {
         return Ok(folder);
     }
-    let progress = Progress::steps(format!("fetching {name} from the hub"), 0).announced();
+    let progress = TaskProgress::steps(format!("fetching {name} from the hub"), 0).announced();
     let api = hf_hub::api::sync::ApiBuilder::from_env()
         .build()
         .context("cannot set up the hub")?;

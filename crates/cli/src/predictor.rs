@@ -25,14 +25,15 @@ use anyhow::Result;
 use headstart_core::Probability;
 use headstart_predict::{Definition, Drift, DriftVerdict, Encoder, Situation, TurnPrior, encoder};
 use headstart_server::prediction::{
-    Became, Calibration, Outcome, Predict, PredictionConfig, PredictorStatus, Question, Reads,
+    Became, ConversationPredictor, PredictionConfig, PredictorStatus, Reads, RecentCalibration,
+    TurnOutcome, TurnQuestion,
 };
 
 use crate::config::{ServeOptions, UsageError};
 use crate::situations::num_prompts;
 use log::OutcomeLog;
-use model_file::{Loaded, ModelFile};
-use pending::{Pending, Waiting};
+use model_file::{ActiveModel, ModelFile};
+use pending::{PendingTurn, PendingTurns};
 
 pub(crate) use model_file::read_model;
 pub(crate) use panics::keep_text_out_of_panics;
@@ -98,7 +99,7 @@ fn wants_lpc(options: &ServeOptions) -> bool {
 /// A model where there is one, the turn prior, and what is learnt while serving.
 struct LivePredictor {
     encoder: Arc<dyn Encoder>,
-    model: Mutex<Option<Arc<Loaded>>>,
+    model: Mutex<Option<Arc<ActiveModel>>>,
     /// Parts of a conversation that the model and the log need.
     reads: Mutex<Reads>,
     prior: Mutex<TurnPrior>,
@@ -117,7 +118,7 @@ struct LivePredictor {
 /// Turns that wait for their outcome, and what the outcomes say of the model.
 #[derive(Default)]
 struct Learning {
-    pending: Pending,
+    pending: PendingTurns,
     drift: Drift,
 }
 
@@ -159,12 +160,12 @@ impl LivePredictor {
         Ok(predictor)
     }
 
-    fn model(&self) -> Option<Arc<Loaded>> {
+    fn model(&self) -> Option<Arc<ActiveModel>> {
         lock(&self.model).clone()
     }
 
     /// Takes another model over; its predecessor's mistakes are not its own.
-    fn swap(&self, loaded: Loaded) {
+    fn swap(&self, loaded: ActiveModel) {
         *lock(&self.reads) = reads(Some(&loaded), self.logged.as_ref());
         // Before the model: who holds it sees a model and the outcomes of that one.
         let mut learning = lock(&self.learning);
@@ -178,7 +179,7 @@ impl LivePredictor {
     }
 
     /// Rows for the log, one per situation; none where there is no log.
-    fn log_rows(&self, made: Option<(&Loaded, &[f32])>, of: &[Situation]) -> Vec<Vec<f32>> {
+    fn log_rows(&self, made: Option<(&ActiveModel, &[f32])>, of: &[Situation]) -> Vec<Vec<f32>> {
         let Some(definition) = &self.logged else {
             return Vec::new();
         };
@@ -194,12 +195,12 @@ impl LivePredictor {
             .collect()
     }
 
-    fn conversation(&self, question: &Question) -> u64 {
+    fn conversation(&self, question: &TurnQuestion) -> u64 {
         self.conversations.hash_one(question.conversation.0)
     }
 
     /// Scores one outcome. Returns the turn, for the log.
-    fn score(&self, outcome: &Outcome) -> Option<Waiting> {
+    fn score(&self, outcome: &TurnOutcome) -> Option<PendingTurn> {
         let Learning { pending, drift } = &mut *lock(&self.learning);
         let version = self.model().map(|loaded| loaded.version);
         let waiting = pending.take(outcome.id)?;
@@ -211,7 +212,7 @@ impl LivePredictor {
         Some(waiting)
     }
 
-    fn append(&self, waiting: Waiting, outcome: &Outcome) {
+    fn append(&self, waiting: PendingTurn, outcome: &TurnOutcome) {
         if let Some(log) = &mut *lock(&self.log) {
             let written = log.append(waiting, outcome);
             self.log_records.fetch_add(u64::from(written), Relaxed);
@@ -219,7 +220,7 @@ impl LivePredictor {
     }
 }
 
-impl Predict for LivePredictor {
+impl ConversationPredictor for LivePredictor {
     fn reads(&self) -> Reads {
         *lock(&self.reads)
     }
@@ -228,7 +229,7 @@ impl Predict for LivePredictor {
         lock(&self.prior).p(turn)
     }
 
-    fn predict(&self, questions: &[Question]) -> Vec<Option<Probability>> {
+    fn predict(&self, questions: &[TurnQuestion]) -> Vec<Option<Probability>> {
         let situations: Vec<Situation> = questions.iter().map(situation).collect();
         let model = self.model();
         let rows = model
@@ -242,7 +243,7 @@ impl Predict for LivePredictor {
         let mut log_rows = self.log_rows(made, &situations).into_iter();
         let mut learning = lock(&self.learning);
         for (question, said) in questions.iter().zip(&said) {
-            let waiting = Waiting {
+            let waiting = PendingTurn {
                 conversation: self.conversation(question),
                 said: *said,
                 prior: self.prior(question.turn),
@@ -259,7 +260,7 @@ impl Predict for LivePredictor {
         }
     }
 
-    fn learn(&self, outcomes: &[Outcome]) {
+    fn learn(&self, outcomes: &[TurnOutcome]) {
         for outcome in outcomes {
             if let Some(waiting) = self.score(outcome) {
                 self.append(waiting, outcome);
@@ -274,7 +275,7 @@ impl Predict for LivePredictor {
         let model = self.model();
         let drift = &learning.drift;
         let is_enough = !matches!(drift.verdict(), DriftVerdict::TooFew { .. });
-        let calibration = is_enough.then(|| Calibration {
+        let calibration = is_enough.then(|| RecentCalibration {
             error: drift.ece(),
             excess_log_loss: drift.excess_log_loss(),
         });
@@ -290,7 +291,7 @@ impl Predict for LivePredictor {
 }
 
 /// Returns the parts of a conversation that the model and the log need.
-fn reads(model: Option<&Loaded>, logged: Option<&Definition>) -> Reads {
+fn reads(model: Option<&ActiveModel>, logged: Option<&Definition>) -> Reads {
     let read = model.map(|loaded| &loaded.predictor.model().definition);
     let all = read.into_iter().chain(logged);
     all.fold(Reads::default(), |reads, definition| {
@@ -302,7 +303,7 @@ fn reads(model: Option<&Loaded>, logged: Option<&Definition>) -> Reads {
     })
 }
 
-fn situation(question: &Question) -> Situation {
+fn situation(question: &TurnQuestion) -> Situation {
     Situation {
         prompts: question.said.prompts.clone(),
         answers: question.said.answers.clone(),
@@ -312,7 +313,11 @@ fn situation(question: &Question) -> Situation {
     }
 }
 
-fn open_log(path: PathBuf, model: Option<&Loaded>, encoder: &dyn Encoder) -> Result<OutcomeLog> {
+fn open_log(
+    path: PathBuf,
+    model: Option<&ActiveModel>,
+    encoder: &dyn Encoder,
+) -> Result<OutcomeLog> {
     let definition = match model {
         Some(loaded) => loaded.predictor.model().definition.clone(),
         None => Definition::new(encoder),

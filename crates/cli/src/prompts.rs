@@ -71,7 +71,7 @@ enum TooLong {
 
 /// Requests that were not sent as they stand in the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Altered {
+pub(crate) struct PromptAlterations {
     /// Prompts whose end was left off.
     pub(crate) cut: u64,
     /// Requests without a token, left out.
@@ -79,12 +79,12 @@ pub(crate) struct Altered {
 }
 
 /// Prompts, each with the request that it is made of.
-pub(crate) struct Prompts<I> {
+pub(crate) struct PromptStream<I> {
     requests: I,
     materializer: Materializer,
     max_prompt_tokens: u32,
     id_tokens: u32,
-    altered: Altered,
+    altered: PromptAlterations,
 }
 
 impl PromptOptions {
@@ -93,7 +93,7 @@ impl PromptOptions {
         &self,
         info: &TraceInfo,
         requests: I,
-    ) -> Result<Prompts<impl Iterator<Item = Result<TraceRequest, TraceError>> + use<I>>>
+    ) -> Result<PromptStream<impl Iterator<Item = Result<TraceRequest, TraceError>> + use<I>>>
     where
         I: Iterator<Item = Result<TraceRequest, TraceError>>,
     {
@@ -121,29 +121,29 @@ impl PromptOptions {
             output_tokens: self.output_tokens,
         });
         let wrong = |error| UsageError(format!("--id-tokens and --vocab: {error}"));
-        Ok(Prompts {
+        Ok(PromptStream {
             requests: sample.thin(requests),
             materializer: materializer.map_err(wrong)?,
             max_prompt_tokens: self.max_prompt_tokens,
             id_tokens,
-            altered: Altered::default(),
+            altered: PromptAlterations::default(),
         })
     }
 }
 
-impl<I> Prompts<I> {
+impl<I> PromptStream<I> {
     /// Tokens that each block id gets.
     pub(crate) fn id_tokens(&self) -> u32 {
         self.id_tokens
     }
 
     /// Counts of altered requests so far.
-    pub(crate) fn altered(&self) -> Altered {
+    pub(crate) fn altered(&self) -> PromptAlterations {
         self.altered
     }
 }
 
-impl<I: Iterator<Item = Result<TraceRequest, TraceError>>> Iterator for Prompts<I> {
+impl<I: Iterator<Item = Result<TraceRequest, TraceError>>> Iterator for PromptStream<I> {
     type Item = Result<(TraceRequest, TokenPrompt)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -173,7 +173,7 @@ fn too_long<T>(number: u64, tokens: u64, limit: u32) -> Result<T> {
     )
 }
 
-impl std::fmt::Display for Altered {
+impl std::fmt::Display for PromptAlterations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { cut, empty } = self;
         write!(

@@ -1,7 +1,7 @@
 //! Report of a sweep, as table, JSON lines, CSV or HTML page.
 //!
-//! [`Report`] holds counts only. Rates, shares and sentences are made where they are shown, and
-//! every form says whether it means blocks or tokens.
+//! [`ReplayReport`] holds counts only. Rates, shares and sentences are made where they are shown.
+//! Every form says whether it means blocks or tokens.
 
 pub(crate) mod analyze;
 mod csv;
@@ -22,7 +22,7 @@ use headstart_sim::{ReplayOutcome, RequestClass, knee};
 use headstart_trace::TraceInfo;
 
 pub(crate) use csv::csv;
-pub(crate) use frame::Made;
+pub(crate) use frame::ReportProvenance;
 pub(crate) use html::page;
 pub(crate) use json::json_lines;
 pub(crate) use table::{aligned, per_class, table};
@@ -33,7 +33,7 @@ const YARDSTICK: &str = "belady";
 
 /// A trace, replayed.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct ReplayReport {
     /// Facts about the replayed trace.
     pub(crate) trace: TraceFacts,
     /// KV bytes per token, if a model is named.
@@ -41,7 +41,7 @@ pub(crate) struct Report {
     /// Hits of a cache that never evicts.
     pub(crate) infinite: ReplayOutcome,
     /// One row per policy and capacity, policy by policy.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ReplayRow>,
 }
 
 /// Facts about a trace, for the reader of a report.
@@ -65,7 +65,7 @@ pub(crate) struct TraceFacts {
 
 /// One policy at one capacity.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct ReplayRow {
     /// The policy as it was asked for.
     pub(crate) policy: String,
     /// The capacity as requested; `None` for a default size.
@@ -79,10 +79,10 @@ pub(crate) struct Row {
 /// A policy's rows by growing capacity, as far as more room changes something.
 struct Curve<'a> {
     policy: &'a str,
-    rows: Vec<&'a Row>,
+    rows: Vec<&'a ReplayRow>,
 }
 
-impl Report {
+impl ReplayReport {
     /// The policies, in the order of the rows.
     fn policies(&self) -> Vec<&str> {
         let mut policies: Vec<&str> = Vec::new();
@@ -104,13 +104,13 @@ impl Report {
     }
 
     /// The yardstick's row for the capacity of `row`.
-    fn yardstick(&self, row: &Row) -> Option<&Row> {
+    fn yardstick(&self, row: &ReplayRow) -> Option<&ReplayRow> {
         let mut rows = self.rows.iter();
         rows.find(|other| other.policy == YARDSTICK && other.blocks == row.blocks)
     }
 
     /// Block hits of `row` over those of the yardstick; `None` where that was not replayed.
-    fn share_of_yardstick(&self, row: &Row) -> Option<f64> {
+    fn share_of_yardstick(&self, row: &ReplayRow) -> Option<f64> {
         let best = self.yardstick(row)?.outcome.all().blocks.hits;
         let hits = row.outcome.all().blocks.hits;
         (best > 0).then(|| hits as f64 / best as f64)
@@ -132,13 +132,13 @@ impl Report {
     }
 
     /// Whether the cache of `row` was still filling when the cold part was over.
-    fn filled_late(&self, row: &Row) -> bool {
+    fn filled_late(&self, row: &ReplayRow) -> bool {
         let full_at = row.outcome.full_at;
         full_at.is_none_or(|request| request >= self.trace.cold_requests)
     }
 }
 
-impl Row {
+impl ReplayRow {
     fn block_rate(&self) -> f64 {
         self.outcome.all().blocks.rate()
     }

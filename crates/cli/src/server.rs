@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::commands::serve::runtime;
 use crate::config::{UsageError, first_line};
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Of a foreign answer, what is looked at.
 const FOREIGN_BYTES: usize = 4096;
@@ -24,7 +24,7 @@ const SHOWN_CHARS: usize = 100;
 
 /// The server to ask.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Server {
+pub(crate) struct ServerOptions {
     /// Address of the server, or HEADSTART_URL
     #[arg(
         long,
@@ -40,7 +40,7 @@ pub(crate) struct Server {
     pub(crate) api_key_file: Option<PathBuf>,
 }
 
-impl Server {
+impl ServerOptions {
     /// Reads a JSON document of at most `limit` bytes, with whatever is wrong in words that name
     /// what to change.
     pub(crate) fn json(&self, path: &str, limit: usize) -> Result<Value> {
@@ -50,7 +50,7 @@ impl Server {
     }
 
     /// Reads a document of at most `limit` bytes, as it comes.
-    pub(crate) fn document(&self, asked: &Asked<'_>, limit: usize) -> Result<Vec<u8>> {
+    pub(crate) fn document(&self, asked: &RequestTarget<'_>, limit: usize) -> Result<Vec<u8>> {
         let mut body = Vec::new();
         let mut is_too_long = false;
         let got = self.get(asked.path, |bytes| {
@@ -75,14 +75,14 @@ impl Server {
         write: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<Result<(), LoadgenError>> {
         let key = self.api_key_file.as_deref().map(first_line).transpose()?;
-        let _progress = Progress::endless(format!("asking {}", self.url));
+        let _progress = TaskProgress::endless(format!("asking {}", self.url));
         let fetched = fetch(&self.url, path, key.as_deref(), write);
         Ok(runtime()?.block_on(fetched))
     }
 
     /// Returns the target of a request, for errors.
-    pub(crate) fn asked<'a>(&'a self, path: &'a str) -> Asked<'a> {
-        Asked {
+    pub(crate) fn asked<'a>(&'a self, path: &'a str) -> RequestTarget<'a> {
+        RequestTarget {
             url: &self.url,
             path,
             key_file: self.api_key_file.as_deref(),
@@ -91,14 +91,14 @@ impl Server {
 }
 
 /// Target of a request, for errors.
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestTarget<'a> {
     pub(crate) url: &'a str,
     pub(crate) path: &'a str,
     /// The value of `--api-key-file`.
     pub(crate) key_file: Option<&'a Path>,
 }
 
-impl Asked<'_> {
+impl RequestTarget<'_> {
     /// An error in words that name what to change.
     pub(crate) fn explained(&self, error: LoadgenError) -> Error {
         let (url, path) = (self.url, self.path);
@@ -187,7 +187,7 @@ fn shown(body: &str) -> String {
 mod tests {
     use super::*;
 
-    const ASKED: Asked<'static> = Asked {
+    const ASKED: RequestTarget<'static> = RequestTarget {
         url: "http://h:1",
         path: "/debug/index",
         key_file: None,
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_refused_is_named_by_its_file() {
-        let asked = Asked {
+        let asked = RequestTarget {
             key_file: Some(Path::new("some/key")),
             ..ASKED
         };

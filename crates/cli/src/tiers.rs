@@ -19,7 +19,7 @@ use headstart_engine::ModelConfig;
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_server::config::TiersOf;
 use headstart_server::metrics::TierReport;
-use headstart_server::replica::Waker;
+use headstart_server::replica::ReplicaWaker;
 use headstart_store::backend::{Condition, no_waker};
 use headstart_store::disk::{DiskStats, unix_seconds};
 use headstart_store::record::Exactness;
@@ -31,7 +31,7 @@ use headstart_store::{Disk, DiskOptions, SharedBackend, TieredStore};
 use crate::config::importance::wanted;
 use crate::config::tenants::Tenant;
 use crate::config::{ServeOptions, UsageError};
-use importance::Importance;
+use importance::PartialLoading;
 use report::report;
 
 /// Tokens of a unit: what a hosted context cache stores at once.
@@ -69,7 +69,7 @@ const MOST_UNITS: usize = 1 << 22;
 const TOKEN_S: f64 = 1e-3;
 
 /// Properties of the fleet that the tiers depend on.
-pub(crate) struct Shape<'a> {
+pub(crate) struct FleetShape<'a> {
     pub(crate) model: &'a ModelConfig,
     /// Type of keys and values on the device.
     pub(crate) dtype: Dtype,
@@ -81,14 +81,14 @@ pub(crate) struct Shape<'a> {
 }
 
 /// Location of the context cache.
-enum Place {
+enum ContextCacheLocation {
     /// A folder, which this process has for itself.
     Folder(PathBuf),
     /// An object store, which others may use as well.
     Store(String),
 }
 
-impl Place {
+impl ContextCacheLocation {
     fn of(place: &str) -> Self {
         match place.contains("://") {
             true => Self::Store(place.to_owned()),
@@ -98,7 +98,7 @@ impl Place {
 }
 
 /// State that all replicas share, once it is open.
-struct Opened {
+struct SharedTierState {
     tier: Tier,
     shared: Arc<SharedBackend>,
     units: usize,
@@ -115,18 +115,18 @@ enum Stats {
 
 /// All that makes the tiers of any replica.
 struct Recipe {
-    opened: Mutex<Option<Opened>>,
-    place: Place,
+    opened: Mutex<Option<SharedTierState>>,
+    place: ContextCacheLocation,
     budget_bytes: u64,
     store: StoreConfig,
-    importance: Option<Importance>,
+    importance: Option<PartialLoading>,
     shares: Shares,
     most_at_hand: usize,
     block_size: usize,
 }
 
 /// The tiers that the options ask for, if they ask for any.
-pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<TiersOf>> {
+pub(crate) fn of(options: &ServeOptions, shape: &FleetShape<'_>) -> Result<Option<TiersOf>> {
     let Some(place) = &options.context_cache else {
         let settings = [
             ("--context-cache-gib", options.context_cache_gib),
@@ -189,7 +189,7 @@ fn positive(value: Option<f64>, default: f64, name: &str) -> Result<f64> {
 }
 
 impl Recipe {
-    fn new(options: &ServeOptions, place: &str, shape: &Shape<'_>) -> Result<Self> {
+    fn new(options: &ServeOptions, place: &str, shape: &FleetShape<'_>) -> Result<Self> {
         let gib = positive(
             options.context_cache_gib,
             CONTEXT_CACHE_GIB,
@@ -246,7 +246,7 @@ impl Recipe {
         store.staging_units = most_at_hand + most_at_hand.min(64);
         Ok(Self {
             opened: Mutex::new(None),
-            place: Place::of(place),
+            place: ContextCacheLocation::of(place),
             budget_bytes,
             store,
             importance,
@@ -260,11 +260,13 @@ impl Recipe {
     /// exclusively ours from now on; an object store may be unreachable.
     fn check(&self) -> Result<()> {
         match &self.place {
-            Place::Folder(_) => {
+            ContextCacheLocation::Folder(_) => {
                 let opened = self.open()?;
                 *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
             }
-            Place::Store(url) => drop(Remote::open(&RemoteOptions::new(url), no_waker())?),
+            ContextCacheLocation::Store(url) => {
+                drop(Remote::open(&RemoteOptions::new(url), no_waker())?)
+            }
         }
         Ok(())
     }
@@ -274,20 +276,23 @@ impl Recipe {
     }
 
     /// Opens what all replicas share: the tier below host memory.
-    fn open(&self) -> Result<Opened> {
+    fn open(&self) -> Result<SharedTierState> {
         let unit_bytes = self.store.unit_bytes();
         let wakers = Wakers::default();
         let waker = wakers.waker();
         let (tier, shared, units, assumed, stats) = match &self.place {
-            Place::Folder(folder) => {
+            ContextCacheLocation::Folder(folder) => {
                 let (disk, found) = Disk::open(self.disk(folder), waker)?;
-                let share = self.importance.as_ref().map_or(1.0, Importance::unit_share);
+                let share = self
+                    .importance
+                    .as_ref()
+                    .map_or(1.0, PartialLoading::unit_share);
                 let units = (disk.capacity_records(unit_bytes) as f64 * share) as usize;
                 let stats = Stats::Disk(disk.stats().clone());
                 let shared = SharedBackend::new(Box::new(disk), found, wakers, self.log());
                 (Tier::Disk, shared, units, DISK, stats)
             }
-            Place::Store(url) => {
+            ContextCacheLocation::Store(url) => {
                 let mut options = RemoteOptions::new(url);
                 options.budget_bytes = Some(self.budget_bytes);
                 let (remote, found) = Remote::open(&options, waker)?;
@@ -304,7 +309,7 @@ impl Recipe {
             );
         }
         let units = units.min(MOST_UNITS);
-        Ok(Opened {
+        Ok(SharedTierState {
             tier,
             shared,
             units,
@@ -323,8 +328,8 @@ impl Recipe {
     /// Says once when the context cache works worse, and when it is well again.
     fn log(&self) -> OnCondition {
         let place = match &self.place {
-            Place::Folder(folder) => folder.display().to_string(),
-            Place::Store(url) => url.clone(),
+            ContextCacheLocation::Folder(folder) => folder.display().to_string(),
+            ContextCacheLocation::Store(url) => url.clone(),
         };
         Box::new(move |condition| match condition {
             // As loud as what it ends.
@@ -351,11 +356,11 @@ impl Recipe {
             unit_bytes: self.store.unit_bytes(),
             most_at_hand: self.most_at_hand,
             engine,
-            load: importance.map_or(LoadWhen::Faster, Importance::load),
+            load: importance.map_or(LoadWhen::Faster, PartialLoading::load),
         }
     }
 
-    fn make(&self, replica: u32, waker: Waker) -> Result<(Tiers, Box<dyn BlockMover>)> {
+    fn make(&self, replica: u32, waker: ReplicaWaker) -> Result<(Tiers, Box<dyn BlockMover>)> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match &mut *opened {
             Some(opened) => opened,
@@ -376,7 +381,7 @@ impl Recipe {
         tiers.push(tier(opened.tier, opened.units, opened.assumed, shares));
         let config = self.config(unknown_engine());
         let mut store = self.store.clone();
-        if let Place::Folder(folder) = &self.place {
+        if let ContextCacheLocation::Folder(folder) = &self.place {
             // Names of one kind say nothing to a server of the other.
             let name = match store.exactness {
                 Exactness::Exact => format!("notes-{replica}"),
@@ -393,9 +398,9 @@ impl Recipe {
 fn importance_of(
     options: &ServeOptions,
     place: &str,
-    shape: &Shape<'_>,
+    shape: &FleetShape<'_>,
     budget_bytes: u64,
-) -> Result<Option<Importance>> {
+) -> Result<Option<PartialLoading>> {
     let Some(text) = wanted(options.importance.as_deref()) else {
         return Ok(None);
     };
@@ -410,7 +415,7 @@ fn importance_of(
         None => 0.0,
     };
     let kept_bytes = (kept_gib * GIB) as u64;
-    Importance::new(text, shape, (budget_bytes, kept_bytes)).map(Some)
+    PartialLoading::new(text, shape, (budget_bytes, kept_bytes)).map(Some)
 }
 
 /// Returns the exactness of records of this kind.

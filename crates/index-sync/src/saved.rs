@@ -33,5 +33,5 @@ mod seal;
 
 pub use folder::{Folder, FolderError, drawn_secret};
 pub use format::{FileError, SavedIndex, SavedReplica, VERSION};
-pub use keeper::{Keeper, KnownReplicas, Restored, SaveError, Saving};
+pub use keeper::{Keeper, KnownReplicas, RestoredIndex, SaveError, Saving};
 pub use seal::Seal;

@@ -76,10 +76,10 @@ pub use config::{SharedIndexConfig, SharedServer, Timeline, Timing};
 pub use record::Position;
 pub use report::{GatewayRole, RoleReport, SharedIndexStats};
 
-use link::{Keys, Link};
-use names::Names;
+use link::{ReplicaKeys, ServerLink};
+use names::Pseudonymizer;
 use replica_role::ReplicaRole;
-use report::Counts;
+use report::SyncCounters;
 
 /// Longest wait at the end for leases to be given back: otherwise the next owner waits until they
 /// expire.
@@ -127,13 +127,13 @@ pub enum SharedIndexError {
 
 /// A [`PrefixIndex`] that hears of replicas what any of several gateways hears.
 pub struct SharedIndex {
-    shared: Arc<Shared>,
+    shared: Arc<SyncContext>,
 }
 
 /// State shared by the threads.
-struct Shared {
+struct SyncContext {
     local: Arc<dyn PrefixIndex>,
-    names: Names,
+    names: Pseudonymizer,
     timeline: Timeline,
     timing: Timing,
     client: Client,
@@ -143,12 +143,12 @@ struct Shared {
     secret: (String, String),
     /// Tells this gateway from others.
     gateway: String,
-    state: Mutex<State>,
+    state: Mutex<SyncState>,
     changed: Condvar,
-    counts: Counts,
+    counts: SyncCounters,
 }
 
-struct State {
+struct SyncState {
     seats: BTreeMap<ReplicaId, ReplicaRole>,
     /// When the steward's last whole round began: since then the server may have given our leases
     /// to others. None before the first, and without a connection at the start.
@@ -178,17 +178,17 @@ impl SharedIndex {
         local: Arc<dyn PrefixIndex>,
         timeline: Timeline,
     ) -> Result<Self, SharedIndexError> {
-        let shared = Arc::new(Shared::new(config, local, timeline)?);
+        let shared = Arc::new(SyncContext::new(config, local, timeline)?);
         let link = match shared.open() {
             Ok(link) => {
                 shared.lock().renewed = Some(Instant::now());
                 Some(link)
             }
-            Err(Closed::Outage(reason)) => {
+            Err(ConnectFailure::Outage(reason)) => {
                 shared.note_loss(&reason);
                 None
             }
-            Err(Closed::Refused(error)) => return Err(error),
+            Err(ConnectFailure::Refused(error)) => return Err(error),
         };
         let steward = shared.clone();
         spawn("shared-index", move || lease_manager::run(&steward, link))?;
@@ -297,14 +297,14 @@ impl PrefixIndex for SharedIndex {
 }
 
 /// Why there is no connection.
-enum Closed {
+enum ConnectFailure {
     /// It may be there later.
     Outage(String),
     /// It will not do.
     Refused(SharedIndexError),
 }
 
-impl Shared {
+impl SyncContext {
     fn new(
         config: SharedIndexConfig,
         local: Arc<dyn PrefixIndex>,
@@ -322,9 +322,9 @@ impl Shared {
         let fleet = format!("headstart:index:v1:{}", config.model);
         let space = format!("{fleet}:{identity}");
         let seat = |(replica, name): (ReplicaId, String)| {
-            (replica, ReplicaRole::new(Keys::new(&space, &name)))
+            (replica, ReplicaRole::new(ReplicaKeys::new(&space, &name)))
         };
-        let state = State {
+        let state = SyncState {
             seats: config.replicas.into_iter().map(seat).collect(),
             renewed: None,
             read_at: Instant::now(),
@@ -343,7 +343,7 @@ impl Shared {
             .collect();
         Ok(Self {
             local,
-            names: Names::new(&config.identity),
+            names: Pseudonymizer::new(&config.identity),
             timeline,
             timing: config.server.timing,
             client,
@@ -352,29 +352,31 @@ impl Shared {
             gateway: random,
             state: Mutex::new(state),
             changed: Condvar::new(),
-            counts: Counts::default(),
+            counts: SyncCounters::default(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SyncState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A connection to a server whose gateways have our secret.
-    fn open(&self) -> Result<Link, Closed> {
+    fn open(&self) -> Result<ServerLink, ConnectFailure> {
         let closed = |error: redis::RedisError| match link::is_outage(&error) {
-            true => Closed::Outage(link::reason(&error)),
-            false => Closed::Refused(SharedIndexError::Refused {
+            true => ConnectFailure::Outage(link::reason(&error)),
+            false => ConnectFailure::Refused(SharedIndexError::Refused {
                 address: self.address.clone(),
                 reason: error.to_string(),
             }),
         };
-        let mut link = Link::open(&self.client, self.timing).map_err(closed)?;
+        let mut link = ServerLink::open(&self.client, self.timing).map_err(closed)?;
         let (key, ours) = &self.secret;
         let found = link.agree(key, ours).map_err(closed)?;
         if found != *ours {
             let address = self.address.clone();
-            return Err(Closed::Refused(SharedIndexError::OtherSecret { address }));
+            return Err(ConnectFailure::Refused(SharedIndexError::OtherSecret {
+                address,
+            }));
         }
         Ok(link)
     }

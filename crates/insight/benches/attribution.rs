@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use headstart_core::block::{Namespace, RouteHasher, RouteIdentity};
 use headstart_core::{Nanos, ReplicaId, Rng, RouteKey, Tier, TokenId};
-use headstart_insight::loss::{Arrival, Attributor, AttributorConfig, Served};
+use headstart_insight::loss::{ArrivingRequest, Attributor, AttributorConfig, ServedTokens};
 
 const BLOCK: usize = 16;
 const REQUESTS: usize = 4_000;
@@ -90,7 +90,7 @@ fn round(requests: &[Request]) -> (Duration, Duration) {
             false => (ReplicaId(replica), 0),
         };
         let start = Instant::now();
-        let arrival = Arrival {
+        let arrival = ArrivingRequest {
             replica: request.replica,
             prompt_tokens: request.tokens.len() as u32,
             block_size: BLOCK as u32,
@@ -104,7 +104,7 @@ fn round(requests: &[Request]) -> (Duration, Duration) {
         if under_way.len() > 300 {
             let (mut pending, request) = under_way.remove(0);
             attributor.computed(&mut pending, now);
-            let served = Served::by_device(request.held);
+            let served = ServedTokens::by_device(request.held);
             black_box(attributor.finish(pending, &served, now));
         }
         calls += start.elapsed();

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use headstart_core::{Nanos, Rng};
-use headstart_insight::ghost::{BLOCKS_MAX, Ghost, Settings};
+use headstart_insight::ghost::{BLOCKS_MAX, Ghost, GhostConfig};
 
 const REQUESTS: usize = 20_000;
 /// Conversations that may go on.
@@ -42,9 +42,9 @@ fn main() {
         let mut nanos = Vec::new();
         let mut estimate = None;
         for _ in 0..ROUNDS {
-            let mut ghost = Ghost::new(Settings {
+            let mut ghost = Ghost::new(GhostConfig {
                 blocks_max,
-                ..Settings::around(capacity, 16)
+                ..GhostConfig::around(capacity, 16)
             });
             let start = Instant::now();
             for (index, chain) in chains.iter().enumerate() {

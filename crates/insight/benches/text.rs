@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use headstart_core::Rng;
-use headstart_insight::text::{Limits, Neighbours, Sketch, Sketcher, explain};
+use headstart_insight::text::{NeighbourLimits, Neighbours, Sketch, Sketcher, explain};
 
 /// Rounds of each measurement; the median is printed.
 const ROUNDS: usize = 15;
@@ -32,7 +32,7 @@ fn main() {
 
     let mut sketches: Vec<Sketch> = texts.iter().map(|text| sketcher.sketch(text)).collect();
     let last = sketches.pop().expect("prompts");
-    let mut neighbours = Neighbours::new(Limits::default());
+    let mut neighbours = Neighbours::new(NeighbourLimits::default());
     for (name, sketch) in sketches.iter().enumerate() {
         neighbours.insert(1, name, sketch.clone());
     }

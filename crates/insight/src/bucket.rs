@@ -1,8 +1,8 @@
 //! Buckets of prompt tokens, and token counts per bucket.
 //!
 //! Every prompt token lands in exactly one [`Bucket`]: the first, in the order of
-//! [`Bucket::ALL`], that applies to it. A request's tokens are a [`Split`], sums of splits are a
-//! [`Waterfall`]; both keep the law that the buckets' tokens are the prompt's tokens.
+//! [`Bucket::ALL`], that applies to it. A request's tokens are a [`BucketTokens`], sums of splits
+//! are a [`Waterfall`]; both keep the law that the buckets' tokens are the prompt's tokens.
 
 use std::fmt;
 use std::str::FromStr;
@@ -153,9 +153,9 @@ impl FromStr for Bucket {
 
 /// One request's prompt tokens by bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Split([u32; BUCKETS]);
+pub struct BucketTokens([u32; BUCKETS]);
 
-impl Split {
+impl BucketTokens {
     /// Puts `tokens` more into `bucket`.
     ///
     /// # Panics
@@ -195,7 +195,7 @@ pub struct Waterfall {
 
 impl Waterfall {
     /// Adds one request.
-    pub fn add(&mut self, split: &Split) {
+    pub fn add(&mut self, split: &BucketTokens) {
         self.requests += 1;
         for (bucket, tokens) in split.iter() {
             self.tokens[bucket.index()] += u64::from(tokens);
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn buckets_sum_to_the_prompt() {
-        let mut split = Split::default();
+        let mut split = BucketTokens::default();
         split.put(Bucket::Device, 64);
         split.put(Bucket::BlockFloor, 3);
         split.put(Bucket::Device, 16);

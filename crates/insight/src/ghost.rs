@@ -4,7 +4,7 @@
 //! ```text
 //! chain of keys ─┬─ Track: an LRU stack down to the largest size; depth of each block
 //!                │          hit at size C  ⇔  depth < C
-//!                └─ Seen:  used before at all          (the cache without end)
+//!                └─ RecentKeySet: used before at all   (the cache without end)
 //!                       both: by minute, for the last hour; and in all
 //! ```
 //!
@@ -16,16 +16,16 @@
 //!
 //! Which makes sampling sound: only blocks whose key a hash picks are followed, depths and counts
 //! are multiplied by what each stands for, and the rate is halved whenever there are more than
-//! [`Settings::blocks_max`]. The stack ends at the largest size, so a cache smaller than the bound
-//! is followed exactly. What the sample has too much or too little of all look-ups is put down to
-//! blocks that are used all the time (a shared head), and set right at the smallest size.
+//! [`GhostConfig::blocks_max`]. The stack ends at the largest size, so a cache smaller than the
+//! bound is followed exactly. What the sample has too much or too little of all look-ups is put
+//! down to blocks that are used all the time (a shared head), and set right at the smallest size.
 //!
 //! It does not know who holds what in truth: one `Ghost` is one cache. For replicas keep one
 //! each, fed with what was routed to it; for "one cache for all", feed one with everything.
 //!
 //! Memory: some 50 bytes a followed block of the stack, at most 36 of those seen, and 61 counts a
 //! size: about 3 MiB at the defaults. Cost: a multiplication for a block that is not followed,
-//! some tens of nanoseconds for one that is, and a millisecond once in [`Settings::blocks_max`]
+//! some tens of nanoseconds for one that is, and a millisecond once in [`GhostConfig::blocks_max`]
 //! followed ones, when their places are moved together.
 //!
 //! Source: Mattson et al. 1970 for stack distances; Waldspurger, Park, Garthwaite and Ahmad,
@@ -42,9 +42,9 @@ use std::time::Duration;
 
 use headstart_core::Nanos;
 
-use seen::Seen;
+use seen::RecentKeySet;
 use track::{Depth, Track};
-use window::{Counts, Request, Window};
+use window::{RequestCounts, Window, WindowCounts};
 
 /// Followed blocks at the defaults: estimates are within a point of exact replay on the traces
 /// that we know.
@@ -62,7 +62,7 @@ pub const FOLLOWED_MIN: usize = 32;
 
 /// Sizes of the caches, and bounds on memory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct GhostConfig {
     /// Sizes in blocks; sorted, and each once, by [`Ghost::new`].
     pub capacities: Vec<u64>,
     /// Tokens per block.
@@ -74,7 +74,7 @@ pub struct Settings {
     pub memory: Duration,
 }
 
-impl Settings {
+impl GhostConfig {
     /// Returns settings for a running gateway: sizes from a quarter of `capacity` blocks to eight
     /// times it, 1.25 and 2 among them, and a memory of a day.
     #[must_use]
@@ -110,14 +110,14 @@ impl Settings {
 /// Caches of many sizes that hold nothing.
 #[derive(Clone, Debug)]
 pub struct Ghost {
-    settings: Settings,
+    settings: GhostConfig,
     track: Track,
-    seen: Seen,
+    seen: RecentKeySet,
     window: Window,
-    total: Counts,
+    total: WindowCounts,
     /// Counts of the current request, and its blocks that the stack or the infinite cache follows;
     /// both kept to reuse their memory.
-    counts: Request,
+    counts: RequestCounts,
     followed: Vec<u64>,
     /// Most followed blocks that are looked up in a slot of time.
     lookups_max: u64,
@@ -174,17 +174,17 @@ impl Estimate {
 impl Ghost {
     /// Empty caches.
     #[must_use]
-    pub fn new(mut settings: Settings) -> Self {
+    pub fn new(mut settings: GhostConfig) -> Self {
         settings.capacities.sort_unstable();
         settings.capacities.dedup();
         let sizes = settings.capacities.len();
         let largest = settings.capacities.last().copied().unwrap_or(0);
         Self {
             track: Track::new(largest, settings.blocks_max),
-            seen: Seen::new(settings.blocks_max, settings.memory),
+            seen: RecentKeySet::new(settings.blocks_max, settings.memory),
             window: Window::new(sizes),
-            total: Counts::new(sizes),
-            counts: Request::default(),
+            total: WindowCounts::new(sizes),
+            counts: RequestCounts::default(),
             followed: Vec::new(),
             lookups_max: u64::MAX,
             lookups: 0,
@@ -263,7 +263,7 @@ impl Ghost {
         self.estimate(&self.total)
     }
 
-    fn estimate(&self, counts: &Counts) -> Estimate {
+    fn estimate(&self, counts: &WindowCounts) -> Estimate {
         let blocks = counts.blocks as f64;
         let rate = |hits: f64| if blocks > 0.0 { hits / blocks } else { 0.0 };
         let tokens = |hits: f64| {

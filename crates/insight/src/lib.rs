@@ -22,5 +22,5 @@ pub mod loss;
 pub mod prefill;
 pub mod text;
 
-pub use bucket::{Bucket, Split, Waterfall};
+pub use bucket::{Bucket, BucketTokens, Waterfall};
 pub use cause::Cause;

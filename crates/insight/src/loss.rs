@@ -34,14 +34,14 @@ use headstart_core::event::BlockChange;
 use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
 
 use crate::Bucket;
-use content::Contents;
-use key::Key;
+use content::ContentMemory;
+use key::NameSecret;
 use lately::Lately;
-use table::{Names, State, Table};
+use table::{BlockTable, CopyState, NamespaceTable};
 
 pub use outlook::{Errors, Outlook};
-pub use request::{Arrival, Evicted, Memory, Outcome, Pending, Served};
-pub use tally::{HotPrefixes, Prefix, Tally};
+pub use request::{ArrivingRequest, FirstEviction, Memory, Outcome, Pending, ServedTokens};
+pub use tally::{HotPrefix, HotPrefixes, WaterfallTally};
 
 /// Resolution of the times of use, nanoseconds. With 32 bits they reach 497 days.
 const TICK: u64 = 10_000_000;
@@ -84,17 +84,17 @@ impl Default for AttributorConfig {
 /// looked at only where blocks are unknown.
 #[derive(Clone, Debug)]
 pub struct Attributor {
-    key: Key,
-    blocks: Table,
+    key: NameSecret,
+    blocks: BlockTable,
     /// Fronts of prompts without their namespace, and where they were seen last.
-    fronts: Names,
-    contents: Contents,
-    replicas: Vec<Replica>,
+    fronts: NamespaceTable,
+    contents: ContentMemory,
+    replicas: Vec<ReplicaHistory>,
     lately: Lately,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Replica {
+struct ReplicaHistory {
     /// Blocks that it stored, and once more per reset.
     stored: u32,
     /// `stored` at its last reset, until that is so long ago that the memory has forgotten
@@ -106,7 +106,7 @@ struct Replica {
     model: u64,
 }
 
-impl Replica {
+impl ReplicaHistory {
     /// Counts `blocks` more stored blocks, and forgets a reset that lies too far back.
     fn advance(&mut self, blocks: u32) {
         self.stored = self.stored.wrapping_add(blocks);
@@ -121,12 +121,12 @@ impl Attributor {
     /// One that remembers nothing yet.
     #[must_use]
     pub fn new(config: &AttributorConfig) -> Self {
-        let key = Key::new(config.secret);
+        let key = NameSecret::new(config.secret);
         Self {
             key,
-            blocks: Table::new(config.blocks),
-            fronts: Names::new(config.blocks / FRONT),
-            contents: Contents::new(config.tokens, key),
+            blocks: BlockTable::new(config.blocks),
+            fronts: NamespaceTable::new(config.blocks / FRONT),
+            contents: ContentMemory::new(config.tokens, key),
             replicas: Vec::new(),
             lately: Lately::default(),
         }
@@ -141,7 +141,7 @@ impl Attributor {
 
     /// A request was placed: lays out what its tokens are if they are not served. Of its new part
     /// only that it is being computed is remembered, until [`Attributor::computed`].
-    pub fn arrive(&mut self, arrival: &Arrival<'_>, now: Nanos) -> Pending {
+    pub fn arrive(&mut self, arrival: &ArrivingRequest<'_>, now: Nanos) -> Pending {
         arrive::arrive(self, arrival, now)
     }
 
@@ -164,7 +164,7 @@ impl Attributor {
             if block >= pending.computes_from {
                 pending.uncounted.end(block, entry);
                 // Where it is, its own events say better, once they are there.
-                if entry.state() != State::Held || entry.holder != place {
+                if entry.state() != CopyState::Held || entry.holder != place {
                     entry.hold(place, Tier::Device);
                 }
                 (entry.at, entry.stored) = (at, stored);
@@ -182,7 +182,7 @@ impl Attributor {
     }
 
     /// The answer said what was served. Sums to the prompt whatever it said.
-    pub fn finish(&mut self, mut pending: Pending, served: &Served, now: Nanos) -> Outcome {
+    pub fn finish(&mut self, mut pending: Pending, served: &ServedTokens, now: Nanos) -> Outcome {
         self.computed(&mut pending, now);
         let split = layout::overlay(pending.prompt_tokens, &pending.runs, served);
         let unsure = [Bucket::Namespace, Bucket::Diverged, Bucket::NeverSeen];
@@ -287,7 +287,7 @@ impl Attributor {
     fn place(&mut self, replica: ReplicaId) -> u16 {
         let place = (replica.0 as usize).min(REPLICAS - 1);
         if place >= self.replicas.len() {
-            self.replicas.resize(place + 1, Replica::default());
+            self.replicas.resize(place + 1, ReplicaHistory::default());
         }
         place as u16
     }

@@ -26,7 +26,7 @@
 mod cells;
 mod solve;
 
-use crate::{Bucket, Split};
+use crate::{Bucket, BucketTokens};
 
 use cells::Cells;
 use solve::solve;
@@ -46,14 +46,14 @@ const REACH: f64 = 1.5;
 /// Smallest such distance, relative: clocks are not finer.
 const REACH_MIN: f64 = 0.02;
 
-/// Of the longest predicted time, the least share that tokens must make ([`Fitted::grows`]), and
-/// the least share of the variance that the model must explain.
+/// Of the longest predicted time, the least share that tokens must make ([`PrefillFit::grows`]),
+/// and the least share of the variance that the model must explain.
 const GROWTH_MIN: f64 = 0.05;
 const EXPLAINED_MIN: f64 = 0.1;
 
 /// One observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sample {
+pub struct PrefillSample {
     /// Prompt tokens that were found.
     pub cached: u32,
     /// Prompt tokens that were computed.
@@ -71,7 +71,7 @@ pub struct Prefill {
 
 /// Seconds of a prefill.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Model {
+pub struct PrefillModel {
     /// Seconds of any request.
     pub fixed: f64,
     /// Seconds of an uncached token.
@@ -82,9 +82,9 @@ pub struct Model {
 
 /// A model, how good it is, and where it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Fitted {
+pub struct PrefillFit {
     /// The model.
-    pub model: Model,
+    pub model: PrefillModel,
     /// Samples ever added.
     pub seen: u64,
     /// Samples that were kept and looked at.
@@ -120,7 +120,7 @@ pub struct SplitSeconds {
     pub buckets: [(Bucket, f64); Bucket::ALL.len()],
 }
 
-impl Model {
+impl PrefillModel {
     /// Seconds to the first token of a prompt.
     #[must_use]
     pub fn seconds(&self, cached: u32, uncached: u32) -> f64 {
@@ -134,7 +134,7 @@ impl Model {
 
     /// Seconds of a request by where its tokens landed.
     #[must_use]
-    pub fn split(&self, split: &Split) -> SplitSeconds {
+    pub fn split(&self, split: &BucketTokens) -> SplitSeconds {
         let served = |bucket: &Bucket| bucket.is_served();
         let tokens_of = |buckets: &dyn Fn(&Bucket) -> bool| {
             let buckets = Bucket::ALL.into_iter().filter(|bucket| buckets(bucket));
@@ -163,7 +163,7 @@ impl Model {
     }
 }
 
-impl Fitted {
+impl PrefillFit {
     /// Whether times grow with tokens as the samples have them. Where they do not (a proxy's
     /// constant, or prompts of one length), the model says nothing of what a token takes.
     #[must_use]
@@ -181,7 +181,7 @@ impl Fitted {
 
 impl Prefill {
     /// Takes a sample; one whose time is not above 0, or that computed nothing, is passed over.
-    pub fn add(&mut self, sample: Sample) {
+    pub fn add(&mut self, sample: PrefillSample) {
         let is_usable = sample.uncached > 0 && sample.seconds > 0.0 && sample.seconds.is_finite();
         if is_usable {
             self.seen += 1;
@@ -198,8 +198,8 @@ impl Prefill {
     /// The model that the samples speak for; `None` for fewer than [`SAMPLES_MIN`]. Some
     /// milliseconds of work.
     #[must_use]
-    pub fn fit(&self) -> Option<Fitted> {
-        let samples: Vec<Sample> = self.cells.samples().collect();
+    pub fn fit(&self) -> Option<PrefillFit> {
+        let samples: Vec<PrefillSample> = self.cells.samples().collect();
         if samples.len() < SAMPLES_MIN {
             return None;
         }
@@ -217,9 +217,14 @@ impl Prefill {
         Some(self.judge(model, &samples, &used))
     }
 
-    fn judge(&self, model: Model, samples: &[Sample], used: &[Sample]) -> Fitted {
+    fn judge(
+        &self,
+        model: PrefillModel,
+        samples: &[PrefillSample],
+        used: &[PrefillSample],
+    ) -> PrefillFit {
         let uncached = used.iter().map(|sample| sample.uncached);
-        Fitted {
+        PrefillFit {
             model,
             seen: self.seen,
             samples: samples.len() as u64,
@@ -237,16 +242,16 @@ impl Prefill {
     }
 }
 
-impl Sample {
+impl PrefillSample {
     /// Observed over predicted time, as a logarithm.
-    fn log_ratio(&self, model: &Model) -> f64 {
+    fn log_ratio(&self, model: &PrefillModel) -> f64 {
         let predicted = model.seconds(self.cached, self.uncached);
         (self.seconds / predicted.max(f64::MIN_POSITIVE)).ln()
     }
 }
 
 /// The samples around the most dense ratio of observed to predicted times.
-fn dense(model: &Model, samples: &[Sample]) -> Vec<Sample> {
+fn dense(model: &PrefillModel, samples: &[PrefillSample]) -> Vec<PrefillSample> {
     let mut ratios: Vec<f64> = samples
         .iter()
         .map(|sample| sample.log_ratio(model))
@@ -266,8 +271,8 @@ fn dense(model: &Model, samples: &[Sample]) -> Vec<Sample> {
     near.copied().collect()
 }
 
-fn median_error(model: &Model, samples: &[Sample]) -> f64 {
-    let error = |sample: &Sample| {
+fn median_error(model: &PrefillModel, samples: &[PrefillSample]) -> f64 {
+    let error = |sample: &PrefillSample| {
         let predicted = model.seconds(sample.cached, sample.uncached);
         (predicted / sample.seconds - 1.0).abs()
     };
@@ -276,7 +281,7 @@ fn median_error(model: &Model, samples: &[Sample]) -> f64 {
     errors.get(errors.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn growth(model: &Model, samples: &[Sample]) -> f64 {
+fn growth(model: &PrefillModel, samples: &[PrefillSample]) -> f64 {
     let predicted = samples
         .iter()
         .map(|sample| model.seconds(sample.cached, sample.uncached));
@@ -288,7 +293,7 @@ fn growth(model: &Model, samples: &[Sample]) -> f64 {
     }
 }
 
-fn r_squared(model: &Model, samples: &[Sample]) -> f64 {
+fn r_squared(model: &PrefillModel, samples: &[PrefillSample]) -> f64 {
     let mean = samples.iter().map(|sample| sample.seconds).sum::<f64>() / samples.len() as f64;
     let (mut explained, mut all) = (0.0, 0.0);
     for sample in samples {
@@ -310,7 +315,7 @@ mod tests {
     use super::*;
 
     /// An 8B model on one large device, about.
-    const TRUTH: Model = Model {
+    const TRUTH: PrefillModel = PrefillModel {
         fixed: 0.012,
         per_token: 4e-5,
         per_pair: 4e-10,
@@ -318,7 +323,7 @@ mod tests {
 
     /// Draws requests whose times are the truth, with `noise` (standard deviation, relative) and
     /// for a share `waiting` of them a queue before.
-    fn drawn(seed: u64, truth: &Model, noise: f64, waiting: f64) -> Prefill {
+    fn drawn(seed: u64, truth: &PrefillModel, noise: f64, waiting: f64) -> Prefill {
         let mut rng = Rng::new(seed);
         let mut prefill = Prefill::default();
         for _ in 0..20_000 {
@@ -333,7 +338,7 @@ mod tests {
                 0.0
             };
             let seconds = truth.seconds(cached, uncached) * (1.0 + noise * gauss) + queue;
-            prefill.add(Sample {
+            prefill.add(PrefillSample {
                 cached,
                 uncached,
                 seconds,
@@ -343,7 +348,7 @@ mod tests {
     }
 
     /// Predictions are within `limit` of the truth over the whole range.
-    fn check(fitted: &Fitted, truth: &Model, limit: f64) {
+    fn check(fitted: &PrefillFit, truth: &PrefillModel, limit: f64) {
         for uncached in [16, 200, 1000, 8000, 60_000] {
             for cached in [0, 500, 5000, 60_000] {
                 let got = fitted.model.seconds(cached, uncached);
@@ -385,13 +390,13 @@ mod tests {
 
     #[test]
     fn no_term_is_below_nothing() {
-        let linear = Model {
+        let linear = PrefillModel {
             per_pair: 0.0,
             ..TRUTH
         };
         let fitted = drawn(4, &linear, 0.08, 0.1).fit().expect("enough");
         check(&fitted, &linear, 0.06);
-        let Model {
+        let PrefillModel {
             fixed,
             per_token,
             per_pair,
@@ -400,7 +405,7 @@ mod tests {
         // Times that fall with size have no such model but a constant.
         let mut odd = Prefill::default();
         for step in 1..100 {
-            odd.add(Sample {
+            odd.add(PrefillSample {
                 cached: 0,
                 uncached: step * 50,
                 seconds: 2.0 - f64::from(step) / 100.0,
@@ -415,9 +420,9 @@ mod tests {
     #[test]
     fn times_that_do_not_grow_with_tokens_say_nothing_of_them() {
         assert!(drawn(7, &TRUTH, 0.05, 0.2).fit().expect("enough").grows());
-        let constant = Model {
+        let constant = PrefillModel {
             fixed: 0.5,
-            ..Model::default()
+            ..PrefillModel::default()
         };
         for noise in [0.0, 1e-7, 0.02, 0.2] {
             let fitted = drawn(8, &constant, noise, 0.0).fit().expect("enough");
@@ -427,7 +432,7 @@ mod tests {
         let mut rng = Rng::new(9);
         let mut alike = Prefill::default();
         for _ in 0..500 {
-            alike.add(Sample {
+            alike.add(PrefillSample {
                 cached: 0,
                 uncached: 1000,
                 seconds: 0.1 + 0.02 * rng.next_f64(),
@@ -439,9 +444,9 @@ mod tests {
     #[test]
     fn too_little_is_not_fitted_and_old_times_are_forgotten() {
         let mut prefill = Prefill::default();
-        prefill.add(Sample::default());
+        prefill.add(PrefillSample::default());
         for _ in 0..SAMPLES_MIN - 1 {
-            prefill.add(Sample {
+            prefill.add(PrefillSample {
                 cached: 0,
                 uncached: 10,
                 seconds: 1.0,
@@ -449,7 +454,7 @@ mod tests {
         }
         assert!(prefill.fit().is_none());
         let mut prefill = drawn(5, &TRUTH, 0.0, 0.0);
-        let slower = Model {
+        let slower = PrefillModel {
             per_token: 2.0 * TRUTH.per_token,
             ..TRUTH
         };
@@ -460,7 +465,7 @@ mod tests {
 
     #[test]
     fn a_split_costs_what_its_tokens_cost() {
-        let mut split = Split::default();
+        let mut split = BucketTokens::default();
         split.put(Bucket::Device, 6000);
         split.put(Bucket::Host, 2000);
         split.put(Bucket::Evicted, 1500);
@@ -479,6 +484,6 @@ mod tests {
             seconds.computed,
         );
         close(of(Bucket::Device) + of(Bucket::Host), seconds.saved);
-        assert_eq!(TRUTH.split(&Split::default()).computed, 0.0);
+        assert_eq!(TRUTH.split(&BucketTokens::default()).computed, 0.0);
     }
 }

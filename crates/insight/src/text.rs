@@ -1,7 +1,7 @@
 //! Prompts as sketches of keyed hashes, nearest neighbours, and what made two prompts diverge.
 //!
 //! ```text
-//! text ─Sketcher─> Sketch ─Neighbours─> the prompt that came nearest ─explain─> Divergence, Cause
+//! text ─Sketcher─> Sketch ─Neighbours─> nearest prompt ─explain─> PromptDivergence, Cause
 //! ```
 //!
 //! | module | holds |
@@ -9,7 +9,7 @@
 //! | [`word`] | [`Word`]: a keyed hash, where it stands, and what kind of word it is |
 //! | [`sketch`] | [`Sketcher`] and [`Sketch`]: a text as its words |
 //! | [`neighbours`] | [`Neighbours`]: a bounded memory that finds the nearest earlier prompt |
-//! | [`divergence`] | [`Divergence`]: where two prompts part, and what agrees behind it |
+//! | [`divergence`] | [`PromptDivergence`]: where two prompts part, and what agrees behind it |
 //! | [`mod@explain`] | [`explain()`]: which of the named causes it was, with the words to show |
 //! | [`findings`] | [`Findings`]: causes summed over many prompts |
 //! | [`seam()`] | the one cause that only tokens show |
@@ -36,10 +36,10 @@ mod seam;
 pub mod sketch;
 pub mod word;
 
-pub use divergence::{Change, Divergence, LOSS_WORDS};
+pub use divergence::{LOSS_WORDS, PromptChange, PromptDivergence};
 pub use explain::{Evidence, Explanation, explain};
 pub use findings::{Finding, Findings, Loss};
-pub use neighbours::{Limits, Near, Neighbours, Told};
+pub use neighbours::{Near, NeighbourComparison, NeighbourLimits, Neighbours};
 pub use seam::{Seam, seam};
 pub use sketch::{Sketch, Sketcher};
 pub use word::{Class, Word};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headstart_cache::{Admit, PrefixCache, policy::Lru};
 use headstart_core::{Access, BlockHash, Nanos, Rng};
-use headstart_insight::ghost::{Ghost, Settings};
+use headstart_insight::ghost::{Ghost, GhostConfig};
 
 /// Hits of a replay, request by request.
 struct Replay {
@@ -77,8 +77,8 @@ fn chains(rng: &mut Rng, count: usize, blocks: usize) -> Vec<Vec<u64>> {
     chains
 }
 
-fn settings(capacities: &[u64], blocks_max: usize) -> Settings {
-    Settings {
+fn settings(capacities: &[u64], blocks_max: usize) -> GhostConfig {
+    GhostConfig {
         capacities: capacities.to_vec(),
         block_tokens: 16,
         blocks_max,

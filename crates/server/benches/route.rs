@@ -27,7 +27,7 @@ use headstart_router::index::Update;
 use headstart_router::{Profile, Prompt, RouteRequest, Router, RouterConfig};
 use headstart_server::message_keys::message_keys;
 use headstart_server::metrics::Metrics;
-use headstart_server::openai::response::Kind;
+use headstart_server::openai::response::ApiKind;
 use headstart_server::prompt_tokens::PromptTokens;
 use headstart_server::request_shape::RequestShape;
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ impl Gateway {
         let Ok(Value::Object(mut fields)) = headstart_prompt::read_json(text) else {
             panic!("our own JSON");
         };
-        black_box(RequestShape::of(Kind::Chat, body));
+        black_box(RequestShape::of(ApiKind::Chat, body));
         let raw = serde_json::from_str(text).expect("our own JSON");
         let messages = message_keys(&raw, "m", None);
         steps.json = start.elapsed();

@@ -38,10 +38,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use tokio::sync::Notify;
 
 use crate::anthropic;
-use crate::gateway::{Fleet, Gateway};
+use crate::gateway::{Fleet, HttpGateway};
 use crate::openai::ApiError;
-use crate::openai::response::Kind;
-use crate::spans::Timeline;
+use crate::openai::response::ApiKind;
+use crate::spans::RequestTimeline;
 
 /// Response header: who computed.
 pub const REPLICA_HEADER: &str = "x-headstart-replica";
@@ -76,7 +76,7 @@ const SLO_TTFT_MAX_MS: f64 = 3_600_000.0;
 pub struct Closer(pub Arc<Notify>);
 
 /// All routes.
-pub fn routes(gateway: Arc<Gateway>) -> Router {
+pub fn routes(gateway: Arc<HttpGateway>) -> Router {
     let open = Router::new()
         .route("/", get(|| async { crate::dashboard::page() }))
         .route("/favicon.ico", get(|| async { crate::dashboard::icon() }))
@@ -106,7 +106,7 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
 }
 
 /// Routes for clients. A gateway of upstreams passes all other paths on.
-fn api(gateway: &Gateway) -> Router<Arc<Gateway>> {
+fn api(gateway: &HttpGateway) -> Router<Arc<HttpGateway>> {
     let common = Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
@@ -134,7 +134,7 @@ fn api(gateway: &Gateway) -> Router<Arc<Gateway>> {
 }
 
 /// Routes for operators.
-fn debugging() -> Router<Arc<Gateway>> {
+fn debugging() -> Router<Arc<HttpGateway>> {
     Router::new()
         .route("/debug/index", get(debug_index))
         .route("/debug/shadow", get(debug_shadow))
@@ -147,23 +147,23 @@ fn debugging() -> Router<Arc<Gateway>> {
         .method_not_allowed_fallback(method_not_allowed)
 }
 
-async fn chat(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    answer(gateway, request, Kind::Chat).await
+async fn chat(State(gateway): State<Arc<HttpGateway>>, request: Request) -> Response {
+    answer(gateway, request, ApiKind::Chat).await
 }
 
-async fn completions(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    answer(gateway, request, Kind::Text).await
+async fn completions(State(gateway): State<Arc<HttpGateway>>, request: Request) -> Response {
+    answer(gateway, request, ApiKind::Text).await
 }
 
-async fn messages(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    answer(gateway, request, Kind::Messages).await
+async fn messages(State(gateway): State<Arc<HttpGateway>>, request: Request) -> Response {
+    answer(gateway, request, ApiKind::Messages).await
 }
 
-async fn responses(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    answer(gateway, request, Kind::Responses).await
+async fn responses(State(gateway): State<Arc<HttpGateway>>, request: Request) -> Response {
+    answer(gateway, request, ApiKind::Responses).await
 }
 
-async fn count_tokens(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+async fn count_tokens(State(gateway): State<Arc<HttpGateway>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     match body::read(&head.headers, body, &gateway.limits).await {
         Ok(body) => embedded::count_tokens(&gateway, &body).await,
@@ -173,7 +173,7 @@ async fn count_tokens(State(gateway): State<Arc<Gateway>>, request: Request) -> 
 }
 
 async fn stored_response(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<HttpGateway>>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
@@ -186,7 +186,7 @@ async fn stored_response(
 }
 
 async fn delete_response(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<HttpGateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     embedded::delete_response(&gateway, &id)
@@ -197,29 +197,29 @@ fn target(uri: &Uri) -> &str {
     uri.path_and_query().map_or(uri.path(), |it| it.as_str())
 }
 
-async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response {
+async fn answer(gateway: Arc<HttpGateway>, request: Request, kind: ApiKind) -> Response {
     let outcome = answer_or_error(gateway, request, kind).await;
     outcome.unwrap_or_else(ApiError::into_response)
 }
 
 async fn answer_or_error(
-    gateway: Arc<Gateway>,
+    gateway: Arc<HttpGateway>,
     request: Request,
-    kind: Kind,
+    kind: ApiKind,
 ) -> Result<Response, ApiError> {
     let arrival = gateway.clock.now();
     let (head, body) = request.into_parts();
-    let timeline = Timeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
+    let timeline = RequestTimeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
     let errors = head.extensions.get().cloned();
     let target = target(&head.uri).to_owned();
     paths::check_length(&target)?;
     let body = body::read(&head.headers, body, &gateway.limits).await?;
     let (body, changed) = match kind {
-        Kind::Chat | Kind::Text => normalized::normalized(&gateway, body).await,
-        Kind::Messages | Kind::Responses => (body, Normalizers::default()),
+        ApiKind::Chat | ApiKind::Text => normalized::normalized(&gateway, body).await,
+        ApiKind::Messages | ApiKind::Responses => (body, Normalizers::default()),
     };
-    let call = Call {
+    let call = CompletionCall {
         gateway: gateway.clone(),
         kind,
         target,
@@ -238,20 +238,20 @@ async fn answer_or_error(
 }
 
 /// One call of a completion route.
-struct Call {
-    gateway: Arc<Gateway>,
-    kind: Kind,
+struct CompletionCall {
+    gateway: Arc<HttpGateway>,
+    kind: ApiKind,
     /// The path and the query.
     target: String,
     headers: HeaderMap,
     arrival: headstart_core::Nanos,
-    timeline: Timeline,
+    timeline: RequestTimeline,
     closer: Closer,
     /// Counts an error in the middle of the answer.
-    errors: Option<counted::Counter>,
+    errors: Option<counted::ErrorCounter>,
 }
 
-impl Call {
+impl CompletionCall {
     fn session<'a>(&'a self, user: Option<&'a str>) -> Option<&'a str> {
         let header = self
             .headers
@@ -310,11 +310,11 @@ impl Call {
     }
 }
 
-async fn debug_index(State(gateway): State<Arc<Gateway>>) -> Response {
+async fn debug_index(State(gateway): State<Arc<HttpGateway>>) -> Response {
     debug::index(&gateway).await
 }
 
-async fn debug_shadow(State(gateway): State<Arc<Gateway>>) -> Response {
+async fn debug_shadow(State(gateway): State<Arc<HttpGateway>>) -> Response {
     match &gateway.observers.shadow {
         Some(shadow) => Json(shadow.report()).into_response(),
         None => {
@@ -325,22 +325,22 @@ async fn debug_shadow(State(gateway): State<Arc<Gateway>>) -> Response {
 }
 
 async fn debug_entries(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<HttpGateway>>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
     debug::entries(&gateway, &query)
 }
 
-async fn dashboard_snapshot(State(gateway): State<Arc<Gateway>>) -> Response {
+async fn dashboard_snapshot(State(gateway): State<Arc<HttpGateway>>) -> Response {
     dashboard::snapshot(&gateway).await
 }
 
-async fn dashboard_events(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+async fn dashboard_events(State(gateway): State<Arc<HttpGateway>>, request: Request) -> Response {
     let closer = request.extensions().get::<Closer>().cloned();
     dashboard::events(&gateway, closer.unwrap_or_default()).await
 }
 
-async fn tokenize(state: State<Arc<Gateway>>, request: Request) -> Response {
+async fn tokenize(state: State<Arc<HttpGateway>>, request: Request) -> Response {
     let gateway = &state.0;
     let is_upstream = matches!(gateway.fleet, Fleet::Upstreams(_));
     if is_upstream && gateway.prompt_tokens().is_none() {
@@ -355,7 +355,7 @@ async fn tokenize(state: State<Arc<Gateway>>, request: Request) -> Response {
     .unwrap_or_else(ApiError::into_response)
 }
 
-async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+async fn metrics(State(gateway): State<Arc<HttpGateway>>) -> Response {
     let kind = HeaderValue::from_static("text/plain; version=0.0.4");
     ([(header::CONTENT_TYPE, kind)], gateway.render_metrics()).into_response()
 }

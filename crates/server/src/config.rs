@@ -17,7 +17,7 @@ use http::HeaderValue;
 use crate::metrics::TierReport;
 use crate::prediction::PredictionConfig;
 use crate::prices::PriceTable;
-use crate::replica::Waker;
+use crate::replica::ReplicaWaker;
 use crate::shadow::ShadowConfig;
 
 /// All settings of a server, validated by the code that builds it.
@@ -43,7 +43,7 @@ pub struct ServeConfig {
     /// its emulated engine.
     pub engine_model: Option<EngineModel>,
     /// The engines: replicas in this process, or upstreams.
-    pub backend: Backend,
+    pub backend: EngineBackend,
     /// Token prices, to count the money that caches save.
     pub prices: Option<PriceTable>,
     /// Shadow mode, which simulates other strategies and cache sizes beside one upstream.
@@ -55,7 +55,7 @@ pub struct ServeConfig {
     /// Rewrites applied to requests before anything else; none by default.
     pub normalizers: Normalizers,
     /// The limits.
-    pub limits: Limits,
+    pub limits: EdgeLimits,
     /// CORS and admin-route settings.
     pub edge: Edge,
     /// Names of prefixes on the dashboard.
@@ -101,7 +101,7 @@ pub enum Cors {
 
 /// The engines behind the API.
 #[derive(Clone, Debug)]
-pub enum Backend {
+pub enum EngineBackend {
     /// Replicas in this process.
     Embedded(EmbeddedFleet),
     /// Engines behind HTTP; at least one.
@@ -148,7 +148,7 @@ pub struct TiersOf {
 
 /// See [`TiersOf`].
 pub type MakeTiers =
-    dyn Fn(u32, Waker) -> Result<(Tiers, Box<dyn BlockMover>), String> + Send + Sync;
+    dyn Fn(u32, ReplicaWaker) -> Result<(Tiers, Box<dyn BlockMover>), String> + Send + Sync;
 
 /// See [`TiersOf`].
 pub type TierReports = dyn Fn() -> Vec<TierReport> + Send + Sync;
@@ -177,7 +177,7 @@ pub struct UpstreamConfig {
 
 /// Every limit of the edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct EdgeLimits {
     /// Largest request body.
     pub body_bytes: usize,
     /// Longest wait for a request's head, on a new connection and on one that is kept open.
@@ -205,7 +205,7 @@ pub struct Limits {
     pub save_interval: Duration,
 }
 
-impl Default for Limits {
+impl Default for EdgeLimits {
     fn default() -> Self {
         Self {
             // A million tokens of text are some 4 MiB.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 /// Input of a chat template.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Conversation {
+pub struct TemplateInput {
     /// A non-empty array of objects with a text as `role` and as `content`, in OpenAI's form.
     pub messages: Value,
     /// The tools that the model may call, in OpenAI's form.
@@ -13,7 +13,7 @@ pub struct Conversation {
     pub variables: Map<String, Value>,
 }
 
-impl Conversation {
+impl TemplateInput {
     /// Number of user messages, at least 1.
     #[must_use]
     pub fn turn(&self) -> u16 {

@@ -40,16 +40,16 @@ use headstart_router::PromptKeys;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::MissedTickBehavior;
 
-use crate::gateway::Gateway;
-use crate::kept::Kept;
+use crate::gateway::HttpGateway;
+use crate::kept::AnswerCache;
 use failures::Failures;
-use gather::Occupancy;
+use gather::DeviceOccupancy;
 use history::{History, POINTS_MAX};
-use prompts::Prompts;
+use prompts::RecentPrompts;
 use tree::PrefixTree;
 
-pub use failures::Failure;
-pub use labels::{Labelled, Labels};
+pub use failures::FailedRequest;
+pub use labels::{LabelResidency, PrefixLabels};
 pub use page::{LOGO, SHARED_SCRIPT, SHARED_STYLE, icon, page};
 pub use snapshot::Snapshot;
 
@@ -65,29 +65,29 @@ const POINTS_AGAIN: usize = 10;
 /// The dashboard's part of a gateway.
 #[derive(Debug)]
 pub struct Dashboard {
-    prompts: Prompts,
+    prompts: RecentPrompts,
     /// The last requests that ended in an error.
     pub failures: Failures,
     /// Names of prefixes.
-    pub labels: Labels,
+    pub labels: PrefixLabels,
     seats: Arc<Semaphore>,
     /// The newest snapshot as an event; none before the first, and once nothing more comes.
     newest: watch::Sender<Option<Bytes>>,
     /// One snapshot is made at a time, and several who ask at once get the same.
-    latest: Kept<Snapshot>,
+    latest: AnswerCache<Snapshot>,
     /// The same for the sums of `/debug/waterfall`.
-    pub sums: Kept<serde_json::Value>,
+    pub sums: AnswerCache<serde_json::Value>,
     history: Mutex<History>,
     /// Held for as long as a snapshot is made, off the network threads.
-    looked: Mutex<Looked>,
+    looked: Mutex<DashboardState>,
 }
 
 /// State kept from one snapshot to the next.
 #[derive(Debug, Default)]
-struct Looked {
+struct DashboardState {
     tree: PrefixTree,
     skipped: u64,
-    occupancy: Occupancy,
+    occupancy: DeviceOccupancy,
 }
 
 /// A place among the listeners; given back when dropped.
@@ -100,13 +100,13 @@ pub struct Listener {
 impl Default for Dashboard {
     fn default() -> Self {
         Self {
-            prompts: Prompts::default(),
+            prompts: RecentPrompts::default(),
             failures: Failures::default(),
-            labels: Labels::default(),
+            labels: PrefixLabels::default(),
             seats: Arc::new(Semaphore::new(LISTENERS_MAX)),
             newest: watch::channel(None).0,
-            latest: Kept::default(),
-            sums: Kept::default(),
+            latest: AnswerCache::default(),
+            sums: AnswerCache::default(),
             history: Mutex::default(),
             looked: Mutex::default(),
         }
@@ -116,7 +116,7 @@ impl Default for Dashboard {
 impl Dashboard {
     /// A dashboard with names of prefixes.
     #[must_use]
-    pub fn with(labels: Labels) -> Self {
+    pub fn with(labels: PrefixLabels) -> Self {
         Self {
             labels,
             ..Self::default()
@@ -142,7 +142,7 @@ impl Dashboard {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn looked(&self) -> MutexGuard<'_, Looked> {
+    fn looked(&self) -> MutexGuard<'_, DashboardState> {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,7 +157,7 @@ impl Listener {
 }
 
 /// Counts seconds for as long as the gateway lives, and tells those who listen.
-pub async fn run(gateway: Weak<Gateway>) {
+pub async fn run(gateway: Weak<HttpGateway>) {
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -184,7 +184,7 @@ pub async fn run(gateway: Weak<Gateway>) {
 }
 
 /// The newest snapshot with all of its history; at most a second old. None where the making failed.
-pub async fn whole(gateway: &Arc<Gateway>) -> Option<Snapshot> {
+pub async fn whole(gateway: &Arc<HttpGateway>) -> Option<Snapshot> {
     let snapshot = latest(gateway).await?;
     Some(with_history(gateway, &snapshot, POINTS_MAX))
 }
@@ -196,7 +196,7 @@ pub fn event(snapshot: &Snapshot) -> Bytes {
     format!("data: {}\n\n", json.unwrap_or_default()).into()
 }
 
-async fn latest(gateway: &Arc<Gateway>) -> Option<Arc<Snapshot>> {
+async fn latest(gateway: &Arc<HttpGateway>) -> Option<Arc<Snapshot>> {
     let looked_at = gateway.clone();
     let made = gateway
         .dashboard
@@ -205,7 +205,7 @@ async fn latest(gateway: &Arc<Gateway>) -> Option<Arc<Snapshot>> {
     made.await
 }
 
-fn with_history(gateway: &Gateway, snapshot: &Snapshot, seconds: usize) -> Snapshot {
+fn with_history(gateway: &HttpGateway, snapshot: &Snapshot, seconds: usize) -> Snapshot {
     let mut told = snapshot.clone();
     let history = gateway.dashboard.history();
     told.history = snapshot::HistoryPart {

@@ -34,21 +34,21 @@ const WATCHED_MAX: usize = 16_384;
 /// When what was compared, and what came of it.
 #[derive(Debug, Default)]
 pub struct DriftWatch {
-    watched: Mutex<HashMap<Subject, Watched>>,
+    watched: Mutex<HashMap<Subject, DriftState>>,
 }
 
 /// Subject of a comparison: requests for one model, on one replica, of one shape.
 pub type Subject = (String, ReplicaId, RequestShape);
 
 #[derive(Debug, Default)]
-struct Watched {
+struct DriftState {
     checked: Option<Nanos>,
     has_drift: bool,
 }
 
 /// The outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TokenComparison {
     /// All token ids are the same.
     Equal,
     /// They are not.
@@ -68,7 +68,7 @@ pub struct Difference {
     pub theirs: Option<TokenId>,
 }
 
-impl Verdict {
+impl TokenComparison {
     /// Compares a prompt with what the engine made of it.
     #[must_use]
     pub fn of(ours: &[TokenId], theirs: Option<&[TokenId]>) -> Self {
@@ -118,16 +118,16 @@ impl DriftWatch {
     }
 
     /// Takes note of a verdict. Returns a difference that has not been told yet.
-    pub fn note(&self, subject: &Subject, verdict: Verdict) -> Option<Difference> {
+    pub fn note(&self, subject: &Subject, verdict: TokenComparison) -> Option<Difference> {
         let mut watched = self.lock();
         let pair = watched.get_mut(subject)?;
         match verdict {
-            Verdict::Unavailable => None,
-            Verdict::Equal => {
+            TokenComparison::Unavailable => None,
+            TokenComparison::Equal => {
                 pair.has_drift = false;
                 None
             }
-            Verdict::Differs(difference) => {
+            TokenComparison::Differs(difference) => {
                 let is_known = std::mem::replace(&mut pair.has_drift, true);
                 (!is_known).then_some(difference)
             }
@@ -164,7 +164,7 @@ impl DriftWatch {
         subjects
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Subject, Watched>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Subject, DriftState>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -172,10 +172,10 @@ impl DriftWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openai::response::Kind;
+    use crate::openai::response::ApiKind;
 
     fn subject(replica: u32) -> Subject {
-        let shape = RequestShape::of(Kind::Chat, b"{}");
+        let shape = RequestShape::of(ApiKind::Chat, b"{}");
         ("m".to_owned(), ReplicaId(replica), shape)
     }
 
@@ -185,19 +185,20 @@ mod tests {
 
     #[test]
     fn the_first_token_that_differs_is_told() {
-        let differs = |ours: &[TokenId], theirs: &[TokenId]| match Verdict::of(ours, Some(theirs)) {
-            Verdict::Differs(Difference {
-                position,
-                ours,
-                theirs,
-            }) => Some((position, ours, theirs)),
-            Verdict::Equal | Verdict::Unavailable => None,
-        };
+        let differs =
+            |ours: &[TokenId], theirs: &[TokenId]| match TokenComparison::of(ours, Some(theirs)) {
+                TokenComparison::Differs(Difference {
+                    position,
+                    ours,
+                    theirs,
+                }) => Some((position, ours, theirs)),
+                TokenComparison::Equal | TokenComparison::Unavailable => None,
+            };
         assert_eq!(differs(&[1, 2, 3], &[1, 9, 3]), Some((1, Some(2), Some(9))));
         assert_eq!(differs(&[1, 2], &[1, 2, 3]), Some((2, None, Some(3))));
         assert_eq!(differs(&[1, 2], &[]), Some((0, Some(1), None)));
         assert_eq!(differs(&[], &[]), None);
-        assert_eq!(Verdict::of(&[], None), Verdict::Unavailable);
+        assert_eq!(TokenComparison::of(&[], None), TokenComparison::Unavailable);
     }
 
     #[test]
@@ -207,7 +208,7 @@ mod tests {
         assert!(due(false, 0.0) && !due(false, 59.0) && due(false, 60.0));
         assert!(!due(true, 60.5) && due(true, 61.0) && !due(true, 61.5));
         // What is known already needs no hurry.
-        watch.note(&subject(0), Verdict::of(&[1], Some(&[2])));
+        watch.note(&subject(0), TokenComparison::of(&[1], Some(&[2])));
         assert!(!due(true, 100.0) && due(true, 121.0));
         assert!(watch.is_due(&subject(1), false, at(121.0)));
     }
@@ -216,11 +217,17 @@ mod tests {
     fn a_difference_is_told_once_until_it_was_mended() {
         let watch = DriftWatch::default();
         assert!(watch.is_due(&subject(0), false, at(0.0)));
-        let note = |theirs: &[TokenId]| watch.note(&subject(0), Verdict::of(&[1], Some(theirs)));
+        let note =
+            |theirs: &[TokenId]| watch.note(&subject(0), TokenComparison::of(&[1], Some(theirs)));
         assert!(note(&[1]).is_none() && note(&[2]).is_some() && note(&[3]).is_none());
-        assert!(watch.note(&subject(0), Verdict::Unavailable).is_none() && note(&[2]).is_none());
+        assert!(
+            watch
+                .note(&subject(0), TokenComparison::Unavailable)
+                .is_none()
+                && note(&[2]).is_none()
+        );
         assert!(note(&[1]).is_none() && note(&[2]).is_some());
-        assert!(watch.note(&subject(9), Verdict::Equal).is_none());
+        assert!(watch.note(&subject(9), TokenComparison::Equal).is_none());
     }
 
     #[test]
@@ -236,13 +243,13 @@ mod tests {
     fn a_difference_counts_for_its_shape() {
         let watch = DriftWatch::default();
         let (plain, _) = (subject(0), ());
-        let shape = RequestShape::of(Kind::Chat, b"\"tools\"");
+        let shape = RequestShape::of(ApiKind::Chat, b"\"tools\"");
         let tools = (plain.0.clone(), plain.1, shape);
         assert!(watch.is_due(&plain, false, at(0.0)) && watch.is_due(&tools, false, at(0.0)));
-        watch.note(&tools, Verdict::of(&[1], Some(&[2])));
+        watch.note(&tools, TokenComparison::of(&[1], Some(&[2])));
         assert!(watch.differs("m", shape) && !watch.differs("m", plain.2));
         assert_eq!(watch.differing(), vec![tools.clone()]);
-        watch.note(&tools, Verdict::Equal);
+        watch.note(&tools, TokenComparison::Equal);
         assert!(watch.differing().is_empty());
     }
 }

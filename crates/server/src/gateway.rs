@@ -31,29 +31,29 @@ use headstart_router::{
     Decision, Health, PrefixIndex, Profile, Prompt, PromptKeys, ReportedLoad, RouteRequest, Router,
 };
 
-use crate::config::{Edge, Limits, PrefixLabel, TierReports};
-use crate::dashboard::{Dashboard, Labels};
+use crate::config::{Edge, EdgeLimits, PrefixLabel, TierReports};
+use crate::dashboard::{Dashboard, PrefixLabels};
 use crate::drift::DriftWatch;
-use crate::insight::Placed;
+use crate::insight::PlacedRequest;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::openai::ApiError;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
-use crate::replica::Replica;
+use crate::replica::EmbeddedReplica;
 use crate::responses::ResponseStore;
 use crate::upstream::Upstream;
 use models::ModelLists;
 use prompts::PromptDesk;
 use reservation::Placing;
 
-pub use embedded::{Accepted, Ask};
+pub use embedded::{Ask, PrefilledRequest};
 pub use fan_out::EngineAnswer;
 pub(crate) use gauges::kv_usage;
 pub use models::unknown_model;
 pub use pins::{Pin, Pins};
 pub use prompts::{KnownPrompt, Lack, ToRender};
-pub use proxied::{Passing, Proxied, is_event_stream};
+pub use proxied::{Passing, ProxyAnswer, is_event_stream};
 pub use reservation::Reservation;
 pub use self_check::Comparison;
 pub use usage_gaps::{UsageGap, UsageGaps};
@@ -67,11 +67,11 @@ const REFUSALS: usize = 2;
 const DEATHS: usize = 4;
 
 /// Everything that requests share.
-pub struct Gateway {
+pub struct HttpGateway {
     /// The engines.
     pub fleet: Fleet,
     /// The limits of the edge.
-    pub limits: Limits,
+    pub limits: EdgeLimits,
     /// Clients must send it.
     pub api_key: Option<String>,
     /// Metrics.
@@ -124,13 +124,13 @@ pub struct Gateway {
 /// The engines: replicas in this process, or upstreams.
 pub enum Fleet {
     /// Replicas in this process.
-    Embedded(Embedded),
+    Embedded(EmbeddedReplicas),
     /// Engines behind HTTP.
     Upstreams(Vec<Upstream>),
 }
 
 /// Replicas in this process.
-pub struct Embedded {
+pub struct EmbeddedReplicas {
     /// The model's name in the API.
     pub name: String,
     /// Generation defaults from the model's files.
@@ -140,7 +140,7 @@ pub struct Embedded {
     /// The weights.
     pub model: Arc<LanguageModel>,
     /// The replicas; the index is the replica id.
-    pub replicas: Vec<Replica>,
+    pub replicas: Vec<EmbeddedReplica>,
     /// Tokens of a block of their KV memory.
     pub block_size: usize,
     /// Predictions of whether conversations continue, if there is a predictor.
@@ -151,20 +151,20 @@ pub struct Embedded {
     pub responses: Arc<ResponseStore>,
 }
 
-impl Embedded {
+impl EmbeddedReplicas {
     /// The longest sequence that a replica can hold, tokens.
     #[must_use]
     pub fn context(&self) -> usize {
         self.replicas
             .iter()
-            .map(Replica::context)
+            .map(EmbeddedReplica::context)
             .max()
             .unwrap_or(0)
     }
 
     fn refresh_prediction_metrics(&self) {
         if let Some(predictions) = &self.predictions {
-            let counts = self.replicas.iter().map(Replica::annotations);
+            let counts = self.replicas.iter().map(EmbeddedReplica::annotations);
             let (in_time, late) = counts.fold((0, 0), |(in_time, late), counts| {
                 (in_time + counts.in_time, late + counts.late)
             });
@@ -186,7 +186,7 @@ pub struct GatewayParts {
     /// Whether it was told what the engines cost.
     pub has_cost_model: bool,
     /// The limits of the edge.
-    pub limits: Limits,
+    pub limits: EdgeLimits,
     /// Clients must send it.
     pub api_key: Option<String>,
     /// Metrics.
@@ -205,7 +205,7 @@ pub struct GatewayParts {
     pub events: Vec<Option<Endpoints>>,
 }
 
-impl Gateway {
+impl HttpGateway {
     /// From its parts.
     #[must_use]
     pub fn new(parts: GatewayParts) -> Self {
@@ -215,7 +215,7 @@ impl Gateway {
         };
         let labels = prompt
             .as_deref()
-            .map(|model| Labels::new(&parts.labels, model));
+            .map(|model| PrefixLabels::new(&parts.labels, model));
         let metrics = &parts.metrics.index;
         let prompt_tokens = prompt.map(|prompt| {
             let insight = parts.observers.insight.as_ref();
@@ -423,7 +423,7 @@ impl Gateway {
             .inc();
         let now = request.now;
         let exact = tokens.zip(keys.as_ref()).filter(|_| !lacks_tokens);
-        let placed = exact.map(|(tokens, keys)| Placed {
+        let placed = exact.map(|(tokens, keys)| PlacedRequest {
             decision: &decision,
             tokens,
             keys,

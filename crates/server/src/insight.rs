@@ -1,10 +1,10 @@
 //! Outcomes of live requests and their explanations, computed with `headstart-insight`.
 //!
 //! ```text
-//! gateway ── decision ──► Ticket ── first token, answer ──┐
-//! replica's events, as the index names their blocks ──────┴─► Batch, in order
-//!                                                               │ full, or a reader asks
-//!               ring, waterfalls, metrics ◄── Attributor, Ghosts (bounded memory)
+//! gateway ── decision ──► InsightTicket ── first token, answer ──┐
+//! replica's events, as the index names their blocks ─────────────┴─► InsightBatch, in order
+//!                                                                      │ full, or a reader asks
+//!               ring, waterfalls, metrics ◄── Attributor, ReplicaGhosts (bounded memory)
 //! ```
 //!
 //! The caller that fills a batch, or reads results, applies the batch; the results are the same as
@@ -30,41 +30,41 @@ use headstart_core::event::BlockChange;
 use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};
 use headstart_index_sync::clock::unix_seconds;
 use headstart_index_sync::random_key;
-use headstart_insight::loss::{Attributor, AttributorConfig, Served};
+use headstart_insight::loss::{Attributor, AttributorConfig, ServedTokens};
 use headstart_insight::text::Sketch;
 use headstart_router::{Decision, PromptKeys};
 
 use crate::metrics::{InsightMetrics, PromptSources};
-use batch::{Arrived, Batch, Finished, Op};
-use names::Names;
+use batch::{AnsweredRequest, BatchArrival, InsightBatch, InsightOp};
+use names::NameHasher;
 use records::foremost;
-use state::{State, Told};
+use state::{InsightSinks, InsightState};
 
-pub use causes::{CauseSum, CauseSums, Causes, Parted};
+pub use causes::{CauseSum, CauseSums, Causes, NeighbourDivergence};
 pub use ghosts::GhostAnswer;
 pub use records::{CandidateRecord, RequestRecord};
 pub use seconds::BucketSeconds;
-pub use snapshot::{ErrorSummary, Outlook, PrefixRow, Snapshot, Waterfalls};
+pub use snapshot::{ErrorSummary, InsightGauges, InsightSnapshot, PrefixRow, Waterfalls};
 
 /// Leading blocks of a prompt that identify its prefix: 256 tokens in blocks of 16.
 const EARLY_BLOCK: usize = 16;
 
 /// Explains requests.
 pub struct Insight {
-    waiting: Mutex<Batch>,
-    state: Mutex<State>,
+    waiting: Mutex<InsightBatch>,
+    state: Mutex<InsightState>,
     /// Operations that fill a batch.
     batch_ops: usize,
     /// Requests so far.
     requests: AtomicU64,
-    names: Names,
+    names: NameHasher,
     metrics: InsightMetrics,
     causes: Arc<Causes>,
 }
 
 /// A request and its routing decision.
 #[derive(Clone, Copy)]
-pub struct Placed<'a> {
+pub struct PlacedRequest<'a> {
     /// The decision.
     pub decision: &'a Decision,
     /// The prompt's tokens.
@@ -78,7 +78,7 @@ pub struct Placed<'a> {
 }
 
 /// A request that is under way. Give it back with [`Insight::finish`] or [`Insight::abandon`].
-pub struct Ticket {
+pub struct InsightTicket {
     number: u64,
     replica: ReplicaId,
     prompt_tokens: u32,
@@ -87,14 +87,14 @@ pub struct Ticket {
     tenant: Option<String>,
     prefix: Option<RouteKey>,
     candidates: Vec<CandidateRecord>,
-    served: Option<Served>,
+    served: Option<ServedTokens>,
 }
 
-impl Ticket {
+impl InsightTicket {
     /// The engine said where the prompt's tokens were found.
     pub fn serve(&mut self, sources: &PromptSources) {
         let tokens = sources.by_tier().map(|tokens| tokens as u32);
-        self.served = Some(Served {
+        self.served = Some(ServedTokens {
             tiers: tokens,
             load_failed: 0,
         });
@@ -102,13 +102,14 @@ impl Ticket {
 
     /// The engine said how many it found, and not where.
     pub fn serve_somewhere(&mut self, tokens: usize) {
-        self.served.get_or_insert(Served::by_device(tokens as u32));
+        self.served
+            .get_or_insert(ServedTokens::by_device(tokens as u32));
     }
 }
 
 /// Facts about a request that are known at its end.
 #[derive(Clone, Copy, Debug)]
-pub struct Answered<'a> {
+pub struct AnswerFacts<'a> {
     /// The answer's id, as the client has it; where it has none, the request is known by its own.
     pub id: Option<&'a str>,
     /// The client's id of the request, from `x-request-id`.
@@ -129,10 +130,10 @@ impl Insight {
         };
         Self {
             waiting: Mutex::default(),
-            state: Mutex::new(State::new(Attributor::new(&config))),
+            state: Mutex::new(InsightState::new(Attributor::new(&config))),
             batch_ops: batch::OPS,
             requests: AtomicU64::new(0),
-            names: Names::new(secret),
+            names: NameHasher::new(secret),
             metrics,
             causes: Arc::new(Causes::start(&random_key())),
         }
@@ -141,8 +142,8 @@ impl Insight {
     /// A request was placed.
     #[must_use]
     #[inline(never)]
-    pub fn arrive(&self, placed: &Placed<'_>, now: Nanos) -> Ticket {
-        let Placed {
+    pub fn arrive(&self, placed: &PlacedRequest<'_>, now: Nanos) -> InsightTicket {
+        let PlacedRequest {
             decision,
             tokens,
             keys,
@@ -162,7 +163,7 @@ impl Insight {
             let candidates = decision.candidates.iter();
             let overlaps = candidates.map(|one| (one.replica, one.overlap_tokens as u32));
             batch.overlaps.extend(overlaps);
-            let arrived = Arrived {
+            let arrived = BatchArrival {
                 replica: decision.replica,
                 block_size,
                 namespace: named,
@@ -171,12 +172,12 @@ impl Insight {
                 keys: batch.keys.len(),
                 overlaps: batch.overlaps.len(),
             };
-            Op::Arrived(number, arrived, now)
+            InsightOp::Arrived(number, arrived, now)
         });
         let mut candidates = decision.candidates.iter();
         let chosen = candidates.find(|one| one.replica == decision.replica);
         let predicted = chosen.map_or(0, |chosen| chosen.overlap_tokens.min(tokens.len()));
-        Ticket {
+        InsightTicket {
             number,
             replica: decision.replica,
             prompt_tokens: tokens.len() as u32,
@@ -190,16 +191,16 @@ impl Insight {
     }
 
     /// Its first token is out.
-    pub fn computed(&self, ticket: &Ticket, now: Nanos) {
-        self.say(|_| Op::Computed(ticket.number, now));
+    pub fn computed(&self, ticket: &InsightTicket, now: Nanos) {
+        self.say(|_| InsightOp::Computed(ticket.number, now));
     }
 
     /// Its answer is complete, or says enough.
     #[inline(never)]
     pub fn finish(
         &self,
-        ticket: Ticket,
-        answered: &Answered<'_>,
+        ticket: InsightTicket,
+        answered: &AnswerFacts<'_>,
         sketch: Option<Sketch>,
         now: Nanos,
     ) {
@@ -223,14 +224,14 @@ impl Insight {
             certainty: 0.0,
             evicted: None,
         };
-        let finished = Box::new(Finished {
+        let finished = Box::new(AnsweredRequest {
             record,
             prefix: ticket.prefix,
             block_size: ticket.block_size,
             served,
             sketch,
         });
-        self.say(|_| Op::Finished(ticket.number, finished, now));
+        self.say(|_| InsightOp::Finished(ticket.number, finished, now));
     }
 
     /// A request whose tokens are not known was answered by `replica`; the engine counted its
@@ -240,7 +241,7 @@ impl Insight {
         replica: ReplicaId,
         (prompt_tokens, cached_tokens): (usize, Option<usize>),
         salt: Option<&str>,
-        answered: &Answered<'_>,
+        answered: &AnswerFacts<'_>,
         sketch: Option<Sketch>,
     ) {
         let count = |tokens: usize| u32::try_from(tokens).unwrap_or(u32::MAX);
@@ -262,12 +263,12 @@ impl Insight {
             certainty: 0.0,
             evicted: None,
         };
-        self.say(|_| Op::Unknown(Box::new((record, sketch))));
+        self.say(|_| InsightOp::Unknown(Box::new((record, sketch))));
     }
 
     /// It ended without an answer.
-    pub fn abandon(&self, ticket: &Ticket) {
-        self.say(|_| Op::Abandoned(ticket.number));
+    pub fn abandon(&self, ticket: &InsightTicket) {
+        self.say(|_| InsightOp::Abandoned(ticket.number));
     }
 
     /// A replica's events changed its cache so.
@@ -275,7 +276,7 @@ impl Insight {
     pub fn changed(&self, replica: ReplicaId, changes: &[BlockChange], now: Nanos) {
         self.say(|batch| {
             batch.changes.extend_from_slice(changes);
-            Op::Changed(replica, batch.changes.len(), now)
+            InsightOp::Changed(replica, batch.changes.len(), now)
         });
     }
 
@@ -284,13 +285,13 @@ impl Insight {
     pub fn set_models(&self, replica: ReplicaId, models: &[String]) {
         if !models.is_empty() {
             let model = self.names.models(models);
-            self.say(|_| Op::Serves(replica, model));
+            self.say(|_| InsightOp::Serves(replica, model));
         }
     }
 
     /// A replica lost all it held.
     pub fn cleared(&self, replica: ReplicaId, now: Nanos) {
-        self.say(|_| Op::Cleared(replica, now));
+        self.say(|_| InsightOp::Cleared(replica, now));
     }
 
     /// A sketch of a text of about `bytes` bytes, if there is time for it.
@@ -339,12 +340,12 @@ impl Insight {
 
     /// All sums, as they stand.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> InsightSnapshot {
         let state = self.lock();
         // Copied, so that the lock is not held while they are summarized.
         let (sums, memory) = (state.records.sums.clone(), state.attributor.memory());
         drop(state);
-        Snapshot::of(sums, memory)
+        InsightSnapshot::of(sums, memory)
     }
 
     /// Brings the gauges up to date.
@@ -355,12 +356,12 @@ impl Insight {
             state.attributor.memory(),
         );
         drop(state);
-        self.metrics.set(&Outlook::of(&outlook, memory));
+        self.metrics.set(&InsightGauges::of(&outlook, memory));
         self.metrics.set_ghosts(&self.ghosts(now));
     }
 
     /// Notes what is said, soon.
-    fn say(&self, say: impl FnOnce(&mut Batch) -> Op) {
+    fn say(&self, say: impl FnOnce(&mut InsightBatch) -> InsightOp) {
         let mut batch = lock(&self.waiting);
         let op = say(&mut batch);
         batch.ops.push(op);
@@ -372,11 +373,11 @@ impl Insight {
     }
 
     /// Locks the state, after it applies the waiting batch.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InsightState> {
         let mut state = lock(&self.state);
         let mut batch = std::mem::take(&mut state.spare);
         std::mem::swap(&mut batch, &mut *lock(&self.waiting));
-        let told = Told {
+        let told = InsightSinks {
             metrics: &self.metrics,
             causes: &self.causes,
         };

@@ -11,19 +11,19 @@ use tokio::task::spawn_blocking;
 pub const FRESH: Duration = Duration::from_millis(900);
 
 /// When an answer was made, and the answer.
-type Made<T> = (Instant, Arc<T>);
+type TimedAnswer<T> = (Instant, Arc<T>);
 
 /// The last answer, and when it was made.
 #[derive(Debug)]
-pub struct Kept<T>(Arc<Mutex<Option<Made<T>>>>);
+pub struct AnswerCache<T>(Arc<Mutex<Option<TimedAnswer<T>>>>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for AnswerCache<T> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<T: Send + Sync + 'static> Kept<T> {
+impl<T: Send + Sync + 'static> AnswerCache<T> {
     /// The last one if it is new, or else one that `make` makes, while all who ask wait for it.
     /// None where the making failed.
     pub async fn get(&self, make: impl FnOnce() -> T + Send + 'static) -> Option<Arc<T>> {
@@ -52,7 +52,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_leaves_does_not_have_it_made_again() {
-        let kept = Kept::default();
+        let kept = AnswerCache::default();
         let made = Arc::new(AtomicUsize::new(0));
         let (go, may_go) = channel::<()>();
         let counted = made.clone();
@@ -84,7 +84,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_askers_cost_one_answer_and_a_failure_is_not_kept() {
-        let kept = Kept::default();
+        let kept = AnswerCache::default();
         assert_eq!(kept.get(|| panic!("on purpose")).await, None::<Arc<u32>>);
         let (one, other) = tokio::join!(kept.get(|| 1), kept.get(|| 2));
         assert!(one.is_some() && one == other, "{one:?} {other:?}");

@@ -67,5 +67,7 @@ pub mod timed_index;
 pub mod upstream;
 pub mod words;
 
-pub use config::{Backend, Cors, Edge, EmbeddedFleet, Limits, ServeConfig, UpstreamConfig};
+pub use config::{
+    Cors, Edge, EdgeLimits, EmbeddedFleet, EngineBackend, ServeConfig, UpstreamConfig,
+};
 pub use server::{RunningServer, ServeError, serve};

@@ -38,13 +38,13 @@ pub fn message_keys(
     let Some(list) = LISTS.iter().find_map(|&name| fields.get(name)) else {
         return Vec::new();
     };
-    let mut chain = Chain::default();
+    let mut chain = ChainHash::default();
     chain.add(model.as_bytes());
     chain.add(salt.unwrap_or_default().as_bytes());
     for head in HEADS.iter().filter_map(|&name| fields.get(name)) {
         chain.add(&without_hints(head.get().as_bytes()));
     }
-    let mut keys = Keys {
+    let mut keys = MessageKeyBuilder {
         chain,
         keys: Vec::new(),
     };
@@ -61,9 +61,9 @@ pub fn message_keys(
 
 /// A hash of all that came so far.
 #[derive(Default)]
-struct Chain(XxHash3_64);
+struct ChainHash(XxHash3_64);
 
-impl Chain {
+impl ChainHash {
     fn add(&mut self, piece: &[u8]) -> RouteKey {
         self.0.write_u64(piece.len() as u64);
         self.0.write(piece);
@@ -71,12 +71,12 @@ impl Chain {
     }
 }
 
-struct Keys {
-    chain: Chain,
+struct MessageKeyBuilder {
+    chain: ChainHash,
     keys: Vec<RouteKey>,
 }
 
-impl Keys {
+impl MessageKeyBuilder {
     fn add(&mut self, message: &RawValue) {
         if self.keys.len() < MESSAGES_MAX {
             let message = without_hints(message.get().as_bytes());
@@ -85,7 +85,7 @@ impl Keys {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Keys {
+impl<'de> Visitor<'de> for &mut MessageKeyBuilder {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,8 +24,8 @@ use prometheus::{Encoder, GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, Te
 pub use importance::ImportanceMetrics;
 pub use index::IndexMetrics;
 pub use insight::InsightMetrics;
-use maker::Maker;
 pub use maker::MetricEntry;
+use maker::MetricFactory;
 pub use prediction::PredictionMetrics;
 pub use prompts::PromptMetrics;
 pub use savings::{PromptSources, SavingsMetrics};
@@ -44,7 +44,7 @@ const SECONDS: [f64; 14] = [
 
 /// Metrics of one server.
 pub struct Metrics {
-    make: Maker,
+    make: MetricFactory,
     /// Tokens, outcomes and latencies of requests.
     pub requests: RequestMetrics,
     /// Load, health and cache state of replicas.
@@ -132,7 +132,7 @@ impl Metrics {
     /// Fresh metrics in a registry of their own.
     #[must_use]
     pub fn new() -> Self {
-        let make = Maker::default();
+        let make = MetricFactory::default();
         let requests = RequestMetrics::new(&make);
         let replicas = ReplicaMetrics::new(&make);
         let index = Arc::new(IndexMetrics::new(&make));
@@ -187,7 +187,7 @@ impl Metrics {
 }
 
 impl RequestMetrics {
-    fn new(make: &Maker) -> Self {
+    fn new(make: &MetricFactory) -> Self {
         let counter = |name, help| make.counter(name, help, BY_REPLICA);
         let histogram = |name, help| make.histogram(name, help, BY_REPLICA);
         Self {
@@ -240,7 +240,7 @@ impl RequestMetrics {
 }
 
 impl ReplicaMetrics {
-    fn new(make: &Maker) -> Self {
+    fn new(make: &MetricFactory) -> Self {
         let gauge = |name, help| make.gauge(name, help, BY_REPLICA);
         let plain = |name, help| make.gauge(name, help, &["replica"]);
         Self {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::{Backend, ServeConfig};
+use crate::config::{EngineBackend, ServeConfig};
 use crate::insight::Insight;
 use crate::metrics::Metrics;
 use crate::server::ServeError;
@@ -60,7 +60,7 @@ fn shadow(config: &ServeConfig) -> Result<Option<Arc<Shadow>>, ServeError> {
 pub(crate) fn check_shadow(config: &ServeConfig) -> Result<(), ServeError> {
     match &config.backend {
         _ if config.shadow.is_none() => Ok(()),
-        Backend::Upstreams(upstreams) if upstreams.len() == 1 => {
+        EngineBackend::Upstreams(upstreams) if upstreams.len() == 1 => {
             match upstreams[0].tokenizer.is_none() {
                 true => Err(ServeError::Shadow("its --upstream needs tokenizer=FOLDER")),
                 false => Ok(()),

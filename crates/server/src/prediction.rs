@@ -3,18 +3,18 @@
 //!
 //! ```text
 //! chat request ─ Chat (hashes, text) ─ Tracker (which conversation, what gap) ─┐
-//!        │                                                                     │ Question
+//!        │                                                                     │ TurnQuestion
 //!        ├─ submitted at once with the prior for its turn                      ▼
-//!        │                                          Queue ─► predictor thread ─ Predict::predict
-//!        ◄──────────────── Replica::annotate, if it still runs ◄───────────────┘
+//!        │                  PredictionQueue ─► predictor thread ─ ConversationPredictor::predict
+//!        ◄──────────── EmbeddedReplica::annotate, if it still runs ◄───────────┘
 //! ```
 //!
 //! Every prediction ends in one way, unless its replica fails: the model's number reached the
 //! replica in time (`model`) or too late (`late`), the predictor said nothing (`prior`) or panicked
 //! (`failed`), or the queue was full (`dropped`). In all but the first the prior stands.
 //!
-//! Knows no model: the binary passes a [`Predict`]. Text lives in a question until it is answered,
-//! and nowhere else; the tracker keeps keyed hashes.
+//! Knows no model: the binary passes a [`ConversationPredictor`]. Text lives in a question until it
+//! is answered, and nowhere else; the tracker keeps keyed hashes.
 
 mod chat;
 mod desk;
@@ -34,10 +34,10 @@ pub use tracker::{Sighting, Tracker, TrackerLimits};
 
 /// Says how likely conversations go on, and hears what became of them.
 ///
-/// [`Predict::predict`] and [`Predict::learn`] are called from one thread, one at a time; the
-/// others from any, at any time, and must not wait for these two. A panic costs the prediction
-/// that it struck and nothing else.
-pub trait Predict: Send + Sync {
+/// [`ConversationPredictor::predict`] and [`ConversationPredictor::learn`] are called from one
+/// thread, one at a time; the others from any, at any time, and must not wait for these two. A
+/// panic costs the prediction that it struck and nothing else.
+pub trait ConversationPredictor: Send + Sync {
     /// Returns the parts of a conversation that the predictor reads.
     fn reads(&self) -> Reads;
 
@@ -47,11 +47,11 @@ pub trait Predict: Send + Sync {
 
     /// Returns the model's answers, one per question in their order; `None` keeps the prior. May
     /// take its time: no request waits, but questions beyond a limit are dropped.
-    fn predict(&self, questions: &[Question]) -> Vec<Option<Probability>>;
+    fn predict(&self, questions: &[TurnQuestion]) -> Vec<Option<Probability>>;
 
     /// Learns the outcomes of earlier turns. Each turn comes at most once, and after its question
     /// unless that was dropped.
-    fn learn(&self, outcomes: &[Outcome]);
+    fn learn(&self, outcomes: &[TurnOutcome]);
 
     /// Returns the current state and counters.
     fn status(&self) -> PredictorStatus;
@@ -72,7 +72,7 @@ pub struct TurnId(pub u64);
 
 /// Will this conversation go on after the answer that is being computed?
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct TurnQuestion {
     /// The turn, as its outcome will name it.
     pub id: TurnId,
     /// The conversation.
@@ -84,13 +84,13 @@ pub struct Question {
     pub turn: u16,
     /// Between the end of the previous answer and this request, where both were seen.
     pub gap: Option<Duration>,
-    /// Its text, as far as [`Predict::reads`] asked for it.
+    /// Its text, as far as [`ConversationPredictor::reads`] asked for it.
     pub said: Said,
 }
 
 /// A turn and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct TurnOutcome {
     /// The turn.
     pub id: TurnId,
     /// 1-based index of its user message.
@@ -127,7 +127,7 @@ pub struct PredictorStatus {
     /// The model is not believed at present: the prior stands for all.
     pub is_fallback: bool,
     /// Calibration against recent outcomes; `None` where too few are known.
-    pub calibration: Option<Calibration>,
+    pub calibration: Option<RecentCalibration>,
     /// Records written to the log.
     pub log_records: u64,
     /// Models taken over while running.
@@ -138,7 +138,7 @@ pub struct PredictorStatus {
 
 /// Accuracy of predictions against outcomes of the recent past.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Calibration {
+pub struct RecentCalibration {
     /// Expected calibration error of the model, in `[0, 1]`.
     pub error: f64,
     /// Mean log-loss of the model less that of the prior; above 0 the model does harm.
@@ -149,7 +149,7 @@ pub struct Calibration {
 #[derive(Clone)]
 pub struct PredictionConfig {
     /// The predictor in use.
-    pub predictor: Arc<dyn Predict>,
+    pub predictor: Arc<dyn ConversationPredictor>,
     /// A conversation that stays silent for so long has ended.
     pub horizon: Duration,
 }

@@ -21,14 +21,14 @@ use crate::metrics::IndexMetrics;
 
 /// A prompt's tokens, and a sketch of its text where one was made.
 #[derive(Clone, Debug, Default)]
-pub struct Prompted {
+pub struct TokenizedPrompt {
     /// Its tokens.
     pub tokens: Vec<TokenId>,
     /// Keyed hashes of its words.
     pub sketch: Option<Sketch>,
 }
 
-impl From<Vec<TokenId>> for Prompted {
+impl From<Vec<TokenId>> for TokenizedPrompt {
     /// Of a prompt that came as tokens.
     fn from(tokens: Vec<TokenId>) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl PromptTokens {
         &self,
         input: &RenderInput<'_>,
         salt: Option<&str>,
-    ) -> Result<Prompted, PromptError> {
+    ) -> Result<TokenizedPrompt, PromptError> {
         let start = Instant::now();
         let text = self.prompt.chat_text(input)?;
         self.timed(start, &text, SpecialTokensIn::ParseOnly, salt)
@@ -92,7 +92,7 @@ impl PromptTokens {
         api: Api,
         fields: Map<String, Value>,
         salt: Option<&str>,
-    ) -> Result<Prompted, NoExactTokens> {
+    ) -> Result<TokenizedPrompt, NoExactTokens> {
         let start = Instant::now();
         let own = fields.get("chat_template").and_then(Value::as_str);
         if own.is_some_and(|name| !self.prompt.named_templates.contains_key(name)) {
@@ -112,7 +112,7 @@ impl PromptTokens {
     /// The tokens of the text in front of a prompt's first medium, less the last one: the medium
     /// may join it.
     #[must_use]
-    pub fn before_medium(&self, text: &str, salt: Option<&str>) -> Option<Prompted> {
+    pub fn before_medium(&self, text: &str, salt: Option<&str>) -> Option<TokenizedPrompt> {
         let special = SpecialTokensIn::ParseOnly;
         let mut prompted = self.timed(Instant::now(), text, special, salt).ok()?;
         prompted.tokens.pop();
@@ -130,7 +130,7 @@ impl PromptTokens {
     ///
     /// # Errors
     /// As [`headstart_prompt::Tokenizer::encode`].
-    pub fn plain(&self, text: &str, salt: Option<&str>) -> Result<Prompted, PromptError> {
+    pub fn plain(&self, text: &str, salt: Option<&str>) -> Result<TokenizedPrompt, PromptError> {
         self.timed(Instant::now(), text, SpecialTokensIn::AddBosEos, salt)
     }
 
@@ -146,11 +146,11 @@ impl PromptTokens {
         text: &str,
         special: SpecialTokensIn,
         salt: Option<&str>,
-    ) -> Result<Prompted, PromptError> {
+    ) -> Result<TokenizedPrompt, PromptError> {
         let tokens = self.known.encode_salted(text, special, salt);
         self.metrics.tokenize.observe(start.elapsed().as_secs_f64());
         let sketch = self.causes.as_ref().and_then(|causes| causes.look(text));
-        Ok(Prompted {
+        Ok(TokenizedPrompt {
             tokens: tokens?,
             sketch,
         })

@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 
 use batches::batches;
 use headstart_index_sync::clock::Clock;
-use status::Status;
+use status::PublishedStatus;
 
 /// Commands waiting for the thread; a step takes some at every turn.
 const COMMANDS: usize = 1024;
@@ -85,7 +85,7 @@ pub enum ReplicaEvent {
 /// Callbacks of the engine thread into the rest of the server.
 pub struct Hooks {
     /// Builds the engine; again after a panic. It may wake its thread when something was moved.
-    pub build: Box<dyn Fn(Waker) -> Engine + Send>,
+    pub build: Box<dyn Fn(ReplicaWaker) -> Engine + Send>,
     /// Residency changed.
     pub publish: Box<dyn Fn(Vec<CacheEvent>) + Send>,
     /// The replica went down or came back.
@@ -93,9 +93,9 @@ pub struct Hooks {
 }
 
 /// A replica's engine thread, seen from outside.
-pub struct Replica {
-    commands: SyncSender<Command>,
-    status: Arc<Status>,
+pub struct EmbeddedReplica {
+    commands: SyncSender<ReplicaCommand>,
+    status: Arc<PublishedStatus>,
     context: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -110,9 +110,9 @@ pub struct Annotations {
 }
 
 /// Wakes a replica's thread. Cheap; may be called from any thread at any time.
-pub type Waker = Arc<dyn Fn() + Send + Sync>;
+pub type ReplicaWaker = Arc<dyn Fn() + Send + Sync>;
 
-enum Command {
+enum ReplicaCommand {
     /// Something was moved.
     Wake,
     Submit(Submission, mpsc::Sender<ReplicaEvent>),
@@ -121,19 +121,19 @@ enum Command {
     Stop,
 }
 
-impl Replica {
+impl EmbeddedReplica {
     /// Starts the thread.
     ///
     /// # Errors
     /// When the system gives no thread.
     pub fn start(name: String, hooks: Hooks, clock: Clock) -> std::io::Result<Self> {
         let (commands, inbox) = sync_channel(COMMANDS);
-        let status = Arc::new(Status::new(&name));
+        let status = Arc::new(PublishedStatus::new(&name));
         let is_awake = Arc::new(AtomicBool::new(false));
         let waker = waker(commands.clone(), is_awake.clone());
         let engine = (hooks.build)(waker.clone());
         let context = engine.context();
-        let worker = Worker {
+        let worker = ReplicaWorker {
             hooks,
             clock,
             inbox,
@@ -164,7 +164,10 @@ impl Replica {
     pub fn submit(&self, submission: Submission) -> Option<mpsc::Receiver<ReplicaEvent>> {
         // Started, loaded from each lower tier, in part, every token, one to spare: it never waits.
         let (sender, receiver) = mpsc::channel(submission.max_tokens + 3 + LOWER_TIERS);
-        match self.commands.try_send(Command::Submit(submission, sender)) {
+        match self
+            .commands
+            .try_send(ReplicaCommand::Submit(submission, sender))
+        {
             // A thread that is gone drops the command, which closes the receiver.
             Ok(()) | Err(TrySendError::Disconnected(_)) => Some(receiver),
             Err(TrySendError::Full(_)) => None,
@@ -175,7 +178,7 @@ impl Replica {
     /// ignored if `seq` has ended by then. Returns false if the inbox is full or the thread is
     /// gone.
     pub fn annotate(&self, seq: SeqId, p_continue: Probability) -> bool {
-        let command = Command::Annotate(seq, p_continue);
+        let command = ReplicaCommand::Annotate(seq, p_continue);
         self.commands.try_send(command).is_ok()
     }
 
@@ -231,12 +234,12 @@ impl Replica {
 
     /// Makes the engine panic at its next turn: for tests of what happens then.
     pub fn inject_panic(&self) {
-        let _ = self.commands.try_send(Command::Panic);
+        let _ = self.commands.try_send(ReplicaCommand::Panic);
     }
 
     /// Ends the thread after its present step and waits for it.
     pub fn stop(&self) {
-        let _ = self.commands.send(Command::Stop);
+        let _ = self.commands.send(ReplicaCommand::Stop);
         let thread = self
             .thread
             .lock()
@@ -248,30 +251,30 @@ impl Replica {
     }
 }
 
-impl Drop for Replica {
+impl Drop for EmbeddedReplica {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
 /// The thread's side.
-struct Worker {
+struct ReplicaWorker {
     hooks: Hooks,
     clock: Clock,
-    inbox: Receiver<Command>,
-    waker: Waker,
+    inbox: Receiver<ReplicaCommand>,
+    waker: ReplicaWaker,
     /// Whether a wake-up waits in the inbox: one is enough.
     is_awake: Arc<AtomicBool>,
-    status: Arc<Status>,
+    status: Arc<PublishedStatus>,
 }
 
 /// Why the loop ended.
-enum Ended {
+enum LoopEnd {
     Stopped,
     Panicked,
 }
 
-impl Worker {
+impl ReplicaWorker {
     fn run(self, engine: Engine) {
         let mut engine = Some(engine);
         let mut in_a_row = 0;
@@ -282,9 +285,9 @@ impl Worker {
             self.set_health(Health::Healthy);
             let mut steps = 0u64;
             let turn = AssertUnwindSafe(|| self.serve(&mut current, &mut steps));
-            match std::panic::catch_unwind(turn).unwrap_or(Ended::Panicked) {
-                Ended::Stopped => return,
-                Ended::Panicked => {}
+            match std::panic::catch_unwind(turn).unwrap_or(LoopEnd::Panicked) {
+                LoopEnd::Stopped => return,
+                LoopEnd::Panicked => {}
             }
             drop(current);
             in_a_row = if steps > 0 { 1 } else { in_a_row + 1 };
@@ -303,15 +306,19 @@ impl Worker {
         loop {
             let left = until.since(self.clock.now());
             match self.inbox.recv_timeout(left) {
-                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
-                Ok(Command::Wake) => self.is_awake.store(false, Release),
-                Ok(Command::Submit(..) | Command::Annotate(..) | Command::Panic) => {}
+                Ok(ReplicaCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
+                Ok(ReplicaCommand::Wake) => self.is_awake.store(false, Release),
+                Ok(
+                    ReplicaCommand::Submit(..)
+                    | ReplicaCommand::Annotate(..)
+                    | ReplicaCommand::Panic,
+                ) => {}
                 Err(RecvTimeoutError::Timeout) => return false,
             }
         }
     }
 
-    fn serve(&self, engine: &mut Engine, steps: &mut u64) -> Ended {
+    fn serve(&self, engine: &mut Engine, steps: &mut u64) -> LoopEnd {
         let mut clients: HashMap<SeqId, mpsc::Sender<ReplicaEvent>> = HashMap::new();
         let (mut was_busy, mut check_at) = (true, Nanos(0));
         loop {
@@ -323,9 +330,9 @@ impl Worker {
                 }
                 self.status.report(engine);
                 match self.inbox.recv_timeout(IDLE_PAUSE) {
-                    Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                    Ok(ReplicaCommand::Stop) | Err(RecvTimeoutError::Disconnected) => {
                         engine.rest();
-                        return Ended::Stopped;
+                        return LoopEnd::Stopped;
                     }
                     Ok(command) => self.obey(command, engine, &mut clients),
                     Err(RecvTimeoutError::Timeout) => {
@@ -336,8 +343,8 @@ impl Worker {
                 }
             }
             while let Ok(command) = self.inbox.try_recv() {
-                if matches!(command, Command::Stop) {
-                    return Ended::Stopped;
+                if matches!(command, ReplicaCommand::Stop) {
+                    return LoopEnd::Stopped;
                 }
                 self.obey(command, engine, &mut clients);
             }
@@ -354,7 +361,7 @@ impl Worker {
                 .into_iter()
                 .for_each(|output| tell(output, &mut clients));
             if is_empty && self.rest(engine, &mut clients) {
-                return Ended::Stopped;
+                return LoopEnd::Stopped;
             }
         }
     }
@@ -380,7 +387,7 @@ impl Worker {
         };
         let pause = until.since(now).min(IDLE_PAUSE);
         match self.inbox.recv_timeout(pause) {
-            Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
+            Ok(ReplicaCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
             Ok(command) => self.obey(command, engine, clients),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -389,16 +396,16 @@ impl Worker {
 
     fn obey(
         &self,
-        command: Command,
+        command: ReplicaCommand,
         engine: &mut Engine,
         clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>,
     ) {
         match command {
-            Command::Wake => {
+            ReplicaCommand::Wake => {
                 self.is_awake.store(false, Release);
                 self.look_round(engine);
             }
-            Command::Submit(submission, client) => {
+            ReplicaCommand::Submit(submission, client) => {
                 let id = submission.id;
                 match engine.submit(submission, self.clock.now()) {
                     Submit::Queued => {
@@ -409,7 +416,7 @@ impl Worker {
                     }
                 }
             }
-            Command::Annotate(seq, p_continue) => {
+            ReplicaCommand::Annotate(seq, p_continue) => {
                 let is_there = clients.contains_key(&seq);
                 if is_there {
                     engine.annotate(seq, p_continue);
@@ -422,8 +429,8 @@ impl Worker {
                 };
                 count.fetch_add(1, Relaxed);
             }
-            Command::Panic => panic!("a panic was injected"),
-            Command::Stop => {}
+            ReplicaCommand::Panic => panic!("a panic was injected"),
+            ReplicaCommand::Stop => {}
         }
     }
 
@@ -456,9 +463,9 @@ impl Worker {
     }
 }
 
-fn waker(commands: SyncSender<Command>, is_awake: Arc<AtomicBool>) -> Waker {
+fn waker(commands: SyncSender<ReplicaCommand>, is_awake: Arc<AtomicBool>) -> ReplicaWaker {
     Arc::new(move || {
-        if !is_awake.swap(true, AcqRel) && commands.try_send(Command::Wake).is_err() {
+        if !is_awake.swap(true, AcqRel) && commands.try_send(ReplicaCommand::Wake).is_err() {
             // The thread has enough to do to look by itself.
             is_awake.store(false, Release);
         }

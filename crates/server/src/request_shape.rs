@@ -7,7 +7,7 @@ use std::fmt;
 
 use memchr::memmem;
 
-use crate::openai::response::Kind;
+use crate::openai::response::ApiKind;
 
 /// The parts of a request, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,12 +35,12 @@ const API_BIT: u32 = PARTS.len() as u32;
 impl RequestShape {
     /// Of a request of this API. Costs a fast pass over the body for each part.
     #[must_use]
-    pub fn of(kind: Kind, body: &[u8]) -> Self {
+    pub fn of(kind: ApiKind, body: &[u8]) -> Self {
         let api = match kind {
-            Kind::Chat => 0,
-            Kind::Text => return Self(1 << API_BIT),
-            Kind::Messages => 2,
-            Kind::Responses => 3,
+            ApiKind::Chat => 0,
+            ApiKind::Text => return Self(1 << API_BIT),
+            ApiKind::Messages => 2,
+            ApiKind::Responses => 3,
         };
         let found = (PARTS.iter().enumerate())
             .filter(|(_, (part, _))| memmem::find(body, part.as_bytes()).is_some())
@@ -73,15 +73,15 @@ mod tests {
     #[test]
     fn shapes_are_named_by_their_parts() {
         let name = |kind, body: &str| RequestShape::of(kind, body.as_bytes()).to_string();
-        assert_eq!(name(Kind::Chat, "{}"), "chat");
-        assert_eq!(name(Kind::Text, "{\"tools\": 1}"), "completion");
+        assert_eq!(name(ApiKind::Chat, "{}"), "chat");
+        assert_eq!(name(ApiKind::Text, "{\"tools\": 1}"), "completion");
         let body = r#"{"tools": [], "messages": [{"tool_calls": [], "reasoning_content": ""}]}"#;
         assert_eq!(
-            name(Kind::Chat, body),
+            name(ApiKind::Chat, body),
             "chat with tools, tool calls, reasoning"
         );
         assert_eq!(
-            name(Kind::Responses, "{\"tools\": 1}"),
+            name(ApiKind::Responses, "{\"tools\": 1}"),
             "responses with tools"
         );
     }

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::ServeConfig;
-use crate::gateway::{Fleet, Gateway};
+use crate::gateway::{Fleet, HttpGateway};
 use crate::spans::SpansError;
 use crate::upstream::UpstreamError;
 
@@ -93,7 +93,7 @@ pub enum ServeError {
 /// A server that takes requests.
 pub struct RunningServer {
     address: SocketAddr,
-    gateway: Arc<Gateway>,
+    gateway: Arc<HttpGateway>,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
     /// Event subscriptions and health watchers; they end with the server.
@@ -130,7 +130,7 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
     };
     let listener = bind(&config).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let start::Parts {
+    let start::ServerAssembly {
         gateway,
         watchers,
         event_endpoints,
@@ -179,7 +179,7 @@ impl RunningServer {
 
     /// Its inside, for tests and the binary's banner.
     #[must_use]
-    pub fn gateway(&self) -> &Arc<Gateway> {
+    pub fn gateway(&self) -> &Arc<HttpGateway> {
         &self.gateway
     }
 
@@ -207,7 +207,7 @@ impl RunningServer {
                 embedded
                     .replicas
                     .iter()
-                    .for_each(crate::replica::Replica::stop);
+                    .for_each(crate::replica::EmbeddedReplica::stop);
             }
             gateway.observers.stop();
         };

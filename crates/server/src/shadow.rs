@@ -29,7 +29,7 @@ use headstart_core::{Nanos, TokenId};
 use headstart_router::Profile;
 use serde::Serialize;
 
-use arm::Arm;
+use arm::ShadowArm;
 use worker::Message;
 
 /// Most messages in the queue; more are dropped. A busy gateway fills it in a second.
@@ -83,13 +83,13 @@ const SIZED: &str = "precise";
 /// Shadow mode, as requests see it.
 pub struct Shadow {
     queue: SyncSender<Message>,
-    state: Arc<State>,
+    state: Arc<ShadowState>,
     next: AtomicU64,
 }
 
 /// State shared by the thread and its readers.
 #[derive(Default)]
-struct State {
+struct ShadowState {
     report: Mutex<ShadowReport>,
     /// Requests that never came to the arms.
     left_out: AtomicU64,
@@ -119,7 +119,7 @@ pub struct ShadowReport {
     /// Requests that are being played.
     pub running: usize,
     /// Hits that the upstream reported, over the requests with such a report.
-    pub upstream: Found,
+    pub upstream: ShadowHits,
     /// One per strategy and size.
     pub arms: Vec<ArmReport>,
 }
@@ -133,12 +133,12 @@ pub struct ArmReport {
     pub blocks: usize,
     /// Prompt tokens, and simulated hits among them.
     #[serde(flatten)]
-    pub found: Found,
+    pub found: ShadowHits,
 }
 
 /// Prompt tokens, and those of them that were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Found {
+pub struct ShadowHits {
     /// Prompt tokens.
     pub prompt_tokens: u64,
     /// Cached tokens among `prompt_tokens`.
@@ -147,7 +147,7 @@ pub struct Found {
     pub hit_rate: Option<f64>,
 }
 
-impl Found {
+impl ShadowHits {
     fn of(count: HitCount) -> Self {
         Self {
             prompt_tokens: count.lookups,
@@ -164,12 +164,12 @@ impl Shadow {
     /// When there can be no thread.
     pub fn start(config: &ShadowConfig) -> std::io::Result<Self> {
         let (queue, messages) = sync_channel(QUEUE);
-        let state = Arc::new(State {
+        let state = Arc::new(ShadowState {
             report: Mutex::new(ShadowReport {
                 replicas: config.replicas,
                 ..ShadowReport::default()
             }),
-            ..State::default()
+            ..ShadowState::default()
         });
         let (arms, told) = (arms(config), state.clone());
         let block_size = config.block_size;
@@ -185,7 +185,7 @@ impl Shadow {
 
     /// Plays a request that arrived. A prompt without tokens cannot be played and is left out.
     #[must_use]
-    pub fn request(self: &Arc<Self>, arrived: Arrived<'_>, now: Nanos) -> Shadowed {
+    pub fn request(self: &Arc<Self>, arrived: ShadowArrival<'_>, now: Nanos) -> ShadowGuard {
         let id = self.next.fetch_add(1, Relaxed);
         let message = arrived.tokens.map(|tokens| Message::Arrived {
             id,
@@ -198,7 +198,7 @@ impl Shadow {
         if !is_played {
             self.state.left_out.fetch_add(1, Relaxed);
         }
-        Shadowed {
+        ShadowGuard {
             of: is_played.then(|| (self.clone(), id)),
         }
     }
@@ -236,7 +236,7 @@ impl Shadow {
     }
 }
 
-impl State {
+impl ShadowState {
     /// Returns the results so far. A request whose beginning was lost counts as left out, although
     /// its arrival was played.
     fn report(&self) -> ShadowReport {
@@ -266,7 +266,7 @@ impl State {
 
 /// Facts about a request that are known at its arrival.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrived<'a> {
+pub struct ShadowArrival<'a> {
     /// Its prompt, where a tokenizer was given.
     pub tokens: Option<&'a [TokenId]>,
     /// Its tenant's salt.
@@ -277,11 +277,11 @@ pub struct Arrived<'a> {
 
 /// A request that is played; its end is the end of the request.
 #[derive(Default)]
-pub struct Shadowed {
+pub struct ShadowGuard {
     of: Option<(Arc<Shadow>, u64)>,
 }
 
-impl Shadowed {
+impl ShadowGuard {
     /// Its answer began.
     pub fn began(&self, now: Nanos) {
         if let Some((shadow, id)) = &self.of {
@@ -300,7 +300,7 @@ impl Shadowed {
     }
 }
 
-impl Drop for Shadowed {
+impl Drop for ShadowGuard {
     fn drop(&mut self) {
         if let Some((shadow, id)) = self.of.take() {
             shadow.tell(Message::Ended { id });
@@ -309,17 +309,17 @@ impl Drop for Shadowed {
 }
 
 /// The arms: each strategy at the configured size, one at others.
-fn arms(config: &ShadowConfig) -> Vec<Arm> {
+fn arms(config: &ShadowConfig) -> Vec<ShadowArm> {
     let known = |name: &str| Profile::find(name, &BTreeMap::new()).ok();
     let at_size = STRATEGIES.into_iter().filter_map(known);
-    let at_size = at_size.map(|profile| Arm::new(profile, config));
+    let at_size = at_size.map(|profile| ShadowArm::new(profile, config));
     let sized = QUARTERS.into_iter().filter_map(|quarters| {
         let blocks = (config.blocks * quarters / 4).max(1);
         let config = ShadowConfig {
             blocks,
             ..config.clone()
         };
-        Some(Arm::new(known(SIZED)?, &config))
+        Some(ShadowArm::new(known(SIZED)?, &config))
     });
     at_size.chain(sized).collect()
 }
@@ -331,14 +331,14 @@ mod tests {
     /// A shadow whose thread does not read.
     fn stuck() -> (Arc<Shadow>, std::sync::mpsc::Receiver<Message>) {
         let (queue, messages) = sync_channel(2);
-        let state = Arc::new(State::default());
+        let state = Arc::new(ShadowState::default());
         let next = AtomicU64::new(0);
         (Arc::new(Shadow { queue, state, next }), messages)
     }
 
-    fn request(shadow: &Arc<Shadow>, tokens: usize) -> Shadowed {
+    fn request(shadow: &Arc<Shadow>, tokens: usize) -> ShadowGuard {
         let tokens = vec![7; tokens];
-        let arrived = Arrived {
+        let arrived = ShadowArrival {
             tokens: Some(&tokens),
             salt: None,
             session: None,

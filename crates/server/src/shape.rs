@@ -30,7 +30,7 @@ impl Usage {
 
 /// Writes one answer, whole or as a stream of events. A stream is `open`, any number of `text`, and
 /// then `close` or `fail`.
-pub trait Shape: Send {
+pub trait AnswerWriter: Send {
     /// Writes the start of a stream. The prompt's token counts are known by then.
     fn open(&mut self, usage: Usage, events: &mut Events);
 

@@ -62,18 +62,18 @@ pub const RANK_HEADER: &str = "x-data-parallel-rank";
 
 pub(crate) use health::root_cause;
 pub use load::EngineLoad;
-pub use render::Rendered;
+pub use render::RenderedPrompt;
 
 /// One upstream engine, or one data-parallel rank of it: ranks share everything but their number.
 pub struct Upstream {
-    engine: Arc<Engine>,
+    engine: Arc<UpstreamEngine>,
     rank: Option<u32>,
     /// Its tokenizer and template, when its prompts are to be routed by prefix.
     pub prompt: Option<Arc<PromptModel>>,
 }
 
 /// State of the engine behind one address.
-struct Engine {
+struct UpstreamEngine {
     base: String,
     client: Client<HttpConnector, Full<Bytes>>,
     models: Mutex<Vec<ServedModel>>,
@@ -207,7 +207,7 @@ impl Upstream {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(connector);
         Ok(Self {
-            engine: Arc::new(Engine {
+            engine: Arc::new(UpstreamEngine {
                 base,
                 client,
                 models: Mutex::default(),

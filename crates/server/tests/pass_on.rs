@@ -162,7 +162,7 @@ async fn requests_go_to_engines_that_serve_their_model_also_when_it_is_new() {
 #[tokio::test]
 async fn an_adapter_is_loaded_by_every_engine_once_and_known_at_once() {
     let fleet = Fleet::with([&["m"], &["m"]], |config| {
-        if let headstart_server::Backend::Upstreams(upstreams) = &mut config.backend {
+        if let headstart_server::EngineBackend::Upstreams(upstreams) = &mut config.backend {
             upstreams[0].data_parallel_size = 2;
         }
     })

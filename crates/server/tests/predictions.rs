@@ -6,9 +6,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use headstart_core::Probability;
-use headstart_server::config::Backend;
+use headstart_server::config::EngineBackend;
 use headstart_server::prediction::{
-    Became, Outcome, Predict, PredictionConfig, PredictorStatus, Question, Reads,
+    Became, ConversationPredictor, PredictionConfig, PredictorStatus, Reads, TurnOutcome,
+    TurnQuestion,
 };
 use headstart_server::{RunningServer, ServeConfig};
 use serde_json::{Value, json};
@@ -17,14 +18,14 @@ use support::{chat, drained, embedded, eventually, get, post, start, text};
 /// Says what the prompt tells it to: `keep`, `drop`, `panic`, or nothing.
 #[derive(Default)]
 struct Fake {
-    asked: Mutex<Vec<Question>>,
-    told: Mutex<Vec<Outcome>>,
+    asked: Mutex<Vec<TurnQuestion>>,
+    told: Mutex<Vec<TurnOutcome>>,
     /// While true, it answers nothing.
     is_stuck: Mutex<bool>,
     freed: Condvar,
 }
 
-impl Predict for Fake {
+impl ConversationPredictor for Fake {
     fn reads(&self) -> Reads {
         Reads {
             prompts: 2,
@@ -36,7 +37,7 @@ impl Predict for Fake {
         Probability::EVEN
     }
 
-    fn predict(&self, questions: &[Question]) -> Vec<Option<Probability>> {
+    fn predict(&self, questions: &[TurnQuestion]) -> Vec<Option<Probability>> {
         let mut is_stuck = self.is_stuck.lock().expect("no panic holds it");
         while *is_stuck {
             is_stuck = self.freed.wait(is_stuck).expect("no panic holds it");
@@ -45,7 +46,7 @@ impl Predict for Fake {
         let mut asked = self.asked.lock().expect("no panic holds it");
         asked.extend_from_slice(questions);
         drop(asked);
-        let answer = |question: &Question| {
+        let answer = |question: &TurnQuestion| {
             let prompt = question.said.prompts.last().expect("there is a prompt");
             let p = match prompt {
                 prompt if prompt.contains("keep") => 0.99,
@@ -58,7 +59,7 @@ impl Predict for Fake {
         questions.iter().map(answer).collect()
     }
 
-    fn learn(&self, outcomes: &[Outcome]) {
+    fn learn(&self, outcomes: &[TurnOutcome]) {
         let mut told = self.told.lock().expect("no panic holds it");
         told.extend_from_slice(outcomes);
     }
@@ -77,11 +78,11 @@ impl Fake {
         self.freed.notify_all();
     }
 
-    fn asked(&self) -> Vec<Question> {
+    fn asked(&self) -> Vec<TurnQuestion> {
         self.asked.lock().expect("no panic holds it").clone()
     }
 
-    fn told(&self) -> Vec<Outcome> {
+    fn told(&self) -> Vec<TurnOutcome> {
         self.told.lock().expect("no panic holds it").clone()
     }
 }
@@ -90,7 +91,7 @@ impl Fake {
 fn predicted(cache_blocks: usize, policy: &str, horizon: Duration) -> (ServeConfig, Arc<Fake>) {
     let fake = Arc::new(Fake::default());
     let mut config = embedded(1, cache_blocks);
-    let Backend::Embedded(fleet) = &mut config.backend else {
+    let EngineBackend::Embedded(fleet) = &mut config.backend else {
         panic!("an embedded fleet");
     };
     fleet.policy = policy.to_owned();

@@ -144,7 +144,7 @@ async fn a_tokenizer_and_events_make_upstream_routing_precise() {
 async fn full_engines_are_429_not_503() {
     let small = || {
         let mut config = embedded(1, 64);
-        if let headstart_server::Backend::Embedded(fleet) = &mut config.backend {
+        if let headstart_server::EngineBackend::Embedded(fleet) = &mut config.backend {
             (fleet.engine.max_sequences, fleet.engine.max_waiting) = (1, 1);
         }
         config
@@ -214,7 +214,7 @@ async fn an_engine_that_comes_back_with_another_model_is_asked_again() {
     eventually("it to be down", || gateway.gateway().is_down(ReplicaId(0))).await;
     let mut config = embedded(1, 64);
     config.listen = address;
-    if let headstart_server::Backend::Embedded(fleet) = &mut config.backend {
+    if let headstart_server::EngineBackend::Embedded(fleet) = &mut config.backend {
         fleet.name = "other".to_owned();
     }
     let engine = start(config).await;
@@ -228,7 +228,7 @@ async fn an_engine_that_comes_back_with_another_model_is_asked_again() {
 async fn embedded_replicas_publish_on_the_ports_that_were_named() {
     let on = |port: u16| {
         let mut config = embedded(2, 64);
-        if let headstart_server::Backend::Embedded(fleet) = &mut config.backend {
+        if let headstart_server::EngineBackend::Embedded(fleet) = &mut config.backend {
             fleet.kv_events_port = Some(port);
         }
         headstart_server::serve(config)

@@ -59,7 +59,7 @@ fn folder(name: &str, template: &str) -> PathBuf {
 async fn fleet(tokenizer: Option<PathBuf>) -> Fleet {
     logged();
     Fleet::with([&["m"], &["m"]], |config| {
-        let headstart_server::Backend::Upstreams(upstreams) = &mut config.backend else {
+        let headstart_server::EngineBackend::Upstreams(upstreams) = &mut config.backend else {
             panic!("a gateway of upstreams");
         };
         for upstream in upstreams {

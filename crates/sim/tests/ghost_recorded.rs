@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use headstart_core::{Nanos, TraceRequest};
-use headstart_insight::ghost::{BLOCKS_MAX, Estimate, Ghost, LOOKUPS_MAX, Settings};
+use headstart_insight::ghost::{BLOCKS_MAX, Estimate, Ghost, GhostConfig, LOOKUPS_MAX};
 use headstart_trace::characterize::{Characterizer, Settings as Character};
 use headstart_trace::format::mooncake;
 
@@ -34,7 +34,7 @@ fn recorded() -> Option<Vec<TraceRequest>> {
 }
 
 fn estimate(trace: &[TraceRequest], blocks_max: usize) -> Estimate {
-    let mut ghost = Ghost::new(Settings {
+    let mut ghost = Ghost::new(GhostConfig {
         capacities: GOLDEN.map(|(capacity, _)| capacity).to_vec(),
         block_tokens: mooncake::BLOCK_TOKENS,
         blocks_max,
@@ -76,7 +76,7 @@ fn a_live_ghost_is_within_a_point_of_a_replay() {
     let Some(trace) = recorded() else { return };
     let exact = estimate(&trace, usize::MAX);
     for faster in [1, 10, 60] {
-        let mut live = Ghost::new(Settings {
+        let mut live = Ghost::new(GhostConfig {
             capacities: GOLDEN.map(|(capacity, _)| capacity).to_vec(),
             block_tokens: mooncake::BLOCK_TOKENS,
             blocks_max: BLOCKS_MAX,
@@ -119,7 +119,7 @@ fn the_curve_of_the_characterization_is_the_replays() {
         (182_790, 0)
     );
     for point in report.curve.iter().step_by(7) {
-        let mut ghost = Ghost::new(Settings {
+        let mut ghost = Ghost::new(GhostConfig {
             capacities: vec![point.capacity_blocks],
             block_tokens: mooncake::BLOCK_TOKENS,
             blocks_max: usize::MAX,

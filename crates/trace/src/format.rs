@@ -21,7 +21,7 @@ use std::str::FromStr;
 use headstart_core::{Nanos, TraceRequest};
 
 pub use chain::BLOCKS_MAX;
-use sniff::sniff;
+use sniff::{LineFields, sniff};
 
 use crate::reader::Options;
 use crate::schedule::RecordedSession;
@@ -132,6 +132,17 @@ impl Format {
         matches!(self, Self::Agent | Self::Conversation)
     }
 }
+
+/// Tests of a line's fields, in the order of precedence. Azure's CSV has none.
+const BY_FIELDS: [(Format, fn(&LineFields) -> bool); 7] = [
+    (Format::Canonical, canonical::fits),
+    (Format::Agent, agent::fits),
+    (Format::Bailian, bailian::fits),
+    (Format::Mooncake, mooncake::fits),
+    (Format::Conversation, conversation::has_turns),
+    (Format::Requests, request_log::fits),
+    (Format::Conversation, conversation::has_messages),
+];
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,41 +11,45 @@
 
 use std::sync::Arc;
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_core::{Access, BlockId};
 
-use super::{Newcomer, Policy};
+use super::keyed::{Keyed, Priority};
 use crate::future::Future;
-use crate::queues::{Queues, RankedKey};
+use crate::queues::RankedKey;
 use crate::recency::Recency;
 
 /// Ended conversations first.
+pub type ContinuationOracle = Keyed<ContinuationOrder>;
+
+/// The order of [`ContinuationOracle`].
 #[derive(Debug)]
-pub struct ContinuationOracle {
+pub struct ContinuationOrder {
     future: Arc<Future>,
     /// Per slot: the last request of the sessions that used its block.
     wanted_until: Vec<u32>,
     /// Per slot: whether a request was to come when it was last released.
     is_wanted: Vec<bool>,
     recency: Recency,
-    candidates: Queues<RankedKey>,
 }
 
 impl ContinuationOracle {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize, future: Arc<Future>) -> Self {
-        Self {
+        let order = ContinuationOrder {
             future,
             wanted_until: vec![0; capacity],
             is_wanted: vec![false; capacity],
             recency: Recency::new(capacity),
-            candidates: Queues::new(capacity, 1),
-        }
+        };
+        Self::over(capacity, order)
     }
 }
 
-impl Policy for ContinuationOracle {
-    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+impl Priority for ContinuationOrder {
+    type Key = RankedKey;
+
+    fn insert(&mut self, block: BlockId) {
         self.recency.forget(block);
         self.wanted_until[block.index()] = 0;
         self.is_wanted[block.index()] = false;
@@ -63,24 +67,8 @@ impl Policy for ContinuationOracle {
         }
     }
 
-    fn offer(&mut self, block: BlockId) {
+    fn key(&self, block: BlockId) -> RankedKey {
         let rank = u32::from(self.is_wanted[block.index()]);
-        let key = RankedKey::new(rank, self.recency.of(block));
-        self.candidates.push(0, block, key);
+        RankedKey::new(rank, self.recency.of(block))
     }
-
-    fn withdraw(&mut self, block: BlockId) {
-        self.candidates.remove(0, block);
-    }
-
-    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
-        self.candidates.first(0).map(|(_, block)| block)
-    }
-
-    fn remove(&mut self, block: BlockId, _: BlockHash) {
-        self.candidates.remove(0, block);
-    }
-
-    /// Nothing is kept of what is not offered.
-    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }

@@ -7,57 +7,45 @@
 //! When not to use it: for chats and agents, whose oldest blocks (system prompts, first turns)
 //! are the most reused ones. It stands here to be compared with.
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_core::{Access, BlockId};
 
-use super::{Newcomer, Policy};
-use crate::queues::{Key64, Queues};
+use super::keyed::{Keyed, Priority};
+use crate::queues::Key64;
 
 /// First in, first out.
+pub type Fifo = Keyed<FifoOrder>;
+
+/// The order of [`Fifo`].
 #[derive(Debug)]
-pub struct Fifo {
+pub struct FifoOrder {
     /// Per slot: when its block was inserted, by a counter.
     inserted: Vec<u64>,
     clock: u64,
-    candidates: Queues<Key64>,
 }
 
 impl Fifo {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self {
+        let order = FifoOrder {
             inserted: vec![0; capacity],
             clock: 0,
-            candidates: Queues::new(capacity, 1),
-        }
+        };
+        Self::over(capacity, order)
     }
 }
 
-impl Policy for Fifo {
-    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+impl Priority for FifoOrder {
+    type Key = Key64;
+
+    fn insert(&mut self, block: BlockId) {
         self.clock += 1;
         self.inserted[block.index()] = self.clock;
     }
 
     fn release(&mut self, _: &[BlockId], _: &Access) {}
 
-    fn offer(&mut self, block: BlockId) {
-        let inserted = self.inserted[block.index()];
-        self.candidates.push(0, block, inserted.into());
+    fn key(&self, block: BlockId) -> Key64 {
+        self.inserted[block.index()].into()
     }
-
-    fn withdraw(&mut self, block: BlockId) {
-        self.candidates.remove(0, block);
-    }
-
-    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
-        self.candidates.first(0).map(|(_, block)| block)
-    }
-
-    fn remove(&mut self, block: BlockId, _: BlockHash) {
-        self.candidates.remove(0, block);
-    }
-
-    /// Nothing is kept of what is not offered.
-    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }

@@ -15,50 +15,56 @@
 //! stays, and a newcomer, with one use, is pushed out by the next. Where whole prefixes are
 //! loaded without importances: it is LFU then.
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_core::{Access, BlockId};
 
-use super::{Newcomer, Policy};
-use crate::queues::Queues;
+use super::keyed::{Keyed, Priority};
 use crate::recency::Recency;
 
 /// Score, as bits that are in its order, then recency.
 type ImportanceKey = [u32; 4];
 
 /// Least frequency × importance.
+pub type Importance = Keyed<ImportanceOrder>;
+
+/// The order of [`Importance`].
 #[derive(Debug)]
-pub struct Importance {
+pub struct ImportanceOrder {
     /// Releases after which a use counts half.
     half_life: Option<f64>,
     num_releases: u64,
     /// The score, or its logarithm where it fades.
     score: Vec<f64>,
     recency: Recency,
-    candidates: Queues<ImportanceKey>,
 }
 
 impl Importance {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self {
-            half_life: None,
-            num_releases: 0,
-            score: vec![0.0; capacity],
-            recency: Recency::new(capacity),
-            candidates: Queues::new(capacity, 1),
-        }
+        Self::scored(capacity, None)
     }
 
     /// The same; a use counts half after `half_life` more calls of [`Policy::release`]: requests
     /// of a prefix cache, uses of any part in a cache of parts.
+    ///
+    /// [`Policy::release`]: super::Policy::release
     #[must_use]
     pub fn fading(capacity: usize, half_life: f64) -> Self {
-        Self {
-            half_life: Some(half_life),
-            ..Self::new(capacity)
-        }
+        Self::scored(capacity, Some(half_life))
     }
 
+    fn scored(capacity: usize, half_life: Option<f64>) -> Self {
+        let order = ImportanceOrder {
+            half_life,
+            num_releases: 0,
+            score: vec![0.0; capacity],
+            recency: Recency::new(capacity),
+        };
+        Self::over(capacity, order)
+    }
+}
+
+impl ImportanceOrder {
     /// A score with one use more.
     fn used(&self, score: f64, share: f64) -> f64 {
         match self.half_life {
@@ -75,8 +81,10 @@ impl Importance {
     }
 }
 
-impl Policy for Importance {
-    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+impl Priority for ImportanceOrder {
+    type Key = ImportanceKey;
+
+    fn insert(&mut self, block: BlockId) {
         self.score[block.index()] = match self.half_life {
             None => 0.0,
             Some(_) => f64::NEG_INFINITY,
@@ -100,27 +108,11 @@ impl Policy for Importance {
         }
     }
 
-    fn offer(&mut self, block: BlockId) {
+    fn key(&self, block: BlockId) -> ImportanceKey {
         let score = ordered(self.score[block.index()]);
         let released = self.recency.of(block);
-        let key = [score >> 32, score, released >> 32, released].map(|part| part as u32);
-        self.candidates.push(0, block, key);
+        [score >> 32, score, released >> 32, released].map(|part| part as u32)
     }
-
-    fn withdraw(&mut self, block: BlockId) {
-        self.candidates.remove(0, block);
-    }
-
-    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
-        self.candidates.first(0).map(|(_, block)| block)
-    }
-
-    fn remove(&mut self, block: BlockId, _: BlockHash) {
-        self.candidates.remove(0, block);
-    }
-
-    /// Nothing is kept of what is not offered.
-    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }
 
 /// Bits that are in the order of the numbers.

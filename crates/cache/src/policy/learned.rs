@@ -30,10 +30,10 @@
 //!
 //! When not to use it: where the predictions are no better than chance, it is LRU with noise.
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos, Probability, SessionId};
+use headstart_core::{Access, BlockId, Nanos, Probability, SessionId};
 
-use super::{Newcomer, Policy};
-use crate::queues::Queues;
+use super::keyed::{Keyed, Priority};
+use crate::names::{PolicyError, SpecOptions};
 use crate::recency::Recency;
 
 /// Probabilities are clamped to this distance from 0 and 1, as published.
@@ -70,6 +70,18 @@ pub enum Pooling {
 impl LpcOptions {
     /// Mean time between two turns, seconds, as published (a scale of 0.01 /s).
     pub const INTERVAL_S: f64 = 100.0;
+
+    /// Reads `interval=SECONDS`, `no-decay` and `literal-max`.
+    pub(super) fn read(options: &mut SpecOptions<'_>) -> Result<Self, PolicyError> {
+        let mean_s = options.positive("interval", Self::INTERVAL_S)?;
+        Ok(Self {
+            interval_s: (!options.flag("no-decay")).then_some(mean_s),
+            pooling: match options.flag("literal-max") {
+                true => Pooling::Literal,
+                false => Pooling::ByConversation,
+            },
+        })
+    }
 }
 
 impl Default for LpcOptions {
@@ -82,8 +94,11 @@ impl Default for LpcOptions {
 }
 
 /// Least likely to go on.
+pub type Lpc = Keyed<LpcOrder>;
+
+/// The order of [`Lpc`].
 #[derive(Debug)]
-pub struct Lpc {
+pub struct LpcOrder {
     options: LpcOptions,
     /// The latest time told.
     now: Nanos,
@@ -92,33 +107,36 @@ pub struct Lpc {
     /// Per slot: the one conversation that has used it, [`NOBODY`] or [`SEVERAL`].
     users: Vec<u64>,
     recency: Recency,
-    candidates: Queues<LpcKey>,
 }
 
 impl Lpc {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize, options: LpcOptions) -> Self {
-        Self {
+        let order = LpcOrder {
             options,
             now: Nanos(0),
             keys: vec![0; capacity],
             users: vec![NOBODY; capacity],
             recency: Recency::new(capacity),
-            candidates: Queues::new(capacity, 1),
-        }
+        };
+        Self::over(capacity, order)
     }
+}
 
+impl LpcOrder {
     /// The key of a use now.
-    fn key(&self, p_continue: Option<Probability>) -> f64 {
+    fn key_now(&self, p_continue: Option<Probability>) -> f64 {
         let odds = p_continue.unwrap_or(Probability::EVEN).log_odds(MARGIN);
         let elapsed_s = self.now.0 as f64 / 1e9;
         odds + self.options.interval_s.map_or(0.0, |mean| elapsed_s / mean)
     }
 }
 
-impl Policy for Lpc {
-    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+impl Priority for LpcOrder {
+    type Key = LpcKey;
+
+    fn insert(&mut self, block: BlockId) {
         self.keys[block.index()] = 0;
         self.users[block.index()] = NOBODY;
         self.recency.forget(block);
@@ -127,7 +145,7 @@ impl Policy for Lpc {
     fn release(&mut self, blocks: &[BlockId], access: &Access) {
         self.now = self.now.max(access.now);
         self.recency.release(blocks);
-        let key = ordered_bits(self.key(access.p_continue));
+        let key = ordered_bits(self.key_now(access.p_continue));
         let user = named(access.session);
         for block in blocks.iter().map(|block| block.index()) {
             let (old, users) = (&mut self.keys[block], &mut self.users[block]);
@@ -145,26 +163,10 @@ impl Policy for Lpc {
         }
     }
 
-    fn offer(&mut self, block: BlockId) {
+    fn key(&self, block: BlockId) -> LpcKey {
         let (key, released) = (self.keys[block.index()], self.recency.of(block));
-        let key = [key >> 32, key, released >> 32, released].map(|part| part as u32);
-        self.candidates.push(0, block, key);
+        [key >> 32, key, released >> 32, released].map(|part| part as u32)
     }
-
-    fn withdraw(&mut self, block: BlockId) {
-        self.candidates.remove(0, block);
-    }
-
-    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
-        self.candidates.first(0).map(|(_, block)| block)
-    }
-
-    fn remove(&mut self, block: BlockId, _: BlockHash) {
-        self.candidates.remove(0, block);
-    }
-
-    /// Nothing is kept of what is not offered.
-    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }
 
 /// The conversation in eight bytes; one without a name, or with one of the two numbers that are

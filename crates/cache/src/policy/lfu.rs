@@ -8,34 +8,38 @@
 //! When not to use it: where popularity changes. Counts never fade, so what was popular an hour
 //! ago stays; on conversations it keeps dead ones with many turns.
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_core::{Access, BlockId};
 
-use super::{Newcomer, Policy};
-use crate::queues::{Queues, RankedKey};
+use super::keyed::{Keyed, Priority};
+use crate::queues::RankedKey;
 use crate::recency::Recency;
 
 /// Least frequently used.
+pub type Lfu = Keyed<LfuOrder>;
+
+/// The order of [`Lfu`].
 #[derive(Debug)]
-pub struct Lfu {
+pub struct LfuOrder {
     uses: Vec<u32>,
     recency: Recency,
-    candidates: Queues<RankedKey>,
 }
 
 impl Lfu {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self {
+        let order = LfuOrder {
             uses: vec![0; capacity],
             recency: Recency::new(capacity),
-            candidates: Queues::new(capacity, 1),
-        }
+        };
+        Self::over(capacity, order)
     }
 }
 
-impl Policy for Lfu {
-    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+impl Priority for LfuOrder {
+    type Key = RankedKey;
+
+    fn insert(&mut self, block: BlockId) {
         self.uses[block.index()] = 0;
         self.recency.forget(block);
     }
@@ -52,23 +56,7 @@ impl Policy for Lfu {
         }
     }
 
-    fn offer(&mut self, block: BlockId) {
-        let key = RankedKey::new(self.uses[block.index()], self.recency.of(block));
-        self.candidates.push(0, block, key);
+    fn key(&self, block: BlockId) -> RankedKey {
+        RankedKey::new(self.uses[block.index()], self.recency.of(block))
     }
-
-    fn withdraw(&mut self, block: BlockId) {
-        self.candidates.remove(0, block);
-    }
-
-    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
-        self.candidates.first(0).map(|(_, block)| block)
-    }
-
-    fn remove(&mut self, block: BlockId, _: BlockHash) {
-        self.candidates.remove(0, block);
-    }
-
-    /// Nothing is kept of what is not offered.
-    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }

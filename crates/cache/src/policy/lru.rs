@@ -8,32 +8,36 @@
 //! When not to use it: it is the reference that others must beat. It keeps what was used once as
 //! long as what returns every minute, so long prompts that never come back flush the rest.
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_core::{Access, BlockId};
 
-use super::{Newcomer, Policy};
-use crate::queues::{Key64, Queues};
+use super::keyed::{Keyed, Priority};
+use crate::queues::Key64;
 use crate::recency::Recency;
 
 /// Least recently released.
+pub type Lru = Keyed<LruOrder>;
+
+/// The order of [`Lru`].
 #[derive(Debug)]
-pub struct Lru {
+pub struct LruOrder {
     recency: Recency,
-    candidates: Queues<Key64>,
 }
 
 impl Lru {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self {
+        let order = LruOrder {
             recency: Recency::new(capacity),
-            candidates: Queues::new(capacity, 1),
-        }
+        };
+        Self::over(capacity, order)
     }
 }
 
-impl Policy for Lru {
-    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+impl Priority for LruOrder {
+    type Key = Key64;
+
+    fn insert(&mut self, block: BlockId) {
         self.recency.forget(block);
     }
 
@@ -41,23 +45,7 @@ impl Policy for Lru {
         self.recency.release(blocks);
     }
 
-    fn offer(&mut self, block: BlockId) {
-        self.candidates
-            .push(0, block, self.recency.of(block).into());
+    fn key(&self, block: BlockId) -> Key64 {
+        self.recency.of(block).into()
     }
-
-    fn withdraw(&mut self, block: BlockId) {
-        self.candidates.remove(0, block);
-    }
-
-    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
-        self.candidates.first(0).map(|(_, block)| block)
-    }
-
-    fn remove(&mut self, block: BlockId, _: BlockHash) {
-        self.candidates.remove(0, block);
-    }
-
-    /// Nothing is kept of what is not offered.
-    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }

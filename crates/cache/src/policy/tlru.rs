@@ -13,18 +13,21 @@
 //! When not to use it: for the hit rate. It gives hits away to shorten the slowest answers;
 //! with a ξ larger than most prompts everything is surplus and it is LRU.
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_core::{Access, BlockId};
 
-use super::{Newcomer, Policy};
-use crate::queues::{Queues, RankedKey};
+use super::keyed::{Keyed, Priority};
+use crate::queues::RankedKey;
 use crate::recency::Recency;
 
 /// Weight of the newest growth in the running mean.
 const GROWTH_WEIGHT: f64 = 1.0 / 64.0;
 
 /// Tail-optimized LRU.
+pub type TailLru = Keyed<TailLruOrder>;
+
+/// The order of [`TailLru`].
 #[derive(Debug)]
-pub struct TailLru {
+pub struct TailLruOrder {
     /// ξ: uncached part of a next prompt that is still fast enough, in blocks.
     allowance_blocks: f64,
     /// Q: blocks behind the known part of a prompt, on average.
@@ -32,22 +35,23 @@ pub struct TailLru {
     /// Per slot: whether the last request that used its block can spare it.
     is_surplus: Vec<bool>,
     recency: Recency,
-    candidates: Queues<RankedKey>,
 }
 
 impl TailLru {
     /// For a cache of `capacity` slots; `allowance_blocks` is ξ.
     #[must_use]
     pub fn new(capacity: usize, allowance_blocks: f64) -> Self {
-        Self {
+        let order = TailLruOrder {
             allowance_blocks,
             growth_blocks: 0.0,
             is_surplus: vec![false; capacity],
             recency: Recency::new(capacity),
-            candidates: Queues::new(capacity, 1),
-        }
+        };
+        Self::over(capacity, order)
     }
+}
 
+impl TailLruOrder {
     /// Returns the number of leading blocks that a conversation of `len` blocks needs.
     fn needed(&self, len: usize) -> usize {
         (len as f64 + self.growth_blocks - self.allowance_blocks).max(0.0) as usize
@@ -66,8 +70,10 @@ impl TailLru {
     }
 }
 
-impl Policy for TailLru {
-    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+impl Priority for TailLruOrder {
+    type Key = RankedKey;
+
+    fn insert(&mut self, block: BlockId) {
         self.recency.forget(block);
         self.is_surplus[block.index()] = false;
     }
@@ -81,24 +87,8 @@ impl Policy for TailLru {
         }
     }
 
-    fn offer(&mut self, block: BlockId) {
+    fn key(&self, block: BlockId) -> RankedKey {
         let rank = u32::from(!self.is_surplus[block.index()]);
-        let key = RankedKey::new(rank, self.recency.of(block));
-        self.candidates.push(0, block, key);
+        RankedKey::new(rank, self.recency.of(block))
     }
-
-    fn withdraw(&mut self, block: BlockId) {
-        self.candidates.remove(0, block);
-    }
-
-    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
-        self.candidates.first(0).map(|(_, block)| block)
-    }
-
-    fn remove(&mut self, block: BlockId, _: BlockHash) {
-        self.candidates.remove(0, block);
-    }
-
-    /// Nothing is kept of what is not offered.
-    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }

@@ -36,6 +36,7 @@ use std::collections::HashMap;
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
 use super::{Newcomer, Policy};
+use crate::names::{PolicyError, SpecOptions};
 use crate::queues::{Key64, Queues};
 use crate::recency::Recency;
 use fit::AgeScores;
@@ -47,6 +48,8 @@ use observer::ReuseObserver;
 const LAST_TURN: u16 = 4;
 /// Classes in all; what comes later is counted with the first.
 const MAX_CLASSES: usize = 256;
+/// `life` in the authors' code.
+const PUBLISHED_LIFE_S: f64 = 5.0;
 /// Requests between two fits.
 const FIT_EVERY: u32 = 256;
 
@@ -74,6 +77,33 @@ impl Default for WaOptions {
             by_offset: true,
             guarded: true,
         }
+    }
+}
+
+impl WaOptions {
+    /// Reads `published` (the study's priority, `life=5`), `exponential`, `life=SECONDS`,
+    /// `no-life`, `one-class`, `no-offset` and `no-guard`.
+    pub(super) fn read(options: &mut SpecOptions<'_>) -> Result<Self, PolicyError> {
+        let is_published = options.flag("published");
+        let shape = match (is_published, options.flag("exponential")) {
+            (true, _) => Shape::Published,
+            (_, true) => Shape::Exponential,
+            _ => Shape::Observed,
+        };
+        let default_s = if is_published { PUBLISHED_LIFE_S } else { 0.0 };
+        let life_s = options.number("life", default_s, |life| life > 0.0 && life.is_finite())?;
+        let life = match (options.flag("no-life"), life_s > 0.0) {
+            (true, _) => Life::Unbounded,
+            (_, true) => Life::Fixed(life_s),
+            _ => Life::Learnt,
+        };
+        Ok(Self {
+            shape,
+            life,
+            by_class: !options.flag("one-class"),
+            by_offset: !options.flag("no-offset"),
+            guarded: !options.flag("no-guard"),
+        })
     }
 }
 

@@ -17,18 +17,18 @@ use anyhow::{Context, Result};
 use clap::Args;
 use headstart_trace::Arrivals;
 
-use self::analysis::Setting;
-use self::cost::Cost;
-use self::fleet::Fleet;
+use self::analysis::AnalysisParameters;
+use self::cost::PromptCostModel;
+use self::fleet::UniformFleet;
 use self::memory::Bounds;
-pub(crate) use self::traffic::{Counts, Source};
-use self::traffic::{Reading, Renderings, Traffic};
-use super::replay::capacity::{Capacity, Scale};
+use self::traffic::{LogReaderSettings, LoggedTraffic, Renderings};
+pub(crate) use self::traffic::{LogSource, LoggedTokenCounts};
+use super::replay::capacity::{CapacitySpec, Scale};
 use crate::config::{UsageError, parsed};
 use crate::kv_bytes::{KvBytes, KvDtype};
 use crate::output;
-use crate::output::progress::Progress;
-use crate::report::Made;
+use crate::output::progress::TaskProgress;
+use crate::report::ReportProvenance;
 use crate::report::analyze::{self as report, Analysis, thousands};
 
 /// Default number of replicas.
@@ -78,7 +78,7 @@ pub(crate) struct Analyze {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    options: Options,
+    options: AnalyzeOptions,
     /// Also write the requests as an anonymous trace
     ///
     /// `analyze` and `replay` read it.
@@ -104,7 +104,7 @@ pub(crate) struct Analyze {
 
 /// Options shared with `demo`.
 #[derive(Args, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct AnalyzeOptions {
     /// Replicas that share the traffic [default: 4]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = replicas,
         help_heading = "Cache")]
@@ -171,10 +171,10 @@ pub(crate) struct Options {
 /// Reads, analyzes and tells.
 pub(crate) fn run(analyze: &Analyze) -> Result<()> {
     check_outputs(analyze)?;
-    let sources: Vec<_> = analyze.files.iter().cloned().map(Source::File).collect();
-    let progress = Progress::bytes("reading");
+    let sources: Vec<_> = analyze.files.iter().cloned().map(LogSource::File).collect();
+    let progress = TaskProgress::bytes("reading");
     let rendering = Renderings::of(analyze.options.tokenizer.as_deref())?;
-    let traffic = Traffic::read(&sources, &analyze.reading(&rendering)?, &progress)?;
+    let traffic = LoggedTraffic::read(&sources, &analyze.reading(&rendering)?, &progress)?;
     if let Some(path) = &analyze.export {
         export::write(path, &traffic)?;
     }
@@ -184,10 +184,10 @@ pub(crate) fn run(analyze: &Analyze) -> Result<()> {
 }
 
 /// Reads `sources` as texts or traces, analyzes them and tells.
-pub(crate) fn tell(options: &Options, sources: &[Source]) -> Result<()> {
-    let progress = Progress::bytes("reading");
+pub(crate) fn tell(options: &AnalyzeOptions, sources: &[LogSource]) -> Result<()> {
+    let progress = TaskProgress::bytes("reading");
     let rendering = Renderings::of(options.tokenizer.as_deref())?;
-    let reading = Reading {
+    let reading = LogReaderSettings {
         format: None,
         skip_bad: false,
         block_tokens: None,
@@ -195,7 +195,7 @@ pub(crate) fn tell(options: &Options, sources: &[Source]) -> Result<()> {
         rendering: &rendering,
         held_bytes: Bounds::default().held_bytes,
     };
-    let traffic = Traffic::read(sources, &reading, &progress)?;
+    let traffic = LoggedTraffic::read(sources, &reading, &progress)?;
     let analysis = options.analyze(&traffic, &progress)?;
     progress.end();
     options.tell(&analysis)
@@ -238,7 +238,7 @@ pub(crate) fn is_stdout_path(path: &Path) -> bool {
 }
 
 impl Analyze {
-    fn reading<'r>(&self, rendering: &'r Renderings) -> Result<Reading<'r>> {
+    fn reading<'r>(&self, rendering: &'r Renderings) -> Result<LogReaderSettings<'r>> {
         let format = self.format.as_deref();
         let format = format.map(|name| parsed(name, "--format")).transpose()?;
         if self.block_tokens == Some(0) {
@@ -253,7 +253,7 @@ impl Analyze {
                 return Err(UsageError(message).into());
             }
         };
-        Ok(Reading {
+        Ok(LogReaderSettings {
             format,
             skip_bad: self.skip_bad,
             block_tokens: self.block_tokens,
@@ -264,7 +264,7 @@ impl Analyze {
     }
 }
 
-impl Options {
+impl AnalyzeOptions {
     fn sections(&self) -> report::Sections {
         match self.full {
             true => report::Sections::All,
@@ -289,14 +289,14 @@ impl Options {
         self.show_text = true;
     }
 
-    fn analyze(&self, traffic: &Traffic, progress: &Progress) -> Result<Analysis> {
+    fn analyze(&self, traffic: &LoggedTraffic, progress: &TaskProgress) -> Result<Analysis> {
         let (gpu_hour, prices) = (self.gpu_hour, self.price_table.as_deref());
-        let cost = Cost::of(self.cost_model.as_deref(), gpu_hour, prices)?;
+        let cost = PromptCostModel::of(self.cost_model.as_deref(), gpu_hour, prices)?;
         let kv = self.kv_bytes()?;
         let replicas = self.replicas.unwrap_or(REPLICAS);
         let (capacity_blocks, capacity_from) = self.capacity(traffic, &cost, kv.as_ref())?;
-        let setting = Setting {
-            fleet: Fleet {
+        let setting = AnalysisParameters {
+            fleet: UniformFleet {
                 replicas,
                 capacity_blocks,
             },
@@ -327,8 +327,8 @@ impl Options {
     /// Blocks of one replica, and who says so.
     fn capacity(
         &self,
-        traffic: &Traffic,
-        cost: &Cost,
+        traffic: &LoggedTraffic,
+        cost: &PromptCostModel,
         kv: Option<&KvBytes>,
     ) -> Result<(u64, String)> {
         let block_tokens = traffic.info.block_tokens;
@@ -348,12 +348,12 @@ impl Options {
             };
             return Ok(((blocks as u64).max(1), from));
         };
-        let capacity: Capacity = parsed(text, "--capacity")?;
+        let capacity: CapacitySpec = parsed(text, "--capacity")?;
         let pieces = Bounds::default().limits.pieces;
         let scale = Scale {
             block_tokens,
             distinct_blocks: match capacity {
-                Capacity::Percent(_) => traffic.distinct_blocks(pieces),
+                CapacitySpec::Percent(_) => traffic.distinct_blocks(pieces),
                 _ => 0,
             },
             kv,
@@ -362,14 +362,16 @@ impl Options {
         let blocks = blocks.map_err(|error| UsageError(format!("--capacity {text}: {error}")))?;
         // Tokens and bytes are those of the log's model.
         let blocks = match capacity {
-            Capacity::Tokens(_) | Capacity::Bytes(_) => (blocks as f64 * counts.factor()) as u64,
-            Capacity::Blocks(_) | Capacity::Percent(_) => blocks,
+            CapacitySpec::Tokens(_) | CapacitySpec::Bytes(_) => {
+                (blocks as f64 * counts.factor()) as u64
+            }
+            CapacitySpec::Blocks(_) | CapacitySpec::Percent(_) => blocks,
         };
         Ok((blocks.max(1), format!("--capacity {text}")))
     }
 
     fn tell(&self, analysis: &Analysis) -> Result<()> {
-        let page = || report::page(analysis, &Made::now());
+        let page = || report::page(analysis, &ReportProvenance::now());
         if let Some(file) = &self.html {
             if is_stdout_path(file) {
                 return output::line(&page());

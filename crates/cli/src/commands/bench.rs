@@ -24,13 +24,13 @@ use crate::config::ServeOptions;
 
 /// Measure a server.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
+pub(crate) enum BenchCommand {
     /// Play multi-turn conversations; compare strategies and policies.
-    Chat(Box<chat::Chat>),
+    Chat(Box<chat::ChatBenchCommand>),
     /// Send a trace to a server; compare its hits with a replay.
-    Trace(Box<trace::Trace>),
+    Trace(Box<trace::TraceBenchCommand>),
     /// Send load to a fleet; compare strategies with the simulation.
-    Fleet(Box<fleet::Fleet>),
+    Fleet(Box<fleet::FleetBenchCommand>),
     /// Measure whether loading a prefix is faster than recomputing it.
     Tiers(tiers::TiersBench),
     /// Measure what loading part of a prefix saves, and what it changes.
@@ -38,13 +38,13 @@ pub(crate) enum Bench {
 }
 
 /// Runs the benchmark.
-pub(crate) fn run(bench: Bench) -> Result<()> {
+pub(crate) fn run(bench: BenchCommand) -> Result<()> {
     match bench {
-        Bench::Chat(chat) => chat::run(&chat),
-        Bench::Trace(trace) => trace::run(&trace),
-        Bench::Fleet(fleet) => fleet::run(&fleet),
-        Bench::Tiers(bench) => tiers::run(&bench),
-        Bench::Importance(bench) => importance::run(&bench),
+        BenchCommand::Chat(chat) => chat::run(&chat),
+        BenchCommand::Trace(trace) => trace::run(&trace),
+        BenchCommand::Fleet(fleet) => fleet::run(&fleet),
+        BenchCommand::Tiers(bench) => tiers::run(&bench),
+        BenchCommand::Importance(bench) => importance::run(&bench),
     }
 }
 

@@ -22,14 +22,14 @@ use headstart_store::Arena;
 use headstart_store::disk::{DiskError, FolderInspector, Holder};
 use headstart_store::inspect::{Cache as Opened, InspectError, Item, slot_bytes};
 
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Slots for what is read: as many as are read at once, and some.
 const SLOTS: usize = 32;
 
 /// Inspect and clean a context cache.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Cache {
+pub(crate) enum CacheCommand {
     /// List all records, oldest first.
     Ls(look::Ls),
     /// Show disk use, tenants, ages and the process that uses it.
@@ -46,7 +46,7 @@ pub(crate) enum Cache {
 
 /// The context cache to open.
 #[derive(Args, Debug)]
-pub(crate) struct Place {
+pub(crate) struct CacheLocation {
     /// Folder or URL, as for `serve --context-cache`
     ///
     /// URLs are s3://BUCKET/PREFIX, gs://…, az://… and file:///FOLDER. Credentials come from the
@@ -64,18 +64,18 @@ pub(crate) struct Form {
 }
 
 /// Does what is asked for.
-pub(crate) fn run(cache: &Cache) -> Result<()> {
+pub(crate) fn run(cache: &CacheCommand) -> Result<()> {
     match cache {
-        Cache::Ls(ls) => look::ls(ls),
-        Cache::Stat(stat) => look::stat(stat),
-        Cache::Verify(verify) => verify::run(verify),
-        Cache::Gc(gc) => clear::gc(gc),
-        Cache::Export(export) => export::run(export),
-        Cache::Purge(purge) => clear::purge(purge),
+        CacheCommand::Ls(ls) => look::ls(ls),
+        CacheCommand::Stat(stat) => look::stat(stat),
+        CacheCommand::Verify(verify) => verify::run(verify),
+        CacheCommand::Gc(gc) => clear::gc(gc),
+        CacheCommand::Export(export) => export::run(export),
+        CacheCommand::Purge(purge) => clear::purge(purge),
     }
 }
 
-impl Place {
+impl CacheLocation {
     /// Without changing it, also while a server uses it.
     fn look(&self) -> Result<Opened> {
         Opened::look(&self.cache).map_err(explained)
@@ -114,8 +114,8 @@ fn arena(items: &[Item]) -> Result<std::sync::Arc<Arena>> {
 }
 
 /// Progress over the items' bytes.
-fn progress(what: &'static str, items: &[Item]) -> Progress {
-    let progress = Progress::bytes(what);
+fn progress(what: &'static str, items: &[Item]) -> TaskProgress {
+    let progress = TaskProgress::bytes(what);
     progress.inc_length(items.iter().map(|item| item.resident.bytes).sum());
     progress
 }

@@ -10,15 +10,15 @@ use clap::Args;
 use headstart_core::EngineModel;
 use headstart_core::cost::roofline::{Gpu, ModelShape};
 use headstart_loadgen::{ApiClient, TimingPlan, TimingSample, timing};
-use headstart_server::{Backend, ServeConfig};
+use headstart_server::{EngineBackend, ServeConfig};
 use headstart_sim::calibrate::{EngineFit, TimedWork, Timing};
 
-use self::file::Written;
+use self::file::CostModelFile;
 use super::bench::BenchServer;
 use super::serve;
 use crate::config::{ServeOptions, UsageError, cost_model};
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 use crate::prompts::{unseen_seed, vocabulary};
 
 /// Longest prompt that is timed unless told otherwise, tokens.
@@ -118,7 +118,7 @@ fn within(least: u32, most: u32) -> clap::builder::RangedI64ValueParser<u32> {
 
 /// Limits of the server that need no timing.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct ServerLimits {
     max_batched_tokens: usize,
     kv_tokens: usize,
     max_sequences: usize,
@@ -157,7 +157,7 @@ fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
         let message = format!("--gpus {number}: the weights of {model} alone fill {number} {gpu}");
         return Err(UsageError(message).into());
     };
-    let written = Written {
+    let written = CostModelFile {
         told: vec![format!(
             "derived, not measured: {model} on {number} {gpu}, by the data sheets' roofs"
         )],
@@ -173,7 +173,7 @@ fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
 }
 
 fn measure(calibrate: &Calibrate) -> Result<()> {
-    let starting = Progress::endless("measuring the engine's steps: about three minutes");
+    let starting = TaskProgress::endless("measuring the engine's steps: about three minutes");
     let starting = starting.announced();
     let (timed, limits) = serve::runtime()?.block_on(async {
         match &calibrate.url {
@@ -200,8 +200,8 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
     starting.end();
     let timings: Vec<Timing> = timed.iter().map(timing_of).collect();
     let fit = EngineFit::of(&timings, limits.max_batched_tokens);
-    let shown = report::Report::new(fit, &timings);
-    let written = Written {
+    let shown = report::CalibrationReport::new(fit, &timings);
+    let written = CostModelFile {
         told: shown.in_short(),
         engine: EngineModel {
             cost: fit.cost,
@@ -235,7 +235,11 @@ fn timing_of(timed: &TimingSample) -> Timing {
     }
 }
 
-fn tell(calibrate: &Calibrate, written: &Written, shown: Option<&report::Report>) -> Result<()> {
+fn tell(
+    calibrate: &Calibrate,
+    written: &CostModelFile,
+    shown: Option<&report::CalibrationReport>,
+) -> Result<()> {
     let text = written.to_toml();
     cost_model::parse(&text)
         .map_err(|error| anyhow::anyhow!("no cost model that can be: {error}"))?;
@@ -258,8 +262,8 @@ impl Calibrate {
         self.max_batched_tokens.map(|it| it as usize)
     }
 
-    fn limits_of(&self, config: &ServeConfig) -> Result<Limits> {
-        let Backend::Embedded(fleet) = &config.backend else {
+    fn limits_of(&self, config: &ServeConfig) -> Result<ServerLimits> {
+        let EngineBackend::Embedded(fleet) = &config.backend else {
             let message = "--upstream: give the engine itself with --url";
             return Err(UsageError(message.to_owned()).into());
         };
@@ -269,7 +273,7 @@ impl Calibrate {
         }
         let engine = &fleet.engine;
         let kv_tokens = engine.cache_blocks * engine.block_size;
-        Ok(Limits {
+        Ok(ServerLimits {
             max_batched_tokens: self.batched().unwrap_or(engine.max_batched_tokens),
             kv_tokens: self.kv_tokens.unwrap_or(kv_tokens),
             max_sequences: engine.max_sequences,
@@ -280,7 +284,7 @@ impl Calibrate {
         })
     }
 
-    async fn limits_of_url(&self, url: &str) -> Result<Limits> {
+    async fn limits_of_url(&self, url: &str) -> Result<ServerLimits> {
         let kv_tokens = match self.kv_tokens {
             Some(tokens) => Some(tokens),
             None => file::kv_tokens_of(url).await?,
@@ -288,7 +292,7 @@ impl Calibrate {
         let Some(kv_tokens) = kv_tokens else {
             bail!("{url} does not say how many tokens fit its KV memory; give --kv-tokens");
         };
-        Ok(Limits {
+        Ok(ServerLimits {
             max_batched_tokens: self.batched().unwrap_or(MAX_BATCHED_TOKENS),
             kv_tokens,
             max_sequences: cost_model::MAX_SEQUENCES,
@@ -296,7 +300,7 @@ impl Calibrate {
         })
     }
 
-    async fn time(&self, client: &ApiClient, limits: Limits) -> Result<Vec<TimingSample>> {
+    async fn time(&self, client: &ApiClient, limits: ServerLimits) -> Result<Vec<TimingSample>> {
         // A prompt and its answer fit the context, and half of the memory.
         let answer = self.answer_tokens as usize;
         let fit = limits
@@ -319,7 +323,7 @@ impl Calibrate {
                 limits.kv_tokens
             );
         }
-        let progress = Progress::steps("measuring", plan.len());
+        let progress = TaskProgress::steps("measuring", plan.len());
         let timed = timing::run(client, &plan, |done| progress.set_position(done as u64)).await;
         progress.end();
         Ok(timed?)

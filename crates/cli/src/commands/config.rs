@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args, Subcommand};
 
-use crate::config::{ServeOptions, Settings};
+use crate::config::{EffectiveSettings, ServeOptions};
 use crate::output;
 use crate::reference::template;
 
@@ -51,7 +51,8 @@ pub(crate) fn run(config: Config, matches: &ArgMatches) -> Result<()> {
     match config {
         Config::Init(init) => write(&init),
         Config::Show(show) => {
-            let settings = Settings::resolve(show.options, show.config.as_deref(), matches)?;
+            let settings =
+                EffectiveSettings::resolve(show.options, show.config.as_deref(), matches)?;
             match show.json {
                 true => output::line(&settings.to_json()?.to_string()),
                 false => output::line(settings.to_toml()?.trim_end()),

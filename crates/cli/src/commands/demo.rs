@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::analyze::{self, Options, Source};
+use super::analyze::{self, AnalyzeOptions, LogSource};
 use crate::config::UsageError;
 use crate::output;
 
@@ -32,7 +32,7 @@ order. A shop shuffles its tools. The chats have no mistake. The command reads
 no file and uses no network.")]
 pub(crate) struct Demo {
     #[command(flatten)]
-    options: Options,
+    options: AnalyzeOptions,
     /// Also write the generated log
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     log: Option<std::path::PathBuf>,
@@ -63,7 +63,7 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
         }
         output::to(path, |out| Ok(out.write_all(&log)?))?;
     }
-    analyze::tell(&demo.options, &[Source::Made("generated log", log)])?;
+    analyze::tell(&demo.options, &[LogSource::Made("generated log", log)])?;
     let again = demo.log.as_deref().map(|log| {
         let capacity = demo.options.written_capacity().unwrap_or(CAPACITY);
         format!(

@@ -7,7 +7,7 @@ use headstart_server::EmbeddedFleet;
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{FleetConfig, FleetPreset};
 
-use crate::config::cost_model::Emulated;
+use crate::config::cost_model::ReplicaCostModel;
 
 /// Default tokens per block.
 const BLOCK_SIZE: usize = 16;
@@ -21,9 +21,9 @@ pub(crate) fn fleet_of(preset: FleetPreset) -> FleetConfig {
 }
 
 /// The engine of `preset`.
-pub(crate) fn of_preset(preset: FleetPreset) -> Emulated {
+pub(crate) fn of_preset(preset: FleetPreset) -> ReplicaCostModel {
     let fleet = fleet_of(preset);
-    Emulated {
+    ReplicaCostModel {
         engine: preset.engine(),
         max_sequences: fleet.replicas[0].scheduler.max_sequences,
         latency_s: fleet.network.request_latency.as_secs_f64(),
@@ -31,7 +31,7 @@ pub(crate) fn of_preset(preset: FleetPreset) -> Emulated {
 }
 
 /// Returns the specification of the replicas of `fleet`, with steps that cost as in `cost`.
-pub(crate) fn of_server(cost: &Emulated, fleet: &EmbeddedFleet) -> ReplicaSpec {
+pub(crate) fn of_server(cost: &ReplicaCostModel, fleet: &EmbeddedFleet) -> ReplicaSpec {
     let engine = &fleet.engine;
     let memory = engine.cache_blocks * engine.block_size;
     ReplicaSpec {
@@ -53,7 +53,7 @@ pub(crate) fn of_server(cost: &Emulated, fleet: &EmbeddedFleet) -> ReplicaSpec {
 }
 
 /// Returns the specification of external replicas, as far as the file describes them.
-pub(crate) fn of_file(cost: &Emulated, block_size: Option<usize>) -> ReplicaSpec {
+pub(crate) fn of_file(cost: &ReplicaCostModel, block_size: Option<usize>) -> ReplicaSpec {
     let block_size = block_size.unwrap_or(BLOCK_SIZE);
     let capacity_blocks = (cost.engine.kv_tokens / block_size).max(1);
     ReplicaSpec {

@@ -20,7 +20,7 @@ use clap::Subcommand;
 use headstart_loadgen::LoadgenError;
 
 use crate::output;
-use crate::server::Server;
+use crate::server::ServerOptions;
 use answer::FirstLine;
 
 /// Largest summary that is read: a few thousand replicas with a thousand bytes each, many times.
@@ -28,7 +28,7 @@ const SUMMARY_BYTES_MAX: usize = 64 << 20;
 
 /// Show what a running server knows of its replicas' caches.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Index {
+pub(crate) enum IndexCommand {
     /// Print sizes, counters and the event stream of each replica.
     #[command(after_help = "Examples:
   headstart index show
@@ -43,7 +43,7 @@ State of an event stream:
   none        the gateway follows no events of this replica")]
     Show {
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// Print the server's JSON unchanged
         #[arg(long)]
         json: bool,
@@ -59,7 +59,7 @@ equal blocks. If the reader is much slower than the server, the dump ends with
 an error; use --replica or --limit then.")]
     Dump {
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// Dump this replica only
         #[arg(long, value_name = "ID")]
         replica: Option<u32>,
@@ -73,10 +73,10 @@ an error; use --replica or --limit then.")]
 }
 
 /// Asks the server.
-pub(crate) fn run(index: &Index) -> Result<()> {
+pub(crate) fn run(index: &IndexCommand) -> Result<()> {
     match index {
-        Index::Show { server, json } => show(server, *json),
-        Index::Dump {
+        IndexCommand::Show { server, json } => show(server, *json),
+        IndexCommand::Dump {
             server,
             replica,
             limit,
@@ -95,7 +95,7 @@ pub(crate) fn run(index: &Index) -> Result<()> {
     }
 }
 
-fn show(server: &Server, json: bool) -> Result<()> {
+fn show(server: &ServerOptions, json: bool) -> Result<()> {
     let asked = server.asked("/debug/index");
     let body = server.document(&asked, SUMMARY_BYTES_MAX)?;
     let index = answer::summary(&body).ok_or_else(|| asked.foreign(&body))?;
@@ -105,13 +105,13 @@ fn show(server: &Server, json: bool) -> Result<()> {
     output::line(&output::fitted(&table::of(&index)))
 }
 
-fn dump(server: &Server, query: &str, path: &Path) -> Result<()> {
+fn dump(server: &ServerOptions, query: &str, path: &Path) -> Result<()> {
     if path.as_os_str() != "-" {
         output::files(&[("--output", path)], &[])?;
     }
     let asked = server.asked("/debug/index/entries");
     let mut first = FirstLine::default();
-    let mut out = Output::of(path);
+    let mut out = DumpDestination::of(path);
     let got = server.get(&format!("{}?{query}", asked.path), |bytes| {
         out.write(first.take(bytes)?)
     })?;
@@ -134,13 +134,13 @@ fn dump(server: &Server, query: &str, path: &Path) -> Result<()> {
 }
 
 /// Destination of a dump. A file is created or truncated only when there is something to write.
-enum Output<'a> {
+enum DumpDestination<'a> {
     Standard,
     Later(&'a Path),
     Now(&'a Path, BufWriter<File>),
 }
 
-impl<'a> Output<'a> {
+impl<'a> DumpDestination<'a> {
     fn of(path: &'a Path) -> Self {
         match path.as_os_str() == "-" {
             true => Self::Standard,

@@ -16,7 +16,7 @@ use headstart_insight::text::Finding;
 use serde_json::{Value, json};
 
 use crate::commands::why::remarks;
-use crate::commands::why::walk::{Example, Walk};
+use crate::commands::why::walk::{LogWalk, WorstCase};
 use crate::config::UsageError;
 use crate::exit::CheckFailure;
 use crate::input::counted;
@@ -25,7 +25,7 @@ use crate::output::{self, colour};
 use crate::report::thousands;
 use baseline::{Baseline, Begins};
 use stable::Stable;
-use unnamed::{Place, Unnamed};
+use unnamed::{ChangeSite, UnnamedChanges};
 
 /// Find what breaks prefix caching in your prompts.
 #[derive(Args, Debug)]
@@ -79,10 +79,10 @@ pub(crate) struct Lint {
 }
 
 /// Results of the check.
-struct Verdict {
+struct LintReport {
     prompts: u64,
-    findings: Vec<Finding<Example>>,
-    unnamed: Vec<Place>,
+    findings: Vec<Finding<WorstCase>>,
+    unnamed: Vec<ChangeSite>,
     stable_tokens: u64,
     baseline: Option<Baseline>,
     /// Against the baseline.
@@ -100,8 +100,8 @@ pub(crate) fn run(lint: &Lint) -> Result<()> {
     let baseline = lint.baseline.as_deref();
     let baseline = baseline.map(|path| Baseline::read(path, &tokenizer));
     let baseline = baseline.transpose()?;
-    let mut walk = Walk::new(&rendering);
-    let (mut stable, mut unnamed) = (Stable::default(), Unnamed::default());
+    let mut walk = LogWalk::new(&rendering);
+    let (mut stable, mut unnamed) = (Stable::default(), UnnamedChanges::default());
     let mut prompts = 0;
     let read = inputs::each(&lint.files, lint.skip_bad, |request| {
         let told = walk.add(request);
@@ -116,7 +116,7 @@ pub(crate) fn run(lint: &Lint) -> Result<()> {
         return Err(UsageError(message.to_owned()).into());
     }
     let prefix = stable.prefix();
-    let verdict = Verdict {
+    let verdict = LintReport {
         prompts,
         findings: walk.findings(),
         unnamed: unnamed.told(),
@@ -146,7 +146,7 @@ pub(crate) fn run(lint: &Lint) -> Result<()> {
     }
 }
 
-impl Verdict {
+impl LintReport {
     fn shrank(&self) -> bool {
         let before = self.baseline.as_ref();
         before.is_some_and(|baseline| self.stable_tokens < baseline.stable_prefix_tokens)
@@ -216,14 +216,14 @@ impl Verdict {
     }
 
     /// Returns all findings, named causes first.
-    fn all(&self) -> impl Iterator<Item = Found<'_>> {
-        let named = self.findings.iter().map(|finding| Found {
+    fn all(&self) -> impl Iterator<Item = LintFinding<'_>> {
+        let named = self.findings.iter().map(|finding| LintFinding {
             cause: Some(finding.cause),
             requests: finding.requests,
             tokens: finding.tokens,
             example: &finding.example,
         });
-        let unnamed = self.unnamed.iter().map(|place| Found {
+        let unnamed = self.unnamed.iter().map(|place| LintFinding {
             cause: None,
             requests: place.requests,
             tokens: place.tokens,
@@ -276,14 +276,14 @@ fn cached(tokens: u64) -> String {
 }
 
 /// A finding, with a name or without.
-struct Found<'a> {
+struct LintFinding<'a> {
     cause: Option<Cause>,
     requests: u64,
     tokens: u64,
-    example: &'a Example,
+    example: &'a WorstCase,
 }
 
-impl Found<'_> {
+impl LintFinding<'_> {
     fn title(&self) -> &'static str {
         self.cause.map_or(unnamed::TITLE, Cause::title)
     }

@@ -20,8 +20,8 @@ use crate::config::UsageError;
 use crate::config::ablations::policy as policy_option;
 use crate::input::{TraceInput, remarks};
 use crate::output;
-use crate::output::progress::Progress;
-use crate::report::plan::{self as report, Report, Row, Trace};
+use crate::output::progress::TaskProgress;
+use crate::report::plan::{self as report, PlanReport, PlanRow, TraceSummary};
 
 /// More room than this, in blocks, is refused, as in replay.
 const ROOM_MAX: u64 = 1 << 26;
@@ -54,7 +54,7 @@ with the device plus a lower tier. Hits in that tier take the best mix of
 loading and recomputing, as in `serve`. Writes, wear and the price of memory are
 not included. The search for the smallest sufficient multiple assumes that a
 larger cache never has fewer hits, as with lru.")]
-pub(crate) struct Plan {
+pub(crate) struct PlanCommand {
     #[command(flatten)]
     input: TraceInput,
     #[command(flatten)]
@@ -91,7 +91,7 @@ pub(crate) struct Plan {
 }
 
 /// Replays the trace with several sizes, and tells what more room is worth.
-pub(crate) fn run(plan: &Plan) -> Result<()> {
+pub(crate) fn run(plan: &PlanCommand) -> Result<()> {
     plan.check()?;
     let device = plan.device.device()?;
     let read = plan.read()?;
@@ -113,12 +113,12 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
 }
 
 /// A trace in memory.
-struct Read {
+struct PlanInput {
     requests: Vec<TraceRequest>,
-    trace: Trace,
+    trace: TraceSummary,
 }
 
-impl Plan {
+impl PlanCommand {
     fn check(&self) -> Result<()> {
         let share = |option: &str, value: f64| {
             let message = format!("{option} {value:?}: expected a share above 0, up to {ALL}");
@@ -151,7 +151,7 @@ impl Plan {
         Ok(())
     }
 
-    fn read(&self) -> Result<Read> {
+    fn read(&self) -> Result<PlanInput> {
         let sample = Sample::new(self.scale, SCALE_SEED).ok_or_else(|| {
             let scale = self.scale;
             UsageError(format!(
@@ -176,7 +176,7 @@ impl Plan {
         let ends = [requests.first(), requests.last()];
         let [first, last] = ends.map(|it| it.map_or_else(Default::default, |it| it.arrival));
         let file = self.input.path().file_name().unwrap_or_default();
-        let trace = Trace {
+        let trace = TraceSummary {
             name: file.to_string_lossy().into_owned(),
             remarks: remarks(&reader),
             block_tokens,
@@ -184,10 +184,15 @@ impl Plan {
             distinct_blocks: 0,
             seconds: last.since(first).as_secs_f64(),
         };
-        Ok(Read { requests, trace })
+        Ok(PlanInput { requests, trace })
     }
 
-    fn report(&self, sizing: &Sizing<'_>, device: &Device, mut trace: Trace) -> Result<Report> {
+    fn report(
+        &self,
+        sizing: &Sizing<'_>,
+        device: &Device,
+        mut trace: TraceSummary,
+    ) -> Result<PlanReport> {
         let config = SweepConfig {
             block_tokens: sizing.block_tokens,
             cold_requests: sizing.cold_requests as u32,
@@ -211,7 +216,7 @@ impl Plan {
         let high = reached.unwrap_or(points.len() - 1);
         if high > 0 {
             let bounds = (points[high - 1].0, points[high].0);
-            let progress = Progress::endless("searching the smallest sufficient size");
+            let progress = TaskProgress::endless("searching the smallest sufficient size");
             let least = sizing::least(bounds, |times| {
                 progress.inc(1);
                 let point = (
@@ -231,7 +236,7 @@ impl Plan {
             .position(|point| rate(point) >= ideal.rate() * ALL);
         points.truncate(all.map_or(points.len(), |index| index + 1));
         let rows = self.rows(sizing, device, &points);
-        Ok(Report {
+        Ok(PlanReport {
             device: device.told.clone(),
             block_bytes: device.token_bytes * f64::from(sizing.block_tokens),
             device_blocks: sizing.device_blocks,
@@ -253,11 +258,11 @@ impl Plan {
         &self,
         sizing: &Sizing<'_>,
         times: &[u64],
-        trace: &Trace,
+        trace: &TraceSummary,
     ) -> Result<Vec<(u64, Vec<u32>)>> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.map_or(cores, usize::from);
-        let progress = Progress::steps("replaying with each size", times.len());
+        let progress = TaskProgress::steps("replaying with each size", times.len());
         let hits = parallel(times, threads, |&times| {
             let hits = sizing.hits(&self.policy, self.room(sizing, times, trace));
             progress.inc(1);
@@ -269,7 +274,7 @@ impl Plan {
     }
 
     /// More than there are blocks would change nothing.
-    fn room(&self, sizing: &Sizing<'_>, times: u64, trace: &Trace) -> u64 {
+    fn room(&self, sizing: &Sizing<'_>, times: u64, trace: &TraceSummary) -> u64 {
         (sizing.device_blocks * times).min(trace.distinct_blocks)
     }
 
@@ -278,7 +283,12 @@ impl Plan {
             .map_or(device.host_bytes_per_s, |it| it * 1e9)
     }
 
-    fn rows(&self, sizing: &Sizing<'_>, device: &Device, points: &[(u64, Vec<u32>)]) -> Vec<Row> {
+    fn rows(
+        &self,
+        sizing: &Sizing<'_>,
+        device: &Device,
+        points: &[(u64, Vec<u32>)],
+    ) -> Vec<PlanRow> {
         let block_bytes = device.token_bytes * f64::from(sizing.block_tokens);
         let lower = |latency_s, bytes_per_s| Lower {
             speed: AssumedSpeed {
@@ -292,7 +302,7 @@ impl Plan {
             lower(DISK_LATENCY_S, self.disk_gbps * 1e9),
         ];
         let device_hits = &points[0].1;
-        let row = |(times, hits): &(u64, Vec<u32>)| Row {
+        let row = |(times, hits): &(u64, Vec<u32>)| PlanRow {
             times: *times,
             tokens: sizing.tokens(hits),
             saved_s: device

@@ -18,18 +18,18 @@ use headstart_sim::{Sweep, SweepConfig};
 use headstart_trace::sample::Sample;
 use headstart_trace::{Format, Reader, TraceError};
 
-use self::capacity::{Capacity, Scale};
-use self::cells::Cell;
-use self::predictors::{Named, Predictions};
+use self::capacity::{CapacitySpec, Scale};
+use self::cells::ReplayCell;
+use self::predictors::{NamedPredictor, TracePredictions};
 use crate::config::ablations::policy as policy_option;
 use crate::config::{UsageError, parsed};
 use crate::input::counted;
 use crate::input::{self, TraceInput};
 use crate::kv_bytes::{KvBytes, KvDtype};
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 use crate::report::thousands;
-use crate::report::{self, Made, Report, Row, TraceFacts};
+use crate::report::{self, ReplayReport, ReplayRow, ReportProvenance, TraceFacts};
 
 /// Policies where none is named: what most engines do, and the yardstick.
 const DEFAULT_POLICIES: &str = "lru,belady";
@@ -64,7 +64,7 @@ lpc evicts conversations that are predicted to end. The predictions come from
 the trace (p_continue of the canonical format) or from --predictor. Each
 predictor gets its own rows, such as lpc[turns]. lpc:charge=4000 takes 4,000
 tokens off the cache, for the memory of the predictor.")]
-pub(crate) struct Replay {
+pub(crate) struct ReplayCommand {
     #[command(flatten)]
     input: TraceInput,
     /// Eviction policies, or `all`
@@ -126,27 +126,27 @@ pub(crate) struct Replay {
 }
 
 /// Checked options of the command line.
-struct Plan {
+struct ReplayPlan {
     policies: Vec<String>,
     /// Empty for what the trace carries.
-    predictors: Vec<Named>,
+    predictors: Vec<NamedPredictor>,
     /// Empty for the default sizes.
-    capacities: Vec<(String, Capacity)>,
+    capacities: Vec<(String, CapacitySpec)>,
     kv: Option<KvBytes>,
     sample: Sample,
     threads: usize,
 }
 
 /// Replays the trace once per policy and capacity, and tells what was hit.
-pub(crate) fn run(replay: &Replay) -> Result<()> {
+pub(crate) fn run(replay: &ReplayCommand) -> Result<()> {
     check_output(replay)?;
-    let plan = Plan::of(replay)?;
-    let Read {
+    let plan = ReplayPlan::of(replay)?;
+    let ReplayInput {
         requests,
         sessions,
         mut trace,
-    } = Read::of(replay, &plan)?;
-    let predictions = Predictions::all(&plan.predictors, &replay.input, &requests, &sessions)?;
+    } = ReplayInput::of(replay, &plan)?;
+    let predictions = TracePredictions::all(&plan.predictors, &replay.input, &requests, &sessions)?;
     let remarks = plan.remarks(&predictions, &requests, trace.seconds);
     if replay.json {
         remarks.iter().for_each(|remark| output::note(remark));
@@ -159,18 +159,21 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
     let sweep = Sweep::new(&requests, config, &plan.policies).map_err(policy_error)?;
     trace.distinct_blocks = sweep.extent().distinct_blocks;
     let cells = plan.cells(&trace, &predictions)?;
-    let progress = Progress::steps("replaying", cells.len() * requests.len());
+    let progress = TaskProgress::steps("replaying", cells.len() * requests.len());
     let outcomes = cells::replay_all(&sweep, &cells, plan.threads, |served| {
         progress.inc(served as u64);
     })?;
     progress.end();
-    let rows = cells.into_iter().zip(outcomes).map(|(cell, outcome)| Row {
-        policy: cell.policy,
-        asked: cell.asked,
-        blocks: cell.blocks,
-        outcome,
-    });
-    let report = Report {
+    let rows = cells
+        .into_iter()
+        .zip(outcomes)
+        .map(|(cell, outcome)| ReplayRow {
+            policy: cell.policy,
+            asked: cell.asked,
+            blocks: cell.blocks,
+            outcome,
+        });
+    let report = ReplayReport {
         trace,
         kv: plan.kv,
         infinite: sweep.extent().infinite.clone(),
@@ -178,13 +181,14 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
     };
     if let Some(file) = &replay.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, report::page(&report, &Made::now())).with_context(cannot_write)?;
+        std::fs::write(file, report::page(&report, &ReportProvenance::now()))
+            .with_context(cannot_write)?;
     }
     output::line(&told(replay, &report))
 }
 
 /// Checks that the page is not one of the input files, and can be written.
-fn check_output(replay: &Replay) -> Result<()> {
+fn check_output(replay: &ReplayCommand) -> Result<()> {
     let Some(page) = &replay.html else {
         return Ok(());
     };
@@ -196,7 +200,7 @@ fn check_output(replay: &Replay) -> Result<()> {
 }
 
 /// The report in the form that was asked for, without the last line's end.
-fn told(replay: &Replay, report: &Report) -> String {
+fn told(replay: &ReplayCommand, report: &ReplayReport) -> String {
     if replay.json {
         return report::json_lines(report);
     }
@@ -218,10 +222,10 @@ fn told(replay: &Replay, report: &Report) -> String {
     output::fitted(&text)
 }
 
-impl Plan {
-    fn of(replay: &Replay) -> Result<Self> {
+impl ReplayPlan {
+    fn of(replay: &ReplayCommand) -> Result<Self> {
         let capacity = |text: &String| Ok((text.clone(), parsed(text, "--capacity")?));
-        let capacities: Vec<(String, Capacity)> = replay
+        let capacities: Vec<(String, CapacitySpec)> = replay
             .capacity
             .iter()
             .map(capacity)
@@ -253,7 +257,7 @@ impl Plan {
             ))
         })?;
         let policies = policies(&replay.policy)?;
-        let predictors = Named::all(&replay.predictor, &replay.encoder)?;
+        let predictors = NamedPredictor::all(&replay.predictor, &replay.encoder)?;
         if !predictors.is_empty() && !policies.iter().any(|spec| policy::reads_predictions(spec)) {
             let message = "--predictor: none of the policies reads predictions; lpc does";
             return Err(UsageError(message.to_owned()).into());
@@ -275,7 +279,7 @@ impl Plan {
     /// Returns the remarks about the predictions, if a policy reads them.
     fn remarks(
         &self,
-        predictions: &[Predictions],
+        predictions: &[TracePredictions],
         requests: &[TraceRequest],
         seconds: f64,
     ) -> Vec<String> {
@@ -290,8 +294,8 @@ impl Plan {
     }
 
     /// The policies by the names of the table, each as often as there are predictors that it reads.
-    fn arms<'a>(&self, predictions: &'a [Predictions]) -> Vec<Cell<'a>> {
-        let arm = |spec: &String, said: Option<&'a Predictions>| Cell {
+    fn arms<'a>(&self, predictions: &'a [TracePredictions]) -> Vec<ReplayCell<'a>> {
+        let arm = |spec: &String, said: Option<&'a TracePredictions>| ReplayCell {
             spec: spec.clone(),
             policy: match said.and_then(|said| said.name.as_deref()) {
                 Some(name) => format!("{spec}[{name}]"),
@@ -315,8 +319,8 @@ impl Plan {
     fn cells<'a>(
         &self,
         trace: &TraceFacts,
-        predictions: &'a [Predictions],
-    ) -> Result<Vec<Cell<'a>>> {
+        predictions: &'a [TracePredictions],
+    ) -> Result<Vec<ReplayCell<'a>>> {
         let sizes = self.sizes(trace)?;
         let too_large = |blocks: u64| blocks.min(trace.distinct_blocks) > ROOM_MAX;
         if let Some((_, blocks)) = sizes.iter().find(|(_, blocks)| too_large(*blocks)) {
@@ -327,7 +331,7 @@ impl Plan {
         }
         let arms = self.arms(predictions);
         let cells = arms.iter().flat_map(|arm| {
-            sizes.iter().map(|(asked, blocks)| Cell {
+            sizes.iter().map(|(asked, blocks)| ReplayCell {
                 asked: asked.clone(),
                 blocks: *blocks,
                 ..arm.clone()
@@ -347,7 +351,7 @@ impl Plan {
             distinct_blocks: trace.distinct_blocks,
             kv: self.kv.as_ref(),
         };
-        let size = |(text, capacity): &(String, Capacity)| {
+        let size = |(text, capacity): &(String, CapacitySpec)| {
             let blocks = capacity.blocks(&scale);
             let blocks =
                 blocks.map_err(|error| UsageError(format!("--capacity {text}: {error}")))?;
@@ -380,7 +384,7 @@ fn policy_error(error: policy::PolicyError) -> anyhow::Error {
 }
 
 /// A trace in memory.
-struct Read {
+struct ReplayInput {
     requests: Vec<TraceRequest>,
     /// All of the trace, also those that --scale leaves out, where a predictor reads text.
     sessions: BTreeSet<SessionId>,
@@ -388,11 +392,11 @@ struct Read {
     trace: TraceFacts,
 }
 
-impl Read {
-    fn of(replay: &Replay, plan: &Plan) -> Result<Self> {
+impl ReplayInput {
+    fn of(replay: &ReplayCommand, plan: &ReplayPlan) -> Result<Self> {
         let progress = replay.input.progress();
         let mut reader = replay.input.open(&progress)?;
-        let reads_text = plan.predictors.iter().any(Named::reads_text);
+        let reads_text = plan.predictors.iter().any(NamedPredictor::reads_text);
         if reads_text {
             refuse_textless(&replay.input, &reader)?;
         }
@@ -433,7 +437,7 @@ fn refuse_textless(input: &TraceInput, reader: &Reader<'_>) -> Result<()> {
     Ok(())
 }
 
-fn facts(replay: &Replay, reader: &Reader<'_>, requests: &[TraceRequest]) -> TraceFacts {
+fn facts(replay: &ReplayCommand, reader: &Reader<'_>, requests: &[TraceRequest]) -> TraceFacts {
     let mut remarks = input::remarks(reader);
     if replay.scale < 1.0 {
         let all = counted(reader.tally().requests, "request");

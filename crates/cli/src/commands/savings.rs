@@ -12,8 +12,8 @@ use clap::Args;
 
 use crate::config::prices;
 use crate::output;
-use crate::server::Server;
-use ledger::Ledger;
+use crate::server::ServerOptions;
+use ledger::ServerLedger;
 
 /// Longest metrics that are read: some thousand replicas, many times.
 const METRICS_BYTES_MAX: usize = 64 << 20;
@@ -41,7 +41,7 @@ Seconds are the prefill time of the cached tokens. They need --context-cache,
 with which replicas measure their speed. Time to load KV is not subtracted.")]
 pub(crate) struct Savings {
     #[command(flatten)]
-    server: Server,
+    server: ServerOptions,
     /// Saved output of /metrics, in place of a server
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub(crate) fn run(savings: &Savings) -> Result<()> {
         }
         None => (savings.server.url.clone(), fetched(&savings.server)?),
     };
-    let Some(ledger) = Ledger::read(&text) else {
+    let Some(ledger) = ServerLedger::read(&text) else {
         bail!(
             "{name} has no metrics of a Headstart server; name a server's address, or a file of \
                its /metrics"
@@ -82,7 +82,7 @@ pub(crate) fn run(savings: &Savings) -> Result<()> {
     })
 }
 
-fn fetched(server: &Server) -> Result<String> {
+fn fetched(server: &ServerOptions) -> Result<String> {
     let body = server.document(&server.asked("/metrics"), METRICS_BYTES_MAX)?;
     Ok(String::from_utf8_lossy(&body).into_owned())
 }

@@ -9,17 +9,17 @@ use clap::{ArgMatches, Args};
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
 use headstart_index_sync::shared::{SharedServer, Timing};
 use headstart_prompt::Normalizers;
-use headstart_server::{Backend, EmbeddedFleet, RunningServer, ServeConfig, ServeError};
+use headstart_server::{EmbeddedFleet, EngineBackend, RunningServer, ServeConfig, ServeError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::banner;
 use crate::config::ablations;
 use crate::config::importance::wanted;
-use crate::config::{ServeOptions, Settings, UsageError, parsed};
+use crate::config::{EffectiveSettings, ServeOptions, UsageError, parsed};
 use crate::input::counted;
 use crate::model::{self, TOY};
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 use crate::predictor;
 use crate::tiers;
 
@@ -72,12 +72,12 @@ pub(crate) struct Serve {
 pub(crate) fn run(serve: Serve, matches: &ArgMatches) -> Result<()> {
     predictor::keep_text_out_of_panics();
     log_to_stderr()?;
-    let settings = Settings::resolve(serve.options, serve.config.as_deref(), matches)?;
+    let settings = EffectiveSettings::resolve(serve.options, serve.config.as_deref(), matches)?;
     run_with(&settings.options).map_err(|error| settings.sources.named(error))
 }
 
 fn run_with(options: &ServeOptions) -> Result<()> {
-    let starting = Progress::endless("starting the server");
+    let starting = TaskProgress::endless("starting the server");
     let config = config(options)?;
     let is_toy = options.upstream.is_empty() && options.model.as_deref().unwrap_or(TOY) == TOY;
     let runtime = runtime()?;
@@ -137,10 +137,10 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
     let upstreams = options.upstreams()?;
     let backend = if upstreams.is_empty() {
         refuse_upstream_options(options)?;
-        Backend::Embedded(embedded(options)?)
+        EngineBackend::Embedded(embedded(options)?)
     } else {
         refuse_engine_options(options)?;
-        Backend::Upstreams(upstreams)
+        EngineBackend::Upstreams(upstreams)
     };
     Ok(ServeConfig {
         listen: options.listen_address(),
@@ -218,7 +218,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
     };
     let tiers = tiers::of(
         options,
-        &tiers::Shape {
+        &tiers::FleetShape {
             model: &loaded.model.config,
             dtype,
             stored,

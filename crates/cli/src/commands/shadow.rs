@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::input::counted;
 use crate::output;
-use crate::server::{Server, one_line};
+use crate::server::{ServerOptions, one_line};
 
 /// Largest report that is read; one has some eleven rows.
 const REPORT_BYTES_MAX: usize = 1 << 20;
@@ -26,16 +26,16 @@ The upstream gets all requests unchanged. Each row is a simulated fleet with the
 given number of replicas and blocks per replica. It uses the router and cache of
 `serve`. A prompt can be a hit as soon as the real answer of an earlier one has
 begun. The hits of the upstream come from the usage in its answers.")]
-pub(crate) struct Shadow {
+pub(crate) struct ShadowCommand {
     #[command(flatten)]
-    server: Server,
+    server: ServerOptions,
     /// Print the server's JSON unchanged
     #[arg(long)]
     json: bool,
 }
 
 /// Asks the server.
-pub(crate) fn run(shadow: &Shadow) -> Result<()> {
+pub(crate) fn run(shadow: &ShadowCommand) -> Result<()> {
     let report = shadow.server.json("/debug/shadow", REPORT_BYTES_MAX)?;
     output::line(&match shadow.json {
         true => report.to_string(),

@@ -18,7 +18,7 @@ use clap::Subcommand;
 
 pub(crate) use self::cells::parallel;
 pub(crate) use self::fleet::SourceOptions;
-pub(crate) use self::grid::{Grid, Group, Shown, Sweep as Swept, kilo};
+pub(crate) use self::grid::{Grid, RunGroup, SweepAxis as Swept, SweepPoint, kilo};
 
 /// Longest run, minutes: a day.
 const MINUTES_MAX: f64 = 1_440.0;
@@ -27,11 +27,11 @@ const MINUTES_MAX: f64 = 1_440.0;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Simulate {
     /// Compare routing strategies on a fleet
-    Fleet(Box<fleet::Fleet>),
+    Fleet(Box<fleet::FleetSimulation>),
     /// Compare sizes of host memory and eviction policies
     HostMemory(Box<wild::HostMemory>),
     /// Compare eviction policies with predictors on one replica
-    Prediction(Box<prediction::Prediction>),
+    Prediction(Box<prediction::PredictionSimulation>),
 }
 
 /// Runs the simulation and prints what came out.

@@ -20,9 +20,9 @@ use headstart_server::dashboard::Snapshot;
 
 use crate::config::UsageError;
 use crate::output::{self, colour};
-use crate::server::Server;
+use crate::server::ServerOptions;
 use frame::Frame;
-use terminal::{Key, Terminal};
+use terminal::{KeyPress, Terminal};
 
 /// HTTP path of the snapshot.
 const PATH: &str = "/dashboard/snapshot";
@@ -55,7 +55,7 @@ tokens. Press q or Ctrl-C to quit. The dashboard at the server's address shows
 the same in a browser.")]
 pub(crate) struct Top {
     #[command(flatten)]
-    server: Server,
+    server: ServerOptions,
     /// Print one frame and exit
     #[arg(long)]
     once: bool,
@@ -89,7 +89,7 @@ pub(crate) fn run(top: &Top) -> Result<()> {
     watch(&top.server)
 }
 
-fn snapshot(server: &Server) -> Result<Snapshot> {
+fn snapshot(server: &ServerOptions) -> Result<Snapshot> {
     let told = server.json(PATH, SNAPSHOT_BYTES_MAX)?;
     let is_known = serde_json::from_value(told);
     is_known.map_err(|error| {
@@ -101,21 +101,21 @@ fn snapshot(server: &Server) -> Result<Snapshot> {
     })
 }
 
-/// Something happened.
-enum Event {
-    Pressed(Key),
+/// A key press or an answer of the server.
+enum TopEvent {
+    Pressed(KeyPress),
     /// The server answered, or did not.
     Told(Result<Box<Snapshot>>),
 }
 
 /// Latest state of the server.
-struct Seen {
+struct LatestSnapshot {
     last: Box<Snapshot>,
     told_at: Instant,
     trouble: Option<String>,
 }
 
-impl Seen {
+impl LatestSnapshot {
     /// Records a late answer as trouble, unless there already is some.
     fn note_lateness(&mut self) {
         if self.trouble.is_none() && self.told_at.elapsed() > LATE {
@@ -126,9 +126,9 @@ impl Seen {
 
 /// Frame after frame until a key ends it. The server is asked on a thread of its own, which ends
 /// with the process: whatever it does, keys are obeyed at once.
-fn watch(server: &Server) -> Result<()> {
+fn watch(server: &ServerOptions) -> Result<()> {
     // What is wrong from the start is said as by any command.
-    let seen = Seen {
+    let seen = LatestSnapshot {
         last: Box::new(snapshot(server)?),
         told_at: Instant::now(),
         trouble: None,
@@ -139,14 +139,14 @@ fn watch(server: &Server) -> Result<()> {
     std::thread::spawn(move || {
         while woken.recv_timeout(PERIOD) != Err(RecvTimeoutError::Disconnected) {
             if answers
-                .send(Event::Told(snapshot(&asked).map(Box::new)))
+                .send(TopEvent::Told(snapshot(&asked).map(Box::new)))
                 .is_err()
             {
                 return;
             }
         }
     });
-    let mut terminal = Terminal::take(move |key| sender.send(Event::Pressed(key)).is_ok())?;
+    let mut terminal = Terminal::take(move |key| sender.send(TopEvent::Pressed(key)).is_ok())?;
     follow(seen, &events, &wake, |seen| {
         let (columns, rows) = terminal::size().unwrap_or((COLUMNS, 24));
         let frame = Frame {
@@ -165,22 +165,24 @@ fn watch(server: &Server) -> Result<()> {
 /// server now. Before each frame it is looked whether an answer is overdue, so that keys, however
 /// many, never hide that.
 fn follow(
-    mut seen: Seen,
-    events: &Receiver<Event>,
+    mut seen: LatestSnapshot,
+    events: &Receiver<TopEvent>,
     wake: &SyncSender<()>,
-    mut draw: impl FnMut(&Seen) -> Result<()>,
+    mut draw: impl FnMut(&LatestSnapshot) -> Result<()>,
 ) -> Result<()> {
     loop {
         seen.note_lateness();
         draw(&seen)?;
         match events.recv_timeout(PERIOD) {
-            Ok(Event::Pressed(Key::Quit)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(TopEvent::Pressed(KeyPress::Quit)) | Err(RecvTimeoutError::Disconnected) => {
+                return Ok(());
+            }
             // Where it is being asked already, that will do.
-            Ok(Event::Pressed(Key::Other)) => drop(wake.try_send(())),
-            Ok(Event::Told(Ok(next))) => {
+            Ok(TopEvent::Pressed(KeyPress::Other)) => drop(wake.try_send(())),
+            Ok(TopEvent::Told(Ok(next))) => {
                 (seen.last, seen.told_at, seen.trouble) = (next, Instant::now(), None);
             }
-            Ok(Event::Told(Err(error))) => seen.trouble = Some(error.to_string()),
+            Ok(TopEvent::Told(Err(error))) => seen.trouble = Some(error.to_string()),
             Err(RecvTimeoutError::Timeout) => {}
         }
     }
@@ -191,13 +193,13 @@ mod tests {
     use super::*;
 
     /// Draws frames until the events end, and returns the trouble in each.
-    fn frames(told_at: Instant, events: Vec<Event>) -> Vec<Option<String>> {
+    fn frames(told_at: Instant, events: Vec<TopEvent>) -> Vec<Option<String>> {
         let (sender, received) = sync_channel(EVENTS);
         events
             .into_iter()
             .for_each(|event| sender.send(event).expect("it fits"));
         let (wake, _woken) = sync_channel(1);
-        let seen = Seen {
+        let seen = LatestSnapshot {
             last: Box::default(),
             told_at,
             trouble: None,
@@ -215,11 +217,11 @@ mod tests {
 
     #[test]
     fn a_key_ends_it_though_the_server_never_answers() {
-        let quit = || Event::Pressed(Key::Quit);
+        let quit = || TopEvent::Pressed(KeyPress::Quit);
         assert_eq!(frames(Instant::now(), vec![quit()]), [None]);
         let pressed = vec![
-            Event::Pressed(Key::Other),
-            Event::Pressed(Key::Other),
+            TopEvent::Pressed(KeyPress::Other),
+            TopEvent::Pressed(KeyPress::Other),
             quit(),
         ];
         assert_eq!(frames(Instant::now(), pressed).len(), 3);
@@ -230,12 +232,15 @@ mod tests {
         let long_ago = Instant::now().checked_sub(2 * LATE);
         let long_ago = long_ago.expect("the machine is up for longer");
         let late = || Some("it does not answer".to_owned());
-        let pressed = vec![Event::Pressed(Key::Other), Event::Pressed(Key::Quit)];
+        let pressed = vec![
+            TopEvent::Pressed(KeyPress::Other),
+            TopEvent::Pressed(KeyPress::Quit),
+        ];
         assert_eq!(frames(long_ago, pressed), [late(), late()]);
         let told = vec![
-            Event::Pressed(Key::Other),
-            Event::Told(Ok(Box::default())),
-            Event::Pressed(Key::Quit),
+            TopEvent::Pressed(KeyPress::Other),
+            TopEvent::Told(Ok(Box::default())),
+            TopEvent::Pressed(KeyPress::Quit),
         ];
         assert_eq!(frames(long_ago, told), [late(), late(), None]);
     }
@@ -243,9 +248,9 @@ mod tests {
     #[test]
     fn trouble_is_shown_until_an_answer_comes() {
         let told = vec![
-            Event::Told(Err(anyhow::anyhow!("gone"))),
-            Event::Told(Ok(Box::default())),
-            Event::Pressed(Key::Quit),
+            TopEvent::Told(Err(anyhow::anyhow!("gone"))),
+            TopEvent::Told(Ok(Box::default())),
+            TopEvent::Pressed(KeyPress::Quit),
         ];
         let expected = [None, Some("gone".to_owned()), None];
         assert_eq!(frames(Instant::now(), told), expected);

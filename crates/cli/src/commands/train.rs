@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, value_parser};
 
-use self::source::{Kind, Source};
+use self::source::{InputKind, TrainingFile};
 use crate::config::{UsageError, parsed};
 use crate::output;
-use crate::report::Made;
+use crate::report::ReportProvenance;
 use crate::report::train::{self as report, TrainReport};
 
 /// Train a model that predicts whether a conversation continues.
@@ -136,7 +136,7 @@ pub(crate) struct Train {
 pub(crate) fn run(train: &Train) -> Result<()> {
     check_outputs(train)?;
     let (sources, others) = sources(train)?;
-    let plan = material::Plan::of(train, sources[0].kind)?;
+    let plan = material::MaterialPlan::of(train, sources[0].kind)?;
     let material = material::gather(train, &plan, &sources, &others)?;
     let learnt = learn::learn(train, material)?;
     if let (Some(out), Some(model)) = (&train.output, &learnt.model) {
@@ -167,13 +167,16 @@ fn check_outputs(train: &Train) -> Result<()> {
 }
 
 /// Opens the training inputs, all of one kind, and the additional test inputs.
-fn sources(train: &Train) -> Result<(Vec<Source>, Vec<Source>)> {
+fn sources(train: &Train) -> Result<(Vec<TrainingFile>, Vec<TrainingFile>)> {
     let kind = train.from.as_deref();
     let kind = kind
-        .map(|name| parsed::<Kind>(name, "--from"))
+        .map(|name| parsed::<InputKind>(name, "--from"))
         .transpose()?;
-    let open = |paths: &[PathBuf]| -> Result<Vec<Source>> {
-        paths.iter().map(|path| Source::new(path, kind)).collect()
+    let open = |paths: &[PathBuf]| -> Result<Vec<TrainingFile>> {
+        paths
+            .iter()
+            .map(|path| TrainingFile::new(path, kind))
+            .collect()
     };
     let (inputs, others) = (open(&train.inputs)?, open(&train.test_on)?);
     let first = &inputs[0];
@@ -195,7 +198,7 @@ fn sources(train: &Train) -> Result<(Vec<Source>, Vec<Source>)> {
 /// The report in the forms that were asked for.
 fn tell(train: &Train, found: &TrainReport) -> Result<()> {
     if let Some(file) = &train.html {
-        let page = report::page(found, &Made::now());
+        let page = report::page(found, &ReportProvenance::now());
         replace(file, |file| io::Write::write_all(file, page.as_bytes()))?;
     }
     match &train.json {

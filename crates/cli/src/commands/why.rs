@@ -21,10 +21,10 @@ use crate::input::counted;
 use crate::logged::Rendering;
 use crate::output::{self, colour};
 use crate::report::thousands;
-use crate::server::{Server, one_line};
-use prompt::Body;
-use shown::Shown;
-use walk::{Outcome, Parted, Told, Walk};
+use crate::server::{ServerOptions, one_line};
+use prompt::PromptBody;
+use shown::ChangeContext;
+use walk::{DivergentPrompts, LogWalk, PromptComparison, PromptRelation};
 
 /// Ids and lines that a message lists.
 const TOLD_MAX: usize = 5;
@@ -54,7 +54,7 @@ Prompt text is shown only with --show-text. A running server keeps no text. It
 reports where tokens were cached, why others were recomputed, and the cause with
 its fix. A gateway sees its own routing and KV events only, so its engine may
 put the same tokens into other buckets.")]
-pub(crate) struct Why {
+pub(crate) struct WhyCommand {
     /// Id of the request, or its line number
     #[arg(value_name = "REQUEST")]
     request: String,
@@ -65,7 +65,7 @@ pub(crate) struct Why {
     #[arg(value_name = "FILE", conflicts_with = "api_key_file")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    server: Server,
+    server: ServerOptions,
     /// Show prompt text around the difference
     #[arg(long, requires = "file")]
     show_text: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Why {
 }
 
 /// Reads the log up to the request and tells.
-pub(crate) fn run(why: &Why) -> Result<()> {
+pub(crate) fn run(why: &WhyCommand) -> Result<()> {
     let Some(path) = &why.file else {
         return live::run(&why.server, &why.request, why.json);
     };
@@ -132,8 +132,12 @@ impl Namesakes {
 }
 
 /// Finds the request, the first with that id or else the one on that line, and explains it.
-fn found(why: &Why, path: &Path, rendering: &Rendering) -> Result<(Told, Namesakes)> {
-    let mut walk = Walk::new(rendering);
+fn found(
+    why: &WhyCommand,
+    path: &Path,
+    rendering: &Rendering,
+) -> Result<(PromptComparison, Namesakes)> {
+    let mut walk = LogWalk::new(rendering);
     let (mut of_id, mut of_line, mut has_ids) = (None, None, false);
     let (mut ids, mut count) = (Vec::new(), 0u64);
     let mut namesakes = Namesakes::default();
@@ -192,11 +196,11 @@ pub(crate) fn remarks(rendering: &Rendering) {
 }
 
 /// Renders the explanation of a request as a JSON object.
-fn told_json(told: &Told, rendering: &Rendering, show_text: bool) -> Value {
+fn told_json(told: &PromptComparison, rendering: &Rendering, show_text: bool) -> Value {
     let parted = told.parted.as_ref();
     let evidence = parted.and_then(|parted| parted.evidence.as_ref());
     let shown = parted.map(|parted| shown(parted, told));
-    let is_text = matches!(told.prompt.body, Body::Text(_));
+    let is_text = matches!(told.prompt.body, PromptBody::Text(_));
     let mut object = json!({
         "request": told.prompt.name,
         "prompt_tokens": told.prompt.tokens(rendering),
@@ -214,18 +218,18 @@ fn told_json(told: &Told, rendering: &Rendering, show_text: bool) -> Value {
         "title": evidence.map(Evidence::title),
         "fix": evidence.map(Evidence::fix),
     });
-    for (name, value) in Shown::fields_of(shown.as_ref(), show_text) {
+    for (name, value) in ChangeContext::fields_of(shown.as_ref(), show_text) {
         object[name] = value;
     }
     object
 }
 
-fn shown(parted: &Parted, told: &Told) -> Shown {
-    Shown::of(&parted.old, &told.prompt, parted.spans(), parted.cause())
+fn shown(parted: &DivergentPrompts, told: &PromptComparison) -> ChangeContext {
+    ChangeContext::of(&parted.old, &told.prompt, parted.spans(), parted.cause())
 }
 
 /// The same for people: one headline, both texts, cause, cost and fix.
-fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
+fn told_text(told: &PromptComparison, rendering: &Rendering, show_text: bool) -> String {
     let headline = told.outcome().headline(told, rendering);
     let mut lines = vec![colour::heading(&headline)];
     let Some(parted) = &told.parted else {
@@ -262,8 +266,8 @@ pub(crate) fn cost(tokens: u64) -> String {
     )
 }
 
-impl Outcome {
-    fn headline(self, told: &Told, rendering: &Rendering) -> String {
+impl PromptRelation {
+    fn headline(self, told: &PromptComparison, rendering: &Rendering) -> String {
         let name = one_line(&told.prompt.name);
         let all = thousands(told.prompt.tokens(rendering));
         let shared = thousands(told.shared_tokens);

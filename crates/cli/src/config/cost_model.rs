@@ -40,7 +40,7 @@ pub(crate) const MAX_SEQUENCES: usize = 1_024;
 
 /// Contents of a cost model file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Emulated {
+pub(crate) struct ReplicaCostModel {
     /// Step costs and KV memory of the engine.
     pub(crate) engine: EngineModel,
     /// Most requests at once.
@@ -72,7 +72,7 @@ struct File {
 ///
 /// # Errors
 /// When the file does not exist or is not a valid cost model.
-pub(crate) fn read(path: &Path) -> Result<Emulated> {
+pub(crate) fn read(path: &Path) -> Result<ReplicaCostModel> {
     let cannot_read = || format!("cannot read the cost model {}", path.display());
     let text = std::fs::read_to_string(path).with_context(cannot_read)?;
     let wrong = |error| UsageError(format!("cost model {}: {error}", path.display()));
@@ -83,13 +83,13 @@ pub(crate) fn read(path: &Path) -> Result<Emulated> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn parse(text: &str) -> Result<Emulated, String> {
+pub(crate) fn parse(text: &str) -> Result<ReplicaCostModel, String> {
     let file: File = toml::from_str(text)
         .map_err(|error| toml_error::explained(text, &error, "`headstart calibrate` writes one"))?;
     emulated(&file)
 }
 
-fn emulated(file: &File) -> Result<Emulated, String> {
+fn emulated(file: &File) -> Result<ReplicaCostModel, String> {
     let cost = CostModel {
         overhead_s: file.overhead_s,
         weights_s: file.weights_s,
@@ -141,7 +141,7 @@ fn emulated(file: &File) -> Result<Emulated, String> {
     };
     let step_s = engine.prefill_s(0, file.max_batched_tokens, engine.base_s(Work::default()));
     match step_s <= STEP_MAX_S {
-        true => Ok(Emulated {
+        true => Ok(ReplicaCostModel {
             engine,
             max_sequences,
             latency_s: file.latency_s,
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_file_is_an_engine() {
-        let Emulated { engine, .. } = parse(EXAMPLE).expect("valid");
+        let ReplicaCostModel { engine, .. } = parse(EXAMPLE).expect("valid");
         assert_eq!((engine.kv_tokens, engine.cost.token_s), (338_000, 72e-6));
         let wrong = |from: &str, to: &str| parse(&EXAMPLE.replace(from, to)).expect_err("wrong");
         assert!(wrong("72e-6", "-1").contains("token_s"));

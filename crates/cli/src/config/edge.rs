@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use anyhow::Result;
-use headstart_server::{Cors, Edge, Limits};
+use headstart_server::{Cors, Edge, EdgeLimits};
 use http::{HeaderValue, Uri};
 
 use super::{ServeOptions, UsageError};
@@ -17,8 +17,8 @@ const BODY_MIB_MAX: usize = 4096;
 
 impl ServeOptions {
     /// The limits of the edge.
-    pub(crate) fn limits(&self) -> Result<Limits> {
-        let usual = Limits::default();
+    pub(crate) fn limits(&self) -> Result<EdgeLimits> {
+        let usual = EdgeLimits::default();
         let seconds = |given: Option<f64>, option: &str, usual: Duration| match given {
             None => Ok(usual),
             Some(seconds) if SECONDS.contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
@@ -32,7 +32,7 @@ impl ServeOptions {
             let message = "--max-connections 0 accepts no client; write 1 or more, or leave it out";
             return Err(UsageError(message.to_owned()).into());
         }
-        Ok(Limits {
+        Ok(EdgeLimits {
             body_bytes: body_bytes(self.max_body_mib)?.unwrap_or(usual.body_bytes),
             first_token_timeout: seconds(
                 self.upstream_timeout,

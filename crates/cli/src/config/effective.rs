@@ -27,7 +27,7 @@ const OF_COST_MODEL: [&str; 4] = [
 ];
 
 /// A server's settings, resolved, and where each comes from.
-pub(crate) struct Settings {
+pub(crate) struct EffectiveSettings {
     pub(crate) options: ServeOptions,
     pub(crate) sources: Sources,
     /// The file that was read.
@@ -37,7 +37,7 @@ pub(crate) struct Settings {
 }
 
 /// A setting that is in effect.
-struct Setting {
+struct EffectiveSetting {
     key: String,
     /// As in the file, if it can be written so.
     value: Option<Value>,
@@ -46,7 +46,7 @@ struct Setting {
     source: String,
 }
 
-impl Settings {
+impl EffectiveSettings {
     /// Resolves `given`, of `matches`, over the file at `path` or `headstart.toml`.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Settings {
         sources.check_address()?;
         let found = read(path, matches)?;
         let Some((path, text)) = found else {
-            let options = given.over(super::File::default())?;
+            let options = given.over(super::ConfigFile::default())?;
             return Ok(Self {
                 options,
                 sources,
@@ -102,7 +102,7 @@ impl Settings {
     /// The same for programs.
     pub(crate) fn to_json(&self) -> Result<serde_json::Value> {
         let mut serve = serde_json::Map::new();
-        for Setting {
+        for EffectiveSetting {
             key,
             value,
             words,
@@ -122,7 +122,7 @@ impl Settings {
         Ok(all)
     }
 
-    fn effective(&self) -> Result<Vec<Setting>> {
+    fn effective(&self) -> Result<Vec<EffectiveSetting>> {
         let mut given = toml::Table::try_from(&self.options)?;
         let listen = self.options.listen_address();
         given.insert("listen".to_owned(), listen.to_string().into());
@@ -132,11 +132,11 @@ impl Settings {
         Ok(args.filter_map(|arg| self.setting(arg, &given)).collect())
     }
 
-    fn setting(&self, arg: &Arg, given: &toml::Table) -> Option<Setting> {
+    fn setting(&self, arg: &Arg, given: &toml::Table) -> Option<EffectiveSetting> {
         let key = key(arg.get_id().as_str());
         if let Some(source) = self.sources.of(&key) {
             let value = given.get(&key).cloned().map(without_password);
-            return Some(Setting {
+            return Some(EffectiveSetting {
                 key,
                 value,
                 words: "set, not shown".to_owned(),
@@ -155,7 +155,7 @@ impl Settings {
             true => (None, "as the cost model says".to_owned()),
             false => default(arg),
         };
-        Some(Setting {
+        Some(EffectiveSetting {
             key,
             value,
             words,
@@ -190,7 +190,7 @@ impl Settings {
     }
 }
 
-impl Setting {
+impl EffectiveSetting {
     fn line(&self) -> Result<String> {
         let (key, source) = (&self.key, &self.source);
         let setting = match &self.value {
@@ -246,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    fn settings(file: &str, args: &[&str]) -> Result<Settings> {
+    fn settings(file: &str, args: &[&str]) -> Result<EffectiveSettings> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("f.toml");
         std::fs::write(&path, file).expect("writes");
@@ -254,7 +254,7 @@ mod tests {
         let command = command.arg(clap::arg!(--config <FILE>));
         let matches = command.try_get_matches_from([&["serve"], args].concat())?;
         let options = ServeOptions::from_arg_matches(&matches)?;
-        Settings::resolve(options, Some(&path), &matches)
+        EffectiveSettings::resolve(options, Some(&path), &matches)
     }
 
     fn shown(file: &str, args: &[&str]) -> String {
@@ -314,7 +314,7 @@ mod tests {
             let second = settings(&text, &[]).expect(&text);
             let config = crate::commands::serve::config(&second.options);
             assert!(config.is_ok(), "{:?}\n{text}", config.err());
-            let values = |it: &Settings| {
+            let values = |it: &EffectiveSettings| {
                 let all = it.effective().expect("valid");
                 let number = |value| match value {
                     Some(Value::Integer(number)) => Some(Value::Float(number as f64)),

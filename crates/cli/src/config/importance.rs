@@ -15,7 +15,7 @@ use headstart_cache::tiers::LoadWhen;
 use super::UsageError;
 
 /// Error of a value: the expected form.
-type Wrong = &'static str;
+type ExpectedForm = &'static str;
 
 /// Value of `--importance`.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +78,7 @@ impl FromStr for ImportanceOption {
 }
 
 impl ImportanceOption {
-    fn set(&mut self, key: &str, value: &str) -> Result<(), Wrong> {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), ExpectedForm> {
         match key {
             "ratio" => self.ratio = number(value, 0.001, 1.0, "a share from 0.001 to 1")?,
             "least" => self.least_tokens = count(value, "tokens, 64 or more")?,
@@ -89,12 +89,12 @@ impl ImportanceOption {
     }
 
     #[cfg(not(feature = "ablations"))]
-    fn set_ablation(&mut self, _key: &str, _value: &str) -> Result<(), Wrong> {
+    fn set_ablation(&mut self, _key: &str, _value: &str) -> Result<(), ExpectedForm> {
         Err(SETTINGS)
     }
 
     #[cfg(feature = "ablations")]
-    fn set_ablation(&mut self, key: &str, value: &str) -> Result<(), Wrong> {
+    fn set_ablation(&mut self, key: &str, value: &str) -> Result<(), ExpectedForm> {
         match (key, value) {
             ("fallback", "on") => self.falls_back = true,
             ("fallback", "off") => self.falls_back = false,
@@ -109,9 +109,10 @@ impl ImportanceOption {
     }
 }
 
-const SETTINGS: Wrong = "off alone, or ratio, least, check, each with =VALUE, commas between them";
+const SETTINGS: ExpectedForm =
+    "off alone, or ratio, least, check, each with =VALUE, commas between them";
 
-fn number(value: &str, least: f64, most: f64, expected: Wrong) -> Result<f64, Wrong> {
+fn number(value: &str, least: f64, most: f64, expected: ExpectedForm) -> Result<f64, ExpectedForm> {
     let number: f64 = value.parse().map_err(|_| expected)?;
     match (least..=most).contains(&number) {
         true => Ok(number),
@@ -119,7 +120,7 @@ fn number(value: &str, least: f64, most: f64, expected: Wrong) -> Result<f64, Wr
     }
 }
 
-fn count(value: &str, expected: Wrong) -> Result<usize, Wrong> {
+fn count(value: &str, expected: ExpectedForm) -> Result<usize, ExpectedForm> {
     let count: usize = value.parse().map_err(|_| expected)?;
     match count >= 64 {
         true => Ok(count),

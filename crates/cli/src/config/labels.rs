@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use headstart_core::shown::one_line;
-use headstart_server::Backend;
+use headstart_server::EngineBackend;
 use headstart_server::config::PrefixLabel;
 
 use super::{ServeOptions, UsageError};
@@ -13,8 +13,8 @@ impl ServeOptions {
     /// # Errors
     /// When one is not NAME=FILE, its file cannot be read or is empty, or no engine of `backend`
     /// has a tokenizer.
-    pub(crate) fn labels(&self, backend: &Backend) -> Result<Vec<PrefixLabel>> {
-        if let Backend::Upstreams(engines) = backend
+    pub(crate) fn labels(&self, backend: &EngineBackend) -> Result<Vec<PrefixLabel>> {
+        if let EngineBackend::Upstreams(engines) = backend
             && engines.iter().all(|it| it.tokenizer.is_none())
             && !self.label_prefix.is_empty()
         {

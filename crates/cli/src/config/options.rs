@@ -9,9 +9,9 @@ use clap::Args;
 use headstart_router::Profile;
 use serde::{Deserialize, Serialize};
 
-use super::cost_model::Emulated;
+use super::cost_model::ReplicaCostModel;
 use super::tenants::Tenant;
-use super::{File, profiles, tenants};
+use super::{ConfigFile, profiles, tenants};
 use crate::listen::ListenAddress;
 
 /// Headings of `serve --help`.
@@ -375,7 +375,7 @@ pub(crate) struct ServeOptions {
     /// The engine itself, in place of a file's name.
     #[arg(skip)]
     #[serde(skip)]
-    pub(crate) emulated: Option<Emulated>,
+    pub(crate) emulated: Option<ReplicaCostModel>,
     /// The configuration's own profiles, by name.
     #[arg(skip)]
     #[serde(skip)]
@@ -388,8 +388,8 @@ pub(crate) struct ServeOptions {
 
 impl ServeOptions {
     /// Fills what flags and environment left open from the file.
-    pub(super) fn over(self, file: File) -> Result<Self> {
-        let File {
+    pub(super) fn over(self, file: ConfigFile) -> Result<Self> {
+        let ConfigFile {
             serve: file,
             profiles,
             tenants,

@@ -42,14 +42,14 @@ const PRICES: RangeInclusive<f64> = 0.0..=1e9;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct PriceFile {
     currency: String,
-    models: BTreeMap<String, Row>,
+    models: BTreeMap<String, ModelPrices>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct ModelPrices {
     cache_miss: f64,
     cache_hit: f64,
     output: f64,
@@ -70,7 +70,7 @@ pub(crate) fn read(name: &str) -> Result<PriceTable> {
 }
 
 fn parse(text: &str) -> Result<PriceTable, String> {
-    let File { currency, models } = toml::from_str(text)
+    let PriceFile { currency, models } = toml::from_str(text)
         .map_err(|error| toml_error::explained(text, &error, "see --price-table"))?;
     if currency.is_empty() || currency.chars().any(char::is_control) {
         return Err("currency: expected a name such as EUR".to_owned());

@@ -11,7 +11,7 @@ use super::{ServeOptions, UsageError};
 
 /// The source of a setting that is not a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum SettingSource {
     CommandLine,
     /// The environment variable of this name.
     Variable(String),
@@ -21,7 +21,7 @@ pub(crate) enum Source {
     },
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CommandLine => f.write_str("command line"),
@@ -33,7 +33,7 @@ impl fmt::Display for Source {
 
 /// The sources of settings, by key as in `headstart.toml`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sources(BTreeMap<String, Source>);
+pub(crate) struct Sources(BTreeMap<String, SettingSource>);
 
 impl Sources {
     /// Of those that flags and the environment give.
@@ -41,9 +41,9 @@ impl Sources {
         let source = |arg: &Arg| {
             let id = arg.get_id().as_str();
             let source = match matches.value_source(id)? {
-                ValueSource::CommandLine => Source::CommandLine,
+                ValueSource::CommandLine => SettingSource::CommandLine,
                 ValueSource::EnvVariable => {
-                    Source::Variable(arg.get_env()?.to_string_lossy().into_owned())
+                    SettingSource::Variable(arg.get_env()?.to_string_lossy().into_owned())
                 }
                 _ => return None,
             };
@@ -65,7 +65,7 @@ impl Sources {
         };
         for (key, _) in serve.iter() {
             let before = text.get(..key.span().start).unwrap_or_default();
-            let source = Source::File {
+            let source = SettingSource::File {
                 name: name.to_owned(),
                 line: before.matches('\n').count() + 1,
             };
@@ -73,7 +73,7 @@ impl Sources {
         }
     }
 
-    pub(crate) fn of(&self, key: &str) -> Option<&Source> {
+    pub(crate) fn of(&self, key: &str) -> Option<&SettingSource> {
         self.0.get(key)
     }
 
@@ -88,9 +88,11 @@ impl Sources {
         if parts.is_empty() {
             return Ok(());
         }
-        let listen = self.0.insert("listen".to_owned(), Source::CommandLine);
+        let listen = self
+            .0
+            .insert("listen".to_owned(), SettingSource::CommandLine);
         match listen {
-            Some(Source::CommandLine) => Err(UsageError(format!(
+            Some(SettingSource::CommandLine) => Err(UsageError(format!(
                 "--listen and {} both set the address; give --listen HOST:PORT alone",
                 parts.join(" and ")
             ))),
@@ -107,7 +109,7 @@ impl Sources {
             let key = key.strip_prefix("--").unwrap_or_default();
             let source = self
                 .of(key)
-                .filter(|&source| *source != Source::CommandLine);
+                .filter(|&source| *source != SettingSource::CommandLine);
             let Some(source) = source else { continue };
             let origin = format!("{source} sets --{key}");
             if !origins.contains(&origin) {

@@ -27,7 +27,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Time between two drawings of a bar.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Steps between two updates by [`Progress::at`].
+/// Steps between two updates by [`TaskProgress::at`].
 const STEP: usize = 256;
 
 /// All bars of the process, one below the other.
@@ -35,35 +35,35 @@ static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// Unit of a position.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Unit {
+enum ProgressUnit {
     Steps,
     Bytes,
 }
 
 /// Progress of one piece of work, until it is dropped. Clones count on the same bar.
 #[derive(Clone)]
-pub(crate) struct Progress(Arc<Shared>);
+pub(crate) struct TaskProgress(Arc<SharedBar>);
 
-struct Shared {
+struct SharedBar {
     bar: ProgressBar,
-    unit: Mutex<Unit>,
+    unit: Mutex<ProgressUnit>,
     watcher: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
 
-impl Progress {
+impl TaskProgress {
     /// Work of `length` steps.
     pub(crate) fn steps(what: impl Into<String>, length: usize) -> Self {
-        Self::begin(what.into(), Unit::Steps, Some(length as u64))
+        Self::begin(what.into(), ProgressUnit::Steps, Some(length as u64))
     }
 
     /// Work on bytes, whose number may become known later.
     pub(crate) fn bytes(what: impl Into<String>) -> Self {
-        Self::begin(what.into(), Unit::Bytes, None)
+        Self::begin(what.into(), ProgressUnit::Bytes, None)
     }
 
     /// Work of unknown length.
     pub(crate) fn endless(what: impl Into<String>) -> Self {
-        Self::begin(what.into(), Unit::Steps, None)
+        Self::begin(what.into(), ProgressUnit::Steps, None)
     }
 
     /// Says at once what begins, where there is no terminal: for work of minutes.
@@ -74,7 +74,7 @@ impl Progress {
         self
     }
 
-    fn begin(what: String, unit: Unit, length: Option<u64>) -> Self {
+    fn begin(what: String, unit: ProgressUnit, length: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
         let bar = bar.with_message(what);
         bar.set_style(style(unit, length.is_some()));
@@ -85,7 +85,7 @@ impl Progress {
         }
         // Without a thread there is no progress to see, and no harm.
         let watcher = thread::Builder::new().spawn(move || watch(&watched, &ended));
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedBar {
             bar,
             unit: Mutex::new(unit),
             watcher: Mutex::new(watcher.ok().map(|thread| (end, thread))),
@@ -95,14 +95,14 @@ impl Progress {
     /// The next part of the work, with its own count.
     pub(crate) fn phase(&self, what: &'static str, length: Option<usize>) {
         let bar = &self.0.bar;
-        *self.unit() = Unit::Steps;
+        *self.unit() = ProgressUnit::Steps;
         bar.reset();
         bar.set_message(what);
         match length {
             Some(length) => bar.set_length(length as u64),
             None => bar.unset_length(),
         }
-        bar.set_style(style(Unit::Steps, length.is_some()));
+        bar.set_style(style(ProgressUnit::Steps, length.is_some()));
     }
 
     /// `count` more steps or bytes are done.
@@ -139,13 +139,13 @@ impl Progress {
         self.0.end();
     }
 
-    fn unit(&self) -> MutexGuard<'_, Unit> {
+    fn unit(&self) -> MutexGuard<'_, ProgressUnit> {
         let unit = self.0.unit.lock();
         unit.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
+impl SharedBar {
     fn end(&self) {
         let watcher = self.watcher.lock().ok();
         if let Some((end, thread)) = watcher.and_then(|mut watcher| watcher.take()) {
@@ -158,7 +158,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedBar {
     fn drop(&mut self) {
         self.end();
     }
@@ -224,12 +224,12 @@ fn line(bar: &ProgressBar) -> String {
     }
 }
 
-fn style(unit: Unit, has_length: bool) -> ProgressStyle {
+fn style(unit: ProgressUnit, has_length: bool) -> ProgressStyle {
     let template = match (unit, has_length) {
-        (Unit::Steps, true) => "{msg} {wide_bar} {human_pos}/{human_len} (eta {left})",
-        (Unit::Bytes, true) => "{msg} {wide_bar} {bytes}/{total_bytes} (eta {left})",
-        (Unit::Steps, false) => "{spinner} {msg} ({elapsed})",
-        (Unit::Bytes, false) => "{spinner} {msg}: {bytes} ({elapsed})",
+        (ProgressUnit::Steps, true) => "{msg} {wide_bar} {human_pos}/{human_len} (eta {left})",
+        (ProgressUnit::Bytes, true) => "{msg} {wide_bar} {bytes}/{total_bytes} (eta {left})",
+        (ProgressUnit::Steps, false) => "{spinner} {msg} ({elapsed})",
+        (ProgressUnit::Bytes, false) => "{spinner} {msg}: {bytes} ({elapsed})",
     };
     let style = ProgressStyle::with_template(template).expect("the template is valid");
     style.with_key(
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_phase_has_its_own_count() {
-        let progress = Progress::bytes("reading");
+        let progress = TaskProgress::bytes("reading");
         progress.inc_length(10);
         progress.inc(10);
         progress.phase("comparing", Some(3));

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use headstart_predict::Definition;
 use headstart_predict::log::{OutcomeRecord, header_line};
-use headstart_server::prediction::{Became, Outcome};
+use headstart_server::prediction::{Became, TurnOutcome};
 
-use super::pending::Waiting;
+use super::pending::PendingTurn;
 use crate::config::UsageError;
 
 /// Largest log, bytes: some 340,000 turns of two vectors each, many times the 20,000 that the
@@ -74,7 +74,7 @@ impl OutcomeLog {
     }
 
     /// Writes what became of a turn. False: nothing was written.
-    pub(super) fn append(&mut self, waiting: Waiting, outcome: &Outcome) -> bool {
+    pub(super) fn append(&mut self, waiting: PendingTurn, outcome: &TurnOutcome) -> bool {
         let (Some(file), Some(row)) = (&mut self.file, waiting.row) else {
             return false;
         };

@@ -23,7 +23,7 @@ const FINGERPRINT_DIGITS: usize = 16;
 static VERSIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A model in use.
-pub(super) struct Loaded {
+pub(super) struct ActiveModel {
     pub(super) predictor: Predictor,
     /// Of the file's bytes.
     pub(super) fingerprint: String,
@@ -66,7 +66,7 @@ impl ModelFile {
     ///
     /// # Errors
     /// [`UsageError`]: there is no model, or it does not work with this encoder.
-    pub(super) fn load(&self, encoder: &Arc<dyn Encoder>) -> Result<Loaded> {
+    pub(super) fn load(&self, encoder: &Arc<dyn Encoder>) -> Result<ActiveModel> {
         load(&self.path, encoder).map_err(|what| {
             UsageError(format!("--predictor {}: {what}", self.path.display())).into()
         })
@@ -96,14 +96,14 @@ pub(crate) fn read_model(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn load(path: &Path, encoder: &Arc<dyn Encoder>) -> Result<Loaded, String> {
+fn load(path: &Path, encoder: &Arc<dyn Encoder>) -> Result<ActiveModel, String> {
     let bytes = read_model(path)?;
     let model = ContinuationModel::from_bytes(&bytes).map_err(|error| error.to_string())?;
     let predictor =
         Predictor::new(Arc::new(model), encoder.clone()).map_err(|error| explain(&error))?;
     let mut fingerprint = blake3::hash(&bytes).to_hex().to_string();
     fingerprint.truncate(FINGERPRINT_DIGITS);
-    Ok(Loaded {
+    Ok(ActiveModel {
         predictor,
         fingerprint,
         version: VERSIONS.fetch_add(1, Relaxed),

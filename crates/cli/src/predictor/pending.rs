@@ -9,9 +9,9 @@ use headstart_server::prediction::TurnId;
 /// waiting that is 18 turns a second; the oldest of more go without being scored or logged.
 const LIMIT: usize = 16_384;
 
-/// Data known at the time of the question.
+/// A turn whose outcome is unknown: data known at the time of the question.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Waiting {
+pub(super) struct PendingTurn {
     /// The conversation, as the log names it.
     pub(super) conversation: u64,
     /// Prediction of the model.
@@ -26,11 +26,11 @@ pub(super) struct Waiting {
 
 /// Turns that wait, oldest first; ids grow with time.
 #[derive(Debug, Default)]
-pub(super) struct Pending(BTreeMap<TurnId, Waiting>);
+pub(super) struct PendingTurns(BTreeMap<TurnId, PendingTurn>);
 
-impl Pending {
+impl PendingTurns {
     /// Keeps a turn until [`Self::take`], or until it is the oldest of too many.
-    pub(super) fn put(&mut self, id: TurnId, waiting: Waiting) {
+    pub(super) fn put(&mut self, id: TurnId, waiting: PendingTurn) {
         if self.0.len() >= LIMIT {
             self.0.pop_first();
         }
@@ -38,7 +38,7 @@ impl Pending {
     }
 
     /// Gives a turn back.
-    pub(super) fn take(&mut self, id: TurnId) -> Option<Waiting> {
+    pub(super) fn take(&mut self, id: TurnId) -> Option<PendingTurn> {
         self.0.remove(&id)
     }
 }
@@ -49,14 +49,14 @@ mod tests {
 
     #[test]
     fn the_oldest_of_too_many_goes() {
-        let waiting = Waiting {
+        let waiting = PendingTurn {
             conversation: 0,
             said: None,
             prior: Probability::EVEN,
             version: None,
             row: None,
         };
-        let mut pending = Pending::default();
+        let mut pending = PendingTurns::default();
         (0..=LIMIT as u64).for_each(|id| pending.put(TurnId(id), waiting.clone()));
         assert_eq!(pending.0.len(), LIMIT);
         assert_eq!(pending.take(TurnId(0)), None);

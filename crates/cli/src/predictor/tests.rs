@@ -39,8 +39,8 @@ impl Drop for Scratch {
     }
 }
 
-fn question(id: u64, prompt: &str) -> Question {
-    Question {
+fn question(id: u64, prompt: &str) -> TurnQuestion {
+    TurnQuestion {
         id: TurnId(id),
         conversation: SessionId(id),
         is_repeat: false,
@@ -53,8 +53,8 @@ fn question(id: u64, prompt: &str) -> Question {
     }
 }
 
-fn outcome(id: u64, continued: bool) -> Outcome {
-    Outcome {
+fn outcome(id: u64, continued: bool) -> TurnOutcome {
+    TurnOutcome {
         id: TurnId(id),
         turn: 1,
         became: if continued {
@@ -110,7 +110,7 @@ fn a_model_that_is_wrong_is_not_believed_until_it_is_right_again() {
     assert!(live.status().is_fallback);
     assert!(live_through(4000, true).is_some() && !live.status().is_fallback);
     // A repeated turn counts once: its second question leaves nothing that waits.
-    let repeat = Question {
+    let repeat = TurnQuestion {
         is_repeat: true,
         ..question(9_000, "go")
     };

@@ -9,7 +9,7 @@ use headstart_insight::Bucket;
 use headstart_trace::TraceInfo;
 use headstart_trace::characterize::Characterization;
 
-use crate::commands::analyze::Counts;
+use crate::commands::analyze::LoggedTokenCounts;
 use crate::input::counted;
 use crate::kv_bytes::KvBytes;
 
@@ -31,9 +31,9 @@ pub(crate) struct Analysis {
     /// From the first arrival to the last; `None` where there are no times.
     pub(crate) span_s: Option<f64>,
     /// Memory use of the analysis.
-    pub(crate) kept: Vec<Kept>,
+    pub(crate) kept: Vec<MemoryEstimate>,
     /// Prompt tokens as the log counted them.
-    pub(crate) counts: Counts,
+    pub(crate) counts: LoggedTokenCounts,
     /// Requests that are copies of another one.
     pub(crate) copies: u64,
     /// No two sessions share a block: the ids may be numbered session by session.
@@ -51,7 +51,7 @@ pub(crate) struct Analysis {
     pub(crate) own: Own,
     pub(crate) kv: Option<KvBytes>,
     /// Every bucket, in order.
-    pub(crate) waterfall: Vec<Step>,
+    pub(crate) waterfall: Vec<WaterfallStep>,
     /// The point of the curve at which it bends.
     pub(crate) knee: Option<usize>,
     pub(crate) routing: Routing,
@@ -60,7 +60,7 @@ pub(crate) struct Analysis {
     /// By tokens lost, most first.
     pub(crate) findings: Vec<FindingRow>,
     /// Place of the largest loss without a named cause, if any.
-    pub(crate) unnamed: Option<Unnamed>,
+    pub(crate) unnamed: Option<UnnamedLoss>,
     /// Three to five sentences.
     pub(crate) headlines: Vec<String>,
     pub(crate) characterization: Characterization,
@@ -68,7 +68,7 @@ pub(crate) struct Analysis {
 
 /// One bucket of the waterfall.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct WaterfallStep {
     pub(crate) bucket: Bucket,
     /// Seconds and money: of computed tokens what they took, of served ones what they saved.
     pub(crate) amount: Amount,
@@ -96,9 +96,9 @@ impl Amount {
     }
 }
 
-/// Something that grows with the input.
+/// Estimated memory of a structure that grows with the input.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct MemoryEstimate {
     /// Short description.
     pub(crate) what: &'static str,
     /// Estimated peak and its bound, bytes.
@@ -139,12 +139,12 @@ pub(crate) struct FindingRow {
     pub(crate) fix: String,
     pub(crate) requests: u64,
     pub(crate) amount: Amount,
-    pub(crate) example: Option<Example>,
+    pub(crate) example: Option<CauseExample>,
 }
 
 /// A request to look at, because no cause was found for what it lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unnamed {
+pub(crate) struct UnnamedLoss {
     /// Its id, or the number of its line.
     pub(crate) request: String,
     /// The log that `why` and `lint` read, where they do.
@@ -153,7 +153,7 @@ pub(crate) struct Unnamed {
 
 /// One request that lost by a cause.
 #[derive(Clone, Debug)]
-pub(crate) struct Example {
+pub(crate) struct CauseExample {
     pub(crate) request: String,
     pub(crate) neighbour: String,
     /// The first token that differs, from 0.

@@ -5,10 +5,10 @@
 
 use headstart_sim::HitTally;
 
-use super::{Report, Row};
+use super::{ReplayReport, ReplayRow};
 
 /// The header and all lines, counts rather than rates.
-pub(crate) fn csv(report: &Report, per_class: bool) -> String {
+pub(crate) fn csv(report: &ReplayReport, per_class: bool) -> String {
     let lines = report.rows.iter().flat_map(|row| match per_class {
         true => classes(report, row),
         false => vec![cell(report, row)],
@@ -49,7 +49,7 @@ fn counts(tally: &HitTally) -> String {
     counts.map(|count| count.to_string()).join(",")
 }
 
-fn cell(report: &Report, row: &Row) -> String {
+fn cell(report: &ReplayReport, row: &ReplayRow) -> String {
     let outcome = &row.outcome;
     let or_empty = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
     let yardstick = report.yardstick(row);
@@ -67,7 +67,7 @@ fn cell(report: &Report, row: &Row) -> String {
     .join(",")
 }
 
-fn classes(report: &Report, row: &Row) -> Vec<String> {
+fn classes(report: &ReplayReport, row: &ReplayRow) -> Vec<String> {
     let line = |(class, tally): (&headstart_sim::RequestClass, &HitTally)| {
         let (policy, name) = (quoted(&row.policy), quoted(report.class_name(*class)));
         let (blocks, turn) = (row.blocks, class.turn);

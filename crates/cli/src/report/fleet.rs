@@ -19,8 +19,8 @@ const SOURCE: &str = "llm-d-kv-cache, benchmarking/73-capacity and 37-capacity, 
 
 /// Strategies on the same requests.
 #[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) asked: Asked,
+pub(crate) struct FleetReport {
+    pub(crate) asked: RunParameters,
     /// Description of the fleet as far as it is known, in sentences.
     pub(crate) engine: Vec<String>,
     pub(crate) runs: Vec<StrategyRun>,
@@ -28,7 +28,7 @@ pub(crate) struct Report {
 
 /// Parameters of the run.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RunParameters {
     /// The preset, or the trace.
     pub(crate) name: String,
     /// In a sentence.
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
     published: Option<FleetPreset>,
 }
 
-impl Asked {
+impl RunParameters {
     /// The ladder of a published run.
     pub(crate) fn preset(preset: FleetPreset) -> Self {
         let ladder = preset.ladder();
@@ -89,20 +89,20 @@ pub(crate) struct StrategyRun {
     /// Name of the strategy, unique in the report.
     pub(crate) name: String,
     /// Origin of its figures.
-    pub(crate) origin: Origin,
+    pub(crate) origin: FigureOrigin,
     pub(crate) outcome: FleetOutcome,
 }
 
 /// Origin of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum FigureOrigin {
     /// Virtual time.
     Simulated,
     /// Requests that were sent and answered.
     Measured,
 }
 
-impl Origin {
+impl FigureOrigin {
     /// In a word.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -116,8 +116,8 @@ impl StrategyRun {
     /// The strategy, and where its figures are from unless they are simulated.
     fn label(&self) -> String {
         match self.origin {
-            Origin::Simulated => self.name.clone(),
-            Origin::Measured => format!("{}, measured", self.name),
+            FigureOrigin::Simulated => self.name.clone(),
+            FigureOrigin::Measured => format!("{}, measured", self.name),
         }
     }
 
@@ -151,7 +151,7 @@ impl StrategyRun {
     }
 }
 
-impl Report {
+impl FleetReport {
     /// Output tokens/s and TTFT p90 that were published of a strategy at a rate.
     fn published(&self, strategy: &str, rate: f64) -> Option<(f64, f64)> {
         let order = ["llm-d-precise", "llm-d-approximate", "llm-d-load", "random"];

@@ -19,7 +19,7 @@ const CHARTS: &str = include_str!("frame/charts.js");
 const DATA: &str = "\"HEADSTART_DATA\"";
 
 /// A report without its data.
-pub(crate) struct Page {
+pub(crate) struct ReportPage {
     /// Kind of report, for the header: `Cache analysis`.
     pub(crate) kind: &'static str,
     /// The sections.
@@ -30,14 +30,14 @@ pub(crate) struct Page {
 
 /// Provenance of a report.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct ReportProvenance {
     /// Seconds since 1970, UTC.
     pub(crate) unix_s: u64,
     /// The arguments, without the program's name.
     pub(crate) arguments: Vec<String>,
 }
 
-impl Made {
+impl ReportProvenance {
     /// By this process, now.
     pub(crate) fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -61,9 +61,9 @@ impl Made {
     }
 }
 
-impl Page {
+impl ReportPage {
     /// The whole page.
-    pub(crate) fn with(&self, made: &Made, data: &Value) -> String {
+    pub(crate) fn with(&self, made: &ReportProvenance, data: &Value) -> String {
         let footer = format!(
             "<p>Headstart {}, {}</p>\n<p><code>{}</code></p>",
             env!("CARGO_PKG_VERSION"),
@@ -159,11 +159,11 @@ fn date(unix_s: u64) -> String {
 /// A page that needs nothing else, whose names cannot end its script.
 #[cfg(test)]
 pub(super) mod testing {
-    use super::Made;
+    use super::ReportProvenance;
 
     /// The same for each test.
-    pub(crate) fn made() -> Made {
-        Made {
+    pub(crate) fn made() -> ReportProvenance {
+        ReportProvenance {
             unix_s: 1_772_359_200,
             arguments: ["analyze", "log.jsonl"].map(str::to_owned).to_vec(),
         }
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const PAGE: Page = Page {
+    const PAGE: ReportPage = ReportPage {
         kind: "Test",
         body: "<h1 id=\"title\"></h1>",
         script: "",
@@ -275,7 +275,7 @@ mod tests {
     fn a_command_line_names_no_folder_and_no_password() {
         let check = |argument: &str, expected: &str| {
             let arguments = vec![argument.to_owned()];
-            let made = Made {
+            let made = ReportProvenance {
                 unix_s: 0,
                 arguments,
             };

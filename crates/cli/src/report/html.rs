@@ -4,21 +4,21 @@ use headstart_core::stats::HitCount;
 use headstart_sim::ReplayOutcome;
 use serde_json::{Value, json};
 
-use super::frame::{Made, Page};
-use super::{Report, Row, words};
+use super::frame::{ReportPage, ReportProvenance};
+use super::{ReplayReport, ReplayRow, words};
 
-const PAGE: Page = Page {
+const PAGE: ReportPage = ReportPage {
     kind: "Cache replay",
     body: include_str!("page.html"),
     script: include_str!("page.js"),
 };
 
 /// The whole page.
-pub(crate) fn page(report: &Report, made: &Made) -> String {
+pub(crate) fn page(report: &ReplayReport, made: &ReportProvenance) -> String {
     PAGE.with(made, &data(report))
 }
 
-fn data(report: &Report) -> Value {
+fn data(report: &ReplayReport) -> Value {
     let trace = &report.trace;
     let policies = report.policies().into_iter().map(|policy| {
         let mut rows: Vec<_> = report
@@ -54,7 +54,7 @@ fn data(report: &Report) -> Value {
     })
 }
 
-fn point(report: &Report, row: &Row) -> Value {
+fn point(report: &ReplayReport, row: &ReplayRow) -> Value {
     let mut point = rates(&row.outcome);
     let bytes = report.block_bytes();
     point["blocks"] = json!(row.blocks);

@@ -4,16 +4,16 @@ use headstart_core::stats::HitCount;
 use headstart_sim::{HitTally, ReplayOutcome};
 use serde_json::{Value, json};
 
-use super::{Report, Row};
+use super::{ReplayReport, ReplayRow};
 
 /// One line per row.
-pub(crate) fn json_lines(report: &Report) -> String {
+pub(crate) fn json_lines(report: &ReplayReport) -> String {
     let knees = report.policies().into_iter().map(|policy| {
         let curve = report.curve(policy);
         (policy, curve.knee().map(|index| curve.rows[index].blocks))
     });
     let knees: Vec<_> = knees.collect();
-    let line = |row: &Row| {
+    let line = |row: &ReplayRow| {
         let knee = knees.iter().find(|(policy, _)| *policy == row.policy);
         let mut line = cell(report, row);
         line["knee_blocks"] = json!(knee.and_then(|(_, blocks)| *blocks));
@@ -22,8 +22,8 @@ pub(crate) fn json_lines(report: &Report) -> String {
     report.rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn cell(report: &Report, row: &Row) -> Value {
-    let Row {
+fn cell(report: &ReplayReport, row: &ReplayRow) -> Value {
+    let ReplayRow {
         policy,
         asked,
         blocks,
@@ -66,7 +66,7 @@ fn cell(report: &Report, row: &Row) -> Value {
     })
 }
 
-fn classes(report: &Report, outcome: &ReplayOutcome) -> Vec<Value> {
+fn classes(report: &ReplayReport, outcome: &ReplayOutcome) -> Vec<Value> {
     let class = |(class, counts): (&_, &_)| {
         let headstart_sim::RequestClass { turn, .. } = *class;
         let mut line = json!({"type": report.class_name(*class), "turn": turn});

@@ -12,8 +12,8 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 /// A trace on a device, by size.
 #[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) trace: Trace,
+pub(crate) struct PlanReport {
+    pub(crate) trace: TraceSummary,
     /// The model and its engine, in a sentence.
     pub(crate) device: String,
     pub(crate) block_bytes: f64,
@@ -31,12 +31,12 @@ pub(crate) struct Report {
     /// Hits of a cache that never evicts.
     pub(crate) ideal: HitCount,
     /// By growing size; the first is the device alone.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<PlanRow>,
 }
 
 /// Facts about the trace, for the reader.
 #[derive(Debug)]
-pub(crate) struct Trace {
+pub(crate) struct TraceSummary {
     /// Its file's name, without the folder.
     pub(crate) name: String,
     pub(crate) remarks: Vec<String>,
@@ -49,7 +49,7 @@ pub(crate) struct Trace {
 
 /// Device and lower tier together, as a multiple of the device.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct PlanRow {
     pub(crate) times: u64,
     pub(crate) tokens: HitCount,
     /// Seconds of prefill saved beside the device alone, by host and by disk.
@@ -64,7 +64,7 @@ struct Marginal {
     saved_s: Option<[f64; 2]>,
 }
 
-impl Report {
+impl PlanReport {
     fn marginal(&self, index: usize) -> Option<Marginal> {
         let (row, before) = (&self.rows[index], self.rows.get(index.checked_sub(1)?)?);
         let more = (row.times - before.times) as f64;
@@ -97,12 +97,12 @@ impl Report {
     }
 
     /// The least multiple that is enough.
-    fn least(&self) -> Option<&Row> {
+    fn least(&self) -> Option<&PlanRow> {
         let enough = self.ideal.rate() * self.enough;
         self.rows.iter().find(|row| row.tokens.rate() >= enough)
     }
 
-    fn knee(&self) -> Option<&Row> {
+    fn knee(&self) -> Option<&PlanRow> {
         let points = self.rows.iter().map(|row| (row.times, row.tokens.rate()));
         knee::knee(&points.collect::<Vec<_>>()).map(|index| &self.rows[index])
     }
@@ -113,14 +113,14 @@ impl Report {
 }
 
 /// The table, and what it says.
-pub(crate) fn table(report: &Report) -> String {
+pub(crate) fn table(report: &PlanReport) -> String {
     let mut text = facts(report);
     text += &format!("\n{}{}\n", aligned(&rows(report)), legend(report));
     text + &words(report).join("\n")
 }
 
 /// Legend of the columns.
-fn legend(report: &Report) -> String {
+fn legend(report: &PlanReport) -> String {
     let mut text = "cache: device memory and the lower tier together, in multiples of device \
                     memory\n\
                     lower: size of the lower tier, in host memory or on disk\n\
@@ -137,7 +137,7 @@ fn legend(report: &Report) -> String {
     text
 }
 
-fn facts(report: &Report) -> String {
+fn facts(report: &PlanReport) -> String {
     let trace = &report.trace;
     let mut text = format!(
         "{}: {} over {} s, the first {} not counted as warm-up; {} of {}\n",
@@ -162,7 +162,7 @@ fn facts(report: &Report) -> String {
     )
 }
 
-fn rows(report: &Report) -> Vec<Vec<String>> {
+fn rows(report: &PlanReport) -> Vec<Vec<String>> {
     let mut head = vec![
         "cache".to_owned(),
         "lower".to_owned(),
@@ -180,7 +180,7 @@ fn rows(report: &Report) -> Vec<Vec<String>> {
     lines
 }
 
-fn line(report: &Report, index: usize) -> Vec<String> {
+fn line(report: &PlanReport, index: usize) -> Vec<String> {
     let row = &report.rows[index];
     let marginal = report.marginal(index);
     let below = report.device_bytes() * (row.times - 1) as f64;
@@ -205,7 +205,7 @@ fn line(report: &Report, index: usize) -> Vec<String> {
 }
 
 /// Sentences, one a line.
-fn words(report: &Report) -> Vec<String> {
+fn words(report: &PlanReport) -> Vec<String> {
     let alone = &report.rows[0];
     let (have, ideal) = (alone.tokens.rate(), report.ideal.rate());
     let mut words = vec![format!(
@@ -229,7 +229,7 @@ fn words(report: &Report) -> Vec<String> {
 }
 
 /// Describes the size that is enough.
-fn needed(report: &Report, least: &Row) -> String {
+fn needed(report: &PlanReport, least: &PlanRow) -> String {
     let share = percent(report.enough);
     if least.times == 1 {
         return format!(
@@ -246,7 +246,7 @@ fn needed(report: &Report, least: &Row) -> String {
 }
 
 /// Describes the gain of the first and of the last multiple.
-fn worth(report: &Report) -> Option<String> {
+fn worth(report: &PlanReport) -> Option<String> {
     let computed_s = report.computed_s?;
     let of = |index: usize| {
         let marginal = report.marginal(index)?;
@@ -279,7 +279,7 @@ fn worth(report: &Report) -> Option<String> {
 }
 
 /// The report as one object.
-pub(crate) fn json(report: &Report) -> String {
+pub(crate) fn json(report: &PlanReport) -> String {
     let rows = (0..report.rows.len()).map(|index| row_json(report, index));
     let trace = &report.trace;
     json!({
@@ -310,7 +310,7 @@ pub(crate) fn json(report: &Report) -> String {
     .to_string()
 }
 
-fn row_json(report: &Report, index: usize) -> Value {
+fn row_json(report: &PlanReport, index: usize) -> Value {
     let row = &report.rows[index];
     let marginal = report.marginal(index);
     let saved =
@@ -353,21 +353,21 @@ fn seconds(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn row(times: u64, hits: usize, saved: f64) -> Row {
+    fn row(times: u64, hits: usize, saved: f64) -> PlanRow {
         let mut tokens = HitCount::default();
         tokens.record(1_000, hits);
-        Row {
+        PlanRow {
             times,
             tokens,
             saved_s: Some([saved, saved / 2.0]),
         }
     }
 
-    fn report(rows: Vec<Row>) -> Report {
+    fn report(rows: Vec<PlanRow>) -> PlanReport {
         let mut ideal = HitCount::default();
         ideal.record(1_000, 600);
-        Report {
-            trace: Trace {
+        PlanReport {
+            trace: TraceSummary {
                 name: "made-up".to_owned(),
                 remarks: Vec::new(),
                 block_tokens: 16,
@@ -428,7 +428,7 @@ mod tests {
     fn what_computing_costs_may_be_unknown() {
         let mut rows = vec![row(1, 300, 0.0), row(2, 600, 0.0)];
         rows.iter_mut().for_each(|row| row.saved_s = None);
-        let report = Report {
+        let report = PlanReport {
             computed_s: None,
             ..report(rows)
         };

@@ -1,7 +1,7 @@
 //! Report of an experiment, in several formats.
 //!
-//! [`Report`] holds the measurements, run by run. Means, spreads and gains are computed here, where
-//! they are shown. The study's published figures are in [`published`].
+//! [`ExperimentReport`] holds the measurements, run by run. Means, spreads and gains are computed
+//! here, where they are shown. The study's published figures are in [`published`].
 
 mod csv;
 mod html;
@@ -19,14 +19,14 @@ pub(crate) use html::page;
 pub(crate) use json::json_lines;
 pub(crate) use table::table;
 
-use crate::commands::simulate::{Group, Shown, Swept};
+use crate::commands::simulate::{RunGroup, SweepAxis, SweepPoint};
 
 /// An oracle that is less than this above LRU leaves no gap to be divided.
 const GAP_MIN: f64 = 0.002;
 
 /// Facts for the reader of a report.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ExperimentFacts {
     /// A sentence about the conversations.
     pub(crate) source: String,
     /// The published data set, if it is one.
@@ -42,7 +42,7 @@ pub(crate) struct Facts {
 
 /// One run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct RunMeasurements {
     /// Cached prompt tokens of prompt tokens.
     pub(crate) hit_rate: f64,
     pub(crate) requests: u64,
@@ -60,22 +60,22 @@ pub(crate) struct Measured {
 
 /// An experiment.
 #[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) facts: Facts,
+pub(crate) struct ExperimentReport {
+    pub(crate) facts: ExperimentFacts,
     /// Groups of runs.
-    groups: Vec<Group>,
+    groups: Vec<RunGroup>,
     /// Groups to show, sweep by sweep.
-    shown: Vec<Shown>,
+    shown: Vec<SweepPoint>,
     /// Per group and seed.
-    measured: Vec<Vec<Measured>>,
+    measured: Vec<Vec<RunMeasurements>>,
 }
 
 /// An arm at a point of a sweep.
 #[derive(Clone, Copy, Debug)]
-struct Line<'a> {
-    shown: &'a Shown,
-    group: &'a Group,
-    runs: &'a [Measured],
+struct ArmPoint<'a> {
+    shown: &'a SweepPoint,
+    group: &'a RunGroup,
+    runs: &'a [RunMeasurements],
     /// Mean of the seeds.
     hit_rate: f64,
     /// The greatest less the least.
@@ -88,7 +88,7 @@ struct Line<'a> {
     closed: Option<f64>,
 }
 
-impl Measured {
+impl RunMeasurements {
     /// The figures of a run with blocks of `block_tokens`.
     pub(crate) fn of(outcome: &ChatOutcome, block_tokens: u32) -> Self {
         let per_s = |count: u64| count as f64 / outcome.seconds.max(f64::MIN_POSITIVE);
@@ -112,12 +112,12 @@ impl Measured {
     }
 }
 
-impl Report {
+impl ExperimentReport {
     /// Unites what was asked for with what was measured: per group as many runs as seeds.
     pub(crate) fn new(
-        facts: Facts,
+        facts: ExperimentFacts,
         grid: crate::commands::simulate::Grid,
-        measured: Vec<Vec<Measured>>,
+        measured: Vec<Vec<RunMeasurements>>,
     ) -> Self {
         Self {
             facts,
@@ -128,17 +128,17 @@ impl Report {
     }
 
     /// The lines of a sweep, point by point.
-    fn lines(&self, sweep: Swept) -> Vec<Line<'_>> {
+    fn lines(&self, sweep: SweepAxis) -> Vec<ArmPoint<'_>> {
         let shown = self.shown.iter().filter(|shown| shown.sweep == sweep);
         shown.map(|shown| self.line(shown)).collect()
     }
 
-    fn line<'a>(&'a self, shown: &'a Shown) -> Line<'a> {
+    fn line<'a>(&'a self, shown: &'a SweepPoint) -> ArmPoint<'a> {
         let runs = &self.measured[shown.group];
         let hit_rate = mean(runs, |run| run.hit_rate);
         let lru = mean(&self.measured[shown.lru], |run| run.hit_rate);
         let oracle = mean(&self.measured[shown.oracle], |run| run.hit_rate);
-        Line {
+        ArmPoint {
             shown,
             group: &self.groups[shown.group],
             runs,
@@ -151,18 +151,23 @@ impl Report {
     }
 
     /// The sweeps that were run, in the order of their tables.
-    fn sweeps(&self) -> Vec<Swept> {
-        let all = [Swept::Size, Swept::Lambda, Swept::Mcc, Swept::Charge];
-        let is_shown = |sweep: &Swept| self.shown.iter().any(|shown| shown.sweep == *sweep);
+    fn sweeps(&self) -> Vec<SweepAxis> {
+        let all = [
+            SweepAxis::Size,
+            SweepAxis::Lambda,
+            SweepAxis::Mcc,
+            SweepAxis::Charge,
+        ];
+        let is_shown = |sweep: &SweepAxis| self.shown.iter().any(|shown| shown.sweep == *sweep);
         all.into_iter().filter(is_shown).collect()
     }
 }
 
-fn mean(runs: &[Measured], figure: impl Fn(&Measured) -> f64) -> f64 {
+fn mean(runs: &[RunMeasurements], figure: impl Fn(&RunMeasurements) -> f64) -> f64 {
     runs.iter().map(figure).sum::<f64>() / runs.len().max(1) as f64
 }
 
-fn spread(runs: &[Measured]) -> f64 {
+fn spread(runs: &[RunMeasurements]) -> f64 {
     let rates = runs.iter().map(|run| run.hit_rate);
     let (low, high) = rates.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), rate| {
         (low.min(rate), high.max(rate))
@@ -171,29 +176,29 @@ fn spread(runs: &[Measured]) -> f64 {
 }
 
 /// Returns the smallest gain in hit rate of `runs` over `others`, paired by seed.
-fn least(runs: &[Measured], others: &[Measured]) -> f64 {
+fn least(runs: &[RunMeasurements], others: &[RunMeasurements]) -> f64 {
     let pairs = runs.iter().zip(others);
     let differences = pairs.map(|(run, other)| run.hit_rate - other.hit_rate);
     differences.reduce(f64::min).unwrap_or(0.0)
 }
 
 /// The name of a sweep's axis.
-fn axis(sweep: Swept) -> &'static str {
+fn axis(sweep: SweepAxis) -> &'static str {
     match sweep {
-        Swept::Size => "cache size, tokens",
-        Swept::Lambda => "mean gap, s",
-        Swept::Mcc => "predictor MCC",
-        Swept::Charge => "charge, GB",
+        SweepAxis::Size => "cache size, tokens",
+        SweepAxis::Lambda => "mean gap, s",
+        SweepAxis::Mcc => "predictor MCC",
+        SweepAxis::Charge => "charge, GB",
     }
 }
 
 /// The name of a sweep on the command line.
-fn sweep_name(sweep: Swept) -> &'static str {
+fn sweep_name(sweep: SweepAxis) -> &'static str {
     match sweep {
-        Swept::Size => "size",
-        Swept::Lambda => "lambda",
-        Swept::Mcc => "mcc",
-        Swept::Charge => "charge",
+        SweepAxis::Size => "size",
+        SweepAxis::Lambda => "lambda",
+        SweepAxis::Mcc => "mcc",
+        SweepAxis::Charge => "charge",
     }
 }
 
@@ -213,7 +218,7 @@ mod testing {
     use headstart_sim::workload::WORKLOADS;
 
     /// A report on LMSys with these arms, sizes and hit rates per seed.
-    pub(super) fn report(cells: &[(&str, u32, &[f64])]) -> Report {
+    pub(super) fn report(cells: &[(&str, u32, &[f64])]) -> ExperimentReport {
         let find = |name: &str, size: u32| {
             let mut cells = cells.iter();
             let found = cells.position(|cell| cell.0 == name && cell.1 == size);
@@ -222,7 +227,7 @@ mod testing {
         let mut grid = Grid::default();
         let mut measured = Vec::new();
         for (group, &(name, size, rates)) in cells.iter().enumerate() {
-            grid.groups.push(Group {
+            grid.groups.push(RunGroup {
                 gap: 0,
                 size_tokens: size,
                 arm: Arm {
@@ -231,22 +236,22 @@ mod testing {
                     charge_tokens: 0,
                 },
             });
-            grid.shown.push(Shown {
-                sweep: Swept::Size,
+            grid.shown.push(SweepPoint {
+                sweep: SweepAxis::Size,
                 x: f64::from(size),
                 arm: name.to_owned(),
                 group,
                 lru: find("lru", size),
                 oracle: find("oracle", size),
             });
-            let run = |&hit_rate: &f64| Measured {
+            let run = |&hit_rate: &f64| RunMeasurements {
                 hit_rate,
                 requests: 10,
-                ..Measured::default()
+                ..RunMeasurements::default()
             };
             measured.push(rates.iter().map(run).collect());
         }
-        let facts = Facts {
+        let facts = ExperimentFacts {
             source: "made up".to_owned(),
             workload: Some(WORKLOADS[0]),
             replica: Replica::lpc(),
@@ -255,7 +260,7 @@ mod testing {
             drawn: Some((200, 2)),
             predictor: PredictionSource::Nobody,
         };
-        Report::new(facts, grid, measured)
+        ExperimentReport::new(facts, grid, measured)
     }
 }
 
@@ -270,7 +275,7 @@ mod tests {
             ("lpc", 60_000, &[0.3, 0.3]),
             ("oracle", 60_000, &[0.5, 0.7]),
         ]);
-        let lines = report.lines(Swept::Size);
+        let lines = report.lines(SweepAxis::Size);
         let close = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-12, "{got}");
         close(lines[1].hit_rate, 0.3);
         close(lines[1].gain.expect("LRU hits"), 0.5);
@@ -283,7 +288,7 @@ mod tests {
     #[test]
     fn nothing_is_divided_by_nothing() {
         let report = testing::report(&[("lru", 6, &[0.0]), ("oracle", 6, &[0.0])]);
-        let line = report.lines(Swept::Size)[0];
+        let line = report.lines(SweepAxis::Size)[0];
         assert_eq!((line.gain, line.closed), (None, None));
     }
 }

@@ -3,12 +3,12 @@
 use console::{Alignment, measure_text_width, pad_str};
 use headstart_sim::{HitTally, ReplayOutcome};
 
-use super::{Report, Row, YARDSTICK, thousands};
+use super::{ReplayReport, ReplayRow, YARDSTICK, thousands};
 use crate::input::counted;
 use crate::output::{COLUMNS, colour};
 
 /// The table of all cells, with what has to be known to read it; last row: no eviction ever.
-pub(crate) fn table(report: &Report) -> String {
+pub(crate) fn table(report: &ReplayReport) -> String {
     let mut rows = vec![
         headings(&[
             "",
@@ -40,7 +40,7 @@ pub(crate) fn table(report: &Report) -> String {
 }
 
 /// The same cells, request type by request type and turn by turn.
-pub(crate) fn per_class(report: &Report) -> String {
+pub(crate) fn per_class(report: &ReplayReport) -> String {
     let header = [
         "policy",
         "capacity",
@@ -72,7 +72,7 @@ pub(crate) fn per_class(report: &Report) -> String {
     aligned_by(2, &rows)
 }
 
-fn facts(report: &Report) -> String {
+fn facts(report: &ReplayReport) -> String {
     let trace = &report.trace;
     let all = report.infinite.all();
     let duration = match trace.seconds {
@@ -103,7 +103,7 @@ fn facts(report: &Report) -> String {
     facts + &format!("cold: {cold} ({share:.0} %); steady: all later ones\n")
 }
 
-fn line(report: &Report, row: &Row) -> Vec<String> {
+fn line(report: &ReplayReport, row: &ReplayRow) -> Vec<String> {
     let asked = row
         .asked
         .as_deref()
@@ -127,7 +127,7 @@ fn line(report: &Report, row: &Row) -> Vec<String> {
     line
 }
 
-fn infinite(report: &Report) -> Vec<String> {
+fn infinite(report: &ReplayReport) -> Vec<String> {
     let capacity = thousands(report.trace.distinct_blocks);
     let mut line = vec!["infinite".to_owned(), capacity];
     line.extend(rates(&report.infinite));
@@ -150,7 +150,7 @@ fn rates(outcome: &ReplayOutcome) -> Vec<String> {
 }
 
 /// Filled, but only after the cold part.
-fn is_marked(report: &Report, row: &Row) -> bool {
+fn is_marked(report: &ReplayReport, row: &ReplayRow) -> bool {
     row.outcome.full_at.is_some() && report.filled_late(row)
 }
 

@@ -4,16 +4,16 @@ use headstart_core::stats::HitCount;
 use headstart_sim::{HitTally, ReplayOutcome, RequestClass};
 use headstart_trace::TraceInfo;
 
-use super::{Report, Row, TraceFacts};
+use super::{ReplayReport, ReplayRow, TraceFacts};
 
 /// Look-ups of every row, in blocks.
 pub(super) const LOOKUPS: u64 = 1_000;
 
 /// A trace of 100 requests, 100 s and 100 distinct blocks of 16 tokens, and rows of each policy:
 /// (blocks, block hits).
-pub(super) fn report(policies: &[(&str, &[(u64, u64)])]) -> Report {
+pub(super) fn report(policies: &[(&str, &[(u64, u64)])]) -> ReplayReport {
     let rows = policies.iter().flat_map(|&(policy, cells)| {
-        let row = move |&(blocks, hits)| Row {
+        let row = move |&(blocks, hits)| ReplayRow {
             policy: policy.to_owned(),
             asked: None,
             blocks,
@@ -21,7 +21,7 @@ pub(super) fn report(policies: &[(&str, &[(u64, u64)])]) -> Report {
         };
         cells.iter().map(row)
     });
-    Report {
+    ReplayReport {
         trace: TraceFacts {
             name: "trace.jsonl".to_owned(),
             info: TraceInfo::new(16),

@@ -32,7 +32,7 @@ pub(crate) struct TrainReport {
     /// Whether outcomes were shuffled: any skill found then is an error of ours.
     pub(crate) is_shuffled: bool,
     /// Conversations of each part, by first-prompt group.
-    pub(crate) parts: Parts,
+    pub(crate) parts: SplitCounts,
     /// Turns whose outcome is not known, left out.
     pub(crate) unknown: usize,
     /// On what the weights were fitted to.
@@ -56,7 +56,7 @@ pub(crate) struct TrainReport {
     /// The same model on other corpora.
     pub(crate) elsewhere: Vec<Elsewhere>,
     /// Times of the stages.
-    pub(crate) times: Times,
+    pub(crate) times: PhaseTimes,
 }
 
 /// An input, read.
@@ -80,7 +80,7 @@ pub(crate) struct InputFacts {
 
 /// Split of the turns into parts.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Parts {
+pub(crate) struct SplitCounts {
     /// For the weights.
     pub(crate) train: Counts,
     /// For checkpoint and threshold.
@@ -146,9 +146,9 @@ pub(crate) struct Elsewhere {
     pub(crate) lift: Lift,
 }
 
-/// Seconds, and what they went into.
+/// Seconds by phase, with counts of the embedded texts.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Times {
+pub(crate) struct PhaseTimes {
     /// Reading the inputs.
     pub(crate) read_s: f64,
     /// Embedding what was not known.
@@ -165,7 +165,7 @@ pub(crate) struct Times {
 
 /// A report as JSON: all of it, and what it means in words.
 #[derive(Serialize)]
-struct Told<'r> {
+struct ReportWithWords<'r> {
     #[serde(flatten)]
     report: &'r TrainReport,
     words: Vec<String>,
@@ -174,5 +174,5 @@ struct Told<'r> {
 /// One line of JSON.
 pub(crate) fn json(report: &TrainReport) -> String {
     let words = words(report);
-    serde_json::to_string(&Told { report, words }).expect("a report is JSON")
+    serde_json::to_string(&ReportWithWords { report, words }).expect("a report is JSON")
 }

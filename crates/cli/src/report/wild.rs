@@ -14,15 +14,15 @@ pub(crate) use table::table;
 
 /// Results of a run.
 #[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) facts: Facts,
+pub(crate) struct WildReport {
+    pub(crate) facts: WildFacts,
     /// Models × host memory × policies.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<WildRow>,
 }
 
 /// Facts for the reader.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct WildFacts {
     /// The traffic, or the trace's file.
     pub(crate) name: String,
     /// Description of the traffic, in sentences.
@@ -36,7 +36,7 @@ pub(crate) struct Facts {
 
 /// One policy with so much host memory.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct WildRow {
     pub(crate) model: WildModel,
     pub(crate) policy: String,
     pub(crate) host_times: f64,
@@ -44,7 +44,7 @@ pub(crate) struct Row {
     pub(crate) runs: Vec<WildMeasurements>,
 }
 
-impl Row {
+impl WildRow {
     /// Blocks of all seeds together.
     fn blocks(&self) -> HitCount {
         sum(self.runs.iter().map(|run| run.blocks))
@@ -94,9 +94,9 @@ fn sum(counts: impl Iterator<Item = HitCount>) -> HitCount {
 /// Gains of a policy over the baselines, by seed.
 #[derive(Debug)]
 struct Gains<'a> {
-    row: &'a Row,
+    row: &'a WildRow,
     /// The baseline with the best hit rate, all seeds together.
-    best: &'a Row,
+    best: &'a WildRow,
     by_seed: Vec<Gain>,
 }
 
@@ -114,21 +114,21 @@ impl Gains<'_> {
     }
 }
 
-impl Report {
+impl WildReport {
     /// Returns the gains of each workload-aware row over the baselines beside it, if any.
     fn gains(&self) -> Vec<Gains<'_>> {
         let subjects = self.rows.iter().filter(|row| row.is_subject());
         subjects.filter_map(|row| self.gains_of(row)).collect()
     }
 
-    fn gains_of<'a>(&'a self, row: &'a Row) -> Option<Gains<'a>> {
+    fn gains_of<'a>(&'a self, row: &'a WildRow) -> Option<Gains<'a>> {
         let beside = self.rows.iter().filter(|other| other.is_beside(row));
-        let baselines: Vec<&Row> = beside.filter(|other| other.is_baseline()).collect();
-        let rate = |row: &&&Row| row.blocks().rate();
+        let baselines: Vec<&WildRow> = beside.filter(|other| other.is_baseline()).collect();
+        let rate = |row: &&&WildRow| row.blocks().rate();
         let best = baselines
             .iter()
             .max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
-        let figures = |row: &Row, seed: usize| {
+        let figures = |row: &WildRow, seed: usize| {
             let run = &row.runs[seed];
             (run.blocks.rate(), run.qttft_s.mean)
         };
@@ -235,8 +235,8 @@ mod tests {
         measured
     }
 
-    fn report() -> Report {
-        let row = |policy: &str, host_times, runs: Vec<WildMeasurements>| Row {
+    fn report() -> WildReport {
+        let row = |policy: &str, host_times, runs: Vec<WildMeasurements>| WildRow {
             model: WildModel::ALL[0],
             policy: policy.to_owned(),
             host_times,
@@ -250,8 +250,8 @@ mod tests {
             row("lru", 1.0, vec![run(500, 1.0), run(500, 1.0)]),
             row("wa", 1.0, vec![run(490, 1.1), run(490, 1.1)]),
         ];
-        Report {
-            facts: Facts {
+        WildReport {
+            facts: WildFacts {
                 name: "wild-consumer".to_owned(),
                 told: vec!["made up".to_owned()],
                 block_tokens: 16,

@@ -6,7 +6,7 @@
 use headstart_cache::policy::OFFLINE_NAMES;
 use headstart_sim::knee::RISE_MIN;
 
-use super::{Curve, Report, Row, YARDSTICK, thousands};
+use super::{Curve, ReplayReport, ReplayRow, YARDSTICK, thousands};
 use crate::input::counted;
 
 /// Most steps between sizes that are reported one by one, without a knee.
@@ -20,7 +20,7 @@ const MB: f64 = 1e6;
 const WORTH_TELLING: f64 = 0.001;
 
 /// Sentences, one a line.
-pub(crate) fn words(report: &Report) -> Vec<String> {
+pub(crate) fn words(report: &ReplayReport) -> Vec<String> {
     let policies = report.policies();
     let serving = policies.into_iter().filter(|policy| !is_bound(policy));
     let curves: Vec<_> = serving.map(|policy| report.curve(policy)).collect();
@@ -62,7 +62,7 @@ fn briefly(knees: &[(&Curve<'_>, usize)]) -> Option<String> {
 }
 
 /// Describes the knee of the curve, the gain of the next size, and the yardstick beside it.
-fn at_knee(report: &Report, curve: &Curve<'_>, knee: usize) -> String {
+fn at_knee(report: &ReplayReport, curve: &Curve<'_>, knee: usize) -> String {
     let row = curve.rows[knee];
     let mut text = format!(
         "{}: the knee is at {} ({} of blocks hit).",
@@ -79,7 +79,7 @@ fn at_knee(report: &Report, curve: &Curve<'_>, knee: usize) -> String {
 
 /// Describes how many more blocks the yardstick hits and how much less room it needs, if that is
 /// much.
-fn beside_yardstick(report: &Report, row: &Row) -> String {
+fn beside_yardstick(report: &ReplayReport, row: &ReplayRow) -> String {
     let Some(best) = report.yardstick(row) else {
         return String::new();
     };
@@ -104,7 +104,7 @@ fn beside_yardstick(report: &Report, row: &Row) -> String {
 }
 
 /// Describes the gain of each step, if there are few sizes.
-fn steps(report: &Report, curve: &Curve<'_>) -> Vec<String> {
+fn steps(report: &ReplayReport, curve: &Curve<'_>) -> Vec<String> {
     let (Some(first), Some(last)) = (curve.rows.first(), curve.rows.last()) else {
         return Vec::new();
     };
@@ -112,7 +112,7 @@ fn steps(report: &Report, curve: &Curve<'_>) -> Vec<String> {
     if is_flat || curve.rows.len() > STEPS_TOLD_MAX + 1 {
         return Vec::new();
     }
-    let step = |pair: &[&Row]| {
+    let step = |pair: &[&ReplayRow]| {
         let (from, to) = (thousands(pair[0].blocks), counted(pair[1].blocks, "block"));
         let gain = gain(report, pair[0], pair[1]);
         format!("{}: from {from} to {to} adds {gain}.", curve.policy)
@@ -123,7 +123,7 @@ fn steps(report: &Report, curve: &Curve<'_>) -> Vec<String> {
 /// Describes the hits that `next` adds to `row`, in total and per power of ten of GB or MB. Without
 /// a known block size, the unit is blocks. That power never exceeds the step, so nothing is
 /// promised beyond it.
-fn gain(report: &Report, row: &Row, next: &Row) -> String {
+fn gain(report: &ReplayReport, row: &ReplayRow, next: &ReplayRow) -> String {
     let rise = next.block_rate() - row.block_rate();
     if rise < WORTH_TELLING {
         return "nothing material".to_owned();
@@ -140,7 +140,7 @@ fn gain(report: &Report, row: &Row, next: &Row) -> String {
         1 => unit.trim_end_matches('s').to_owned(),
         lot => format!("{} {unit}", thousands(lot)),
     };
-    let hits = |row: &Row| row.outcome.all().tokens.hits as f64;
+    let hits = |row: &ReplayRow| row.outcome.all().tokens.hits as f64;
     let saved = (hits(next) - hits(row)) / report.trace.seconds;
     let mut each = points(rise / lots);
     if report.trace.seconds > 0.0 {
@@ -153,9 +153,9 @@ fn gain(report: &Report, row: &Row, next: &Row) -> String {
 }
 
 /// The size at which the yardstick is farthest above the best policy that can serve.
-fn most_to_win(report: &Report) -> Option<String> {
+fn most_to_win(report: &ReplayReport) -> Option<String> {
     let yardstick = report.curve(YARDSTICK);
-    let serving = |row: &&Row| !is_bound(&row.policy);
+    let serving = |row: &&ReplayRow| !is_bound(&row.policy);
     let gaps = yardstick.rows.iter().filter_map(|best| {
         let rows = report.rows.iter().filter(serving);
         let rows = rows.filter(|row| row.blocks == best.blocks);

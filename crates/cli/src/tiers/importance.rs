@@ -11,7 +11,7 @@ use headstart_engine::importance::{ImportanceConfig, PackingOptions};
 use headstart_engine::kv::{KvStorageFormat, Probes};
 use headstart_store::tiered::{PartSlots, PartsConfig, StoreConfig};
 
-use super::{Shape, UNIT_TOKENS, usage};
+use super::{FleetShape, UNIT_TOKENS, usage};
 use crate::config::importance::ImportanceOption;
 
 /// Share of the context cache's budget that packs may take.
@@ -32,7 +32,7 @@ const MOST_PACKS: usize = 64;
 
 /// Stored prefixes that are loaded in part, in a model's sizes.
 #[derive(Clone)]
-pub(crate) struct Importance {
+pub(crate) struct PartialLoading {
     option: ImportanceOption,
     probes: Probes,
     block_size: usize,
@@ -46,12 +46,12 @@ pub(crate) struct Importance {
     most_pack_units: usize,
 }
 
-impl Importance {
+impl PartialLoading {
     /// Parses `text`. `budget_bytes` is the budget of the context cache, `kept_bytes` that of parts
     /// in memory.
     pub(crate) fn new(
         text: &str,
-        shape: &Shape<'_>,
+        shape: &FleetShape<'_>,
         (budget_bytes, kept_bytes): (u64, u64),
     ) -> Result<Self> {
         let option: ImportanceOption = text.parse()?;
@@ -64,7 +64,7 @@ impl Importance {
         let [probe_bytes, rest_bytes] = unit_parts.map(|bytes| (bytes * unit_blocks).max(1) as u64);
         // A prompt needs its probes' keys twice, this layer's and the next one's.
         let longest = model.max_context.div_ceil(UNIT_TOKENS) + 1;
-        let kept = Kept::of(kept_bytes, [probe_bytes, rest_bytes]);
+        let kept = RetainedParts::of(kept_bytes, [probe_bytes, rest_bytes]);
         let parts = PartsConfig {
             slots: AT_ONCE * 2 * longest + kept.parts,
             small_slots: AT_ONCE * 2 * longest + kept.parts,
@@ -156,14 +156,14 @@ impl Importance {
 
 /// Parts that stay in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kept {
+struct RetainedParts {
     /// Of each kind: a layer of a unit has one of both.
     parts: usize,
     /// Budget passed to the engine, which counts bytes of parts and not of slots.
     bytes: u64,
 }
 
-impl Kept {
+impl RetainedParts {
     /// As many as take `memory` bytes at most, with the slots that they are in. Of a unit's probe
     /// part and rest part, the bytes.
     fn of(memory: u64, [probe_bytes, rest_bytes]: [u64; 2]) -> Self {
@@ -190,7 +190,7 @@ fn wrong_block(block_size: usize) -> Option<String> {
 }
 
 /// Refuses what does not go together.
-fn refuse(shape: &Shape<'_>) -> Result<()> {
+fn refuse(shape: &FleetShape<'_>) -> Result<()> {
     if shape.is_emulated {
         return Err(usage(
             "--importance chooses by keys and queries, and --executor cost-model=FILE computes \
@@ -222,7 +222,7 @@ mod tests {
             for probe in [PAGE / 4, 2 * PAGE, 8 * PAGE, 32 * PAGE] {
                 for times in [1, 2, 3, 7, 15] {
                     let rest = probe * times;
-                    let kept = Kept::of(memory, [probe, rest]);
+                    let kept = RetainedParts::of(memory, [probe, rest]);
                     let slots = PartSlots::of(&[probe as usize, rest as usize]);
                     let each = (slots.large_bytes + slots.small_bytes) as u64;
                     let taken = kept.parts as u64 * each;

@@ -8,7 +8,7 @@ use headstart_cache::tiers::{AssumedSpeed, Shares};
 use headstart_core::{EngineModel, Tier};
 use headstart_sim::{Channel, SimMover};
 
-use super::{DISK, HOST, REMOTE, Recipe, Shape, tier};
+use super::{DISK, FleetShape, HOST, REMOTE, Recipe, tier};
 use crate::config::ServeOptions;
 
 /// Empty tiers of these capacities, in units, the nearest first, as [`super::of`] would make them,
@@ -19,7 +19,7 @@ use crate::config::ServeOptions;
 /// When the options ask for no tiers, or for such as cannot be.
 pub(crate) fn tiers(
     options: &ServeOptions,
-    shape: &Shape<'_>,
+    shape: &FleetShape<'_>,
     capacities: &[(Tier, usize)],
     engine: EngineModel,
 ) -> Result<(Tiers, SimMover)> {

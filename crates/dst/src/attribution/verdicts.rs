@@ -4,7 +4,7 @@ use std::fmt;
 
 use headstart_core::Tier;
 use headstart_insight::Bucket;
-use headstart_insight::loss::{Memory, Served};
+use headstart_insight::loss::{Memory, ServedTokens};
 
 /// Truth against verdict, in tokens.
 #[derive(Clone, Debug)]
@@ -160,14 +160,14 @@ pub fn is_judged(bucket: Bucket) -> bool {
 pub(super) const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
 
 /// Returns the true bucket of each token; served tokens cover the front.
-pub(super) fn truth(why: &[Bucket], served: &Served) -> Vec<Bucket> {
+pub(super) fn truth(why: &[Bucket], served: &ServedTokens) -> Vec<Bucket> {
     let mut truth = why.to_vec();
     cover(&mut truth, served);
     truth
 }
 
 /// Returns the bucket that the attributor gave each token.
-pub(super) fn said(laid_out: &[(u32, Bucket)], served: &Served, len: usize) -> Vec<Bucket> {
+pub(super) fn said(laid_out: &[(u32, Bucket)], served: &ServedTokens, len: usize) -> Vec<Bucket> {
     let mut said = Vec::with_capacity(len);
     for &(end, bucket) in laid_out {
         said.resize(end as usize, bucket);
@@ -176,7 +176,7 @@ pub(super) fn said(laid_out: &[(u32, Bucket)], served: &Served, len: usize) -> V
     said
 }
 
-fn cover(tokens: &mut [Bucket], served: &Served) {
+fn cover(tokens: &mut [Bucket], served: &ServedTokens) {
     let mut at = 0;
     let tiers = TIERS.into_iter().map(Bucket::served_by);
     let parts = tiers.zip(served.tiers);

@@ -147,7 +147,7 @@ impl SavedIndex {
     /// # Errors
     /// When it is not exactly that.
     pub fn read(mut file: Vec<u8>, seal: &Seal) -> Result<Self, FileError> {
-        let mut head = Reader(&file);
+        let mut head = ByteReader(&file);
         if head.array().map_err(|_| FileError::NotOurs)? != MAGIC {
             return Err(FileError::NotOurs);
         }
@@ -162,17 +162,17 @@ impl SavedIndex {
         let saved_at = f64::from_le_bytes(head.array()?);
         let body_bytes = head.0.len().checked_sub(TAG_BYTES);
         let end = HEAD_BYTES + body_bytes.ok_or(FileError::Damaged)?;
-        let tag = Reader(&file[end..]).array()?;
+        let tag = ByteReader(&file[end..]).array()?;
         let (head, rest) = file.split_at_mut(HEAD_BYTES);
         let sealed = &mut rest[..end - HEAD_BYTES];
         if !seal.open(nonce, head, sealed, tag) || !saved_at.is_finite() {
             return Err(FileError::Damaged);
         }
-        let mut body = Reader(sealed);
+        let mut body = ByteReader(sealed);
         let saved = Self {
             saved_at,
-            runs: body.list(8, Reader::run)?,
-            replicas: body.list(16, Reader::replica)?,
+            runs: body.list(8, ByteReader::run)?,
+            replicas: body.list(16, ByteReader::replica)?,
         };
         body.end()?;
         Ok(saved)
@@ -251,9 +251,9 @@ fn put_place(out: &mut impl Write, place: &PlaceDump) -> io::Result<()> {
 }
 
 /// Reader of the remaining bytes.
-struct Reader<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], FileError> {
         let (taken, rest) = self.0.split_at_checked(bytes).ok_or(FileError::Damaged)?;
         self.0 = rest;

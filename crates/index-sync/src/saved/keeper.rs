@@ -51,7 +51,7 @@ pub struct Keeper {
 
 /// Replicas and blocks restored from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoredIndex {
     /// Of which replicas something was.
     pub replicas: Vec<ReplicaId>,
     /// Blocks times the places that hold them.
@@ -91,7 +91,7 @@ impl Keeper {
 
     /// Takes over what was saved, and says in one line what came of it. Before any event is
     /// applied, and after it is known who is up. Blocks.
-    pub fn restore(&self, gateway: &dyn KnownReplicas) -> Option<Restored> {
+    pub fn restore(&self, gateway: &dyn KnownReplicas) -> Option<RestoredIndex> {
         let path = self.folder.index_path();
         let path = path.display();
         match self.try_restore(gateway, unix_seconds()) {
@@ -120,7 +120,7 @@ impl Keeper {
         &self,
         gateway: &dyn KnownReplicas,
         now: f64,
-    ) -> Result<Option<Restored>, FileError> {
+    ) -> Result<Option<RestoredIndex>, FileError> {
         let Some(saved) = self.folder.read(&self.seal)? else {
             return Ok(None);
         };
@@ -129,7 +129,7 @@ impl Keeper {
         let holdings = self.index.restore(&dump, gateway.clock().ago(age))?;
         let replicas: Vec<_> = dump.replicas.iter().map(|held| held.replica).collect();
         gateway.note_restored(&replicas);
-        Ok(Some(Restored {
+        Ok(Some(RestoredIndex {
             replicas,
             holdings,
             age,

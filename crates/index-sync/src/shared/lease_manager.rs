@@ -6,8 +6,8 @@
 //! ```
 //!
 //! If nothing of it fails the server counts as there; if that is not so for as long as a lease
-//! lasts, this gateway neither writes nor believes any more: see [`Shared::note_outage`]. It does
-//! not know what entries say.
+//! lasts, this gateway neither writes nor believes any more: see [`SyncContext::note_outage`]. It
+//! does not know what entries say.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,11 +17,11 @@ use headstart_core::ReplicaId;
 use headstart_router::index::Update;
 use redis::{ErrorKind, RedisResult};
 
-use super::link::{Held, Keys, Lease, Link, reason};
+use super::link::{LeaseCheck, ReplicaKeys, ReplicaLease, ServerLink, reason};
 use super::record::Position;
-use super::replica_role::{ENTRY_OVERHEAD, LogSize, ReplicaRole, Role};
-use super::snapshot::{self, Written};
-use super::{Closed, LEAVE_TIME_MAX, Shared, State};
+use super::replica_role::{ENTRY_OVERHEAD, LeaseRole, LogSize, ReplicaRole};
+use super::snapshot::{self, BaseWriteOutcome};
+use super::{ConnectFailure, LEAVE_TIME_MAX, SyncContext, SyncState};
 
 /// Entries that go to the server in one round trip, about.
 const SENT_AT_ONCE: usize = 256;
@@ -30,7 +30,7 @@ const SENT_AT_ONCE: usize = 256;
 const SENT_OF_ONE: usize = 64;
 
 /// Runs until the index is dropped.
-pub(super) fn run(shared: &Shared, mut link: Option<Link>) {
+pub(super) fn run(shared: &SyncContext, mut link: Option<ServerLink>) {
     let mut next_tick = Instant::now();
     while !shared.lock().is_stopping {
         if link.is_none() {
@@ -56,7 +56,7 @@ pub(super) fn run(shared: &Shared, mut link: Option<Link>) {
 }
 
 /// Says what is left to say, and gives all leases back.
-fn leave(shared: &Shared, link: &mut Link) -> RedisResult<()> {
+fn leave(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     let end = Instant::now() + LEAVE_TIME_MAX;
     while write(shared, link)? && Instant::now() < end {}
     let held = shared.lock().leases();
@@ -66,7 +66,7 @@ fn leave(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     Ok(())
 }
 
-fn reconnect(shared: &Shared) -> Option<Link> {
+fn reconnect(shared: &SyncContext) -> Option<ServerLink> {
     let opened = shared.open();
     match opened {
         Ok(mut link) => {
@@ -77,11 +77,11 @@ fn reconnect(shared: &Shared) -> Option<Link> {
             shared.lock().is_urgent = true;
             Some(link)
         }
-        Err(Closed::Outage(reason)) => {
+        Err(ConnectFailure::Outage(reason)) => {
             shared.note_loss(&reason);
             None
         }
-        Err(Closed::Refused(error)) => {
+        Err(ConnectFailure::Refused(error)) => {
             shared.note_loss(&error.to_string());
             None
         }
@@ -90,7 +90,7 @@ fn reconnect(shared: &Shared) -> Option<Link> {
 
 /// A server that came back may have lost what it was told last. Then we are as anybody who comes
 /// to that log.
-fn check_logs(shared: &Shared, link: &mut Link) -> RedisResult<()> {
+fn check_logs(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     let held = shared.lock().leases();
     for (replica, keys, _) in held {
         let last = link.last(&keys)?;
@@ -98,7 +98,7 @@ fn check_logs(shared: &Shared, link: &mut Link) -> RedisResult<()> {
         let Some(seat) = state.seats.get_mut(&replica) else {
             continue;
         };
-        let Role::Owning(owning) = &seat.role else {
+        let LeaseRole::Owning(owning) = &seat.role else {
             continue;
         };
         if last < owning.sent() {
@@ -108,7 +108,7 @@ fn check_logs(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     Ok(())
 }
 
-fn round(shared: &Shared, link: &mut Link, next_tick: &mut Instant) -> RedisResult<()> {
+fn round(shared: &SyncContext, link: &mut ServerLink, next_tick: &mut Instant) -> RedisResult<()> {
     let is_urgent = std::mem::take(&mut shared.lock().is_urgent);
     let started = Instant::now();
     let is_tick = is_urgent || *next_tick <= started;
@@ -126,7 +126,7 @@ fn round(shared: &Shared, link: &mut Link, next_tick: &mut Instant) -> RedisResu
     Ok(())
 }
 
-fn renew(shared: &Shared, link: &mut Link) -> RedisResult<()> {
+fn renew(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     let (key, ours) = &shared.secret;
     if link.agree(key, ours)? != *ours {
         // It was lost, and others were faster.
@@ -147,10 +147,10 @@ fn renew(shared: &Shared, link: &mut Link) -> RedisResult<()> {
 }
 
 /// Finds out who writes the logs that we do not, and takes what is free.
-fn settle(shared: &Shared, link: &mut Link) -> RedisResult<()> {
+fn settle(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     let end = Instant::now() + shared.timing.tick;
     let others = shared.lock().those(|seat| seat.lease().is_none());
-    let keys: Vec<Keys> = others.iter().map(|(_, keys)| keys.clone()).collect();
+    let keys: Vec<ReplicaKeys> = others.iter().map(|(_, keys)| keys.clone()).collect();
     let holders = link.holders(&keys)?;
     for ((replica, keys), holder) in others.into_iter().zip(holders) {
         let mut state = shared.lock();
@@ -183,7 +183,11 @@ fn settle(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     Ok(())
 }
 
-fn take(shared: &Shared, link: &mut Link, (replica, keys): (ReplicaId, Keys)) -> RedisResult<()> {
+fn take(
+    shared: &SyncContext,
+    link: &mut ServerLink,
+    (replica, keys): (ReplicaId, ReplicaKeys),
+) -> RedisResult<()> {
     let at = shared.timeline.told(shared.timeline.now());
     let Some((lease, entries)) = link.acquire(&keys, &shared.gateway, at)? else {
         return Ok(());
@@ -200,7 +204,7 @@ fn take(shared: &Shared, link: &mut Link, (replica, keys): (ReplicaId, Keys)) ->
 }
 
 /// Writes a base for a log that has become long: one at a time, as leases must be renewed.
-fn rebase(shared: &Shared, link: &mut Link) -> RedisResult<()> {
+fn rebase(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     let timing = &shared.timing;
     let is_long = |size: &LogSize| {
         size.entries >= timing.rebase_entries
@@ -208,7 +212,7 @@ fn rebase(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     };
     let mut long = Vec::new();
     for (&replica, seat) in &shared.lock().seats {
-        if let Role::Owning(owning) = &seat.role
+        if let LeaseRole::Owning(owning) = &seat.role
             && is_long(&seat.size)
         {
             long.push((
@@ -233,7 +237,7 @@ fn rebase(shared: &Shared, link: &mut Link) -> RedisResult<()> {
 }
 
 /// Sends what waits. Returns whether there may be more.
-fn write(shared: &Shared, link: &mut Link) -> RedisResult<bool> {
+fn write(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<bool> {
     let mut batch = Vec::new();
     let mut number = 0;
     for (&replica, seat) in &shared.lock().seats {
@@ -253,7 +257,7 @@ fn write(shared: &Shared, link: &mut Link) -> RedisResult<bool> {
     let mut state = shared.lock();
     for (replica, (_, lease, entries)) in batch {
         for entry in entries {
-            let answer = answers.next().unwrap_or(Held::No);
+            let answer = answers.next().unwrap_or(LeaseCheck::No);
             if state.check_held(shared, replica, &lease, answer) {
                 state.note_sent(shared, replica, entry.position);
             }
@@ -263,7 +267,7 @@ fn write(shared: &Shared, link: &mut Link) -> RedisResult<bool> {
     Ok(true)
 }
 
-fn give_back(shared: &Shared, link: &mut Link) -> RedisResult<()> {
+fn give_back(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     let leaving: Vec<_> = {
         let state = shared.lock();
         let leases = state.leases().into_iter();
@@ -274,12 +278,12 @@ fn give_back(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     for (replica, keys, lease) in leaving {
         link.release(&keys, &lease)?;
         let mut state = shared.lock();
-        state.check_held(shared, replica, &lease, Held::No);
+        state.check_held(shared, replica, &lease, LeaseCheck::No);
     }
     Ok(())
 }
 
-impl Shared {
+impl SyncContext {
     /// All was done that began then: the server is there.
     fn note_round(&self, started: Instant) {
         self.lock().renewed = Some(started);
@@ -307,18 +311,18 @@ impl Shared {
         state.recount();
     }
 
-    fn note_base(&self, replica: ReplicaId, seat: &mut ReplicaRole, written: Written) {
+    fn note_base(&self, replica: ReplicaId, seat: &mut ReplicaRole, written: BaseWriteOutcome) {
         let was_too_large = seat.size.is_too_large;
         seat.size = LogSize {
-            is_too_large: written == Written::TooLarge,
+            is_too_large: written == BaseWriteOutcome::TooLarge,
             ..LogSize::default()
         };
         match written {
-            Written::Bytes(bytes) => {
+            BaseWriteOutcome::Bytes(bytes) => {
                 seat.size.base_bytes = bytes;
                 self.counts.bases.fetch_add(1, Relaxed);
             }
-            Written::TooLarge => {
+            BaseWriteOutcome::TooLarge => {
                 self.counts.too_large.fetch_add(1, Relaxed);
                 if !was_too_large {
                     let handles = self.timing.base_handles;
@@ -330,12 +334,12 @@ impl Shared {
                     );
                 }
             }
-            Written::Not => {}
+            BaseWriteOutcome::Not => {}
         }
     }
 }
 
-fn wait(shared: &Shared, next_tick: Instant, is_connected: bool) {
+fn wait(shared: &SyncContext, next_tick: Instant, is_connected: bool) {
     let patience = shared.timing.lease;
     let state = shared.lock();
     let has_work = is_connected && (state.is_urgent || state.has_work(patience));
@@ -347,7 +351,7 @@ fn wait(shared: &Shared, next_tick: Instant, is_connected: bool) {
         false => shared.timing.retry,
     };
     let end = Instant::now() + pause;
-    let is_idle = |state: &mut State| {
+    let is_idle = |state: &mut SyncState| {
         let has_work = is_connected && (state.is_urgent || state.has_work(patience));
         !has_work && !state.is_stopping
     };
@@ -356,9 +360,9 @@ fn wait(shared: &Shared, next_tick: Instant, is_connected: bool) {
     drop(waited.unwrap_or_else(PoisonError::into_inner));
 }
 
-impl State {
+impl SyncState {
     /// Leases that are ours.
-    fn leases(&self) -> Vec<(ReplicaId, Keys, Lease)> {
+    fn leases(&self) -> Vec<(ReplicaId, ReplicaKeys, ReplicaLease)> {
         let seats = self.seats.iter();
         let held = seats.filter_map(|(&replica, seat)| {
             let lease = seat.lease()?.clone();
@@ -367,7 +371,7 @@ impl State {
         held.collect()
     }
 
-    fn those(&self, wanted: impl Fn(&ReplicaRole) -> bool) -> Vec<(ReplicaId, Keys)> {
+    fn those(&self, wanted: impl Fn(&ReplicaRole) -> bool) -> Vec<(ReplicaId, ReplicaKeys)> {
         let seats = self.seats.iter().filter(|(_, seat)| wanted(seat));
         seats.map(|(&id, seat)| (id, seat.keys.clone())).collect()
     }
@@ -381,10 +385,10 @@ impl State {
     /// Ends what was under a lease that is not ours any more. Returns whether it is.
     fn check_held(
         &mut self,
-        shared: &Shared,
+        shared: &SyncContext,
         replica: ReplicaId,
-        lease: &Lease,
-        answer: Held,
+        lease: &ReplicaLease,
+        answer: LeaseCheck,
     ) -> bool {
         let Some(seat) = self.seats.get_mut(&replica) else {
             return false;
@@ -392,7 +396,7 @@ impl State {
         if seat.lease() != Some(lease) {
             return false;
         }
-        if answer == Held::No {
+        if answer == LeaseCheck::No {
             if !seat.is_leaving(shared.timing.lease) {
                 shared.counts.lost_leases.fetch_add(1, Relaxed);
                 tracing::warn!(
@@ -406,14 +410,14 @@ impl State {
             self.is_urgent = true;
             shared.changed.notify_all();
         }
-        answer == Held::Yes
+        answer == LeaseCheck::Yes
     }
 
-    fn note_sent(&mut self, shared: &Shared, replica: ReplicaId, position: Position) {
+    fn note_sent(&mut self, shared: &SyncContext, replica: ReplicaId, position: Position) {
         let Some(seat) = self.seats.get_mut(&replica) else {
             return;
         };
-        let Role::Owning(owning) = &mut seat.role else {
+        let LeaseRole::Owning(owning) = &mut seat.role else {
             return;
         };
         if let Some(first) = owning.unsent.pop_front_if(|e| e.position == position) {
@@ -425,7 +429,7 @@ impl State {
 
     fn recount(&mut self) {
         let unsent = self.seats.values().filter_map(|seat| match &seat.role {
-            Role::Owning(owning) => Some(owning.unsent_bytes()),
+            LeaseRole::Owning(owning) => Some(owning.unsent_bytes()),
             _ => None,
         });
         self.unsent_bytes = unsent.sum();

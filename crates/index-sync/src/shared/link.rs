@@ -22,7 +22,7 @@ use std::time::Duration;
 use redis::{Client, Connection, RedisError, RedisResult, Value};
 
 use super::config::Timing;
-use super::record::{Fields, Position};
+use super::record::{EntryFields, Position};
 
 /// Entries that one read of one log returns at most.
 const READ_ENTRIES: usize = 128;
@@ -129,13 +129,13 @@ return redis.call('DEL', KEYS[1])";
 
 /// The keys of one replica.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
+pub(super) struct ReplicaKeys {
     lease: String,
     log: String,
     base: String,
 }
 
-impl Keys {
+impl ReplicaKeys {
     /// `space` is what all gateways of a fleet agree upon.
     pub(super) fn new(space: &str, replica: &str) -> Self {
         let key = |what| format!("{space}:{{{replica}}}:{what}");
@@ -153,7 +153,7 @@ impl Keys {
 
 /// A lease that we took.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lease {
+pub(super) struct ReplicaLease {
     pub(super) term: u64,
     /// As it stands in the server.
     value: String,
@@ -161,12 +161,12 @@ pub(super) struct Lease {
 
 /// Gateway that holds a lease, and its term.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct LeaseOwner {
     pub(super) gateway: String,
     pub(super) term: u64,
 }
 
-impl Holder {
+impl LeaseOwner {
     fn read(value: &str) -> Option<Self> {
         let (gateway, term) = value.split_once(' ')?;
         Some(Self {
@@ -178,14 +178,14 @@ impl Holder {
 
 /// Whether the lease was still ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum LeaseCheck {
     Yes,
     No,
 }
 
 /// An entry to add.
 #[derive(Clone, Debug)]
-pub(super) struct Unsent {
+pub(super) struct UnsentEntry {
     pub(super) position: Position,
     pub(super) kind: &'static str,
     pub(super) at: u64,
@@ -193,17 +193,17 @@ pub(super) struct Unsent {
 }
 
 /// Entries of a log: each its id and fields.
-pub(super) type Entries = Vec<(String, Fields)>;
+pub(super) type Entries = Vec<(String, EntryFields)>;
 
-pub(super) struct Link {
+pub(super) struct ServerLink {
     connection: Connection,
     timing: Timing,
     scripts: [String; 6],
 }
 
-/// In the order of [`Link::scripts`].
+/// In the order of [`ServerLink::scripts`].
 #[derive(Clone, Copy)]
-enum Script {
+enum ServerScript {
     Holders,
     Acquire,
     Renew,
@@ -212,7 +212,7 @@ enum Script {
     Release,
 }
 
-impl Link {
+impl ServerLink {
     pub(super) fn open(client: &Client, timing: Timing) -> RedisResult<Self> {
         let mut connection = client.get_connection_with_timeout(timing.reply)?;
         connection.set_read_timeout(Some(timing.reply))?;
@@ -248,19 +248,19 @@ impl Link {
     }
 
     /// Returns the holder of each lease, this gateway included; `None` where it is free.
-    pub(super) fn holders(&mut self, keys: &[Keys]) -> RedisResult<Vec<Option<Holder>>> {
+    pub(super) fn holders(&mut self, keys: &[ReplicaKeys]) -> RedisResult<Vec<Option<LeaseOwner>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
         let mut command = redis::cmd("EVALSHA");
-        let script = &self.scripts[Script::Holders as usize];
+        let script = &self.scripts[ServerScript::Holders as usize];
         command.arg(script).arg(keys.len());
         keys.iter().for_each(|keys| {
             command.arg(&keys.lease);
         });
         command.arg(millis(self.timing.lease));
         let values: Vec<Option<String>> = command.query(&mut self.connection)?;
-        let holder = |value: Option<String>| value.as_deref().and_then(Holder::read);
+        let holder = |value: Option<String>| value.as_deref().and_then(LeaseOwner::read);
         Ok(values.into_iter().map(holder).collect())
     }
 
@@ -268,16 +268,16 @@ impl Link {
     /// the log.
     pub(super) fn acquire(
         &mut self,
-        keys: &Keys,
+        keys: &ReplicaKeys,
         gateway: &str,
         at: u64,
-    ) -> RedisResult<Option<(Lease, usize)>> {
-        let mut command = self.script(Script::Acquire, keys);
+    ) -> RedisResult<Option<(ReplicaLease, usize)>> {
+        let mut command = self.script(ServerScript::Acquire, keys);
         command.arg(gateway).arg(millis(self.timing.lease));
         command.arg(millis(self.timing.keep)).arg(at);
         let taken: Option<(String, usize)> = command.query(&mut self.connection)?;
         Ok(taken.and_then(|(term, entries)| {
-            let lease = Lease {
+            let lease = ReplicaLease {
                 value: format!("{gateway} {term}"),
                 term: term.parse().ok()?,
             };
@@ -285,10 +285,13 @@ impl Link {
         }))
     }
 
-    pub(super) fn renew(&mut self, leases: &[(Keys, Lease)]) -> RedisResult<Vec<Held>> {
+    pub(super) fn renew(
+        &mut self,
+        leases: &[(ReplicaKeys, ReplicaLease)],
+    ) -> RedisResult<Vec<LeaseCheck>> {
         let mut pipe = redis::pipe();
         for (keys, lease) in leases {
-            let mut command = self.script(Script::Renew, keys);
+            let mut command = self.script(ServerScript::Renew, keys);
             command.arg(&lease.value).arg(millis(self.timing.lease));
             command.arg(millis(self.timing.keep));
             pipe.add_command(command);
@@ -298,13 +301,13 @@ impl Link {
 
     pub(super) fn append(
         &mut self,
-        entries: &[(Keys, Lease, Vec<Unsent>)],
-    ) -> RedisResult<Vec<Held>> {
+        entries: &[(ReplicaKeys, ReplicaLease, Vec<UnsentEntry>)],
+    ) -> RedisResult<Vec<LeaseCheck>> {
         let mut pipe = redis::pipe();
         let mut number = 0;
         for (keys, lease, entries) in entries {
             for entry in entries {
-                let mut command = self.script(Script::Append, keys);
+                let mut command = self.script(ServerScript::Append, keys);
                 command.arg(&lease.value).arg(self.timing.log_entries);
                 command.arg(entry.position.to_string()).arg(entry.kind);
                 command.arg(entry.at).arg(&entry.payload[..]);
@@ -315,14 +318,14 @@ impl Link {
         self.held(&pipe, number)
     }
 
-    pub(super) fn release(&mut self, keys: &Keys, lease: &Lease) -> RedisResult<()> {
-        let mut command = self.script(Script::Release, keys);
+    pub(super) fn release(&mut self, keys: &ReplicaKeys, lease: &ReplicaLease) -> RedisResult<()> {
+        let mut command = self.script(ServerScript::Release, keys);
         command.arg(&lease.value);
         command.query(&mut self.connection)
     }
 
     /// The position of the log's last entry.
-    pub(super) fn last(&mut self, keys: &Keys) -> RedisResult<Position> {
+    pub(super) fn last(&mut self, keys: &ReplicaKeys) -> RedisResult<Position> {
         let mut command = redis::cmd("XREVRANGE");
         command.arg(&keys.log).arg("+").arg("-").arg("COUNT").arg(1);
         let last: Entries = command.query(&mut self.connection)?;
@@ -333,7 +336,7 @@ impl Link {
     /// Entries behind a position, up to and with another.
     pub(super) fn range(
         &mut self,
-        keys: &Keys,
+        keys: &ReplicaKeys,
         after: Position,
         upto: Position,
     ) -> RedisResult<Entries> {
@@ -348,7 +351,7 @@ impl Link {
     /// answer names logs by their place in the question.
     pub(super) fn read(
         &mut self,
-        logs: &[(Keys, Position)],
+        logs: &[(ReplicaKeys, Position)],
         may_wait: bool,
     ) -> RedisResult<Vec<(usize, Entries)>> {
         let mut command = redis::cmd("XREAD");
@@ -377,7 +380,10 @@ impl Link {
     }
 
     /// Reads the base and its position; `None` if it is missing, incomplete or too large.
-    pub(super) fn base(&mut self, keys: &Keys) -> RedisResult<Option<(Position, Vec<Vec<u8>>)>> {
+    pub(super) fn base(
+        &mut self,
+        keys: &ReplicaKeys,
+    ) -> RedisResult<Option<(Position, Vec<Vec<u8>>)>> {
         let mut get = redis::cmd("GET");
         let found: Option<String> = get.arg(&keys.base).query(&mut self.connection)?;
         let Some(position) = found.and_then(|text| text.parse().ok()) else {
@@ -408,10 +414,10 @@ impl Link {
     /// Writes a base and puts it in the place of all that led to it.
     pub(super) fn rebase(
         &mut self,
-        (keys, lease): (&Keys, &Lease),
+        (keys, lease): (&ReplicaKeys, &ReplicaLease),
         position: Position,
         parts: &[Vec<u8>],
-    ) -> RedisResult<Held> {
+    ) -> RedisResult<LeaseCheck> {
         let key = keys.base_at(position);
         let mut pipe = redis::pipe();
         pipe.cmd("DEL").arg(&key).ignore();
@@ -424,21 +430,21 @@ impl Link {
             push.arg(&key).arg(parts);
             push.query::<Value>(&mut self.connection)?;
         }
-        let mut command = self.script(Script::Rebase, keys);
+        let mut command = self.script(ServerScript::Rebase, keys);
         command.arg(&lease.value).arg(position.to_string());
         command.arg(millis(self.timing.keep)).arg(millis(GRACE));
         let held: i64 = command.query(&mut self.connection)?;
         Ok(held_by(held))
     }
 
-    fn script(&self, script: Script, keys: &Keys) -> redis::Cmd {
+    fn script(&self, script: ServerScript, keys: &ReplicaKeys) -> redis::Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.scripts[script as usize]).arg(3);
         command.arg(&keys.lease).arg(&keys.log).arg(&keys.base);
         command
     }
 
-    fn held(&mut self, pipe: &redis::Pipeline, number: usize) -> RedisResult<Vec<Held>> {
+    fn held(&mut self, pipe: &redis::Pipeline, number: usize) -> RedisResult<Vec<LeaseCheck>> {
         if number == 0 {
             return Ok(Vec::new());
         }
@@ -447,10 +453,10 @@ impl Link {
     }
 }
 
-fn held_by(answer: i64) -> Held {
+fn held_by(answer: i64) -> LeaseCheck {
     match answer {
-        1 => Held::Yes,
-        _ => Held::No,
+        1 => LeaseCheck::Yes,
+        _ => LeaseCheck::No,
     }
 }
 

@@ -30,7 +30,7 @@ const SIZES_MAX: usize = 64;
 const START: RouteKey = RouteKey(0);
 
 /// Replaces what could be read back.
-pub(super) struct Names {
+pub(super) struct Pseudonymizer {
     identity: String,
     handles: RouteHasher,
     sizes: RwLock<BTreeMap<u32, Arc<OfSize>>>,
@@ -44,7 +44,7 @@ struct OfSize {
     chain: RouteHasher,
 }
 
-impl Names {
+impl Pseudonymizer {
     /// For indexes that were made with `identity` as their model's name, the secret in it.
     pub(super) fn new(identity: &str) -> Self {
         let handles = RouteHasher::new(&RouteIdentity {

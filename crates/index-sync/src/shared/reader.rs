@@ -13,15 +13,15 @@ use headstart_core::{Nanos, ReplicaId};
 use headstart_router::index::Update;
 use redis::RedisResult;
 
-use super::link::{Keys, Link, reason};
-use super::record::{Entry, Position, update};
-use super::replica_role::{Following, Lead, ReplicaRole, Role};
-use super::{Shared, snapshot};
+use super::link::{ReplicaKeys, ServerLink, reason};
+use super::record::{LogEntry, Position, update};
+use super::replica_role::{Following, Lead, LeaseRole, ReplicaRole};
+use super::{SyncContext, snapshot};
 
 /// A log to be read.
-struct Log {
+struct ReplicaLog {
     replica: ReplicaId,
-    keys: Keys,
+    keys: ReplicaKeys,
     block_size: Option<u32>,
     is_blank: bool,
     epoch: u64,
@@ -29,7 +29,7 @@ struct Log {
 }
 
 /// Runs until the index is dropped.
-pub(super) fn run(shared: &Shared) {
+pub(super) fn run(shared: &SyncContext) {
     let mut link = None;
     while !shared.lock().is_stopping {
         let logs = logs(shared);
@@ -38,7 +38,7 @@ pub(super) fn run(shared: &Shared) {
             wait(shared);
             continue;
         }
-        let open = || Link::open(&shared.client, shared.timing);
+        let open = || ServerLink::open(&shared.client, shared.timing);
         let opened = link.take().map_or_else(open, Ok);
         let done = opened.and_then(|mut link| read(shared, &mut link, logs).map(|()| link));
         match done {
@@ -55,13 +55,13 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-fn logs(shared: &Shared) -> Vec<Log> {
+fn logs(shared: &SyncContext) -> Vec<ReplicaLog> {
     let state = shared.lock();
     let log = |(&replica, seat): (&ReplicaId, &ReplicaRole)| match &seat.role {
-        Role::Following(following)
+        LeaseRole::Following(following)
             if seat.tracked.is_some() && following.lead == Lead::Somebody =>
         {
-            Some(Log {
+            Some(ReplicaLog {
                 replica,
                 keys: seat.keys.clone(),
                 block_size: seat.tracked.flatten(),
@@ -75,9 +75,9 @@ fn logs(shared: &Shared) -> Vec<Log> {
     state.seats.iter().filter_map(log).collect()
 }
 
-fn read(shared: &Shared, link: &mut Link, logs: Vec<Log>) -> RedisResult<()> {
-    let ask = |logs: &[Log]| -> Vec<_> {
-        let question = |log: &Log| (log.keys.clone(), log.position.unwrap_or_default());
+fn read(shared: &SyncContext, link: &mut ServerLink, logs: Vec<ReplicaLog>) -> RedisResult<()> {
+    let ask = |logs: &[ReplicaLog]| -> Vec<_> {
+        let question = |log: &ReplicaLog| (log.keys.clone(), log.position.unwrap_or_default());
         logs.iter().map(question).collect()
     };
     if shared.lock().is_stalled {
@@ -95,7 +95,7 @@ fn read(shared: &Shared, link: &mut Link, logs: Vec<Log>) -> RedisResult<()> {
     }
     for (at, entries) in link.read(&ask(&known), unknown.is_empty())? {
         let entries = entries.iter();
-        let entries: Vec<_> = entries.map(|(id, f)| Entry::read(id, f)).collect();
+        let entries: Vec<_> = entries.map(|(id, f)| LogEntry::read(id, f)).collect();
         apply(shared, &known[at], entries);
     }
     Ok(())
@@ -103,7 +103,7 @@ fn read(shared: &Shared, link: &mut Link, logs: Vec<Log>) -> RedisResult<()> {
 
 /// Replaces all that is known by the base. Without a base the log's own beginning must do, and what
 /// is known already is in doubt.
-fn load(shared: &Shared, link: &mut Link, log: &Log) -> RedisResult<()> {
+fn load(shared: &SyncContext, link: &mut ServerLink, log: &ReplicaLog) -> RedisResult<()> {
     let base = snapshot::read(link, &log.keys)?;
     shared.counts.loads.fetch_add(1, Relaxed);
     let Some(base) = base else {
@@ -128,7 +128,7 @@ fn load(shared: &Shared, link: &mut Link, log: &Log) -> RedisResult<()> {
     Ok(())
 }
 
-fn apply(shared: &Shared, log: &Log, entries: Vec<Entry>) {
+fn apply(shared: &SyncContext, log: &ReplicaLog, entries: Vec<LogEntry>) {
     let mut state = shared.lock();
     let Some(seat) = state.seats.get_mut(&log.replica) else {
         return;
@@ -137,7 +137,7 @@ fn apply(shared: &Shared, log: &Log, entries: Vec<Entry>) {
         if seat.epoch != log.epoch {
             return;
         }
-        let Role::Following(following) = &mut seat.role else {
+        let LeaseRole::Following(following) = &mut seat.role else {
             return;
         };
         let now = shared.timeline.now();
@@ -166,9 +166,9 @@ fn apply(shared: &Shared, log: &Log, entries: Vec<Entry>) {
     }
 }
 
-impl Shared {
+impl SyncContext {
     /// Reads a log from where it begins. What is known is in doubt, unless nothing is.
-    fn begin_log(&self, log: &Log, is_blank: bool) {
+    fn begin_log(&self, log: &ReplicaLog, is_blank: bool) {
         let now = self.timeline.now();
         self.if_unchanged(log, |following, tell| {
             if !is_blank {
@@ -213,13 +213,14 @@ impl Shared {
     /// whether.
     fn if_unchanged(
         &self,
-        log: &Log,
+        log: &ReplicaLog,
         act: impl FnOnce(&mut Following, &dyn Fn(Update<'_>, Nanos)),
     ) -> bool {
         let mut state = self.lock();
         let seats = state.seats.get_mut(&log.replica).into_iter();
         let mut unchanged = seats.filter(|seat| seat.epoch == log.epoch);
-        let Some(Role::Following(following)) = unchanged.next().map(|seat| &mut seat.role) else {
+        let Some(LeaseRole::Following(following)) = unchanged.next().map(|seat| &mut seat.role)
+        else {
             return false;
         };
         let tell = |update: Update<'_>, at| self.local.update(log.replica, update, at);
@@ -228,7 +229,7 @@ impl Shared {
     }
 }
 
-fn wait(shared: &Shared) {
+fn wait(shared: &SyncContext) {
     let state = shared.lock();
     if !state.is_stopping {
         let waited = shared.changed.wait_timeout(state, shared.timing.wait);

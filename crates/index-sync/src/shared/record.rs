@@ -75,7 +75,7 @@ impl FromStr for Position {
 
 /// Content of a log entry.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Record {
+pub(super) enum LogRecord {
     /// The replica's cache changed.
     Events(Vec<CacheEvent>),
     /// Some of its events are lost.
@@ -91,33 +91,33 @@ pub(super) enum Record {
 }
 
 /// The fields of an entry: what it is, when that was (nanoseconds since 1970), and the rest.
-pub(super) type Fields = HashMap<String, Vec<u8>>;
+pub(super) type EntryFields = HashMap<String, Vec<u8>>;
 
 /// An entry that was read.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct LogEntry {
     pub(super) position: Position,
     /// Nanoseconds since 1970, by the writer's clock.
     pub(super) at: u64,
-    pub(super) record: Record,
+    pub(super) record: LogRecord,
 }
 
-impl Entry {
-    /// Parses an entry; an unreadable one becomes [`Record::Damaged`].
-    pub(super) fn read(id: &str, fields: &Fields) -> Self {
+impl LogEntry {
+    /// Parses an entry; an unreadable one becomes [`LogRecord::Damaged`].
+    pub(super) fn read(id: &str, fields: &EntryFields) -> Self {
         let text = |name: &str| fields.get(name).and_then(|text| str::from_utf8(text).ok());
         let payload = || fields.get("p").map_or(&[][..], Vec::as_slice);
         let record = match text("k") {
             Some("events") => events(payload()),
-            Some("doubt") => Record::Doubt,
-            Some("reset") => Record::Reset,
-            Some("trust") => Record::Trust,
-            Some("taken") => Record::Taken {
+            Some("doubt") => LogRecord::Doubt,
+            Some("reset") => LogRecord::Reset,
+            Some("trust") => LogRecord::Trust,
+            Some("taken") => LogRecord::Taken {
                 before: text("p")
                     .and_then(|text| text.parse().ok())
                     .unwrap_or_default(),
             },
-            _ => Record::Damaged,
+            _ => LogRecord::Damaged,
         };
         Self {
             position: id.parse().unwrap_or_default(),
@@ -129,7 +129,7 @@ impl Entry {
     /// Whether nothing is missing between `position` and this.
     pub(super) fn follows(&self, position: Position) -> bool {
         match self.record {
-            Record::Taken { before } => before == position,
+            LogRecord::Taken { before } => before == position,
             _ => self.position == position.next(),
         }
     }
@@ -139,22 +139,22 @@ impl Entry {
 /// size. `can_trust` is true while the last doubt is of the engine's stream; other doubts are never
 /// withdrawn.
 pub(super) fn update<'a>(
-    record: &'a Record,
+    record: &'a LogRecord,
     block_size: Option<u32>,
     can_trust: &mut bool,
 ) -> Option<Update<'a>> {
     match record {
-        Record::Events(events) => Some(Update::Events(events)),
-        Record::Doubt => {
+        LogRecord::Events(events) => Some(Update::Events(events)),
+        LogRecord::Doubt => {
             *can_trust = true;
             Some(Update::Doubt)
         }
-        Record::Trust => std::mem::take(can_trust).then_some(Update::Trust),
-        Record::Taken { .. } | Record::Damaged => {
+        LogRecord::Trust => std::mem::take(can_trust).then_some(Update::Trust),
+        LogRecord::Taken { .. } | LogRecord::Damaged => {
             *can_trust = false;
             Some(Update::Doubt)
         }
-        Record::Reset => {
+        LogRecord::Reset => {
             *can_trust = false;
             Some(Update::Track { block_size })
         }
@@ -162,10 +162,10 @@ pub(super) fn update<'a>(
 }
 
 /// Events from their bytes.
-pub(super) fn events(payload: &[u8]) -> Record {
+pub(super) fn events(payload: &[u8]) -> LogRecord {
     match decode_batch(payload) {
-        Ok(batch) if batch.num_skipped == 0 => Record::Events(batch.events),
-        _ => Record::Damaged,
+        Ok(batch) if batch.num_skipped == 0 => LogRecord::Events(batch.events),
+        _ => LogRecord::Damaged,
     }
 }
 

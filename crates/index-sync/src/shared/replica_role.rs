@@ -20,18 +20,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::link::{Keys, Lease, Unsent};
+use super::link::{ReplicaKeys, ReplicaLease, UnsentEntry};
 use super::record::Position;
 
 /// State of one replica's log in this gateway.
 #[derive(Debug)]
 pub(super) struct ReplicaRole {
-    pub(super) keys: Keys,
+    pub(super) keys: ReplicaKeys,
     /// As the configuration says; none while the replica is not tracked.
     pub(super) tracked: Option<Option<u32>>,
     /// Whether this gateway can hear the engine.
     pub(super) is_candidate: bool,
-    pub(super) role: Role,
+    pub(super) role: LeaseRole,
     /// Restarts of listening to the engine.
     pub(super) starts: u64,
     pub(super) epoch: u64,
@@ -45,7 +45,7 @@ pub(super) struct ReplicaRole {
 
 /// See the picture above.
 #[derive(Debug)]
-pub(super) enum Role {
+pub(super) enum LeaseRole {
     Following(Following),
     Owning(Owning),
     Alone,
@@ -60,7 +60,7 @@ pub(super) struct Following {
     /// The entry before which something is missing, as was seen before the base was read again.
     pub(super) hole: Option<Position>,
     /// Our term begins when we meet its first entry; and since when we wait for it.
-    pub(super) taking: Option<(Lease, Instant)>,
+    pub(super) taking: Option<(ReplicaLease, Instant)>,
     pub(super) lead: Lead,
 }
 
@@ -93,10 +93,10 @@ impl Following {
 
 #[derive(Debug)]
 pub(super) struct Owning {
-    pub(super) lease: Lease,
+    pub(super) lease: ReplicaLease,
     /// The last entry made.
     pub(super) position: Position,
-    pub(super) unsent: VecDeque<Unsent>,
+    pub(super) unsent: VecDeque<UnsentEntry>,
 }
 
 /// Size of the log behind its base, and of the base.
@@ -110,12 +110,12 @@ pub(super) struct LogSize {
 }
 
 impl ReplicaRole {
-    pub(super) fn new(keys: Keys) -> Self {
+    pub(super) fn new(keys: ReplicaKeys) -> Self {
         Self {
             keys,
             tracked: None,
             is_candidate: false,
-            role: Role::Following(Following::default()),
+            role: LeaseRole::Following(Following::default()),
             starts: 0,
             epoch: 0,
             is_blank: false,
@@ -126,7 +126,7 @@ impl ReplicaRole {
 
     /// Number of the wanted start of listening to the engine; `None` where others listen.
     pub(super) fn listening(&self) -> Option<u64> {
-        let listens = matches!(self.role, Role::Owning(_) | Role::Alone);
+        let listens = matches!(self.role, LeaseRole::Owning(_) | LeaseRole::Alone);
         (listens && self.is_candidate && self.tracked.is_some()).then_some(self.starts)
     }
 
@@ -134,7 +134,7 @@ impl ReplicaRole {
     pub(super) fn reload(&mut self) {
         self.epoch += 1;
         self.can_trust = false;
-        if let Role::Following(following) = &mut self.role {
+        if let LeaseRole::Following(following) = &mut self.role {
             following.position = None;
         }
     }
@@ -143,16 +143,16 @@ impl ReplicaRole {
     pub(super) fn follow(&mut self) {
         self.epoch += 1;
         self.can_trust = false;
-        self.role = Role::Following(Following::default());
+        self.role = LeaseRole::Following(Following::default());
     }
 
     /// Notes that another gateway has the lease, and writes in this term. A term before the last
     /// one read means that the log was lost and restarted by a clock that is late.
     pub(super) fn note_leader(&mut self, term: u64) {
-        if matches!(self.role, Role::Alone) {
+        if matches!(self.role, LeaseRole::Alone) {
             self.follow();
         }
-        if let Role::Following(following) = &mut self.role {
+        if let LeaseRole::Following(following) = &mut self.role {
             following.lead = Lead::Somebody;
             if following.position.is_some_and(|read| read.term > term) {
                 self.reload();
@@ -163,10 +163,10 @@ impl ReplicaRole {
     /// Notes that no gateway has the lease, and that we shall not take it. Returns whether what is
     /// known is in doubt from now on.
     pub(super) fn note_no_leader(&mut self) -> bool {
-        if matches!(self.role, Role::Alone) && !self.is_wanted() {
+        if matches!(self.role, LeaseRole::Alone) && !self.is_wanted() {
             self.follow();
         }
-        let Role::Following(following) = &mut self.role else {
+        let LeaseRole::Following(following) = &mut self.role else {
             return false;
         };
         let was = std::mem::replace(&mut following.lead, Lead::Nobody);
@@ -181,7 +181,7 @@ impl ReplicaRole {
 
     /// Reading does not get on. Returns whether what is known is in doubt from now on.
     pub(super) fn note_stall(&mut self) -> bool {
-        let is_following = matches!(self.role, Role::Following(_));
+        let is_following = matches!(self.role, LeaseRole::Following(_));
         if is_following {
             self.reload();
         }
@@ -191,23 +191,23 @@ impl ReplicaRole {
     /// There is no server. Returns whether what is known may be out of date.
     pub(super) fn go_alone(&mut self) -> bool {
         self.epoch += 1;
-        match std::mem::replace(&mut self.role, Role::Alone) {
-            Role::Following(_) => {
+        match std::mem::replace(&mut self.role, LeaseRole::Alone) {
+            LeaseRole::Following(_) => {
                 self.starts += 1;
                 self.can_trust = false;
                 true
             }
             // It continues to listen.
-            Role::Owning(_) | Role::Alone => false,
+            LeaseRole::Owning(_) | LeaseRole::Alone => false,
         }
     }
 
     /// The lease is ours; we write once our own first entry was met, which may be so already.
-    pub(super) fn take(&mut self, lease: Lease) {
-        if matches!(self.role, Role::Alone) {
+    pub(super) fn take(&mut self, lease: ReplicaLease) {
+        if matches!(self.role, LeaseRole::Alone) {
             self.follow();
         }
-        if let Role::Following(following) = &mut self.role {
+        if let LeaseRole::Following(following) = &mut self.role {
             following.taking = Some((lease, Instant::now()));
             following.lead = Lead::Somebody;
             self.own_if_met();
@@ -216,15 +216,15 @@ impl ReplicaRole {
 
     /// From our own first entry on we write. Returns whether it was just met.
     pub(super) fn own_if_met(&mut self) -> bool {
-        let Role::Following(following) = &mut self.role else {
+        let LeaseRole::Following(following) = &mut self.role else {
             return false;
         };
-        let first = |lease: &Lease| Position {
+        let first = |lease: &ReplicaLease| Position {
             term: lease.term,
             number: 0,
         };
         let met = following.position;
-        let is_met = |(lease, _): &mut (Lease, Instant)| met == Some(first(lease));
+        let is_met = |(lease, _): &mut (ReplicaLease, Instant)| met == Some(first(lease));
         let Some((lease, _)) = following.taking.take_if(is_met) else {
             return false;
         };
@@ -232,7 +232,7 @@ impl ReplicaRole {
         self.can_trust = false;
         self.epoch += 1;
         self.starts += 1;
-        self.role = Role::Owning(Owning {
+        self.role = LeaseRole::Owning(Owning {
             lease,
             position,
             unsent: VecDeque::new(),
@@ -241,11 +241,11 @@ impl ReplicaRole {
     }
 
     /// The lease that is ours.
-    pub(super) fn lease(&self) -> Option<&Lease> {
+    pub(super) fn lease(&self) -> Option<&ReplicaLease> {
         match &self.role {
-            Role::Owning(owning) => Some(&owning.lease),
-            Role::Following(following) => following.taking.as_ref().map(|(lease, _)| lease),
-            Role::Alone => None,
+            LeaseRole::Owning(owning) => Some(&owning.lease),
+            LeaseRole::Following(following) => following.taking.as_ref().map(|(lease, _)| lease),
+            LeaseRole::Alone => None,
         }
     }
 
@@ -258,21 +258,24 @@ impl ReplicaRole {
     /// met for as long as `patience`: the log was lost, or cannot be read.
     pub(super) fn is_leaving(&self, patience: Duration) -> bool {
         match &self.role {
-            Role::Owning(owning) => !self.is_wanted() && owning.unsent.is_empty(),
-            Role::Following(following) => following
+            LeaseRole::Owning(owning) => !self.is_wanted() && owning.unsent.is_empty(),
+            LeaseRole::Following(following) => following
                 .taking
                 .as_ref()
                 .is_some_and(|(_, since)| !self.is_wanted() || since.elapsed() > patience),
-            Role::Alone => false,
+            LeaseRole::Alone => false,
         }
     }
 
     /// Returns the entries to send, at most `most`.
-    pub(super) fn unsent(&self, most: usize) -> Option<(Keys, Lease, Vec<Unsent>)> {
-        let Role::Owning(owning) = &self.role else {
+    pub(super) fn unsent(
+        &self,
+        most: usize,
+    ) -> Option<(ReplicaKeys, ReplicaLease, Vec<UnsentEntry>)> {
+        let LeaseRole::Owning(owning) = &self.role else {
             return None;
         };
-        let entries: Vec<Unsent> = owning.unsent.iter().take(most).cloned().collect();
+        let entries: Vec<UnsentEntry> = owning.unsent.iter().take(most).cloned().collect();
         (!entries.is_empty()).then(|| (self.keys.clone(), owning.lease.clone(), entries))
     }
 }
@@ -280,7 +283,7 @@ impl ReplicaRole {
 impl Owning {
     /// The last entry that the server has, as far as is known.
     pub(super) fn sent(&self) -> Position {
-        let before = |first: &Unsent| Position {
+        let before = |first: &UnsentEntry| Position {
             number: first.position.number.saturating_sub(1),
             ..first.position
         };
@@ -292,7 +295,7 @@ impl Owning {
         self.position = self.position.next();
         let payload: Arc<[u8]> = payload.into();
         let bytes = payload.len() + ENTRY_OVERHEAD;
-        self.unsent.push_back(Unsent {
+        self.unsent.push_back(UnsentEntry {
             position: self.position,
             kind,
             at,
@@ -303,7 +306,7 @@ impl Owning {
 
     /// Returns the size of the unsent entries, bytes.
     pub(super) fn unsent_bytes(&self) -> usize {
-        let bytes = |entry: &Unsent| entry.payload.len() + ENTRY_OVERHEAD;
+        let bytes = |entry: &UnsentEntry| entry.payload.len() + ENTRY_OVERHEAD;
         self.unsent.iter().map(bytes).sum()
     }
 }

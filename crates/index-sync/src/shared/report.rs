@@ -6,7 +6,7 @@ use headstart_core::ReplicaId;
 
 use super::SharedIndex;
 use super::record::Position;
-use super::replica_role::Role;
+use super::replica_role::LeaseRole;
 
 /// Role of a gateway towards a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ pub struct SharedIndexStats {
 
 /// Counters that the threads update directly.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct SyncCounters {
     pub(super) is_connected: AtomicBool,
     pub(super) errors: AtomicU64,
     pub(super) loads: AtomicU64,
@@ -80,13 +80,13 @@ impl SharedIndex {
         let state = self.shared.lock();
         let seat = state.seats.get(&replica)?;
         let (role, position, unsent) = match &seat.role {
-            Role::Following(following) => (GatewayRole::Following, following.position, 0),
-            Role::Owning(owning) => (
+            LeaseRole::Following(following) => (GatewayRole::Following, following.position, 0),
+            LeaseRole::Owning(owning) => (
                 GatewayRole::Owning,
                 Some(owning.position),
                 owning.unsent.len(),
             ),
-            Role::Alone => (GatewayRole::Alone, None, 0),
+            LeaseRole::Alone => (GatewayRole::Alone, None, 0),
         };
         Some(RoleReport {
             role,
@@ -99,16 +99,16 @@ impl SharedIndex {
     #[must_use]
     pub fn shared_stats(&self) -> SharedIndexStats {
         let state = self.shared.lock();
-        let is = |wanted: fn(&Role) -> bool| {
+        let is = |wanted: fn(&LeaseRole) -> bool| {
             let seats = state.seats.values();
             seats.filter(|seat| wanted(&seat.role)).count()
         };
         let counts = &self.shared.counts;
         SharedIndexStats {
             is_connected: counts.is_connected.load(Relaxed),
-            owned: is(|role| matches!(role, Role::Owning(_))),
-            followed: is(|role| matches!(role, Role::Following(_))),
-            alone: is(|role| matches!(role, Role::Alone)),
+            owned: is(|role| matches!(role, LeaseRole::Owning(_))),
+            followed: is(|role| matches!(role, LeaseRole::Following(_))),
+            alone: is(|role| matches!(role, LeaseRole::Alone)),
             errors: counts.errors.load(Relaxed),
             loads: counts.loads.load(Relaxed),
             holes: counts.holes.load(Relaxed),

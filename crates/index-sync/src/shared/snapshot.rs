@@ -12,16 +12,16 @@ use headstart_router::index::Update;
 use headstart_router::index::reference::ledger::Ledger;
 use redis::RedisResult;
 
-use super::Shared;
-use super::link::{Held, Keys, Lease, Link};
-use super::record::{Entry, Position, Record, events, payloads, update};
+use super::SyncContext;
+use super::link::{LeaseCheck, ReplicaKeys, ReplicaLease, ServerLink};
+use super::record::{LogEntry, LogRecord, Position, events, payloads, update};
 
 /// Events of one part, about as many blocks as fit into an entry.
 const PART_EVENTS: usize = 16;
 
 /// Result of writing a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum BaseWriteOutcome {
     /// It was written.
     Bytes(usize),
     /// The replica holds too much.
@@ -32,25 +32,25 @@ pub(super) enum Written {
 
 /// Writes the base of a log as of `upto`.
 pub(super) fn write(
-    shared: &Shared,
-    link: &mut Link,
-    (keys, lease): (&Keys, &Lease),
+    shared: &SyncContext,
+    link: &mut ServerLink,
+    (keys, lease): (&ReplicaKeys, &ReplicaLease),
     upto: Position,
-) -> RedisResult<Written> {
+) -> RedisResult<BaseWriteOutcome> {
     // Nothing was later than now, whatever others say.
     let latest = shared.timeline.told(shared.timeline.now());
     let (mut ledger, mut position) = begin(link, keys, latest)?;
     let mut can_trust = false;
     while position < upto {
         if ledger.num_handles() > shared.timing.base_handles {
-            return Ok(Written::TooLarge);
+            return Ok(BaseWriteOutcome::TooLarge);
         }
         let entries = link.range(keys, position, upto)?;
         if entries.is_empty() {
-            return Ok(Written::Not);
+            return Ok(BaseWriteOutcome::Not);
         }
         for (id, fields) in &entries {
-            let mut entry = Entry::read(id, fields);
+            let mut entry = LogEntry::read(id, fields);
             entry.at = entry.at.min(latest);
             add(&mut ledger, &entry, position, &mut can_trust);
             position = entry.position;
@@ -60,19 +60,23 @@ pub(super) fn write(
     let parts = is_fitting.then(|| parts(shared, &ledger));
     let bytes = |parts: &Vec<Vec<u8>>| parts.iter().map(Vec::len).sum::<usize>();
     let Some(parts) = parts.filter(|parts| bytes(parts) <= shared.timing.base_bytes) else {
-        return Ok(Written::TooLarge);
+        return Ok(BaseWriteOutcome::TooLarge);
     };
     if position != upto {
-        return Ok(Written::Not);
+        return Ok(BaseWriteOutcome::Not);
     }
     Ok(match link.rebase((keys, lease), upto, &parts)? {
-        Held::Yes => Written::Bytes(bytes(&parts)),
-        Held::No => Written::Not,
+        LeaseCheck::Yes => BaseWriteOutcome::Bytes(bytes(&parts)),
+        LeaseCheck::No => BaseWriteOutcome::Not,
     })
 }
 
 /// Reads the previous base; returns an empty one if it is missing or a part is damaged.
-fn begin(link: &mut Link, keys: &Keys, latest: u64) -> RedisResult<(Ledger, Position)> {
+fn begin(
+    link: &mut ServerLink,
+    keys: &ReplicaKeys,
+    latest: u64,
+) -> RedisResult<(Ledger, Position)> {
     let mut ledger = Ledger::default();
     let Some(base) = read(link, keys)? else {
         return Ok((ledger, Position::START));
@@ -87,7 +91,7 @@ fn begin(link: &mut Link, keys: &Keys, latest: u64) -> RedisResult<(Ledger, Posi
 }
 
 /// The same as a follower does, in everybody's time.
-fn add(ledger: &mut Ledger, entry: &Entry, position: Position, can_trust: &mut bool) {
+fn add(ledger: &mut Ledger, entry: &LogEntry, position: Position, can_trust: &mut bool) {
     let at = Nanos(entry.at);
     if !entry.follows(position) {
         ledger.apply(Update::Doubt, at);
@@ -99,7 +103,7 @@ fn add(ledger: &mut Ledger, entry: &Entry, position: Position, can_trust: &mut b
 }
 
 /// A time, and then events as in an entry.
-fn parts(shared: &Shared, ledger: &Ledger) -> Vec<Vec<u8>> {
+fn parts(shared: &SyncContext, ledger: &Ledger) -> Vec<Vec<u8>> {
     let now = Nanos(shared.timeline.told(shared.timeline.now()));
     let written = ledger.write_out(shared.timing.departed, now);
     let mut parts = Vec::new();
@@ -130,7 +134,7 @@ impl LogSnapshot {
 }
 
 /// Reads the base of a log; `None` if it is missing, incomplete or too large.
-pub(super) fn read(link: &mut Link, keys: &Keys) -> RedisResult<Option<LogSnapshot>> {
+pub(super) fn read(link: &mut ServerLink, keys: &ReplicaKeys) -> RedisResult<Option<LogSnapshot>> {
     let base = link.base(keys)?;
     Ok(base.map(|(position, parts)| LogSnapshot { position, parts }))
 }
@@ -138,7 +142,7 @@ pub(super) fn read(link: &mut Link, keys: &Keys) -> RedisResult<Option<LogSnapsh
 fn part(bytes: &[u8]) -> Option<(u64, Vec<CacheEvent>)> {
     let (at, payload) = bytes.split_first_chunk()?;
     match events(payload) {
-        Record::Events(events) => Some((u64::from_le_bytes(*at), events)),
+        LogRecord::Events(events) => Some((u64::from_le_bytes(*at), events)),
         _ => None,
     }
 }

@@ -8,14 +8,14 @@ use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_router::index::Update;
 
-use super::replica_role::Role;
-use super::{Shared, State, record};
+use super::replica_role::LeaseRole;
+use super::{SyncContext, SyncState, record};
 
 /// Entries that wait to be sent, bytes, all replicas together: some minutes of a busy fleet while
 /// the server restarts. Beyond it, what follows is for this gateway alone.
 const UNSENT_BYTES_MAX: usize = 32 << 20;
 
-impl Shared {
+impl SyncContext {
     pub(super) fn track(&self, replica: ReplicaId, block_size: Option<u32>, now: Nanos) {
         let mut state = self.lock();
         self.local
@@ -25,12 +25,14 @@ impl Shared {
         };
         let was_tracked = seat.tracked.replace(block_size).is_some();
         match &seat.role {
-            Role::Owning(_) if was_tracked => self.write(&mut state, replica, "reset", &[], now),
-            Role::Owning(_) | Role::Following(_) => {
+            LeaseRole::Owning(_) if was_tracked => {
+                self.write(&mut state, replica, "reset", &[], now)
+            }
+            LeaseRole::Owning(_) | LeaseRole::Following(_) => {
                 seat.reload();
                 seat.is_blank = true;
             }
-            Role::Alone => {}
+            LeaseRole::Alone => {}
         }
         state.is_urgent = true;
         self.changed.notify_all();
@@ -66,14 +68,14 @@ impl Shared {
         };
         match &seat.role {
             // Only the router says something then, or a stream that is about to end.
-            Role::Following(_) if named.contains(&CacheEvent::Cleared) => {
+            LeaseRole::Following(_) if named.contains(&CacheEvent::Cleared) => {
                 let cleared = &[CacheEvent::Cleared];
                 self.local.update_and_tell(replica, cleared, now, changes);
                 seat.reload();
                 seat.is_blank = true;
             }
-            Role::Following(_) => {}
-            Role::Owning(_) | Role::Alone => {
+            LeaseRole::Following(_) => {}
+            LeaseRole::Owning(_) | LeaseRole::Alone => {
                 seat.is_blank = false;
                 self.local.update_and_tell(replica, &named, now, changes);
                 for payload in payloads {
@@ -88,7 +90,7 @@ impl Shared {
         let Some(seat) = state.seats.get_mut(&replica) else {
             return self.local.update(replica, Update::Doubt, now);
         };
-        if let Role::Owning(_) | Role::Alone = seat.role {
+        if let LeaseRole::Owning(_) | LeaseRole::Alone = seat.role {
             seat.can_trust = true;
             self.local.update(replica, Update::Doubt, now);
             self.write(&mut state, replica, "doubt", &[], now);
@@ -102,7 +104,7 @@ impl Shared {
         let Some(seat) = state.seats.get_mut(&replica) else {
             return self.local.update(replica, Update::Trust, now);
         };
-        let is_listening = matches!(seat.role, Role::Owning(_) | Role::Alone);
+        let is_listening = matches!(seat.role, LeaseRole::Owning(_) | LeaseRole::Alone);
         if is_listening && std::mem::take(&mut seat.can_trust) {
             self.local.update(replica, Update::Trust, now);
             self.write(&mut state, replica, "trust", &[], now);
@@ -112,7 +114,7 @@ impl Shared {
     /// Adds an entry to what is to be sent, where the log is ours.
     fn write(
         &self,
-        state: &mut State,
+        state: &mut SyncState,
         replica: ReplicaId,
         kind: &'static str,
         payload: &[u8],
@@ -121,7 +123,7 @@ impl Shared {
         let Some(seat) = state.seats.get_mut(&replica) else {
             return;
         };
-        let Role::Owning(owning) = &mut seat.role else {
+        let LeaseRole::Owning(owning) = &mut seat.role else {
             return;
         };
         state.unsent_bytes += owning.push(kind, self.timeline.told(now), payload.to_vec());

@@ -6,14 +6,14 @@ const WORD: usize = u64::BITS as usize;
 
 /// A set of taken places.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Order {
+pub(super) struct FenwickSet {
     words: Vec<u64>,
     /// Fenwick tree over the words' bits; `sums[i]` ends at word `i`.
     sums: Vec<u32>,
     total: u32,
 }
 
-impl Order {
+impl FenwickSet {
     /// `places` free ones, of which the first `taken` are taken.
     pub(super) fn new(places: usize, taken: usize) -> Self {
         let mut order = Self {
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn counts_are_those_of_a_list() {
         let mut rng = Rng::new(1);
-        let mut order = Order::new(1000, 70);
+        let mut order = FenwickSet::new(1000, 70);
         let mut slow: Vec<bool> = (0..1000).map(|place| place < 70).collect();
         for _ in 0..5000 {
             let place = rng.below(1000);

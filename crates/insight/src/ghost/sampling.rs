@@ -5,11 +5,11 @@ const HALVINGS_MAX: u32 = 40;
 
 /// The share of blocks that is followed: two to the power of minus something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rate {
+pub(super) struct SampleRate {
     halvings: u32,
 }
 
-impl Rate {
+impl SampleRate {
     pub(super) fn keeps(self, key: u64) -> bool {
         self.halvings == 0 || mix(key).leading_zeros() >= self.halvings
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use hashbrown::HashTable;
 use headstart_core::Nanos;
 
-use super::sampling::{Rate, table_hash};
+use super::sampling::{SampleRate, table_hash};
 
 /// Sampled keys of blocks, in two generations: what is used stays, what is not used for one to
 /// two spans is forgotten.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    rate: Rate,
+pub(super) struct RecentKeySet {
+    rate: SampleRate,
     blocks_max: usize,
     span: Duration,
     younger: HashTable<u64>,
@@ -19,10 +19,10 @@ pub(super) struct Seen {
     since: Nanos,
 }
 
-impl Seen {
+impl RecentKeySet {
     pub(super) fn new(blocks_max: usize, span: Duration) -> Self {
         Self {
-            rate: Rate::default(),
+            rate: SampleRate::default(),
             blocks_max: blocks_max.max(1),
             span,
             younger: HashTable::new(),
@@ -31,7 +31,7 @@ impl Seen {
         }
     }
 
-    pub(super) fn rate(&self) -> Rate {
+    pub(super) fn rate(&self) -> SampleRate {
         self.rate
     }
 
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_is_used_stays_and_what_is_not_is_forgotten() {
         let span = Duration::from_secs(10);
-        let mut seen = Seen::new(usize::MAX, span);
+        let mut seen = RecentKeySet::new(usize::MAX, span);
         // Chain, second, and how many leading blocks were used before.
         let uses: [(&[u64], u64, usize); 7] = [
             (&[1, 2, 3], 0, 0),

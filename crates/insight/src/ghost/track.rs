@@ -2,8 +2,8 @@
 
 use hashbrown::HashTable;
 
-use super::order::Order;
-use super::sampling::{Rate, table_hash};
+use super::order::FenwickSet;
+use super::sampling::{SampleRate, table_hash};
 
 /// Places that there is room for at first.
 const PLACES_MIN: usize = 1 << 12;
@@ -20,7 +20,7 @@ pub(super) enum Depth {
 /// An LRU stack down to a depth, sampled.
 #[derive(Clone, Debug)]
 pub(super) struct Track {
-    rate: Rate,
+    rate: SampleRate,
     /// Blocks deeper than this are dropped.
     depth_max: u64,
     blocks_max: usize,
@@ -28,7 +28,7 @@ pub(super) struct Track {
     places: HashTable<(u64, u32)>,
     /// By place.
     keys: Vec<u64>,
-    order: Order,
+    order: FenwickSet,
     next: usize,
     /// No place before it is taken.
     oldest: usize,
@@ -39,19 +39,19 @@ pub(super) struct Track {
 impl Track {
     pub(super) fn new(depth_max: u64, blocks_max: usize) -> Self {
         Self {
-            rate: Rate::default(),
+            rate: SampleRate::default(),
             depth_max,
             blocks_max: blocks_max.max(1),
             places: HashTable::new(),
             keys: vec![0; PLACES_MIN],
-            order: Order::new(PLACES_MIN, 0),
+            order: FenwickSet::new(PLACES_MIN, 0),
             next: 0,
             oldest: 0,
             sampled: Vec::new(),
         }
     }
 
-    pub(super) fn rate(&self) -> Rate {
+    pub(super) fn rate(&self) -> SampleRate {
         self.rate
     }
 
@@ -161,7 +161,7 @@ impl Track {
         let room = (2 * live + 2 * count).max(PLACES_MIN);
         keys.resize(room, 0);
         self.keys = keys;
-        self.order = Order::new(room, live);
+        self.order = FenwickSet::new(room, live);
         self.next = live;
         self.oldest = 0;
     }

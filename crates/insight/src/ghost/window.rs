@@ -9,7 +9,7 @@ const MINUTE_NS: u64 = 60_000_000_000;
 
 /// Counters of requests, blocks and tokens, and of hits by size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct WindowCounts {
     pub(super) requests: u64,
     pub(super) blocks: u64,
     pub(super) tokens: u64,
@@ -24,7 +24,7 @@ pub(super) struct Counts {
 
 /// Counters of one request, with only the sizes that it hits.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Request {
+pub(super) struct RequestCounts {
     pub(super) blocks: u64,
     pub(super) tokens: u64,
     pub(super) near: u64,
@@ -34,7 +34,7 @@ pub(super) struct Request {
     pub(super) hits: Vec<(usize, u64)>,
 }
 
-impl Counts {
+impl WindowCounts {
     pub(super) fn new(sizes: usize) -> Self {
         Self {
             hits: vec![0; sizes],
@@ -43,7 +43,7 @@ impl Counts {
     }
 
     /// Adds a request.
-    pub(super) fn count(&mut self, request: &Request) {
+    pub(super) fn count(&mut self, request: &RequestCounts) {
         self.requests += 1;
         self.blocks += request.blocks;
         self.tokens += request.tokens;
@@ -72,25 +72,25 @@ impl Counts {
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     /// The minute that each place is of, and its counts.
-    ring: Vec<(u64, Counts)>,
+    ring: Vec<(u64, WindowCounts)>,
     sizes: usize,
 }
 
 impl Window {
     pub(super) fn new(sizes: usize) -> Self {
         Self {
-            ring: vec![(0, Counts::new(sizes)); MINUTES as usize],
+            ring: vec![(0, WindowCounts::new(sizes)); MINUTES as usize],
             sizes,
         }
     }
 
     /// Adds what happened at `now`. Of times more than an hour back nothing is kept.
-    pub(super) fn add(&mut self, request: &Request, now: Nanos) {
+    pub(super) fn add(&mut self, request: &RequestCounts, now: Nanos) {
         let minute = now.0 / MINUTE_NS;
         let (of, place) = &mut self.ring[(minute % MINUTES) as usize];
         if *of < minute {
             *of = minute;
-            *place = Counts::new(self.sizes);
+            *place = WindowCounts::new(self.sizes);
         }
         if *of == minute {
             place.count(request);
@@ -98,9 +98,9 @@ impl Window {
     }
 
     /// The counts of the minute of `now` and the 59 before it.
-    pub(super) fn last_hour(&self, now: Nanos) -> Counts {
+    pub(super) fn last_hour(&self, now: Nanos) -> WindowCounts {
         let minute = now.0 / MINUTE_NS;
-        let mut sum = Counts::new(self.sizes);
+        let mut sum = WindowCounts::new(self.sizes);
         for (of, counts) in &self.ring {
             if *of <= minute && *of + MINUTES > minute {
                 sum.add(counts);
@@ -122,9 +122,9 @@ mod tests {
             for _ in 0..1 << (at % 8) {
                 let hits = vec![(0, at)];
                 window.add(
-                    &Request {
+                    &RequestCounts {
                         hits,
-                        ..Request::default()
+                        ..RequestCounts::default()
                     },
                     minute(at),
                 );
@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(window.last_hour(minute(at)).hits, [expected]);
         }
         assert_eq!(window.last_hour(minute(400)).requests, 0);
-        window.add(&Request::default(), minute(3));
+        window.add(&RequestCounts::default(), minute(3));
         assert_eq!(window.last_hour(minute(400)).requests, 0);
     }
 }

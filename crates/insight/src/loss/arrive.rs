@@ -7,13 +7,19 @@
 use headstart_core::{Nanos, ReplicaId, Tier, TokenId};
 
 use super::content::REACH;
-use super::layout::Layout;
-use super::request::{New, Uncounted};
-use super::table::{Entry, State};
-use super::{Arrival, Attributor, Evicted, FRONT, Pending, Replica, TICK, ticks};
+use super::layout::PromptLayout;
+use super::request::{New, UncountedBlocks};
+use super::table::{BlockEntry, CopyState};
+use super::{
+    ArrivingRequest, Attributor, FRONT, FirstEviction, Pending, ReplicaHistory, TICK, ticks,
+};
 use crate::Bucket;
 
-pub(super) fn arrive(memory: &mut Attributor, arrival: &Arrival<'_>, now: Nanos) -> Pending {
+pub(super) fn arrive(
+    memory: &mut Attributor,
+    arrival: &ArrivingRequest<'_>,
+    now: Nanos,
+) -> Pending {
     let chosen = memory.place(arrival.replica);
     let best = arrival.overlaps.iter().max_by_key(|held| held.1);
     let best = best.map(|&(replica, tokens)| (memory.place(replica), tokens));
@@ -29,11 +35,11 @@ pub(super) fn arrive(memory: &mut Attributor, arrival: &Arrival<'_>, now: Nanos)
         followed: best.map(|(place, tokens)| (place, (tokens / size) as usize)),
         computes_from: ((predicted_tokens / size) as usize).min(names.len()),
         now,
-        layout: Layout::of(arrival, predicted_tokens),
+        layout: PromptLayout::of(arrival, predicted_tokens),
         evicted: None,
         unread: names.len(),
         fresh_from: names.len(),
-        uncounted: Uncounted::default(),
+        uncounted: UncountedBlocks::default(),
     };
     memory.blocks.fetch(&names);
     for (block, &name) in names.iter().enumerate() {
@@ -77,7 +83,7 @@ pub(super) fn arrive(memory: &mut Attributor, arrival: &Arrival<'_>, now: Nanos)
 }
 
 /// Tokens that the chosen replica is expected to hold.
-fn predicted(arrival: &Arrival<'_>) -> u32 {
+fn predicted(arrival: &ArrivingRequest<'_>) -> u32 {
     let mut overlaps = arrival.overlaps.iter();
     let predicted = overlaps.find(|(replica, _)| *replica == arrival.replica);
     predicted.map_or(0, |&(_, tokens)| tokens.min(arrival.prompt_tokens))
@@ -87,24 +93,24 @@ fn predicted(arrival: &Arrival<'_>) -> u32 {
 struct Walk<'a> {
     chosen: u16,
     overlaps: &'a [(ReplicaId, u32)],
-    replicas: &'a [Replica],
+    replicas: &'a [ReplicaHistory],
     /// The replica with the longest overlap, and its blocks.
     followed: Option<(u16, usize)>,
     computes_from: usize,
     now: Nanos,
-    layout: Layout,
-    evicted: Option<Evicted>,
+    layout: PromptLayout,
+    evicted: Option<FirstEviction>,
     /// The first block whose contents were not in a prompt yet: what an engine generated is known
     /// as a block before.
     unread: usize,
     /// Blocks in front of it are noted; those from it on when they are computed.
     fresh_from: usize,
-    uncounted: Uncounted,
+    uncounted: UncountedBlocks,
 }
 
 impl Walk<'_> {
     /// A block, and what is remembered of it: what it is, if it is not served.
-    fn meet(&mut self, block: usize, entry: Option<&mut Entry>) {
+    fn meet(&mut self, block: usize, entry: Option<&mut BlockEntry>) {
         let Some(entry) = entry else {
             self.unread = self.unread.min(block);
             self.fresh_from = self.fresh_from.min(block);
@@ -123,18 +129,18 @@ impl Walk<'_> {
     }
 
     /// Returns the bucket of a block that is not served, as far as the memory knows it.
-    fn remembered(&self, entry: &Entry) -> Option<Bucket> {
+    fn remembered(&self, entry: &BlockEntry) -> Option<Bucket> {
         if entry.computing > 0 {
             return Some(Bucket::InFlight);
         }
         match entry.state() {
-            State::Unheld => None,
-            State::Removed => Some(Bucket::Evicted),
-            State::Held if self.was_reset(entry) => Some(Bucket::Reset),
+            CopyState::Unheld => None,
+            CopyState::Removed => Some(Bucket::Evicted),
+            CopyState::Held if self.was_reset(entry) => Some(Bucket::Reset),
             // The index does not know the block. If it was asked about its holder, an event was
             // lost, that of its removal rather than that of its storing, which was seen here. If
             // not (the holder is busy, or full), it may well be there, where it says what it has.
-            State::Held => {
+            CopyState::Held => {
                 let has_events = self.replicas[usize::from(entry.holder)].has_events;
                 let is_asked = || {
                     let mut asked = self.overlaps.iter();
@@ -151,16 +157,16 @@ impl Walk<'_> {
     }
 
     /// Whether its holder was reset since it stored or used it.
-    fn was_reset(&self, entry: &Entry) -> bool {
+    fn was_reset(&self, entry: &BlockEntry) -> bool {
         let reset_at = self.replicas[usize::from(entry.holder)].reset_at;
         reset_at.is_some_and(|reset_at| entry.stored.wrapping_sub(reset_at) as i32 <= 0)
     }
 
     /// Moves an evicted or reset block to the replica with the longest overlap, if that holds it.
-    fn follow(&self, block: usize, entry: &mut Entry) {
+    fn follow(&self, block: usize, entry: &mut BlockEntry) {
         if let Some((place, blocks)) = self.followed
             && block < blocks
-            && (entry.state() == State::Removed || self.was_reset(entry))
+            && (entry.state() == CopyState::Removed || self.was_reset(entry))
         {
             entry.hold(place, Tier::Device);
             entry.stored = self.replicas[usize::from(place)].stored;
@@ -169,23 +175,23 @@ impl Walk<'_> {
 
     /// A block that is expected to be served is used now. One of which it is not known that it was
     /// ever computed has to wait until it is.
-    fn note(&mut self, block: usize, entry: &mut Entry) {
-        let is_held = entry.state() != State::Unheld && entry.computing == 0;
+    fn note(&mut self, block: usize, entry: &mut BlockEntry) {
+        let is_held = entry.state() != CopyState::Unheld && entry.computing == 0;
         if block >= self.computes_from || !is_held {
             self.fresh_from = self.fresh_from.min(block);
             return;
         }
-        if entry.state() != State::Held || entry.holder != self.chosen {
+        if entry.state() != CopyState::Held || entry.holder != self.chosen {
             entry.hold(self.chosen, Tier::Device);
         }
         entry.at = ticks(self.now);
         entry.stored = self.replicas[usize::from(self.chosen)].stored;
     }
 
-    fn eviction(&self, entry: &Entry) -> Evicted {
+    fn eviction(&self, entry: &BlockEntry) -> FirstEviction {
         let holder = &self.replicas[usize::from(entry.holder)];
         let age = u64::from(ticks(self.now).saturating_sub(entry.at)) * TICK;
-        Evicted {
+        FirstEviction {
             age: std::time::Duration::from_nanos(age),
             blocks_since: holder.stored.wrapping_sub(entry.stored),
         }
@@ -196,9 +202,9 @@ impl Walk<'_> {
 /// is to be remembered of it once it is computed.
 fn look_at_contents(
     memory: &mut Attributor,
-    arrival: &Arrival<'_>,
+    arrival: &ArrivingRequest<'_>,
     (model, unread): (u64, usize),
-    layout: &mut Layout,
+    layout: &mut PromptLayout,
 ) -> New {
     let mut new = New {
         namespace: (arrival.namespace ^ model) as u32,
@@ -242,7 +248,7 @@ fn look_at_fronts(
     size: usize,
     (unread, unknown): (usize, usize),
     new: &mut New,
-    layout: &mut Layout,
+    layout: &mut PromptLayout,
 ) -> Option<(usize, Bucket)> {
     let mut name = 0;
     let mut blocks = Vec::new();

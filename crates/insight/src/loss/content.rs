@@ -23,7 +23,7 @@ mod windows;
 
 use headstart_core::TokenId;
 
-use super::key::Key;
+use super::key::NameSecret;
 use places::Places;
 use ring::Ring;
 use windows::Windows;
@@ -39,7 +39,7 @@ pub(super) const REACH: usize = WINDOW + SPREAD;
 
 /// A bounded memory of texts.
 #[derive(Clone, Debug)]
-pub(super) struct Contents {
+pub(super) struct ContentMemory {
     ring: Ring,
     places: Places,
     /// Windows of the current prompt; kept to reuse their memory.
@@ -63,9 +63,9 @@ struct Match {
     place: u64,
 }
 
-impl Contents {
+impl ContentMemory {
     /// Room for the latest `tokens`, or somewhat more, at two bytes and a half each.
-    pub(super) fn new(tokens: usize, key: Key) -> Self {
+    pub(super) fn new(tokens: usize, key: NameSecret) -> Self {
         let ring = Ring::new(tokens.next_power_of_two());
         Self {
             places: Places::new(ring.capacity() / (SPREAD / 2)),
@@ -86,7 +86,7 @@ impl Contents {
     }
 
     /// Calls `visit` with what of `tokens` is known, as ranges in order; gives what
-    /// [`Contents::enter`] is to be told when they are computed.
+    /// [`ContentMemory::enter`] is to be told when they are computed.
     pub(super) fn look(
         &mut self,
         tokens: &[TokenId],

@@ -4,9 +4,9 @@ use headstart_core::{RouteKey, TokenId};
 
 /// The secret of all stored names: without it, contents cannot be told from the names.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Key(u64);
+pub(super) struct NameSecret(u64);
 
-impl Key {
+impl NameSecret {
     pub(super) fn new(secret: u64) -> Self {
         Self(secret)
     }
@@ -57,7 +57,7 @@ mod tests {
     /// Whatever is changed, swapped, put elsewhere or left out: another name.
     #[test]
     fn like_blocks_have_names_of_their_own() {
-        let (key, mut names) = (Key::new(3), HashSet::new());
+        let (key, mut names) = (NameSecret::new(3), HashSet::new());
         let mut tokens: Vec<TokenId> = (0..16).collect();
         for parent in 0..20 {
             for at in 0..16 {
@@ -72,6 +72,6 @@ mod tests {
                 assert!(names.insert(key.of_tokens(parent, &tokens[..at])), "{at}");
             }
         }
-        assert!(!names.contains(&Key::new(4).of_tokens(0, &tokens[..9])));
+        assert!(!names.contains(&NameSecret::new(4).of_tokens(0, &tokens[..9])));
     }
 }

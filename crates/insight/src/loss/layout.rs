@@ -1,12 +1,12 @@
 //! The bucket of each token of a prompt that the engine does not serve.
 
-use crate::{Bucket, Split};
+use crate::{Bucket, BucketTokens};
 
-use super::{Arrival, Served};
+use super::{ArrivingRequest, ServedTokens};
 
 /// Consecutive tokens in one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct BucketRun {
     /// One past its last token.
     pub(super) end: u32,
     pub(super) bucket: Bucket,
@@ -15,7 +15,7 @@ pub(super) struct Run {
 /// The prompt's tokens, from the first one to the last. What is known of blocks stays per block,
 /// what is known of contents per token, behind the last block that is known.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct PromptLayout {
     prompt: usize,
     /// Start of the part that is always computed, tokens.
     floor: usize,
@@ -29,8 +29,8 @@ pub(super) struct Layout {
     diverged: Vec<(usize, usize)>,
 }
 
-impl Layout {
-    pub(super) fn of(arrival: &Arrival<'_>, predicted: u32) -> Self {
+impl PromptLayout {
+    pub(super) fn of(arrival: &ArrivingRequest<'_>, predicted: u32) -> Self {
         let prompt = arrival.prompt_tokens as usize;
         let block_size = arrival.block_size.max(1) as usize;
         // The last token is always computed, and with it the block that it is in.
@@ -71,15 +71,15 @@ impl Layout {
     }
 
     /// All tokens, as runs.
-    pub(super) fn into_runs(mut self) -> Vec<Run> {
+    pub(super) fn into_runs(mut self) -> Vec<BucketRun> {
         self.fill();
         let mut runs = Vec::new();
         let mut push = |end: usize, bucket: Bucket| {
             let end = end as u32;
             match runs.last_mut() {
-                Some(Run { end: before, .. }) if *before >= end => {}
+                Some(BucketRun { end: before, .. }) if *before >= end => {}
                 Some(run) if run.bucket == bucket => run.end = end,
-                _ if end > 0 => runs.push(Run { end, bucket }),
+                _ if end > 0 => runs.push(BucketRun { end, bucket }),
                 _ => {}
             }
         };
@@ -125,8 +125,8 @@ impl Layout {
 }
 
 /// Overlays the front of `runs` with the served tokens; the rest keeps its buckets.
-pub(super) fn overlay(prompt: u32, runs: &[Run], served: &Served) -> Split {
-    let mut split = Split::default();
+pub(super) fn overlay(prompt: u32, runs: &[BucketRun], served: &ServedTokens) -> BucketTokens {
+    let mut split = BucketTokens::default();
     let mut at = 0;
     // Fills up to `end`, and never beyond the prompt.
     let mut fill = |bucket: Bucket, end: u32| {

@@ -3,13 +3,13 @@
 use headstart_core::{ReplicaId, RouteKey, TokenId};
 
 use super::content::Fresh;
-use super::layout::Run;
-use super::table::Entry;
-use crate::{Bucket, Split};
+use super::layout::BucketRun;
+use super::table::BlockEntry;
+use crate::{Bucket, BucketTokens};
 
 /// One request at the time of its routing decision.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
+pub struct ArrivingRequest<'a> {
     /// The chosen replica.
     pub replica: ReplicaId,
     /// Length of the prompt.
@@ -28,7 +28,7 @@ pub struct Arrival<'a> {
 
 /// Tokens of a prompt that the engine served, or failed to load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct ServedTokens {
     /// Tokens that were not computed, per tier, the device first.
     pub tiers: [u32; 4],
     /// Tokens behind them that were stored in a lower tier, and whose load failed or was judged
@@ -36,7 +36,7 @@ pub struct Served {
     pub load_failed: u32,
 }
 
-impl Served {
+impl ServedTokens {
     /// All from the device, or from wherever: an engine that does not say.
     #[must_use]
     pub fn by_device(tokens: u32) -> Self {
@@ -68,9 +68,9 @@ pub struct Pending {
     pub(super) is_computing: bool,
     /// Whether its contents were looked at.
     pub(super) is_read: bool,
-    pub(super) runs: Vec<Run>,
-    pub(super) evicted: Option<Evicted>,
-    pub(super) uncounted: Uncounted,
+    pub(super) runs: Vec<BucketRun>,
+    pub(super) evicted: Option<FirstEviction>,
+    pub(super) uncounted: UncountedBlocks,
     pub(super) new: New,
     /// Share of what was entered lately that the memory has forgotten.
     pub(super) forgotten: f32,
@@ -88,17 +88,17 @@ pub(super) struct New {
 /// Counts who computes a block. More than 255 are not told apart: those that came when the count
 /// was full do not lower it. Blocks in ascending order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Uncounted(Vec<usize>);
+pub(super) struct UncountedBlocks(Vec<usize>);
 
-impl Uncounted {
-    pub(super) fn start(&mut self, block: usize, entry: &mut Entry) {
+impl UncountedBlocks {
+    pub(super) fn start(&mut self, block: usize, entry: &mut BlockEntry) {
         match entry.computing.checked_add(1) {
             Some(count) => entry.computing = count,
             None => self.0.push(block),
         }
     }
 
-    pub(super) fn end(&self, block: usize, entry: &mut Entry) {
+    pub(super) fn end(&self, block: usize, entry: &mut BlockEntry) {
         if self.0.binary_search(&block).is_err() {
             entry.computing = entry.computing.saturating_sub(1);
         }
@@ -144,9 +144,9 @@ impl Pending {
     }
 }
 
-/// Of the first evicted block of a prompt.
+/// Age of the first evicted block of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Evicted {
+pub struct FirstEviction {
     /// Time since its last use.
     pub age: std::time::Duration,
     /// Blocks that its replica stored since: a cache that is larger by less than that would not
@@ -158,13 +158,13 @@ pub struct Evicted {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Tokens by bucket; they sum to the prompt's.
-    pub split: Split,
+    pub split: BucketTokens,
     /// Certainty of the buckets from [`Bucket::Reset`] on, 0 to 1: 1 − a · b. Here a is the
     /// share of tokens in `Namespace`, `Diverged` and `NeverSeen`, and b the share of the last
     /// hour's entries that the memory has forgotten.
     pub certainty: f32,
     /// Of what was evicted, where something was.
-    pub evicted: Option<Evicted>,
+    pub evicted: Option<FirstEviction>,
 }
 
 /// Capacity of a memory, with the blocks and tokens entered and forgotten.

@@ -14,7 +14,7 @@ const WAYS: usize = 4;
 
 /// One block's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct BlockEntry {
     tag: u32,
     /// When it was used last, [`super::TICK`]s.
     pub(super) at: u32,
@@ -30,7 +30,7 @@ pub(super) struct Entry {
 
 /// State of a block's copy, as far as its own entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum CopyState {
     /// No replica ever held it.
     Unheld,
     /// Its holder holds it.
@@ -44,18 +44,18 @@ const READ: u8 = 0b0010_0000;
 const HELD: u8 = 0b0100_0000;
 const REMOVED: u8 = 0b1000_0000;
 
-impl Entry {
-    pub(super) fn state(&self) -> State {
+impl BlockEntry {
+    pub(super) fn state(&self) -> CopyState {
         match self.bits & (HELD | REMOVED) {
-            HELD => State::Held,
-            REMOVED => State::Removed,
-            _ => State::Unheld,
+            HELD => CopyState::Held,
+            REMOVED => CopyState::Removed,
+            _ => CopyState::Unheld,
         }
     }
 
     /// `holder` holds it in `tier`; what others hold is not followed any more.
     pub(super) fn hold(&mut self, holder: u16, tier: Tier) {
-        let others = match self.state() == State::Held && self.holder == holder {
+        let others = match self.state() == CopyState::Held && self.holder == holder {
             true => self.bits & TIERS,
             false => 0,
         };
@@ -65,7 +65,7 @@ impl Entry {
 
     /// `holder` no longer holds it in `tier`.
     pub(super) fn remove(&mut self, holder: u16, tier: Tier) {
-        if self.state() == State::Held && self.holder == holder {
+        if self.state() == CopyState::Held && self.holder == holder {
             let left = self.bits & TIERS & !bit(tier);
             let state = if left == 0 { REMOVED } else { HELD };
             self.bits = left | state | self.bits & READ;
@@ -97,22 +97,22 @@ fn bit(tier: Tier) -> u8 {
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Set([Entry; WAYS]);
+struct EntrySet([BlockEntry; WAYS]);
 
 /// A bounded map from block keys to entries.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
-    sets: Vec<Set>,
+pub(super) struct BlockTable {
+    sets: Vec<EntrySet>,
     entered: u64,
     forgotten: u64,
 }
 
-impl Table {
+impl BlockTable {
     /// Room for `capacity` blocks, or somewhat more.
     pub(super) fn new(capacity: usize) -> Self {
         let sets = capacity.div_ceil(WAYS).next_power_of_two();
         Self {
-            sets: vec![Set::default(); sets],
+            sets: vec![EntrySet::default(); sets],
             entered: 0,
             forgotten: 0,
         }
@@ -140,14 +140,14 @@ impl Table {
     }
 
     #[cfg(test)]
-    pub(super) fn find(&self, key: u64) -> Option<&Entry> {
+    pub(super) fn find(&self, key: u64) -> Option<&BlockEntry> {
         let (set, tag) = self.place(key);
         let entries = self.sets[set].0.iter();
         let mut found = entries.filter(|entry| entry.tag == tag && !entry.is_free());
         found.next()
     }
 
-    pub(super) fn find_mut(&mut self, key: u64) -> Option<&mut Entry> {
+    pub(super) fn find_mut(&mut self, key: u64) -> Option<&mut BlockEntry> {
         let (set, tag) = self.place(key);
         let entries = self.sets[set].0.iter_mut();
         let mut found = entries.filter(|entry| entry.tag == tag && !entry.is_free());
@@ -155,22 +155,22 @@ impl Table {
     }
 
     /// The entry of `key`, which takes another one's place if it must.
-    pub(super) fn enter(&mut self, key: u64) -> &mut Entry {
+    pub(super) fn enter(&mut self, key: u64) -> &mut BlockEntry {
         let (set, tag) = self.place(key);
         let entries = &mut self.sets[set].0;
-        let is_it = |entry: &Entry| entry.tag == tag && !entry.is_free();
+        let is_it = |entry: &BlockEntry| entry.tag == tag && !entry.is_free();
         if let Some(way) = entries.iter().position(is_it) {
             return &mut entries[way];
         }
         // A free entry first, then one that no request computes, then the oldest.
-        let rank = |entry: &Entry| (!entry.is_free(), entry.computing > 0, entry.at);
+        let rank = |entry: &BlockEntry| (!entry.is_free(), entry.computing > 0, entry.at);
         let way = (0..WAYS).min_by_key(|&way| rank(&entries[way]));
         let entry = &mut entries[way.unwrap_or(0)];
         self.entered += 1;
-        self.forgotten += u64::from(entry.state() != State::Unheld);
-        *entry = Entry {
+        self.forgotten += u64::from(entry.state() != CopyState::Unheld);
+        *entry = BlockEntry {
             tag,
-            ..Entry::default()
+            ..BlockEntry::default()
         };
         entry
     }
@@ -183,12 +183,12 @@ impl Table {
 
 /// Names in a bounded table: the namespace that a chain of blocks was seen in.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(super) struct NamespaceTable {
     sets: Vec<[(u32, u32); 8]>,
     next: u32,
 }
 
-impl Names {
+impl NamespaceTable {
     /// Room for `capacity` names, or somewhat more.
     pub(super) fn new(capacity: usize) -> Self {
         let sets = capacity.div_ceil(8).next_power_of_two();
@@ -198,7 +198,7 @@ impl Names {
         }
     }
 
-    /// As [`Table::fetch`].
+    /// As [`BlockTable::fetch`].
     pub(super) fn fetch(&self, keys: &[u64]) {
         let lines = keys.iter().map(|&key| self.sets[self.place(key).0][0].0);
         black_box(lines.fold(0, |sum, tag| sum ^ tag));
@@ -238,17 +238,17 @@ mod tests {
 
     #[test]
     fn a_copy_is_gone_when_its_last_tier_is() {
-        let mut entry = Entry::default();
-        assert_eq!(entry.state(), State::Unheld);
+        let mut entry = BlockEntry::default();
+        assert_eq!(entry.state(), CopyState::Unheld);
         entry.hold(1, Tier::Device);
         entry.hold(1, Tier::Host);
         entry.remove(1, Tier::Device);
         entry.remove(2, Tier::Host);
-        assert_eq!(entry.state(), State::Held);
+        assert_eq!(entry.state(), CopyState::Held);
         entry.remove(1, Tier::Host);
-        assert_eq!(entry.state(), State::Removed);
+        assert_eq!(entry.state(), CopyState::Removed);
         entry.hold(2, Tier::Device);
-        assert_eq!((entry.state(), entry.holder), (State::Held, 2));
+        assert_eq!((entry.state(), entry.holder), (CopyState::Held, 2));
     }
 
     /// With room for all it is a map; without, it never holds what was not entered.
@@ -256,7 +256,7 @@ mod tests {
     fn it_is_a_map_that_may_forget() {
         for (capacity, forgets) in [(1 << 14, false), (64, true)] {
             let mut rng = Rng::new(7);
-            let mut table = Table::new(capacity);
+            let mut table = BlockTable::new(capacity);
             let mut map: HashMap<u64, u16> = HashMap::new();
             let keys: Vec<u64> = (0..500).map(|_| rng.next_u64()).collect();
             for at in 0..5_000 {

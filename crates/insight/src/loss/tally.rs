@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use headstart_core::RouteKey;
 
-use crate::{Split, Waterfall};
+use crate::{BucketTokens, Waterfall};
 
 /// A waterfall for each of the most frequent keys, as many as there is room for; all other keys
 /// share one. Together they cover all requests.
@@ -15,7 +15,7 @@ use crate::{Split, Waterfall};
 /// that come once cannot fill the table. Unlike there, the waterfall of an evicted key is added to
 /// the shared row.
 #[derive(Clone, Debug)]
-pub struct Tally<K> {
+pub struct WaterfallTally<K> {
     places: BTreeMap<K, usize>,
     /// By place. Apart from the rows, so that the rarest is found by reading little.
     requests: Vec<u64>,
@@ -31,7 +31,7 @@ struct Row<K> {
     waterfall: Waterfall,
 }
 
-impl<K: Ord + Clone> Tally<K> {
+impl<K: Ord + Clone> WaterfallTally<K> {
     /// One with room for `max_keys` keys, at least one.
     #[must_use]
     pub fn new(max_keys: usize) -> Self {
@@ -45,7 +45,7 @@ impl<K: Ord + Clone> Tally<K> {
     }
 
     /// Adds a request. A key that has no place costs O(`max_keys`).
-    pub fn add<Q>(&mut self, key: &Q, split: &Split)
+    pub fn add<Q>(&mut self, key: &Q, split: &BucketTokens)
     where
         K: Borrow<Q>,
         Q: Ord + ToOwned<Owned = K> + ?Sized,
@@ -97,7 +97,7 @@ impl<K: Ord + Clone> Tally<K> {
 
 /// One of the prefixes that most requests begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prefix {
+pub struct HotPrefix {
     /// The key of an early block.
     pub key: RouteKey,
     /// Requests that begin so, at most: as many as `missed` may be another prefix's.
@@ -108,27 +108,28 @@ pub struct Prefix {
     pub waterfall: Waterfall,
 }
 
-/// The prefixes that most requests begin with, with their waterfalls: as [`Tally`] has them.
+/// The prefixes that most requests begin with, with their waterfalls: as [`WaterfallTally`] has
+/// them.
 #[derive(Clone, Debug)]
-pub struct HotPrefixes(Tally<RouteKey>);
+pub struct HotPrefixes(WaterfallTally<RouteKey>);
 
 impl HotPrefixes {
     /// Creates a tally with `places` places, at least one.
     #[must_use]
     pub fn new(places: usize) -> Self {
-        Self(Tally::new(places))
+        Self(WaterfallTally::new(places))
     }
 
     /// Adds a request that begins with the block `key`.
-    pub fn add(&mut self, key: RouteKey, split: &Split) {
+    pub fn add(&mut self, key: RouteKey, split: &BucketTokens) {
         self.0.add(&key, split);
     }
 
     /// The prefixes, those of most requests first.
     #[must_use]
-    pub fn rows(&self) -> Vec<Prefix> {
+    pub fn rows(&self) -> Vec<HotPrefix> {
         let rows = self.0.rows.iter().zip(&self.0.requests);
-        let rows = rows.map(|(row, &requests)| Prefix {
+        let rows = rows.map(|(row, &requests)| HotPrefix {
             key: row.key,
             requests,
             missed: row.missed,
@@ -147,15 +148,15 @@ mod tests {
     use headstart_core::Rng;
     use std::collections::HashMap;
 
-    fn split(tokens: u32) -> Split {
-        let mut split = Split::default();
+    fn split(tokens: u32) -> BucketTokens {
+        let mut split = BucketTokens::default();
         split.put(Bucket::NeverSeen, tokens);
         split
     }
 
     #[test]
     fn keys_that_have_to_go_share_a_row() {
-        let mut tally: Tally<String> = Tally::new(2);
+        let mut tally: WaterfallTally<String> = WaterfallTally::new(2);
         for (key, tokens) in [("a", 1), ("b", 2), ("a", 8), ("c", 4), ("c", 16), ("b", 32)] {
             tally.add(key, &split(tokens));
         }
@@ -172,7 +173,7 @@ mod tests {
     /// complete.
     #[test]
     fn nobody_fills_the_table() {
-        let (mut rng, mut tally) = (Rng::new(6), Tally::new(50));
+        let (mut rng, mut tally) = (Rng::new(6), WaterfallTally::new(50));
         for at in 0..20_000u64 {
             let key = match rng.below(2) {
                 0 => rng.below(20) as u64,

@@ -50,7 +50,7 @@ impl Bench {
     ) -> Pending {
         let keys = self.keys(salt, tokens);
         let [first, second] = overlaps;
-        let arrival = Arrival {
+        let arrival = ArrivingRequest {
             replica: ReplicaId(replica),
             prompt_tokens: tokens.len() as u32,
             block_size: SIZE,
@@ -63,7 +63,7 @@ impl Bench {
     }
 
     fn finish(&mut self, pending: Pending, served: u32) -> Vec<(Bucket, u32)> {
-        let served = Served::by_device(served);
+        let served = ServedTokens::by_device(served);
         let outcome = self.attributor.finish(pending, &served, NOW);
         outcome.split.iter().collect()
     }
@@ -99,7 +99,7 @@ fn what_is_served_comes_first_and_then_what_is_in_the_way() {
     let prompt = tokens(1, 100);
     bench.store(&prompt, 0);
     let pending = bench.arrive(None, &prompt, 0, [96, 0]);
-    let served = Served {
+    let served = ServedTokens {
         tiers: [32, 16, 0, 0],
         load_failed: 16,
     };
@@ -231,7 +231,7 @@ fn an_eviction_says_how_long_ago_and_how_much_came_since() {
         bench.attributor.removed(ReplicaId(0), key, Tier::Device);
     }
     let keys = bench.keys(None, &prompt);
-    let arrival = Arrival {
+    let arrival = ArrivingRequest {
         replica: ReplicaId(0),
         prompt_tokens: 65,
         block_size: SIZE,
@@ -242,7 +242,9 @@ fn an_eviction_says_how_long_ago_and_how_much_came_since() {
     };
     let later = Nanos(NOW.0 + 7_000_000_000);
     let pending = bench.attributor.arrive(&arrival, later);
-    let outcome = bench.attributor.finish(pending, &Served::default(), later);
+    let outcome = bench
+        .attributor
+        .finish(pending, &ServedTokens::default(), later);
     let evicted = outcome.evicted.expect("it was evicted");
     assert_eq!(evicted.age.as_secs(), 7);
     assert!((10..=13).contains(&evicted.blocks_since), "{evicted:?}");
@@ -331,7 +333,7 @@ fn buckets_sum_to_the_prompt_whatever_is_said() {
                         _ => hasher().chain(Namespace::default(), &prompt),
                     };
                     let overlaps = [(ReplicaId(0), any(&mut rng)), (ReplicaId(7), any(&mut rng))];
-                    let arrival = Arrival {
+                    let arrival = ArrivingRequest {
                         replica,
                         prompt_tokens: match rng.below(8) {
                             0 => rng.below(1_000) as u32,
@@ -348,7 +350,7 @@ fn buckets_sum_to_the_prompt_whatever_is_said() {
                 2 | 3 if !pending.is_empty() => {
                     let one = pending.swap_remove(rng.below(pending.len()));
                     let prompt = one.prompt_tokens;
-                    let mut served = Served::default();
+                    let mut served = ServedTokens::default();
                     served.tiers = served.tiers.map(|_| any(&mut rng));
                     served.load_failed = any(&mut rng);
                     let outcome = attributor.finish(one, &served, now);

@@ -1,6 +1,6 @@
 //! Samples by size, the newest of each.
 
-use super::Sample;
+use super::PrefillSample;
 
 /// Classes by uncached tokens, one for each doubling.
 const SIZES: usize = 18;
@@ -14,12 +14,12 @@ const KEPT: usize = 32;
 /// Rings of samples.
 #[derive(Clone, Debug)]
 pub(super) struct Cells {
-    cells: Vec<Cell>,
+    cells: Vec<SampleCell>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Cell {
-    samples: Vec<Sample>,
+struct SampleCell {
+    samples: Vec<PrefillSample>,
     /// Index of the sample that the next one replaces once the cell is full.
     next: usize,
 }
@@ -27,14 +27,14 @@ struct Cell {
 impl Default for Cells {
     fn default() -> Self {
         Self {
-            cells: vec![Cell::default(); SIZES * SHARES],
+            cells: vec![SampleCell::default(); SIZES * SHARES],
         }
     }
 }
 
 impl Cells {
     /// Keeps a sample, in place of the oldest of its cell where that is full.
-    pub(super) fn add(&mut self, sample: Sample) {
+    pub(super) fn add(&mut self, sample: PrefillSample) {
         let cell = &mut self.cells[place(&sample)];
         if cell.samples.len() < KEPT {
             cell.samples.push(sample);
@@ -45,18 +45,18 @@ impl Cells {
     }
 
     /// All that are kept.
-    pub(super) fn samples(&self) -> impl Iterator<Item = Sample> + '_ {
+    pub(super) fn samples(&self) -> impl Iterator<Item = PrefillSample> + '_ {
         self.cells
             .iter()
             .flat_map(|cell| cell.samples.iter().copied())
     }
 
     /// Of each cell the sample at the share `low` by seconds per uncached token.
-    pub(super) fn low(&self, low: f64) -> Vec<Sample> {
+    pub(super) fn low(&self, low: f64) -> Vec<PrefillSample> {
         let full = self.cells.iter().filter(|cell| !cell.samples.is_empty());
         let chosen = full.map(|cell| {
             let mut samples = cell.samples.clone();
-            let pace = |sample: &Sample| sample.seconds / f64::from(sample.uncached);
+            let pace = |sample: &PrefillSample| sample.seconds / f64::from(sample.uncached);
             samples.sort_by(|one, other| pace(one).total_cmp(&pace(other)));
             samples[(samples.len() as f64 * low) as usize]
         });
@@ -64,7 +64,7 @@ impl Cells {
     }
 }
 
-fn place(sample: &Sample) -> usize {
+fn place(sample: &PrefillSample) -> usize {
     let size = (sample.uncached.max(1).ilog2() as usize).min(SIZES - 1);
     let (cached, uncached) = (u64::from(sample.cached), u64::from(sample.uncached));
     let share = match cached {

@@ -1,6 +1,6 @@
 //! Least squares of relative errors, with no coefficient below 0.
 
-use super::{Model, Sample};
+use super::{PrefillModel, PrefillSample};
 
 /// Terms of the model.
 const TERMS: usize = 3;
@@ -10,7 +10,7 @@ const PIVOT_MIN: f64 = 1e-10;
 
 /// Returns the model with the least sum of squared relative errors whose coefficients are 0 or
 /// above: the best of all subsets of terms whose own solution has none below 0. `None` without any.
-pub(super) fn solve(samples: &[Sample]) -> Option<Model> {
+pub(super) fn solve(samples: &[PrefillSample]) -> Option<PrefillModel> {
     let normal = Normal::of(samples);
     let solved = (1..1u32 << TERMS).filter_map(|subset| {
         let solution = normal.solve(subset)?;
@@ -18,7 +18,7 @@ pub(super) fn solve(samples: &[Sample]) -> Option<Model> {
         is_positive.then(|| (normal.loss(&solution), solution))
     });
     let best = solved.min_by(|one, other| one.0.total_cmp(&other.0));
-    best.map(|(_, [fixed, per_token, per_pair])| Model {
+    best.map(|(_, [fixed, per_token, per_pair])| PrefillModel {
         fixed,
         per_token: per_token * TOKENS,
         per_pair: per_pair * PAIRS,
@@ -37,7 +37,7 @@ struct Normal {
 }
 
 impl Normal {
-    fn of(samples: &[Sample]) -> Self {
+    fn of(samples: &[PrefillSample]) -> Self {
         let mut normal = Self {
             matrix: [[0.0; TERMS]; TERMS],
             right: [0.0; TERMS],

@@ -17,18 +17,18 @@ mod white_space;
 
 use std::ops::Range;
 
-use super::divergence::{self, Aligned, Region, bytes_of};
+use super::divergence::{self, PromptAlignment, Region, bytes_of};
 use super::explain::Evidence;
 use super::word::Word;
 use crate::Cause;
 
 /// Words, without white space, that changed.
-struct Spans {
+struct WordSpans {
     old: Range<usize>,
     new: Range<usize>,
 }
 
-type Detector = fn(&Aligned<'_>) -> Option<Spans>;
+type Detector = fn(&PromptAlignment<'_>) -> Option<WordSpans>;
 
 /// In order of precedence. White space has no words; it is asked before these. What only looks
 /// like another order is asked last.
@@ -52,7 +52,7 @@ const DETECTORS: [(Cause, Detector); 13] = [
 const WORDING: usize = DETECTORS.len() - 1;
 
 /// The first cause that explains where two prompts part.
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<Evidence> {
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
     if let Some((old, new)) = white_space::find(aligned) {
         return Some(Evidence {
             cause: Cause::WhiteSpace,
@@ -81,7 +81,7 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Evidence> {
 /// Causes of values, with whether they explain changes, and the whole of a changed value.
 type Value = (
     Cause,
-    fn(&Aligned<'_>, &Region) -> bool,
+    fn(&PromptAlignment<'_>, &Region) -> bool,
     fn(&[Word], Range<usize>) -> Range<usize>,
 );
 
@@ -95,7 +95,7 @@ const VALUE_CHANGES: usize = 16;
 
 /// A time or an id right in front of parts in another order: too little agrees between both for
 /// the value alone to explain the difference.
-fn find_before_an_order(aligned: &Aligned<'_>) -> Option<Evidence> {
+fn find_before_an_order(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
     let most = aligned.regions.first()?.changes.end.min(VALUE_CHANGES);
     (1..=most).rev().find_map(|count| {
         let region = Region {
@@ -111,7 +111,7 @@ fn find_before_an_order(aligned: &Aligned<'_>) -> Option<Evidence> {
         let mut orders = DETECTORS.iter().filter(|(cause, _)| is_order(cause));
         let (also, _) = orders.find(|(_, detector)| detector(&behind).is_some())?;
         let (old, new) = aligned.span(&region);
-        let spans = Spans {
+        let spans = WordSpans {
             old: whole(&aligned.old, old),
             new: whole(&aligned.new, new),
         };
@@ -124,13 +124,13 @@ fn find_before_an_order(aligned: &Aligned<'_>) -> Option<Evidence> {
 }
 
 /// Finds a seam: the only cause reported for small losses and for prompts of token ids.
-pub(super) fn find_joint(aligned: &Aligned<'_>) -> Option<Evidence> {
+pub(super) fn find_joint(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
     joint::find(aligned).map(|spans| evidence(aligned, Cause::Seam, spans, 0))
 }
 
 /// A value that changes, or a wording, sits in one `place`; the other causes show at a different
 /// one each time, and theirs is 0.
-fn evidence(aligned: &Aligned<'_>, cause: Cause, spans: Spans, place: u64) -> Evidence {
+fn evidence(aligned: &PromptAlignment<'_>, cause: Cause, spans: WordSpans, place: u64) -> Evidence {
     let came = &aligned.new[spans.new.clone()];
     Evidence {
         cause,

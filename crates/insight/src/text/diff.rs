@@ -29,16 +29,16 @@ const LOOKS_PER_WORD: usize = 48;
 
 /// A range of the older text that became a range of the newer one. One of both may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Changed {
+pub(super) struct DiffHunk {
     pub(super) old: Range<usize>,
     pub(super) new: Range<usize>,
 }
 
 /// Returns the changes from `old` to `new`, in order; all between is common.
-pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<Changed> {
+pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<DiffHunk> {
     let mut found = Vec::new();
     let mut budget = (old.len() + new.len()).saturating_mul(LOOKS_PER_WORD);
-    let mut open = vec![Changed {
+    let mut open = vec![DiffHunk {
         old: 0..old.len(),
         new: 0..new.len(),
     }];
@@ -63,13 +63,13 @@ pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<Changed> {
         let (mut old_at, mut new_at) = (part.old.start, part.new.start);
         for (one, other) in matches {
             let (one, other) = (part.old.start + one, part.new.start + other);
-            open.push(Changed {
+            open.push(DiffHunk {
                 old: old_at..one,
                 new: new_at..other,
             });
             (old_at, new_at) = (one + 1, other + 1);
         }
-        open.push(Changed {
+        open.push(DiffHunk {
             old: old_at..part.old.end,
             new: new_at..part.new.end,
         });
@@ -79,7 +79,7 @@ pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<Changed> {
 }
 
 /// Adds `part`, which lies behind all that was found.
-fn join(found: &mut Vec<Changed>, part: Changed) {
+fn join(found: &mut Vec<DiffHunk>, part: DiffHunk) {
     match found.last_mut() {
         Some(last) if last.old.end == part.old.start && last.new.end == part.new.start => {
             (last.old.end, last.new.end) = (part.old.end, part.new.end);
@@ -89,7 +89,7 @@ fn join(found: &mut Vec<Changed>, part: Changed) {
 }
 
 /// `part` without what both sides begin and end with.
-fn trimmed(old: &[Word], new: &[Word], part: Changed) -> Changed {
+fn trimmed(old: &[Word], new: &[Word], part: DiffHunk) -> DiffHunk {
     let (mut one, mut other) = (part.old, part.new);
     let front = common(&old[one.clone()], &new[other.clone()]);
     (one.start, other.start) = (one.start + front, other.start + front);
@@ -101,7 +101,7 @@ fn trimmed(old: &[Word], new: &[Word], part: Changed) -> Changed {
         .take_while(|(one, other)| one.hash == other.hash)
         .count();
     (one.end, other.end) = (one.end - back, other.end - back);
-    Changed {
+    DiffHunk {
         old: one,
         new: other,
     }
@@ -178,11 +178,11 @@ pub(super) fn run_hashes(words: &[Word], run: usize) -> impl Iterator<Item = u64
 /// Starts of the runs that stand exactly once in both, ascending in the newer one.
 pub(super) fn unique_runs(old: &[Word], new: &[Word], run: usize) -> Vec<(usize, usize)> {
     #[derive(Default)]
-    struct Seen {
+    struct Occurrences {
         old: (u32, usize),
         new: u32,
     }
-    let mut runs: ByHash<Seen> = ByHash::default();
+    let mut runs: ByHash<Occurrences> = ByHash::default();
     for (at, hash) in run_hashes(old, run).enumerate() {
         let seen = runs.entry(hash).or_default();
         seen.old = (seen.old.0 + 1, at);

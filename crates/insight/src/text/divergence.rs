@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::diff::{self, Changed};
+use super::diff::{self, DiffHunk};
 use super::hashed::Hashes;
 use super::sketch::{Sketch, common, mixed};
 use super::word::{Class, Word};
@@ -22,7 +22,7 @@ pub const CHANGES_MAX: usize = 32;
 
 /// A span of the older prompt that became a span of the newer one, in bytes. One may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PromptChange {
     /// In the older prompt.
     pub old: Range<usize>,
     /// In the newer prompt.
@@ -31,7 +31,7 @@ pub struct Change {
 
 /// Differences of a prompt from an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Divergence {
+pub struct PromptDivergence {
     /// Words in common from the start, white space among them.
     pub shared_words: usize,
     /// Offset of the first difference in the older prompt, bytes.
@@ -40,7 +40,7 @@ pub struct Divergence {
     pub new_byte: usize,
     /// Changed regions, in order: at most [`CHANGES_MAX`]. White space that changed beside equal
     /// words is not listed.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PromptChange>,
     /// Names the place: a keyed hash of the words in front.
     pub place: u64,
     /// Names the place as well: a keyed hash of the words right behind the first change.
@@ -57,7 +57,7 @@ pub struct Divergence {
     pub lost_bytes: usize,
 }
 
-impl Divergence {
+impl PromptDivergence {
     /// Whether enough was lost to speak of.
     #[must_use]
     pub fn is_loss(&self) -> bool {
@@ -77,7 +77,7 @@ pub(super) struct Region {
 /// Two prompts side by side, as detectors look at them. All indexes are of words without white
 /// space.
 #[derive(Debug)]
-pub(super) struct Aligned<'a> {
+pub(super) struct PromptAlignment<'a> {
     pub(super) old_sketch: &'a Sketch,
     pub(super) new_sketch: &'a Sketch,
     /// Words in common from the start, white space among them.
@@ -86,13 +86,13 @@ pub(super) struct Aligned<'a> {
     pub(super) new: Vec<Word>,
     /// Words in common from the start.
     pub(super) lead: usize,
-    pub(super) changes: Vec<Changed>,
+    pub(super) changes: Vec<DiffHunk>,
     pub(super) regions: Vec<Region>,
     /// Per word of the newer prompt from `lead` on: whether the older one has it too.
     known: Vec<bool>,
 }
 
-impl<'a> Aligned<'a> {
+impl<'a> PromptAlignment<'a> {
     /// Aligns two prompts; nothing where one begins with the other.
     pub(super) fn new(old_sketch: &'a Sketch, new_sketch: &'a Sketch) -> Option<Self> {
         let shared = old_sketch.common_words(new_sketch);
@@ -113,7 +113,7 @@ impl<'a> Aligned<'a> {
         let moved_by = |range: Range<usize>| range.start + lead..range.end + lead;
         let changes = diff::changes(&old[lead..], &new[lead..]).into_iter();
         let changes: Vec<_> = changes
-            .map(|Changed { old, new }| Changed {
+            .map(|DiffHunk { old, new }| DiffHunk {
                 old: moved_by(old),
                 new: moved_by(new),
             })
@@ -135,7 +135,7 @@ impl<'a> Aligned<'a> {
 
     /// The divergence, where the first `served_words` of the newer prompt, white space among
     /// them, were had anyway.
-    pub(super) fn divergence(&self, served_words: usize) -> Divergence {
+    pub(super) fn divergence(&self, served_words: usize) -> PromptDivergence {
         let served = served_words
             .max(self.shared)
             .min(self.new_sketch.words().len());
@@ -151,7 +151,7 @@ impl<'a> Aligned<'a> {
             next.map_or(word.end(), |next| next.start) - word.start
         });
         let first = self.first_difference();
-        Divergence {
+        PromptDivergence {
             shared_words: self.shared,
             old_byte: self.old_sketch.byte_of(self.shared),
             new_byte: self.new_sketch.byte_of(self.shared),
@@ -213,11 +213,11 @@ impl<'a> Aligned<'a> {
         }
     }
 
-    fn listed(&self) -> Vec<Change> {
+    fn listed(&self) -> Vec<PromptChange> {
         let regions = self.regions.iter().take(CHANGES_MAX);
         let change = |region: &Region| {
             let (old, new) = self.span(region);
-            Change {
+            PromptChange {
                 old: bytes_of(&self.old, old),
                 new: bytes_of(&self.new, new),
             }
@@ -268,7 +268,7 @@ fn ink(sketch: &Sketch) -> Vec<Word> {
 }
 
 /// Per word of `new` whether it stands in a run that `old` has too, or between changes.
-fn known(old: &[Word], new: &[Word], lead: usize, changes: &[Changed]) -> Vec<bool> {
+fn known(old: &[Word], new: &[Word], lead: usize, changes: &[DiffHunk]) -> Vec<bool> {
     let mut known = vec![false; new.len()];
     let runs: Hashes = diff::run_hashes(old, KNOWN_RUN).collect();
     for (at, hash) in diff::run_hashes(new, KNOWN_RUN).enumerate() {
@@ -290,7 +290,7 @@ fn known(old: &[Word], new: &[Word], lead: usize, changes: &[Changed]) -> Vec<bo
 }
 
 /// Changes put together where little stands between them.
-fn regions(changes: &[Changed], new_len: usize) -> Vec<Region> {
+fn regions(changes: &[DiffHunk], new_len: usize) -> Vec<Region> {
     let mut regions: Vec<Region> = Vec::new();
     for (index, change) in changes.iter().enumerate() {
         let next = changes
@@ -321,9 +321,9 @@ mod tests {
     use super::*;
     use crate::text::testing::{prose, sketch};
 
-    fn check(old: &str, new: &str, served_words: usize) -> Option<Divergence> {
+    fn check(old: &str, new: &str, served_words: usize) -> Option<PromptDivergence> {
         let (old, new) = (sketch(old), sketch(new));
-        Aligned::new(&old, &new).map(|aligned| aligned.divergence(served_words))
+        PromptAlignment::new(&old, &new).map(|aligned| aligned.divergence(served_words))
     }
 
     #[test]
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!((divergence.old_byte, divergence.new_byte), (1, 1));
         assert_eq!(
             divergence.changes[0],
-            Change {
+            PromptChange {
                 old: 1..2,
                 new: 1..2
             }

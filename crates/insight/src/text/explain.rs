@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::cause;
-use super::divergence::{Aligned, Divergence};
+use super::divergence::{PromptAlignment, PromptDivergence};
 use super::sketch::Sketch;
 use crate::Cause;
 
@@ -56,7 +56,7 @@ impl Evidence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The differences.
-    pub divergence: Divergence,
+    pub divergence: PromptDivergence,
     /// The cause. Nothing where too little was lost to look for one, or none explains it.
     pub evidence: Option<Evidence>,
 }
@@ -71,7 +71,7 @@ pub struct Explanation {
 /// by one secret.
 #[must_use]
 pub fn explain(old: &Sketch, new: &Sketch, served_words: usize) -> Option<Explanation> {
-    let aligned = Aligned::new(old, new)?;
+    let aligned = PromptAlignment::new(old, new)?;
     let divergence = aligned.divergence(served_words);
     // Ids say nothing of dates, tools or markup: only that they were joined in another way.
     let is_text = !old.is_of_tokens() && !new.is_of_tokens();

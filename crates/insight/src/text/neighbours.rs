@@ -9,8 +9,9 @@
 //! begin alike.
 //!
 //! Memory: each sketch's words at 16 bytes and about one anchor per eight words at some 60; never
-//! more than [`Limits`] say. A prompt that an earlier one begins takes that one's place: turns of
-//! a conversation count once. Otherwise the oldest goes. The same calls give the same answers.
+//! more than [`NeighbourLimits`] say. A prompt that an earlier one begins takes that one's place:
+//! turns of a conversation count once. Otherwise the oldest goes. The same calls give the same
+//! answers.
 
 use std::collections::VecDeque;
 
@@ -35,14 +36,14 @@ const WORSE_PERCENT: usize = 125;
 
 /// Bounds on the remembered prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct NeighbourLimits {
     /// Most prompts.
     pub sketches: usize,
     /// Most words of them all together.
     pub words: usize,
 }
 
-impl Default for Limits {
+impl Default for NeighbourLimits {
     /// 4,096 prompts with 4 million words: up to some 100 MB.
     fn default() -> Self {
         Self {
@@ -55,10 +56,10 @@ impl Default for Limits {
 /// Remembers prompts, each under a name `N` that the caller gives.
 #[derive(Debug)]
 pub struct Neighbours<N> {
-    limits: Limits,
+    limits: NeighbourLimits,
     words: usize,
     /// In order of arrival; places of those that went early are empty.
-    kept: VecDeque<Option<Kept<N>>>,
+    kept: VecDeque<Option<StoredSketch<N>>>,
     num_kept: usize,
     forgotten: u64,
     /// The number of the first in `kept`.
@@ -68,7 +69,7 @@ pub struct Neighbours<N> {
 }
 
 #[derive(Debug)]
-struct Kept<N> {
+struct StoredSketch<N> {
     name: N,
     namespace: u64,
     sketch: Sketch,
@@ -90,7 +91,7 @@ pub struct Near<'a, N> {
 
 /// Comparison of a new prompt with an earlier one.
 #[derive(Debug)]
-pub struct Told<'a, N> {
+pub struct NeighbourComparison<'a, N> {
     /// The earlier prompt that it is compared with.
     pub near: Near<'a, N>,
     /// The most words that any earlier prompt has in common with it from the start.
@@ -108,7 +109,7 @@ fn lost(explanation: Option<&Explanation>) -> usize {
 impl<N> Neighbours<N> {
     /// An empty memory.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: NeighbourLimits) -> Self {
         Self {
             limits,
             words: 0,
@@ -168,7 +169,7 @@ impl<N> Neighbours<N> {
         }
         self.words += sketch.words().len();
         self.num_kept += 1;
-        self.kept.push_back(Some(Kept {
+        self.kept.push_back(Some(StoredSketch {
             name,
             namespace,
             sketch,
@@ -199,7 +200,7 @@ impl<N> Neighbours<N> {
     /// shows the named cause that cost most, or else from the one with the longest prefix.
     /// Nothing where no earlier prompt is near.
     #[must_use]
-    pub fn tell(&self, namespace: u64, sketch: &Sketch) -> Option<Told<'_, N>> {
+    pub fn tell(&self, namespace: u64, sketch: &Sketch) -> Option<NeighbourComparison<'_, N>> {
         let [mut near, _] = self.nearest(namespace, sketch)?;
         let (served_words, first) = (near.shared_words, near.number);
         let mut explanation = explain(near.sketch, sketch, served_words);
@@ -214,7 +215,7 @@ impl<N> Neighbours<N> {
                 (near, explanation, most) = (other, another, words);
             }
         }
-        Some(Told {
+        Some(NeighbourComparison {
             near,
             served_words,
             explanation,
@@ -256,7 +257,7 @@ impl<N> Neighbours<N> {
         }
     }
 
-    fn get(&self, number: u64) -> Option<&Kept<N>> {
+    fn get(&self, number: u64) -> Option<&StoredSketch<N>> {
         let index = number.checked_sub(self.first)?;
         self.kept.get(index as usize)?.as_ref()
     }
@@ -370,7 +371,7 @@ mod tests {
     use crate::text::word::Class;
 
     fn memory(texts: &[&str]) -> Neighbours<usize> {
-        let mut memory = Neighbours::new(Limits::default());
+        let mut memory = Neighbours::new(NeighbourLimits::default());
         for (name, text) in texts.iter().enumerate() {
             memory.insert(1, name, sketch(text));
             memory.check();
@@ -416,7 +417,7 @@ mod tests {
     #[test]
     fn turns_of_a_conversation_count_once_and_the_oldest_goes() {
         let text = prose(1, 300);
-        let mut memory = Neighbours::new(Limits {
+        let mut memory = Neighbours::new(NeighbourLimits {
             sketches: 2,
             words: 2000,
         });
@@ -436,7 +437,7 @@ mod tests {
     /// Compares with a queue of lengths: few prompts, whose words do not all find room.
     #[test]
     fn words_are_a_limit_too_and_what_it_cost_is_counted() {
-        let limits = Limits {
+        let limits = NeighbourLimits {
             sketches: 100,
             words: 2000,
         };
@@ -470,7 +471,7 @@ mod tests {
         let parts: Vec<String> = (0..12).map(|seed| prose(seed, 60)).collect();
         for seed in 0..20 {
             let mut rng = Rng::new(seed);
-            let mut memory = Neighbours::new(Limits::default());
+            let mut memory = Neighbours::new(NeighbourLimits::default());
             let mut all: Vec<Sketch> = Vec::new();
             for name in 0..40usize {
                 let parts = (0..1 + rng.below(5)).map(|_| parts[rng.below(3)].as_str());

@@ -13,7 +13,7 @@ use super::word::{Class, WORD_BYTES_MAX};
 
 /// A word of the text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scanned {
+pub(super) struct ScannedWord {
     /// Its first byte.
     pub(super) start: usize,
     /// The byte behind it.
@@ -25,7 +25,7 @@ pub(super) struct Scanned {
 
 /// The kind of word that a byte may begin or continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ByteKind {
     Other,
     Space,
     /// A letter, a digit, `_`, or a byte of a longer character that is a letter.
@@ -35,16 +35,16 @@ enum Kind {
     Alone,
 }
 
-static KINDS: [Kind; 256] = {
-    let mut kinds = [Kind::Other; 256];
+static KINDS: [ByteKind; 256] = {
+    let mut kinds = [ByteKind::Other; 256];
     let mut byte = 0;
     while byte < 256 {
         kinds[byte] = match byte as u8 {
-            b' ' | b'\t' | b'\n' | b'\r' | 0x0B | 0x0C => Kind::Space,
-            b'0'..=b'9' => Kind::Digit,
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80..=0xBF | 0xC3..=0xE1 => Kind::Letter,
-            0xC0..=0xC2 | 0xE2..=0xFF => Kind::Alone,
-            _ => Kind::Other,
+            b' ' | b'\t' | b'\n' | b'\r' | 0x0B | 0x0C => ByteKind::Space,
+            b'0'..=b'9' => ByteKind::Digit,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80..=0xBF | 0xC3..=0xE1 => ByteKind::Letter,
+            0xC0..=0xC2 | 0xE2..=0xFF => ByteKind::Alone,
+            _ => ByteKind::Other,
         };
         byte += 1;
     }
@@ -79,14 +79,14 @@ impl<'a> Scanner<'a> {
 
     /// The next word, or nothing at the end.
     #[inline]
-    pub(super) fn next(&mut self) -> Option<Scanned> {
+    pub(super) fn next(&mut self) -> Option<ScannedWord> {
         let start = self.at;
         let first = *self.bytes.get(start)?;
         let scanned = match KINDS[usize::from(first)] {
-            Kind::Space => self.space(),
-            Kind::Letter | Kind::Digit => self.letters(first),
-            Kind::Alone => self.alone(),
-            Kind::Other => self.sign(first),
+            ByteKind::Space => self.space(),
+            ByteKind::Letter | ByteKind::Digit => self.letters(first),
+            ByteKind::Alone => self.alone(),
+            ByteKind::Other => self.sign(first),
         };
         self.at = scanned.end;
         match scanned.class {
@@ -105,8 +105,8 @@ impl<'a> Scanner<'a> {
         Some(scanned)
     }
 
-    fn word(&self, end: usize, class: Class) -> Scanned {
-        Scanned {
+    fn word(&self, end: usize, class: Class) -> ScannedWord {
+        ScannedWord {
             start: self.at,
             end,
             class,
@@ -114,23 +114,25 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn space(&self) -> Scanned {
+    fn space(&self) -> ScannedWord {
         let rest = &self.bytes[self.at..];
         let mut len = 0;
         let mut character = b' ';
-        while len < rest.len().min(WORD_BYTES_MAX) && KINDS[usize::from(rest[len])] == Kind::Space {
+        while len < rest.len().min(WORD_BYTES_MAX)
+            && KINDS[usize::from(rest[len])] == ByteKind::Space
+        {
             if matches!(rest[len], b'\n' | b'\r') {
                 character = b'\n';
             }
             len += 1;
         }
-        Scanned {
+        ScannedWord {
             character,
             ..self.word(self.at + len, Class::Space)
         }
     }
 
-    fn letters(&self, first: u8) -> Scanned {
+    fn letters(&self, first: u8) -> ScannedWord {
         let rest = &self.bytes[self.at..];
         if let [_, b'.', b'm' | b'M', b'.', ..] = rest
             && matches!(first | 0x20, b'a' | b'p')
@@ -216,11 +218,11 @@ impl<'a> Scanner<'a> {
         }
         let is_name = self.is_line_start || (self.names < NAMES_MAX && is_capital(word));
         let behind = self.bytes.get(self.at + word.len() + 1);
-        is_name && behind.is_none_or(|byte| KINDS[usize::from(*byte)] == Kind::Space)
+        is_name && behind.is_none_or(|byte| KINDS[usize::from(*byte)] == ByteKind::Space)
     }
 
     /// A character beyond ASCII that is a word of its own.
-    fn alone(&self) -> Scanned {
+    fn alone(&self) -> ScannedWord {
         let rest = &self.bytes[self.at..];
         if let Some((len, class)) = markup::triangles(rest) {
             return self.word(self.at + len, class);
@@ -243,13 +245,13 @@ impl<'a> Scanner<'a> {
         self.word(self.at + character.len(), class)
     }
 
-    fn sign(&self, first: u8) -> Scanned {
+    fn sign(&self, first: u8) -> ScannedWord {
         if matches!(first, b'<' | b'[' | b']')
             && let Some((len, class)) = markup::scan(&self.bytes[self.at..])
         {
             return self.word(self.at + len, class);
         }
-        Scanned {
+        ScannedWord {
             character: first,
             ..self.word(self.at + 1, Class::Punctuation)
         }
@@ -264,7 +266,12 @@ fn is_capital(word: &[u8]) -> bool {
 
 /// Whether a word may end before `next`.
 fn is_boundary(next: Option<&u8>) -> bool {
-    next.is_none_or(|byte| !matches!(KINDS[usize::from(*byte)], Kind::Letter | Kind::Digit))
+    next.is_none_or(|byte| {
+        !matches!(
+            KINDS[usize::from(*byte)],
+            ByteKind::Letter | ByteKind::Digit
+        )
+    })
 }
 
 #[cfg(test)]

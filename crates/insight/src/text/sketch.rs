@@ -16,7 +16,7 @@ use std::ops::Range;
 use headstart_core::TokenId;
 use twox_hash::XxHash3_64;
 
-use super::scan::{Scanned, Scanner};
+use super::scan::{ScannedWord, Scanner};
 use super::word::{Class, Word};
 
 /// Most words of a text that are kept unless told otherwise: some two megabytes of prompt.
@@ -99,7 +99,7 @@ impl Sketcher {
             text_bytes: text.len(),
             ..Sketch::default()
         };
-        let mut windows = Windows::default();
+        let mut windows = WordWindow::default();
         let mut scanner = Scanner::new(bytes);
         while let Some(scanned) = scanner.next() {
             if sketch.words.len() == self.words_max {
@@ -128,7 +128,7 @@ impl Sketcher {
             is_of_tokens: true,
             ..Sketch::default()
         };
-        let mut windows = Windows::default();
+        let mut windows = WordWindow::default();
         for (start, token) in (0u32..).zip(&tokens[..kept]) {
             let hash = self.slow_hash(&token.to_le_bytes());
             sketch.words.push(Word {
@@ -152,7 +152,7 @@ impl Sketcher {
         }
     }
 
-    fn word(&self, bytes: &[u8], scanned: &Scanned) -> Word {
+    fn word(&self, bytes: &[u8], scanned: &ScannedWord) -> Word {
         Word {
             hash: self.hash(&bytes[scanned.start..scanned.end]),
             start: scanned.start as u32,
@@ -218,7 +218,7 @@ impl Sketch {
 
     /// The anchors of what stands behind the first `words` of them.
     pub(super) fn anchors_behind(&self, words: usize) -> Vec<u64> {
-        let (mut windows, mut marks, mut anchors) = (Windows::default(), Vec::new(), Vec::new());
+        let (mut windows, mut marks, mut anchors) = (WordWindow::default(), Vec::new(), Vec::new());
         let behind = self.words[words.min(self.words.len())..].iter();
         for word in behind.filter(|word| word.is_ink()) {
             windows.push(word.hash, &mut marks, &mut anchors);
@@ -245,7 +245,7 @@ pub(super) fn common(one: &[Word], other: &[Word]) -> usize {
 
 /// The last words, as marks and anchors need them.
 #[derive(Default)]
-struct Windows {
+struct WordWindow {
     count: usize,
     chain: u64,
     window: u64,
@@ -263,7 +263,7 @@ const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Factor of the word that leaves a window, once another is added.
 const OLDEST_FACTOR: u64 = FACTOR.wrapping_pow(ANCHOR_WORDS as u32);
 
-impl Windows {
+impl WordWindow {
     #[inline]
     fn push(&mut self, hash: u64, marks: &mut Vec<u64>, anchors: &mut Vec<u64>) {
         self.chain = (self.chain.rotate_left(29) ^ hash).wrapping_mul(FACTOR);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use crate::conversation::{Conversation, text_message, tool_call, tool_result};
+use crate::conversation::{TemplateInput, text_message, tool_call, tool_result};
 use crate::openai::fields::Fields;
 use crate::openai::request::{TOKENS, missing, sampling, session, set_reasoning_effort, stop};
 use crate::openai::{ApiError, Generation};
@@ -33,7 +33,7 @@ pub struct MessagesRequest {
     /// Everything but the prompt.
     pub generation: Generation,
     /// The prompt.
-    pub conversation: Conversation,
+    pub conversation: TemplateInput,
 }
 
 impl MessagesRequest {
@@ -72,7 +72,7 @@ impl MessagesRequest {
     ///
     /// # Errors
     /// Names the parameter.
-    pub fn parse_count(body: &[u8]) -> Result<(String, Conversation), ApiError> {
+    pub fn parse_count(body: &[u8]) -> Result<(String, TemplateInput), ApiError> {
         let mut fields = Fields::parse(body)?;
         let model = fields.string("model")?;
         let model = model.ok_or_else(|| missing("model", "GET /v1/models lists the names"))?;
@@ -115,7 +115,7 @@ fn check_context_management(value: Option<Value>) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn conversation(fields: &mut Fields) -> Result<Conversation, ApiError> {
+fn conversation(fields: &mut Fields) -> Result<TemplateInput, ApiError> {
     let mut list = Vec::new();
     if let Some(system) = fields.take("system") {
         let text = system_text(&system, "system")?;
@@ -135,7 +135,7 @@ fn conversation(fields: &mut Fields) -> Result<Conversation, ApiError> {
         return Err(ApiError::invalid("messages", error));
     }
     check_tool_choice(fields.take("tool_choice"))?;
-    Ok(Conversation {
+    Ok(TemplateInput {
         messages: list.into(),
         tools: tools(fields.take("tools"))?,
         variables: variables(fields)?,

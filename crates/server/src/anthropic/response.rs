@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Finish;
 use crate::openai::ApiError;
-use crate::shape::{Events, Shape, Usage};
+use crate::shape::{AnswerWriter, Events, Usage};
 
 /// One answer of `/v1/messages`: a message with one text block.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl MessageShape {
     }
 }
 
-impl Shape for MessageShape {
+impl AnswerWriter for MessageShape {
     fn open(&mut self, usage: Usage, events: &mut Events) {
         let message = self.message(json!([]), None, usage);
         events.push_named(&json!({"type": "message_start", "message": message}));

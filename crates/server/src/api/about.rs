@@ -10,11 +10,11 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::gateway::{Gateway, unknown_model};
+use crate::gateway::{HttpGateway, unknown_model};
 use crate::openai::ApiError;
 
 /// `GET /v1/models`
-pub(super) async fn models(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(super) async fn models(State(gateway): State<Arc<HttpGateway>>) -> Response {
     let models: Vec<_> = gateway.models();
     let models: Vec<_> = models.iter().map(|id| card(&gateway, id)).collect();
     Json(json!({"object": "list", "data": models})).into_response()
@@ -23,7 +23,7 @@ pub(super) async fn models(State(gateway): State<Arc<Gateway>>) -> Response {
 /// `GET /v1/models/NAME`; a name may have slashes. A gateway asks its engines before it says that
 /// there is no such model.
 pub(super) async fn model(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<HttpGateway>>,
     name: Result<Path<String>, PathRejection>,
 ) -> Response {
     let name = match name {
@@ -45,7 +45,7 @@ pub(super) fn invalid_path(error: &PathRejection) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "invalid_path", error.body_text())
 }
 
-fn card(gateway: &Gateway, id: &str) -> Value {
+fn card(gateway: &HttpGateway, id: &str) -> Value {
     // The name by which engines tell it, and by which a gateway in front of this one reads it.
     let max_model_len = gateway.context(id);
     json!({
@@ -60,7 +60,7 @@ pub(super) async fn version() -> Response {
 }
 
 /// `GET /ready`
-pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(super) async fn ready(State(gateway): State<Arc<HttpGateway>>) -> Response {
     if gateway.is_ready() {
         return StatusCode::OK.into_response();
     }

@@ -17,22 +17,22 @@ use http::{HeaderMap, Method, StatusCode, header, request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::paths::{self, Place};
+use super::paths::{self, RequestDestination};
 use super::{Closer, SESSION_HEADER, body, headers, multipart, proxied, respond};
-use crate::gateway::{EngineAnswer, Gateway, Passing};
+use crate::gateway::{EngineAnswer, HttpGateway, Passing};
 use crate::openai::ApiError;
-use crate::spans::Timeline;
+use crate::spans::RequestTimeline;
 use crate::upstream::Outgoing;
 
 /// Passes a request on.
-pub(super) async fn pass(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+pub(super) async fn pass(State(gateway): State<Arc<HttpGateway>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let outcome = pass_parts(&gateway, head, body).await;
     outcome.unwrap_or_else(ApiError::into_response)
 }
 
 async fn pass_parts(
-    gateway: &Arc<Gateway>,
+    gateway: &Arc<HttpGateway>,
     head: request::Parts,
     body: axum::body::Body,
 ) -> Result<Response, ApiError> {
@@ -40,7 +40,7 @@ async fn pass_parts(
     let target = super::target(&head.uri);
     let place = paths::place(&head.method, target, gateway.edge.pass_admin_routes)?;
     refuse_preflight(&head)?;
-    let timeline = Timeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
+    let timeline = RequestTimeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
     let body = body::read(&head.headers, body, &gateway.limits).await?;
     let mut headers = headers::to_engine(gateway, &head.headers);
     proxied::count_hop(&mut headers)?;
@@ -53,9 +53,9 @@ async fn pass_parts(
         body,
     };
     let holder = match place {
-        Place::All => return Ok(combined(gateway.fan_out(&request).await)),
-        Place::Holder(id) => gateway.holder(&id, &headers).await,
-        Place::One => None,
+        RequestDestination::All => return Ok(combined(gateway.fan_out(&request).await)),
+        RequestDestination::Holder(id) => gateway.holder(&id, &headers).await,
+        RequestDestination::One => None,
     };
     let session = head.headers.get(SESSION_HEADER);
     let passing = Passing {
@@ -108,7 +108,7 @@ fn refuse_preflight(head: &request::Parts) -> Result<(), ApiError> {
 /// The model that a body names: a field of a JSON object, or of a form.
 fn model(headers: &HeaderMap, body: &Bytes) -> Option<String> {
     #[derive(Deserialize)]
-    struct Named {
+    struct ModelField {
         model: Value,
     }
     let kind = headers.get(header::CONTENT_TYPE);
@@ -116,7 +116,7 @@ fn model(headers: &HeaderMap, body: &Bytes) -> Option<String> {
     if let Some(boundary) = multipart::boundary(kind) {
         return multipart::field(body, boundary, "model").map(str::to_owned);
     }
-    let named: Named = serde_json::from_slice(body).ok()?;
+    let named: ModelField = serde_json::from_slice(body).ok()?;
     named.model.as_str().map(str::to_owned)
 }
 

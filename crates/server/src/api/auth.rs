@@ -8,12 +8,12 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 
 use super::headers::API_KEY_HEADER;
-use crate::gateway::Gateway;
+use crate::gateway::HttpGateway;
 use crate::openai::ApiError;
 
 /// Lets requests with the right key through.
 pub(super) async fn authorize(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<HttpGateway>>,
     request: Request,
     next: Next,
 ) -> Response {

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::sync::mpsc;
 
 use super::{Closer, encoding};
-use crate::config::Limits;
+use crate::config::EdgeLimits;
 use crate::openai::ApiError;
 
 /// Pieces between an answer and its connection: a little slack, no buffer.
@@ -25,7 +25,7 @@ pub(super) const PIECES: usize = 16;
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
-    limits: &Limits,
+    limits: &EdgeLimits,
 ) -> Result<Bytes, ApiError> {
     let announced = headers
         .get(header::CONTENT_LENGTH)
@@ -60,7 +60,7 @@ pub(super) async fn read(
 }
 
 /// The error for a body beyond the limit.
-pub(super) fn too_large(limits: &Limits) -> ApiError {
+pub(super) fn too_large(limits: &EdgeLimits) -> ApiError {
     let mib = limits.body_bytes as f64 / f64::from(1 << 20);
     let message = format!(
         "the body is larger than {mib:.1} MiB (unpacked, where it came packed); send less, or \
@@ -70,7 +70,7 @@ pub(super) fn too_large(limits: &Limits) -> ApiError {
 }
 
 /// Sending end of a response body.
-pub(super) struct Writer {
+pub(super) struct BodyWriter {
     pieces: mpsc::Sender<Bytes>,
     stall_timeout: Duration,
     closer: Closer,
@@ -81,13 +81,13 @@ pub(super) struct Writer {
 pub(super) struct ClientGone;
 
 /// A body and the writer that feeds it, with room for `pieces` pieces between the two.
-pub(super) fn channel(pieces: usize, limits: &Limits, closer: Closer) -> (Writer, Body) {
+pub(super) fn channel(pieces: usize, limits: &EdgeLimits, closer: Closer) -> (BodyWriter, Body) {
     let (pieces, received) = mpsc::channel(pieces);
     let stream = stream::unfold(received, |mut received| async move {
         let piece = received.recv().await?;
         Some((Ok::<_, Infallible>(piece), received))
     });
-    let writer = Writer {
+    let writer = BodyWriter {
         pieces,
         stall_timeout: limits.stall_timeout,
         closer,
@@ -95,7 +95,7 @@ pub(super) fn channel(pieces: usize, limits: &Limits, closer: Closer) -> (Writer
     (writer, Body::from_stream(stream))
 }
 
-impl Writer {
+impl BodyWriter {
     /// Hands over a piece.
     ///
     /// # Errors

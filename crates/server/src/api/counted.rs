@@ -10,8 +10,8 @@ use headstart_index_sync::clock::unix_seconds;
 use http::{Method, StatusCode};
 
 use super::request_id;
-use crate::dashboard::Failure;
-use crate::gateway::Gateway;
+use crate::dashboard::FailedRequest;
+use crate::gateway::HttpGateway;
 use crate::openai::ApiError;
 
 /// Pages and figures for operators, and what lies below these.
@@ -41,17 +41,17 @@ const ROUTES: [&str; 10] = [
 
 /// Middleware: counts errors, and keeps the last ones for the dashboard.
 pub(super) async fn errors(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<HttpGateway>>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let route = (request.method() == Method::POST)
-        .then(|| Asked::by(request.uri().path()))
+        .then(|| ClientRoute::by(request.uri().path()))
         .flatten();
     let Some(asked) = route else {
         return next.run(request).await;
     };
-    let counter = Counter {
+    let counter = ErrorCounter {
         route: asked.route,
         request_id: request_id(request.headers()).map(str::to_owned),
     };
@@ -67,21 +67,21 @@ pub(super) async fn errors(
 
 /// A request extension: counts an error of the request, be it in the middle of its answer.
 #[derive(Clone, Debug)]
-pub(super) struct Counter {
+pub(super) struct ErrorCounter {
     route: &'static str,
     request_id: Option<String>,
 }
 
-impl Counter {
+impl ErrorCounter {
     /// The answer began well, and broke off with `error`.
-    pub(super) fn broke_off(&self, gateway: &Gateway, error: &ApiError) {
+    pub(super) fn broke_off(&self, gateway: &HttpGateway, error: &ApiError) {
         self.note(gateway, error.status, Some(error.code));
     }
 
-    fn note(&self, gateway: &Gateway, status: StatusCode, code: Option<&'static str>) {
+    fn note(&self, gateway: &HttpGateway, status: StatusCode, code: Option<&'static str>) {
         let errors = &gateway.metrics.requests.errors;
         errors.with_label_values(&[status.as_str()]).inc();
-        gateway.dashboard.failures.note(Failure {
+        gateway.dashboard.failures.note(FailedRequest {
             request_id: self.request_id.clone(),
             at_unix_s: unix_seconds(),
             status: status.as_u16(),
@@ -93,14 +93,14 @@ impl Counter {
 
 /// Route of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Asked {
+struct ClientRoute {
     /// Its route, without what a client may have put there.
     route: &'static str,
     /// Whether its path is an API's for certain: an engine may have others.
     is_api: bool,
 }
 
-impl Asked {
+impl ClientRoute {
     /// None of what is not a client's request to an API.
     fn by(path: &str) -> Option<Self> {
         let is_below = |parent: &str| {
@@ -139,11 +139,11 @@ mod tests {
             "/docs",
             "/favicon.ico",
         ] {
-            assert_eq!(Asked::by(path), None, "{path}");
+            assert_eq!(ClientRoute::by(path), None, "{path}");
         }
         let check = |path: &str, status: u16, is_error: bool| {
             let status = StatusCode::from_u16(status).expect("a status");
-            let asked = Asked::by(path).expect("a client's");
+            let asked = ClientRoute::by(path).expect("a client's");
             assert_eq!(asked.is_error(status), is_error, "{path} {status}");
         };
         check("/v1/chat/completions", 401, true);
@@ -152,7 +152,7 @@ mod tests {
         check("/wp-login.php", 404, false);
         check("/wp-login.php", 401, false);
         check("/classify", 503, true);
-        let asked = Asked::by("/v1/models/a%20secret/unload").expect("a client's");
+        let asked = ClientRoute::by("/v1/models/a%20secret/unload").expect("a client's");
         assert_eq!(asked.route, "another route");
     }
 }

@@ -10,14 +10,14 @@ use http::{HeaderValue, StatusCode, header};
 
 use super::{Closer, body};
 use crate::dashboard::{self, LISTENERS_MAX, Listener};
-use crate::gateway::Gateway;
+use crate::gateway::HttpGateway;
 use crate::openai::ApiError;
 
 /// Snapshots between a listener and his connection: who is slower gets the newest later.
 const PIECES: usize = 1;
 
 /// One snapshot with all of its history.
-pub(super) async fn snapshot(gateway: &Arc<Gateway>) -> Response {
+pub(super) async fn snapshot(gateway: &Arc<HttpGateway>) -> Response {
     match dashboard::whole(gateway).await {
         Some(snapshot) => (no_store(), Json(snapshot)).into_response(),
         None => failed().into_response(),
@@ -25,7 +25,7 @@ pub(super) async fn snapshot(gateway: &Arc<Gateway>) -> Response {
 }
 
 /// Snapshots until the client goes or the server stops.
-pub(super) async fn events(gateway: &Arc<Gateway>, closer: Closer) -> Response {
+pub(super) async fn events(gateway: &Arc<HttpGateway>, closer: Closer) -> Response {
     let Some(listener) = gateway.dashboard.listen() else {
         return full().into_response();
     };
@@ -44,7 +44,7 @@ pub(super) async fn events(gateway: &Arc<Gateway>, closer: Closer) -> Response {
 async fn send(
     mut listener: Listener,
     first: &bytes::Bytes,
-    writer: &body::Writer,
+    writer: &body::BodyWriter,
 ) -> Result<(), body::ClientGone> {
     writer.send(first.clone()).await?;
     loop {

@@ -26,8 +26,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::dashboard::Labelled;
-use crate::gateway::Gateway;
+use crate::dashboard::LabelResidency;
+use crate::gateway::HttpGateway;
 use crate::openai::ApiError;
 use crate::upstream::Upstream;
 
@@ -40,14 +40,14 @@ const PIECES: usize = 256;
 
 /// Filter of the entries to dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Wanted {
+struct DumpFilter {
     /// Of this replica only.
     replica: Option<u32>,
     /// Most entries to dump.
     limit: Option<usize>,
 }
 
-impl Wanted {
+impl DumpFilter {
     /// Parses the names and values of a query.
     fn of(query: &[(String, String)]) -> Result<Self, ApiError> {
         let mut wanted = Self::default();
@@ -81,7 +81,7 @@ fn set<T: FromStr>(wanted: &mut Option<T>, name: &str, value: &str) -> Result<()
 }
 
 /// Sizes, counters, and per replica: health, stream and blocks by tier.
-pub(super) async fn index(gateway: &Arc<Gateway>) -> Response {
+pub(super) async fn index(gateway: &Arc<HttpGateway>) -> Response {
     let gateway = gateway.clone();
     match tokio::task::spawn_blocking(move || summary(&gateway)).await {
         Ok(summary) => Json(summary).into_response(),
@@ -89,8 +89,8 @@ pub(super) async fn index(gateway: &Arc<Gateway>) -> Response {
     }
 }
 
-fn summary(gateway: &Gateway) -> Value {
-    let mut blocks: BTreeMap<ReplicaId, Blocks> = BTreeMap::new();
+fn summary(gateway: &HttpGateway) -> Value {
+    let mut blocks: BTreeMap<ReplicaId, ReplicaBlockCounts> = BTreeMap::new();
     gateway
         .index()
         .residents(gateway.clock.now(), &mut |resident| {
@@ -141,10 +141,10 @@ fn summary(gateway: &Gateway) -> Value {
 }
 
 /// The prefixes that have names, and which replicas hold how much of them.
-fn labels(gateway: &Gateway) -> Vec<Value> {
+fn labels(gateway: &HttpGateway) -> Vec<Value> {
     let now = gateway.clock.now();
     let labels = gateway.dashboard.labels.held(gateway.index(), now);
-    let label = |it: &Labelled<'_>| {
+    let label = |it: &LabelResidency<'_>| {
         let held = it.held.iter();
         let held = held.map(|(replica, tokens)| json!({"replica": replica.0, "tokens": tokens}));
         json!({"label": it.name, "held": held.collect::<Vec<_>>()})
@@ -202,12 +202,12 @@ fn stream(told: &StreamReporter) -> Value {
 
 /// Blocks of one replica.
 #[derive(Default)]
-struct Blocks {
+struct ReplicaBlockCounts {
     by_tier: BTreeMap<&'static str, usize>,
     doubtful: usize,
 }
 
-impl Blocks {
+impl ReplicaBlockCounts {
     fn add(&mut self, resident: &ResidentBlock) {
         *self.by_tier.entry(tier_name(resident.tier)).or_default() += 1;
         self.doubtful += usize::from(resident.is_doubtful);
@@ -215,8 +215,8 @@ impl Blocks {
 }
 
 /// One JSON object a line: replica, key, group, tier, and whether it is doubtful.
-pub(super) fn entries(gateway: &Arc<Gateway>, query: &[(String, String)]) -> Response {
-    let wanted = Wanted::of(query).and_then(|wanted| {
+pub(super) fn entries(gateway: &Arc<HttpGateway>, query: &[(String, String)]) -> Response {
+    let wanted = DumpFilter::of(query).and_then(|wanted| {
         let wanted_replica = wanted.replica.map(ReplicaId);
         wanted_replica.map_or(Ok(()), |replica| exists(gateway, replica))?;
         Ok(wanted)
@@ -228,7 +228,7 @@ pub(super) fn entries(gateway: &Arc<Gateway>, query: &[(String, String)]) -> Res
 }
 
 /// Whether there is such a replica. What it holds may still be nothing.
-fn exists(gateway: &Gateway, replica: ReplicaId) -> Result<(), ApiError> {
+fn exists(gateway: &HttpGateway, replica: ReplicaId) -> Result<(), ApiError> {
     let there: Vec<u32> = gateway.router().replicas().map(|it| it.replica.0).collect();
     if there.contains(&replica.0) {
         return Ok(());
@@ -242,7 +242,7 @@ fn exists(gateway: &Gateway, replica: ReplicaId) -> Result<(), ApiError> {
     Err(ApiError::invalid("replica", message))
 }
 
-fn dump(gateway: &Arc<Gateway>, wanted: Wanted) -> Response {
+fn dump(gateway: &Arc<HttpGateway>, wanted: DumpFilter) -> Response {
     let (pieces, received) = mpsc::channel::<Bytes>(PIECES);
     let gateway = gateway.clone();
     let is_cut = Arc::new(AtomicBool::new(false));
@@ -264,8 +264,8 @@ fn dump(gateway: &Arc<Gateway>, wanted: Wanted) -> Response {
 }
 
 fn write_entries(
-    gateway: &Gateway,
-    wanted: Wanted,
+    gateway: &HttpGateway,
+    wanted: DumpFilter,
     pieces: &mpsc::Sender<Bytes>,
     cut: &AtomicBool,
 ) {
@@ -335,7 +335,7 @@ mod tests {
     fn check(query: &[(&str, &str)], expected: Result<(Option<u32>, Option<usize>), &str>) {
         let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         let query: Vec<_> = query.iter().map(owned).collect();
-        match (Wanted::of(&query), expected) {
+        match (DumpFilter::of(&query), expected) {
             (Ok(wanted), Ok(expected)) => assert_eq!((wanted.replica, wanted.limit), expected),
             (Err(error), Err(param)) => {
                 assert_eq!(error.status, StatusCode::BAD_REQUEST);

@@ -13,23 +13,23 @@ use serde_json::json;
 
 pub(super) use self::tokens::plain_tokens;
 
-use self::run::{Prompt, Reply, Run};
-use self::tokens::{Input, read};
-use super::Call;
+use self::run::{GenerationRun, ReplyFormat, RunPrompt};
+use self::tokens::{UntokenizedPrompt, read};
+use super::CompletionCall;
 use crate::anthropic::{MessageShape, MessagesRequest};
-use crate::gateway::{Ask, Embedded, Fleet, Gateway, unknown_model};
-use crate::openai::response::{Envelope, Kind};
+use crate::gateway::{Ask, EmbeddedReplicas, Fleet, HttpGateway, unknown_model};
+use crate::openai::response::{ApiKind, Envelope};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation};
 use crate::prediction::Scope;
-use crate::prompt_tokens::Prompted;
+use crate::prompt_tokens::TokenizedPrompt;
 use crate::responses::request::unknown_response;
 use crate::responses::response::Keeping;
 use crate::responses::{ResponseShape, ResponsesRequest};
-use crate::shape::Shape;
+use crate::shape::AnswerWriter;
 use crate::spans::Mark;
 
 /// Answers a call.
-pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError> {
+pub(super) async fn answer(call: CompletionCall, body: &[u8]) -> Result<Response, ApiError> {
     let gateway = call.gateway.clone();
     let Fleet::Embedded(embedded) = &gateway.fleet else {
         unreachable!("the caller asked for embedded replicas");
@@ -44,7 +44,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
     };
     let renamed = |error| renamed(call.kind, error);
     let prompted = read(&gateway, embedded, input, scope).await;
-    let (Prompted { tokens, sketch }, chat) = prompted.map_err(renamed)?;
+    let (TokenizedPrompt { tokens, sketch }, chat) = prompted.map_err(renamed)?;
     call.timeline.mark(Mark::Tokenized);
     let forecast = embedded.predictions.as_ref().zip(chat);
     let forecast = forecast.map(|(predictions, chat)| predictions.forecast(chat, call.arrival));
@@ -59,12 +59,12 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
     };
     let accepted = gateway.generate(embedded, &ask).await;
     let accepted = accepted.map_err(renamed)?;
-    let prompt = Prompt {
+    let prompt = RunPrompt {
         tokens: tokens.len(),
         sketch,
         forecast,
     };
-    let run = Run::start(&call, embedded, &generation, (prompt, reply), accepted);
+    let run = GenerationRun::start(&call, embedded, &generation, (prompt, reply), accepted);
     if generation.stream {
         Ok(run.stream(&call))
     } else {
@@ -73,8 +73,8 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
 }
 
 /// An error with the parameter's name in the API that was called.
-fn renamed(kind: Kind, mut error: ApiError) -> ApiError {
-    if kind == Kind::Responses {
+fn renamed(kind: ApiKind, mut error: ApiError) -> ApiError {
+    if kind == ApiKind::Responses {
         error.param = match error.param.as_deref() {
             Some("messages" | "prompt") => Some("input".to_owned()),
             Some("max_tokens") => Some("max_output_tokens".to_owned()),
@@ -85,17 +85,17 @@ fn renamed(kind: Kind, mut error: ApiError) -> ApiError {
 }
 
 /// Answers `POST /v1/messages/count_tokens`.
-pub(super) async fn count_tokens(gateway: &Gateway, body: &[u8]) -> Result<Response, ApiError> {
+pub(super) async fn count_tokens(gateway: &HttpGateway, body: &[u8]) -> Result<Response, ApiError> {
     let embedded = embedded(gateway)?;
     let (model, conversation) = MessagesRequest::parse_count(body)?;
     check_model(gateway, embedded, &model)?;
-    let input = Input::Chat(conversation);
+    let input = UntokenizedPrompt::Chat(conversation);
     let (prompted, _) = read(gateway, embedded, input, Scope::default()).await?;
     Ok(Json(json!({"input_tokens": prompted.tokens.len()})).into_response())
 }
 
 /// Answers `GET /v1/responses/ID`.
-pub(super) fn stored_response(gateway: &Gateway, id: &str) -> Result<Response, ApiError> {
+pub(super) fn stored_response(gateway: &HttpGateway, id: &str) -> Result<Response, ApiError> {
     let responses = &embedded(gateway)?.responses;
     let stored = responses.get(id, gateway.clock.now());
     let stored = stored.ok_or_else(|| unknown_response(id))?;
@@ -103,7 +103,7 @@ pub(super) fn stored_response(gateway: &Gateway, id: &str) -> Result<Response, A
 }
 
 /// Answers `DELETE /v1/responses/ID`.
-pub(super) fn delete_response(gateway: &Gateway, id: &str) -> Result<Response, ApiError> {
+pub(super) fn delete_response(gateway: &HttpGateway, id: &str) -> Result<Response, ApiError> {
     let responses = &embedded(gateway)?.responses;
     match responses.remove(id, gateway.clock.now()) {
         true => {
@@ -118,7 +118,7 @@ pub(super) fn delete_response(gateway: &Gateway, id: &str) -> Result<Response, A
 ///
 /// # Errors
 /// When engines behind HTTP compute, to whom such a request is passed on.
-fn embedded(gateway: &Gateway) -> Result<&Embedded, ApiError> {
+fn embedded(gateway: &HttpGateway) -> Result<&EmbeddedReplicas, ApiError> {
     match &gateway.fleet {
         Fleet::Embedded(embedded) => Ok(embedded),
         Fleet::Upstreams(_) => {
@@ -128,7 +128,11 @@ fn embedded(gateway: &Gateway) -> Result<&Embedded, ApiError> {
     }
 }
 
-fn check_model(gateway: &Gateway, embedded: &Embedded, model: &str) -> Result<(), ApiError> {
+fn check_model(
+    gateway: &HttpGateway,
+    embedded: &EmbeddedReplicas,
+    model: &str,
+) -> Result<(), ApiError> {
     match model == embedded.name {
         true => Ok(()),
         false => Err(unknown_model(model, &gateway.models())),
@@ -137,26 +141,30 @@ fn check_model(gateway: &Gateway, embedded: &Embedded, model: &str) -> Result<()
 
 /// Reads a request by its API, and prepares what writes its answer.
 fn parse(
-    call: &Call,
-    embedded: &Embedded,
+    call: &CompletionCall,
+    embedded: &EmbeddedReplicas,
     body: &[u8],
-) -> Result<(Generation, Input, Reply), ApiError> {
+) -> Result<(Generation, UntokenizedPrompt, ReplyFormat), ApiError> {
     match call.kind {
-        Kind::Chat => {
+        ApiKind::Chat => {
             let chat = ChatRequest::parse(body)?;
             let reply = envelope(call, embedded, &chat.generation);
-            Ok((chat.generation, Input::Chat(chat.conversation), reply))
+            Ok((
+                chat.generation,
+                UntokenizedPrompt::Chat(chat.conversation),
+                reply,
+            ))
         }
-        Kind::Text => {
+        ApiKind::Text => {
             let completion = CompletionRequest::parse(body)?;
             let reply = envelope(call, embedded, &completion.generation);
             Ok((
                 completion.generation,
-                Input::Plain(completion.prompt),
+                UntokenizedPrompt::Plain(completion.prompt),
                 reply,
             ))
         }
-        Kind::Messages => {
+        ApiKind::Messages => {
             let request = MessagesRequest::parse(body)?;
             let id = unguessable_id("msg");
             let model = embedded.name.clone();
@@ -165,17 +173,21 @@ fn parse(
                 model,
             };
             let reply = reply(embedded, id, shape);
-            Ok((request.generation, Input::Chat(request.conversation), reply))
+            Ok((
+                request.generation,
+                UntokenizedPrompt::Chat(request.conversation),
+                reply,
+            ))
         }
-        Kind::Responses => responses(call, embedded, body),
+        ApiKind::Responses => responses(call, embedded, body),
     }
 }
 
 fn responses(
-    call: &Call,
-    embedded: &Embedded,
+    call: &CompletionCall,
+    embedded: &EmbeddedReplicas,
     body: &[u8],
-) -> Result<(Generation, Input, Reply), ApiError> {
+) -> Result<(Generation, UntokenizedPrompt, ReplyFormat), ApiError> {
     let store = &embedded.responses;
     let request = ResponsesRequest::parse(body, |id| store.get(id, call.arrival))?;
     let id = unguessable_id("resp");
@@ -194,11 +206,19 @@ fn responses(
         progress: Default::default(),
     };
     let reply = reply(embedded, id, shape);
-    Ok((request.generation, Input::Chat(request.conversation), reply))
+    Ok((
+        request.generation,
+        UntokenizedPrompt::Chat(request.conversation),
+        reply,
+    ))
 }
 
-fn envelope(call: &Call, embedded: &Embedded, generation: &Generation) -> Reply {
-    let (gateway, is_chat) = (&call.gateway, call.kind == Kind::Chat);
+fn envelope(
+    call: &CompletionCall,
+    embedded: &EmbeddedReplicas,
+    generation: &Generation,
+) -> ReplyFormat {
+    let (gateway, is_chat) = (&call.gateway, call.kind == ApiKind::Chat);
     let prefix = if is_chat { "chatcmpl" } else { "cmpl" };
     let id = gateway.answer_id(prefix, gateway.next_id());
     let envelope = Envelope {
@@ -211,8 +231,12 @@ fn envelope(call: &Call, embedded: &Embedded, generation: &Generation) -> Reply 
     reply(embedded, id, envelope)
 }
 
-fn reply(embedded: &Embedded, id: String, shape: impl Shape + 'static) -> Reply {
-    Reply {
+fn reply(
+    embedded: &EmbeddedReplicas,
+    id: String,
+    shape: impl AnswerWriter + 'static,
+) -> ReplyFormat {
+    ReplyFormat {
         id,
         model: embedded.name.clone(),
         shape: Box::new(shape),

@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode, header};
 use ruzstd::decoding::StreamingDecoder;
 
 use super::body::too_large;
-use crate::config::Limits;
+use crate::config::EdgeLimits;
 use crate::openai::ApiError;
 
 /// Most codings that may be applied one after another; clients use one.
@@ -32,7 +32,7 @@ pub(super) enum Coding {
 
 /// Why a body could not be decoded.
 #[derive(Debug, PartialEq, Eq)]
-enum Failure {
+enum DecodeFailure {
     TooLarge,
     Broken(String),
 }
@@ -69,7 +69,7 @@ pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, ApiError> {
 pub(super) async fn decoded(
     body: Bytes,
     codings: Vec<Coding>,
-    limits: &Limits,
+    limits: &EdgeLimits,
 ) -> Result<Bytes, ApiError> {
     if codings.is_empty() {
         return Ok(body);
@@ -84,11 +84,11 @@ pub(super) async fn decoded(
     let failure = match work.await {
         Ok(Ok(body)) => return Ok(body),
         Ok(Err(failure)) => failure,
-        Err(_) => Failure::Broken("the decoder failed".to_owned()),
+        Err(_) => DecodeFailure::Broken("the decoder failed".to_owned()),
     };
     Err(match failure {
-        Failure::TooLarge => too_large(limits),
-        Failure::Broken(cause) => {
+        DecodeFailure::TooLarge => too_large(limits),
+        DecodeFailure::Broken(cause) => {
             let message = format!("the body cannot be decoded as {name}: {cause}");
             ApiError::new(StatusCode::BAD_REQUEST, "invalid_encoding", message)
         }
@@ -105,7 +105,7 @@ impl Coding {
         }
     }
 
-    fn undo(self, body: &[u8], limit: usize) -> Result<Vec<u8>, Failure> {
+    fn undo(self, body: &[u8], limit: usize) -> Result<Vec<u8>, DecodeFailure> {
         match self {
             Self::Gzip => read(MultiGzDecoder::new(body), limit, Vec::new()),
             // RFC 9110 means zlib's format, and some clients send it without its head.
@@ -121,30 +121,30 @@ impl Coding {
 }
 
 /// The frames of a body one after another.
-fn unzstd(body: &[u8], limit: usize) -> Result<Vec<u8>, Failure> {
+fn unzstd(body: &[u8], limit: usize) -> Result<Vec<u8>, DecodeFailure> {
     // A frame of one segment has a window as large as its content.
     let window = ZSTD_WINDOW.max(limit as u64);
     let mut rest = body;
     let mut out = Vec::new();
     while rest.has_remaining() {
         let frame = StreamingDecoder::new_with_max_window_size(&mut rest, window);
-        let frame = frame.map_err(|error| Failure::Broken(error.to_string()))?;
+        let frame = frame.map_err(|error| DecodeFailure::Broken(error.to_string()))?;
         out = read(frame, limit, out)?;
     }
     match body.is_empty() {
-        true => Err(Failure::Broken("it is empty".to_owned())),
+        true => Err(DecodeFailure::Broken("it is empty".to_owned())),
         false => Ok(out),
     }
 }
 
 /// All that `decoder` gives, behind what is there; not more than `limit` bytes.
-fn read(decoder: impl Read, limit: usize, mut out: Vec<u8>) -> Result<Vec<u8>, Failure> {
+fn read(decoder: impl Read, limit: usize, mut out: Vec<u8>) -> Result<Vec<u8>, DecodeFailure> {
     let left = (limit - out.len()) as u64 + 1;
     let read = decoder.take(left).read_to_end(&mut out);
-    read.map_err(|error| Failure::Broken(error.to_string()))?;
+    read.map_err(|error| DecodeFailure::Broken(error.to_string()))?;
     match out.len() <= limit {
         true => Ok(out),
-        false => Err(Failure::TooLarge),
+        false => Err(DecodeFailure::TooLarge),
     }
 }
 
@@ -215,10 +215,10 @@ mod tests {
             assert_eq!(coding.undo(&body, LIMIT).as_ref(), Ok(&text), "{coding:?}");
             let bomb = packed(coding, &vec![b' '; 100 * LIMIT]);
             assert!(bomb.len() < LIMIT, "{coding:?}: {}", bomb.len());
-            assert_eq!(coding.undo(&bomb, LIMIT), Err(Failure::TooLarge));
+            assert_eq!(coding.undo(&bomb, LIMIT), Err(DecodeFailure::TooLarge));
             for cut in [0, 1, body.len() / 2] {
                 let broken = coding.undo(&body[..cut], LIMIT);
-                let is_broken = matches!(broken, Err(Failure::Broken(_)));
+                let is_broken = matches!(broken, Err(DecodeFailure::Broken(_)));
                 assert!(is_broken, "{coding:?} cut at {cut}: {broken:?}");
             }
         }
@@ -233,7 +233,11 @@ mod tests {
         for coding in [Coding::Gzip, Coding::Zstd] {
             let two = [packed(coding, b"hel"), packed(coding, b"lo")].concat();
             assert_eq!(coding.undo(&two, 5), Ok(b"hello".to_vec()), "{coding:?}");
-            assert_eq!(coding.undo(&two, 4), Err(Failure::TooLarge), "{coding:?}");
+            assert_eq!(
+                coding.undo(&two, 4),
+                Err(DecodeFailure::TooLarge),
+                "{coding:?}"
+            );
         }
     }
 

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use super::body::event;
 use crate::anthropic;
 use crate::openai::ApiError;
-use crate::openai::response::Kind;
+use crate::openai::response::ApiKind;
 
 /// An error in the middle of a stream, as an event of it.
-pub(super) fn stream_event(kind: Kind, error: &ApiError) -> Bytes {
+pub(super) fn stream_event(kind: ApiKind, error: &ApiError) -> Bytes {
     let named = |data: Value| Bytes::from(format!("event: error\ndata: {data}\n\n"));
     match kind {
-        Kind::Chat | Kind::Text => event(&error.body()),
-        Kind::Messages => named(anthropic::error::body(error)),
-        Kind::Responses => named(json!({
+        ApiKind::Chat | ApiKind::Text => event(&error.body()),
+        ApiKind::Messages => named(anthropic::error::body(error)),
+        ApiKind::Responses => named(json!({
             "type": "error", "code": error.code, "message": error.message, "param": error.param,
         })),
     }
@@ -36,8 +36,8 @@ mod tests {
             let data: Value = serde_json::from_str(data).expect("JSON");
             assert_eq!(data.pointer(field), Some(&json!("late")), "{text}");
         };
-        check(Kind::Chat, "data: ", "/error/message");
-        check(Kind::Messages, "event: error\ndata: ", "/error/message");
-        check(Kind::Responses, "event: error\ndata: ", "/message");
+        check(ApiKind::Chat, "data: ", "/error/message");
+        check(ApiKind::Messages, "event: error\ndata: ", "/error/message");
+        check(ApiKind::Responses, "event: error\ndata: ", "/message");
     }
 }

@@ -7,21 +7,23 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
-use headstart_insight::loss::Evicted;
-use headstart_insight::{Cause, Split, Waterfall};
+use headstart_insight::loss::FirstEviction;
+use headstart_insight::{BucketTokens, Cause, Waterfall};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::about::invalid_path;
-use crate::gateway::Gateway;
-use crate::insight::{BucketSeconds, CauseSums, ErrorSummary, Insight, Parted, RequestRecord};
+use crate::gateway::HttpGateway;
+use crate::insight::{
+    BucketSeconds, CauseSums, ErrorSummary, Insight, NeighbourDivergence, RequestRecord,
+};
 use crate::openai::ApiError;
 
 /// Default number of requests shown.
 const LIMIT: usize = 100;
 
 pub(super) async fn requests(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<HttpGateway>>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Response, ApiError> {
     let mut limit = LIMIT;
@@ -40,7 +42,7 @@ pub(super) async fn requests(
 }
 
 pub(super) async fn request(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<HttpGateway>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let Path(id) = id.map_err(|error| invalid_path(&error))?;
@@ -56,7 +58,9 @@ pub(super) async fn request(
     Ok(Json(told).into_response())
 }
 
-pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Response, ApiError> {
+pub(super) async fn waterfall(
+    State(gateway): State<Arc<HttpGateway>>,
+) -> Result<Response, ApiError> {
     insight(&gateway)?;
     let asked = gateway.clone();
     let answer = gateway.dashboard.sums.get(move || sums(&asked)).await;
@@ -69,7 +73,7 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
 }
 
 /// All sums. It fits a model, so that it is no work for a network thread, nor for each who asks.
-fn sums(gateway: &Gateway) -> Value {
+fn sums(gateway: &HttpGateway) -> Value {
     let Ok(insight) = insight(gateway) else {
         return Value::Null;
     };
@@ -130,7 +134,7 @@ fn sums(gateway: &Gateway) -> Value {
 }
 
 /// Adds the difference between the prompt and its nearest earlier one.
-fn add_parted(told: &mut Value, parted: &Parted) {
+fn add_parted(told: &mut Value, parted: &NeighbourDivergence) {
     told["neighbour"] = json!({ "request": parted.neighbour });
     told["diverged_at"] = json!(parted.byte.map(|byte| json!({ "byte": byte })));
     told["lost_words"] = json!(parted.lost_words);
@@ -167,7 +171,7 @@ fn of_seconds(seconds: &BucketSeconds) -> Value {
     })
 }
 
-fn insight(gateway: &Gateway) -> Result<&Insight, ApiError> {
+fn insight(gateway: &HttpGateway) -> Result<&Insight, ApiError> {
     gateway.observers.insight.as_ref().ok_or_else(|| {
         let message = "requests are not explained here: start without --insight off";
         ApiError::new(StatusCode::NOT_FOUND, "no_insight", message)
@@ -204,7 +208,7 @@ pub(super) fn of_record(record: &RequestRecord) -> Value {
     })
 }
 
-fn of_split(split: &Split) -> Value {
+fn of_split(split: &BucketTokens) -> Value {
     let buckets = split.iter();
     let buckets: Map<_, _> = buckets
         .map(|(bucket, tokens)| (bucket.name().to_owned(), tokens.into()))
@@ -212,7 +216,7 @@ fn of_split(split: &Split) -> Value {
     Value::Object(buckets)
 }
 
-fn of_eviction(evicted: &Evicted) -> Value {
+fn of_eviction(evicted: &FirstEviction) -> Value {
     json!({
         "age_s": evicted.age.as_secs_f64(),
         "blocks_since": evicted.blocks_since,

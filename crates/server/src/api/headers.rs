@@ -3,7 +3,7 @@
 
 use http::header::{self, HeaderMap, HeaderName};
 
-use crate::gateway::Gateway;
+use crate::gateway::HttpGateway;
 
 /// Headers of one connection.
 const HOP_BY_HOP: [HeaderName; 6] = [
@@ -35,7 +35,7 @@ const CORS_PREFIX: &str = "access-control-";
 
 /// Returns the client's headers that the engine gets. The client's key is removed if the gateway
 /// has a key of its own.
-pub(super) fn to_engine(gateway: &Gateway, client: &HeaderMap) -> HeaderMap {
+pub(super) fn to_engine(gateway: &HttpGateway, client: &HeaderMap) -> HeaderMap {
     let mut headers = client.clone();
     remove_hop_by_hop(&mut headers);
     for name in REQUEST_FRAMING {

@@ -13,7 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::NORMALIZED_HEADER;
-use crate::gateway::Gateway;
+use crate::gateway::HttpGateway;
 
 /// Longest body that is rewritten where it is read, bytes: below a millisecond.
 const SHORT_BYTES: usize = 16 << 10;
@@ -23,7 +23,7 @@ const FIELDS: [&str; 3] = ["messages", "tools", "prompt"];
 
 /// Returns the body to process further, and the normalizers that changed it. An unreadable body
 /// stays as it is: its next reader reports the error.
-pub(super) async fn normalized(gateway: &Gateway, body: Bytes) -> (Bytes, Normalizers) {
+pub(super) async fn normalized(gateway: &HttpGateway, body: Bytes) -> (Bytes, Normalizers) {
     let chosen = gateway.normalizers;
     if chosen.is_empty() {
         return (body, chosen);
@@ -43,7 +43,7 @@ pub(super) async fn normalized(gateway: &Gateway, body: Bytes) -> (Bytes, Normal
 }
 
 /// Says in an answer's head what was changed of its request, and counts it unless it was refused.
-pub(super) fn say(gateway: &Gateway, mut response: Response, changed: Normalizers) -> Response {
+pub(super) fn say(gateway: &HttpGateway, mut response: Response, changed: Normalizers) -> Response {
     if response.status().is_success() {
         let counter = &gateway.metrics.requests.normalized;
         for one in changed.iter() {
@@ -60,7 +60,7 @@ pub(super) fn say(gateway: &Gateway, mut response: Response, changed: Normalizer
 
 /// Nothing where nothing changes. Fields of other names stay byte for byte.
 fn rewrite(body: &[u8], chosen: Normalizers) -> Option<(Bytes, Normalizers)> {
-    let mut fields: Fields = serde_json::from_slice(body).ok()?;
+    let mut fields: OrderedFields = serde_json::from_slice(body).ok()?;
     let mut request = Map::new();
     for (name, raw) in &fields.0 {
         if FIELDS.contains(&name.as_str()) {
@@ -85,31 +85,31 @@ fn rewrite(body: &[u8], chosen: Normalizers) -> Option<(Bytes, Normalizers)> {
 }
 
 /// An object's fields in their order, unread.
-struct Fields(Vec<(String, Box<RawValue>)>);
+struct OrderedFields(Vec<(String, Box<RawValue>)>);
 
-impl<'de> Deserialize<'de> for Fields {
+impl<'de> Deserialize<'de> for OrderedFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Fields;
+        struct FieldsVisitor;
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = OrderedFields;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedFields, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);
                 }
-                Ok(Fields(fields))
+                Ok(OrderedFields(fields))
             }
         }
-        deserializer.deserialize_map(Read)
+        deserializer.deserialize_map(FieldsVisitor)
     }
 }
 
-impl Serialize for Fields {
+impl Serialize for OrderedFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, raw) in &self.0 {

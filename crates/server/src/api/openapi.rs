@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use crate::gateway::{Fleet, Gateway};
+use crate::gateway::{Fleet, HttpGateway};
 use crate::openai::ApiError;
 
 const COMMON: &str = include_str!("openapi/common.json");
@@ -23,7 +23,7 @@ pub(super) fn parts() -> [&'static str; 3] {
 }
 
 /// The document.
-pub(super) async fn document(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(super) async fn document(State(gateway): State<Arc<HttpGateway>>) -> Response {
     let own = match gateway.fleet {
         Fleet::Embedded(_) => EMBEDDED,
         Fleet::Upstreams(_) => UPSTREAMS,

@@ -82,7 +82,7 @@ const FOR_ALL: [&str; 4] = [
 
 /// Destination of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RequestDestination {
     /// One engine, by its load.
     One,
     /// The engine that holds this response.
@@ -96,7 +96,11 @@ pub(super) enum Place {
 /// # Errors
 /// 403 for what administers an engine, unless that is allowed; 400 and 414 for paths that cannot
 /// be passed on.
-pub(super) fn place(method: &Method, target: &str, allows_admin: bool) -> Result<Place, ApiError> {
+pub(super) fn place(
+    method: &Method,
+    target: &str,
+    allows_admin: bool,
+) -> Result<RequestDestination, ApiError> {
     check_length(target)?;
     let path = target.split('?').next().unwrap_or_default();
     let plain = decoded(path);
@@ -123,12 +127,12 @@ pub(super) fn place(method: &Method, target: &str, allows_admin: bool) -> Result
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     let is_act = is_admin && !parts.clone().any(is_report);
     if is_act || (!is_read && (is_admin || is_for_all(&plain))) {
-        return Ok(Place::All);
+        return Ok(RequestDestination::All);
     }
     let stored = (parts.next(), parts.next(), parts.next());
     Ok(match stored {
-        (Some("v1"), Some("responses"), Some(id)) => Place::Holder(id.to_owned()),
-        _ => Place::One,
+        (Some("v1"), Some("responses"), Some(id)) => RequestDestination::Holder(id.to_owned()),
+        _ => RequestDestination::One,
     })
 }
 
@@ -203,7 +207,7 @@ fn decoded_once(bytes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn status(target: &str, allows_admin: bool) -> Result<Place, u16> {
+    fn status(target: &str, allows_admin: bool) -> Result<RequestDestination, u16> {
         place(&Method::POST, target, allows_admin).map_err(|error| error.status.as_u16())
     }
 
@@ -225,7 +229,11 @@ mod tests {
             "/load",
             "/sleepy",
         ] {
-            assert_eq!(status(target, false), Ok(Place::One), "{target}");
+            assert_eq!(
+                status(target, false),
+                Ok(RequestDestination::One),
+                "{target}"
+            );
         }
         for target in [
             "/sleep",
@@ -261,7 +269,11 @@ mod tests {
             "/load_lora_adapter_from_tensors",
         ] {
             assert_eq!(status(target, false), Err(403), "{target}");
-            assert_eq!(status(target, true), Ok(Place::All), "{target}");
+            assert_eq!(
+                status(target, true),
+                Ok(RequestDestination::All),
+                "{target}"
+            );
         }
         for target in ["/v1/../sleep", "/v1/%2e%2e/sleep", "/./x", "*", ""] {
             assert_eq!(status(target, true), Err(400), "{target}");
@@ -278,23 +290,27 @@ mod tests {
             "/get_weights_by_name",
             "/fault_tolerance/status",
         ] {
-            assert_eq!(get(target), Ok(Place::One), "{target}");
+            assert_eq!(get(target), Ok(RequestDestination::One), "{target}");
         }
-        assert_eq!(get("/flush_cache"), Ok(Place::All));
-        assert_eq!(get("/v1/load_lora_adapter"), Ok(Place::One));
-        let holder = Ok(Place::Holder("resp_1".to_owned()));
+        assert_eq!(get("/flush_cache"), Ok(RequestDestination::All));
+        assert_eq!(get("/v1/load_lora_adapter"), Ok(RequestDestination::One));
+        let holder = Ok(RequestDestination::Holder("resp_1".to_owned()));
         assert_eq!(get("/v1/responses/resp_1"), holder);
         assert_eq!(
             place(&Method::POST, "/v1/responses/resp_1/cancel?x=1", false),
             holder
         );
-        assert_eq!(get("/v1/responses"), Ok(Place::One));
+        assert_eq!(get("/v1/responses"), Ok(RequestDestination::One));
         for target in [
             "/v1/load_lora_adapter",
             "/unload_lora_adapter",
             "/adapters/a",
         ] {
-            assert_eq!(status(target, false), Ok(Place::All), "{target}");
+            assert_eq!(
+                status(target, false),
+                Ok(RequestDestination::All),
+                "{target}"
+            );
         }
     }
 }

@@ -10,31 +10,32 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use prometheus::IntCounterVec;
 
 use super::respond::respond;
-use super::routed::{self, Routed};
+use super::routed::{self, RouteFields};
 use super::session::SessionKeys;
-use super::usage::Usage;
-use super::{Call, headers};
+use super::usage::EngineUsage;
+use super::{CompletionCall, headers};
 use crate::gateway::is_event_stream;
 use crate::gateway::{
-    Comparison, Gateway, KnownPrompt, Lack, Passing, Pin, Proxied, Reservation, ToRender, UsageGap,
+    Comparison, HttpGateway, KnownPrompt, Lack, Passing, Pin, ProxyAnswer, Reservation, ToRender,
+    UsageGap,
 };
-use crate::insight::Answered;
+use crate::insight::AnswerFacts;
 use crate::openai::ApiError;
-use crate::openai::response::Kind;
-use crate::prompt_tokens::Prompted;
+use crate::openai::response::ApiKind;
+use crate::prompt_tokens::TokenizedPrompt;
 use crate::request_shape::RequestShape;
-use crate::shadow::{Arrived, Shadowed};
-use crate::spans::{Mark, Timeline};
+use crate::shadow::{ShadowArrival, ShadowGuard};
+use crate::spans::{Mark, RequestTimeline};
 use crate::upstream::{HOPS_HEADER, Outgoing};
 
 /// Answers a call.
-pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError> {
-    let Routed {
+pub(super) async fn answer(call: CompletionCall, body: Bytes) -> Result<Response, ApiError> {
+    let RouteFields {
         model,
         salt,
         keys,
         messages,
-    } = Routed::parse(&body)?;
+    } = RouteFields::parse(&body)?;
     let pin = pinned(&call, &keys).await;
     let session = call.session(keys.first(pin.as_ref()));
     let known = known_prompt(&call, &model, salt.as_deref(), &body).await;
@@ -69,7 +70,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         shadowed.began(call.gateway.clock.now());
     }
     let body = passing.request.body.clone();
-    let sent = Sent {
+    let sent = ForwardedRequest {
         gateway: call.gateway.clone(),
         kind: call.kind,
         model,
@@ -88,7 +89,12 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
 }
 
 /// Returns the request's prompt as far as it is known: its tokens, or its text.
-async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes) -> KnownPrompt {
+async fn known_prompt(
+    call: &CompletionCall,
+    model: &str,
+    salt: Option<&str>,
+    body: &Bytes,
+) -> KnownPrompt {
     let gateway = &call.gateway;
     let path = call.target.as_str();
     let Some(prompt) = gateway.prompt_tokens() else {
@@ -123,7 +129,7 @@ async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes
         return known;
     }
     let why = match made {
-        Ok(Prompted { tokens, sketch }) => {
+        Ok(TokenizedPrompt { tokens, sketch }) => {
             return KnownPrompt {
                 tokens: Some(tokens),
                 sketch,
@@ -144,9 +150,9 @@ async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes
 }
 
 /// Finds the replica that holds the response this request continues.
-async fn pinned(call: &Call, keys: &SessionKeys) -> Option<Pin> {
+async fn pinned(call: &CompletionCall, keys: &SessionKeys) -> Option<Pin> {
     let previous = keys.previous_response_id.as_deref()?;
-    if call.kind != Kind::Responses {
+    if call.kind != ApiKind::Responses {
         return None;
     }
     let headers = headers::to_engine(&call.gateway, &call.headers);
@@ -155,7 +161,7 @@ async fn pinned(call: &Call, keys: &SessionKeys) -> Option<Pin> {
 
 /// The headers that an engine gets with a prompt: its answer is read, so that it must come as it
 /// is.
-fn engine_headers(call: &Call) -> Result<HeaderMap, ApiError> {
+fn engine_headers(call: &CompletionCall) -> Result<HeaderMap, ApiError> {
     let mut headers = headers::to_engine(&call.gateway, &call.headers);
     headers.remove(header::ACCEPT_ENCODING);
     let json = HeaderValue::from_static("application/json");
@@ -166,16 +172,16 @@ fn engine_headers(call: &Call) -> Result<HeaderMap, ApiError> {
 }
 
 /// A request that an engine answers, for what its usage will tell.
-pub(super) struct Sent {
-    gateway: Arc<Gateway>,
-    pub(super) kind: Kind,
+pub(super) struct ForwardedRequest {
+    gateway: Arc<HttpGateway>,
+    pub(super) kind: ApiKind,
     model: String,
     salt: Option<String>,
     path: String,
     body: Bytes,
     known: KnownPrompt,
-    timeline: Timeline,
-    shadowed: Shadowed,
+    timeline: RequestTimeline,
+    shadowed: ShadowGuard,
     ttft_s: Option<f64>,
     request_id: Option<String>,
     answer_id: Option<String>,
@@ -185,15 +191,15 @@ pub(super) struct Sent {
 
 /// Tells the request to the fleets that are played beside it, if there are any.
 fn shadowed(
-    call: &Call,
+    call: &CompletionCall,
     tokens: Option<&[TokenId]>,
     salt: Option<&str>,
     session: Option<&str>,
-) -> Shadowed {
+) -> ShadowGuard {
     let Some(shadow) = &call.gateway.observers.shadow else {
-        return Shadowed::default();
+        return ShadowGuard::default();
     };
-    let arrived = Arrived {
+    let arrived = ShadowArrival {
         tokens,
         salt,
         session,
@@ -201,21 +207,21 @@ fn shadowed(
     shadow.request(arrived, call.gateway.clock.now())
 }
 
-impl Sent {
+impl ForwardedRequest {
     /// The answer has this id: by it, a client finds a stored response on its replica again.
     pub(super) fn note_id(&mut self, id: Option<&str>, reservation: &Reservation) {
         let Some(id) = id.filter(|_| self.answer_id.is_none()) else {
             return;
         };
         self.answer_id = Some(id.to_owned());
-        if self.kind == Kind::Responses {
+        if self.kind == ApiKind::Responses {
             let previous = self.previous.as_deref();
             self.gateway.pins.learn(id, previous, reservation.replica());
         }
     }
 
     /// The answer is complete: compares what was thought with what the engine says.
-    pub(super) fn note(self, usage: Usage, reservation: &Reservation) {
+    pub(super) fn note(self, usage: EngineUsage, reservation: &Reservation) {
         self.timeline.note(|facts| {
             facts.model = Some(self.model.clone());
             facts.replica = Some(reservation.replica());
@@ -227,7 +233,7 @@ impl Sent {
         if let Some(cached) = usage.cached_tokens {
             reservation.note_cached(cached);
         }
-        let answered = Answered {
+        let answered = AnswerFacts {
             id: self.answer_id.as_deref(),
             request_id: self.request_id.as_deref(),
             model: &self.model,
@@ -256,7 +262,7 @@ impl Sent {
     }
 
     /// Counts tokens, and what the engine does not say.
-    fn note_counts(&self, usage: Usage, reservation: &Reservation) {
+    fn note_counts(&self, usage: EngineUsage, reservation: &Reservation) {
         let labels = [&self.model[..], reservation.replica_name()];
         let requests = &self.gateway.metrics.requests;
         let count = |counter: &IntCounterVec, tokens: Option<usize>| {
@@ -275,7 +281,7 @@ impl Sent {
 
     /// Compares the prompt's tokens with the engine's, where they were made here, or were given up
     /// because they differed once.
-    fn check_tokens(self, usage: Usage, reservation: &Reservation) {
+    fn check_tokens(self, usage: EngineUsage, reservation: &Reservation) {
         let Some(tokens) = self.known.tokens.filter(|_| self.known.is_ours) else {
             return;
         };
@@ -317,7 +323,7 @@ pub(super) fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Notes when the first token came. An answer that is no stream comes whole, with its last token.
-fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) -> Option<f64> {
+fn note_first_bytes(call: &CompletionCall, model: &str, proxied: &ProxyAnswer) -> Option<f64> {
     if proxied.head.status.is_success() && is_event_stream(&proxied.head.headers) {
         let labels = [model, proxied.reservation.replica_name()];
         let waited = call.gateway.clock.now().since(call.arrival).as_secs_f64();

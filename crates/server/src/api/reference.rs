@@ -71,7 +71,7 @@ fn summaries(document: &Value) -> Vec<(String, String, String)> {
 
 /// A header with a meaning of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Header {
+pub struct HeaderReference {
     /// Its name, with a value where one matters.
     pub name: &'static str,
     /// The message that has it.
@@ -81,53 +81,53 @@ pub struct Header {
 }
 
 /// All headers that the server reads or sets, besides those of HTTP itself.
-pub const HEADERS: [Header; 10] = [
-    Header {
+pub const HEADERS: [HeaderReference; 10] = [
+    HeaderReference {
         name: SESSION_HEADER,
         on: "request",
         meaning: "the conversation's key",
     },
-    Header {
+    HeaderReference {
         name: SLO_TTFT_HEADER,
         on: "request",
         meaning: "the longest time to first token, for the strategy `cost`",
     },
-    Header {
+    HeaderReference {
         name: IMPORTANCE_HEADER,
         on: "request",
         meaning: "`off`: load stored prefixes in full",
     },
-    Header {
+    HeaderReference {
         name: "authorization",
         on: "request",
         meaning: "`Bearer KEY`, a key of `--api-key-file`; `x-api-key: KEY` means the same",
     },
-    Header {
+    HeaderReference {
         name: REQUEST_ID_HEADER,
         on: "request",
         meaning: "the client's id, in `/debug/requests`",
     },
-    Header {
+    HeaderReference {
         name: RANK_HEADER,
         on: "request to an engine",
         meaning: "the rank, for engines with several",
     },
-    Header {
+    HeaderReference {
         name: REPLICA_HEADER,
         on: "answer",
         meaning: "the replica that answered",
     },
-    Header {
+    HeaderReference {
         name: CACHED_HEADER,
         on: "answer",
         meaning: "cached prompt tokens",
     },
-    Header {
+    HeaderReference {
         name: NORMALIZED_HEADER,
         on: "answer",
         meaning: "the changes of `--normalize`",
     },
-    Header {
+    HeaderReference {
         name: IMPORTANCE_HEADER,
         on: "answer",
         meaning: "`loaded=N%`: the share of a stored prefix that was loaded",

@@ -9,21 +9,25 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 
-use super::body::{self, ClientGone, Writer};
-use super::counted::Counter;
-use super::proxied::Sent;
-use super::usage::{Usage, UsageScan};
-use super::{CACHED_HEADER, Call, Closer, REPLICA_HEADER, errors, header_value, headers};
-use crate::gateway::{Gateway, Proxied, Reservation, is_event_stream};
+use super::body::{self, BodyWriter, ClientGone};
+use super::counted::ErrorCounter;
+use super::proxied::ForwardedRequest;
+use super::usage::{EngineUsage, UsageScan};
+use super::{CACHED_HEADER, Closer, CompletionCall, REPLICA_HEADER, errors, header_value, headers};
+use crate::gateway::{HttpGateway, ProxyAnswer, Reservation, is_event_stream};
 use crate::openai::ApiError;
-use crate::openai::response::Kind;
+use crate::openai::response::ApiKind;
 
 /// The answer to a request with a prompt, whose usage is counted.
-pub(super) fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response {
+pub(super) fn respond(
+    call: &CompletionCall,
+    proxied: ProxyAnswer,
+    mut sent: ForwardedRequest,
+) -> Response {
     let is_stream = is_event_stream(&proxied.head.headers);
     let (whole, answer_id) = match is_stream {
-        true => (Usage::default(), None),
-        false => Usage::of_answer(&proxied.first),
+        true => (EngineUsage::default(), None),
+        false => EngineUsage::of_answer(&proxied.first),
     };
     let is_success = proxied.head.status.is_success();
     if is_success {
@@ -37,7 +41,7 @@ pub(super) fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response
         }
         false => {
             if is_success {
-                let usage = Usage {
+                let usage = EngineUsage {
                     cached_tokens: cached,
                     ..whole
                 };
@@ -56,9 +60,9 @@ pub(super) fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response
 
 /// The answer to any other request, as it is.
 pub(super) fn plain(
-    gateway: &Arc<Gateway>,
-    ends: (&Closer, Option<Counter>),
-    proxied: Proxied,
+    gateway: &Arc<HttpGateway>,
+    ends: (&Closer, Option<ErrorCounter>),
+    proxied: ProxyAnswer,
 ) -> Response {
     match is_event_stream(&proxied.head.headers) {
         true => stream(gateway, ends, proxied, None),
@@ -66,7 +70,7 @@ pub(super) fn plain(
     }
 }
 
-fn whole_answer(proxied: Proxied) -> Response {
+fn whole_answer(proxied: ProxyAnswer) -> Response {
     let head = passed_head(&proxied.head.headers, &proxied.reservation);
     let mut response = Response::new(Body::from(proxied.first));
     *response.status_mut() = proxied.head.status;
@@ -77,10 +81,10 @@ fn whole_answer(proxied: Proxied) -> Response {
 /// `ends`: the connection, and the count of errors. `counted`: what is to be told of the usage, and
 /// the cached tokens that the head says.
 fn stream(
-    gateway: &Arc<Gateway>,
-    (closer, errors): (&Closer, Option<Counter>),
-    proxied: Proxied,
-    counted: Option<(Sent, Option<usize>)>,
+    gateway: &Arc<HttpGateway>,
+    (closer, errors): (&Closer, Option<ErrorCounter>),
+    proxied: ProxyAnswer,
+    counted: Option<(ForwardedRequest, Option<usize>)>,
 ) -> Response {
     let (writer, body) = body::channel(body::PIECES, &gateway.limits, closer.clone());
     let mut response = Response::new(body);
@@ -91,7 +95,9 @@ fn stream(
         gateway: gateway.clone(),
         writer,
         errors,
-        kind: counted.as_ref().map_or(Kind::Chat, |(sent, _)| sent.kind),
+        kind: counted
+            .as_ref()
+            .map_or(ApiKind::Chat, |(sent, _)| sent.kind),
         scan: UsageScan::default(),
     };
     tokio::spawn(copying.run(proxied, counted, is_success));
@@ -107,7 +113,7 @@ fn passed_head(engine: &HeaderMap, reservation: &Reservation) -> HeaderMap {
 }
 
 /// Cached tokens as reported by the engine, in a header or in the usage of a whole answer.
-fn cached_tokens(headers: &HeaderMap, usage: Usage) -> Option<usize> {
+fn cached_tokens(headers: &HeaderMap, usage: EngineUsage) -> Option<usize> {
     let told = headers
         .get(CACHED_HEADER)
         .and_then(|value| value.to_str().ok());
@@ -117,7 +123,7 @@ fn cached_tokens(headers: &HeaderMap, usage: Usage) -> Option<usize> {
 
 /// End of a stream that the client read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum StreamEnd {
     Whole,
     /// The engine failed or fell silent.
     BrokenOff,
@@ -125,10 +131,10 @@ enum End {
 
 /// A stream on its way.
 struct Copying {
-    gateway: Arc<Gateway>,
-    writer: Writer,
-    errors: Option<Counter>,
-    kind: Kind,
+    gateway: Arc<HttpGateway>,
+    writer: BodyWriter,
+    errors: Option<ErrorCounter>,
+    kind: ApiKind,
     scan: UsageScan,
 }
 
@@ -136,11 +142,11 @@ impl Copying {
     /// Copies the stream. The reservation is held until the answer ends or the client is gone.
     async fn run(
         mut self,
-        proxied: Proxied,
-        mut counted: Option<(Sent, Option<usize>)>,
+        proxied: ProxyAnswer,
+        mut counted: Option<(ForwardedRequest, Option<usize>)>,
         is_success: bool,
     ) {
-        let Proxied {
+        let ProxyAnswer {
             reservation,
             first,
             rest,
@@ -152,8 +158,8 @@ impl Copying {
             }
         };
         let is_whole = match self.copy(first, rest, &mut note_id).await {
-            Ok(End::BrokenOff) => false,
-            Ok(End::Whole) => true,
+            Ok(StreamEnd::BrokenOff) => false,
+            Ok(StreamEnd::Whole) => true,
             // Clients hang up as soon as they have read the last event: the answer is complete.
             Err(ClientGone) => self.scan.found().prompt_tokens.is_some(),
         };
@@ -162,7 +168,7 @@ impl Copying {
         }
         if let (Some((sent, in_head)), true) = (counted, is_success) {
             let usage = self.scan.found();
-            let usage = Usage {
+            let usage = EngineUsage {
                 cached_tokens: usage.cached_tokens.or(in_head),
                 ..usage
             };
@@ -177,7 +183,7 @@ impl Copying {
         first: Bytes,
         mut rest: hyper::body::Incoming,
         note_id: &mut impl FnMut(&UsageScan),
-    ) -> Result<End, ClientGone> {
+    ) -> Result<StreamEnd, ClientGone> {
         self.scan.feed(&first);
         note_id(&self.scan);
         self.writer.send(first).await?;
@@ -188,7 +194,7 @@ impl Copying {
                 () = self.writer.closed() => return Err(ClientGone),
             };
             let error = match frame {
-                Ok(None) => return Ok(End::Whole),
+                Ok(None) => return Ok(StreamEnd::Whole),
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         self.scan.feed(&data);
@@ -209,7 +215,7 @@ impl Copying {
             self.writer.send(Bytes::from_static(b"\n\n")).await?;
             let event = errors::stream_event(self.kind, &error);
             self.writer.send(event).await?;
-            return Ok(End::BrokenOff);
+            return Ok(StreamEnd::BrokenOff);
         }
     }
 }

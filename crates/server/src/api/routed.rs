@@ -18,9 +18,9 @@ use serde_json::value::RawValue;
 use super::embedded::plain_tokens;
 use super::session::SessionKeys;
 use crate::message_keys::message_keys;
-use crate::openai::response::Kind;
+use crate::openai::response::ApiKind;
 use crate::openai::{ApiError, fields, request};
-use crate::prompt_tokens::{PromptTokens, Prompted};
+use crate::prompt_tokens::{PromptTokens, TokenizedPrompt};
 
 /// Longest body whose prompt is tokenized at once, bytes: below a millisecond or two.
 const SHORT_BYTES: usize = 16 << 10;
@@ -67,24 +67,24 @@ const RESPONSES_FIELDS: &[&str] = &[
 ];
 
 /// The fields of a body, unread.
-pub(super) type Raw<'a> = HashMap<Cow<'a, str>, &'a RawValue>;
+pub(super) type RawBodyFields<'a> = HashMap<Cow<'a, str>, &'a RawValue>;
 
 /// Fields that decide the route of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Routed {
+pub(super) struct RouteFields {
     pub(super) model: String,
     pub(super) salt: Option<String>,
     pub(super) keys: SessionKeys,
     pub(super) messages: Vec<RouteKey>,
 }
 
-impl Routed {
+impl RouteFields {
     /// Reads a request's body.
     ///
     /// # Errors
     /// When it is not a JSON object, names no model, or a field is no string.
     pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let raw: Raw<'_> = match serde_json::from_slice(body) {
+        let raw: RawBodyFields<'_> = match serde_json::from_slice(body) {
             Ok(raw) => raw,
             // What is wrong with it is found again, in words.
             Err(error) => {
@@ -117,10 +117,10 @@ impl Routed {
 pub(super) async fn tokens(
     prompt: &Arc<PromptTokens>,
     dialect: Dialect,
-    kind: Kind,
+    kind: ApiKind,
     salt: Option<&str>,
     body: &Bytes,
-) -> Result<Prompted, NoExactTokens> {
+) -> Result<TokenizedPrompt, NoExactTokens> {
     let panicked = || NoExactTokens::Failed("the tokenizer panicked".to_owned());
     if body.len() <= SHORT_BYTES {
         // A defect of the tokenizer must cost the prefix and not the connection.
@@ -137,11 +137,11 @@ pub(super) async fn tokens(
 fn tokenized(
     prompt: &PromptTokens,
     dialect: Dialect,
-    kind: Kind,
+    kind: ApiKind,
     salt: Option<&str>,
     body: &[u8],
-) -> Result<Prompted, NoExactTokens> {
-    let raw: Raw<'_> =
+) -> Result<TokenizedPrompt, NoExactTokens> {
+    let raw: RawBodyFields<'_> =
         serde_json::from_slice(body).map_err(|_| NoExactTokens::Malformed("body"))?;
     let value = |name: &'static str| match raw.get(name) {
         Some(raw) => headstart_prompt::read_json(raw.get())
@@ -150,10 +150,10 @@ fn tokenized(
         None => Ok(None),
     };
     let (api, names) = match kind {
-        Kind::Chat => (Api::Chat, CHAT_FIELDS),
-        Kind::Messages => (Api::Messages, MESSAGES_FIELDS),
-        Kind::Responses => (Api::Responses, RESPONSES_FIELDS),
-        Kind::Text => {
+        ApiKind::Chat => (Api::Chat, CHAT_FIELDS),
+        ApiKind::Messages => (Api::Messages, MESSAGES_FIELDS),
+        ApiKind::Responses => (Api::Responses, RESPONSES_FIELDS),
+        ApiKind::Text => {
             let malformed = |_| NoExactTokens::Malformed("prompt");
             let input = request::prompt(value("prompt")?).map_err(malformed)?;
             let failed = |error: ApiError| NoExactTokens::Failed(error.message);
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     fn check(body: &str, expected: Result<(&str, Option<&str>, Option<&str>), &str>) {
-        let got = Routed::parse(body.as_bytes());
+        let got = RouteFields::parse(body.as_bytes());
         match (got, expected) {
             (Ok(got), Ok((model, salt, user))) => {
                 assert_eq!(got.model, model, "{body}");

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::routed::Raw;
+use super::routed::RawBodyFields;
 use crate::gateway::Pin;
 use crate::openai::ApiError;
 
@@ -24,7 +24,7 @@ impl SessionKeys {
     ///
     /// # Errors
     /// When `user` is no string. What else has another type is for the engine to refuse.
-    pub(super) fn read(raw: &Raw<'_>) -> Result<Self, ApiError> {
+    pub(super) fn read(raw: &RawBodyFields<'_>) -> Result<Self, ApiError> {
         let value = |name: &str| -> Value {
             raw.get(name)
                 .and_then(|raw| serde_json::from_str(raw.get()).ok())
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn check(body: &str, expected: Option<&str>) {
-        let raw: Raw<'_> = serde_json::from_str(body).expect("an object");
+        let raw: RawBodyFields<'_> = serde_json::from_str(body).expect("an object");
         let keys = SessionKeys::read(&raw).expect("no wrong user");
         assert_eq!(keys.first(None), expected, "{body}");
     }
@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn a_chain_of_responses_is_one_session() {
-        let raw: Raw<'_> = serde_json::from_str(r#"{"previous_response_id": "r3"}"#).expect("JSON");
+        let raw: RawBodyFields<'_> =
+            serde_json::from_str(r#"{"previous_response_id": "r3"}"#).expect("JSON");
         let keys = SessionKeys::read(&raw).expect("no user");
         let pin = Pin {
             replica: ReplicaId(0),

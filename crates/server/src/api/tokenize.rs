@@ -12,11 +12,11 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::embedded::plain_tokens;
-use crate::gateway::{Fleet, Gateway};
+use crate::gateway::{Fleet, HttpGateway};
 use crate::openai::{ApiError, request};
 
 /// Answers a call: `messages` are rendered as a chat, `prompt` is taken as it is.
-pub(super) async fn answer(gateway: &Arc<Gateway>, body: Bytes) -> Result<Response, ApiError> {
+pub(super) async fn answer(gateway: &Arc<HttpGateway>, body: Bytes) -> Result<Response, ApiError> {
     let gateway = gateway.clone();
     let tokens = tokio::task::spawn_blocking(move || tokens(&gateway, &body));
     let (tokens, context) = tokens.await.map_err(|_| {
@@ -28,7 +28,7 @@ pub(super) async fn answer(gateway: &Arc<Gateway>, body: Bytes) -> Result<Respon
 }
 
 /// The tokens, and the longest sequence that fits, where that is known.
-fn tokens(gateway: &Gateway, body: &[u8]) -> Result<(Vec<TokenId>, Option<usize>), ApiError> {
+fn tokens(gateway: &HttpGateway, body: &[u8]) -> Result<(Vec<TokenId>, Option<usize>), ApiError> {
     let fields: Value = serde_json::from_slice(body)
         .map_err(|error| ApiError::invalid("body", format!("the body is no JSON: {error}")))?;
     let missing = || {

@@ -16,7 +16,7 @@ const MARK: &[u8] = b"\"usage\"";
 
 /// The engine's own count of a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(super) struct EngineUsage {
     /// Prompt tokens.
     pub(super) prompt_tokens: Option<usize>,
     /// Prompt tokens taken from its cache.
@@ -30,7 +30,7 @@ pub(super) struct Usage {
 /// Of an answer or an event, what is of interest. Anthropic's `message_start` has it one level
 /// below in `message`, and the events of `/v1/responses` in `response`.
 #[derive(Default, Deserialize)]
-struct Answer<'a> {
+struct UsageEnvelope<'a> {
     #[serde(default)]
     id: Value,
     #[serde(default)]
@@ -41,15 +41,16 @@ struct Answer<'a> {
     response: Option<&'a RawValue>,
 }
 
-impl Answer<'_> {
+impl UsageEnvelope<'_> {
     /// From JSON; of anything else nothing.
     fn of(json: &[u8]) -> Option<Self> {
-        let answer: Answer<'_> = serde_json::from_slice(json).ok()?;
+        let answer: UsageEnvelope<'_> = serde_json::from_slice(json).ok()?;
         let inner = answer.message.or(answer.response);
-        let inner = inner.and_then(|inner| serde_json::from_str::<Answer<'_>>(inner.get()).ok());
+        let inner =
+            inner.and_then(|inner| serde_json::from_str::<UsageEnvelope<'_>>(inner.get()).ok());
         let (id, usage) = inner.map_or_else(Default::default, |inner| (inner.id, inner.usage));
         let or = |value: Value, other: Value| if value.is_null() { other } else { value };
-        Some(Answer {
+        Some(UsageEnvelope {
             id: or(answer.id, id),
             usage: or(answer.usage, usage),
             message: None,
@@ -58,10 +59,10 @@ impl Answer<'_> {
     }
 }
 
-impl Usage {
+impl EngineUsage {
     /// Of a whole answer as JSON, with its id; of anything else none.
     pub(super) fn of_answer(json: &[u8]) -> (Self, Option<String>) {
-        let answer = Answer::of(json).unwrap_or_default();
+        let answer = UsageEnvelope::of(json).unwrap_or_default();
         (Self::of(&answer.usage), answer_id(&answer))
     }
 
@@ -136,7 +137,7 @@ fn has_usage(line: &[u8]) -> bool {
 }
 
 /// An answer's id, which engines keep short.
-fn answer_id(answer: &Answer<'_>) -> Option<String> {
+fn answer_id(answer: &UsageEnvelope<'_>) -> Option<String> {
     let id = answer.id.as_str().filter(|id| id.len() <= ID_BYTES_MAX);
     id.map(str::to_owned)
 }
@@ -146,7 +147,7 @@ fn answer_id(answer: &Answer<'_>) -> Option<String> {
 pub(super) struct UsageScan {
     line: Vec<u8>,
     is_too_long: bool,
-    found: Usage,
+    found: EngineUsage,
     id: Option<String>,
 }
 
@@ -165,7 +166,7 @@ impl UsageScan {
     }
 
     /// Usage found so far; later events override earlier ones.
-    pub(super) fn found(&self) -> Usage {
+    pub(super) fn found(&self) -> EngineUsage {
         self.found
     }
 
@@ -180,10 +181,10 @@ impl UsageScan {
         if is_wanted
             && !self.is_too_long
             && let Some(data) = self.line.strip_prefix(b"data:")
-            && let Some(event) = Answer::of(data)
+            && let Some(event) = UsageEnvelope::of(data)
         {
             if has_mark {
-                self.found = self.found.then(Usage::of(&event.usage));
+                self.found = self.found.then(EngineUsage::of(&event.usage));
             }
             self.id = self.id.take().or_else(|| answer_id(&event));
         }
@@ -203,7 +204,7 @@ mod tests {
         "data: [DONE]\n\n",
     );
 
-    const EXPECTED: Usage = Usage {
+    const EXPECTED: EngineUsage = EngineUsage {
         prompt_tokens: Some(40),
         cached_tokens: Some(32),
         created_tokens: None,
@@ -211,7 +212,7 @@ mod tests {
     };
 
     /// The usage and the id that a stream of these events says.
-    fn streamed(events: &[&str]) -> (Usage, Option<String>) {
+    fn streamed(events: &[&str]) -> (EngineUsage, Option<String>) {
         let mut scan = UsageScan::default();
         for event in events {
             scan.feed(format!("event: x\ndata: {event}\n\n").as_bytes());
@@ -219,8 +220,8 @@ mod tests {
         (scan.found(), scan.id().map(str::to_owned))
     }
 
-    fn usage(prompt: usize, cached: usize, created: usize, completion: usize) -> Usage {
-        Usage {
+    fn usage(prompt: usize, cached: usize, created: usize, completion: usize) -> EngineUsage {
+        EngineUsage {
             prompt_tokens: Some(prompt),
             cached_tokens: Some(cached),
             created_tokens: Some(created),
@@ -232,7 +233,7 @@ mod tests {
     fn anthropics_parts_are_added_up() {
         let body = r#"{"id": "msg_1", "usage": {"input_tokens": 3, "output_tokens": 5,
             "cache_read_input_tokens": 32, "cache_creation_input_tokens": 16}}"#;
-        let (found, id) = Usage::of_answer(body.as_bytes());
+        let (found, id) = EngineUsage::of_answer(body.as_bytes());
         assert_eq!(
             (found, id.as_deref()),
             (usage(51, 32, 16, 5), Some("msg_1"))
@@ -269,15 +270,18 @@ mod tests {
         assert_eq!((found, id.as_deref()), (usage(40, 32, 0, 4), Some("r1")));
         let whole = r#"{"id": "r1", "usage": {"input_tokens": 40, "output_tokens": 4,
             "input_tokens_details": {"cached_tokens": 32, "cache_write_tokens": 0}}}"#;
-        assert_eq!(Usage::of_answer(whole.as_bytes()).0, usage(40, 32, 0, 4));
-        assert_eq!(streamed(&[created, text]).0, Usage::default());
+        assert_eq!(
+            EngineUsage::of_answer(whole.as_bytes()).0,
+            usage(40, 32, 0, 4)
+        );
+        assert_eq!(streamed(&[created, text]).0, EngineUsage::default());
     }
 
     #[test]
     fn what_an_engine_stored_is_read() {
         let body = r#"{"usage": {"prompt_tokens": 9, "completion_tokens": 1,
             "prompt_tokens_details": {"cached_tokens": 4, "created_cache_tokens": 5}}}"#;
-        assert_eq!(Usage::of_answer(body.as_bytes()).0, usage(9, 4, 5, 1));
+        assert_eq!(EngineUsage::of_answer(body.as_bytes()).0, usage(9, 4, 5, 1));
     }
 
     #[test]
@@ -307,7 +311,7 @@ mod tests {
     #[test]
     fn engines_may_say_less() {
         let check = |json: &str, prompt_tokens, cached_tokens| {
-            let (usage, _) = Usage::of_answer(json.as_bytes());
+            let (usage, _) = EngineUsage::of_answer(json.as_bytes());
             assert_eq!(
                 (usage.prompt_tokens, usage.cached_tokens),
                 (prompt_tokens, cached_tokens)

@@ -9,11 +9,11 @@ const FAILURES_MAX: usize = 12;
 
 /// The last failures.
 #[derive(Debug, Default)]
-pub struct Failures(Mutex<VecDeque<Failure>>);
+pub struct Failures(Mutex<VecDeque<FailedRequest>>);
 
 /// A request that ended in an error.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
+pub struct FailedRequest {
     /// The client's id of the request (`x-request-id`).
     pub request_id: Option<String>,
     /// When it ended, seconds since 1970.
@@ -28,7 +28,7 @@ pub struct Failure {
 
 impl Failures {
     /// Takes the next one.
-    pub fn note(&self, failure: Failure) {
+    pub fn note(&self, failure: FailedRequest) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == FAILURES_MAX {
             kept.pop_front();
@@ -38,7 +38,7 @@ impl Failures {
 
     /// All that are kept, the newest first.
     #[must_use]
-    pub fn latest(&self) -> Vec<Failure> {
+    pub fn latest(&self) -> Vec<FailedRequest> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().rev().cloned().collect()
     }
@@ -52,7 +52,7 @@ mod tests {
     fn the_newest_come_first_and_the_oldest_go() {
         let failures = Failures::default();
         for second in 0..40 {
-            failures.note(Failure {
+            failures.note(FailedRequest {
                 request_id: None,
                 at_unix_s: f64::from(second),
                 status: 429,

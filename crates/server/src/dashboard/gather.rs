@@ -18,9 +18,9 @@ use super::snapshot::{
     PredictionsPart, ReplicaPart, SavingsPart, ServerPart, Snapshot, SourcePart, StatusPart,
     TierPart, TotalsPart, TreePart, VERSION,
 };
-use super::tree::{PrefixTree, Shown};
-use super::{Looked, history};
-use crate::gateway::{Fleet, Gateway};
+use super::tree::{PrefixTree, ShownBranch};
+use super::{DashboardState, history};
+use crate::gateway::{Fleet, HttpGateway};
 use crate::metrics::{FOUND_IN, Totals};
 use crate::upstream::Upstream;
 
@@ -39,13 +39,13 @@ const COUNT_PATIENCE: u32 = 50;
 
 /// Blocks that each replica's device holds, as the index knows it, counted now and then.
 #[derive(Debug, Default)]
-pub(super) struct Occupancy {
+pub(super) struct DeviceOccupancy {
     blocks: BTreeMap<ReplicaId, u64>,
     next: Option<Instant>,
 }
 
-impl Occupancy {
-    fn refresh(&mut self, gateway: &Gateway) {
+impl DeviceOccupancy {
+    fn refresh(&mut self, gateway: &HttpGateway) {
         let start = Instant::now();
         if self.next.is_some_and(|next| start < next) {
             return;
@@ -64,11 +64,11 @@ impl Occupancy {
 }
 
 /// A gateway now, without its history.
-pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
+pub(super) fn snapshot(gateway: &HttpGateway) -> Snapshot {
     let now = gateway.clock.now();
     let totals = gateway.metrics.totals();
     let mut looked = gateway.dashboard.looked();
-    let Looked {
+    let DashboardState {
         tree,
         skipped,
         occupancy,
@@ -110,7 +110,7 @@ pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
     }
 }
 
-fn server(gateway: &Gateway) -> ServerPart {
+fn server(gateway: &HttpGateway) -> ServerPart {
     let started_unix_s = gateway.started_unix_s();
     ServerPart {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -134,7 +134,7 @@ fn build() -> String {
     format!("{profile}, {ARCH} {OS}")
 }
 
-fn errors(gateway: &Gateway, totals: &Totals) -> ErrorsPart {
+fn errors(gateway: &HttpGateway, totals: &Totals) -> ErrorsPart {
     let now_s = unix_seconds();
     let by_status = totals.errors.iter();
     let latest = gateway.dashboard.failures.latest().into_iter();
@@ -154,7 +154,7 @@ fn errors(gateway: &Gateway, totals: &Totals) -> ErrorsPart {
     }
 }
 
-fn lately(lately: history::Lately) -> LatelyPart {
+fn lately(lately: history::MinuteStats) -> LatelyPart {
     let [ttft_ms_p50, ttft_ms_p95] = lately.first_token_s.map(|s| s.map(|s| s * 1e3));
     LatelyPart {
         requests_per_s: lately.requests_per_s,
@@ -165,7 +165,11 @@ fn lately(lately: history::Lately) -> LatelyPart {
     }
 }
 
-fn replicas(gateway: &Gateway, occupancy: &Occupancy, totals: &Totals) -> Vec<ReplicaPart> {
+fn replicas(
+    gateway: &HttpGateway,
+    occupancy: &DeviceOccupancy,
+    totals: &Totals,
+) -> Vec<ReplicaPart> {
     let statuses: Vec<ReplicaStatus> = gateway.router().replicas().collect();
     let part = |status: &ReplicaStatus| {
         let id = status.replica;
@@ -189,7 +193,7 @@ fn replicas(gateway: &Gateway, occupancy: &Occupancy, totals: &Totals) -> Vec<Re
 }
 
 /// Adds what a replica says of itself.
-fn with_load(gateway: &Gateway, id: ReplicaId, part: ReplicaPart) -> ReplicaPart {
+fn with_load(gateway: &HttpGateway, id: ReplicaId, part: ReplicaPart) -> ReplicaPart {
     let embedded = match &gateway.fleet {
         Fleet::Embedded(embedded) => embedded,
         Fleet::Upstreams(_) => {
@@ -233,7 +237,7 @@ fn name_of(upstream: &Upstream) -> String {
     }
 }
 
-fn tree_part(gateway: &Gateway, tree: &PrefixTree, now: Nanos) -> TreePart {
+fn tree_part(gateway: &HttpGateway, tree: &PrefixTree, now: Nanos) -> TreePart {
     let shown = tree.shown(NODES_MAX, now);
     // Any prompt is cut into blocks of the sizes in use.
     let sizes = gateway.index().hash(headstart_router::Prompt::default());
@@ -263,7 +267,7 @@ fn tree_part(gateway: &Gateway, tree: &PrefixTree, now: Nanos) -> TreePart {
     }
 }
 
-fn node(shown: &Shown, block_tokens: u32, now: Nanos) -> NodePart {
+fn node(shown: &ShownBranch, block_tokens: u32, now: Nanos) -> NodePart {
     let tokens = |blocks: usize| blocks as u64 * u64::from(block_tokens);
     let (before, own) = shown.blocks;
     let (born, used) = shown.times;

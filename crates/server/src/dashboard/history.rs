@@ -22,7 +22,7 @@ pub(super) const COLUMNS: [&str; 3 + FOUND_IN.len()] = [
 ];
 
 /// One second of history, in the order of [`COLUMNS`]. `at` is its end, seconds since 1970.
-pub(super) type Point = [u64; COLUMNS.len()];
+pub(super) type HistoryPoint = [u64; COLUMNS.len()];
 
 /// The end of some seconds, since 1970, and of the requests in these the median time to the first
 /// token and the 95th percentile, milliseconds.
@@ -34,14 +34,14 @@ pub(super) struct History {
     ttft: VecDeque<TtftPoint>,
     /// First tokens when the time under way began, and which one that is.
     ttft_from: Option<(u64, Vec<(f64, u64)>)>,
-    points: VecDeque<Point>,
+    points: VecDeque<HistoryPoint>,
     /// Totals at the end of each second of the last minute, the oldest first.
     totals: VecDeque<Totals>,
 }
 
 /// Figures of the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Lately {
+pub(super) struct MinuteStats {
     pub(super) requests_per_s: f64,
     pub(super) prompt_tokens_per_s: f64,
     pub(super) hit_rate: Option<f64>,
@@ -103,20 +103,20 @@ impl History {
     }
 
     /// The last `count` seconds, the oldest first.
-    pub(super) fn last(&self, count: usize) -> Vec<Point> {
+    pub(super) fn last(&self, count: usize) -> Vec<HistoryPoint> {
         let skipped = self.points.len().saturating_sub(count);
         self.points.iter().skip(skipped).copied().collect()
     }
 
     /// Figures of the last minute.
-    pub(super) fn lately(&self) -> Lately {
+    pub(super) fn lately(&self) -> MinuteStats {
         let (Some(first), Some(last)) = (self.totals.front(), self.totals.back()) else {
-            return Lately::default();
+            return MinuteStats::default();
         };
         let seconds = (self.totals.len() - 1).max(1) as f64;
         let tokens = last.prompt_tokens() - first.prompt_tokens();
         let found = last.cached_tokens() - first.cached_tokens();
-        Lately {
+        MinuteStats {
             requests_per_s: (last.requests - first.requests) as f64 / seconds,
             prompt_tokens_per_s: tokens as f64 / seconds,
             hit_rate: (tokens > 0).then(|| found as f64 / tokens as f64),
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_point_is_what_one_second_added() {
         let mut history = History::default();
-        assert_eq!(history.lately(), Lately::default());
+        assert_eq!(history.lately(), MinuteStats::default());
         for second in 0..1000 {
             history.end_second(second, totals(second * 10, second * 60, second * 40));
         }

@@ -17,10 +17,10 @@ use crate::config::PrefixLabel;
 
 /// The labels of a gateway.
 #[derive(Debug, Default)]
-pub struct Labels(Vec<Label>);
+pub struct PrefixLabels(Vec<TokenizedLabel>);
 
 #[derive(Debug)]
-struct Label {
+struct TokenizedLabel {
     name: String,
     /// The text's tokens, as different prompts begin with them.
     forms: Vec<Vec<TokenId>>,
@@ -28,18 +28,18 @@ struct Label {
 
 /// A label and the replicas that hold its prefix.
 #[derive(Debug)]
-pub struct Labelled<'a> {
+pub struct LabelResidency<'a> {
     /// Its name.
     pub name: &'a str,
     /// Leading tokens that a replica holds, in whatever tier.
     pub held: BTreeMap<ReplicaId, u32>,
 }
 
-impl Labels {
+impl PrefixLabels {
     /// Tokenizes the texts of `labels` as `model` does.
     #[must_use]
     pub fn new(labels: &[PrefixLabel], model: &PromptModel) -> Self {
-        let label = |it: &PrefixLabel| Label {
+        let label = |it: &PrefixLabel| TokenizedLabel {
             name: it.name.clone(),
             forms: [chat(&it.text, model), plain(&it.text, model)]
                 .into_iter()
@@ -68,7 +68,7 @@ impl Labels {
 
     /// Returns the holders of each label's prefix.
     #[must_use]
-    pub fn held(&self, index: &dyn PrefixIndex, now: Nanos) -> Vec<Labelled<'_>> {
+    pub fn held(&self, index: &dyn PrefixIndex, now: Nanos) -> Vec<LabelResidency<'_>> {
         let mut overlaps = Overlaps::default();
         let mut all = Vec::with_capacity(self.0.len());
         for label in &self.0 {
@@ -80,7 +80,7 @@ impl Labels {
                     *most = overlap.any_tier_tokens.max(*most);
                 }
             }
-            all.push(Labelled {
+            all.push(LabelResidency {
                 name: &label.name,
                 held,
             });
@@ -89,7 +89,7 @@ impl Labels {
     }
 }
 
-impl Label {
+impl TokenizedLabel {
     fn keys(&self, index: &dyn PrefixIndex) -> impl Iterator<Item = PromptKeys> {
         self.forms.iter().map(move |tokens| {
             index.hash(Prompt {
@@ -143,7 +143,7 @@ mod tests {
             name: "shop".to_owned(),
             text: text.clone(),
         };
-        let Labels(labels) = Labels::new(&[label], &model);
+        let PrefixLabels(labels) = PrefixLabels::new(&[label], &model);
         let [chat, plain] = &labels[0].forms[..] else {
             panic!("two forms: {labels:?}");
         };

@@ -14,21 +14,21 @@ const PROMPTS_MAX: usize = 512;
 const KEYS_MAX: usize = 1 << 19;
 
 /// A prompt and when it came.
-pub(super) type Noted = (PromptKeys, Nanos);
+pub(super) type TimedPrompt = (PromptKeys, Nanos);
 
 /// The last prompts.
 #[derive(Debug, Default)]
-pub(super) struct Prompts(Mutex<Kept>);
+pub(super) struct RecentPrompts(Mutex<PromptWindow>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    prompts: VecDeque<Noted>,
+struct PromptWindow {
+    prompts: VecDeque<TimedPrompt>,
     num_keys: usize,
     /// Prompts that went unseen.
     skipped: u64,
 }
 
-impl Prompts {
+impl RecentPrompts {
     /// Takes the next one.
     pub(super) fn note(&self, keys: PromptKeys, now: Nanos) {
         let size = num_keys(&keys);
@@ -53,9 +53,9 @@ impl Prompts {
     }
 
     /// Takes all of them away, and says how many went unseen since the last time.
-    pub(super) fn take(&self) -> (VecDeque<Noted>, u64) {
+    pub(super) fn take(&self) -> (VecDeque<TimedPrompt>, u64) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Kept {
+        let PromptWindow {
             prompts, skipped, ..
         } = std::mem::take(&mut *kept);
         (prompts, skipped)
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn prompts_and_keys_are_bounded_and_the_oldest_go() {
-        let prompts = Prompts::default();
+        let prompts = RecentPrompts::default();
         for second in 0..600 {
             prompts.note(prompt(2), Nanos(second));
         }

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 use headstart_core::{Nanos, RouteKey};
 
-pub(super) use shown::Shown;
+pub(super) use shown::ShownBranch;
 
 /// Branches that are remembered.
 const BRANCHES_MAX: usize = 4096;

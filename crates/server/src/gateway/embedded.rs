@@ -10,13 +10,13 @@ use headstart_engine::{FinishReason, Sampling, Submission, Submit};
 use tokio::sync::mpsc;
 
 use super::reservation::Placing;
-use super::{Embedded, Gateway, REFUSALS, Reservation};
+use super::{EmbeddedReplicas, HttpGateway, REFUSALS, Reservation};
 use crate::metrics::PromptSources;
 use crate::openai::error::PromptLength;
 use crate::openai::{ApiError, Generation};
 use crate::prediction::Forecast;
 use crate::replica::ReplicaEvent;
-use crate::spans::{Mark, Timeline};
+use crate::spans::{Mark, RequestTimeline};
 
 /// Request types, as policies see them.
 const CHAT: u16 = 1;
@@ -38,7 +38,7 @@ pub struct Ask<'a> {
     /// Prediction of whether its conversation continues, if there is a predictor.
     pub forecast: Option<&'a Forecast>,
     /// When what happened to it.
-    pub timeline: &'a Timeline,
+    pub timeline: &'a RequestTimeline,
 }
 
 impl<'a> Ask<'a> {
@@ -61,7 +61,7 @@ impl<'a> Ask<'a> {
 }
 
 /// A request that has its first token.
-pub struct Accepted {
+pub struct PrefilledRequest {
     /// Its place; hold it while the answer runs.
     pub reservation: Reservation,
     /// Cached prompt tokens by source.
@@ -75,14 +75,14 @@ pub struct Accepted {
 }
 
 /// Why a replica did not take a request.
-enum Refusal {
+enum ReplicaRefusal {
     Full,
     Gone,
     TooSlow,
     TooLong(usize),
 }
 
-impl Refusal {
+impl ReplicaRefusal {
     fn error(self, prompt_tokens: usize) -> ApiError {
         match self {
             Self::Full => ApiError::queue_full(),
@@ -103,16 +103,16 @@ impl Refusal {
     }
 }
 
-impl Gateway {
+impl HttpGateway {
     /// Generates from a prompt, up to the first token.
     ///
     /// # Errors
     /// When the prompt does not fit, all queues are full, or no replica is left.
     pub async fn generate(
         self: &Arc<Self>,
-        embedded: &Embedded,
+        embedded: &EmbeddedReplicas,
         ask: &Ask<'_>,
-    ) -> Result<Accepted, ApiError> {
+    ) -> Result<PrefilledRequest, ApiError> {
         let Ask {
             generation,
             prompt,
@@ -123,7 +123,7 @@ impl Gateway {
         let placing = ask.placing();
         let max_tokens = max_tokens(embedded, generation, prompt.len())?;
         let mut excluded: Vec<ReplicaId> = Vec::new();
-        let mut last = Refusal::Gone;
+        let mut last = ReplicaRefusal::Gone;
         // An engine that panicked counts too: the request may be what it panicked at.
         for _ in 0..REFUSALS {
             let placed = self.place(placing, &excluded);
@@ -146,12 +146,12 @@ impl Gateway {
             let limit = self.limits.first_token_timeout;
             match tokio::time::timeout(limit, first)
                 .await
-                .unwrap_or(Err(Refusal::TooSlow))
+                .unwrap_or(Err(ReplicaRefusal::TooSlow))
             {
                 Ok((sources, first, events)) => {
                     reservation.first_token();
                     reservation.note_sources(&sources);
-                    return Ok(Accepted {
+                    return Ok(PrefilledRequest {
                         reservation,
                         sources,
                         engine: replica.learned(),
@@ -161,7 +161,7 @@ impl Gateway {
                 }
                 Err(refusal) => last = refusal,
             }
-            if matches!(last, Refusal::TooLong(_) | Refusal::TooSlow) {
+            if matches!(last, ReplicaRefusal::TooLong(_) | ReplicaRefusal::TooSlow) {
                 break;
             }
             excluded.push(decision.replica);
@@ -169,7 +169,12 @@ impl Gateway {
         Err(last.error(prompt.len()))
     }
 
-    fn submission(&self, embedded: &Embedded, ask: &Ask<'_>, max_tokens: usize) -> Submission {
+    fn submission(
+        &self,
+        embedded: &EmbeddedReplicas,
+        ask: &Ask<'_>,
+        max_tokens: usize,
+    ) -> Submission {
         let generation = ask.generation;
         let defaults = &embedded.defaults.sampling;
         let id = self.next_id();
@@ -206,7 +211,7 @@ impl Gateway {
 /// The answer's limit: what the request says, else what the model's files say, else all that is
 /// left of the context.
 fn max_tokens(
-    embedded: &Embedded,
+    embedded: &EmbeddedReplicas,
     generation: &Generation,
     prompt: usize,
 ) -> Result<usize, ApiError> {
@@ -234,7 +239,7 @@ fn max_tokens(
     }
 }
 
-type FirstToken = (
+type GenerationStart = (
     PromptSources,
     (TokenId, Option<FinishReason>),
     mpsc::Receiver<ReplicaEvent>,
@@ -242,17 +247,17 @@ type FirstToken = (
 
 async fn first_token(
     events: Option<mpsc::Receiver<ReplicaEvent>>,
-    timeline: &Timeline,
-) -> Result<FirstToken, Refusal> {
-    let mut events = events.ok_or(Refusal::Full)?;
+    timeline: &RequestTimeline,
+) -> Result<GenerationStart, ReplicaRefusal> {
+    let mut events = events.ok_or(ReplicaRefusal::Full)?;
     let mut sources = PromptSources::default();
     loop {
         match events.recv().await {
-            None => return Err(Refusal::Gone),
+            None => return Err(ReplicaRefusal::Gone),
             Some(ReplicaEvent::Refused(Submit::TooLong { limit })) => {
-                return Err(Refusal::TooLong(limit));
+                return Err(ReplicaRefusal::TooLong(limit));
             }
-            Some(ReplicaEvent::Refused(_)) => return Err(Refusal::Full),
+            Some(ReplicaEvent::Refused(_)) => return Err(ReplicaRefusal::Full),
             Some(ReplicaEvent::Started { cached_tokens }) => {
                 timeline.mark(Mark::Started);
                 sources = PromptSources::on_device(cached_tokens);

@@ -7,7 +7,7 @@ use headstart_core::ReplicaId;
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
 
-use super::{Fleet, Gateway};
+use super::{Fleet, HttpGateway};
 use crate::upstream::{Outgoing, Upstream, first_of_engine};
 
 /// Most of an engine's answer that is read, bytes: these routes answer with a sentence.
@@ -27,7 +27,7 @@ pub struct EngineAnswer {
     pub text: String,
 }
 
-impl Gateway {
+impl HttpGateway {
     /// Gives a request to every engine at once and waits for all answers. The engines' lists of
     /// models are read again afterwards.
     pub async fn fan_out(&self, request: &Outgoing<'_>) -> Vec<EngineAnswer> {

@@ -5,10 +5,10 @@ use headstart_engine::SchedulerLoad;
 use headstart_router::stream::StreamStatus;
 use headstart_router::{Health, ReplicaStatus};
 
-use super::{Embedded, Fleet, Gateway};
+use super::{EmbeddedReplicas, Fleet, HttpGateway};
 use crate::metrics::raise;
 
-impl Gateway {
+impl HttpGateway {
     /// Name of the routing strategy.
     #[must_use]
     pub fn strategy(&self) -> &str {
@@ -67,9 +67,9 @@ impl Gateway {
     }
 }
 
-impl Gateway {
+impl HttpGateway {
     /// Says how busy each replica is.
-    fn refresh_loads(&self, embedded: &Embedded) {
+    fn refresh_loads(&self, embedded: &EmbeddedReplicas) {
         let metrics = &self.metrics;
         for (index, replica) in embedded.replicas.iter().enumerate() {
             let name = index.to_string();
@@ -109,7 +109,7 @@ impl Gateway {
     }
 
     /// Says what lower tiers hold and did: as each replica sees it, and as they see it themselves.
-    fn refresh_tiers(&self, embedded: &Embedded) {
+    fn refresh_tiers(&self, embedded: &EmbeddedReplicas) {
         for (index, replica) in embedded.replicas.iter().enumerate() {
             for tier in replica.tiers() {
                 self.metrics.replicas.set_tier(&index.to_string(), &tier);

@@ -4,10 +4,10 @@
 use headstart_core::ReplicaId;
 use headstart_router::Health;
 
-use super::{Fleet, Gateway};
+use super::{Fleet, HttpGateway};
 use crate::upstream::{EngineLoad, Upstream, first_of_engine, of_same_engine};
 
-impl Gateway {
+impl HttpGateway {
     /// Whether a replica is known to be down.
     #[must_use]
     pub fn is_down(&self, replica: ReplicaId) -> bool {

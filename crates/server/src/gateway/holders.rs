@@ -9,7 +9,7 @@ use headstart_core::ReplicaId;
 use headstart_router::Health;
 use http::{HeaderMap, Method};
 
-use super::{Fleet, Gateway, Pin};
+use super::{Fleet, HttpGateway, Pin};
 use crate::upstream::{Outgoing, first_of_engine};
 
 /// Longest wait for engines to say whether they hold a response.
@@ -21,7 +21,7 @@ const ENGINES_MAX: usize = 64;
 /// Longest id that is asked for, bytes.
 const ID_BYTES: usize = 200;
 
-impl Gateway {
+impl HttpGateway {
     /// Finds the replica that holds the response `id`. If this gateway does not know it, it asks
     /// the engines with the client's headers.
     pub async fn holder(&self, id: &str, headers: &HeaderMap) -> Option<Pin> {

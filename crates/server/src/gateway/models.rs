@@ -10,7 +10,7 @@ use http::StatusCode;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{Fleet, Gateway};
+use super::{Fleet, HttpGateway};
 use crate::openai::ApiError;
 use crate::upstream::{Upstream, first_of_engine};
 
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[derive(Debug, Default)]
 pub(super) struct ModelLists(Mutex<Option<Instant>>);
 
-impl Gateway {
+impl HttpGateway {
     /// Returns the upstreams that do not serve `model`; none where no model is named.
     ///
     /// # Errors

@@ -25,10 +25,10 @@ pub struct Pin {
 
 /// A bounded map from the id of a response to its place.
 #[derive(Debug, Default)]
-pub struct Pins(Mutex<Map>);
+pub struct Pins(Mutex<PinMap>);
 
 #[derive(Debug, Default)]
-struct Map {
+struct PinMap {
     pins: HashMap<Arc<str>, Pin>,
     /// The ids, the oldest first.
     order: VecDeque<Arc<str>>,
@@ -61,7 +61,7 @@ impl Pins {
         self.lock().pins.get(id).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Map> {
+    fn lock(&self) -> MutexGuard<'_, PinMap> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,10 +21,10 @@ use headstart_prompt::{Dialect, NoExactTokens};
 use headstart_router::Health;
 use tokio::sync::Semaphore;
 
-use super::{Fleet, Gateway};
-use crate::prompt_tokens::Prompted;
+use super::{Fleet, HttpGateway};
+use crate::prompt_tokens::TokenizedPrompt;
 use crate::text_tokens::{plain_text, text_tokens};
-use crate::upstream::{Rendered, Upstream};
+use crate::upstream::{RenderedPrompt, Upstream};
 use crate::words::counted;
 
 /// Prompts that engines render for this gateway at a time; further ones go by their text at once.
@@ -145,17 +145,17 @@ impl Lack {
 pub(super) struct PromptDesk {
     lacks: Mutex<BTreeMap<(String, &'static str), LackCounts>>,
     asking: Semaphore,
-    patience: Mutex<Patience>,
+    patience: Mutex<RenderPatience>,
 }
 
 /// Whether engines render in time.
 #[derive(Debug, Default)]
-struct Patience {
+struct RenderPatience {
     late: u32,
     paused_until: Option<Instant>,
 }
 
-impl Patience {
+impl RenderPatience {
     fn is_paused(&self, now: Instant) -> bool {
         self.paused_until.is_some_and(|until| now < until)
     }
@@ -192,7 +192,7 @@ impl Default for PromptDesk {
     }
 }
 
-impl Gateway {
+impl HttpGateway {
     /// Preprocessing of chat requests by the engines that serve `model`.
     #[must_use]
     pub fn dialect(&self, model: &str) -> Dialect {
@@ -217,7 +217,7 @@ impl Gateway {
         lack: Lack,
         model: &str,
         request: &ToRender<'_>,
-        before_medium: Option<Prompted>,
+        before_medium: Option<TokenizedPrompt>,
     ) -> KnownPrompt {
         let rendered = match lack.asks_engine() {
             true => self.rendered_by_engine(model, request).await,
@@ -228,7 +228,7 @@ impl Gateway {
         let rendered = rendered.filter(|one| !request.has_media || !one.media.is_empty());
         self.note_lack(&lack, model, rendered.is_some());
         match rendered {
-            Some(Rendered { tokens, media }) => KnownPrompt {
+            Some(RenderedPrompt { tokens, media }) => KnownPrompt {
                 tokens: Some(tokens),
                 media,
                 ..KnownPrompt::default()
@@ -252,7 +252,11 @@ impl Gateway {
         }
     }
 
-    async fn rendered_by_engine(&self, model: &str, request: &ToRender<'_>) -> Option<Rendered> {
+    async fn rendered_by_engine(
+        &self,
+        model: &str,
+        request: &ToRender<'_>,
+    ) -> Option<RenderedPrompt> {
         let patience = || {
             self.prompts
                 .patience
@@ -364,7 +368,7 @@ mod tests {
     #[test]
     fn late_renderings_in_a_row_pause_the_questions() {
         let now = Instant::now();
-        let mut patience = Patience::default();
+        let mut patience = RenderPatience::default();
         for is_late in [true, true, false, true, true] {
             patience.note(is_late, now);
             assert!(!patience.is_paused(now));

@@ -29,9 +29,9 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::reservation::Placing;
-use super::{DEATHS, Fleet, Gateway, REFUSALS, Reservation};
+use super::{DEATHS, Fleet, HttpGateway, REFUSALS, Reservation};
 use crate::openai::ApiError;
-use crate::spans::{Mark, Timeline};
+use crate::spans::{Mark, RequestTimeline};
 use crate::upstream::{Outgoing, Upstream, UpstreamError, of_same_engine, root_cause};
 
 /// Largest answer that is not a stream: a context of tokens with room to spare.
@@ -44,7 +44,7 @@ const WORDS_BYTES: usize = 64 << 10;
 const WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An upstream's answer whose first bytes have arrived.
-pub struct Proxied {
+pub struct ProxyAnswer {
     /// Its place; hold it while the answer runs.
     pub reservation: Reservation,
     /// Status and headers.
@@ -55,8 +55,8 @@ pub struct Proxied {
     pub rest: Incoming,
 }
 
-impl Proxied {
-    fn new(reservation: Reservation, (head, first, rest): Begun) -> Self {
+impl ProxyAnswer {
+    fn new(reservation: Reservation, (head, first, rest): AnswerStart) -> Self {
         Self {
             reservation,
             head,
@@ -89,15 +89,15 @@ pub struct Passing<'a> {
     /// A key for each of its messages, from [`crate::message_keys`].
     pub messages: &'a [RouteKey],
     /// When what happened to it.
-    pub timeline: &'a Timeline,
+    pub timeline: &'a RequestTimeline,
 }
 
-impl Gateway {
+impl HttpGateway {
     /// Passes a request on, up to the first bytes of the answer's body.
     ///
     /// # Errors
     /// When no upstream serves the model, or none answers.
-    pub async fn pass_on(self: &Arc<Self>, request: &Passing<'_>) -> Result<Proxied, ApiError> {
+    pub async fn pass_on(self: &Arc<Self>, request: &Passing<'_>) -> Result<ProxyAnswer, ApiError> {
         let Fleet::Upstreams(upstreams) = &self.fleet else {
             unreachable!("only a gateway of upstreams passes requests on");
         };
@@ -145,7 +145,7 @@ impl Gateway {
                         request.timeline.mark(Mark::FirstToken);
                         reservation.first_token();
                     }
-                    return Ok(Proxied::new(reservation, begun));
+                    return Ok(ProxyAnswer::new(reservation, begun));
                 }
                 Err(failure) => failure,
             };
@@ -179,34 +179,34 @@ impl Gateway {
     fn note_failure(
         &self,
         tries: &mut Tries,
-        failure: Failure,
+        failure: StartFailure,
         upstreams: &[Upstream],
         replica: ReplicaId,
-    ) -> Option<Box<Begun>> {
+    ) -> Option<Box<AnswerStart>> {
         let same = of_same_engine(upstreams, replica);
         match failure.what {
-            What::OutOfTime => {}
-            What::Refused => {
+            FailureKind::OutOfTime => {}
+            FailureKind::Refused => {
                 tries.refusals += 1;
                 tries.excluded.push(replica);
             }
-            What::ClosedEarly if !tries.closed.contains(&replica) => {
+            FailureKind::ClosedEarly if !tries.closed.contains(&replica) => {
                 tries.deaths += 1;
                 upstreams[replica.0 as usize].look_again();
                 tries.closed.push(replica);
             }
-            What::ClosedEarly | What::BrokenOff => {
+            FailureKind::ClosedEarly | FailureKind::BrokenOff => {
                 tries.deaths += 1;
                 upstreams[replica.0 as usize].look_again();
                 tries.excluded.push(replica);
             }
-            What::Unreachable => {
+            FailureKind::Unreachable => {
                 for rank in same {
                     self.set_health(rank, Health::Down);
                     tries.excluded.push(rank);
                 }
             }
-            What::Died => {
+            FailureKind::Died => {
                 tries.deaths += 1;
                 tries.excluded.extend(same);
             }
@@ -221,11 +221,11 @@ impl Gateway {
         upstream: &Upstream,
         request: &Passing<'_>,
         deadline: Instant,
-    ) -> Result<Begun, Failure> {
+    ) -> Result<AnswerStart, StartFailure> {
         tokio::select! {
             biased;
             answer = self.begin(upstream, request, deadline) => answer,
-            () = upstream.died() => Err(Failure::died(upstream)),
+            () = upstream.died() => Err(StartFailure::died(upstream)),
         }
     }
 
@@ -234,21 +234,21 @@ impl Gateway {
         upstream: &Upstream,
         request: &Passing<'_>,
         deadline: Instant,
-    ) -> Result<Begun, Failure> {
+    ) -> Result<AnswerStart, StartFailure> {
         let limit = self.limits.first_token_timeout;
-        let late = || Failure::late(upstream, limit);
+        let late = || StartFailure::late(upstream, limit);
         let left = deadline.saturating_duration_since(Instant::now());
         let answer = upstream.forward(&request.request, left).await;
-        let answer = answer.map_err(|error| Failure::of(upstream, &error, limit))?;
+        let answer = answer.map_err(|error| StartFailure::of(upstream, &error, limit))?;
         let (head, mut rest) = answer.into_parts();
         match head.status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => {
                 let what = format!("answered {}", head.status);
-                let refused = Failure::refused(upstream, &what);
+                let refused = StartFailure::refused(upstream, &what);
                 return Err(refused.in_words(head, rest).await);
             }
             StatusCode::TOO_MANY_REQUESTS => {
-                return Err(Failure::full().in_words(head, rest).await);
+                return Err(StartFailure::full().in_words(head, rest).await);
             }
             _ => {}
         }
@@ -263,9 +263,9 @@ impl Gateway {
             };
             match timeout_at(until, rest.frame()).await {
                 Err(_) if first.is_empty() => return Err(late()),
-                Err(_) => return Err(Failure::silent(upstream, self.limits.silence_timeout)),
+                Err(_) => return Err(StartFailure::silent(upstream, self.limits.silence_timeout)),
                 Ok(Some(Err(error))) => {
-                    return Err(Failure::broken_off(upstream, &root_cause(&error)));
+                    return Err(StartFailure::broken_off(upstream, &root_cause(&error)));
                 }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
@@ -275,7 +275,7 @@ impl Gateway {
                 Ok(None) => break,
             }
             if first.len() > WHOLE_BYTES {
-                return Err(Failure::refused(upstream, "sent too large an answer"));
+                return Err(StartFailure::refused(upstream, "sent too large an answer"));
             }
         }
         Ok((head, first.freeze(), rest))
@@ -313,7 +313,7 @@ struct Tries {
     /// Why it was not answered, if it was tried.
     last: Option<ApiError>,
     /// The last engine's own words, if it refused in words, and the request's place there.
-    refusal: Option<(Reservation, Box<Begun>)>,
+    refusal: Option<(Reservation, Box<AnswerStart>)>,
 }
 
 impl Tries {
@@ -322,16 +322,16 @@ impl Tries {
     }
 
     /// Returns the engine's refusal or the last error; `untried` if no engine was asked.
-    fn outcome(self, untried: ApiError) -> Result<Proxied, ApiError> {
+    fn outcome(self, untried: ApiError) -> Result<ProxyAnswer, ApiError> {
         let Some((reservation, begun)) = self.refusal else {
             return Err(self.last.unwrap_or(untried));
         };
-        Ok(Proxied::new(reservation, *begun))
+        Ok(ProxyAnswer::new(reservation, *begun))
     }
 }
 
 /// An answer's head, its first bytes, and the rest.
-type Begun = (response::Parts, Bytes, Incoming);
+type AnswerStart = (response::Parts, Bytes, Incoming);
 
 /// Whether a body is server-sent events.
 #[must_use]
@@ -343,15 +343,15 @@ pub fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 /// Why an upstream's answer did not begin.
-struct Failure {
-    what: What,
+struct StartFailure {
+    what: FailureKind,
     error: ApiError,
     /// A refusal in words.
-    answer: Option<Box<Begun>>,
+    answer: Option<Box<AnswerStart>>,
 }
 
 /// Kind of failure, which decides its consequences.
-enum What {
+enum FailureKind {
     /// No connection could be made: the engine counts as dead.
     Unreachable,
     /// The engine was found dead meanwhile.
@@ -366,21 +366,21 @@ enum What {
     OutOfTime,
 }
 
-impl Failure {
+impl StartFailure {
     fn of(upstream: &Upstream, error: &UpstreamError, limit: Duration) -> Self {
         let UpstreamError::Unreachable { source, .. } = error else {
             return Self::late(upstream, limit);
         };
         if !source.is_connect() {
             let broken_off = Self::broken_off(upstream, &error.cause());
-            return Self::new(What::ClosedEarly, broken_off.error);
+            return Self::new(FailureKind::ClosedEarly, broken_off.error);
         }
         upstream.note_trouble(error.cause());
         let message = format!("{error}, and no other replica could take the request; try again");
-        Self::new(What::Unreachable, ApiError::replica_gone(message))
+        Self::new(FailureKind::Unreachable, ApiError::replica_gone(message))
     }
 
-    fn new(what: What, error: ApiError) -> Self {
+    fn new(what: FailureKind, error: ApiError) -> Self {
         Self {
             what,
             error,
@@ -399,19 +399,22 @@ impl Failure {
     /// refers to, and another does not.
     fn is_final(&self, pinned: Option<ReplicaId>) -> bool {
         match self.what {
-            What::OutOfTime => true,
-            What::Refused => pinned.is_some(),
-            What::Unreachable | What::Died | What::ClosedEarly | What::BrokenOff => false,
+            FailureKind::OutOfTime => true,
+            FailureKind::Refused => pinned.is_some(),
+            FailureKind::Unreachable
+            | FailureKind::Died
+            | FailureKind::ClosedEarly
+            | FailureKind::BrokenOff => false,
         }
     }
 
     fn full() -> Self {
-        Self::new(What::Refused, ApiError::queue_full())
+        Self::new(FailureKind::Refused, ApiError::queue_full())
     }
 
     fn refused(upstream: &Upstream, what: &str) -> Self {
         let message = format!("{} {what}; try again", upstream.base());
-        Self::new(What::Refused, ApiError::replica_gone(message))
+        Self::new(FailureKind::Refused, ApiError::replica_gone(message))
     }
 
     fn broken_off(upstream: &Upstream, cause: &str) -> Self {
@@ -419,7 +422,7 @@ impl Failure {
             "{} broke off: {cause}, and no other engine could take the request; try again",
             upstream.base()
         );
-        Self::new(What::BrokenOff, ApiError::replica_gone(message))
+        Self::new(FailureKind::BrokenOff, ApiError::replica_gone(message))
     }
 
     fn died(upstream: &Upstream) -> Self {
@@ -430,7 +433,7 @@ impl Failure {
             upstream.trouble()
         );
         let error = ApiError::new(StatusCode::BAD_GATEWAY, "upstream_died", message);
-        Self::new(What::Died, error)
+        Self::new(FailureKind::Died, error)
     }
 
     /// No first bytes in time.
@@ -457,7 +460,7 @@ impl Failure {
 
     fn out_of_time(message: String) -> Self {
         let error = ApiError::new(StatusCode::GATEWAY_TIMEOUT, "upstream_timeout", message);
-        Self::new(What::OutOfTime, error)
+        Self::new(FailureKind::OutOfTime, error)
     }
 }
 

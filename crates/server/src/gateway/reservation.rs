@@ -8,8 +8,8 @@ use headstart_core::{ReplicaId, RouteKey, TokenId};
 use headstart_insight::text::Sketch;
 use headstart_router::ReservationId;
 
-use super::Gateway;
-use crate::insight::{Answered, Ticket};
+use super::HttpGateway;
+use crate::insight::{AnswerFacts, InsightTicket};
 use crate::metrics::PromptSources;
 
 /// A request that wants a place.
@@ -33,7 +33,7 @@ pub(super) struct Placing<'a> {
 
 /// A request's place with the router; given back when dropped.
 pub struct Reservation {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<HttpGateway>,
     pub(super) id: ReservationId,
     pub(super) replica: ReplicaId,
     pub(super) replica_name: String,
@@ -41,7 +41,7 @@ pub struct Reservation {
     pub(super) predicted_tokens: Option<usize>,
     /// Data to explain the request at its end; `None` if it is not explained or its prompt is
     /// unknown.
-    pub(super) ticket: Mutex<Option<Ticket>>,
+    pub(super) ticket: Mutex<Option<InsightTicket>>,
 }
 
 impl Reservation {
@@ -74,14 +74,14 @@ impl Reservation {
     }
 
     /// Explains the request from the data collected so far.
-    pub fn explain(&self, answered: &Answered<'_>, sketch: Option<Sketch>) {
+    pub fn explain(&self, answered: &AnswerFacts<'_>, sketch: Option<Sketch>) {
         let ticket = self.ticket().take();
         if let (Some(insight), Some(ticket)) = (&self.gateway.observers.insight, ticket) {
             insight.finish(ticket, answered, sketch, self.gateway.clock.now());
         }
     }
 
-    fn ticket(&self) -> MutexGuard<'_, Option<Ticket>> {
+    fn ticket(&self) -> MutexGuard<'_, Option<InsightTicket>> {
         self.ticket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -9,9 +9,9 @@ use headstart_core::ReplicaId;
 use headstart_index_sync::clock::Clock;
 use headstart_index_sync::saved::KnownReplicas;
 
-use super::Gateway;
+use super::HttpGateway;
 
-impl Gateway {
+impl HttpGateway {
     /// Whether something was restored of the replica. Not so any more at the next question.
     pub fn take_restored(&self, replica: ReplicaId) -> bool {
         let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +32,7 @@ impl Gateway {
     }
 }
 
-impl KnownReplicas for Gateway {
+impl KnownReplicas for HttpGateway {
     fn clock(&self) -> Clock {
         self.clock
     }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use headstart_core::TokenId;
 use serde_json::Value;
 
-use super::{Fleet, Gateway};
-use crate::drift::{Difference, Subject, Verdict};
+use super::{Fleet, HttpGateway};
+use crate::drift::{Difference, Subject, TokenComparison};
 use crate::request_shape::RequestShape;
 
 /// Longest wait for an engine to tokenize a prompt for a comparison, which no request waits for.
@@ -28,7 +28,7 @@ pub struct Comparison {
     pub body: Bytes,
 }
 
-impl Gateway {
+impl HttpGateway {
     /// Compares a prompt's tokens with the engine's where that is due. No request waits for it, and
     /// it is skipped while another comparison runs.
     pub fn self_check(
@@ -41,7 +41,7 @@ impl Gateway {
         if self.is_comparing.swap(true, AcqRel) {
             return;
         }
-        let turn = Turn(self.clone());
+        let turn = ComparisonGuard(self.clone());
         if !(self.drift).is_due(&subject, counts_differ, self.clock.now()) {
             return;
         }
@@ -63,10 +63,10 @@ impl Gateway {
         let upstream = &upstreams[replica.0 as usize];
         let theirs = upstream.render(&path, &body, COMPARE_TIMEOUT).await;
         let theirs = theirs.map(|rendered| rendered.tokens);
-        let verdict = match (Verdict::of(&tokens, theirs.as_deref()), counted) {
+        let verdict = match (TokenComparison::of(&tokens, theirs.as_deref()), counted) {
             // An engine that does not tell its tokens still counted them.
-            (Verdict::Unavailable, Some(count)) if count != tokens.len() => {
-                Verdict::Differs(Difference {
+            (TokenComparison::Unavailable, Some(count)) if count != tokens.len() => {
+                TokenComparison::Differs(Difference {
                     position: count.min(tokens.len()),
                     ours: None,
                     theirs: None,
@@ -81,7 +81,7 @@ impl Gateway {
             .with_label_values(&labels)
             .inc();
         if let Some(difference) = self.drift.note(&subject, verdict) {
-            let sides = Sides {
+            let sides = ComparedPrompts {
                 ours: &tokens,
                 theirs: &theirs.unwrap_or_default(),
                 body: &body,
@@ -91,7 +91,7 @@ impl Gateway {
         }
     }
 
-    fn explain_difference(&self, sides: &Sides<'_>, position: usize) -> DifferenceCause {
+    fn explain_difference(&self, sides: &ComparedPrompts<'_>, position: usize) -> DifferenceCause {
         let text = |tokens: &[TokenId]| {
             let prompt = self.prompt_tokens()?;
             prompt.text_of(tokens)
@@ -126,16 +126,16 @@ impl Gateway {
 }
 
 /// The one comparison that may run; over when dropped, however it ended.
-struct Turn(Arc<Gateway>);
+struct ComparisonGuard(Arc<HttpGateway>);
 
-impl Drop for Turn {
+impl Drop for ComparisonGuard {
     fn drop(&mut self) {
         self.0.is_comparing.store(false, Release);
     }
 }
 
 /// A prompt as both sides made it, and the request that it comes from.
-struct Sides<'a> {
+struct ComparedPrompts<'a> {
     ours: &'a [TokenId],
     theirs: &'a [TokenId],
     body: &'a [u8],

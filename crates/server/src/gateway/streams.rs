@@ -9,9 +9,9 @@ use headstart_kv_events::{StreamReporter, StreamUpdate};
 use headstart_router::index::Update;
 use headstart_router::stream::{StreamReport, StreamStatus};
 
-use super::{Fleet, Gateway};
+use super::{Fleet, HttpGateway};
 
-impl Gateway {
+impl HttpGateway {
     /// Takes note of what a replica's event stream said.
     pub fn on_stream(&self, replica: ReplicaId, update: StreamUpdate) {
         let name = replica.to_string();

@@ -6,7 +6,7 @@
 
 use headstart_core::event::BlockChange;
 use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};
-use headstart_insight::loss::Served;
+use headstart_insight::loss::ServedTokens;
 use headstart_insight::text::Sketch;
 
 use super::records::RequestRecord;
@@ -23,8 +23,8 @@ const CHANGES: usize = 1 << 13;
 
 /// Operations that wait, with their data in flat lists.
 #[derive(Default)]
-pub(super) struct Batch {
-    pub(super) ops: Vec<Op>,
+pub(super) struct InsightBatch {
+    pub(super) ops: Vec<InsightOp>,
     pub(super) tokens: Vec<TokenId>,
     pub(super) keys: Vec<RouteKey>,
     pub(super) overlaps: Vec<(ReplicaId, u32)>,
@@ -32,14 +32,14 @@ pub(super) struct Batch {
 }
 
 /// One thing that was said. Requests are known by numbers.
-pub(super) enum Op {
-    Arrived(u64, Arrived, Nanos),
+pub(super) enum InsightOp {
+    Arrived(u64, BatchArrival, Nanos),
     Computed(u64, Nanos),
-    Finished(u64, Box<Finished>, Nanos),
+    Finished(u64, Box<AnsweredRequest>, Nanos),
     Abandoned(u64),
     /// A request whose tokens are not known was answered.
     Unknown(Box<(RequestRecord, Option<Sketch>)>),
-    /// Block changes of a replica, up to this index of [`Batch::changes`].
+    /// Block changes of a replica, up to this index of [`InsightBatch::changes`].
     Changed(ReplicaId, usize, Nanos),
     Cleared(ReplicaId, Nanos),
     /// A replica serves models that this number stands for.
@@ -47,7 +47,7 @@ pub(super) enum Op {
 }
 
 /// A request that was placed. Its lists are those of the batch, from the one before it up to here.
-pub(super) struct Arrived {
+pub(super) struct BatchArrival {
     pub(super) replica: ReplicaId,
     pub(super) block_size: u32,
     pub(super) namespace: u64,
@@ -58,17 +58,17 @@ pub(super) struct Arrived {
 }
 
 /// A request that was answered.
-pub(super) struct Finished {
+pub(super) struct AnsweredRequest {
     /// All but what became of its tokens.
     pub(super) record: RequestRecord,
     /// Key of the prompt's early prefix: its 16th block, or its last block if it has fewer.
     pub(super) prefix: Option<RouteKey>,
     pub(super) block_size: u32,
-    pub(super) served: Option<Served>,
+    pub(super) served: Option<ServedTokens>,
     pub(super) sketch: Option<Sketch>,
 }
 
-impl Batch {
+impl InsightBatch {
     /// Whether it is time to look at it.
     pub(super) fn is_full(&self, ops: usize) -> bool {
         self.ops.len() >= ops || self.tokens.len() >= TOKENS || self.changes.len() >= CHANGES

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use headstart_insight::Cause;
-use headstart_insight::text::{Evidence, Limits, Neighbours, Sketch, Sketcher};
+use headstart_insight::text::{Evidence, NeighbourLimits, Neighbours, Sketch, Sketcher};
 
 /// Time for causes that a second brings when hardly anything is asked: 1 % of a core.
 const EARNED: f64 = 0.01;
@@ -40,7 +40,7 @@ const WORTH: u32 = 64;
 const QUEUE: usize = 64;
 
 /// Prompts that are remembered to compare with, and their words: some 50 MB at most.
-const MEMORY: Limits = Limits {
+const MEMORY: NeighbourLimits = NeighbourLimits {
     sketches: 2048,
     words: 2 << 20,
 };
@@ -52,13 +52,13 @@ const TOLD: usize = 4096;
 pub struct Causes {
     sketcher: Sketcher,
     purse: Arc<Mutex<Purse>>,
-    queue: Option<SyncSender<Question>>,
-    told: Arc<Mutex<Told>>,
+    queue: Option<SyncSender<CauseQuery>>,
+    told: Arc<Mutex<CauseHistory>>,
 }
 
 /// Divergence of a request's prompt from its nearest earlier prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parted {
+pub struct NeighbourDivergence {
     /// The earlier request.
     pub neighbour: String,
     /// Offset of the first difference in its own text, bytes; `None` if it continues that prompt.
@@ -94,15 +94,15 @@ pub struct CauseSums {
 }
 
 #[derive(Default)]
-struct Told {
-    latest: VecDeque<(String, Parted)>,
+struct CauseHistory {
+    latest: VecDeque<(String, NeighbourDivergence)>,
     sums: BTreeMap<Cause, CauseSum>,
     looked_at: u64,
     lost_words: u64,
 }
 
 /// A prompt to be explained.
-struct Question {
+struct CauseQuery {
     namespace: u64,
     id: String,
     sketch: Sketch,
@@ -113,7 +113,7 @@ impl Causes {
     /// Starts the thread that explains. Without it nothing is looked at.
     #[must_use]
     pub fn start(secret: &[u8; 32]) -> Self {
-        let told = Arc::new(Mutex::new(Told::default()));
+        let told = Arc::new(Mutex::new(CauseHistory::default()));
         let purse = Arc::new(Mutex::new(Purse::new(Instant::now())));
         let (queue, questions) = sync_channel(QUEUE);
         let (teller, payer) = (told.clone(), purse.clone());
@@ -146,7 +146,7 @@ impl Causes {
     /// drops it if the queue is full. `lost`: its recomputed tokens, where known.
     pub fn explain(&self, namespace: u64, id: String, sketch: Sketch, lost: Option<u32>) {
         if let Some(queue) = &self.queue {
-            let question = Question {
+            let question = CauseQuery {
                 namespace,
                 id,
                 sketch,
@@ -159,7 +159,7 @@ impl Causes {
 
     /// Returns the divergence of a request's prompt, if it is still in memory.
     #[must_use]
-    pub fn of(&self, id: &str) -> Option<Parted> {
+    pub fn of(&self, id: &str) -> Option<NeighbourDivergence> {
         let told = lock(&self.told);
         let found = told.latest.iter().rev().find(|(one, _)| one == id);
         found.map(|(_, parted)| parted.clone())
@@ -188,7 +188,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[inline(never)]
-fn explain_all(questions: &Receiver<Question>, told: &Mutex<Told>, purse: &Mutex<Purse>) {
+fn explain_all(questions: &Receiver<CauseQuery>, told: &Mutex<CauseHistory>, purse: &Mutex<Purse>) {
     let mut neighbours = Neighbours::new(MEMORY);
     while let Ok(question) = questions.recv() {
         let start = Instant::now();
@@ -203,12 +203,15 @@ fn explain_all(questions: &Receiver<Question>, told: &Mutex<Told>, purse: &Mutex
     }
 }
 
-fn explained(neighbours: &Neighbours<String>, question: &Question) -> Option<Parted> {
+fn explained(
+    neighbours: &Neighbours<String>,
+    question: &CauseQuery,
+) -> Option<NeighbourDivergence> {
     let told = neighbours.tell(question.namespace, &question.sketch)?;
     let explanation = told.explanation.as_ref();
     let divergence = explanation.map(|it| &it.divergence);
     let evidence = explanation.and_then(|it| it.evidence.as_ref());
-    Some(Parted {
+    Some(NeighbourDivergence {
         neighbour: told.near.name.clone(),
         byte: divergence.map(|it| it.new_byte),
         lost_words: divergence.map_or(0, |it| it.lost_words),
@@ -218,8 +221,8 @@ fn explained(neighbours: &Neighbours<String>, question: &Question) -> Option<Par
     })
 }
 
-impl Told {
-    fn add(&mut self, id: &str, parted: Option<Parted>) {
+impl CauseHistory {
+    fn add(&mut self, id: &str, parted: Option<NeighbourDivergence>) {
         self.looked_at += 1;
         let Some(parted) = parted else {
             return;

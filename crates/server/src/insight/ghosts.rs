@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use headstart_core::event::BlockChange;
 use headstart_core::{Nanos, Tier};
-use headstart_insight::ghost::{Estimate, Ghost, LOOKUPS_MAX, Settings};
+use headstart_insight::ghost::{Estimate, Ghost, GhostConfig, LOOKUPS_MAX};
 
 /// Replicas that have a ghost, of some 3 MiB each; further ones have none.
 const GHOSTS: usize = 64;
@@ -44,24 +44,24 @@ pub struct GhostAnswer {
 
 /// All ghosts.
 #[derive(Default)]
-pub(super) struct Ghosts {
-    watched: BTreeMap<u32, Watched>,
+pub(super) struct ReplicaGhosts {
+    watched: BTreeMap<u32, GhostWatch>,
     /// Replicas that have a ghost.
     watching: usize,
 }
 
-struct Waiting {
+struct QueuedPrompt {
     names: Vec<u64>,
     prompt_tokens: u32,
     at: Nanos,
 }
 
 #[derive(Default)]
-struct Watched {
+struct GhostWatch {
     ghost: Option<Ghost>,
     /// Requests that the ghost did not get yet: serving many at a time, it finds in the processor's
     /// caches what it would have to fetch for each.
-    waiting: Vec<Waiting>,
+    waiting: Vec<QueuedPrompt>,
     waiting_blocks: usize,
     /// Blocks of its device, where known.
     capacity: Option<u64>,
@@ -70,7 +70,7 @@ struct Watched {
     most: u64,
 }
 
-impl Ghosts {
+impl ReplicaGhosts {
     /// Says how large a replica's memory is.
     pub(super) fn set_capacity(&mut self, replica: u32, blocks: u64) {
         self.watched(replica).capacity = Some(blocks);
@@ -94,13 +94,13 @@ impl Ghosts {
         let (capacity, is_new) = (watched.capacity, watched.ghost.is_none());
         watched.ghost.get_or_insert_with(|| {
             let settings = match capacity {
-                Some(capacity) => Settings::around(capacity, block_size),
-                None => Settings::curve(LARGEST, block_size),
+                Some(capacity) => GhostConfig::around(capacity, block_size),
+                None => GhostConfig::curve(LARGEST, block_size),
             };
             Ghost::new(settings).with_lookups_max(LOOKUPS_MAX)
         });
         watched.waiting_blocks += names.len();
-        watched.waiting.push(Waiting {
+        watched.waiting.push(QueuedPrompt {
             names,
             prompt_tokens,
             at: now,
@@ -156,12 +156,12 @@ impl Ghosts {
         Some(answer(replica, capacity, &ghost.last_hour(now)))
     }
 
-    fn watched(&mut self, replica: u32) -> &mut Watched {
+    fn watched(&mut self, replica: u32) -> &mut GhostWatch {
         self.watched.entry(replica).or_default()
     }
 }
 
-impl Watched {
+impl GhostWatch {
     /// Tells the ghost of all requests so far.
     fn catch_up(&mut self) {
         self.waiting_blocks = 0;
@@ -209,7 +209,7 @@ mod tests {
     /// Prompts that came before a replica's first event say nothing of how it cuts them.
     #[test]
     fn a_ghost_waits_for_the_block_size() {
-        let mut ghosts = Ghosts::default();
+        let mut ghosts = ReplicaGhosts::default();
         ghosts.set_capacity(3, 100);
         ghosts.record(3, 0, Vec::new(), 160, Nanos(0));
         assert!(ghosts.answer(3, Nanos(1)).is_none());
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_larger_cache_would_have_hit_a_loop_that_is_too_long() {
         for known in [true, false] {
-            let mut ghosts = Ghosts::default();
+            let mut ghosts = ReplicaGhosts::default();
             if known {
                 ghosts.set_capacity(3, 100);
             } else {

@@ -3,13 +3,13 @@
 use headstart_core::block::Namespace;
 
 /// Numbers namespaces and models, and names tenants by tags.
-pub(super) struct Names {
+pub(super) struct NameHasher {
     secret: [u8; 32],
     /// The number of the namespace that has no name: most requests are in it.
     unnamed: u64,
 }
 
-impl Names {
+impl NameHasher {
     /// Derives the names' key from `secret`.
     pub(super) fn new(secret: u64) -> Self {
         let secret = blake3::derive_key("headstart 2026 insight names v1", &secret.to_le_bytes());
@@ -68,10 +68,10 @@ mod tests {
 
     #[test]
     fn tenants_have_tags_of_their_own_and_another_secret_gives_others() {
-        let names = Names::new(1);
+        let names = NameHasher::new(1);
         let tag = names.tenant("acme");
         assert_eq!((tag.len(), &tag), (12, &names.tenant("acme")));
         assert_ne!(tag, names.tenant("emca"));
-        assert_ne!(tag, Names::new(2).tenant("acme"));
+        assert_ne!(tag, NameHasher::new(2).tenant("acme"));
     }
 }

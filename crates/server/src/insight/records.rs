@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use headstart_core::{ReplicaId, RouteKey};
-use headstart_insight::loss::{Evicted, HotPrefixes, Outlook, Tally};
-use headstart_insight::{Split, Waterfall};
+use headstart_insight::loss::{FirstEviction, HotPrefixes, Outlook, WaterfallTally};
+use headstart_insight::{BucketTokens, Waterfall};
 use headstart_router::Candidate;
 
 /// Requests that are remembered one by one: minutes of a busy gateway, some megabytes.
@@ -51,11 +51,11 @@ pub struct RequestRecord {
     /// Time to the first token; none where only the whole answer came.
     pub ttft_s: Option<f64>,
     /// Prompt tokens by bucket; none where the engine does not say what was cached.
-    pub split: Option<Split>,
+    pub split: Option<BucketTokens>,
     /// Certainty of the split, 0 to 1.
     pub certainty: f32,
     /// Of what was evicted, where something was.
-    pub evicted: Option<Evicted>,
+    pub evicted: Option<FirstEviction>,
 }
 
 /// One replica at a decision.
@@ -107,34 +107,34 @@ pub(super) fn foremost(chosen: ReplicaId, candidates: &[Candidate]) -> Vec<Candi
 
 /// The latest answered requests, and sums over all of them.
 #[derive(Default)]
-pub(super) struct Records {
+pub(super) struct RequestHistory {
     latest: VecDeque<Arc<RequestRecord>>,
-    pub(super) sums: Sums,
+    pub(super) sums: InsightSums,
 }
 
 /// Sums over all requests.
 #[derive(Clone)]
-pub(super) struct Sums {
+pub(super) struct InsightSums {
     pub(super) total: Waterfall,
-    pub(super) tenants: Tally<String>,
-    pub(super) models: Tally<String>,
+    pub(super) tenants: WaterfallTally<String>,
+    pub(super) models: WaterfallTally<String>,
     pub(super) prefixes: HotPrefixes,
     pub(super) outlook: Outlook,
 }
 
-impl Default for Sums {
+impl Default for InsightSums {
     fn default() -> Self {
         Self {
             total: Waterfall::default(),
-            tenants: Tally::new(TENANTS),
-            models: Tally::new(MODELS),
+            tenants: WaterfallTally::new(TENANTS),
+            models: WaterfallTally::new(MODELS),
             prefixes: HotPrefixes::new(PREFIXES),
             outlook: Outlook::default(),
         }
     }
 }
 
-impl Records {
+impl RequestHistory {
     /// Adds a request that begins with the block `prefix`.
     pub(super) fn add(&mut self, record: RequestRecord, prefix: Option<RouteKey>) {
         let sums = &mut self.sums;

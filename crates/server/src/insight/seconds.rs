@@ -1,19 +1,19 @@
 //! Seconds of each bucket's tokens, by a model that is fitted to the times that were seen.
 
-use headstart_insight::prefill::{Fitted, Model, Prefill, Sample};
-use headstart_insight::{Bucket, Split};
+use headstart_insight::prefill::{Prefill, PrefillFit, PrefillModel, PrefillSample};
+use headstart_insight::{Bucket, BucketTokens};
 
 /// Buckets in all.
 const BUCKETS: usize = Bucket::ALL.len();
 
 /// A second for each token; then a second for each token and each one before it.
-const PARTS: [Model; 2] = [
-    Model {
+const PARTS: [PrefillModel; 2] = [
+    PrefillModel {
         fixed: 0.0,
         per_token: 1.0,
         per_pair: 0.0,
     },
-    Model {
+    PrefillModel {
         fixed: 0.0,
         per_token: 0.0,
         per_pair: 1.0,
@@ -32,14 +32,14 @@ pub(super) struct Seconds {
 #[derive(Clone, Debug)]
 pub struct BucketSeconds {
     /// The prefill model and its quality of fit.
-    pub fitted: Fitted,
+    pub fitted: PrefillFit,
     /// Of buckets that were computed what that took, of those that were found what that saved.
     pub buckets: [(Bucket, f64); BUCKETS],
 }
 
 impl Seconds {
     /// A request whose first token took so long, where that is known.
-    pub(super) fn add(&mut self, split: &Split, ttft_s: Option<f64>) {
+    pub(super) fn add(&mut self, split: &BucketTokens, ttft_s: Option<f64>) {
         for (sums, part) in self.parts.iter_mut().zip(&PARTS) {
             let seconds = part.split(split).buckets;
             for (sum, (_, seconds)) in sums.iter_mut().zip(seconds) {
@@ -51,7 +51,7 @@ impl Seconds {
         };
         let served = split.iter().filter(|(bucket, _)| bucket.is_served());
         let cached = served.map(|(_, tokens)| tokens).sum();
-        self.prefill.add(Sample {
+        self.prefill.add(PrefillSample {
             cached,
             uncached: split.total() as u32 - cached,
             seconds,
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn sums_of_parts_are_the_models_seconds() {
-        let truth = Model {
+        let truth = PrefillModel {
             fixed: 0.01,
             per_token: 2e-4,
             per_pair: 3e-8,
@@ -89,7 +89,7 @@ mod tests {
         let mut expected = [0.0; BUCKETS];
         assert!(seconds.told().is_none(), "nothing is known yet");
         for _ in 0..400 {
-            let mut split = Split::default();
+            let mut split = BucketTokens::default();
             let (cached, uncached) = (rng.below(4000) as u32, 100 + rng.below(3000) as u32);
             split.put(Bucket::Device, cached);
             split.put(Bucket::Evicted, uncached / 3);

@@ -1,13 +1,13 @@
 //! The sums as they stand, for display.
 
 use headstart_insight::Waterfall;
-use headstart_insight::loss::{self, Errors, Memory, Prefix};
+use headstart_insight::loss::{self, Errors, HotPrefix, Memory};
 
-use super::records::Sums;
+use super::records::InsightSums;
 
 /// Prediction errors and memory use: the values that need no copy of the sums.
 #[derive(Clone, Copy, Debug)]
-pub struct Outlook {
+pub struct InsightGauges {
     /// Predicted less actual cached tokens.
     pub cached_tokens: ErrorSummary,
     /// Predicted less actual time to the first token, seconds.
@@ -18,7 +18,7 @@ pub struct Outlook {
 
 /// All sums since the start.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct InsightSnapshot {
     /// Prompt tokens by bucket.
     pub waterfalls: Waterfalls,
     /// Predicted less actual cached tokens.
@@ -68,7 +68,7 @@ pub struct ErrorSummary {
     pub p90: f64,
 }
 
-impl Outlook {
+impl InsightGauges {
     pub(super) fn of(errors: &loss::Outlook, memory: Memory) -> Self {
         Self {
             cached_tokens: ErrorSummary::of(&errors.cached_tokens),
@@ -78,9 +78,9 @@ impl Outlook {
     }
 }
 
-impl Snapshot {
-    pub(super) fn of(sums: Sums, memory: Memory) -> Self {
-        let rows = |tally: &headstart_insight::loss::Tally<String>| {
+impl InsightSnapshot {
+    pub(super) fn of(sums: InsightSums, memory: Memory) -> Self {
+        let rows = |tally: &headstart_insight::loss::WaterfallTally<String>| {
             let rows = tally.rows();
             let mut rows: Vec<_> = rows.map(|(key, row)| (key.clone(), row.clone())).collect();
             if tally.other().requests() > 0 {
@@ -113,7 +113,7 @@ impl ErrorSummary {
     }
 }
 
-fn prefix(row: Prefix) -> PrefixRow {
+fn prefix(row: HotPrefix) -> PrefixRow {
     PrefixRow {
         key: format!("{:016x}", row.key.0),
         requests: row.requests,

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use headstart_core::{Nanos, ReplicaId};
-use headstart_insight::loss::{Arrival, Attributor, Pending};
+use headstart_insight::loss::{ArrivingRequest, Attributor, Pending};
 use headstart_insight::text::Sketch;
-use headstart_insight::{Bucket, Split, Waterfall};
+use headstart_insight::{Bucket, BucketTokens, Waterfall};
 
-use super::batch::{Arrived, Batch, Finished, Op};
+use super::batch::{AnsweredRequest, BatchArrival, InsightBatch, InsightOp};
 use super::causes::Causes;
-use super::ghosts::Ghosts;
-use super::records::{Records, RequestRecord};
+use super::ghosts::ReplicaGhosts;
+use super::records::{RequestHistory, RequestRecord};
 use super::seconds::Seconds;
 use crate::metrics::InsightMetrics;
 
@@ -19,94 +19,100 @@ use crate::metrics::InsightMetrics;
 const MODELS: usize = 16;
 
 /// Attributor, records, ghosts and sums behind the explanations.
-pub(super) struct State {
+pub(super) struct InsightState {
     pub(super) attributor: Attributor,
-    pub(super) records: Records,
-    pub(super) ghosts: Ghosts,
+    pub(super) records: RequestHistory,
+    pub(super) ghosts: ReplicaGhosts,
     pub(super) seconds: Seconds,
     /// Requests that are under way.
     pending: BTreeMap<u64, Pending>,
     /// Tokens by model that no counter was told of yet.
     sums: Vec<(String, Waterfall)>,
     /// The memory of the batch before; the next but one takes it.
-    pub(super) spare: Batch,
+    pub(super) spare: InsightBatch,
 }
 
 /// Receivers of the explanations.
-pub(super) struct Told<'a> {
+pub(super) struct InsightSinks<'a> {
     pub(super) metrics: &'a InsightMetrics,
     pub(super) causes: &'a Causes,
 }
 
 /// Entries of each list of a batch that are already applied.
 #[derive(Default)]
-struct Done {
+struct BatchCursor {
     tokens: usize,
     keys: usize,
     overlaps: usize,
     changes: usize,
 }
 
-impl State {
+impl InsightState {
     pub(super) fn new(attributor: Attributor) -> Self {
         Self {
             attributor,
-            records: Records::default(),
-            ghosts: Ghosts::default(),
+            records: RequestHistory::default(),
+            ghosts: ReplicaGhosts::default(),
             seconds: Seconds::default(),
             pending: BTreeMap::new(),
             sums: Vec::new(),
-            spare: Batch::default(),
+            spare: InsightBatch::default(),
         }
     }
 
     /// Takes over what was said, in order.
     #[inline(never)]
-    pub(super) fn settle(&mut self, batch: &mut Batch, told: &Told<'_>) {
-        let mut done = Done::default();
+    pub(super) fn settle(&mut self, batch: &mut InsightBatch, told: &InsightSinks<'_>) {
+        let mut done = BatchCursor::default();
         let mut ops = std::mem::take(&mut batch.ops);
         for op in ops.drain(..) {
             match op {
-                Op::Arrived(number, arrived, now) => {
+                InsightOp::Arrived(number, arrived, now) => {
                     let pending = self.arrive(&arrived, batch, &mut done, now);
                     self.pending.insert(number, pending);
                 }
-                Op::Computed(number, now) => {
+                InsightOp::Computed(number, now) => {
                     if let Some(pending) = self.pending.get_mut(&number) {
                         self.attributor.computed(pending, now);
                     }
                 }
-                Op::Finished(number, finished, now) => {
+                InsightOp::Finished(number, finished, now) => {
                     if let Some(pending) = self.pending.remove(&number) {
                         self.finish(pending, *finished, told, now);
                     }
                 }
-                Op::Abandoned(number) => {
+                InsightOp::Abandoned(number) => {
                     if let Some(pending) = self.pending.remove(&number) {
                         self.attributor.abandon(&pending);
                     }
                 }
-                Op::Unknown(unknown) => self.unknown(*unknown, told),
-                Op::Changed(replica, end, now) => {
+                InsightOp::Unknown(unknown) => self.unknown(*unknown, told),
+                InsightOp::Changed(replica, end, now) => {
                     let changes = &batch.changes[done.changes..end];
                     done.changes = end;
                     self.attributor.observe(replica, changes, now);
                     self.ghosts.observe(replica.0, changes, now);
                 }
-                Op::Cleared(replica, now) => {
+                InsightOp::Cleared(replica, now) => {
                     self.attributor.cleared(replica);
                     self.ghosts.clear(replica.0, now);
                 }
-                Op::Serves(replica, model) => self.attributor.set_model(replica, model),
+                InsightOp::Serves(replica, model) => self.attributor.set_model(replica, model),
             }
         }
         batch.ops = ops;
         self.tell_sums(told.metrics);
     }
 
-    fn arrive(&mut self, arrived: &Arrived, batch: &Batch, done: &mut Done, now: Nanos) -> Pending {
+    fn arrive(
+        &mut self,
+        arrived: &BatchArrival,
+        batch: &InsightBatch,
+        done: &mut BatchCursor,
+        now: Nanos,
+    ) -> Pending {
         let tokens = &batch.tokens[done.tokens..arrived.tokens];
-        let arrival = Arrival {
+        let arrival = ArrivingRequest {
             replica: arrived.replica,
             prompt_tokens: tokens.len() as u32,
             block_size: arrived.block_size,
@@ -122,8 +128,14 @@ impl State {
         self.attributor.arrive(&arrival, now)
     }
 
-    fn finish(&mut self, mut pending: Pending, finished: Finished, told: &Told<'_>, now: Nanos) {
-        let Finished {
+    fn finish(
+        &mut self,
+        mut pending: Pending,
+        finished: AnsweredRequest,
+        told: &InsightSinks<'_>,
+        now: Nanos,
+    ) {
+        let AnsweredRequest {
             mut record,
             prefix,
             block_size,
@@ -157,9 +169,13 @@ impl State {
     }
 
     /// A request of which only lengths are known.
-    fn unknown(&mut self, (mut record, sketch): (RequestRecord, Option<Sketch>), told: &Told<'_>) {
+    fn unknown(
+        &mut self,
+        (mut record, sketch): (RequestRecord, Option<Sketch>),
+        told: &InsightSinks<'_>,
+    ) {
         if let Some(cached) = record.cached_tokens {
-            let mut split = Split::default();
+            let mut split = BucketTokens::default();
             split.put(Bucket::Device, cached);
             let computed = record.prompt_tokens.saturating_sub(cached);
             split.put(Bucket::NoTokens, computed);
@@ -180,7 +196,7 @@ impl State {
         }
     }
 
-    fn sum(&mut self, model: &str, split: &Split) {
+    fn sum(&mut self, model: &str, split: &BucketTokens) {
         let known = self.sums.iter().position(|(known, _)| known == model);
         let at = known.unwrap_or_else(|| {
             self.sums.push((model.to_owned(), Waterfall::default()));
@@ -197,7 +213,7 @@ impl State {
 }
 
 /// Tokens that were known, behind another front or in another namespace.
-fn again(split: &Split) -> u32 {
+fn again(split: &BucketTokens) -> u32 {
     split.get(Bucket::Diverged) + split.get(Bucket::Namespace)
 }
 

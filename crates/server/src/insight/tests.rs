@@ -11,7 +11,7 @@ const SIZE: u32 = 16;
 struct Bench {
     insight: Insight,
     metrics: Metrics,
-    under_way: Vec<Ticket>,
+    under_way: Vec<InsightTicket>,
 }
 
 impl Bench {
@@ -73,7 +73,7 @@ impl Bench {
             candidates: (0..3).map(candidate).collect(),
             reservation: ReservationId(0),
         };
-        let placed = Placed {
+        let placed = PlacedRequest {
             decision: &decision,
             tokens,
             keys: &keys,
@@ -88,7 +88,7 @@ impl Bench {
         if let Some(found) = found {
             ticket.serve_somewhere(found);
         }
-        let answered = Answered {
+        let answered = AnswerFacts {
             id: Some(id),
             request_id: None,
             model: ["m", "n"][id.len() % 2],

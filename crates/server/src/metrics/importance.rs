@@ -5,7 +5,7 @@ use headstart_cache::importance::PartCounts;
 use headstart_engine::importance::{ImportanceReport, PackCounts, PartialLoadTally};
 use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGaugeVec};
 
-use super::{Maker, raise};
+use super::{MetricFactory, raise};
 
 /// Places that parts come from, as a tally has them.
 const SOURCES: [&str; 4] = ["device", "host", "disk", "shared"];
@@ -20,13 +20,13 @@ pub struct ImportanceMetrics {
     layers: IntCounterVec,
     agreement: GaugeVec,
     missed: GaugeVec,
-    checks: Checks,
-    packs: Packs,
-    parts: Parts,
+    checks: CheckMetrics,
+    packs: PackMetrics,
+    parts: PartMetrics,
 }
 
 /// Results of prompts that were recomputed in full as a check.
-struct Checks {
+struct CheckMetrics {
     prompts: IntCounterVec,
     divergence: CounterVec,
     most: GaugeVec,
@@ -34,7 +34,7 @@ struct Checks {
 }
 
 /// Packs and the units in them.
-struct Packs {
+struct PackMetrics {
     readable: IntGaugeVec,
     units: IntGaugeVec,
     pending: IntGaugeVec,
@@ -42,14 +42,14 @@ struct Packs {
 }
 
 /// Parts kept in memory, and their uses and evictions.
-struct Parts {
+struct PartMetrics {
     kept: IntGaugeVec,
     uses: IntCounterVec,
     evictions: IntCounterVec,
 }
 
 impl ImportanceMetrics {
-    pub(super) fn new(make: &Maker) -> Self {
+    pub(super) fn new(make: &MetricFactory) -> Self {
         let counter = |name, help, label| make.counter(name, help, &["replica", label]);
         let ratio = |name, help| make.ratio(name, help, &["replica"]);
         Self {
@@ -101,9 +101,9 @@ impl ImportanceMetrics {
                  whole chunks were kept instead (their other tokens counted; 0 where it is no \
                  less): the mean over the heads that were asked and layers, since the start.",
             ),
-            checks: Checks::new(make),
-            packs: Packs::new(make),
-            parts: Parts::new(make),
+            checks: CheckMetrics::new(make),
+            packs: PackMetrics::new(make),
+            parts: PartMetrics::new(make),
         }
     }
 
@@ -150,8 +150,8 @@ impl ImportanceMetrics {
     }
 }
 
-impl Checks {
-    fn new(make: &Maker) -> Self {
+impl CheckMetrics {
+    fn new(make: &MetricFactory) -> Self {
         Self {
             prompts: make.counter(
                 "headstart_importance_checks_total",
@@ -197,8 +197,8 @@ impl Checks {
     }
 }
 
-impl Packs {
-    fn new(make: &Maker) -> Self {
+impl PackMetrics {
+    fn new(make: &MetricFactory) -> Self {
         let gauge = |name, help| make.gauge(name, help, &["replica"]);
         Self {
             readable: gauge(
@@ -242,8 +242,8 @@ impl Packs {
     }
 }
 
-impl Parts {
-    fn new(make: &Maker) -> Self {
+impl PartMetrics {
+    fn new(make: &MetricFactory) -> Self {
         Self {
             kept: make.gauge(
                 "headstart_importance_parts",

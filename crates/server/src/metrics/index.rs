@@ -4,7 +4,7 @@ use headstart_prompt::prefix_tokens::PrefixTokensStats;
 use headstart_router::IndexStats;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 
-use super::{Maker, raise};
+use super::{MetricFactory, raise};
 
 /// Seconds; from a look-up in the processor's cache to one behind a stalled machine.
 const MOMENTS: [f64; 13] = [
@@ -63,7 +63,7 @@ struct SizeMetrics {
 }
 
 impl IndexMetrics {
-    pub(super) fn new(make: &Maker) -> Self {
+    pub(super) fn new(make: &MetricFactory) -> Self {
         let by_replica = |name, help| make.counter(name, help, &["replica"]);
         Self {
             predicted: by_replica(
@@ -184,7 +184,7 @@ impl IndexMetrics {
 }
 
 impl SizeMetrics {
-    fn new(make: &Maker) -> Self {
+    fn new(make: &MetricFactory) -> Self {
         Self {
             bytes: make.plain_gauge("headstart_index_bytes", "Memory of the index, estimated."),
             prefix_tokens: make.plain_gauge(

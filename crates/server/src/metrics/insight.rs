@@ -3,8 +3,8 @@
 use headstart_insight::Waterfall;
 use prometheus::{GaugeVec, IntCounter, IntCounterVec};
 
-use super::{Maker, Metrics, raise};
-use crate::insight::{ErrorSummary, GhostAnswer, Outlook};
+use super::{MetricFactory, Metrics, raise};
+use crate::insight::{ErrorSummary, GhostAnswer, InsightGauges};
 
 /// Prompt tokens by bucket, prediction errors and ghost hit rates.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl Metrics {
 }
 
 impl InsightMetrics {
-    fn new(make: &Maker) -> Self {
+    fn new(make: &MetricFactory) -> Self {
         Self {
             tokens: make.counter(
                 "headstart_prompt_tokens_total",
@@ -86,7 +86,7 @@ impl InsightMetrics {
     }
 
     /// Brings the gauges up to date.
-    pub fn set(&self, outlook: &Outlook) {
+    pub fn set(&self, outlook: &InsightGauges) {
         set_error(&self.cached_error, &outlook.cached_tokens);
         set_error(&self.ttft_error, &outlook.ttft_s);
         raise(&self.blocks, outlook.memory.blocks);

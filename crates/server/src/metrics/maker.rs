@@ -13,7 +13,7 @@ use super::SECONDS;
 
 /// Makes metrics and registers them.
 #[derive(Default)]
-pub(super) struct Maker {
+pub(super) struct MetricFactory {
     registry: Registry,
     entries: Mutex<Vec<MetricEntry>>,
 }
@@ -31,7 +31,7 @@ pub struct MetricEntry {
     pub labels: Vec<String>,
 }
 
-impl Maker {
+impl MetricFactory {
     /// All metrics that have samples.
     pub(super) fn gather(&self) -> Vec<MetricFamily> {
         self.registry.gather()

@@ -2,7 +2,7 @@
 
 use prometheus::{Counter, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{Maker, Metrics, raise};
+use super::{MetricFactory, Metrics, raise};
 use crate::prediction::PredictorStatus;
 
 /// Seconds; from the built-in encoder's tenth of a millisecond to a queue of half a minute.
@@ -71,7 +71,7 @@ impl Metrics {
 }
 
 impl PredictionMetrics {
-    fn new(make: &Maker) -> Self {
+    fn new(make: &MetricFactory) -> Self {
         Self {
             predictions: make.counter(
                 "headstart_predictions_total",
@@ -115,7 +115,7 @@ impl PredictionMetrics {
 }
 
 impl TurnMetrics {
-    fn new(make: &Maker) -> Self {
+    fn new(make: &MetricFactory) -> Self {
         Self {
             outcomes: make.counter(
                 "headstart_turns_total",
@@ -144,7 +144,7 @@ impl TurnMetrics {
 }
 
 impl PredictorMetrics {
-    fn new(make: &Maker) -> Self {
+    fn new(make: &MetricFactory) -> Self {
         Self {
             busy: make.plain(Counter::new(
                 "headstart_predictor_busy_seconds_total",
@@ -214,13 +214,13 @@ fn set_or_remove(gauge: &GaugeVec, figure: Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prediction::Calibration;
+    use crate::prediction::RecentCalibration;
 
     #[test]
     fn what_is_not_known_of_a_model_has_no_series() {
         let metrics = Metrics::new();
         let predictor = metrics.with_predictions().predictor;
-        let check = |calibration: Option<Calibration>, expected: [Option<&str>; 2]| {
+        let check = |calibration: Option<RecentCalibration>, expected: [Option<&str>; 2]| {
             predictor.set_status(&PredictorStatus {
                 calibration,
                 ..PredictorStatus::default()
@@ -234,7 +234,7 @@ mod tests {
             let told = names.map(|name| value(&format!("headstart_predictor_{name}")));
             assert_eq!(told, expected, "{calibration:?}");
         };
-        let known = Calibration {
+        let known = RecentCalibration {
             error: 0.25,
             excess_log_loss: -0.5,
         };

@@ -2,7 +2,7 @@
 
 use prometheus::IntCounterVec;
 
-use super::Maker;
+use super::MetricFactory;
 
 /// Counters of prompts whose tokens the gateway cannot compute.
 pub struct PromptMetrics {
@@ -13,7 +13,7 @@ pub struct PromptMetrics {
 }
 
 impl PromptMetrics {
-    pub(super) fn new(make: &Maker) -> Self {
+    pub(super) fn new(make: &MetricFactory) -> Self {
         Self {
             without_tokens: make.counter(
                 "headstart_prompts_without_tokens_total",

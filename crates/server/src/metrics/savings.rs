@@ -4,7 +4,7 @@
 use headstart_core::{EngineModel, Tier};
 use prometheus::{CounterVec, IntCounterVec};
 
-use super::{BY_REPLICA, Maker};
+use super::{BY_REPLICA, MetricFactory};
 use crate::prices::PriceTable;
 
 /// Tiers that tokens come from.
@@ -70,7 +70,7 @@ pub struct SavingsMetrics {
 }
 
 impl SavingsMetrics {
-    pub(super) fn new(make: &Maker) -> Self {
+    pub(super) fn new(make: &MetricFactory) -> Self {
         Self {
             by_source: make.counter(
                 "headstart_prompt_tokens_by_source_total",
@@ -103,7 +103,7 @@ impl SavingsMetrics {
     }
 
     /// From now on what is found is worth money.
-    pub(super) fn set_prices(&mut self, make: &Maker, prices: PriceTable) {
+    pub(super) fn set_prices(&mut self, make: &MetricFactory, prices: PriceTable) {
         let counter = make.float_counter(
             "headstart_saved_money_total",
             "What finding prompt tokens saved, by --price-table: cache miss less cache hit.",

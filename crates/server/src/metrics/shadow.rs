@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounter, IntCounterVec};
 
-use super::{Maker, Metrics, raise};
+use super::{MetricFactory, Metrics, raise};
 use crate::shadow::ShadowReport;
 
 /// Prompt tokens, simulated hits and dropped requests of shadow mode.
@@ -21,7 +21,7 @@ impl Metrics {
 }
 
 impl ShadowMetrics {
-    fn new(make: &Maker) -> Self {
+    fn new(make: &MetricFactory) -> Self {
         let by_arm = &["strategy", "blocks"];
         Self {
             prompt_tokens: make.counter(

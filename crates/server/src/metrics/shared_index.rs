@@ -3,7 +3,7 @@
 use headstart_index_sync::shared::SharedIndexStats;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{Maker, Metrics, raise};
+use super::{MetricFactory, Metrics, raise};
 
 /// Connection, log and lease metrics of the shared index.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl Metrics {
 }
 
 impl SharedIndexMetrics {
-    fn new(make: &Maker) -> Self {
+    fn new(make: &MetricFactory) -> Self {
         Self {
             connected: make.plain_gauge(
                 "headstart_shared_index_connected",

@@ -11,7 +11,7 @@ use headstart_core::transfer::{
 use headstart_core::{BlockHash, BlockMover, Tier};
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 
-use super::{Maker, raise};
+use super::{MetricFactory, raise};
 
 /// Seconds; from a unit in host memory to an object store that is nearly given up.
 const LOADS: [f64; 15] = [
@@ -77,7 +77,7 @@ pub struct TierMetrics {
 }
 
 impl TierMetrics {
-    pub(super) fn new(make: &Maker) -> Self {
+    pub(super) fn new(make: &MetricFactory) -> Self {
         let counter = |name, help| make.counter(name, help, &["tier"]);
         Self {
             load_seconds: make.histogram_of(

@@ -7,7 +7,7 @@ use super::ApiError;
 use super::fields::Fields;
 pub use super::messages::flat_content;
 use super::messages::messages;
-use crate::conversation::Conversation;
+use crate::conversation::TemplateInput;
 
 /// Most stop strings, as OpenAI documents.
 const STOPS: usize = 4;
@@ -85,7 +85,7 @@ pub struct ChatRequest {
     /// Everything but the prompt.
     pub generation: Generation,
     /// The prompt.
-    pub conversation: Conversation,
+    pub conversation: TemplateInput,
 }
 
 /// `POST /v1/completions`.
@@ -114,7 +114,7 @@ impl ChatRequest {
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
         let mut generation = generation(&mut fields, "max_completion_tokens")?;
-        let conversation = Conversation {
+        let conversation = TemplateInput {
             messages: messages(fields.take("messages"))?,
             tools: tools(&mut fields)?,
             variables: variables(&mut fields)?,

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::ApiError;
 use super::request::StreamUsage;
 use crate::answer::Finish;
-use crate::shape::{Events, Shape, Usage};
+use crate::shape::{AnswerWriter, Events, Usage};
 
 /// API that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ApiKind {
     /// `/v1/chat/completions`
     Chat,
     /// `/v1/completions`
@@ -52,7 +52,7 @@ impl Usage {
     }
 }
 
-impl Shape for Envelope {
+impl AnswerWriter for Envelope {
     fn open(&mut self, usage: Usage, events: &mut Events) {
         if self.is_chat {
             let delta = json!({"delta": {"role": "assistant", "content": ""}});

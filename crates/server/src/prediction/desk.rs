@@ -11,10 +11,12 @@ use headstart_index_sync::clock::Clock;
 use serde_json::Value;
 
 use super::chat::{Chat, Namer, PrefixKey, Scope};
-use super::queue::{Asked, Queue, QueueLimits};
+use super::queue::{PendingQuestion, PredictionQueue, QueueLimits};
 use super::tracker::{Tracker, TrackerLimits};
-use super::worker::Worker;
-use super::{Outcome, Predict, PredictionConfig, PredictorStatus, Question, TurnId};
+use super::worker::PredictionWorker;
+use super::{
+    ConversationPredictor, PredictionConfig, PredictorStatus, TurnId, TurnOutcome, TurnQuestion,
+};
 use crate::metrics::PredictionMetrics;
 
 /// Turns that are remembered, so that their continuation is known: a busy quarter of an hour (70
@@ -29,8 +31,8 @@ pub(crate) type Tell = Box<dyn Fn(usize, SeqId, Probability) -> bool + Send + Sy
 
 /// The predictions of one server.
 pub struct Predictions {
-    pub(super) predictor: Arc<dyn Predict>,
-    pub(super) queue: Queue,
+    pub(super) predictor: Arc<dyn ConversationPredictor>,
+    pub(super) queue: PredictionQueue,
     pub(super) metrics: PredictionMetrics,
     pub(super) clock: Clock,
     tracker: Mutex<Tracker>,
@@ -58,7 +60,7 @@ impl Predictions {
         });
         let predictions = Arc::new(Self {
             predictor: config.predictor,
-            queue: Queue::new(QueueLimits::USUAL),
+            queue: PredictionQueue::new(QueueLimits::USUAL),
             metrics,
             clock,
             tracker: Mutex::new(tracker),
@@ -67,7 +69,7 @@ impl Predictions {
             late: AtomicU64::new(0),
             thread: Mutex::default(),
         });
-        let worker = Worker::new(predictions.clone());
+        let worker = PredictionWorker::new(predictions.clone());
         let thread = std::thread::Builder::new()
             .name("predictor".to_owned())
             .spawn(move || worker.run())?;
@@ -98,7 +100,7 @@ impl Predictions {
         if let Some(gap) = sighting.gap {
             self.metrics.turns.gap.observe(gap.as_secs_f64());
         }
-        let ticket = Arc::<Ticket>::default();
+        let ticket = Arc::<PredictionTicket>::default();
         let forecast = Forecast {
             predictions: self.clone(),
             ticket: ticket.clone(),
@@ -112,7 +114,7 @@ impl Predictions {
             self.count("prior");
             return forecast;
         }
-        let question = Question {
+        let question = TurnQuestion {
             id: sighting.id,
             conversation: sighting.conversation,
             is_repeat: sighting.is_repeat,
@@ -121,7 +123,7 @@ impl Predictions {
             said,
         };
         let at = self.clock.now();
-        let asked = Asked {
+        let asked = PendingQuestion {
             question,
             ticket,
             at,
@@ -133,14 +135,14 @@ impl Predictions {
     }
 
     /// Ends the turns whose time has come.
-    pub(super) fn expired(&self) -> Vec<Outcome> {
+    pub(super) fn expired(&self) -> Vec<TurnOutcome> {
         let mut tracker = self.tracker();
         tracker.expire(self.clock.now());
         tracker.take_outcomes()
     }
 
     /// Hands outcomes over to the predictor's thread.
-    fn note(&self, outcomes: Vec<Outcome>) {
+    fn note(&self, outcomes: Vec<TurnOutcome>) {
         if !outcomes.is_empty() {
             self.count_outcomes(&outcomes);
             let lost = self.queue.tell(outcomes);
@@ -148,7 +150,7 @@ impl Predictions {
         }
     }
 
-    pub(super) fn count_outcomes(&self, outcomes: &[Outcome]) {
+    pub(super) fn count_outcomes(&self, outcomes: &[TurnOutcome]) {
         for outcome in outcomes {
             let labels = [outcome.became.name()];
             self.metrics.turns.outcomes.with_label_values(&labels).inc();
@@ -223,7 +225,7 @@ impl Predictions {
 /// tracker that the answer is over.
 pub struct Forecast {
     predictions: Arc<Predictions>,
-    ticket: Arc<Ticket>,
+    ticket: Arc<PredictionTicket>,
     key: PrefixKey,
     id: TurnId,
     conversation: SessionId,
@@ -281,7 +283,7 @@ impl Drop for Forecast {
 
 /// State shared by a request and the question about it.
 #[derive(Debug, Default)]
-pub(super) struct Ticket(Mutex<TicketState>);
+pub(super) struct PredictionTicket(Mutex<TicketState>);
 
 #[derive(Debug, Default)]
 struct TicketState {
@@ -303,7 +305,7 @@ pub(super) enum Addressee {
     Nobody,
 }
 
-impl Ticket {
+impl PredictionTicket {
     /// The model has answered.
     pub(super) fn answer(&self, p: Probability) -> Addressee {
         let mut state = self.state();

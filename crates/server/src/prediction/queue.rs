@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use headstart_core::Nanos;
 
-use super::desk::Ticket;
-use super::{Outcome, Question};
+use super::desk::PredictionTicket;
+use super::{TurnOutcome, TurnQuestion};
 
 /// Limits of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,41 +38,41 @@ impl QueueLimits {
 }
 
 /// A question on its way.
-pub(super) struct Asked {
-    pub(super) question: Question,
-    pub(super) ticket: Arc<Ticket>,
+pub(super) struct PendingQuestion {
+    pub(super) question: TurnQuestion,
+    pub(super) ticket: Arc<PredictionTicket>,
     pub(super) at: Nanos,
 }
 
-enum Job {
-    Answer(Asked),
-    Learn(Outcome),
+enum PredictionJob {
+    Answer(PendingQuestion),
+    Learn(TurnOutcome),
 }
 
 /// Questions and outcomes that the thread takes at once.
 #[derive(Default)]
-pub(super) struct Batch {
-    pub(super) questions: Vec<Asked>,
-    pub(super) outcomes: Vec<Outcome>,
+pub(super) struct PredictionBatch {
+    pub(super) questions: Vec<PendingQuestion>,
+    pub(super) outcomes: Vec<TurnOutcome>,
     /// Nothing more will come.
     pub(super) is_last: bool,
 }
 
-pub(super) struct Queue {
+pub(super) struct PredictionQueue {
     limits: QueueLimits,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
+struct QueueState {
+    jobs: VecDeque<PredictionJob>,
     questions: usize,
     bytes: usize,
     is_closed: bool,
 }
 
-impl Queue {
+impl PredictionQueue {
     pub(super) fn new(limits: QueueLimits) -> Self {
         Self {
             limits,
@@ -82,7 +82,7 @@ impl Queue {
     }
 
     /// False when it is full or closed: the question is gone.
-    pub(super) fn ask(&self, asked: Asked) -> bool {
+    pub(super) fn ask(&self, asked: PendingQuestion) -> bool {
         let mut state = self.lock();
         let bytes = asked.question.said.bytes();
         let fits = !state.is_closed
@@ -91,26 +91,26 @@ impl Queue {
         if fits {
             state.questions += 1;
             state.bytes += bytes;
-            state.jobs.push_back(Job::Answer(asked));
+            state.jobs.push_back(PredictionJob::Answer(asked));
             self.changed.notify_one();
         }
         fits
     }
 
     /// Hands over outcomes; those that do not fit are gone. Returns how many these were.
-    pub(super) fn tell(&self, outcomes: Vec<Outcome>) -> usize {
+    pub(super) fn tell(&self, outcomes: Vec<TurnOutcome>) -> usize {
         let mut state = self.lock();
         let waiting = state.jobs.len() - state.questions;
         let room = self.limits.outcomes.saturating_sub(waiting);
         let lost = outcomes.len().saturating_sub(room);
         let fitting = outcomes.into_iter().take(room);
-        state.jobs.extend(fitting.map(Job::Learn));
+        state.jobs.extend(fitting.map(PredictionJob::Learn));
         self.changed.notify_one();
         lost
     }
 
     /// Waits for something to do, at most for `patience`.
-    pub(super) fn take(&self, patience: Duration) -> Batch {
+    pub(super) fn take(&self, patience: Duration) -> PredictionBatch {
         let until = Instant::now() + patience;
         let mut state = self.lock();
         while state.jobs.is_empty() && !state.is_closed {
@@ -121,15 +121,15 @@ impl Queue {
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let mut batch = Batch::default();
+        let mut batch = PredictionBatch::default();
         while batch.questions.len() < self.limits.batch {
             match state.jobs.pop_front() {
-                Some(Job::Answer(asked)) => {
+                Some(PredictionJob::Answer(asked)) => {
                     state.questions -= 1;
                     state.bytes -= asked.question.said.bytes();
                     batch.questions.push(asked);
                 }
-                Some(Job::Learn(outcome)) => batch.outcomes.push(outcome),
+                Some(PredictionJob::Learn(outcome)) => batch.outcomes.push(outcome),
                 None => break,
             }
         }
@@ -148,7 +148,7 @@ impl Queue {
         self.lock().questions
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -167,14 +167,14 @@ mod tests {
         batch: 2,
     };
 
-    fn asked(id: u64, text: &str) -> Asked {
+    fn asked(id: u64, text: &str) -> PendingQuestion {
         let prompts = vec![text.to_owned()];
         let said = Said {
             prompts,
             ..Said::default()
         };
-        Asked {
-            question: Question {
+        PendingQuestion {
+            question: TurnQuestion {
                 id: TurnId(id),
                 conversation: SessionId(id),
                 is_repeat: false,
@@ -187,8 +187,8 @@ mod tests {
         }
     }
 
-    fn outcome(id: u64) -> Outcome {
-        Outcome {
+    fn outcome(id: u64) -> TurnOutcome {
+        TurnOutcome {
             id: TurnId(id),
             turn: 1,
             became: Became::Ended,
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_at_once() {
-        let queue = Queue::new(LIMITS);
+        let queue = PredictionQueue::new(LIMITS);
         assert!(queue.ask(asked(1, "1234567890")));
         assert!(!queue.ask(asked(2, "1")), "too many bytes");
         assert!(queue.ask(asked(3, "")) && queue.ask(asked(4, "")));
@@ -213,14 +213,14 @@ mod tests {
 
     #[test]
     fn order_is_kept_over_batches() {
-        let queue = Queue::new(LIMITS);
+        let queue = PredictionQueue::new(LIMITS);
         queue.ask(asked(1, "a"));
         queue.tell(vec![outcome(9)]);
         queue.ask(asked(2, "b"));
         queue.ask(asked(3, "c"));
         queue.tell(vec![outcome(1)]);
         queue.close();
-        let ids = |batch: &Batch| {
+        let ids = |batch: &PredictionBatch| {
             let questions: Vec<_> = batch
                 .questions
                 .iter()
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_thread_wakes_when_something_comes_and_after_its_patience() {
-        let queue = Arc::new(Queue::new(LIMITS));
+        let queue = Arc::new(PredictionQueue::new(LIMITS));
         assert!(queue.take(Duration::from_millis(1)).questions.is_empty());
         let other = queue.clone();
         let taking = std::thread::spawn(move || other.take(Duration::from_secs(60)));

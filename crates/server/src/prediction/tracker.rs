@@ -24,7 +24,7 @@ use std::time::Duration;
 use headstart_core::{Nanos, SessionId};
 
 use super::chat::PrefixKey;
-use super::{Became, Outcome, TurnId};
+use super::{Became, TurnId, TurnOutcome};
 
 /// Limits of a tracker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,10 @@ pub struct TrackerLimits {
 #[derive(Debug)]
 pub struct Tracker {
     limits: TrackerLimits,
-    turns: HashMap<PrefixKey, Turn>,
+    turns: HashMap<PrefixKey, TrackedTurn>,
     /// Turns that wait for a continuation or for their end, by the end of their answer.
     waiting: BTreeMap<(Nanos, TurnId), PrefixKey>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<TurnOutcome>,
     forgotten: u64,
     next_turn: u64,
     next_conversation: u64,
@@ -50,7 +50,7 @@ pub struct Tracker {
 
 /// One turn.
 #[derive(Clone, Debug)]
-struct Turn {
+struct TrackedTurn {
     id: TurnId,
     conversation: SessionId,
     number: u16,
@@ -117,7 +117,7 @@ impl Tracker {
         }
         let conversation = parent.unwrap_or_else(|| self.new_conversation());
         let id = self.new_turn();
-        let turn = Turn {
+        let turn = TrackedTurn {
             id,
             conversation,
             number,
@@ -198,7 +198,7 @@ impl Tracker {
             }
             self.waiting.pop_first();
             if let Some(turn) = self.turns.remove(&key) {
-                self.outcomes.push(Outcome {
+                self.outcomes.push(TurnOutcome {
                     id,
                     turn: turn.number,
                     became: match turn.is_continued {
@@ -211,7 +211,7 @@ impl Tracker {
     }
 
     /// Takes the outcomes since the last call, in the order in which they became known.
-    pub fn take_outcomes(&mut self) -> Vec<Outcome> {
+    pub fn take_outcomes(&mut self) -> Vec<TurnOutcome> {
         std::mem::take(&mut self.outcomes)
     }
 

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::desk::{Addressee, Predictions};
-use super::queue::Asked;
-use super::{Outcome, Question};
+use super::queue::PendingQuestion;
+use super::{TurnOutcome, TurnQuestion};
 
 /// Longest sleep of an idle thread between two checks for ended turns.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) struct Worker {
+pub(super) struct PredictionWorker {
     desk: Arc<Predictions>,
 }
 
-impl Worker {
+impl PredictionWorker {
     pub(super) fn new(desk: Arc<Predictions>) -> Self {
         Self { desk }
     }
@@ -44,8 +44,8 @@ impl Worker {
         }
     }
 
-    fn answer(&self, asked: Vec<Asked>) {
-        let (questions, rest): (Vec<Question>, Vec<_>) = asked
+    fn answer(&self, asked: Vec<PendingQuestion>) {
+        let (questions, rest): (Vec<TurnQuestion>, Vec<_>) = asked
             .into_iter()
             .map(|asked| (asked.question, (asked.ticket, asked.at)))
             .unzip();
@@ -71,7 +71,7 @@ impl Worker {
         }
     }
 
-    fn learn(&self, outcomes: &[Outcome]) {
+    fn learn(&self, outcomes: &[TurnOutcome]) {
         if !outcomes.is_empty() {
             let desk = &self.desk;
             desk.guarded(|| desk.predictor.learn(outcomes));

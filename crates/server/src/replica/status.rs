@@ -11,7 +11,7 @@ use headstart_engine::{Engine, SchedulerLoad};
 
 /// Status that the thread published last.
 #[derive(Debug, Default)]
-pub(super) struct Status {
+pub(super) struct PublishedStatus {
     name: String,
     running: AtomicUsize,
     waiting: AtomicUsize,
@@ -27,7 +27,7 @@ pub(super) struct Status {
     importance: Mutex<Option<ImportanceReport>>,
 }
 
-impl Status {
+impl PublishedStatus {
     /// Status of a replica that has reported nothing yet.
     pub(super) fn new(name: &str) -> Self {
         Self {

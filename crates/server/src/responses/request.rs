@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::StoredResponse;
 use super::input::push_input;
 use super::store::{KEPT, MAX_RESPONSES};
-use crate::conversation::{Conversation, text_message};
+use crate::conversation::{TemplateInput, text_message};
 use crate::openai::fields::Fields;
 use crate::openai::request::{
     TOKENS, check_tool_choice, missing, sampling, service_tier, session, set_reasoning_effort,
@@ -31,7 +31,7 @@ pub struct ResponsesRequest {
     /// Everything but the prompt.
     pub generation: Generation,
     /// The prompt.
-    pub conversation: Conversation,
+    pub conversation: TemplateInput,
     /// The fields of the request that its answer repeats.
     pub echo: Map<String, Value>,
     /// Messages to keep for a later `previous_response_id`, without `instructions`, which do not
@@ -77,7 +77,7 @@ impl ResponsesRequest {
         refuse_rest(fields)?;
         let instructions = instructions.map(|text| text_message("system", &text));
         let messages: Vec<_> = instructions.into_iter().chain(history.clone()).collect();
-        let conversation = Conversation {
+        let conversation = TemplateInput {
             messages: messages.into(),
             tools,
             variables,

@@ -15,7 +15,7 @@ use super::{ResponseStore, StoredResponse};
 use crate::answer::Finish;
 use crate::conversation::text_message;
 use crate::openai::ApiError;
-use crate::shape::{Events, Shape, Usage};
+use crate::shape::{AnswerWriter, Events, Usage};
 
 /// One answer of `/v1/responses`: one message with one text.
 #[derive(Debug)]
@@ -56,14 +56,14 @@ pub struct Progress {
 
 /// The state of a response and of its message.
 #[derive(Clone, Copy)]
-enum Status {
+enum ResponseStatus {
     InProgress,
     Completed,
     Incomplete,
     Failed,
 }
 
-impl Status {
+impl ResponseStatus {
     fn name(self) -> &'static str {
         match self {
             Self::InProgress => "in_progress",
@@ -74,13 +74,13 @@ impl Status {
     }
 }
 
-impl Shape for ResponseShape {
+impl AnswerWriter for ResponseShape {
     fn open(&mut self, _: Usage, events: &mut Events) {
         for event in ["response.created", "response.in_progress"] {
-            let response = self.response(Status::InProgress, json!([]), None);
+            let response = self.response(ResponseStatus::InProgress, json!([]), None);
             self.push(event, json!({"response": response}), events);
         }
-        let mut item = self.item(Status::InProgress, "");
+        let mut item = self.item(ResponseStatus::InProgress, "");
         item["content"] = json!([]);
         let added = json!({"output_index": 0, "item": item});
         self.push("response.output_item.added", added, events);
@@ -111,7 +111,7 @@ impl Shape for ResponseShape {
     }
 
     fn fail(&mut self, error: &ApiError, events: &mut Events) {
-        let mut response = self.response(Status::Failed, json!([]), None);
+        let mut response = self.response(ResponseStatus::Failed, json!([]), None);
         response["error"] = json!({"code": "server_error", "message": error.message});
         self.push("response.failed", json!({"response": response}), events);
     }
@@ -145,16 +145,16 @@ impl ResponseShape {
         format!("msg_{}", self.id.trim_start_matches("resp_"))
     }
 
-    fn item(&self, status: Status, text: &str) -> Value {
+    fn item(&self, status: ResponseStatus, text: &str) -> Value {
         json!({
             "id": self.item_id(), "type": "message", "role": "assistant",
             "status": status.name(), "content": [part(text)],
         })
     }
 
-    fn response(&self, status: Status, output: Value, usage: Option<Usage>) -> Value {
+    fn response(&self, status: ResponseStatus, output: Value, usage: Option<Usage>) -> Value {
         let incomplete = match status {
-            Status::Incomplete => json!({"reason": "max_output_tokens"}),
+            ResponseStatus::Incomplete => json!({"reason": "max_output_tokens"}),
             _ => Value::Null,
         };
         let mut response = json!({
@@ -183,10 +183,10 @@ impl ResponseShape {
     }
 }
 
-fn status(finish: &Finish) -> Status {
+fn status(finish: &Finish) -> ResponseStatus {
     match finish {
-        Finish::EndToken | Finish::StopString(_) => Status::Completed,
-        Finish::Length => Status::Incomplete,
+        Finish::EndToken | Finish::StopString(_) => ResponseStatus::Completed,
+        Finish::Length => ResponseStatus::Incomplete,
     }
 }
 

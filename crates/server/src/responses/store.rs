@@ -32,18 +32,18 @@ pub struct StoredResponse {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub struct ResponseStore(Mutex<Kept>);
+pub struct ResponseStore(Mutex<ResponseTable>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    by_id: HashMap<String, Entry>,
+struct ResponseTable {
+    by_id: HashMap<String, ResponseEntry>,
     /// Oldest first.
     order: VecDeque<String>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ResponseEntry {
     stored: Arc<StoredResponse>,
     bytes: usize,
     since: Nanos,
@@ -63,7 +63,7 @@ impl ResponseStore {
         kept.bytes += bytes;
         kept.order.push_back(id.clone());
         let stored = Arc::new(stored);
-        let entry = Entry {
+        let entry = ResponseEntry {
             stored,
             bytes,
             since: now,
@@ -89,15 +89,15 @@ impl ResponseStore {
         kept.remove(id)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ResponseTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl ResponseTable {
     fn drop_old(&mut self, now: Nanos) {
         while let Some(id) = self.order.front() {
-            let is_old = |entry: &Entry| now.since(entry.since) >= KEPT;
+            let is_old = |entry: &ResponseEntry| now.since(entry.since) >= KEPT;
             if !self.by_id.get(id).is_none_or(is_old) {
                 break;
             }

@@ -7,7 +7,7 @@ use headstart_router::profile::IndexKind;
 
 use super::ServeError;
 use super::start::{EVENT_PORTS, setting};
-use crate::config::{Backend, EmbeddedFleet, ServeConfig};
+use crate::config::{EmbeddedFleet, EngineBackend, ServeConfig};
 use crate::observers;
 
 impl ServeConfig {
@@ -23,9 +23,11 @@ impl ServeConfig {
         check_index(self)?;
         observers::check_shadow(self)?;
         match &self.backend {
-            Backend::Embedded(_) if self.state_dir.is_some() => Err(FolderError::Embedded.into()),
-            Backend::Embedded(fleet) => check_fleet(fleet),
-            Backend::Upstreams(_) => Ok(()),
+            EngineBackend::Embedded(_) if self.state_dir.is_some() => {
+                Err(FolderError::Embedded.into())
+            }
+            EngineBackend::Embedded(fleet) => check_fleet(fleet),
+            EngineBackend::Upstreams(_) => Ok(()),
         }
     }
 }
@@ -37,7 +39,7 @@ fn check_sharing(config: &ServeConfig) -> Result<(), SharedIndexError> {
             shared_index: None, ..
         } => Ok(()),
         ServeConfig {
-            backend: Backend::Embedded(_),
+            backend: EngineBackend::Embedded(_),
             ..
         } => Err(SharedIndexError::Embedded),
         ServeConfig {

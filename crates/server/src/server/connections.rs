@@ -18,7 +18,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service;
 
 use crate::api::{Closer, routes};
-use crate::gateway::Gateway;
+use crate::gateway::HttpGateway;
 
 /// Pause after an accept that failed, as it does when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -29,14 +29,14 @@ const TELL_PAUSE: Duration = Duration::from_secs(10);
 /// Accepts until told to stop, then waits for the open requests. At most `max` connections at once.
 pub(super) async fn accept(
     listener: TcpListener,
-    gateway: Arc<Gateway>,
+    gateway: Arc<HttpGateway>,
     max: usize,
     mut stopped: watch::Receiver<bool>,
 ) {
     let routes = routes(gateway.clone());
     let graceful = GracefulShutdown::new();
-    let mut places = Places::new(max, gateway.limits.head_timeout);
-    let mut failures = Seldom::default();
+    let mut places = ConnectionSlots::new(max, gateway.limits.head_timeout);
+    let mut failures = LogThrottle::default();
     loop {
         let accepted = tokio::select! {
             _ = stopped.changed() => break,
@@ -75,21 +75,21 @@ pub(super) async fn accept(
 }
 
 /// The places that connections take.
-struct Places {
+struct ConnectionSlots {
     free: Arc<Semaphore>,
     max: usize,
     head_timeout: Duration,
-    shortages: Seldom,
+    shortages: LogThrottle,
 }
 
-impl Places {
+impl ConnectionSlots {
     fn new(max: usize, head_timeout: Duration) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
         Self {
             free: Arc::new(Semaphore::new(max)),
             max,
             head_timeout,
-            shortages: Seldom::default(),
+            shortages: LogThrottle::default(),
         }
     }
 
@@ -110,11 +110,11 @@ impl Places {
 
 /// Says when a log line that is due again and again should be written.
 #[derive(Default)]
-struct Seldom {
+struct LogThrottle {
     last: Option<Instant>,
 }
 
-impl Seldom {
+impl LogThrottle {
     fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.last.is_none_or(|last| now >= last + TELL_PAUSE);
         if is_due {
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_shortage_is_told_at_once_and_then_seldom() {
-        let (mut seldom, start) = (Seldom::default(), Instant::now());
+        let (mut seldom, start) = (LogThrottle::default(), Instant::now());
         let told = |after_ms: u64| seldom.is_due(start + Duration::from_millis(after_ms));
         let told: Vec<bool> = [0, 1, 9_999, 10_000, 10_001, 20_000].map(told).to_vec();
         assert_eq!(told, [true, false, false, true, false, true]);

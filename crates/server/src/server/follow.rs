@@ -13,12 +13,12 @@ use headstart_kv_events::{
 use headstart_router::Health;
 
 use super::Watcher;
-use crate::gateway::{Fleet, Gateway};
+use crate::gateway::{Fleet, HttpGateway};
 use crate::upstream::{self, Upstream};
 
 /// Event stream of a replica, and its block size.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stream {
+pub(super) struct ReplicaStream {
     /// Tokens per block, where that is configured.
     pub(super) block_size: Option<u32>,
     /// Its events.
@@ -27,15 +27,15 @@ pub(super) struct Stream {
     pub(super) rank: Option<u32>,
 }
 
-type Member = (ReplicaId, Stream);
+type StreamMember = (ReplicaId, ReplicaStream);
 
 /// By which addresses each replica is known from one start to the next; none for one without
 /// events.
-pub(super) fn endpoints(fleet: &Fleet, streams: &[Stream]) -> Vec<Option<String>> {
+pub(super) fn endpoints(fleet: &Fleet, streams: &[ReplicaStream]) -> Vec<Option<String>> {
     let Fleet::Upstreams(upstreams) = fleet else {
         return streams.iter().map(|_| None).collect();
     };
-    let name = |(upstream, stream): (&Upstream, &Stream)| {
+    let name = |(upstream, stream): (&Upstream, &ReplicaStream)| {
         let events = &stream.events.as_ref()?.events;
         let rank = stream.rank.map(|rank| format!(" rank {rank}"));
         Some(format!(
@@ -48,7 +48,7 @@ pub(super) fn endpoints(fleet: &Fleet, streams: &[Stream]) -> Vec<Option<String>
 }
 
 /// Follows everybody.
-pub(super) fn all(gateway: &Arc<Gateway>, streams: &[Stream]) -> Vec<Watcher> {
+pub(super) fn all(gateway: &Arc<HttpGateway>, streams: &[ReplicaStream]) -> Vec<Watcher> {
     let replicas = (0..).map(ReplicaId);
     let members = replicas.zip(streams.iter().cloned());
     let Fleet::Upstreams(upstreams) = &gateway.fleet else {
@@ -58,7 +58,7 @@ pub(super) fn all(gateway: &Arc<Gateway>, streams: &[Stream]) -> Vec<Watcher> {
         };
         return followed.map(watcher).collect();
     };
-    let mut engines: Vec<Vec<Member>> = Vec::new();
+    let mut engines: Vec<Vec<StreamMember>> = Vec::new();
     for member in members {
         let (replica, _) = member;
         match upstream::first_of_engine(upstreams, replica) == replica {
@@ -67,7 +67,7 @@ pub(super) fn all(gateway: &Arc<Gateway>, streams: &[Stream]) -> Vec<Watcher> {
             false => engines.last_mut().expect("a first rank").push(member),
         }
     }
-    let watch = |engine: Vec<Member>| {
+    let watch = |engine: Vec<StreamMember>| {
         let replicas = engine.iter().map(|&(replica, _)| replica).collect();
         let load = watch_load(Arc::downgrade(gateway), replicas);
         let health = watch_engine(Arc::downgrade(gateway), engine);
@@ -80,9 +80,9 @@ pub(super) fn all(gateway: &Arc<Gateway>, streams: &[Stream]) -> Vec<Watcher> {
 }
 
 fn follow_one(
-    gateway: &Arc<Gateway>,
+    gateway: &Arc<HttpGateway>,
     replica: ReplicaId,
-    stream: Stream,
+    stream: ReplicaStream,
 ) -> Option<SubscriberHandle> {
     let Endpoints { events, replay } = stream.events?;
     let config = SubscriberConfig {
@@ -113,7 +113,7 @@ fn follow_one(
 
 /// Asks an engine for its health for ever. Its ranks' blocks are forgotten when it goes down, so
 /// their event streams start over, with a replay, whenever it comes back.
-async fn watch_engine(gateway: Weak<Gateway>, members: Vec<Member>) {
+async fn watch_engine(gateway: Weak<HttpGateway>, members: Vec<StreamMember>) {
     let Some(&(first, _)) = members.first() else {
         return;
     };
@@ -159,7 +159,7 @@ const SILENT_QUESTIONS: u32 = 10;
 const SILENT_PAUSES: u32 = 50;
 
 /// Asks an engine for its load for ever, on behalf of all its ranks.
-async fn watch_load(gateway: Weak<Gateway>, ranks: Vec<ReplicaId>) {
+async fn watch_load(gateway: Weak<HttpGateway>, ranks: Vec<ReplicaId>) {
     let Some(&first) = ranks.first() else { return };
     let mut unanswered = 0;
     while let Some(gateway) = gateway.upgrade() {
@@ -199,7 +199,7 @@ async fn watch_load(gateway: Weak<Gateway>, ranks: Vec<ReplicaId>) {
 
 /// Whether to follow a replica's events: `None` for no, else a number whose change means to start
 /// over. Of gateways that share their index, one that can reach the engine does.
-fn wanted(gateway: &Gateway, replica: ReplicaId, health: Health) -> Option<u64> {
+fn wanted(gateway: &HttpGateway, replica: ReplicaId, health: Health) -> Option<u64> {
     let is_up = health == Health::Healthy;
     let Some(shared) = gateway.shared_index() else {
         return is_up.then_some(0);
@@ -213,7 +213,7 @@ fn wanted(gateway: &Gateway, replica: ReplicaId, health: Health) -> Option<u64> 
 }
 
 /// Asks every upstream once, so that the server starts knowing who is there.
-pub(super) async fn look_at_all(gateway: &Arc<Gateway>) {
+pub(super) async fn look_at_all(gateway: &Arc<HttpGateway>) {
     if let Fleet::Upstreams(upstreams) = &gateway.fleet {
         let replicas = (0..upstreams.len() as u32).map(ReplicaId);
         let firsts = replicas.filter(|&id| upstream::first_of_engine(upstreams, id) == id);
@@ -223,7 +223,7 @@ pub(super) async fn look_at_all(gateway: &Arc<Gateway>) {
 }
 
 /// Asks the engine of `replica`; the answer is that of all its ranks.
-async fn look(gateway: &Arc<Gateway>, replica: ReplicaId) -> Health {
+async fn look(gateway: &Arc<HttpGateway>, replica: ReplicaId) -> Health {
     let Fleet::Upstreams(upstreams) = &gateway.fleet else {
         return Health::Healthy;
     };

@@ -6,7 +6,7 @@ use headstart_index_sync::saved::{Folder, Keeper, KnownReplicas, Saving, drawn_s
 
 use super::ServeError;
 use crate::config::ServeConfig;
-use crate::gateway::Gateway;
+use crate::gateway::HttpGateway;
 
 /// The folder that the index is to be kept in.
 pub(super) fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {
@@ -30,7 +30,7 @@ pub(super) fn index_secret(given: Option<u64>, folder: Option<&Folder>) -> Resul
 /// Takes over what was saved, without holding up other tasks, and saves from now on.
 pub(super) async fn keep(
     keeper: Option<Keeper>,
-    gateway: &Arc<Gateway>,
+    gateway: &Arc<HttpGateway>,
 ) -> Result<Option<Saving>, ServeError> {
     let Some(keeper) = keeper else {
         return Ok(None);

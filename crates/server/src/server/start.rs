@@ -19,17 +19,17 @@ use headstart_prompt::PromptModel;
 use headstart_router::profile::{IndexKind, ScorerKind};
 use headstart_router::{PrefixIndex, Router, RouterConfig, RunIndex};
 
-use super::follow::{self, Stream};
+use super::follow::{self, ReplicaStream};
 use super::kept_index::{index_secret, keep, state_folder};
 use super::{ServeError, Watcher};
-use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
+use crate::config::{EmbeddedFleet, EngineBackend, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
-use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
+use crate::gateway::{EmbeddedReplicas, Fleet, GatewayParts, HttpGateway};
 use crate::metrics::{Metrics, TimedMover};
 use crate::observers::Observers;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::model_in;
-use crate::replica::{Hooks, Replica};
+use crate::replica::{EmbeddedReplica, Hooks};
 use crate::timed_index::TimedIndex;
 use crate::upstream::Upstream;
 
@@ -37,18 +37,18 @@ use crate::upstream::Upstream;
 const REPLAY_BATCHES: usize = 10_000;
 
 /// The gateway, for those who exist before it.
-type Later = Arc<OnceLock<Weak<Gateway>>>;
+type Later = Arc<OnceLock<Weak<HttpGateway>>>;
 
 /// Everything behind the sockets.
-pub(super) struct Parts {
-    pub(super) gateway: Arc<Gateway>,
+pub(super) struct ServerAssembly {
+    pub(super) gateway: Arc<HttpGateway>,
     pub(super) watchers: Vec<Watcher>,
     pub(super) event_endpoints: Vec<Endpoints>,
     pub(super) saving: Option<Saving>,
 }
 
 /// Starts everything behind the sockets.
-pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
+pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, ServeError> {
     let clock = Clock::start();
     let mut observers = Observers::start(&config, clock)?;
     let folder = state_folder(&config)?;
@@ -56,14 +56,14 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let metrics = Metrics::priced(config.prices.clone());
     let engine_model = emulated(&config.backend).or(config.engine_model);
     warn_of_blindness(&config);
-    let around = Around {
+    let around = SharedServices {
         clock,
         later: &later,
         metrics: &metrics,
     };
     let (fleet, model, streams) = match config.backend {
-        Backend::Embedded(fleet) => embedded(fleet, around).await?,
-        Backend::Upstreams(upstreams) => proxied(&upstreams)?,
+        EngineBackend::Embedded(fleet) => embedded(fleet, around).await?,
+        EngineBackend::Upstreams(upstreams) => proxied(&upstreams)?,
     };
     let secret = index_secret(config.index_secret, folder.as_ref())?;
     let name = format!("{model} {secret:016x}");
@@ -88,7 +88,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     };
     let mut router = Router::with_index(router, timed);
     add_replicas(&mut router, &streams, engine_model, clock);
-    let gateway = Arc::new(Gateway::new(GatewayParts {
+    let gateway = Arc::new(HttpGateway::new(GatewayParts {
         fleet,
         router,
         shared_index,
@@ -109,7 +109,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let saving = keep(keeper, &gateway).await?;
     let mut watchers = follow::all(&gateway, &streams);
     watchers.push(dashboard(&gateway));
-    Ok(Parts {
+    Ok(ServerAssembly {
         gateway,
         watchers,
         event_endpoints: streams.into_iter().filter_map(|it| it.events).collect(),
@@ -118,13 +118,13 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
 }
 
 /// Tells those who look at the dashboard.
-fn dashboard(gateway: &Arc<Gateway>) -> Watcher {
+fn dashboard(gateway: &Arc<HttpGateway>) -> Watcher {
     Watcher::Task(tokio::spawn(crate::dashboard::run(Arc::downgrade(gateway))))
 }
 
 fn add_replicas(
     router: &mut Router,
-    streams: &[Stream],
+    streams: &[ReplicaStream],
     engine_model: Option<EngineModel>,
     clock: Clock,
 ) {
@@ -144,7 +144,7 @@ fn warn_of_blindness(config: &ServeConfig) {
         matches!(kind, ScorerKind::Prefix { .. } | ScorerKind::Cost)
     };
     let profile = &config.profile;
-    let Backend::Upstreams(upstreams) = &config.backend else {
+    let EngineBackend::Upstreams(upstreams) = &config.backend else {
         return;
     };
     if config.shadow.is_some() || !profile.scorers.iter().any(goes_by_prefix) {
@@ -167,8 +167,8 @@ fn warn_of_blindness(config: &ServeConfig) {
 }
 
 /// The engine that all replicas play, if they do.
-fn emulated(backend: &Backend) -> Option<EngineModel> {
-    let Backend::Embedded(fleet) = backend else {
+fn emulated(backend: &EngineBackend) -> Option<EngineModel> {
+    let EngineBackend::Embedded(fleet) = backend else {
         return None;
     };
     fleet.emulated.as_deref().copied()
@@ -178,7 +178,7 @@ fn emulated(backend: &Backend) -> Option<EngineModel> {
 fn share(
     server: SharedServer,
     fleet: &Fleet,
-    streams: &[Stream],
+    streams: &[ReplicaStream],
     (model, identity): (&str, &str),
     index: &Arc<RunIndex>,
     clock: Clock,
@@ -197,19 +197,19 @@ fn share(
 
 /// Shared services that replicas use.
 #[derive(Clone, Copy)]
-struct Around<'a> {
+struct SharedServices<'a> {
     clock: Clock,
     later: &'a Later,
     metrics: &'a Metrics,
 }
 
-type Started = (Fleet, String, Vec<Stream>);
+type StartedFleet = (Fleet, String, Vec<ReplicaStream>);
 
 /// Starts the predictor's thread, if a predictor is configured. The thread ends with its server, or
 /// when that is stopped.
 fn predictions(
     config: &EmbeddedFleet,
-    around: Around<'_>,
+    around: SharedServices<'_>,
 ) -> Result<Option<Arc<Predictions>>, ServeError> {
     let Some(prediction) = config.prediction.clone() else {
         return Ok(None);
@@ -227,7 +227,10 @@ fn predictions(
     Ok(Some(started))
 }
 
-async fn embedded(config: EmbeddedFleet, around: Around<'_>) -> Result<Started, ServeError> {
+async fn embedded(
+    config: EmbeddedFleet,
+    around: SharedServices<'_>,
+) -> Result<StartedFleet, ServeError> {
     let predictions = predictions(&config, around)?;
     let (mut replicas, mut streams) = (Vec::new(), Vec::new());
     for index in 0..config.replicas {
@@ -242,17 +245,17 @@ async fn embedded(config: EmbeddedFleet, around: Around<'_>) -> Result<Started, 
         let endpoints = publisher.endpoints().clone();
         let events = &endpoints.events;
         tracing::info!(replica = index, events, "publishing KV events");
-        streams.push(Stream {
+        streams.push(ReplicaStream {
             block_size: Some(config.engine.block_size as u32),
             events: Some(endpoints),
             rank: None,
         });
         let hooks = hooks(&config, ReplicaId(index as u32), publisher, around);
         let name = format!("replica-{index}");
-        replicas.push(Replica::start(name, hooks, around.clock)?);
+        replicas.push(EmbeddedReplica::start(name, hooks, around.clock)?);
     }
     let name = config.name.clone();
-    let fleet = Fleet::Embedded(Embedded {
+    let fleet = Fleet::Embedded(EmbeddedReplicas {
         name: config.name,
         defaults: config.model.generation.clone(),
         prompt: config.prompt,
@@ -289,7 +292,7 @@ fn hooks(
     config: &EmbeddedFleet,
     replica: ReplicaId,
     publisher: EventPublisher,
-    around: Around<'_>,
+    around: SharedServices<'_>,
 ) -> Hooks {
     let (later, tier_metrics) = (around.later.clone(), around.metrics.tiers.clone());
     let (model, name, engine) = (config.model.clone(), config.name.clone(), config.engine);
@@ -344,7 +347,7 @@ fn hooks(
     }
 }
 
-fn proxied(configs: &[UpstreamConfig]) -> Result<Started, ServeError> {
+fn proxied(configs: &[UpstreamConfig]) -> Result<StartedFleet, ServeError> {
     if configs.is_empty() {
         return Err(ServeError::NoReplica);
     }
@@ -365,7 +368,7 @@ fn proxied(configs: &[UpstreamConfig]) -> Result<Started, ServeError> {
             let rank = has_ranks.then_some(rank);
             let events = events_of_rank(config, rank.unwrap_or(0))?;
             upstreams.push(engine.of_rank(rank));
-            streams.push(Stream {
+            streams.push(ReplicaStream {
                 block_size: None,
                 events,
                 rank,

@@ -11,14 +11,14 @@ use headstart_core::stats::HitCount;
 use headstart_core::{Access, BlockHash, CacheEvent, Nanos, ReplicaId, Tier, TokenId};
 use headstart_router::{Profile, ReservationId, RouteRequest, Router, RouterConfig};
 
-use super::{ArmReport, Found, ShadowConfig};
+use super::{ArmReport, ShadowConfig, ShadowHits};
 
 /// Fixes what strategies draw.
 const SEED: u64 = 1;
 
 /// A prompt that goes by.
 #[derive(Clone, Debug)]
-pub(super) struct Played {
+pub(super) struct ShadowPrompt {
     pub(super) id: u64,
     pub(super) tokens: Arc<[TokenId]>,
     /// The names of its full blocks, chained.
@@ -28,19 +28,19 @@ pub(super) struct Played {
 }
 
 /// One fleet.
-pub(super) struct Arm {
+pub(super) struct ShadowArm {
     strategy: String,
     blocks: usize,
     block_size: usize,
     router: Router,
     caches: Vec<PrefixCache>,
-    running: HashMap<u64, Running>,
+    running: HashMap<u64, PlacedPrompt>,
     found: HitCount,
 }
 
 /// A prompt that has its place.
-struct Running {
-    prompt: Played,
+struct PlacedPrompt {
+    prompt: ShadowPrompt,
     replica: ReplicaId,
     reservation: ReservationId,
     lease: Lease,
@@ -49,7 +49,7 @@ struct Running {
     is_computed: bool,
 }
 
-impl Arm {
+impl ShadowArm {
     pub(super) fn new(profile: Profile, config: &ShadowConfig) -> Self {
         let strategy = profile.name.clone();
         let index = profile.index.make_alone("shadow");
@@ -76,7 +76,7 @@ impl Arm {
     }
 
     /// A prompt comes: it is placed, what is cached is found, and room is made for the rest.
-    pub(super) fn arrive(&mut self, prompt: &Played, now: Nanos) {
+    pub(super) fn arrive(&mut self, prompt: &ShadowPrompt, now: Nanos) {
         let placed = self.router.route(&RouteRequest {
             tokens: Some(&prompt.tokens),
             namespace: namespace(prompt),
@@ -98,7 +98,7 @@ impl Arm {
             // What does not fit beside those that run is not cached.
             let _ = cache.grow(&mut lease, available, now);
         }
-        let running = Running {
+        let running = PlacedPrompt {
             prompt: prompt.clone(),
             replica: decision.replica,
             reservation: decision.reservation,
@@ -155,7 +155,7 @@ impl Arm {
         ArmReport {
             strategy: self.strategy.clone(),
             blocks: self.blocks,
-            found: Found::of(self.found),
+            found: ShadowHits::of(self.found),
         }
     }
 
@@ -183,7 +183,7 @@ impl Arm {
     }
 }
 
-fn namespace(prompt: &Played) -> Namespace<'_> {
+fn namespace(prompt: &ShadowPrompt) -> Namespace<'_> {
     Namespace {
         adapter: None,
         salt: prompt.salt.as_deref(),
@@ -192,7 +192,7 @@ fn namespace(prompt: &Played) -> Namespace<'_> {
 
 /// A `Stored` for each unbroken run of blocks that were stored, of those from the `first` on.
 fn stored_events(
-    prompt: &Played,
+    prompt: &ShadowPrompt,
     first: usize,
     stored: &[bool],
     block_size: usize,

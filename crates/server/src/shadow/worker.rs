@@ -8,8 +8,8 @@ use headstart_core::block::Namespace;
 use headstart_core::stats::HitCount;
 use headstart_core::{BlockHash, Nanos, RouteHasher, RouteIdentity, TokenId};
 
-use super::arm::{Arm, Played};
-use super::{Found, HOUR_S, QUEUE, State};
+use super::arm::{ShadowArm, ShadowPrompt};
+use super::{HOUR_S, QUEUE, ShadowHits, ShadowState};
 
 /// Requests that run in an arm; beyond it the one that came first is taken to be over. More than
 /// a fleet of a few replicas has, and a limit where the end of a request was not told.
@@ -60,12 +60,12 @@ impl Message {
 
 /// Plays messages until all senders are gone.
 pub(super) fn play(
-    arms: Vec<Arm>,
+    arms: Vec<ShadowArm>,
     block_size: usize,
     messages: &Receiver<Message>,
-    state: &Arc<State>,
+    state: &Arc<ShadowState>,
 ) {
-    let mut stage = Stage::new(arms, block_size);
+    let mut stage = ShadowStage::new(arms, block_size);
     while let Ok(message) = messages.recv() {
         // Requests that ended late arrived before that: within the next `QUEUE` messages.
         let late = std::mem::take(&mut *state.late_ends());
@@ -81,8 +81,8 @@ pub(super) fn play(
 }
 
 /// All arms, and what they share.
-struct Stage {
-    arms: Vec<Arm>,
+struct ShadowStage {
+    arms: Vec<ShadowArm>,
     hasher: RouteHasher,
     /// Requests and the bytes of their prompts.
     running: VecDeque<(u64, usize)>,
@@ -93,8 +93,8 @@ struct Stage {
     upstream: HitCount,
 }
 
-impl Stage {
-    fn new(arms: Vec<Arm>, block_size: usize) -> Self {
+impl ShadowStage {
+    fn new(arms: Vec<ShadowArm>, block_size: usize) -> Self {
         let hasher = RouteHasher::new(&RouteIdentity {
             model: "shadow",
             block_size: block_size as u32,
@@ -127,7 +127,7 @@ impl Stage {
                 };
                 let keys = self.hasher.chain(namespace, &tokens);
                 let chain = keys.iter().map(|key| BlockHash::from_u64(key.0)).collect();
-                let played = Played {
+                let played = ShadowPrompt {
                     id,
                     tokens,
                     chain,
@@ -149,7 +149,7 @@ impl Stage {
         }
     }
 
-    fn arrive(&mut self, played: &Played) {
+    fn arrive(&mut self, played: &ShadowPrompt) {
         let bytes = size_of_val(&played.tokens[..]);
         while let Some(&(first, _)) = self.running.front()
             && (self.running.len() >= RUNNING_MAX || self.running_bytes + bytes > RUNNING_BYTES_MAX)
@@ -173,15 +173,15 @@ impl Stage {
         self.arms.iter_mut().for_each(|arm| arm.end(id, now));
     }
 
-    fn tell(&self, state: &State) {
-        let arms = self.arms.iter().map(Arm::report).collect();
+    fn tell(&self, state: &ShadowState) {
+        let arms = self.arms.iter().map(ShadowArm::report).collect();
         let mut report = state.lock();
         report.requests = self.requests;
         report.running = self.running.len();
         let first = self.first.unwrap_or(self.now);
         report.seconds = self.now.since(first).as_secs_f64();
         report.share_of_hour = (report.seconds / HOUR_S).min(1.0);
-        report.upstream = Found::of(self.upstream);
+        report.upstream = ShadowHits::of(self.upstream);
         report.arms = arms;
     }
 }
@@ -193,8 +193,8 @@ mod tests {
     use headstart_core::Rng;
 
     /// Conversations of four prompts each, each the front of the next, in turns.
-    fn conversations(config: &ShadowConfig, mut each: impl FnMut(&mut Stage)) -> Stage {
-        let mut stage = Stage::new(arms(config), config.block_size);
+    fn conversations(config: &ShadowConfig, mut each: impl FnMut(&mut ShadowStage)) -> ShadowStage {
+        let mut stage = ShadowStage::new(arms(config), config.block_size);
         let mut rng = Rng::new(7);
         let mut texts: Vec<Vec<TokenId>> = vec![Vec::new(); 12];
         let mut id = 0;
@@ -219,8 +219,8 @@ mod tests {
         stage
     }
 
-    fn rate(stage: &Stage, strategy: &str, blocks: usize) -> f64 {
-        let mut reports = stage.arms.iter().map(Arm::report);
+    fn rate(stage: &ShadowStage, strategy: &str, blocks: usize) -> f64 {
+        let mut reports = stage.arms.iter().map(ShadowArm::report);
         let found = reports.find(|it| it.strategy == strategy && it.blocks == blocks);
         found
             .and_then(|it| it.found.hit_rate)
@@ -235,7 +235,7 @@ mod tests {
             block_size: 16,
         };
         let stage = conversations(&config, |stage| {
-            stage.arms.iter().for_each(Arm::check);
+            stage.arms.iter().for_each(ShadowArm::check);
         });
         // Turns of 100, 200, 300 and 400 tokens, in whole blocks of the turn before.
         let all = f64::from(96 + 192 + 288) / f64::from(100 + 200 + 300 + 400);
@@ -251,7 +251,7 @@ mod tests {
             blocks: 64,
             block_size: 16,
         };
-        let mut stage = Stage::new(arms(&config), 16);
+        let mut stage = ShadowStage::new(arms(&config), 16);
         for id in 0..RUNNING_MAX as u64 + 50 {
             let tokens: Vec<TokenId> = (0..40).map(|at| (id * 40 + at) as TokenId).collect();
             stage.take(Message::Arrived {
@@ -263,6 +263,6 @@ mod tests {
             });
         }
         assert_eq!(stage.running.len(), RUNNING_MAX);
-        stage.arms.iter().for_each(Arm::check);
+        stage.arms.iter().for_each(ShadowArm::check);
     }
 }

@@ -49,38 +49,38 @@ pub struct Facts {
 /// The times of one request; shared by all that have a hand in it, and sent when the last of them
 /// drops it. Of a server without a collector it is empty and costs nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Timeline(Option<Arc<Open>>);
+pub struct RequestTimeline(Option<Arc<OpenTimeline>>);
 
 #[derive(Debug)]
-struct Open {
+struct OpenTimeline {
     spans: Arc<Spans>,
     /// The request's own span.
     root: Context,
     arrival: Nanos,
-    noted: Mutex<Noted>,
+    noted: Mutex<TimelineNotes>,
 }
 
 #[derive(Debug, Default)]
-struct Noted {
+struct TimelineNotes {
     marks: [Option<Nanos>; MARKS],
     facts: Facts,
 }
 
-impl Timeline {
+impl RequestTimeline {
     /// Of a request that arrived then, as part of the trace that its headers name, if they do.
     #[must_use]
     pub fn open(spans: Option<&Arc<Spans>>, headers: &HeaderMap, arrival: Nanos) -> Self {
         let Some(spans) = spans else {
             return Self::default();
         };
-        let parent = TraceContextPropagator::new().extract(&Headers(headers));
+        let parent = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
         let span = spans
             .tracer
             .span_builder("request")
             .with_kind(SpanKind::Server)
             .with_start_time(spans.wall(arrival))
             .start_with_context(&spans.tracer, &parent);
-        Self(Some(Arc::new(Open {
+        Self(Some(Arc::new(OpenTimeline {
             spans: spans.clone(),
             root: parent.with_span(span),
             arrival,
@@ -112,13 +112,13 @@ impl Timeline {
     }
 }
 
-impl Open {
-    fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
+impl OpenTimeline {
+    fn noted(&self) -> std::sync::MutexGuard<'_, TimelineNotes> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenTimeline {
     fn drop(&mut self) {
         let end = self.spans.now();
         let noted = std::mem::take(&mut *self.noted());
@@ -192,9 +192,9 @@ fn attributes(facts: &Facts) -> Vec<KeyValue> {
     all.into_iter().flatten().collect()
 }
 
-struct Headers<'a>(&'a HeaderMap);
+struct HeaderExtractor<'a>(&'a HeaderMap);
 
-impl Extractor for Headers<'_> {
+impl Extractor for HeaderExtractor<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key)?.to_str().ok()
     }
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn without_a_collector_nothing_is_noted() {
-        let timeline = Timeline::open(None, &HeaderMap::new(), Nanos(1));
+        let timeline = RequestTimeline::open(None, &HeaderMap::new(), Nanos(1));
         timeline.mark(Mark::Routed);
         let mut headers = HeaderMap::new();
         timeline.pass_on(&mut headers);

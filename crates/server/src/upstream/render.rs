@@ -41,14 +41,14 @@ const TOKENIZE_FIELDS: [&str; 10] = [
 
 /// A prompt as an engine renders it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rendered {
+pub struct RenderedPrompt {
     /// Its tokens, with placeholders for media.
     pub tokens: Vec<TokenId>,
     /// Its media, sorted by their start; empty also where the route does not name them.
     pub media: Vec<Medium>,
 }
 
-impl Rendered {
+impl RenderedPrompt {
     /// Reads a render route's answer, which is a list for plain prompts. `None`: it does not name
     /// one prompt's tokens, or describes media in an unknown way.
     #[must_use]
@@ -123,13 +123,18 @@ impl Upstream {
 
     /// The prompt that the engine makes of a request with this path and body. `None`: the engine
     /// does not say within `limit`.
-    pub async fn render(&self, path: &str, body: &Bytes, limit: Duration) -> Option<Rendered> {
+    pub async fn render(
+        &self,
+        path: &str,
+        body: &Bytes,
+        limit: Duration,
+    ) -> Option<RenderedPrompt> {
         let asks_render = !self.engine.has_no_render.load(Relaxed);
         if asks_render {
             let path = path.split('?').next().unwrap_or(path);
             let path = format!("{path}/render");
             match self.ask(&path, without_tensors(body), limit).await {
-                Ok(answer) => return Rendered::read(&answer),
+                Ok(answer) => return RenderedPrompt::read(&answer),
                 Err(
                     StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN,
                 ) => {
@@ -142,7 +147,7 @@ impl Upstream {
         let answer = self
             .ask("/tokenize", question.to_string().into(), limit)
             .await;
-        Some(Rendered {
+        Some(RenderedPrompt {
             tokens: ids(&answer.ok()?["tokens"])?,
             media: Vec::new(),
         })
@@ -258,7 +263,8 @@ mod tests {
 
     #[test]
     fn both_routes_answers_are_read() {
-        let tokens_of = |answer: Value| Rendered::read(&answer).map(|rendered| rendered.tokens);
+        let tokens_of =
+            |answer: Value| RenderedPrompt::read(&answer).map(|rendered| rendered.tokens);
         assert_eq!(tokens_of(json!({"token_ids": [1, 2]})), Some(vec![1, 2]));
         assert_eq!(tokens_of(json!([{"token_ids": [1]}])), Some(vec![1]));
         assert_eq!(
@@ -283,7 +289,7 @@ mod tests {
                     },
                 },
             });
-            Rendered::read(&answer).map(|rendered| {
+            RenderedPrompt::read(&answer).map(|rendered| {
                 let media = rendered.media.iter();
                 media
                     .map(|one| (one.identifier.to_string(), one.start, one.length))

@@ -15,9 +15,10 @@ use headstart_engine::model::toy;
 use headstart_engine::{EngineConfig, LanguageModel, QueueOrder};
 use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
-use headstart_server::gateway::{Embedded, Fleet};
+use headstart_server::gateway::{EmbeddedReplicas, Fleet};
 use headstart_server::{
-    Backend, Edge, EmbeddedFleet, Limits, RunningServer, ServeConfig, UpstreamConfig, serve,
+    Edge, EdgeLimits, EmbeddedFleet, EngineBackend, RunningServer, ServeConfig, UpstreamConfig,
+    serve,
 };
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,7 +45,7 @@ pub fn model() -> (Arc<LanguageModel>, Arc<PromptModel>) {
 /// An embedded fleet of `replicas`, `cache_blocks` each.
 pub fn embedded(replicas: usize, cache_blocks: usize) -> ServeConfig {
     let (model, prompt) = model();
-    config(Backend::Embedded(EmbeddedFleet {
+    config(EngineBackend::Embedded(EmbeddedFleet {
         tiers: None,
         model,
         prompt,
@@ -69,10 +70,10 @@ pub fn embedded(replicas: usize, cache_blocks: usize) -> ServeConfig {
 
 /// A gateway before `upstreams`.
 pub fn proxy(upstreams: Vec<UpstreamConfig>) -> ServeConfig {
-    config(Backend::Upstreams(upstreams))
+    config(EngineBackend::Upstreams(upstreams))
 }
 
-fn config(backend: Backend) -> ServeConfig {
+fn config(backend: EngineBackend) -> ServeConfig {
     ServeConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         api_key: None,
@@ -88,7 +89,7 @@ fn config(backend: Backend) -> ServeConfig {
         shadow: None,
         insight: true,
         normalizers: Normalizers::default(),
-        limits: Limits::default(),
+        limits: EdgeLimits::default(),
         edge: Edge::default(),
         labels: Vec::new(),
     }
@@ -105,7 +106,7 @@ pub async fn start(config: ServeConfig) -> RunningServer {
 }
 
 /// The replicas of an embedded server.
-pub fn fleet(server: &RunningServer) -> &Embedded {
+pub fn fleet(server: &RunningServer) -> &EmbeddedReplicas {
     match &server.gateway().fleet {
         Fleet::Embedded(embedded) => embedded,
         Fleet::Upstreams(_) => panic!("an embedded fleet"),

@@ -19,9 +19,10 @@ use headstart_core::{
     Access, BlockHash, Nanos, ReplicaId, Rng, RouteKey, SessionId, Tier, TokenId, TraceRequest,
 };
 use headstart_insight::loss::{
-    Arrival, Attributor, AttributorConfig, Memory, Outcome, Pending, Served, Tally,
+    ArrivingRequest, Attributor, AttributorConfig, Memory, Outcome, Pending, ServedTokens,
+    WaterfallTally,
 };
-use headstart_insight::{Split, Waterfall};
+use headstart_insight::{BucketTokens, Waterfall};
 use headstart_trace::characterize::servable_tokens;
 
 use crate::placement::RecentWork;
@@ -81,9 +82,9 @@ pub struct ExplainedReplay {
     begun: u32,
     flights: BTreeMap<(Nanos, u32), Flight>,
     /// Of [`ExplainedReplay::begin`], by number.
-    landed: Vec<Split>,
+    landed: Vec<BucketTokens>,
     total: Waterfall,
-    classes: Tally<(u16, u16)>,
+    classes: WaterfallTally<(u16, u16)>,
     chain: Vec<BlockHash>,
     keys: Vec<RouteKey>,
     overlaps: Vec<(ReplicaId, u32)>,
@@ -114,7 +115,7 @@ impl ExplainedReplay {
             flights: BTreeMap::new(),
             landed: Vec::new(),
             total: Waterfall::default(),
-            classes: Tally::new(CLASSES),
+            classes: WaterfallTally::new(CLASSES),
             chain: Vec::new(),
             keys: Vec::new(),
             overlaps: Vec::new(),
@@ -158,7 +159,7 @@ impl ExplainedReplay {
 
     /// Lets all that is in flight land; what became of the tokens of each request that was begun,
     /// in order.
-    pub fn finish(&mut self) -> Vec<Split> {
+    pub fn finish(&mut self) -> Vec<BucketTokens> {
         while !self.flights.is_empty() {
             self.land_first();
         }
@@ -173,7 +174,7 @@ impl ExplainedReplay {
 
     /// By (request type, turn).
     #[must_use]
-    pub fn classes(&self) -> &Tally<(u16, u16)> {
+    pub fn classes(&self) -> &WaterfallTally<(u16, u16)> {
         &self.classes
     }
 
@@ -206,7 +207,7 @@ impl ExplainedReplay {
         for (_, blocks) in &mut self.overlaps {
             *blocks *= size;
         }
-        let arrival = Arrival {
+        let arrival = ArrivingRequest {
             replica: ReplicaId(replica as u32),
             prompt_tokens: prompt,
             block_size: size,
@@ -243,10 +244,10 @@ impl ExplainedReplay {
         }
     }
 
-    fn note(&mut self, number: u32, split: Split) {
+    fn note(&mut self, number: u32, split: BucketTokens) {
         let number = number as usize;
         if self.landed.len() <= number {
-            self.landed.resize(number + 1, Split::default());
+            self.landed.resize(number + 1, BucketTokens::default());
         }
         self.landed[number] = split;
     }
@@ -262,7 +263,7 @@ impl ExplainedReplay {
         } = flight;
         let access = Access { now, ..access };
         self.fill(replica, &chain, &access);
-        let served = Served::by_device(found);
+        let served = ServedTokens::by_device(found);
         let outcome = self.attributor.finish(pending, &served, now);
         self.total.add(&outcome.split);
         let class = (access.request_type, access.turn);

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use headstart_core::{BlockRuns, Nanos, TraceRequest};
-use headstart_insight::{Bucket, Split};
+use headstart_insight::{Bucket, BucketTokens};
 use headstart_trace::characterize::{Stack, servable_tokens};
 
 use super::replay::FLIGHTS_MAX;
@@ -68,7 +68,11 @@ impl ExplainedRuns {
     /// Takes the next request, and returns what became of its tokens. `takes` maps the numbers of
     /// its found and of its other tokens to the time of its computation. Until that ends, no other
     /// request finds the new blocks.
-    pub fn serve(&mut self, request: &TraceRequest, takes: impl Fn(u32, u32) -> Duration) -> Split {
+    pub fn serve(
+        &mut self,
+        request: &TraceRequest,
+        takes: impl Fn(u32, u32) -> Duration,
+    ) -> BucketTokens {
         let now = request.arrival;
         while let Some(first) = self.flights.first_entry()
             && first.key().0 <= now
@@ -141,12 +145,12 @@ impl ExplainedRuns {
 
     /// The tokens of a prompt by bucket: `found` are served, those from `floor` on are always
     /// computed. The order is that of [`Bucket::ALL`].
-    fn split(&self, replica: usize, [found, floor, prompt]: [u64; 3], now: Nanos) -> Split {
+    fn split(&self, replica: usize, [found, floor, prompt]: [u64; 3], now: Nanos) -> BucketTokens {
         let size = u64::from(self.block_tokens);
         let others = self.overlaps.iter().enumerate();
         let others = others.filter(|&(other, _)| other != replica);
         let elsewhere = others.map(|(_, &held)| held).max().unwrap_or(0) * size;
-        let mut split = Split::default();
+        let mut split = BucketTokens::default();
         let mut at = 0;
         let mut fill = |bucket: Bucket, end: u64| {
             let end = end.clamp(at, prompt);

@@ -32,6 +32,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use super::chain::PromptChain;
+use super::sniff::LineFields;
 use super::{LineFormat, OpenTrace, ParsedLine, info, nanos};
 use crate::TraceInfo;
 use crate::info::Provenance::Given;
@@ -47,6 +48,11 @@ struct Agent {
     num_lines: u64,
     /// The first global id that no session has yet.
     next_id: u64,
+}
+
+/// Whether a line with these fields is an agent session.
+pub(super) fn fits(fields: &LineFields) -> bool {
+    fields.has(&["requests"])
 }
 
 pub(super) fn open<'a>(first: Option<&str>, options: &Options<'a>) -> OpenTrace<'a> {

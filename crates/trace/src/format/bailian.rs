@@ -17,6 +17,7 @@ use headstart_core::{SessionId, TraceRequest};
 use serde::Deserialize;
 
 use super::chain::PromptChain;
+use super::sniff::LineFields;
 use super::{LineFormat, OpenTrace, ParsedLine, info, nanos};
 use crate::TraceInfo;
 use crate::info::Provenance::Given;
@@ -31,6 +32,11 @@ pub const CHATS_MAX: usize = 1 << 20;
 struct Bailian {
     sessions: SessionRoots,
     read: u64,
+}
+
+/// Whether a line with these fields is one of Bailian's.
+pub(super) fn fits(fields: &LineFields) -> bool {
+    fields.has(&["hash_ids"]) && fields.has(&["chat_id", "parent_chat_id"])
 }
 
 pub(super) fn open<'a>(options: &Options<'a>) -> OpenTrace<'a> {

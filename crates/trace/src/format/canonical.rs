@@ -27,6 +27,7 @@ use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::chain::PromptChain;
+use super::sniff::LineFields;
 use super::{LineFormat, OpenTrace, ParsedLine};
 use crate::info::{TYPE_NAME_BYTES_MAX, TYPES_MAX, printable};
 use crate::{Provenance, TraceInfo};
@@ -225,6 +226,11 @@ struct Canonical {
     is_header_read: bool,
     /// Index in the file to index in the trace's list, which inference may have added to.
     types: Vec<u16>,
+}
+
+/// Whether a line with these fields is the header of a canonical trace.
+pub(super) fn fits(fields: &LineFields) -> bool {
+    fields.has(&["headstart_trace"])
 }
 
 pub(super) fn open<'a>(first: Option<&str>) -> Result<OpenTrace<'a>, String> {

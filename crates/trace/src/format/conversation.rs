@@ -44,6 +44,7 @@ pub(super) use requests::open;
 pub use requests::{BLOCK_TOKENS, Text, Tokenize, USER_TURNS_MAX};
 pub use writing::write;
 
+use super::sniff::LineFields;
 use crate::{TraceError, source::Lines};
 
 /// A conversation between a user and an assistant.
@@ -188,6 +189,16 @@ fn asks(conversation: &Conversation) -> bool {
         .turns
         .iter()
         .any(|turn| turn.role == Role::User)
+}
+
+/// Whether a line with these fields is a recorded dialogue for certain.
+pub(super) fn has_turns(fields: &LineFields) -> bool {
+    fields.has(&["turns", "conversations"])
+}
+
+/// Whether a line with these fields is a dialogue, unless it is a request.
+pub(super) fn has_messages(fields: &LineFields) -> bool {
+    fields.has(&["messages"])
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use headstart_core::TraceRequest;
 use serde::Deserialize;
 
 use super::chain::PromptChain;
+use super::sniff::LineFields;
 use super::{LineFormat, OpenTrace, ParsedLine, nanos};
 pub use crate::Reader;
 use crate::TraceInfo;
@@ -21,6 +22,11 @@ pub const BLOCK_TOKENS: u32 = 512;
 
 struct Mooncake {
     read: u64,
+}
+
+/// Whether a line with these fields is one of Mooncake's, unless it is one of Bailian's.
+pub(super) fn fits(fields: &LineFields) -> bool {
+    fields.has(&["hash_ids"])
 }
 
 pub(super) fn open<'a>(options: &Options<'a>) -> OpenTrace<'a> {

@@ -1,12 +1,12 @@
 //! Detection of a trace's format by its first line.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
-use super::Format;
-use super::request_log::BODIES;
+use super::{BY_FIELDS, Format};
 
 /// The format whose lines look like `first`.
 ///
@@ -19,77 +19,40 @@ pub(crate) fn sniff(first: &str) -> Result<Format, String> {
     if !first.starts_with('{') {
         return Err(unknown("is neither a JSON object nor Azure's CSV header"));
     }
-    let mut keys = SniffedKeys::default();
-    let parsed = serde_json::Deserializer::from_str(first).deserialize_map(&mut keys);
+    let mut fields = LineFields::default();
+    let parsed = serde_json::Deserializer::from_str(first).deserialize_map(&mut fields);
     if let Err(error) = parsed {
         return Err(unknown(&format!(
             "is not a JSON object ({error}); write one object per line (`jq -c .` does)"
         )));
     }
-    keys.format()
+    let found = BY_FIELDS.iter().find(|(_, fits)| fits(&fields));
+    found
+        .map(|&(format, _)| format)
         .ok_or_else(|| unknown("has no field that identifies a format"))
 }
 
 fn unknown(what: &str) -> String {
+    let fields = Format::ALL.map(|format| format.about().1).join("; ");
     format!(
         "the first line {what}; name the format with --format, one of {}. The fields that \
-         identify one: {FIELDS}; see docs/reference/formats.md",
+         identify one: {fields}; see docs/reference/formats.md",
         Format::names()
     )
 }
 
-/// The fields that formats are known by, for a message.
-const FIELDS: &str = "`hash_ids`, `requests`, `turns`, `conversations`, `messages`, `prompt`, \
-    `input`, `body`, `request`, `headstart_trace`";
-
-/// The fields that formats are known by.
+/// The fields of a line's object.
 #[derive(Default)]
-struct SniffedKeys {
-    is_canonical: bool,
-    is_agent: bool,
-    is_chat: bool,
-    has_ids: bool,
-    has_turns: bool,
-    has_messages: bool,
-    has_prompt: bool,
-    /// Something that a request says and a recorded dialogue does not.
-    is_asked: bool,
-}
+pub(crate) struct LineFields(BTreeSet<String>);
 
-impl SniffedKeys {
-    fn note(&mut self, key: &str) {
-        match key {
-            "headstart_trace" => self.is_canonical = true,
-            "requests" => self.is_agent = true,
-            "chat_id" | "parent_chat_id" => self.is_chat = true,
-            "hash_ids" => self.has_ids = true,
-            "turns" | "conversations" => self.has_turns = true,
-            "messages" => self.has_messages = true,
-            "prompt" | "prompt_token_ids" | "proxy_server_request" => self.has_prompt = true,
-            body if BODIES.contains(&body) => self.has_prompt = true,
-            "model" | "usage" | "request_id" | "startTime" | "ttft_ms" => self.is_asked = true,
-            _ => {}
-        }
-    }
-
-    fn format(&self) -> Option<Format> {
-        let known = [
-            (self.is_canonical, Format::Canonical),
-            (self.is_agent, Format::Agent),
-            (self.has_ids && self.is_chat, Format::Bailian),
-            (self.has_ids, Format::Mooncake),
-            (self.has_turns, Format::Conversation),
-            (self.has_messages && self.is_asked, Format::Requests),
-            (self.has_prompt, Format::Requests),
-            (self.has_messages, Format::Conversation),
-        ];
-        known
-            .into_iter()
-            .find_map(|(fits, format)| fits.then_some(format))
+impl LineFields {
+    /// Whether one of `names` is there.
+    pub(crate) fn has(&self, names: &[&str]) -> bool {
+        names.iter().any(|&name| self.0.contains(name))
     }
 }
 
-impl<'de> Visitor<'de> for &mut SniffedKeys {
+impl<'de> Visitor<'de> for &mut LineFields {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,8 +60,8 @@ impl<'de> Visitor<'de> for &mut SniffedKeys {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        while let Some(key) = fields.next_key::<String>()? {
-            self.note(&key);
+        while let Some(name) = fields.next_key::<String>()? {
+            self.0.insert(name);
             fields.next_value::<IgnoredAny>()?;
         }
         Ok(())
@@ -107,6 +70,7 @@ impl<'de> Visitor<'de> for &mut SniffedKeys {
 
 #[cfg(test)]
 mod tests {
+    use super::super::request_log::BODIES;
     use super::*;
 
     fn check(first: &str, expected: Result<Format, &str>) {

@@ -5,45 +5,51 @@
 
 use std::collections::HashMap;
 
-use headstart_insight::{Bucket, Split};
+use headstart_insight::{Bucket, BucketTokens};
 use headstart_sim::knee;
 use headstart_trace::characterize::{Characterization, Characterizer, Settings};
 use headstart_trace::{Format, Provenance};
 
-use super::cost::{self, Cost, PerToken};
-use super::findings::{self, Compared};
-use super::fleet::{self, Fleet, Played, Random};
+use super::cost::{self, PerToken, PromptCostModel};
+use super::findings::{self, TextComparison};
+use super::fleet::{self, FleetReplayOutcome, RandomRoutingHits, UniformFleet};
 use super::memory::{self, Bounds};
-use super::traffic::Traffic;
+use super::traffic::LoggedTraffic;
 use crate::kv_bytes::KvBytes;
-use crate::output::progress::Progress;
-use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step, Unnamed, thousands};
+use crate::output::progress::TaskProgress;
+use crate::report::analyze::{
+    Amount, Analysis, MemoryEstimate, Routing, UnnamedLoss, WaterfallStep, thousands,
+};
 
 /// Seed of hashes and random draws.
 const SEED: u64 = 9;
 
-/// Parameters of the analysis.
-pub(crate) struct Setting<'s> {
-    pub(crate) fleet: Fleet,
+/// Parameters of an analysis.
+pub(crate) struct AnalysisParameters<'s> {
+    pub(crate) fleet: UniformFleet,
     /// Source of the capacity, for the reader.
     pub(crate) capacity_from: String,
-    pub(crate) cost: &'s Cost,
+    pub(crate) cost: &'s PromptCostModel,
     pub(crate) kv: Option<&'s KvBytes>,
     pub(crate) show_text: bool,
     pub(crate) bounds: Bounds,
 }
 
 /// Results that do not need the fleet.
-struct Beside {
+struct FleetIndependentResults {
     characterization: Characterization,
-    random: Random,
-    order_free: Option<(u64, Kept)>,
-    compared: Compared,
+    random: RandomRoutingHits,
+    order_free: Option<(u64, MemoryEstimate)>,
+    compared: TextComparison,
 }
 
 /// Analyzes `traffic`.
-pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, progress: &Progress) -> Analysis {
-    let Setting {
+pub(crate) fn of(
+    traffic: &LoggedTraffic,
+    setting: &AnalysisParameters<'_>,
+    progress: &TaskProgress,
+) -> Analysis {
+    let AnalysisParameters {
         fleet,
         cost,
         bounds,
@@ -119,13 +125,17 @@ fn bend(characterization: &Characterization) -> Option<usize> {
     knee::knee(&points.collect::<Vec<_>>())
 }
 
-fn beside(traffic: &Traffic, setting: &Setting<'_>, progress: &Progress) -> Beside {
+fn beside(
+    traffic: &LoggedTraffic,
+    setting: &AnalysisParameters<'_>,
+    progress: &TaskProgress,
+) -> FleetIndependentResults {
     progress.phase("measuring reuse", None);
     let characterization = characterized(traffic, setting);
     let random = setting.fleet.random(traffic, SEED, progress);
     progress.phase("comparing texts", Some(traffic.said.len()));
     let has_texts = !traffic.said.is_empty();
-    Beside {
+    FleetIndependentResults {
         characterization,
         random,
         order_free: has_texts.then(|| fleet::order_free(traffic, &setting.bounds, SEED)),
@@ -133,7 +143,12 @@ fn beside(traffic: &Traffic, setting: &Setting<'_>, progress: &Progress) -> Besi
     }
 }
 
-fn kept(traffic: &Traffic, beside: &Beside, played: &Played, bounds: &Bounds) -> Vec<Kept> {
+fn kept(
+    traffic: &LoggedTraffic,
+    beside: &FleetIndependentResults,
+    played: &FleetReplayOutcome,
+    bounds: &Bounds,
+) -> Vec<MemoryEstimate> {
     let mut kept = vec![memory::requests(
         traffic.held_bytes,
         bounds,
@@ -149,7 +164,7 @@ fn kept(traffic: &Traffic, beside: &Beside, played: &Played, bounds: &Bounds) ->
     kept
 }
 
-fn characterized(traffic: &Traffic, setting: &Setting<'_>) -> Characterization {
+fn characterized(traffic: &LoggedTraffic, setting: &AnalysisParameters<'_>) -> Characterization {
     let block_tokens = traffic.info.block_tokens;
     let per_logged = traffic.counts.factor();
     let kv_bytes_per_token = setting.kv.map(|kv| kv.per_token as f64 / per_logged);
@@ -173,7 +188,11 @@ fn characterized(traffic: &Traffic, setting: &Setting<'_>) -> Characterization {
     characterizer.finish()
 }
 
-fn per_token(traffic: &Traffic, played: &Played, cost: &Cost) -> Vec<PerToken> {
+fn per_token(
+    traffic: &LoggedTraffic,
+    played: &FleetReplayOutcome,
+    cost: &PromptCostModel,
+) -> Vec<PerToken> {
     let model = |index: usize| {
         traffic
             .said
@@ -182,7 +201,7 @@ fn per_token(traffic: &Traffic, played: &Played, cost: &Cost) -> Vec<PerToken> {
     };
     let splits = played.splits.iter().enumerate();
     let factor = traffic.counts.factor();
-    let scale = |index: usize, split: &Split| {
+    let scale = |index: usize, split: &BucketTokens| {
         let said = traffic.said.get(index);
         said.map_or(1.0, |said| cost::scale(said, split, factor))
     };
@@ -193,13 +212,13 @@ fn per_token(traffic: &Traffic, played: &Played, cost: &Cost) -> Vec<PerToken> {
 
 /// The request to look at where most is lost for no cause that has a name, and its file, where
 /// `why` reads it.
-fn unnamed_loss(traffic: &Traffic, index: usize) -> Unnamed {
+fn unnamed_loss(traffic: &LoggedTraffic, index: usize) -> UnnamedLoss {
     let said = &traffic.said[index];
     let source = said.source as usize;
     let is_log = traffic.formats.get(source) == Some(&Format::Requests)
         && traffic.is_file.get(source) == Some(&true);
     let file = traffic.files.get(source).filter(|_| is_log);
-    Unnamed {
+    UnnamedLoss {
         request: said.name.clone(),
         file: file.cloned(),
     }
@@ -207,7 +226,7 @@ fn unnamed_loss(traffic: &Traffic, index: usize) -> Unnamed {
 
 /// Whether no two sessions of a trace of ids share a block: then its ids may be numbered session
 /// by session.
-fn is_separate(traffic: &Traffic, characterization: &Characterization) -> bool {
+fn is_separate(traffic: &LoggedTraffic, characterization: &Characterization) -> bool {
     let origins = &characterization.origins;
     traffic.said.is_empty()
         && traffic.info.sessions == Provenance::Given
@@ -216,8 +235,8 @@ fn is_separate(traffic: &Traffic, characterization: &Characterization) -> bool {
         && origins.other_session + origins.unknown_session == 0
 }
 
-fn waterfall(splits: &[Split], per_token: &[PerToken]) -> Vec<Step> {
-    let mut steps = Bucket::ALL.map(|bucket| Step {
+fn waterfall(splits: &[BucketTokens], per_token: &[PerToken]) -> Vec<WaterfallStep> {
+    let mut steps = Bucket::ALL.map(|bucket| WaterfallStep {
         bucket,
         amount: Amount::default(),
     });
@@ -232,7 +251,7 @@ fn waterfall(splits: &[Split], per_token: &[PerToken]) -> Vec<Step> {
 }
 
 /// Reports the number of prompt tokens without a price, if there are any.
-fn unpriced(splits: &[Split], per_token: &[PerToken]) -> Option<String> {
+fn unpriced(splits: &[BucketTokens], per_token: &[PerToken]) -> Option<String> {
     let all = splits.iter().zip(per_token);
     let without = all.filter(|(_, per_token)| !per_token.is_priced());
     let tokens: u64 = without.map(|(split, _)| split.total()).sum();
@@ -253,7 +272,7 @@ mod tests {
     use headstart_trace::Arrivals;
     use headstart_trace::characterize::RecordLimits;
 
-    use super::super::traffic::{Reading, Renderings, Source};
+    use super::super::traffic::{LogReaderSettings, LogSource, Renderings};
     use super::*;
     use crate::report::analyze::{Sections, text};
 
@@ -263,7 +282,7 @@ mod tests {
 
     fn analyzed_as(name: &'static str, log: String, bounds: Bounds) -> Analysis {
         let rendering = Renderings::of(None).expect("the toy");
-        let reading = Reading {
+        let reading = LogReaderSettings {
             format: None,
             skip_bad: false,
             block_tokens: None,
@@ -271,16 +290,16 @@ mod tests {
             rendering: &rendering,
             held_bytes: bounds.held_bytes,
         };
-        let progress = Progress::bytes("reading");
-        let source = Source::Made(name, log.into_bytes());
-        let traffic = Traffic::read(&[source], &reading, &progress).expect("a log");
-        let setting = Setting {
-            fleet: Fleet {
+        let progress = TaskProgress::bytes("reading");
+        let source = LogSource::Made(name, log.into_bytes());
+        let traffic = LoggedTraffic::read(&[source], &reading, &progress).expect("a log");
+        let setting = AnalysisParameters {
+            fleet: UniformFleet {
                 replicas: 2,
                 capacity_blocks: 1 << 12,
             },
             capacity_from: String::new(),
-            cost: &Cost::of(None, None, None).expect("the default"),
+            cost: &PromptCostModel::of(None, None, None).expect("the default"),
             kv: None,
             show_text: false,
             bounds,
@@ -326,7 +345,7 @@ mod tests {
             tokens: 1 << 15,
             fleet_blocks: 512,
             chunks: 1_000,
-            texts: text::Limits {
+            texts: text::NeighbourLimits {
                 sketches: 50,
                 words: 500_000,
             },
@@ -358,9 +377,9 @@ mod tests {
     #[test]
     fn words_of_few_prompts_meet_their_bound_which_is_said() {
         let bounds = |words| Bounds {
-            texts: text::Limits {
+            texts: text::NeighbourLimits {
                 words,
-                ..text::Limits::default()
+                ..text::NeighbourLimits::default()
             },
             ..Bounds::default()
         };

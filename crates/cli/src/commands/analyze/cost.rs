@@ -5,19 +5,19 @@ use std::time::Duration;
 use anyhow::Result;
 use headstart_core::EngineModel;
 use headstart_core::cost::Work;
-use headstart_insight::Split;
-use headstart_insight::prefill::{self, Prefill, Sample};
+use headstart_insight::BucketTokens;
+use headstart_insight::prefill::{self, Prefill, PrefillSample};
 use headstart_server::prices::PriceTable;
 
-use super::traffic::{Said, Traffic};
+use super::traffic::{LoggedPrompt, LoggedTraffic};
 use crate::config::{UsageError, cost_model, prices};
 use crate::input::counted;
 use crate::report::analyze::Amount;
 
 /// Model of the cost in seconds and in money.
-pub(crate) struct Cost {
+pub(crate) struct PromptCostModel {
     engine: EngineModel,
-    seconds: Seconds,
+    seconds: PrefillTimeSource,
     money: Money,
 }
 
@@ -29,11 +29,11 @@ const ERROR_MAX: f64 = 0.5;
 
 /// Source of the times.
 #[derive(Clone)]
-enum Seconds {
+enum PrefillTimeSource {
     /// The engine's cost model, and what it is called.
     Engine(String),
     /// A model fitted to the log's own times to the first token.
-    Fitted(prefill::Model, String),
+    Fitted(prefill::PrefillModel, String),
 }
 
 #[derive(Clone)]
@@ -44,7 +44,7 @@ enum Money {
     Table(PriceTable),
 }
 
-impl Cost {
+impl PromptCostModel {
     /// As the command line says.
     ///
     /// # Errors
@@ -76,14 +76,14 @@ impl Cost {
         };
         Ok(Self {
             engine,
-            seconds: Seconds::Engine(name),
+            seconds: PrefillTimeSource::Engine(name),
             money,
         })
     }
 
     /// The same with seconds fitted to the log's own times to the first token, where it has enough
     /// of them and a model of computing explains them; else with why they were not used.
-    pub(crate) fn fitted(&self, traffic: &Traffic, splits: &[Split]) -> Self {
+    pub(crate) fn fitted(&self, traffic: &LoggedTraffic, splits: &[BucketTokens]) -> Self {
         let mut prefill = Prefill::default();
         let mut unpaired = 0;
         for (said, split) in traffic.said.iter().zip(splits) {
@@ -94,14 +94,14 @@ impl Cost {
             };
             let scale = scale(said, split, traffic.counts.factor());
             let [cached, uncached] = found_and_not(split).map(|tokens| tokens as f64 * scale);
-            prefill.add(Sample {
+            prefill.add(PrefillSample {
                 cached: cached.round() as u32,
                 uncached: uncached.round() as u32,
                 seconds: ttft.as_secs_f64(),
             });
         }
         let seconds = match (judged(&prefill, unpaired), &self.seconds) {
-            (Ok(fitted), _) => Seconds::Fitted(
+            (Ok(fitted), _) => PrefillTimeSource::Fitted(
                 fitted.model,
                 format!(
                     "fitted to {} of the log's own times to the first token, half of them within \
@@ -110,7 +110,9 @@ impl Cost {
                     fitted.median_relative_error * 100.0
                 ),
             ),
-            (Err(Some(why)), Seconds::Engine(name)) => Seconds::Engine(format!("{name}; {why}")),
+            (Err(Some(why)), PrefillTimeSource::Engine(name)) => {
+                PrefillTimeSource::Engine(format!("{name}; {why}"))
+            }
             (Err(_), seconds) => seconds.clone(),
         };
         Self {
@@ -137,7 +139,7 @@ impl Cost {
     /// Returns the name of the source of the times, for the reader.
     pub(crate) fn seconds_from(&self) -> &str {
         match &self.seconds {
-            Seconds::Engine(name) | Seconds::Fitted(_, name) => name,
+            PrefillTimeSource::Engine(name) | PrefillTimeSource::Fitted(_, name) => name,
         }
     }
 
@@ -153,7 +155,12 @@ impl Cost {
     /// Returns the cost per token of a request: time spent per computed token, time saved per
     /// cached token. Both are averages, because tokens of a prompt are computed together. `scale`
     /// is the number of tokens for time and prices per token counted here.
-    pub(crate) fn per_token(&self, split: &Split, model: Option<&str>, scale: f64) -> PerToken {
+    pub(crate) fn per_token(
+        &self,
+        split: &BucketTokens,
+        model: Option<&str>,
+        scale: f64,
+    ) -> PerToken {
         let [served, computed] = found_and_not(split);
         let scaled = |tokens: usize| (tokens as f64 * scale).round() as usize;
         let computed_s = self.prefill_s(scaled(served), scaled(computed));
@@ -173,10 +180,10 @@ impl Cost {
 
     fn prefill_s(&self, before: usize, new: usize) -> f64 {
         match &self.seconds {
-            Seconds::Fitted(model, _) => {
+            PrefillTimeSource::Fitted(model, _) => {
                 (model.seconds(before as u32, new as u32) - model.fixed).max(0.0)
             }
-            Seconds::Engine(_) => {
+            PrefillTimeSource::Engine(_) => {
                 let base_s = self.engine.base_s(Work::default());
                 self.engine.prefill_s(before, new, base_s)
             }
@@ -185,7 +192,7 @@ impl Cost {
 }
 
 /// Tokens that were found, and the others.
-fn found_and_not(split: &Split) -> [usize; 2] {
+fn found_and_not(split: &BucketTokens) -> [usize; 2] {
     let served = split.iter().filter(|(bucket, _)| bucket.is_served());
     let served: u64 = served.map(|(_, tokens)| u64::from(tokens)).sum();
     [served as usize, (split.total() - served) as usize]
@@ -193,7 +200,7 @@ fn found_and_not(split: &Split) -> [usize; 2] {
 
 /// Returns the log's tokens per token counted here, for one request. Without a count of its own, it
 /// is the inverse of `factor`.
-pub(crate) fn scale(said: &Said, split: &Split, factor: f64) -> f64 {
+pub(crate) fn scale(said: &LoggedPrompt, split: &BucketTokens, factor: f64) -> f64 {
     match said.counted {
         Some(logged) => f64::from(logged) / split.total().max(1) as f64,
         None => 1.0 / factor,
@@ -202,7 +209,7 @@ pub(crate) fn scale(said: &Said, split: &Split, factor: f64) -> f64 {
 
 /// Returns the fit, or else the reason for having none, `None` if the log has no times. `unpaired`
 /// counts times of requests whose log does not say what was cached.
-fn judged(prefill: &Prefill, unpaired: u64) -> Result<prefill::Fitted, Option<String>> {
+fn judged(prefill: &Prefill, unpaired: u64) -> Result<prefill::PrefillFit, Option<String>> {
     let samples = prefill.samples();
     if samples == 0 && unpaired > 0 {
         return Err(Some(
@@ -266,8 +273,8 @@ mod tests {
 
     use super::*;
 
-    fn split(served: u32, computed: u32) -> Split {
-        let mut split = Split::default();
+    fn split(served: u32, computed: u32) -> BucketTokens {
+        let mut split = BucketTokens::default();
         split.put(Bucket::Device, served);
         split.put(Bucket::NeverSeen, computed);
         split
@@ -275,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_is_computed_and_what_is_saved_are_the_whole_prompt() {
-        let cost = Cost::of(None, Some(3.6), None).expect("valid");
+        let cost = PromptCostModel::of(None, Some(3.6), None).expect("valid");
         let whole = cost
             .per_token(&split(0, 4000), None, 1.0)
             .amount(4000, false);
@@ -291,26 +298,26 @@ mod tests {
 
     #[test]
     fn a_table_prices_tokens_whatever_time_they_take() {
-        let cost = Cost::of(None, None, Some("builtin")).expect("valid");
+        let cost = PromptCostModel::of(None, None, Some("builtin")).expect("valid");
         let per = cost.per_token(&split(1, 1), Some("any"), 1.0);
         assert_eq!(per.amount(1_000_000, false).money, Some(1.0));
         let saved = per.amount(1_000_000, true).money.expect("priced");
         assert!((saved - 0.9).abs() < 1e-9);
         assert_eq!(cost.currency(), Some("units"));
-        let none = Cost::of(None, None, None).expect("valid");
+        let none = PromptCostModel::of(None, None, None).expect("valid");
         assert_eq!(
             none.per_token(&split(1, 1), None, 1.0)
                 .amount(1, true)
                 .money,
             None
         );
-        assert!(Cost::of(None, Some(-1.0), None).is_err());
+        assert!(PromptCostModel::of(None, Some(-1.0), None).is_err());
     }
 
     /// A log that counts fewer tokens pays for fewer.
     #[test]
     fn tokens_cost_what_the_logs_tokens_cost() {
-        let hour = Cost::of(None, Some(3.6), None).expect("valid");
+        let hour = PromptCostModel::of(None, Some(3.6), None).expect("valid");
         let here = hour
             .per_token(&split(0, 4000), None, 0.4)
             .amount(4000, false);
@@ -319,7 +326,7 @@ mod tests {
             .amount(1600, false);
         assert!((here.seconds - logged.seconds).abs() < 1e-9);
         assert_eq!(here.money.is_some(), logged.money.is_some());
-        let table = Cost::of(None, None, Some("builtin")).expect("valid");
+        let table = PromptCostModel::of(None, None, Some("builtin")).expect("valid");
         let per = table.per_token(&split(1, 1), Some("any"), 0.4);
         let money = per.amount(1_000_000, false).money.expect("priced");
         assert!((money - 0.4).abs() < 1e-9, "{money}");
@@ -328,7 +335,7 @@ mod tests {
     fn times(seconds: impl Fn(u32) -> f64, requests: u32) -> Prefill {
         let mut prefill = Prefill::default();
         for number in 1..=requests {
-            prefill.add(Sample {
+            prefill.add(PrefillSample {
                 cached: 0,
                 uncached: number * 100,
                 seconds: seconds(number * 100),

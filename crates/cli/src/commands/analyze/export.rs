@@ -13,17 +13,17 @@ use anyhow::Result;
 use headstart_core::{SessionId, TraceRequest};
 use headstart_trace::format::canonical::Writer;
 
-use super::traffic::Traffic;
+use super::traffic::LoggedTraffic;
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Writes the trace.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(super) fn write(path: &Path, traffic: &Traffic) -> Result<()> {
-    let mut names = Names::default();
-    let progress = Progress::steps("writing the trace", traffic.requests.len());
+pub(super) fn write(path: &Path, traffic: &LoggedTraffic) -> Result<()> {
+    let mut names = AnonymousIds::default();
+    let progress = TaskProgress::steps("writing the trace", traffic.requests.len());
     output::to(path, |out| {
         let mut writer = Writer::new(out, &traffic.info)?;
         for request in &traffic.requests {
@@ -35,14 +35,14 @@ pub(super) fn write(path: &Path, traffic: &Traffic) -> Result<()> {
     Ok(())
 }
 
-/// Numbers in the order of meeting.
+/// Numbers that replace block hashes and session ids, in the order of first use.
 #[derive(Default)]
-struct Names {
+struct AnonymousIds {
     blocks: HashMap<u64, u64>,
     sessions: HashMap<SessionId, u64>,
 }
 
-impl Names {
+impl AnonymousIds {
     fn anonymous(&mut self, request: &TraceRequest) -> TraceRequest {
         let blocks = request.blocks.iter().map(|id| number(&mut self.blocks, id));
         let blocks = blocks.collect();
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn only_what_is_equal_stays() {
-        let mut names = Names::default();
+        let mut names = AnonymousIds::default();
         let request = |blocks: &[u64], session| TraceRequest {
             blocks: blocks.iter().copied().collect(),
             session: Some(SessionId(session)),

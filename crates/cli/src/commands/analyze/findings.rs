@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use headstart_insight::text::{Evidence, Finding, Findings, Loss, Neighbours};
-use headstart_insight::{Bucket, Cause, Split};
+use headstart_insight::{Bucket, BucketTokens, Cause};
 
 use super::cost::PerToken;
 use super::fleet::namespace;
 use super::logged::moved;
 use super::memory::Bounds;
-use super::traffic::Said;
+use super::traffic::LoggedPrompt;
 use crate::commands::why::walk::{sketcher, told_findings};
-use crate::output::progress::Progress;
-use crate::report::analyze::{Amount, Example, FindingRow};
+use crate::output::progress::TaskProgress;
+use crate::report::analyze::{Amount, CauseExample, FindingRow};
 
 /// Characters shown in front of a change.
 const CONTEXT_CHARS: usize = 90;
@@ -29,7 +29,7 @@ struct Pair {
 }
 
 /// Comparison of the texts, before the fleet is replayed.
-pub(super) struct Compared {
+pub(super) struct TextComparison {
     /// Requests whose text parts from an earlier one for a reason that has a name, in order, with
     /// the tokens behind that are the same.
     pairs: Vec<(Pair, u64)>,
@@ -40,7 +40,11 @@ pub(super) struct Compared {
 }
 
 /// Compares each text with the nearest of those before it.
-pub(super) fn compared(said: &[Said], bounds: &Bounds, progress: &Progress) -> Compared {
+pub(super) fn compared(
+    said: &[LoggedPrompt],
+    bounds: &Bounds,
+    progress: &TaskProgress,
+) -> TextComparison {
     let sketcher = sketcher();
     let mut neighbours: Neighbours<usize> = Neighbours::new(bounds.texts);
     let (mut pairs, mut words_max) = (Vec::new(), 0);
@@ -63,14 +67,14 @@ pub(super) fn compared(said: &[Said], bounds: &Bounds, progress: &Progress) -> C
         neighbours.insert(space, index, sketch);
         words_max = words_max.max(neighbours.num_words());
     }
-    Compared {
+    TextComparison {
         pairs,
         words_max,
         num_forgotten: neighbours.num_forgotten(),
     }
 }
 
-impl Compared {
+impl TextComparison {
     /// All findings, most tokens first, and the request that lost most for none of them;
     /// `per_token` says what each request's computed tokens cost.
     /// What stood in an earlier text behind a change that has a name is not new, whatever a
@@ -78,8 +82,8 @@ impl Compared {
     /// loses more than was computed of it for want of the same prefix.
     pub(super) fn findings(
         self,
-        said: &[Said],
-        splits: &mut [Split],
+        said: &[LoggedPrompt],
+        splits: &mut [BucketTokens],
         per_token: &[PerToken],
         show_text: bool,
     ) -> (Vec<FindingRow>, Option<usize>) {
@@ -111,7 +115,7 @@ impl Compared {
 
 /// The first of the requests of which most tokens are known behind another prefix without a
 /// `named` cause.
-fn most_unnamed(splits: &[Split], named: &[u32]) -> Option<usize> {
+fn most_unnamed(splits: &[BucketTokens], named: &[u32]) -> Option<usize> {
     let unnamed = |index: usize| {
         splits[index]
             .get(Bucket::Diverged)
@@ -122,14 +126,14 @@ fn most_unnamed(splits: &[Split], named: &[u32]) -> Option<usize> {
 }
 
 /// Returns the tokens in `bytes` bytes of a prompt, by its average.
-fn tokens_in(said: &Said, bytes: usize) -> u64 {
+fn tokens_in(said: &LoggedPrompt, bytes: usize) -> u64 {
     let share = bytes as f64 / said.text.len().max(1) as f64;
     (said.tokens.len() as f64 * share).round() as u64
 }
 
 fn row(
     finding: Finding<Pair>,
-    said: &[Said],
+    said: &[LoggedPrompt],
     costs: &HashMap<Cause, Amount>,
     show_text: bool,
 ) -> FindingRow {
@@ -150,13 +154,13 @@ fn row(
     }
 }
 
-fn example(pair: &Pair, said: &[Said], show_text: bool) -> Example {
+fn example(pair: &Pair, said: &[LoggedPrompt], show_text: bool) -> CauseExample {
     let (old, new) = (&said[pair.old], &said[pair.new]);
     let together = old.tokens.iter().zip(&new.tokens);
     let shown = |text: &str, span: &Range<usize>| {
         show_text.then(|| shortened(text.get(span.clone()).unwrap_or_default()))
     };
-    Example {
+    CauseExample {
         request: new.name.clone(),
         neighbour: old.name.clone(),
         token: together.take_while(|(one, other)| one == other).count() as u64,

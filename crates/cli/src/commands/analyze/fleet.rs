@@ -6,7 +6,7 @@ use std::time::Duration;
 use headstart_cache::policy::Lru;
 use headstart_core::TraceRequest;
 use headstart_insight::Bucket;
-use headstart_insight::Split;
+use headstart_insight::BucketTokens;
 use headstart_insight::documents::Documents;
 use headstart_insight::loss::AttributorConfig;
 use headstart_sim::explained::replay::{
@@ -16,12 +16,12 @@ use headstart_sim::explained::runs::ExplainedRuns;
 use headstart_sim::spread::{PlacementPolicy, SpreadComparison, SpreadConfig};
 use headstart_trace::characterize::Stack;
 
-use super::cost::Cost;
+use super::cost::PromptCostModel;
 use super::logged::{corrected, served};
 use super::memory::{self, Bounds};
-use super::traffic::{Said, Traffic};
-use crate::output::progress::Progress;
-use crate::report::analyze::{Kept, Own};
+use super::traffic::{LoggedPrompt, LoggedTraffic};
+use crate::output::progress::TaskProgress;
+use crate::report::analyze::{MemoryEstimate, Own};
 
 /// Fewest blocks and tokens that the attribution has room for.
 const ROOM_MIN: usize = 1 << 12;
@@ -33,34 +33,40 @@ const DRAWS: (usize, usize) = (2, 64);
 
 /// Replicas of one size.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fleet {
+pub(crate) struct UniformFleet {
     pub(crate) replicas: usize,
     /// Blocks of one replica.
     pub(crate) capacity_blocks: u64,
 }
 
 /// Results of a replay.
-pub(crate) struct Played {
+pub(crate) struct FleetReplayOutcome {
     /// Request by request.
-    pub(crate) splits: Vec<Split>,
+    pub(crate) splits: Vec<BucketTokens>,
     /// Tokens found by the replay, those that were being computed among them.
     pub(crate) found_tokens: u64,
     /// Hits that the logs report, beside the replay's.
     pub(crate) own: Own,
-    pub(crate) kept: Vec<Kept>,
+    pub(crate) kept: Vec<MemoryEstimate>,
 }
 
 /// Hits with random routing.
-pub(crate) struct Random {
+pub(crate) struct RandomRoutingHits {
     /// The mean over the draws.
     pub(crate) tokens: u64,
     pub(crate) draws: usize,
-    pub(crate) kept: Kept,
+    pub(crate) kept: MemoryEstimate,
 }
 
-impl Fleet {
+impl UniformFleet {
     /// Plays `traffic` through the fleet: each request goes where most of it is held.
-    pub(crate) fn play(self, traffic: &Traffic, cost: &Cost, bounds: &Bounds, seed: u64) -> Played {
+    pub(crate) fn play(
+        self,
+        traffic: &LoggedTraffic,
+        cost: &PromptCostModel,
+        bounds: &Bounds,
+        seed: u64,
+    ) -> FleetReplayOutcome {
         match traffic.said.is_empty() {
             true => self.play_ids(traffic, cost),
             false => self.play_texts(traffic, cost, bounds, seed),
@@ -68,11 +74,11 @@ impl Fleet {
     }
 
     /// Traces of ids know no texts, so runs of blocks say all that there is to say.
-    fn play_ids(self, traffic: &Traffic, cost: &Cost) -> Played {
+    fn play_ids(self, traffic: &LoggedTraffic, cost: &PromptCostModel) -> FleetReplayOutcome {
         let block_tokens = traffic.info.block_tokens;
         let mut runs = ExplainedRuns::new(self.replicas, self.capacity_blocks, block_tokens);
         let is_timed = traffic.tells_what_is_at_once();
-        let progress = Progress::steps("replaying", traffic.requests.len());
+        let progress = TaskProgress::steps("replaying", traffic.requests.len());
         let serve = |request: &TraceRequest| {
             progress.inc(1);
             runs.serve(request, |found, computed| match is_timed {
@@ -86,7 +92,13 @@ impl Fleet {
     }
 
     /// Real caches and the attributor of the gateway, which look at tokens too.
-    fn play_texts(self, traffic: &Traffic, cost: &Cost, bounds: &Bounds, seed: u64) -> Played {
+    fn play_texts(
+        self,
+        traffic: &LoggedTraffic,
+        cost: &PromptCostModel,
+        bounds: &Bounds,
+        seed: u64,
+    ) -> FleetReplayOutcome {
         let references = traffic.requests.iter().map(|it| it.blocks.len() as u64);
         let references: u64 = references.sum();
         // More than there are references would change nothing.
@@ -110,7 +122,7 @@ impl Fleet {
         let mut explained = ExplainedReplay::new(config, |blocks| Box::new(Lru::new(blocks)));
         let is_timed = traffic.tells_what_is_at_once();
         let scaled = |tokens: u32| (f64::from(tokens) / traffic.counts.factor()).round() as u32;
-        let progress = Progress::steps("replaying", traffic.requests.len());
+        let progress = TaskProgress::steps("replaying", traffic.requests.len());
         for (request, said) in traffic.requests.iter().zip(&traffic.said) {
             progress.inc(1);
             explained.begin(request, content(said), |found, computed| {
@@ -130,7 +142,12 @@ impl Fleet {
     }
 
     /// Replays the traffic with random routing and averages the hits over several draws.
-    pub(crate) fn random(self, traffic: &Traffic, seed: u64, progress: &Progress) -> Random {
+    pub(crate) fn random(
+        self,
+        traffic: &LoggedTraffic,
+        seed: u64,
+        progress: &TaskProgress,
+    ) -> RandomRoutingHits {
         let (least, most) = DRAWS;
         let draws = (LOTS / traffic.requests.len().max(1)).clamp(least, most);
         let (mut tokens, mut pieces, mut is_exact) = (0, 0, true);
@@ -153,7 +170,7 @@ impl Fleet {
             }
             pieces = pieces.max(spread.num_pieces());
         }
-        Random {
+        RandomRoutingHits {
             tokens: tokens / draws as u64,
             draws,
             kept: memory::random(pieces, is_exact),
@@ -162,7 +179,11 @@ impl Fleet {
 }
 
 /// The replay's splits, corrected where a log says itself what was served.
-fn told(mut splits: Vec<Split>, traffic: &Traffic, kept: Vec<Kept>) -> Played {
+fn told(
+    mut splits: Vec<BucketTokens>,
+    traffic: &LoggedTraffic,
+    kept: Vec<MemoryEstimate>,
+) -> FleetReplayOutcome {
     let mut own = Own::default();
     let mut found_tokens = 0;
     for (index, split) in splits.iter_mut().enumerate() {
@@ -177,7 +198,7 @@ fn told(mut splits: Vec<Split>, traffic: &Traffic, kept: Vec<Kept>) -> Played {
             *split = corrected(split, tokens);
         }
     }
-    Played {
+    FleetReplayOutcome {
         splits,
         found_tokens,
         own,
@@ -185,7 +206,7 @@ fn told(mut splits: Vec<Split>, traffic: &Traffic, kept: Vec<Kept>) -> Played {
     }
 }
 
-fn content(said: &Said) -> PromptContent<'_> {
+fn content(said: &LoggedPrompt) -> PromptContent<'_> {
     PromptContent {
         tokens: Some(&said.tokens),
         namespace: namespace(said),
@@ -193,7 +214,7 @@ fn content(said: &Said) -> PromptContent<'_> {
 }
 
 /// Requests share a cache if they ask the same model under the same salt.
-pub(super) fn namespace(said: &Said) -> u64 {
+pub(super) fn namespace(said: &LoggedPrompt) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&said.model, &said.cache_salt).hash(&mut hasher);
     hasher.finish()
@@ -201,7 +222,11 @@ pub(super) fn namespace(said: &Said) -> u64 {
 
 /// Tokens behind what an infinite prefix cache would serve that stood in an earlier prompt of the
 /// same model and salt, and what was kept to tell.
-pub(crate) fn order_free(traffic: &Traffic, bounds: &Bounds, seed: u64) -> (u64, Kept) {
+pub(crate) fn order_free(
+    traffic: &LoggedTraffic,
+    bounds: &Bounds,
+    seed: u64,
+) -> (u64, MemoryEstimate) {
     let mut seen: Stack<()> = Stack::new(bounds.limits.pieces);
     let mut documents = Documents::with_chunks_max(seed, bounds.chunks);
     let mut tokens = 0;

@@ -6,9 +6,9 @@
 //! the engine did not serve, are one bucket: [`Bucket::IndexWrong`], known and not served. The
 //! replay alone is never wrong, so nothing else is in it.
 
-use headstart_insight::{Bucket, Split};
+use headstart_insight::{Bucket, BucketTokens};
 
-use super::traffic::Said;
+use super::traffic::LoggedPrompt;
 
 /// Buckets whose tokens a log may say were served all the same, the likeliest first.
 const SERVED_AFTER_ALL: [Bucket; 7] = [
@@ -26,14 +26,14 @@ const OF_THE_REPLAY: [Bucket; 3] = [Bucket::HeldElsewhere, Bucket::Reset, Bucket
 
 /// Returns the cached tokens according to the log, scaled to our count of tokens: the server may
 /// count differently.
-pub(super) fn served(said: &Said, split: &Split) -> Option<u32> {
+pub(super) fn served(said: &LoggedPrompt, split: &BucketTokens) -> Option<u32> {
     let (prompt, cached) = said.cached.filter(|(prompt, _)| *prompt > 0)?;
     let share = (f64::from(cached) / f64::from(prompt)).min(1.0);
     Some((share * split.total() as f64).round() as u32)
 }
 
 /// Returns `split`, corrected to `served` served tokens.
-pub(super) fn corrected(split: &Split, served: u32) -> Split {
+pub(super) fn corrected(split: &BucketTokens, served: u32) -> BucketTokens {
     let mut left = Bucket::ALL.map(|bucket| (bucket, split.get(bucket)));
     let mut take = |bucket: Bucket, most: u32| {
         let place = left.iter_mut().find(|(name, _)| *name == bucket);
@@ -49,7 +49,7 @@ pub(super) fn corrected(split: &Split, served: u32) -> Split {
         more -= take(bucket, more);
     }
     let of_the_replay: u32 = OF_THE_REPLAY.map(|it| take(it, u32::MAX)).iter().sum();
-    let mut corrected = Split::default();
+    let mut corrected = BucketTokens::default();
     for (bucket, tokens) in left {
         corrected.put(bucket, tokens);
     }
@@ -62,9 +62,9 @@ pub(super) fn corrected(split: &Split, served: u32) -> Split {
 }
 
 /// The same request with `tokens` of `from` in `to`, or all that there are.
-pub(super) fn moved(split: &Split, from: Bucket, to: Bucket, tokens: u32) -> Split {
+pub(super) fn moved(split: &BucketTokens, from: Bucket, to: Bucket, tokens: u32) -> BucketTokens {
     let tokens = tokens.min(split.get(from));
-    let mut moved = Split::default();
+    let mut moved = BucketTokens::default();
     for (bucket, here) in split.iter() {
         moved.put(bucket, if bucket == from { here - tokens } else { here });
     }
@@ -78,8 +78,8 @@ mod tests {
 
     use super::*;
 
-    fn split(parts: &[(Bucket, u32)]) -> Split {
-        let mut split = Split::default();
+    fn split(parts: &[(Bucket, u32)]) -> BucketTokens {
+        let mut split = BucketTokens::default();
         parts.iter().for_each(|&(it, tokens)| split.put(it, tokens));
         split
     }
@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn cached_tokens_count_as_their_share_of_the_prompt() {
         let unseen = split(&[(Bucket::NeverSeen, 50)]);
-        let said = |cached| Said {
+        let said = |cached| LoggedPrompt {
             cached,
-            ..Said::default()
+            ..LoggedPrompt::default()
         };
         assert_eq!(served(&said(Some((100, 40))), &unseen), Some(20));
         assert_eq!(served(&said(Some((10, 40))), &unseen), Some(50), "a slip");

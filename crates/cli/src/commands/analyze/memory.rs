@@ -9,9 +9,9 @@ use headstart_insight::text;
 use headstart_sim::spread::PIECES_MAX;
 use headstart_trace::characterize::{Characterization, RecordLimits};
 
-use super::findings::Compared;
+use super::findings::TextComparison;
 use crate::input::counted;
-use crate::report::analyze::Kept;
+use crate::report::analyze::MemoryEstimate;
 
 /// Upper bounds on the memory.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Bounds {
     /// Chunks of texts that are looked for behind another prefix.
     pub(crate) chunks: usize,
     /// Prompts that others are compared with.
-    pub(crate) texts: text::Limits,
+    pub(crate) texts: text::NeighbourLimits,
     /// Runs of blocks, sessions and users.
     pub(crate) limits: RecordLimits,
 }
@@ -42,7 +42,7 @@ impl Default for Bounds {
             tokens: 1 << 27,
             fleet_blocks: 1 << 24,
             chunks: CHUNKS_MAX,
-            texts: text::Limits::default(),
+            texts: text::NeighbourLimits::default(),
             limits: RecordLimits::default(),
         }
     }
@@ -68,8 +68,8 @@ const CHUNK_BYTES: u64 = 16;
 const WORD_BYTES: u64 = 24;
 
 /// Requests and texts: `bytes` of them, and whether there were more.
-pub(crate) fn requests(bytes: usize, bounds: &Bounds, lost: Option<String>) -> Kept {
-    Kept {
+pub(crate) fn requests(bytes: usize, bounds: &Bounds, lost: Option<String>) -> MemoryEstimate {
+    MemoryEstimate {
         what: "requests and texts",
         bytes: bytes as u64,
         bytes_max: bounds.held_bytes as u64,
@@ -78,8 +78,8 @@ pub(crate) fn requests(bytes: usize, bounds: &Bounds, lost: Option<String>) -> K
 }
 
 /// The replicas' caches and what was seen, of block ids.
-pub(crate) fn runs(pieces: usize, is_exact: bool) -> Kept {
-    Kept {
+pub(crate) fn runs(pieces: usize, is_exact: bool) -> MemoryEstimate {
+    MemoryEstimate {
         what: "caches of the replicas, and what was seen",
         bytes: pieces as u64 * PIECE_BYTES,
         bytes_max: 2 * PIECES_MAX as u64 * PIECE_BYTES,
@@ -90,13 +90,13 @@ pub(crate) fn runs(pieces: usize, is_exact: bool) -> Kept {
 
 /// Returns the memory of the attribution: holders of blocks, and seen contents with room for
 /// `tokens` tokens.
-pub(crate) fn attribution(memory: &Memory, tokens: usize, bounds: &Bounds) -> Kept {
+pub(crate) fn attribution(memory: &Memory, tokens: usize, bounds: &Bounds) -> MemoryEstimate {
     let bytes =
         |blocks: u64, tokens: usize| blocks * BLOCK_BYTES + (tokens as f64 * TOKEN_BYTES) as u64;
     let forgotten = |of: u64, all: u64| of as f64 / all.max(1) as f64;
     let is_full = forgotten(memory.forgotten_blocks, memory.blocks) > FORGOTTEN_MAX
         || forgotten(memory.forgotten_tokens, memory.tokens) > FORGOTTEN_MAX;
-    Kept {
+    MemoryEstimate {
         what: "who held which block",
         bytes: bytes(memory.capacity_blocks as u64, tokens.next_power_of_two()),
         // Both are powers of two.
@@ -111,9 +111,9 @@ pub(crate) fn attribution(memory: &Memory, tokens: usize, bounds: &Bounds) -> Ke
 }
 
 /// The replicas' caches; `asked` blocks of each were asked for.
-pub(crate) fn caches(replicas: usize, blocks: u64, asked: u64, bounds: &Bounds) -> Kept {
+pub(crate) fn caches(replicas: usize, blocks: u64, asked: u64, bounds: &Bounds) -> MemoryEstimate {
     let all = replicas as u64 * blocks;
-    Kept {
+    MemoryEstimate {
         what: "caches of the replicas",
         bytes: all * CACHE_BLOCK_BYTES,
         bytes_max: bounds.fleet_blocks.max(replicas as u64) * CACHE_BLOCK_BYTES,
@@ -124,7 +124,7 @@ pub(crate) fn caches(replicas: usize, blocks: u64, asked: u64, bounds: &Bounds) 
 }
 
 /// Returns the memory of the characterization of the traffic.
-pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> Kept {
+pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> MemoryEstimate {
     let sampling = &numbers.sampling;
     let sessions = numbers.sessions.count as f64 * sampling.session_rate;
     let users = numbers.users.as_ref().map_or(0, |users| users.count) as f64;
@@ -135,7 +135,7 @@ pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> K
         users,
     } = bounds.limits;
     let rate = sampling.session_rate.min(sampling.user_rate);
-    Kept {
+    MemoryEstimate {
         what: "reuse, sessions and users",
         bytes: kept * PIECE_BYTES,
         bytes_max: (pieces + sessions + users) as u64 * PIECE_BYTES,
@@ -151,8 +151,8 @@ pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> K
 }
 
 /// Memory of the caches behind random routing.
-pub(crate) fn random(pieces: usize, is_exact: bool) -> Kept {
-    Kept {
+pub(crate) fn random(pieces: usize, is_exact: bool) -> MemoryEstimate {
+    MemoryEstimate {
         what: "caches with random routing",
         bytes: pieces as u64 * PIECE_BYTES,
         bytes_max: PIECES_MAX as u64 * PIECE_BYTES,
@@ -162,8 +162,8 @@ pub(crate) fn random(pieces: usize, is_exact: bool) -> Kept {
 }
 
 /// Texts that are looked for behind another prefix.
-pub(crate) fn documents(known: &Documents, bounds: &Bounds) -> Kept {
-    Kept {
+pub(crate) fn documents(known: &Documents, bounds: &Bounds) -> MemoryEstimate {
+    MemoryEstimate {
         what: "texts behind another prefix",
         bytes: known.num_chunks() as u64 * CHUNK_BYTES,
         bytes_max: bounds.chunks as u64 * CHUNK_BYTES,
@@ -174,8 +174,8 @@ pub(crate) fn documents(known: &Documents, bounds: &Bounds) -> Kept {
 }
 
 /// Memory of the prompts that others are compared with. A prompt replaces one that it continues.
-pub(super) fn texts(compared: &Compared, bounds: &Bounds) -> Kept {
-    Kept {
+pub(super) fn texts(compared: &TextComparison, bounds: &Bounds) -> MemoryEstimate {
+    MemoryEstimate {
         what: "prompts to compare with",
         bytes: compared.words_max as u64 * WORD_BYTES,
         bytes_max: bounds.texts.words as u64 * WORD_BYTES,

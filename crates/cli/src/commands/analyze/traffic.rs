@@ -26,17 +26,17 @@ use headstart_trace::{Arrivals, Format, Provenance, TraceInfo};
 
 use crate::config::UsageError;
 use crate::input::counted;
-use crate::output::progress::Progress;
-use copies::Copies;
-pub(crate) use counts::Counts;
-use part::{Budget, Part};
+use crate::output::progress::TaskProgress;
+use copies::DuplicateCounts;
+pub(crate) use counts::LoggedTokenCounts;
+use part::{ParsedLog, RequestMemoryBudget};
 pub(crate) use renderings::Renderings;
-pub(crate) use times::Times;
+pub(crate) use times::TimestampProvenance;
 use times::{Dates, Why};
 
-/// Source of requests.
+/// Source of a log.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
+pub(crate) enum LogSource {
     /// A file; `-` is standard input.
     File(PathBuf),
     /// A log generated in memory, with its name.
@@ -44,7 +44,7 @@ pub(crate) enum Source {
 }
 
 /// Settings for reading inputs.
-pub(crate) struct Reading<'r> {
+pub(crate) struct LogReaderSettings<'r> {
     pub(crate) format: Option<Format>,
     pub(crate) skip_bad: bool,
     pub(crate) block_tokens: Option<u32>,
@@ -54,20 +54,20 @@ pub(crate) struct Reading<'r> {
     pub(crate) held_bytes: usize,
 }
 
-/// The requests, and what there is to know of them.
-pub(crate) struct Traffic {
+/// Requests of all inputs, with their texts and remarks.
+pub(crate) struct LoggedTraffic {
     pub(crate) requests: Vec<TraceRequest>,
     /// One for each request where all inputs are texts; else empty.
-    pub(crate) said: Vec<Said>,
+    pub(crate) said: Vec<LoggedPrompt>,
     pub(crate) info: TraceInfo,
     pub(crate) files: Vec<String>,
     /// Of each whether another command can read it by its name.
     pub(crate) is_file: Vec<bool>,
     pub(crate) formats: Vec<Format>,
     pub(crate) remarks: Vec<String>,
-    pub(crate) times: Times,
+    pub(crate) times: TimestampProvenance,
     /// Prompt tokens as the log counted them.
-    pub(crate) counts: Counts,
+    pub(crate) counts: LoggedTokenCounts,
     /// Requests that are copies of another one.
     pub(crate) copies: u64,
     pub(crate) held_bytes: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Traffic {
 
 /// Data of a logged request besides its blocks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct LoggedPrompt {
     /// Its id or line.
     pub(crate) name: String,
     /// Whether the log gave it that id.
@@ -97,17 +97,17 @@ pub(crate) struct Said {
     pub(crate) ttft: Option<Duration>,
 }
 
-impl Traffic {
+impl LoggedTraffic {
     /// Reads all of `sources`.
     ///
     /// # Errors
     /// When one cannot be read, holds no request or no block, or does not go with the others.
     pub(crate) fn read(
-        sources: &[Source],
-        reading: &Reading<'_>,
-        progress: &Progress,
+        sources: &[LogSource],
+        reading: &LogReaderSettings<'_>,
+        progress: &TaskProgress,
     ) -> Result<Self> {
-        let mut budget = Budget {
+        let mut budget = RequestMemoryBudget {
             held: 0,
             most: reading.held_bytes,
             is_spent: false,
@@ -121,7 +121,7 @@ impl Traffic {
         if let Some(rendering) = reading.rendering.used().filter(|_| has_text) {
             traffic.remarks.extend(rendering.remarks());
         }
-        traffic.counts = Counts::of(&mut traffic.said);
+        traffic.counts = LoggedTokenCounts::of(&mut traffic.said);
         traffic.remarks.extend(traffic.counts.remark());
         traffic.held_bytes = budget.held;
         if budget.is_spent {
@@ -135,7 +135,7 @@ impl Traffic {
         Ok(traffic)
     }
 
-    fn joined(parts: Vec<Part>, sources: &[Source]) -> Result<Self> {
+    fn joined(parts: Vec<ParsedLog>, sources: &[LogSource]) -> Result<Self> {
         let block_tokens = parts[0].info.block_tokens;
         if let Some(other) = parts
             .iter()
@@ -153,17 +153,17 @@ impl Traffic {
             requests: Vec::new(),
             said: Vec::new(),
             info: TraceInfo::new(block_tokens),
-            files: sources.iter().map(Source::name).collect(),
-            is_file: sources.iter().map(Source::is_file).collect(),
+            files: sources.iter().map(LogSource::name).collect(),
+            is_file: sources.iter().map(LogSource::is_file).collect(),
             formats: Vec::new(),
             remarks: Vec::new(),
-            times: Times::Unknown(Why::OneTime),
-            counts: Counts::default(),
+            times: TimestampProvenance::Unknown(Why::OneTime),
+            counts: LoggedTokenCounts::default(),
             copies: 0,
             held_bytes: 0,
             left_out: None,
         };
-        let mut copies = Copies::of_files(&parts, &traffic.files);
+        let mut copies = DuplicateCounts::of_files(&parts, &traffic.files);
         let mut dates = Dates::default();
         parts.iter().for_each(|part| dates.add(part.dates));
         for (number, part) in parts.into_iter().enumerate() {
@@ -173,7 +173,7 @@ impl Traffic {
             traffic.said.clear();
         }
         traffic.sort();
-        traffic.times = Times::of(&traffic.requests, dates);
+        traffic.times = TimestampProvenance::of(&traffic.requests, dates);
         traffic.infer();
         if copies.requests == 0 {
             copies.add_ids(&traffic.requests, &traffic.said);
@@ -201,7 +201,7 @@ impl Traffic {
         Ok(traffic)
     }
 
-    fn append(&mut self, part: Part, number: u64, merges: bool) {
+    fn append(&mut self, part: ParsedLog, number: u64, merges: bool) {
         let end = self.requests.last().map_or(Nanos(0), |last| last.arrival);
         let first = part
             .requests
@@ -231,7 +231,10 @@ impl Traffic {
                 request
             }));
         let source = number as u32;
-        let said = part.said.into_iter().map(|said| Said { source, ..said });
+        let said = part
+            .said
+            .into_iter()
+            .map(|said| LoggedPrompt { source, ..said });
         self.said.extend(said);
         if number == 0 {
             self.info.sessions = part.info.sessions;
@@ -319,13 +322,13 @@ impl Traffic {
 
     /// From the first arrival to the last, where there are times.
     pub(crate) fn span_s(&self) -> Option<f64> {
-        let is_known = matches!(self.times, Times::Known { .. });
+        let is_known = matches!(self.times, TimestampProvenance::Known { .. });
         let last = self.requests.last().filter(|_| is_known)?;
         Some(last.arrival.0 as f64 / 1e9)
     }
 }
 
-impl Source {
+impl LogSource {
     /// Returns the name for messages and reports, without the folder, which stays private.
     pub(crate) fn name(&self) -> String {
         match self {
@@ -341,7 +344,7 @@ impl Source {
         matches!(self, Self::File(path) if path.file_name().is_some_and(|name| name != "-"))
     }
 
-    fn open<'s>(&'s self, progress: &Progress) -> Result<(String, Box<dyn Read + 's>)> {
+    fn open<'s>(&'s self, progress: &TaskProgress) -> Result<(String, Box<dyn Read + 's>)> {
         match self {
             Self::Made(name, bytes) => {
                 progress.inc_length(bytes.len() as u64);
@@ -352,7 +355,7 @@ impl Source {
     }
 }
 
-fn opened(path: &Path, progress: &Progress) -> Result<Box<dyn Read>> {
+fn opened(path: &Path, progress: &TaskProgress) -> Result<Box<dyn Read>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdin()));
     }

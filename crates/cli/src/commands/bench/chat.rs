@@ -20,7 +20,7 @@ use super::{BenchServer, recording};
 use crate::config::{ServeOptions, UsageError, parsed};
 use crate::input::counted;
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Rounds of the reuse probe that `bench chat` ends with.
 const PROBE_ROUNDS: usize = 20;
@@ -48,7 +48,7 @@ users.
 The reuse probe runs at the end. It sends the second turn of new conversations,
 cached and uncached, one request at a time. Such a prompt has at least 2,000
 tokens, a tenth of them new.")]
-pub(crate) struct Chat {
+pub(crate) struct ChatBenchCommand {
     /// Conversations as JSON lines, plain or zstd
     ///
     /// With `turns` (role, text) or OpenAI's `messages`.
@@ -80,7 +80,7 @@ pub(crate) struct Chat {
     #[arg(long, value_name = "N", help_heading = "Load")]
     max_prompt_tokens: Option<u32>,
     #[command(flatten)]
-    users: Users,
+    users: UserTimingOptions,
     /// Write a record of each run, without text
     ///
     /// `headstart simulate prediction --record` repeats it. The second run goes to FILE with `.2`
@@ -106,7 +106,7 @@ pub(crate) struct Chat {
 
 /// When users write.
 #[derive(Args, Debug)]
-struct Users {
+struct UserTimingOptions {
     /// Time from an answer to the next request
     ///
     /// none, fixed:SECONDS, exp:MEAN_SECONDS or lognormal:MU,SIGMA.
@@ -130,12 +130,12 @@ struct Users {
 }
 
 /// Runs the benchmark.
-pub(super) fn run(chat: &Chat) -> Result<()> {
+pub(super) fn run(chat: &ChatBenchCommand) -> Result<()> {
     check(chat)?;
     serve::runtime()?.block_on(run_chat(chat))
 }
 
-fn check(chat: &Chat) -> Result<()> {
+fn check(chat: &ChatBenchCommand) -> Result<()> {
     let counts = [
         ("--active", chat.active),
         ("--conversations", chat.conversations),
@@ -152,8 +152,8 @@ fn check(chat: &Chat) -> Result<()> {
 }
 
 /// Converts the options into a [`ChatBench`].
-fn bench_of(chat: &Chat) -> Result<ChatBench> {
-    let Users {
+fn bench_of(chat: &ChatBenchCommand) -> Result<ChatBench> {
+    let UserTimingOptions {
         think,
         starts,
         think_seed: seed,
@@ -190,7 +190,7 @@ fn bench_of(chat: &Chat) -> Result<ChatBench> {
     })
 }
 
-async fn run_chat(chat: &Chat) -> Result<()> {
+async fn run_chat(chat: &ChatBenchCommand) -> Result<()> {
     if let Some(record) = &chat.record {
         let inputs = [&chat.file, &chat.server.predictor];
         let inputs: Vec<&Path> = inputs.into_iter().filter_map(Option::as_deref).collect();
@@ -224,7 +224,7 @@ async fn run_chat(chat: &Chat) -> Result<()> {
 }
 
 fn print(
-    chat: &Chat,
+    chat: &ChatBenchCommand,
     reports: &[(String, ChatReport)],
     probed: Option<&ProbeReport>,
 ) -> Result<()> {
@@ -278,18 +278,18 @@ fn check_outcome(reports: &[(String, ChatReport)]) -> Result<()> {
     Ok(())
 }
 
-type Measured = (Vec<(String, ChatReport)>, Option<ProbeReport>);
+type ChatReports = (Vec<(String, ChatReport)>, Option<ProbeReport>);
 
 /// The benchmark with all that its runs have in common.
 struct Bench<'a> {
-    chat: &'a Chat,
+    chat: &'a ChatBenchCommand,
     conversations: Vec<Conversation>,
     config: ChatBench,
     predicted: Continuations,
 }
 
 impl Bench<'_> {
-    async fn measure_url(&self, url: &str) -> Result<Measured> {
+    async fn measure_url(&self, url: &str) -> Result<ChatReports> {
         let client = self.chat.server.client(url)?;
         let mut reports = Vec::new();
         if !self.chat.probe_only {
@@ -298,7 +298,7 @@ impl Bench<'_> {
         Ok((reports, probe_reuse(self.chat, &client).await?))
     }
 
-    async fn measure_servers(&self) -> Result<Measured> {
+    async fn measure_servers(&self) -> Result<ChatReports> {
         let mut reports = Vec::new();
         let runs = if self.chat.probe_only {
             Vec::new()
@@ -324,7 +324,7 @@ impl Bench<'_> {
     /// Run `number` (from 1), by the name of `run`.
     async fn measure(&self, number: usize, run: &str, client: &ApiClient) -> Result<ChatReport> {
         let conversations = &self.conversations;
-        let bar = Progress::steps(format!("measuring {run}"), conversations.len()).announced();
+        let bar = TaskProgress::steps(format!("measuring {run}"), conversations.len()).announced();
         let observed = chat::run(client, conversations, &self.config, |progress| {
             bar.set_position(progress.ended as u64);
         });
@@ -349,7 +349,7 @@ async fn start(server: &BenchServer, run: &ServerRun) -> Result<(RunningServer, 
     server.start(serve::config(&options)?).await
 }
 
-async fn probe_reuse(chat: &Chat, client: &ApiClient) -> Result<Option<ProbeReport>> {
+async fn probe_reuse(chat: &ChatBenchCommand, client: &ApiClient) -> Result<Option<ProbeReport>> {
     if chat.probe_rounds == 0 {
         return Ok(None);
     }
@@ -357,7 +357,7 @@ async fn probe_reuse(chat: &Chat, client: &ApiClient) -> Result<Option<ProbeRepo
         rounds: chat.probe_rounds,
         ..ReuseProbe::default()
     };
-    let progress = Progress::steps("probing the reuse of prefixes", chat.probe_rounds);
+    let progress = TaskProgress::steps("probing the reuse of prefixes", chat.probe_rounds);
     let report = probe::run(client, &config, |done| progress.set_position(done as u64)).await;
     progress.end();
     Ok(Some(report.context("the reuse probe failed")?))

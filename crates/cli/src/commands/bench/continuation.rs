@@ -99,9 +99,9 @@ mod tests {
     use std::time::Duration;
 
     use headstart_loadgen::{Answers, ApiClient, Starts, Think, chat};
-    use headstart_server::Backend;
+    use headstart_server::EngineBackend;
     use headstart_server::prediction::{
-        Outcome, Predict, PredictionConfig, PredictorStatus, Question, Reads,
+        ConversationPredictor, PredictionConfig, PredictorStatus, Reads, TurnOutcome, TurnQuestion,
     };
 
     use super::*;
@@ -167,9 +167,9 @@ mod tests {
 
     /// A server's predictor that remembers what it was asked.
     #[derive(Default)]
-    struct Listener(Mutex<Vec<Question>>);
+    struct Listener(Mutex<Vec<TurnQuestion>>);
 
-    impl Predict for Listener {
+    impl ConversationPredictor for Listener {
         fn reads(&self) -> Reads {
             Reads {
                 prompts: 2,
@@ -181,13 +181,13 @@ mod tests {
             Probability::EVEN
         }
 
-        fn predict(&self, questions: &[Question]) -> Vec<Option<Probability>> {
+        fn predict(&self, questions: &[TurnQuestion]) -> Vec<Option<Probability>> {
             let mut heard = self.0.lock().expect("no panic holds it");
             heard.extend_from_slice(questions);
             vec![None; questions.len()]
         }
 
-        fn learn(&self, _: &[Outcome]) {}
+        fn learn(&self, _: &[TurnOutcome]) {}
 
         fn status(&self) -> PredictorStatus {
             PredictorStatus::default()
@@ -203,7 +203,7 @@ mod tests {
             ..ServeOptions::default()
         };
         let mut config = serve::config(&options).expect("valid");
-        let Backend::Embedded(fleet) = &mut config.backend else {
+        let EngineBackend::Embedded(fleet) = &mut config.backend else {
             panic!("an embedded fleet");
         };
         fleet.prediction = Some(PredictionConfig {

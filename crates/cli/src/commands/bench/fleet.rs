@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use headstart_loadgen::ApiClient;
 use headstart_router::Profile;
-use headstart_server::{Backend, ServeConfig};
+use headstart_server::{EngineBackend, ServeConfig};
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{FleetConfig, FleetOutcome, FleetPreset, FleetRun, FleetWorkload};
 
@@ -26,10 +26,10 @@ use crate::commands::simulate::SourceOptions;
 use crate::commands::{fleet_engine, serve};
 use crate::config::{ServeOptions, UsageError, cost_model, parsed};
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 use crate::prompts::{unseen_seed, vocabulary};
-use crate::report::Made;
-use crate::report::fleet::{self as report, Origin, Report, StrategyRun};
+use crate::report::ReportProvenance;
+use crate::report::fleet::{self as report, FigureOrigin, FleetReport, StrategyRun};
 
 /// Default preset of the workload.
 const PRESET: FleetPreset = FleetPreset::Laptop;
@@ -57,7 +57,7 @@ report shows the difference. `headstart calibrate` measures a cost model.
 
 A Headstart server at --url reports its strategy, replicas and block size for
 the simulation. For other servers give --strategies and --replicas.")]
-pub(crate) struct Fleet {
+pub(crate) struct FleetBenchCommand {
     /// Published workload: laptop, llm-d-73 or llm-d-37 [default: laptop]
     #[arg(long, value_name = "NAME", conflicts_with = "trace")]
     #[arg(help_heading = "Load")]
@@ -118,7 +118,7 @@ pub(crate) struct Fleet {
 }
 
 /// Simulates all strategies, then measures them.
-pub(super) fn run(bench: &Fleet) -> Result<()> {
+pub(super) fn run(bench: &FleetBenchCommand) -> Result<()> {
     if let Some(page) = &bench.html {
         let trace = bench.source.trace.as_deref();
         output::files(&[("--html", page)], &trace.into_iter().collect::<Vec<_>>())?;
@@ -131,7 +131,7 @@ pub(super) fn run(bench: &Fleet) -> Result<()> {
         .iter()
         .filter_map(|it| it.simulated(&workload))
         .collect();
-    let progress = Progress::steps(
+    let progress = TaskProgress::steps(
         "measuring requests",
         servers.len() * workload.num_requests(),
     );
@@ -149,7 +149,7 @@ pub(super) fn run(bench: &Fleet) -> Result<()> {
         anyhow::Ok((measured, unanswered))
     })?;
     progress.end();
-    bench.tell(&Report {
+    bench.tell(&FleetReport {
         asked,
         engine: engine.unwrap_or_default(),
         runs: measured.into_iter().chain(simulated).collect(),
@@ -174,7 +174,7 @@ impl Server {
     fn simulated(&self, workload: &FleetWorkload) -> Option<StrategyRun> {
         Some(StrategyRun {
             name: self.strategy.clone(),
-            origin: Origin::Simulated,
+            origin: FigureOrigin::Simulated,
             outcome: FleetRun::new(self.fleet.as_ref()?, workload).finish(),
         })
     }
@@ -188,7 +188,7 @@ impl Server {
     }
 }
 
-impl Fleet {
+impl FleetBenchCommand {
     fn preset(&self) -> Result<FleetPreset> {
         let Some(name) = &self.preset else {
             return Ok(PRESET);
@@ -291,7 +291,7 @@ impl Fleet {
         };
         let run = StrategyRun {
             name: server.strategy,
-            origin: Origin::Measured,
+            origin: FigureOrigin::Measured,
             outcome,
         };
         Ok((run, failure))
@@ -333,7 +333,7 @@ impl Fleet {
         })
     }
 
-    fn emulated(&self) -> Result<cost_model::Emulated> {
+    fn emulated(&self) -> Result<cost_model::ReplicaCostModel> {
         match &self.cost_model {
             Some(file) => cost_model::read(file),
             None => Ok(fleet_engine::of_preset(self.preset()?)),
@@ -351,8 +351,10 @@ impl Fleet {
         }
         let cost = self.emulated()?;
         let (spec, replicas) = match &config.backend {
-            Backend::Embedded(fleet) => (fleet_engine::of_server(&cost, fleet), fleet.replicas),
-            Backend::Upstreams(engines) => {
+            EngineBackend::Embedded(fleet) => {
+                (fleet_engine::of_server(&cost, fleet), fleet.replicas)
+            }
+            EngineBackend::Upstreams(engines) => {
                 let ranks = engines
                     .iter()
                     .map(|it| it.data_parallel_size.max(1) as usize);
@@ -367,7 +369,7 @@ impl Fleet {
     fn simulated(
         &self,
         profile: Profile,
-        cost: &cost_model::Emulated,
+        cost: &cost_model::ReplicaCostModel,
         replicas: Vec<ReplicaSpec>,
     ) -> Result<FleetConfig> {
         let fleet = self.preset()?.fleet(profile);
@@ -378,10 +380,11 @@ impl Fleet {
         })
     }
 
-    fn tell(&self, report: &Report) -> Result<()> {
+    fn tell(&self, report: &FleetReport) -> Result<()> {
         if let Some(file) = &self.html {
             let cannot_write = || format!("cannot write {}", file.display());
-            std::fs::write(file, report::page(report, &Made::now())).with_context(cannot_write)?;
+            std::fs::write(file, report::page(report, &ReportProvenance::now()))
+                .with_context(cannot_write)?;
         }
         output::line(&match self.json {
             true => report::json_lines(report),

@@ -22,13 +22,13 @@ use clap::Args;
 use headstart_cache::importance::Merge;
 use headstart_engine::kv::Dtype;
 
-use super::one_by_one::Scratch;
+use super::one_by_one::ScratchFolder;
 use crate::config::{UsageError, parsed};
 use crate::output;
-use crate::output::progress::Progress;
-use sweep::Row;
+use crate::output::progress::TaskProgress;
+use sweep::ImportanceRow;
 use variants::Variant;
-use workload::Workload;
+use workload::DocumentWorkload;
 
 /// Questions beyond which nothing is learned.
 const MOST_QUESTIONS: usize = 10_000;
@@ -234,7 +234,7 @@ pub(crate) struct ImportanceBench {
 pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
     check(bench)?;
     let dtype: Dtype = parsed(&bench.dtype, "--dtype")?;
-    let progress = Progress::endless("preparing the workload").announced();
+    let progress = TaskProgress::endless("preparing the workload").announced();
     let workload = workload::load(bench, dtype)?;
     progress.end();
     let mut rows = Vec::new();
@@ -255,13 +255,13 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
 /// Measures the requested variants. Passes each row to `tell` when it is done.
 fn measure(
     bench: &ImportanceBench,
-    workload: &Workload,
+    workload: &DocumentWorkload,
     dtype: Dtype,
-    tell: impl FnMut(Row) -> Result<()>,
+    tell: impl FnMut(ImportanceRow) -> Result<()>,
 ) -> Result<()> {
     let parent = bench.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = Scratch::new(&parent)?;
-    let asked = sweep::Asked {
+    let folder = ScratchFolder::new(&parent)?;
+    let asked = sweep::ImportanceSweepParameters {
         folder: &folder.0,
         dtype,
         chunk_tokens: bench.chunk,

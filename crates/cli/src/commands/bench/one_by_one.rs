@@ -36,9 +36,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(600);
 const MAX_BATCHED_TOKENS: usize = 512;
 
 /// A folder that is deleted at the end.
-pub(super) struct Scratch(pub(super) PathBuf);
+pub(super) struct ScratchFolder(pub(super) PathBuf);
 
-impl Scratch {
+impl ScratchFolder {
     pub(super) fn new(parent: &Path) -> Result<Self> {
         let path = parent.join(format!("headstart-bench-{}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| {
@@ -51,7 +51,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             eprintln!("{} could not be deleted: {error}", self.0.display());

@@ -63,12 +63,12 @@ pub(super) struct Agreement {
     /// Answered requests that found less than the replay.
     less: usize,
     /// The first few that differ.
-    differences: Vec<Difference>,
+    differences: Vec<HitMismatch>,
 }
 
 /// A request that found something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-struct Difference {
+struct HitMismatch {
     request: u64,
     cached_tokens: u32,
     predicted: u32,
@@ -135,7 +135,7 @@ impl Prediction {
                 std::cmp::Ordering::Less => less += 1,
             }
             if sample.cached_tokens != predicted && differences.len() < DIFFERENCES_SHOWN {
-                differences.push(Difference {
+                differences.push(HitMismatch {
                     request: sample.number,
                     cached_tokens: sample.cached_tokens,
                     predicted,

@@ -17,7 +17,7 @@ use anyhow::Result;
 use clap::Args;
 use headstart_engine::kv::Dtype;
 
-use super::one_by_one::Scratch;
+use super::one_by_one::ScratchFolder;
 use crate::config::{UsageError, parsed};
 use crate::output;
 
@@ -111,7 +111,7 @@ pub(super) fn run(bench: &TiersBench) -> Result<()> {
     let dtype: Dtype = parsed(&bench.dtype, "--dtype")?;
     let stored = parsed(&bench.context_cache_dtype, "--context-cache-dtype")?;
     let models = bench.model.iter().map(|spec| models::load(spec, dtype));
-    let models: Vec<models::Named> = models.collect::<Result<_>>()?;
+    let models: Vec<models::NamedModel> = models.collect::<Result<_>>()?;
     for (model, &prefix) in models
         .iter()
         .flat_map(|model| bench.prefix.iter().map(move |it| (model, it)))
@@ -119,8 +119,8 @@ pub(super) fn run(bench: &TiersBench) -> Result<()> {
         model.must_hold(prefix)?;
     }
     let parent = bench.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = Scratch::new(&parent)?;
-    let asked = sweep::Asked {
+    let folder = ScratchFolder::new(&parent)?;
+    let asked = sweep::TierSweepParameters {
         folder: &folder.0,
         dtype,
         stored,

@@ -6,20 +6,20 @@ use headstart_cache::policy::{self, Setting};
 use headstart_core::TraceRequest;
 use headstart_loadgen::trace::{self, SPEED_MIN};
 use headstart_loadgen::{ApiClient, Pace, TraceObserved, TraceReport};
-use headstart_server::{Backend, RunningServer, ServeConfig};
+use headstart_server::{EngineBackend, RunningServer, ServeConfig};
 use headstart_trace::TraceError;
 use serde_json::json;
 
 use super::super::serve;
 use super::BenchServer;
 use super::prediction::{Agreement, CacheSetting, Prediction};
-use super::trace_tiers::{TierAgreement, Tiered};
+use super::trace_tiers::{TierAgreement, TieredServer};
 use crate::config::{ServeOptions, UsageError};
 use crate::input::counted;
 use crate::input::{TraceInput, remarks};
 use crate::output;
-use crate::output::progress::Progress;
-use crate::prompts::{Altered, PromptOptions, Prompts};
+use crate::output::progress::TaskProgress;
+use crate::prompts::{PromptAlterations, PromptOptions, PromptStream};
 
 /// Requests under way at once unless told otherwise: as many as a replica runs.
 const CONCURRENCY: usize = 64;
@@ -51,7 +51,7 @@ hits differ.
 
 With --context-cache the report compares, tier by tier, the observed hits with a
 simulation in virtual time.")]
-pub(crate) struct Trace {
+pub(crate) struct TraceBenchCommand {
     #[command(flatten)]
     input: TraceInput,
     /// Measure this running server
@@ -95,23 +95,23 @@ enum Mode {
 }
 
 /// Reference for a live run.
-enum Beside {
+enum LiveRunReference {
     /// A replay of its cache, if that is known.
     Replay(Option<CacheSetting>),
     /// Its cache and tiers in virtual time.
-    Tiers(Box<Tiered>),
+    Tiers(Box<TieredServer>),
 }
 
 /// Results of a run.
-struct Measured {
+struct TraceRunResult {
     observed: TraceObserved,
     agreement: Option<Agreement>,
     tiers: Option<TierAgreement>,
-    altered: Altered,
+    altered: PromptAlterations,
 }
 
 /// Drives a server with a trace.
-pub(super) fn run(trace: &Trace) -> Result<()> {
+pub(super) fn run(trace: &TraceBenchCommand) -> Result<()> {
     let pace = pace(trace)?;
     let mut reader = trace.input.open_uncounted()?;
     let info = reader.info().clone();
@@ -120,16 +120,16 @@ pub(super) fn run(trace: &Trace) -> Result<()> {
         match &trace.url {
             Some(url) => {
                 let setting = setting_of_url(trace);
-                let mut beside = Beside::Replay(setting);
+                let mut beside = LiveRunReference::Replay(setting);
                 let client = trace.server.client(url)?;
                 measure(trace, &client, prompts, pace, &mut beside).await
             }
             None => {
                 let options = options(trace);
                 let config = serve::config(&options)?;
-                let beside = match Tiered::of(&options, &config) {
-                    Some(tiered) => Beside::Tiers(Box::new(tiered)),
-                    None => Beside::Replay(setting_of(&config)),
+                let beside = match TieredServer::of(&options, &config) {
+                    Some(tiered) => LiveRunReference::Tiers(Box::new(tiered)),
+                    None => LiveRunReference::Replay(setting_of(&config)),
                 };
                 let (server, client) = trace.server.start(config).await?;
                 let measured = measure_own(trace, (&server, &client), prompts, pace, beside).await;
@@ -143,7 +143,7 @@ pub(super) fn run(trace: &Trace) -> Result<()> {
     report(trace, &measured)
 }
 
-fn pace(trace: &Trace) -> Result<Pace> {
+fn pace(trace: &TraceBenchCommand) -> Result<Pace> {
     let usage = |message: &str| Err(UsageError(message.to_owned()).into());
     if trace.requests == Some(0) || trace.concurrency == 0 {
         return usage("--requests and --concurrency must be at least 1");
@@ -171,7 +171,7 @@ fn pace(trace: &Trace) -> Result<Pace> {
     })
 }
 
-fn options(trace: &Trace) -> ServeOptions {
+fn options(trace: &TraceBenchCommand) -> ServeOptions {
     let given = trace.server.options();
     // The engine's own options say nothing to upstreams, which refuse them.
     let replicas = given.upstream.is_empty().then_some(1);
@@ -186,7 +186,7 @@ fn options(trace: &Trace) -> ServeOptions {
 /// The one cache of the server that is started; several find other things than one.
 fn setting_of(config: &ServeConfig) -> Option<CacheSetting> {
     match &config.backend {
-        Backend::Embedded(fleet) if fleet.replicas == 1 => Some(CacheSetting {
+        EngineBackend::Embedded(fleet) if fleet.replicas == 1 => Some(CacheSetting {
             blocks: fleet.engine.cache_blocks,
             block_size: fleet.engine.block_size as u32,
             policy: fleet.policy.clone(),
@@ -196,7 +196,7 @@ fn setting_of(config: &ServeConfig) -> Option<CacheSetting> {
 }
 
 /// The cache of the server at `--url`, as far as it was told.
-fn setting_of_url(trace: &Trace) -> Option<CacheSetting> {
+fn setting_of_url(trace: &TraceBenchCommand) -> Option<CacheSetting> {
     Some(CacheSetting {
         blocks: trace.server.cache_blocks?,
         block_size: u32::try_from(trace.block_size.unwrap_or(BLOCK_SIZE)).ok()?,
@@ -206,21 +206,21 @@ fn setting_of_url(trace: &Trace) -> Option<CacheSetting> {
 
 /// Measures a server of the benchmark's own, whose tiers can be looked at.
 async fn measure_own<I>(
-    trace: &Trace,
+    trace: &TraceBenchCommand,
     (server, client): (&RunningServer, &ApiClient),
-    prompts: Prompts<I>,
+    prompts: PromptStream<I>,
     pace: Pace,
-    mut beside: Beside,
-) -> Result<Measured>
+    mut beside: LiveRunReference,
+) -> Result<TraceRunResult>
 where
     I: Iterator<Item = Result<TraceRequest, TraceError>>,
 {
     let gateway = server.gateway();
-    if let Beside::Tiers(_) = &beside {
-        Tiered::check_empty(gateway)?;
+    if let LiveRunReference::Tiers(_) = &beside {
+        TieredServer::check_empty(gateway)?;
     }
     let mut measured = measure(trace, client, prompts, pace, &mut beside).await?;
-    if let Beside::Tiers(tiered) = &beside {
+    if let LiveRunReference::Tiers(tiered) = &beside {
         let samples = measured.observed.samples.iter();
         let found = samples.map(|sample| (sample.number, sample.cached_tokens));
         measured.tiers = Some(tiered.compare(gateway, pace, &found.collect())?);
@@ -229,23 +229,23 @@ where
 }
 
 async fn measure<I>(
-    trace: &Trace,
+    trace: &TraceBenchCommand,
     client: &ApiClient,
-    mut prompts: Prompts<I>,
+    mut prompts: PromptStream<I>,
     pace: Pace,
-    beside: &mut Beside,
-) -> Result<Measured>
+    beside: &mut LiveRunReference,
+) -> Result<TraceRunResult>
 where
     I: Iterator<Item = Result<TraceRequest, TraceError>>,
 {
     let id_tokens = prompts.id_tokens();
     let (mut prediction, mut tiered) = match beside {
-        Beside::Replay(setting) => {
+        LiveRunReference::Replay(setting) => {
             let setting = setting.take();
             let predicted = setting.map(|setting| Prediction::new(setting, id_tokens));
             (predicted.transpose()?, None)
         }
-        Beside::Tiers(tiered) => (None, Some(tiered)),
+        LiveRunReference::Tiers(tiered) => (None, Some(tiered)),
     };
     let sent = prompts.by_ref().take(trace.requests.unwrap_or(usize::MAX));
     let sent = sent.map(|prompt| {
@@ -266,7 +266,7 @@ where
     progress.end();
     let observed = observed?;
     let agreement = prediction.map(|prediction| prediction.compare(&observed.samples));
-    Ok(Measured {
+    Ok(TraceRunResult {
         agreement: agreement.transpose()?,
         tiers: None,
         altered: prompts.altered(),
@@ -274,7 +274,7 @@ where
     })
 }
 
-fn report(trace: &Trace, measured: &Measured) -> Result<()> {
+fn report(trace: &TraceBenchCommand, measured: &TraceRunResult) -> Result<()> {
     let (report, altered) = (TraceReport::of(&measured.observed), measured.altered);
     if trace.json {
         let line = json!({
@@ -290,7 +290,7 @@ fn report(trace: &Trace, measured: &Measured) -> Result<()> {
         if let Some(tiers) = &measured.tiers {
             output::line(&output::fitted(&tiers.to_markdown()))?;
         }
-        if altered != Altered::default() {
+        if altered != PromptAlterations::default() {
             output::line(&format!("Of the trace's requests, {altered}."))?;
         }
     }
@@ -306,10 +306,10 @@ fn report(trace: &Trace, measured: &Measured) -> Result<()> {
 }
 
 /// Requests that have ended; only a limit says of how many.
-fn progress(requests: Option<usize>) -> Progress {
+fn progress(requests: Option<usize>) -> TaskProgress {
     let progress = match requests {
-        Some(requests) => Progress::steps("measuring requests", requests),
-        None => Progress::endless("measuring requests"),
+        Some(requests) => TaskProgress::steps("measuring requests", requests),
+        None => TaskProgress::endless("measuring requests"),
     };
     progress.announced()
 }

@@ -15,15 +15,15 @@ use headstart_core::{Nanos, Tier};
 use headstart_engine::engine::EngineConfig;
 use headstart_loadgen::Pace;
 use headstart_scheduler::SchedulerConfig;
-use headstart_server::gateway::{Embedded, Fleet, Gateway};
-use headstart_server::{Backend, ServeConfig};
+use headstart_server::gateway::{EmbeddedReplicas, Fleet, HttpGateway};
+use headstart_server::{EngineBackend, ServeConfig};
 use headstart_sim::{TieredOutcome, TieredReplica, TieredRequest};
 use headstart_trace::materialize::TokenPrompt;
 use serde::Serialize;
 
 use crate::config::{ServeOptions, UsageError};
 use crate::input::counted;
-use crate::tiers::{Shape, in_virtual_time, unknown_engine};
+use crate::tiers::{FleetShape, in_virtual_time, unknown_engine};
 
 /// The metric that tells where prompt tokens came from.
 const BY_SOURCE: &str = "headstart_prompt_tokens_by_source_total{";
@@ -32,7 +32,7 @@ const BY_SOURCE: &str = "headstart_prompt_tokens_by_source_total{";
 const SOURCES: [&str; 5] = ["device", "host", "disk", "remote", "computed"];
 
 /// A server with lower tiers whose decisions are to be repeated.
-pub(super) struct Tiered {
+pub(super) struct TieredServer {
     options: ServeOptions,
     engine: EngineConfig,
     policy: String,
@@ -46,7 +46,7 @@ pub(super) struct Tiered {
 pub(super) struct TierAgreement {
     /// Units that each lower tier may hold.
     capacity_units: BTreeMap<&'static str, usize>,
-    rows: Vec<Row>,
+    rows: Vec<TokenSourceRow>,
     /// Answered requests that found exactly as much as the simulated ones.
     equal: usize,
     /// Answered requests that found more than the simulated ones.
@@ -57,7 +57,7 @@ pub(super) struct TierAgreement {
 
 /// One place that tokens come from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Row {
+struct TokenSourceRow {
     source: &'static str,
     live_tokens: u64,
     simulated_tokens: u64,
@@ -68,11 +68,11 @@ struct Row {
     points: f64,
 }
 
-impl Tiered {
+impl TieredServer {
     /// `None` where the server has no lower tiers, or several replicas.
     pub(super) fn of(options: &ServeOptions, config: &ServeConfig) -> Option<Self> {
         match &config.backend {
-            Backend::Embedded(fleet) if fleet.replicas == 1 && fleet.tiers.is_some() => {
+            EngineBackend::Embedded(fleet) if fleet.replicas == 1 && fleet.tiers.is_some() => {
                 Some(Self {
                     options: options.clone(),
                     engine: fleet.engine,
@@ -86,7 +86,7 @@ impl Tiered {
     }
 
     /// Refuses a server that begins with what an earlier one stored.
-    pub(super) fn check_empty(gateway: &Gateway) -> Result<()> {
+    pub(super) fn check_empty(gateway: &HttpGateway) -> Result<()> {
         let reports = embedded(gateway)?.tier_reports.iter();
         let mut reports = reports.flat_map(|reports| reports());
         match reports.find(|report| report.records > 0) {
@@ -117,7 +117,7 @@ impl Tiered {
     /// found, by number.
     pub(super) fn compare(
         &self,
-        gateway: &Gateway,
+        gateway: &HttpGateway,
         pace: Pace,
         found: &BTreeMap<u64, u32>,
     ) -> Result<TierAgreement> {
@@ -156,10 +156,10 @@ impl Tiered {
         Ok(agreement)
     }
 
-    fn replica(&self, embedded: &Embedded) -> Result<TieredReplica> {
+    fn replica(&self, embedded: &EmbeddedReplicas) -> Result<TieredReplica> {
         let live = &embedded.replicas[0];
         let engine = live.learned().unwrap_or_else(unknown_engine);
-        let shape = Shape {
+        let shape = FleetShape {
             model: &embedded.model.config,
             dtype: self.engine.kv_dtype,
             stored: self.engine.stored,
@@ -255,7 +255,7 @@ impl TierAgreement {
     }
 }
 
-fn embedded(gateway: &Gateway) -> Result<&Embedded> {
+fn embedded(gateway: &HttpGateway) -> Result<&EmbeddedReplicas> {
     match &gateway.fleet {
         Fleet::Embedded(embedded) => Ok(embedded),
         Fleet::Upstreams(_) => bail!("only embedded replicas have tiers of ours"),
@@ -288,7 +288,7 @@ fn by_source(metrics: &str) -> BTreeMap<&'static str, u64> {
     tokens
 }
 
-fn rows(live: &BTreeMap<&str, u64>, simulated: &BTreeMap<&str, u64>) -> Vec<Row> {
+fn rows(live: &BTreeMap<&str, u64>, simulated: &BTreeMap<&str, u64>) -> Vec<TokenSourceRow> {
     let of = |tokens: &BTreeMap<&str, u64>, source| tokens.get(source).copied().unwrap_or(0);
     let share = |tokens: &BTreeMap<&str, u64>, source| {
         let all: u64 = tokens.values().sum();
@@ -296,7 +296,7 @@ fn rows(live: &BTreeMap<&str, u64>, simulated: &BTreeMap<&str, u64>) -> Vec<Row>
     };
     let row = |source: &'static str| {
         let (live_share, simulated_share) = (share(live, source), share(simulated, source));
-        Row {
+        TokenSourceRow {
             source,
             live_tokens: of(live, source),
             simulated_tokens: of(simulated, source),
@@ -305,7 +305,7 @@ fn rows(live: &BTreeMap<&str, u64>, simulated: &BTreeMap<&str, u64>) -> Vec<Row>
             points: (simulated_share - live_share) * 100.0,
         }
     };
-    let is_used = |row: &Row| row.live_tokens + row.simulated_tokens > 0;
+    let is_used = |row: &TokenSourceRow| row.live_tokens + row.simulated_tokens > 0;
     SOURCES.into_iter().map(row).filter(is_used).collect()
 }
 

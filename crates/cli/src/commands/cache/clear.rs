@@ -7,12 +7,12 @@ use headstart_store::disk::unix_seconds;
 use headstart_store::inspect::{Cache as Opened, RecordTally};
 use serde_json::json;
 
-use super::whose::Whose;
-use super::{Form, Place, words};
+use super::whose::TenantSelector;
+use super::{CacheLocation, Form, words};
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Remove expired and replaced records, and free their disk space.
 #[derive(Args, Debug)]
@@ -25,7 +25,7 @@ once and moves no data, to spare the disk. Damaged records stay for inspection
 as long as their segment has readable ones.")]
 pub(crate) struct Gc {
     #[command(flatten)]
-    place: Place,
+    place: CacheLocation,
     #[command(flatten)]
     form: Form,
 }
@@ -42,9 +42,9 @@ that share object storage can have copies in memory and store them again. Stop
 these servers, or the tenant, first.")]
 pub(crate) struct Purge {
     #[command(flatten)]
-    place: Place,
+    place: CacheLocation,
     #[command(flatten)]
-    whose: Whose,
+    whose: TenantSelector,
     /// Delete the records of all tenants
     #[arg(long, conflicts_with_all = ["tenant", "salt", "salt_file", "no_salt"])]
     all: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Purge {
 }
 
 pub(super) fn gc(gc: &Gc) -> Result<()> {
-    let progress = Progress::endless("deleting expired records");
+    let progress = TaskProgress::endless("deleting expired records");
     let cleared = gc.place.open()?.clear(unix_seconds())?;
     progress.end();
     let tally = |tally: RecordTally| json!({"records": tally.records, "bytes": tally.bytes});
@@ -84,7 +84,7 @@ pub(super) fn gc(gc: &Gc) -> Result<()> {
 
 pub(super) fn purge(purge: &Purge) -> Result<()> {
     let tenant = purge.whose.tag()?;
-    let progress = Progress::endless("destroying records");
+    let progress = TaskProgress::endless("destroying records");
     let cache = purge.place.open()?;
     let purged = match (tenant, purge.all) {
         // Where no client sends a salt, the default tag covers all records.

@@ -12,12 +12,12 @@ use headstart_store::remote::{Remote, RemoteOptions};
 use headstart_store::{Backend, Disk, DiskOptions};
 use serde_json::json;
 
-use super::whose::Whose;
-use super::{Form, Place, in_use, progress, words};
+use super::whose::TenantSelector;
+use super::{CacheLocation, Form, in_use, progress, words};
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Budget of a folder where none is given, GiB: what `serve` takes.
 const BUDGET_GIB: f64 = 10.0;
@@ -35,12 +35,12 @@ keep their time to live. Servers may use the source during the copy. They may
 use the destination only if it is object storage.")]
 pub(crate) struct Export {
     #[command(flatten)]
-    place: Place,
+    place: CacheLocation,
     /// Destination, a folder or URL
     #[arg(value_name = "DEST")]
     dest: String,
     #[command(flatten)]
-    whose: Whose,
+    whose: TenantSelector,
     /// Budget of a destination folder, GiB [default: 10]
     ///
     /// Use the same budget for `serve`.
@@ -53,7 +53,7 @@ pub(crate) struct Export {
 pub(super) fn run(export: &Export) -> Result<()> {
     let tenant = export.whose.tag()?;
     refuse_itself(export)?;
-    let looking = Progress::endless("reading the lists of records");
+    let looking = TaskProgress::endless("reading the lists of records");
     let from = export.place.look()?;
     let mut items = from.survey(unix_seconds())?.items;
     items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));

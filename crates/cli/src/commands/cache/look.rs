@@ -10,10 +10,10 @@ use headstart_store::inspect::{Cache as Opened, Item, RecordTally, Survey};
 use headstart_store::record::{Content, Exactness};
 use serde_json::{Value, json};
 
-use super::whose::Whose;
-use super::{Form, Place, words};
+use super::whose::TenantSelector;
+use super::{CacheLocation, Form, words};
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 use crate::report::table::aligned;
 
 /// Tenants and identities that are shown to people.
@@ -33,9 +33,9 @@ of parts of units, with reordered tokens (serve --importance). Evicted records
 are listed until their space is reused, because a restart would find them again.")]
 pub(crate) struct Ls {
     #[command(flatten)]
-    place: Place,
+    place: CacheLocation,
     #[command(flatten)]
-    whose: Whose,
+    whose: TenantSelector,
     /// Maximum number of records
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -57,7 +57,7 @@ The budget is that of the last server that opened the folder. Object storage
 does not record it.")]
 pub(crate) struct Stat {
     #[command(flatten)]
-    place: Place,
+    place: CacheLocation,
     /// Read only the lists of records, not the records
     #[arg(long)]
     quick: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Stat {
 
 pub(super) fn ls(ls: &Ls) -> Result<()> {
     let tenant = ls.whose.tag()?;
-    let progress = Progress::endless("reading the lists of records");
+    let progress = TaskProgress::endless("reading the lists of records");
     let cache = ls.place.look()?;
     let now_s = unix_seconds();
     let survey = cache.survey(now_s)?;
@@ -132,7 +132,7 @@ fn as_json(item: &Item) -> Value {
 }
 
 pub(super) fn stat(stat: &Stat) -> Result<()> {
-    let progress = Progress::endless("reading records");
+    let progress = TaskProgress::endless("reading records");
     let cache = stat.place.look()?;
     let now_s = unix_seconds();
     let mut survey = cache.survey(now_s)?;
@@ -144,7 +144,7 @@ pub(super) fn stat(stat: &Stat) -> Result<()> {
         Opened::Folder(folder) => Some(folder),
         Opened::Store(_) => None,
     };
-    let told = Told {
+    let told = CacheStatReport {
         place: &stat.place.cache,
         survey: &survey,
         budget_bytes: folder.and_then(FolderInspector::budget_bytes),
@@ -157,8 +157,8 @@ pub(super) fn stat(stat: &Stat) -> Result<()> {
     })
 }
 
-/// All that `stat` says.
-struct Told<'a> {
+/// Contents of the `stat` output.
+struct CacheStatReport<'a> {
     place: &'a str,
     survey: &'a Survey,
     budget_bytes: Option<u64>,
@@ -166,7 +166,7 @@ struct Told<'a> {
     now_s: u64,
 }
 
-impl Told<'_> {
+impl CacheStatReport<'_> {
     /// Records, by what `key` makes of them; the largest first.
     fn by<K: Ord>(&self, key: impl Fn(&Item) -> Option<K>) -> Vec<(K, RecordTally)> {
         let mut tallies: BTreeMap<K, RecordTally> = BTreeMap::new();

@@ -9,12 +9,12 @@ use headstart_store::inspect::{Item, RecordReadError, RecordTally};
 use headstart_store::record::Wrong;
 use serde_json::{Value, json};
 
-use super::whose::Whose;
-use super::{Form, Place, arena, progress, words};
+use super::whose::TenantSelector;
+use super::{CacheLocation, Form, arena, progress, words};
 use crate::exit::CheckFailure;
 use crate::input::counted;
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Verify the checksums of all records.
 #[derive(Args, Debug)]
@@ -30,9 +30,9 @@ nothing and works while a server uses the folder.
 Exit codes: 0 all ok, 1 damaged or unreadable records, 2 could not run.")]
 pub(crate) struct Verify {
     #[command(flatten)]
-    place: Place,
+    place: CacheLocation,
     #[command(flatten)]
-    whose: Whose,
+    whose: TenantSelector,
     /// Change nothing
     #[arg(long)]
     dry_run: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Verify {
 
 /// Results of the verification.
 #[derive(Default)]
-struct Found {
+struct VerificationResults {
     intact: RecordTally,
     damaged: Vec<(Item, Wrong)>,
     unreadable: Vec<(Item, String)>,
@@ -53,7 +53,7 @@ struct Found {
 
 pub(super) fn run(verify: &Verify) -> Result<()> {
     let tenant = verify.whose.tag()?;
-    let looking = Progress::endless("reading the lists of records");
+    let looking = TaskProgress::endless("reading the lists of records");
     let cache = match verify.dry_run {
         true => verify.place.look()?,
         false => verify.place.open()?,
@@ -65,9 +65,9 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
     looking.end();
     let progress = progress("reading records", &items);
     let began = Instant::now();
-    let mut found = Found {
+    let mut found = VerificationResults {
         harm: survey.harm,
-        ..Found::default()
+        ..VerificationResults::default()
     };
     cache.read(
         &items,
@@ -106,7 +106,7 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
     }
 }
 
-impl Found {
+impl VerificationResults {
     fn json(&self, is_dry: bool, seconds: f64) -> Value {
         let named = |item: &Item, wrong: String| {
             json!({

@@ -11,7 +11,7 @@ use crate::config::{UsageError, first_line};
 /// A tenant.
 #[derive(Args, Debug)]
 #[group(multiple = false)]
-pub(crate) struct Whose {
+pub(crate) struct TenantSelector {
     /// Tenant by tag: 16 hexadecimal digits, as in `cache ls`
     #[arg(long, value_name = "TAG")]
     tenant: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) struct Whose {
     no_salt: bool,
 }
 
-impl Whose {
+impl TenantSelector {
     /// The tenant, if one is named.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use headstart_loadgen::{LoadgenError, fetch};
 
 /// Contents of a cost model file.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct CostModelFile {
     /// Origin of the model, in sentences.
     pub(super) told: Vec<String>,
     pub(super) engine: EngineModel,
@@ -16,7 +16,7 @@ pub(super) struct Written {
     pub(super) latency_s: f64,
 }
 
-impl Written {
+impl CostModelFile {
     /// The file that [`crate::config::cost_model`] reads.
     pub(super) fn to_toml(&self) -> String {
         let mut text = String::new();
@@ -96,7 +96,7 @@ mod tests {
         let model = ModelShape::find("qwen3-8b").expect("known");
         let gpu = Gpu::find("a100").expect("known");
         let engine = EngineModel::derived(&model, &gpu, 1).expect("it fits");
-        let written = Written {
+        let written = CostModelFile {
             told: vec!["derived".to_owned()],
             engine,
             max_sequences: 256,

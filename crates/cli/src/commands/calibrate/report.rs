@@ -3,12 +3,12 @@
 use headstart_sim::calibrate::{EngineFit, TimedWork, Timing};
 use serde_json::{Value, json};
 
-use super::file::Written;
+use super::file::CostModelFile;
 use crate::report::aligned;
 
 /// A fit, its timings and its errors.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct CalibrationReport {
     fit: EngineFit,
     timings: Vec<Timing>,
     /// Mean and largest relative error of what was fitted.
@@ -17,7 +17,7 @@ pub(super) struct Report {
     held_out: (f64, f64),
 }
 
-impl Report {
+impl CalibrationReport {
     pub(super) fn new(fit: EngineFit, timings: &[Timing]) -> Self {
         Self {
             fit,
@@ -87,7 +87,7 @@ fn held_out(timings: &[Timing], max_batched_tokens: usize) -> (f64, f64) {
 }
 
 /// The cost model, and how well it explains what was timed where anything was.
-pub(super) fn json(written: &Written, report: Option<&Report>) -> Value {
+pub(super) fn json(written: &CostModelFile, report: Option<&CalibrationReport>) -> Value {
     let (cost, engine) = (&written.engine.cost, &written.engine);
     let errors = |(mean, worst): (f64, f64)| json!({"mean": mean, "worst": worst});
     json!({

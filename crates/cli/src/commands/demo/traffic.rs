@@ -27,8 +27,8 @@ const HOUR_S: f64 = 3_600.0;
 /// The hour begins at 09:00 on a Monday, in seconds since 1970.
 const START_S: f64 = 1_772_442_000.0;
 
-/// A request and when it was sent.
-struct Sent {
+/// A request of the sample log with its time.
+struct DemoRequest {
     at_s: f64,
     body: Value,
 }
@@ -50,7 +50,7 @@ pub(super) fn log(seed: u64) -> Vec<u8> {
     notes(&mut rng, &mut sent);
     sent.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
     let mut log = Vec::new();
-    for (number, Sent { at_s, mut body }) in sent.into_iter().enumerate() {
+    for (number, DemoRequest { at_s, mut body }) in sent.into_iter().enumerate() {
         body["request_id"] = json!(format!("r{:04}", number + 1));
         body["created"] = json!((at_s * 1e3).round() / 1e3);
         log.extend_from_slice(body.to_string().as_bytes());
@@ -94,7 +94,7 @@ impl Application {
 }
 
 /// An agent: each step sends all that came before, behind a system prompt with the time.
-fn desk(rng: &mut Rng, sent: &mut Vec<Sent>) {
+fn desk(rng: &mut Rng, sent: &mut Vec<DemoRequest>) {
     let desk = Application::new(rng, "desk", 60, 8);
     for case in 0..DESK_CASES {
         let mut at_s = START_S + rng.next_f64() * HOUR_S;
@@ -105,7 +105,7 @@ fn desk(rng: &mut Rng, sent: &mut Vec<Sent>) {
             let mut messages = vec![message("system", &system)];
             messages.extend(history.iter().cloned());
             let body = desk.body(case, user, &messages, &desk.tools);
-            sent.push(Sent { at_s, body });
+            sent.push(DemoRequest { at_s, body });
             history.push(message("assistant", &words::text(rng, 3)));
             history.push(message(
                 "tool",
@@ -117,7 +117,7 @@ fn desk(rng: &mut Rng, sent: &mut Vec<Sent>) {
 }
 
 /// Questions on documents, which come in the order of a search.
-fn library(rng: &mut Rng, sent: &mut Vec<Sent>) {
+fn library(rng: &mut Rng, sent: &mut Vec<DemoRequest>) {
     let library = Application::new(rng, "library", 25, 0);
     let documents: Vec<_> = (0..DOCUMENTS)
         .map(|number| format!("Document {number}\n{}\n", words::text(rng, 22)))
@@ -135,12 +135,12 @@ fn library(rng: &mut Rng, sent: &mut Vec<Sent>) {
         let messages = [message("system", &library.system), message("user", &asked)];
         let body = library.body(question, few(rng, 40), &messages, &[]);
         let at_s = START_S + rng.next_f64() * HOUR_S;
-        sent.push(Sent { at_s, body });
+        sent.push(DemoRequest { at_s, body });
     }
 }
 
 /// Chats whose client lists its tools in the order of a hash table.
-fn shop(rng: &mut Rng, sent: &mut Vec<Sent>) {
+fn shop(rng: &mut Rng, sent: &mut Vec<DemoRequest>) {
     let shop = Application::new(rng, "shop", 30, 10);
     for chat in 0..SHOP_CHATS {
         let user = few(rng, 50);
@@ -153,7 +153,7 @@ fn shop(rng: &mut Rng, sent: &mut Vec<Sent>) {
 }
 
 /// Chats as they should be.
-fn notes(rng: &mut Rng, sent: &mut Vec<Sent>) {
+fn notes(rng: &mut Rng, sent: &mut Vec<DemoRequest>) {
     let notes = Application::new(rng, "notes", 30, 0);
     for chat in 0..NOTES_CHATS {
         let user = few(rng, 60);
@@ -166,7 +166,7 @@ fn turns(
     rng: &mut Rng,
     application: &Application,
     [session, user]: [usize; 2],
-    sent: &mut Vec<Sent>,
+    sent: &mut Vec<DemoRequest>,
     change: impl Fn(&mut Rng, &mut Value),
 ) {
     let mut at_s = START_S + rng.next_f64() * HOUR_S;
@@ -175,7 +175,7 @@ fn turns(
         messages.push(message("user", &words::question(rng)));
         let mut body = application.body(session, user, &messages, &application.tools);
         change(rng, &mut body);
-        sent.push(Sent { at_s, body });
+        sent.push(DemoRequest { at_s, body });
         messages.push(message("assistant", &words::text(rng, 6)));
         at_s += 20.0 + rng.next_f64() * 120.0;
         if rng.next_f64() < 0.4 {

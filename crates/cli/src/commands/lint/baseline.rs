@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::commands::why::prompt::Body;
+use crate::commands::why::prompt::PromptBody;
 use crate::config::UsageError;
 
 /// Most parts of the prefix behind which its beginning is hashed: they tell where another one
@@ -49,7 +49,7 @@ pub(super) enum Begins {
 
 impl Baseline {
     /// Of a prefix that is as it should be, counted by `tokenizer`.
-    pub(super) fn of(prefix: &Body, tokens: u64, tokenizer: String) -> Self {
+    pub(super) fn of(prefix: &PromptBody, tokens: u64, tokenizer: String) -> Self {
         let prefix = &*prefix.bytes();
         let parts = (prefix.len() / PART_BYTES_MIN).clamp(1, PARTS_MAX);
         let random = RandomState::new();
@@ -97,7 +97,7 @@ impl Baseline {
     }
 
     /// Whether `prefix` begins with what this was written of.
-    pub(super) fn begins(&self, prefix: &Body) -> Begins {
+    pub(super) fn begins(&self, prefix: &PromptBody) -> Begins {
         let (bytes, prefix) = (self.stable_prefix_bytes, &*prefix.bytes());
         let is_same = |front: &[u8], expected: &str| hash(&self.key, front) == expected;
         let whole = prefix.get(..bytes);
@@ -125,11 +125,11 @@ fn hash(key: &str, bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Body {
-        Body::Text(text.to_owned())
+    fn text(text: &str) -> PromptBody {
+        PromptBody::Text(text.to_owned())
     }
 
-    fn baseline(prefix: &Body) -> Baseline {
+    fn baseline(prefix: &PromptBody) -> Baseline {
         Baseline::of(prefix, 4, "toy".to_owned())
     }
 
@@ -159,7 +159,7 @@ mod tests {
     fn another_beginning_is_told_by_how_much_of_it_is_the_same() {
         let ids = |changed: usize| {
             let id = |at: usize| if at == changed { 7 } else { 1_000 + at as u32 };
-            Body::Ids((0..1024).map(id).collect())
+            PromptBody::Ids((0..1024).map(id).collect())
         };
         // 4,096 bytes in sixteen parts.
         let baseline = baseline(&ids(5_000));

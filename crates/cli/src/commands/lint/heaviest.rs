@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct Heaviest<K, V> {
     most: usize,
-    kept: BTreeMap<K, Kept<V>>,
+    kept: BTreeMap<K, RankedValue<V>>,
 }
 
 #[derive(Debug)]
-struct Kept<V> {
+struct RankedValue<V> {
     /// At least what it weighs.
     rank: u64,
     value: V,
@@ -41,7 +41,7 @@ impl<K: Ord + Copy, V> Heaviest<K, V> {
                 inherited = rank;
             }
         }
-        let kept = self.kept.entry(key).or_insert_with(|| Kept {
+        let kept = self.kept.entry(key).or_insert_with(|| RankedValue {
             rank: inherited,
             value: fresh(),
         });

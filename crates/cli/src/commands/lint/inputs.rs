@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
 
 use crate::commands::why::logs;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Files that hold one prompt each.
 const TEXTS: [&str; 3] = ["txt", "md", "prompt"];
@@ -25,7 +25,7 @@ pub(super) fn each(
     for file in files {
         if file.is_dir() {
             let texts = texts(file)?;
-            let progress = Progress::steps("reading prompts", texts.len());
+            let progress = TaskProgress::steps("reading prompts", texts.len());
             for text in texts {
                 take(&text_prompt(&text)?);
                 progress.inc(1);

@@ -3,7 +3,7 @@
 //! Prompts with a common prefix are adjacent when sorted. So the longest one of nine in ten is the
 //! longest that the first and the last of that number of neighbours share.
 
-use crate::commands::why::prompt::Body;
+use crate::commands::why::prompt::PromptBody;
 
 /// Bytes of each prompt that are looked at.
 const FRONT_BYTES_MAX: usize = 1 << 18;
@@ -17,15 +17,15 @@ const BYTES_MAX: usize = 1 << 28;
 /// The fronts of prompts.
 #[derive(Default)]
 pub(super) struct Stable {
-    fronts: Vec<Body>,
+    fronts: Vec<PromptBody>,
     bytes: usize,
 }
 
 impl Stable {
-    pub(super) fn add(&mut self, body: &Body) {
+    pub(super) fn add(&mut self, body: &PromptBody) {
         let front = match body {
-            Body::Text(_) => body.cut(0..FRONT_BYTES_MAX),
-            Body::Ids(_) => body.cut(0..FRONT_BYTES_MAX / size_of::<u32>()),
+            PromptBody::Text(_) => body.cut(0..FRONT_BYTES_MAX),
+            PromptBody::Ids(_) => body.cut(0..FRONT_BYTES_MAX / size_of::<u32>()),
         };
         let bytes = front.bytes().len();
         if self.fronts.len() < PROMPTS_MAX && self.bytes + bytes <= BYTES_MAX {
@@ -36,7 +36,7 @@ impl Stable {
 
     /// The longest beginning that at least nine in ten have; of equally long ones the first in
     /// order.
-    pub(super) fn prefix(mut self) -> Body {
+    pub(super) fn prefix(mut self) -> PromptBody {
         self.fronts.sort_unstable();
         let needed = (self.fronts.len() * 9).div_ceil(10).max(1);
         let windows = self.fronts.windows(needed);
@@ -44,7 +44,7 @@ impl Stable {
         let longest = common.rev().max_by_key(|(len, _)| *len);
         match longest {
             Some((len, front)) => front.cut(0..len),
-            None => Body::Text(String::new()),
+            None => PromptBody::Text(String::new()),
         }
     }
 }
@@ -53,15 +53,15 @@ impl Stable {
 mod tests {
     use super::*;
 
-    fn prefix(bodies: &[Body]) -> Body {
+    fn prefix(bodies: &[PromptBody]) -> PromptBody {
         let mut stable = Stable::default();
         bodies.iter().for_each(|body| stable.add(body));
         stable.prefix()
     }
 
     fn check(texts: &[&str], expected: &str) {
-        let text = |text: &&str| Body::Text((*text).to_owned());
-        let bodies: Vec<Body> = texts.iter().map(text).collect();
+        let text = |text: &&str| PromptBody::Text((*text).to_owned());
+        let bodies: Vec<PromptBody> = texts.iter().map(text).collect();
         assert_eq!(prefix(&bodies), text(&expected));
     }
 
@@ -81,10 +81,10 @@ mod tests {
 
     #[test]
     fn token_ids_have_one_too() {
-        let ids = |ids: &[u32]| Body::Ids(ids.to_vec());
+        let ids = |ids: &[u32]| PromptBody::Ids(ids.to_vec());
         let both = [ids(&[7, 300_000, 8]), ids(&[7, 300_000, 9])];
         assert_eq!(prefix(&both), ids(&[7, 300_000]));
-        let text = Body::Text("7 300000".to_owned());
+        let text = PromptBody::Text("7 300000".to_owned());
         assert_eq!(prefix(&[ids(&[7]), text]).len(), 0);
     }
 }

@@ -5,10 +5,10 @@
 //! end alike (`Ann Ode`, `Ann Fry`, `Bob Ode`), which moves one of both: places that have either in
 //! common, be it through others, are one.
 
-use headstart_insight::text::{Divergence, LOSS_WORDS};
+use headstart_insight::text::{LOSS_WORDS, PromptDivergence};
 
 use super::heaviest::Heaviest;
-use crate::commands::why::walk::{Example, Told};
+use crate::commands::why::walk::{PromptComparison, WorstCase};
 
 /// Longest text that changes, bytes: what is longer is content, and not a value in a form.
 const CHANGE_BYTES_MAX: usize = 160;
@@ -28,29 +28,29 @@ pub(super) const TITLE: &str = "a change before text that stays the same";
 /// Suggested fix.
 pub(super) const FIX: &str = "move the text that changes behind everything that stays the same";
 
-/// A place where something without a name changes.
+/// A place in prompts where text changes without a known cause.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ChangeSite {
     /// Prompts that lost something.
     pub(super) requests: u64,
     /// Tokens that they lost together.
     pub(super) tokens: u64,
     /// The prompt that lost most.
-    pub(super) example: Example,
+    pub(super) example: WorstCase,
     most: u64,
 }
 
 /// The words in front of a change and those behind it, hashed.
-type Key = (u64, u64);
+type ChangeSiteKey = (u64, u64);
 
-/// All places.
+/// Changes without a known cause, by place.
 #[derive(Debug)]
-pub(super) struct Unnamed {
-    places: Heaviest<Key, Place>,
+pub(super) struct UnnamedChanges {
+    places: Heaviest<ChangeSiteKey, ChangeSite>,
     prompts: u64,
 }
 
-impl Default for Unnamed {
+impl Default for UnnamedChanges {
     fn default() -> Self {
         Self {
             places: Heaviest::new(PLACES_MAX),
@@ -59,7 +59,7 @@ impl Default for Unnamed {
     }
 }
 
-impl Place {
+impl ChangeSite {
     /// Adds what the same place has cost others.
     fn join(&mut self, other: Self) {
         self.requests += other.requests;
@@ -70,9 +70,9 @@ impl Place {
     }
 }
 
-impl Unnamed {
+impl UnnamedChanges {
     /// Adds what was told of a prompt.
-    pub(super) fn add(&mut self, told: &Told) {
+    pub(super) fn add(&mut self, told: &PromptComparison) {
         self.prompts += 1;
         let Some(parted) = &told.parted else {
             return;
@@ -84,7 +84,7 @@ impl Unnamed {
             (parted.divergence.place, parted.divergence.behind),
             parted.lost_tokens,
         );
-        let place = self.places.add(key, tokens, || Place {
+        let place = self.places.add(key, tokens, || ChangeSite {
             requests: 0,
             tokens: 0,
             example: told.example(parted),
@@ -98,7 +98,7 @@ impl Unnamed {
     }
 
     /// Returns the places that are not due to chance, most tokens lost first.
-    pub(super) fn told(self) -> Vec<Place> {
+    pub(super) fn told(self) -> Vec<ChangeSite> {
         let least = REQUESTS_MIN.max(self.prompts / SHARE);
         let mut places = joined(self.places.into_values());
         places.retain(|place| place.requests >= least);
@@ -109,10 +109,10 @@ impl Unnamed {
 
 /// One place for all that have the words in front or those behind in common, directly or through
 /// others.
-fn joined(places: impl Iterator<Item = (Key, Place)>) -> Vec<Place> {
-    let mut groups: Vec<(Vec<Key>, Place)> = Vec::new();
+fn joined(places: impl Iterator<Item = (ChangeSiteKey, ChangeSite)>) -> Vec<ChangeSite> {
+    let mut groups: Vec<(Vec<ChangeSiteKey>, ChangeSite)> = Vec::new();
     for (key, place) in places {
-        let is_same = |(keys, _): &mut (Vec<Key>, Place)| {
+        let is_same = |(keys, _): &mut (Vec<ChangeSiteKey>, ChangeSite)| {
             keys.iter().any(|it| it.0 == key.0 || it.1 == key.1)
         };
         let mut joined = (vec![key], place);
@@ -126,7 +126,7 @@ fn joined(places: impl Iterator<Item = (Key, Place)>) -> Vec<Place> {
 }
 
 /// Whether what changed first is short, and what stands right behind it stayed.
-fn is_value(divergence: &Divergence) -> bool {
+fn is_value(divergence: &PromptDivergence) -> bool {
     let is_short = divergence
         .changes
         .first()
@@ -139,7 +139,7 @@ mod tests {
     use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
 
     use super::*;
-    use crate::commands::why::walk::Walk;
+    use crate::commands::why::walk::LogWalk;
     use crate::logged::Rendering;
 
     fn logged(number: usize, text: String) -> LoggedRequest {
@@ -163,7 +163,7 @@ mod tests {
     /// `words` words.
     fn check(fronts: &[&str], words: usize, expected: &[u64]) {
         let rendering = Rendering::of(None).expect("the toy");
-        let (mut walk, mut unnamed) = (Walk::new(&rendering), Unnamed::default());
+        let (mut walk, mut unnamed) = (LogWalk::new(&rendering), UnnamedChanges::default());
         for (number, front) in fronts.iter().enumerate() {
             let body: String = (0..words).map(|at| format!("rule{at} ")).collect();
             let text = format!("You help {front}. {body}\nQuestion {number}: {front}?");
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn two_places_are_two() {
         let rendering = Rendering::of(None).expect("the toy");
-        let (mut walk, mut unnamed) = (Walk::new(&rendering), Unnamed::default());
+        let (mut walk, mut unnamed) = (LogWalk::new(&rendering), UnnamedChanges::default());
         let names = ["Ann", "Bob", "Cem", "Dee"];
         for number in 0..16 {
             let words =

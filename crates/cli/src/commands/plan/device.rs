@@ -69,8 +69,8 @@ pub(super) struct Device {
     pub(super) host_bytes_per_s: f64,
 }
 
-/// A model as far as it was named.
-struct Named {
+/// The model of the plan, as far as the options name it.
+struct PlannedModel {
     told: String,
     token_bytes: f64,
     engine: Option<EngineModel>,
@@ -115,7 +115,7 @@ impl DeviceOptions {
         })
     }
 
-    fn by_name(&self) -> Result<Option<Named>> {
+    fn by_name(&self) -> Result<Option<PlannedModel>> {
         let name = self.model.to_lowercase();
         let wild = WildModel::find(&name);
         let shape = wild.map(|it| it.shape).or_else(|| ModelShape::find(&name));
@@ -132,7 +132,7 @@ impl DeviceOptions {
             bail!(UsageError(format!("--gpu {gpu}: known are {names}")));
         };
         if self.cost_model.is_some() {
-            return Ok(Some(Named {
+            return Ok(Some(PlannedModel {
                 told: name,
                 token_bytes: shape.kv_token_bytes(),
                 engine: None,
@@ -144,7 +144,7 @@ impl DeviceOptions {
         };
         let study = wild.filter(|it| it.gpus == gpus && gpu == GPU);
         engine.load_token_s = study.map_or(engine.load_token_s, |it| it.engine().load_token_s);
-        Ok(Some(Named {
+        Ok(Some(PlannedModel {
             told: match self.gpu {
                 Some(_) => format!("{name} on {gpus} {gpu}, by the data sheets"),
                 None => format!("{name} on {gpus} {gpu} (default; --gpu), by the data sheets"),
@@ -154,7 +154,7 @@ impl DeviceOptions {
         }))
     }
 
-    fn by_path(&self) -> Result<Named> {
+    fn by_path(&self) -> Result<PlannedModel> {
         let path = Path::new(&self.model);
         if !path.exists() {
             let wild = WildModel::ALL.map(|it| it.shape.name);
@@ -170,7 +170,7 @@ impl DeviceOptions {
         let dtype = self.kv_dtype.as_deref();
         let dtype = dtype.map(|name| parsed::<KvDtype>(name, "--kv-dtype"));
         let kv = KvBytes::of_model(path, dtype.transpose()?)?;
-        Ok(Named {
+        Ok(PlannedModel {
             told: format!("{} ({})", shown(path), kv.shape),
             token_bytes: kv.per_token as f64,
             engine: None,

@@ -17,7 +17,7 @@ const FORMS: &str = "6000 or 6k (blocks), 160Ktok (tokens), 1% (of the trace's d
 
 /// A size of a cache, as asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Capacity {
+pub(crate) enum CapacitySpec {
     Blocks(f64),
     Tokens(f64),
     /// Of the distinct blocks.
@@ -33,7 +33,7 @@ pub(crate) struct Scale<'a> {
     pub(crate) kv: Option<&'a KvBytes>,
 }
 
-impl FromStr for Capacity {
+impl FromStr for CapacitySpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -51,21 +51,21 @@ impl FromStr for Capacity {
     }
 }
 
-fn of_unit(number: f64, unit: &str) -> Option<Capacity> {
+fn of_unit(number: f64, unit: &str) -> Option<CapacitySpec> {
     if unit == "%" {
-        return (number <= 100.0).then_some(Capacity::Percent(number));
+        return (number <= 100.0).then_some(CapacitySpec::Percent(number));
     }
     if let Some(prefix) = unit.strip_suffix("tok") {
-        return Some(Capacity::Tokens(number * factor(prefix)?));
+        return Some(CapacitySpec::Tokens(number * factor(prefix)?));
     }
     if let Some(prefix) = unit.strip_suffix("ib") {
-        return Some(Capacity::Bytes(number * binary(prefix)?));
+        return Some(CapacitySpec::Bytes(number * binary(prefix)?));
     }
     match unit.strip_suffix('b') {
         // A plain `b` could be blocks as well as bytes.
         Some("") => None,
-        Some(prefix) => Some(Capacity::Bytes(number * factor(prefix)?)),
-        None => Some(Capacity::Blocks(number * factor(unit)?)),
+        Some(prefix) => Some(CapacitySpec::Bytes(number * factor(prefix)?)),
+        None => Some(CapacitySpec::Blocks(number * factor(unit)?)),
     }
 }
 
@@ -87,7 +87,7 @@ fn binary(prefix: &str) -> Option<f64> {
     Some(1024_f64.powi(power as i32 + 1))
 }
 
-impl Capacity {
+impl CapacitySpec {
     /// Whether a model has to say how large a block is.
     pub(crate) fn needs_model(self) -> bool {
         matches!(self, Self::Bytes(_))
@@ -157,7 +157,7 @@ mod tests {
             distinct_blocks: 20_000,
             kv: Some(&kv),
         };
-        let got = text.parse().and_then(|it: Capacity| it.blocks(&scale));
+        let got = text.parse().and_then(|it: CapacitySpec| it.blocks(&scale));
         match (&got, expected) {
             (Ok(got), Ok(expected)) => assert_eq!(*got, expected, "{text}"),
             (Err(got), Err(part)) => assert!(got.contains(part), "{text}: {got}"),
@@ -201,7 +201,9 @@ mod tests {
             distinct_blocks: 1,
             kv: None,
         };
-        let error = Capacity::Bytes(1e9).blocks(&scale).expect_err("no model");
+        let error = CapacitySpec::Bytes(1e9)
+            .blocks(&scale)
+            .expect_err("no model");
         assert!(error.contains("--model"), "{error}");
     }
 

@@ -10,7 +10,7 @@ use headstart_sim::{ReplayOutcome, Sweep};
 
 /// One policy, told by one predictor, at one capacity.
 #[derive(Clone, Debug)]
-pub(crate) struct Cell<'a> {
+pub(crate) struct ReplayCell<'a> {
     /// The policy as asked for.
     pub(crate) spec: String,
     /// The same with its predictor, as the table names it.
@@ -26,7 +26,7 @@ pub(crate) struct Cell<'a> {
 /// thread takes the next cell when it is done with one, so none waits for another.
 pub(crate) fn replay_all(
     sweep: &Sweep<'_>,
-    cells: &[Cell<'_>],
+    cells: &[ReplayCell<'_>],
     threads: usize,
     observe: impl Fn(usize) + Sync,
 ) -> Result<Vec<ReplayOutcome>> {

@@ -9,12 +9,12 @@ use headstart_core::{Probability, SessionId, TraceRequest};
 use headstart_predict::encoder::{self, Encoder};
 use headstart_predict::{ContinuationModel, Predictor};
 
-use super::texts::Texts;
+use super::texts::SessionConversations;
 use super::turns;
 use crate::config::UsageError;
 use crate::input::TraceInput;
 use crate::input::counted;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 use crate::predictor::read_model;
 use crate::situations::num_prompts;
 
@@ -37,20 +37,20 @@ enum Who {
 }
 
 /// A predictor by the name that it has in the table.
-pub(super) struct Named {
+pub(super) struct NamedPredictor {
     name: String,
     who: Who,
 }
 
 /// Predictions of one predictor.
-pub(super) struct Predictions {
+pub(super) struct TracePredictions {
     /// Name in brackets after the policy's; `None` without `--predictor`.
     pub(super) name: Option<String>,
     /// One per request; `None` for what the requests carry.
     pub(super) values: Option<Vec<Option<Probability>>>,
 }
 
-impl Named {
+impl NamedPredictor {
     /// The predictors `asked` for, each once. Models are read now, before a long trace is.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Named {
     fn predict(
         &self,
         requests: &[TraceRequest],
-        texts: Option<&Texts>,
+        texts: Option<&SessionConversations>,
         observe: &dyn Fn(u64),
     ) -> Option<Vec<Option<Probability>>> {
         match (&self.who, texts) {
@@ -118,14 +118,14 @@ impl Named {
     }
 }
 
-impl Predictions {
+impl TracePredictions {
     /// Returns the predictions of all `predictors`, or the requests' own if there are none.
     /// `sessions` are those of the whole trace, from which requests may have been dropped.
     ///
     /// # Errors
     /// When a predictor reads text, and the input has none.
     pub(super) fn all(
-        predictors: &[Named],
+        predictors: &[NamedPredictor],
         input: &TraceInput,
         requests: &[TraceRequest],
         sessions: &BTreeSet<SessionId>,
@@ -134,12 +134,12 @@ impl Predictions {
             let (name, values) = (None, None);
             return Ok(vec![Self { name, values }]);
         }
-        let texts = match predictors.iter().any(Named::reads_text) {
-            true => Some(Texts::new(sessions, input.conversations()?)?),
+        let texts = match predictors.iter().any(NamedPredictor::reads_text) {
+            true => Some(SessionConversations::new(sessions, input.conversations()?)?),
             false => None,
         };
         let num_models = predictors.iter().filter(|named| named.reads_text()).count();
-        let progress = Progress::steps("predicting", num_models * requests.len());
+        let progress = TaskProgress::steps("predicting", num_models * requests.len());
         let observe = |count| progress.inc(count);
         let said = predictors.iter().map(|named| Self {
             name: Some(named.name.clone()),
@@ -189,7 +189,7 @@ impl Predictions {
 fn by_model(
     model: &Predictor,
     requests: &[TraceRequest],
-    texts: &Texts,
+    texts: &SessionConversations,
     observe: &dyn Fn(u64),
 ) -> Vec<Option<Probability>> {
     let num_prompts = num_prompts(&model.model().definition);

@@ -14,9 +14,9 @@ use crate::situations::Situations;
 
 /// The conversations of a trace by session.
 #[derive(Debug)]
-pub(super) struct Texts(HashMap<SessionId, Conversation>);
+pub(super) struct SessionConversations(HashMap<SessionId, Conversation>);
 
-impl Texts {
+impl SessionConversations {
     /// Gives each of the sessions its conversation; both are all of the trace.
     pub(super) fn new(
         sessions: &BTreeSet<SessionId>,
@@ -61,11 +61,11 @@ mod tests {
     use super::*;
     use headstart_trace::format::conversation;
 
-    fn texts(lines: &str) -> Texts {
+    fn texts(lines: &str) -> SessionConversations {
         let conversations = conversation::read("t", lines.as_bytes(), None).expect("good");
         // Numbered by line, as a reader does; gaps are lines without a user.
         let sessions = (0..conversations.len() as u64).map(|index| SessionId(3 * index));
-        Texts::new(&sessions.collect(), conversations).expect("one each")
+        SessionConversations::new(&sessions.collect(), conversations).expect("one each")
     }
 
     fn request(session: u64, turn: u16) -> TraceRequest {
@@ -123,7 +123,7 @@ mod tests {
             check((session, turn, 5), None);
         }
         let sessions = BTreeSet::from([SessionId(0)]);
-        let error = Texts::new(&sessions, Vec::new())
+        let error = SessionConversations::new(&sessions, Vec::new())
             .expect_err("none")
             .to_string();
         assert!(

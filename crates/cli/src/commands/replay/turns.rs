@@ -33,11 +33,11 @@ struct Turns {
     /// The latest request of each conversation.
     latest: HashMap<SessionId, u64>,
     /// In the order in which they came.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<UnresolvedRequest>,
 }
 
-/// A request of which it is not yet known what becomes.
-struct Waiting {
+/// A request whose conversation may still continue.
+struct UnresolvedRequest {
     number: u64,
     came: Nanos,
     session: SessionId,
@@ -50,7 +50,7 @@ impl Turns {
         self.learn(came);
         let session = request.session.filter(|_| turn > 0)?;
         self.latest.insert(session, number);
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(UnresolvedRequest {
             number,
             came,
             session,
@@ -61,7 +61,7 @@ impl Turns {
 
     /// Learns what became of the requests that came a horizon before `now`, or earlier.
     fn learn(&mut self, now: Nanos) {
-        let is_due = |waiting: &mut Waiting| now.since(waiting.came) >= HORIZON;
+        let is_due = |waiting: &mut UnresolvedRequest| now.since(waiting.came) >= HORIZON;
         while let Some(waiting) = self.waiting.pop_front_if(is_due) {
             let is_latest = self.latest.get(&waiting.session) == Some(&waiting.number);
             if is_latest {

@@ -2,13 +2,13 @@
 
 /// A line with a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sample<'a> {
+pub(super) struct MetricSample<'a> {
     pub(super) name: &'a str,
     labels: Vec<(&'a str, String)>,
     pub(super) value: f64,
 }
 
-impl Sample<'_> {
+impl MetricSample<'_> {
     /// Returns the value of a label, or an empty string if it is absent.
     pub(super) fn label(&self, name: &str) -> &str {
         let found = self.labels.iter().find(|(label, _)| *label == name);
@@ -17,11 +17,11 @@ impl Sample<'_> {
 }
 
 /// All lines that say a number; others are none of ours.
-pub(super) fn samples(text: &str) -> impl Iterator<Item = Sample<'_>> {
+pub(super) fn samples(text: &str) -> impl Iterator<Item = MetricSample<'_>> {
     text.lines().filter_map(sample)
 }
 
-fn sample(line: &str) -> Option<Sample<'_>> {
+fn sample(line: &str) -> Option<MetricSample<'_>> {
     let line = line.trim_start();
     if line.starts_with('#') {
         return None;
@@ -33,7 +33,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
         None => (Vec::new(), rest),
     };
     let value = rest.split_whitespace().next()?.parse().ok()?;
-    Some(Sample {
+    Some(MetricSample {
         name,
         labels,
         value,
@@ -80,7 +80,7 @@ mod tests {
     fn lines_are_taken_apart() {
         let text = "# HELP a b\n# TYPE a counter\na{x=\"1\",y=\"q\\\"}\\\\\\n,=\"} 2.5\nb 3\n\
             c{} 1e3 1700000000\nd{x=\"open 1\ne\nf{x=\"1\"} many\n";
-        let samples: Vec<Sample<'_>> = samples(text).collect();
+        let samples: Vec<MetricSample<'_>> = samples(text).collect();
         let names: Vec<&str> = samples.iter().map(|sample| sample.name).collect();
         assert_eq!(names, ["a", "b", "c"]);
         let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headstart_server::prices::PriceTable;
 use serde_json::{Value, json};
 
-use super::exposition::{Sample, samples};
+use super::exposition::{MetricSample, samples};
 use crate::report::money;
 use crate::server::one_line;
 
@@ -20,13 +20,13 @@ const OURS: &str = "headstart_";
 
 /// Counters of a server.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
-    models: BTreeMap<String, Model>,
+pub(super) struct ServerLedger {
+    models: BTreeMap<String, ModelCounters>,
 }
 
-/// Of one model.
+/// Counters of one model.
 #[derive(Debug, Default)]
-struct Model {
+struct ModelCounters {
     by_source: BTreeMap<String, f64>,
     generated: f64,
     prefill_s: Option<f64>,
@@ -42,7 +42,7 @@ struct Bill {
     without: f64,
 }
 
-impl Ledger {
+impl ServerLedger {
     /// Reads metrics. `None` where they are not those of a Headstart server.
     pub(super) fn read(text: &str) -> Option<Self> {
         let mut ledger = Self::default();
@@ -54,7 +54,7 @@ impl Ledger {
         is_ours.then_some(ledger)
     }
 
-    fn add(&mut self, sample: &Sample<'_>) {
+    fn add(&mut self, sample: &MetricSample<'_>) {
         let wanted = [
             "headstart_prompt_tokens_by_source_total",
             "headstart_saved_prefill_seconds_total",
@@ -118,7 +118,7 @@ impl Ledger {
     }
 }
 
-impl Model {
+impl ModelCounters {
     fn prompt(&self) -> f64 {
         self.by_source.values().sum()
     }
@@ -233,7 +233,7 @@ vllm:generation_tokens_total{model_name=\"m\",replica=\"1\"} 50
 
     #[test]
     fn counters_become_sums_and_money() {
-        let ledger = Ledger::read(METRICS).expect("it is ours");
+        let ledger = ServerLedger::read(METRICS).expect("it is ours");
         let told = ledger.json(Some(&table("m")));
         let model = &told["models"][0];
         assert_eq!(model["prompt_tokens"], 1_000.0);
@@ -252,7 +252,7 @@ vllm:generation_tokens_total{model_name=\"m\",replica=\"1\"} 50
 
     #[test]
     fn what_is_not_known_is_left_out() {
-        let ledger = Ledger::read(METRICS).expect("it is ours");
+        let ledger = ServerLedger::read(METRICS).expect("it is ours");
         let text = ledger.text(None);
         assert!(text.contains("EUR 0.25"), "{text}");
         assert!(
@@ -261,8 +261,8 @@ vllm:generation_tokens_total{model_name=\"m\",replica=\"1\"} 50
         );
         let text = ledger.text(Some(&table("n")));
         assert!(text.contains("no price for this model"), "{text}");
-        assert!(Ledger::read("vllm:num_requests_running 1\n").is_none());
-        let idle = Ledger::read("headstart_index_bytes 7\n").expect("it is ours");
+        assert!(ServerLedger::read("vllm:num_requests_running 1\n").is_none());
+        let idle = ServerLedger::read("headstart_index_bytes 7\n").expect("it is ours");
         assert_eq!(idle.text(None), "no prompt was answered yet");
     }
 }

@@ -7,11 +7,11 @@ use anyhow::Result;
 use headstart_sim::chat::Replica;
 use headstart_sim::experiment::{Arm, Traffic};
 
-use crate::report::simulate::Measured;
+use crate::report::simulate::RunMeasurements;
 
 /// One arm with one cache on one traffic.
 #[derive(Debug)]
-pub(crate) struct Cell<'a> {
+pub(crate) struct SimulationCell<'a> {
     pub(crate) traffic: &'a Traffic,
     pub(crate) arm: &'a Arm,
     pub(crate) size_tokens: u32,
@@ -20,16 +20,16 @@ pub(crate) struct Cell<'a> {
 /// Runs all `cells` and returns their measurements in the same order. Each thread takes the next
 /// cell when it finishes one.
 pub(crate) fn run_all(
-    cells: &[Cell<'_>],
+    cells: &[SimulationCell<'_>],
     replica: &Replica,
     threads: usize,
     observe: impl Fn() + Sync,
-) -> Result<Vec<Measured>> {
+) -> Result<Vec<RunMeasurements>> {
     let done = parallel(cells, threads, |cell| {
         let outcome = cell.traffic.run(cell.arm, *replica, cell.size_tokens);
         observe();
         let block_tokens = replica.scheduler.block_size as u32;
-        outcome.map(|outcome| Measured::of(&outcome, block_tokens))
+        outcome.map(|outcome| RunMeasurements::of(&outcome, block_tokens))
     });
     done.into_iter().map(|measured| Ok(measured?)).collect()
 }

@@ -16,7 +16,7 @@ const LIMIT_MAX: usize = 1 << 24;
 
 /// Options of the simulated engine.
 #[derive(Args, Debug)]
-pub(super) struct Engine {
+pub(super) struct EngineOptions {
     /// Cost model: qwen3-32b-h100, or costs in seconds
     ///
     /// overhead=S,weights=S,token=S,pair=S,kv-token=S,sequence=S; a missing cost is 0.
@@ -46,7 +46,7 @@ pub(super) struct Engine {
     max_context: usize,
 }
 
-impl Engine {
+impl EngineOptions {
     /// The replica described.
     pub(super) fn replica(&self) -> Result<Replica> {
         let limits = [

@@ -20,9 +20,11 @@ use crate::commands::fleet_engine;
 use crate::config::{UsageError, cost_model};
 use crate::input::counted;
 use crate::output;
-use crate::output::progress::Progress;
-use crate::report::Made;
-use crate::report::fleet::{self as fleet_report, Asked, Origin, Report, StrategyRun, told};
+use crate::output::progress::TaskProgress;
+use crate::report::ReportProvenance;
+use crate::report::fleet::{
+    self as fleet_report, FigureOrigin, FleetReport, RunParameters, StrategyRun, told,
+};
 
 /// Most replicas, and most event streams of gateways to them: what a run holds in memory.
 const REPLICAS_MAX: usize = 4_096;
@@ -60,7 +62,7 @@ const FAULT_MAX_S: f64 = 1e6;
 The simulation uses the router, scheduler and cache of `serve`, in virtual time.
 A cost model gives the duration of each engine step. llm-d-73 and llm-d-37 are
 published runs of llm-d; the table shows the published figures below ours.")]
-pub(crate) struct Fleet {
+pub(crate) struct FleetSimulation {
     /// Published run: llm-d-73, llm-d-37, or laptop, a small llm-d-73
     ///
     /// Required without --trace.
@@ -80,7 +82,7 @@ pub(crate) struct Fleet {
 }
 
 /// Runs all strategies and prints what came out.
-pub(super) fn run(fleet: &Fleet) -> Result<()> {
+pub(super) fn run(fleet: &FleetSimulation) -> Result<()> {
     if let Some(page) = &fleet.html {
         let files: Vec<_> = fleet.options.files().collect();
         output::files(&[("--html", page)], &files)?;
@@ -102,7 +104,7 @@ pub(super) fn run(fleet: &Fleet) -> Result<()> {
     let report = fleet.options.run(preset, super::threads(fleet.threads))?;
     if let Some(file) = &fleet.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, fleet_report::page(&report, &Made::now()))
+        std::fs::write(file, fleet_report::page(&report, &ReportProvenance::now()))
             .with_context(cannot_write)?;
     }
     output::line(&match fleet.json {
@@ -176,7 +178,7 @@ impl FleetOptions {
     ///
     /// # Errors
     /// When an option makes no sense.
-    pub(super) fn run(&self, preset: FleetPreset, threads: usize) -> Result<Report> {
+    pub(super) fn run(&self, preset: FleetPreset, threads: usize) -> Result<FleetReport> {
         let seed = self.seed.unwrap_or(1);
         let profiles = self.profiles(preset)?;
         let fleets = profiles.into_iter().map(|profile| {
@@ -188,7 +190,7 @@ impl FleetOptions {
         if self.cost_model.is_some() {
             asked = asked.of_another_engine();
         }
-        let progress = Progress::steps("simulating", fleets.len() * workload.rungs.len());
+        let progress = TaskProgress::steps("simulating", fleets.len() * workload.rungs.len());
         let outcomes = parallel(&fleets, threads, |fleet| {
             FleetRun::new(fleet, &workload).finish_with(|_| progress.inc(1))
         });
@@ -390,19 +392,19 @@ fn within(option: &str, value: Option<f64>, most: f64) -> Result<Option<f64>> {
 }
 
 fn report(
-    asked: Asked,
+    asked: RunParameters,
     origin: &str,
     fleets: &[FleetConfig],
     outcomes: Vec<FleetOutcome>,
-) -> Report {
+) -> FleetReport {
     let runs = fleets.iter().zip(outcomes);
-    Report {
+    FleetReport {
         asked,
         engine: told(&fleets[0], origin),
         runs: runs
             .map(|(fleet, outcome)| StrategyRun {
                 name: fleet.profile.name.clone(),
-                origin: Origin::Simulated,
+                origin: FigureOrigin::Simulated,
                 outcome,
             })
             .collect(),

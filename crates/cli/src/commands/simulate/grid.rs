@@ -9,7 +9,7 @@ use super::arms::{Predicting, arm};
 
 /// Parameter that a sweep varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Sweep {
+pub(crate) enum SweepAxis {
     /// Cache size, tokens
     Size,
     /// Mean gap between turns, seconds
@@ -38,7 +38,7 @@ pub(crate) struct Axes {
 
 /// One arm at one point: as many runs as there are seeds.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Group {
+pub(crate) struct RunGroup {
     /// Index into [`Axes::gaps`].
     pub(crate) gap: usize,
     pub(crate) size_tokens: u32,
@@ -47,8 +47,8 @@ pub(crate) struct Group {
 
 /// A group as one sweep shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown {
-    pub(crate) sweep: Sweep,
+pub(crate) struct SweepPoint {
+    pub(crate) sweep: SweepAxis,
     /// Position on the sweep's axis.
     pub(crate) x: f64,
     /// The arm's name there.
@@ -63,14 +63,14 @@ pub(crate) struct Shown {
 /// Groups, and what is shown of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grid {
-    pub(crate) groups: Vec<Group>,
-    pub(crate) shown: Vec<Shown>,
+    pub(crate) groups: Vec<RunGroup>,
+    pub(crate) shown: Vec<SweepPoint>,
 }
 
 /// Settings of one run of an arm.
 #[derive(Clone, Copy)]
-struct Point {
-    sweep: Sweep,
+struct GridPoint {
+    sweep: SweepAxis,
     x: f64,
     size_tokens: u32,
     gap: usize,
@@ -83,7 +83,7 @@ impl Grid {
     ///
     /// # Errors
     /// A sentence that says which arm is not known.
-    pub(crate) fn new(axes: &Axes, sweeps: &[Sweep]) -> Result<Self, String> {
+    pub(crate) fn new(axes: &Axes, sweeps: &[SweepAxis]) -> Result<Self, String> {
         let mut grid = Self::default();
         for &sweep in sweeps {
             for point in axes.points(sweep) {
@@ -95,11 +95,11 @@ impl Grid {
         Ok(grid)
     }
 
-    fn add(&mut self, axes: &Axes, point: Point, name: &str) -> Result<(), String> {
+    fn add(&mut self, axes: &Axes, point: GridPoint, name: &str) -> Result<(), String> {
         let lru = self.group(axes, point, "lru")?;
         let oracle = self.group(axes, point, "oracle")?;
         let group = self.group(axes, point, name)?;
-        self.shown.push(Shown {
+        self.shown.push(SweepPoint {
             sweep: point.sweep,
             x: point.x,
             arm: shown_name(point, name),
@@ -110,13 +110,13 @@ impl Grid {
         Ok(())
     }
 
-    fn group(&mut self, axes: &Axes, point: Point, name: &str) -> Result<usize, String> {
+    fn group(&mut self, axes: &Axes, point: GridPoint, name: &str) -> Result<usize, String> {
         let predicting = Predicting {
             predictor: point.predictor,
             charge_tokens: (point.charge * f64::from(CHARGE_TOKENS)).round() as u32,
             interval_s: axes.gaps[point.gap].mean_s(),
         };
-        let group = Group {
+        let group = RunGroup {
             gap: point.gap,
             size_tokens: point.size_tokens,
             arm: arm(name, predicting)?,
@@ -130,8 +130,8 @@ impl Grid {
 }
 
 impl Axes {
-    fn points(&self, sweep: Sweep) -> Vec<Point> {
-        let point = |x, size_tokens| Point {
+    fn points(&self, sweep: SweepAxis) -> Vec<GridPoint> {
+        let point = |x, size_tokens| GridPoint {
             sweep,
             x,
             size_tokens,
@@ -139,26 +139,26 @@ impl Axes {
             predictor: self.predictor,
             charge: self.charge,
         };
-        let at = |vary: &dyn Fn(Point) -> Vec<Point>| {
+        let at = |vary: &dyn Fn(GridPoint) -> Vec<GridPoint>| {
             let sizes = self.at.iter();
             sizes.flat_map(|&size| vary(point(0.0, size))).collect()
         };
         match sweep {
-            Sweep::Size => self
+            SweepAxis::Size => self
                 .sizes
                 .iter()
                 .map(|&size| point(f64::from(size), size))
                 .collect(),
-            Sweep::Lambda => at(&|point| {
-                let gap = |(gap, it): (usize, &Gap)| Point {
+            SweepAxis::Lambda => at(&|point| {
+                let gap = |(gap, it): (usize, &Gap)| GridPoint {
                     x: it.mean_s(),
                     gap,
                     ..point
                 };
                 self.gaps.iter().enumerate().map(gap).collect()
             }),
-            Sweep::Mcc => at(&|point| {
-                let noisy = |channel, mcc| Point {
+            SweepAxis::Mcc => at(&|point| {
+                let noisy = |channel, mcc| GridPoint {
                     x: mcc,
                     predictor: PredictionSource::Noisy { channel, mcc },
                     ..point
@@ -168,8 +168,8 @@ impl Axes {
                     .flat_map(|channel| self.mccs.iter().map(move |&mcc| noisy(channel, mcc)))
                     .collect()
             }),
-            Sweep::Charge => at(&|point| {
-                let charged = |&charge: &f64| Point {
+            SweepAxis::Charge => at(&|point| {
+                let charged = |&charge: &f64| GridPoint {
                     x: charge,
                     charge,
                     ..point
@@ -180,22 +180,22 @@ impl Axes {
     }
 
     /// The arms of a point: all, or only what depends on what is varied.
-    fn names(&self, point: Point) -> Vec<String> {
+    fn names(&self, point: GridPoint) -> Vec<String> {
         let depends = |name: &&String| match point.sweep {
-            Sweep::Size | Sweep::Lambda => true,
-            Sweep::Mcc | Sweep::Charge => *name == "lpc" || name.starts_with("lpc:"),
+            SweepAxis::Size | SweepAxis::Lambda => true,
+            SweepAxis::Mcc | SweepAxis::Charge => *name == "lpc" || name.starts_with("lpc:"),
         };
         self.arms.iter().filter(depends).cloned().collect()
     }
 }
 
 /// The arm's name, with what the sweep's axis does not say.
-fn shown_name(point: Point, name: &str) -> String {
+fn shown_name(point: GridPoint, name: &str) -> String {
     match (point.sweep, point.predictor) {
-        (Sweep::Mcc, PredictionSource::Noisy { channel, .. }) => {
+        (SweepAxis::Mcc, PredictionSource::Noisy { channel, .. }) => {
             format!("{name} {} at {}", channel.name(), kilo(point.size_tokens))
         }
-        (Sweep::Size, _) => name.to_owned(),
+        (SweepAxis::Size, _) => name.to_owned(),
         _ => format!("{name} at {}", kilo(point.size_tokens)),
     }
 }
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    fn check(sweeps: &[Sweep], groups: usize, shown: usize) {
+    fn check(sweeps: &[SweepAxis], groups: usize, shown: usize) {
         let grid = Grid::new(&axes(), sweeps).expect("known arms");
         assert_eq!((grid.groups.len(), grid.shown.len()), (groups, shown));
         for shown in &grid.shown {
@@ -248,12 +248,12 @@ mod tests {
 
     #[test]
     fn what_two_sweeps_show_is_run_once() {
-        check(&[Sweep::Size], 6, 6);
-        check(&[Sweep::Lambda], 6, 6);
-        check(&[Sweep::Size, Sweep::Lambda], 9, 12);
+        check(&[SweepAxis::Size], 6, 6);
+        check(&[SweepAxis::Lambda], 6, 6);
+        check(&[SweepAxis::Size, SweepAxis::Lambda], 9, 12);
         // The charge of 1 is the size sweep's own.
-        check(&[Sweep::Size, Sweep::Charge], 7, 8);
+        check(&[SweepAxis::Size, SweepAxis::Charge], 7, 8);
         // LRU and the oracle stand beside, unseen.
-        check(&[Sweep::Mcc], 8, 6);
+        check(&[SweepAxis::Mcc], 8, 6);
     }
 }

@@ -15,16 +15,16 @@ use headstart_trace::synth::Gap;
 
 use super::MINUTES_MAX;
 use super::arms::DEFAULT_ARMS;
-use super::cells::{self, Cell};
-use super::engine::Engine;
-use super::grid::{Axes, Grid, Group, Sweep};
-use super::traffic::{Source, TrafficOptions};
+use super::cells::{self, SimulationCell};
+use super::engine::EngineOptions;
+use super::grid::{Axes, Grid, RunGroup, SweepAxis};
+use super::traffic::{TrafficOptions, TrafficSource};
 use crate::config::UsageError;
 use crate::config::ablations::policy as policy_option;
 use crate::output;
-use crate::output::progress::Progress;
-use crate::report::Made;
-use crate::report::simulate::{self as report, Facts, Report};
+use crate::output::progress::TaskProgress;
+use crate::report::ReportProvenance;
+use crate::report::simulate::{self as report, ExperimentFacts, ExperimentReport};
 
 /// Sizes of the study, tokens.
 const DEFAULT_SIZES: &str = "60K,80K,100K,120K,140K,160K";
@@ -52,13 +52,13 @@ conversation comes one gap after the answer's last token. A gain is relative to
 lru. The gap closed is relative to an oracle that knows whether a conversation
 continues, but not when. Figures are averages over the seeds; the spread is the
 maximum minus the minimum. A full preset takes one to six minutes.")]
-pub(crate) struct Prediction {
+pub(crate) struct PredictionSimulation {
     #[command(flatten)]
     traffic: TrafficOptions,
     /// Parameters to vary
     #[arg(long, value_enum, value_delimiter = ',', default_value = "size")]
     #[arg(help_heading = "Experiment")]
-    sweep: Vec<Sweep>,
+    sweep: Vec<SweepAxis>,
     /// Policies with options, turn-only and oracle
     ///
     /// turn-only is lpc with the turn count as predictor, oracle is lpc with the truth.
@@ -132,7 +132,7 @@ pub(crate) struct Prediction {
     #[arg(help_heading = "Experiment")]
     warm_up: f64,
     #[command(flatten)]
-    engine: Engine,
+    engine: EngineOptions,
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", help_heading = "Output")]
     threads: Option<NonZeroUsize>,
@@ -148,7 +148,7 @@ pub(crate) struct Prediction {
 }
 
 /// Runs the experiment and prints what came out.
-pub(super) fn run(simulate: &Prediction) -> Result<()> {
+pub(super) fn run(simulate: &PredictionSimulation) -> Result<()> {
     if let Some(page) = &simulate.html {
         output::files(&[("--html", page)], &simulate.traffic.files())?;
     }
@@ -164,7 +164,7 @@ pub(super) fn run(simulate: &Prediction) -> Result<()> {
         .flat_map(|gap| seeds.iter().map(move |&seed| (gap, seed)))
         .collect();
     let pacing = simulate.pacing();
-    let progress = Progress::steps("generating conversations", pairs.len());
+    let progress = TaskProgress::steps("generating conversations", pairs.len());
     let traffics = cells::parallel(&pairs, threads, |&(gap, seed)| {
         let corpus = simulate.corpus;
         let traffic = source.traffic(&axes.gaps[gap], pacing, Seeds { corpus, gaps: seed });
@@ -180,17 +180,17 @@ pub(super) fn run(simulate: &Prediction) -> Result<()> {
         );
         return Err(UsageError(message).into());
     }
-    let runs = Runs {
+    let runs = GroupRuns {
         traffics: &traffics,
         num_seeds: seeds.len(),
     };
     let measured = measure(&grid, &runs, |cells| {
-        let progress = Progress::steps("simulating", cells.len());
+        let progress = TaskProgress::steps("simulating", cells.len());
         let measured = cells::run_all(cells, &replica, threads, || progress.inc(1));
         progress.end();
         measured
     })?;
-    let facts = Facts {
+    let facts = ExperimentFacts {
         source: source.told(&traffics[0]),
         workload: source.workload(),
         replica,
@@ -199,10 +199,11 @@ pub(super) fn run(simulate: &Prediction) -> Result<()> {
         drawn: source.is_drawn().then_some((pacing.slots, seeds.len())),
         predictor: axes.predictor,
     };
-    let report = Report::new(facts, grid, measured);
+    let report = ExperimentReport::new(facts, grid, measured);
     if let Some(file) = &simulate.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, report::page(&report, &Made::now())).with_context(cannot_write)?;
+        std::fs::write(file, report::page(&report, &ReportProvenance::now()))
+            .with_context(cannot_write)?;
     }
     output::line(&match (simulate.json, simulate.csv) {
         (true, _) => report::json_lines(&report),
@@ -212,16 +213,16 @@ pub(super) fn run(simulate: &Prediction) -> Result<()> {
 }
 
 /// The runs of each group.
-struct Runs<'a> {
+struct GroupRuns<'a> {
     /// By gap, and of each gap one per seed.
     traffics: &'a [Traffic],
     num_seeds: usize,
 }
 
-impl Runs<'_> {
-    fn of<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = Cell<'a>> {
+impl GroupRuns<'_> {
+    fn of<'a>(&'a self, group: &'a RunGroup) -> impl Iterator<Item = SimulationCell<'a>> {
         let traffics = self.traffics.iter().skip(group.gap * self.num_seeds);
-        traffics.take(self.num_seeds).map(|traffic| Cell {
+        traffics.take(self.num_seeds).map(|traffic| SimulationCell {
             traffic,
             arm: &group.arm,
             size_tokens: group.size_tokens,
@@ -232,16 +233,16 @@ impl Runs<'_> {
 /// Runs each group with all seeds and returns the measurements by group, then by seed.
 fn measure(
     grid: &Grid,
-    runs: &Runs<'_>,
-    run: impl FnOnce(&[Cell<'_>]) -> Result<Vec<report::Measured>>,
-) -> Result<Vec<Vec<report::Measured>>> {
+    runs: &GroupRuns<'_>,
+    run: impl FnOnce(&[SimulationCell<'_>]) -> Result<Vec<report::RunMeasurements>>,
+) -> Result<Vec<Vec<report::RunMeasurements>>> {
     let cells = grid.groups.iter().flat_map(|group| runs.of(group));
     let measured = run(&cells.collect::<Vec<_>>())?;
     let by_group = measured.chunks(runs.num_seeds);
     Ok(by_group.map(<[_]>::to_vec).collect())
 }
 
-impl Prediction {
+impl PredictionSimulation {
     fn replica(&self) -> Result<Replica> {
         let (minutes, warm_up) = (self.minutes, self.warm_up);
         if !(minutes > 0.0 && minutes <= MINUTES_MAX) {
@@ -266,7 +267,7 @@ impl Prediction {
     }
 
     /// Everything that varies, checked.
-    fn axes(&self, source: &Source) -> Result<Axes> {
+    fn axes(&self, source: &TrafficSource) -> Result<Axes> {
         let charges = positive("--charge", &self.charge, 1_000.0)?;
         let mccs = positive("--mcc", &self.mcc, 1.0)?;
         let largest = self.sizes.iter().copied().max();
@@ -275,7 +276,7 @@ impl Prediction {
         if gaps.contains(&0.0) {
             return Err(UsageError("--lambda 0: users need time".to_owned()).into());
         }
-        if !varies(Sweep::Lambda) {
+        if !varies(SweepAxis::Lambda) {
             gaps.truncate(1);
         }
         let gaps = gaps.into_iter().map(|mean_s| self.gap(mean_s));
@@ -291,7 +292,7 @@ impl Prediction {
                 0 | 1 => numbers(DEFAULT_MCCS),
                 _ => mccs,
             },
-            charge: match varies(Sweep::Charge) {
+            charge: match varies(SweepAxis::Charge) {
                 true => 1.0,
                 false => charges.first().copied().unwrap_or(source.charge()),
             },
@@ -321,7 +322,7 @@ impl Prediction {
         }
     }
 
-    fn predictor(&self, source: &Source, mcc: Option<f64>) -> Result<PredictionSource> {
+    fn predictor(&self, source: &TrafficSource, mcc: Option<f64>) -> Result<PredictionSource> {
         let default = match source.has_predictions() {
             true => "model",
             false => "noisy",
@@ -334,7 +335,7 @@ impl Prediction {
             UsageError(format!("--oracle {}: expected {known}", self.oracle))
         })?;
         let named = self.predictor.as_deref().unwrap_or(default);
-        if named != "noisy" && mcc.is_some() && !self.sweep.contains(&Sweep::Mcc) {
+        if named != "noisy" && mcc.is_some() && !self.sweep.contains(&SweepAxis::Mcc) {
             let message = format!("--mcc is for --predictor noisy; here it is {named}");
             return Err(UsageError(message).into());
         }

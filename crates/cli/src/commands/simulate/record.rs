@@ -21,14 +21,14 @@ const SECONDS_MAX: f64 = 30.0 * 86_400.0;
 
 /// A run as it went, and what was predicted in it.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct RecordedRun {
     pub(super) script: Script,
     /// Predictions per conversation and turn; empty if there are none.
     pub(super) told: Vec<Vec<Option<Probability>>>,
 }
 
 #[derive(Deserialize)]
-struct HeaderLine {
+struct RecordHeaderLine {
     record: String,
     version: u32,
 }
@@ -58,12 +58,12 @@ struct TurnField {
 }
 
 /// Reads the run in `file`.
-pub(super) fn read(file: &Path) -> Result<Run> {
+pub(super) fn read(file: &Path) -> Result<RecordedRun> {
     let name = file.display();
     let opened = File::open(file).with_context(|| format!("cannot read {name}"))?;
     let mut lines = BufReader::new(opened).lines();
     let first = lines.next().with_context(|| format!("{name} is empty"))??;
-    let header = serde_json::from_str::<HeaderLine>(&first);
+    let header = serde_json::from_str::<RecordHeaderLine>(&first);
     match header {
         Ok(header) if header.record == KIND && header.version == VERSION => {}
         Ok(header) if header.record == KIND => bail!(
@@ -94,7 +94,7 @@ fn checked(line: ConversationLine) -> Result<ConversationLine> {
     Ok(line)
 }
 
-fn run(lines: &[ConversationLine]) -> Run {
+fn run(lines: &[ConversationLine]) -> RecordedRun {
     let lines: Vec<_> = lines.iter().filter(|it| !it.turns.is_empty()).collect();
     let indices: HashMap<usize, usize> = lines
         .iter()
@@ -123,7 +123,7 @@ fn run(lines: &[ConversationLine]) -> Run {
     });
     let told: Vec<_> = told.collect();
     let is_told = told.iter().flatten().any(Option::is_some);
-    Run {
+    RecordedRun {
         script: Script::recorded(started.collect(), end_s, SLACK_S),
         told: if is_told { told } else { Vec::new() },
     }

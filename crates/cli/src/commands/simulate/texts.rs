@@ -20,7 +20,7 @@ const BYTES_PER_TOKEN: usize = 4;
 const BATCH: usize = 64;
 
 /// Settings for counting the tokens of texts.
-pub(super) struct Lengths {
+pub(super) struct TokenCountOptions {
     pub(super) tokenizer: Option<Tokenizer>,
     /// Tokens that a template adds to each turn.
     pub(super) template_tokens: u32,
@@ -31,20 +31,20 @@ pub(super) struct Lengths {
 }
 
 /// A user's message with what stood before it, and its answer.
-struct Exchange {
-    said: Text,
-    answer: Option<Text>,
+struct MessageExchange {
+    said: ExchangeText,
+    answer: Option<ExchangeText>,
 }
 
 /// Text of one side of an exchange.
 #[derive(Default)]
-struct Text {
+struct ExchangeText {
     here: String,
     /// Characters of what is withheld.
     withheld: usize,
 }
 
-impl Text {
+impl ExchangeText {
     fn push(&mut self, turn: &conversation::Turn) {
         self.here.push_str(&turn.text);
         self.withheld += turn.withheld_chars.unwrap_or(0) as usize;
@@ -60,7 +60,7 @@ pub(super) fn tokenizer(folder: &Path) -> Result<Tokenizer> {
     Ok(Tokenizer::from_file(&file)?)
 }
 
-impl Lengths {
+impl TokenCountOptions {
     /// Returns a conversation's lengths, with gaps still to be drawn and without predictions.
     pub(super) fn of(&self, conversation: &conversation::Conversation) -> UntimedConversation {
         let exchanges = exchanges(conversation);
@@ -90,7 +90,7 @@ impl Lengths {
     }
 
     /// Counts tokens. Each withheld character counts as one byte.
-    fn tokens(&self, text: &Text) -> u32 {
+    fn tokens(&self, text: &ExchangeText) -> u32 {
         let by_bytes = || text.here.len().div_ceil(BYTES_PER_TOKEN);
         let here = match &self.tokenizer {
             // A text that cannot be tokenized has a length all the same.
@@ -137,15 +137,15 @@ fn situations(conversation: &conversation::Conversation, num_prompts: usize) -> 
 
 /// User and assistant by turns; system messages belong to the user's that follows, and what one
 /// side says in several messages is one.
-fn exchanges(conversation: &conversation::Conversation) -> Vec<Exchange> {
-    let mut exchanges: Vec<Exchange> = Vec::new();
-    let (mut said, mut asks) = (Text::default(), false);
+fn exchanges(conversation: &conversation::Conversation) -> Vec<MessageExchange> {
+    let mut exchanges: Vec<MessageExchange> = Vec::new();
+    let (mut said, mut asks) = (ExchangeText::default(), false);
     for turn in &conversation.turns {
         match turn.role {
             Role::Assistant if asks => {
-                let mut answer = Text::default();
+                let mut answer = ExchangeText::default();
                 answer.push(turn);
-                exchanges.push(Exchange {
+                exchanges.push(MessageExchange {
                     said: std::mem::take(&mut said),
                     answer: Some(answer),
                 });
@@ -164,7 +164,7 @@ fn exchanges(conversation: &conversation::Conversation) -> Vec<Exchange> {
         }
     }
     if asks {
-        exchanges.push(Exchange { said, answer: None });
+        exchanges.push(MessageExchange { said, answer: None });
     }
     exchanges
 }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn texts_become_turns_with_lengths() {
-        let lengths = Lengths {
+        let lengths = TokenCountOptions {
             tokenizer: None,
             template_tokens: 5,
             answer_tokens: 77,

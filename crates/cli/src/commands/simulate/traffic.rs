@@ -105,9 +105,9 @@ pub(super) struct TrafficOptions {
     shared_tokens: u32,
 }
 
-/// Conversations to be.
+/// Source of the simulated conversations.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum TrafficSource {
     /// A published data set, with what all conversations share.
     Published(ChatWorkload, u32),
     /// Texts, as lengths and predictions.
@@ -117,7 +117,10 @@ pub(super) enum Source {
         is_predicted: bool,
     },
     /// A run.
-    Record { name: String, run: record::Run },
+    Record {
+        name: String,
+        run: record::RecordedRun,
+    },
 }
 
 impl TrafficOptions {
@@ -128,11 +131,11 @@ impl TrafficOptions {
     }
 
     /// Reads what is to be read.
-    pub(super) fn source(&self) -> Result<Source> {
+    pub(super) fn source(&self) -> Result<TrafficSource> {
         self.check()?;
         if let Some(file) = &self.record {
             let run = record::read(file)?;
-            return Ok(Source::Record {
+            return Ok(TrafficSource::Record {
                 name: shown(file),
                 run,
             });
@@ -147,7 +150,7 @@ impl TrafficOptions {
             let message = format!("--preset {preset}: known are {}", names.join(", "));
             return Err(UsageError(message).into());
         };
-        Ok(Source::Published(workload, self.shared_tokens))
+        Ok(TrafficSource::Published(workload, self.shared_tokens))
     }
 
     fn check(&self) -> Result<()> {
@@ -185,10 +188,10 @@ impl TrafficOptions {
             .map(|(name, _)| name)
     }
 
-    fn texts(&self, file: &Path) -> Result<Source> {
+    fn texts(&self, file: &Path) -> Result<TrafficSource> {
         let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         let read = conversation::read(file.display().to_string(), opened, self.limit)?;
-        let lengths = texts::Lengths {
+        let lengths = texts::TokenCountOptions {
             tokenizer: self
                 .tokenizer
                 .as_deref()
@@ -215,7 +218,7 @@ impl TrafficOptions {
             );
             return Err(UsageError(message).into());
         }
-        Ok(Source::Texts {
+        Ok(TrafficSource::Texts {
             name: shown(file),
             recorded,
             is_predicted: self.model.is_some(),
@@ -233,7 +236,7 @@ impl TrafficOptions {
     }
 }
 
-impl Source {
+impl TrafficSource {
     /// The conversations of one seed. A record is always the same; only noise has a seed there.
     pub(super) fn traffic(&self, gap: &Gap, pacing: Pacing, seeds: Seeds) -> Traffic {
         match self {

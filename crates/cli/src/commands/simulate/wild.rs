@@ -16,8 +16,8 @@ use crate::config::UsageError;
 use crate::config::ablations::policy as policy_option;
 use crate::input::{TraceInput, counted, remarks};
 use crate::output;
-use crate::output::progress::Progress;
-use crate::report::wild::{self as wild_report, Facts, Report, Row};
+use crate::output::progress::TaskProgress;
+use crate::report::wild::{self as wild_report, WildFacts, WildReport, WildRow};
 
 /// The study's baselines, its policy as published (our guard is not part of it), and ours.
 const POLICIES: &str = "lru,fifo,lfu,s3fifo,wa:published:no-guard,wa";
@@ -91,7 +91,7 @@ pub(super) fn run(host: &HostMemory) -> Result<()> {
         let known = "known are wild-consumer, wild-business";
         WildTraffic::find(name).ok_or_else(|| UsageError(format!("--preset {name}: {known}")))
     });
-    let shared = Shared {
+    let shared = SharedOptions {
         policies: host.policies.as_deref(),
         minutes: host.minutes,
         warm_up: host.warm_up,
@@ -134,7 +134,7 @@ pub(super) struct WildOptions {
 
 /// Values of shared options, if given.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shared<'a> {
+pub(super) struct SharedOptions<'a> {
     pub(super) policies: Option<&'a [String]>,
     pub(super) minutes: Option<f64>,
     pub(super) warm_up: Option<f64>,
@@ -143,7 +143,7 @@ pub(super) struct Shared<'a> {
 }
 
 /// Checked options.
-struct Plan {
+struct WildPlan {
     models: Vec<WildModel>,
     host: Vec<f64>,
     policies: Vec<String>,
@@ -152,7 +152,7 @@ struct Plan {
 }
 
 /// The requests of each model and seed.
-struct Requests {
+struct WildRequests {
     /// By model, then by seed; one model's are all models' where they come from a trace.
     by_model: Vec<Vec<Vec<TraceRequest>>>,
     block_tokens: u32,
@@ -164,7 +164,11 @@ impl WildOptions {
     ///
     /// # Errors
     /// When an option makes no sense or the trace cannot be read.
-    pub(super) fn run(&self, traffic: Option<WildTraffic>, shared: &Shared<'_>) -> Result<Report> {
+    pub(super) fn run(
+        &self,
+        traffic: Option<WildTraffic>,
+        shared: &SharedOptions<'_>,
+    ) -> Result<WildReport> {
         let mut plan = self.plan(shared)?;
         let requests = match (traffic, &self.trace) {
             (Some(traffic), _) => plan.drawn(traffic, shared.threads)?,
@@ -180,7 +184,7 @@ impl WildOptions {
             (Some(traffic), _) => traffic.name.to_owned(),
             (None, file) => file.as_deref().map_or_else(String::new, shown),
         };
-        let facts = Facts {
+        let facts = WildFacts {
             name,
             told: requests.told,
             block_tokens: requests.block_tokens,
@@ -188,10 +192,10 @@ impl WildOptions {
             warm_up_minutes: plan.asked.warm_up_s / 60.0,
             seeds: requests.by_model[0].len(),
         };
-        Ok(Report { facts, rows })
+        Ok(WildReport { facts, rows })
     }
 
-    fn plan(&self, shared: &Shared<'_>) -> Result<Plan> {
+    fn plan(&self, shared: &SharedOptions<'_>) -> Result<WildPlan> {
         let minutes = shared.minutes.unwrap_or(MINUTES);
         let warm_up = shared.warm_up.unwrap_or(minutes / 2.0);
         if !(minutes > 0.0 && minutes <= super::MINUTES_MAX) {
@@ -208,7 +212,7 @@ impl WildOptions {
             let message = format!("--load {asked_load:?}: expected 0.01 to {LOAD_MAX}");
             bail!(UsageError(message));
         }
-        Ok(Plan {
+        Ok(WildPlan {
             models: self.models()?,
             host: self.host()?,
             policies: policies(shared.policies)?,
@@ -249,7 +253,12 @@ impl WildOptions {
     }
 
     /// The trace, once for each seed that changes it.
-    fn read(&self, file: &Path, plan: &mut Plan, shared: &Shared<'_>) -> Result<Requests> {
+    fn read(
+        &self,
+        file: &Path,
+        plan: &mut WildPlan,
+        shared: &SharedOptions<'_>,
+    ) -> Result<WildRequests> {
         let seeds = match self.session_gap {
             Some(_) => plan.seeds,
             None => 1,
@@ -287,7 +296,7 @@ impl WildOptions {
             let asks = asks(&runs[0], model, plan.asked.seconds, block_tokens);
             format!("{}: {asks}", model.shape.name)
         }));
-        Ok(Requests {
+        Ok(WildRequests {
             by_model: vec![runs],
             block_tokens,
             told,
@@ -313,7 +322,7 @@ fn asks(requests: &[TraceRequest], model: &WildModel, seconds: f64, block_tokens
     format!("{number} with the first seed, {load:.2} s of prefill per second without a cache")
 }
 
-impl Plan {
+impl WildPlan {
     /// Each device holds a block at least.
     fn check_blocks(&self, name: &str, block_tokens: u32) -> Result<()> {
         let is_small = |model: &&WildModel| model.engine().kv_tokens < block_tokens as usize;
@@ -327,7 +336,7 @@ impl Plan {
     }
 
     /// A trace that ends sooner is a shorter run.
-    fn end_with(&mut self, requests: &[TraceRequest], shared: &Shared<'_>) -> Result<()> {
+    fn end_with(&mut self, requests: &[TraceRequest], shared: &SharedOptions<'_>) -> Result<()> {
         let last = requests.last().map(|request| request.arrival);
         let last_s = last.unwrap_or_default().0 as f64 / 1e9;
         if last_s >= self.asked.seconds {
@@ -345,11 +354,11 @@ impl Plan {
         Ok(())
     }
 
-    fn drawn(&self, traffic: WildTraffic, threads: usize) -> Result<Requests> {
+    fn drawn(&self, traffic: WildTraffic, threads: usize) -> Result<WildRequests> {
         let pairs: Vec<(WildModel, u64)> = (self.models.iter())
             .flat_map(|model| (1..=self.seeds).map(|seed| (*model, seed)))
             .collect();
-        let progress = Progress::steps("generating requests", pairs.len());
+        let progress = TaskProgress::steps("generating requests", pairs.len());
         let runs = parallel(&pairs, threads, |(model, seed)| {
             let drawn = traffic.draw(model, &self.asked, *seed);
             progress.inc(1);
@@ -377,7 +386,7 @@ impl Plan {
                 model.shape.name
             )
         }));
-        Ok(Requests {
+        Ok(WildRequests {
             by_model,
             block_tokens: BLOCK_TOKENS,
             told,
@@ -385,7 +394,7 @@ impl Plan {
     }
 
     /// All cells: models × host memory × policies, each with all seeds.
-    fn measure(&self, requests: &Requests, threads: usize) -> Result<Vec<Row>> {
+    fn measure(&self, requests: &WildRequests, threads: usize) -> Result<Vec<WildRow>> {
         let setting = WildSettings {
             block_tokens: requests.block_tokens,
             warm_up: Nanos::from_secs_f64(self.asked.warm_up_s),
@@ -407,7 +416,7 @@ impl Plan {
                 }
             }
         }
-        let progress = Progress::steps("simulating", cells.len());
+        let progress = TaskProgress::steps("simulating", cells.len());
         let measured = parallel(&cells, threads, |(cell, requests)| {
             let measured = cell.run(requests, &setting);
             progress.inc(1);
@@ -417,12 +426,14 @@ impl Plan {
         let measured: Vec<WildMeasurements> = measured.into_iter().collect::<Result<_, _>>()?;
         let seeds = requests.by_model[0].len();
         let cells = cells.chunks(seeds).map(|cells| cells[0].0);
-        let rows = cells.zip(measured.chunks(seeds)).map(|(cell, runs)| Row {
-            model: cell.model,
-            policy: cell.policy.to_owned(),
-            host_times: cell.host_times,
-            runs: runs.to_vec(),
-        });
+        let rows = cells
+            .zip(measured.chunks(seeds))
+            .map(|(cell, runs)| WildRow {
+                model: cell.model,
+                policy: cell.policy.to_owned(),
+                host_times: cell.host_times,
+                runs: runs.to_vec(),
+            });
         Ok(rows.collect())
     }
 }

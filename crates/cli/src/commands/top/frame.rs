@@ -7,7 +7,7 @@ use headstart_server::dashboard::Snapshot;
 use headstart_server::dashboard::snapshot::{CausePart, NodePart, ReplicaPart, TreePart};
 use headstart_server::words::{ago, compact, counted, percent, since, took};
 
-use super::line::{Line, Style, bar, fit, fit_end, sparkline};
+use super::line::{Style, StyledLine, bar, fit, fit_end, sparkline};
 use crate::server::one_line;
 
 /// Columns of bars.
@@ -47,12 +47,12 @@ impl Frame {
     pub(super) fn stale(&self, told: &Snapshot, age: Duration, error: &str) -> Vec<String> {
         let age = ago(age.as_secs_f64());
         let warning = format!("Stale, {age} old: {}", one_line(error));
-        let mut head = vec![Line::default().with(Style::Warning, warning)];
+        let mut head = vec![StyledLine::default().with(Style::Warning, warning)];
         head.extend(self::head(told));
         self.render(head, told)
     }
 
-    fn render(&self, head: Vec<Line>, told: &Snapshot) -> Vec<String> {
+    fn render(&self, head: Vec<StyledLine>, told: &Snapshot) -> Vec<String> {
         let mut lines = head;
         for section in [
             waterfall(told),
@@ -64,7 +64,7 @@ impl Frame {
             if lines.len() + 3 > self.rows {
                 break;
             }
-            lines.push(Line::default());
+            lines.push(StyledLine::default());
             lines.extend(section);
         }
         lines.truncate(self.rows);
@@ -75,13 +75,13 @@ impl Frame {
     }
 }
 
-fn title(name: &str, note: String) -> Line {
-    Line::default()
+fn title(name: &str, note: String) -> StyledLine {
+    StyledLine::default()
         .with(Style::Bold, fit(name, 11))
         .with(Style::Soft, note)
 }
 
-fn head(told: &Snapshot) -> Vec<Line> {
+fn head(told: &Snapshot) -> Vec<StyledLine> {
     let server = &told.server;
     let models = one_line(&server.models.join(", "));
     let what = format!(
@@ -109,7 +109,7 @@ fn head(told: &Snapshot) -> Vec<Line> {
         ),
     };
     let notices = server.notices.iter().take(NOTICES_MAX);
-    let notices = notices.map(|text| Line::default().with(Style::Warning, one_line(text)));
+    let notices = notices.map(|text| StyledLine::default().with(Style::Warning, one_line(text)));
     let figures = [
         title("Headstart", what),
         title("Now", rates),
@@ -143,7 +143,7 @@ fn hit_rates(told: &Snapshot) -> Vec<Option<f64>> {
     points.chunks(5).map(rate).collect()
 }
 
-fn waterfall(told: &Snapshot) -> Vec<Line> {
+fn waterfall(told: &Snapshot) -> Vec<StyledLine> {
     let Some(waterfall) = &told.waterfall else {
         return vec![title(
             "Waterfall",
@@ -173,7 +173,7 @@ fn waterfall(told: &Snapshot) -> Vec<Line> {
             false => Style::Lost,
         };
         lines.push(
-            Line::default()
+            StyledLine::default()
                 .with(
                     Style::Plain,
                     format!("  {} ", fit(&one_line(&bucket.meaning), NAME)),
@@ -195,7 +195,7 @@ fn waterfall(told: &Snapshot) -> Vec<Line> {
 }
 
 /// Why prompts differ that could share more, with its part of all tokens, and what to do.
-fn cause(cause: &CausePart, share: f64) -> Line {
+fn cause(cause: &CausePart, share: f64) -> StyledLine {
     let title = format!(
         "{}: about {}",
         one_line(&cause.title),
@@ -209,12 +209,12 @@ fn cause(cause: &CausePart, share: f64) -> Line {
         ),
         None => format!("; {}", one_line(&cause.fix)),
     };
-    Line::default()
+    StyledLine::default()
         .with(Style::Plain, format!("    {title}"))
         .with(Style::Soft, fix)
 }
 
-fn replicas(told: &Snapshot) -> Vec<Line> {
+fn replicas(told: &Snapshot) -> Vec<StyledLine> {
     let up = told
         .replicas
         .iter()
@@ -228,12 +228,12 @@ fn replicas(told: &Snapshot) -> Vec<Line> {
     let left = told.replicas.len().saturating_sub(REPLICAS_MAX);
     if left > 0 {
         let more = format!("  {left} more: headstart index show lists all");
-        lines.push(Line::default().with(Style::Soft, more));
+        lines.push(StyledLine::default().with(Style::Soft, more));
     }
     lines
 }
 
-fn replica(replica: &ReplicaPart) -> Line {
+fn replica(replica: &ReplicaPart) -> StyledLine {
     let name = one_line(&replica.name);
     let name = match name.strip_prefix("http://") {
         Some(address) if name.chars().count() > ADDRESS => address,
@@ -255,7 +255,7 @@ fn replica(replica: &ReplicaPart) -> Line {
         None => format!("{} blocks", compact(held as f64)),
     };
     let hits = replica.hit_rate.map_or_else(|| "–".to_owned(), percent);
-    Line::default()
+    StyledLine::default()
         .with(Style::Plain, format!("{name} "))
         .with(style, fit(&health, 9))
         .with(Style::Served, bar(0.0, share.unwrap_or_default(), 12))
@@ -267,7 +267,7 @@ fn replica(replica: &ReplicaPart) -> Line {
         .with(Style::Soft, format!("  hit rate {hits}"))
 }
 
-fn branches(tree: &TreePart) -> Vec<Line> {
+fn branches(tree: &TreePart) -> Vec<StyledLine> {
     if tree.nodes.is_empty() {
         return vec![title("Prefixes", "none yet".to_owned())];
     }
@@ -293,7 +293,7 @@ fn depths(nodes: &[NodePart]) -> Vec<usize> {
     depths
 }
 
-fn branch(node: &NodePart, depth: usize) -> Line {
+fn branch(node: &NodePart, depth: usize) -> StyledLine {
     let id: String = one_line(&node.id).chars().take(8).collect();
     let name = format!("  {}{id}", "  ".repeat(depth.min(12)));
     let holders: Vec<String> = node
@@ -308,7 +308,7 @@ fn branch(node: &NodePart, depth: usize) -> Line {
         true => "no replica".to_owned(),
         false => holders.join(", "),
     };
-    Line::default()
+    StyledLine::default()
         .with(Style::Plain, fit(&name, 34))
         .with(
             Style::Plain,
@@ -320,14 +320,14 @@ fn branch(node: &NodePart, depth: usize) -> Line {
         .with(Style::Soft, format!("  used {}", since(node.used_s)))
 }
 
-fn requests(told: &Snapshot) -> Vec<Line> {
+fn requests(told: &Snapshot) -> Vec<StyledLine> {
     if told.requests.is_empty() {
         return vec![title("Requests", "none to show yet".to_owned())];
     }
     let mut lines = vec![title("Requests", String::new())];
     for request in &told.requests {
         let took = request.ttft_ms.map_or_else(|| "…".to_owned(), took);
-        let mut line = Line::default()
+        let mut line = StyledLine::default()
             .with(Style::Soft, format!("  {}", fit(&since(request.age_s), 9)))
             .with(Style::Bold, format!("{took:>8}  "))
             .with(Style::Plain, one_line(&request.decision));

@@ -25,11 +25,11 @@ impl Style {
     }
 }
 
-/// A line that is being written.
+/// A line of styled pieces.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line(Vec<(Style, String)>);
+pub(super) struct StyledLine(Vec<(Style, String)>);
 
-impl Line {
+impl StyledLine {
     /// Adds a piece.
     pub(super) fn with(mut self, style: Style, text: impl Into<String>) -> Self {
         self.0.push((style, text.into()));
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn lines_are_cut_by_what_is_seen() {
-        let line = Line::default()
+        let line = StyledLine::default()
             .with(Style::Bold, "Hëad")
             .with(Style::Plain, "start");
         assert_eq!(line.render(6, false), "Hëadst");

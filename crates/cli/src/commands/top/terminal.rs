@@ -18,7 +18,7 @@ const END: u8 = 4;
 
 /// A key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum KeyPress {
     /// To end.
     Quit,
     /// To see the next frame now.
@@ -43,7 +43,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When there is no terminal, or it cannot be set.
-    pub(super) fn take(press: impl Fn(Key) -> bool + Clone + Send + 'static) -> Result<Self> {
+    pub(super) fn take(press: impl Fn(KeyPress) -> bool + Clone + Send + 'static) -> Result<Self> {
         let stdin = std::io::stdin();
         let before = tcgetattr(&stdin).context("cannot read the terminal settings")?;
         let mut ours = before.clone();
@@ -83,7 +83,7 @@ fn write(text: &str) -> Result<()> {
 }
 
 /// Keys and signals that end it, from threads that end with the process.
-fn listen(press: impl Fn(Key) -> bool + Clone + Send + 'static) {
+fn listen(press: impl Fn(KeyPress) -> bool + Clone + Send + 'static) {
     let signals = press.clone();
     std::thread::spawn(move || {
         for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
@@ -92,7 +92,7 @@ fn listen(press: impl Fn(Key) -> bool + Clone + Send + 'static) {
             }
         }
         // Standard input has ended: no key can come any more.
-        press(Key::Quit);
+        press(KeyPress::Quit);
     });
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -110,16 +110,16 @@ fn listen(press: impl Fn(Key) -> bool + Clone + Send + 'static) {
                     _ = hang_up.recv() => {}
                 }
                 // The answer does not matter here: this thread ends either way.
-                signals(Key::Quit);
+                signals(KeyPress::Quit);
             }
         });
     });
 }
 
-fn key(byte: u8) -> Key {
+fn key(byte: u8) -> KeyPress {
     match byte {
-        b'q' | b'Q' | INTERRUPT | END => Key::Quit,
-        _ => Key::Other,
+        b'q' | b'Q' | INTERRUPT | END => KeyPress::Quit,
+        _ => KeyPress::Other,
     }
 }
 
@@ -131,12 +131,12 @@ mod tests {
     fn q_and_ctrl_c_quit() {
         let keys = [b'q', b'Q', 3, 4, b' ', b'j'].map(key);
         let expected = [
-            Key::Quit,
-            Key::Quit,
-            Key::Quit,
-            Key::Quit,
-            Key::Other,
-            Key::Other,
+            KeyPress::Quit,
+            KeyPress::Quit,
+            KeyPress::Quit,
+            KeyPress::Quit,
+            KeyPress::Other,
+            KeyPress::Other,
         ];
         assert_eq!(keys, expected);
     }

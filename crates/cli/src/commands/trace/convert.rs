@@ -9,7 +9,7 @@ use headstart_core::TraceRequest;
 use headstart_trace::Reader;
 use headstart_trace::format::canonical::Writer;
 
-use super::sessions::Sessions;
+use super::sessions::SessionCounter;
 use crate::input::{TraceInput, counted, remarks};
 use crate::output;
 
@@ -50,7 +50,7 @@ pub(crate) fn run(convert: &Convert) -> Result<()> {
     let info = reader.info().clone();
     let first = reader.next().transpose()?;
     let first = first.ok_or_else(|| no_request(&convert.input.name(), &reader))?;
-    let mut sessions = Sessions::default();
+    let mut sessions = SessionCounter::default();
     let written = output::to(&convert.output, |out| {
         let mut writer = Writer::new(out, &info)?;
         write(first, &mut reader, &mut writer, &mut sessions)?;
@@ -82,7 +82,7 @@ fn write(
     first: TraceRequest,
     reader: &mut Reader<'_>,
     writer: &mut Writer<impl Write>,
-    sessions: &mut Sessions,
+    sessions: &mut SessionCounter,
 ) -> Result<()> {
     let mut next = Some(Ok(first));
     while let Some(request) = next {
@@ -96,7 +96,7 @@ fn write(
 }
 
 /// Summarizes the written trace.
-fn summary(reader: &Reader<'_>, sessions: &Sessions) -> String {
+fn summary(reader: &Reader<'_>, sessions: &SessionCounter) -> String {
     let (tally, info) = (reader.tally(), reader.info());
     format!(
         "{}: {}, {} of {} tokens, {sessions} ({}), turns {}, {} ({})",

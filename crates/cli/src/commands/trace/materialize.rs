@@ -13,7 +13,7 @@ use headstart_trace::materialize::TokenPrompt;
 use crate::input::counted;
 use crate::input::{TraceInput, remarks};
 use crate::output;
-use crate::prompts::{PromptOptions, Prompts};
+use crate::prompts::{PromptOptions, PromptStream};
 
 /// Convert block ids to prompts that a server can answer.
 #[derive(Args, Debug)]
@@ -64,7 +64,7 @@ pub(crate) fn run(materialize: &Materialize) -> Result<()> {
     };
     let written = output::to(path, |out| write(&first, &mut prompts, model, out))?;
     progress.end();
-    let Some(Written { lines, tokens }) = written else {
+    let Some(PromptCounts { lines, tokens }) = written else {
         return Ok(());
     };
     output::note(&format!(
@@ -82,7 +82,7 @@ pub(crate) fn run(materialize: &Materialize) -> Result<()> {
 }
 
 /// Counts of the written prompts.
-struct Written {
+struct PromptCounts {
     lines: u64,
     tokens: u64,
 }
@@ -90,14 +90,14 @@ struct Written {
 /// Writes `first` and all further prompts.
 fn write<I>(
     first: &TokenPrompt,
-    prompts: &mut Prompts<I>,
+    prompts: &mut PromptStream<I>,
     model: &str,
     out: &mut dyn Write,
-) -> Result<Written>
+) -> Result<PromptCounts>
 where
     I: Iterator<Item = Result<TraceRequest, TraceError>>,
 {
-    let mut written = Written {
+    let mut written = PromptCounts {
         lines: 0,
         tokens: 0,
     };

@@ -12,7 +12,7 @@ use headstart_trace::synth::{Length, PlantedConfig};
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Most conversations: some terabyte by default.
 const CONVERSATIONS_MAX: u64 = 1_000_000_000;
@@ -31,7 +31,7 @@ holds the probability that another one follows. A perfect predictor outputs it.
 With the default --base, the best possible MCC is 0.22, 0.41, 0.64 and 0.74 for
 --strength 0.25, 0.5, 1 and 2. Equal arguments give equal bytes on every
 machine.")]
-pub(crate) struct Planted {
+pub(crate) struct PlantedCommand {
     /// Output file; `-` is standard output, .gz compresses
     #[arg(short, long, alias = "out", value_name = "FILE")]
     #[arg(default_value = "-", help_heading = "Output")]
@@ -75,7 +75,7 @@ pub(crate) struct Planted {
 }
 
 /// Writes the conversations, and on standard error what they are.
-pub(crate) fn run(planted: &Planted) -> Result<()> {
+pub(crate) fn run(planted: &PlantedCommand) -> Result<()> {
     output::check(&planted.output, None)?;
     let conversations = planted.conversations;
     if conversations > CONVERSATIONS_MAX {
@@ -96,7 +96,7 @@ pub(crate) fn run(planted: &Planted) -> Result<()> {
     Ok(())
 }
 
-fn parameters(planted: &Planted) -> PlantedConfig {
+fn parameters(planted: &PlantedCommand) -> PlantedConfig {
     let defaults = PlantedConfig::default();
     let length = |default: Length, mean| Length { mean, ..default };
     PlantedConfig {
@@ -119,7 +119,7 @@ fn write(
     expected: u64,
     out: &mut dyn Write,
 ) -> io::Result<(Attainable, u64)> {
-    let progress = Progress::steps("writing conversations", expected as usize);
+    let progress = TaskProgress::steps("writing conversations", expected as usize);
     let (mut turns, mut num_unknown) = (Attainable::default(), 0);
     for (done, conversation) in (1..).zip(generator) {
         conversation::write(out, &conversation)?;
@@ -157,10 +157,10 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        planted: Planted,
+        planted: PlantedCommand,
     }
 
-    fn parse(args: &str) -> Planted {
+    fn parse(args: &str) -> PlantedCommand {
         let args = args.split(' ').filter(|arg| !arg.is_empty());
         let line = Line::try_parse_from(["planted"].into_iter().chain(args));
         line.expect("clap takes it").planted

@@ -10,14 +10,14 @@ use crate::input::counted;
 /// Sessions told apart, some 100 MiB; beyond, the count says "more than".
 const SESSIONS_MAX: usize = 4 << 20;
 
-/// The sessions met so far.
+/// Counts the distinct sessions met so far.
 #[derive(Default)]
-pub(super) struct Sessions {
+pub(super) struct SessionCounter {
     met: HashSet<SessionId>,
     is_more: bool,
 }
 
-impl Sessions {
+impl SessionCounter {
     /// Takes note of a request's session.
     pub(super) fn count(&mut self, session: Option<SessionId>) {
         let Some(session) = session else {
@@ -31,7 +31,7 @@ impl Sessions {
     }
 }
 
-impl fmt::Display for Sessions {
+impl fmt::Display for SessionCounter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let more = if self.is_more { "more than " } else { "" };
         write!(f, "{more}{}", counted(self.met.len() as u64, "session"))

@@ -10,11 +10,11 @@ use clap::Args;
 use headstart_trace::format::canonical::Writer;
 use headstart_trace::synth::{Gap, PRESETS, Preset, RequestGenerator, SynthWorkload};
 
-use super::sessions::Sessions;
+use super::sessions::SessionCounter;
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 use crate::report::thousands;
 
 /// Requests between two updates of the progress.
@@ -205,12 +205,12 @@ fn read_gaps(path: &Path) -> Result<Vec<f64>> {
 
 /// Counts of the written trace.
 #[derive(Default)]
-struct Written {
+struct TraceCounts {
     requests: u64,
     prompt_tokens: u64,
     blocks: u64,
     distinct_blocks: u64,
-    sessions: Sessions,
+    sessions: SessionCounter,
     last_s: f64,
 }
 
@@ -218,10 +218,10 @@ fn write(
     generator: RequestGenerator,
     workload: &SynthWorkload,
     out: impl Write,
-) -> io::Result<Written> {
+) -> io::Result<TraceCounts> {
     let mut writer = Writer::new(out, generator.info())?;
     let progress = progress(workload);
-    let mut written = Written::default();
+    let mut written = TraceCounts::default();
     for request in generator {
         writer.write(&request)?;
         written.requests += 1;
@@ -243,23 +243,23 @@ fn write(
 }
 
 /// Counts requests, or else seconds of the trace.
-fn progress(workload: &SynthWorkload) -> Progress {
+fn progress(workload: &SynthWorkload) -> TaskProgress {
     match workload.requests {
-        Some(requests) => Progress::steps("writing requests", requests as usize),
+        Some(requests) => TaskProgress::steps("writing requests", requests as usize),
         None => {
             let seconds = workload.nominal_duration().as_secs();
-            Progress::steps("writing, in seconds of the trace", seconds as usize)
+            TaskProgress::steps("writing, in seconds of the trace", seconds as usize)
         }
     }
 }
 
-fn position(written: &Written, workload: &SynthWorkload) -> u64 {
+fn position(written: &TraceCounts, workload: &SynthWorkload) -> u64 {
     workload
         .requests
         .map_or(written.last_s as u64, |_| written.requests)
 }
 
-impl std::fmt::Display for Written {
+impl std::fmt::Display for TraceCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             requests,

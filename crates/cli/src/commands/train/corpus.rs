@@ -10,9 +10,9 @@ use headstart_predict::{ConversationOutcome, Label};
 use headstart_trace::format::conversation::{self, Conversation, Role, Turn, USER_TURNS_MAX};
 
 use super::samples::Samples;
-use super::source::Source;
+use super::source::TrainingFile;
 use crate::input::counted;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 use crate::situations::{Situations, num_prompts};
 
 /// Reads up to `limit` conversations; `number` tells them from those of other files. Remarks.
@@ -20,11 +20,11 @@ use crate::situations::{Situations, num_prompts};
 /// # Errors
 /// When the file cannot be read, or a line is no conversation.
 pub(super) fn read(
-    source: &Source,
+    source: &TrainingFile,
     number: u64,
     limit: Option<usize>,
     samples: &mut Samples,
-    progress: &Progress,
+    progress: &TaskProgress,
 ) -> Result<Vec<String>> {
     let raw = source.open(progress)?;
     let conversations = conversation::read(source.name(), raw, limit)?;

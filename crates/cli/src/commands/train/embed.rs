@@ -9,7 +9,7 @@ use headstart_predict::Encoder;
 
 use super::embeddings::Embeddings;
 
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Texts per call of the encoder: enough that it can sort them by length.
 const BATCH: usize = 128;
@@ -23,14 +23,14 @@ pub(super) struct Embedder<'e> {
     known: Embeddings,
     /// File in which `known` is stored.
     file: Option<PathBuf>,
-    progress: Progress,
+    progress: TaskProgress,
     /// Counts of the work so far.
-    pub(super) done: Embedded,
+    pub(super) done: EmbeddingWork,
 }
 
-/// Work done.
+/// Counts of embedding work done.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Embedded {
+pub(super) struct EmbeddingWork {
     /// Different texts asked for.
     pub(super) texts: usize,
     /// Texts whose embedding was known.
@@ -45,14 +45,14 @@ impl<'e> Embedder<'e> {
         encoder: &'e dyn Encoder,
         known: Embeddings,
         file: Option<PathBuf>,
-        progress: Progress,
+        progress: TaskProgress,
     ) -> Self {
         Self {
             encoder,
             known,
             file,
             progress,
-            done: Embedded::default(),
+            done: EmbeddingWork::default(),
         }
     }
 

@@ -29,30 +29,31 @@ const KEY_BYTES: usize = 16;
 const SUM_BYTES: usize = blake3::OUT_LEN;
 
 /// The first half of a text's BLAKE3.
-type Key = [u8; KEY_BYTES];
+type TextDigest = [u8; KEY_BYTES];
 
 /// The vectors of one encoder.
 #[derive(Debug)]
 pub(super) struct Embeddings {
     identity: String,
     dims: usize,
-    index: HashMap<Key, usize>,
+    index: HashMap<TextDigest, usize>,
     /// In the order of arrival; those of this run, and of them those that were asked for.
-    entries: Vec<Entry>,
+    entries: Vec<EmbeddingEntry>,
     /// `[entries, dims]`
     values: Vec<f32>,
     bytes_max: u64,
 }
 
+/// Key of a stored vector.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    key: Key,
+struct EmbeddingEntry {
+    key: TextDigest,
     is_used: bool,
 }
 
 /// State of an existing file of embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Opened {
+pub(super) enum EmbeddingFileState {
     /// The file does not exist.
     New,
     /// The file holds this number of vectors.
@@ -85,11 +86,13 @@ impl Embeddings {
         identity: &str,
         dims: usize,
         is_named: bool,
-    ) -> Result<(Self, Opened)> {
+    ) -> Result<(Self, EmbeddingFileState)> {
         let mut known = Self::new(identity, dims);
         let cannot_read = || format!("cannot read the embeddings {}", path.display());
         match fs::metadata(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((known, Opened::New)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok((known, EmbeddingFileState::New));
+            }
             Err(error) => return Err(error).with_context(cannot_read),
             Ok(file) if file.len() > FILE_BYTES_MAX => {
                 let message = format!(
@@ -110,7 +113,10 @@ impl Embeddings {
             anyhow::Error::from(UsageError(message))
         };
         if !bytes.starts_with(MAGIC) && !is_named {
-            return Ok((known, Opened::Damaged("it is no file of embeddings")));
+            return Ok((
+                known,
+                EmbeddingFileState::Damaged("it is no file of embeddings"),
+            ));
         }
         if !bytes.starts_with(MAGIC) {
             return Err(refuse("is no file of embeddings".to_owned()));
@@ -118,9 +124,11 @@ impl Embeddings {
         match known.fill(&bytes) {
             Ok(()) => {
                 let count = known.entries.len();
-                Ok((known, Opened::Known(count)))
+                Ok((known, EmbeddingFileState::Known(count)))
             }
-            Err(Unfit::Damaged(what)) => Ok((Self::new(identity, dims), Opened::Damaged(what))),
+            Err(Unfit::Damaged(what)) => {
+                Ok((Self::new(identity, dims), EmbeddingFileState::Damaged(what)))
+            }
             Err(Unfit::Foreign(whose)) => Err(refuse(format!(
                 "holds the vectors of encoder {whose}, not {identity}"
             ))),
@@ -159,7 +167,7 @@ impl Embeddings {
             if self.index.insert(key, self.entries.len()).is_some() {
                 return Err(Unfit::Damaged("it names a text twice"));
             }
-            self.entries.push(Entry {
+            self.entries.push(EmbeddingEntry {
                 key,
                 is_used: false,
             });
@@ -193,7 +201,7 @@ impl Embeddings {
         let key = key(text);
         if let std::collections::hash_map::Entry::Vacant(free) = self.index.entry(key) {
             free.insert(self.entries.len());
-            self.entries.push(Entry { key, is_used: true });
+            self.entries.push(EmbeddingEntry { key, is_used: true });
             self.values.extend_from_slice(vector);
         }
     }
@@ -205,7 +213,7 @@ impl Embeddings {
     /// When it cannot be written.
     pub(super) fn save(&self, path: &Path) -> Result<()> {
         super::replace(path, |file| {
-            let mut out = Summed::new(file);
+            let mut out = ChecksumWriter::new(file);
             self.write(&mut out)?;
             out.finish()
         })
@@ -254,7 +262,7 @@ enum Unfit {
     Foreign(String),
 }
 
-fn key(text: &str) -> Key {
+fn key(text: &str) -> TextDigest {
     let hash = blake3::hash(text.as_bytes());
     std::array::from_fn(|index| hash.as_bytes()[index])
 }
@@ -265,13 +273,13 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-/// Hashes what it writes.
-struct Summed<'f> {
+/// Writer that hashes its output.
+struct ChecksumWriter<'f> {
     file: BufWriter<&'f mut File>,
     sum: blake3::Hasher,
 }
 
-impl<'f> Summed<'f> {
+impl<'f> ChecksumWriter<'f> {
     fn new(file: &'f mut File) -> Self {
         Self {
             file: BufWriter::new(file),
@@ -287,7 +295,7 @@ impl<'f> Summed<'f> {
     }
 }
 
-impl Write for Summed<'_> {
+impl Write for ChecksumWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.sum.update(&bytes[..written]);
@@ -335,7 +343,7 @@ mod tests {
         let bytes = fs::read(&file.0).expect("reads");
         assert!(!bytes.windows(5).any(|part| part == b"UNMIS"));
         let (mut known, opened) = Embeddings::open(&file.0, "toy", 2, true).expect("opens");
-        assert_eq!(opened, Opened::Known(3));
+        assert_eq!(opened, EmbeddingFileState::Known(3));
         assert_eq!(known.find("two"), Some(&[0.0, -2.0][..]));
         assert_eq!(known.find("three"), None);
     }
@@ -348,7 +356,7 @@ mod tests {
         let check = |bytes: &[u8], at: usize| {
             fs::write(&file.0, bytes).expect("writes");
             match Embeddings::open(&file.0, "toy", 2, true) {
-                Ok((known, Opened::Damaged(_))) => assert_eq!(known.len(), 0),
+                Ok((known, EmbeddingFileState::Damaged(_))) => assert_eq!(known.len(), 0),
                 Ok((_, opened)) => panic!("byte {at}: {opened:?}"),
                 // The magic differs, so the file counts as another program's.
                 Err(error) => assert!(at < MAGIC.len(), "byte {at}: {error}"),
@@ -377,7 +385,10 @@ mod tests {
             "{error}"
         );
         let (_, opened) = Embeddings::open(&file.0, "toy", 2, false).expect("ours, embedded anew");
-        assert_eq!(opened, Opened::Damaged("it is no file of embeddings"));
+        assert_eq!(
+            opened,
+            EmbeddingFileState::Damaged("it is no file of embeddings")
+        );
     }
 
     #[test]
@@ -390,7 +401,7 @@ mod tests {
         known.bytes_max = (8 + 16 + 3 + SUM_BYTES + 24 + 12) as u64;
         known.save(&file.0).expect("saves");
         let (mut known, opened) = Embeddings::open(&file.0, "toy", 2, true).expect("opens");
-        assert_eq!(opened, Opened::Known(1));
+        assert_eq!(opened, EmbeddingFileState::Known(1));
         assert!(known.find("two").is_some());
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Evaluation<'a> {
 
 /// Model, turn count alone, and the difference, on some turns.
 #[derive(Debug)]
-pub(super) struct Compared {
+pub(super) struct ScoreComparison {
     pub(super) model: Scores,
     pub(super) turn_only: Scores,
     pub(super) lift: Lift,
@@ -61,11 +61,11 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Both, on the same turns.
-    pub(super) fn compare(&self, part: &[usize]) -> Compared {
+    pub(super) fn compare(&self, part: &[usize]) -> ScoreComparison {
         let model = self.of_model(part);
         let turn_only = scores_by(self.data, &self.split(part), |at| self.turns_say[at]);
         let lift = self.lift(part, &model, &turn_only);
-        Compared {
+        ScoreComparison {
             model,
             turn_only,
             lift,

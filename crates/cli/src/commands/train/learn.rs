@@ -14,8 +14,8 @@ use headstart_predict::{
 use super::Train;
 use super::evaluate::Evaluation;
 use super::material::Material;
-use crate::output::progress::Progress;
-use crate::report::train::{Elsewhere, InputFacts, OfSeed, Parts, Times, TrainReport};
+use crate::output::progress::TaskProgress;
+use crate::report::train::{Elsewhere, InputFacts, OfSeed, PhaseTimes, SplitCounts, TrainReport};
 
 /// Default halvings of the learning curve, and the most turns that it is drawn for by default.
 const CURVE_STEPS: u32 = 4;
@@ -25,7 +25,7 @@ const CURVE_TURNS_MAX: usize = 20_000;
 const SHUFFLE: u64 = 0x5348_5546_464c_4521;
 
 /// Result of a training.
-pub(super) struct Learnt {
+pub(super) struct LearningResult {
     /// None of shuffled labels.
     pub(super) model: Option<ContinuationModel>,
     pub(super) report: TrainReport,
@@ -35,7 +35,7 @@ pub(super) struct Learnt {
 ///
 /// # Errors
 /// When a part has too little of something.
-pub(super) fn learn(train: &Train, material: Material) -> Result<Learnt> {
+pub(super) fn learn(train: &Train, material: Material) -> Result<LearningResult> {
     let Material {
         mut data,
         inputs,
@@ -69,7 +69,7 @@ pub(super) fn learn(train: &Train, material: Material) -> Result<Learnt> {
     report.curve = curve;
     report.epochs = trained.history;
     report.times = times;
-    Ok(Learnt {
+    Ok(LearningResult {
         model: (!train.shuffle_labels).then_some(trained.model),
         report,
     })
@@ -100,7 +100,7 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
         ece: model.ece,
     };
     let others = usize::from(train.seeds) - 1;
-    let progress = Progress::steps("training with other seeds", others);
+    let progress = TaskProgress::steps("training with other seeds", others);
     let mut found = vec![of_seed(first.seed, &first.test, &first.turn_only)];
     for step in 1..u64::from(train.seeds) {
         let seed = train.seed.wrapping_add(step);
@@ -118,7 +118,7 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
 
 /// Trains, with progress.
 fn epochs(data: &Dataset, split: &DatasetSplit, options: &TrainOptions) -> Result<TrainingResult> {
-    let progress = Progress::steps("training", options.members * options.epochs);
+    let progress = TaskProgress::steps("training", options.members * options.epochs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let trained = fit(
         data,
@@ -144,7 +144,7 @@ fn curve(
     if steps == 0 {
         return Ok(Vec::new());
     }
-    let progress = Progress::steps("training on parts", steps as usize + 1);
+    let progress = TaskProgress::steps("training on parts", steps as usize + 1);
     let points = learning_curve(data, split, options, steps, &mut |_| {
         progress.inc(1);
         ControlFlow::Continue(())
@@ -170,7 +170,7 @@ fn report(
         model: train.output.as_deref().map(shown_name),
         seed: train.seed,
         is_shuffled: train.shuffle_labels,
-        parts: Parts {
+        parts: SplitCounts {
             train: found.train,
             validation: found.validation,
             test: found.test,
@@ -186,7 +186,7 @@ fn report(
         epochs: Vec::new(),
         seeds: Vec::new(),
         elsewhere: Vec::new(),
-        times: Times::default(),
+        times: PhaseTimes::default(),
     }
 }
 

@@ -13,15 +13,15 @@ use headstart_predict::{
 use headstart_trace::source::decompress;
 
 use super::embed::Embedder;
-use super::embeddings::{self, Embeddings, Opened};
+use super::embeddings::{self, EmbeddingFileState, Embeddings};
 use super::samples::Samples;
-use super::source::{Kind, Source};
+use super::source::{InputKind, TrainingFile};
 use super::{Train, corpus, sessions};
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
-use crate::output::progress::Progress;
-use crate::report::train::{InputFacts, Times};
+use crate::output::progress::TaskProgress;
+use crate::report::train::{InputFacts, PhaseTimes};
 
 /// Records of one prediction log.
 const RECORDS_MAX: usize = 1 << 19;
@@ -36,7 +36,7 @@ const TURNS_MIN: usize = TrainOptions::EXAMPLES_MIN;
 const GROUPS_MIN: usize = 3;
 
 /// Settings for making rows.
-pub(super) struct Plan {
+pub(super) struct MaterialPlan {
     /// Encoder and definition for new rows; `None` for a log, which holds rows.
     encoder: Option<(Arc<dyn Encoder>, Definition)>,
 }
@@ -47,43 +47,43 @@ pub(super) struct Material {
     pub(super) inputs: Vec<InputFacts>,
     /// Rows to look at besides.
     pub(super) others: Vec<(InputFacts, Dataset)>,
-    pub(super) times: Times,
+    pub(super) times: PhaseTimes,
 }
 
 /// An input, read.
-struct Loaded {
+struct LoadedInput {
     facts: InputFacts,
-    turns: Turns,
+    turns: InputTurns,
 }
 
-enum Turns {
+enum InputTurns {
     Text(Samples),
     Rows(Dataset),
 }
 
-impl Plan {
+impl MaterialPlan {
     /// Builds the plan from the options, for inputs of this kind.
     ///
     /// # Errors
     /// A usage error for options that do not go with it, or an encoder that there is not.
-    pub(super) fn of(train: &Train, kind: Kind) -> Result<Self> {
+    pub(super) fn of(train: &Train, kind: InputKind) -> Result<Self> {
         let given = [
             ("--encoder", train.encoder.is_some(), false),
             ("--window", train.window.is_some(), false),
             ("--answers", train.answers, false),
             ("--joined", train.joined, false),
             ("--embeddings", train.embeddings.is_some(), false),
-            ("--behaviour", train.behaviour, kind == Kind::Trace),
+            ("--behaviour", train.behaviour, kind == InputKind::Trace),
         ];
         let refused = given.iter().find(|(_, is_given, fits)| *is_given && !fits);
-        if let (Some((option, ..)), true) = (refused, kind != Kind::Conversations) {
+        if let (Some((option, ..)), true) = (refused, kind != InputKind::Conversations) {
             let why = match kind {
-                Kind::Log => "a log holds what the model in service read, as it was",
+                InputKind::Log => "a log holds what the model in service read, as it was",
                 _ => "a trace has no text",
             };
             bail!(UsageError(format!("{option}: {why}")));
         }
-        if kind == Kind::Log {
+        if kind == InputKind::Log {
             return Ok(Self { encoder: None });
         }
         let name = train.encoder.as_deref().unwrap_or("ngram");
@@ -98,7 +98,7 @@ impl Plan {
         if train.joined {
             definition.parts = Parts::Joined;
         }
-        if kind == Kind::Trace {
+        if kind == InputKind::Trace {
             // So that all texts are empty: columns that never vary are left out of a model.
             definition.text.window = 0;
             definition.parts = Parts::Joined;
@@ -115,27 +115,27 @@ impl Plan {
 /// When something cannot be read, or cannot be learnt from.
 pub(super) fn gather(
     train: &Train,
-    plan: &Plan,
-    inputs: &[Source],
-    others: &[Source],
+    plan: &MaterialPlan,
+    inputs: &[TrainingFile],
+    others: &[TrainingFile],
 ) -> Result<Material> {
     let begin = Instant::now();
-    let progress = Progress::bytes("reading");
+    let progress = TaskProgress::bytes("reading");
     let limit = train.conversations.map(NonZeroUsize::get);
     let mut loaded = Vec::new();
     for (number, source) in inputs.iter().chain(others).enumerate() {
         loaded.push(load(plan, source, number as u64, limit, &progress)?);
     }
     progress.end();
-    let labels = |loaded: &Loaded| match &loaded.turns {
-        Turns::Text(samples) => samples.labels().to_vec(),
-        Turns::Rows(data) => data.labels.clone(),
+    let labels = |loaded: &LoadedInput| match &loaded.turns {
+        InputTurns::Text(samples) => samples.labels().to_vec(),
+        InputTurns::Rows(data) => data.labels.clone(),
     };
     let of_inputs: Vec<Label> = loaded[..inputs.len()].iter().flat_map(labels).collect();
     check(&of_inputs)?;
-    let mut times = Times {
+    let mut times = PhaseTimes {
         read_s: begin.elapsed().as_secs_f64(),
-        ..Times::default()
+        ..PhaseTimes::default()
     };
     let mut rows = rows(train, plan, loaded, &mut times)?;
     let others = rows.split_off(inputs.len());
@@ -149,38 +149,42 @@ pub(super) fn gather(
 }
 
 fn load(
-    plan: &Plan,
-    source: &Source,
+    plan: &MaterialPlan,
+    source: &TrainingFile,
     number: u64,
     limit: Option<usize>,
-    progress: &Progress,
-) -> Result<Loaded> {
+    progress: &TaskProgress,
+) -> Result<LoadedInput> {
     let (turns, remarks) = match (&plan.encoder, source.kind) {
         (Some((_, definition)), kind) => {
             let mut samples = Samples::new(definition.clone());
             let read = match kind {
-                Kind::Conversations => corpus::read,
+                InputKind::Conversations => corpus::read,
                 _ => sessions::read,
             };
             let remarks = read(source, number, limit, &mut samples, progress)?;
-            (Turns::Text(samples), remarks)
+            (InputTurns::Text(samples), remarks)
         }
         (None, _) => {
             let (data, remarks) = read_log(source, number, progress)?;
-            (Turns::Rows(data), remarks)
+            (InputTurns::Rows(data), remarks)
         }
     };
     let labels = match &turns {
-        Turns::Text(samples) => samples.labels(),
-        Turns::Rows(data) => &data.labels,
+        InputTurns::Text(samples) => samples.labels(),
+        InputTurns::Rows(data) => &data.labels,
     };
-    Ok(Loaded {
+    Ok(LoadedInput {
         facts: facts(source, labels, remarks),
         turns,
     })
 }
 
-fn read_log(source: &Source, number: u64, progress: &Progress) -> Result<(Dataset, Vec<String>)> {
+fn read_log(
+    source: &TrainingFile,
+    number: u64,
+    progress: &TaskProgress,
+) -> Result<(Dataset, Vec<String>)> {
     let cannot_read = || format!("cannot read the log {}", source.name());
     let text = decompress(source.open(progress)?).with_context(cannot_read)?;
     let mut read = log::read(text, RECORDS_MAX).with_context(cannot_read)?;
@@ -211,7 +215,7 @@ fn read_log(source: &Source, number: u64, progress: &Progress) -> Result<(Datase
     Ok((read.dataset, remarks.into_iter().collect()))
 }
 
-fn facts(source: &Source, labels: &[Label], remarks: Vec<String>) -> InputFacts {
+fn facts(source: &TrainingFile, labels: &[Label], remarks: Vec<String>) -> InputFacts {
     let distinct = |of: fn(&Label) -> u64| labels.iter().map(of).collect::<HashSet<u64>>().len();
     let unknown = labels
         .iter()
@@ -284,21 +288,21 @@ fn check(labels: &[Label]) -> Result<()> {
 /// Embeds what is text.
 fn rows(
     train: &Train,
-    plan: &Plan,
-    loaded: Vec<Loaded>,
-    times: &mut Times,
+    plan: &MaterialPlan,
+    loaded: Vec<LoadedInput>,
+    times: &mut PhaseTimes,
 ) -> Result<Vec<(InputFacts, Dataset)>> {
-    let progress = Progress::steps("embedding", 0);
+    let progress = TaskProgress::steps("embedding", 0);
     let mut embedder = match &plan.encoder {
         Some((encoder, _)) => Some(embedder(train, encoder, progress.clone())?),
         None => None,
     };
     let mut rows = Vec::new();
-    for Loaded { facts, turns } in loaded {
+    for LoadedInput { facts, turns } in loaded {
         let data = match (turns, &mut embedder) {
-            (Turns::Text(samples), Some(embedder)) => samples.embed(embedder)?,
-            (Turns::Rows(data), _) => data,
-            (Turns::Text(_), None) => unreachable!("text is read with an encoder only"),
+            (InputTurns::Text(samples), Some(embedder)) => samples.embed(embedder)?,
+            (InputTurns::Rows(data), _) => data,
+            (InputTurns::Text(_), None) => unreachable!("text is read with an encoder only"),
         };
         rows.push((facts, data));
     }
@@ -315,7 +319,7 @@ fn rows(
 fn embedder<'e>(
     train: &Train,
     encoder: &'e Arc<dyn Encoder>,
-    progress: Progress,
+    progress: TaskProgress,
 ) -> Result<Embedder<'e>> {
     let (identity, dims) = (encoder.identity(), encoder.dims());
     let beside = || Some(embeddings::beside(train.output.as_deref()?, identity));
@@ -328,7 +332,7 @@ fn embedder<'e>(
         Some(file) => {
             let (known, opened) =
                 Embeddings::open(file, identity, dims, train.embeddings.is_some())?;
-            if let Opened::Damaged(what) = opened {
+            if let EmbeddingFileState::Damaged(what) = opened {
                 let name = file.display();
                 output::note(&format!(
                     "{name} is damaged ({what}): embedding everything again"

@@ -11,9 +11,9 @@ use headstart_predict::{ConversationOutcome, Label, Situation};
 use headstart_trace::{Options, Provenance, Reader};
 
 use super::samples::Samples;
-use super::source::Source;
+use super::source::TrainingFile;
 
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Characters of a token, about.
 const TOKEN_CHARS: usize = 4;
@@ -31,7 +31,7 @@ const GAP_SHARE: f64 = 0.95;
 
 /// One request of a session.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct SessionTurn {
     at: Nanos,
     input_tokens: Option<u32>,
     output_tokens: Option<u32>,
@@ -44,11 +44,11 @@ struct Turn {
 /// # Errors
 /// When it cannot be read, or tells no sessions.
 pub(super) fn read(
-    source: &Source,
+    source: &TrainingFile,
     number: u64,
     limit: Option<usize>,
     samples: &mut Samples,
-    progress: &Progress,
+    progress: &TaskProgress,
 ) -> Result<Vec<String>> {
     let raw = source.open(progress)?;
     let mut reader = Reader::with_options(source.name(), raw, Options::default())?;
@@ -78,11 +78,11 @@ pub(super) fn read(
 
 /// The requests by session, in the order of their first ones, and the last arrival.
 fn gather<E: Into<anyhow::Error>>(
-    source: &Source,
+    source: &TrainingFile,
     requests: impl Iterator<Item = Result<TraceRequest, E>>,
-) -> Result<(Vec<Vec<Turn>>, Nanos)> {
+) -> Result<(Vec<Vec<SessionTurn>>, Nanos)> {
     let mut places: HashMap<SessionId, usize> = HashMap::new();
-    let mut sessions: Vec<Vec<Turn>> = Vec::new();
+    let mut sessions: Vec<Vec<SessionTurn>> = Vec::new();
     let mut end = Nanos(0);
     for (count, request) in requests.enumerate() {
         let request = request.map_err(Into::into)?;
@@ -97,7 +97,7 @@ fn gather<E: Into<anyhow::Error>>(
             sessions.push(Vec::new());
             sessions.len() - 1
         });
-        sessions[place].push(Turn {
+        sessions[place].push(SessionTurn {
             at: request.arrival,
             input_tokens: request.input_tokens,
             output_tokens: request.output_tokens,
@@ -108,7 +108,7 @@ fn gather<E: Into<anyhow::Error>>(
 }
 
 /// The gap that [`GAP_SHARE`] of the turns keep.
-fn horizon(sessions: &[Vec<Turn>]) -> std::time::Duration {
+fn horizon(sessions: &[Vec<SessionTurn>]) -> std::time::Duration {
     let gaps = sessions.iter().flat_map(|turns| turns.windows(2));
     let mut gaps: Vec<_> = gaps.map(|pair| pair[1].at.since(pair[0].at)).collect();
     gaps.sort_unstable();
@@ -118,7 +118,7 @@ fn horizon(sessions: &[Vec<Turn>]) -> std::time::Duration {
 }
 
 fn push(
-    turns: &[Turn],
+    turns: &[SessionTurn],
     session: u64,
     end: Nanos,
     horizon: std::time::Duration,
@@ -168,8 +168,8 @@ mod tests {
 
     use super::*;
 
-    fn turn(at_s: u64, turn: u16) -> Turn {
-        Turn {
+    fn turn(at_s: u64, turn: u16) -> SessionTurn {
+        SessionTurn {
             at: Nanos(at_s * 1_000_000_000),
             input_tokens: Some(100 * u32::from(turn)),
             output_tokens: Some(40),

@@ -8,14 +8,14 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use headstart_trace::source;
 
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Of the first line, as much as is looked at to tell what a file is.
 const START_BYTES: u64 = 1 << 12;
 
 /// Kind of training input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum InputKind {
     /// Text, as JSON lines.
     Conversations,
     /// Requests of sessions, without text.
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Log,
 }
 
-impl Kind {
+impl InputKind {
     /// As the command line says it.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for InputKind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -61,17 +61,17 @@ impl FromStr for Kind {
 
 /// A file to learn from.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct TrainingFile {
     pub(super) path: PathBuf,
-    pub(super) kind: Kind,
+    pub(super) kind: InputKind,
 }
 
-impl Source {
+impl TrainingFile {
     /// Looks at the start of `path`, unless `kind` is known.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub(super) fn new(path: &Path, kind: Option<Kind>) -> Result<Self> {
+    pub(super) fn new(path: &Path, kind: Option<InputKind>) -> Result<Self> {
         let path = path.to_owned();
         if let Some(kind) = kind {
             return Ok(Self { path, kind });
@@ -83,7 +83,7 @@ impl Source {
         text.take(START_BYTES)
             .read_until(b'\n', &mut start)
             .with_context(cannot_read)?;
-        let kind = Kind::of(&String::from_utf8_lossy(&start));
+        let kind = InputKind::of(&String::from_utf8_lossy(&start));
         Ok(Self { path, kind })
     }
 
@@ -102,7 +102,7 @@ impl Source {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub(super) fn open(&self, progress: &Progress) -> Result<impl Read + use<>> {
+    pub(super) fn open(&self, progress: &TaskProgress) -> Result<impl Read + use<>> {
         let cannot_open = || format!("cannot open {}", self.name());
         let file = File::open(&self.path).with_context(cannot_open)?;
         progress.inc_length(file.metadata().with_context(cannot_open)?.len());

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::config::UsageError;
 use crate::output::{self, colour};
 use crate::report::{aligned, thousands};
-use crate::server::{Server, one_line};
+use crate::server::{ServerOptions, one_line};
 
 /// Longest answer that is read: one request and all replicas that it could have gone to.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -17,7 +17,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 const OF_A_GATEWAY: [Bucket; 3] = [Bucket::IndexWrong, Bucket::HeldElsewhere, Bucket::NoTokens];
 
 /// Asks a server about `request` and tells.
-pub(super) fn run(server: &Server, request: &str, as_json: bool) -> Result<()> {
+pub(super) fn run(server: &ServerOptions, request: &str, as_json: bool) -> Result<()> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if request.is_empty() || !request.bytes().all(is_plain) {
         let message = format!("{request}: an id has letters, figures and -_.: only");

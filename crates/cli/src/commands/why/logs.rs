@@ -13,7 +13,7 @@ use headstart_trace::source::Lines;
 use headstart_trace::{Format, TraceError};
 
 use crate::config::UsageError;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Hands each request of the file at `path` (`-` is standard input) to `take`, in order, for as
 /// long as it wants more.
@@ -27,7 +27,7 @@ pub(crate) fn each(
     mut take: impl FnMut(&LoggedRequest) -> ControlFlow<()>,
 ) -> Result<()> {
     let name = name(path);
-    let progress = Progress::bytes("reading prompts");
+    let progress = TaskProgress::bytes("reading prompts");
     let mut lines = Lines::new(name.clone(), opened(path, &name, &progress)?)?;
     match Format::of(&mut lines) {
         Ok(Format::Conversation) if !is_request(&mut lines) => {
@@ -57,7 +57,7 @@ pub(crate) fn name(path: &Path) -> String {
     }
 }
 
-fn opened(path: &Path, name: &str, progress: &Progress) -> Result<Box<dyn Read>> {
+fn opened(path: &Path, name: &str, progress: &TaskProgress) -> Result<Box<dyn Read>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdin()));
     }

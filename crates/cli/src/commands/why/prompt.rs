@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use headstart_core::TokenId;
-use headstart_insight::text::{Divergence, Sketch, Sketcher};
+use headstart_insight::text::{PromptDivergence, Sketch, Sketcher};
 use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
 
 use crate::logged::Rendering;
@@ -16,7 +16,7 @@ const NAME_CHARS_MAX: usize = 512;
 
 /// Content of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Body {
+pub(crate) enum PromptBody {
     /// A text, special tokens spelled out.
     Text(String),
     /// Token ids.
@@ -25,16 +25,16 @@ pub(crate) enum Body {
 
 /// A prompt of the log.
 #[derive(Debug)]
-pub(crate) struct Prompt {
+pub(crate) struct PromptRecord {
     /// The request's id, or the number of its line.
     pub(crate) name: String,
     /// As the model reads it.
-    pub(crate) body: Body,
+    pub(crate) body: PromptBody,
     /// Its length in tokens as the log has it.
     pub(crate) logged_tokens: Option<u32>,
 }
 
-impl Body {
+impl PromptBody {
     pub(crate) fn of(prompt: &PromptPart, rendering: &Rendering) -> Self {
         match prompt {
             PromptPart::Tokens(ids) => Self::Ids(ids.clone()),
@@ -118,7 +118,7 @@ impl Body {
 }
 
 /// For people and programs: ids as numbers with blanks between.
-impl std::fmt::Display for Body {
+impl std::fmt::Display for PromptBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
@@ -130,8 +130,8 @@ impl std::fmt::Display for Body {
     }
 }
 
-impl Prompt {
-    pub(crate) fn new(request: &LoggedRequest, body: Body) -> Self {
+impl PromptRecord {
+    pub(crate) fn new(request: &LoggedRequest, body: PromptBody) -> Self {
         Self {
             name: request.name(),
             body,
@@ -151,7 +151,7 @@ impl Prompt {
     }
 
     /// Tokens that `divergence` cost it: of a text by the average of its bytes.
-    pub(crate) fn lost(&self, divergence: &Divergence, rendering: &Rendering) -> u64 {
+    pub(crate) fn lost(&self, divergence: &PromptDivergence, rendering: &Rendering) -> u64 {
         let share = divergence.lost_bytes as f64 / self.body.len().max(1) as f64;
         (self.tokens(rendering) as f64 * share).round() as u64
     }
@@ -195,14 +195,14 @@ mod tests {
 
     #[test]
     fn texts_are_cut_on_characters_and_ids_anywhere() {
-        let text = Body::Text("aé".to_owned());
-        assert_eq!(text.cut(0..2), Body::Text("a".to_owned()));
-        assert_eq!(text.cut(5..9), Body::Text(String::new()));
-        assert_eq!(text.common(&Body::Text("aè".to_owned())), 1);
-        let ids = Body::Ids(vec![7, 300_000, 9]);
+        let text = PromptBody::Text("aé".to_owned());
+        assert_eq!(text.cut(0..2), PromptBody::Text("a".to_owned()));
+        assert_eq!(text.cut(5..9), PromptBody::Text(String::new()));
+        assert_eq!(text.common(&PromptBody::Text("aè".to_owned())), 1);
+        let ids = PromptBody::Ids(vec![7, 300_000, 9]);
         assert_eq!(ids.cut(1..9).to_string(), "300000 9");
         assert_eq!(
-            (ids.common(&Body::Ids(vec![7, 9])), ids.common(&text)),
+            (ids.common(&PromptBody::Ids(vec![7, 9])), ids.common(&text)),
             (1, 0)
         );
         assert_eq!(
@@ -214,9 +214,9 @@ mod tests {
     #[test]
     fn token_ids_are_counted_without_a_tokenizer() {
         let rendering = Rendering::of(None).expect("the toy");
-        let prompt = |ids: &[TokenId]| Prompt {
+        let prompt = |ids: &[TokenId]| PromptRecord {
             name: "r".to_owned(),
-            body: Body::Ids(ids.to_vec()),
+            body: PromptBody::Ids(ids.to_vec()),
             logged_tokens: None,
         };
         let (old, new) = (prompt(&[1, 2, 3, 4]), prompt(&[1, 2, 9, 4, 5]));

@@ -7,7 +7,7 @@ use headstart_insight::Cause;
 use serde_json::{Value, json};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::prompt::{Body, Prompt};
+use super::prompt::{PromptBody, PromptRecord};
 use crate::input::counted;
 use crate::output::COLUMNS;
 
@@ -34,11 +34,11 @@ const EXAMPLE_MAX: usize = 64 << 10;
 
 /// The texts around a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ChangeContext {
     /// Text before the change, the same or nearly so in both prompts.
     before: String,
-    old: Change,
-    new: Change,
+    old: ChangedText,
+    new: ChangedText,
     /// Kind of the change, shown if the text is redacted.
     kind: &'static str,
     /// Unit of lengths.
@@ -47,7 +47,7 @@ pub(crate) struct Shown {
 
 /// Changed text of one prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Change {
+struct ChangedText {
     text: String,
     len: usize,
     /// Text after the change.
@@ -70,8 +70,8 @@ fn kind(cause: Option<Cause>) -> &'static str {
     }
 }
 
-impl Change {
-    fn of(body: &Body, span: Range<usize>, most: usize) -> Self {
+impl ChangedText {
+    fn of(body: &PromptBody, span: Range<usize>, most: usize) -> Self {
         let kept = span.start..span.end.min(span.start.saturating_add(most));
         Self {
             text: body.cut(kept).to_string(),
@@ -81,11 +81,11 @@ impl Change {
     }
 }
 
-impl Shown {
+impl ChangeContext {
     /// The texts around `spans` of both prompts, which differ for `cause` if that is known.
     pub(crate) fn of(
-        old: &Prompt,
-        new: &Prompt,
+        old: &PromptRecord,
+        new: &PromptRecord,
         spans: (Range<usize>, Range<usize>),
         cause: Option<Cause>,
     ) -> Self {
@@ -94,8 +94,8 @@ impl Shown {
 
     /// The same of an example that is kept: a very long change is cut.
     pub(crate) fn example(
-        old: &Prompt,
-        new: &Prompt,
+        old: &PromptRecord,
+        new: &PromptRecord,
         spans: (Range<usize>, Range<usize>),
         cause: Option<Cause>,
     ) -> Self {
@@ -103,18 +103,18 @@ impl Shown {
     }
 
     fn with_most(
-        (old, new): (&Prompt, &Prompt),
+        (old, new): (&PromptRecord, &PromptRecord),
         (old_span, new_span): (Range<usize>, Range<usize>),
         cause: Option<Cause>,
         most: usize,
     ) -> Self {
         Self {
             before: last(&new.body, new_span.start),
-            old: Change::of(&old.body, old_span, most),
-            new: Change::of(&new.body, new_span, most),
+            old: ChangedText::of(&old.body, old_span, most),
+            new: ChangedText::of(&new.body, new_span, most),
             kind: match &new.body {
-                Body::Text(_) => kind(cause),
-                Body::Ids(_) => "tokens",
+                PromptBody::Text(_) => kind(cause),
+                PromptBody::Ids(_) => "tokens",
             },
             unit: new.body.unit(),
         }
@@ -199,7 +199,7 @@ impl Shown {
     }
 
     /// Returns the placeholder for a redacted text.
-    fn redacted(&self, change: &Change) -> String {
+    fn redacted(&self, change: &ChangedText) -> String {
         match (change.len, self.unit) {
             (0, _) => "[nothing]".to_owned(),
             (ids, "token ids") => format!("[redacted: {}]", counted(ids as u64, "token id")),
@@ -212,13 +212,13 @@ impl Shown {
 }
 
 /// Returns the excerpt of `body` from `at` onwards.
-fn first(body: &Body, at: usize) -> String {
+fn first(body: &PromptBody, at: usize) -> String {
     match body {
-        Body::Text(_) => {
+        PromptBody::Text(_) => {
             let rest = body.cut(at..at + CONTEXT_CHARS * LETTER_BYTES).to_string();
             rest.chars().take(CONTEXT_CHARS).collect()
         }
-        Body::Ids(_) => match body.cut(at..at + CONTEXT_IDS).to_string() {
+        PromptBody::Ids(_) => match body.cut(at..at + CONTEXT_IDS).to_string() {
             ids if ids.is_empty() => ids,
             ids => format!(" {ids}"),
         },
@@ -226,15 +226,15 @@ fn first(body: &Body, at: usize) -> String {
 }
 
 /// Returns the excerpt of `body` up to `at`.
-fn last(body: &Body, at: usize) -> String {
+fn last(body: &PromptBody, at: usize) -> String {
     match body {
-        Body::Text(_) => {
+        PromptBody::Text(_) => {
             let front = at.saturating_sub(CONTEXT_CHARS * LETTER_BYTES)..at;
             let front = body.cut(front).to_string();
             let left = front.chars().count().saturating_sub(CONTEXT_CHARS);
             front.chars().skip(left).collect()
         }
-        Body::Ids(_) => match body.cut(at.saturating_sub(CONTEXT_IDS)..at).to_string() {
+        PromptBody::Ids(_) => match body.cut(at.saturating_sub(CONTEXT_IDS)..at).to_string() {
             ids if ids.is_empty() => ids,
             ids => format!("{ids} "),
         },
@@ -293,22 +293,22 @@ fn fitting(characters: impl Iterator<Item = char>, columns: usize) -> Vec<char> 
 mod tests {
     use super::*;
 
-    fn prompt(name: &str, body: Body) -> Prompt {
-        Prompt {
+    fn prompt(name: &str, body: PromptBody) -> PromptRecord {
+        PromptRecord {
             name: name.to_owned(),
             body,
             logged_tokens: None,
         }
     }
 
-    fn text(text: &str) -> Prompt {
-        prompt("", Body::Text(text.to_owned()))
+    fn text(text: &str) -> PromptRecord {
+        prompt("", PromptBody::Text(text.to_owned()))
     }
 
-    fn shown() -> Shown {
+    fn shown() -> ChangeContext {
         let old = text("It is\n9:41 now.");
         let new = text("It is\n11:02 now, or so.");
-        Shown::of(&old, &new, (6..10, 6..11), Some(Cause::Clock))
+        ChangeContext::of(&old, &new, (6..10, 6..11), Some(Cause::Clock))
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
     fn carets_are_as_wide_as_the_text() {
         let old = text("時間は九時です");
         let new = text("時間は十一時e\u{301}です");
-        let shown = Shown::of(&old, &new, (9..12, 9..18), None);
+        let shown = ChangeContext::of(&old, &new, (9..12, 9..18), None);
         let lines = shown.side_by_side("a", "請求", true);
         assert_eq!(
             lines,
@@ -354,7 +354,7 @@ mod tests {
             ]
         );
         assert!(!lines.join("").contains("now"));
-        let added = Shown::of(&text("ab"), &text("axb"), (1..1, 1..2), None);
+        let added = ChangeContext::of(&text("ab"), &text("axb"), (1..1, 1..2), None);
         let lines = added.side_by_side("a", "b", false);
         assert_eq!(lines[0], "  a │ …[nothing]…");
     }
@@ -377,9 +377,9 @@ mod tests {
 
     #[test]
     fn token_ids_are_shown_as_ids() {
-        let body = |ids: &[u32]| prompt("", Body::Ids(ids.to_vec()));
+        let body = |ids: &[u32]| prompt("", PromptBody::Ids(ids.to_vec()));
         let (old, new) = (body(&[1, 2, 33, 4]), body(&[1, 2, 5, 66, 4]));
-        let shown = Shown::of(&old, &new, (2..3, 2..4), None);
+        let shown = ChangeContext::of(&old, &new, (2..3, 2..4), None);
         assert_eq!(
             shown.side_by_side("a", "b", true)[2..],
             ["  b │ …1 2 5 66 4…", "    │      ^^^^"]
@@ -402,7 +402,7 @@ mod tests {
             let shown = shortened(&letter.repeat(400), 44);
             assert!(shown.width() >= width && shown.width() <= 44, "{shown}");
         }
-        let shown = Shown::of(&long, &wide, (200..700, 400..900), None);
+        let shown = ChangeContext::of(&long, &wide, (200..700, 400..900), None);
         let lines = shown.side_by_side("a", "b", true);
         assert!(
             lines.iter().all(|line| line.width() <= COLUMNS),
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(visible("10\u{A0}%\u{202E}x\u{2028}"), "10⍽%·x⍽");
         let long = text(&"x".repeat(1 << 20));
         let whole = (0..1 << 20, 0..1 << 20);
-        let kept = Shown::example(&long, &long, whole, None);
+        let kept = ChangeContext::example(&long, &long, whole, None);
         assert_eq!((kept.old.text.len(), kept.old.len), (EXAMPLE_MAX, 1 << 20));
     }
 }

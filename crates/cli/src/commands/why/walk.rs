@@ -9,15 +9,16 @@ use std::rc::Rc;
 
 use headstart_insight::Cause;
 use headstart_insight::text::{
-    Divergence, Evidence, Finding, Findings, Limits, Loss, Neighbours, Sketch, Sketcher,
+    Evidence, Finding, Findings, Loss, NeighbourLimits, Neighbours, PromptDivergence, Sketch,
+    Sketcher,
 };
 use headstart_trace::format::request_log::LoggedRequest;
 use serde_json::{Value, json};
 
 use crate::logged::Rendering;
 
-use super::prompt::{Body, Prompt};
-use super::shown::Shown;
+use super::prompt::{PromptBody, PromptRecord};
+use super::shown::ChangeContext;
 
 /// The secret of hashes that never leave the process: always the same, so that the same log tells
 /// the same each time, and one for all commands, so that they tell the same.
@@ -29,11 +30,11 @@ const MANY_PROMPTS: u64 = 50;
 
 /// Two prompts that part.
 #[derive(Debug)]
-pub(crate) struct Parted {
+pub(crate) struct DivergentPrompts {
     /// The earlier one.
-    pub(crate) old: Rc<Prompt>,
+    pub(crate) old: Rc<PromptRecord>,
     /// Positions at which the prompts differ.
-    pub(crate) divergence: Divergence,
+    pub(crate) divergence: PromptDivergence,
     /// Why, where that has a name.
     pub(crate) evidence: Option<Evidence>,
     /// Tokens that were known behind the difference.
@@ -42,20 +43,20 @@ pub(crate) struct Parted {
 
 /// Comparison of a request with an earlier one.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct PromptComparison {
     /// Its prompt.
-    pub(crate) prompt: Rc<Prompt>,
+    pub(crate) prompt: Rc<PromptRecord>,
     /// The earlier prompt that it is compared with.
-    pub(crate) near: Option<Rc<Prompt>>,
+    pub(crate) near: Option<Rc<PromptRecord>>,
     /// Tokens that both have in common from the start.
     pub(crate) shared_tokens: u64,
     /// Difference between both prompts; `None` if one is a prefix of the other.
-    pub(crate) parted: Option<Parted>,
+    pub(crate) parted: Option<DivergentPrompts>,
 }
 
 /// Relation of a request to the earlier prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum PromptRelation {
     /// No earlier prompt is near.
     Alone,
     /// It continues an earlier prompt, or is the beginning of one.
@@ -66,23 +67,23 @@ pub(crate) enum Outcome {
 
 /// The worst case of a finding: a few hundred bytes and what changed, whatever the prompts hold.
 #[derive(Debug)]
-pub(crate) struct Example {
+pub(crate) struct WorstCase {
     /// The request that lost.
     pub(crate) request: String,
     /// The one that it is compared with.
     pub(crate) neighbour: String,
     /// The texts around the change.
-    pub(crate) shown: Shown,
+    pub(crate) shown: ChangeContext,
     /// The token at which they part.
     token: u64,
 }
 
-/// Goes through a log.
-pub(crate) struct Walk<'a> {
+/// Compares each prompt of a log with the earlier ones.
+pub(crate) struct LogWalk<'a> {
     rendering: &'a Rendering,
     sketcher: Sketcher,
-    neighbours: Neighbours<Rc<Prompt>>,
-    findings: Findings<Example>,
+    neighbours: Neighbours<Rc<PromptRecord>>,
+    findings: Findings<WorstCase>,
     prompts: u64,
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn sketcher() -> Sketcher {
     Sketcher::new(&SECRET)
 }
 
-impl Parted {
+impl DivergentPrompts {
     /// Returns the changed bytes of the older and of the newer prompt: those of the evidence, or
     /// else the first region.
     pub(crate) fn spans(&self) -> (Range<usize>, Range<usize>) {
@@ -127,35 +128,35 @@ impl Parted {
     }
 }
 
-impl Told {
+impl PromptComparison {
     /// Classifies the relation to the earlier prompt.
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> PromptRelation {
         match (&self.near, &self.parted) {
-            (None, _) => Outcome::Alone,
-            (Some(_), None) => Outcome::GoesOn,
-            (Some(_), Some(_)) => Outcome::Parts,
+            (None, _) => PromptRelation::Alone,
+            (Some(_), None) => PromptRelation::GoesOn,
+            (Some(_), Some(_)) => PromptRelation::Parts,
         }
     }
 
     /// As the example of a finding, where it `parted`.
-    pub(crate) fn example(&self, parted: &Parted) -> Example {
+    pub(crate) fn example(&self, parted: &DivergentPrompts) -> WorstCase {
         let (old, new) = (&parted.old, &self.prompt);
-        Example {
+        WorstCase {
             request: new.short_name(),
             neighbour: old.short_name(),
-            shown: Shown::example(old, new, parted.spans(), parted.cause()),
+            shown: ChangeContext::example(old, new, parted.spans(), parted.cause()),
             token: self.shared_tokens,
         }
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> LogWalk<'a> {
     /// At the start of a log whose prompts `rendering` renders.
     pub(crate) fn new(rendering: &'a Rendering) -> Self {
         Self {
             rendering,
             sketcher: sketcher(),
-            neighbours: Neighbours::new(Limits::default()),
+            neighbours: Neighbours::new(NeighbourLimits::default()),
             findings: Findings::default(),
             prompts: 0,
         }
@@ -163,22 +164,22 @@ impl<'a> Walk<'a> {
 
     /// Remembers a request that nothing is asked about.
     pub(crate) fn remember(&mut self, request: &LoggedRequest) {
-        let body = Body::of(&request.prompt, self.rendering);
+        let body = PromptBody::of(&request.prompt, self.rendering);
         let sketch = body.sketch(&self.sketcher);
-        let prompt = Rc::new(Prompt::new(request, body));
+        let prompt = Rc::new(PromptRecord::new(request, body));
         self.neighbours.insert(namespace(request), prompt, sketch);
     }
 
     /// Compares a request with the remembered ones, without remembering it.
-    pub(crate) fn tell(&self, request: &LoggedRequest) -> Told {
-        let body = Body::of(&request.prompt, self.rendering);
+    pub(crate) fn tell(&self, request: &LoggedRequest) -> PromptComparison {
+        let body = PromptBody::of(&request.prompt, self.rendering);
         let sketch = body.sketch(&self.sketcher);
         self.told(request, body, &sketch)
     }
 
     /// Adds a request to the findings, and remembers it.
-    pub(crate) fn add(&mut self, request: &LoggedRequest) -> Told {
-        let body = Body::of(&request.prompt, self.rendering);
+    pub(crate) fn add(&mut self, request: &LoggedRequest) -> PromptComparison {
+        let body = PromptBody::of(&request.prompt, self.rendering);
         let sketch = body.sketch(&self.sketcher);
         let told = self.told(request, body, &sketch);
         self.prompts += 1;
@@ -194,14 +195,14 @@ impl<'a> Walk<'a> {
     }
 
     /// All findings, most tokens lost first; without those of a single request among many.
-    pub(crate) fn findings(self) -> Vec<Finding<Example>> {
+    pub(crate) fn findings(self) -> Vec<Finding<WorstCase>> {
         told_findings(self.findings, self.prompts)
     }
 
-    fn told(&self, request: &LoggedRequest, body: Body, sketch: &Sketch) -> Told {
-        let prompt = Rc::new(Prompt::new(request, body));
+    fn told(&self, request: &LoggedRequest, body: PromptBody, sketch: &Sketch) -> PromptComparison {
+        let prompt = Rc::new(PromptRecord::new(request, body));
         let Some(told) = self.neighbours.tell(namespace(request), sketch) else {
-            return Told {
+            return PromptComparison {
                 prompt,
                 near: None,
                 shared_tokens: 0,
@@ -210,9 +211,9 @@ impl<'a> Walk<'a> {
         };
         let near = Rc::clone(told.near.name);
         let shared_tokens = prompt.shared_tokens(&near, self.rendering);
-        let behind = |one: &Prompt| one.tokens(self.rendering).saturating_sub(shared_tokens);
+        let behind = |one: &PromptRecord| one.tokens(self.rendering).saturating_sub(shared_tokens);
         let most = behind(&prompt).min(behind(&near));
-        let parted = told.explanation.map(|explanation| Parted {
+        let parted = told.explanation.map(|explanation| DivergentPrompts {
             lost_tokens: prompt
                 .lost(&explanation.divergence, self.rendering)
                 .min(most),
@@ -220,7 +221,7 @@ impl<'a> Walk<'a> {
             evidence: explanation.evidence,
             old: Rc::clone(&near),
         });
-        Told {
+        PromptComparison {
             shared_tokens,
             prompt,
             near: Some(near),
@@ -229,7 +230,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl Example {
+impl WorstCase {
     /// As JSON, with texts only if they are to be shown.
     pub(crate) fn json(&self, show_text: bool) -> Value {
         let mut told = json!({

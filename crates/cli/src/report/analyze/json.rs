@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::characterization::characterization;
-use super::{Amount, Analysis, FindingRow, Kept, Own, Step};
-use crate::commands::analyze::Counts;
+use super::{Amount, Analysis, FindingRow, MemoryEstimate, Own, WaterfallStep};
+use crate::commands::analyze::LoggedTokenCounts;
 
 /// Everything, as `analyze --json` prints it.
 pub(crate) fn json(analysis: &Analysis) -> Value {
@@ -93,7 +93,7 @@ fn trace(analysis: &Analysis) -> Value {
 }
 
 /// `null` where no log counts its prompt tokens.
-fn logged_counts(counts: &Counts) -> Option<Value> {
+fn logged_counts(counts: &LoggedTokenCounts) -> Option<Value> {
     (counts.requests > 0).then(|| {
         json!({
             "requests": counts.requests,
@@ -112,7 +112,7 @@ fn memory(analysis: &Analysis) -> Value {
             "lost": kept.lost,
         })
     });
-    let sum = |of: fn(&Kept) -> u64| analysis.kept.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&MemoryEstimate) -> u64| analysis.kept.iter().map(of).sum::<u64>();
     json!({
         "kept_bytes": sum(|kept| kept.bytes),
         "kept_bytes_max": sum(|kept| kept.bytes_max),
@@ -136,7 +136,7 @@ fn logged(own: &Own) -> Option<Value> {
     })
 }
 
-fn bucket(analysis: &Analysis, step: &Step, share: f64) -> Value {
+fn bucket(analysis: &Analysis, step: &WaterfallStep, share: f64) -> Value {
     json!({
         "bucket": analysis.name(step.bucket),
         "meaning": analysis.meaning(step.bucket),

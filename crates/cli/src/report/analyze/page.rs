@@ -4,11 +4,11 @@
 use headstart_insight::Bucket;
 use serde_json::{Value, json};
 
-use super::super::frame::{Made, Page};
+use super::super::frame::{ReportPage, ReportProvenance};
 use super::{Amount, Analysis, duration, json, percent, thousands};
 use crate::commands::analyze::headlines::{MATERIAL, causes, is_again};
 
-const PAGE: Page = Page {
+const PAGE: ReportPage = ReportPage {
     kind: "Prefix cache analysis",
     body: include_str!("page.html"),
     script: include_str!("page.js"),
@@ -20,7 +20,7 @@ const SPAN_MIN_S: f64 = 60.0;
 const DAY_S: f64 = 86_400.0;
 
 /// The whole page.
-pub(crate) fn page(analysis: &Analysis, made: &Made) -> String {
+pub(crate) fn page(analysis: &Analysis, made: &ReportProvenance) -> String {
     let mut data = json(analysis);
     data["tiles"] = tiles(analysis).map(tile).to_vec().into();
     data["first"] = first(analysis);
@@ -29,13 +29,13 @@ pub(crate) fn page(analysis: &Analysis, made: &Made) -> String {
 }
 
 /// A key figure: its name, its value, and a line below.
-type Tile = [String; 3];
+type KeyFigure = [String; 3];
 
-fn tile([name, value, under]: Tile) -> Value {
+fn tile([name, value, under]: KeyFigure) -> Value {
     json!({"name": name, "value": value, "under": under})
 }
 
-fn tiles(analysis: &Analysis) -> [Tile; 4] {
+fn tiles(analysis: &Analysis) -> [KeyFigure; 4] {
     [
         hit_rate(analysis),
         possible(analysis),
@@ -44,7 +44,7 @@ fn tiles(analysis: &Analysis) -> [Tile; 4] {
     ]
 }
 
-fn hit_rate(analysis: &Analysis) -> Tile {
+fn hit_rate(analysis: &Analysis) -> KeyFigure {
     let served = analysis.served_tokens();
     let from = match analysis.own.requests {
         0 => format!("Simulated on {}", analysis.fleet()),
@@ -59,7 +59,7 @@ fn hit_rate(analysis: &Analysis) -> Tile {
 }
 
 /// The most that any cache could serve: of whole prefixes, or of parts at any position.
-fn possible(analysis: &Analysis) -> Tile {
+fn possible(analysis: &Analysis) -> KeyFigure {
     let unlimited = analysis.characterization.ideal.hit_tokens;
     let share = percent(analysis.share(unlimited));
     match analysis.order_free_tokens.filter(|&more| more > 0) {
@@ -77,7 +77,7 @@ fn possible(analysis: &Analysis) -> Tile {
 }
 
 /// Builds the tile of the recomputation cost, per day if the log is long enough.
-fn wasted(analysis: &Analysis) -> Tile {
+fn wasted(analysis: &Analysis) -> KeyFigure {
     let mut amount = Amount::default();
     let again = analysis.waterfall.iter().filter(|it| is_again(it.bucket));
     again.for_each(|step| amount.add(&step.amount));
@@ -99,7 +99,7 @@ fn wasted(analysis: &Analysis) -> Tile {
     [name.to_owned(), value, under]
 }
 
-fn top_cause(analysis: &Analysis) -> Tile {
+fn top_cause(analysis: &Analysis) -> KeyFigure {
     let name = "Top cause of recomputation".to_owned();
     match causes(analysis).first() {
         Some(cause) => {

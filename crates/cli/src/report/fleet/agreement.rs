@@ -4,17 +4,17 @@ use headstart_sim::fleet::RungOutcome;
 use serde_json::{Value, json};
 
 use super::super::table::aligned;
-use super::{Origin, Report, StrategyRun};
+use super::{FigureOrigin, FleetReport, StrategyRun};
 
 /// One strategy, both ways, all rungs but the first together.
-struct Both<'a> {
+struct StrategyPair<'a> {
     name: &'a str,
     measured: &'a RungOutcome,
     simulated: &'a RungOutcome,
 }
 
 /// A table, with the order of the strategies both ways; none where nothing is there both ways.
-pub(super) fn table(report: &Report) -> Option<String> {
+pub(super) fn table(report: &FleetReport) -> Option<String> {
     let all = both(report);
     if all.is_empty() {
         return None;
@@ -38,7 +38,7 @@ pub(super) fn table(report: &Report) -> Option<String> {
     rows.extend(all.iter().map(row));
     let mut text = format!("measured beside simulated\n{}", aligned(&rows));
     if all.len() > 1 {
-        let by = |of: fn(&Both<'_>) -> f64| order(&all, of);
+        let by = |of: fn(&StrategyPair<'_>) -> f64| order(&all, of);
         text += &format!("by TTFT p50, measured: {}\n", by(|it| it.measured.ttft.p50));
         text += &format!(
             "by TTFT p50, simulated: {}\n",
@@ -49,8 +49,8 @@ pub(super) fn table(report: &Report) -> Option<String> {
 }
 
 /// The same for scripts, a line a strategy.
-pub(super) fn json_lines(report: &Report) -> Vec<Value> {
-    let line = |it: &Both<'_>| {
+pub(super) fn json_lines(report: &FleetReport) -> Vec<Value> {
+    let line = |it: &StrategyPair<'_>| {
         json!({
             "asked": report.asked.name,
             "strategy": it.name,
@@ -66,21 +66,21 @@ pub(super) fn json_lines(report: &Report) -> Vec<Value> {
     both(report).iter().map(line).collect()
 }
 
-fn both(report: &Report) -> Vec<Both<'_>> {
-    let of = |origin: Origin| report.runs.iter().filter(move |it| it.origin == origin);
-    of(Origin::Measured)
-        .filter_map(|measured| pair(measured, of(Origin::Simulated)))
+fn both(report: &FleetReport) -> Vec<StrategyPair<'_>> {
+    let of = |origin: FigureOrigin| report.runs.iter().filter(move |it| it.origin == origin);
+    of(FigureOrigin::Measured)
+        .filter_map(|measured| pair(measured, of(FigureOrigin::Simulated)))
         .collect()
 }
 
 fn pair<'a>(
     measured: &'a StrategyRun,
     mut simulated: impl Iterator<Item = &'a StrategyRun>,
-) -> Option<Both<'a>> {
+) -> Option<StrategyPair<'a>> {
     let simulated = simulated.find(|it| it.name == measured.name)?;
     // Without answered requests there are no times to compare.
     let is_answered = |run: &StrategyRun| run.outcome.all.answered > 0;
-    (is_answered(measured) && is_answered(simulated)).then_some(Both {
+    (is_answered(measured) && is_answered(simulated)).then_some(StrategyPair {
         name: &measured.name,
         measured: &measured.outcome.all,
         simulated: &simulated.outcome.all,
@@ -91,8 +91,8 @@ fn pair<'a>(
 const ALIKE: f64 = 1.15;
 
 /// The strategies from the least figure to the greatest, `<` or `≈` between neighbours.
-fn order(all: &[Both<'_>], of: fn(&Both<'_>) -> f64) -> String {
-    let mut sorted: Vec<&Both<'_>> = all.iter().collect();
+fn order(all: &[StrategyPair<'_>], of: fn(&StrategyPair<'_>) -> f64) -> String {
+    let mut sorted: Vec<&StrategyPair<'_>> = all.iter().collect();
     sorted.sort_by(|a, b| of(a).total_cmp(&of(b)));
     let mut text = String::new();
     for (at, it) in sorted.iter().enumerate() {
@@ -107,16 +107,16 @@ fn order(all: &[Both<'_>], of: fn(&Both<'_>) -> f64) -> String {
     text
 }
 
-fn points(both: &Both<'_>) -> f64 {
+fn points(both: &StrategyPair<'_>) -> f64 {
     (both.measured.hits.rate() - both.simulated.hits.rate()) * 100.0
 }
 
 /// Measured over simulated.
-fn ratio(both: &Both<'_>, of: fn(&RungOutcome) -> f64) -> f64 {
+fn ratio(both: &StrategyPair<'_>, of: fn(&RungOutcome) -> f64) -> f64 {
     of(both.measured) / of(both.simulated)
 }
 
-fn row(both: &Both<'_>) -> Vec<String> {
+fn row(both: &StrategyPair<'_>) -> Vec<String> {
     let percent = |it: &RungOutcome| format!("{:.1} %", it.hits.rate() * 100.0);
     let mut row = vec![
         both.name.to_owned(),
@@ -154,7 +154,7 @@ mod tests {
             ("fast", rung(1.0)),
             ("also", rung(1.1)),
         ];
-        let all = rungs.each_ref().map(|(name, rung)| Both {
+        let all = rungs.each_ref().map(|(name, rung)| StrategyPair {
             name,
             measured: rung,
             simulated: rung,

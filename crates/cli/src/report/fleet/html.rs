@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 
-use super::super::frame::{Made, Page};
-use super::{Report, json, winner};
+use super::super::frame::{ReportPage, ReportProvenance};
+use super::{FleetReport, json, winner};
 
-const PAGE: Page = Page {
+const PAGE: ReportPage = ReportPage {
     kind: "Fleet report",
     body: include_str!("page.html"),
     script: include_str!("page.js"),
 };
 
 /// The whole page.
-pub(crate) fn page(report: &Report, made: &Made) -> String {
+pub(crate) fn page(report: &FleetReport, made: &ReportProvenance) -> String {
     PAGE.with(made, &data(report))
 }
 
-fn data(report: &Report) -> Value {
+fn data(report: &FleetReport) -> Value {
     let strategies = report.runs.iter().map(|run| {
         let rungs = run.rungs().skip(report.warm_up()).map(|rung| {
             let mut point = json::figures(rung);

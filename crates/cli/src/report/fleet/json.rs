@@ -4,17 +4,17 @@ use headstart_core::stats::Summary;
 use headstart_sim::fleet::{Fault, Recovery, RungOutcome};
 use serde_json::{Value, json};
 
-use super::{Origin, Report, StrategyRun, agreement};
+use super::{FigureOrigin, FleetReport, StrategyRun, agreement};
 
 /// All lines.
-pub(crate) fn json_lines(report: &Report) -> String {
+pub(crate) fn json_lines(report: &FleetReport) -> String {
     let lines = report.runs.iter().flat_map(|run| lines(report, run));
     let lines = lines.chain(agreement::json_lines(report));
     let lines: Vec<String> = lines.map(|line| line.to_string()).collect();
     lines.join("\n")
 }
 
-fn lines(report: &Report, run: &StrategyRun) -> Vec<Value> {
+fn lines(report: &FleetReport, run: &StrategyRun) -> Vec<Value> {
     let head = |rung: &RungOutcome| {
         let mut line = figures(rung);
         line["asked"] = json!(report.asked.name);
@@ -37,7 +37,7 @@ fn lines(report: &Report, run: &StrategyRun) -> Vec<Value> {
     let mut all = head(&run.outcome.all);
     all["rung"] = json!("all");
     // No client sees steps.
-    let steps = Some(run.outcome.steps).filter(|_| run.origin == Origin::Simulated);
+    let steps = Some(run.outcome.steps).filter(|_| run.origin == FigureOrigin::Simulated);
     all["steps"] = json!(steps);
     all["recoveries"] = run.outcome.recoveries.iter().map(recovery).collect();
     lines.push(all);

@@ -3,7 +3,7 @@
 use headstart_sim::fleet::RungOutcome;
 
 use super::super::table::aligned;
-use super::{Report, StrategyRun, agreement, winner};
+use super::{FleetReport, StrategyRun, agreement, winner};
 
 /// Legend of rows and columns.
 const LEGEND: &str = "\
@@ -17,7 +17,7 @@ waiting, running: requests per replica, on average; KV used: share of KV memory
 ";
 
 /// Throughput and TTFT beside the published ones, then all figures of each strategy.
-pub(crate) fn table(report: &Report) -> String {
+pub(crate) fn table(report: &FleetReport) -> String {
     let mut text = report.facts().join("\n");
     let published = match report.asked.published {
         Some(_) => " (published)",
@@ -57,7 +57,7 @@ pub(crate) fn table(report: &Report) -> String {
 }
 
 fn compared(
-    report: &Report,
+    report: &FleetReport,
     ours: impl Fn(&RungOutcome) -> String,
     theirs: impl Fn((f64, f64)) -> String,
 ) -> Vec<Vec<String>> {

@@ -5,7 +5,7 @@
 
 use headstart_sim::fleet::RungOutcome;
 
-use super::{Origin, Report, StrategyRun};
+use super::{FigureOrigin, FleetReport, StrategyRun};
 
 /// A rate is sustained where no request is refused or fails and the TTFT p90 is at most this,
 /// seconds: the objective of [`Slo::default`](headstart_sim::fleet::Slo).
@@ -18,8 +18,8 @@ const ALIKE: f64 = 1.05;
 const POINTS_MIN: f64 = 0.1;
 
 /// The winner and why. What was measured counts, where anything was.
-pub(super) fn sentences(report: &Report) -> Vec<String> {
-    let is_measured = |run: &&StrategyRun| run.origin == Origin::Measured;
+pub(super) fn sentences(report: &FleetReport) -> Vec<String> {
+    let is_measured = |run: &&StrategyRun| run.origin == FigureOrigin::Measured;
     let any_measured = report.runs.iter().any(|run| is_measured(&run));
     let runs: Vec<_> = report
         .runs
@@ -35,7 +35,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
 }
 
 /// Names the strategies that sustain the highest rate, unless all do.
-fn most_sustained(report: &Report, runs: &[&StrategyRun]) -> Option<String> {
+fn most_sustained(report: &FleetReport, runs: &[&StrategyRun]) -> Option<String> {
     let highest = |run: &StrategyRun| {
         let rungs = run.outcome.rungs.iter().skip(report.warm_up());
         let kept = rungs.filter(|rung| is_sustained(rung));
@@ -59,7 +59,7 @@ fn most_sustained(report: &Report, runs: &[&StrategyRun]) -> Option<String> {
 }
 
 /// The rung of the highest rate that all of them sustained.
-fn sustained(report: &Report, runs: &[&StrategyRun]) -> Option<usize> {
+fn sustained(report: &FleetReport, runs: &[&StrategyRun]) -> Option<usize> {
     let rungs = runs.iter().map(|run| run.outcome.rungs.len()).min()?;
     let holds = |at: &usize| runs.iter().all(|run| is_sustained(&run.outcome.rungs[*at]));
     let rate = |at: &usize| runs[0].outcome.rungs[*at].rate;
@@ -73,7 +73,7 @@ fn is_sustained(rung: &RungOutcome) -> bool {
 }
 
 /// The winner at rung `at`. Where several are alike there, and sustain a higher rate, that decides.
-fn by_ttft(report: &Report, runs: &[&StrategyRun], at: usize) -> Vec<String> {
+fn by_ttft(report: &FleetReport, runs: &[&StrategyRun], at: usize) -> Vec<String> {
     let sorted = by_p90(runs, at);
     let alike: Vec<_> = sorted
         .iter()
@@ -212,7 +212,7 @@ mod tests {
     use headstart_core::stats::{HitCount, Summary};
     use headstart_sim::fleet::FleetOutcome;
 
-    use super::super::Asked;
+    use super::super::RunParameters;
     use super::*;
 
     /// Rungs of a rate, a TTFT p90 and a hit rate in percent; ten seconds each.
@@ -234,7 +234,7 @@ mod tests {
         let rungs: Vec<_> = rungs.iter().map(rung).collect();
         StrategyRun {
             name: name.to_owned(),
-            origin: Origin::Simulated,
+            origin: FigureOrigin::Simulated,
             outcome: FleetOutcome {
                 all: rungs.last().cloned().unwrap_or_default(),
                 rungs,
@@ -245,8 +245,8 @@ mod tests {
 
     #[track_caller]
     fn check(runs: Vec<StrategyRun>, expected: &[&str]) {
-        let report = Report {
-            asked: Asked::trace("t".to_owned(), "a trace".to_owned()),
+        let report = FleetReport {
+            asked: RunParameters::trace("t".to_owned(), "a trace".to_owned()),
             engine: Vec::new(),
             runs,
         };

@@ -1,9 +1,9 @@
 //! CSV: one line per sweep, point, arm and seed.
 
-use super::{Report, sweep_name};
+use super::{ExperimentReport, sweep_name};
 
 /// The header and all lines.
-pub(crate) fn csv(report: &Report) -> String {
+pub(crate) fn csv(report: &ExperimentReport) -> String {
     let header = "sweep,x,arm,policy,cache_tokens,charge_tokens,seed,hit_rate,requests,\
                   prompt_tokens,cached_tokens,computed_tokens_per_s,mcc,preemptions,refused";
     let mut text = vec![header.to_owned()];

@@ -2,22 +2,22 @@
 
 use serde_json::{Value, json};
 
-use super::super::frame::{Made, Page};
+use super::super::frame::{ReportPage, ReportProvenance};
 use super::published::{self, figures};
-use super::{Line, Report, axis, table, winner};
+use super::{ArmPoint, ExperimentReport, axis, table, winner};
 
-const PAGE: Page = Page {
+const PAGE: ReportPage = ReportPage {
     kind: "Eviction simulation",
     body: include_str!("page.html"),
     script: include_str!("page.js"),
 };
 
 /// The whole page.
-pub(crate) fn page(report: &Report, made: &Made) -> String {
+pub(crate) fn page(report: &ExperimentReport, made: &ReportProvenance) -> String {
     PAGE.with(made, &data(report))
 }
 
-fn data(report: &Report) -> Value {
+fn data(report: &ExperimentReport) -> Value {
     let sweeps = report.sweeps().into_iter().map(|sweep| {
         let lines = report.lines(sweep);
         let mut arms: Vec<&str> = Vec::new();
@@ -44,7 +44,7 @@ fn data(report: &Report) -> Value {
     })
 }
 
-fn point(line: &Line<'_>) -> Value {
+fn point(line: &ArmPoint<'_>) -> Value {
     let rates = line.runs.iter().map(|run| run.hit_rate);
     let low = rates.clone().fold(f64::INFINITY, f64::min);
     json!({

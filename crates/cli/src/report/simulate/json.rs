@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::published::{self, Figure};
+use super::published::{self, PublishedFigure};
 use super::table::medians;
-use super::{Line, Measured, Report, mean, sweep_name};
+use super::{ArmPoint, ExperimentReport, RunMeasurements, mean, sweep_name};
 
 /// One line per point and arm, one per published figure.
-pub(crate) fn json_lines(report: &Report) -> String {
+pub(crate) fn json_lines(report: &ExperimentReport) -> String {
     let sweeps = report.sweeps().into_iter();
     let lines = sweeps.flat_map(|sweep| report.lines(sweep));
     let lines = lines.map(|line| point(report, &line));
@@ -16,7 +16,7 @@ pub(crate) fn json_lines(report: &Report) -> String {
     all.join("\n")
 }
 
-fn point(report: &Report, line: &Line<'_>) -> Value {
+fn point(report: &ExperimentReport, line: &ArmPoint<'_>) -> Value {
     let contexts = medians(line).into_iter().map(|bin| {
         json!({
             "context_from": bin.from_tokens,
@@ -48,7 +48,7 @@ fn point(report: &Report, line: &Line<'_>) -> Value {
     })
 }
 
-fn run(run: &Measured) -> Value {
+fn run(run: &RunMeasurements) -> Value {
     let turns = run.turns.iter().map(|(turn, tally)| {
         json!({
             "turn": turn,
@@ -69,7 +69,7 @@ fn run(run: &Measured) -> Value {
     })
 }
 
-fn figure(figure: Figure) -> Value {
+fn figure(figure: PublishedFigure) -> Value {
     json!({
         "figure": figure.name,
         "published": figure.published,

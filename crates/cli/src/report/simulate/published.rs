@@ -8,15 +8,15 @@ use headstart_sim::experiment::CHARGE_TOKENS;
 use headstart_sim::saturation::Saturation;
 
 use super::table::{largest, medians};
-use super::{Line, Report};
-use crate::commands::simulate::{Swept, kilo};
+use super::{ArmPoint, ExperimentReport};
+use crate::commands::simulate::{SweepAxis, kilo};
 
 /// Source of the figures.
 pub(super) const SOURCES: &str = "Learned Prefix Caching, NeurIPS 2025";
 
 /// One published figure.
 #[derive(Clone, Debug)]
-pub(super) struct Figure {
+pub(super) struct PublishedFigure {
     pub(super) name: String,
     pub(super) published: &'static str,
     /// `None` where what it needs was not run.
@@ -26,7 +26,7 @@ pub(super) struct Figure {
 }
 
 /// Published figures of one data set.
-struct Published {
+struct PublishedResults {
     name: &'static str,
     gain: &'static str,
     closed: &'static str,
@@ -35,8 +35,8 @@ struct Published {
     turn_count: &'static str,
 }
 
-const PUBLISHED: [Published; 3] = [
-    Published {
+const PUBLISHED: [PublishedResults; 3] = [
+    PublishedResults {
         name: "lmsys",
         gain: "13 to 38 %",
         closed: "22 to 30 %",
@@ -44,7 +44,7 @@ const PUBLISHED: [Published; 3] = [
         predictor: "0.36 to 0.39",
         turn_count: "0.35",
     },
-    Published {
+    PublishedResults {
         name: "sharegpt",
         gain: "14 to 98 %",
         closed: "28 to 64 %",
@@ -52,7 +52,7 @@ const PUBLISHED: [Published; 3] = [
         predictor: "0.28",
         turn_count: "0.00",
     },
-    Published {
+    PublishedResults {
         name: "arena",
         gain: "15 to 30 %",
         closed: "25 to 28 %",
@@ -63,17 +63,17 @@ const PUBLISHED: [Published; 3] = [
 ];
 
 /// All figures of the data set; none where the conversations are others.
-pub(super) fn figures(report: &Report) -> Vec<Figure> {
+pub(super) fn figures(report: &ExperimentReport) -> Vec<PublishedFigure> {
     let Some(workload) = report.facts.workload else {
         return Vec::new();
     };
     let published = PUBLISHED.iter().find(|it| it.name == workload.name);
     let published = published.expect("every data set has its figures");
     let mut figures = by_size(report, published);
-    figures.push(Figure {
+    figures.push(PublishedFigure {
         name: "hit rate over LRU, gaps varied, 40 GB".to_owned(),
         published: "5 to 18 %",
-        ours: range(&of(report, Swept::Lambda, "lpc"), |line| line.gain),
+        ours: range(&of(report, SweepAxis::Lambda, "lpc"), |line| line.gain),
         needs: "--sweep lambda --lambda 50,100,200",
     });
     figures.extend(
@@ -81,7 +81,7 @@ pub(super) fn figures(report: &Report) -> Vec<Figure> {
             ("40 GB", 160_000, "0.6 to 2.4 %"),
             ("16 GB", 64_000, "2.3 to 8.1 %"),
         ]
-        .map(|(name, size, published)| Figure {
+        .map(|(name, size, published)| PublishedFigure {
             name: format!("hit rate lost by charging 1 GB of {name}"),
             published,
             ours: charged(report, size),
@@ -92,21 +92,21 @@ pub(super) fn figures(report: &Report) -> Vec<Figure> {
     figures
 }
 
-fn by_size(report: &Report, published: &Published) -> Vec<Figure> {
-    let lpc = of(report, Swept::Size, "lpc");
+fn by_size(report: &ExperimentReport, published: &PublishedResults) -> Vec<PublishedFigure> {
+    let lpc = of(report, SweepAxis::Size, "lpc");
     let needs = "--sweep size --policies lru,turn-only,lpc,oracle";
-    let figure = |name: &str, published, ours| Figure {
+    let figure = |name: &str, published, ours| PublishedFigure {
         name: name.to_owned(),
         published,
         ours,
         needs,
     };
     let mcc = |arm: &str| {
-        let lines = of(report, Swept::Size, arm);
+        let lines = of(report, SweepAxis::Size, arm);
         let line = lines.last()?;
         Some(format!("{:.3}", super::mean(line.runs, |run| run.mcc)))
     };
-    let everything = report.lines(Swept::Size);
+    let everything = report.lines(SweepAxis::Size);
     let spreads = everything.iter().map(|line| line.spread);
     let spread = spreads
         .reduce(f64::max)
@@ -138,7 +138,7 @@ fn by_size(report: &Report, published: &Published) -> Vec<Figure> {
 }
 
 /// Returns the figures that depend only on the engine: throughput by hit rate, and TTFT.
-fn engine(report: &Report) -> Vec<Figure> {
+fn engine(report: &ExperimentReport) -> Vec<PublishedFigure> {
     let replica = &report.facts.replica;
     let rate = |hit_rate| {
         let load = Saturation::published(hit_rate, replica.scheduler.block_size);
@@ -153,7 +153,7 @@ fn engine(report: &Report) -> Vec<Figure> {
         .filter_map(super::table::Median::saved)
         .collect();
     vec![
-        Figure {
+        PublishedFigure {
             name: "prefills per second, 35 to 42 % hits".to_owned(),
             published: "10.01 to 11.11 (+11.1 %)",
             ours: rates.map(|(few, many)| {
@@ -162,7 +162,7 @@ fn engine(report: &Report) -> Vec<Figure> {
             }),
             needs: "a context of 1,051 tokens",
         },
-        Figure {
+        PublishedFigure {
             name: "TTFT less on a hit, by context length".to_owned(),
             published: "42 to 75 %",
             ours: bounds(saved.into_iter()),
@@ -172,13 +172,14 @@ fn engine(report: &Report) -> Vec<Figure> {
 }
 
 /// The lines of `arm` in a sweep; other sweeps than that of sizes name the size too.
-fn of<'a>(report: &'a Report, sweep: Swept, arm: &str) -> Vec<Line<'a>> {
+fn of<'a>(report: &'a ExperimentReport, sweep: SweepAxis, arm: &str) -> Vec<ArmPoint<'a>> {
     let at_size = format!("{arm} at ");
-    let is_arm = |line: &Line<'_>| line.shown.arm == arm || line.shown.arm.starts_with(&at_size);
+    let is_arm =
+        |line: &ArmPoint<'_>| line.shown.arm == arm || line.shown.arm.starts_with(&at_size);
     report.lines(sweep).into_iter().filter(is_arm).collect()
 }
 
-fn range(lines: &[Line<'_>], figure: impl Fn(&Line<'_>) -> Option<f64>) -> Option<String> {
+fn range(lines: &[ArmPoint<'_>], figure: impl Fn(&ArmPoint<'_>) -> Option<f64>) -> Option<String> {
     bounds(lines.iter().filter_map(figure))
 }
 
@@ -192,9 +193,9 @@ fn bounds(figures: impl Iterator<Item = f64>) -> Option<String> {
 
 /// The most of LRU's cache that `lpc` does without at an equal hit rate, with straight lines
 /// between the sizes.
-fn saved(report: &Report) -> Option<String> {
+fn saved(report: &ExperimentReport) -> Option<String> {
     let curve = |arm: &str| {
-        let lines = of(report, Swept::Size, arm);
+        let lines = of(report, SweepAxis::Size, arm);
         let mut curve: Vec<_> = lines.iter().map(|it| (it.shown.x, it.hit_rate)).collect();
         curve.sort_by(|one, other| one.0.total_cmp(&other.0));
         curve
@@ -229,9 +230,9 @@ fn size_for(curve: &[(f64, f64)], rate: f64) -> Option<f64> {
 }
 
 /// The share of the hit rate that a charge of 1 GB costs at a size.
-fn charged(report: &Report, size: u32) -> Option<String> {
+fn charged(report: &ExperimentReport, size: u32) -> Option<String> {
     let rate = |charge_tokens: u32| {
-        let lines = of(report, Swept::Charge, "lpc");
+        let lines = of(report, SweepAxis::Charge, "lpc");
         let mut lines = lines.iter().filter(|line| line.group.size_tokens == size);
         let line = lines.find(|line| line.group.arm.charge_tokens == charge_tokens)?;
         Some(line.hit_rate)

@@ -4,9 +4,9 @@ use headstart_sim::chat::ContextBin;
 use headstart_sim::experiment::PredictionSource;
 
 use super::super::{table::aligned, thousands};
-use super::published::{self, Figure};
-use super::{Line, Report, axis, mean, percent, signed, winner};
-use crate::commands::simulate::Swept;
+use super::published::{self, PublishedFigure};
+use super::{ArmPoint, ExperimentReport, axis, mean, percent, signed, winner};
+use crate::commands::simulate::SweepAxis;
 use crate::input::counted;
 
 /// Legend of the columns.
@@ -21,7 +21,7 @@ MCC: quality of the predictor, 1 is perfect; prefill tok/s: computed prompt toke
 const COUNT_MIN: usize = 10;
 
 /// One table per sweep, TTFT by context, and the published figures beside ours.
-pub(crate) fn table(report: &Report) -> String {
+pub(crate) fn table(report: &ExperimentReport) -> String {
     let mut text = facts(report);
     for sweep in report.sweeps() {
         text += &format!("\n{}", aligned(&sweep_rows(report, sweep)));
@@ -45,7 +45,7 @@ pub(crate) fn table(report: &Report) -> String {
     )
 }
 
-pub(super) fn facts(report: &Report) -> String {
+pub(super) fn facts(report: &ExperimentReport) -> String {
     let facts = &report.facts;
     let cost = &facts.replica.cost;
     let mut text = format!("{}\n", facts.source);
@@ -92,7 +92,7 @@ fn teller(predictor: PredictionSource) -> String {
     }
 }
 
-fn sweep_rows(report: &Report, sweep: Swept) -> Vec<Vec<String>> {
+fn sweep_rows(report: &ExperimentReport, sweep: SweepAxis) -> Vec<Vec<String>> {
     let header = [
         "policy",
         axis(sweep),
@@ -112,7 +112,7 @@ fn sweep_rows(report: &Report, sweep: Swept) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn row(line: &Line<'_>) -> Vec<String> {
+fn row(line: &ArmPoint<'_>) -> Vec<String> {
     let or_dash = |figure: Option<String>| figure.unwrap_or_else(|| "–".to_owned());
     let mcc = mean(line.runs, |run| run.mcc);
     vec![
@@ -130,15 +130,15 @@ fn row(line: &Line<'_>) -> Vec<String> {
     ]
 }
 
-fn position(line: &Line<'_>) -> String {
+fn position(line: &ArmPoint<'_>) -> String {
     match line.shown.sweep {
-        Swept::Size => thousands(line.shown.x as u64),
+        SweepAxis::Size => thousands(line.shown.x as u64),
         _ => line.shown.x.to_string(),
     }
 }
 
 /// TTFT of hits and misses under LRU with the largest cache, by the length of the context.
-fn contexts(report: &Report) -> Option<(String, Vec<Vec<String>>)> {
+fn contexts(report: &ExperimentReport) -> Option<(String, Vec<Vec<String>>)> {
     let line = largest(report, "lru")?;
     let title = format!(
         "median TTFT under lru with {}, by what earlier turns left in the cache",
@@ -172,8 +172,8 @@ fn contexts(report: &Report) -> Option<(String, Vec<Vec<String>>)> {
 }
 
 /// The line of `arm` with the largest cache of the size sweep.
-pub(super) fn largest<'a>(report: &'a Report, arm: &str) -> Option<Line<'a>> {
-    let lines = report.lines(Swept::Size).into_iter();
+pub(super) fn largest<'a>(report: &'a ExperimentReport, arm: &str) -> Option<ArmPoint<'a>> {
+    let lines = report.lines(SweepAxis::Size).into_iter();
     let lines = lines.filter(|line| line.shown.arm == arm);
     lines.max_by(|one, other| one.shown.x.total_cmp(&other.shown.x))
 }
@@ -197,7 +197,7 @@ impl Median {
     }
 }
 
-pub(super) fn medians(line: &Line<'_>) -> Vec<Median> {
+pub(super) fn medians(line: &ArmPoint<'_>) -> Vec<Median> {
     let bins = line.runs.first().map_or(0, |run| run.contexts.len());
     let bin = |index: usize| {
         let bins: Vec<&ContextBin> = line.runs.iter().map(|run| &run.contexts[index]).collect();
@@ -227,7 +227,7 @@ pub(super) fn medians(line: &Line<'_>) -> Vec<Median> {
         .collect()
 }
 
-fn beside(figures: &[Figure]) -> Vec<Vec<String>> {
+fn beside(figures: &[PublishedFigure]) -> Vec<Vec<String>> {
     let header = ["figure", "published", "ours"].map(str::to_owned).to_vec();
     let rows = figures.iter().map(|figure| {
         let ours = figure.ours.clone();

@@ -1,7 +1,7 @@
 //! The policy with the most hits and its lead, in one or two sentences.
 
-use super::{Line, Report, axis, percent};
-use crate::commands::simulate::Swept;
+use super::{ArmPoint, ExperimentReport, axis, percent};
+use crate::commands::simulate::SweepAxis;
 use crate::report::thousands;
 
 /// The arm that knows what comes: a bound, no rival.
@@ -11,7 +11,7 @@ const BOUND: &str = "oracle";
 const ALIKE: f64 = 0.001;
 
 /// The winner at the last point of the first sweep; none where nothing was run.
-pub(super) fn sentences(report: &Report) -> Vec<String> {
+pub(super) fn sentences(report: &ExperimentReport) -> Vec<String> {
     let Some(&sweep) = report.sweeps().first() else {
         return Vec::new();
     };
@@ -35,14 +35,14 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     sentences
 }
 
-fn place(sweep: Swept, line: &Line<'_>) -> String {
+fn place(sweep: SweepAxis, line: &ArmPoint<'_>) -> String {
     match sweep {
-        Swept::Size => format!("{} cache tokens", thousands(line.shown.x as u64)),
+        SweepAxis::Size => format!("{} cache tokens", thousands(line.shown.x as u64)),
         _ => format!("{} {}", axis(sweep), line.shown.x),
     }
 }
 
-fn verdict(best: &Line<'_>, others: &[Line<'_>]) -> String {
+fn verdict(best: &ArmPoint<'_>, others: &[ArmPoint<'_>]) -> String {
     let (arm, rate) = (&best.shown.arm, percent(best.hit_rate));
     let Some(next) = others.first() else {
         return format!("{arm} has a hit rate of {rate}");

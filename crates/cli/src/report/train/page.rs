@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::super::frame::{Made, Page};
+use super::super::frame::{ReportPage, ReportProvenance};
 use super::{TrainReport, table, words};
 
-const PAGE: Page = Page {
+const PAGE: ReportPage = ReportPage {
     kind: "Predictor training",
     body: include_str!("page.html"),
     script: include_str!("page.js"),
 };
 
 /// The whole page.
-pub(crate) fn page(report: &TrainReport, made: &Made) -> String {
+pub(crate) fn page(report: &TrainReport, made: &ReportProvenance) -> String {
     PAGE.with(made, &data(report))
 }
 

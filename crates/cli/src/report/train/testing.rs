@@ -3,7 +3,7 @@
 use headstart_predict::metrics::Bin;
 use headstart_predict::{Counts, Definition, Epoch, LearningCurvePoint, Scores, encoder};
 
-use super::{InputFacts, Lift, Parts, Times, TrainReport};
+use super::{InputFacts, Lift, PhaseTimes, SplitCounts, TrainReport};
 
 fn scores(mcc: f64) -> Scores {
     let bin = |from: f64, count| Bin {
@@ -68,7 +68,7 @@ pub(super) fn report() -> TrainReport {
         model: Some("model.hsp".to_owned()),
         seed: 7,
         is_shuffled: false,
-        parts: Parts {
+        parts: SplitCounts {
             train: counts,
             validation: counts,
             test: counts,
@@ -88,6 +88,6 @@ pub(super) fn report() -> TrainReport {
         epochs: vec![epoch(1), epoch(2)],
         seeds: Vec::new(),
         elsewhere: Vec::new(),
-        times: Times::default(),
+        times: PhaseTimes::default(),
     }
 }

@@ -3,10 +3,10 @@
 use headstart_sim::wild::published::{Gain, OVER_BEST, OVER_OTHERS, QTTFT};
 use serde_json::{Value, json};
 
-use super::{Gains, Report, Row};
+use super::{Gains, WildReport, WildRow};
 
 /// All lines.
-pub(crate) fn json_lines(report: &Report) -> String {
+pub(crate) fn json_lines(report: &WildReport) -> String {
     let rows = report.rows.iter().map(|row| line(report, row));
     let gains = report.gains();
     let gains = gains.iter().map(|gains| gain(report, gains));
@@ -14,7 +14,7 @@ pub(crate) fn json_lines(report: &Report) -> String {
     lines.join("\n")
 }
 
-fn head(report: &Report, row: &Row) -> Value {
+fn head(report: &WildReport, row: &WildRow) -> Value {
     json!({
         "traffic": report.facts.name,
         "model": row.model.shape.name,
@@ -24,7 +24,7 @@ fn head(report: &Report, row: &Row) -> Value {
     })
 }
 
-fn line(report: &Report, row: &Row) -> Value {
+fn line(report: &WildReport, row: &WildRow) -> Value {
     let mut line = head(report, row);
     let seeds = row.runs.iter().map(|run| {
         json!({
@@ -55,7 +55,7 @@ fn line(report: &Report, row: &Row) -> Value {
     line
 }
 
-fn gain(report: &Report, gains: &Gains<'_>) -> Value {
+fn gain(report: &WildReport, gains: &Gains<'_>) -> Value {
     let mut line = head(report, gains.row);
     line["best_baseline"] = json!(gains.best.policy);
     let figure = |figure: fn(&Gain) -> f64| {

@@ -4,14 +4,14 @@ use headstart_sim::wild::WildModel;
 use headstart_sim::wild::published::Gain;
 
 use super::super::{table::aligned, thousands};
-use super::{Gains, Report, Row};
+use super::{Gains, WildReport, WildRow};
 use crate::input::counted;
 
 /// Seconds above which a tenth is enough.
 const LONG_S: f64 = 10.0;
 
 /// A table per model, the gains, and what they say.
-pub(crate) fn table(report: &Report) -> String {
+pub(crate) fn table(report: &WildReport) -> String {
     let mut text = facts(report);
     for model in models(report) {
         text += &format!(
@@ -28,7 +28,7 @@ pub(crate) fn table(report: &Report) -> String {
             aligned(&beside(&gains))
         );
     }
-    let refused: u64 = report.rows.iter().map(Row::refused).sum();
+    let refused: u64 = report.rows.iter().map(WildRow::refused).sum();
     if refused > 0 {
         text += &format!(
             "\n{} refused in all runs together: longer than the device memory, or the queue was \
@@ -42,7 +42,7 @@ pub(crate) fn table(report: &Report) -> String {
     text.trim_end().to_owned()
 }
 
-fn facts(report: &Report) -> String {
+fn facts(report: &WildReport) -> String {
     let facts = &report.facts;
     let mut text = format!("{}\n", facts.name);
     for told in &facts.told {
@@ -61,7 +61,7 @@ fn facts(report: &Report) -> String {
     text
 }
 
-fn models(report: &Report) -> Vec<WildModel> {
+fn models(report: &WildReport) -> Vec<WildModel> {
     let mut models: Vec<WildModel> = Vec::new();
     for row in &report.rows {
         if !models.contains(&row.model) {
@@ -71,7 +71,7 @@ fn models(report: &Report) -> Vec<WildModel> {
     models
 }
 
-fn title(model: WildModel, report: &Report) -> String {
+fn title(model: WildModel, report: &WildReport) -> String {
     let engine = model.engine();
     let block_bytes = model.shape.kv_token_bytes() * f64::from(report.facts.block_tokens);
     format!(
@@ -87,7 +87,7 @@ fn title(model: WildModel, report: &Report) -> String {
 }
 
 /// Policies by host memory: block hit rates, then times.
-fn rows(report: &Report, model: WildModel) -> Vec<Vec<String>> {
+fn rows(report: &WildReport, model: WildModel) -> Vec<Vec<String>> {
     let own = || report.rows.iter().filter(|row| row.model == model);
     let (mut hosts, mut policies) = (Vec::<f64>::new(), Vec::<&str>::new());
     for row in own() {
@@ -109,7 +109,7 @@ fn rows(report: &Report, model: WildModel) -> Vec<Vec<String>> {
     let head = head.chain(names("block hits %, host ", ""));
     let mut rows = vec![head.chain(names("QTTFT s, host ", "")).collect::<Vec<_>>()];
     for policy in policies {
-        let cells = |shown: fn(&Row) -> String| {
+        let cells = |shown: fn(&WildRow) -> String| {
             hosts
                 .iter()
                 .map(move |&host| of(policy, host).map_or_else(String::new, shown))

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use headstart_core::{ReplicaId, TokenId};
 use headstart_insight::Bucket;
-use headstart_insight::loss::{Arrival, Pending, Served};
+use headstart_insight::loss::{ArrivingRequest, Pending, ServedTokens};
 use headstart_router::{Decision, Health, Prompt, ReservationId, RouteRequest};
 
 use super::super::author::{RequestDraft, Space, WrittenToken};
@@ -45,7 +45,7 @@ pub(super) struct AcceptedRequest {
     /// None while it waits, and where a cache was cleared under it.
     pub(super) running: Option<Running>,
     /// Tokens served to it when its turn came, by source.
-    served: Served,
+    served: ServedTokens,
     since: headstart_core::Nanos,
     prefill: Duration,
     /// Number of times that its prompt was begun.
@@ -108,7 +108,7 @@ impl World {
             named,
             why,
             running: None,
-            served: Served::default(),
+            served: ServedTokens::default(),
             since: self.now,
             prefill: Duration::ZERO,
             attempt: 0,
@@ -145,7 +145,7 @@ impl World {
         let overlaps: Vec<_> = overlaps
             .map(|one| (one.replica, one.overlap_tokens as u32))
             .collect();
-        let arrival = Arrival {
+        let arrival = ArrivingRequest {
             replica: decision.replica,
             prompt_tokens: tokens.len() as u32,
             block_size: BLOCK_SIZE as u32,
@@ -176,7 +176,7 @@ impl World {
         let engine = &mut state.engine;
         let running = engine.take(nodes, usable, loads, &mut self.oracle, self.now);
         let served = &mut request.served;
-        *served = Served::by_device((running.device * BLOCK_SIZE) as u32);
+        *served = ServedTokens::by_device((running.device * BLOCK_SIZE) as u32);
         let lower = TIERS.iter().position(|&tier| tier == engine.tier());
         served.tiers[lower.expect("a tier")] = (running.loaded * BLOCK_SIZE) as u32;
         served.load_failed = (running.failed * BLOCK_SIZE) as u32;

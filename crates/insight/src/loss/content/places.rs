@@ -8,15 +8,15 @@ const WAYS: usize = 8;
 /// A bounded map from anchors to places in the ring, of which the lower half is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Line([Place; WAYS]);
+struct CacheLine([TaggedOffset; WAYS]);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct TaggedOffset {
     /// None is 0.
     tag: u32,
     at: u32,
@@ -27,7 +27,7 @@ impl Places {
     pub(super) fn new(capacity: usize) -> Self {
         let lines = capacity.div_ceil(WAYS).next_power_of_two();
         Self {
-            lines: vec![Line::default(); lines],
+            lines: vec![CacheLine::default(); lines],
         }
     }
 
@@ -48,13 +48,13 @@ impl Places {
     pub(super) fn enter(&mut self, hash: u64, at: u32, now: u32) {
         let (line, tag) = self.line(hash);
         let places = &mut self.lines[line].0;
-        let age = |place: &Place| match place.tag {
+        let age = |place: &TaggedOffset| match place.tag {
             same if same == tag => u64::MAX,
             0 => u64::from(u32::MAX) + 1,
             _ => u64::from(now.wrapping_sub(place.at)),
         };
         if let Some(oldest) = places.iter_mut().max_by_key(|place| age(place)) {
-            *oldest = Place { tag, at };
+            *oldest = TaggedOffset { tag, at };
         }
     }
 

@@ -5,7 +5,7 @@ fn random(rng: &mut Rng, len: usize) -> Vec<TokenId> {
     (0..len).map(|_| rng.below(100_000) as TokenId).collect()
 }
 
-fn known(contents: &mut Contents, tokens: &[TokenId]) -> Vec<bool> {
+fn known(contents: &mut ContentMemory, tokens: &[TokenId]) -> Vec<bool> {
     let (mut known, mut at) = (vec![false; tokens.len()], 0);
     let fresh = contents.look(tokens, &mut |start, end| {
         assert!(start >= at && start < end, "in order");
@@ -19,7 +19,7 @@ fn known(contents: &mut Contents, tokens: &[TokenId]) -> Vec<bool> {
 #[test]
 fn nothing_is_known_at_first_and_all_of_it_the_second_time() {
     let mut rng = Rng::new(1);
-    let mut contents = Contents::new(1 << 16, Key::new(5));
+    let mut contents = ContentMemory::new(1 << 16, NameSecret::new(5));
     for len in [0, 1, 15, 16, 23, 24, 100, 1_000] {
         let tokens = random(&mut rng, len);
         assert!(!known(&mut contents, &tokens).contains(&true), "{len}");
@@ -32,7 +32,7 @@ fn nothing_is_known_at_first_and_all_of_it_the_second_time() {
 #[test]
 fn known_text_is_found_wherever_it_stands() {
     let mut rng = Rng::new(2);
-    let mut contents = Contents::new(1 << 20, Key::new(5));
+    let mut contents = ContentMemory::new(1 << 20, NameSecret::new(5));
     let (mut wrong, mut all) = (0, 0);
     for _ in 0..200 {
         let old = random(&mut rng, WINDOW + SPREAD + 200);
@@ -57,7 +57,7 @@ fn known_text_is_found_wherever_it_stands() {
 #[test]
 fn a_full_memory_forgets_what_is_not_used_and_says_so() {
     let mut rng = Rng::new(3);
-    let mut contents = Contents::new(1 << 12, Key::new(5));
+    let mut contents = ContentMemory::new(1 << 12, NameSecret::new(5));
     let (used, unused) = (random(&mut rng, 300), random(&mut rng, 300));
     known(&mut contents, &used);
     known(&mut contents, &unused);

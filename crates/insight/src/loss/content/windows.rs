@@ -5,12 +5,12 @@
 
 use headstart_core::TokenId;
 
-use super::{Key, SPREAD, WINDOW};
+use super::{NameSecret, SPREAD, WINDOW};
 
 /// The windows of one text, in memory that is used again.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
-    key: Key,
+    key: NameSecret,
     parts: Vec<u64>,
     marks: Vec<u16>,
     hashes: Vec<u64>,
@@ -19,7 +19,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) fn new(key: Key) -> Self {
+    pub(super) fn new(key: NameSecret) -> Self {
         Self {
             key,
             parts: Vec::new(),
@@ -120,8 +120,8 @@ mod tests {
     /// Against the definition, row by row.
     #[test]
     fn anchors_are_the_least_of_each_row() {
-        let (mut rng, mut windows) = (Rng::new(4), Windows::new(Key::new(7)));
-        let mut alone = Windows::new(Key::new(7));
+        let (mut rng, mut windows) = (Rng::new(4), Windows::new(NameSecret::new(7)));
+        let mut alone = Windows::new(NameSecret::new(7));
         for len in (0..70).chain([500]) {
             let tokens: Vec<TokenId> = (0..len).map(|_| rng.below(9) as TokenId).collect();
             windows.read(&tokens);

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Spans, value};
-use crate::text::divergence::{Aligned, Region};
+use super::{WordSpans, value};
+use crate::text::divergence::{PromptAlignment, Region};
 use crate::text::word::{Class, Word};
 
 /// Words between a number and the word that makes it a time.
@@ -26,12 +26,12 @@ const NUMBER_DIGITS: u16 = 4;
 const LINE_WORDS: usize = 24;
 const PLAIN_WORDS: usize = 3;
 
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     moved_on(aligned).or_else(|| came_or_went(aligned))
 }
 
 /// A line that says the time and that only one of both has.
-fn came_or_went(aligned: &Aligned<'_>) -> Option<Spans> {
+fn came_or_went(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     value::first(
         aligned,
         |region| is_line(aligned, region),
@@ -40,7 +40,7 @@ fn came_or_went(aligned: &Aligned<'_>) -> Option<Spans> {
 }
 
 /// Whether a region is a line that says the time in one text, and nothing in the other.
-fn is_line(aligned: &Aligned<'_>, region: &Region) -> bool {
+fn is_line(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     let (old, new) = aligned.span(region);
     let (words, line) = match (old.is_empty(), new.is_empty()) {
         (true, false) => (&aligned.new, new),
@@ -64,20 +64,20 @@ fn is_line(aligned: &Aligned<'_>, region: &Region) -> bool {
     is_short && line.any(is_time)
 }
 
-fn moved_on(aligned: &Aligned<'_>) -> Option<Spans> {
+fn moved_on(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let spans = value::first(
         aligned,
         |region| is_clock(aligned, region),
         |region| is_clock(aligned, region) || super::nonce::is_nonce(aligned, region),
     )?;
-    Some(Spans {
+    Some(WordSpans {
         old: whole(&aligned.old, spans.old),
         new: whole(&aligned.new, spans.new),
     })
 }
 
 /// Whether all that changed in a region is of a time.
-pub(super) fn is_clock(aligned: &Aligned<'_>, region: &Region) -> bool {
+pub(super) fn is_clock(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     value::all_changed(aligned, region, |words, at| {
         let class = words[at].class;
         class == Class::Punctuation || class.may_be_of_time() || is_joint(words, at)

@@ -1,26 +1,26 @@
 //! The same documents in another order, as a search by likeness ranks them. Found also where not
 //! all documents are the same, if some changed places.
 
-use super::Spans;
-use super::order::{Block, shuffled};
+use super::WordSpans;
+use super::order::{ReorderedSpan, shuffled};
 use super::tool_order::is_tools;
-use crate::text::divergence::Aligned;
+use crate::text::divergence::PromptAlignment;
 
 /// Words of documents that moved; a sentence turned round has fewer.
 const MOVED_WORDS: usize = 24;
 
 /// Documents that only changed places.
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
-    let block = Block::find(aligned).filter(|block| block.moved_whole(aligned))?;
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
+    let block = ReorderedSpan::find(aligned).filter(|block| block.moved_whole(aligned))?;
     Some(block.spans()).filter(|spans| is_enough(aligned, spans))
 }
 
 /// Documents of which some changed places, and others are not the same.
-pub(super) fn find_some(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn find_some(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     shuffled(aligned).filter(|spans| is_enough(aligned, spans))
 }
 
-fn is_enough(aligned: &Aligned<'_>, spans: &Spans) -> bool {
+fn is_enough(aligned: &PromptAlignment<'_>, spans: &WordSpans) -> bool {
     let is_long = spans.new.len() >= MOVED_WORDS && spans.old.len() >= MOVED_WORDS;
     is_long && !is_tools(aligned, spans)
 }

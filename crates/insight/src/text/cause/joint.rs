@@ -2,9 +2,9 @@
 //! prompt meet, and nothing else. In a prompt of token ids: a few ids at a joint that were cut
 //! otherwise. Other markup throughout is another template.
 
-use super::Spans;
-use crate::text::diff::Changed;
-use crate::text::divergence::{Aligned, Region};
+use super::WordSpans;
+use crate::text::diff::DiffHunk;
+use crate::text::divergence::{PromptAlignment, Region};
 use crate::text::word::{Class, Word};
 
 /// Words that must agree right behind the joint.
@@ -19,7 +19,7 @@ const IDS: usize = 3;
 /// Words at the start that tell whether a prompt is one of ids.
 const LOOKED_AT: usize = 64;
 
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let first = aligned.regions.first()?;
     let is_joint = match are_ids(&aligned.old) && are_ids(&aligned.new) {
         true => are_few_ids,
@@ -36,7 +36,7 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     let is_other = |region: &&Region| !joins(region) && has_markup(aligned, region);
     let is_template = body.iter().any(|region| is_other(&region));
     let (old, new) = aligned.span(first);
-    (!is_template).then_some(Spans { old, new })
+    (!is_template).then_some(WordSpans { old, new })
 }
 
 /// Whether a prompt is a list of numbers.
@@ -48,13 +48,13 @@ fn are_ids(words: &[Word]) -> bool {
 
 /// Whether tokens came in or went, or others stand for them that are more or fewer. As many in
 /// the place of others are another text, such as a time of day.
-fn are_few_ids(_: &Aligned<'_>, change: &Changed) -> bool {
+fn are_few_ids(_: &PromptAlignment<'_>, change: &DiffHunk) -> bool {
     let (old, new) = (change.old.len(), change.new.len());
     old != new && old.max(new) <= IDS
 }
 
 /// Whether markers came in or went.
-fn are_markers(aligned: &Aligned<'_>, change: &Changed) -> bool {
+fn are_markers(aligned: &PromptAlignment<'_>, change: &DiffHunk) -> bool {
     let (old, new) = (
         &aligned.old[change.old.clone()],
         &aligned.new[change.new.clone()],
@@ -65,7 +65,7 @@ fn are_markers(aligned: &Aligned<'_>, change: &Changed) -> bool {
         && one.iter().all(|word| word.class == Class::Marker)
 }
 
-fn has_markup(aligned: &Aligned<'_>, region: &Region) -> bool {
+fn has_markup(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     let (old, new) = aligned.span(region);
     let mut words = aligned.old[old].iter().chain(&aligned.new[new]);
     words.any(|word| word.class.is_markup())

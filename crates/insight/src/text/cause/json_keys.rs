@@ -2,10 +2,10 @@
 //! order with each start, or each time. YAML's mappings and lines of `key: value` are the same
 //! mistake.
 
-use super::Spans;
-use super::order::Block;
+use super::WordSpans;
+use super::order::ReorderedSpan;
 use super::tool_order::is_tools;
-use crate::text::divergence::Aligned;
+use crate::text::divergence::PromptAlignment;
 use crate::text::word::Word;
 
 /// Keys that lines must have to be told from sentences.
@@ -14,8 +14,8 @@ const KEYS: usize = 3;
 /// Most words of a line with a key; documents have longer ones.
 const LINE_WORDS: usize = 12;
 
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
-    let block = Block::find(aligned)?;
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
+    let block = ReorderedSpan::find(aligned)?;
     if block.is_members {
         return Some(block.spans());
     }

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::{Spans, value};
-use crate::text::divergence::{Aligned, Region};
+use super::{WordSpans, value};
+use crate::text::divergence::{PromptAlignment, Region};
 use crate::text::word::{Class, Word};
 
 /// Figures of a number that counts nothing.
@@ -25,20 +25,20 @@ const FRONT_WORDS: usize = 8;
 /// Words that an id may be cut into.
 const PIECES_MAX: usize = 64;
 
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let spans = value::first(
         aligned,
         |region| is_nonce(aligned, region),
         |region| is_nonce(aligned, region) || super::clock::is_clock(aligned, region),
     )?;
-    Some(Spans {
+    Some(WordSpans {
         old: whole(&aligned.old, spans.old),
         new: whole(&aligned.new, spans.new),
     })
 }
 
 /// Whether all that changed in a region is of ids, or of times beside them.
-pub(super) fn is_nonce(aligned: &Aligned<'_>, region: &Region) -> bool {
+pub(super) fn is_nonce(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     let is_by_words = value::all_changed(aligned, region, |words, at| {
         let class = words[at].class;
         class.may_be_of_time() || class == Class::Punctuation || is_of_id(words, at)
@@ -49,7 +49,7 @@ pub(super) fn is_nonce(aligned: &Aligned<'_>, region: &Region) -> bool {
 /// Whether one id stands in the place of another one of its length, of which one alone would not
 /// look like an id: a hexadecimal number may happen to have figures only, and a random name
 /// letters only.
-fn is_exchanged(aligned: &Aligned<'_>, region: &Region) -> bool {
+fn is_exchanged(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     let changes = &aligned.changes[region.changes.clone()];
     changes.iter().all(|change| {
         let (old, new) = (
@@ -75,7 +75,7 @@ fn is_exchanged(aligned: &Aligned<'_>, region: &Region) -> bool {
 }
 
 /// Whether a word is behind `-`, `_`, `.`, `/` or `=` without a space: a part of a longer name.
-fn is_part_of_name(aligned: &Aligned<'_>, at: usize) -> bool {
+fn is_part_of_name(aligned: &PromptAlignment<'_>, at: usize) -> bool {
     let Some(before) = at.checked_sub(1).map(|before| &aligned.new[before]) else {
         return false;
     };

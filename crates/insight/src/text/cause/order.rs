@@ -4,11 +4,11 @@
 //! step; where the sums of both are equal again, the stretch behind is a permutation.
 
 use crate::text::diff;
-use crate::text::divergence::{Aligned, count};
+use crate::text::divergence::{PromptAlignment, count};
 use crate::text::hashed::Hashes;
 use crate::text::word::{Class, Word};
 
-use super::Spans;
+use super::WordSpans;
 use crate::text::sketch::mixed;
 
 /// Words before the first difference in which brackets are counted.
@@ -31,7 +31,7 @@ const LEFT_SHARE: usize = 8;
 const LEFT_WORDS: usize = 24;
 
 /// A stretch with the same words in another order.
-pub(super) struct Block {
+pub(super) struct ReorderedSpan {
     /// Words in it; it starts at the first difference.
     pub(super) len: usize,
     /// Whether what moved are members of a JSON object.
@@ -42,9 +42,9 @@ pub(super) struct Block {
     pub(super) end: usize,
 }
 
-impl Block {
+impl ReorderedSpan {
     /// The stretch that begins where both prompts part.
-    pub(super) fn find(aligned: &Aligned<'_>) -> Option<Self> {
+    pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<Self> {
         let len = balanced(&aligned.old[aligned.lead..], &aligned.new[aligned.lead..])?;
         let words = &aligned.new;
         let (start, end) = (aligned.lead, aligned.lead + len);
@@ -71,15 +71,15 @@ impl Block {
     }
 
     /// The words to show.
-    pub(super) fn spans(&self) -> Spans {
-        Spans {
+    pub(super) fn spans(&self) -> WordSpans {
+        WordSpans {
             old: self.start..self.end,
             new: self.start..self.end,
         }
     }
 
     /// Whether whole segments moved, and not words here and there.
-    pub(super) fn moved_whole(&self, aligned: &Aligned<'_>) -> bool {
+    pub(super) fn moved_whole(&self, aligned: &PromptAlignment<'_>) -> bool {
         let of = |words: &[Word]| {
             diff::run_hashes(&words[aligned.lead..aligned.lead + self.len], MOVED_RUN)
                 .collect::<Vec<_>>()
@@ -161,14 +161,14 @@ impl Brackets {
 
 /// Segments of both prompts that changed places, where not all of them are the same: the stretch
 /// from the first difference to the last segment that is out of order.
-pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn shuffled(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let lead = aligned.lead;
     let pairs = diff::unique_runs(&aligned.old[lead..], &aligned.new[lead..], ANYWHERE_RUN);
-    let mut segments: Vec<Segment> = Vec::new();
+    let mut segments: Vec<CommonRun> = Vec::new();
     for (old, new) in pairs {
         match segments.last_mut() {
             Some(last) if last.goes_on(old, new) => last.len = new + ANYWHERE_RUN - last.new,
-            _ => segments.push(Segment {
+            _ => segments.push(CommonRun {
                 old,
                 new,
                 len: ANYWHERE_RUN,
@@ -192,7 +192,7 @@ pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
     if !is_enough || moved * 100 < old_end.max(new_end) * COVERED_PERCENT {
         return None;
     }
-    let spans = Spans {
+    let spans = WordSpans {
         old: lead..lead + old_end,
         new: lead..lead + new_end,
     };
@@ -203,7 +203,7 @@ pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
 }
 
 /// Words of the segments that are not in the order that most words kept.
-fn left(segments: &[Segment], aligned: &Aligned<'_>) -> usize {
+fn left(segments: &[CommonRun], aligned: &PromptAlignment<'_>) -> usize {
     // Per segment the most words in order up to and with it.
     let mut kept: Vec<usize> = Vec::with_capacity(segments.len());
     let mut all = 0;
@@ -224,15 +224,15 @@ const COVERED_PERCENT: usize = 60;
 const SEGMENTS_MAX: usize = 512;
 
 /// A run that both prompts have, from the first difference on.
-struct Segment {
+struct CommonRun {
     old: usize,
     new: usize,
     len: usize,
 }
 
-impl Segment {
+impl CommonRun {
     /// Its words without signs.
-    fn words(&self, aligned: &Aligned<'_>) -> usize {
+    fn words(&self, aligned: &PromptAlignment<'_>) -> usize {
         let start = aligned.lead + self.new;
         let words = &aligned.new[start..start + self.len];
         count(words, |class| class != Class::Punctuation)

@@ -1,8 +1,8 @@
 //! The same messages in other markup: all that changed are markers, roles and signs, and a few
 //! words that a template adds.
 
-use super::Spans;
-use crate::text::divergence::{Aligned, count};
+use super::WordSpans;
+use crate::text::divergence::{PromptAlignment, count};
 use crate::text::word::{Class, Word};
 
 /// Words that a template may add of its own, such as the date of its knowledge.
@@ -11,7 +11,7 @@ const OWN_WORDS: usize = 24;
 /// Most words of closing markup that may follow a prompt's continuation.
 const END_WORDS: usize = 4;
 
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let first = aligned.changes.first()?;
     let (mut markup, mut others) = (0, 0);
     for change in &aligned.changes {
@@ -35,11 +35,11 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     let is_markup = begins(&aligned.old[old.clone()]) || begins(&aligned.new[new.clone()]);
     let few = OWN_WORDS.min(markup * 4).max(markup / 4);
     (is_markup && others <= few && aligned.keeps_old(old.end))
-        .then(|| whole(aligned, Spans { old, new }))
+        .then(|| whole(aligned, WordSpans { old, new }))
 }
 
 /// With the signs that touch the markup on both sides: `USER:`, and not `USER`.
-fn whole(aligned: &Aligned<'_>, mut spans: Spans) -> Spans {
+fn whole(aligned: &PromptAlignment<'_>, mut spans: WordSpans) -> WordSpans {
     let is_form = |words: &[Word], at: usize| {
         words
             .get(at)

@@ -1,8 +1,8 @@
 //! A thinking block that was dropped from the history, put in, or rewritten, as templates do with
 //! all but the last one.
 
-use super::Spans;
-use crate::text::divergence::{Aligned, count};
+use super::WordSpans;
+use crate::text::divergence::{PromptAlignment, count};
 use crate::text::word::{Class, Word};
 
 /// Words before a change among which a thinking block may have begun.
@@ -11,7 +11,7 @@ const BACK_WORDS: usize = 1 << 15;
 /// Words of a change before the block begins in it.
 const FRONT_WORDS: usize = 8;
 
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let region = aligned.regions.first()?;
     let (old, new) = aligned.span(region);
     let (one, other) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
@@ -27,7 +27,7 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     }
     // Where both have thoughts, they are rewritten only if the rest of the history stayed.
     let is_dropped = begins(one) != begins(other) && !is_inside;
-    (is_dropped || aligned.keeps_old(old.end)).then_some(Spans { old, new })
+    (is_dropped || aligned.keeps_old(old.end)).then_some(WordSpans { old, new })
 }
 
 /// Whether a thinking block begins or ends in the first of `words`.

@@ -1,9 +1,9 @@
 //! The same tools in another order, as lists from MCP servers come. Found also where not all tools
 //! are the same, if some changed places.
 
-use super::Spans;
-use super::order::{Block, shuffled};
-use crate::text::divergence::{Aligned, count};
+use super::WordSpans;
+use super::order::{ReorderedSpan, shuffled};
+use crate::text::divergence::{PromptAlignment, count};
 use crate::text::word::{Class, Word};
 
 /// Words in front among which a list of tools is announced.
@@ -37,19 +37,19 @@ const TYPES: usize = 2;
 const FENCES: usize = 4;
 
 /// Tools that only changed places.
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
-    let block = Block::find(aligned).filter(|block| block.moved_whole(aligned))?;
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
+    let block = ReorderedSpan::find(aligned).filter(|block| block.moved_whole(aligned))?;
     Some(block.spans()).filter(|spans| is_tools(aligned, spans))
 }
 
 /// Tools of which some changed places, and others are not the same.
-pub(super) fn find_some(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn find_some(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     shuffled(aligned).filter(|spans| is_tools(aligned, spans))
 }
 
 /// Whether what moved in the newer prompt reads like definitions of tools: JSON with a word that
 /// only those have, names with arguments, or a list that is announced as one.
-pub(super) fn is_tools(aligned: &Aligned<'_>, spans: &Spans) -> bool {
+pub(super) fn is_tools(aligned: &PromptAlignment<'_>, spans: &WordSpans) -> bool {
     let moved = &aligned.new[spans.new.clone()];
     let front = &aligned.new[..spans.new.start];
     let announced = |words: usize| announces(&front[front.len().saturating_sub(words)..]);

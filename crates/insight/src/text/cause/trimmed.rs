@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use super::Spans;
+use super::WordSpans;
 use crate::text::diff;
-use crate::text::divergence::{Aligned, LOSS_WORDS, Region, count};
+use crate::text::divergence::{LOSS_WORDS, PromptAlignment, Region, count};
 use crate::text::hashed::Hashes;
 use crate::text::word::{Class, Word};
 
@@ -41,21 +41,21 @@ const LEAD_WORDS: usize = 4;
 /// Least words with which the newer prompt continues behind all that the older one had.
 const GOES_ON_WORDS: usize = 8;
 
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let first = aligned.regions.first()?;
     let gap = match is_gap(aligned, first) || is_cut(aligned, first) {
         true => first,
         false => behind_note(aligned)?,
     };
     let (start, end) = (aligned.span(first), aligned.span(gap));
-    aligned.keeps_old(end.0.end).then_some(Spans {
+    aligned.keeps_old(end.0.end).then_some(WordSpans {
         old: start.0.start..end.0.end,
         new: start.1.start..end.1.end,
     })
 }
 
 /// The gap behind a note or a summary that changed with it.
-fn behind_note<'a>(aligned: &'a Aligned<'_>) -> Option<&'a Region> {
+fn behind_note<'a>(aligned: &'a PromptAlignment<'_>) -> Option<&'a Region> {
     let first = aligned.span(aligned.regions.first()?);
     let (mut changed, mut agrees) = (0, 0);
     for (number, region) in aligned.regions.iter().enumerate() {
@@ -84,13 +84,13 @@ fn behind_note<'a>(aligned: &'a Aligned<'_>) -> Option<&'a Region> {
 
 /// Whether messages went, or the beginning of all, or what an earlier message held, such as the
 /// result of a tool.
-fn is_gap(aligned: &Aligned<'_>, region: &Region) -> bool {
+fn is_gap(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     region.agrees >= AGREES_WORDS && is_gone(aligned, aligned.span(region), region)
 }
 
 /// The same of the words from a difference up to where both agree.
 fn is_gone(
-    aligned: &Aligned<'_>,
+    aligned: &PromptAlignment<'_>,
     (old, new): (Range<usize>, Range<usize>),
     region: &Region,
 ) -> bool {
@@ -126,7 +126,7 @@ fn has_speakers(gone: &[Word], kept: &[Word]) -> bool {
 
 /// Whether a summary, be it long, stands in the place of several messages, and others stayed.
 fn is_summed_up(
-    aligned: &Aligned<'_>,
+    aligned: &PromptAlignment<'_>,
     old: &Range<usize>,
     new: &Range<usize>,
     region: &Region,
@@ -146,7 +146,7 @@ fn is_shorter(gone: &[Word], instead: &[Word]) -> bool {
 
 /// Whether the front of a growing history was cut off behind fixed instructions: the newer prompt
 /// has the rest of the older one, and continues behind its end.
-fn is_cut(aligned: &Aligned<'_>, region: &Region) -> bool {
+fn is_cut(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     let (old, new) = aligned.span(region);
     let behind = old.end + region.agrees;
     // Markup that closes a message, and the cue to answer.
@@ -168,7 +168,7 @@ fn is_cut(aligned: &Aligned<'_>, region: &Region) -> bool {
 }
 
 /// Whether most of the words that went stand elsewhere in the newer prompt, from `from` on.
-fn is_elsewhere(aligned: &Aligned<'_>, gone: &Range<usize>, from: usize) -> bool {
+fn is_elsewhere(aligned: &PromptAlignment<'_>, gone: &Range<usize>, from: usize) -> bool {
     let runs: Hashes = diff::run_hashes(&aligned.new[from..], MOVED_RUN).collect();
     let gone: Vec<u64> = diff::run_hashes(&aligned.old[gone.clone()], MOVED_RUN).collect();
     let there = gone.iter().filter(|run| runs.contains(run)).count();

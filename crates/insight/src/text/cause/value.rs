@@ -3,17 +3,17 @@
 
 use std::ops::Range;
 
-use super::Spans;
-use crate::text::divergence::{Aligned, LOSS_WORDS, Region};
+use super::WordSpans;
+use crate::text::divergence::{LOSS_WORDS, PromptAlignment, Region};
 use crate::text::word::Word;
 
 /// The words of the first region, if `explains` it and enough agrees behind it, over further
 /// regions that `goes_on` explains.
 pub(super) fn first(
-    aligned: &Aligned<'_>,
+    aligned: &PromptAlignment<'_>,
     explains: impl Fn(&Region) -> bool,
     goes_on: impl Fn(&Region) -> bool,
-) -> Option<Spans> {
+) -> Option<WordSpans> {
     let region = aligned.regions.first().filter(|region| explains(region))?;
     let mut agrees = region.agrees;
     for next in &aligned.regions[1..] {
@@ -23,13 +23,13 @@ pub(super) fn first(
         agrees += next.agrees;
     }
     let (old, new) = aligned.span(region);
-    (agrees >= LOSS_WORDS).then_some(Spans { old, new })
+    (agrees >= LOSS_WORDS).then_some(WordSpans { old, new })
 }
 
 /// Whether `is_it` of every changed word of a region, on both sides. Each is asked with its side's
 /// words and its index there.
 pub(super) fn all_changed(
-    aligned: &Aligned<'_>,
+    aligned: &PromptAlignment<'_>,
     region: &Region,
     is_it: impl Fn(&[Word], usize) -> bool,
 ) -> bool {
@@ -42,7 +42,7 @@ pub(super) fn all_changed(
 
 /// Whether `is_it` of some changed word of each side that has any.
 pub(super) fn some_changed(
-    aligned: &Aligned<'_>,
+    aligned: &PromptAlignment<'_>,
     region: &Region,
     is_it: impl Fn(&[Word], usize) -> bool,
 ) -> bool {

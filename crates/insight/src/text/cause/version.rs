@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::Spans;
-use crate::text::divergence::{Aligned, LOSS_WORDS, Region, count};
+use super::WordSpans;
+use crate::text::divergence::{LOSS_WORDS, PromptAlignment, Region, count};
 use crate::text::word::{Class, Word};
 
 /// Least times that one label must replace another.
@@ -23,7 +23,7 @@ const REPLACED_WORDS: usize = 3;
 const TURNS_BEHIND: usize = 2;
 
 /// The same texts under other labels, as `Source:` for `Document:`, or tags for headings.
-pub(super) fn find_labels(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn find_labels(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let body = aligned.body();
     let first = body.first()?;
     let (mut labels, mut others) = (0, 0);
@@ -44,7 +44,7 @@ pub(super) fn find_labels(aligned: &Aligned<'_>) -> Option<Spans> {
     let most = times.into_values().max().unwrap_or(0);
     let (old, new) = aligned.span(first);
     let is_form = most >= LABELS && others <= OWN_WORDS.max(labels / 2);
-    (is_form && aligned.keeps_old(old.end)).then_some(Spans { old, new })
+    (is_form && aligned.keeps_old(old.end)).then_some(WordSpans { old, new })
 }
 
 /// Whether a word is form and no content.
@@ -58,7 +58,7 @@ fn is_label(words: &[Word], at: usize) -> bool {
 }
 
 /// One of the instructions in other words, within the part that comes before all messages.
-pub(super) fn find_wording(aligned: &Aligned<'_>) -> Option<Spans> {
+pub(super) fn find_wording(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let first = aligned.regions.first()?;
     let (old, new) = aligned.span(first);
     let (went, came) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
@@ -77,7 +77,7 @@ pub(super) fn find_wording(aligned: &Aligned<'_>) -> Option<Spans> {
         && roles(front) <= roles_of_tools(front) + 1
         && roles(behind) >= TURNS_BEHIND
         && stays(aligned, behind))
-    .then_some(Spans { old, new })
+    .then_some(WordSpans { old, new })
 }
 
 /// Counts the words of letters in prose; `None` where the text holds anything else.
@@ -100,7 +100,7 @@ fn roles_of_tools(front: &[Word]) -> usize {
 }
 
 /// Whether the rest of the instructions stays as it is.
-fn stays(aligned: &Aligned<'_>, behind: &[Word]) -> bool {
+fn stays(aligned: &PromptAlignment<'_>, behind: &[Word]) -> bool {
     let start = aligned.new.len() - behind.len();
     let is_role = |word: &Word| word.class == Class::Role;
     let end = behind.iter().position(is_role).unwrap_or(behind.len()) + start;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::text::divergence::{Aligned, bytes_of};
+use crate::text::divergence::{PromptAlignment, bytes_of};
 use crate::text::sketch::Sketch;
 use crate::text::word::Word;
 
@@ -13,11 +13,11 @@ const AGREES_WORDS: usize = 16;
 const PARTS_MAX: usize = 8;
 
 /// The bytes of the white space on both sides, or of the words that it parts on one side only.
-pub(super) fn find(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)> {
+pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<(Range<usize>, Range<usize>)> {
     between(aligned).or_else(|| within(aligned))
 }
 
-fn between(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)> {
+fn between(aligned: &PromptAlignment<'_>) -> Option<(Range<usize>, Range<usize>)> {
     let at = aligned.shared;
     let is_space = |sketch: &Sketch| !sketch.words()[at].is_ink();
     if !is_space(aligned.old_sketch) && !is_space(aligned.new_sketch) {
@@ -40,7 +40,7 @@ fn between(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)> {
 }
 
 /// Finds a word that odd white space splits on one side only: the parts are as long together.
-fn within(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)> {
+fn within(aligned: &PromptAlignment<'_>) -> Option<(Range<usize>, Range<usize>)> {
     let region = aligned.regions.first()?;
     let (old, new) = aligned.span(region);
     let (one, other) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);

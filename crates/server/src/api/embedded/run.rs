@@ -8,55 +8,57 @@ use headstart_engine::FinishReason;
 use headstart_insight::text::Sketch;
 use http::{HeaderValue, header};
 
-use super::super::body::{self, ClientGone, Writer};
-use super::super::counted::Counter;
-use super::super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
+use super::super::body::{self, BodyWriter, ClientGone};
+use super::super::counted::ErrorCounter;
+use super::super::{
+    CACHED_HEADER, CompletionCall, IMPORTANCE_HEADER, REPLICA_HEADER, header_value,
+};
 use super::tokens::server_error;
 use crate::answer::{Answer, Finish, Piece};
-use crate::gateway::{Accepted, Embedded, Gateway};
-use crate::insight::Answered;
+use crate::gateway::{EmbeddedReplicas, HttpGateway, PrefilledRequest};
+use crate::insight::AnswerFacts;
 use crate::metrics::PromptSources;
 use crate::openai::{ApiError, Generation};
 use crate::prediction::Forecast;
 use crate::replica::ReplicaEvent;
-use crate::shape::{Events, Shape, Usage};
-use crate::spans::Timeline;
+use crate::shape::{AnswerWriter, Events, Usage};
+use crate::spans::RequestTimeline;
 
 /// An answer being generated.
-pub(super) struct Run {
-    gateway: Arc<Gateway>,
-    reply: Reply,
-    accepted: Accepted,
+pub(super) struct GenerationRun {
+    gateway: Arc<HttpGateway>,
+    reply: ReplyFormat,
+    accepted: PrefilledRequest,
     answer: Answer,
     usage: Usage,
     arrival: Nanos,
-    timeline: Timeline,
-    errors: Option<Counter>,
+    timeline: RequestTimeline,
+    errors: Option<ErrorCounter>,
     /// Its end is the end of the conversation's turn.
     _forecast: Option<Forecast>,
 }
 
 /// Prompt data of a run: length in tokens, sketch, forecast.
-pub(super) struct Prompt {
+pub(super) struct RunPrompt {
     pub(super) tokens: usize,
     pub(super) sketch: Option<Sketch>,
     pub(super) forecast: Option<Forecast>,
 }
 
 /// Shape of the answer, and the id and model name in it.
-pub(super) struct Reply {
+pub(super) struct ReplyFormat {
     pub(super) id: String,
     pub(super) model: String,
-    pub(super) shape: Box<dyn Shape>,
+    pub(super) shape: Box<dyn AnswerWriter>,
 }
 
-impl Run {
+impl GenerationRun {
     pub(super) fn start(
-        call: &Call,
-        embedded: &Embedded,
+        call: &CompletionCall,
+        embedded: &EmbeddedReplicas,
         generation: &Generation,
-        (mut prompt, reply): (Prompt, Reply),
-        accepted: Accepted,
+        (mut prompt, reply): (RunPrompt, ReplyFormat),
+        accepted: PrefilledRequest,
     ) -> Self {
         let gateway = call.gateway.clone();
         let tokenizer = embedded.prompt.tokenizer.clone();
@@ -80,7 +82,7 @@ impl Run {
             _forecast: prompt.forecast,
         };
         let waited_s = run.note_first_token();
-        let answered = Answered {
+        let answered = AnswerFacts {
             id: Some(&run.reply.id),
             request_id: call.request_id(),
             model: &run.reply.model,
@@ -111,7 +113,7 @@ impl Run {
     }
 
     /// The answer piece by piece.
-    pub(super) fn stream(self, call: &Call) -> Response {
+    pub(super) fn stream(self, call: &CompletionCall) -> Response {
         let (writer, body) = body::channel(body::PIECES, &call.gateway.limits, call.closer.clone());
         let mut response = Response::new(body);
         let headers = response.headers_mut();
@@ -128,7 +130,7 @@ impl Run {
         response
     }
 
-    async fn write(mut self, writer: &Writer) -> Result<(), ClientGone> {
+    async fn write(mut self, writer: &BodyWriter) -> Result<(), ClientGone> {
         let mut events = Events::default();
         self.reply.shape.open(self.usage, &mut events);
         let mut next = self.first();
@@ -233,7 +235,7 @@ impl Run {
             .prompt_tokens
             .with_label_values(&labels)
             .inc_by(self.usage.prompt as u64);
-        let Accepted {
+        let PrefilledRequest {
             sources, engine, ..
         } = &self.accepted;
         let prompt = self.usage.prompt;

@@ -4,17 +4,17 @@ use headstart_index_sync::clock::unix_seconds;
 use headstart_prompt::{GenerationPrompt, PromptError, RenderInput};
 use http::StatusCode;
 
-use crate::conversation::Conversation;
-use crate::gateway::{Embedded, Gateway};
+use crate::conversation::TemplateInput;
+use crate::gateway::{EmbeddedReplicas, HttpGateway};
 use crate::openai::error::PromptLength;
 use crate::openai::{ApiError, PromptInput};
 use crate::prediction::{Chat, Scope};
-use crate::prompt_tokens::{PromptTokens, Prompted};
+use crate::prompt_tokens::{PromptTokens, TokenizedPrompt};
 
 /// A prompt before tokenization.
-pub(super) enum Input {
+pub(super) enum UntokenizedPrompt {
     /// Rendered by the model's chat template.
-    Chat(Conversation),
+    Chat(TemplateInput),
     /// Taken as it is.
     Plain(PromptInput),
 }
@@ -22,11 +22,11 @@ pub(super) enum Input {
 /// Tokenizes, and reads the conversation if there is a predictor. Runs off the network threads: a
 /// long prompt takes milliseconds.
 pub(super) async fn read(
-    gateway: &Gateway,
-    embedded: &Embedded,
-    input: Input,
+    gateway: &HttpGateway,
+    embedded: &EmbeddedReplicas,
+    input: UntokenizedPrompt,
     scope: Scope,
-) -> Result<(Prompted, Option<Chat>), ApiError> {
+) -> Result<(TokenizedPrompt, Option<Chat>), ApiError> {
     refuse_hopeless(embedded, &input)?;
     let prompt = gateway
         .prompt_tokens()
@@ -36,7 +36,9 @@ pub(super) async fn read(
     let vocab = embedded.model.config.vocab;
     let reading = tokio::task::spawn_blocking(move || {
         let chat = match (&input, predictions) {
-            (Input::Chat(chat), Some(predictions)) => predictions.read(&chat.messages, &scope),
+            (UntokenizedPrompt::Chat(chat), Some(predictions)) => {
+                predictions.read(&chat.messages, &scope)
+            }
             _ => None,
         };
         to_tokens(&prompt, input, scope.salt.as_deref()).map(|prompted| (prompted, chat))
@@ -62,17 +64,17 @@ const TOKEN_BYTES: usize = 256;
 
 /// Refuses what cannot fit before any work is spent on it: by its bytes, as if all its tokens were
 /// the longest ones.
-fn refuse_hopeless(embedded: &Embedded, input: &Input) -> Result<(), ApiError> {
+fn refuse_hopeless(embedded: &EmbeddedReplicas, input: &UntokenizedPrompt) -> Result<(), ApiError> {
     let limit = embedded.context().saturating_sub(1);
     let at_least = |bytes: usize| bytes.div_ceil(TOKEN_BYTES);
     let (num_tokens, length) = match input {
-        Input::Plain(PromptInput::Tokens(tokens)) => {
+        UntokenizedPrompt::Plain(PromptInput::Tokens(tokens)) => {
             (tokens.len(), PromptLength::Exactly(tokens.len()))
         }
-        Input::Plain(PromptInput::Text(text)) => {
+        UntokenizedPrompt::Plain(PromptInput::Text(text)) => {
             (at_least(text.len()), PromptLength::MoreThan(limit))
         }
-        Input::Chat(chat) => {
+        UntokenizedPrompt::Chat(chat) => {
             let contents = chat.messages.as_array().into_iter().flatten();
             let texts = contents.filter_map(|message| message["content"].as_str());
             let bytes = texts.map(str::len).sum();
@@ -87,12 +89,12 @@ fn refuse_hopeless(embedded: &Embedded, input: &Input) -> Result<(), ApiError> {
 
 fn to_tokens(
     prompt: &PromptTokens,
-    input: Input,
+    input: UntokenizedPrompt,
     salt: Option<&str>,
-) -> Result<Prompted, ApiError> {
+) -> Result<TokenizedPrompt, ApiError> {
     match input {
-        Input::Chat(chat) => chat_tokens(prompt, chat, salt),
-        Input::Plain(input) => plain_tokens(prompt, input, salt),
+        UntokenizedPrompt::Chat(chat) => chat_tokens(prompt, chat, salt),
+        UntokenizedPrompt::Plain(input) => plain_tokens(prompt, input, salt),
     }
 }
 
@@ -104,7 +106,7 @@ pub(in crate::api) fn plain_tokens(
     prompt: &PromptTokens,
     input: PromptInput,
     salt: Option<&str>,
-) -> Result<Prompted, ApiError> {
+) -> Result<TokenizedPrompt, ApiError> {
     match input {
         PromptInput::Tokens(tokens) => Ok(tokens.into()),
         PromptInput::Text(text) => {
@@ -120,9 +122,9 @@ pub(in crate::api) fn plain_tokens(
 /// When the template refuses it.
 fn chat_tokens(
     prompt: &PromptTokens,
-    chat: Conversation,
+    chat: TemplateInput,
     salt: Option<&str>,
-) -> Result<Prompted, ApiError> {
+) -> Result<TokenizedPrompt, ApiError> {
     let chat = chat.with_known_roles();
     let input = RenderInput {
         messages: &chat.messages,

@@ -2,13 +2,13 @@
 
 use headstart_core::{Nanos, ReplicaId};
 use headstart_index_sync::clock::unix_seconds;
-use headstart_insight::{Bucket, Cause, Split};
+use headstart_insight::{Bucket, BucketTokens, Cause};
 use headstart_prompt::{Normalizer, Normalizers};
 
 use crate::dashboard::snapshot::{
     BucketPart, CausePart, GhostPart, GhostsPart, RequestPart, Snapshot, TtftPart, WaterfallPart,
 };
-use crate::gateway::Gateway;
+use crate::gateway::HttpGateway;
 use crate::insight::{
     BucketSeconds, CauseSums, ErrorSummary, GhostAnswer, Insight, RequestRecord, Waterfalls,
 };
@@ -25,7 +25,7 @@ const PAIRS_MAX: usize = 128;
 pub(super) fn add(
     snapshot: Snapshot,
     insight: &Insight,
-    gateway: &Gateway,
+    gateway: &HttpGateway,
     now: Nanos,
 ) -> Snapshot {
     let prices = gateway.metrics.savings.prices();
@@ -33,7 +33,7 @@ pub(super) fn add(
     let latest = insight.recent(PAIRS_MAX);
     let now_s = unix_seconds();
     let part = |record: &RequestRecord| {
-        let seen = Seen {
+        let seen = ReplicaCapabilities {
             has_cost_model: gateway.has_cost_model,
             has_events: gateway.has_events(ReplicaId(record.replica)),
         };
@@ -161,13 +161,13 @@ fn pair(record: &RequestRecord) -> Option<[f64; 2]> {
 
 /// Facts about a request's replica.
 #[derive(Clone, Copy)]
-struct Seen {
+struct ReplicaCapabilities {
     has_cost_model: bool,
     /// Whether it sends KV events.
     has_events: bool,
 }
 
-fn request(record: &RequestRecord, seen: Seen, now_s: f64) -> RequestPart {
+fn request(record: &RequestRecord, seen: ReplicaCapabilities, now_s: f64) -> RequestPart {
     RequestPart {
         id: record.id.clone(),
         tenant: record.tenant.clone(),
@@ -192,7 +192,7 @@ fn finite_ms(seconds: Option<f64>) -> Option<f64> {
 
 /// Such as `Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms`; without times
 /// where these would be another engine's.
-fn decision(record: &RequestRecord, seen: Seen) -> String {
+fn decision(record: &RequestRecord, seen: ReplicaCapabilities) -> String {
     let (replica, all) = (record.replica, grouped(record.prompt_tokens));
     let mut words = match record.predicted_cached_tokens.map(grouped) {
         Some(cached) if seen.has_events => {
@@ -229,7 +229,7 @@ fn decision(record: &RequestRecord, seen: Seen) -> String {
 }
 
 /// Describes the outcome: cached tokens if mispredicted, computed tokens, and the largest loss.
-fn outcome(record: &RequestRecord, seen: Seen) -> Option<String> {
+fn outcome(record: &RequestRecord, seen: ReplicaCapabilities) -> Option<String> {
     let cached = record.cached_tokens?;
     let mut words = Vec::new();
     if Some(cached) != record.predicted_cached_tokens {
@@ -249,7 +249,7 @@ fn outcome(record: &RequestRecord, seen: Seen) -> Option<String> {
 
 /// Describes a bucket for a replica as `seen`. Without events the gateway knows only the prompts
 /// that it sent there, not the blocks that the replica held.
-fn meaning(bucket: Bucket, seen: Seen) -> &'static str {
+fn meaning(bucket: Bucket, seen: ReplicaCapabilities) -> &'static str {
     match bucket {
         Bucket::IndexWrong if !seen.has_events => "predicted but not cached",
         Bucket::Evicted | Bucket::Reset if !seen.has_events => "sent here before, not cached now",
@@ -257,7 +257,7 @@ fn meaning(bucket: Bucket, seen: Seen) -> &'static str {
     }
 }
 
-fn largest_loss(split: &Split) -> Option<(Bucket, u32)> {
+fn largest_loss(split: &BucketTokens) -> Option<(Bucket, u32)> {
     let lost = split.iter().filter(|(bucket, _)| !bucket.is_served());
     lost.max_by_key(|&(_, tokens)| tokens)
 }
@@ -282,15 +282,15 @@ mod tests {
         }
     }
 
-    fn seen(has_cost_model: bool, has_events: bool) -> Seen {
-        Seen {
+    fn seen(has_cost_model: bool, has_events: bool) -> ReplicaCapabilities {
+        ReplicaCapabilities {
             has_cost_model,
             has_events,
         }
     }
 
     fn record() -> RequestRecord {
-        let mut split = Split::default();
+        let mut split = BucketTokens::default();
         split.put(Bucket::Device, 4_000);
         split.put(Bucket::BlockFloor, 6);
         split.put(Bucket::Evicted, 304);
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn without_events_a_row_tells_a_prediction_from_what_came() {
-        let mut split = Split::default();
+        let mut split = BucketTokens::default();
         split.put(Bucket::IndexWrong, 4_096);
         split.put(Bucket::NeverSeen, 214);
         let wrong = RequestRecord {

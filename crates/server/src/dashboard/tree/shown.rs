@@ -15,7 +15,7 @@ const SHARED: u64 = 2;
 
 /// A branch that is shown.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::dashboard) struct Shown {
+pub(in crate::dashboard) struct ShownBranch {
     /// Its first key.
     pub(in crate::dashboard) key: RouteKey,
     /// Place of its parent among those shown.
@@ -34,20 +34,20 @@ pub(in crate::dashboard) struct Shown {
 
 /// Candidate branch to show next: highest weight first, lowest index among equals.
 #[derive(Debug, PartialEq)]
-struct Next {
+struct BranchCandidate {
     weight: f64,
     at: usize,
 }
 
-impl Eq for Next {}
+impl Eq for BranchCandidate {}
 
-impl PartialOrd for Next {
+impl PartialOrd for BranchCandidate {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Next {
+impl Ord for BranchCandidate {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let by_weight = self.weight.total_cmp(&other.weight);
         by_weight.then(other.at.cmp(&self.at))
@@ -57,7 +57,7 @@ impl Ord for Next {
 impl PrefixTree {
     /// The `count` branches that matter most, parents before their children and depth first. No
     /// branch without its parent, and behind another one only those that prompts share.
-    pub(in crate::dashboard) fn shown(&self, count: usize, now: Nanos) -> Vec<Shown> {
+    pub(in crate::dashboard) fn shown(&self, count: usize, now: Nanos) -> Vec<ShownBranch> {
         let chosen = self.chosen(count, now);
         let mut shown = Vec::with_capacity(count.min(self.len()));
         let roots = self.sorted(self.roots(), &chosen, now);
@@ -90,14 +90,14 @@ impl PrefixTree {
         for &at in &self.roots() {
             self.weigh(at, now, &mut weights);
         }
-        let next = |at: usize| Next {
+        let next = |at: usize| BranchCandidate {
             weight: weights[at],
             at,
         };
-        let mut open: BinaryHeap<Next> = self.roots().into_iter().map(next).collect();
+        let mut open: BinaryHeap<BranchCandidate> = self.roots().into_iter().map(next).collect();
         let mut chosen = vec![false; self.branches.len()];
         for _ in 0..count {
-            let Some(Next { at, .. }) = open.pop() else {
+            let Some(BranchCandidate { at, .. }) = open.pop() else {
                 break;
             };
             chosen[at] = true;
@@ -140,7 +140,7 @@ impl PrefixTree {
         parent: Option<usize>,
         before: usize,
         (chosen, now): (&[bool], Nanos),
-        shown: &mut Vec<Shown>,
+        shown: &mut Vec<ShownBranch>,
     ) {
         let mut open = vec![(root, parent, before)];
         let all = self.heat.at(now).max(1e-9);
@@ -149,7 +149,7 @@ impl PrefixTree {
             let children = self.sorted(branch.children.clone(), chosen, now);
             let blocks = branch.keys.len();
             let place = shown.len();
-            shown.push(Shown {
+            shown.push(ShownBranch {
                 key: branch.keys[0],
                 parent,
                 blocks: (before, blocks),

@@ -172,14 +172,14 @@ fn a_full_table_forgets_who_waits_longest() {
 /// The same rules, written down as a list that is searched from end to end.
 #[derive(Default)]
 struct Reference {
-    turns: Vec<(String, Turn)>,
+    turns: Vec<(String, TrackedTurn)>,
     outcomes: Vec<(TurnId, u16, bool)>,
     ids: (u64, u64),
 }
 
 impl Reference {
     fn expire(&mut self, now: Nanos) {
-        let has_ended = |turn: &Turn| {
+        let has_ended = |turn: &TrackedTurn| {
             let answered = turn.answered.filter(|_| turn.in_flight == 0);
             answered.is_some_and(|answered| now >= answered + HORIZON)
         };
@@ -223,7 +223,7 @@ impl Reference {
             SessionId(self.ids.1)
         });
         self.ids.0 += 1;
-        let turn = Turn {
+        let turn = TrackedTurn {
             id: TurnId(self.ids.0),
             conversation,
             number: path.len() as u16,

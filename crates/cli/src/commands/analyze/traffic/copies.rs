@@ -5,13 +5,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use headstart_core::TraceRequest;
 
-use super::Said;
-use super::part::Part;
+use super::LoggedPrompt;
+use super::part::ParsedLog;
 use crate::input::counted;
 
 /// Counts of duplicate requests.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Copies {
+pub(super) struct DuplicateCounts {
     /// Requests that are copies of another one.
     pub(super) requests: u64,
     pub(super) remarks: Vec<String>,
@@ -20,9 +20,9 @@ pub(super) struct Copies {
 /// Last tokens of a prompt that its name covers beside its blocks: more than a block leaves over.
 const TAIL_TOKENS: usize = 64;
 
-impl Copies {
+impl DuplicateCounts {
     /// Inputs that hold the same requests. Bytes are not compared: one may be packed.
-    pub(super) fn of_files(parts: &[Part], names: &[String]) -> Self {
+    pub(super) fn of_files(parts: &[ParsedLog], names: &[String]) -> Self {
         let mut copies = Self::default();
         for (number, part) in parts.iter().enumerate() {
             let before = &parts[..number];
@@ -43,7 +43,7 @@ impl Copies {
     }
 
     /// Adds what ids tell of requests in order; those in copied files are counted already.
-    pub(super) fn add_ids(&mut self, requests: &[TraceRequest], said: &[Said]) {
+    pub(super) fn add_ids(&mut self, requests: &[TraceRequest], said: &[LoggedPrompt]) {
         let mut known: HashMap<u64, u64> = HashMap::new();
         let (mut copies, mut ids) = (0, 0);
         for (request, said) in requests.iter().zip(said).filter(|(_, said)| said.has_id) {
@@ -72,7 +72,7 @@ impl Copies {
 }
 
 /// A prompt's name: its last block's, which covers all before, and the tokens behind.
-fn prompt(request: &TraceRequest, said: &Said) -> u64 {
+fn prompt(request: &TraceRequest, said: &LoggedPrompt) -> u64 {
     let last = request.blocks.runs().last();
     let tail = said.tokens.len().saturating_sub(TAIL_TOKENS);
     hashed(&(

@@ -4,7 +4,7 @@
 //! tokens are found again does not depend on that, but seconds, money and what a memory holds do:
 //! they go by the log's counts.
 
-use super::Said;
+use super::LoggedPrompt;
 use crate::report::thousands;
 
 /// Largest factor between a log's count and ours; beyond it the log's count is an error.
@@ -13,9 +13,9 @@ const FACTOR_MAX: u32 = 16;
 /// Counts that differ by less are the same for a reader.
 const DIFFERENCE_MIN: f64 = 0.02;
 
-/// Of the requests that have a count.
+/// Prompt tokens of the requests that have a logged count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct LoggedTokenCounts {
     pub(crate) requests: u64,
     /// Their prompt tokens as the log says.
     pub(crate) logged: u64,
@@ -23,9 +23,9 @@ pub(crate) struct Counts {
     pub(crate) here: u64,
 }
 
-impl Counts {
+impl LoggedTokenCounts {
     /// Of `said`, of which counts that cannot be are dropped.
-    pub(super) fn of(said: &mut [Said]) -> Self {
+    pub(super) fn of(said: &mut [LoggedPrompt]) -> Self {
         let mut counts = Self::default();
         for said in said {
             let here = said.tokens.len() as u32;
@@ -76,10 +76,10 @@ mod tests {
 
     #[test]
     fn a_logs_counts_are_taken_unless_they_cannot_be() {
-        let said = |tokens: usize, counted: Option<u32>| Said {
+        let said = |tokens: usize, counted: Option<u32>| LoggedPrompt {
             tokens: vec![1; tokens],
             counted,
-            ..Said::default()
+            ..LoggedPrompt::default()
         };
         let mut all = [
             said(250, Some(100)),
@@ -90,8 +90,8 @@ mod tests {
             said(10, Some(0)),
             said(0, Some(5)),
         ];
-        let counts = Counts::of(&mut all);
-        let expected = Counts {
+        let counts = LoggedTokenCounts::of(&mut all);
+        let expected = LoggedTokenCounts {
             requests: 2,
             logged: 300,
             here: 750,
@@ -101,7 +101,7 @@ mod tests {
         assert!(all[3..].iter().all(|said| said.counted.is_none()));
         let remark = counts.remark().expect("they differ");
         assert!(remark.contains("300") && remark.contains("750"), "{remark}");
-        assert_eq!(Counts::default().factor(), 1.0);
-        assert_eq!(Counts::default().remark(), None);
+        assert_eq!(LoggedTokenCounts::default().factor(), 1.0);
+        assert_eq!(LoggedTokenCounts::default().remark(), None);
     }
 }

@@ -7,21 +7,21 @@ use headstart_trace::format::request_log::{self, LogOptions, Requests};
 use headstart_trace::source::Lines;
 use headstart_trace::{Arrivals, Format, Options, Reader, TraceError, TraceInfo};
 
-use super::texts::Texts;
+use super::texts::TextLogBuilder;
 use super::times::Dates;
-use super::{Reading, Said, Source};
+use super::{LogReaderSettings, LogSource, LoggedPrompt};
 use crate::config::UsageError;
 use crate::input::remarks;
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Estimated bytes of a request besides its blocks, tokens and text, including the attribution of
 /// its tokens.
 const REQUEST_BYTES: usize = 512;
 
-/// One input, read.
-pub(super) struct Part {
+/// Contents of one input.
+pub(super) struct ParsedLog {
     pub(super) requests: Vec<TraceRequest>,
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<LoggedPrompt>,
     pub(super) info: TraceInfo,
     pub(super) format: Format,
     pub(super) remarks: Vec<String>,
@@ -33,15 +33,15 @@ pub(super) struct Part {
 }
 
 /// Memory budget for held requests, bytes.
-pub(super) struct Budget {
+pub(super) struct RequestMemoryBudget {
     pub(super) held: usize,
     pub(super) most: usize,
     pub(super) is_spent: bool,
 }
 
-impl Budget {
+impl RequestMemoryBudget {
     /// Whether `request` and what was said of it find room.
-    pub(super) fn takes(&mut self, request: &TraceRequest, said: Option<&Said>) -> bool {
+    pub(super) fn takes(&mut self, request: &TraceRequest, said: Option<&LoggedPrompt>) -> bool {
         let text = said.map_or(0, |said| said.text.len() + size_of_val(&said.tokens[..]));
         let bytes = REQUEST_BYTES + size_of_val(request.blocks.runs()) + text;
         self.is_spent |= self.held + bytes > self.most;
@@ -54,11 +54,11 @@ impl Budget {
 
 /// Reads `source` as far as there is room.
 pub(super) fn part(
-    source: &Source,
-    reading: &Reading<'_>,
-    progress: &Progress,
-    budget: &mut Budget,
-) -> Result<Part> {
+    source: &LogSource,
+    reading: &LogReaderSettings<'_>,
+    progress: &TaskProgress,
+    budget: &mut RequestMemoryBudget,
+) -> Result<ParsedLog> {
     let (name, raw) = source.open(progress)?;
     let mut lines = Lines::new(name.clone(), raw)?;
     let format = match reading.format {
@@ -79,7 +79,11 @@ pub(super) fn part(
     Ok(part)
 }
 
-fn trace(lines: Lines<'_>, reading: &Reading<'_>, budget: &mut Budget) -> Result<Part> {
+fn trace(
+    lines: Lines<'_>,
+    reading: &LogReaderSettings<'_>,
+    budget: &mut RequestMemoryBudget,
+) -> Result<ParsedLog> {
     let options = Options {
         format: reading.format,
         skip_bad: reading.skip_bad,
@@ -100,7 +104,7 @@ fn trace(lines: Lines<'_>, reading: &Reading<'_>, budget: &mut Budget) -> Result
     if reader.format() == Format::Agent {
         remarks.push(starts(reading.arrivals));
     }
-    Ok(Part {
+    Ok(ParsedLog {
         dates: Dates::of_trace(&requests),
         requests,
         said: Vec::new(),
@@ -130,12 +134,12 @@ fn starts(arrivals: Arrivals) -> String {
 fn texts(
     mut lines: Lines<'_>,
     format: Format,
-    reading: &Reading<'_>,
-    budget: &mut Budget,
-) -> Result<Part> {
+    reading: &LogReaderSettings<'_>,
+    budget: &mut RequestMemoryBudget,
+) -> Result<ParsedLog> {
     let name = lines.name().to_owned();
     let rendering = reading.rendering.get()?;
-    let mut texts = Texts::new(rendering, reading.block_tokens, &name);
+    let mut texts = TextLogBuilder::new(rendering, reading.block_tokens, &name);
     let mut skipped = 0;
     if format == Format::Conversation {
         for conversation in conversation::each(&mut lines) {

@@ -7,31 +7,31 @@ use headstart_core::Nanos;
 use headstart_trace::format::request_log::{BLOCK_TOKENS, Chains, LoggedRequest, PromptPart};
 use headstart_trace::{Format, Provenance, TraceError, TraceInfo};
 
-use super::Said;
-use super::part::{Budget, Part};
+use super::LoggedPrompt;
+use super::part::{ParsedLog, RequestMemoryBudget};
 use super::times::Dates;
 use crate::input::counted;
 use crate::logged::Rendering;
 
-/// A log under way.
-pub(super) struct Texts<'r> {
+/// Builder of a [`ParsedLog`] from a log of texts.
+pub(super) struct TextLogBuilder<'r> {
     rendering: &'r Rendering,
     chains: Chains,
     name: &'r str,
-    part: Part,
+    part: ParsedLog,
     last: Nanos,
     /// Indices of its requests without a time.
     undated: Vec<usize>,
 }
 
-impl<'r> Texts<'r> {
+impl<'r> TextLogBuilder<'r> {
     pub(super) fn new(rendering: &'r Rendering, block_tokens: Option<u32>, name: &'r str) -> Self {
         let block_tokens = block_tokens.unwrap_or(BLOCK_TOKENS).max(1);
         Self {
             rendering,
             chains: Chains::new(block_tokens),
             name,
-            part: Part {
+            part: ParsedLog {
                 requests: Vec::new(),
                 said: Vec::new(),
                 info: TraceInfo::new(block_tokens),
@@ -47,7 +47,11 @@ impl<'r> Texts<'r> {
     }
 
     /// Whether there was room for it.
-    pub(super) fn add(&mut self, logged: &LoggedRequest, budget: &mut Budget) -> Result<bool> {
+    pub(super) fn add(
+        &mut self,
+        logged: &LoggedRequest,
+        budget: &mut RequestMemoryBudget,
+    ) -> Result<bool> {
         let bad_line = |reason| TraceError::bad_line(self.name, logged.line, reason);
         let text = self.rendering.text(&logged.prompt);
         let tokens = self
@@ -64,7 +68,7 @@ impl<'r> Texts<'r> {
             request.arrival = self.last + Duration::from_millis(1);
         }
         self.last = request.arrival;
-        let said = Said {
+        let said = LoggedPrompt {
             name: logged.name(),
             has_id: logged.id.is_some(),
             source: 0,
@@ -94,7 +98,7 @@ impl<'r> Texts<'r> {
         self.part.dates.unread = times;
     }
 
-    pub(super) fn into_part(mut self, format: Format, skipped: u64) -> Part {
+    pub(super) fn into_part(mut self, format: Format, skipped: u64) -> ParsedLog {
         let requests = self.part.requests.len() as u64;
         self.part.dates.requests = requests;
         self.part.dates.dated = requests - self.undated.len() as u64;

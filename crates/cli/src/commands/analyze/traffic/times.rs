@@ -17,7 +17,7 @@ const DATED_PERCENT_MIN: u64 = 90;
 
 /// Provenance of request times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Times {
+pub(crate) enum TimestampProvenance {
     /// Only in which order.
     Unknown(Why),
     /// All of them, in multiples of `tick`; `shared` came with the one before.
@@ -42,7 +42,7 @@ pub(crate) struct Dates {
     pub(super) unread: u64,
 }
 
-impl Times {
+impl TimestampProvenance {
     /// Classifies the times of requests in order; `dates` counts the requests with a time.
     pub(super) fn of(requests: &[TraceRequest], dates: Dates) -> Self {
         if !dates.are_enough() {
@@ -179,9 +179,9 @@ mod tests {
 
     fn check(millis: &[u64], tick_ms: u64, shared: u64, remark: &str) {
         let len = millis.len() as u64;
-        let times = Times::of(&at(millis), dates(len, len, 0));
+        let times = TimestampProvenance::of(&at(millis), dates(len, len, 0));
         let tick = Duration::from_millis(tick_ms);
-        assert_eq!(times, Times::Known { tick, shared });
+        assert_eq!(times, TimestampProvenance::Known { tick, shared });
         assert_eq!(times.tell_what_is_at_once(), tick_ms > 0, "{millis:?}");
         let said = times.remark().unwrap_or_default();
         assert!(said.contains(remark), "{said}");
@@ -203,7 +203,7 @@ mod tests {
         check(&[5], 0, 0, "");
     }
 
-    fn check_unknown(times: Times, remark: &str) {
+    fn check_unknown(times: TimestampProvenance, remark: &str) {
         assert!(!times.tell_what_is_at_once());
         let said = times.remark().unwrap_or_default();
         assert!(said.starts_with(remark), "{said}");
@@ -211,14 +211,14 @@ mod tests {
 
     #[test]
     fn why_there_are_no_times_is_said() {
-        let of = |dates| Times::of(&at(&[0, 1, 2]), dates);
+        let of = |dates| TimestampProvenance::of(&at(&[0, 1, 2]), dates);
         check_unknown(
             of(dates(3, 0, 0)),
             "the requests have no times: their order",
         );
         check_unknown(of(dates(3, 0, 3)), "the times of 3 requests cannot be read");
         check_unknown(of(dates(3, 2, 1)), "only 2 of 3 requests have a time");
-        let one = Times::of(&at(&[0, 0, 0]), dates(3, 3, 0));
+        let one = TimestampProvenance::of(&at(&[0, 0, 0]), dates(3, 3, 0));
         check_unknown(one, "all requests have one and the same time");
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Driver<'a> {
 
 /// Mean gauges per replica.
 #[derive(Clone, Copy, Default)]
-struct Gauges {
+struct MeanGauges {
     waiting: Mean,
     running: Mean,
     kv_usage: Mean,
@@ -100,7 +100,7 @@ impl Driver<'_> {
             speed: 1.0,
             concurrency: self.concurrency,
         };
-        let gauges = Arc::new(Mutex::new(Gauges::default()));
+        let gauges = Arc::new(Mutex::new(MeanGauges::default()));
         let scraper = tokio::spawn(scrape(self.url.to_owned(), gauges.clone()));
         let told = Cell::new(0);
         let progress = |ended: usize| (told.replace(ended)..ended).for_each(|_| on_answer());
@@ -142,7 +142,7 @@ fn given_up(rung: &Rung) -> RungObservations {
     }
 }
 
-fn collected(rung: &Rung, observed: &TraceObserved, gauges: &Gauges) -> RungObservations {
+fn collected(rung: &Rung, observed: &TraceObserved, gauges: &MeanGauges) -> RungObservations {
     // The run's clock starts with the first request.
     let first = rung.requests.first().and_then(|it| it.at);
     let first = first.unwrap_or_default();
@@ -229,7 +229,7 @@ fn warn_of_lateness(rung: &Rung, observed: &TraceObserved) {
 }
 
 /// Looks at the gauges of the server at `url` again and again, as long as it shows any.
-async fn scrape(url: String, gauges: Arc<Mutex<Gauges>>) {
+async fn scrape(url: String, gauges: Arc<Mutex<MeanGauges>>) {
     loop {
         let mut page = Vec::new();
         let write = |bytes: &[u8]| {

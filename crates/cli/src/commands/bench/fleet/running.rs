@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use headstart_server::dashboard::Snapshot;
 
-use crate::server::Server;
+use crate::server::ServerOptions;
 
 /// HTTP path of the snapshot.
 const PATH: &str = "/dashboard/snapshot";
@@ -26,7 +26,7 @@ impl RunningFleet {
     /// Asks the server at `url`. Other servers than Headstart describe nothing.
     pub(super) fn ask(url: &str, api_key_file: Option<PathBuf>) -> Self {
         let url = url.to_owned();
-        let server = Server { url, api_key_file };
+        let server = ServerOptions { url, api_key_file };
         let snapshot = server.json(PATH, SNAPSHOT_BYTES_MAX).ok();
         let snapshot = snapshot.and_then(|json| serde_json::from_value(json).ok());
         snapshot

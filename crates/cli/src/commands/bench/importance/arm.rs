@@ -25,7 +25,7 @@ use super::workload::QUESTION_TOKENS;
 
 /// Settings of an arm.
 #[derive(Clone, Copy)]
-pub(super) struct Setting<'a> {
+pub(super) struct ImportanceArmSettings<'a> {
     pub(super) variant: Variant,
     pub(super) ratio: f64,
     pub(super) spared: f64,
@@ -44,7 +44,7 @@ pub(super) struct Setting<'a> {
     pub(super) is_checked: bool,
 }
 
-impl Setting<'_> {
+impl ImportanceArmSettings<'_> {
     fn units(&self) -> usize {
         self.document_tokens / self.chunk_tokens
     }
@@ -163,7 +163,7 @@ impl Setting<'_> {
 }
 
 /// An engine over a disk.
-pub(super) struct Arm {
+pub(super) struct ImportanceArm {
     engine: Engine,
     pulse: Pulse,
     meter: Arc<Meter>,
@@ -175,7 +175,7 @@ pub(super) struct Arm {
 
 /// Result of a question.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerMeasurement {
     pub(super) token: TokenId,
     pub(super) ttft: Duration,
     /// Time in which there was nothing to compute: it waited for what was to be loaded.
@@ -185,12 +185,12 @@ pub(super) struct Answer {
     /// Bytes that the disk read for it, whole pages.
     pub(super) disk_bytes: u64,
     /// Comparison with the full computation.
-    pub(super) compared: Compared,
+    pub(super) compared: FullComputeComparison,
 }
 
 /// Comparison with full computations of the same questions.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Compared {
+pub(super) struct FullComputeComparison {
     pub(super) compared: u64,
     /// Questions with the same most likely token.
     pub(super) agreed: u64,
@@ -201,7 +201,7 @@ pub(super) struct Compared {
     pub(super) kl_max: f64,
 }
 
-impl Compared {
+impl FullComputeComparison {
     /// Returns the guard's counts of one question. The guard leaves infinite divergences out of the
     /// sum: such a question adds 0, does not agree, and makes the largest infinite.
     pub(super) fn of(before: &GuardCounts, after: &GuardCounts) -> Self {
@@ -232,9 +232,9 @@ impl Compared {
     }
 }
 
-impl Arm {
+impl ImportanceArm {
     /// Opens what is in the folder.
-    pub(super) fn open(setting: &Setting<'_>) -> Result<Self> {
+    pub(super) fn open(setting: &ImportanceArmSettings<'_>) -> Result<Self> {
         let (pulse, waker) = Pulse::new();
         let store = setting.store();
         let unit_bytes = store.unit_bytes();
@@ -272,12 +272,12 @@ impl Arm {
 
     /// Asks with nothing on the device, and waits for all work that follows. No caller waits for
     /// that work, so the disk is not throttled during it.
-    pub(super) fn ask(&mut self, prompt: Vec<TokenId>) -> Result<Answer> {
+    pub(super) fn ask(&mut self, prompt: Vec<TokenId>) -> Result<AnswerMeasurement> {
         self.is_lifted.store(false, Ordering::Relaxed);
         self.ask_now(prompt)
     }
 
-    fn ask_now(&mut self, prompt: Vec<TokenId>) -> Result<Answer> {
+    fn ask_now(&mut self, prompt: Vec<TokenId>) -> Result<AnswerMeasurement> {
         self.engine.clear_device(self.now());
         self.last_id += 1;
         let submission = submission(self.last_id, prompt, 1);
@@ -292,13 +292,13 @@ impl Arm {
         let disk_bytes = self.disk.read_bytes.get() - before.2;
         self.is_lifted.store(true, Ordering::Relaxed);
         self.settle()?;
-        Ok(Answer {
+        Ok(AnswerMeasurement {
             token,
             ttft,
             io,
             tally,
             disk_bytes,
-            compared: Compared::of(&before.1, &self.guard()),
+            compared: FullComputeComparison::of(&before.1, &self.guard()),
         })
     }
 

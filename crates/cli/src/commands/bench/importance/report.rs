@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::ImportanceBench;
-use super::arm::Compared;
-use super::sweep::Row;
+use super::arm::FullComputeComparison;
+use super::sweep::ImportanceRow;
 use super::variants::Variant;
-use super::workload::Workload;
+use super::workload::DocumentWorkload;
 use crate::input::counted;
 use crate::report::aligned;
 
@@ -15,7 +15,7 @@ fn ms(time: std::time::Duration) -> f64 {
 }
 
 /// A row of what was asked for as JSON.
-pub(super) fn json(bench: &ImportanceBench, row: &Row, document_tokens: usize) -> Value {
+pub(super) fn json(bench: &ImportanceBench, row: &ImportanceRow, document_tokens: usize) -> Value {
     let setting = json!({
         "variant": row.variant.name(),
         "ratio": row.ratio,
@@ -38,7 +38,7 @@ pub(super) fn json(bench: &ImportanceBench, row: &Row, document_tokens: usize) -
 }
 
 /// Returns the loaded bytes of a row, by source, as JSON.
-fn loaded(row: &Row, document_tokens: usize) -> Value {
+fn loaded(row: &ImportanceRow, document_tokens: usize) -> Value {
     let tally = &row.tally;
     let per_answer = |count: u64| count as f64 / row.answers.len().max(1) as f64;
     let parts: u64 = tally.parts.iter().sum();
@@ -64,7 +64,7 @@ fn loaded(row: &Row, document_tokens: usize) -> Value {
 }
 
 /// Returns the latency and quality of a row's answers, as JSON.
-fn answered(row: &Row) -> Value {
+fn answered(row: &ImportanceRow) -> Value {
     let (tally, compared) = (&row.tally, &row.compared);
     let of_layer = |sum: f64| sum / tally.layers.max(1) as f64;
     json!({
@@ -88,7 +88,7 @@ fn answered(row: &Row) -> Value {
 }
 
 /// A row as a line, while the others are still measured.
-pub(super) fn progress(row: &Row, document_tokens: usize) -> String {
+pub(super) fn progress(row: &ImportanceRow, document_tokens: usize) -> String {
     let cells = cells(row, document_tokens);
     let head = HEAD.iter().zip(&cells).skip(1);
     let words: Vec<String> = head.map(|(head, cell)| format!("{head} {cell}")).collect();
@@ -116,7 +116,7 @@ const HEAD: [&str; 18] = [
     "top-1, KL",
 ];
 
-fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
+fn cells(row: &ImportanceRow, document_tokens: usize) -> Vec<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let is_computed = row.variant == Variant::Recompute;
     let tally = &row.tally;
@@ -159,7 +159,7 @@ fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
 }
 
 /// Returns the agreement and mean divergence from full computation, as text.
-fn likeness(compared: &Compared) -> String {
+fn likeness(compared: &FullComputeComparison) -> String {
     let told = format!(
         "{}/{}, {:.1e}",
         compared.agreed,
@@ -174,13 +174,13 @@ fn likeness(compared: &Compared) -> String {
 }
 
 /// Chunks that were used for a question, wherever they were, beside the probes' keys.
-fn chunks(row: &Row) -> f64 {
+fn chunks(row: &ImportanceRow) -> f64 {
     let answers = row.answers.len().max(1) as f64;
     row.tally.chunks as f64 / answers
 }
 
 /// All rows, and what they mean.
-pub(super) fn text(workload: &Workload, rows: &[Row]) -> String {
+pub(super) fn text(workload: &DocumentWorkload, rows: &[ImportanceRow]) -> String {
     let mut table = vec![HEAD.map(str::to_owned).to_vec()];
     table.extend(rows.iter().map(|row| cells(row, workload.tokens())));
     format!(

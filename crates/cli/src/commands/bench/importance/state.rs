@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A folder that is deleted with this.
-pub(super) struct State(PathBuf);
+/// Folder with a copy of the state; dropping it deletes the folder.
+pub(super) struct DiskStateFolder(PathBuf);
 
-impl State {
+impl DiskStateFolder {
     /// Copies the folder `stored` to `folder`, which must not exist yet. No process may have
     /// `stored` open.
     pub(super) fn copied(stored: &Path, folder: PathBuf) -> Result<Self> {
@@ -24,7 +24,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for DiskStateFolder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             eprintln!("{} could not be deleted: {error}", self.0.display());

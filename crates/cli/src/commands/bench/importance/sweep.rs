@@ -10,11 +10,11 @@ use headstart_engine::importance::PartialLoadTally;
 use headstart_engine::kv::Dtype;
 use headstart_store::decorate::Rate;
 
-use super::arm::{Answer, Arm, Compared, Setting};
-use super::state::State;
+use super::arm::{AnswerMeasurement, FullComputeComparison, ImportanceArm, ImportanceArmSettings};
+use super::state::DiskStateFolder;
 use super::variants::Variant;
-use super::workload::Workload;
-use crate::output::progress::Progress;
+use super::workload::DocumentWorkload;
+use crate::output::progress::TaskProgress;
 use crate::tiers::UNIT_TOKENS;
 
 /// Questions for which all is computed: it takes long, and always the same.
@@ -24,7 +24,7 @@ const RECOMPUTED: usize = 3;
 const CALIBRATIONS: u64 = 5;
 
 /// Parameters of the sweep.
-pub(super) struct Asked<'a> {
+pub(super) struct ImportanceSweepParameters<'a> {
     pub(super) folder: &'a Path,
     pub(super) dtype: Dtype,
     pub(super) chunk_tokens: usize,
@@ -43,19 +43,19 @@ pub(super) struct Asked<'a> {
 }
 
 /// One variant at one ratio and speed.
-pub(super) struct Row {
+pub(super) struct ImportanceRow {
     pub(super) variant: Variant,
     /// `None` where it changes nothing.
     pub(super) ratio: Option<f64>,
     pub(super) bytes_per_s: f64,
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<AnswerMeasurement>,
     /// Of the answers, those that are known to be right or wrong, and those that are right.
     pub(super) known: usize,
     pub(super) right: usize,
     /// Counts of partial loads over all answers.
     pub(super) tally: PartialLoadTally,
     /// Against a full computation.
-    pub(super) compared: Compared,
+    pub(super) compared: FullComputeComparison,
     /// Tokens of a chunk.
     pub(super) chunk_tokens: usize,
     /// Bytes that are stored of what a question is about.
@@ -68,7 +68,7 @@ pub(super) struct Row {
     pub(super) full: Option<(Duration, Duration)>,
 }
 
-impl Row {
+impl ImportanceRow {
     /// The median time to the first token.
     pub(super) fn ttft(&self) -> Duration {
         median(self.answers.iter().map(|it| it.ttft))
@@ -146,11 +146,11 @@ pub(super) fn median(times: impl Iterator<Item = Duration>) -> Duration {
 
 /// Measures the whole sweep. Passes each row to `tell` when it is done.
 pub(super) fn run(
-    workload: &Workload,
-    asked: &Asked<'_>,
-    mut tell: impl FnMut(Row) -> Result<()>,
+    workload: &DocumentWorkload,
+    asked: &ImportanceSweepParameters<'_>,
+    mut tell: impl FnMut(ImportanceRow) -> Result<()>,
 ) -> Result<()> {
-    let sweep = Sweep {
+    let sweep = ImportanceSweep {
         workload,
         asked,
         num_states: Cell::new(0),
@@ -184,15 +184,15 @@ fn turn(variants: &[Variant], is_first: bool) -> Vec<Variant> {
     plain.chain(chosen.iter().copied()).collect()
 }
 
-struct Sweep<'a> {
-    workload: &'a Workload,
-    asked: &'a Asked<'a>,
+struct ImportanceSweep<'a> {
+    workload: &'a DocumentWorkload,
+    asked: &'a ImportanceSweepParameters<'a>,
     num_states: Cell<u64>,
 }
 
-impl Sweep<'_> {
-    fn setting<'b>(&'b self, variant: Variant, folder: &'b Path) -> Setting<'b> {
-        Setting {
+impl ImportanceSweep<'_> {
+    fn setting<'b>(&'b self, variant: Variant, folder: &'b Path) -> ImportanceArmSettings<'b> {
+        ImportanceArmSettings {
             variant,
             ratio: 1.0,
             spared: self.asked.spared,
@@ -215,23 +215,23 @@ impl Sweep<'_> {
 
     /// Copies the stored state for a variant: all documents in its layout, and nothing else.
     /// Documents are computed once per layout.
-    fn state(&self, variant: Variant) -> Result<State> {
+    fn state(&self, variant: Variant) -> Result<DiskStateFolder> {
         let stored = self.asked.folder.join(variant.layout());
         if !stored.exists() {
-            let mut arm = Arm::open(&self.setting(variant, &stored))?;
+            let mut arm = ImportanceArm::open(&self.setting(variant, &stored))?;
             let documents = self.workload.documents.iter();
             documents.cloned().try_for_each(|it| arm.warm(it))?;
         }
         let number = self.num_states.get();
         self.num_states.set(number + 1);
-        State::copied(&stored, self.asked.folder.join(format!("state-{number}")))
+        DiskStateFolder::copied(&stored, self.asked.folder.join(format!("state-{number}")))
     }
 
     /// Speeds of the disk at which a full load's I/O has the shares that were asked for.
     fn speeds(&self) -> Result<Vec<f64>> {
         let state = self.state(Variant::Full)?;
         let setting = self.setting(Variant::Full, state.folder());
-        let mut arm = Arm::open(&setting)?;
+        let mut arm = ImportanceArm::open(&setting)?;
         let mut computing = Vec::new();
         for number in 0..CALIBRATIONS {
             let answer = arm.ask(self.prompt(number))?;
@@ -253,14 +253,19 @@ impl Sweep<'_> {
     }
 
     /// The variants in turn, question by question.
-    fn rows(&self, variants: &[Variant], ratio: f64, bytes_per_s: f64) -> Result<Vec<Row>> {
+    fn rows(
+        &self,
+        variants: &[Variant],
+        ratio: f64,
+        bytes_per_s: f64,
+    ) -> Result<Vec<ImportanceRow>> {
         let mut arms = Vec::new();
         let total = variants.len() * (self.warm_ups() + self.asked.questions);
-        let progress = Progress::steps(format!("measuring ratio {ratio}"), total);
+        let progress = TaskProgress::steps(format!("measuring ratio {ratio}"), total);
         for &variant in variants {
             arms.push((variant, self.warm(variant, ratio, bytes_per_s, &progress)?));
         }
-        let mut rows: Vec<Row> = arms
+        let mut rows: Vec<ImportanceRow> = arms
             .iter()
             .map(|(it, _)| self.row(*it, ratio, bytes_per_s))
             .collect();
@@ -303,14 +308,14 @@ impl Sweep<'_> {
         variant: Variant,
         ratio: f64,
         bytes_per_s: f64,
-        progress: &Progress,
-    ) -> Result<(Arm, State)> {
+        progress: &TaskProgress,
+    ) -> Result<(ImportanceArm, DiskStateFolder)> {
         let state = self.state(variant)?;
         let rate = |bytes_per_s| Rate {
             latency: self.asked.latency,
             bytes_per_s,
         };
-        let setting = Setting {
+        let setting = ImportanceArmSettings {
             ratio,
             disk: rate(bytes_per_s),
             host: rate(bytes_per_s * self.asked.host_speed),
@@ -318,8 +323,8 @@ impl Sweep<'_> {
             is_checked: variant != Variant::Recompute,
             ..self.setting(variant, state.folder())
         };
-        let mut arm =
-            Arm::open(&setting).with_context(|| format!("cannot open {}", variant.name()))?;
+        let mut arm = ImportanceArm::open(&setting)
+            .with_context(|| format!("cannot open {}", variant.name()))?;
         if variant == Variant::Recompute {
             progress.inc(self.warm_ups() as u64);
             return Ok((arm, state));
@@ -335,9 +340,9 @@ impl Sweep<'_> {
         Ok((arm, state))
     }
 
-    fn row(&self, variant: Variant, ratio: f64, bytes_per_s: f64) -> Row {
+    fn row(&self, variant: Variant, ratio: f64, bytes_per_s: f64) -> ImportanceRow {
         let setting = self.setting(variant, self.asked.folder);
-        Row {
+        ImportanceRow {
             variant,
             ratio: variant.has_ratio().then_some(ratio),
             bytes_per_s,
@@ -345,7 +350,7 @@ impl Sweep<'_> {
             known: 0,
             right: 0,
             tally: PartialLoadTally::default(),
-            compared: Compared::default(),
+            compared: FullComputeComparison::default(),
             chunk_tokens: setting.chunk_tokens,
             document_bytes: setting.document_bytes(),
             probe_share: variant.probes(&self.workload.model.config).share(),

@@ -3,7 +3,7 @@
 use clap::Parser;
 use headstart_cache::importance::{Divergence, Guard, GuardOptions};
 
-use super::arm::Compared;
+use super::arm::FullComputeComparison;
 use super::*;
 
 #[derive(Parser)]
@@ -23,7 +23,7 @@ fn bench(variants: &str, ratios: &str) -> ImportanceBench {
 }
 
 /// Runs the benchmark and returns the tokens of a document and the measured rows.
-fn rows(variants: &str, ratios: &str) -> (usize, Vec<Row>) {
+fn rows(variants: &str, ratios: &str) -> (usize, Vec<ImportanceRow>) {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = ImportanceBench {
         dir: Some(folder.path().to_owned()),
@@ -63,7 +63,7 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
     let [recompute, units, full, first, few, again, second, many] = &all[..] else {
         unreachable!("eight rows")
     };
-    let beside = |row: &Row| row.full == Some((again.ttft(), again.io()));
+    let beside = |row: &ImportanceRow| row.full == Some((again.ttft(), again.io()));
     assert!(beside(second) && !beside(first), "each has its own");
     assert_eq!(
         (recompute.disk_bytes(), recompute.compared.compared),
@@ -144,7 +144,7 @@ fn the_median_of_an_even_number_lies_between_two() {
 #[test]
 fn infinite_divergences_are_counted_beside_the_mean() {
     let mut guard = Guard::new(GuardOptions::default());
-    let mut sum = Compared::default();
+    let mut sum = FullComputeComparison::default();
     let questions = [
         (0.5, true),
         (f32::INFINITY, false),
@@ -155,11 +155,11 @@ fn infinite_divergences_are_counted_beside_the_mean() {
     for (kl, top1_agrees) in questions {
         let before = guard.counts();
         guard.compared(&[], Divergence { kl, top1_agrees });
-        sum.add(&Compared::of(&before, &guard.counts()));
+        sum.add(&FullComputeComparison::of(&before, &guard.counts()));
     }
     assert_eq!((sum.compared, sum.agreed, sum.infinite), (5, 2, 2));
     assert_eq!((sum.kl_mean(), sum.kl_max), (2.0 / 3.0, 1.5));
     let counts = guard.counts();
-    let none = Compared::of(&counts, &counts);
+    let none = FullComputeComparison::of(&counts, &counts);
     assert_eq!((none.compared, none.infinite), (0, 0));
 }

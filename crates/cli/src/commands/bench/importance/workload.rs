@@ -23,7 +23,7 @@ pub(super) const QUESTION_TOKENS: usize = 32;
 const MOST_CHUNK: usize = 64;
 
 /// A question to the model.
-pub(super) struct Question {
+pub(super) struct BenchQuestion {
     /// About which document.
     pub(super) document: usize,
     pub(super) tokens: Vec<TokenId>,
@@ -31,8 +31,8 @@ pub(super) struct Question {
     pub(super) answer: Option<TokenId>,
 }
 
-/// A model, documents, and who asks.
-pub(super) struct Workload {
+/// A model, documents, and the source of questions about them.
+pub(super) struct DocumentWorkload {
     pub(super) name: String,
     pub(super) model: Arc<LanguageModel>,
     /// Whole chunks.
@@ -54,7 +54,7 @@ enum Asks {
 }
 
 /// Loads the model, documents and questions of `bench`.
-pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<Workload> {
+pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<DocumentWorkload> {
     let loaded = model::load(&bench.model, dtype)?;
     let tokens = bench.prefix / MOST_CHUNK * MOST_CHUNK;
     let most = loaded
@@ -111,7 +111,7 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<Workload> {
             (documents, Asks::Noise(vocab))
         }
     };
-    Ok(Workload {
+    Ok(DocumentWorkload {
         name: loaded.name,
         model: loaded.model,
         documents,
@@ -148,14 +148,14 @@ fn noise(rng: &mut Rng, len: usize, vocab: usize) -> Vec<TokenId> {
     (0..len).map(|_| rng.below(vocab) as TokenId).collect()
 }
 
-impl Workload {
+impl DocumentWorkload {
     /// Tokens of a document.
     pub(super) fn tokens(&self) -> usize {
         self.documents[0].len()
     }
 
     /// A question, which its number fixes, about any document.
-    pub(super) fn question(&self, number: u64) -> Question {
+    pub(super) fn question(&self, number: u64) -> BenchQuestion {
         let mut rng = Rng::new(number);
         // Each half as often as the one before it, the last as often as that one.
         let last = self.documents.len() - 1;
@@ -165,11 +165,11 @@ impl Workload {
     }
 
     /// A question, which its number fixes, about one document.
-    pub(super) fn about(&self, document: usize, number: u64) -> Question {
+    pub(super) fn about(&self, document: usize, number: u64) -> BenchQuestion {
         self.question_about(document, &mut Rng::new(number))
     }
 
-    fn question_about(&self, document: usize, rng: &mut Rng) -> Question {
+    fn question_about(&self, document: usize, rng: &mut Rng) -> BenchQuestion {
         let (tokens, answer) = match &self.asks {
             Asks::Needle {
                 documents,
@@ -185,7 +185,7 @@ impl Workload {
             Asks::Text(pieces) => (pieces[rng.below(pieces.len())].clone(), None),
             Asks::Noise(vocab) => (noise(rng, QUESTION_TOKENS, *vocab), None),
         };
-        Question {
+        BenchQuestion {
             document,
             tokens,
             answer,

@@ -28,7 +28,7 @@ const MOST_PREFIXES: usize = 4;
 
 /// Settings of an arm.
 #[derive(Clone, Copy)]
-pub(super) struct Setting<'a> {
+pub(super) struct TierArmSettings<'a> {
     pub(super) model: &'a Arc<LanguageModel>,
     pub(super) dtype: Dtype,
     pub(super) stored: KvStorageFormat,
@@ -39,7 +39,7 @@ pub(super) struct Setting<'a> {
     pub(super) reads: Rate,
 }
 
-impl Setting<'_> {
+impl TierArmSettings<'_> {
     /// Units of a prompt.
     fn units(&self) -> usize {
         (self.prefix_tokens + NEW_TOKENS) / UNIT_TOKENS
@@ -74,7 +74,7 @@ impl Setting<'_> {
 }
 
 /// An engine over a disk.
-pub(super) struct Arm {
+pub(super) struct TierArm {
     engine: Engine,
     pulse: Pulse,
     meter: Arc<Meter>,
@@ -87,7 +87,7 @@ pub(super) struct Arm {
 
 /// Result of a prompt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
+pub(super) struct PromptMeasurement {
     pub(super) ttft: Duration,
     /// Tokens that came from the disk.
     pub(super) loaded_tokens: usize,
@@ -95,16 +95,16 @@ pub(super) struct Answer {
 
 /// A prompt of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prompt {
+pub(super) enum BenchPrompt {
     /// The prefix, and something new behind it; numbers tell these apart.
     Known(u64),
     /// Nothing that was ever asked before.
     Unknown(u64),
 }
 
-impl Arm {
+impl TierArm {
     /// Opens what is in the folder.
-    pub(super) fn open(setting: &Setting<'_>) -> Result<Self> {
+    pub(super) fn open(setting: &TierArmSettings<'_>) -> Result<Self> {
         let (pulse, waker) = Pulse::new();
         let store = setting.store();
         let unit_bytes = store.unit_bytes();
@@ -129,7 +129,7 @@ impl Arm {
     }
 
     /// Asks with nothing on the device, and waits until nothing moves any more.
-    pub(super) fn ask(&mut self, prompt: Prompt) -> Result<Answer> {
+    pub(super) fn ask(&mut self, prompt: BenchPrompt) -> Result<PromptMeasurement> {
         self.engine.clear_device(self.now());
         self.last_id += 1;
         let prompt_tokens = self.tokens(prompt);
@@ -145,13 +145,13 @@ impl Arm {
         Ok(answer)
     }
 
-    fn tokens(&self, prompt: Prompt) -> Vec<TokenId> {
+    fn tokens(&self, prompt: BenchPrompt) -> Vec<TokenId> {
         match prompt {
-            Prompt::Known(number) => {
+            BenchPrompt::Known(number) => {
                 let new = tokens(2 * number + 1, NEW_TOKENS, self.vocab);
                 [&self.prefix[..], &new].concat()
             }
-            Prompt::Unknown(number) => {
+            BenchPrompt::Unknown(number) => {
                 let len = self.prefix.len() + NEW_TOKENS;
                 tokens(2 * number + 2, len, self.vocab)
             }
@@ -159,7 +159,7 @@ impl Arm {
     }
 
     /// Steps until the last token, as a replica's thread does.
-    fn answer(&mut self, asked: Nanos) -> Result<Answer> {
+    fn answer(&mut self, asked: Nanos) -> Result<PromptMeasurement> {
         let mut loaded_tokens = 0;
         let mut ttft = None;
         loop {
@@ -173,7 +173,7 @@ impl Arm {
                     Output::Token { finish, .. } => {
                         let told = *ttft.get_or_insert_with(|| self.pulse.now());
                         if finish.is_some() {
-                            return Ok(Answer {
+                            return Ok(PromptMeasurement {
                                 ttft: told.since(asked),
                                 loaded_tokens,
                             });
@@ -194,9 +194,9 @@ impl Arm {
     }
 
     /// Waits until what is new in a prompt is stored, and nothing is read any more.
-    fn settle(&mut self, stored_before: u64, prompt: Prompt) -> Result<()> {
+    fn settle(&mut self, stored_before: u64, prompt: BenchPrompt) -> Result<()> {
         let known = match prompt {
-            Prompt::Known(_) if self.knows_prefix => self.prefix.len(),
+            BenchPrompt::Known(_) if self.knows_prefix => self.prefix.len(),
             _ => 0,
         };
         let units = self.prefix.len() + NEW_TOKENS;
@@ -208,7 +208,7 @@ impl Arm {
             let is_still = counts.gets.under_way() + counts.puts.under_way() == 0;
             if is_still && self.stored()? >= stored_before + new {
                 self.engine.check();
-                self.knows_prefix |= matches!(prompt, Prompt::Known(_));
+                self.knows_prefix |= matches!(prompt, BenchPrompt::Known(_));
                 return Ok(());
             }
             if began.elapsed() > PATIENCE {

@@ -13,12 +13,12 @@ use crate::model;
 use crate::tiers::UNIT_TOKENS;
 
 /// A model and what it is called.
-pub(super) struct Named {
+pub(super) struct NamedModel {
     pub(super) name: String,
     pub(super) model: Arc<LanguageModel>,
 }
 
-impl Named {
+impl NamedModel {
     /// Refuses prefixes that are no whole units, and those that the model does not compute.
     pub(super) fn must_hold(&self, prefix_tokens: usize) -> Result<()> {
         let most = self.model.config.max_context.saturating_sub(NEW_TOKENS + 1);
@@ -37,7 +37,7 @@ impl Named {
 }
 
 /// The model that `spec` names.
-pub(super) fn load(spec: &str, dtype: Dtype) -> Result<Named> {
+pub(super) fn load(spec: &str, dtype: Dtype) -> Result<NamedModel> {
     let model = match built_in(spec) {
         Some(config) => {
             let defaults = GenerationDefaults::default();
@@ -46,7 +46,7 @@ pub(super) fn load(spec: &str, dtype: Dtype) -> Result<Named> {
         None => model::load(spec, dtype)?.model,
     };
     let name = spec.trim_end_matches('/').rsplit('/').next();
-    Ok(Named {
+    Ok(NamedModel {
         name: name.unwrap_or(spec).to_owned(),
         model,
     })

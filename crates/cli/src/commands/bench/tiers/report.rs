@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::sweep::Cell;
+use super::sweep::TierSweepCell;
 use crate::report::aligned;
 
 /// A gain below this is noise.
 const GAIN: f64 = 0.95;
 
 /// A row as JSON.
-pub(super) fn json(cell: &Cell) -> Value {
+pub(super) fn json(cell: &TierSweepCell) -> Value {
     let ttft_ms = |arm: usize| -> Vec<f64> {
         let answers = cell.answers[arm].iter();
         answers
@@ -30,7 +30,7 @@ pub(super) fn json(cell: &Cell) -> Value {
 }
 
 /// A row as a line, while the others are still measured.
-pub(super) fn progress(cell: &Cell) -> String {
+pub(super) fn progress(cell: &TierSweepCell) -> String {
     let [_, prefix, rate, load, compute, plan, _, ratio] = row(cell);
     format!(
         "{}, {prefix} tokens, {rate} MB/s: load {load} ms, compute {compute} ms, plan {plan} ms \
@@ -40,7 +40,7 @@ pub(super) fn progress(cell: &Cell) -> String {
 }
 
 /// All rows, and what they come to.
-pub(super) fn text(cells: &[Cell]) -> String {
+pub(super) fn text(cells: &[TierSweepCell]) -> String {
     let head = [
         "model",
         "prefix",
@@ -53,7 +53,7 @@ pub(super) fn text(cells: &[Cell]) -> String {
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(cells.iter().map(|cell| row(cell).to_vec()));
-    let ratios = cells.iter().map(Cell::ratio);
+    let ratios = cells.iter().map(TierSweepCell::ratio);
     let (best, worst) = ratios.fold((f64::INFINITY, 0.0_f64), |(best, worst), ratio| {
         (best.min(ratio), worst.max(ratio))
     });
@@ -67,7 +67,7 @@ pub(super) fn text(cells: &[Cell]) -> String {
     )
 }
 
-fn row(cell: &Cell) -> [String; 8] {
+fn row(cell: &TierSweepCell) -> [String; 8] {
     let ms = |arm: usize| format!("{:.1}", cell.ttft(arm).as_secs_f64() * 1e3);
     [
         cell.model.clone(),

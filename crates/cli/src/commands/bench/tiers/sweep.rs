@@ -8,10 +8,10 @@ use headstart_cache::tiers::LoadWhen;
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_store::decorate::Rate;
 
-use super::arm::{Answer, Arm, Prompt, Setting};
-use super::models::Named;
+use super::arm::{BenchPrompt, PromptMeasurement, TierArm, TierArmSettings};
+use super::models::NamedModel;
 
-use crate::output::progress::Progress;
+use crate::output::progress::TaskProgress;
 
 /// Speeds beside the disk's own, over the one at which loading takes as long as computing.
 const SHARES: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 8.0];
@@ -24,7 +24,7 @@ pub(super) const ARMS: [LoadWhen; 3] = [LoadWhen::Always, LoadWhen::Never, LoadW
 
 /// Parameters of the sweep.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct TierSweepParameters<'a> {
     pub(super) folder: &'a Path,
     pub(super) dtype: Dtype,
     pub(super) stored: KvStorageFormat,
@@ -36,7 +36,7 @@ pub(super) struct Asked<'a> {
 }
 
 /// One model, prefix and speed.
-pub(super) struct Cell {
+pub(super) struct TierSweepCell {
     pub(super) model: String,
     pub(super) prefix_tokens: usize,
     /// Bytes of the prefix, as they are stored.
@@ -44,10 +44,10 @@ pub(super) struct Cell {
     /// Bytes a second that the tier reads; infinite where it is the disk itself.
     pub(super) bytes_per_s: f64,
     /// Measured answers, in the order of [`ARMS`].
-    pub(super) answers: [Vec<Answer>; 3],
+    pub(super) answers: [Vec<PromptMeasurement>; 3],
 }
 
-impl Cell {
+impl TierSweepCell {
     /// The median time to the first token of an arm.
     pub(super) fn ttft(&self, arm: usize) -> Duration {
         let mut ttfts: Vec<Duration> = self.answers[arm].iter().map(|it| it.ttft).collect();
@@ -71,17 +71,17 @@ impl Cell {
 
 /// Measures a model. Passes each cell to `tell` when it is done.
 pub(super) fn run(
-    model: &Named,
-    asked: &Asked<'_>,
-    mut tell: impl FnMut(Cell) -> Result<()>,
+    model: &NamedModel,
+    asked: &TierSweepParameters<'_>,
+    mut tell: impl FnMut(TierSweepCell) -> Result<()>,
 ) -> Result<()> {
     for &prefix_tokens in asked.prefixes {
-        let sweep = Sweep {
+        let sweep = PrefixSweep {
             model,
             asked,
             prefix_tokens,
         };
-        let progress = Progress::endless(format!("filling with {prefix_tokens} tokens"));
+        let progress = TaskProgress::endless(format!("filling with {prefix_tokens} tokens"));
         let compute_s = sweep.fill()?.as_secs_f64();
         progress.end();
         let bytes = sweep.setting(0, Rate::UNLIMITED).prefix_bytes();
@@ -94,11 +94,11 @@ pub(super) fn run(
         };
         let mut number = 1;
         let progress = format!("measuring {} with {prefix_tokens} tokens", model.name);
-        let progress = Progress::steps(progress, rates.len()).announced();
+        let progress = TaskProgress::steps(progress, rates.len()).announced();
         for bytes_per_s in rates {
             let answers = sweep.cell(bytes_per_s, &mut number)?;
             progress.inc(1);
-            tell(Cell {
+            tell(TierSweepCell {
                 model: model.name.clone(),
                 prefix_tokens,
                 prefix_bytes: bytes,
@@ -114,28 +114,28 @@ pub(super) fn run(
 }
 
 /// One model and prefix.
-struct Sweep<'a> {
-    model: &'a Named,
-    asked: &'a Asked<'a>,
+struct PrefixSweep<'a> {
+    model: &'a NamedModel,
+    asked: &'a TierSweepParameters<'a>,
     prefix_tokens: usize,
 }
 
-impl Sweep<'_> {
+impl PrefixSweep<'_> {
     fn folder(&self, arm: usize) -> std::path::PathBuf {
         self.asked.folder.join(format!("arm-{arm}"))
     }
 
-    fn open(&self, arm: usize, reads: Rate) -> Result<Arm> {
+    fn open(&self, arm: usize, reads: Rate) -> Result<TierArm> {
         let folder = self.folder(arm);
-        let setting = Setting {
+        let setting = TierArmSettings {
             folder: &folder,
             ..self.setting(arm, reads)
         };
-        Arm::open(&setting)
+        TierArm::open(&setting)
     }
 
-    fn setting(&self, arm: usize, reads: Rate) -> Setting<'_> {
-        Setting {
+    fn setting(&self, arm: usize, reads: Rate) -> TierArmSettings<'_> {
+        TierArmSettings {
             model: &self.model.model,
             dtype: self.asked.dtype,
             stored: self.asked.stored,
@@ -150,14 +150,16 @@ impl Sweep<'_> {
     fn fill(&self) -> Result<Duration> {
         let mut shortest = Duration::MAX;
         for arm in 0..ARMS.len() {
-            let answer = self.open(arm, Rate::UNLIMITED)?.ask(Prompt::Known(0))?;
+            let answer = self
+                .open(arm, Rate::UNLIMITED)?
+                .ask(BenchPrompt::Known(0))?;
             shortest = shortest.min(answer.ttft);
         }
         Ok(shortest)
     }
 
     /// The three arms in turn, each with an engine that knows nothing yet but its warm-up.
-    fn cell(&self, bytes_per_s: f64, number: &mut u64) -> Result<[Vec<Answer>; 3]> {
+    fn cell(&self, bytes_per_s: f64, number: &mut u64) -> Result<[Vec<PromptMeasurement>; 3]> {
         let reads = Rate {
             latency: self.asked.latency,
             bytes_per_s,
@@ -171,11 +173,11 @@ impl Sweep<'_> {
             *number
         };
         for (arm, load) in arms.iter_mut().zip(ARMS) {
-            arm.ask(Prompt::Known(next()))?;
+            arm.ask(BenchPrompt::Known(next()))?;
             if load == LoadWhen::Faster {
-                arm.ask(Prompt::Unknown(next()))?;
+                arm.ask(BenchPrompt::Unknown(next()))?;
                 for _ in 2..WARM_UP {
-                    arm.ask(Prompt::Known(next()))?;
+                    arm.ask(BenchPrompt::Known(next()))?;
                 }
             }
         }
@@ -183,7 +185,7 @@ impl Sweep<'_> {
         for round in 0..self.asked.rounds {
             for turn in 0..arms.len() {
                 let arm = (round + turn) % arms.len();
-                answers[arm].push(arms[arm].ask(Prompt::Known(next()))?);
+                answers[arm].push(arms[arm].ask(BenchPrompt::Known(next()))?);
             }
         }
         Ok(answers)
@@ -207,12 +209,12 @@ mod tests {
         (config.num_heads, config.num_kv_heads, config.head_dim) = (4, 2, 16);
         config.vocab = 300;
         let model = toy::with_config(config, GenerationDefaults::default(), Dtype::F32);
-        let named = Named {
+        let named = NamedModel {
             name: "tiny".to_owned(),
             model: Arc::new(model),
         };
         let folder = tempfile::tempdir().expect("a folder");
-        let asked = Asked {
+        let asked = TierSweepParameters {
             folder: folder.path(),
             dtype: Dtype::F32,
             stored: KvStorageFormat::Same,

@@ -12,7 +12,7 @@ use headstart_sim::fleet::{
 use crate::config::UsageError;
 use crate::input::{TraceInput, counted, remarks};
 use crate::output;
-use crate::report::fleet::Asked;
+use crate::report::fleet::RunParameters;
 
 /// Length of an answer that the trace does not know, tokens.
 const ANSWER_TOKENS: u32 = 200;
@@ -101,15 +101,15 @@ impl SourceOptions {
         &self,
         preset: FleetPreset,
         seed: u64,
-    ) -> Result<(FleetWorkload, Asked)> {
+    ) -> Result<(FleetWorkload, RunParameters)> {
         match &self.trace {
             Some(file) => self.of_trace(file, seed),
             None => Ok((self.of_preset(preset, seed)?, self.asked(preset))),
         }
     }
 
-    fn asked(&self, preset: FleetPreset) -> Asked {
-        let asked = Asked::preset(preset);
+    fn asked(&self, preset: FleetPreset) -> RunParameters {
+        let asked = RunParameters::preset(preset);
         if self.users.is_empty() {
             return asked;
         }
@@ -180,7 +180,7 @@ impl SourceOptions {
         Ok(ladder.draw_closed(&crowds, &mut Rng::new(seed)))
     }
 
-    fn of_trace(&self, file: &Path, seed: u64) -> Result<(FleetWorkload, Asked)> {
+    fn of_trace(&self, file: &Path, seed: u64) -> Result<(FleetWorkload, RunParameters)> {
         let input = TraceInput::of(file);
         let progress = input.progress();
         let mut reader = input.open(&progress)?;
@@ -210,7 +210,7 @@ impl SourceOptions {
             rung.rate
         );
         let workload = FleetWorkload { rungs: vec![rung] };
-        Ok((workload, Asked::trace(input.name(), told)))
+        Ok((workload, RunParameters::trace(input.name(), told)))
     }
 
     fn arrivals(&self, requests: usize) -> Result<TraceArrivals> {

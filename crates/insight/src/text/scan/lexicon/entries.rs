@@ -3,23 +3,23 @@
 use crate::text::word::Class;
 
 /// Entries of one class.
-pub(super) struct Group {
+pub(super) struct LexiconGroup {
     pub(super) class: Class,
     /// Whether they must begin with a capital: `may` and `sat` are other words more often.
     pub(super) capital: bool,
     pub(super) words: &'static str,
 }
 
-const fn any(class: Class, words: &'static str) -> Group {
-    Group {
+const fn any(class: Class, words: &'static str) -> LexiconGroup {
+    LexiconGroup {
         class,
         capital: false,
         words,
     }
 }
 
-const fn capital(class: Class, words: &'static str) -> Group {
-    Group {
+const fn capital(class: Class, words: &'static str) -> LexiconGroup {
+    LexiconGroup {
         class,
         capital: true,
         words,
@@ -27,7 +27,7 @@ const fn capital(class: Class, words: &'static str) -> Group {
 }
 
 /// The entries by class. Of months and days in other languages, what no other word is.
-pub(super) static GROUPS: &[Group] = &[
+pub(super) static GROUPS: &[LexiconGroup] = &[
     capital(
         Class::Month,
         "jan feb mar apr may jun jul aug sep sept oct nov dec march",
