@@ -123,6 +123,9 @@ fn ordered(number: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use headstart_core::{BlockHash, Nanos};
+
+    use super::super::Policy;
     use super::*;
 
     #[test]

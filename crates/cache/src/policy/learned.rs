@@ -186,6 +186,9 @@ fn ordered_bits(number: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use headstart_core::BlockHash;
+
+    use super::super::Policy;
     use super::*;
     use headstart_core::Rng;
 

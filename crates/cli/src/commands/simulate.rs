@@ -18,7 +18,7 @@ use clap::Subcommand;
 
 pub(crate) use self::cells::parallel;
 pub(crate) use self::fleet::SourceOptions;
-pub(crate) use self::grid::{Grid, RunGroup, SweepAxis as Swept, SweepPoint, kilo};
+pub(crate) use self::grid::{Grid, RunGroup, SweepAxis, SweepPoint, kilo};
 
 /// Longest run, minutes: a day.
 const MINUTES_MAX: f64 = 1_440.0;
