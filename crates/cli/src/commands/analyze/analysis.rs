@@ -12,10 +12,12 @@ use headstart_trace::{Format, Provenance};
 
 use super::cost::{self, Cost, PerToken};
 use super::findings::{self, Compared};
+use super::fix::Fixes;
 use super::fleet::{self, Fleet, Played, Random};
 use super::memory::{self, Bounds};
 use super::traffic::Traffic;
 use crate::kv_bytes::KvBytes;
+use crate::logged::Rendering;
 use crate::output::progress::Progress;
 use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step, Unnamed, thousands};
 
@@ -29,6 +31,8 @@ pub(crate) struct Setting<'s> {
     pub(crate) capacity_from: String,
     pub(crate) cost: &'s Cost,
     pub(crate) kv: Option<&'s KvBytes>,
+    /// Renderer of the prompts, if the inputs are texts.
+    pub(crate) rendering: Option<&'s Rendering>,
     pub(crate) show_text: bool,
     pub(crate) bounds: Bounds,
 }
@@ -62,11 +66,12 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, progress: &Progress) 
     let cost = cost.fitted(traffic, &played.splits);
     let per_token = per_token(traffic, &played, &cost);
     let kept = kept(traffic, &beside, &played, bounds);
+    let fixes = Fixes::of(traffic, *fleet, setting.rendering, SEED);
     let (findings, unnamed) = beside.compared.findings(
         &traffic.said,
         &mut played.splits,
         &per_token,
-        setting.show_text,
+        (&fixes, setting.show_text),
     );
     let characterization = beside.characterization;
     let mut analysis = Analysis {
@@ -84,6 +89,7 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, progress: &Progress) 
         capacity_from: setting.capacity_from.clone(),
         seconds_from: cost.seconds_from().to_owned(),
         currency: cost.currency().map(str::to_owned),
+        money_from: cost.money_from(),
         own: played.own,
         kv: setting.kv.cloned(),
         waterfall: waterfall(&played.splits, &per_token),
@@ -282,6 +288,7 @@ mod tests {
             capacity_from: String::new(),
             cost: &Cost::of(None, None, None).expect("the default"),
             kv: None,
+            rendering: rendering.used(),
             show_text: false,
             bounds,
         };

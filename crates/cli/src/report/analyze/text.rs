@@ -6,7 +6,7 @@ use headstart_trace::characterize::Spread;
 use headstart_trace::characterize::report::Next;
 
 use super::super::aligned;
-use super::{Amount, Analysis, duration, percent, thousands};
+use super::{Amount, Analysis, HIDDEN, duration, percent, thousands};
 use crate::input::counted;
 use crate::output::{COLUMNS, wrapped};
 use crate::report;
@@ -102,22 +102,21 @@ fn waterfall(analysis: &Analysis) -> String {
         rows.iter_mut().for_each(|row| drop(row.pop()));
     }
     let title = format!("Where the prompt tokens went: {}", analysis.played_on());
-    let time = format!("time: {}", analysis.seconds_from);
-    format!(
-        "{}\n{}{}\n",
-        wrapped(&title, "  ", COLUMNS),
-        aligned(&rows),
-        wrapped(&format!("  {time}"), "  ", COLUMNS),
-    )
+    let mut text = format!("{}\n{}", wrapped(&title, "  ", COLUMNS), aligned(&rows));
+    let time = Some(("time", &analysis.seconds_from[..]));
+    let money = analysis.money_from.map(|from| ("money", from));
+    for (name, from) in time.into_iter().chain(money) {
+        text += &(wrapped(&format!("  {name}: {from}"), "  ", COLUMNS) + "\n");
+    }
+    text
 }
-
-/// Later differences of a prompt are behind its first one.
-const HIDDEN: &str = "  Fix these, then analyze again: a mistake behind another one of the same \
-                      prompt shows only then.";
 
 fn causes(analysis: &Analysis) -> String {
     if analysis.findings.is_empty() {
-        return String::new();
+        return match analysis.has_texts() {
+            true => "The analysis found no mistake in the prompts.\n".to_owned(),
+            false => String::new(),
+        };
     }
     let mut text = "Mistakes in prompts, and how to fix them\n".to_owned();
     for finding in &analysis.findings {
@@ -135,6 +134,9 @@ fn causes(analysis: &Analysis) -> String {
         );
         text += &(wrapped(&title, "    ", COLUMNS) + "\n");
         text += &(wrapped(&format!("    fix: {}", finding.fix), "      ", COLUMNS) + "\n");
+        if let Some(saving) = finding.saving() {
+            text += &(wrapped(&format!("    {saving}"), "    ", COLUMNS) + "\n");
+        }
         if let Some(example) = &finding.example {
             let place = format!(
                 "    example: request {} differs from {} at token {}",
@@ -157,7 +159,7 @@ fn causes(analysis: &Analysis) -> String {
             };
         }
     }
-    text + &wrapped(HIDDEN, "  ", COLUMNS) + "\n"
+    text + &wrapped(&format!("  {HIDDEN}"), "  ", COLUMNS) + "\n"
 }
 
 /// The start of a text in quotes, on one line.
