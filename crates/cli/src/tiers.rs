@@ -153,7 +153,7 @@ pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<Tie
     }))
 }
 
-/// Refuses settings of a context cache where there is none.
+/// Refuses settings of a context cache without a place for it.
 ///
 /// # Errors
 /// Names the setting.

@@ -22,8 +22,8 @@ pub(crate) enum Config {
     /// Print the settings in effect, with the source of each.
     ///
     /// The output is TOML. The comment behind a setting is its source: default, file and line,
-    /// environment variable or command line. Secrets are not shown. The command refuses what `serve`
-    /// refuses, but opens no model, context cache or predictor.
+    /// environment variable or command line. Secrets are not shown. The command refuses what
+    /// `serve` refuses, but opens no model, context cache or predictor.
     #[command(after_help = "Examples:
   headstart config show
   headstart config show --replicas 4 --json")]

@@ -47,12 +47,7 @@ struct Beside {
 
 /// Analyzes `traffic`.
 pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, progress: &Progress) -> Analysis {
-    let Setting {
-        fleet,
-        cost,
-        bounds,
-        ..
-    } = setting;
+    let (fleet, cost, bounds) = (setting.fleet, setting.cost, &setting.bounds);
     let (beside, mut played) = std::thread::scope(|scope| {
         let played = scope.spawn(|| fleet.play(traffic, cost, bounds, SEED));
         let beside = beside(traffic, setting, progress);
@@ -66,7 +61,7 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, progress: &Progress) 
     let cost = cost.fitted(traffic, &played.splits);
     let per_token = per_token(traffic, &played, &cost);
     let kept = kept(traffic, &beside, &played, bounds);
-    let fixes = Fixes::of(traffic, *fleet, setting.rendering, SEED);
+    let fixes = Fixes::of(traffic, fleet, setting.rendering, SEED);
     let (findings, unnamed) = beside.compared.findings(
         &traffic.said,
         &mut played.splits,

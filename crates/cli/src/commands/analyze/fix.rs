@@ -28,7 +28,7 @@ pub(super) struct Fixes<'a> {
 /// The beginning of a fixed prompt.
 struct Front {
     text: String,
-    /// Where its own text continues, byte.
+    /// Byte at which its own text continues.
     end: usize,
 }
 
