@@ -16,6 +16,7 @@ mod sources;
 pub(crate) mod tenants;
 pub(crate) mod toml_error;
 mod upstreams;
+pub(crate) mod variables;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -50,6 +50,18 @@ const PRIOR_HALF_LIFE: f64 = 5_000.0;
 /// # Errors
 /// When a file cannot be used as asked for.
 pub(crate) fn config(options: &ServeOptions) -> Result<Option<PredictionConfig>> {
+    let Some(horizon) = horizon(options)? else {
+        return Ok(None);
+    };
+    let predictor = LivePredictor::open(options)?;
+    Ok(Some(PredictionConfig { predictor, horizon }))
+}
+
+/// Returns the time in which a conversation must continue; `None` if no prediction is needed.
+///
+/// # Errors
+/// When settings of predictions have no effect, or the time is zero.
+pub(crate) fn horizon(options: &ServeOptions) -> Result<Option<Duration>> {
     let is_wanted = options.predictor.is_some() || options.prediction_log.is_some();
     if !is_wanted {
         let unused = [
@@ -67,13 +79,11 @@ pub(crate) fn config(options: &ServeOptions) -> Result<Option<PredictionConfig>>
             return Ok(None);
         }
     }
-    let horizon = match options.prediction_horizon {
+    Ok(Some(match options.prediction_horizon {
         Some(0) => return Err(UsageError("--prediction-horizon: at least 1 second".into()).into()),
         Some(seconds) => Duration::from_secs(seconds),
         None => PredictionConfig::HORIZON,
-    };
-    let predictor = LivePredictor::open(options)?;
-    Ok(Some(PredictionConfig { predictor, horizon }))
+    }))
 }
 
 /// Describes the effect of an unusual combination of options, in a sentence.

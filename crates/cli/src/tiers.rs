@@ -128,30 +128,7 @@ struct Recipe {
 /// The tiers that the options ask for, if they ask for any.
 pub(crate) fn of(options: &ServeOptions, shape: &FleetShape<'_>) -> Result<Option<TiersOf>> {
     let Some(place) = &options.context_cache else {
-        let settings = [
-            ("--context-cache-gib", options.context_cache_gib),
-            ("--context-cache-hours", options.context_cache_hours),
-            (
-                "--context-cache-tenant-gib",
-                options.context_cache_tenant_gib,
-            ),
-        ];
-        if let Some((name, _)) = settings.iter().find(|(_, value)| value.is_some()) {
-            return Err(usage(&format!("{name} needs --context-cache DIR|URL")));
-        }
-        if wanted(options.importance.as_deref()).is_some() {
-            return Err(usage(
-                "--importance needs --context-cache DIR: it loads part of what is stored there",
-            ));
-        }
-        return match (options.host_cache_gib, shape.stored) {
-            (None, KvStorageFormat::Same) => Ok(None),
-            (Some(_), _) => Err(usage("--host-cache-gib needs --context-cache DIR|URL")),
-            (None, KvStorageFormat::Fp8) => Err(usage(
-                "--context-cache-dtype fp8 says how keys and values are stored below the engine's \
-                 own memory, and nothing stores any: give --context-cache DIR|URL as well",
-            )),
-        };
+        return refuse_without_place(options, shape.stored).map(|()| None);
     };
     if shape.is_emulated && shape.stored != KvStorageFormat::Same {
         return Err(usage(
@@ -174,6 +151,40 @@ pub(crate) fn of(options: &ServeOptions, shape: &FleetShape<'_>) -> Result<Optio
         }),
         reports: Arc::new(move || reporting.report().into_iter().collect()),
     }))
+}
+
+/// Refuses settings of a context cache without a place for it.
+///
+/// # Errors
+/// Names the setting.
+pub(crate) fn refuse_without_place(options: &ServeOptions, stored: Stored) -> Result<()> {
+    if options.context_cache.is_some() {
+        return Ok(());
+    }
+    let settings = [
+        ("--context-cache-gib", options.context_cache_gib),
+        ("--context-cache-hours", options.context_cache_hours),
+        (
+            "--context-cache-tenant-gib",
+            options.context_cache_tenant_gib,
+        ),
+    ];
+    if let Some((name, _)) = settings.iter().find(|(_, value)| value.is_some()) {
+        return Err(usage(&format!("{name} needs --context-cache DIR|URL")));
+    }
+    if wanted(options.importance.as_deref()).is_some() {
+        return Err(usage(
+            "--importance needs --context-cache DIR: it loads part of what is stored there",
+        ));
+    }
+    match (options.host_cache_gib, stored) {
+        (None, Stored::Same) => Ok(()),
+        (Some(_), _) => Err(usage("--host-cache-gib needs --context-cache DIR|URL")),
+        (None, Stored::Fp8) => Err(usage(
+            "--context-cache-dtype fp8 says how keys and values are stored below the engine's \
+             own memory, and nothing stores any: give --context-cache DIR|URL as well",
+        )),
+    }
 }
 
 fn usage(message: &str) -> anyhow::Error {

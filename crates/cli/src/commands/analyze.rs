@@ -4,6 +4,7 @@ mod analysis;
 mod cost;
 mod export;
 mod findings;
+mod fix;
 mod fleet;
 pub(crate) mod headlines;
 mod logged;
@@ -109,7 +110,7 @@ pub(crate) struct AnalyzeOptions {
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = replicas,
         help_heading = "Cache")]
     replicas: Option<usize>,
-    /// KV capacity of one replica [default: of the cost model's engine]
+    /// KV capacity of one replica, such as 160Ktok [default: by cost model]
     ///
     /// 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the distinct blocks), or 40GiB (with --model
     /// or --kv-bytes).
@@ -178,7 +179,7 @@ pub(crate) fn run(analyze: &Analyze) -> Result<()> {
     if let Some(path) = &analyze.export {
         export::write(path, &traffic)?;
     }
-    let analysis = analyze.options.analyze(&traffic, &progress)?;
+    let analysis = analyze.options.analyze(&traffic, &rendering, &progress)?;
     progress.end();
     analyze.options.tell(&analysis)
 }
@@ -196,7 +197,7 @@ pub(crate) fn tell(options: &AnalyzeOptions, sources: &[LogSource]) -> Result<()
         held_bytes: Bounds::default().held_bytes,
     };
     let traffic = LoggedTraffic::read(sources, &reading, &progress)?;
-    let analysis = options.analyze(&traffic, &progress)?;
+    let analysis = options.analyze(&traffic, &rendering, &progress)?;
     progress.end();
     options.tell(&analysis)
 }
@@ -289,7 +290,12 @@ impl AnalyzeOptions {
         self.show_text = true;
     }
 
-    fn analyze(&self, traffic: &LoggedTraffic, progress: &TaskProgress) -> Result<Analysis> {
+    fn analyze(
+        &self,
+        traffic: &LoggedTraffic,
+        rendering: &Renderings,
+        progress: &TaskProgress,
+    ) -> Result<Analysis> {
         let (gpu_hour, prices) = (self.gpu_hour, self.price_table.as_deref());
         let cost = PromptCostModel::of(self.cost_model.as_deref(), gpu_hour, prices)?;
         let kv = self.kv_bytes()?;
@@ -303,6 +309,7 @@ impl AnalyzeOptions {
             capacity_from,
             cost: &cost,
             kv: kv.as_ref(),
+            rendering: rendering.used(),
             show_text: self.show_text,
             bounds: Bounds::default(),
         };

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args, Subcommand};
 
-use crate::config::{EffectiveSettings, ServeOptions};
+use super::serve;
+use crate::config::{EffectiveSettings, ServeOptions, variables};
 use crate::output;
 use crate::reference::template;
 
@@ -21,7 +22,8 @@ pub(crate) enum Config {
     /// Print the settings in effect, with the source of each.
     ///
     /// The output is TOML. The comment behind a setting is its source: default, file and line,
-    /// environment variable or command line. Secrets are not shown.
+    /// environment variable or command line. Secrets are not shown. The command refuses what
+    /// `serve` refuses, but opens no model, context cache or predictor.
     #[command(after_help = "Examples:
   headstart config show
   headstart config show --replicas 4 --json")]
@@ -51,8 +53,10 @@ pub(crate) fn run(config: Config, matches: &ArgMatches) -> Result<()> {
     match config {
         Config::Init(init) => write(&init),
         Config::Show(show) => {
+            variables::warn();
             let settings =
                 EffectiveSettings::resolve(show.options, show.config.as_deref(), matches)?;
+            serve::check(&settings.options).map_err(|error| settings.sources.named(error))?;
             match show.json {
                 true => output::line(&settings.to_json()?.to_string()),
                 false => output::line(settings.to_toml()?.trim_end()),

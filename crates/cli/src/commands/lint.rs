@@ -78,6 +78,10 @@ pub(crate) struct Lint {
     json: bool,
 }
 
+/// The difference between these counts and those of `analyze`.
+const COUNTS: &str = "Counts compare texts. `headstart analyze` also replays a cache, so it may \
+                      count fewer tokens.";
+
 /// Results of the check.
 struct LintReport {
     prompts: u64,
@@ -180,6 +184,7 @@ impl LintReport {
                 "seconds": null,
                 "money": null,
                 "fix": it.fix(),
+                "fix_saves_tokens": null,
                 "example": it.example.json(show_text),
             })
         });
@@ -208,6 +213,9 @@ impl LintReport {
             lines.extend(it.told(number + 1, show_text));
         }
         lines.push(String::new());
+        if self.causes() > 0 {
+            lines.push(COUNTS.to_owned());
+        }
         lines.push(self.prefix_told());
         if !show_text && self.causes() > 0 {
             lines.push("(--show-text shows the text)".to_owned());
@@ -269,12 +277,6 @@ impl LintReport {
     }
 }
 
-/// `1 cached token was`, `2,000 cached tokens were`.
-fn cached(tokens: u64) -> String {
-    let verb = if tokens == 1 { "was" } else { "were" };
-    format!("{} {verb}", counted(tokens, "cached token"))
-}
-
 /// A finding, with a name or without.
 struct LintFinding<'a> {
     cause: Option<Cause>,
@@ -298,10 +300,10 @@ impl LintFinding<'_> {
         let name = self.cause.map_or("unnamed", Cause::name);
         let lost = format!("{} recomputed", cached(self.tokens));
         let mut lines = vec![format!(
-            "{number}. {name}: {}. {} in {}.",
+            "{number}. {name}: {}. {lost} in {} {} in an earlier prompt.",
             self.title(),
-            colour::loss(&lost),
-            counted(self.requests, "request")
+            counted(self.requests, "request"),
+            if self.tokens == 1 { "was" } else { "were" },
         )];
         let shown = &example.shown;
         lines.extend(shown.side_by_side(&example.neighbour, &example.request, show_text));

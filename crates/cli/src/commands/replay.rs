@@ -73,7 +73,7 @@ pub(crate) struct ReplayCommand {
     #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = DEFAULT_POLICIES,
         value_parser = policy_option, help_heading = "Policies")]
     policy: Vec<String>,
-    /// Cache sizes of one replica [default: 12, from 0.1% to 100%]
+    /// Cache sizes of one replica, in blocks [default: 12, 0.1% to 100%]
     ///
     /// 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the distinct blocks), or 40GiB (with --model).
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',')]

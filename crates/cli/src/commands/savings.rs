@@ -78,7 +78,13 @@ pub(crate) fn run(savings: &Savings) -> Result<()> {
     };
     output::line(&match savings.json {
         true => ledger.json(prices.as_ref()).to_string(),
-        false => output::fitted(&ledger.text(prices.as_ref())),
+        false => {
+            let mut text = ledger.text(prices.as_ref());
+            if let Some(meaning) = prices::explained(savings.price_table.as_deref()) {
+                text += &format!("\n{meaning}");
+            }
+            output::fitted(&text)
+        }
     })
 }
 

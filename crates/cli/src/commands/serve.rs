@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{ArgMatches, Args};
+use headstart_engine::kv::Stored;
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
 use headstart_index_sync::shared::{SharedServer, Timing};
 use headstart_prompt::Normalizers;
@@ -15,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::banner;
 use crate::config::ablations;
 use crate::config::importance::wanted;
-use crate::config::{EffectiveSettings, ServeOptions, UsageError, parsed};
+use crate::config::{EffectiveSettings, ServeOptions, UsageError, parsed, variables};
 use crate::input::counted;
 use crate::model::{self, TOY};
 use crate::output;
@@ -72,6 +73,7 @@ pub(crate) struct Serve {
 pub(crate) fn run(serve: Serve, matches: &ArgMatches) -> Result<()> {
     predictor::keep_text_out_of_panics();
     log_to_stderr()?;
+    variables::warn();
     let settings = EffectiveSettings::resolve(serve.options, serve.config.as_deref(), matches)?;
     run_with(&settings.options).map_err(|error| settings.sources.named(error))
 }
@@ -166,6 +168,38 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
     })
 }
 
+/// Refuses what a server refuses, without the files of a model, a context cache or a predictor.
+pub(crate) fn check(options: &ServeOptions) -> Result<()> {
+    if options.upstream.is_empty() {
+        tiers::refuse_without_place(options, stored(options)?)?;
+        predictor::horizon(options)?;
+    } else {
+        refuse_engine_options(options)?;
+    }
+    let lean = ServeOptions {
+        model: None,
+        context_cache: None,
+        context_cache_gib: None,
+        context_cache_hours: None,
+        context_cache_tenant_gib: None,
+        context_cache_dtype: None,
+        host_cache_gib: None,
+        importance: None,
+        predictor: None,
+        encoder: None,
+        prediction_log: None,
+        prediction_horizon: None,
+        ..options.clone()
+    };
+    config(&lean)?.check().map_err(usage)
+}
+
+/// Parses how keys and values are stored below the engine's own memory.
+fn stored(options: &ServeOptions) -> Result<Stored> {
+    let stored = options.context_cache_dtype.as_deref().unwrap_or("same");
+    parsed(stored, "--context-cache-dtype")
+}
+
 /// Parses the request normalizers, if any.
 fn normalizers(options: &ServeOptions) -> Result<Normalizers> {
     let Some(list) = &options.normalize else {
@@ -183,8 +217,7 @@ const EMULATED_BLOCK_BYTES: usize = 256;
 
 fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
     let dtype = parsed(options.dtype.as_deref().unwrap_or("f32"), "--dtype")?;
-    let stored = options.context_cache_dtype.as_deref().unwrap_or("same");
-    let stored = parsed(stored, "--context-cache-dtype")?;
+    let stored = stored(options)?;
     let queue_order = match options.queue_order.as_deref().unwrap_or("first-come") {
         "first-come" => QueueOrder::FirstCome,
         "longest-prefix" => QueueOrder::LongestPrefix { max_age: MAX_AGE },

@@ -67,12 +67,12 @@ pub(crate) struct WhyCommand {
     #[command(flatten)]
     server: ServerOptions,
     /// Show prompt text around the difference
-    #[arg(long, requires = "file")]
+    #[arg(long)]
     show_text: bool,
     /// Folder of the tokenizer and chat template [default: toy's]
     ///
     /// Token counts of the built-in toy are approximate.
-    #[arg(long, value_name = "FOLDER", requires = "file")]
+    #[arg(long, value_name = "FOLDER")]
     tokenizer: Option<PathBuf>,
     /// Skip bad lines, instead of stopping at the first
     #[arg(long)]
@@ -85,6 +85,7 @@ pub(crate) struct WhyCommand {
 /// Reads the log up to the request and tells.
 pub(crate) fn run(why: &WhyCommand) -> Result<()> {
     let Some(path) = &why.file else {
+        refuse_options_of_logs(why)?;
         return live::run(&why.server, &why.request, why.json);
     };
     let rendering = Rendering::of(why.tokenizer.as_deref())?;
@@ -97,6 +98,26 @@ pub(crate) fn run(why: &WhyCommand) -> Result<()> {
         true => told_json(&told, &rendering, why.show_text).to_string(),
         false => output::fitted(&told_text(&told, &rendering, why.show_text)),
     })
+}
+
+/// Options of logs say nothing to a server.
+fn refuse_options_of_logs(why: &Why) -> Result<()> {
+    let given = [
+        ("--show-text", why.show_text, "keeps no prompt text"),
+        (
+            "--tokenizer",
+            why.tokenizer.is_some(),
+            "counts its own tokens",
+        ),
+        ("--skip-bad", why.skip_bad, "has no lines to skip"),
+    ];
+    match given.iter().find(|(_, is_given, _)| *is_given) {
+        Some((name, _, reason)) => Err(UsageError(format!(
+            "{name}: a running server {reason}; name a request log: headstart why REQUEST FILE"
+        ))
+        .into()),
+        None => Ok(()),
+    }
 }
 
 /// Other requests with the id that was asked for.
@@ -217,6 +238,7 @@ fn told_json(told: &PromptComparison, rendering: &Rendering, show_text: bool) ->
         "cause": evidence.map(|it| it.cause.name()),
         "title": evidence.map(Evidence::title),
         "fix": evidence.map(Evidence::fix),
+        "also": evidence.and_then(|it| it.also).map(|it| it.name()),
     });
     for (name, value) in ChangeContext::fields_of(shown.as_ref(), show_text) {
         object[name] = value;
@@ -244,6 +266,10 @@ fn told_text(told: &PromptComparison, rendering: &Rendering, show_text: bool) ->
         let lost = colour::loss(&cost(parted.lost_tokens));
         lines.push(format!("cost   {lost}"));
         lines.push(format!("fix    {}", colour::fix(evidence.fix())));
+        if let Some(also) = evidence.also {
+            lines.push(format!("also   {also}: {}", also.title()));
+            lines.push(format!("fix    {}", colour::fix(also.fix())));
+        }
     } else if parted.divergence.is_loss() {
         lines.push("cause  unknown: no known cause explains this difference".to_owned());
         let lost = colour::loss(&cost(parted.lost_tokens));

@@ -94,7 +94,7 @@ impl EffectiveSettings {
         }
         if let (Some(path), false) = (&self.path, self.tables.is_empty()) {
             text += &format!("\n# {}\n", path.display());
-            text += &toml::to_string(&self.tables)?;
+            text += &toml::to_string(&without_password(Value::Table(self.tables.clone())))?;
         }
         Ok(text)
     }
@@ -117,7 +117,7 @@ impl EffectiveSettings {
         }
         let mut all = json!({"serve": serve});
         for (name, table) in &self.tables {
-            all[name] = serde_json::to_value(table)?;
+            all[name] = serde_json::to_value(without_password(table.clone()))?;
         }
         Ok(all)
     }
@@ -230,14 +230,32 @@ fn default(arg: &Arg) -> (Option<Value>, String) {
     (value, words.to_owned())
 }
 
-/// An address of Redis without the password in it.
+/// The same without passwords in the addresses of its texts.
 fn without_password(value: Value) -> Value {
-    let hidden = value.as_str().and_then(|url| {
-        let (scheme, rest) = url.split_once("://")?;
-        let (_, host) = rest.rsplit_once('@')?;
-        Some(format!("{scheme}://…@{host}"))
-    });
-    hidden.map_or(value, Value::from)
+    match value {
+        Value::String(text) => hidden(&text).into(),
+        Value::Array(values) => Value::Array(values.into_iter().map(without_password).collect()),
+        Value::Table(table) => {
+            let table = table.into_iter();
+            let table = table.map(|(key, value)| (key, without_password(value)));
+            Value::Table(table.collect())
+        }
+        other => other,
+    }
+}
+
+/// Addresses, of which one text may have several, with `…` for user and password.
+fn hidden(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        shown += "://";
+        match part.rsplit_once('@') {
+            Some((_, host)) => shown += &format!("…@{host}"),
+            None => shown += part,
+        }
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -299,6 +317,10 @@ mod tests {
             !text.contains("secret@") && text.contains("redis://…@h:1"),
             "{text}"
         );
+        let engine = "http://me:secret@h:1,kv=tcp://you:pass,key7@h:2";
+        let text = shown("", &["--upstream", engine]);
+        let expected = "http://…@h:1,kv=tcp://…@h:2";
+        assert!(text.contains(expected) && !text.contains("key7"), "{text}");
     }
 
     /// The output is a file that the server accepts, with the same settings.

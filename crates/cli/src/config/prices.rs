@@ -34,6 +34,14 @@ const BUILTIN_NAME: &str = "builtin";
 const BUILTIN: &str = "currency = \"units\"\n\
     [models.\"*\"]\ncache_miss = 1.0\ncache_hit = 0.1\noutput = 4.0\n";
 
+/// Explains the prices of the built-in table, if `name` is that table.
+pub(crate) fn explained(name: Option<&str>) -> Option<&'static str> {
+    (name == Some(BUILTIN_NAME)).then_some(
+        "1 unit is the price of a million computed prompt tokens; a cached one costs a tenth, a \
+         generated one four times as much",
+    )
+}
+
 /// Any other model.
 const OTHERS: &str = "*";
 

@@ -47,6 +47,8 @@ pub(crate) struct Analysis {
     pub(crate) capacity_from: String,
     pub(crate) seconds_from: String,
     pub(crate) currency: Option<String>,
+    /// Meaning of the money, if the currency does not say it.
+    pub(crate) money_from: Option<&'static str>,
     /// Requests whose log says what was cached.
     pub(crate) own: Own,
     pub(crate) kv: Option<KvBytes>,
@@ -139,7 +141,27 @@ pub(crate) struct FindingRow {
     pub(crate) fix: String,
     pub(crate) requests: u64,
     pub(crate) amount: Amount,
+    /// Fewer tokens that a replay computes if this one mistake is fixed, where it was replayed.
+    pub(crate) saved_tokens: Option<u64>,
     pub(crate) example: Option<CauseExample>,
+}
+
+/// Later differences of a prompt are behind its first one.
+pub(crate) const HIDDEN: &str = "Fix these, then analyze again: a mistake behind another one of \
+                                 the same prompt shows only then.";
+
+impl FindingRow {
+    /// Says what the fix alone would save.
+    pub(crate) fn saving(&self) -> Option<String> {
+        Some(match self.saved_tokens? {
+            0 => "This fix alone saves no tokens in a replay.".to_owned(),
+            1 => "With this fix alone, a replay computes 1 token less.".to_owned(),
+            tokens => format!(
+                "With this fix alone, a replay computes {} fewer tokens.",
+                thousands(tokens)
+            ),
+        })
+    }
 }
 
 /// A request to look at, because no cause was found for what it lost.
@@ -253,12 +275,16 @@ impl Analysis {
         }
     }
 
-    /// `4 replicas of 160,000 tokens each`.
+    /// `4 replicas of 160,000 tokens each`, `1 replica of 160,000 tokens`.
     pub(crate) fn fleet(&self) -> String {
         format!(
-            "{} of {} tokens each",
+            "{} of {}{}",
             counted(self.replicas as u64, "replica"),
-            thousands(self.capacity_blocks * u64::from(self.info.block_tokens)),
+            counted(
+                self.capacity_blocks * u64::from(self.info.block_tokens),
+                "token"
+            ),
+            if self.replicas == 1 { "" } else { " each" },
         )
     }
 

@@ -84,6 +84,30 @@ fn a_clock_is_found_first_and_its_text_shown_only_when_asked() {
     );
 }
 
+/// The number is what a fixed log hits more.
+#[test]
+fn a_finding_says_what_its_fix_saves() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = clocked(30);
+    let minute = |number: usize| format!(" 09:{number:02}:17 ");
+    let fixed = (1..30).fold(log.clone(), |log, number| {
+        log.replace(&minute(number), &minute(0))
+    });
+    let args = ["--json", "--replicas", "1"];
+    let [log, fixed] = [log, fixed].map(|log| parsed(&analyzed(folder.path(), &log, &args)));
+    let computed = |report: &Value| -> u64 {
+        let steps = report["waterfall"].as_array().expect("buckets").iter();
+        let computed = steps.filter(|step| step["is_served"] == false);
+        computed
+            .map(|step| step["tokens"].as_u64().expect("a count"))
+            .sum()
+    };
+    let finding = &log["findings"][0];
+    let saved = finding["fix_saves_tokens"].as_u64().expect("a count");
+    assert_eq!(saved, computed(&log) - computed(&fixed), "{finding}");
+    assert_eq!(fixed["findings"], json!([]));
+}
+
 #[test]
 fn the_waterfall_sums_to_the_prompt_and_has_its_money() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -63,3 +63,32 @@ fn why_names_a_date_that_only_one_prompt_has() {
         assert!(told.contains(title), "{told}");
     }
 }
+
+/// Too few words agree between both changes for the time alone to explain the difference.
+#[test]
+fn why_names_a_time_in_front_of_shuffled_tools() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("log.jsonl");
+    let names = ["find_order", "cancel_order", "send_refund", "open_ticket"];
+    let line = |number: usize| {
+        let mut tools: Vec<_> = names
+            .map(|name| {
+                let says = format!("Does {name} for one customer, and answers with its result.");
+                json!({"type": "function", "function": {"name": name, "description": says,
+                    "parameters": {"type": "object", "properties": {"id": {"type": "string"}}}}})
+            })
+            .into();
+        tools.rotate_left(number);
+        let messages = json!([
+            {"role": "system", "content": format!("It is 17:0{number}.")},
+            {"role": "user", "content": format!("Where is order {number}?")},
+        ]);
+        json!({"id": format!("req-{number}"), "model": "m", "messages": messages, "tools": tools})
+    };
+    let lines: Vec<String> = (0..3).map(|number| line(number).to_string()).collect();
+    fs::write(&file, lines.join("\n")).expect("writes");
+    let path = file.display().to_string();
+    let told = object(&output(["why", "req-1", &path, "--json"]));
+    let causes = (&told["cause"], &told["also"]);
+    assert_eq!(causes, (&json!("clock"), &json!("tool-order")), "{told}");
+}

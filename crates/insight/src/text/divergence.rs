@@ -166,8 +166,8 @@ impl<'a> PromptAlignment<'a> {
         }
     }
 
-    /// The same prompts without their first `count` changes: the older one has the newer one's words
-    /// there.
+    /// The same prompts without their first `count` changes: there the older one has the words of
+    /// the newer one.
     pub(super) fn without_first(&self, count: usize) -> Self {
         let last = &self.changes[count - 1];
         let mut old = self.new[..last.new.end].to_vec();

@@ -12,10 +12,12 @@ use headstart_trace::{Format, Provenance};
 
 use super::cost::{self, PerToken, PromptCostModel};
 use super::findings::{self, TextComparison};
+use super::fix::Fixes;
 use super::fleet::{self, FleetReplayOutcome, RandomRoutingHits, UniformFleet};
 use super::memory::{self, Bounds};
 use super::traffic::LoggedTraffic;
 use crate::kv_bytes::KvBytes;
+use crate::logged::Rendering;
 use crate::output::progress::TaskProgress;
 use crate::report::analyze::{
     Amount, Analysis, MemoryEstimate, Routing, UnnamedLoss, WaterfallStep, thousands,
@@ -31,6 +33,8 @@ pub(crate) struct AnalysisParameters<'s> {
     pub(crate) capacity_from: String,
     pub(crate) cost: &'s PromptCostModel,
     pub(crate) kv: Option<&'s KvBytes>,
+    /// Renderer of the prompts, if the inputs are texts.
+    pub(crate) rendering: Option<&'s Rendering>,
     pub(crate) show_text: bool,
     pub(crate) bounds: Bounds,
 }
@@ -49,12 +53,7 @@ pub(crate) fn of(
     setting: &AnalysisParameters<'_>,
     progress: &TaskProgress,
 ) -> Analysis {
-    let AnalysisParameters {
-        fleet,
-        cost,
-        bounds,
-        ..
-    } = setting;
+    let (fleet, cost, bounds) = (setting.fleet, setting.cost, &setting.bounds);
     let (beside, mut played) = std::thread::scope(|scope| {
         let played = scope.spawn(|| fleet.play(traffic, cost, bounds, SEED));
         let beside = beside(traffic, setting, progress);
@@ -68,11 +67,12 @@ pub(crate) fn of(
     let cost = cost.fitted(traffic, &played.splits);
     let per_token = per_token(traffic, &played, &cost);
     let kept = kept(traffic, &beside, &played, bounds);
+    let fixes = Fixes::of(traffic, fleet, setting.rendering, SEED);
     let (findings, unnamed) = beside.compared.findings(
         &traffic.said,
         &mut played.splits,
         &per_token,
-        setting.show_text,
+        (&fixes, setting.show_text),
     );
     let characterization = beside.characterization;
     let mut analysis = Analysis {
@@ -90,6 +90,7 @@ pub(crate) fn of(
         capacity_from: setting.capacity_from.clone(),
         seconds_from: cost.seconds_from().to_owned(),
         currency: cost.currency().map(str::to_owned),
+        money_from: cost.money_from(),
         own: played.own,
         kv: setting.kv.cloned(),
         waterfall: waterfall(&played.splits, &per_token),
@@ -301,6 +302,7 @@ mod tests {
             capacity_from: String::new(),
             cost: &PromptCostModel::of(None, None, None).expect("the default"),
             kv: None,
+            rendering: rendering.used(),
             show_text: false,
             bounds,
         };

@@ -19,6 +19,8 @@ pub(crate) struct PromptCostModel {
     engine: EngineModel,
     seconds: PrefillTimeSource,
     money: Money,
+    /// Meaning of the money, if it is not obvious.
+    money_from: Option<&'static str>,
 }
 
 /// Fewest times to the first token that a fit is believed of.
@@ -78,6 +80,7 @@ impl PromptCostModel {
             engine,
             seconds: PrefillTimeSource::Engine(name),
             money,
+            money_from: prices::explained(price_table),
         })
     }
 
@@ -119,6 +122,7 @@ impl PromptCostModel {
             engine: self.engine,
             seconds,
             money: self.money.clone(),
+            money_from: self.money_from,
         }
     }
 
@@ -134,6 +138,11 @@ impl PromptCostModel {
             .engine
             .prefill_s(found as usize, computed as usize, base_s);
         Duration::try_from_secs_f64(prefill_s).unwrap_or_default()
+    }
+
+    /// Explains the money, if its currency does not.
+    pub(crate) fn money_from(&self) -> Option<&'static str> {
+        self.money_from
     }
 
     /// Returns the name of the source of the times, for the reader.

@@ -7,6 +7,7 @@ use headstart_insight::text::{Evidence, Finding, Findings, Loss, Neighbours};
 use headstart_insight::{Bucket, BucketTokens, Cause};
 
 use super::cost::PerToken;
+use super::fix::Fixes;
 use super::fleet::namespace;
 use super::logged::moved;
 use super::memory::Bounds;
@@ -21,11 +22,15 @@ const CONTEXT_CHARS: usize = 90;
 /// Longest change that is shown in full, characters.
 const CHANGE_CHARS: usize = 160;
 
+/// Findings whose fix is replayed, those of most tokens.
+const FIXES_MAX: usize = 8;
+
 /// Two requests of which the second lost.
-struct Pair {
-    old: usize,
-    new: usize,
-    evidence: Evidence,
+#[derive(Clone)]
+pub(super) struct Pair {
+    pub(super) old: usize,
+    pub(super) new: usize,
+    pub(super) evidence: Evidence,
 }
 
 /// Comparison of the texts, before the fleet is replayed.
@@ -85,16 +90,16 @@ impl TextComparison {
         said: &[LoggedPrompt],
         splits: &mut [BucketTokens],
         per_token: &[PerToken],
-        show_text: bool,
+        (fixes, show_text): (&Fixes<'_>, bool),
     ) -> (Vec<FindingRow>, Option<usize>) {
         let mut named = vec![0; splits.len()];
         let mut findings: Findings<Pair> = Findings::default();
         let mut costs: HashMap<Cause, Amount> = HashMap::new();
-        for (pair, tokens) in self.pairs {
+        for (pair, tokens) in &self.pairs {
             let split = &mut splits[pair.new];
             let known = split.get(Bucket::Diverged);
             let most = u64::from(known + split.get(Bucket::NeverSeen));
-            let tokens = tokens.min(most) as u32;
+            let tokens = (*tokens).min(most) as u32;
             if tokens == 0 {
                 continue;
             }
@@ -104,11 +109,24 @@ impl TextComparison {
             let amount = per_token[pair.new].amount(u64::from(tokens), false);
             costs.entry(pair.evidence.cause).or_default().add(&amount);
             let loss = Loss::new(&pair.evidence, u64::from(tokens));
-            findings.add(loss, || pair);
+            findings.add(loss, || pair.clone());
         }
         let sorted = told_findings(findings, said.len() as u64);
-        let rows = sorted.into_iter();
-        let rows = rows.map(|finding| row(finding, said, &costs, show_text));
+        let rows = sorted.into_iter().enumerate();
+        let rows = rows.map(|(rank, finding)| {
+            let is_it = |pair: &&Pair| {
+                (pair.evidence.cause, pair.evidence.place) == (finding.cause, finding.place)
+            };
+            let pairs = self.pairs.iter().map(|(pair, _)| pair).filter(is_it);
+            let saved_tokens = match rank < FIXES_MAX {
+                true => fixes.saved(pairs),
+                false => None,
+            };
+            FindingRow {
+                saved_tokens,
+                ..row(finding, said, &costs, show_text)
+            }
+        });
         (rows.collect(), most_unnamed(splits, &named))
     }
 }
@@ -150,6 +168,7 @@ fn row(
             seconds: cost.seconds * share,
             money: cost.money.map(|money| money * share),
         },
+        saved_tokens: None,
         example: Some(example(&finding.example, said, show_text)),
     }
 }

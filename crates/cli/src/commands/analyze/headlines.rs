@@ -80,10 +80,9 @@ fn not_served(analysis: &Analysis) -> Option<String> {
         return None;
     }
     let fleet = format!(
-        "A replay on {} of {} tokens each hits {}",
-        counted(analysis.replicas as u64, "replica"),
-        thousands(analysis.capacity_blocks * u64::from(analysis.info.block_tokens)),
-        percent(replayed),
+        "A replay on {} hits {}",
+        analysis.fleet(),
+        percent(replayed)
     );
     let requests = counted(own.requests, "request");
     Some(match own.served_tokens {

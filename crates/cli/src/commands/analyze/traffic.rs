@@ -87,6 +87,8 @@ pub(crate) struct LoggedPrompt {
     /// The whole prompt as text.
     pub(crate) text: String,
     pub(crate) tokens: Vec<TokenId>,
+    /// Whether it came as token ids, so that its text is their numbers.
+    pub(crate) is_ids: bool,
     pub(crate) model: Option<String>,
     pub(crate) cache_salt: Option<String>,
     pub(crate) user: Option<String>,

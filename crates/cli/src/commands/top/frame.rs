@@ -58,7 +58,7 @@ impl Frame {
             waterfall(told),
             replicas(told),
             branches(&told.tree),
-            requests(told),
+            requests(told, self.rows == usize::MAX),
         ] {
             // A title without a line under it says nothing.
             if lines.len() + 3 > self.rows {
@@ -122,7 +122,28 @@ fn head(told: &Snapshot) -> Vec<StyledLine> {
             .with(Style::Served, sparkline(&hit_rates(told)))
             .with(Style::Soft, since),
     ];
-    figures.into_iter().chain(notices).collect()
+    figures
+        .into_iter()
+        .chain(errors(told))
+        .chain(notices)
+        .collect()
+}
+
+/// Errors since the start, by status.
+fn errors(told: &Snapshot) -> Option<Line> {
+    let all = told.totals.errors;
+    let by_status = told.errors.by_status.iter();
+    let by_status: Vec<_> = by_status
+        .map(|it| format!("{}: {}", it.status, it.count))
+        .collect();
+    (all > 0).then(|| {
+        let words = format!(
+            "{} to clients since the start ({}), with or without a replica",
+            counted(all, "error"),
+            by_status.join(", ")
+        );
+        title("Errors", words)
+    })
 }
 
 /// Hit rates of the last two minutes, five seconds each.
@@ -320,7 +341,8 @@ fn branch(node: &NodePart, depth: usize) -> StyledLine {
         .with(Style::Soft, format!("  used {}", since(node.used_s)))
 }
 
-fn requests(told: &Snapshot) -> Vec<StyledLine> {
+/// The last requests; with a line for the id of each where there is room for it.
+fn requests(told: &Snapshot, has_room: bool) -> Vec<StyledLine> {
     if told.requests.is_empty() {
         return vec![title("Requests", "none to show yet".to_owned())];
     }
@@ -335,6 +357,10 @@ fn requests(told: &Snapshot) -> Vec<StyledLine> {
             line = line.with(Style::Soft, format!(" · {}", one_line(outcome)));
         }
         lines.push(line);
+        if has_room {
+            let id = format!("{:21}id {}", "", one_line(&request.id));
+            lines.push(Line::default().with(Style::Soft, id));
+        }
     }
     lines
 }
@@ -373,6 +399,8 @@ mod tests {
             "2,048 tokens",
             "held by 0 in part, 2, 3 in part",
             "tokens cached, predicted",
+            "                     id ",
+            "Errors     ",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }

@@ -25,6 +25,7 @@ pub(crate) fn json(analysis: &Analysis) -> Value {
             "capacity_from": analysis.capacity_from,
             "seconds_from": analysis.seconds_from,
             "currency": analysis.currency,
+            "money_from": analysis.money_from,
             "played_on": analysis.played_on(),
             "requests_with_own_cached_tokens": analysis.own.requests,
         },
@@ -197,6 +198,7 @@ pub(crate) fn finding(finding: &FindingRow) -> Value {
         "seconds": seconds,
         "money": money,
         "fix": finding.fix,
+        "fix_saves_tokens": finding.saved_tokens,
         "example": example,
     })
 }

@@ -121,6 +121,7 @@ function waterfall() {
     "Blue is cached. Orange and red are recomputed. Grey is new" +
     (has_texts ? "" : " or behind a changed prefix") + ", or the end of a prompt, which is always computed.");
   element($("waterfall"), "p", { class: "soft" }, first_upper(data.fleet.played_on) + ".");
+  if (data.fleet.money_from) element($("waterfall"), "p", { class: "soft" }, "Money: " + data.fleet.money_from + ".");
   tabulate(folded($("waterfall"), "Numbers", "Where the prompt tokens went, numbers"),
     ["bucket", "share", "tokens", "time", "money"],
     steps.map((step) => [step.meaning, percent(step.share), grouped(step.tokens),
@@ -138,8 +139,10 @@ function mistakes() {
     element(card, "h3", {}, first_upper(finding.title));
     element(card, "p", {}, lost(finding));
     element(card, "p", {}, "Fix: " + finding.fix + ".");
+    if (finding.saving) element(card, "p", {}, finding.saving);
     example(card, finding);
   });
+  if (data.findings.length > 0) element($("mistakes"), "p", { class: "hint" }, data.hidden);
 }
 
 function sizes() {

@@ -5,7 +5,7 @@ use headstart_insight::Bucket;
 use serde_json::{Value, json};
 
 use super::super::frame::{ReportPage, ReportProvenance};
-use super::{Amount, Analysis, duration, json, percent, thousands};
+use super::{Amount, Analysis, HIDDEN, duration, json, percent, thousands};
 use crate::commands::analyze::headlines::{MATERIAL, causes, is_again};
 
 const PAGE: ReportPage = ReportPage {
@@ -25,6 +25,10 @@ pub(crate) fn page(analysis: &Analysis, made: &ReportProvenance) -> String {
     data["tiles"] = tiles(analysis).map(tile).to_vec().into();
     data["first"] = first(analysis);
     data["causes"] = causes_with_shares(analysis);
+    data["hidden"] = HIDDEN.into();
+    for (finding, row) in analysis.findings.iter().enumerate() {
+        data["findings"][finding]["saving"] = row.saving().into();
+    }
     PAGE.with(made, &data)
 }
 
@@ -120,11 +124,14 @@ fn first(analysis: &Analysis) -> Value {
     let finding = analysis.findings.first();
     if let Some(it) = finding.filter(|it| analysis.share(it.amount.tokens) >= MATERIAL) {
         let share = percent(analysis.share(it.amount.tokens));
-        let why = format!(
+        let mut why = format!(
             "{}: {share} of the prompt tokens, {} of prefill.",
             upper(&it.title),
             duration(it.amount.seconds)
         );
+        if let Some(saving) = it.saving() {
+            why += &format!(" {saving}");
+        }
         return json!({"cause": it.cause, "fix": format!("{}.", it.fix), "why": why});
     }
     let all = causes(analysis);

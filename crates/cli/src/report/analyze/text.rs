@@ -7,7 +7,7 @@ use headstart_trace::characterize::Spread;
 use headstart_trace::characterize::report::Next;
 
 use super::super::aligned;
-use super::{Amount, Analysis, duration, percent, thousands};
+use super::{Amount, Analysis, HIDDEN, duration, percent, thousands};
 use crate::input::counted;
 use crate::output::{COLUMNS, colour, wrapped};
 use crate::report;
@@ -107,22 +107,21 @@ fn waterfall(analysis: &Analysis) -> String {
         colour::heading("Where the prompt tokens went"),
         analysis.played_on()
     );
-    let time = format!("time: {}", analysis.seconds_from);
-    format!(
-        "{}\n{}{}\n",
-        wrapped(&title, "  ", COLUMNS),
-        aligned(&rows),
-        wrapped(&format!("  {time}"), "  ", COLUMNS),
-    )
+    let mut text = format!("{}\n{}", wrapped(&title, "  ", COLUMNS), aligned(&rows));
+    let time = Some(("time", &analysis.seconds_from[..]));
+    let money = analysis.money_from.map(|from| ("money", from));
+    for (name, from) in time.into_iter().chain(money) {
+        text += &(wrapped(&format!("  {name}: {from}"), "  ", COLUMNS) + "\n");
+    }
+    text
 }
-
-/// Later differences of a prompt are behind its first one.
-const HIDDEN: &str = "  Fix these, then analyze again: a mistake behind another one of the same \
-                      prompt shows only then.";
 
 fn causes(analysis: &Analysis) -> String {
     if analysis.findings.is_empty() {
-        return String::new();
+        return match analysis.has_texts() {
+            true => "The analysis found no mistake in the prompts.\n".to_owned(),
+            false => String::new(),
+        };
     }
     let mut text = colour::heading("Mistakes in prompts, and how to fix them") + "\n";
     for finding in &analysis.findings {
@@ -141,6 +140,9 @@ fn causes(analysis: &Analysis) -> String {
         text += &(wrapped(&title, "    ", COLUMNS) + "\n");
         let fix = colour::fix(&format!("fix: {}", finding.fix));
         text += &(wrapped(&format!("    {fix}"), "      ", COLUMNS) + "\n");
+        if let Some(saving) = finding.saving() {
+            text += &(wrapped(&format!("    {saving}"), "    ", COLUMNS) + "\n");
+        }
         if let Some(example) = &finding.example {
             let place = format!(
                 "    example: request {} differs from {} at token {}",
@@ -163,7 +165,7 @@ fn causes(analysis: &Analysis) -> String {
             };
         }
     }
-    text + &wrapped(HIDDEN, "  ", COLUMNS) + "\n"
+    text + &wrapped(&format!("  {HIDDEN}"), "  ", COLUMNS) + "\n"
 }
 
 /// The start of a text in quotes, on one line.

@@ -58,9 +58,14 @@ impl Chains {
         tokens: &[TokenId],
         info: &mut TraceInfo,
     ) -> Result<TraceRequest, String> {
+        // The hasher is for all models; a model sets prompts apart as an adapter does.
+        let namespace = Namespace {
+            adapter: logged.model.as_deref(),
+            salt: logged.cache_salt.as_deref(),
+        };
         Ok(TraceRequest {
             arrival: logged.arrival.unwrap_or_default(),
-            blocks: self.blocks(logged, tokens)?,
+            blocks: self.blocks(namespace, tokens)?,
             input_tokens: Some(u32::try_from(tokens.len()).unwrap_or(u32::MAX)),
             output_tokens: logged.output_tokens,
             session: logged.session.as_deref().map(session),
@@ -70,15 +75,18 @@ impl Chains {
         })
     }
 
-    fn blocks(&self, logged: &LoggedRequest, tokens: &[TokenId]) -> Result<BlockRuns, String> {
+    /// The blocks of a prompt of `namespace`, where the model is the adapter.
+    ///
+    /// # Errors
+    /// When it has more than [`BLOCKS_MAX`] blocks.
+    pub fn blocks(
+        &self,
+        namespace: Namespace<'_>,
+        tokens: &[TokenId],
+    ) -> Result<BlockRuns, String> {
         if tokens.len() / self.hasher.block_size() > BLOCKS_MAX {
             return Err(format!("more than {BLOCKS_MAX} blocks in one request"));
         }
-        // The hasher is for all models; a model sets prompts apart as an adapter does.
-        let namespace = Namespace {
-            adapter: logged.model.as_deref(),
-            salt: logged.cache_salt.as_deref(),
-        };
         let keys = self.hasher.chain(namespace, tokens);
         // Without the lowest bit, so that there is a number behind every id.
         Ok(keys.into_iter().map(|key| key.0 >> 1).collect())

@@ -37,7 +37,7 @@ impl Renderings {
     }
 
     /// The rendering, if a text came.
-    pub(super) fn used(&self) -> Option<&Rendering> {
+    pub(crate) fn used(&self) -> Option<&Rendering> {
         self.0.get()
     }
 }

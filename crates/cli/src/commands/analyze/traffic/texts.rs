@@ -74,6 +74,7 @@ impl<'r> TextLogBuilder<'r> {
             source: 0,
             text,
             tokens,
+            is_ids: matches!(logged.prompt, PromptPart::Tokens(_)),
             model: logged.model.clone(),
             cache_salt: logged.cache_salt.clone(),
             user: logged.user.clone(),
@@ -86,7 +87,7 @@ impl<'r> TextLogBuilder<'r> {
             if logged.arrival.is_none() {
                 self.undated.push(self.part.requests.len());
             }
-            self.part.has_text |= !matches!(logged.prompt, PromptPart::Tokens(_));
+            self.part.has_text |= !said.is_ids;
             self.part.requests.push(request);
             self.part.said.push(said);
         }
