@@ -157,7 +157,7 @@ pub(crate) fn of(options: &ServeOptions, shape: &FleetShape<'_>) -> Result<Optio
 ///
 /// # Errors
 /// Names the setting.
-pub(crate) fn refuse_without_place(options: &ServeOptions, stored: Stored) -> Result<()> {
+pub(crate) fn refuse_without_place(options: &ServeOptions, stored: KvStorageFormat) -> Result<()> {
     if options.context_cache.is_some() {
         return Ok(());
     }
@@ -178,9 +178,9 @@ pub(crate) fn refuse_without_place(options: &ServeOptions, stored: Stored) -> Re
         ));
     }
     match (options.host_cache_gib, stored) {
-        (None, Stored::Same) => Ok(()),
+        (None, KvStorageFormat::Same) => Ok(()),
         (Some(_), _) => Err(usage("--host-cache-gib needs --context-cache DIR|URL")),
-        (None, Stored::Fp8) => Err(usage(
+        (None, KvStorageFormat::Fp8) => Err(usage(
             "--context-cache-dtype fp8 says how keys and values are stored below the engine's \
              own memory, and nothing stores any: give --context-cache DIR|URL as well",
         )),

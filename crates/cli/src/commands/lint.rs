@@ -298,10 +298,11 @@ impl LintFinding<'_> {
     fn told(&self, number: usize, show_text: bool) -> Vec<String> {
         let example = self.example;
         let name = self.cause.map_or("unnamed", Cause::name);
-        let lost = format!("{} recomputed", cached(self.tokens));
+        let lost = format!("{} behind it", counted(self.tokens, "token"));
         let mut lines = vec![format!(
-            "{number}. {name}: {}. {lost} in {} {} in an earlier prompt.",
+            "{number}. {name}: {}. {} in {} {} in an earlier prompt.",
             self.title(),
+            colour::loss(&lost),
             counted(self.requests, "request"),
             if self.tokens == 1 { "was" } else { "were" },
         )];

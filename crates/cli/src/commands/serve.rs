@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{ArgMatches, Args};
-use headstart_engine::kv::Stored;
+use headstart_engine::kv::KvStorageFormat;
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
 use headstart_index_sync::shared::{SharedServer, Timing};
 use headstart_prompt::Normalizers;
@@ -195,7 +195,7 @@ pub(crate) fn check(options: &ServeOptions) -> Result<()> {
 }
 
 /// Parses how keys and values are stored below the engine's own memory.
-fn stored(options: &ServeOptions) -> Result<Stored> {
+fn stored(options: &ServeOptions) -> Result<KvStorageFormat> {
     let stored = options.context_cache_dtype.as_deref().unwrap_or("same");
     parsed(stored, "--context-cache-dtype")
 }

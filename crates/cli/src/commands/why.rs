@@ -101,7 +101,7 @@ pub(crate) fn run(why: &WhyCommand) -> Result<()> {
 }
 
 /// Options of logs say nothing to a server.
-fn refuse_options_of_logs(why: &Why) -> Result<()> {
+fn refuse_options_of_logs(why: &WhyCommand) -> Result<()> {
     let given = [
         ("--show-text", why.show_text, "keeps no prompt text"),
         (

@@ -10,19 +10,19 @@ use std::collections::HashMap;
 
 use headstart_core::TraceRequest;
 use headstart_core::block::Namespace;
-use headstart_sim::spread::{Placement, Settings, Spread};
+use headstart_sim::spread::{PlacementPolicy, SpreadComparison, SpreadConfig};
 use headstart_trace::format::request_log::Chains;
 
 use super::findings::Pair;
-use super::fleet::Fleet;
-use super::traffic::Traffic;
+use super::fleet::UniformFleet;
+use super::traffic::LoggedTraffic;
 use crate::logged::Rendering;
 
 /// Replays fixed logs beside the log as it is.
 pub(super) struct Fixes<'a> {
-    traffic: &'a Traffic,
+    traffic: &'a LoggedTraffic,
     rendering: Option<&'a Rendering>,
-    settings: Settings,
+    settings: SpreadConfig,
 }
 
 /// The beginning of a fixed prompt.
@@ -34,13 +34,13 @@ struct Front {
 
 impl<'a> Fixes<'a> {
     pub(super) fn of(
-        traffic: &'a Traffic,
-        fleet: Fleet,
+        traffic: &'a LoggedTraffic,
+        fleet: UniformFleet,
         rendering: Option<&'a Rendering>,
         seed: u64,
     ) -> Self {
         let replicas = fleet.replicas;
-        let settings = Settings {
+        let settings = SpreadConfig {
             replicas,
             capacity_blocks: fleet.capacity_blocks.saturating_mul(replicas as u64),
             block_tokens: traffic.info.block_tokens,
@@ -63,7 +63,7 @@ impl<'a> Fixes<'a> {
 
     /// Tokens that a replay computes, with `fixed` requests in place of those with their index.
     fn computed(&self, fixed: &HashMap<usize, TraceRequest>) -> u64 {
-        let mut spread = Spread::new(&[Placement::LongestPrefix], self.settings);
+        let mut spread = SpreadComparison::new(&[PlacementPolicy::LongestPrefix], self.settings);
         for (index, request) in self.traffic.requests.iter().enumerate() {
             spread.serve(fixed.get(&index).unwrap_or(request));
         }

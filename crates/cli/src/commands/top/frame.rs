@@ -130,7 +130,7 @@ fn head(told: &Snapshot) -> Vec<StyledLine> {
 }
 
 /// Errors since the start, by status.
-fn errors(told: &Snapshot) -> Option<Line> {
+fn errors(told: &Snapshot) -> Option<StyledLine> {
     let all = told.totals.errors;
     let by_status = told.errors.by_status.iter();
     let by_status: Vec<_> = by_status
@@ -359,7 +359,7 @@ fn requests(told: &Snapshot, has_room: bool) -> Vec<StyledLine> {
         lines.push(line);
         if has_room {
             let id = format!("{:21}id {}", "", one_line(&request.id));
-            lines.push(Line::default().with(Style::Soft, id));
+            lines.push(StyledLine::default().with(Style::Soft, id));
         }
     }
     lines
