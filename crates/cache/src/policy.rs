@@ -45,12 +45,15 @@ pub use sieve::Sieve;
 pub use tlru::TailLru;
 pub use workload_aware::{Life, Shape, WaOptions, WorkloadAware};
 
+/// Makes a policy for a cache, with the options that it reads.
+type MakePolicy = fn(Setting, &mut SpecOptions<'_>) -> Result<Box<dyn Policy>, PolicyError>;
+
 /// An online policy by name.
 pub(crate) struct OnlinePolicy {
     pub(crate) name: &'static str,
     /// Whether it reads [`Access::p_continue`].
     pub(crate) reads_predictions: bool,
-    pub(crate) make: fn(Setting, &mut SpecOptions<'_>) -> Result<Box<dyn Policy>, PolicyError>,
+    pub(crate) make: MakePolicy,
 }
 
 /// A policy that reads the future, by name.
@@ -126,10 +129,7 @@ pub(crate) const OFFLINE: [OfflinePolicy; 3] = [
     },
 ];
 
-const fn online(
-    name: &'static str,
-    make: fn(Setting, &mut SpecOptions<'_>) -> Result<Box<dyn Policy>, PolicyError>,
-) -> OnlinePolicy {
+const fn online(name: &'static str, make: MakePolicy) -> OnlinePolicy {
     OnlinePolicy {
         name,
         reads_predictions: false,

@@ -276,7 +276,7 @@ impl Recipe {
                 *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
             }
             ContextCacheLocation::Store(url) => {
-                drop(Remote::open(&RemoteOptions::new(url), no_waker())?)
+                drop(Remote::open(&RemoteOptions::new(url), no_waker())?);
             }
         }
         Ok(())

@@ -265,7 +265,7 @@ mod tests {
             for shape in plan.asked() {
                 match shape {
                     PlannedShape::Prefill { before, new } => {
-                        assert!(before + new <= longest && new > 0)
+                        assert!(before + new <= longest && new > 0);
                     }
                     PlannedShape::Decode { sequences, context } => {
                         assert!(sequences <= 8 && context <= longest);

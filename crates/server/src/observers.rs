@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use headstart_index_sync::clock::Clock;
+
 use crate::config::{EngineBackend, ServeConfig};
 use crate::insight::Insight;
 use crate::metrics::Metrics;
 use crate::server::ServeError;
 use crate::shadow::Shadow;
 use crate::spans::Spans;
-use headstart_index_sync::clock::Clock;
 
 /// All who look on, as far as they were asked for.
 #[derive(Default)]

@@ -8,6 +8,7 @@
 //! engine is then rebuilt with an empty cache.
 
 mod batches;
+mod events;
 mod status;
 
 use std::collections::HashMap;
@@ -20,14 +21,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use headstart_cache::tiers::TierSummary;
-use headstart_core::{CacheEvent, EngineModel, Nanos, Probability, SeqId, Tier, TokenId};
+use headstart_core::{CacheEvent, EngineModel, Nanos, Probability, SeqId};
 use headstart_engine::importance::ImportanceReport;
-use headstart_engine::{Engine, FinishReason, Output, SchedulerLoad, Submission, Submit};
+use headstart_engine::{Engine, SchedulerLoad, Submission, Submit};
+use headstart_index_sync::clock::Clock;
 use headstart_router::Health;
 use tokio::sync::mpsc;
 
 use batches::batches;
-use headstart_index_sync::clock::Clock;
+pub use events::ReplicaEvent;
+use events::tell;
 use status::PublishedStatus;
 
 /// Commands waiting for the thread; a step takes some at every turn.
@@ -48,39 +51,6 @@ const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
 /// Panics in a row, without a completed step between them, after which the replica stays down.
 const RESTARTS: u32 = 5;
-
-/// Event of a request that its replica reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplicaEvent {
-    /// It was not taken.
-    Refused(Submit),
-    /// It runs, with this number of its prompt tokens cached.
-    Started {
-        /// Prompt tokens.
-        cached_tokens: usize,
-    },
-    /// Prompt tokens were loaded from a lower tier.
-    Loaded {
-        /// Prompt tokens.
-        tokens: usize,
-        /// The tier.
-        from: Tier,
-    },
-    /// Only a part of its stored prefix was loaded.
-    Partly {
-        /// Bytes that were loaded.
-        loaded_bytes: u64,
-        /// Bytes of all of it.
-        whole_bytes: u64,
-    },
-    /// A token.
-    Token {
-        /// The token.
-        token: TokenId,
-        /// Set on the last.
-        finish: Option<FinishReason>,
-    },
-}
 
 /// Callbacks of the engine thread into the rest of the server.
 pub struct Hooks {
@@ -470,35 +440,4 @@ fn waker(commands: SyncSender<ReplicaCommand>, is_awake: Arc<AtomicBool>) -> Rep
             is_awake.store(false, Release);
         }
     })
-}
-
-fn tell(output: Output, clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>) {
-    let (seq, event, is_last) = match output {
-        Output::Started { seq, cached_tokens } => {
-            (seq, ReplicaEvent::Started { cached_tokens }, false)
-        }
-        Output::Loaded { seq, tokens, from } => (seq, ReplicaEvent::Loaded { tokens, from }, false),
-        Output::Partly {
-            seq,
-            loaded_bytes,
-            whole_bytes,
-            ..
-        } => {
-            let event = ReplicaEvent::Partly {
-                loaded_bytes,
-                whole_bytes,
-            };
-            (seq, event, false)
-        }
-        Output::Token { seq, token, finish } => {
-            (seq, ReplicaEvent::Token { token, finish }, finish.is_some())
-        }
-    };
-    if let Some(client) = clients.get(&seq) {
-        // A closed channel is an abandoned request: cancelled before the next step.
-        let _ = client.try_send(event);
-    }
-    if is_last {
-        clients.remove(&seq);
-    }
 }

@@ -137,10 +137,10 @@ impl BlockMover for SimMover {
                 }
             }
             Transfer::Demote { id, name, to, .. } => {
-                self.plan(to, PendingTransfer::Write(id, name, to))
+                self.plan(to, PendingTransfer::Write(id, name, to));
             }
             Transfer::Load { id, name, from } => {
-                self.plan(from, PendingTransfer::Load(id, name, from))
+                self.plan(from, PendingTransfer::Load(id, name, from));
             }
             Transfer::Keep { name, tier } => {
                 self.held(tier).insert(name);

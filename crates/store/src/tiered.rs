@@ -341,14 +341,14 @@ impl TieredStore {
                 self.stored(id, tier, TransferResult::Done);
             }
             (CommandPurpose::Store { id, tier }, _) => {
-                self.stored(id, tier, TransferResult::Failed)
+                self.stored(id, tier, TransferResult::Failed);
             }
             (CommandPurpose::Load { id }, CommandOutcome::Loaded(record)) if self.fits(&record) => {
                 self.arrived(id, record);
             }
             (CommandPurpose::Load { id }, _) => self.load_failed(id),
             (CommandPurpose::Demote { id, to }, CommandOutcome::Loaded(record)) => {
-                self.put(id, record, to)
+                self.put(id, record, to);
             }
             (CommandPurpose::Demote { id, to }, _) => self.stored(id, to, TransferResult::Failed),
             (CommandPurpose::Part(name), outcome) => self.part_read(name, outcome),
@@ -357,7 +357,7 @@ impl TieredStore {
             }
             (CommandPurpose::Pack { pack }, outcome) => self.pack_put(pack, &outcome),
             (CommandPurpose::Describe { index, name }, outcome) => {
-                self.described(index, name, outcome)
+                self.described(index, name, outcome);
             }
             (CommandPurpose::Forget, _) => {}
         }

@@ -133,8 +133,11 @@ impl Format {
     }
 }
 
+/// Whether a line with these fields may be of a format.
+type FieldTest = fn(&LineFields) -> bool;
+
 /// Tests of a line's fields, in the order of precedence. Azure's CSV has none.
-const BY_FIELDS: [(Format, fn(&LineFields) -> bool); 7] = [
+const BY_FIELDS: [(Format, FieldTest); 7] = [
     (Format::Canonical, canonical::fits),
     (Format::Agent, agent::fits),
     (Format::Bailian, bailian::fits),

@@ -2,6 +2,8 @@
 //!
 //! Most published policies are such an order. They say what an insertion, a release and a key are;
 //! the queue of candidates is here, once.
+//!
+//! Source: ours, an adapter.
 
 use std::fmt::Debug;
 

@@ -26,7 +26,7 @@ impl SyncContext {
         let was_tracked = seat.tracked.replace(block_size).is_some();
         match &seat.role {
             LeaseRole::Owning(_) if was_tracked => {
-                self.write(&mut state, replica, "reset", &[], now)
+                self.write(&mut state, replica, "reset", &[], now);
             }
             LeaseRole::Owning(_) | LeaseRole::Following(_) => {
                 seat.reload();

@@ -147,7 +147,7 @@ impl RecordDelivery<'_> {
         match outcome {
             CommandOutcome::Stored => self.copied.stored.add(bytes),
             CommandOutcome::Failed(failure) => {
-                *self.copied.failed.entry(*failure).or_default() += 1
+                *self.copied.failed.entry(*failure).or_default() += 1;
             }
             CommandOutcome::Loaded(_)
             | CommandOutcome::Part(_)

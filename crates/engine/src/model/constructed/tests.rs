@@ -97,7 +97,7 @@ fn the_asked_fact_decides_whatever_the_document() {
             for head in 0..config.num_heads {
                 match shape.role(layer, head) {
                     HeadRole::Match => {
-                        weights.push(least_weight(layer, head, head / config.group()))
+                        weights.push(least_weight(layer, head, head / config.group()));
                     }
                     HeadRole::Local | HeadRole::Sink if layer > 0 => {
                         background += f64::from(layers::BACKGROUND) / config.num_heads as f64;

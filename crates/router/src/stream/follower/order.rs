@@ -157,7 +157,7 @@ impl Follower {
         self.doubt = Some(Doubt::Final);
         match effects.last_mut() {
             Some(StreamEffect::Doubt { batches: before }) => {
-                *before = before.saturating_add(batches)
+                *before = before.saturating_add(batches);
             }
             _ => effects.push(StreamEffect::Doubt { batches }),
         }

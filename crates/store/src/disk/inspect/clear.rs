@@ -74,7 +74,7 @@ impl FolderInspector {
                 match state {
                     RecordState::Dropped(RecoveryVerdict::Expired) => cleared.expired.add(bytes),
                     RecordState::Replaced | RecordState::Dropped(RecoveryVerdict::Purged) => {
-                        cleared.garbage.add(bytes)
+                        cleared.garbage.add(bytes);
                     }
                     RecordState::Kept | RecordState::Dropped(_) => {}
                 }
