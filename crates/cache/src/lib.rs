@@ -14,7 +14,6 @@
 //! | [`effect`] | [`Effect`]: what changed, in order, for others to execute or announce |
 //! | [`policy`] | [`Policy`]: who goes first; one file per published policy |
 //! | [`tiers`] | [`Tiers`]: what lower tiers hold, and whether to load or to compute |
-//! | [`importance`] | which tokens of a stored prefix to load, from where, and what of it stays |
 //! | [`future`] | [`Future`]: what offline bounds know of a trace |
 //! | [`conformance`] | what any policy must obey; run it on yours |
 //! | [`mod@reference`] | the radix tree and the policies' slow twins, for the tests |
@@ -27,7 +26,6 @@ pub mod conformance;
 pub mod effect;
 pub mod future;
 mod ghosts;
-pub mod importance;
 mod lanes;
 pub mod lease;
 mod names;

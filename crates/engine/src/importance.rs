@@ -8,8 +8,8 @@
 //!
 //! Partial loads run beside the engine's steps, so that no other sequence waits for a disk.
 //! `headstart-cache` chooses the tokens and parts to load
-//! ([`select`](headstart_cache::importance::select()),
-//! [`reads`](headstart_cache::importance::reads())). The scheduler never commits blocks computed
+//! ([`select`](headstart_selective::select()),
+//! [`reads`](headstart_selective::reads())). The scheduler never commits blocks computed
 //! behind such a prefix.
 //!
 //! Source: Chen et al., "IMPRESS: An Importance-Informed Multi-Tier Prefix KV Storage System for
@@ -26,11 +26,11 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use headstart_cache::Policy;
-use headstart_cache::importance::{GuardCounts, GuardOptions, PartCache, PartCounts, Selecting};
 use headstart_cache::tiers::PARTS_FROM;
 use headstart_core::transfer::{BlockMover, Transfer, TransferReport};
 use headstart_core::{BlockHash, Nanos, Tier};
 use headstart_scheduler::{Output, PartlyDone, PartlyWhen, Scheduler};
+use headstart_selective::{GuardCounts, GuardOptions, PartCache, PartCounts, Selecting};
 
 use crate::kv::{Dtype, Probes};
 use crate::{CpuExecutor, ModelConfig};
@@ -180,7 +180,7 @@ impl ImportanceLoader {
         PartlyWhen {
             least_tokens: self.config.least_tokens,
             most_at_once: self.config.most_at_once.max(1),
-            share: headstart_cache::importance::bound(share, self.config.selecting.ratio, 1.0),
+            share: headstart_selective::bound(share, self.config.selecting.ratio, 1.0),
         }
     }
 

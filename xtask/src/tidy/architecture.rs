@@ -27,12 +27,13 @@ pub(super) struct CrateRow {
 }
 
 /// All crates.
-static CRATES: [CrateRow; 19] = {
+static CRATES: [CrateRow; 20] = {
     use Purity::{Computes, Edge, Pure};
     [
         row("core", 0, Pure, &[]),
         row("cache", 1, Pure, &["core"]),
-        row("scheduler", 1, Pure, &["core", "cache"]),
+        row("selective", 1, Pure, &["core", "cache"]),
+        row("scheduler", 1, Pure, &["core", "cache", "selective"]),
         row("router", 1, Pure, &["core"]),
         row("trace", 1, Pure, &["core"]),
         row("insight", 1, Pure, &["core", "cache"]),
@@ -41,7 +42,12 @@ static CRATES: [CrateRow; 19] = {
         row("predict", 2, Computes, &["core"]),
         row("kv-events", 2, Edge, &["core", "router"]),
         row("index-sync", 2, Edge, &["core", "router", "kv-events"]),
-        row("engine", 2, Computes, &["core", "cache", "scheduler"]),
+        row(
+            "engine",
+            2,
+            Computes,
+            &["core", "cache", "selective", "scheduler"],
+        ),
         row(
             "sim",
             3,
@@ -56,6 +62,7 @@ static CRATES: [CrateRow; 19] = {
             &[
                 "core",
                 "cache",
+                "selective",
                 "router",
                 "prompt",
                 "insight",
@@ -81,6 +88,7 @@ static CRATES: [CrateRow; 19] = {
 const EVERYTHING_BELOW_CLI: &[&str] = &[
     "core",
     "cache",
+    "selective",
     "scheduler",
     "router",
     "trace",

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use headstart_cache::importance::{GuardOptions, NodeOptions, Selecting};
 use headstart_cache::policy::{self, Setting};
 use headstart_cache::tiers::LoadWhen;
 use headstart_engine::importance::{ImportanceConfig, PackingOptions};
 use headstart_engine::kv::{KvStorageFormat, Probes};
+use headstart_selective::{GuardOptions, NodeOptions, Selecting};
 use headstart_store::tiered::{PartSlots, PartsConfig, StoreConfig};
 
 use super::{FleetShape, UNIT_TOKENS, usage};

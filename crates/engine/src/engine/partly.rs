@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use headstart_cache::Tiers;
-use headstart_cache::importance::Guard;
 use headstart_core::Nanos;
 use headstart_scheduler::Output;
+use headstart_selective::Guard;
 
 use super::{Computer, Engine, hasher};
 use crate::importance::{ImportanceConfig, ImportanceLoader, ImportanceReport};

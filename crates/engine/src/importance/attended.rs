@@ -1,6 +1,6 @@
 //! The stored tokens that a layer attends to.
 
-use headstart_cache::importance::Selection;
+use headstart_selective::Selection;
 
 /// Stored tokens that a layer attends to, counted from the first token of the first unit.
 pub(super) struct AttendedTokens {

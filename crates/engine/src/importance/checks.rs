@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use headstart_cache::importance::{Guard, Verdict, divergence};
 use headstart_core::{BlockHash, Nanos, SeqId};
 use headstart_scheduler::{NewSequence, Output, Scheduler, Submit};
+use headstart_selective::{Guard, Verdict, divergence};
 
 /// Most prompts waiting for a check; further ones are skipped.
 const MOST: usize = 8;
@@ -140,9 +140,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use headstart_cache::importance::GuardOptions;
     use headstart_core::{Access, BlockHasher, BlockIdentity};
     use headstart_scheduler::Sampling;
+    use headstart_selective::GuardOptions;
 
     fn check_of(units: &[u64], logits: [f32; 2]) -> Check {
         let identity = BlockIdentity {

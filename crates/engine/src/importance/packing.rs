@@ -13,10 +13,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-use headstart_cache::importance::{NodeOptions, Nodes, Packs};
 use headstart_cache::tiers::PARTS_FROM;
 use headstart_core::transfer::{FoundPack, Pack, PartName, Transfer, TransferId, TransferResult};
 use headstart_core::{BlockHash, IdentityDigest, Nanos, TenantTag};
+use headstart_selective::{NodeOptions, Nodes, Packs};
 
 /// The ids of packs begin here, far behind those of units and parts.
 const FIRST_ID: u64 = 3 << 62;

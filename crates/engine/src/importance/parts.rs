@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use headstart_cache::importance::{PartCache, PartCounts};
 use headstart_cache::tiers::PARTS_FROM;
 use headstart_core::transfer::{PartName, Transfer, TransferId, TransferResult};
 use headstart_core::{BlockHash, Nanos, Tier};
+use headstart_selective::{PartCache, PartCounts};
 
 /// The ids of transfers of parts begin here: those of whole units never come so far.
 const FIRST_ID: u64 = 1 << 63;

@@ -13,10 +13,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use headstart_cache::importance::{Cover, Packs, PartRead, Selecting, Wish, fit, reads, select};
 use headstart_core::transfer::{BlockMover, PartName};
 use headstart_core::{BlockHash, Nanos, SeqId, TokenId};
 use headstart_scheduler::PartlyLoadedPrompt;
+use headstart_selective::{Cover, Packs, PartRead, Selecting, Wish, fit, reads, select};
 
 use super::PartSizes;
 use super::attended::AttendedTokens;

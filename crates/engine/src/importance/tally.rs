@@ -1,7 +1,7 @@
 //! Cost and savings of partial loading, summed over prompts.
 
-use headstart_cache::importance::Selection;
 use headstart_core::Tier;
+use headstart_selective::Selection;
 
 use super::parts::PartKind;
 

@@ -5,7 +5,6 @@ mod shelf;
 
 use std::sync::Arc;
 
-use headstart_cache::importance::{GuardOptions, Selecting};
 use headstart_cache::policy::Lru;
 use headstart_core::{CacheEvent, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::config::ModelConfig;
@@ -16,6 +15,7 @@ use headstart_engine::model::toy;
 use headstart_engine::{
     Engine, GenerationDefaults, LanguageModel, Output, QueueOrder, Sampling, Submission,
 };
+use headstart_selective::{GuardOptions, Selecting};
 
 use shelf::{Shared, Shelf, disk};
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use headstart_cache::importance::{Cover, Selection, Wish, fit, select};
 use headstart_core::{BlockHash, Rng};
 use headstart_engine::LanguageModel;
 use headstart_engine::importance::{
@@ -13,6 +12,7 @@ use headstart_engine::model::constructed::tasks::{Document, Size};
 use headstart_engine::model::constructed::words::Symbol;
 use headstart_engine::model::constructed::{self, HeadLayout};
 use headstart_engine::reference::selective::ReferencePrefix;
+use headstart_selective::{Cover, Selection, Wish, fit, select};
 
 use super::*;
 
@@ -134,7 +134,7 @@ fn tell(
     importance.selecting.falls_back = true;
     importance.selecting.whole_parts = whole_parts;
     importance.packing = packs.then(|| PackingOptions {
-        nodes: headstart_cache::importance::NodeOptions {
+        nodes: headstart_selective::NodeOptions {
             unit_tokens: UNIT_TOKENS,
             interval: std::time::Duration::from_nanos(1),
             ..Default::default()

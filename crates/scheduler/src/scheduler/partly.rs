@@ -14,10 +14,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use headstart_cache::Tiers;
-use headstart_cache::importance::Guard;
 use headstart_cache::tiers::{PARTS_FROM, PartlyQuestion, Plan};
 use headstart_core::cost::Work;
 use headstart_core::{BlockHash, IdentityDigest, Nanos, SeqId, TenantTag, TokenId};
+use headstart_selective::Guard;
 
 use super::fetch::StepAction;
 use super::{Scheduler, entry};

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use headstart_cache::importance::{Guard, GuardOptions};
 use headstart_core::transfer::Transfer;
 use headstart_core::{BlockHash, Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_scheduler::{PartlyDone, PartlyLoadedPrompt, PartlyWhen, QueueOrder, Scheduler};
+use headstart_selective::{Guard, GuardOptions};
 
 use crate::mover::Mover;
 use crate::{BLOCK_SIZE, Digests, Engine, MARK, extend, next_token, random_prompt, run_on};

@@ -1,8 +1,8 @@
 //! Metrics of stored prefixes that are loaded in part: how much of them, where from, what it
 //! changed in answers, and what was packed.
 
-use headstart_cache::importance::PartCounts;
 use headstart_engine::importance::{ImportanceReport, PackCounts, PartialLoadTally};
+use headstart_selective::PartCounts;
 use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGaugeVec};
 
 use super::{MetricFactory, raise};
@@ -284,9 +284,9 @@ impl PartMetrics {
 mod tests {
     use super::super::Metrics;
     use super::*;
-    use headstart_cache::importance::{GuardCounts, LevelCounts};
     use headstart_core::Tier;
     use headstart_engine::importance::BarredPrefixes;
+    use headstart_selective::{GuardCounts, LevelCounts};
 
     fn report() -> ImportanceReport {
         let parts = |scale: u64| PartCounts {

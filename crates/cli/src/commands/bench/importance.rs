@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use headstart_cache::importance::Merge;
 use headstart_engine::kv::Dtype;
+use headstart_selective::Merge;
 
 use super::one_by_one::ScratchFolder;
 use crate::config::{UsageError, parsed};

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use headstart_cache::importance::{GuardCounts, GuardOptions, Merge, NodeOptions};
 use headstart_cache::policy::{self, Setting as PolicySetting};
 use headstart_cache::tiers::LoadWhen;
 use headstart_core::{Nanos, TokenId};
 use headstart_engine::importance::{ImportanceConfig, PackingOptions, PartialLoadTally};
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_engine::{Engine, LanguageModel, Output, Submit};
+use headstart_selective::{GuardCounts, GuardOptions, Merge, NodeOptions};
 use headstart_store::decorate::{Meter, Rate};
 use headstart_store::disk::{DiskStats, unix_seconds};
 use headstart_store::record::Exactness;

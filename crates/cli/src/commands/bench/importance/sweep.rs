@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use headstart_cache::importance::{Merge, bound};
 use headstart_engine::importance::PartialLoadTally;
 use headstart_engine::kv::Dtype;
+use headstart_selective::{Merge, bound};
 use headstart_store::decorate::Rate;
 
 use super::arm::{AnswerMeasurement, FullComputeComparison, ImportanceArm, ImportanceArmSettings};

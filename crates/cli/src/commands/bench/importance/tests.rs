@@ -1,7 +1,7 @@
 //! The smallest sweep, whose figures must add up.
 
 use clap::Parser;
-use headstart_cache::importance::{Divergence, Guard, GuardOptions};
+use headstart_selective::{Divergence, Guard, GuardOptions};
 
 use super::arm::FullComputeComparison;
 use super::*;

@@ -7,9 +7,9 @@
 //! IMPRESS, and whole chunks instead of tokens. *Units* alone is other code: what `serve` does
 //! without `--importance`, whole units through the tiers.
 
-use headstart_cache::importance::{Merge, Selecting};
 use headstart_engine::ModelConfig;
 use headstart_engine::kv::Probes;
+use headstart_selective::{Merge, Selecting};
 
 /// A way to load a stored prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::{Setting, by_name};
+use headstart_cache::policy::{Setting, by_name};
 use headstart_core::Rng;
 
 const POLICIES: [&str; 4] = ["lru", "lfu", "importance", "importance:half-life=9.7"];
@@ -211,7 +211,9 @@ fn part(number: u64) -> PartName {
 }
 
 fn lru(levels: &[(Tier, usize)]) -> PartCache {
-    PartCache::new(levels, |slots| Box::new(crate::policy::Lru::new(slots)))
+    PartCache::new(levels, |slots| {
+        Box::new(headstart_cache::policy::Lru::new(slots))
+    })
 }
 
 #[test]

@@ -1,17 +1,17 @@
 //! Cost of the decisions per layer when loading by importance: three probes over 5,120 tokens, a
 //! quarter of them kept, in units of 64; whole chunks also over 100,032 and of 16.
 //!
-//! `cargo bench -p headstart-cache --bench importance`
+//! `cargo bench -p headstart-selective`
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use headstart_cache::importance::{
-    Cover, NodeOptions, Nodes, PackView, PartCache, PartRead, Selecting, Wish, fit, reads, select,
-};
 use headstart_cache::policy::Importance;
 use headstart_core::transfer::PartName;
 use headstart_core::{BlockHash, Nanos, Rng, Tier};
+use headstart_selective::{
+    Cover, NodeOptions, Nodes, PackView, PartCache, PartRead, Selecting, Wish, fit, reads, select,
+};
 
 const TOKENS: usize = 5_120;
 const UNIT_TOKENS: usize = 64;

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use headstart_core::transfer::PartName;
 use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
 
-use crate::Policy;
+use headstart_cache::Policy;
 
 /// Cache of parts in memory, with the level of each.
 pub struct PartCache {

@@ -46,7 +46,7 @@ pub use select::{ALPHA, MOST_SPARED, Merge, SURE, Selecting, Selection, select, 
 ///
 /// ```
 /// // Four heads, three of them probes (keys only): at best 1 / 0.53, which is 1.88 times less.
-/// let share = headstart_cache::importance::bound(3.0 / 8.0, 0.25, 1.0);
+/// let share = headstart_selective::bound(3.0 / 8.0, 0.25, 1.0);
 /// assert!((1.0 / share - 1.88).abs() < 0.01);
 /// ```
 #[must_use]
