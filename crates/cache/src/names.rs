@@ -84,9 +84,10 @@ pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyEr
     let mut options = SpecOptions::new(spec);
     let Some(found) = ONLINE.iter().find(|entry| entry.name == options.name) else {
         let name = options.name.to_owned();
-        return Err(match OFFLINE_NAMES.contains(&&*name) {
-            true => PolicyError::NeedsFuture { name },
-            false => PolicyError::Unknown { name },
+        return Err(if OFFLINE_NAMES.contains(&&*name) {
+            PolicyError::NeedsFuture { name }
+        } else {
+            PolicyError::Unknown { name }
         });
     };
     let policy = (found.make)(setting, &mut options)?;
@@ -211,9 +212,10 @@ impl<'a> SpecOptions<'a> {
         PolicyError::BadOption {
             name: self.name.to_owned(),
             option: option.to_owned(),
-            known: match self.asked.is_empty() {
-                true => "no options".to_owned(),
-                false => self.asked.join(", "),
+            known: if self.asked.is_empty() {
+                "no options".to_owned()
+            } else {
+                self.asked.join(", ")
             },
         }
     }

@@ -79,9 +79,10 @@ pub(crate) const ONLINE: [OnlinePolicy; 12] = [
     online("gdsf", |at, options| {
         let depth = options.number("depth", 32_768.0, |depth| depth >= 1.0)?;
         let gdsf = Gdsf::new(at.capacity, at.blocks(depth));
-        Ok(match options.flag("admit-all") {
-            true => Box::new(gdsf.admitting_all()),
-            false => Box::new(gdsf),
+        Ok(if options.flag("admit-all") {
+            Box::new(gdsf.admitting_all())
+        } else {
+            Box::new(gdsf)
         })
     }),
     // `allowance`: ξ, tokens.

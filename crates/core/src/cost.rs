@@ -84,9 +84,10 @@ impl CostModel {
     pub fn decode(&self, sequences: usize, kv_tokens: usize) -> Work {
         let is_computed = self.pair_s > self.kv_token_s;
         // One query meets as many keys as are read.
-        let (pairs, kv_tokens) = match is_computed {
-            true => (kv_tokens, 0),
-            false => (0, kv_tokens),
+        let (pairs, kv_tokens) = if is_computed {
+            (kv_tokens, 0)
+        } else {
+            (0, kv_tokens)
         };
         Work {
             tokens: sequences,

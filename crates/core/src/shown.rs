@@ -28,9 +28,10 @@ pub fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut line = String::new();
     for letter in words.join(" ").chars() {
-        match is_hidden(letter) {
-            true => line.extend(letter.escape_unicode()),
-            false => line.push(letter),
+        if is_hidden(letter) {
+            line.extend(letter.escape_unicode())
+        } else {
+            line.push(letter)
         }
     }
     line

@@ -373,9 +373,10 @@ impl ImportanceLoader {
             let is_wanted = scheduler.is_partly(prefill.seq, prefill.partly.place);
             if !is_wanted {
                 prefill.let_go(parts, usize::MAX);
-                let ended = match scheduler.is_late_partly(prefill.seq) {
-                    true => PartialLoadEnd::Late,
-                    false => PartialLoadEnd::Left,
+                let ended = if scheduler.is_late_partly(prefill.seq) {
+                    PartialLoadEnd::Late
+                } else {
+                    PartialLoadEnd::Left
                 };
                 tally.end(&prefill.tally, ended);
             }

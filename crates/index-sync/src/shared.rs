@@ -362,12 +362,15 @@ impl SyncContext {
 
     /// A connection to a server whose gateways have our secret.
     fn open(&self) -> Result<ServerLink, ConnectFailure> {
-        let closed = |error: redis::RedisError| match link::is_outage(&error) {
-            true => ConnectFailure::Outage(link::reason(&error)),
-            false => ConnectFailure::Refused(SharedIndexError::Refused {
-                address: self.address.clone(),
-                reason: error.to_string(),
-            }),
+        let closed = |error: redis::RedisError| {
+            if link::is_outage(&error) {
+                ConnectFailure::Outage(link::reason(&error))
+            } else {
+                ConnectFailure::Refused(SharedIndexError::Refused {
+                    address: self.address.clone(),
+                    reason: error.to_string(),
+                })
+            }
         };
         let mut link = ServerLink::open(&self.client, self.timing).map_err(closed)?;
         let (key, ours) = &self.secret;

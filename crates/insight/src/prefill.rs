@@ -287,9 +287,10 @@ fn growth(model: &PrefillModel, samples: &[PrefillSample]) -> f64 {
         .map(|sample| model.seconds(sample.cached, sample.uncached));
     let longest = predicted.clone().fold(0.0, f64::max);
     let shortest = predicted.fold(longest, f64::min);
-    match longest > 0.0 {
-        true => (longest - shortest) / longest,
-        false => 0.0,
+    if longest > 0.0 {
+        (longest - shortest) / longest
+    } else {
+        0.0
     }
 }
 

@@ -93,9 +93,10 @@ impl PromptModel {
             Api::Messages => false,
             Api::Responses => true,
         };
-        let special = match adds_special {
-            true => SpecialTokensIn::AddBosEos,
-            false => SpecialTokensIn::ParseOnly,
+        let special = if adds_special {
+            SpecialTokensIn::AddBosEos
+        } else {
+            SpecialTokensIn::ParseOnly
         };
         let kept = KeptTokens::of(&request)?;
         let mut conversation = dialect.read(request, api, &template)?;
@@ -103,9 +104,10 @@ impl PromptModel {
             let before = before_medium(&template, &mut conversation, index, now_unix_s)?;
             return Err(NoExactTokens::Media { before });
         }
-        let text = match conversation.continues_last {
-            true => continued(&template, &mut conversation, now_unix_s)?,
-            false => render(&template, &conversation, now_unix_s)?,
+        let text = if conversation.continues_last {
+            continued(&template, &mut conversation, now_unix_s)?
+        } else {
+            render(&template, &conversation, now_unix_s)?
         };
         Ok(ChatText {
             text,

@@ -191,9 +191,10 @@ fn splitlines(text: &str, args: &[Value]) -> Result<Value, Error> {
     while !rest.is_empty() {
         let end = rest.find(is_end).unwrap_or(rest.len());
         let behind = &rest[end..];
-        let end_length = match behind.starts_with("\r\n") {
-            true => 2,
-            false => behind.chars().next().map_or(0, char::len_utf8),
+        let end_length = if behind.starts_with("\r\n") {
+            2
+        } else {
+            behind.chars().next().map_or(0, char::len_utf8)
         };
         let kept = if keeps_ends == Some(true) {
             end_length

@@ -35,11 +35,12 @@ pub(crate) fn format(format: &str, values: &Value) -> Result<String, Error> {
             _ => output.push(character),
         }
     }
-    match values.are_all_used() {
-        true => Ok(output),
-        false => Err(error(
+    if values.are_all_used() {
+        Ok(output)
+    } else {
+        Err(error(
             "not all arguments converted during string formatting",
-        )),
+        ))
     }
 }
 
@@ -58,9 +59,10 @@ struct Values<'v> {
 impl<'v> Values<'v> {
     fn new(all: &'v Value) -> Result<Self, Error> {
         let is_tuple = all.downcast_object_ref::<Tuple>().is_some();
-        let next: Vec<_> = match is_tuple {
-            true => all.try_iter()?.collect(),
-            false => vec![all.clone()],
+        let next: Vec<_> = if is_tuple {
+            all.try_iter()?.collect()
+        } else {
+            vec![all.clone()]
         };
         Ok(Self {
             all,
@@ -85,9 +87,10 @@ impl<'v> Values<'v> {
         // What is not looked up by a key has no value from here on.
         self.next = Vec::new().into_iter();
         let value = self.all.get_item(&Value::from(key))?;
-        match value.is_undefined() {
-            true => Err(error("the format names a key that the mapping lacks")),
-            false => Ok(value),
+        if value.is_undefined() {
+            Err(error("the format names a key that the mapping lacks"))
+        } else {
+            Ok(value)
         }
     }
 
@@ -232,9 +235,10 @@ impl Field {
             'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
                 let number = float(value).ok_or_else(|| wrong_type(conversion, "a number"))?;
                 let digits = self.float(conversion.to_ascii_lowercase(), number.abs());
-                let digits = match conversion.is_ascii_uppercase() {
-                    true => digits.to_ascii_uppercase(),
-                    false => digits,
+                let digits = if conversion.is_ascii_uppercase() {
+                    digits.to_ascii_uppercase()
+                } else {
+                    digits
                 };
                 let is_negative = number.is_sign_negative() && !number.is_nan();
                 Ok(self.number(is_negative, "", &digits))
@@ -280,18 +284,20 @@ impl Field {
             (false, false, false) => "",
         };
         let taken = sign.len() + prefix.len() + digits.len();
-        let zeros = match self.is_zero_filled && !self.is_left {
-            true => "0".repeat(self.width.saturating_sub(taken)),
-            false => String::new(),
+        let zeros = if self.is_zero_filled && !self.is_left {
+            "0".repeat(self.width.saturating_sub(taken))
+        } else {
+            String::new()
         };
         self.padded([sign, prefix, &zeros, digits].concat())
     }
 
     fn padded(&self, text: String) -> String {
         let padding = " ".repeat(self.width.saturating_sub(text.chars().count()));
-        match self.is_left {
-            true => text + &padding,
-            false => padding + &text,
+        if self.is_left {
+            text + &padding
+        } else {
+            padding + &text
         }
     }
 
@@ -314,12 +320,15 @@ impl Field {
     fn general(&self, number: f64, precision: usize) -> String {
         let (digits, exponent) = scientific(number, precision - 1);
         let places = i64::try_from(precision).unwrap_or(i64::MAX) - 1 - i64::from(exponent);
-        let trimmed = |digits: String| match self.is_alternate || !digits.contains('.') {
-            true => self.with_point(digits),
-            false => digits
-                .trim_end_matches('0')
-                .trim_end_matches('.')
-                .to_owned(),
+        let trimmed = |digits: String| {
+            if self.is_alternate || !digits.contains('.') {
+                self.with_point(digits)
+            } else {
+                digits
+                    .trim_end_matches('0')
+                    .trim_end_matches('.')
+                    .to_owned()
+            }
         };
         match usize::try_from(places) {
             Ok(places) if exponent >= -4 => trimmed(format!("{number:.places$}")),
@@ -329,9 +338,10 @@ impl Field {
 
     /// The alternate form has a point in any case.
     fn with_point(&self, digits: String) -> String {
-        match self.is_alternate && !digits.contains('.') {
-            true => digits + ".",
-            false => digits,
+        if self.is_alternate && !digits.contains('.') {
+            digits + "."
+        } else {
+            digits
         }
     }
 }

@@ -91,9 +91,10 @@ fn write_repr(text: &mut String, value: &Value, depth: usize) -> Result<(), Erro
 
 /// A text in quotes: double ones where it holds single ones only.
 fn write_str(text: &mut String, content: &str) {
-    let quote = match content.contains('\'') && !content.contains('"') {
-        true => '"',
-        false => '\'',
+    let quote = if content.contains('\'') && !content.contains('"') {
+        '"'
+    } else {
+        '\''
     };
     text.push(quote);
     for character in content.chars() {

@@ -142,9 +142,10 @@ impl Picker for PowerOfTwo {
         }
         // Any other one.
         let second = (first + 1 + rng.below(scored.len() - 1)) % scored.len();
-        match scored[second].score > scored[first].score {
-            true => second,
-            false => first,
+        if scored[second].score > scored[first].score {
+            second
+        } else {
+            first
         }
     }
 }

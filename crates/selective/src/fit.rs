@@ -89,12 +89,13 @@ pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> RetainedTokens {
         let Some(next) = parts.best() else { break };
         parts.take(next, &mut probes);
     }
-    match parts.taken >= reads(question, named).len() {
-        true => granted,
-        false => RetainedTokens {
+    if parts.taken >= reads(question, named).len() {
+        granted
+    } else {
+        RetainedTokens {
             missed: probes.iter().map(Probe::missed).sum::<f64>() / probes.len().max(1) as f64,
             tokens: parts.kept(),
-        },
+        }
     }
 }
 
@@ -129,9 +130,10 @@ impl<'a> Probe<'a> {
     }
 
     fn missed(&self) -> f64 {
-        match self.named > 0.0 {
-            true => ((self.named - self.covered) / self.named).max(0.0),
-            false => 0.0,
+        if self.named > 0.0 {
+            ((self.named - self.covered) / self.named).max(0.0)
+        } else {
+            0.0
         }
     }
 }

@@ -369,9 +369,10 @@ mod tests {
                         let pack = pack(&mut rng, step);
                         let is_ours = rng.below(2) == 0;
                         let gone = packs.insert(pack.clone(), is_ours, now);
-                        match packs.contains(pack.name) {
-                            true => replaced += gone.len(),
-                            false => refused += 1,
+                        if packs.contains(pack.name) {
+                            replaced += gone.len()
+                        } else {
+                            refused += 1
                         }
                         let expected = model.insert((pack, is_ours), capacity, now);
                         assert_eq!(gone, expected, "seed {seed}");

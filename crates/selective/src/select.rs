@@ -280,9 +280,10 @@ fn spare(importances: &[f32], set: &Bits, (spared, most): (f32, f32)) -> Bits {
         sum += value(*at);
         sum <= spared && value(*at) <= most
     };
-    let num_spared = match spared > 0.0 {
-        true => places.iter().copied().take_while(is_spared).count(),
-        false => 0,
+    let num_spared = if spared > 0.0 {
+        places.iter().copied().take_while(is_spared).count()
+    } else {
+        0
     };
     let mut left = Bits::new(importances.len());
     places[num_spared..].iter().for_each(|&at| left.set(at));

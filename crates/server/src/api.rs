@@ -297,15 +297,16 @@ impl CompletionCall {
         let is_asked = values.peek().is_some();
         let is_off =
             |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"off");
-        match values.all(is_off) {
-            true => Ok(is_asked),
-            false => Err(ApiError::invalid(
+        if values.all(is_off) {
+            Ok(is_asked)
+        } else {
+            Err(ApiError::invalid(
                 IMPORTANCE_HEADER,
                 format!(
                     "{IMPORTANCE_HEADER}: expected off, which has all of a stored prefix loaded; \
                      leave it out to have what the server is set to"
                 ),
-            )),
+            ))
         }
     }
 }

@@ -106,9 +106,10 @@ impl DriftWatch {
             return false;
         }
         let pair = watched.entry(subject.clone()).or_default();
-        let pause = match counts_differ && !pair.has_drift {
-            true => SUSPICION_PAUSE,
-            false => CHECK_PAUSE,
+        let pause = if counts_differ && !pair.has_drift {
+            SUSPICION_PAUSE
+        } else {
+            CHECK_PAUSE
         };
         let is_due = pair.checked.is_none_or(|checked| now >= checked + pause);
         if is_due {

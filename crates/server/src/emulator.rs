@@ -54,9 +54,10 @@ impl Executor for Emulator {
         // What scheduling took since the last step is part of this one, unless nothing was asked.
         let step = self.step(batch);
         let since = began.duration_since(self.ended).min(step);
-        let ends = match since < SCHEDULING {
-            true => self.ended + step,
-            false => began + step,
+        let ends = if since < SCHEDULING {
+            self.ended + step
+        } else {
+            began + step
         };
         std::thread::sleep(ends.saturating_duration_since(Instant::now()));
         self.ended = Instant::now();

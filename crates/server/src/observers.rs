@@ -62,9 +62,10 @@ pub(crate) fn check_shadow(config: &ServeConfig) -> Result<(), ServeError> {
     match &config.backend {
         _ if config.shadow.is_none() => Ok(()),
         EngineBackend::Upstreams(upstreams) if upstreams.len() == 1 => {
-            match upstreams[0].tokenizer.is_none() {
-                true => Err(ServeError::Shadow("its --upstream needs tokenizer=FOLDER")),
-                false => Ok(()),
+            if upstreams[0].tokenizer.is_none() {
+                Err(ServeError::Shadow("its --upstream needs tokenizer=FOLDER"))
+            } else {
+                Ok(())
             }
         }
         _ => Err(ServeError::Shadow(

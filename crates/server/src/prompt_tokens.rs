@@ -163,8 +163,9 @@ impl PromptTokens {
 /// # Errors
 /// As [`PromptModel::from_dir`].
 pub(crate) fn model_in(folder: &Path) -> Result<PromptModel, PromptError> {
-    match folder.as_os_str() == "toy" && !folder.exists() {
-        true => Ok(PromptModel::toy()),
-        false => PromptModel::from_dir(folder),
+    if folder.as_os_str() == "toy" && !folder.exists() {
+        Ok(PromptModel::toy())
+    } else {
+        PromptModel::from_dir(folder)
     }
 }

@@ -112,9 +112,10 @@ fn write_without_data(json: &[u8], text: &mut Vec<u8>) {
         };
         let piece = &json[at..end];
         let is_data = piece[0] == b'"' && piece.len() > DATA_BYTES && !piece.contains(&b' ');
-        match is_data {
-            true => text.extend_from_slice(&XxHash3_64::oneshot(piece).to_le_bytes()),
-            false => text.extend_from_slice(piece),
+        if is_data {
+            text.extend_from_slice(&XxHash3_64::oneshot(piece).to_le_bytes())
+        } else {
+            text.extend_from_slice(piece)
         }
         at = end;
     }

@@ -74,9 +74,10 @@ pub fn ago(seconds: f64) -> String {
 /// The same of a moment, such as `3 min ago`.
 #[must_use]
 pub fn since(seconds: f64) -> String {
-    match seconds < 1.0 {
-        true => "now".to_owned(),
-        false => format!("{} ago", ago(seconds)),
+    if seconds < 1.0 {
+        "now".to_owned()
+    } else {
+        format!("{} ago", ago(seconds))
     }
 }
 

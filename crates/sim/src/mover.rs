@@ -115,12 +115,11 @@ impl SimMover {
                 TransferReport::Stored { id, tier, result }
             }
             PendingTransfer::Load(id, name, from) => {
-                let result = match self.held(from).contains(&name) {
-                    true => {
-                        self.at_hand.insert(name);
-                        TransferResult::Done
-                    }
-                    false => TransferResult::Failed,
+                let result = if self.held(from).contains(&name) {
+                    self.at_hand.insert(name);
+                    TransferResult::Done
+                } else {
+                    TransferResult::Failed
                 };
                 TransferReport::Loaded { id, result, ago }
             }

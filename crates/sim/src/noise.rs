@@ -88,9 +88,10 @@ impl NoisyOracle {
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..HALVINGS {
             let middle = (low + high) / 2.0;
-            match oracle(middle).mcc(cases) < mcc {
-                true => low = middle,
-                false => high = middle,
+            if oracle(middle).mcc(cases) < mcc {
+                low = middle
+            } else {
+                high = middle
             }
         }
         oracle(high)

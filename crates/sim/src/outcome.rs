@@ -63,9 +63,10 @@ impl ReplayOutcome {
         is_cold: bool,
     ) {
         let tally = HitTally::of(request, hits, block_tokens);
-        let phase = match is_cold {
-            true => &mut self.cold,
-            false => &mut self.steady,
+        let phase = if is_cold {
+            &mut self.cold
+        } else {
+            &mut self.steady
         };
         phase.add(&tally);
         let class = RequestClass {

@@ -189,9 +189,10 @@ pub fn least<E>(
 ) -> Result<u64, E> {
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        match reaches(middle)? {
-            true => high = middle,
-            false => low = middle,
+        if reaches(middle)? {
+            high = middle
+        } else {
+            low = middle
         }
     }
     Ok(high)

@@ -116,12 +116,13 @@ impl DiskOptions {
             });
         }
         let least = self.segment_bytes().max(LEAST_SEGMENT_BYTES) * FEWEST_SEGMENTS + LISTS_BYTES;
-        match self.budget_bytes >= least {
-            true => Ok(()),
-            false => Err(DiskError::TooSmall {
+        if self.budget_bytes >= least {
+            Ok(())
+        } else {
+            Err(DiskError::TooSmall {
                 budget: self.budget_bytes,
                 least,
-            }),
+            })
         }
     }
 

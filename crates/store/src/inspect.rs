@@ -175,9 +175,10 @@ impl Cache {
     /// # Errors
     /// When the place does not exist or cannot be read.
     pub fn look(place: &str) -> Result<Self, InspectError> {
-        match place.contains("://") {
-            true => Self::store(place),
-            false => Ok(Self::Folder(FolderInspector::look(place.as_ref())?)),
+        if place.contains("://") {
+            Self::store(place)
+        } else {
+            Ok(Self::Folder(FolderInspector::look(place.as_ref())?))
         }
     }
 
@@ -186,9 +187,10 @@ impl Cache {
     /// # Errors
     /// As for [`Cache::look`], and when another process uses the folder.
     pub fn open(place: &str) -> Result<Self, InspectError> {
-        match place.contains("://") {
-            true => Self::store(place),
-            false => Ok(Self::Folder(FolderInspector::open(place.as_ref())?)),
+        if place.contains("://") {
+            Self::store(place)
+        } else {
+            Ok(Self::Folder(FolderInspector::open(place.as_ref())?))
         }
     }
 

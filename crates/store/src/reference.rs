@@ -85,10 +85,7 @@ fn part_of(bytes: &[u8], name: BlockHash, part: u16, mut slot: Slot) -> CommandO
     room.copy_from_slice(&bytes[pages.clone()]);
     // An empty part lies in no page.
     let start = header.header().parts[usize::from(part)].range().start;
-    let from = match pages.is_empty() {
-        true => start,
-        false => pages.start,
-    };
+    let from = if pages.is_empty() { start } else { pages.start };
     let read = PartBytes::verify(slot, from, &header, part);
     read.map_or(
         CommandOutcome::Failed(Failure::Corrupt),

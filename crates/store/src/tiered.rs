@@ -446,9 +446,10 @@ impl BlockMover for TieredStore {
     fn end_reads(&mut self) {
         let (parts_read, opened) = self.filling.take();
         for UnitDraft { id, draft, to, .. } in opened {
-            match parts_read == self.parts.len() {
-                true => self.sealer.submit(SealerJob::Seal { id, draft, to }),
-                false => self.store_failed(id, to),
+            if parts_read == self.parts.len() {
+                self.sealer.submit(SealerJob::Seal { id, draft, to })
+            } else {
+                self.store_failed(id, to)
             }
         }
     }

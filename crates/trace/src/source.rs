@@ -55,9 +55,10 @@ fn buffered<'a>(decoder: impl Read + 'a) -> Box<dyn BufRead + 'a> {
 /// An array's elements as lines; any other text as it is.
 fn elements<'a>(mut text: Box<dyn BufRead + 'a>) -> Box<dyn BufRead + 'a> {
     // What is wrong with it shows while reading.
-    match text.fill_buf().is_ok_and(array::begins) {
-        true => buffered(array::Elements::new(text)),
-        false => text,
+    if text.fill_buf().is_ok_and(array::begins) {
+        buffered(array::Elements::new(text))
+    } else {
+        text
     }
 }
 

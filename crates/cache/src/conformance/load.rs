@@ -103,9 +103,10 @@ impl<'a> CacheLoad<'a> {
         if is_over && self.holders.is_empty() {
             return None;
         }
-        let call = match self.workload.is_serial {
-            true => self.serve(),
-            false => self.any_call(is_over),
+        let call = if self.workload.is_serial {
+            self.serve()
+        } else {
+            self.any_call(is_over)
         };
         let effects = self.cache.drain_effects().collect();
         Some(LoadStep { call, effects })

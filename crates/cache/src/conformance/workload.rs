@@ -27,9 +27,10 @@ impl Workload {
     pub fn random(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let (is_serial, is_objects) = (seed.is_multiple_of(2), seed % 4 < 2);
-        let mut requests = match is_objects {
-            true => objects(&mut rng),
-            false => conversations(&mut rng),
+        let mut requests = if is_objects {
+            objects(&mut rng)
+        } else {
+            conversations(&mut rng)
         };
         let mut now = 0;
         for request in &mut requests {
@@ -98,9 +99,10 @@ fn conversations(rng: &mut Rng) -> Vec<TraceRequest> {
     let mut requests = Vec::new();
     for index in 0..NUM_REQUESTS {
         let is_new = live.is_empty() || rng.below(4) == 0;
-        let mut request = match is_new {
-            true => first_turn(rng, &starts, index),
-            false => live[rng.below(live.len())].clone(),
+        let mut request = if is_new {
+            first_turn(rng, &starts, index)
+        } else {
+            live[rng.below(live.len())].clone()
         };
         if rng.below(5) == 0 {
             let kept = rng.below(request.blocks.len() + 1);

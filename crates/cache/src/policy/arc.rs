@@ -167,9 +167,10 @@ impl Policy for Arc {
         let returning = newcomer.and_then(|newcomer| self.meet(newcomer.hash));
         // With no ghost of it left, the first list fills the cache alone: its oldest leaves none.
         self.is_ghostless = returning.is_none() && self.lens[ONCE] >= self.capacity;
-        let giver = match self.is_ghostless {
-            true => ONCE,
-            false => self.giver(returning),
+        let giver = if self.is_ghostless {
+            ONCE
+        } else {
+            self.giver(returning)
         };
         let first = self.candidates.first(giver);
         let first = first.or_else(|| self.candidates.first(1 - giver));

@@ -76,9 +76,10 @@ impl LpcOptions {
         let mean_s = options.positive("interval", Self::INTERVAL_S)?;
         Ok(Self {
             interval_s: (!options.flag("no-decay")).then_some(mean_s),
-            pooling: match options.flag("literal-max") {
-                true => Pooling::Literal,
-                false => Pooling::ByConversation,
+            pooling: if options.flag("literal-max") {
+                Pooling::Literal
+            } else {
+                Pooling::ByConversation
             },
         })
     }

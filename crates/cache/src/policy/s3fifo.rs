@@ -73,9 +73,10 @@ impl S3FifoFlags {
 
     /// Whether its uses save the block from the sweep.
     fn is_spared(self) -> bool {
-        match self.is_main {
-            true => self.uses > 0,
-            false => self.uses >= USES_TO_MAIN,
+        if self.is_main {
+            self.uses > 0
+        } else {
+            self.uses >= USES_TO_MAIN
         }
     }
 }
@@ -129,9 +130,10 @@ impl S3Fifo {
 
     /// The queue to evict from.
     fn queue_to_sweep(&self) -> Option<usize> {
-        let wanted = match self.lens[MAIN] > self.main_capacity || self.lens[SMALL] == 0 {
-            true => MAIN,
-            false => SMALL,
+        let wanted = if self.lens[MAIN] > self.main_capacity || self.lens[SMALL] == 0 {
+            MAIN
+        } else {
+            SMALL
         };
         let mut either = [wanted, 1 - wanted].into_iter();
         either.find(|&queue| !self.queues.is_empty(queue))

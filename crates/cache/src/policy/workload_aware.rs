@@ -179,9 +179,10 @@ impl WorkloadAware {
     }
 
     fn class_of(&mut self, access: &Access) -> u16 {
-        let key = match self.options.by_class {
-            true => (access.request_type, access.turn.min(LAST_TURN)),
-            false => (0, 0),
+        let key = if self.options.by_class {
+            (access.request_type, access.turn.min(LAST_TURN))
+        } else {
+            (0, 0)
         };
         if let Some(&class) = self.classes.get(&key) {
             return class;
@@ -243,9 +244,10 @@ impl WorkloadAware {
     }
 
     fn evictor(&self) -> Evictor {
-        match self.options.guarded {
-            true => self.guard.evictor(),
-            false => Evictor::Fit,
+        if self.options.guarded {
+            self.guard.evictor()
+        } else {
+            Evictor::Fit
         }
     }
 
@@ -278,9 +280,10 @@ impl Policy for WorkloadAware {
         self.recency.forget(block);
         let class = self.class_of(access);
         let is_sampled = self.observer.is_sampled(hash);
-        let place = match is_sampled {
-            true => self.observer.came(block, hash),
-            false => observer::NONE,
+        let place = if is_sampled {
+            self.observer.came(block, hash)
+        } else {
+            observer::NONE
         };
         self.slots[block.index()] = WaSlot {
             used_at: access.now,
@@ -296,9 +299,10 @@ impl Policy for WorkloadAware {
     fn release(&mut self, blocks: &[BlockId], access: &Access) {
         let class = self.class_of(access);
         self.observer.request(blocks.len());
-        match self.options.by_offset {
-            true => self.recency.release(blocks),
-            false => self.recency.release_head_first(blocks),
+        if self.options.by_offset {
+            self.recency.release(blocks)
+        } else {
+            self.recency.release_head_first(blocks)
         }
         for &block in blocks {
             let slot = &mut self.slots[block.index()];

@@ -157,17 +157,19 @@ impl Policy for ListArc {
         let case = newcomer.map_or(Case::Unknown, |newcomer| self.meet(newcomer.hash));
         // Case IV A of the paper: T1 fills the cache, its oldest goes without a ghost.
         self.leaves_ghost = case != Case::Unknown || self.t1.len() < self.capacity;
-        match self.is_t1_next(case) || !self.leaves_ghost {
-            true => t1.or(t2),
-            false => t2.or(t1),
+        if self.is_t1_next(case) || !self.leaves_ghost {
+            t1.or(t2)
+        } else {
+            t2.or(t1)
         }
     }
 
     fn remove(&mut self, block: BlockId, hash: BlockHash) {
         let is_in_t1 = self.t1.iter().any(|entry| entry.block == block);
-        let (list, ghosts) = match is_in_t1 {
-            true => (&mut self.t1, &mut self.b1),
-            false => (&mut self.t2, &mut self.b2),
+        let (list, ghosts) = if is_in_t1 {
+            (&mut self.t1, &mut self.b1)
+        } else {
+            (&mut self.t2, &mut self.b2)
         };
         list.retain(|entry| entry.block != block);
         if self.leaves_ghost {

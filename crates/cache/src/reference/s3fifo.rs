@@ -151,9 +151,10 @@ impl Policy for ListS3Fifo {
         }
         while self.chosen.is_none() {
             let is_main_first = self.main.len() > self.main_capacity || self.small.is_empty();
-            self.chosen = match is_main_first {
-                true => self.sweep_main().or_else(|| self.sweep_small()),
-                false => self.sweep_small().or_else(|| self.sweep_main()),
+            self.chosen = if is_main_first {
+                self.sweep_main().or_else(|| self.sweep_small())
+            } else {
+                self.sweep_small().or_else(|| self.sweep_main())
             };
         }
         self.chosen

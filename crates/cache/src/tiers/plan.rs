@@ -83,9 +83,10 @@ pub struct Plan {
 impl Plan {
     /// This one, unless a less simple one is clearly better.
     fn unless(self, other: Self) -> Self {
-        match other.total_s < self.total_s * (1.0 - LEAST_GAIN) {
-            true => other,
-            false => self,
+        if other.total_s < self.total_s * (1.0 - LEAST_GAIN) {
+            other
+        } else {
+            self
         }
     }
 
@@ -126,9 +127,12 @@ pub fn plan(question: &Question<'_>) -> Plan {
             let plain = question.with(question.first_unit, to);
             plain.unless(question.best_start(to))
         })
-        .reduce(|best, plan| match plan.total_s < best.total_s {
-            true => plan,
-            false => best,
+        .reduce(|best, plan| {
+            if plan.total_s < best.total_s {
+                plan
+            } else {
+                best
+            }
         });
     let best = best.map_or(nothing, |best| nothing.unless(best));
     Plan { computed_s, ..best }
@@ -149,9 +153,10 @@ impl Question<'_> {
         }
         let before = low.saturating_sub(1).max(self.first_unit);
         let (one, other) = (self.with(before, to), self.with(low, to));
-        match one.total_s <= other.total_s {
-            true => one,
-            false => other,
+        if one.total_s <= other.total_s {
+            one
+        } else {
+            other
         }
     }
 
@@ -176,11 +181,11 @@ impl Question<'_> {
     }
 
     fn compute_s(&self, before: usize, end: usize) -> f64 {
-        match end > before {
-            true => self
-                .engine
-                .prefill_steps_s(before, end - before, self.beside),
-            false => 0.0,
+        if end > before {
+            self.engine
+                .prefill_steps_s(before, end - before, self.beside)
+        } else {
+            0.0
         }
     }
 

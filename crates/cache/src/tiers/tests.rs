@@ -129,9 +129,10 @@ impl Mover {
     /// Carries out one thing that waits.
     fn step(&mut self, rng: &mut Rng, fails: bool) -> Option<TransferReport> {
         let at = (!self.waiting.is_empty()).then(|| rng.below(self.waiting.len()))?;
-        let result = match fails {
-            true => TransferResult::Failed,
-            false => TransferResult::Done,
+        let result = if fails {
+            TransferResult::Failed
+        } else {
+            TransferResult::Done
         };
         Some(match self.waiting.remove(at)? {
             Waiting::Write(id, name, tier) => {

@@ -260,9 +260,10 @@ pub fn lookahead_extra(media: &[u8], tokens: &[TokenId]) -> Vec<u8> {
 #[must_use]
 pub fn without_lookahead(extra: &[u8], lookahead: u32) -> &[u8] {
     let added = lookahead as usize * size_of::<TokenId>() + LOOKAHEAD_MARK.len();
-    match extra.ends_with(LOOKAHEAD_MARK) {
-        true => &extra[..extra.len().saturating_sub(added)],
-        false => extra,
+    if extra.ends_with(LOOKAHEAD_MARK) {
+        &extra[..extra.len().saturating_sub(added)]
+    } else {
+        extra
     }
 }
 

@@ -154,9 +154,10 @@ impl EngineModel {
         let gpus = f64::from(gpus.max(1));
         let bandwidth = gpu.bandwidth * BANDWIDTH_SHARE * gpus;
         let attention_flops = gpu.flops * FLOPS_SHARE * gpus;
-        let flops = match gpu.has_fp8 {
-            true => attention_flops * (2.0 / model.parameter_bytes),
-            false => attention_flops,
+        let flops = if gpu.has_fp8 {
+            attention_flops * (2.0 / model.parameter_bytes)
+        } else {
+            attention_flops
         };
         // Beyond one head each, GPUs keep the same keys and values.
         let kv_bytes = model.kv_token_bytes() * (gpus / model.kv_heads).max(1.0);
@@ -176,9 +177,10 @@ impl EngineModel {
                 kv_token_s: kv_bytes / bandwidth,
                 sequence_s: 0.0,
             },
-            max_batched_tokens: match gpu.bandwidth >= LARGE {
-                true => MAX_BATCHED_TOKENS,
-                false => MAX_BATCHED_TOKENS_SMALL,
+            max_batched_tokens: if gpu.bandwidth >= LARGE {
+                MAX_BATCHED_TOKENS
+            } else {
+                MAX_BATCHED_TOKENS_SMALL
             },
             kv_tokens: kv_tokens as usize,
             load_token_s: kv_bytes / (HOST_BANDWIDTH * gpus),

@@ -226,9 +226,10 @@ impl Oracle {
         if sent_in.is_some_and(|namespaces| !namespaces.iter().all(is_own)) {
             return Bucket::Namespace;
         }
-        match self.read.contains(&written.birth) {
-            true => Bucket::Diverged,
-            false => Bucket::NeverSeen,
+        if self.read.contains(&written.birth) {
+            Bucket::Diverged
+        } else {
+            Bucket::NeverSeen
         }
     }
 

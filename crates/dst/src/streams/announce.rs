@@ -68,9 +68,10 @@ impl Voice {
     fn stored(&self, place: BlockLocation, spec: &EngineSpec, catalog: &Catalog) -> StoredBlocks {
         let block = catalog.block(place.block);
         let known = spec.group(place.group);
-        let (tokens, extras) = match self.introduces(place, spec) {
-            true => (block.tokens.clone(), vec![block.extra.clone()]),
-            false => (Vec::new(), Vec::new()),
+        let (tokens, extras) = if self.introduces(place, spec) {
+            (block.tokens.clone(), vec![block.extra.clone()])
+        } else {
+            (Vec::new(), Vec::new())
         };
         let salt = block.namespace.salt.filter(|_| block.parent.is_none());
         StoredBlocks {

@@ -117,9 +117,10 @@ impl FaultyChannel {
     pub fn connect(&mut self, now: Nanos, pause: Duration, rng: &mut Rng) {
         let at = (now + pause).max(self.tail);
         let is_slow = hits(self.faults.slow_join, rng);
-        let until_joined = match is_slow {
-            true => below(SETTLE_TIME, rng),
-            false => Duration::ZERO,
+        let until_joined = if is_slow {
+            below(SETTLE_TIME, rng)
+        } else {
+            Duration::ZERO
         };
         self.open = Some(at + until_joined);
         self.tail = at;
@@ -242,9 +243,10 @@ impl FaultyChannel {
             return;
         }
         let usual = (now + below(Duration::from_millis(4), rng)).max(self.tail);
-        let at = match hits(self.faults.delay, rng) {
-            true => usual + below(Duration::from_secs(2), rng),
-            false => usual,
+        let at = if hits(self.faults.delay, rng) {
+            usual + below(Duration::from_secs(2), rng)
+        } else {
+            usual
         };
         if at == usual {
             self.tail = usual;

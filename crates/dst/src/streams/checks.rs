@@ -97,9 +97,10 @@ pub fn overlaps(
         let is_complete = station.follower.status() == StreamStatus::Complete;
         // Of several groups, one may be known and another not: then less is needed than there is.
         let is_plain = spec.groups.len() == 1;
-        let is_right = match is_complete {
-            true => overlap == expected,
-            false => !is_plain || overlap.trusted_tokens <= expected.trusted_tokens,
+        let is_right = if is_complete {
+            overlap == expected
+        } else {
+            !is_plain || overlap.trusted_tokens <= expected.trusted_tokens
         };
         if !is_right {
             let claim = if is_complete { "complete" } else { "partial" };

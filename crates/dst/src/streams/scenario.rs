@@ -169,9 +169,10 @@ impl FaultRates {
 
 /// Mostly nothing, else up to `percent_max`.
 fn rarely(percent_max: usize, rng: &mut Rng) -> usize {
-    match hits(35, rng) {
-        true => 1 + rng.below(percent_max),
-        false => 0,
+    if hits(35, rng) {
+        1 + rng.below(percent_max)
+    } else {
+        0
     }
 }
 

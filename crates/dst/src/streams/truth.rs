@@ -219,9 +219,10 @@ impl Truth {
     /// Whether a block is in one of the tiers that count.
     #[must_use]
     pub fn holds(&self, group: u8, block: BlockNo, only_device: bool) -> bool {
-        let tiers: &[Tier] = match only_device {
-            true => &[Tier::Device],
-            false => &[Tier::Device, Tier::Host],
+        let tiers: &[Tier] = if only_device {
+            &[Tier::Device]
+        } else {
+            &[Tier::Device, Tier::Host]
         };
         let mut places = tiers
             .iter()

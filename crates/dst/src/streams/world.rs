@@ -200,9 +200,10 @@ impl StreamWorld {
             let spec = &station.spec;
             spec.follower.can_replay && spec.buffer_max > 0 && spec.habits.set_clock == 0
         };
-        let steps = match self.stations.iter().all(is_told_at_once) {
-            true => STEPS_AFTER,
-            false => STEPS_HEALED,
+        let steps = if self.stations.iter().all(is_told_at_once) {
+            STEPS_AFTER
+        } else {
+            STEPS_HEALED
         };
         for station in &mut self.stations {
             station.heal(&mut self.commons);

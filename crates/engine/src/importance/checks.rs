@@ -119,9 +119,10 @@ impl Checks {
             return;
         };
         let [front_was_allowed, all_was_allowed] = was_allowed;
-        let is_news = match front.contains(&unit) {
-            true => front_was_allowed,
-            false => all_was_allowed,
+        let is_news = if front.contains(&unit) {
+            front_was_allowed
+        } else {
+            all_was_allowed
         };
         if is_news {
             self.barred.prefixes += 1;

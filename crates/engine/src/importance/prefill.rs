@@ -225,9 +225,10 @@ impl PartialPrefill {
     /// The layer's probes are here: what they look at is asked for, and what the next layer needs.
     fn choose(&mut self, shared: &mut PrefillContext<'_>, now: Nanos) {
         self.computed += 1;
-        let chosen = match shared.wants_all() {
-            true => AttendedTokens::everything(self.partly.skip, self.partly.stored.len()),
-            false => self.select(shared),
+        let chosen = if shared.wants_all() {
+            AttendedTokens::everything(self.partly.skip, self.partly.stored.len())
+        } else {
+            self.select(shared)
         };
         let reads = self.reads(&chosen, shared);
         if !shared.wants_all() {
@@ -327,9 +328,10 @@ impl PartialPrefill {
         ask: impl FnOnce(&Cover<'_>) -> T,
     ) -> T {
         let part = shared.shape.rest_part(self.layer);
-        let packs = match packs {
-            true => shared.packs.find(self.partly.units(), part),
-            false => Vec::new(),
+        let packs = if packs {
+            shared.packs.find(self.partly.units(), part)
+        } else {
+            Vec::new()
         };
         self.packs.extend(packs.iter().map(|pack| pack.name));
         ask(&Cover {
@@ -351,9 +353,10 @@ impl PartialPrefill {
         now: Nanos,
     ) {
         let is_all = chosen.kept.len() == self.partly.stored.len();
-        match is_all {
-            true => self.place_all(shared),
-            false => self.place(reads, shared),
+        if is_all {
+            self.place_all(shared)
+        } else {
+            self.place(reads, shared)
         }
         let pruned = self.partly.stored.len() - chosen.kept.len();
         shared
@@ -373,9 +376,10 @@ impl PartialPrefill {
             .layer(&chosen.selection, reads.len(), unit_tokens);
         self.tally.missed += chosen.missed;
         // A selection of all tokens says nothing about which ones matter.
-        self.named.push(match chosen.selection.is_all {
-            true => Vec::new(),
-            false => named.clone(),
+        self.named.push(if chosen.selection.is_all {
+            Vec::new()
+        } else {
+            named.clone()
         });
         self.layer += 1;
         self.computed += 1;

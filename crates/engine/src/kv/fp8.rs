@@ -140,12 +140,11 @@ fn largest<T: Copy>(group: &[T], wide: impl Fn(T) -> f32) -> u32 {
     let magnitude = |&number: &T| wide(number).to_bits() & MAGNITUDE;
     // All that there usually is to do; a condition in it would keep it from becoming vectors.
     let largest = group.iter().map(magnitude).fold(0, u32::max);
-    match largest < INFINITE {
-        true => largest,
-        false => {
-            let finite = group.iter().map(magnitude).filter(|&it| it < INFINITE);
-            finite.fold(0, u32::max)
-        }
+    if largest < INFINITE {
+        largest
+    } else {
+        let finite = group.iter().map(magnitude).filter(|&it| it < INFINITE);
+        finite.fold(0, u32::max)
     }
 }
 
@@ -240,9 +239,10 @@ mod tests {
         let exponent = exponents.find(fits).expect("some exponent fits");
         let code = |&x: &f32| {
             let sign = u8::from(x.is_sign_negative()) << 7;
-            sign | match x.is_finite() {
-                true => nearest(size(x) / f64::powi(2.0, exponent)),
-                false => 0x7f,
+            sign | if x.is_finite() {
+                nearest(size(x) / f64::powi(2.0, exponent))
+            } else {
+                0x7f
             }
         };
         (group.iter().map(code).collect(), exponent as i8)

@@ -75,9 +75,12 @@ impl Probes {
         let heads: Vec<usize> = match group {
             1 => (0..count).collect(),
             _ => (0..count)
-                .map(|probe| match kv_heads >= count {
-                    true => (2 * probe + 1) * kv_heads / (2 * count) * group,
-                    false => probe % kv_heads * group + probe / kv_heads,
+                .map(|probe| {
+                    if kv_heads >= count {
+                        (2 * probe + 1) * kv_heads / (2 * count) * group
+                    } else {
+                        probe % kv_heads * group + probe / kv_heads
+                    }
                 })
                 .collect(),
         };

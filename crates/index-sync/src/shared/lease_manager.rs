@@ -346,9 +346,10 @@ fn wait(shared: &SyncContext, next_tick: Instant, is_connected: bool) {
     if has_work || state.is_stopping {
         return;
     }
-    let pause = match is_connected {
-        true => next_tick.saturating_duration_since(Instant::now()),
-        false => shared.timing.retry,
+    let pause = if is_connected {
+        next_tick.saturating_duration_since(Instant::now())
+    } else {
+        shared.timing.retry
     };
     let end = Instant::now() + pause;
     let is_idle = |state: &mut SyncState| {

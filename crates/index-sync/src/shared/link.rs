@@ -487,8 +487,9 @@ pub(super) fn is_outage(error: &RedisError) -> bool {
 
 /// An error in words: what the system says of a late answer says something else.
 pub(super) fn reason(error: &RedisError) -> String {
-    match error.is_timeout() {
-        true => "no answer in time".to_owned(),
-        false => error.to_string(),
+    if error.is_timeout() {
+        "no answer in time".to_owned()
+    } else {
+        error.to_string()
     }
 }

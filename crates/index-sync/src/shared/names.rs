@@ -78,9 +78,10 @@ impl Pseudonymizer {
     }
 
     fn stored(&self, stored: &StoredBlocks) -> StoredBlocks {
-        let (block_size, tokens) = match is_well_formed(stored) {
-            true => (stored.block_size, self.digests(stored)),
-            false => (0, vec![0]),
+        let (block_size, tokens) = if is_well_formed(stored) {
+            (stored.block_size, self.digests(stored))
+        } else {
+            (0, vec![0])
         };
         let namespace = Namespace {
             adapter: stored.adapter.as_deref(),

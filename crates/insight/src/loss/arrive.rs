@@ -67,9 +67,10 @@ pub(super) fn arrive(
         prompt_tokens: arrival.prompt_tokens,
         predicted_tokens,
         computes_from,
-        fresh_from: match arrival.tokens.is_some() {
-            true => fresh_from.min(unread),
-            false => fresh_from,
+        fresh_from: if arrival.tokens.is_some() {
+            fresh_from.min(unread)
+        } else {
+            fresh_from
         },
         names,
         is_computing: true,
@@ -147,9 +148,10 @@ impl Walk<'_> {
                     asked.any(|(replica, _)| replica.0 == u32::from(entry.holder))
                 };
                 Some(
-                    match entry.holder != self.chosen && has_events && !is_asked() {
-                        true => Bucket::HeldElsewhere,
-                        false => Bucket::Evicted,
+                    if entry.holder != self.chosen && has_events && !is_asked() {
+                        Bucket::HeldElsewhere
+                    } else {
+                        Bucket::Evicted
                     },
                 )
             }
@@ -267,9 +269,10 @@ fn look_at_fronts(
         }
         if let Some(seen) = memory.fronts.find(name) {
             // In its own namespace: the memory of blocks has forgotten it.
-            let bucket = match seen == new.namespace {
-                true => Bucket::Evicted,
-                false => Bucket::Namespace,
+            let bucket = if seen == new.namespace {
+                Bucket::Evicted
+            } else {
+                Bucket::Namespace
             };
             layout.remember(block, Some(bucket));
             front = Some((block + 1, bucket));

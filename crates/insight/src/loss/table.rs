@@ -55,9 +55,10 @@ impl BlockEntry {
 
     /// `holder` holds it in `tier`; what others hold is not followed any more.
     pub(super) fn hold(&mut self, holder: u16, tier: Tier) {
-        let others = match self.state() == CopyState::Held && self.holder == holder {
-            true => self.bits & TIERS,
-            false => 0,
+        let others = if self.state() == CopyState::Held && self.holder == holder {
+            self.bits & TIERS
+        } else {
+            0
         };
         self.holder = holder;
         self.bits = HELD | others | bit(tier) | self.bits & READ;

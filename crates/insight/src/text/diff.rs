@@ -51,9 +51,10 @@ pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<DiffHunk> {
         let size = part.old.len() + part.new.len();
         let has_budget = budget >= size;
         budget = budget.saturating_sub(size * RUNS.len());
-        let matches = match has_budget && !part.old.is_empty() && !part.new.is_empty() {
-            true => matches(&old[part.old.clone()], &new[part.new.clone()], &mut fronts),
-            false => Vec::new(),
+        let matches = if has_budget && !part.old.is_empty() && !part.new.is_empty() {
+            matches(&old[part.old.clone()], &new[part.new.clone()], &mut fronts)
+        } else {
+            Vec::new()
         };
         if matches.is_empty() {
             join(&mut found, part);
@@ -130,9 +131,10 @@ fn matches(old: &[Word], new: &[Word], fronts: &mut usize) -> Vec<(usize, usize)
 fn by_front(old: &[Word], new: &[Word]) -> Vec<(usize, usize)> {
     let (one, other) = (old.len().min(FRONT_WORDS), new.len().min(FRONT_WORDS));
     let pairs = by_table(&old[..one], &new[..other]);
-    match pairs.len() * 4 >= one.min(other) * 3 {
-        true => pairs,
-        false => Vec::new(),
+    if pairs.len() * 4 >= one.min(other) * 3 {
+        pairs
+    } else {
+        Vec::new()
     }
 }
 
@@ -143,9 +145,10 @@ fn by_table(old: &[Word], new: &[Word]) -> Vec<(usize, usize)> {
     let mut table = vec![0u16; (old.len() + 1) * width];
     for one in (0..old.len()).rev() {
         for other in (0..new.len()).rev() {
-            table[one * width + other] = match old[one].hash == new[other].hash {
-                true => table[(one + 1) * width + other + 1] + 1,
-                false => table[(one + 1) * width + other].max(table[one * width + other + 1]),
+            table[one * width + other] = if old[one].hash == new[other].hash {
+                table[(one + 1) * width + other + 1] + 1
+            } else {
+                table[(one + 1) * width + other].max(table[one * width + other + 1])
             };
         }
     }

@@ -250,15 +250,14 @@ pub(super) fn hash(words: &[Word]) -> u64 {
 
 /// The bytes of a range of words; an empty range stands where its first word would.
 pub(super) fn bytes_of(words: &[Word], range: Range<usize>) -> Range<usize> {
-    match range.is_empty() {
-        true => {
-            let behind = || words.last().map_or(0, Word::end);
-            let at = words
-                .get(range.start)
-                .map_or_else(behind, |word| word.start);
-            at as usize..at as usize
-        }
-        false => words[range.start].start as usize..words[range.end - 1].end() as usize,
+    if range.is_empty() {
+        let behind = || words.last().map_or(0, Word::end);
+        let at = words
+            .get(range.start)
+            .map_or_else(behind, |word| word.start);
+        at as usize..at as usize
+    } else {
+        words[range.start].start as usize..words[range.end - 1].end() as usize
     }
 }
 

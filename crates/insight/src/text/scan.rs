@@ -140,9 +140,10 @@ impl<'a> Scanner<'a> {
             return self.word(self.at + 4, Class::Zone);
         }
         if first.is_ascii_hexdigit() {
-            let special = match first.is_ascii_digit() {
-                true => temporal::scan(rest).or_else(|| letters::uuid(rest)),
-                false => letters::uuid(rest),
+            let special = if first.is_ascii_digit() {
+                temporal::scan(rest).or_else(|| letters::uuid(rest))
+            } else {
+                letters::uuid(rest)
             };
             if let Some((len, class)) = special {
                 return self.word(self.at + len, class);
@@ -176,9 +177,10 @@ impl<'a> Scanner<'a> {
                 let is_behind_marker = before.is_some_and(|(class, _)| class == Class::Marker);
                 let is_speaker = self.is_line_start && matches!(next, Some(b':' | b'*'));
                 let is_named = || markup::names_role(&self.bytes[..self.at], next);
-                match is_behind_marker || is_speaker || is_named() {
-                    true => Class::Role,
-                    false => Class::Plain,
+                if is_behind_marker || is_speaker || is_named() {
+                    Class::Role
+                } else {
+                    Class::Plain
                 }
             }
             Class::Plain if self.is_line_start && self.announces_thoughts(word, next) => {

@@ -103,9 +103,10 @@ fn apart(adapter: Option<&str>, salt: Option<&str>, media: [&[(&[u8], i64)]; 2])
     CacheEvent::Stored(StoredBlocks {
         adapter: adapter.map(Arc::from),
         salt: salt.map(Arc::from),
-        extras: match is_plain {
-            true => vec![],
-            false => media.map(extra).into(),
+        extras: if is_plain {
+            vec![]
+        } else {
+            media.map(extra).into()
         },
         ..two_blocks()
     })

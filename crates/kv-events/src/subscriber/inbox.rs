@@ -122,9 +122,10 @@ impl Inbox {
         if asked.is_some() && self.follower.replay() != asked {
             // Nothing but its time ends a replay now.
             self.note(|notes| {
-                notes.on_replay_failed(match was_answered {
-                    true => SocketProblem::Unfinished,
-                    false => SocketProblem::Unanswered,
+                notes.on_replay_failed(if was_answered {
+                    SocketProblem::Unfinished
+                } else {
+                    SocketProblem::Unanswered
                 })
             });
         }

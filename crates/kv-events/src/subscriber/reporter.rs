@@ -37,12 +37,13 @@ impl StreamReporter {
     #[must_use]
     pub fn report(&self) -> StreamReport {
         let shown = self.lock();
-        match shown.is_over {
-            true => StreamReport {
+        if shown.is_over {
+            StreamReport {
                 status: StreamStatus::Down,
                 ..shown.report
-            },
-            false => shown.report,
+            }
+        } else {
+            shown.report
         }
     }
 

@@ -43,9 +43,10 @@ impl ContentFormat {
         let is_content = |expr: &Expr<'_>| {
             (["message", "msg", "m"].iter()).any(|name| is_access(expr, name, Some("content")))
         };
-        match nodes.loops.iter().any(|each| is_content(each.iterated)) {
-            true => Self::Parts,
-            false => Self::String,
+        if nodes.loops.iter().any(|each| is_content(each.iterated)) {
+            Self::Parts
+        } else {
+            Self::String
         }
     }
 

@@ -48,12 +48,11 @@ pub(super) fn read(
         && last["role"] == "assistant"
         && let Some(text) = last["content"].as_str().map(str::to_owned)
     {
-        match continues_last {
-            true => {
-                answer_begins = text;
-                messages.pop();
-            }
-            false => *last = serde_json::json!({"role": "user", "content": text}),
+        if continues_last {
+            answer_begins = text;
+            messages.pop();
+        } else {
+            *last = serde_json::json!({"role": "user", "content": text})
         }
     }
     Ok(EngineConversation {

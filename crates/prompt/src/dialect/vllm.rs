@@ -137,9 +137,10 @@ fn read_chat(
         messages: Value::Array(conversation),
         // A request's own variable of that name wins.
         tools: variables.shift_remove("tools").or(tools),
-        generation_prompt: match adds_prompt {
-            true => GenerationPrompt::Add,
-            false => GenerationPrompt::Omit,
+        generation_prompt: if adds_prompt {
+            GenerationPrompt::Add
+        } else {
+            GenerationPrompt::Omit
         },
         continues_last,
         answer_begins: String::new(),

@@ -65,9 +65,10 @@ pub(super) fn tested(tokenizer: &Tokenizer) -> (Boundaries, Option<Around>) {
     let added = added_tokens(tokenizer);
     let texts = texts(&added);
     let derived = Boundaries::of(tokenizer, &added);
-    let boundaries = match derived.hold(tokenizer, &texts) {
-        true => derived,
-        false => Boundaries::OFF,
+    let boundaries = if derived.hold(tokenizer, &texts) {
+        derived
+    } else {
+        Boundaries::OFF
     };
     (boundaries, around(tokenizer, &texts))
 }
@@ -185,9 +186,10 @@ fn around(tokenizer: &Tokenizer, texts: &[String]) -> Option<Around> {
     };
     let (bare, full) = pair(probe::PLAIN)?;
     // A tokenizer that knows no word of it says nothing about where the text stands.
-    let at = match bare.is_empty() {
-        true => return None,
-        false => full.windows(bare.len()).position(|window| window == bare)?,
+    let at = if bare.is_empty() {
+        return None;
+    } else {
+        full.windows(bare.len()).position(|window| window == bare)?
     };
     let around = Around {
         before: full[..at].to_vec(),

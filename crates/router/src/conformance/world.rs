@@ -252,9 +252,10 @@ impl OperationGenerator {
             parent: (first > 0).then(|| name(first * size)),
             tokens: path.tokens[first * size..(last + 1) * size].to_vec(),
             block_size,
-            extras: match has_image || lookahead > 0 {
-                true => (first..=last).map(extra).collect(),
-                false => Vec::new(),
+            extras: if has_image || lookahead > 0 {
+                (first..=last).map(extra).collect()
+            } else {
+                Vec::new()
             },
             group: self.group(replica),
             tier: self.tier(),

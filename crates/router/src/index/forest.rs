@@ -314,9 +314,10 @@ impl RunNames {
     fn push(&mut self, coming: usize) {
         let names = &mut self.names;
         if names.len() == names.capacity() {
-            let room = match names.is_empty() {
-                true => 1 + coming,
-                false => room(names.len()).max(names.len() + 1 + coming),
+            let room = if names.is_empty() {
+                1 + coming
+            } else {
+                room(names.len()).max(names.len() + 1 + coming)
             };
             names.reserve_exact(room - names.len());
         }

@@ -67,9 +67,10 @@ impl<'a> RunHolder<'a> {
     }
 
     fn count_usual(self, place: BlockPlace, range: Range<u32>) -> u32 {
-        match place == BlockPlace::USUAL {
-            true => OffsetSet::Lead(self.lead).count_in(range),
-            false => 0,
+        if place == BlockPlace::USUAL {
+            OffsetSet::Lead(self.lead).count_in(range)
+        } else {
+            0
         }
     }
 

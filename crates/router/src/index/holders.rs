@@ -103,9 +103,10 @@ impl Holders {
         let found = self.find(slot);
         let lead = found.map_or(0, |at| self.shares()[at].lead);
         let is_other = found.is_ok() && lead == 0;
-        let more = match is_other {
-            true => self.other(slot).more.take(),
-            false => None,
+        let more = if is_other {
+            self.other(slot).more.take()
+        } else {
+            None
         };
         let mut holding = Holding { lead, more };
         let tally = |holding: &Holding| {

@@ -116,10 +116,7 @@ impl<V: ReplayTarget<O>, W, O> Twin<V, W, O> {
 
     /// The copy that a writer changes first.
     fn behind(&self, front: usize) -> usize {
-        match self.is_alone {
-            true => front,
-            false => 1 - front,
-        }
+        if self.is_alone { front } else { 1 - front }
     }
 }
 

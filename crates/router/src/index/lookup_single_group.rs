@@ -37,9 +37,10 @@ fn begin(
     fill(&mut found.all, holders.shares(), piece.matched, block_size);
     let mut leads = holders.shares().iter();
     let goes_on = leads.any(|share| share.lead >= piece.matched);
-    match holders.has_others() {
-        true => add_others(view, block_size, piece, now, found) | goes_on,
-        false => goes_on,
+    if holders.has_others() {
+        add_others(view, block_size, piece, now, found) | goes_on
+    } else {
+        goes_on
     }
 }
 
@@ -100,13 +101,12 @@ fn step(view: &View, block_size: u32, piece: PromptPiece, now: Nanos, found: &mu
         if length.replica != share.slot || length.tokens != depth {
             continue;
         }
-        let blocks = match share.lead > 0 && found.is_even(length) {
-            true => {
-                let blocks = share.lead.min(piece.matched);
-                found.all[at].tokens += blocks * block_size;
-                blocks
-            }
-            false => go_on(view, block_size, piece, now, (at, found)),
+        let blocks = if share.lead > 0 && found.is_even(length) {
+            let blocks = share.lead.min(piece.matched);
+            found.all[at].tokens += blocks * block_size;
+            blocks
+        } else {
+            go_on(view, block_size, piece, now, (at, found))
         };
         goes_on |= blocks == piece.matched;
     }

@@ -307,9 +307,10 @@ impl Contents {
             (0, Group { attention, shape })
         });
         let known = self.groups.iter().map(|(&index, &group)| (index, group));
-        match self.groups.is_empty() {
-            true => configured.into_iter().collect(),
-            false => known.collect(),
+        if self.groups.is_empty() {
+            configured.into_iter().collect()
+        } else {
+            known.collect()
         }
     }
 
@@ -433,9 +434,10 @@ impl PrefixIndex for ReferenceIndex {
         let hasher = |shape: BlockShape| self.hasher(shape.size).with_lookahead(shape.lookahead);
         let hashers: Vec<_> = shapes.into_iter().map(hasher).collect();
         let keys = PromptKeys::new(prompt, &hashers);
-        match Self::shapes_in_use(&self.lock()).is_empty() {
-            true => keys.past(),
-            false => keys,
+        if Self::shapes_in_use(&self.lock()).is_empty() {
+            keys.past()
+        } else {
+            keys
         }
     }
 

@@ -154,9 +154,10 @@ impl KeyRun {
         let (mut low, mut high) = (1, limit - 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            match is_equal(middle) {
-                true => low = middle + 1,
-                false => high = middle,
+            if is_equal(middle) {
+                low = middle + 1
+            } else {
+                high = middle
             }
         }
         low

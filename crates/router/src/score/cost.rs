@@ -144,9 +144,10 @@ fn crowding(view: &ReplicaView, fleet: &Means) -> f64 {
 }
 
 fn late_s(ttft_s: f64, slo: Duration) -> f64 {
-    match ttft_s <= slo.as_secs_f64() {
-        true => 0.0,
-        false => LATE_S + ttft_s,
+    if ttft_s <= slo.as_secs_f64() {
+        0.0
+    } else {
+        LATE_S + ttft_s
     }
 }
 

@@ -102,9 +102,12 @@ impl Scheduler {
             Fetch::Open | Fetch::Nothing => None,
         });
         // One that is over waits for something else: room, or others that wait.
-        let to_come = |deadline: Nanos| match deadline > now {
-            true => deadline,
-            false => now + LOOK_AGAIN,
+        let to_come = |deadline: Nanos| {
+            if deadline > now {
+                deadline
+            } else {
+                now + LOOK_AGAIN
+            }
         };
         deadlines.map(to_come).min()
     }

@@ -34,9 +34,10 @@ pub(super) async fn model(
         gateway.ask_models().await;
     }
     let models = gateway.models();
-    match models.contains(&name) {
-        true => Json(card(&gateway, &name)).into_response(),
-        false => unknown_model(&name, &models).into_response(),
+    if models.contains(&name) {
+        Json(card(&gateway, &name)).into_response()
+    } else {
+        unknown_model(&name, &models).into_response()
     }
 }
 

@@ -105,12 +105,11 @@ pub(super) fn stored_response(gateway: &HttpGateway, id: &str) -> Result<Respons
 /// Answers `DELETE /v1/responses/ID`.
 pub(super) fn delete_response(gateway: &HttpGateway, id: &str) -> Result<Response, ApiError> {
     let responses = &embedded(gateway)?.responses;
-    match responses.remove(id, gateway.clock.now()) {
-        true => {
-            let answer = json!({"id": id, "object": "response", "deleted": true});
-            Ok(Json(answer).into_response())
-        }
-        false => Err(unknown_response(id)),
+    if responses.remove(id, gateway.clock.now()) {
+        let answer = json!({"id": id, "object": "response", "deleted": true});
+        Ok(Json(answer).into_response())
+    } else {
+        Err(unknown_response(id))
     }
 }
 
@@ -133,9 +132,10 @@ fn check_model(
     embedded: &EmbeddedReplicas,
     model: &str,
 ) -> Result<(), ApiError> {
-    match model == embedded.name {
-        true => Ok(()),
-        false => Err(unknown_model(model, &gateway.models())),
+    if model == embedded.name {
+        Ok(())
+    } else {
+        Err(unknown_model(model, &gateway.models()))
     }
 }
 

@@ -56,9 +56,10 @@ pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, ApiError> {
             });
         }
     }
-    match codings.len() <= CODINGS {
-        true => Ok(codings),
-        false => Err(unknown(&format!("{} codings at once", codings.len()))),
+    if codings.len() <= CODINGS {
+        Ok(codings)
+    } else {
+        Err(unknown(&format!("{} codings at once", codings.len())))
     }
 }
 
@@ -131,9 +132,10 @@ fn unzstd(body: &[u8], limit: usize) -> Result<Vec<u8>, DecodeFailure> {
         let frame = frame.map_err(|error| DecodeFailure::Broken(error.to_string()))?;
         out = read(frame, limit, out)?;
     }
-    match body.is_empty() {
-        true => Err(DecodeFailure::Broken("it is empty".to_owned())),
-        false => Ok(out),
+    if body.is_empty() {
+        Err(DecodeFailure::Broken("it is empty".to_owned()))
+    } else {
+        Ok(out)
     }
 }
 
@@ -142,9 +144,10 @@ fn read(decoder: impl Read, limit: usize, mut out: Vec<u8>) -> Result<Vec<u8>, D
     let left = (limit - out.len()) as u64 + 1;
     let read = decoder.take(left).read_to_end(&mut out);
     read.map_err(|error| DecodeFailure::Broken(error.to_string()))?;
-    match out.len() <= limit {
-        true => Ok(out),
-        false => Err(DecodeFailure::TooLarge),
+    if out.len() <= limit {
+        Ok(out)
+    } else {
+        Err(DecodeFailure::TooLarge)
     }
 }
 

@@ -25,30 +25,28 @@ pub(super) fn respond(
     mut sent: ForwardedRequest,
 ) -> Response {
     let is_stream = is_event_stream(&proxied.head.headers);
-    let (whole, answer_id) = match is_stream {
-        true => (EngineUsage::default(), None),
-        false => EngineUsage::of_answer(&proxied.first),
+    let (whole, answer_id) = if is_stream {
+        (EngineUsage::default(), None)
+    } else {
+        EngineUsage::of_answer(&proxied.first)
     };
     let is_success = proxied.head.status.is_success();
     if is_success {
         sent.note_id(answer_id.as_deref(), &proxied.reservation);
     }
     let cached = cached_tokens(&proxied.head.headers, whole);
-    let mut response = match is_stream {
-        true => {
-            let ends = (&call.closer, call.errors.clone());
-            stream(&call.gateway, ends, proxied, Some((sent, cached)))
+    let mut response = if is_stream {
+        let ends = (&call.closer, call.errors.clone());
+        stream(&call.gateway, ends, proxied, Some((sent, cached)))
+    } else {
+        if is_success {
+            let usage = EngineUsage {
+                cached_tokens: cached,
+                ..whole
+            };
+            sent.note(usage, &proxied.reservation);
         }
-        false => {
-            if is_success {
-                let usage = EngineUsage {
-                    cached_tokens: cached,
-                    ..whole
-                };
-                sent.note(usage, &proxied.reservation);
-            }
-            whole_answer(proxied)
-        }
+        whole_answer(proxied)
     };
     if let Some(cached) = cached {
         response
@@ -64,9 +62,10 @@ pub(super) fn plain(
     ends: (&Closer, Option<ErrorCounter>),
     proxied: ProxyAnswer,
 ) -> Response {
-    match is_event_stream(&proxied.head.headers) {
-        true => stream(gateway, ends, proxied, None),
-        false => whole_answer(proxied),
+    if is_event_stream(&proxied.head.headers) {
+        stream(gateway, ends, proxied, None)
+    } else {
+        whole_answer(proxied)
     }
 }
 

@@ -127,9 +127,10 @@ fn server(gateway: &HttpGateway) -> ServerPart {
 
 fn build() -> String {
     use std::env::consts::{ARCH, OS};
-    let profile = match cfg!(debug_assertions) {
-        true => "debug",
-        false => "release",
+    let profile = if cfg!(debug_assertions) {
+        "debug"
+    } else {
+        "release"
     };
     format!("{profile}, {ARCH} {OS}")
 }

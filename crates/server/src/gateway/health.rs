@@ -90,9 +90,10 @@ impl HttpGateway {
     ) {
         let replicas = of_same_engine(upstreams, first);
         let last = replicas.last().unwrap_or(first);
-        let replica = match last == first {
-            true => first.to_string(),
-            false => format!("{first}-{last}"),
+        let replica = if last == first {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
         };
         let upstream = &upstreams[first.0 as usize];
         let (base, models) = (upstream.base(), upstream.models());
@@ -102,9 +103,10 @@ impl HttpGateway {
             Health::Down => {
                 let cause = upstream.trouble();
                 let every_ms = self.limits.health_interval.as_millis() as u64;
-                let until = match is_any_up {
-                    true => "its requests go to other replicas",
-                    false => "no replica is left and requests get 503",
+                let until = if is_any_up {
+                    "its requests go to other replicas"
+                } else {
+                    "no replica is left and requests get 503"
                 };
                 tracing::warn!(
                     replica,

@@ -42,9 +42,10 @@ impl HttpGateway {
         }
         self.ask_models().await;
         let lacking = not_serving(upstreams, model);
-        match lacking.len() < upstreams.len() {
-            true => Ok(lacking),
-            false => Err(unknown_model(model, &self.models())),
+        if lacking.len() < upstreams.len() {
+            Ok(lacking)
+        } else {
+            Err(unknown_model(model, &self.models()))
         }
     }
 

@@ -219,9 +219,10 @@ impl HttpGateway {
         request: &ToRender<'_>,
         before_medium: Option<TokenizedPrompt>,
     ) -> KnownPrompt {
-        let rendered = match lack.asks_engine() {
-            true => self.rendered_by_engine(model, request).await,
-            false => None,
+        let rendered = if lack.asks_engine() {
+            self.rendered_by_engine(model, request).await
+        } else {
+            None
         };
         // The same placeholders stand for other images too: without their names, a prompt with
         // media is not known.
@@ -292,9 +293,10 @@ impl HttpGateway {
         let reason = lack.reason();
         let is_listed = self.serving(model).next().is_some();
         let model = if is_listed { model } else { UNLISTED };
-        match is_rendered {
-            true => self.metrics.prompts.note_rendered(model, reason),
-            false => self.metrics.prompts.note_without_tokens(model, reason),
+        if is_rendered {
+            self.metrics.prompts.note_rendered(model, reason)
+        } else {
+            self.metrics.prompts.note_without_tokens(model, reason)
         }
         let mut lacks = self
             .prompts
@@ -315,9 +317,10 @@ impl HttpGateway {
                 reason,
                 "the gateway has no exact tokens of a prompt: {}; it routes such prompts by the \
                  engine's tokens if it has them, otherwise by their text",
-                match is_listed {
-                    true => lack.advice(),
-                    false => UNLISTED_ADVICE.to_owned(),
+                if is_listed {
+                    lack.advice()
+                } else {
+                    UNLISTED_ADVICE.to_owned()
                 }
             );
         }
@@ -338,12 +341,13 @@ impl HttpGateway {
                 "{} routed by the engine's tokens and {} by their text",
                 counts.by_engine, counts.by_text
             );
-            match model == UNLISTED {
-                true => format!(
+            if model == UNLISTED {
+                format!(
                     "{all} for models that no engine lists in /v1/models, {by}; correct \
                      `model` in the client, or start an engine that serves it"
-                ),
-                false => format!("{model}: {all} without exact tokens ({reason}), {by}"),
+                )
+            } else {
+                format!("{model}: {all} without exact tokens ({reason}), {by}")
             }
         });
         let lacking: Vec<_> = lacking.collect();

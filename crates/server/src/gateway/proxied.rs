@@ -257,9 +257,10 @@ impl HttpGateway {
         // A stream begins with its first frame; anything else is taken whole, so that a broken
         // one can still be asked of another replica.
         while first.is_empty() || !is_stream {
-            let until = match first.is_empty() {
-                true => deadline,
-                false => Instant::now() + self.limits.silence_timeout,
+            let until = if first.is_empty() {
+                deadline
+            } else {
+                Instant::now() + self.limits.silence_timeout
             };
             match timeout_at(until, rest.frame()).await {
                 Err(_) if first.is_empty() => return Err(late()),

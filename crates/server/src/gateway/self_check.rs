@@ -100,9 +100,10 @@ impl HttpGateway {
         let before = text(&sides.ours[..position.min(sides.ours.len())]);
         DifferenceCause {
             part: part_behind(&before.unwrap_or_default(), sides.body),
-            reason: match ours.is_some() && ours == theirs {
-                true => "the tokenizer splits the same text otherwise",
-                false => "the chat template, or what prepares requests for it, writes another text",
+            reason: if ours.is_some() && ours == theirs {
+                "the tokenizer splits the same text otherwise"
+            } else {
+                "the chat template, or what prepares requests for it, writes another text"
             },
         }
     }

@@ -193,9 +193,10 @@ fn explain_all(questions: &Receiver<CauseQuery>, told: &Mutex<CauseHistory>, pur
     while let Ok(question) = questions.recv() {
         let start = Instant::now();
         let has_time = question.is_worth || lock(purse).is_half_full();
-        let parted = match has_time {
-            true => explained(&neighbours, &question),
-            false => None,
+        let parted = if has_time {
+            explained(&neighbours, &question)
+        } else {
+            None
         };
         lock(told).add(&question.id, parted);
         neighbours.insert(question.namespace, question.id, question.sketch);

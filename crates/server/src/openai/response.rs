@@ -61,17 +61,19 @@ impl AnswerWriter for Envelope {
     }
 
     fn text(&mut self, text: &str, usage: Usage, events: &mut Events) {
-        let choice = match self.is_chat {
-            true => json!({"delta": {"content": text}}),
-            false => json!({"text": text}),
+        let choice = if self.is_chat {
+            json!({"delta": {"content": text}})
+        } else {
+            json!({"text": text})
         };
         events.push(&self.piece(choice, None, usage));
     }
 
     fn close(&mut self, finish: &Finish, usage: Usage, events: &mut Events) {
-        let choice = match self.is_chat {
-            true => json!({"delta": {}}),
-            false => json!({"text": ""}),
+        let choice = if self.is_chat {
+            json!({"delta": {}})
+        } else {
+            json!({"text": ""})
         };
         events.push(&self.piece(choice, Some(finish.name()), usage));
         if self.stream_usage != StreamUsage::Omit {
@@ -88,12 +90,13 @@ impl AnswerWriter for Envelope {
     }
 
     fn whole(&mut self, text: &str, finish: &Finish, usage: Usage) -> String {
-        let (object, mut choice) = match self.is_chat {
-            true => (
+        let (object, mut choice) = if self.is_chat {
+            (
                 "chat.completion",
                 json!({"message": {"role": "assistant", "content": text}}),
-            ),
-            false => ("text_completion", json!({"text": text})),
+            )
+        } else {
+            ("text_completion", json!({"text": text}))
         };
         choice["index"] = 0.into();
         choice["logprobs"] = Value::Null;
@@ -119,9 +122,10 @@ impl Envelope {
     }
 
     fn piece_object(&self) -> &'static str {
-        match self.is_chat {
-            true => "chat.completion.chunk",
-            false => "text_completion",
+        if self.is_chat {
+            "chat.completion.chunk"
+        } else {
+            "text_completion"
         }
     }
 

@@ -274,9 +274,10 @@ impl Drop for Forecast {
         }
         drop(state);
         let mut tracker = self.predictions.tracker();
-        match self.is_answered {
-            true => tracker.answered(&self.key, self.id, self.predictions.clock.now()),
-            false => tracker.withdrawn(&self.key, self.id),
+        if self.is_answered {
+            tracker.answered(&self.key, self.id, self.predictions.clock.now())
+        } else {
+            tracker.withdrawn(&self.key, self.id)
         }
     }
 }

@@ -201,9 +201,10 @@ impl Tracker {
                 self.outcomes.push(TurnOutcome {
                     id,
                     turn: turn.number,
-                    became: match turn.is_continued {
-                        true => Became::Continued,
-                        false => Became::Ended,
+                    became: if turn.is_continued {
+                        Became::Continued
+                    } else {
+                        Became::Ended
                     },
                 });
             }

@@ -33,9 +33,10 @@ fn push_item(list: &mut Vec<Value>, mut item: Value, at: &str) -> Result<(), Api
         "message" => {
             let role = field(&item, "role", at)?.to_owned();
             let text = flat_content(item["content"].take(), at)?;
-            match role == "assistant" {
-                true => set_or_push(list, "content", text.into()),
-                false => list.push(text_message(&role, &text)),
+            if role == "assistant" {
+                set_or_push(list, "content", text.into())
+            } else {
+                list.push(text_message(&role, &text))
             }
         }
         "function_call" | "custom_tool_call" => {

@@ -168,10 +168,7 @@ async fn watch_load(gateway: Weak<HttpGateway>, ranks: Vec<ReplicaId>) {
             return;
         };
         let is_down = gateway.is_down(first);
-        let load = match is_down {
-            true => None,
-            false => upstream.load().await,
-        };
+        let load = if is_down { None } else { upstream.load().await };
         let is_used = load.is_some_and(|load| {
             let used = ranks.iter().filter(|&&rank| gateway.on_load(rank, &load));
             used.count() > 0
@@ -188,9 +185,10 @@ async fn watch_load(gateway: Weak<HttpGateway>, ranks: Vec<ReplicaId>) {
                  go through this gateway"
             );
         }
-        let pauses = match unanswered < SILENT_QUESTIONS {
-            true => 1,
-            false => SILENT_PAUSES,
+        let pauses = if unanswered < SILENT_QUESTIONS {
+            1
+        } else {
+            SILENT_PAUSES
         };
         drop(gateway);
         tokio::time::sleep(pause * pauses).await;
@@ -227,9 +225,10 @@ async fn look(gateway: &Arc<HttpGateway>, replica: ReplicaId) -> Health {
     let Fleet::Upstreams(upstreams) = &gateway.fleet else {
         return Health::Healthy;
     };
-    let health = match upstreams[replica.0 as usize].is_alive().await {
-        true => Health::Healthy,
-        false => Health::Down,
+    let health = if upstreams[replica.0 as usize].is_alive().await {
+        Health::Healthy
+    } else {
+        Health::Down
     };
     for rank in upstream::of_same_engine(upstreams, replica) {
         gateway.set_health(rank, health);

@@ -144,9 +144,10 @@ impl ShadowArm {
         };
         self.router.finish(running.reservation, now);
         let cache = &mut self.caches[running.replica.0 as usize];
-        match running.is_computed {
-            true => cache.release(running.lease, &Access::at(now)),
-            false => cache.give_back(running.lease),
+        if running.is_computed {
+            cache.release(running.lease, &Access::at(now))
+        } else {
+            cache.give_back(running.lease)
         }
     }
 

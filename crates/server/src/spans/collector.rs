@@ -58,9 +58,10 @@ impl Spans {
         // The HTTP client asks for it even where it never speaks TLS. The first caller sets it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = address.trim_end_matches('/');
-        let endpoint = match base.ends_with(PATH) {
-            true => base.to_owned(),
-            false => format!("{base}{PATH}"),
+        let endpoint = if base.ends_with(PATH) {
+            base.to_owned()
+        } else {
+            format!("{base}{PATH}")
         };
         let exporter = SpanExporter::builder()
             .with_http()
@@ -99,9 +100,10 @@ impl Spans {
 
     /// A time of the server's clock as wall time.
     pub(super) fn wall(&self, at: Nanos) -> SystemTime {
-        match at >= self.then {
-            true => self.start + at.since(self.then),
-            false => self.start - self.then.since(at),
+        if at >= self.then {
+            self.start + at.since(self.then)
+        } else {
+            self.start - self.then.since(at)
         }
     }
 }

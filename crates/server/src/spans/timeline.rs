@@ -136,9 +136,10 @@ impl Drop for OpenTimeline {
         }
         let root = self.root.span();
         root.set_attributes(attributes(&noted.facts));
-        root.set_status(match noted.facts.is_complete {
-            true => Status::Ok,
-            false => Status::error("not answered in full"),
+        root.set_status(if noted.facts.is_complete {
+            Status::Ok
+        } else {
+            Status::error("not answered in full")
         });
         root.end_with_timestamp(self.spans.wall(end));
     }

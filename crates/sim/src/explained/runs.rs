@@ -136,9 +136,10 @@ impl ExplainedRuns {
                 end += u64::from(touch.count);
             }
             let until = before.unwrap_or_default();
-            match touch.offset >= hits {
-                true => until.max(due),
-                false => until,
+            if touch.offset >= hits {
+                until.max(due)
+            } else {
+                until
             }
         });
     }

@@ -265,9 +265,10 @@ impl FleetPreset {
         ReplicaSpec {
             cost: self.cost(),
             scheduler: SchedulerConfig {
-                max_batched_tokens: match is_small {
-                    true => (MAX_BATCHED_TOKENS as f64 / SMALLER) as usize,
-                    false => MAX_BATCHED_TOKENS,
+                max_batched_tokens: if is_small {
+                    (MAX_BATCHED_TOKENS as f64 / SMALLER) as usize
+                } else {
+                    MAX_BATCHED_TOKENS
                 },
                 max_sequences: if is_small {
                     LAPTOP_SEQUENCES

@@ -236,9 +236,10 @@ impl<'a> FleetRun<'a> {
 
     fn new_replica(&self, number: usize, life: u32) -> ReplicaSeat {
         let spec = &self.config.replicas[number];
-        let keeps = match self.config.is_calm() {
-            true => BatchRetention::LastHead,
-            false => BatchRetention::Batches(self.config.network.replay_batches),
+        let keeps = if self.config.is_calm() {
+            BatchRetention::LastHead
+        } else {
+            BatchRetention::Batches(self.config.network.replay_batches)
         };
         ReplicaSeat {
             replica: VirtualReplica::new(spec, Box::new(Lru::new(spec.capacity_blocks))),

@@ -214,10 +214,7 @@ impl Faulty {
     fn tell(&mut self, told: Vec<Report>, order: ReportOrdering) {
         let late = self.draws(self.shares.late);
         self.injected.late += u64::from(late);
-        let polls = match late {
-            true => 1 + self.rng.below(LATEST),
-            false => 0,
-        };
+        let polls = if late { 1 + self.rng.below(LATEST) } else { 0 };
         let polls = match order {
             ReportOrdering::Any => polls,
             ReportOrdering::Kept => polls.max(self.latest()),
@@ -268,9 +265,10 @@ impl Backend for Faulty {
                     let is_loaded =
                         matches!(outcome, CommandOutcome::Loaded(_) | CommandOutcome::Part(_));
                     let told = self.told(ticket, outcome);
-                    let order = match is_loaded && told.len() == 1 {
-                        true => ReportOrdering::Any,
-                        false => ReportOrdering::Kept,
+                    let order = if is_loaded && told.len() == 1 {
+                        ReportOrdering::Any
+                    } else {
+                        ReportOrdering::Kept
                     };
                     self.tell(told, order);
                 }

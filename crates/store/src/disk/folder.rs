@@ -303,9 +303,10 @@ impl DiskFolder {
         let is_long = fs::metadata(&path).is_ok_and(|file| file.len() > QUARANTINE_BYTES);
         let mut options = OpenOptions::new();
         options.create(true).mode(PRIVATE_FILE);
-        match is_long {
-            true => options.write(true).truncate(true),
-            false => options.append(true),
+        if is_long {
+            options.write(true).truncate(true)
+        } else {
+            options.append(true)
         };
         options
             .open(path)?

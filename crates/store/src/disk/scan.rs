@@ -42,9 +42,10 @@ pub(super) enum SegmentHead {
 pub(super) fn head(folder: &DiskFolder, id: SegmentId, len: u64) -> io::Result<SegmentHead> {
     let file = File::open(folder.segment_path(id))?;
     let first = read_pages(&file, 0, 1);
-    let last = match is_segment_bytes(len) {
-        true => read_pages(&file, (len / PAGE as u64 - 1) as u32, 1),
-        false => Ok(None),
+    let last = if is_segment_bytes(len) {
+        read_pages(&file, (len / PAGE as u64 - 1) as u32, 1)
+    } else {
+        Ok(None)
     };
     let header = page_of(&first).and_then(SegmentHeader::read);
     let header = header.filter(|header| len <= header.segment_bytes);
@@ -60,9 +61,10 @@ pub(super) fn head(folder: &DiskFolder, id: SegmentId, len: u64) -> io::Result<S
     }
     let pages = [first?, read_pages(&file, 1, 1)?, last?];
     let is_whole = pages.iter().all(Option::is_some);
-    Ok(match is_whole && is_blank(&pages) {
-        true => SegmentHead::Blank,
-        false => SegmentHead::Unknown,
+    Ok(if is_whole && is_blank(&pages) {
+        SegmentHead::Blank
+    } else {
+        SegmentHead::Unknown
     })
 }
 

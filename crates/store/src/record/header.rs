@@ -246,9 +246,10 @@ fn fields(bytes: &[u8]) -> Option<(Meta, usize, usize)> {
         identity,
         tenant,
         tokens,
-        exactness: match is_lossy {
-            true => Exactness::Lossy,
-            false => Exactness::Exact,
+        exactness: if is_lossy {
+            Exactness::Lossy
+        } else {
+            Exactness::Exact
         },
         content,
         created_s,

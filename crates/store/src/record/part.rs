@@ -22,9 +22,10 @@ impl VerifiedHeader {
     /// What is wrong with it.
     pub fn read(bytes: &[u8], room: usize, name: BlockHash) -> Result<Self, Wrong> {
         let header = Header::read(bytes, room)?;
-        match header.meta.name == name {
-            true => Ok(Self(Arc::new(header))),
-            false => Err(Wrong::Misplaced),
+        if header.meta.name == name {
+            Ok(Self(Arc::new(header)))
+        } else {
+            Err(Wrong::Misplaced)
         }
     }
 
@@ -46,9 +47,10 @@ impl VerifiedHeader {
         let range = self.part(part)?.range();
         let first = range.start / PAGE * PAGE;
         let end = range.end.next_multiple_of(PAGE);
-        Some(match range.is_empty() {
-            true => first..first,
-            false => first..end,
+        Some(if range.is_empty() {
+            first..first
+        } else {
+            first..end
         })
     }
 
@@ -65,9 +67,10 @@ impl VerifiedHeader {
         let at = range.start.checked_sub(from).ok_or(Wrong::Part(index))?;
         let bytes = bytes.get(at..at + range.len());
         let found = bytes.map(|bytes| checksum::of_part(self.0.meta.name, index, bytes));
-        match found == Some(place.checksum) {
-            true => Ok(at),
-            false => Err(Wrong::Part(index)),
+        if found == Some(place.checksum) {
+            Ok(at)
+        } else {
+            Err(Wrong::Part(index))
         }
     }
 }

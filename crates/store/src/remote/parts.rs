@@ -144,13 +144,13 @@ impl Store {
         add(&self.stats.bytes_in, front.bytes.len());
         let room = usize::try_from(front.of).unwrap_or(usize::MAX);
         let header = VerifiedHeader::read(&front.bytes, room, object.key.name);
-        let header =
-            header.and_then(
-                |header| match ObjectKey::of(&header.header().meta) == object.key {
-                    true => Ok(header),
-                    false => Err(Wrong::Misplaced),
-                },
-            );
+        let header = header.and_then(|header| {
+            if ObjectKey::of(&header.header().meta) == object.key {
+                Ok(header)
+            } else {
+                Err(Wrong::Misplaced)
+            }
+        });
         if let Ok(header) = &header {
             self.headers().insert(object.key.name, header.clone());
         }

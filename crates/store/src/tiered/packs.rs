@@ -297,12 +297,11 @@ impl TieredStore {
         let is_there = matches!(outcome, CommandOutcome::Stored) && !packing.is_forgotten;
         let (index, pack) = (packing.asked.index, &packing.asked.pack);
         let (name, part) = (pack.name, pack.part);
-        let result = match is_there {
-            true => {
-                packs.known.insert(name, (index, part));
-                TransferResult::Done
-            }
-            false => TransferResult::Failed,
+        let result = if is_there {
+            packs.known.insert(name, (index, part));
+            TransferResult::Done
+        } else {
+            TransferResult::Failed
         };
         self.end_pack(result);
     }

@@ -144,9 +144,10 @@ impl LoadedParts {
 
     /// A part of this length waits for a slot.
     fn wait(&mut self, name: PartName, source: PartSource, len: usize) {
-        let class = match len <= self.small_bytes && self.small.arena.num_slots() > 0 {
-            true => &mut self.small,
-            false => &mut self.large,
+        let class = if len <= self.small_bytes && self.small.arena.num_slots() > 0 {
+            &mut self.small
+        } else {
+            &mut self.large
         };
         class.waiting.push_back((name, source));
     }

@@ -164,9 +164,10 @@ fn what_is_not_as_exact_is_not_loaded() {
         put(&mut store, own, &[Tier::Disk], [7, 9]);
         wait(&mut store, 1);
         for id in 1..=own {
-            let right = match id == own {
-                true => TransferResult::Done,
-                false => TransferResult::Failed,
+            let right = if id == own {
+                TransferResult::Done
+            } else {
+                TransferResult::Failed
             };
             assert_eq!(load(&mut store, id, Tier::Disk), right, "{exactness:?}");
         }

@@ -128,9 +128,10 @@ fn hazards(histogram: &ReuseHistogram, prior: &Hazards, weight: f64) -> Hazards 
         // What waits in the bin was at risk for half of it, on average.
         let of = at_risk - waiting / 2.0 + weight;
         at_risk -= used + waiting;
-        match of > 0.0 {
-            true => ((used + weight * prior[bin]) / of).clamp(0.0, 1.0),
-            false => 0.0,
+        if of > 0.0 {
+            ((used + weight * prior[bin]) / of).clamp(0.0, 1.0)
+        } else {
+            0.0
         }
     })
 }

@@ -68,9 +68,10 @@ impl FitGuard {
 
     /// Returns the evictor in charge.
     pub(super) fn evictor(&self) -> Evictor {
-        match self.trusts_fit {
-            true => Evictor::Fit,
-            false => Evictor::Lru,
+        if self.trusts_fit {
+            Evictor::Fit
+        } else {
+            Evictor::Lru
         }
     }
 

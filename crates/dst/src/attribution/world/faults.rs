@@ -13,9 +13,10 @@ impl World {
         let replica = self.rng.below(self.config.replicas);
         if self.replicas.iter().all(|replica| replica.is_up) {
             let [cleared, ended] = self.verdicts.resets;
-            match cleared <= ended {
-                true => self.clear(replica),
-                false => self.crash(replica),
+            if cleared <= ended {
+                self.clear(replica)
+            } else {
+                self.crash(replica)
             }
         }
         if self.begun < self.config.sessions {
@@ -103,9 +104,10 @@ impl World {
     pub(super) fn probe(&mut self, replica: usize) {
         self.believe(
             replica,
-            match self.replicas[replica].is_up {
-                true => Health::Healthy,
-                false => Health::Down,
+            if self.replicas[replica].is_up {
+                Health::Healthy
+            } else {
+                Health::Down
             },
         );
     }

@@ -114,9 +114,10 @@ impl Folder {
         let Some((id, pack)) = self.replicas[number].writing.take() else {
             return;
         };
-        let result = match is_well {
-            true => TransferResult::Done,
-            false => TransferResult::Failed,
+        let result = if is_well {
+            TransferResult::Done
+        } else {
+            TransferResult::Failed
         };
         if is_well {
             let pack = FoundPack {

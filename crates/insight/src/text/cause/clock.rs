@@ -55,9 +55,10 @@ fn is_line(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     };
     let is_plain = |at: usize| class(at) != Class::Punctuation && !class(at).may_be_of_time();
     let plain = line.clone().filter(|&at| is_plain(at)).count();
-    let most = match has_label {
-        true => LINE_WORDS / 2,
-        false => PLAIN_WORDS,
+    let most = if has_label {
+        LINE_WORDS / 2
+    } else {
+        PLAIN_WORDS
     };
     let is_short = line.len() <= LINE_WORDS && plain <= most;
     let mut line = line;

@@ -21,9 +21,10 @@ const LOOKED_AT: usize = 64;
 
 pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let first = aligned.regions.first()?;
-    let is_joint = match are_ids(&aligned.old) && are_ids(&aligned.new) {
-        true => are_few_ids,
-        false => are_markers,
+    let is_joint = if are_ids(&aligned.old) && are_ids(&aligned.new) {
+        are_few_ids
+    } else {
+        are_markers
     };
     let joins = |region: &Region| {
         let changes = &aligned.changes[region.changes.clone()];

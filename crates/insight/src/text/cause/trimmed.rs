@@ -43,9 +43,10 @@ const GOES_ON_WORDS: usize = 8;
 
 pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let first = aligned.regions.first()?;
-    let gap = match is_gap(aligned, first) || is_cut(aligned, first) {
-        true => first,
-        false => behind_note(aligned)?,
+    let gap = if is_gap(aligned, first) || is_cut(aligned, first) {
+        first
+    } else {
+        behind_note(aligned)?
     };
     let (start, end) = (aligned.span(first), aligned.span(gap));
     aligned.keeps_old(end.0.end).then_some(WordSpans {

@@ -90,9 +90,10 @@ fn segment_class(segment: &[u8], word_len: usize) -> Class {
     let is_digit = |byte: &u8| byte.is_ascii_digit();
     let digits = segment.iter().filter(|byte| is_digit(byte)).count();
     if digits == segment.len() {
-        return match digits >= ID_DIGITS && segment.len() < word_len {
-            true => Class::Random,
-            false => Class::Mixed,
+        return if digits >= ID_DIGITS && segment.len() < word_len {
+            Class::Random
+        } else {
+            Class::Mixed
         };
     }
     if digits == 0 {

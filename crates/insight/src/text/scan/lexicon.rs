@@ -107,9 +107,10 @@ mod tests {
     fn all_entries_are_found_once() {
         for group in GROUPS {
             for word in group.words.split(' ') {
-                let title = match word.is_char_boundary(1) {
-                    true => word[..1].to_uppercase() + &word[1..],
-                    false => word.to_owned(),
+                let title = if word.is_char_boundary(1) {
+                    word[..1].to_uppercase() + &word[1..]
+                } else {
+                    word.to_owned()
                 };
                 for word in [title, word.to_ascii_uppercase()] {
                     assert_eq!(class(word.as_bytes()), Some(group.class), "{word}");

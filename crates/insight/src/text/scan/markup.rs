@@ -281,9 +281,10 @@ fn special(inside: &[u8]) -> Class {
 }
 
 fn thought(is_close: bool) -> Class {
-    match is_close {
-        true => Class::ThinkClose,
-        false => Class::ThinkOpen,
+    if is_close {
+        Class::ThinkClose
+    } else {
+        Class::ThinkOpen
     }
 }
 

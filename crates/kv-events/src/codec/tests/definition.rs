@@ -119,9 +119,10 @@ fn the_same_as_by_definition() {
             _ => corpus[rng.below(corpus.len())].clone(),
         };
         let other = &corpus[rng.below(corpus.len())];
-        let payload = match round < 1_000 {
-            true => seed,
-            false => mutate::mutate(&mut rng, &seed, other),
+        let payload = if round < 1_000 {
+            seed
+        } else {
+            mutate::mutate(&mut rng, &seed, other)
         };
         let Some(expected) = reference::decode_batch(&payload) else {
             continue;
@@ -225,9 +226,10 @@ fn random_extras(rng: &mut Rng, num_blocks: usize) -> Vec<Option<Arc<[u8]>>> {
         (!items.is_empty()).then(|| Arc::from(media_extra(items)))
     };
     let extras: Vec<_> = (0..num_blocks).map(&mut extra).collect();
-    match extras.iter().all(Option::is_none) {
-        true => vec![],
-        false => extras,
+    if extras.iter().all(Option::is_none) {
+        vec![]
+    } else {
+        extras
     }
 }
 

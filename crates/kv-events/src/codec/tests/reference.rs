@@ -261,9 +261,10 @@ fn apart(value: &Value, num_blocks: usize, begins_prompt: bool) -> Apart {
     let extras: Vec<_> = extras
         .map(|(keys, spelled)| spelled.or_else(|| media(keys)))
         .collect();
-    match extras.iter().all(Option::is_none) {
-        true => (adapter, salt, Vec::new()),
-        false => (adapter, salt, extras),
+    if extras.iter().all(Option::is_none) {
+        (adapter, salt, Vec::new())
+    } else {
+        (adapter, salt, extras)
     }
 }
 

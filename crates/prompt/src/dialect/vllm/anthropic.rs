@@ -52,9 +52,10 @@ pub(super) fn to_chat(
         match message["role"].as_str() {
             Some("system") => {
                 let text = system_text(&message["content"])?;
-                match probed.takes_system {
-                    true => chat.push(json!({"role": "system", "content": text})),
-                    false => system += &text,
+                if probed.takes_system {
+                    chat.push(json!({"role": "system", "content": text}))
+                } else {
+                    system += &text
                 }
             }
             Some(role @ ("user" | "assistant")) => {

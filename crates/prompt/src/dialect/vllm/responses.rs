@@ -209,8 +209,9 @@ fn chat_function(mut tool: Value) -> Result<Value, NoExactTokens> {
     for name in fields {
         function[name] = tool[name].take();
     }
-    match function["name"].is_string() {
-        true => Ok(json!({"type": "function", "function": function})),
-        false => Err(NoExactTokens::Malformed("tools")),
+    if function["name"].is_string() {
+        Ok(json!({"type": "function", "function": function}))
+    } else {
+        Err(NoExactTokens::Malformed("tools"))
     }
 }

@@ -183,9 +183,10 @@ impl<'a> EventWriter<'a> {
                 .flat_map(|(_, link, _)| link.tokens.iter().copied())
                 .collect(),
             block_size: first.block_size,
-            extras: match has_extras {
-                true => piece.iter().map(extra).collect(),
-                false => Vec::new(),
+            extras: if has_extras {
+                piece.iter().map(extra).collect()
+            } else {
+                Vec::new()
             },
             tier,
             group: self.group(group),

@@ -81,9 +81,10 @@ fn refuse_hopeless(embedded: &EmbeddedReplicas, input: &UntokenizedPrompt) -> Re
             (at_least(bytes), PromptLength::MoreThan(limit))
         }
     };
-    match num_tokens > limit {
-        true => Err(ApiError::context_length(length, limit)),
-        false => Ok(()),
+    if num_tokens > limit {
+        Err(ApiError::context_length(length, limit))
+    } else {
+        Ok(())
     }
 }
 

@@ -220,9 +220,10 @@ fn decision(record: &RequestRecord, seen: ReplicaCapabilities) -> String {
     });
     if let Some((least, most)) = bounds {
         let (least, most) = (took(least), took(most));
-        words += &match least == most {
-            true => format!(", others {least}"),
-            false => format!(", others {least} to {most}"),
+        words += &if least == most {
+            format!(", others {least}")
+        } else {
+            format!(", others {least} to {most}")
         };
     }
     words
@@ -239,9 +240,10 @@ fn outcome(record: &RequestRecord, seen: ReplicaCapabilities) -> Option<String> 
     words.push(format!("{} computed", grouped(computed)));
     if let Some((bucket, tokens)) = record.split.as_ref().and_then(largest_loss) {
         let meaning = meaning(bucket, seen);
-        words.push(match tokens == computed {
-            true => meaning.to_owned(),
-            false => format!("{} of them {meaning}", grouped(tokens)),
+        words.push(if tokens == computed {
+            meaning.to_owned()
+        } else {
+            format!("{} of them {meaning}", grouped(tokens))
         });
     }
     Some(words.join(", "))

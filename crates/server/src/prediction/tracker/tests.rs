@@ -283,9 +283,10 @@ fn agrees_with_a_searched_list_on_random_traffic() {
                 let (path, id) = in_flight.swap_remove(rng.below(in_flight.len()));
                 let own = prefixes(&path).pop().expect("a prefix");
                 let is_answered = rng.below(5) > 0;
-                match is_answered {
-                    true => tracker.answered(&own, id, at(now)),
-                    false => tracker.withdrawn(&own, id),
+                if is_answered {
+                    tracker.answered(&own, id, at(now))
+                } else {
+                    tracker.withdrawn(&own, id)
                 }
                 tracker.check();
                 reference.landed(&path, is_answered.then(|| at(now)));

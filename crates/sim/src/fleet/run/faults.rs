@@ -57,9 +57,10 @@ impl FleetRun<'_> {
     /// Gateways find out whether a replica serves.
     pub(super) fn notice(&mut self, replica: usize) {
         let id = ReplicaId(replica as u32);
-        let health = match self.replicas[replica].is_alive {
-            true => Health::Healthy,
-            false => Health::Down,
+        let health = if self.replicas[replica].is_alive {
+            Health::Healthy
+        } else {
+            Health::Down
         };
         for gateway in 0..self.gateways.len() {
             let seat = &mut self.gateways[gateway];

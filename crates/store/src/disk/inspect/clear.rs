@@ -81,17 +81,14 @@ impl FolderInspector {
             }
             let path = self.folder.segment_path(view.id);
             self.note(view).map_err(io_at(self.folder.path()))?;
-            let after = match view.has_kept() {
-                false => {
-                    let removed = self.folder.remove_segment(view.id);
-                    removed.map_err(io_at(path))?;
-                    cleared.segments += 1;
-                    0
-                }
-                true => {
-                    self.shrink(view, pages).map_err(io_at(path))?;
-                    self.allocated_bytes(view.id)?
-                }
+            let after = if view.has_kept() {
+                self.shrink(view, pages).map_err(io_at(path))?;
+                self.allocated_bytes(view.id)?
+            } else {
+                let removed = self.folder.remove_segment(view.id);
+                removed.map_err(io_at(path))?;
+                cleared.segments += 1;
+                0
             };
             cleared.won_bytes += before.saturating_sub(after);
         }

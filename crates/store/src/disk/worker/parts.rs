@@ -130,9 +130,10 @@ impl Worker {
         let is_here = header
             .pages_of(getting.part)
             .is_some_and(|pages| !pages.is_empty() && pages.end <= len);
-        match is_here {
-            true => self.verify(getting, &header, 0, slot),
-            false => self.read_pages(getting, header, slot),
+        if is_here {
+            self.verify(getting, &header, 0, slot)
+        } else {
+            self.read_pages(getting, header, slot)
         }
     }
 

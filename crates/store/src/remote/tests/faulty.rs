@@ -122,12 +122,13 @@ impl Faulty {
     }
 
     fn may_write(&self, path: &Path) -> Result<()> {
-        match self.with(|faults| faults.is_read_only) {
-            true => Err(Error::PermissionDenied {
+        if self.with(|faults| faults.is_read_only) {
+            Err(Error::PermissionDenied {
                 path: path.to_string(),
                 source: "read only".into(),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 }
@@ -197,9 +198,10 @@ impl ObjectStore for Faulty {
         self.with(|faults| faults.gets += 1);
         let is_head = options.head;
         let answer = self.ask(self.inner.get_opts(path, options)).await?;
-        match is_head {
-            true => Ok(answer),
-            false => Ok(self.with(|faults| damaged(answer, faults))),
+        if is_head {
+            Ok(answer)
+        } else {
+            Ok(self.with(|faults| damaged(answer, faults)))
         }
     }
 
@@ -254,9 +256,10 @@ impl MultipartUpload for FaultyUpload {
     fn put_part(&mut self, payload: PutPayload) -> UploadPart {
         let is_lost = self.store.with(|faults| takes(&mut faults.drop_parts));
         let part = self.inner.put_part(copied(&payload));
-        match is_lost {
-            true => Box::pin(async { Err(unreachable()) }),
-            false => part,
+        if is_lost {
+            Box::pin(async { Err(unreachable()) })
+        } else {
+            part
         }
     }
 
