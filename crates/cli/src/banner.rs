@@ -1,6 +1,7 @@
 //! Startup banner of the server.
 
 use anyhow::Result;
+use headstart_core::figures::counted;
 use headstart_server::RunningServer;
 use headstart_server::gateway::Fleet;
 
@@ -10,10 +11,10 @@ pub(crate) fn ready(server: &RunningServer, is_toy: bool) -> Result<()> {
     let what = match &server.gateway().fleet {
         Fleet::Embedded(embedded) => {
             let replicas = embedded.replicas.len();
-            let replicas = crate::input::counted(replicas as u64, "replica");
+            let replicas = counted(replicas as u64, "replica");
             format!("{} on {replicas}", embedded.name)
         }
-        Fleet::Upstreams(upstreams) => crate::input::counted(upstreams.len() as u64, "upstream"),
+        Fleet::Upstreams(upstreams) => counted(upstreams.len() as u64, "upstream"),
     };
     if is_toy {
         crate::output::note(

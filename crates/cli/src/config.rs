@@ -25,10 +25,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+pub(crate) use headstart_analysis::UsageError;
 use headstart_core::EngineModel;
+use headstart_insight::prices::PriceTable;
 use headstart_router::Profile;
 use headstart_server::UpstreamConfig;
-use headstart_server::prices::PriceTable;
 use headstart_server::shadow::ShadowConfig;
 use serde::Deserialize;
 
@@ -42,18 +43,6 @@ use crate::listen::ListenAddress;
 
 /// Default path of the configuration file.
 const DEFAULT_FILE: &str = "headstart.toml";
-
-/// Arguments or configuration that cannot be.
-#[derive(Debug)]
-pub(crate) struct UsageError(pub(crate) String);
-
-impl std::fmt::Display for UsageError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
 
 /// A configuration file.
 #[derive(Debug, Default, Deserialize)]

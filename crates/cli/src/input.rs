@@ -9,23 +9,18 @@
 //! remarks(&reader).iter().for_each(|remark| eprintln!("{remark}"));
 //! ```
 
-use std::cell::OnceCell;
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use headstart_core::TokenId;
-use headstart_prompt::{GenerationPrompt, PromptError, PromptModel, RenderInput, SpecialTokensIn};
-use headstart_trace::format::conversation::{self, Conversation, Text, Tokenize, Turn};
-use headstart_trace::{Arrivals, Format, Options, Provenance, Reader, TraceError};
-use serde_json::json;
+use headstart_analysis::input as trace_file;
+pub(crate) use headstart_analysis::input::remarks;
+use headstart_trace::format::conversation::{self, Conversation};
+use headstart_trace::{Arrivals, Format, Options, Reader};
 
 use crate::config::{UsageError, parsed};
-use crate::logged::Rendering;
 use crate::output::progress::TaskProgress;
 
 /// A trace and how to read it.
@@ -131,7 +126,7 @@ impl TraceInput {
     /// Options that cannot be are usage errors.
     pub(crate) fn open(&self, progress: &TaskProgress) -> Result<Reader<'static>> {
         let options = self.options()?;
-        let (raw, bytes) = self.raw()?;
+        let (raw, bytes) = trace_file::opened(&self.file)?;
         if let Some(bytes) = bytes {
             progress.inc_length(bytes);
         }
@@ -144,28 +139,15 @@ impl TraceInput {
     /// Options that cannot be are usage errors.
     pub(crate) fn open_uncounted(&self) -> Result<Reader<'static>> {
         let options = self.options()?;
-        self.reader(self.raw()?.0, options)
-    }
-
-    /// The file, and its size where that is known.
-    fn raw(&self) -> Result<(Box<dyn Read>, Option<u64>)> {
-        if self.file.as_os_str() == "-" {
-            return Ok((Box::new(std::io::stdin()), None));
-        }
-        let cannot_open = || format!("cannot open the trace {}", self.name());
-        let file = File::open(&self.file).with_context(cannot_open)?;
-        let metadata = file.metadata().with_context(cannot_open)?;
-        let bytes = metadata.is_file().then_some(metadata.len());
-        Ok((Box::new(file), bytes))
+        self.reader(trace_file::opened(&self.file)?.0, options)
     }
 
     fn reader(
         &self,
-        raw: impl Read + 'static,
+        raw: impl std::io::Read + 'static,
         options: Options<'static>,
     ) -> Result<Reader<'static>> {
-        let reader = Reader::with_options(self.name(), raw, options);
-        let reader = reader.map_err(usage)?;
+        let reader = trace_file::reader(self.name(), raw, options)?;
         self.refuse_foreign(reader.format())?;
         Ok(reader)
     }
@@ -208,7 +190,7 @@ impl TraceInput {
             drop_duplicates: !self.keep_duplicates,
             block_tokens: self.block_tokens,
             infer: !self.no_infer,
-            tokenize: Some(tokenize(self.tokenizer.as_deref())?),
+            tokenize: Some(trace_file::tokenizer(self.tokenizer.as_deref())?),
         })
     }
 }
@@ -219,121 +201,6 @@ fn duration(option: &str, seconds: f64) -> Result<Duration> {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err(UsageError(format!("{option} {seconds}: expected seconds above 0")).into()),
     }
-}
-
-/// Errors that another command line would avoid are usage errors.
-fn usage(error: TraceError) -> anyhow::Error {
-    match error {
-        TraceError::Unsuitable { .. } => UsageError(error.to_string()).into(),
-        other => other.into(),
-    }
-}
-
-/// Describes the inferred fields and the errors of a trace, one sentence each.
-pub(crate) fn remarks(reader: &Reader<'_>) -> Vec<String> {
-    let (info, tally) = (reader.info(), reader.tally());
-    let facts = [
-        ("sessions", info.sessions),
-        ("turns", info.turns),
-        ("types", info.types_from),
-    ];
-    let is_inferred = |fact: &(&'static str, Provenance)| fact.1 == Provenance::Inferred;
-    let inferred = facts.into_iter().filter(is_inferred).map(|(name, _)| name);
-    let inferred = inferred.collect::<Vec<_>>().join(", ");
-    let mut remarks = Vec::new();
-    if !inferred.is_empty() {
-        remarks.push(format!(
-            "inferred from shared prefixes: {inferred} (plausible, not certain)"
-        ));
-    }
-    let mut remark = |number: u64, thing: &str, text: &str| {
-        if number > 0 {
-            remarks.push(format!("{} {text}", counted(number, thing)));
-        }
-    };
-    remark(tally.skipped, "bad line", "left out");
-    remark(
-        tally.duplicates,
-        "session",
-        "left out as a copy of another (`headstart replay` and `headstart trace convert` keep \
-         them with --keep-duplicates)",
-    );
-    remark(
-        tally.moved,
-        "request",
-        "earlier than the one before in the file, and moved to its time",
-    );
-    let text = format!(
-        "with blocks for more than twice the prompt: figures in tokens will be wrong; is a block \
-         {} tokens (--block-tokens)?",
-        info.block_tokens
-    );
-    remark(tally.oversized, "request", &text);
-    let text = format!(
-        "with a prompt more than twice as long as its blocks: figures in tokens will be wrong; \
-         is a block {} tokens (--block-tokens)?",
-        info.block_tokens
-    );
-    remark(tally.undersized, "request", &text);
-    remarks
-}
-
-/// `1 request`, `2,000 requests`, `2 branches`, `2 entries`: the last word of `thing` agrees.
-pub(crate) fn counted(number: u64, thing: &str) -> String {
-    headstart_server::words::counted(number, thing)
-}
-
-/// The tokenizing function for texts, by the model in `folder`, which is read now; the toy's is
-/// built when the first text comes, because other formats have none.
-fn tokenize(folder: Option<&Path>) -> Result<Rc<Tokenize<'static>>> {
-    let rendering = OnceCell::new();
-    if folder.is_some() {
-        let loaded = Rendering::of(folder)?;
-        rendering.get_or_init(|| loaded);
-    }
-    Ok(Rc::new(move |text: Text<'_>| {
-        let rendering = match rendering.get() {
-            Some(rendering) => rendering,
-            None => {
-                let toy = Rendering::of(None).map_err(|error| error.to_string())?;
-                rendering.get_or_init(|| toy)
-            }
-        };
-        let tokens = match text {
-            Text::Logged(prompt) => return rendering.tokens_of(prompt, &rendering.text(prompt)),
-            Text::Answer(answer) => {
-                let tokenizer = &rendering.model().tokenizer;
-                tokenizer.encode(answer, SpecialTokensIn::ParseOnly)
-            }
-            Text::Prompt(turns) => tokens(rendering.model(), turns),
-        };
-        tokens.map_err(|error| error.to_string())
-    }))
-}
-
-fn tokens(model: &PromptModel, turns: &[Turn]) -> Result<Vec<TokenId>, PromptError> {
-    if model.template.is_none() {
-        return model
-            .tokenizer
-            .encode(&plain(turns), SpecialTokensIn::AddBosEos);
-    }
-    let messages = turns
-        .iter()
-        .map(|turn| json!({"role": turn.role, "content": turn.text}));
-    model.chat_tokens(&RenderInput {
-        messages: &messages.collect(),
-        tools: None,
-        generation_prompt: GenerationPrompt::Add,
-        // The same prompt on every day: templates that print the date print 1970.
-        now_unix_s: 0,
-        extra: &serde_json::Map::new(),
-    })
-}
-
-/// A conversation for a model that knows no chats.
-fn plain(turns: &[Turn]) -> String {
-    let line = |turn: &Turn| format!("{:?}: {}\n", turn.role, turn.text);
-    turns.iter().map(line).collect()
 }
 
 #[cfg(test)]

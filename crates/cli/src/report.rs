@@ -18,6 +18,7 @@ pub(crate) mod train;
 pub(crate) mod wild;
 mod words;
 
+use headstart_analysis::kv_bytes::KvBytes;
 use headstart_sim::{ReplayOutcome, RequestClass, knee};
 use headstart_trace::TraceInfo;
 
@@ -37,7 +38,7 @@ pub(crate) struct ReplayReport {
     /// Facts about the replayed trace.
     pub(crate) trace: TraceFacts,
     /// KV bytes per token, if a model is named.
-    pub(crate) kv: Option<crate::kv_bytes::KvBytes>,
+    pub(crate) kv: Option<KvBytes>,
     /// Hits of a cache that never evicts.
     pub(crate) infinite: ReplayOutcome,
     /// One row per policy and capacity, policy by policy.
@@ -152,72 +153,9 @@ impl<'a> Curve<'a> {
     }
 }
 
-/// `1234567` as `1,234,567`.
-pub(crate) fn thousands(number: u64) -> String {
-    headstart_server::words::grouped(number)
-}
-
-/// An amount of money with its currency: `$12.30`, `$0.0031`, `EUR 1,200.00`, `<$0.0001`. A symbol
-/// stands right in front, a name is set apart. Below 1 there are two significant digits.
-pub(crate) fn money(currency: &str, amount: f64) -> String {
-    const LEAST: f64 = 1e-4;
-    let currency = match currency.ends_with(char::is_alphanumeric) {
-        true => format!("{currency} "),
-        false => currency.to_owned(),
-    };
-    let size = amount.abs();
-    if size > 0.0 && size < LEAST {
-        return format!("<{currency}{LEAST}");
-    }
-    let sign = if amount < 0.0 { "-" } else { "" };
-    let text = match size {
-        0.995.. => {
-            let cents = (size * 100.0).round() as u64;
-            format!("{}.{:02}", thousands(cents / 100), cents % 100)
-        }
-        0.0995.. => format!("{size:.2}"),
-        0.00995.. => format!("{size:.3}"),
-        _ if size == 0.0 => "0".to_owned(),
-        _ => format!("{size:.4}"),
-    };
-    format!("{sign}{currency}{text}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn small_sums_keep_their_digits() {
-        for (currency, amount, expected) in [
-            ("$", 0.0, "$0"),
-            ("$", 0.00002, "<$0.0001"),
-            ("$", 0.0031, "$0.0031"),
-            ("$", 0.0123, "$0.012"),
-            ("$", 0.25, "$0.25"),
-            ("$", 0.999, "$1.00"),
-            ("$", 12_345.678, "$12,345.68"),
-            ("EUR", 0.25, "EUR 0.25"),
-            ("EUR", 0.00001, "<EUR 0.0001"),
-            ("€", 3.0, "€3.00"),
-            ("$", -0.5, "-$0.50"),
-        ] {
-            assert_eq!(money(currency, amount), expected);
-        }
-    }
-
-    #[test]
-    fn thousands_are_set_apart() {
-        for (number, expected) in [
-            (0, "0"),
-            (999, "999"),
-            (1_000, "1,000"),
-            (123_456, "123,456"),
-            (1_234_567, "1,234,567"),
-        ] {
-            assert_eq!(thousands(number), expected);
-        }
-    }
 
     #[test]
     fn a_curve_ends_where_more_room_changes_nothing() {

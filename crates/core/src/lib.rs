@@ -14,6 +14,7 @@
 //! | [`event`] | [`CacheEvent`], how residency becomes known outside the cache |
 //! | [`request`] | one request of a trace |
 //! | [`cost`] | [`CostModel`]: how long an engine's step takes |
+//! | [`figures`] | numbers, shares, money and times as people read them |
 //! | [`probability`] | a number in `[0, 1]` that is a number |
 //! | [`runs`] | a chain of numbered blocks, as runs |
 //! | [`shown`] | texts of strangers, without what a terminal would obey |
@@ -24,6 +25,7 @@ pub mod access;
 pub mod block;
 pub mod cost;
 pub mod event;
+pub mod figures;
 pub mod ids;
 pub mod probability;
 pub mod request;

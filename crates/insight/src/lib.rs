@@ -10,6 +10,7 @@
 //! | [`documents`] | what reuse without order would find beyond prefixes |
 //! | [`ghost`] | what caches of other sizes would have hit |
 //! | [`prefill`] | seconds for uncached tokens, fitted to observed times to the first token |
+//! | [`prices`] | what an operator pays for cached, computed and generated tokens |
 //!
 //! It does not know whether its input is a running fleet, a log or a simulation; it keeps no text
 //! and no token, only keyed hashes.
@@ -20,6 +21,7 @@ pub mod documents;
 pub mod ghost;
 pub mod loss;
 pub mod prefill;
+pub mod prices;
 pub mod text;
 
 pub use bucket::{Bucket, BucketTokens, Waterfall};

@@ -10,13 +10,13 @@ use headstart_core::{BlockMover, EngineModel};
 use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{EngineConfig, LanguageModel};
 use headstart_index_sync::shared::SharedServer;
+use headstart_insight::prices::PriceTable;
 use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
 use http::HeaderValue;
 
 use crate::metrics::TierReport;
 use crate::prediction::PredictionConfig;
-use crate::prices::PriceTable;
 use crate::replica::ReplicaWaker;
 use crate::shadow::ShadowConfig;
 

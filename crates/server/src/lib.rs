@@ -22,7 +22,6 @@
 //! | [`prediction`] | will the conversation go on: asked beside each chat request's way |
 //! | [`upstream`] | an engine behind HTTP |
 //! | [`answer`] | tokens to text: detokenizing and stop strings |
-//! | [`prices`] | prices of tokens, where configured |
 //! | [`insight`] | what became of requests, and why |
 //! | [`drift`] | whether engines make the same tokens of a prompt |
 //! | [`request_shape`] | which parts a request has that change its prompt |
@@ -31,7 +30,6 @@
 //! | [`text_tokens`] | numbers that stand for a prompt whose tokens are not known |
 //! | [`timed_index`] | the router's index with a stopwatch |
 //! | [`kept`] | an answer that many ask for, made once a second |
-//! | [`words`] | figures as people read them |
 //! | [`metrics`] | Prometheus metrics, all names in one place |
 //!
 //! It reads clocks and sockets, and decides nothing: who serves is `router`'s decision, what
@@ -53,7 +51,6 @@ pub mod metrics;
 pub mod observers;
 pub mod openai;
 pub mod prediction;
-pub mod prices;
 pub mod prompt_tokens;
 pub mod replica;
 pub mod request_shape;
@@ -65,7 +62,6 @@ pub mod spans;
 pub mod text_tokens;
 pub mod timed_index;
 pub mod upstream;
-pub mod words;
 
 pub use config::{
     Cors, Edge, EdgeLimits, EmbeddedFleet, EngineBackend, ServeConfig, UpstreamConfig,

@@ -17,6 +17,7 @@ mod totals;
 use std::sync::{Arc, OnceLock};
 
 use headstart_cache::tiers::{TierCounts, TierSummary};
+use headstart_insight::prices::PriceTable;
 use headstart_router::ReportedLoad;
 use headstart_router::stream::StreamStatus;
 use prometheus::{Encoder, GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, TextEncoder};
@@ -34,8 +35,6 @@ pub use shared_index::SharedIndexMetrics;
 pub(crate) use tiers::TimedMover;
 pub use tiers::{TierMetrics, TierReport};
 pub use totals::{FOUND_IN, Totals};
-
-use crate::prices::PriceTable;
 
 /// Seconds; from a cached toy prompt to a queue of minutes.
 const SECONDS: [f64; 14] = [

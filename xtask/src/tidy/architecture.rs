@@ -27,7 +27,7 @@ pub(super) struct CrateRow {
 }
 
 /// All crates.
-static CRATES: [CrateRow; 20] = {
+static CRATES: [CrateRow; 21] = {
     use Purity::{Computes, Edge, Pure};
     [
         row("core", 0, Pure, &[]),
@@ -54,6 +54,12 @@ static CRATES: [CrateRow; 20] = {
             Pure,
             &["core", "cache", "scheduler", "router", "trace", "insight"],
         ),
+        row(
+            "analysis",
+            3,
+            Computes,
+            &["core", "cache", "trace", "insight", "prompt", "sim"],
+        ),
         row("dst", 3, Pure, &["core", "cache", "router", "insight"]),
         row(
             "server",
@@ -78,7 +84,7 @@ static CRATES: [CrateRow; 20] = {
             4,
             Edge,
             &[
-                "core", "cache", "router", "trace", "predict", "store", "sim",
+                "core", "cache", "router", "trace", "predict", "store", "sim", "analysis",
             ],
         ),
         row("xtask", 0, Edge, &[]),
@@ -100,6 +106,7 @@ const EVERYTHING_BELOW_CLI: &[&str] = &[
     "kv-events",
     "index-sync",
     "sim",
+    "analysis",
     "server",
     "loadgen",
 ];

@@ -1,36 +1,26 @@
 //! `headstart analyze`.
 
-mod analysis;
-mod cost;
-mod export;
-mod findings;
-mod fix;
-mod fleet;
-pub(crate) mod headlines;
-mod logged;
-mod memory;
-mod traffic;
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use headstart_analysis::analysis::{self, AnalysisParameters};
+use headstart_analysis::capacity::ReplicaCapacity;
+use headstart_analysis::cost::{EngineSource, Money, PromptCostModel};
+use headstart_analysis::export;
+use headstart_analysis::fleet::UniformFleet;
+use headstart_analysis::kv_bytes::{KvBytes, KvDtype};
+use headstart_analysis::memory::Bounds;
+use headstart_analysis::results::Analysis;
+use headstart_analysis::traffic::{LogReaderSettings, LogSource, LoggedTraffic, Renderings};
 use headstart_trace::Arrivals;
 
-use self::analysis::AnalysisParameters;
-use self::cost::PromptCostModel;
-use self::fleet::UniformFleet;
-use self::memory::Bounds;
-use self::traffic::{LogReaderSettings, LoggedTraffic, Renderings};
-pub(crate) use self::traffic::{LogSource, LoggedTokenCounts};
-use super::replay::capacity::{CapacitySpec, Scale};
-use crate::config::{UsageError, parsed};
-use crate::kv_bytes::{KvBytes, KvDtype};
+use crate::config::{UsageError, cost_model, parsed, prices};
 use crate::output;
 use crate::output::progress::TaskProgress;
 use crate::report::ReportProvenance;
-use crate::report::analyze::{self as report, Analysis, thousands};
+use crate::report::analyze as report;
 
 /// Default number of replicas.
 const REPLICAS: usize = 4;
@@ -177,7 +167,8 @@ pub(crate) fn run(analyze: &Analyze) -> Result<()> {
     let rendering = Renderings::of(analyze.options.tokenizer.as_deref())?;
     let traffic = LoggedTraffic::read(&sources, &analyze.reading(&rendering)?, &progress)?;
     if let Some(path) = &analyze.export {
-        export::write(path, &traffic)?;
+        let progress = TaskProgress::steps("writing the trace", traffic.requests.len());
+        output::to(path, |out| Ok(export::write(out, &traffic, &progress)?))?;
     }
     let analysis = analyze.options.analyze(&traffic, &rendering, &progress)?;
     progress.end();
@@ -188,18 +179,22 @@ pub(crate) fn run(analyze: &Analyze) -> Result<()> {
 pub(crate) fn tell(options: &AnalyzeOptions, sources: &[LogSource]) -> Result<()> {
     let progress = TaskProgress::bytes("reading");
     let rendering = Renderings::of(options.tokenizer.as_deref())?;
-    let reading = LogReaderSettings {
+    let traffic = LoggedTraffic::read(sources, &reading(&rendering), &progress)?;
+    let analysis = options.analyze(&traffic, &rendering, &progress)?;
+    progress.end();
+    options.tell(&analysis)
+}
+
+/// Settings for reading a log without options.
+fn reading(rendering: &Renderings) -> LogReaderSettings<'_> {
+    LogReaderSettings {
         format: None,
         skip_bad: false,
         block_tokens: None,
         arrivals: Arrivals::FileOrder,
-        rendering: &rendering,
+        rendering,
         held_bytes: Bounds::default().held_bytes,
-    };
-    let traffic = LoggedTraffic::read(sources, &reading, &progress)?;
-    let analysis = options.analyze(&traffic, &rendering, &progress)?;
-    progress.end();
-    options.tell(&analysis)
+    }
 }
 
 /// No file that is written is one that is read, and standard output is written once.
@@ -296,17 +291,18 @@ impl AnalyzeOptions {
         rendering: &Renderings,
         progress: &TaskProgress,
     ) -> Result<Analysis> {
-        let (gpu_hour, prices) = (self.gpu_hour, self.price_table.as_deref());
-        let cost = PromptCostModel::of(self.cost_model.as_deref(), gpu_hour, prices)?;
+        let cost = self.prompt_cost()?;
         let kv = self.kv_bytes()?;
-        let replicas = self.replicas.unwrap_or(REPLICAS);
-        let (capacity_blocks, capacity_from) = self.capacity(traffic, &cost, kv.as_ref())?;
+        let capacity = match &self.capacity {
+            Some(text) => ReplicaCapacity::asked(text, traffic, kv.as_ref())?,
+            None => ReplicaCapacity::of_engine(traffic, &cost),
+        };
         let setting = AnalysisParameters {
             fleet: UniformFleet {
-                replicas,
-                capacity_blocks,
+                replicas: self.replicas.unwrap_or(REPLICAS),
+                capacity_blocks: capacity.blocks,
             },
-            capacity_from,
+            capacity_from: capacity.from,
             cost: &cost,
             kv: kv.as_ref(),
             rendering: rendering.used(),
@@ -314,6 +310,25 @@ impl AnalyzeOptions {
             bounds: Bounds::default(),
         };
         Ok(analysis::of(traffic, &setting, progress))
+    }
+
+    fn prompt_cost(&self) -> Result<PromptCostModel> {
+        let engine = match self.cost_model.as_deref() {
+            Some(path) => EngineSource::CostModel {
+                model: cost_model::read(path)?.engine,
+                name: path.display().to_string(),
+            },
+            None => EngineSource::DataSheet,
+        };
+        let money = match (self.gpu_hour, self.price_table.as_deref()) {
+            (Some(hour), _) => Money::per_hour(hour)?,
+            (None, Some(name)) => Money::Table {
+                table: prices::read(name)?,
+                meaning: prices::explained(Some(name)),
+            },
+            (None, None) => Money::Unknown,
+        };
+        Ok(PromptCostModel::new(engine, money))
     }
 
     fn kv_bytes(&self) -> Result<Option<KvBytes>> {
@@ -331,52 +346,6 @@ impl AnalyzeOptions {
             .transpose()?)
     }
 
-    /// Blocks of one replica, and who says so.
-    fn capacity(
-        &self,
-        traffic: &LoggedTraffic,
-        cost: &PromptCostModel,
-        kv: Option<&KvBytes>,
-    ) -> Result<(u64, String)> {
-        let block_tokens = traffic.info.block_tokens;
-        let counts = &traffic.counts;
-        let Some(text) = &self.capacity else {
-            let tokens = cost.engine().kv_tokens as f64;
-            let blocks = tokens * counts.factor() / f64::from(block_tokens.max(1));
-            let logged = match counts.differ() {
-                true => format!(": {} of the log's tokens", thousands(tokens as u64)),
-                false => String::new(),
-            };
-            let from = match self.cost_model {
-                None => {
-                    format!("what Llama 3.1 8B leaves on an H100{logged}; --capacity for yours")
-                }
-                Some(_) => format!("as the cost model says{logged}"),
-            };
-            return Ok(((blocks as u64).max(1), from));
-        };
-        let capacity: CapacitySpec = parsed(text, "--capacity")?;
-        let pieces = Bounds::default().limits.pieces;
-        let scale = Scale {
-            block_tokens,
-            distinct_blocks: match capacity {
-                CapacitySpec::Percent(_) => traffic.distinct_blocks(pieces),
-                _ => 0,
-            },
-            kv,
-        };
-        let blocks = capacity.blocks(&scale);
-        let blocks = blocks.map_err(|error| UsageError(format!("--capacity {text}: {error}")))?;
-        // Tokens and bytes are those of the log's model.
-        let blocks = match capacity {
-            CapacitySpec::Tokens(_) | CapacitySpec::Bytes(_) => {
-                (blocks as f64 * counts.factor()) as u64
-            }
-            CapacitySpec::Blocks(_) | CapacitySpec::Percent(_) => blocks,
-        };
-        Ok((blocks.max(1), format!("--capacity {text}")))
-    }
-
     fn tell(&self, analysis: &Analysis) -> Result<()> {
         let page = || report::page(analysis, &ReportProvenance::now());
         if let Some(file) = &self.html {
@@ -390,5 +359,39 @@ impl AnalyzeOptions {
             true => report::json(analysis).to_string(),
             false => output::fitted(&report::text(analysis, self.sections())),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    /// Names of files and requests are strangers': no order of theirs reaches a terminal.
+    #[test]
+    fn names_are_shown_without_what_a_terminal_would_obey() {
+        let rules = (0..80).map(|rule| format!("Rule {rule}: the keeper of {rule} answers."));
+        let rules = rules.collect::<Vec<_>>().join(" ");
+        let mut log = String::new();
+        for number in 1..=3 {
+            let _ = writeln!(
+                log,
+                "{{\"id\": \"a\u{202e}{number}\", \"prompt\": \
+                 \"It is 2026-03-02 09:0{number}:17 now. {rules}\"}}"
+            );
+        }
+        let source = LogSource::Made("lo\u{202e}g", log.into_bytes());
+        let options = AnalyzeOptions::default();
+        let progress = TaskProgress::bytes("reading");
+        let rendering = Renderings::of(None).expect("the toy");
+        let traffic = LoggedTraffic::read(&[source], &reading(&rendering), &progress);
+        let traffic = traffic.expect("a log");
+        let analysis = options.analyze(&traffic, &rendering, &progress);
+        let analysis = analysis.expect("valid options");
+        let text = report::text(&analysis, report::Sections::All);
+        assert!(text.starts_with("lo\\u{202e}g: 3 requests"), "{text}");
+        assert!(text.contains("example: request a\\u{202e}"), "{text}");
+        assert!(!text.contains('\u{202e}'), "{text}");
     }
 }

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use headstart_analysis::traffic::LogSource;
 
-use super::analyze::{self, AnalyzeOptions, LogSource};
+use super::analyze::{self, AnalyzeOptions};
 use crate::config::UsageError;
 use crate::output;
 

@@ -1,6 +1,5 @@
 //! `headstart replay`.
 
-pub(crate) mod capacity;
 mod cells;
 mod predictors;
 mod texts;
@@ -12,23 +11,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use headstart_analysis::capacity::{self, CapacitySpec, Scale};
+use headstart_analysis::kv_bytes::{KvBytes, KvDtype};
 use headstart_cache::policy;
+use headstart_core::figures::{counted, thousands};
 use headstart_core::{SessionId, TraceRequest};
 use headstart_sim::{Sweep, SweepConfig};
 use headstart_trace::sample::Sample;
 use headstart_trace::{Format, Reader, TraceError};
 
-use self::capacity::{CapacitySpec, Scale};
 use self::cells::ReplayCell;
 use self::predictors::{NamedPredictor, TracePredictions};
 use crate::config::ablations::policy as policy_option;
 use crate::config::{UsageError, parsed};
-use crate::input::counted;
 use crate::input::{self, TraceInput};
-use crate::kv_bytes::{KvBytes, KvDtype};
 use crate::output;
 use crate::output::progress::TaskProgress;
-use crate::report::thousands;
 use crate::report::{self, ReplayReport, ReplayRow, ReportProvenance, TraceFacts};
 
 /// Policies where none is named: what most engines do, and the yardstick.

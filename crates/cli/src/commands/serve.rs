@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{ArgMatches, Args};
+use headstart_core::figures::counted;
 use headstart_engine::kv::KvStorageFormat;
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
 use headstart_index_sync::shared::{SharedServer, Timing};
@@ -17,7 +18,6 @@ use crate::banner;
 use crate::config::ablations;
 use crate::config::importance::wanted;
 use crate::config::{EffectiveSettings, ServeOptions, UsageError, parsed, variables};
-use crate::input::counted;
 use crate::model::{self, TOY};
 use crate::output;
 use crate::output::progress::TaskProgress;

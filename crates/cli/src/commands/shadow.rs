@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use clap::Args;
-use headstart_server::words::ago;
+use headstart_core::figures::ago;
+use headstart_core::figures::counted;
 use serde_json::Value;
 
-use crate::input::counted;
 use crate::output;
 use crate::server::{ServerOptions, one_line};
 

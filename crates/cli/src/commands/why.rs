@@ -2,32 +2,25 @@
 //! them part, what that cost and what to do about it.
 
 mod live;
-pub(crate) mod logs;
-pub(crate) mod prompt;
-mod shown;
-pub(crate) mod walk;
+pub(crate) mod shown;
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
+use headstart_analysis::change::ChangeContext;
+use headstart_analysis::prompt::PromptBody;
+use headstart_analysis::rendering::Rendering;
+use headstart_analysis::walk::{DivergentPrompts, PromptComparison, PromptRelation};
+use headstart_analysis::why::{self, FoundRequest, WhyQuestion};
+use headstart_core::figures::{counted, thousands};
 use headstart_insight::text::Evidence;
-use headstart_trace::format::request_log::LoggedRequest;
 use serde_json::{Value, json};
 
 use crate::config::UsageError;
-use crate::input::counted;
-use crate::logged::Rendering;
+use crate::output::progress::TaskProgress;
 use crate::output::{self, colour};
-use crate::report::thousands;
 use crate::server::{ServerOptions, one_line};
-use prompt::PromptBody;
-use shown::ChangeContext;
-use walk::{DivergentPrompts, LogWalk, PromptComparison, PromptRelation};
-
-/// Ids and lines that a message lists.
-const TOLD_MAX: usize = 5;
 
 /// Explain why one request's prompt was recomputed.
 #[derive(Args, Debug)]
@@ -89,7 +82,7 @@ pub(crate) fn run(why: &WhyCommand) -> Result<()> {
         return live::run(&why.server, &why.request, why.json);
     };
     let rendering = Rendering::of(why.tokenizer.as_deref())?;
-    let (told, namesakes) = found(why, path, &rendering)?;
+    let FoundRequest { told, namesakes } = found(why, path, &rendering)?;
     remarks(&rendering);
     if let Some(remark) = namesakes.told() {
         output::note(&remark);
@@ -120,93 +113,15 @@ fn refuse_options_of_logs(why: &WhyCommand) -> Result<()> {
     }
 }
 
-/// Other requests with the id that was asked for.
-#[derive(Default)]
-struct Namesakes {
-    count: u64,
-    lines: Vec<String>,
-}
-
-impl Namesakes {
-    fn add(&mut self, request: &LoggedRequest) {
-        self.count += 1;
-        if self.lines.len() < TOLD_MAX {
-            self.lines.push(request.line.to_string());
-        }
-    }
-
-    /// Tells the user about further requests with the same id, if any.
-    fn told(&self) -> Option<String> {
-        let more = match self.count > self.lines.len() as u64 {
-            true => ", …",
-            false => "",
-        };
-        (self.count > 0).then(|| {
-            format!(
-                "this is the first request with that id; {} more on line {}{more}: name one by \
-                 its line",
-                thousands(self.count),
-                self.lines.join(", ")
-            )
-        })
-    }
-}
-
-/// Finds the request, the first with that id or else the one on that line, and explains it.
-fn found(
-    why: &WhyCommand,
-    path: &Path,
-    rendering: &Rendering,
-) -> Result<(PromptComparison, Namesakes)> {
-    let mut walk = LogWalk::new(rendering);
-    let (mut of_id, mut of_line, mut has_ids) = (None, None, false);
-    let (mut ids, mut count) = (Vec::new(), 0u64);
-    let mut namesakes = Namesakes::default();
-    let read = logs::each(path, why.skip_bad, |request| {
-        has_ids |= request.id.is_some();
-        // As it stands in the log, or as it is shown.
-        let is_asked = |id: &String| *id == why.request || request.name() == why.request;
-        let is_asked = request.id.as_ref().is_some_and(is_asked);
-        match (is_asked, &of_id) {
-            (true, None) => of_id = Some(walk.tell(request)),
-            (true, Some(_)) => namesakes.add(request),
-            _ => {}
-        }
-        if of_id.is_some() {
-            return ControlFlow::Continue(());
-        }
-        if request.line.to_string() == why.request {
-            of_line = Some(walk.tell(request));
-        }
-        count += 1;
-        if ids.len() < TOLD_MAX {
-            ids.push(request.name());
-        }
-        walk.remember(request);
-        match of_line.is_some() && !has_ids {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    });
-    if let Some(told) = of_id {
-        // What is wrong behind it is not about it.
-        return Ok((told, namesakes));
-    }
-    read.map_err(|error| UsageError(format!("{error:#}")))?;
-    if let Some(told) = of_line {
-        return Ok((told, namesakes));
-    }
-    let name = logs::name(path);
-    if count == 0 {
-        bail!("{name} has no requests; a request log has one JSON object a line");
-    }
-    Err(UsageError(format!(
-        "{name} has no request {}; it has {}, the first: {}",
-        why.request,
-        counted(count, "request"),
-        ids.join(", ")
-    ))
-    .into())
+/// Finds the request and explains it.
+fn found(command: &WhyCommand, path: &Path, rendering: &Rendering) -> Result<FoundRequest> {
+    let question = WhyQuestion {
+        log: path,
+        request: &command.request,
+        skip_bad: command.skip_bad,
+    };
+    let progress = TaskProgress::bytes("reading prompts");
+    Ok(why::find(&question, rendering, &progress)?)
 }
 
 /// Prints notes on how prompts were read.
@@ -220,7 +135,7 @@ pub(crate) fn remarks(rendering: &Rendering) {
 fn told_json(told: &PromptComparison, rendering: &Rendering, show_text: bool) -> Value {
     let parted = told.parted.as_ref();
     let evidence = parted.and_then(|parted| parted.evidence.as_ref());
-    let shown = parted.map(|parted| shown(parted, told));
+    let changed = parted.map(|parted| changed(parted, told));
     let is_text = matches!(told.prompt.body, PromptBody::Text(_));
     let mut object = json!({
         "request": told.prompt.name,
@@ -240,26 +155,27 @@ fn told_json(told: &PromptComparison, rendering: &Rendering, show_text: bool) ->
         "fix": evidence.map(Evidence::fix),
         "also": evidence.and_then(|it| it.also).map(|it| it.name()),
     });
-    for (name, value) in ChangeContext::fields_of(shown.as_ref(), show_text) {
+    for (name, value) in shown::fields_of(changed.as_ref(), show_text) {
         object[name] = value;
     }
     object
 }
 
-fn shown(parted: &DivergentPrompts, told: &PromptComparison) -> ChangeContext {
+fn changed(parted: &DivergentPrompts, told: &PromptComparison) -> ChangeContext {
     ChangeContext::of(&parted.old, &told.prompt, parted.spans(), parted.cause())
 }
 
 /// The same for people: one headline, both texts, cause, cost and fix.
 fn told_text(told: &PromptComparison, rendering: &Rendering, show_text: bool) -> String {
-    let headline = told.outcome().headline(told, rendering);
+    let headline = headline(told, rendering);
     let mut lines = vec![colour::heading(&headline)];
     let Some(parted) = &told.parted else {
         return lines.remove(0);
     };
     lines.push(String::new());
-    let shown = shown(parted, told);
-    lines.extend(shown.side_by_side(&parted.old.name, &told.prompt.name, show_text));
+    let changed = changed(parted, told);
+    let (old, new) = (&parted.old.name, &told.prompt.name);
+    lines.extend(shown::side_by_side(&changed, old, new, show_text));
     lines.push(String::new());
     if let Some(evidence) = &parted.evidence {
         lines.push(format!("cause  {}: {}", evidence.cause, evidence.title()));
@@ -292,25 +208,24 @@ pub(crate) fn cost(tokens: u64) -> String {
     )
 }
 
-impl PromptRelation {
-    fn headline(self, told: &PromptComparison, rendering: &Rendering) -> String {
-        let name = one_line(&told.prompt.name);
-        let all = thousands(told.prompt.tokens(rendering));
-        let shared = thousands(told.shared_tokens);
-        let near = told.near.as_ref().map_or("", |near| &near.name);
-        let near = one_line(near);
-        match self {
-            Self::Alone => format!(
-                "Request {name}: no earlier prompt of its model is similar; all of its {all} \
-                 tokens are new."
-            ),
-            Self::GoesOn => format!(
-                "Request {name} continues {near}: they share {shared} of its {all} tokens, and \
-                 nothing was lost."
-            ),
-            Self::Parts => {
-                format!("Request {name} differs from {near} at token {shared} of {all}.")
-            }
+/// One sentence: the relation of the request to the earlier prompts.
+fn headline(told: &PromptComparison, rendering: &Rendering) -> String {
+    let name = one_line(&told.prompt.name);
+    let all = thousands(told.prompt.tokens(rendering));
+    let shared = thousands(told.shared_tokens);
+    let near = told.near.as_ref().map_or("", |near| &near.name);
+    let near = one_line(near);
+    match told.outcome() {
+        PromptRelation::Alone => format!(
+            "Request {name}: no earlier prompt of its model is similar; all of its {all} tokens \
+             are new."
+        ),
+        PromptRelation::GoesOn => format!(
+            "Request {name} continues {near}: they share {shared} of its {all} tokens, and \
+             nothing was lost."
+        ),
+        PromptRelation::Parts => {
+            format!("Request {name} differs from {near} at token {shared} of {all}.")
         }
     }
 }

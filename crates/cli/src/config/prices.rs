@@ -21,7 +21,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use headstart_server::prices::{Price, PriceTable};
+use headstart_insight::prices::{Price, PriceTable};
 use serde::Deserialize;
 
 use super::{UsageError, toml_error};

@@ -13,6 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use headstart_analysis::Progress;
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Delay before progress appears: a command that ends sooner needs none.
@@ -142,6 +143,33 @@ impl TaskProgress {
     fn unit(&self) -> MutexGuard<'_, ProgressUnit> {
         let unit = self.0.unit.lock();
         unit.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The methods of the same names, for what knows no terminal.
+impl Progress for TaskProgress {
+    fn beside(&self, what: &'static str, length: usize) -> Box<dyn Progress> {
+        Box::new(Self::steps(what, length))
+    }
+
+    fn phase(&self, what: &'static str, length: Option<usize>) {
+        Self::phase(self, what, length);
+    }
+
+    fn inc(&self, count: u64) {
+        Self::inc(self, count);
+    }
+
+    fn at(&self, position: usize) {
+        Self::at(self, position);
+    }
+
+    fn inc_length(&self, length: u64) {
+        Self::inc_length(self, length);
+    }
+
+    fn end(&self) {
+        Self::end(self);
     }
 }
 

@@ -6,7 +6,7 @@ mod json;
 mod table;
 mod winner;
 
-use crate::input::counted;
+use headstart_core::figures::{counted, thousands};
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, FleetPreset, RungOutcome};
 
@@ -185,9 +185,9 @@ pub(crate) fn told(fleet: &FleetConfig, origin: &str) -> Vec<String> {
     let all = || fleet.replicas.iter().map(memory);
     let tokens = match (all().min(), all().max()) {
         (Some(least), Some(most)) if least < most => {
-            format!("{} to {}", super::thousands(least), super::thousands(most))
+            format!("{} to {}", thousands(least), thousands(most))
         }
-        _ => super::thousands(memory(spec)),
+        _ => thousands(memory(spec)),
     };
     let of_first = match fleet.replicas.iter().any(|it| it.cost != *cost) {
         true => " of the first replica (others are faster or slower)",

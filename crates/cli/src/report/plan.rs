@@ -1,11 +1,11 @@
 //! Report of hit rates by multiple of device memory, as table, JSON and sentences.
 
+use headstart_core::figures::{counted, percent_to_hundredths, thousands};
 use headstart_core::stats::HitCount;
 use headstart_sim::knee;
 use serde_json::{Value, json};
 
-use super::{table::aligned, thousands};
-use crate::input::counted;
+use super::table::aligned;
 use crate::output::colour;
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -189,8 +189,8 @@ fn line(report: &PlanReport, index: usize) -> Vec<String> {
     let mut line = vec![
         format!("{}×", row.times),
         size(below),
-        colour::hit(&percent(row.tokens.rate())),
-        percent(share),
+        colour::hit(&percent_to_hundredths(row.tokens.rate())),
+        percent_to_hundredths(share),
         shown(marginal.map(|it| it.rate), |rate| {
             format!("{:.2} pp", rate * 100.0)
         }),
@@ -210,8 +210,8 @@ fn words(report: &PlanReport) -> Vec<String> {
     let (have, ideal) = (alone.tokens.rate(), report.ideal.rate());
     let mut words = vec![format!(
         "The device alone has a hit rate of {}. The maximum is {}, if nothing is ever evicted.",
-        percent(have),
-        percent(ideal)
+        percent_to_hundredths(have),
+        percent_to_hundredths(ideal)
     )];
     if ideal == 0.0 {
         return vec!["No prefix in this trace comes twice: no cache size helps.".to_owned()];
@@ -221,7 +221,7 @@ fn words(report: &PlanReport) -> Vec<String> {
         words.push(format!(
             "The knee of the curve is at {}× (hit rate {}): more memory gains less.",
             knee.times,
-            percent(knee.tokens.rate())
+            percent_to_hundredths(knee.tokens.rate())
         ));
     }
     words.extend(worth(report));
@@ -230,7 +230,7 @@ fn words(report: &PlanReport) -> Vec<String> {
 
 /// Describes the size that is enough.
 fn needed(report: &PlanReport, least: &PlanRow) -> String {
-    let share = percent(report.enough);
+    let share = percent_to_hundredths(report.enough);
     if least.times == 1 {
         return format!(
             "The device alone reaches {share} of the maximum (--enough): a lower tier gains almost \
@@ -331,10 +331,6 @@ fn size(bytes: f64) -> String {
         gib if gib >= 1.0 || gib == 0.0 => format!("{gib:.1} GiB"),
         gib => format!("{:.1} MiB", gib * 1_024.0),
     }
-}
-
-fn percent(rate: f64) -> String {
-    format!("{:.2} %", rate * 100.0)
 }
 
 fn points(rate: f64) -> String {

@@ -202,10 +202,6 @@ fn sweep_name(sweep: SweepAxis) -> &'static str {
     }
 }
 
-fn percent(rate: f64) -> String {
-    format!("{:.2} %", rate * 100.0)
-}
-
 fn signed(rate: f64) -> String {
     format!("{:+.1} %", rate * 100.0)
 }

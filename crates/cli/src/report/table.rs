@@ -1,10 +1,10 @@
 //! Tables for a terminal.
 
 use console::{Alignment, measure_text_width, pad_str};
+use headstart_core::figures::{counted, percent_to_hundredths, thousands};
 use headstart_sim::{HitTally, ReplayOutcome};
 
-use super::{ReplayReport, ReplayRow, YARDSTICK, thousands};
-use crate::input::counted;
+use super::{ReplayReport, ReplayRow, YARDSTICK};
 use crate::output::{COLUMNS, colour};
 
 /// The table of all cells, with what has to be known to read it; last row: no eviction ever.
@@ -64,8 +64,8 @@ pub(crate) fn per_class(report: &ReplayReport) -> String {
                 report.class_name(*class).to_owned(),
                 turn,
                 thousands(tally.requests),
-                percent(tally.blocks.rate()),
-                percent(tally.tokens.rate()),
+                percent_to_hundredths(tally.blocks.rate()),
+                percent_to_hundredths(tally.tokens.rate()),
             ]);
         }
     }
@@ -112,7 +112,7 @@ fn line(report: &ReplayReport, row: &ReplayRow) -> Vec<String> {
         Some(asked) => format!("{asked} = {}", thousands(row.blocks)),
         None => thousands(row.blocks),
     };
-    let share = report.share_of_yardstick(row).map(percent);
+    let share = report.share_of_yardstick(row).map(percent_to_hundredths);
     let mark = if is_marked(report, row) { "*" } else { " " };
     let full_at = match row.outcome.full_at {
         Some(request) => thousands(u64::from(request) + 1),
@@ -140,7 +140,7 @@ fn rates(outcome: &ReplayOutcome) -> Vec<String> {
     let tallies = [&outcome.all(), &outcome.cold, &outcome.steady];
     let rate = |count: headstart_core::stats::HitCount| match count.lookups {
         0 => "–".to_owned(),
-        _ => percent(count.rate()),
+        _ => percent_to_hundredths(count.rate()),
     };
     let blocks = tallies.iter().map(|tally: &&HitTally| rate(tally.blocks));
     let tokens = tallies.iter().map(|tally| rate(tally.tokens));
@@ -152,10 +152,6 @@ fn rates(outcome: &ReplayOutcome) -> Vec<String> {
 /// Filled, but only after the cold part.
 fn is_marked(report: &ReplayReport, row: &ReplayRow) -> bool {
     row.outcome.full_at.is_some() && report.filled_late(row)
-}
-
-fn percent(rate: f64) -> String {
-    format!("{:.2} %", rate * 100.0)
 }
 
 fn headings(texts: &[&str]) -> Vec<String> {

@@ -4,10 +4,10 @@
 //! too few sizes or does not bend gets no knee.
 
 use headstart_cache::policy::OFFLINE_NAMES;
+use headstart_core::figures::{counted, percent_to_tenths, thousands};
 use headstart_sim::knee::RISE_MIN;
 
-use super::{Curve, ReplayReport, ReplayRow, YARDSTICK, thousands};
-use crate::input::counted;
+use super::{Curve, ReplayReport, ReplayRow, YARDSTICK};
 
 /// Most steps between sizes that are reported one by one, without a knee.
 const STEPS_TOLD_MAX: usize = 3;
@@ -54,7 +54,10 @@ fn is_bound(policy: &str) -> bool {
 fn briefly(knees: &[(&Curve<'_>, usize)]) -> Option<String> {
     let knee = |(curve, knee): &(&Curve<'_>, usize)| {
         let row = curve.rows[*knee];
-        let (blocks, rate) = (counted(row.blocks, "block"), percent(row.block_rate()));
+        let (blocks, rate) = (
+            counted(row.blocks, "block"),
+            percent_to_tenths(row.block_rate()),
+        );
         format!("{} {blocks} ({rate})", curve.policy)
     };
     let told: Vec<_> = knees.iter().map(knee).collect();
@@ -68,7 +71,7 @@ fn at_knee(report: &ReplayReport, curve: &Curve<'_>, knee: usize) -> String {
         "{}: the knee is at {} ({} of blocks hit).",
         curve.policy,
         counted(row.blocks, "block"),
-        percent(row.block_rate())
+        percent_to_tenths(row.block_rate())
     );
     if let Some(next) = curve.rows.get(knee + 1) {
         let to = counted(next.blocks, "block");
@@ -168,18 +171,14 @@ fn most_to_win(report: &ReplayReport) -> Option<String> {
             "The largest gap to Belady is at {}: {} hits {} of blocks, Belady {}.",
             counted(row.blocks, "block"),
             row.policy,
-            percent(row.block_rate()),
-            percent(best.block_rate())
+            percent_to_tenths(row.block_rate()),
+            percent_to_tenths(best.block_rate())
         )
     })
 }
 
 fn points(rate: f64) -> String {
     format!("{} points", short(rate * 100.0))
-}
-
-fn percent(rate: f64) -> String {
-    format!("{:.1} %", rate * 100.0)
 }
 
 /// Three digits that mean something, no more.
@@ -195,8 +194,9 @@ fn short(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use headstart_analysis::kv_bytes::KvBytes;
+
     use super::*;
-    use crate::kv_bytes::KvBytes;
     use crate::report::testing;
 
     const LRU: (&str, &[(u64, u64)]) = (

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::Result;
+use headstart_core::figures::counted;
 
 use super::{CONTEXT_CACHE_GIB, usage};
 use crate::commands::serve::memory_bytes;
 use crate::config::ServeOptions;
-use crate::input::counted;
 
 const GIB: f64 = (1u64 << 30) as f64;
 

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use headstart_core::TokenId;
 use headstart_core::block::Medium;
+use headstart_core::figures::counted;
 use headstart_insight::text::Sketch;
 use headstart_prompt::{Dialect, NoExactTokens};
 use headstart_router::Health;
@@ -25,7 +26,6 @@ use super::{Fleet, HttpGateway};
 use crate::prompt_tokens::TokenizedPrompt;
 use crate::text_tokens::{plain_text, text_tokens};
 use crate::upstream::{RenderedPrompt, Upstream};
-use crate::words::counted;
 
 /// Prompts that engines render for this gateway at a time; further ones go by their text at once.
 const RENDERED_AT_ONCE: usize = 16;

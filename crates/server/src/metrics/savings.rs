@@ -2,10 +2,10 @@
 //! have taken, and money.
 
 use headstart_core::{EngineModel, Tier};
+use headstart_insight::prices::PriceTable;
 use prometheus::{CounterVec, IntCounterVec};
 
 use super::{BY_REPLICA, MetricFactory};
-use crate::prices::PriceTable;
 
 /// Tiers that tokens come from.
 const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
@@ -198,10 +198,12 @@ impl SavingsMetrics {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use headstart_insight::prices::Price;
+
     use super::super::Metrics;
     use super::*;
-    use crate::prices::Price;
-    use std::collections::BTreeMap;
 
     fn prices() -> PriceTable {
         let price = Price {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use headstart_core::figures::counted;
 use headstart_loadgen::{
     Answers, ApiClient, ChatBench, ChatRecord, ChatReport, ProbeReport, ReuseProbe, Starts, chat,
     compare, probe, read_conversations,
@@ -18,7 +19,6 @@ use super::continuation::Continuations;
 use super::runs::{Runs, ServerRun};
 use super::{BenchServer, recording};
 use crate::config::{ServeOptions, UsageError, parsed};
-use crate::input::counted;
 use crate::output;
 use crate::output::progress::TaskProgress;
 

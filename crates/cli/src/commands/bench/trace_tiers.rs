@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail, ensure};
 use headstart_cache::PrefixCache;
 use headstart_cache::policy::{self, Setting};
+use headstart_core::figures::counted;
 use headstart_core::{Nanos, Tier};
 use headstart_engine::engine::EngineConfig;
 use headstart_loadgen::Pace;
@@ -22,7 +23,6 @@ use headstart_trace::materialize::TokenPrompt;
 use serde::Serialize;
 
 use crate::config::{ServeOptions, UsageError};
-use crate::input::counted;
 use crate::tiers::{FleetShape, in_virtual_time, unknown_engine};
 
 /// The metric that tells where prompt tokens came from.

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use headstart_core::TenantTag;
+use headstart_core::figures::counted;
 use headstart_store::disk::unix_seconds;
 use headstart_store::inspect::{Cache as Opened, RecordTally};
 use serde_json::json;
@@ -10,7 +11,6 @@ use serde_json::json;
 use super::whose::TenantSelector;
 use super::{CacheLocation, Form, words};
 use crate::config::UsageError;
-use crate::input::counted;
 use crate::output;
 use crate::output::progress::TaskProgress;
 

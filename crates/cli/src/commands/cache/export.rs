@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use headstart_core::figures::counted;
 use headstart_store::disk::{DiskError, FolderInspector, unix_seconds};
 use headstart_store::inspect::Item;
 use headstart_store::inspect::copy::{CopyReport, copy, wakeups};
@@ -15,7 +16,6 @@ use serde_json::json;
 use super::whose::TenantSelector;
 use super::{CacheLocation, Form, in_use, progress, words};
 use crate::config::UsageError;
-use crate::input::counted;
 use crate::output;
 use crate::output::progress::TaskProgress;
 

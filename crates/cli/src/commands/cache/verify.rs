@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use headstart_core::figures::counted;
 use headstart_store::disk::unix_seconds;
 use headstart_store::inspect::{Item, RecordReadError, RecordTally};
 use headstart_store::record::Wrong;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use super::whose::TenantSelector;
 use super::{CacheLocation, Form, arena, progress, words};
 use crate::exit::CheckFailure;
-use crate::input::counted;
 use crate::output;
 use crate::output::progress::TaskProgress;
 

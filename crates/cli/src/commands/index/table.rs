@@ -3,10 +3,9 @@
 //! It takes what a gateway of any version says: what one does not tell is left out, and what is
 //! text is shown without anything that a terminal or a table would obey.
 
+use headstart_core::figures::{counted, thousands};
 use serde_json::Value;
 
-use crate::input::counted;
-use crate::report::thousands;
 use crate::server::one_line;
 
 const HEADER: &str = "\

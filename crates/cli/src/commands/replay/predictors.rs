@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
+use headstart_core::figures::counted;
 use headstart_core::{Probability, SessionId, TraceRequest};
 use headstart_predict::encoder::{self, Encoder};
 use headstart_predict::{ContinuationModel, Predictor};
@@ -13,7 +14,6 @@ use super::texts::SessionConversations;
 use super::turns;
 use crate::config::UsageError;
 use crate::input::TraceInput;
-use crate::input::counted;
 use crate::output::progress::TaskProgress;
 use crate::predictor::read_model;
 use crate::situations::num_prompts;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use headstart_server::prices::PriceTable;
+use headstart_core::figures::money;
+use headstart_insight::prices::PriceTable;
 use serde_json::{Value, json};
 
 use super::exposition::{MetricSample, samples};
-use crate::report::money;
 use crate::server::one_line;
 
 /// Sources of tokens, in report order.
@@ -205,7 +205,7 @@ fn line(name: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart_server::prices::Price;
+    use headstart_insight::prices::Price;
 
     const METRICS: &str = "\
 headstart_index_bytes 7

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use headstart_core::Probability;
+use headstart_core::figures::counted;
 use headstart_predict::TurnPrior;
 use headstart_sim::chat::Pacing;
 use headstart_sim::chat::script::CONVERSATIONS_MAX;
@@ -16,7 +17,6 @@ use headstart_trace::synth::Gap;
 
 use super::{record, texts};
 use crate::config::UsageError;
-use crate::input::counted;
 
 /// Prefix of the presets' names.
 const PRESET: &str = "lpc-";

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use headstart_core::figures::{ago, compact, counted, percent_to_tenths, since, took};
 use headstart_server::dashboard::Snapshot;
 use headstart_server::dashboard::snapshot::{CausePart, NodePart, ReplicaPart, TreePart};
-use headstart_server::words::{ago, compact, counted, percent, since, took};
 
 use super::line::{Style, StyledLine, bar, fit, fit_end, sparkline};
 use crate::server::one_line;
@@ -104,7 +104,7 @@ fn head(told: &Snapshot) -> Vec<StyledLine> {
         0 => "nothing yet".to_owned(),
         _ => format!(
             "  {} of {} tokens since the start, where engines report cached tokens",
-            percent(totals.cached_tokens as f64 / all as f64),
+            percent_to_tenths(totals.cached_tokens as f64 / all as f64),
             compact(all as f64)
         ),
     };
@@ -116,7 +116,9 @@ fn head(told: &Snapshot) -> Vec<StyledLine> {
         title("Hit rate", String::new())
             .with(
                 Style::Bold,
-                lately.hit_rate.map_or_else(|| "–".to_owned(), percent),
+                lately
+                    .hit_rate
+                    .map_or_else(|| "–".to_owned(), percent_to_tenths),
             )
             .with(Style::Plain, "  ")
             .with(Style::Served, sparkline(&hit_rates(told)))
@@ -200,7 +202,7 @@ fn waterfall(told: &Snapshot) -> Vec<StyledLine> {
                     format!("  {} ", fit(&one_line(&bucket.meaning), NAME)),
                 )
                 .with(style, bar(start, start + share, BAR))
-                .with(Style::Plain, format!(" {:>8}", percent(share)))
+                .with(Style::Plain, format!(" {:>8}", percent_to_tenths(share)))
                 .with(
                     Style::Soft,
                     format!(" {:>8}", compact(bucket.tokens as f64)),
@@ -220,7 +222,7 @@ fn cause(cause: &CausePart, share: f64) -> StyledLine {
     let title = format!(
         "{}: about {}",
         one_line(&cause.title),
-        percent(cause.share * share)
+        percent_to_tenths(cause.share * share)
     );
     let fix = match &cause.normalize {
         Some(value) => format!(
@@ -275,7 +277,9 @@ fn replica(replica: &ReplicaPart) -> StyledLine {
         None if held < 10_000 => counted(held, "block"),
         None => format!("{} blocks", compact(held as f64)),
     };
-    let hits = replica.hit_rate.map_or_else(|| "–".to_owned(), percent);
+    let hits = replica
+        .hit_rate
+        .map_or_else(|| "–".to_owned(), percent_to_tenths);
     StyledLine::default()
         .with(Style::Plain, format!("{name} "))
         .with(style, fit(&health, 9))
@@ -335,7 +339,10 @@ fn branch(node: &NodePart, depth: usize) -> StyledLine {
             Style::Plain,
             format!("{:>16}", counted(node.tokens, "token")),
         )
-        .with(Style::Bold, format!(" {:>8}", percent(node.share)))
+        .with(
+            Style::Bold,
+            format!(" {:>8}", percent_to_tenths(node.share)),
+        )
         .with(Style::Soft, " of prompts")
         .with(Style::Plain, format!("  held by {holders}"))
         .with(Style::Soft, format!("  used {}", since(node.used_s)))

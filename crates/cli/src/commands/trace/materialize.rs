@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use headstart_core::TraceRequest;
+use headstart_core::figures::counted;
 use headstart_trace::TraceError;
 use headstart_trace::format::completions;
 use headstart_trace::materialize::TokenPrompt;
 
-use crate::input::counted;
 use crate::input::{TraceInput, remarks};
 use crate::output;
 use crate::prompts::{PromptOptions, PromptStream};

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use headstart_core::figures::counted;
 use headstart_trace::format::conversation;
 use headstart_trace::synth::planted::{Attainable, Generator};
 use headstart_trace::synth::{Length, PlantedConfig};
 
 use crate::config::UsageError;
-use crate::input::counted;
 use crate::output;
 use crate::output::progress::TaskProgress;
 

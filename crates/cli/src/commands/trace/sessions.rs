@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use headstart_core::SessionId;
-
-use crate::input::counted;
+use headstart_core::figures::counted;
 
 /// Sessions told apart, some 100 MiB; beyond, the count says "more than".
 const SESSIONS_MAX: usize = 4 << 20;

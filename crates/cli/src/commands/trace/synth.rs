@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use headstart_core::figures::{counted, thousands};
 use headstart_trace::format::canonical::Writer;
 use headstart_trace::synth::{Gap, PRESETS, Preset, RequestGenerator, SynthWorkload};
 
 use super::sessions::SessionCounter;
 use crate::config::UsageError;
-use crate::input::counted;
 use crate::output;
 use crate::output::progress::TaskProgress;
-use crate::report::thousands;
 
 /// Requests between two updates of the progress.
 const BAR_STEP: u64 = 256;

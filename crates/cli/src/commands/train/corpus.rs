@@ -6,12 +6,12 @@
 //! not known.
 
 use anyhow::Result;
+use headstart_core::figures::counted;
 use headstart_predict::{ConversationOutcome, Label};
 use headstart_trace::format::conversation::{self, Conversation, Role, Turn, USER_TURNS_MAX};
 
 use super::samples::Samples;
 use super::source::TrainingFile;
-use crate::input::counted;
 use crate::output::progress::TaskProgress;
 use crate::situations::{Situations, num_prompts};
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use headstart_core::figures::counted;
 use headstart_predict::{
     ConversationOutcome, Dataset, Definition, Encoder, Label, Parts, TrainOptions, encoder, log,
 };
@@ -18,7 +19,6 @@ use super::samples::Samples;
 use super::source::{InputKind, TrainingFile};
 use super::{Train, corpus, sessions};
 use crate::config::UsageError;
-use crate::input::counted;
 use crate::output;
 use crate::output::progress::TaskProgress;
 use crate::report::train::{InputFacts, PhaseTimes};

@@ -1,10 +1,9 @@
 //! Characterization of a trace as JSON, with the field names of `headstart_trace::characterize`.
 
+use headstart_analysis::results::Analysis;
 use headstart_trace::characterize::report::{Hits, Next, Reuse, SessionKind, Skew};
 use headstart_trace::characterize::{Characterization, Fit, Spread};
 use serde_json::{Map, Value, json};
-
-use super::Analysis;
 
 /// The object under `characterization`.
 pub(super) fn characterization(analysis: &Analysis) -> Value {

@@ -1,10 +1,12 @@
 //! One JSON object, with names that stay.
 
+use headstart_analysis::results::{
+    Amount, Analysis, FindingRow, MemoryEstimate, Own, WaterfallStep,
+};
+use headstart_analysis::traffic::LoggedTokenCounts;
 use serde_json::{Value, json};
 
 use super::characterization::characterization;
-use super::{Amount, Analysis, FindingRow, MemoryEstimate, Own, WaterfallStep};
-use crate::commands::analyze::LoggedTokenCounts;
 
 /// Everything, as `analyze --json` prints it.
 pub(crate) fn json(analysis: &Analysis) -> Value {

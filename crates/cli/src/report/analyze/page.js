@@ -1,6 +1,6 @@
 const unbroken = (words) => words.replace(/(\d) %/g, "$1\u00a0%");
 const mib = (bytes) => grouped(Math.ceil(bytes / 1048576)) + " MiB";
-// As `report::money`: below 1 there are two significant digits.
+// As `figures::money`: below 1 there are two significant digits.
 const sum = (n) => n === 0 ? "0" : n >= 0.995
   ? n.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })
   : n.toFixed(n >= 0.0995 ? 2 : n >= 0.00995 ? 3 : 4);

@@ -1,12 +1,14 @@
 //! A page with plots that opens without a network: the JSON of the analysis, key figures, and what
 //! to do first.
 
+use headstart_analysis::headlines::{MATERIAL, causes, is_again};
+use headstart_analysis::results::{Amount, Analysis};
+use headstart_core::figures::{duration, money, percent, thousands};
 use headstart_insight::Bucket;
 use serde_json::{Value, json};
 
 use super::super::frame::{ReportPage, ReportProvenance};
-use super::{Amount, Analysis, HIDDEN, duration, json, percent, thousands};
-use crate::commands::analyze::headlines::{MATERIAL, causes, is_again};
+use super::{HIDDEN, json};
 
 const PAGE: ReportPage = ReportPage {
     kind: "Prefix cache analysis",
@@ -96,7 +98,7 @@ fn wasted(analysis: &Analysis) -> KeyFigure {
     };
     let mut value = duration(amount.seconds * factor);
     if let (Some(currency), Some(paid)) = (&analysis.currency, amount.money) {
-        value += &format!(" · {}", crate::report::money(currency, paid * factor));
+        value += &format!(" · {}", money(currency, paid * factor));
     }
     let tokens = thousands((amount.tokens as f64 * factor) as u64);
     let under = format!("Prefill of {tokens} recomputed tokens{scaled}");

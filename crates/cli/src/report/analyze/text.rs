@@ -1,16 +1,16 @@
 //! The analysis for a terminal: sections with short bars, and the findings last, where a reader
 //! looks first.
 
+use headstart_analysis::results::{Amount, Analysis};
+use headstart_core::figures::{counted, duration, money, percent, thousands};
 use headstart_core::shown::one_line;
 use headstart_insight::Bucket;
 use headstart_trace::characterize::Spread;
 use headstart_trace::characterize::report::Next;
 
 use super::super::aligned;
-use super::{Amount, Analysis, HIDDEN, duration, percent, thousands};
-use crate::input::counted;
+use super::HIDDEN;
 use crate::output::{COLUMNS, colour, wrapped};
-use crate::report;
 
 /// Columns of a full bar.
 const BAR: usize = 12;
@@ -96,7 +96,7 @@ fn waterfall(analysis: &Analysis) -> String {
             shown,
             thousands(step.amount.tokens),
             duration(step.amount.seconds) + saved,
-            money(analysis, &step.amount),
+            money_told(analysis, &step.amount),
         ]);
     }
     if analysis.currency.is_none() {
@@ -126,7 +126,7 @@ fn causes(analysis: &Analysis) -> String {
     let mut text = colour::heading("Mistakes in prompts, and how to fix them") + "\n";
     for finding in &analysis.findings {
         let paid = match analysis.currency {
-            Some(_) => format!(", {}", money(analysis, &finding.amount)),
+            Some(_) => format!(", {}", money_told(analysis, &finding.amount)),
             None => String::new(),
         };
         let title = format!(
@@ -336,9 +336,9 @@ fn bar(share: f64) -> String {
     "█".repeat(full) + &"·".repeat(BAR - full)
 }
 
-fn money(analysis: &Analysis, amount: &Amount) -> String {
+fn money_told(analysis: &Analysis, amount: &Amount) -> String {
     match (&analysis.currency, amount.money) {
-        (Some(currency), Some(amount)) => report::money(currency, amount),
+        (Some(currency), Some(amount)) => money(currency, amount),
         _ => "–".to_owned(),
     }
 }

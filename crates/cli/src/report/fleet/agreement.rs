@@ -1,5 +1,6 @@
 //! Differences between measured and simulated figures, by strategy.
 
+use headstart_core::figures::percent_to_tenths;
 use headstart_sim::fleet::RungOutcome;
 use serde_json::{Value, json};
 
@@ -117,7 +118,7 @@ fn ratio(both: &StrategyPair<'_>, of: fn(&RungOutcome) -> f64) -> f64 {
 }
 
 fn row(both: &StrategyPair<'_>) -> Vec<String> {
-    let percent = |it: &RungOutcome| format!("{:.1} %", it.hits.rate() * 100.0);
+    let percent = |it: &RungOutcome| percent_to_tenths(it.hits.rate());
     let mut row = vec![
         both.name.to_owned(),
         percent(both.measured),

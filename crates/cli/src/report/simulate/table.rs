@@ -1,13 +1,13 @@
 //! Tables for a terminal.
 
+use headstart_core::figures::{counted, percent_to_hundredths, thousands};
 use headstart_sim::chat::ContextBin;
 use headstart_sim::experiment::PredictionSource;
 
-use super::super::{table::aligned, thousands};
+use super::super::table::aligned;
 use super::published::{self, PublishedFigure};
-use super::{ArmPoint, ExperimentReport, axis, mean, percent, signed, winner};
+use super::{ArmPoint, ExperimentReport, axis, mean, signed, winner};
 use crate::commands::simulate::SweepAxis;
-use crate::input::counted;
 
 /// Legend of the columns.
 const LEGEND: &str = "\
@@ -118,7 +118,7 @@ fn row(line: &ArmPoint<'_>) -> Vec<String> {
     vec![
         line.shown.arm.clone(),
         position(line),
-        percent(line.hit_rate),
+        percent_to_hundredths(line.hit_rate),
         format!("{:.4}", line.spread),
         or_dash(line.gain.map(signed)),
         format!("{:+.1} pp", line.least * 100.0),

@@ -1,8 +1,9 @@
 //! The policy with the most hits and its lead, in one or two sentences.
 
-use super::{ArmPoint, ExperimentReport, axis, percent};
+use headstart_core::figures::{percent_to_hundredths, thousands};
+
+use super::{ArmPoint, ExperimentReport, axis};
 use crate::commands::simulate::SweepAxis;
-use crate::report::thousands;
 
 /// The arm that knows what comes: a bound, no rival.
 const BOUND: &str = "oracle";
@@ -29,7 +30,7 @@ pub(super) fn sentences(report: &ExperimentReport) -> Vec<String> {
         ));
     }
     if let Some(bound) = bounds.first() {
-        let rate = percent(bound.hit_rate);
+        let rate = percent_to_hundredths(bound.hit_rate);
         sentences.push(format!("The oracle, an upper bound, has {rate}."));
     }
     sentences
@@ -43,7 +44,7 @@ fn place(sweep: SweepAxis, line: &ArmPoint<'_>) -> String {
 }
 
 fn verdict(best: &ArmPoint<'_>, others: &[ArmPoint<'_>]) -> String {
-    let (arm, rate) = (&best.shown.arm, percent(best.hit_rate));
+    let (arm, rate) = (&best.shown.arm, percent_to_hundredths(best.hit_rate));
     let Some(next) = others.first() else {
         return format!("{arm} has a hit rate of {rate}");
     };

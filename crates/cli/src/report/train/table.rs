@@ -1,10 +1,10 @@
 //! The table for a terminal.
 
+use headstart_core::figures::{counted, thousands};
 use headstart_predict::{Counts, Scores};
 
-use super::super::{table::aligned, thousands};
+use super::super::table::aligned;
 use super::{Lift, TrainReport, words};
-use crate::input::counted;
 
 /// All figures, and the sentences below them.
 pub(crate) fn table(report: &TrainReport) -> String {

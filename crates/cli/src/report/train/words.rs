@@ -1,10 +1,9 @@
 //! Interpretation of the figures in sentences, which claim no more than the figures show.
 
+use headstart_core::figures::{counted, thousands};
 use headstart_predict::Scores;
 
-use super::super::thousands;
 use super::{Lift, OfSeed, TrainReport, spread};
-use crate::input::counted;
 
 /// With fewer conversations in the test part its figures say little.
 const TEST_CONVERSATIONS_MIN: usize = 200;

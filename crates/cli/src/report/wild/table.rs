@@ -1,11 +1,11 @@
 //! Tables for a terminal.
 
+use headstart_core::figures::{counted, thousands};
 use headstart_sim::wild::WildModel;
 use headstart_sim::wild::published::Gain;
 
-use super::super::{table::aligned, thousands};
+use super::super::table::aligned;
 use super::{Gains, WildReport, WildRow};
-use crate::input::counted;
 
 /// Seconds above which a tenth is enough.
 const LONG_S: f64 = 10.0;

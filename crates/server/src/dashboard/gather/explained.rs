@@ -1,7 +1,9 @@
 //! Snapshot parts from [`insight`](crate::insight): requests, waterfall, ghosts and predictions.
 
+use headstart_core::figures::{thousands, took};
 use headstart_core::{Nanos, ReplicaId};
 use headstart_index_sync::clock::unix_seconds;
+use headstart_insight::prices::PriceTable;
 use headstart_insight::{Bucket, BucketTokens, Cause};
 use headstart_prompt::{Normalizer, Normalizers};
 
@@ -12,8 +14,6 @@ use crate::gateway::HttpGateway;
 use crate::insight::{
     BucketSeconds, CauseSums, ErrorSummary, GhostAnswer, Insight, RequestRecord, Waterfalls,
 };
-use crate::prices::PriceTable;
-use crate::words::{grouped, took};
 
 /// Requests that are shown.
 const REQUESTS_MAX: usize = 12;
@@ -193,8 +193,8 @@ fn finite_ms(seconds: Option<f64>) -> Option<f64> {
 /// Such as `Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms`; without times
 /// where these would be another engine's.
 fn decision(record: &RequestRecord, seen: ReplicaCapabilities) -> String {
-    let (replica, all) = (record.replica, grouped(record.prompt_tokens));
-    let mut words = match record.predicted_cached_tokens.map(grouped) {
+    let (replica, all) = (record.replica, thousands(record.prompt_tokens));
+    let mut words = match record.predicted_cached_tokens.map(thousands) {
         Some(cached) if seen.has_events => {
             format!("Replica {replica}: {cached} of {all} tokens cached")
         }
@@ -234,16 +234,16 @@ fn outcome(record: &RequestRecord, seen: ReplicaCapabilities) -> Option<String> 
     let cached = record.cached_tokens?;
     let mut words = Vec::new();
     if Some(cached) != record.predicted_cached_tokens {
-        words.push(format!("{} cached", grouped(cached)));
+        words.push(format!("{} cached", thousands(cached)));
     }
     let computed = record.prompt_tokens.saturating_sub(cached);
-    words.push(format!("{} computed", grouped(computed)));
+    words.push(format!("{} computed", thousands(computed)));
     if let Some((bucket, tokens)) = record.split.as_ref().and_then(largest_loss) {
         let meaning = meaning(bucket, seen);
         words.push(if tokens == computed {
             meaning.to_owned()
         } else {
-            format!("{} of them {meaning}", grouped(tokens))
+            format!("{} of them {meaning}", thousands(tokens))
         });
     }
     Some(words.join(", "))
@@ -269,10 +269,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use headstart_insight::Waterfall;
+    use headstart_insight::prices::Price;
 
     use super::*;
     use crate::insight::{CandidateRecord, CauseSum};
-    use crate::prices::Price;
 
     fn candidate(replica: u32, predicted_ttft_s: f64) -> CandidateRecord {
         CandidateRecord {

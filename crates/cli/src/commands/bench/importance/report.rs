@@ -1,5 +1,6 @@
 //! Report of the benchmark: rows and sentences.
 
+use headstart_core::figures::{counted, percent_to_tenths};
 use serde_json::{Value, json};
 
 use super::ImportanceBench;
@@ -7,7 +8,6 @@ use super::arm::FullComputeComparison;
 use super::sweep::ImportanceRow;
 use super::variants::Variant;
 use super::workload::DocumentWorkload;
-use crate::input::counted;
 use crate::report::aligned;
 
 fn ms(time: std::time::Duration) -> f64 {
@@ -117,7 +117,6 @@ const HEAD: [&str; 18] = [
 ];
 
 fn cells(row: &ImportanceRow, document_tokens: usize) -> Vec<String> {
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let is_computed = row.variant == Variant::Recompute;
     let tally = &row.tally;
     let unless = |is_none: bool, text: String| if is_none { "–".to_owned() } else { text };
@@ -137,9 +136,9 @@ fn cells(row: &ImportanceRow, document_tokens: usize) -> Vec<String> {
             io_gain == 0.0 || !io_gain.is_finite() || is_computed,
             format!("{io_gain:.2}"),
         ),
-        unless(is_computed, percent(row.loaded_share())),
-        unless(is_computed, percent(row.disk_share())),
-        unless_whole(percent(row.bound(document_tokens))),
+        unless(is_computed, percent_to_tenths(row.loaded_share())),
+        unless(is_computed, percent_to_tenths(row.disk_share())),
+        unless_whole(percent_to_tenths(row.bound(document_tokens))),
         unless_whole(format!("{:.0}", chunks(row))),
         unless_whole(format!("{:.2}", tally.read_amplification())),
         unless_whole(format!(
@@ -152,7 +151,7 @@ fn cells(row: &ImportanceRow, document_tokens: usize) -> Vec<String> {
             "{:.0} %",
             tally.full_layers as f64 / layers * 100.0
         )),
-        unless_whole(percent(tally.missed / layers)),
+        unless_whole(percent_to_tenths(tally.missed / layers)),
         unless(row.known == 0, format!("{}/{}", row.right, row.known)),
         likeness(&row.compared),
     ]

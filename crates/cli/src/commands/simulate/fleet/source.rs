@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use headstart_core::Rng;
+use headstart_core::figures::counted;
 use headstart_sim::fleet::{
     Crowd, FleetPreset, FleetWorkload, Ladder, TraceArrivals, TraceConversion,
 };
 
 use crate::config::UsageError;
-use crate::input::{TraceInput, counted, remarks};
+use crate::input::{TraceInput, remarks};
 use crate::output;
 use crate::report::fleet::RunParameters;
 

@@ -1,0 +1,229 @@
+//! The named causes of recomputed tokens, by the prompts' texts in order of time.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use headstart_insight::text::{Evidence, Finding, Findings, Loss, Neighbours};
+use headstart_insight::{Bucket, BucketTokens, Cause};
+
+use crate::cost::PerToken;
+use crate::fix::Fixes;
+use crate::fleet::namespace;
+use crate::logged::moved;
+use crate::memory::Bounds;
+use crate::progress::Progress;
+use crate::results::{Amount, CauseExample, FindingRow};
+use crate::traffic::LoggedPrompt;
+use crate::walk::{sketcher, told_findings};
+
+/// Characters shown in front of a change.
+const CONTEXT_CHARS: usize = 90;
+
+/// Longest change that is shown in full, characters.
+const CHANGE_CHARS: usize = 160;
+
+/// Findings whose fix is replayed, those of most tokens.
+const FIXES_MAX: usize = 8;
+
+/// Two requests of which the second lost.
+#[derive(Clone)]
+pub(crate) struct Pair {
+    pub(crate) old: usize,
+    pub(crate) new: usize,
+    pub(crate) evidence: Evidence,
+}
+
+/// Comparison of the texts, before the fleet is replayed.
+pub(crate) struct TextComparison {
+    /// Requests whose text parts from an earlier one for a reason that has a name, in order, with
+    /// the tokens behind that are the same.
+    pairs: Vec<(Pair, u64)>,
+    /// Most words of prompts that were remembered at once.
+    pub(crate) words_max: usize,
+    /// Prompts that had to go, so that later ones were not compared with them.
+    pub(crate) num_forgotten: u64,
+}
+
+/// Compares each text with the nearest of those before it.
+pub(crate) fn compared(
+    said: &[LoggedPrompt],
+    bounds: &Bounds,
+    progress: &dyn Progress,
+) -> TextComparison {
+    let sketcher = sketcher();
+    let mut neighbours: Neighbours<usize> = Neighbours::new(bounds.texts);
+    let (mut pairs, mut words_max) = (Vec::new(), 0);
+    for (index, request) in said.iter().enumerate() {
+        progress.at(index);
+        let sketch = sketcher.sketch(&request.text);
+        let space = namespace(request);
+        if let Some(told) = neighbours.tell(space, &sketch)
+            && let Some(explanation) = told.explanation
+            && let Some(evidence) = explanation.evidence
+        {
+            let tokens = tokens_in(request, explanation.divergence.lost_bytes);
+            let pair = Pair {
+                old: *told.near.name,
+                new: index,
+                evidence,
+            };
+            pairs.push((pair, tokens));
+        }
+        neighbours.insert(space, index, sketch);
+        words_max = words_max.max(neighbours.num_words());
+    }
+    TextComparison {
+        pairs,
+        words_max,
+        num_forgotten: neighbours.num_forgotten(),
+    }
+}
+
+impl TextComparison {
+    /// All findings, most tokens first, and the request that lost most for none of them;
+    /// `per_token` says what each request's computed tokens cost.
+    /// What stood in an earlier text behind a change that has a name is not new, whatever a
+    /// memory of blocks says: it is [`Bucket::Diverged`] in `splits` from here on. No request
+    /// loses more than was computed of it for want of the same prefix.
+    pub(crate) fn findings(
+        self,
+        said: &[LoggedPrompt],
+        splits: &mut [BucketTokens],
+        per_token: &[PerToken],
+        (fixes, show_text): (&Fixes<'_>, bool),
+    ) -> (Vec<FindingRow>, Option<usize>) {
+        let mut named = vec![0; splits.len()];
+        let mut findings: Findings<Pair> = Findings::default();
+        let mut costs: HashMap<Cause, Amount> = HashMap::new();
+        for (pair, tokens) in &self.pairs {
+            let split = &mut splits[pair.new];
+            let known = split.get(Bucket::Diverged);
+            let most = u64::from(known + split.get(Bucket::NeverSeen));
+            let tokens = (*tokens).min(most) as u32;
+            if tokens == 0 {
+                continue;
+            }
+            let more = tokens.saturating_sub(known);
+            *split = moved(split, Bucket::NeverSeen, Bucket::Diverged, more);
+            named[pair.new] = tokens;
+            let amount = per_token[pair.new].amount(u64::from(tokens), false);
+            costs.entry(pair.evidence.cause).or_default().add(&amount);
+            let loss = Loss::new(&pair.evidence, u64::from(tokens));
+            findings.add(loss, || pair.clone());
+        }
+        let sorted = told_findings(findings, said.len() as u64);
+        let rows = sorted.into_iter().enumerate();
+        let rows = rows.map(|(rank, finding)| {
+            let is_it = |pair: &&Pair| {
+                (pair.evidence.cause, pair.evidence.place) == (finding.cause, finding.place)
+            };
+            let pairs = self.pairs.iter().map(|(pair, _)| pair).filter(is_it);
+            let saved_tokens = match rank < FIXES_MAX {
+                true => fixes.saved(pairs),
+                false => None,
+            };
+            FindingRow {
+                saved_tokens,
+                ..row(finding, said, &costs, show_text)
+            }
+        });
+        (rows.collect(), most_unnamed(splits, &named))
+    }
+}
+
+/// The first of the requests of which most tokens are known behind another prefix without a
+/// `named` cause.
+fn most_unnamed(splits: &[BucketTokens], named: &[u32]) -> Option<usize> {
+    let unnamed = |index: usize| {
+        splits[index]
+            .get(Bucket::Diverged)
+            .saturating_sub(named[index])
+    };
+    let most = (0..named.len()).rev().max_by_key(|&index| unnamed(index))?;
+    (unnamed(most) > 0).then_some(most)
+}
+
+/// Returns the tokens in `bytes` bytes of a prompt, by its average.
+fn tokens_in(said: &LoggedPrompt, bytes: usize) -> u64 {
+    let share = bytes as f64 / said.text.len().max(1) as f64;
+    (said.tokens.len() as f64 * share).round() as u64
+}
+
+fn row(
+    finding: Finding<Pair>,
+    said: &[LoggedPrompt],
+    costs: &HashMap<Cause, Amount>,
+    show_text: bool,
+) -> FindingRow {
+    let cost = costs.get(&finding.cause).copied().unwrap_or_default();
+    // Of a cause in several places each bears its share.
+    let share = finding.tokens as f64 / cost.tokens.max(1) as f64;
+    FindingRow {
+        cause: finding.cause.name().to_owned(),
+        title: finding.cause.title().to_owned(),
+        fix: finding.cause.fix().to_owned(),
+        requests: finding.requests,
+        amount: Amount {
+            tokens: finding.tokens,
+            seconds: cost.seconds * share,
+            money: cost.money.map(|money| money * share),
+        },
+        saved_tokens: None,
+        example: Some(example(&finding.example, said, show_text)),
+    }
+}
+
+fn example(pair: &Pair, said: &[LoggedPrompt], show_text: bool) -> CauseExample {
+    let (old, new) = (&said[pair.old], &said[pair.new]);
+    let together = old.tokens.iter().zip(&new.tokens);
+    let shown = |text: &str, span: &Range<usize>| {
+        show_text.then(|| shortened(text.get(span.clone()).unwrap_or_default()))
+    };
+    CauseExample {
+        request: new.name.clone(),
+        neighbour: old.name.clone(),
+        token: together.take_while(|(one, other)| one == other).count() as u64,
+        before: show_text.then(|| before(&new.text, pair.evidence.new.start)),
+        old: shown(&old.text, &pair.evidence.old),
+        new: shown(&new.text, &stands_now(&pair.evidence, new.text.len())),
+    }
+}
+
+/// Returns the bytes of the new text at the change, in a text of `len` bytes. For a trimmed
+/// history, these include the text that moved up.
+fn stands_now(evidence: &Evidence, len: usize) -> Range<usize> {
+    let start = evidence.new.start;
+    match evidence.cause {
+        Cause::Trimmed => start..len.max(start),
+        _ => evidence.new.clone(),
+    }
+}
+
+/// Returns the last `CONTEXT_CHARS` characters before a byte.
+fn before(text: &str, byte: usize) -> String {
+    let front = text.get(..byte).unwrap_or_default();
+    let start = front.char_indices().rev().nth(CONTEXT_CHARS - 1);
+    front[start.map_or(0, |(start, _)| start)..].to_owned()
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(CHANGE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_short_and_whole_characters() {
+        let long = "ä".repeat(500);
+        assert_eq!(shortened(&long).chars().count(), CHANGE_CHARS + 1);
+        assert_eq!(shortened("short"), "short");
+        assert_eq!(before(&long, 400).chars().count(), CONTEXT_CHARS);
+        assert_eq!(before("abc", 2), "ab");
+        assert_eq!(before("ä", 1), "", "no character ends there");
+    }
+}

@@ -1,0 +1,111 @@
+//! Tokens that the fix of one mistake would save: the log, replayed as if its prompts had no such
+//! mistake.
+//!
+//! A fixed prompt begins as its earlier neighbour does, up to the end of the change, and continues
+//! as it did. Its later differences stay, so another mistake behind this one still costs. Both logs
+//! are replayed with prefix-aware routing and without service times. Ends of blocks and evictions
+//! count as they would; prompts that are computed at once do not.
+
+use std::collections::HashMap;
+
+use headstart_core::TraceRequest;
+use headstart_core::block::Namespace;
+use headstart_sim::spread::{PlacementPolicy, SpreadComparison, SpreadConfig};
+use headstart_trace::format::request_log::Chains;
+
+use crate::findings::Pair;
+use crate::fleet::UniformFleet;
+use crate::rendering::Rendering;
+use crate::traffic::LoggedTraffic;
+
+/// Replays fixed logs beside the log as it is.
+pub(crate) struct Fixes<'a> {
+    traffic: &'a LoggedTraffic,
+    rendering: Option<&'a Rendering>,
+    settings: SpreadConfig,
+}
+
+/// The beginning of a fixed prompt.
+struct Front {
+    text: String,
+    /// Byte at which its own text continues.
+    end: usize,
+}
+
+impl<'a> Fixes<'a> {
+    pub(crate) fn of(
+        traffic: &'a LoggedTraffic,
+        fleet: UniformFleet,
+        rendering: Option<&'a Rendering>,
+        seed: u64,
+    ) -> Self {
+        let replicas = fleet.replicas;
+        let settings = SpreadConfig {
+            replicas,
+            capacity_blocks: fleet.capacity_blocks.saturating_mul(replicas as u64),
+            block_tokens: traffic.info.block_tokens,
+            seed,
+        };
+        Self {
+            traffic,
+            rendering,
+            settings,
+        }
+    }
+
+    /// Fewer tokens that are computed if all `pairs` begin alike; nothing for prompts of token ids,
+    /// whose text is not known.
+    pub(crate) fn saved<'p>(&self, pairs: impl Iterator<Item = &'p Pair>) -> Option<u64> {
+        let fixed = self.fixed(pairs)?;
+        let before = self.computed(&HashMap::new());
+        Some(before.saturating_sub(self.computed(&fixed)))
+    }
+
+    /// Tokens that a replay computes, with `fixed` requests in place of those with their index.
+    fn computed(&self, fixed: &HashMap<usize, TraceRequest>) -> u64 {
+        let mut spread = SpreadComparison::new(&[PlacementPolicy::LongestPrefix], self.settings);
+        for (index, request) in self.traffic.requests.iter().enumerate() {
+            spread.serve(fixed.get(&index).unwrap_or(request));
+        }
+        let outcomes = spread.outcomes().into_iter();
+        outcomes.map(|it| it.prompt_tokens - it.hit_tokens).sum()
+    }
+
+    /// The requests that change, by their index.
+    fn fixed<'p>(
+        &self,
+        pairs: impl Iterator<Item = &'p Pair>,
+    ) -> Option<HashMap<usize, TraceRequest>> {
+        let rendering = self.rendering?;
+        let chains = Chains::new(self.settings.block_tokens);
+        let mut fronts: HashMap<usize, Front> = HashMap::new();
+        let mut fixed = HashMap::new();
+        for Pair { old, new, evidence } in pairs {
+            let said = &self.traffic.said[*new];
+            let before = &self.traffic.said[*old];
+            if said.is_ids || before.is_ids {
+                return None;
+            }
+            let (end, own_end) = (evidence.old.end, evidence.new.end);
+            let front = match fronts.get(old).filter(|front| front.end <= end) {
+                Some(front) => front.text.clone() + before.text.get(front.end..end)?,
+                None => before.text.get(..end)?.to_owned(),
+            };
+            let tokens = rendering.tokens(&(front.clone() + said.text.get(own_end..)?));
+            let tokens = tokens.ok()?;
+            let namespace = Namespace {
+                adapter: said.model.as_deref(),
+                salt: said.cache_salt.as_deref(),
+            };
+            let request = TraceRequest {
+                blocks: chains.blocks(namespace, &tokens).ok()?,
+                input_tokens: u32::try_from(tokens.len()).ok(),
+                ..self.traffic.requests[*new].clone()
+            };
+            fixed.insert(*new, request);
+            let (text, end) = (front, own_end);
+            fronts.insert(*new, Front { text, end });
+        }
+        (!fixed.is_empty()).then_some(fixed)
+    }
+}

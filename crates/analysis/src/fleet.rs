@@ -1,0 +1,255 @@
+//! Simulated hits of a fleet's caches, and the reasons for the misses.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use headstart_cache::policy::Lru;
+use headstart_core::TraceRequest;
+use headstart_insight::Bucket;
+use headstart_insight::BucketTokens;
+use headstart_insight::documents::Documents;
+use headstart_insight::loss::AttributorConfig;
+use headstart_sim::explained::replay::{
+    ExplainedConfig, ExplainedReplay, Placement, PromptContent,
+};
+use headstart_sim::explained::runs::ExplainedRuns;
+use headstart_sim::spread::{PlacementPolicy, SpreadComparison, SpreadConfig};
+use headstart_trace::characterize::Stack;
+
+use crate::cost::PromptCostModel;
+use crate::logged::{corrected, served};
+use crate::memory::{self, Bounds};
+use crate::progress::Progress;
+use crate::results::{MemoryEstimate, Own};
+use crate::traffic::{LoggedPrompt, LoggedTraffic};
+
+/// Fewest blocks and tokens that the attribution has room for.
+const ROOM_MIN: usize = 1 << 12;
+
+/// Requests drawn at random in all, and the fewest and most draws of the traffic. The more requests
+/// there are, the less one draw differs from another.
+const LOTS: usize = 16_384;
+const DRAWS: (usize, usize) = (2, 64);
+
+/// Replicas of one size.
+#[derive(Clone, Copy, Debug)]
+pub struct UniformFleet {
+    /// Number of replicas.
+    pub replicas: usize,
+    /// Blocks of one replica.
+    pub capacity_blocks: u64,
+}
+
+/// Inputs of a replay.
+#[derive(Clone, Copy)]
+pub(crate) struct FleetReplay<'a> {
+    pub(crate) traffic: &'a LoggedTraffic,
+    /// Predicts the times of prompts that are computed at once.
+    pub(crate) cost: &'a PromptCostModel,
+    pub(crate) bounds: &'a Bounds,
+    pub(crate) seed: u64,
+}
+
+/// Results of a replay.
+pub(crate) struct FleetReplayOutcome {
+    /// Request by request.
+    pub(crate) splits: Vec<BucketTokens>,
+    /// Tokens found by the replay, those that were being computed among them.
+    pub(crate) found_tokens: u64,
+    /// Hits that the logs report, beside the replay's.
+    pub(crate) own: Own,
+    pub(crate) kept: Vec<MemoryEstimate>,
+}
+
+/// Hits with random routing.
+pub(crate) struct RandomRoutingHits {
+    /// The mean over the draws.
+    pub(crate) tokens: u64,
+    pub(crate) draws: usize,
+    pub(crate) kept: MemoryEstimate,
+}
+
+impl UniformFleet {
+    /// Plays the traffic through the fleet: each request goes where most of it is held.
+    pub(crate) fn play(
+        self,
+        replay: FleetReplay<'_>,
+        progress: &dyn Progress,
+    ) -> FleetReplayOutcome {
+        match replay.traffic.said.is_empty() {
+            true => self.play_ids(replay, progress),
+            false => self.play_texts(replay, progress),
+        }
+    }
+
+    /// Traces of ids know no texts, so runs of blocks say all that there is to say.
+    fn play_ids(self, replay: FleetReplay<'_>, progress: &dyn Progress) -> FleetReplayOutcome {
+        let FleetReplay { traffic, cost, .. } = replay;
+        let block_tokens = traffic.info.block_tokens;
+        let mut runs = ExplainedRuns::new(self.replicas, self.capacity_blocks, block_tokens);
+        let is_timed = traffic.tells_what_is_at_once();
+        let progress = progress.beside("replaying", traffic.requests.len());
+        let serve = |request: &TraceRequest| {
+            progress.inc(1);
+            runs.serve(request, |found, computed| match is_timed {
+                true => cost.computing(found, computed),
+                false => Duration::ZERO,
+            })
+        };
+        let splits = traffic.requests.iter().map(serve).collect();
+        let kept = vec![memory::runs(runs.num_pieces(), runs.is_exact())];
+        told(splits, traffic, kept)
+    }
+
+    /// Real caches and the attributor of the gateway, which look at tokens too.
+    fn play_texts(self, replay: FleetReplay<'_>, progress: &dyn Progress) -> FleetReplayOutcome {
+        let FleetReplay {
+            traffic,
+            cost,
+            bounds,
+            seed,
+        } = replay;
+        let references = traffic.requests.iter().map(|it| it.blocks.len() as u64);
+        let references: u64 = references.sum();
+        // More than there are references would change nothing.
+        let asked = self.capacity_blocks.min(references).max(1);
+        let blocks = asked.min(bounds.fleet_blocks / self.replicas as u64).max(1);
+        let tokens: usize = traffic.said.iter().map(|said| said.tokens.len()).sum();
+        let memory = AttributorConfig {
+            // Room for more, because a table is never quite even.
+            blocks: (4 * references as usize).clamp(ROOM_MIN, bounds.blocks),
+            tokens: tokens.clamp(ROOM_MIN, bounds.tokens),
+            secret: seed,
+        };
+        let config = ExplainedConfig {
+            replicas: self.replicas,
+            blocks: blocks as usize,
+            block_tokens: traffic.info.block_tokens,
+            placement: Placement::LongestPrefix,
+            seed,
+            memory,
+        };
+        let mut explained = ExplainedReplay::new(config, |blocks| Box::new(Lru::new(blocks)));
+        let is_timed = traffic.tells_what_is_at_once();
+        let scaled = |tokens: u32| (f64::from(tokens) / traffic.counts.factor()).round() as u32;
+        let progress = progress.beside("replaying", traffic.requests.len());
+        for (request, said) in traffic.requests.iter().zip(&traffic.said) {
+            progress.inc(1);
+            explained.begin(request, content(said), |found, computed| {
+                match (is_timed, said.ttft) {
+                    (false, _) => Duration::ZERO,
+                    (true, Some(ttft)) => ttft,
+                    (true, None) => cost.computing(scaled(found), scaled(computed)),
+                }
+            });
+        }
+        let splits = explained.finish();
+        let kept = vec![
+            memory::attribution(&explained.memory(), memory.tokens, bounds),
+            memory::caches(self.replicas, blocks, asked, bounds),
+        ];
+        told(splits, traffic, kept)
+    }
+
+    /// Replays the traffic with random routing and averages the hits over several draws.
+    pub(crate) fn random(
+        self,
+        traffic: &LoggedTraffic,
+        seed: u64,
+        progress: &dyn Progress,
+    ) -> RandomRoutingHits {
+        let (least, most) = DRAWS;
+        let draws = (LOTS / traffic.requests.len().max(1)).clamp(least, most);
+        let (mut tokens, mut pieces, mut is_exact) = (0, 0, true);
+        progress.phase("routing at random", Some(draws));
+        for draw in 0..draws {
+            let settings = SpreadConfig {
+                replicas: self.replicas,
+                capacity_blocks: self.capacity_blocks.saturating_mul(self.replicas as u64),
+                block_tokens: traffic.info.block_tokens,
+                seed: seed + draw as u64,
+            };
+            let mut spread = SpreadComparison::new(&[PlacementPolicy::Random], settings);
+            for request in &traffic.requests {
+                spread.serve(request);
+            }
+            progress.inc(1);
+            for outcome in spread.outcomes() {
+                tokens += outcome.hit_tokens;
+                is_exact &= outcome.is_exact;
+            }
+            pieces = pieces.max(spread.num_pieces());
+        }
+        RandomRoutingHits {
+            tokens: tokens / draws as u64,
+            draws,
+            kept: memory::random(pieces, is_exact),
+        }
+    }
+}
+
+/// The replay's splits, corrected where a log says itself what was served.
+fn told(
+    mut splits: Vec<BucketTokens>,
+    traffic: &LoggedTraffic,
+    kept: Vec<MemoryEstimate>,
+) -> FleetReplayOutcome {
+    let mut own = Own::default();
+    let mut found_tokens = 0;
+    for (index, split) in splits.iter_mut().enumerate() {
+        let found = split.get(Bucket::Device) + split.get(Bucket::InFlight);
+        found_tokens += u64::from(found);
+        let said = traffic.said.get(index);
+        if let Some(tokens) = said.and_then(|said| served(said, split)) {
+            own.requests += 1;
+            own.prompt_tokens += split.total();
+            own.served_tokens += u64::from(tokens);
+            own.replayed_tokens += u64::from(found);
+            *split = corrected(split, tokens);
+        }
+    }
+    FleetReplayOutcome {
+        splits,
+        found_tokens,
+        own,
+        kept,
+    }
+}
+
+fn content(said: &LoggedPrompt) -> PromptContent<'_> {
+    PromptContent {
+        tokens: Some(&said.tokens),
+        namespace: namespace(said),
+    }
+}
+
+/// Requests share a cache if they ask the same model under the same salt.
+pub(crate) fn namespace(said: &LoggedPrompt) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&said.model, &said.cache_salt).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Tokens behind what an infinite prefix cache would serve that stood in an earlier prompt of the
+/// same model and salt, and what was kept to tell.
+pub(crate) fn order_free(
+    traffic: &LoggedTraffic,
+    bounds: &Bounds,
+    seed: u64,
+) -> (u64, MemoryEstimate) {
+    let mut seen: Stack<()> = Stack::new(bounds.limits.pieces);
+    let mut documents = Documents::with_chunks_max(seed, bounds.chunks);
+    let mut tokens = 0;
+    for (request, said) in traffic.requests.iter().zip(&traffic.said) {
+        let prefix = prefix_seen(&mut seen, request) * traffic.info.block_tokens as usize;
+        tokens += documents.add(namespace(said), &said.tokens, prefix);
+    }
+    (tokens, memory::documents(&documents, bounds))
+}
+
+/// Leading blocks of a request that were in an earlier one.
+fn prefix_seen(seen: &mut Stack<()>, request: &TraceRequest) -> usize {
+    let known = seen.matched(&request.blocks, u64::MAX);
+    seen.touch(&request.blocks, |_| ());
+    known as usize
+}

@@ -1,0 +1,150 @@
+//! Trace files: opening them, tokens for their texts, and remarks on what was read.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::rc::Rc;
+
+use headstart_core::TokenId;
+use headstart_core::figures::counted;
+use headstart_prompt::{GenerationPrompt, PromptError, PromptModel, RenderInput, SpecialTokensIn};
+use headstart_trace::format::conversation::{Text, Tokenize, Turn};
+use headstart_trace::{Options, Provenance, Reader};
+use serde_json::json;
+
+use crate::error::{AnalysisError, UsageError};
+use crate::rendering::Rendering;
+
+/// Opens the trace at `path`; `-` is standard input. Returns its bytes as they are, compressed or
+/// not, and how many there are, where that is known.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn opened(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), AnalysisError> {
+    if path.as_os_str() == "-" {
+        return Ok((Box::new(std::io::stdin()), None));
+    }
+    let cannot_open = || AnalysisError::file(format!("cannot open the trace {}", path.display()));
+    let file = File::open(path).map_err(cannot_open())?;
+    let metadata = file.metadata().map_err(cannot_open())?;
+    let bytes = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(file), bytes))
+}
+
+/// Reads the trace `name` from `raw`.
+///
+/// # Errors
+/// A usage error for options that do not go with the trace's format.
+pub fn reader(
+    name: String,
+    raw: impl Read + 'static,
+    options: Options<'static>,
+) -> Result<Reader<'static>, AnalysisError> {
+    Reader::with_options(name, raw, options).map_err(AnalysisError::of_trace)
+}
+
+/// Describes the inferred fields and the errors of a trace, one sentence each.
+pub fn remarks(reader: &Reader<'_>) -> Vec<String> {
+    let (info, tally) = (reader.info(), reader.tally());
+    let facts = [
+        ("sessions", info.sessions),
+        ("turns", info.turns),
+        ("types", info.types_from),
+    ];
+    let is_inferred = |fact: &(&'static str, Provenance)| fact.1 == Provenance::Inferred;
+    let inferred = facts.into_iter().filter(is_inferred).map(|(name, _)| name);
+    let inferred = inferred.collect::<Vec<_>>().join(", ");
+    let mut remarks = Vec::new();
+    if !inferred.is_empty() {
+        remarks.push(format!(
+            "inferred from shared prefixes: {inferred} (plausible, not certain)"
+        ));
+    }
+    let mut remark = |number: u64, thing: &str, text: &str| {
+        if number > 0 {
+            remarks.push(format!("{} {text}", counted(number, thing)));
+        }
+    };
+    remark(tally.skipped, "bad line", "left out");
+    remark(
+        tally.duplicates,
+        "session",
+        "left out as a copy of another (`headstart replay` and `headstart trace convert` keep \
+         them with --keep-duplicates)",
+    );
+    remark(
+        tally.moved,
+        "request",
+        "earlier than the one before in the file, and moved to its time",
+    );
+    let text = format!(
+        "with blocks for more than twice the prompt: figures in tokens will be wrong; is a block \
+         {} tokens (--block-tokens)?",
+        info.block_tokens
+    );
+    remark(tally.oversized, "request", &text);
+    let text = format!(
+        "with a prompt more than twice as long as its blocks: figures in tokens will be wrong; \
+         is a block {} tokens (--block-tokens)?",
+        info.block_tokens
+    );
+    remark(tally.undersized, "request", &text);
+    remarks
+}
+
+/// Returns the tokenizing function for texts, by the model in `folder`, which is read now. The
+/// toy's is built when the first text comes, because other formats have none.
+///
+/// # Errors
+/// When the folder holds no tokenizer that can be read.
+pub fn tokenizer(folder: Option<&Path>) -> Result<Rc<Tokenize<'static>>, UsageError> {
+    let rendering = OnceCell::new();
+    if folder.is_some() {
+        let loaded = Rendering::of(folder)?;
+        rendering.get_or_init(|| loaded);
+    }
+    Ok(Rc::new(move |text: Text<'_>| {
+        let rendering = match rendering.get() {
+            Some(rendering) => rendering,
+            None => {
+                let toy = Rendering::of(None).map_err(|error| error.to_string())?;
+                rendering.get_or_init(|| toy)
+            }
+        };
+        let tokens = match text {
+            Text::Logged(prompt) => return rendering.tokens_of(prompt, &rendering.text(prompt)),
+            Text::Answer(answer) => {
+                let tokenizer = &rendering.model().tokenizer;
+                tokenizer.encode(answer, SpecialTokensIn::ParseOnly)
+            }
+            Text::Prompt(turns) => tokens(rendering.model(), turns),
+        };
+        tokens.map_err(|error| error.to_string())
+    }))
+}
+
+fn tokens(model: &PromptModel, turns: &[Turn]) -> Result<Vec<TokenId>, PromptError> {
+    if model.template.is_none() {
+        return model
+            .tokenizer
+            .encode(&plain(turns), SpecialTokensIn::AddBosEos);
+    }
+    let messages = turns
+        .iter()
+        .map(|turn| json!({"role": turn.role, "content": turn.text}));
+    model.chat_tokens(&RenderInput {
+        messages: &messages.collect(),
+        tools: None,
+        generation_prompt: GenerationPrompt::Add,
+        // The same prompt on every day: templates that print the date print 1970.
+        now_unix_s: 0,
+        extra: &serde_json::Map::new(),
+    })
+}
+
+/// A conversation for a model that knows no chats.
+fn plain(turns: &[Turn]) -> String {
+    let line = |turn: &Turn| format!("{:?}: {}\n", turn.role, turn.text);
+    turns.iter().map(line).collect()
+}

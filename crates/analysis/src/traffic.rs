@@ -1,0 +1,309 @@
+//! All requests of the inputs in order of time, in memory, with what their logs said of them.
+//!
+//! One trace out of several inputs: where all are texts whose requests all have times, they are
+//! merged by time. Otherwise each input begins when the one before it ends. Blocks of texts are
+//! named by content, so equal prompts of two logs share them; traces number their blocks on their
+//! own, so those of a second one are set apart.
+
+mod copies;
+mod counts;
+mod part;
+mod prompt;
+mod renderings;
+mod source;
+mod texts;
+mod times;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use headstart_core::figures::counted;
+use headstart_core::{Nanos, SessionId, TraceRequest};
+use headstart_trace::characterize::Stack;
+use headstart_trace::infer::Inference;
+use headstart_trace::{Format, Provenance, TraceInfo};
+
+use crate::error::{AnalysisError, UsageError};
+use crate::progress::Progress;
+use copies::DuplicateCounts;
+pub use counts::LoggedTokenCounts;
+use part::{ParsedLog, RequestMemoryBudget};
+pub use prompt::LoggedPrompt;
+pub use renderings::Renderings;
+pub use source::{LogReaderSettings, LogSource};
+pub use times::{Dates, TimestampProvenance, Why};
+
+/// Requests of all inputs, with their texts and remarks.
+pub struct LoggedTraffic {
+    /// Requests in order of time.
+    pub requests: Vec<TraceRequest>,
+    /// One for each request where all inputs are texts; else empty.
+    pub said: Vec<LoggedPrompt>,
+    /// Block size, types and origins of sessions and turns.
+    pub info: TraceInfo,
+    /// Names of the inputs, without their folders.
+    pub files: Vec<String>,
+    /// Whether another command can read each of them by its name.
+    pub is_file: Vec<bool>,
+    /// Formats of the inputs.
+    pub formats: Vec<Format>,
+    /// Inferred, omitted and approximate data, one sentence each.
+    pub remarks: Vec<String>,
+    /// Provenance of the arrival times.
+    pub times: TimestampProvenance,
+    /// Prompt tokens as the log counted them.
+    pub counts: LoggedTokenCounts,
+    /// Requests that are copies of another one.
+    pub copies: u64,
+    /// Memory of the requests and texts, bytes.
+    pub held_bytes: usize,
+    /// Description of the input that was skipped for lack of memory.
+    pub left_out: Option<String>,
+}
+
+impl LoggedTraffic {
+    /// Reads all of `sources`.
+    ///
+    /// # Errors
+    /// When one cannot be read, holds no request or no block, or does not go with the others.
+    pub fn read(
+        sources: &[LogSource],
+        reading: &LogReaderSettings<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Self, AnalysisError> {
+        let mut budget = RequestMemoryBudget {
+            held: 0,
+            most: reading.held_bytes,
+            is_spent: false,
+        };
+        let mut parts = Vec::new();
+        for source in sources {
+            parts.push(part::part(source, reading, progress, &mut budget)?);
+        }
+        let has_text = parts.iter().any(|part| part.has_text);
+        let mut traffic = Self::joined(parts, sources)?;
+        if let Some(rendering) = reading.rendering.used().filter(|_| has_text) {
+            traffic.remarks.extend(rendering.remarks());
+        }
+        traffic.counts = LoggedTokenCounts::of(&mut traffic.said);
+        traffic.remarks.extend(traffic.counts.remark());
+        traffic.held_bytes = budget.held;
+        if budget.is_spent {
+            traffic.left_out = Some(format!(
+                "only the first {} are analyzed: more do not fit in {} MiB of memory",
+                counted(traffic.requests.len() as u64, "request"),
+                reading.held_bytes >> 20
+            ));
+        }
+        traffic.remarks.extend(traffic.times.remark());
+        Ok(traffic)
+    }
+
+    fn joined(parts: Vec<ParsedLog>, sources: &[LogSource]) -> Result<Self, AnalysisError> {
+        let block_tokens = parts[0].info.block_tokens;
+        if let Some(other) = parts
+            .iter()
+            .find(|part| part.info.block_tokens != block_tokens)
+        {
+            let message = format!(
+                "the inputs differ in tokens per block ({block_tokens} and {}); convert them to \
+                 one size, or analyze them one by one",
+                other.info.block_tokens
+            );
+            return Err(UsageError(message).into());
+        }
+        let merges = parts.iter().all(|part| part.is_dated);
+        let is_text = parts.iter().all(|part| part.format.is_text());
+        let mut traffic = Self {
+            requests: Vec::new(),
+            said: Vec::new(),
+            info: TraceInfo::new(block_tokens),
+            files: sources.iter().map(LogSource::name).collect(),
+            is_file: sources.iter().map(LogSource::is_file).collect(),
+            formats: Vec::new(),
+            remarks: Vec::new(),
+            times: TimestampProvenance::Unknown(Why::OneTime),
+            counts: LoggedTokenCounts::default(),
+            copies: 0,
+            held_bytes: 0,
+            left_out: None,
+        };
+        let mut copies = DuplicateCounts::of_files(&parts, &traffic.files);
+        let mut dates = Dates::default();
+        parts.iter().for_each(|part| dates.add(part.dates));
+        for (number, part) in parts.into_iter().enumerate() {
+            traffic.append(part, number as u64, merges);
+        }
+        if !is_text {
+            traffic.said.clear();
+        }
+        traffic.sort();
+        traffic.times = TimestampProvenance::of(&traffic.requests, dates);
+        traffic.infer();
+        if copies.requests == 0 {
+            copies.add_ids(&traffic.requests, &traffic.said);
+        }
+        traffic.copies = copies.requests;
+        traffic.remarks.splice(0..0, copies.remarks);
+        let has_blocks = traffic
+            .requests
+            .iter()
+            .any(|request| !request.blocks.is_empty());
+        if !has_blocks && block_tokens == 0 {
+            return Err(AnalysisError::Empty(format!(
+                "{}: lengths and times only; analyze a log with prompts or a trace with block ids, \
+                 which show what prompts share",
+                traffic.files.join(", ")
+            )));
+        }
+        if !has_blocks {
+            return Err(AnalysisError::Empty(format!(
+                "{}: no request has a whole block of {block_tokens} tokens, so nothing can be \
+                 found again; analyze a trace with block ids or a log with prompts",
+                traffic.files.join(", ")
+            )));
+        }
+        Ok(traffic)
+    }
+
+    fn append(&mut self, part: ParsedLog, number: u64, merges: bool) {
+        let end = self.requests.last().map_or(Nanos(0), |last| last.arrival);
+        let first = part
+            .requests
+            .iter()
+            .map(|it| it.arrival)
+            .min()
+            .unwrap_or_default();
+        let types: Vec<u16> = part
+            .info
+            .types
+            .iter()
+            .map(|it| self.info.type_index(it))
+            .collect();
+        let is_numbered = !part.format.is_text();
+        let shift = |at: Nanos| match merges {
+            true => at,
+            false => Nanos(end.0.saturating_add(at.0.saturating_sub(first.0))),
+        };
+        self.requests
+            .extend(part.requests.into_iter().map(|mut request| {
+                request.arrival = shift(request.arrival);
+                let index = usize::from(request.request_type);
+                request.request_type = types.get(index).copied().unwrap_or(0);
+                if is_numbered && number > 0 {
+                    set_apart(&mut request, number);
+                }
+                request
+            }));
+        let source = number as u32;
+        let said = part
+            .said
+            .into_iter()
+            .map(|said| LoggedPrompt { source, ..said });
+        self.said.extend(said);
+        if number == 0 {
+            self.info.sessions = part.info.sessions;
+            self.info.turns = part.info.turns;
+            self.info.types_from = part.info.types_from;
+        }
+        self.formats.push(part.format);
+        self.remarks.extend(part.remarks);
+    }
+
+    /// By time, from 0; requests of one time stay in their order.
+    fn sort(&mut self) {
+        let mut order: Vec<usize> = (0..self.requests.len()).collect();
+        order.sort_by_key(|&index| self.requests[index].arrival);
+        let start = order
+            .first()
+            .map_or(Nanos(0), |&first| self.requests[first].arrival);
+        let taken = |requests: &mut Vec<TraceRequest>, index: usize| {
+            let mut request = std::mem::take(&mut requests[index]);
+            request.arrival = Nanos(request.arrival.0 - start.0);
+            request
+        };
+        let sorted = order.iter().map(|&index| taken(&mut self.requests, index));
+        self.requests = sorted.collect();
+        if !self.said.is_empty() {
+            let sorted = order
+                .iter()
+                .map(|&index| std::mem::take(&mut self.said[index]));
+            self.said = sorted.collect();
+        }
+    }
+
+    /// Infers the sessions and turns that the input does not name. Where users are named, no
+    /// session spans two users.
+    fn infer(&mut self) {
+        let Some(mut inference) = Inference::new(&mut self.info) else {
+            return;
+        };
+        let mut has_users = false;
+        for (index, request) in self.requests.iter_mut().enumerate() {
+            let said = self.said.get(index);
+            let Some(user) = said.and_then(|said| said.user.as_deref()) else {
+                inference.assign(request);
+                continue;
+            };
+            has_users = true;
+            let mut hasher = DefaultHasher::new();
+            user.hash(&mut hasher);
+            let user = hasher.finish();
+            let own = request.blocks.iter().map(|id| mixed(id ^ user) >> 1);
+            let own = own.collect();
+            let shared = std::mem::replace(&mut request.blocks, own);
+            inference.assign(request);
+            request.blocks = shared;
+        }
+        let is_inferred = |provenance| provenance == Provenance::Inferred;
+        let what = match (
+            is_inferred(self.info.sessions),
+            is_inferred(self.info.turns),
+        ) {
+            (true, true) => "sessions and turns",
+            (true, false) => "sessions",
+            (false, _) => "turns",
+        };
+        let whose = if has_users { ", user by user" } else { "" };
+        self.remarks.push(format!(
+            "{what} are inferred from shared prefixes{whose} (plausible, not certain)"
+        ));
+    }
+
+    /// Different blocks, at most `pieces` runs of them remembered.
+    pub fn distinct_blocks(&self, pieces: usize) -> u64 {
+        let mut seen: Stack<()> = Stack::new(pieces);
+        for request in &self.requests {
+            seen.touch(&request.blocks, |_| ());
+        }
+        let blocks: u64 = seen.pieces().map(|(count, ())| u64::from(count)).sum();
+        blocks * seen.weight()
+    }
+
+    /// Whether its times say which requests were computed at once.
+    pub fn tells_what_is_at_once(&self) -> bool {
+        self.times.tell_what_is_at_once()
+    }
+
+    /// From the first arrival to the last, where there are times.
+    pub fn span_s(&self) -> Option<f64> {
+        let is_known = matches!(self.times, TimestampProvenance::Known { .. });
+        let last = self.requests.last().filter(|_| is_known)?;
+        Some(last.arrival.0 as f64 / 1e9)
+    }
+}
+
+/// Changes blocks and session of a request so that only the `number`th input has them.
+fn set_apart(request: &mut TraceRequest, number: u64) {
+    let apart = |id: u64| mixed(id ^ mixed(number)) >> 1;
+    let blocks = request.blocks.iter().map(apart);
+    request.blocks = blocks.collect();
+    request.session = request.session.map(|SessionId(id)| SessionId(apart(id)));
+}
+
+/// A permutation of 64-bit numbers. Source: the finalizer of SplitMix64 (Steele et al., OOPSLA'14).
+fn mixed(mut number: u64) -> u64 {
+    number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}

@@ -1,0 +1,132 @@
+//! One request of a log, found by its id or its line, beside the earlier prompt that is nearest.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use headstart_core::figures::{counted, thousands};
+use headstart_trace::format::request_log::LoggedRequest;
+
+use crate::error::{AnalysisError, UsageError};
+use crate::logs;
+use crate::progress::Progress;
+use crate::rendering::Rendering;
+use crate::walk::{LogWalk, PromptComparison};
+
+/// Ids and lines that a message lists.
+const TOLD_MAX: usize = 5;
+
+/// A request to explain.
+#[derive(Clone, Copy, Debug)]
+pub struct WhyQuestion<'a> {
+    /// The log; `-` is standard input.
+    pub log: &'a Path,
+    /// Id of the request, or its line number.
+    pub request: &'a str,
+    /// Skips bad lines, instead of stopping at the first.
+    pub skip_bad: bool,
+}
+
+/// The request that was asked about.
+#[derive(Debug)]
+pub struct FoundRequest {
+    /// Its prompt beside the nearest earlier one.
+    pub told: PromptComparison,
+    /// Other requests with its id.
+    pub namesakes: Namesakes,
+}
+
+/// Other requests with the id that was asked for.
+#[derive(Debug, Default)]
+pub struct Namesakes {
+    count: u64,
+    lines: Vec<String>,
+}
+
+impl Namesakes {
+    fn add(&mut self, request: &LoggedRequest) {
+        self.count += 1;
+        if self.lines.len() < TOLD_MAX {
+            self.lines.push(request.line.to_string());
+        }
+    }
+
+    /// Tells the user about further requests with the same id, if any.
+    #[must_use]
+    pub fn told(&self) -> Option<String> {
+        let more = match self.count > self.lines.len() as u64 {
+            true => ", …",
+            false => "",
+        };
+        (self.count > 0).then(|| {
+            format!(
+                "this is the first request with that id; {} more on line {}{more}: name one by \
+                 its line",
+                thousands(self.count),
+                self.lines.join(", ")
+            )
+        })
+    }
+}
+
+/// Finds the request, the first with that id or else the one on that line, and explains it. The
+/// bytes that are read count as progress.
+///
+/// # Errors
+/// When the log cannot be read up to the request, or has no such request.
+pub fn find(
+    question: &WhyQuestion<'_>,
+    rendering: &Rendering,
+    progress: &dyn Progress,
+) -> Result<FoundRequest, AnalysisError> {
+    let asked = question.request;
+    let mut walk = LogWalk::new(rendering);
+    let (mut of_id, mut of_line, mut has_ids) = (None, None, false);
+    let (mut ids, mut count) = (Vec::new(), 0u64);
+    let mut namesakes = Namesakes::default();
+    let read = logs::each(question.log, question.skip_bad, progress, |request| {
+        has_ids |= request.id.is_some();
+        // As it stands in the log, or as it is shown.
+        let is_asked = |id: &String| *id == asked || request.name() == asked;
+        let is_asked = request.id.as_ref().is_some_and(is_asked);
+        match (is_asked, &of_id) {
+            (true, None) => of_id = Some(walk.tell(request)),
+            (true, Some(_)) => namesakes.add(request),
+            _ => {}
+        }
+        if of_id.is_some() {
+            return ControlFlow::Continue(());
+        }
+        if request.line.to_string() == asked {
+            of_line = Some(walk.tell(request));
+        }
+        count += 1;
+        if ids.len() < TOLD_MAX {
+            ids.push(request.name());
+        }
+        walk.remember(request);
+        match of_line.is_some() && !has_ids {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    if let Some(told) = of_id {
+        // What is wrong behind it is not about it.
+        return Ok(FoundRequest { told, namesakes });
+    }
+    read.map_err(|error| UsageError(error.with_causes()))?;
+    if let Some(told) = of_line {
+        return Ok(FoundRequest { told, namesakes });
+    }
+    let name = logs::name(question.log);
+    if count == 0 {
+        return Err(AnalysisError::Empty(format!(
+            "{name} has no requests; a request log has one JSON object a line"
+        )));
+    }
+    let message = format!(
+        "{name} has no request {asked}; it has {}, the first: {}",
+        counted(count, "request"),
+        ids.join(", ")
+    );
+    Err(UsageError(message).into())
+}
