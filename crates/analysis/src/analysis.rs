@@ -58,24 +58,9 @@ pub fn of(
     setting: &AnalysisParameters<'_>,
     progress: &dyn Progress,
 ) -> Analysis {
-    let (fleet, cost, bounds) = (setting.fleet, setting.cost, &setting.bounds);
-    let replay = FleetReplay {
-        traffic,
-        cost,
-        bounds,
-        seed: SEED,
-    };
-    let (beside, mut played) = std::thread::scope(|scope| {
-        let played = scope.spawn(|| fleet.play(replay, progress));
-        let beside = beside(traffic, setting, progress);
-        progress.end();
-        let played = played.join();
-        (
-            beside,
-            played.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-        )
-    });
-    let cost = cost.fitted(traffic, &played.splits);
+    let (fleet, bounds) = (setting.fleet, &setting.bounds);
+    let (beside, mut played) = computed(traffic, setting, progress);
+    let cost = setting.cost.fitted(traffic, &played.splits);
     let per_token = per_token(traffic, &played, &cost);
     let kept = kept(traffic, &beside, &played, bounds);
     let fixes = Fixes::of(traffic, fleet, setting.rendering, SEED);
@@ -128,6 +113,31 @@ pub fn of(
     analysis.remarks.extend(lost.collect::<Vec<_>>());
     analysis.headlines = headlines::of(&analysis);
     analysis
+}
+
+/// Replays the fleet, and computes everything else beside it.
+fn computed(
+    traffic: &LoggedTraffic,
+    setting: &AnalysisParameters<'_>,
+    progress: &dyn Progress,
+) -> (FleetIndependentResults, FleetReplayOutcome) {
+    let fleet = setting.fleet;
+    let replay = FleetReplay {
+        traffic,
+        cost: setting.cost,
+        bounds: &setting.bounds,
+        seed: SEED,
+    };
+    std::thread::scope(|scope| {
+        let played = scope.spawn(|| fleet.play(replay, progress));
+        let beside = beside(traffic, setting, progress);
+        progress.end();
+        let played = played.join();
+        (
+            beside,
+            played.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
+    })
 }
 
 /// The point of the size curve at which it bends.

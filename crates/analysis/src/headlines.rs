@@ -1,7 +1,7 @@
 //! Three to five sentences that say what matters, each with its number.
 //!
 //! Each candidate says something only where its number is worth a sentence: [`MATERIAL`] of all
-//! prompt tokens at least. The first [`MOST`] in this order are shown: what was recomputed and
+//! prompt tokens at least. The first five in this order are shown: what was recomputed and
 //! why, what routing, size and order would change, which sessions make the hits.
 
 use headstart_core::figures::{counted, percent, thousands};
