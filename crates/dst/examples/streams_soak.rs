@@ -32,7 +32,8 @@ struct Shared {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, default: u64| args.get(at).map_or(Some(default), |it| it.parse().ok());
+    let number =
+        |at: usize, default: u64| args.get(at).map_or(Some(default), |word| word.parse().ok());
     if args.first().is_some_and(|word| word == "tell") {
         tell(number(1, 0).unwrap_or(0))
             .iter()

@@ -43,7 +43,7 @@ const MOST_BITS: u32 = 11;
 const WORTH: f64 = 0.97;
 
 fn main() {
-    let named = std::env::args().skip(1).find(|it| !it.starts_with("--"));
+    let named = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
     println!("dtype  bytes MB  entropy  coder    left   encode MB/s  decode MB/s  pays below MB/s");
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let model = match &named {

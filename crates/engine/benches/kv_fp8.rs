@@ -44,7 +44,7 @@ const DRAW: Sampling = Sampling {
 };
 
 fn main() {
-    let named = std::env::args().skip(1).find(|it| !it.starts_with("--"));
+    let named = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
     let models = |dtype: Dtype| -> Vec<(String, Arc<LanguageModel>)> {
         match &named {
             Some(folder) => {
@@ -220,7 +220,11 @@ fn computed(model: &Arc<LanguageModel>) -> Vec<Vec<f32>> {
         for block in (0..PREFIX_BLOCKS).map(BlockId) {
             let mut bytes = vec![0; layer.stored_bytes()];
             layer.store(block, &mut bytes);
-            let numbers = bytes.as_chunks().0.iter().map(|&it| f32::from_ne_bytes(it));
+            let numbers = bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&chunk| f32::from_ne_bytes(chunk));
             let numbers: Vec<f32> = numbers.collect();
             let (keys, values) = numbers.split_at(numbers.len() / 2);
             blocks.extend([keys.to_vec(), values.to_vec()]);

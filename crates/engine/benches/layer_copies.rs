@@ -58,7 +58,7 @@ const STEPS: [(usize, usize, usize); 7] = [
 const WAYS: [&str; 3] = ["before", "beside", "pool"];
 
 fn main() {
-    let rounds = std::env::args().skip(1).find_map(|it| it.parse().ok());
+    let rounds = std::env::args().skip(1).find_map(|arg| arg.parse().ok());
     let rounds: usize = rounds.unwrap_or(41);
     println!(
         "model      arrive  store  tokens  MB     before ms  beside ms  pool ms  beside/before \

@@ -317,7 +317,9 @@ impl ImportanceLoader {
             let asked = all_asked.into_iter();
             asked.for_each(|(bytes, at)| tiers.part_asked(bytes, at));
         }
-        missing.into_iter().for_each(|it| self.packing.missing(it));
+        missing
+            .into_iter()
+            .for_each(|name| self.packing.missing(name));
         for (prefill, progress) in ended {
             advance.has_ended = true;
             self.end(prefill, progress, scheduler, now);

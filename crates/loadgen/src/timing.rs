@@ -87,8 +87,8 @@ impl TimingPlan {
 
     fn asked(&self) -> Vec<PlannedShape> {
         let doubled = |most: u32, from: u32| {
-            std::iter::successors(Some(from), |it| it.checked_mul(2))
-                .take_while(move |&it| it <= most)
+            std::iter::successors(Some(from), |size| size.checked_mul(2))
+                .take_while(move |&size| size <= most)
         };
         let longest = self.max_prompt_tokens;
         let alone = doubled(longest, SHORTEST).map(|new| PlannedShape::Prefill { before: 0, new });
@@ -105,7 +105,7 @@ impl TimingPlan {
             let contexts = [SHORTEST * 4, long / 2, long];
             let useful = contexts
                 .into_iter()
-                .filter(move |&it| it >= SHORTEST && it <= long);
+                .filter(move |&context| context >= SHORTEST && context <= long);
             useful.map(move |context| PlannedShape::Decode { sequences, context })
         });
         let mut all: Vec<PlannedShape> = alone.chain(behind).chain(decode).collect();
@@ -184,10 +184,11 @@ impl Prober<'_> {
                 .await?;
             prompts.push(self.prompt(tokens, self.plan.answer_tokens));
         }
-        let answers = try_join_all(prompts.iter().map(|it| self.client.complete(it))).await?;
+        let answers =
+            try_join_all(prompts.iter().map(|prompt| self.client.complete(prompt))).await?;
         let mut times: Vec<Duration> = answers.iter().map(tpot).collect();
         times.sort();
-        let answered = answers.iter().map(|it| it.output_tokens).max();
+        let answered = answers.iter().map(|answer| answer.output_tokens).max();
         Ok(TimingSample::Decode {
             sequences,
             context: answers[0].prompt_tokens + answered.unwrap_or(0) / 2,
@@ -282,7 +283,7 @@ mod tests {
         let all = plan(2_048, 50_000).asked();
         let prefills = all
             .iter()
-            .filter(|it| matches!(it, PlannedShape::Prefill { before: 0, .. }));
+            .filter(|shape| matches!(shape, PlannedShape::Prefill { before: 0, .. }));
         assert_eq!(prefills.count(), 8);
         let most = PlannedShape::Decode {
             sequences: 8,

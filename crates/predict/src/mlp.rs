@@ -53,12 +53,15 @@ impl Mlp {
     /// When `members` is empty, or their widths differ.
     pub(crate) fn mean(members: &[Self]) -> Self {
         let width = members[0].width();
-        assert!(members.iter().all(|it| it.width() == width), "of one width");
+        assert!(
+            members.iter().all(|member| member.width() == width),
+            "of one width"
+        );
         let layers = |index: usize| members.iter().map(move |member| &member.layers[index]);
         let share = 1.0 / members.len() as f32;
         let mut last = DenseLayer {
-            weight: layers(2).flat_map(|it| &it.weight).copied().collect(),
-            bias: vec![layers(2).map(|it| it.bias[0]).sum()],
+            weight: layers(2).flat_map(|layer| &layer.weight).copied().collect(),
+            bias: vec![layers(2).map(|layer| layer.bias[0]).sum()],
         };
         let scaled = last.weight.iter_mut().chain(&mut last.bias);
         scaled.for_each(|value| *value *= share);
@@ -102,7 +105,7 @@ enum Inputs {
 
 /// One layer that gives what each of `layers` gives, one after the other.
 fn beside<'a>(layers: impl Iterator<Item = &'a DenseLayer> + Clone, inputs: Inputs) -> DenseLayer {
-    let outputs: usize = layers.clone().map(|it| it.bias.len()).sum();
+    let outputs: usize = layers.clone().map(|layer| layer.bias.len()).sum();
     let rows = layers.clone().map(DenseLayer::inputs);
     let rows = match inputs {
         Inputs::Shared => rows.max().unwrap_or(0),
@@ -122,7 +125,7 @@ fn beside<'a>(layers: impl Iterator<Item = &'a DenseLayer> + Clone, inputs: Inpu
     }
     DenseLayer {
         weight,
-        bias: layers.flat_map(|it| &it.bias).copied().collect(),
+        bias: layers.flat_map(|layer| &layer.bias).copied().collect(),
     }
 }
 

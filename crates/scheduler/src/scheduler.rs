@@ -184,7 +184,11 @@ impl Scheduler {
     /// Forgets a sequence and frees its blocks; what it committed stays cached. Unknown ids
     /// (already finished) are ignored. Not between `schedule` and `complete`.
     pub fn cancel(&mut self, seq: SeqId, now: Nanos) {
-        for sequence in self.waiting.iter_mut().filter(|it| it.new.id == seq) {
+        for sequence in self
+            .waiting
+            .iter_mut()
+            .filter(|sequence| sequence.new.id == seq)
+        {
             Self::release_loads(self.tiers.as_mut(), sequence);
         }
         self.waiting.retain(|sequence| sequence.new.id != seq);

@@ -44,22 +44,25 @@ fn counted(scheduler: &mut Scheduler, now: Nanos, end: Nanos) -> Step {
 /// The reference, with what is counted taken from the batch: all but `prompts`.
 fn written(scheduler: &mut Scheduler, prompts: &Batch, now: Nanos, end: Nanos) -> Step {
     let batch = scheduler.schedule(now);
-    let sampled = batch.entries.iter().filter(|it| it.sampling.is_some());
+    let sampled = batch
+        .entries
+        .iter()
+        .filter(|entry| entry.sampling.is_some());
     let sampled: Vec<TokenId> = sampled
-        .map(|it| token(it.seq, it.start + it.tokens.len()))
+        .map(|entry| token(entry.seq, entry.start + entry.tokens.len()))
         .collect();
     scheduler.complete(&batch, &sampled, end);
     scheduler.check();
     let mut outputs = scheduler.take_outputs();
-    let is_prompt = |it: &Entry| prompts.entries.iter().any(|prompt| prompt.seq == it.seq);
+    let is_prompt = |entry: &Entry| prompts.entries.iter().any(|prompt| prompt.seq == entry.seq);
     let (prompts, decodes): (Vec<_>, Vec<_>) = batch.entries.into_iter().partition(is_prompt);
     assert!(
         decodes
             .iter()
-            .all(|it| it.tokens.len() == 1 && it.sampling.is_some()),
+            .all(|decode| decode.tokens.len() == 1 && decode.sampling.is_some()),
         "a decode is one token: {decodes:?}"
     );
-    let is_told = |it: &Output| match it {
+    let is_told = |output: &Output| match output {
         Output::Token { seq, finish, .. } => {
             finish.is_some() || !decodes.iter().any(|decode| decode.seq == *seq)
         }
@@ -69,7 +72,7 @@ fn written(scheduler: &mut Scheduler, prompts: &Batch, now: Nanos, end: Nanos) -
     Step {
         decode: Decode {
             sequences: decodes.len(),
-            kv_tokens: decodes.iter().map(|it| it.start + 1).sum(),
+            kv_tokens: decodes.iter().map(|decode| decode.start + 1).sum(),
         },
         prompts: Batch {
             entries: prompts,

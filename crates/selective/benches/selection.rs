@@ -91,7 +91,8 @@ fn whole_chunks(rng: &mut Rng, num_tokens: usize, chunk_tokens: usize) {
             ..question(&units, packs)
         };
         let kept = fit(&question, &wish).tokens;
-        let [selected, fitted] = [&selection.tokens, &kept].map(|it| reads(&question, it).len());
+        let [selected, fitted] =
+            [&selection.tokens, &kept].map(|tokens| reads(&question, tokens).len());
         let name = format!("fit, {name}, {num_tokens} of {chunk_tokens}");
         println!("{name:<36} {fitted} parts instead of {selected}");
         let rounds = if num_tokens > TOKENS {
@@ -206,7 +207,10 @@ fn probes(rng: &mut Rng, num_tokens: usize) -> [Vec<f32>; 3] {
         let drawn: Vec<f32> = (0..num_tokens).map(draw).collect();
         // Nine tenths of the attention are the prefix's.
         let scale = 0.9 * QUERIES as f32 / drawn.iter().sum::<f32>();
-        drawn.into_iter().map(|it| it * scale).collect()
+        drawn
+            .into_iter()
+            .map(|attention| attention * scale)
+            .collect()
     })
 }
 

@@ -67,9 +67,13 @@ pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> RetainedTokens {
         return granted;
     }
     let mut parts = PartCoverage::new(question);
-    let mut probes: Vec<_> = wish.importances.iter().map(|it| Probe::new(it)).collect();
+    let mut probes: Vec<_> = wish
+        .importances
+        .iter()
+        .map(|importance| Probe::new(importance))
+        .collect();
     for probe in &mut probes {
-        let attention = |tokens: &[u32]| tokens.iter().map(|&it| probe.of(it, &parts)).sum();
+        let attention = |tokens: &[u32]| tokens.iter().map(|&token| probe.of(token, &parts)).sum();
         let (all, sure): (f64, f64) = (attention(named), attention(&wish.selection.sure));
         (probe.named, probe.spared) = (all, (all - sure) * wish.spared);
     }
@@ -436,7 +440,8 @@ mod tests {
                 mean += (lacks / named.max(1e-9)).max(0.0) / 2.0;
             }
             assert!((mean - missed).abs() < 1e-6, "seed {seed}: {mean} {missed}");
-            let [most, parts] = [&asked.case.tokens, &tokens].map(|it| asked.reads(it).len());
+            let [most, parts] =
+                [&asked.case.tokens, &tokens].map(|tokens| asked.reads(tokens).len());
             assert!(parts <= most, "seed {seed}");
             saved += most - parts;
         }

@@ -289,7 +289,8 @@ pub(super) mod tests {
                 if rng.below(3) > 0 {
                     let of_run = |token: u32| token as usize + first * unit_tokens;
                     let of_run = |token: u32| of_run(token).checked_sub(before * unit_tokens);
-                    let is_wanted = |token| of_run(token).is_some_and(|it| wants(&tokens, it));
+                    let is_wanted =
+                        |token| of_run(token).is_some_and(|token| wants(&tokens, token));
                     order.sort_by_key(|&token| !is_wanted(token));
                 }
                 order.truncate(rng.below(all + 1));

@@ -167,11 +167,17 @@ pub fn select(selecting: &Selecting, importances: &[&[f32]], queries: usize) -> 
     }
     tokens.extend(end - recent as u32..end);
     let is_always = |token: u32| token < first as u32 || token >= end - recent as u32;
-    let is_seen = |token: u32| importances.iter().any(|it| it[token as usize] > SURE);
+    let is_seen = |token: u32| {
+        importances
+            .iter()
+            .any(|importance| importance[token as usize] > SURE)
+    };
     let sure = tokens.iter().copied();
     Selection {
         is_all: tokens.len() == num_tokens,
-        sure: sure.filter(|&it| is_always(it) || is_seen(it)).collect(),
+        sure: sure
+            .filter(|&token| is_always(token) || is_seen(token))
+            .collect(),
         tokens,
         agreement,
         threshold,

@@ -194,7 +194,8 @@ async fn delete_response(
 
 /// The path and the query of a request.
 fn target(uri: &Uri) -> &str {
-    uri.path_and_query().map_or(uri.path(), |it| it.as_str())
+    uri.path_and_query()
+        .map_or(uri.path(), |target| target.as_str())
 }
 
 async fn answer(gateway: Arc<HttpGateway>, request: Request, kind: ApiKind) -> Response {

@@ -61,7 +61,10 @@ impl Executor for Emulator {
         };
         std::thread::sleep(ends.saturating_duration_since(Instant::now()));
         self.ended = Instant::now();
-        let sampled = batch.entries.iter().filter(|it| it.sampling.is_some());
+        let sampled = batch
+            .entries
+            .iter()
+            .filter(|entry| entry.sampling.is_some());
         sampled.map(|entry| self.token(entry)).collect()
     }
 

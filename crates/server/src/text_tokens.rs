@@ -61,7 +61,9 @@ pub fn plain_text(body: &[u8]) -> String {
         match &fields[name] {
             Value::Null => {}
             Value::Array(messages) if matches!(name, "messages" | "input") => {
-                messages.iter().for_each(|it| write_message(it, &mut text));
+                messages
+                    .iter()
+                    .for_each(|message| write_message(message, &mut text));
             }
             value => write_message(&json!({ "role": name, "content": value }), &mut text),
         }

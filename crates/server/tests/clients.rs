@@ -351,7 +351,7 @@ async fn errors_of_messages_have_anthropics_shape() {
         assert!(
             error["error"]["message"]
                 .as_str()
-                .is_some_and(|it| it.len() > 10)
+                .is_some_and(|message| message.len() > 10)
         );
     };
     let hello = |model: &str, content: &str| {

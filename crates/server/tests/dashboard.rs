@@ -219,7 +219,7 @@ async fn the_stream_brings_a_snapshot_a_second_and_ends_with_the_server() {
         loop {
             let next = stream.next().await.expect("the next one");
             assert!(!next.history.is_whole && next.history.ttft.len() <= 2);
-            if next.totals.requests == 2 && next.history.points.iter().any(|it| it[1] > 0) {
+            if next.totals.requests == 2 && next.history.points.iter().any(|point| point[1] > 0) {
                 break next.history.points.last().expect("a second").len();
             }
         }

@@ -32,7 +32,10 @@ async fn headers_cross_in_both_directions_but_those_of_a_connection() {
         let answer = exchange(&fleet.gateway, &request("POST", path, headers, body)).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         let all = fleet.engines.iter().flat_map(HttpEngine::received);
-        let last = all.filter(|it| it.target == path).last().expect("came");
+        let last = all
+            .filter(|received| received.target == path)
+            .last()
+            .expect("came");
         for (name, expected) in [
             ("anthropic-version", Some("2023-06-01")),
             ("openai-organization", Some("org")),
@@ -123,7 +126,7 @@ async fn packed_bodies_are_unpacked_and_bombs_refused() {
             let answer = exchange_bytes(&fleet.gateway, &raw).await;
             assert_eq!(answer.status, 200, "{coding} {path}: {answer:?}");
             let all = fleet.engines.iter().flat_map(HttpEngine::received);
-            let is_here = |it: &Received| it.target == path;
+            let is_here = |received: &Received| received.target == path;
             for got in all.filter(is_here) {
                 assert_eq!(got.body, plain, "{coding}");
                 assert_eq!(got.header("content-encoding"), None);

@@ -47,7 +47,7 @@ async fn an_emulated_fleet_takes_its_time_and_caches_for_real() {
     assert_eq!(second.header(replica), first.header(replica));
     let cached = second.json()["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
     assert!(cached > Some(250), "{cached:?}");
-    let answer = |it: &support::Answer| it.json()["choices"][0]["message"]["content"].clone();
+    let answer = |reply: &support::Answer| reply.json()["choices"][0]["message"]["content"].clone();
     assert_eq!(answer(&first), answer(&second));
     server.shutdown().await;
 }

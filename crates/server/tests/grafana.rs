@@ -74,7 +74,8 @@ fn every_metric_of_the_dashboard_exists() {
         assert!(!names.is_empty(), "{query} asks for a metric of ours");
         for name in names {
             let bare = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
-            let is_defined = defined.contains(&name) || bare.is_some_and(|it| defined.contains(it));
+            let is_defined =
+                defined.contains(&name) || bare.is_some_and(|base| defined.contains(base));
             assert!(is_defined, "{name} in {query} is counted nowhere");
         }
     }

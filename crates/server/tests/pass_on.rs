@@ -414,7 +414,7 @@ async fn usage_of_all_apis_is_counted() {
         200
     );
     let all = fleet.engines.iter().flat_map(HttpEngine::received);
-    let targets: Vec<String> = all.map(|it| it.target).collect();
+    let targets: Vec<String> = all.map(|request| request.target).collect();
     assert!(
         targets.contains(&"/v1/messages?beta=true".to_owned()),
         "{targets:?}"

@@ -216,7 +216,7 @@ async fn a_cold_prompt_goes_where_the_engine_says_there_is_room() {
             .gateway()
             .router()
             .report_of(ReplicaId(rank), Nanos(0));
-        report.map(|it| it.waiting)
+        report.map(|report| report.waiting)
     };
     eventually("both loads", || {
         (waiting(0), waiting(1)) == (Some(0), Some(7))

@@ -67,10 +67,10 @@ async fn take(mut socket: TcpStream, kept: Arc<Mutex<Vec<Span>>>) {
         let scopes = export
             .resource_spans
             .into_iter()
-            .flat_map(|it| it.scope_spans);
+            .flat_map(|resource| resource.scope_spans);
         kept.lock()
             .expect("no panic")
-            .extend(scopes.flat_map(|it| it.spans));
+            .extend(scopes.flat_map(|scope| scope.spans));
         let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\n\
                       content-length: 0\r\n\r\n";
         if socket.write_all(answer.as_bytes()).await.is_err() {

@@ -74,7 +74,7 @@ fn run(numbers: &Numbers, memory: f64, workload: &FleetWorkload) -> FleetOutcome
 fn ratios(outcome: &FleetOutcome) -> Vec<f64> {
     let of = |(published, ours): (&Published, _)| {
         let ours: &headstart_sim::fleet::RungOutcome = ours;
-        let tokens_s = published.tokens_s.map(|it| ours.tokens_s / it);
+        let tokens_s = published.tokens_s.map(|tokens_s| ours.tokens_s / tokens_s);
         let others = [
             ours.ttft.mean / published.ttft_mean_s,
             ours.ttft.p90 / published.ttft_p90_s,
@@ -131,8 +131,8 @@ fn shortened(mut workload: FleetWorkload) -> FleetWorkload {
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let evaluations = args.next().map_or(1, |it| it.parse().expect("a number"));
-    let mut memories: Vec<f64> = args.map(|it| it.parse().expect("a number")).collect();
+    let evaluations = args.next().map_or(1, |arg| arg.parse().expect("a number"));
+    let mut memories: Vec<f64> = args.map(|arg| arg.parse().expect("a number")).collect();
     if memories.is_empty() {
         memories.push(MEMORY);
     }

@@ -78,8 +78,9 @@ impl What {
             Self::Burst | Self::HotPrefix => grid::hard_fleet(profile),
             Self::Trace(_) => {
                 let mut fleet = FleetPreset::LlmD73.fleet(profile);
-                for it in &mut fleet.replicas {
-                    it.scheduler.max_context = it.capacity_blocks * it.scheduler.block_size;
+                for replica in &mut fleet.replicas {
+                    replica.scheduler.max_context =
+                        replica.capacity_blocks * replica.scheduler.block_size;
                 }
                 fleet
             }
@@ -117,25 +118,25 @@ fn compare(what: &What, profiles: &[Profile; 2], seeds: &Range<u64>) -> Compared
     };
     Compared {
         name: what.name(),
-        mean_s: mean(|it| it.ttft.mean),
-        p99_s: mean(|it| it.ttft.p99),
-        hit_rate: mean(|it| it.hits.rate()),
+        mean_s: mean(|rung| rung.ttft.mean),
+        p99_s: mean(|rung| rung.ttft.p99),
+        hit_rate: mean(|rung| rung.hits.rate()),
     }
 }
 
-fn row(it: &Compared) -> String {
+fn row(compared: &Compared) -> String {
     let ratio = |[ours, base]: [f64; 2]| ours / base;
     format!(
         "| {} | {:.4} | {:.4} | {:.3} | {:.4} | {:.4} | {:.3} | {:.1} | {:.1} |",
-        it.name,
-        it.mean_s[0],
-        it.mean_s[1],
-        ratio(it.mean_s),
-        it.p99_s[0],
-        it.p99_s[1],
-        ratio(it.p99_s),
-        it.hit_rate[0] * 100.0,
-        it.hit_rate[1] * 100.0,
+        compared.name,
+        compared.mean_s[0],
+        compared.mean_s[1],
+        ratio(compared.mean_s),
+        compared.p99_s[0],
+        compared.p99_s[1],
+        ratio(compared.p99_s),
+        compared.hit_rate[0] * 100.0,
+        compared.hit_rate[1] * 100.0,
     )
 }
 
@@ -143,7 +144,7 @@ fn trace(file: &str) -> What {
     let reader = File::open(file).expect("a trace");
     let reader = Reader::new(file.to_owned(), Box::new(reader)).expect("a trace");
     let block_tokens = reader.info().block_tokens;
-    let requests: Vec<_> = reader.map(|it| it.expect("a request")).collect();
+    let requests: Vec<_> = reader.map(|request| request.expect("a request")).collect();
     let recorded = TraceConversion {
         block_tokens,
         arrivals: TraceArrivals::Recorded { speed: 1.0 },
@@ -177,7 +178,7 @@ fn main() {
     let file = args.get(3).filter(|file| *file != "-");
     all.extend(file.map(|file| trace(file)));
     all.extend(grid::cells().into_iter().map(What::Grid));
-    let first = args.get(4).map(|it| it.parse().expect("a number"));
+    let first = args.get(4).map(|arg| arg.parse().expect("a number"));
     all.truncate(first.unwrap_or(if args.is_empty() { FEW } else { usize::MAX }));
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -196,7 +197,7 @@ fn main() {
     });
     let mut rows = rows.into_inner().expect("nobody panics");
     rows.sort_unstable();
-    let [ours, base] = profiles.map(|it| it.name);
+    let [ours, base] = profiles.map(|profile| profile.name);
     println!(
         "| | mean TTFT, s: {ours} | {base} | ratio | p99: {ours} | {base} | ratio | hit rate, %: \
          {ours} | {base} |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|"

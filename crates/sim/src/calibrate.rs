@@ -127,7 +127,7 @@ impl EngineFit {
     pub fn errors(&self, timings: &[Timing]) -> (f64, f64) {
         let errors = timings
             .iter()
-            .map(|it| (self.seconds(it.shape) / it.seconds - 1.0).abs());
+            .map(|timing| (self.seconds(timing.shape) / timing.seconds - 1.0).abs());
         let (sum, worst) = errors.fold((0.0, 0.0), |(sum, worst): (f64, f64), error| {
             (sum + error, worst.max(error))
         });
@@ -137,7 +137,7 @@ impl EngineFit {
     fn squared_error(&self, timings: &[Timing]) -> f64 {
         let errors = timings
             .iter()
-            .map(|it| (self.seconds(it.shape) / it.seconds).ln().powi(2));
+            .map(|timing| (self.seconds(timing.shape) / timing.seconds).ln().powi(2));
         errors.sum::<f64>() / timings.len() as f64
     }
 }
@@ -171,10 +171,13 @@ fn search(timings: &[Timing], max_batched_tokens: usize, seed: u64) -> (f64, Fit
 /// Returns the start of a search: the shortest time is one step, and long prompts cost their
 /// tokens.
 fn start(timings: &[Timing]) -> FitParameters {
-    let shortest = timings.iter().map(|it| it.seconds).min_by(f64::total_cmp);
+    let shortest = timings
+        .iter()
+        .map(|timing| timing.seconds)
+        .min_by(f64::total_cmp);
     let shortest = shortest.unwrap_or(1e-3);
-    let token_s = timings.iter().filter_map(|it| match it.shape {
-        TimedWork::Prefill { new, .. } => Some(it.seconds / new.max(1) as f64),
+    let token_s = timings.iter().filter_map(|timing| match timing.shape {
+        TimedWork::Prefill { new, .. } => Some(timing.seconds / new.max(1) as f64),
         TimedWork::Decode { .. } => None,
     });
     let token_s = token_s.min_by(f64::total_cmp).unwrap_or(shortest);
@@ -250,7 +253,9 @@ mod tests {
     fn what_was_not_timed_is_reckoned_too() {
         let all = timings(0.0);
         let (even, odd): (Vec<_>, Vec<_>) = all.iter().zip(0..).partition(|(_, at)| at % 2 == 0);
-        let of = |part: Vec<(&Timing, i32)>| part.into_iter().map(|it| *it.0).collect::<Vec<_>>();
+        let of = |part: Vec<(&Timing, i32)>| {
+            part.into_iter().map(|timing| *timing.0).collect::<Vec<_>>()
+        };
         let (mean, _) = EngineFit::of(&of(even), 2_048).errors(&of(odd));
         assert!(mean < 0.05, "{mean}");
     }

@@ -97,7 +97,10 @@ impl VirtualExecutor {
 impl Executor for VirtualExecutor {
     fn execute(&mut self, batch: &Batch, _: Option<Copies<'_>>) -> Vec<TokenId> {
         self.step = step(&self.cost, batch);
-        let sampled = batch.entries.iter().filter(|it| it.sampling.is_some());
+        let sampled = batch
+            .entries
+            .iter()
+            .filter(|entry| entry.sampling.is_some());
         sampled
             .map(|entry| tokens::of_sequence(entry.seq, entry.start + entry.tokens.len()))
             .collect()

@@ -125,7 +125,11 @@ impl Traffic {
         Self {
             cases: script.turns().collect(),
             script,
-            turn_shares: learn(&mut training.take(TRAINED_ON).flat_map(|it| outcomes(&it))),
+            turn_shares: learn(
+                &mut training
+                    .take(TRAINED_ON)
+                    .flat_map(|conversation| outcomes(&conversation)),
+            ),
             told: Vec::new(),
             noise_seed,
         }
@@ -177,13 +181,19 @@ impl Traffic {
             }
             conversation
         });
-        let has_turns = recorded.iter().any(|it| !it.conversation.turns.is_empty());
+        let has_turns = recorded
+            .iter()
+            .any(|recording| !recording.conversation.turns.is_empty());
         assert!(has_turns, "there is a conversation to draw");
         let script = Script::new(source, pacing);
         let told = chosen.iter().take(script.conversations().len());
         Self {
             cases: script.turns().collect(),
-            turn_shares: learn(&mut recorded.iter().flat_map(|it| outcomes(&it.conversation))),
+            turn_shares: learn(
+                &mut recorded
+                    .iter()
+                    .flat_map(|recording| outcomes(&recording.conversation)),
+            ),
             told: told.map(|&index| recorded[index].told.clone()).collect(),
             script,
             noise_seed,

@@ -143,7 +143,7 @@ impl SpreadComparison {
         let fleets = placements.iter();
         Self {
             fleets: fleets
-                .map(|&it| PlacementFleet::new(it, settings))
+                .map(|&placement| PlacementFleet::new(placement, settings))
                 .collect(),
         }
     }

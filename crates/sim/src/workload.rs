@@ -95,7 +95,7 @@ impl ChatWorkload {
     /// The data set of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        WORKLOADS.into_iter().find(|it| it.name == name)
+        WORKLOADS.into_iter().find(|workload| workload.name == name)
     }
 
     /// Probability that turn number `turn`, from 1, is followed by another.
@@ -160,12 +160,12 @@ mod tests {
             .conversations(&GAP, Seeds { corpus: 1, gaps: 1 })
             .take(50_000)
             .collect();
-        let turns = || drawn.iter().flat_map(|it| &it.turns);
+        let turns = || drawn.iter().flat_map(|conversation| &conversation.turns);
         let count = turns().count() as f64;
         let mean = |sum: f64| sum / count;
-        let question = mean(turns().map(|it| f64::from(it.new_tokens)).sum());
-        let answer = mean(turns().map(|it| f64::from(it.answer_tokens)).sum());
-        let gap = mean(turns().map(|it| it.gap_s).sum());
+        let question = mean(turns().map(|turn| f64::from(turn.new_tokens)).sum());
+        let answer = mean(turns().map(|turn| f64::from(turn.answer_tokens)).sum());
+        let gap = mean(turns().map(|turn| turn.gap_s).sum());
         assert!(
             (question / workload.question_tokens - 1.0).abs() < 0.03,
             "{question}"
@@ -177,11 +177,14 @@ mod tests {
         assert!((gap / 100.0 - 1.0).abs() < 0.02, "{gap}");
         let follow_up = 1.0 - drawn.len() as f64 / count;
         assert!((follow_up - workload.follow_up).abs() < 0.01, "{follow_up}");
-        let short = drawn.iter().filter(|it| it.turns.len() <= 5).count();
+        let short = drawn
+            .iter()
+            .filter(|conversation| conversation.turns.len() <= 5)
+            .count();
         let short = short as f64 / drawn.len() as f64;
         assert!(at_most_5.contains(&short), "{short}");
-        let judged = drawn.iter().flat_map(|it| {
-            let length = it.turns.len();
+        let judged = drawn.iter().flat_map(|conversation| {
+            let length = conversation.turns.len();
             (1..=length).map(move |turn| (workload.goes_on(turn), turn < length))
         });
         let quality = best_quality(judged);

@@ -50,7 +50,7 @@ fn conversation(turns: &[ScriptedTurn]) -> ScriptedConversation {
 
 fn script(started: &[(f64, ScriptedConversation)], seconds: f64) -> Script {
     let started = started.iter().cloned();
-    let started = started.map(|(at_s, it)| (Nanos::from_secs_f64(at_s), it));
+    let started = started.map(|(at_s, conversation)| (Nanos::from_secs_f64(at_s), conversation));
     Script::recorded(started.collect(), seconds, 0.0)
 }
 
@@ -73,7 +73,11 @@ fn two_turns_by_hand() {
         (outcome.turns[&1].tokens.hits, outcome.turns[&2].tokens.hits),
         (0, 8)
     );
-    let first: Vec<_> = outcome.first_tokens.iter().map(|it| it.seconds).collect();
+    let first: Vec<_> = outcome
+        .first_tokens
+        .iter()
+        .map(|token| token.seconds)
+        .collect();
     assert_eq!(first, [1.0, 1.0]);
     assert_eq!(outcome.first_tokens[1].context_tokens, 12);
     // Three steps and one: the run does not wait through the gap.

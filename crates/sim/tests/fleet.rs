@@ -156,7 +156,7 @@ fn a_crash_fails_what_was_begun_and_nothing_else() {
     fleet
         .replicas
         .iter_mut()
-        .for_each(|it| it.cost.token_s = 1e-3);
+        .for_each(|replica| replica.cost.token_s = 1e-3);
     fleet.faults = vec![crash(0, 15), crash(1, 20), crash(0, 30)];
     let outcome = run(&fleet, &workload);
     assert!(outcome.all.retried > 0, "{:?}", outcome.all);

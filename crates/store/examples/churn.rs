@@ -61,7 +61,12 @@ fn main() {
     let given = std::env::args().nth(1).map(PathBuf::from);
     let name = format!("headstart-churn-{}", std::process::id());
     let folder = given.unwrap_or_else(|| std::env::temp_dir().join(name));
-    assert!(!folder.exists() || folder.read_dir().is_ok_and(|mut it| it.next().is_none()));
+    assert!(
+        !folder.exists()
+            || folder
+                .read_dir()
+                .is_ok_and(|mut entries| entries.next().is_none())
+    );
     let watch = Arc::new(Watch::default());
     let watcher = {
         let (watch, folder) = (watch.clone(), folder.clone());
@@ -274,8 +279,10 @@ impl Churn {
                 let mut right = Rng::new(number);
                 let bytes = record.part(0);
                 let is_long = bytes.len() == bytes_of(&mut right);
-                let is_right =
-                    is_long && bytes.chunks(8).all(|it| it == word(&mut right, it.len()));
+                let is_right = is_long
+                    && bytes
+                        .chunks(8)
+                        .all(|chunk| chunk == word(&mut right, chunk.len()));
                 assert!(is_right, "{number} is wrong");
                 tally.read_right += 1;
             }

@@ -34,7 +34,12 @@ fn main() {
     let given = arguments.get(1).map(PathBuf::from);
     let folder = given.unwrap_or_else(|| std::env::temp_dir().join("headstart-parts"));
     let (mib, kib, half) = (number(2, 64), number(3, 256), number(4, 8));
-    assert!(!folder.exists() || folder.read_dir().is_ok_and(|mut it| it.next().is_none()));
+    assert!(
+        !folder.exists()
+            || folder
+                .read_dir()
+                .is_ok_and(|mut entries| entries.next().is_none())
+    );
     let mut parts = vec![SMALL_KIB << 10; half];
     parts.extend(vec![kib << 10; half]);
     let bytes = Layout::Paged.record_bytes(&parts);

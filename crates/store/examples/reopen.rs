@@ -47,7 +47,12 @@ fn main() {
     if std::env::var(WRITER).is_ok() {
         return write(options, records..2 * records, kib);
     }
-    assert!(!folder.exists() || folder.read_dir().is_ok_and(|mut it| it.next().is_none()));
+    assert!(
+        !folder.exists()
+            || folder
+                .read_dir()
+                .is_ok_and(|mut entries| entries.next().is_none())
+    );
     write(options.clone(), 0..records, kib);
     println!("{mib} MiB in records of {kib} KiB, {records} of them");
     time("after a clean end", &options);

@@ -115,7 +115,9 @@ impl SharedBackend {
         on_condition: OnCondition,
     ) -> Arc<Self> {
         let uses = found.len() as u64;
-        let known = (0..).zip(found).map(|(use_, it)| (it.name, (use_, it)));
+        let known = (0..)
+            .zip(found)
+            .map(|(use_, record)| (record.name, (use_, record)));
         Arc::new(Self {
             hub: Mutex::new(Hub {
                 backend,
@@ -482,9 +484,9 @@ mod tests {
             .submit(get(0, arena.take().expect("a slot")))
             .expect("taken");
         let part = polled(&mut other);
-        let is_part = |it: &Report| {
+        let is_part = |report: &Report| {
             matches!(
-                it,
+                report,
                 Report::Done {
                     outcome: CommandOutcome::Part(_),
                     ..

@@ -203,7 +203,9 @@ fn what_is_damaged_or_copied_is_destroyed_as_well() {
     let trailer = bytes.len() - PAGE;
     bytes[trailer..].fill(0);
     let secret = secret(2);
-    let at = bytes.windows(secret.len()).position(|it| it == secret);
+    let at = bytes
+        .windows(secret.len())
+        .position(|window| window == secret);
     bytes[at.expect("it is stored") - 1] ^= 1;
     std::fs::write(&segment, &bytes).expect("written");
     std::fs::write(place.path().join("segment-00900"), &bytes).expect("written");

@@ -217,7 +217,13 @@ impl Policy for Sieve {
         }
         // With no block left ahead of it, the hand starts over at the oldest.
         let was_newest = self.order.remove(block);
-        if was_newest && self.hand > 0 && self.order.newest().is_none_or(|it| !self.is_ahead(it)) {
+        if was_newest
+            && self.hand > 0
+            && self
+                .order
+                .newest()
+                .is_none_or(|newest| !self.is_ahead(newest))
+        {
             self.wrap();
         }
     }

@@ -266,7 +266,12 @@ impl Tiers {
     /// Releases a claim. A claim on a load that is gone is ignored.
     pub fn release(&mut self, claim: Claim) {
         let Claim { name, load } = claim;
-        let Some(load) = self.loads.units.get_mut(&name).filter(|it| it.id == load) else {
+        let Some(load) = self
+            .loads
+            .units
+            .get_mut(&name)
+            .filter(|found| found.id == load)
+        else {
             return;
         };
         load.users -= 1;

@@ -69,7 +69,7 @@ impl Tiers {
     #[must_use]
     pub fn partly(&self, question: &PartlyQuestion<'_>, plan: &Plan) -> Option<PartlyPlan> {
         let unit_tokens = self.unit_tokens();
-        let shelf = self.shelves.iter().find(|it| it.tier == PARTS_FROM)?;
+        let shelf = self.shelves.iter().find(|shelf| shelf.tier == PARTS_FROM)?;
         let from = question.device_tokens / unit_tokens;
         let behind = question.names.get(from..).unwrap_or_default();
         let units = behind.iter().take_while(|name| shelf.level.holds(**name));

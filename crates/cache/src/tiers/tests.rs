@@ -409,7 +409,7 @@ fn random_traffic_keeps_the_invariants() {
                 7 if rng.below(10) == 0 => {
                     let tier = [Tier::Host, Tier::Disk, Tier::Remote][rng.below(3)];
                     let loses = world.mover.tiers.get(&tier).cloned().unwrap_or_default();
-                    let reads = |it: &Waiting| match it {
+                    let reads = |waiting: &Waiting| match waiting {
                         Waiting::Load(_, name, _) => Some(*name),
                         Waiting::Write(..) => None,
                     };

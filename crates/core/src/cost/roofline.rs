@@ -110,7 +110,7 @@ impl ModelShape {
     /// The one of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
-        Self::KNOWN.into_iter().find(|it| it.name == name)
+        Self::KNOWN.into_iter().find(|shape| shape.name == name)
     }
 }
 
@@ -142,7 +142,7 @@ impl Gpu {
     /// The one of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
-        Self::KNOWN.into_iter().find(|it| it.name == name)
+        Self::KNOWN.into_iter().find(|gpu| gpu.name == name)
     }
 }
 

@@ -126,7 +126,8 @@ impl FaultyChannel {
         self.tail = at;
         // Live messages of an earlier connection are not read any more.
         let is_live = |delivery: &Delivery| matches!(delivery, Delivery::Live(_));
-        self.queue.retain(|key, it| !is_live(it) || key.0 < at);
+        self.queue
+            .retain(|key, delivery| !is_live(delivery) || key.0 < at);
         self.put(at, Delivery::Connected);
     }
 
@@ -169,7 +170,7 @@ impl FaultyChannel {
     /// Live messages on their way arrive much later, in any order.
     fn hold_up(&mut self, now: Nanos, rng: &mut Rng) {
         let is_live = |delivery: &Delivery| matches!(delivery, Delivery::Live(_));
-        let held = self.queue.extract_if(.., |_, it| is_live(it));
+        let held = self.queue.extract_if(.., |_, delivery| is_live(delivery));
         let held: Vec<Delivery> = held.map(|(_, delivery)| delivery).collect();
         for delivery in held {
             self.put(now + below(HELD_UP_MAX, rng), delivery);
@@ -221,7 +222,7 @@ impl FaultyChannel {
     #[must_use]
     pub fn is_ending(&self) -> bool {
         let mut deliveries = self.queue.values();
-        deliveries.any(|it| matches!(it, Delivery::Disconnected))
+        deliveries.any(|delivery| matches!(delivery, Delivery::Disconnected))
     }
 
     /// Sends a live message that arrives in order wherever one can arrive.

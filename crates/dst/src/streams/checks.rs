@@ -79,8 +79,8 @@ pub fn overlaps(
         };
         let groups = spec.groups.iter();
         let known: Vec<(GroupSpec, Vec<BlockNo>)> = groups
-            .filter(|it| truth.is_announced(it.group.index))
-            .map(|it| (*it, commons.catalog.chain(&plain, it.block_size)))
+            .filter(|group| truth.is_announced(group.group.index))
+            .map(|group| (*group, commons.catalog.chain(&plain, group.block_size)))
             .collect();
         let longest = |only_device| {
             let mut all = (0..=plain.tokens.len()).rev();

@@ -50,7 +50,7 @@ impl EngineSpec {
     #[must_use]
     pub fn block_size(&self) -> u32 {
         let mut groups = self.groups.iter();
-        let full = groups.find(|it| it.group.attention == Attention::Full);
+        let full = groups.find(|group| group.group.attention == Attention::Full);
         full.expect("one group is full").block_size
     }
 
@@ -58,7 +58,7 @@ impl EngineSpec {
     #[must_use]
     pub fn has_mixed_sizes(&self) -> bool {
         let first = self.groups[0].block_size;
-        self.groups.iter().any(|it| it.block_size != first)
+        self.groups.iter().any(|group| group.block_size != first)
     }
 
     /// The group of this number.
@@ -69,7 +69,7 @@ impl EngineSpec {
     pub fn group(&self, index: u8) -> GroupSpec {
         let mut groups = self.groups.iter();
         *groups
-            .find(|it| it.group.index == index)
+            .find(|group| group.group.index == index)
             .expect("engines store in their own groups")
     }
 }

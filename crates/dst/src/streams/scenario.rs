@@ -226,5 +226,8 @@ pub fn change_engine(engine: &mut EngineSpec, rng: &mut Rng) {
         return *engine = draw_engine(rng);
     }
     let size = draw_size(rng);
-    engine.groups.iter_mut().for_each(|it| it.block_size = size);
+    engine
+        .groups
+        .iter_mut()
+        .for_each(|group| group.block_size = size);
 }

@@ -173,7 +173,9 @@ impl Station {
     #[must_use]
     pub fn applied_engine(&self) -> &EngineSpec {
         let process = self.truth.process();
-        process.map_or(&self.spec.engine, |it| &self.processes[it.0].engine)
+        process.map_or(&self.spec.engine, |process| {
+            &self.processes[process.0].engine
+        })
     }
 
     /// Nothing goes wrong any more.
@@ -248,7 +250,10 @@ impl Station {
         self.is_down = true;
         let (now, rng) = (commons.now, &mut commons.rng);
         let latest = ProcessNo(self.processes.len() - 1);
-        if self.arrived.is_none_or(|it| it.process < latest) {
+        if self
+            .arrived
+            .is_none_or(|position| position.process < latest)
+        {
             // Late messages of a life of which nothing else was heard fit into the next one.
             self.channel.lose();
         }

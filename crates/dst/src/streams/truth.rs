@@ -394,9 +394,21 @@ mod tests {
         assert!(truth.has_loss() && truth.apply(at(2), &records, (&catalog, Nanos(0))).is_err());
         // A doubt is taken back once, soon enough, and before anything else is applied.
         truth.doubt(Nanos(5));
-        assert!(truth.is_doubted() && truth.held().values().all(|it| it.doubted.is_some()));
+        assert!(
+            truth.is_doubted()
+                && truth
+                    .held()
+                    .values()
+                    .all(|standing| standing.doubted.is_some())
+        );
         assert_eq!(truth.trust(Nanos(6)), Ok(()));
-        assert!(!truth.is_doubted() && truth.held().values().all(|it| it.doubted.is_none()));
+        assert!(
+            !truth.is_doubted()
+                && truth
+                    .held()
+                    .values()
+                    .all(|standing| standing.doubted.is_none())
+        );
         assert!(truth.trust(Nanos(6)).is_err());
         truth.doubt(Nanos(7));
         assert!(truth.trust(Nanos(7) + DOUBT_TTL).is_err());

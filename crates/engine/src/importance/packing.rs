@@ -108,7 +108,8 @@ impl PackManager {
     pub(super) fn new(options: Option<PackingOptions>, num_layers: usize) -> Self {
         let room = options.map_or(0, |options| options.most_units);
         let interval = options.map(|options| options.nodes.interval);
-        let patience = IDLE_INTERVALS.map(|it| interval.unwrap_or_default().saturating_mul(it));
+        let patience =
+            IDLE_INTERVALS.map(|intervals| interval.unwrap_or_default().saturating_mul(intervals));
         Self {
             packs: Packs::new(room, patience),
             nodes: options.map(|options| Nodes::new(options.nodes)),
@@ -254,7 +255,7 @@ impl PackManager {
         let views = self.packs.find(&gone.units, gone.part);
         let covered = views
             .iter()
-            .flat_map(|it| it.first_unit..it.first_unit + it.units);
+            .flat_map(|view| view.first_unit..view.first_unit + view.units);
         let covered: BTreeSet<usize> = covered.collect();
         let units = gone.units.iter().enumerate();
         let bare = units.filter(|(at, _)| !covered.contains(at));

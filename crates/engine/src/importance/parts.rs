@@ -191,7 +191,9 @@ impl PartTable {
     /// Drops these parts of units, because a pack now holds the tokens they were read for.
     pub(super) fn supersede(&mut self, names: impl IntoIterator<Item = PartName>) {
         let names = names.into_iter();
-        let released: Vec<_> = names.filter_map(|it| self.rest.forget_part(it)).collect();
+        let released: Vec<_> = names
+            .filter_map(|name| self.rest.forget_part(name))
+            .collect();
         self.release(released);
     }
 

@@ -257,7 +257,7 @@ impl PartialPrefill {
         }
         let gone = reads
             .iter()
-            .filter(|it| is_pack(it) && shared.parts.look(it.part) == Where::Gone);
+            .filter(|read| is_pack(read) && shared.parts.look(read.part) == Where::Gone);
         self.missing.extend(gone.map(|read| read.part.record));
         self.avoids_packs = true;
         // Whole parts were chosen among chunks that are gone.

@@ -143,7 +143,7 @@ fn largest<T: Copy>(group: &[T], wide: impl Fn(T) -> f32) -> u32 {
     if largest < INFINITE {
         largest
     } else {
-        let finite = group.iter().map(magnitude).filter(|&it| it < INFINITE);
+        let finite = group.iter().map(magnitude).filter(|&bits| bits < INFINITE);
         finite.fold(0, u32::max)
     }
 }

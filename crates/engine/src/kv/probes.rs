@@ -115,7 +115,10 @@ impl Probes {
     /// Key-value heads that are probes'.
     #[must_use]
     pub fn num_probed(&self) -> usize {
-        self.is_probed.iter().filter(|it| **it).count()
+        self.is_probed
+            .iter()
+            .filter(|is_probed| **is_probed)
+            .count()
     }
 
     /// Share of the bytes of keys and values that are probes' keys.

@@ -67,7 +67,7 @@ impl std::str::FromStr for KvStorageFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|it| it.name() == text);
+        let found = Self::ALL.into_iter().find(|format| format.name() == text);
         let known = Self::ALL.map(Self::name).join(", ");
         found.ok_or_else(|| format!("`{text}` is not known; known: {known}"))
     }

@@ -37,7 +37,7 @@ fn stored(layer: &LayerKv, block: u32) -> Vec<u8> {
 /// A block's keys, and its values.
 fn numbers(layer: &LayerKv, block: u32) -> [Vec<f32>; 2] {
     let range = layer.block_range(BlockId(block));
-    [&layer.keys, &layer.values].map(|it| it.widen(range.clone(), &mut Vec::new()).to_vec())
+    [&layer.keys, &layer.values].map(|part| part.widen(range.clone(), &mut Vec::new()).to_vec())
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl BlockMover for Witness {
         let mut counts = self.counts.lock().expect("one thread");
         counts.loaded += std::mem::take(&mut self.shelf.loads);
         // A unit cannot be reported as stored before it was read.
-        let is_there = |it: &TransferReport| !matches!(it, TransferReport::Stored { .. });
+        let is_there = |report: &TransferReport| !matches!(report, TransferReport::Stored { .. });
         counts.waiting += usize::from(!self.expected.is_empty());
         let (there, later) = match self.expected.is_empty() {
             true => (std::mem::take(&mut self.shelf.moved), Vec::new()),
@@ -189,8 +189,7 @@ fn an_engine_stores_what_its_blocks_held_when_it_said_so() {
         while !engine.is_idle() {
             now += 1_000_000;
             let outputs = engine.step(Nanos(now)).outputs;
-            let is_last =
-                |it: &&Output| matches!(it, Output::Token { finish, .. } if finish.is_some());
+            let is_last = |output: &&Output| matches!(output, Output::Token { finish, .. } if finish.is_some());
             answered += outputs.iter().filter(is_last).count();
         }
         assert!(answered > 0, "seed {seed}: some were left for the end");

@@ -76,7 +76,9 @@ impl Bench {
     }
 
     fn step(&mut self, batch: &Batch, stores: &[Transfer]) -> Vec<f32> {
-        stores.iter().for_each(|it| self.shelf.submit(it.clone()));
+        stores
+            .iter()
+            .for_each(|store| self.shelf.submit(store.clone()));
         let stored = stores.len() * UNIT_BLOCKS;
         let mut copies = Copies::new(&mut self.shelf, &batch.arrivals, stored);
         if self.way == Way::First

@@ -262,7 +262,7 @@ fn one_that_ends_with_its_first_token_is_told_it() {
         let step = engine.step(Nanos(clock.0));
         let tokens = step.outputs.iter();
         told += tokens
-            .filter(|it| matches!(it, Output::Token { .. }))
+            .filter(|output| matches!(output, Output::Token { .. }))
             .count();
         engine.look_round(Nanos(clock.0));
     }

@@ -153,7 +153,7 @@ fn tell(
     let report = engine.importance().expect("it is on");
     assert_eq!(report.packs.made > 0, packs, "{:?}", report.packs);
     Told {
-        tokens: answers.into_iter().map(|it| it.tokens).collect(),
+        tokens: answers.into_iter().map(|answer| answer.tokens).collect(),
         tally: report.tally,
         packs: report.packs,
     }
@@ -165,11 +165,11 @@ fn packs_bring_the_same_tokens_with_fewer_reads() {
     let facts = facts(5, 12);
     let told = [(false, 0), (true, 0), (true, 1 << 30)];
     let told = told.map(|(packs, kept)| tell(&facts, (false, packs), [0, kept]));
-    let reads = told.each_ref().map(|it| it.tally.chunks);
+    let reads = told.each_ref().map(|run| run.tally.chunks);
     assert!(reads[1] * 5 < reads[0] * 4, "{reads:?} chunks");
     // What was kept before there were packs makes room for them.
     assert!(reads[2] * 20 <= reads[1] * 21, "{reads:?} chunks");
-    assert!(told.iter().all(|it| it.tokens == told[0].tokens));
+    assert!(told.iter().all(|run| run.tokens == told[0].tokens));
 }
 
 /// The configuration of `serve`: whole parts, and packs. Keeping parts in memory changes no answer.
@@ -180,7 +180,7 @@ fn whole_parts_and_packs_bring_the_right_answers_with_fewest_reads() {
     let unpacked = tell(&facts, (true, false), [0, 0]);
     let whole = [[0, 0], [0, 1 << 30]].map(|kept| tell(&facts, (true, true), kept));
     for told in &whole {
-        let reads = [told, &tokens, &unpacked].map(|it| it.tally.chunks);
+        let reads = [told, &tokens, &unpacked].map(|run| run.tally.chunks);
         assert!(
             reads[0] < reads[1] && reads[0] < reads[2],
             "{reads:?} chunks"

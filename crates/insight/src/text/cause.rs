@@ -102,7 +102,7 @@ fn find_before_an_order(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
             changes: 0..count,
             agrees: 0,
         };
-        let (cause, _, whole) = VALUES.iter().find(|it| it.1(aligned, &region))?;
+        let (cause, _, whole) = VALUES.iter().find(|value| value.1(aligned, &region))?;
         let behind = aligned.without_first(count);
         let is_order = |cause: &Cause| {
             let orders = [Cause::JsonKeys, Cause::ToolOrder, Cause::DocumentOrder];

@@ -123,7 +123,13 @@ impl<E> Findings<E> {
     #[must_use]
     pub fn sorted(self) -> Vec<Finding<E>> {
         let mut findings: Vec<_> = self.places.into_values().collect();
-        findings.sort_by_key(|it| (std::cmp::Reverse(it.tokens), it.cause, it.place));
+        findings.sort_by_key(|finding| {
+            (
+                std::cmp::Reverse(finding.tokens),
+                finding.cause,
+                finding.place,
+            )
+        });
         findings
     }
 
@@ -153,9 +159,14 @@ mod tests {
         findings.add(loss(Cause::Clock, 1, 90), || "d");
         findings.add(loss(Cause::Clock, 2, 10), || "e");
         let sorted = findings.sorted();
-        let told = sorted
-            .iter()
-            .map(|it| (it.cause, it.requests, it.tokens, it.example));
+        let told = sorted.iter().map(|finding| {
+            (
+                finding.cause,
+                finding.requests,
+                finding.tokens,
+                finding.example,
+            )
+        });
         assert_eq!(
             told.collect::<Vec<_>>(),
             [
@@ -204,6 +215,9 @@ mod tests {
         }
         let sorted = findings.sorted();
         assert_eq!(sorted.len(), PLACES_MAX + 1);
-        assert_eq!(sorted.iter().map(|it| it.tokens).sum::<u64>(), 4999);
+        assert_eq!(
+            sorted.iter().map(|finding| finding.tokens).sum::<u64>(),
+            4999
+        );
     }
 }

@@ -102,8 +102,8 @@ pub struct NeighbourComparison<'a, N> {
 
 /// Words that a named cause cost.
 fn lost(explanation: Option<&Explanation>) -> usize {
-    let named = explanation.filter(|it| it.evidence.is_some());
-    named.map_or(0, |it| it.divergence.lost_words)
+    let named = explanation.filter(|explanation| explanation.evidence.is_some());
+    named.map_or(0, |named| named.divergence.lost_words)
 }
 
 impl<N> Neighbours<N> {
@@ -231,7 +231,13 @@ impl<N> Neighbours<N> {
             .filter_map(|number| self.near(number, sketch, &wanted))
             .filter(|near| near.shared_anchors > 0)
             .collect();
-        near.sort_by_key(|it| std::cmp::Reverse((it.shared_anchors, it.shared_words, it.number)));
+        near.sort_by_key(|candidate| {
+            std::cmp::Reverse((
+                candidate.shared_anchors,
+                candidate.shared_words,
+                candidate.number,
+            ))
+        });
         near.truncate(EXPLAINED_MAX);
         near
     }
@@ -287,7 +293,10 @@ impl<N> Neighbours<N> {
         }
         let mut numbers = Vec::new();
         let mut best = |key: fn((usize, usize)) -> usize| {
-            let mut order: Vec<_> = counts.iter().map(|(it, sums)| (key(*sums), *it)).collect();
+            let mut order: Vec<_> = counts
+                .iter()
+                .map(|(number, sums)| (key(*sums), *number))
+                .collect();
             order.sort_unstable_by(|one, other| other.cmp(one));
             for (_, number) in order.into_iter().take(CANDIDATES_MAX) {
                 if !numbers.contains(&number) {
@@ -313,7 +322,7 @@ impl<N> Neighbours<N> {
             .sketch
             .anchors()
             .iter()
-            .filter(|it| wanted.contains(*it));
+            .filter(|anchor| wanted.contains(*anchor));
         Some(Near {
             name: &kept.name,
             sketch: &kept.sketch,
@@ -408,7 +417,7 @@ mod tests {
         let ink = sketch(&history)
             .words()
             .iter()
-            .filter(|it| it.class != Class::Space)
+            .filter(|word| word.class != Class::Space)
             .count();
         assert!((ink - 5..ink + 5).contains(&lost), "{lost} of {ink}");
         assert_eq!(explanation.evidence.expect("a cause").cause.name(), "clock");

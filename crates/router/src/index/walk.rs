@@ -163,5 +163,8 @@ fn collect(block_size: u32, candidates: &[WalkCandidate], found: &mut Lengths) {
         any_tier_tokens: reach.any_tier * block_size,
         trusted_tokens: reach.trusted * block_size,
     };
-    candidates.iter().map(overlap).for_each(|it| found.push(it));
+    candidates
+        .iter()
+        .map(overlap)
+        .for_each(|overlap| found.push(overlap));
 }

@@ -223,7 +223,9 @@ mod tests {
             chosen(
                 move |views: &mut [ReplicaView; 2]| {
                     views[1].backlog_s = 15.0 * saved_s();
-                    views.iter_mut().for_each(|it| it.queue_depth = queue_depth);
+                    views
+                        .iter_mut()
+                        .for_each(|view| view.queue_depth = queue_depth);
                 },
                 None,
             )

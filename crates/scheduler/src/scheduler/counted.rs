@@ -98,9 +98,9 @@ impl Counter {
 impl Counter {
     /// Asserts that what is counted is what there is.
     pub(super) fn check(&self, running: &[Sequence]) {
-        let computed = |it: &Sequence| {
-            let since = it.decoding_since?;
-            Some(it.computed + (self.step - since) as usize)
+        let computed = |sequence: &Sequence| {
+            let since = sequence.decoding_since?;
+            Some(sequence.computed + (self.step - since) as usize)
         };
         let decoding: Vec<usize> = running.iter().filter_map(computed).collect();
         assert_eq!(self.decoding, decoding.len(), "those that decode");
@@ -234,7 +234,9 @@ impl Scheduler {
 
     /// Finds a running sequence by its place; they stand in the order of admission.
     fn running_at(&self, place: u64) -> Option<usize> {
-        let found = self.running.binary_search_by_key(&place, |it| it.place);
+        let found = self
+            .running
+            .binary_search_by_key(&place, |sequence| sequence.place);
         found.ok()
     }
 

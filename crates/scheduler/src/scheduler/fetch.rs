@@ -151,9 +151,12 @@ impl Scheduler {
         let Some(tiers) = &self.tiers else {
             return Work::default();
         };
-        let decoding = self.running.iter().filter(|it| it.remaining() == 1);
-        let (count, kv_tokens) = decoding.fold((0, 0), |(count, kv_tokens), it| {
-            (count + 1, kv_tokens + it.tokens.len())
+        let decoding = self
+            .running
+            .iter()
+            .filter(|sequence| sequence.remaining() == 1);
+        let (count, kv_tokens) = decoding.fold((0, 0), |(count, kv_tokens), sequence| {
+            (count + 1, kv_tokens + sequence.tokens.len())
         });
         tiers.config().engine.cost.decode(count, kv_tokens)
     }

@@ -293,7 +293,11 @@ impl Scheduler {
         }
         let most = self.partly.when.as_ref();
         let most = most.map_or(0, |(when, _)| when.most_at_once);
-        let begun = self.running.iter().filter(|it| is_begun(it)).count();
+        let begun = self
+            .running
+            .iter()
+            .filter(|sequence| is_begun(sequence))
+            .count();
         if deadline.is_some() || begun >= most {
             return StepAction::Wait;
         }

@@ -49,11 +49,16 @@ impl MessagesRequest {
         let mut generation = sampling(&mut fields)?;
         generation.max_tokens = Some(max_tokens as usize);
         generation.stop = stop(fields.take("stop_sequences"), "stop_sequences", STOPS)?;
-        let user = fields.take("metadata").map(|it| it["user_id"].clone());
+        let user = fields
+            .take("metadata")
+            .map(|metadata| metadata["user_id"].clone());
         let user = user.and_then(|id| id.as_str().map(str::to_owned));
         generation.session = session(&mut fields, user)?;
         let conversation = conversation(&mut fields)?;
-        if let Some(message) = conversation.messages.as_array().and_then(|it| it.last())
+        if let Some(message) = conversation
+            .messages
+            .as_array()
+            .and_then(|messages| messages.last())
             && message["role"] == "assistant"
         {
             let error = "`messages` must end with a user message: this server does not continue \
@@ -104,7 +109,9 @@ fn refuse_rest(mut fields: Fields) -> Result<(), ApiError> {
 
 /// Edits that clear earlier thinking are left to the chat template, which drops it or keeps it.
 fn check_context_management(value: Option<Value>) -> Result<(), ApiError> {
-    let edits = value.map(|it| it["edits"].clone()).unwrap_or_default();
+    let edits = value
+        .map(|management| management["edits"].clone())
+        .unwrap_or_default();
     for edit in edits.as_array().into_iter().flatten() {
         let kind = edit["type"].as_str().unwrap_or_default();
         if !kind.starts_with("clear_thinking_") {

@@ -144,10 +144,10 @@ fn summary(gateway: &HttpGateway) -> Value {
 fn labels(gateway: &HttpGateway) -> Vec<Value> {
     let now = gateway.clock.now();
     let labels = gateway.dashboard.labels.held(gateway.index(), now);
-    let label = |it: &LabelResidency<'_>| {
-        let held = it.held.iter();
+    let label = |residency: &LabelResidency<'_>| {
+        let held = residency.held.iter();
         let held = held.map(|(replica, tokens)| json!({"replica": replica.0, "tokens": tokens}));
-        json!({"label": it.name, "held": held.collect::<Vec<_>>()})
+        json!({"label": residency.name, "held": held.collect::<Vec<_>>()})
     };
     labels.iter().map(label).collect()
 }
@@ -229,7 +229,11 @@ pub(super) fn entries(gateway: &Arc<HttpGateway>, query: &[(String, String)]) ->
 
 /// Whether there is such a replica. What it holds may still be nothing.
 fn exists(gateway: &HttpGateway, replica: ReplicaId) -> Result<(), ApiError> {
-    let there: Vec<u32> = gateway.router().replicas().map(|it| it.replica.0).collect();
+    let there: Vec<u32> = gateway
+        .router()
+        .replicas()
+        .map(|status| status.replica.0)
+        .collect();
     if there.contains(&replica.0) {
         return Ok(());
     }

@@ -247,6 +247,9 @@ fn reply(
 /// conversation that is kept here.
 fn unguessable_id(prefix: &str) -> String {
     let random = random_key();
-    let digits: String = random[..16].iter().map(|it| format!("{it:02x}")).collect();
+    let digits: String = random[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("{prefix}_{digits}")
 }

@@ -12,7 +12,9 @@ pub(super) fn boundary(content_type: &str) -> Option<&str> {
     if !kind.trim().eq_ignore_ascii_case("multipart/form-data") {
         return None;
     }
-    let mut parameters = parameters.split(';').filter_map(|it| it.split_once('='));
+    let mut parameters = parameters
+        .split(';')
+        .filter_map(|parameter| parameter.split_once('='));
     let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"))?;
     let value = value.trim().trim_matches('"');
     (!value.is_empty()).then_some(value)

@@ -73,9 +73,9 @@ mod tests {
                 if let Some(Value::String(target)) = fields.get("$ref") {
                     found.insert(target.clone());
                 }
-                fields.values().for_each(|it| references(it, found));
+                fields.values().for_each(|field| references(field, found));
             }
-            Value::Array(items) => items.iter().for_each(|it| references(it, found)),
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
             _ => {}
         }
     }
@@ -99,7 +99,7 @@ mod tests {
             let paths = document["paths"].as_object().expect("paths");
             let operations = paths
                 .values()
-                .flat_map(|it| it.as_object().expect("methods"));
+                .flat_map(|path| path.as_object().expect("methods"));
             for (method, operation) in operations {
                 let id = operation["operationId"].as_str().expect("an id");
                 assert!(ids.insert(id.to_owned()), "{method} {id} is there twice");

@@ -39,7 +39,9 @@ fn tokens(gateway: &HttpGateway, body: &[u8]) -> Result<(Vec<TokenId>, Option<us
     let prompt = gateway.prompt_tokens().ok_or_else(missing)?;
     let context = match &gateway.fleet {
         Fleet::Embedded(embedded) => Some(embedded.context()),
-        Fleet::Upstreams(_) => fields["model"].as_str().and_then(|it| gateway.context(it)),
+        Fleet::Upstreams(_) => fields["model"]
+            .as_str()
+            .and_then(|model| gateway.context(model)),
     };
     let salt = fields["cache_salt"].as_str().map(str::to_owned);
     if let Value::Object(fields) = &fields

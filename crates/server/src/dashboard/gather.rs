@@ -203,10 +203,12 @@ fn with_load(gateway: &HttpGateway, id: ReplicaId, part: ReplicaPart) -> Replica
             let trouble = upstream.map(Upstream::trouble);
             return ReplicaPart {
                 name: upstream.map_or_else(String::new, name_of),
-                trouble: trouble.filter(|it| !part.is_healthy && !it.is_empty()),
+                trouble: trouble.filter(|text| !part.is_healthy && !text.is_empty()),
                 running: told.map_or(part.running, |told| u64::from(told.running)),
                 waiting: told.map_or(part.waiting, |told| u64::from(told.waiting)),
-                kv_usage: told.map(|told| told.kv_usage).filter(|it| it.is_finite()),
+                kv_usage: told
+                    .map(|told| told.kv_usage)
+                    .filter(|usage| usage.is_finite()),
                 ..part
             };
         }
@@ -246,14 +248,17 @@ fn tree_part(gateway: &HttpGateway, tree: &PrefixTree, now: Nanos) -> TreePart {
     let shape = shape.unwrap_or_default();
     let block_tokens = shape.size;
     let names = gateway.dashboard.labels.of_branches(tree, gateway.index());
-    let nodes = shown.iter().map(|it| NodePart {
-        label: names.get(&it.key).map(|&name| name.to_owned()),
-        ..node(it, block_tokens, now)
+    let nodes = shown.iter().map(|branch| NodePart {
+        label: names.get(&branch.key).map(|&name| name.to_owned()),
+        ..node(branch, block_tokens, now)
     });
     let mut nodes: Vec<NodePart> = nodes.collect();
     let mut overlaps = Overlaps::default();
     // While all engines are down no block size is in use, and nothing is held.
-    let leaves = shown.iter().enumerate().filter(|(_, it)| it.is_leaf);
+    let leaves = shown
+        .iter()
+        .enumerate()
+        .filter(|(_, branch)| branch.is_leaf);
     for (at, leaf) in leaves.filter(|_| shape.size > 0) {
         let keys = prompt(tree.chain_to(leaf.key), shape);
         gateway.index().overlaps(&keys, now, &mut overlaps);
@@ -384,7 +389,7 @@ mod tests {
             .map(|node| {
                 node.holders
                     .iter()
-                    .map(|it| (it.replica, it.tokens))
+                    .map(|holder| (holder.replica, holder.tokens))
                     .collect()
             })
             .collect();

@@ -39,9 +39,9 @@ impl PrefixLabels {
     /// Tokenizes the texts of `labels` as `model` does.
     #[must_use]
     pub fn new(labels: &[PrefixLabel], model: &PromptModel) -> Self {
-        let label = |it: &PrefixLabel| TokenizedLabel {
-            name: it.name.clone(),
-            forms: [chat(&it.text, model), plain(&it.text, model)]
+        let label = |prefix: &PrefixLabel| TokenizedLabel {
+            name: prefix.name.clone(),
+            forms: [chat(&prefix.text, model), plain(&prefix.text, model)]
                 .into_iter()
                 .flatten()
                 .collect(),
@@ -75,7 +75,7 @@ impl PrefixLabels {
             let mut held = BTreeMap::new();
             for keys in label.keys(index) {
                 index.overlaps(&keys, now, &mut overlaps);
-                for overlap in overlaps.iter().filter(|it| it.any_tier_tokens > 0) {
+                for overlap in overlaps.iter().filter(|holder| holder.any_tier_tokens > 0) {
                     let most: &mut u32 = held.entry(overlap.replica).or_default();
                     *most = overlap.any_tier_tokens.max(*most);
                 }

@@ -119,7 +119,9 @@ impl HttpGateway {
             }
         }
         if let Some(reports) = &embedded.tier_reports {
-            reports().iter().for_each(|it| self.metrics.tiers.set(it));
+            reports()
+                .iter()
+                .for_each(|report| self.metrics.tiers.set(report));
         }
     }
 

@@ -105,7 +105,7 @@ impl HttpGateway {
             excluded: self.lacking(upstreams, request.model).await?,
             ..Tries::default()
         };
-        let is_adapter = |model: &&str| upstreams.iter().any(|it| it.is_adapter(model));
+        let is_adapter = |model: &&str| upstreams.iter().any(|upstream| upstream.is_adapter(model));
         // What is refused is held nowhere: it is passed on for the engine to say so, by its load.
         let fits = |tokens: &&[TokenId]| {
             let model = request.model;

@@ -210,13 +210,13 @@ fn explained(
 ) -> Option<NeighbourDivergence> {
     let told = neighbours.tell(question.namespace, &question.sketch)?;
     let explanation = told.explanation.as_ref();
-    let divergence = explanation.map(|it| &it.divergence);
-    let evidence = explanation.and_then(|it| it.evidence.as_ref());
+    let divergence = explanation.map(|explanation| &explanation.divergence);
+    let evidence = explanation.and_then(|explanation| explanation.evidence.as_ref());
     Some(NeighbourDivergence {
         neighbour: told.near.name.clone(),
-        byte: divergence.map(|it| it.new_byte),
-        lost_words: divergence.map_or(0, |it| it.lost_words),
-        cause: evidence.map(|it| it.cause),
+        byte: divergence.map(|divergence| divergence.new_byte),
+        lost_words: divergence.map_or(0, |divergence| divergence.lost_words),
+        cause: evidence.map(|evidence| evidence.cause),
         title: evidence.map(Evidence::title),
         fix: evidence.map(Evidence::fix),
     })

@@ -385,7 +385,7 @@ mod tests {
             "part_evictions_total{part=\"probes\",replica=\"1\",tier=\"host\"} 2",
         ] {
             let line = format!("headstart_importance_{line}");
-            assert!(text.lines().any(|it| it == line), "{line} in {text}");
+            assert!(text.lines().any(|row| row == line), "{line} in {text}");
         }
     }
 

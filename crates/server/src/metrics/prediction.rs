@@ -189,8 +189,14 @@ impl PredictorMetrics {
     pub fn set_status(&self, status: &PredictorStatus) {
         self.fallback.set(i64::from(status.is_fallback));
         let known = status.calibration;
-        set_or_remove(&self.calibration_error, known.map(|it| it.error));
-        set_or_remove(&self.excess_log_loss, known.map(|it| it.excess_log_loss));
+        set_or_remove(
+            &self.calibration_error,
+            known.map(|calibration| calibration.error),
+        );
+        set_or_remove(
+            &self.excess_log_loss,
+            known.map(|calibration| calibration.excess_log_loss),
+        );
         self.model.reset();
         if let Some(fingerprint) = &status.model {
             self.model.with_label_values(&[fingerprint]).set(1);

@@ -220,7 +220,7 @@ mod tests {
 
     /// Returns the value in the metrics line that starts with `line`.
     fn value(text: &str, line: &str) -> Option<f64> {
-        let found = text.lines().find_map(|it| it.strip_prefix(line));
+        let found = text.lines().find_map(|row| row.strip_prefix(line));
         found.map(|value| value.trim().parse().expect("a number"))
     }
 

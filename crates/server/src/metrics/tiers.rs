@@ -308,7 +308,7 @@ mod tests {
             "headstart_tier_quarantined_records_total{tier=\"disk\"} 8",
             "headstart_tier_lost_records_total{reason=\"evicted\",tier=\"disk\"} 6",
         ] {
-            assert!(text.lines().any(|it| it == line), "{line} in {text}");
+            assert!(text.lines().any(|row| row == line), "{line} in {text}");
         }
         assert!(!text.contains("retries_total{tier"), "none where none are");
         assert!(!text.contains("what=\"files\""));

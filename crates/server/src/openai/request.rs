@@ -263,7 +263,9 @@ fn tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
         None => Ok(None),
         Some(Value::Array(tools)) if tools.is_empty() => Ok(None),
         Some(Value::Array(mut tools))
-            if tools.iter().all(|it| it["function"]["name"].is_string()) =>
+            if tools
+                .iter()
+                .all(|tool| tool["function"]["name"].is_string()) =>
         {
             tools.iter_mut().for_each(drop_hints);
             Ok(Some(tools.into()))

@@ -136,7 +136,7 @@ fn said(messages: &Value, reads: Reads) -> Said {
                 // What stands before the first prompt answers nothing, so only now it is an answer.
                 if said.prompts.len() == 1 {
                     let chars = answer.map(|answer| answer.chars().count());
-                    said.answer_chars = chars.map(|it| u32::try_from(it).unwrap_or(u32::MAX));
+                    said.answer_chars = chars.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
                 }
                 if said.prompts.len() == reads.prompts {
                     break;

@@ -129,7 +129,10 @@ fn size(value: &Value) -> usize {
     NODE + match value {
         Value::String(text) => text.len(),
         Value::Array(values) => values.iter().map(size).sum(),
-        Value::Object(fields) => fields.iter().map(|(name, it)| name.len() + size(it)).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| name.len() + size(field))
+            .sum(),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }

@@ -91,7 +91,9 @@ fn follow_one(
         topic_prefix: String::new(),
         rank: stream.rank,
         replica: replica.to_string(),
-        upstream: gateway.upstream(replica).map(|it| it.base().to_owned()),
+        upstream: gateway
+            .upstream(replica)
+            .map(|upstream| upstream.base().to_owned()),
     };
     let weak = Arc::downgrade(gateway);
     let sink = move |update| {

@@ -109,10 +109,11 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
     let saving = keep(keeper, &gateway).await?;
     let mut watchers = follow::all(&gateway, &streams);
     watchers.push(dashboard(&gateway));
+    let endpoints = streams.into_iter().filter_map(|stream| stream.events);
     Ok(ServerAssembly {
         gateway,
         watchers,
-        event_endpoints: streams.into_iter().filter_map(|it| it.events).collect(),
+        event_endpoints: endpoints.collect(),
         saving,
     })
 }
@@ -300,7 +301,7 @@ fn hooks(
     let tiers = config.tiers.clone();
     let importance = tiers.as_ref().and_then(|tiers| tiers.importance.clone());
     let emulated = config.emulated.as_deref().copied();
-    let emulated = emulated.map(|it| (it, config.prompt.stable_words()));
+    let emulated = emulated.map(|engine_model| (engine_model, config.prompt.stable_words()));
     Hooks {
         build: Box::new(move |waker| {
             let policy = policy::by_name(&policy_name, setting(&engine));

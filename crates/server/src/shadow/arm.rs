@@ -112,7 +112,11 @@ impl ShadowArm {
 
     /// The prompt is computed: its blocks can be found.
     pub(super) fn begin(&mut self, id: u64, now: Nanos) {
-        let Some(running) = self.running.get_mut(&id).filter(|it| !it.is_computed) else {
+        let Some(running) = self
+            .running
+            .get_mut(&id)
+            .filter(|running| !running.is_computed)
+        else {
             return;
         };
         running.is_computed = true;

@@ -221,9 +221,9 @@ mod tests {
 
     fn rate(stage: &ShadowStage, strategy: &str, blocks: usize) -> f64 {
         let mut reports = stage.arms.iter().map(ShadowArm::report);
-        let found = reports.find(|it| it.strategy == strategy && it.blocks == blocks);
+        let found = reports.find(|report| report.strategy == strategy && report.blocks == blocks);
         found
-            .and_then(|it| it.found.hit_rate)
+            .and_then(|report| report.found.hit_rate)
             .expect("it was played")
     }
 

@@ -224,7 +224,7 @@ mod tests {
 
     fn check(page: &str, rank: Option<u32>, expected: Option<(u32, u32, f64)>) {
         let load = EngineLoad::parse(page).of(rank, Nanos(7));
-        let found = load.map(|it| (it.waiting, it.running, it.kv_usage));
+        let found = load.map(|load| (load.waiting, load.running, load.kv_usage));
         assert_eq!(found, expected, "{page}");
     }
 

@@ -74,7 +74,10 @@ impl Fleet {
 
     /// Requests that the engines got.
     pub fn received(&self) -> usize {
-        self.engines.iter().map(|it| it.received().len()).sum()
+        self.engines
+            .iter()
+            .map(|engine| engine.received().len())
+            .sum()
     }
 
     pub fn engine(&self, answer: &super::Answer) -> &HttpEngine {

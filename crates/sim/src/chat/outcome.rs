@@ -83,7 +83,11 @@ impl ChatOutcome {
     /// Scores the predictions at the threshold that is best for them.
     #[must_use]
     pub fn quality(&self) -> Quality {
-        best_quality(self.judged.iter().map(|it| (it.p, it.truth)))
+        best_quality(
+            self.judged
+                .iter()
+                .map(|prediction| (prediction.p, prediction.truth)),
+        )
     }
 
     /// TTFT by the length of the context. `block_tokens` is the size of a block: as much of a
@@ -93,16 +97,18 @@ impl ChatOutcome {
         let bin = |(index, &from_tokens): (usize, &u32)| {
             let below = CONTEXT_BINS.get(index + 1).copied().unwrap_or(u32::MAX);
             let range = from_tokens..below;
-            let inside = |it: &&FirstToken| range.contains(&it.context_tokens);
+            let inside = |token: &&FirstToken| range.contains(&token.context_tokens);
             let summary = |is_in: &dyn Fn(&FirstToken) -> bool| {
                 let those = self.first_tokens.iter().filter(inside);
-                let those = those.filter(|it| is_in(it)).map(|it| it.seconds);
+                let those = those
+                    .filter(|token| is_in(token))
+                    .map(|token| token.seconds);
                 Summary::of(&mut those.collect::<Vec<_>>())
             };
             ContextBin {
                 from_tokens,
-                hit: summary(&|it| it.cached_tokens + block_tokens > it.context_tokens),
-                miss: summary(&|it| it.cached_tokens == 0),
+                hit: summary(&|token| token.cached_tokens + block_tokens > token.context_tokens),
+                miss: summary(&|token| token.cached_tokens == 0),
             }
         };
         CONTEXT_BINS.iter().enumerate().map(bin).collect()

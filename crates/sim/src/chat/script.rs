@@ -59,7 +59,10 @@ impl Script {
         let mut free: BinaryHeap<Reverse<Nanos>> = opening_times(pacing).map(Reverse).collect();
         let end = Nanos::from_secs_f64(pacing.seconds);
         let (mut conversations, mut starts) = (Vec::new(), Vec::new());
-        for mut conversation in source.into_iter().filter(|it| !it.turns.is_empty()) {
+        for mut conversation in source
+            .into_iter()
+            .filter(|conversation| !conversation.turns.is_empty())
+        {
             conversation.turns.truncate(TURNS_MAX);
             let Some(Reverse(start)) = free.pop() else {
                 break;
@@ -129,8 +132,8 @@ impl Script {
     /// Every turn, with whether another one follows it.
     pub fn turns(&self) -> impl Iterator<Item = (Place, bool)> + '_ {
         let conversations = self.conversations.iter().enumerate();
-        conversations.flat_map(|(conversation, it)| {
-            let length = it.turns.len();
+        conversations.flat_map(|(conversation, scripted)| {
+            let length = scripted.turns.len();
             (0..length).map(move |turn| (Place { conversation, turn }, turn + 1 < length))
         })
     }

@@ -259,14 +259,14 @@ mod tests {
         workload.check();
         let rung = &workload.rungs[1];
         assert_eq!((rung.requests.len(), rung.rate), (21, 0.7));
-        let begin = rung.requests.iter().filter_map(|it| it.at);
+        let begin = rung.requests.iter().filter_map(|request| request.at);
         assert_eq!(begin.clone().count(), 7);
         assert!(begin.max() < Some(Duration::from_secs(10)));
         let mut names: Vec<_> = workload
             .rungs
             .iter()
-            .flat_map(|it| &it.requests)
-            .map(|it| it.seq)
+            .flat_map(|rung| &rung.requests)
+            .map(|request| request.seq)
             .collect();
         names.sort_unstable();
         names.dedup();

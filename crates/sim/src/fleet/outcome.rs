@@ -184,7 +184,9 @@ impl FleetOutcome {
         let rungs = collected.iter().zip(rungs);
         Self {
             all: all.outcome(requests as f64 / all.seconds, slo),
-            rungs: rungs.map(|(it, rung)| it.outcome(rung.rate, slo)).collect(),
+            rungs: rungs
+                .map(|(observations, rung)| observations.outcome(rung.rate, slo))
+                .collect(),
             ..Self::default()
         }
     }
@@ -216,11 +218,15 @@ impl RungObservations {
         for served in &self.served {
             hits.record(served.prompt_tokens as usize, served.cached_tokens as usize);
         }
-        let good = self.served.iter().filter(|it| it.is_good(slo)).count();
+        let good = self
+            .served
+            .iter()
+            .filter(|served| served.is_good(slo))
+            .count();
         let tokens: u64 = self
             .served
             .iter()
-            .map(|it| u64::from(it.answer_tokens))
+            .map(|served| u64::from(served.answer_tokens))
             .sum();
         RungOutcome {
             rate,
@@ -233,7 +239,7 @@ impl RungObservations {
             ttft: summary(&ServedRequest::ttft_s),
             service_ttft: self.service_ttft(),
             tpot: summary(&ServedRequest::tpot_s),
-            e2e: summary(&|it| it.ended.since(it.sent).as_secs_f64()),
+            e2e: summary(&|served| served.ended.since(served.sent).as_secs_f64()),
             window_tokens_s: self.window_tokens as f64 / self.seconds,
             tokens_s: tokens as f64 / self.lasted_s,
             cached_tokens_s: hits.hits as f64 / self.lasted_s,
@@ -246,7 +252,8 @@ impl RungObservations {
     }
 
     fn service_ttft(&self) -> Option<Summary> {
-        let of = |it: &ServedRequest| Some(it.first_token.since(it.started?).as_secs_f64());
+        let of =
+            |served: &ServedRequest| Some(served.first_token.since(served.started?).as_secs_f64());
         let mut values: Vec<f64> = self.served.iter().filter_map(of).collect();
         (!values.is_empty()).then(|| Summary::of(&mut values))
     }

@@ -70,11 +70,17 @@ struct TraceRequestMaker<'a> {
 
 impl TraceRequestMaker<'_> {
     fn as_recorded(&mut self, trace: &[TraceRequest], speed: f64) -> Rung {
-        let first = trace.first().map_or(Nanos(0), |it| it.arrival);
-        let at = |it: &TraceRequest| it.arrival.since(first).div_f64(speed);
-        let requests: Vec<Request> = trace.iter().map(|it| self.request(it, at(it), 0)).collect();
+        let first = trace.first().map_or(Nanos(0), |request| request.arrival);
+        let at = |request: &TraceRequest| request.arrival.since(first).div_f64(speed);
+        let requests: Vec<Request> = trace
+            .iter()
+            .map(|request| self.request(request, at(request), 0))
+            .collect();
         // As long as the mean gap beyond the last arrival, and no time at all for one request.
-        let last_s = requests.last().and_then(|it| it.at).map_or(0.0, seconds);
+        let last_s = requests
+            .last()
+            .and_then(|request| request.at)
+            .map_or(0.0, seconds);
         let gaps = requests.len().saturating_sub(1).max(1) as f64;
         let lasts_s = (last_s + last_s / gaps).max(SHORTEST_S);
         Rung {
@@ -95,11 +101,11 @@ impl TraceRequestMaker<'_> {
         let mut at_s = gap.draw(rng);
         'passes: for pass in 0.. {
             self.texts.clear();
-            for it in trace {
+            for request in trace {
                 if at_s >= lasts_s {
                     break 'passes;
                 }
-                requests.push(self.request(it, Duration::from_secs_f64(at_s), pass));
+                requests.push(self.request(request, Duration::from_secs_f64(at_s), pass));
                 at_s += gap.draw(rng);
             }
         }
@@ -110,27 +116,29 @@ impl TraceRequestMaker<'_> {
         }
     }
 
-    fn request(&mut self, it: &TraceRequest, at: Duration, pass: u64) -> Request {
+    fn request(&mut self, request: &TraceRequest, at: Duration, pass: u64) -> Request {
         let answer = self.next_answer;
         self.next_answer += 1;
-        let answer_tokens = it.output_tokens.unwrap_or(self.recorded.answer_tokens);
+        let answer_tokens = request.output_tokens.unwrap_or(self.recorded.answer_tokens);
         Request {
             seq: Request::name(answer, 0),
             at: Some(at),
-            prompt: self.prompt(it),
+            prompt: self.prompt(request),
             answer_tokens: answer_tokens.max(1),
-            session: it.session.map(|session| session.0 ^ pass << SESSION_BITS),
+            session: request
+                .session
+                .map(|session| session.0 ^ pass << SESSION_BITS),
             next: None,
         }
     }
 
-    fn prompt(&mut self, it: &TraceRequest) -> Arc<[Segment]> {
+    fn prompt(&mut self, request: &TraceRequest) -> Arc<[Segment]> {
         let block_tokens = self.recorded.block_tokens;
-        let in_blocks = it.blocks.len() as u64 * u64::from(block_tokens);
-        let length = it.input_tokens.map_or(in_blocks, u64::from).max(1);
+        let in_blocks = request.blocks.len() as u64 * u64::from(block_tokens);
+        let length = request.input_tokens.map_or(in_blocks, u64::from).max(1);
         let mut segments = Vec::new();
         let mut left = length;
-        for block in it.blocks.iter() {
+        for block in request.blocks.iter() {
             let tokens = left.min(u64::from(block_tokens));
             if tokens == 0 {
                 break;
@@ -162,8 +170,8 @@ fn segment(text: u64, tokens: u64) -> Segment {
     }
 }
 
-fn seconds(it: Duration) -> f64 {
-    it.as_secs_f64()
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
 }
 
 #[cfg(test)]
@@ -195,7 +203,7 @@ mod tests {
         request
             .prompt
             .iter()
-            .map(|it| (it.text, it.tokens))
+            .map(|segment| (segment.text, segment.tokens))
             .collect()
     }
 
@@ -214,7 +222,7 @@ mod tests {
         let at: Vec<_> = rung
             .requests
             .iter()
-            .filter_map(|it| it.at)
+            .filter_map(|request| request.at)
             .map(seconds)
             .collect();
         assert_eq!(at, [0.0, 2.0, 3.0]);
@@ -229,7 +237,11 @@ mod tests {
             seconds: 1_000.0,
         };
         let rung = recorded(arrivals).rung(&trace, &mut Rng::new(1));
-        let all: Vec<u64> = rung.requests.iter().map(|it| it.prompt[0].text).collect();
+        let all: Vec<u64> = rung
+            .requests
+            .iter()
+            .map(|request| request.prompt[0].text)
+            .collect();
         assert!(
             all.iter()
                 .enumerate()
@@ -239,7 +251,7 @@ mod tests {
         assert!(
             rung.requests
                 .iter()
-                .all(|it| it.at.map(seconds) < Some(1_000.0))
+                .all(|request| request.at.map(seconds) < Some(1_000.0))
         );
     }
 }

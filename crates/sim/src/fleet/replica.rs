@@ -111,7 +111,10 @@ impl VirtualReplica {
     pub fn end(&mut self, now: Nanos) -> Done {
         let (began, decode, batch) = self.step.take().expect("a step was begun");
         self.scheduler.complete_counted(&batch, now);
-        let sampled = batch.entries.iter().filter(|it| it.sampling.is_some());
+        let sampled = batch
+            .entries
+            .iter()
+            .filter(|entry| entry.sampling.is_some());
         Done {
             began,
             tokens: decode.sequences + sampled.count(),

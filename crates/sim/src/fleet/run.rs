@@ -192,9 +192,15 @@ impl<'a> FleetRun<'a> {
             }
         }
         self.check();
-        let faults = self.config.faults.iter().filter(|it| self.has_been(it));
+        let faults = self
+            .config
+            .faults
+            .iter()
+            .filter(|fault| self.has_been(fault));
         FleetOutcome {
-            recoveries: faults.map(|&it| self.by_second.recovery(it)).collect(),
+            recoveries: faults
+                .map(|&fault| self.by_second.recovery(fault))
+                .collect(),
             steps: self.steps,
             ..FleetOutcome::of(&self.collected, &self.workload.rungs, self.config.slo)
         }
@@ -293,7 +299,7 @@ impl<'a> FleetRun<'a> {
 
     fn end_rung(&mut self) {
         let seats = self.replicas.iter();
-        let preemptions = seats.map(|it| it.preemptions + it.replica.preemptions());
+        let preemptions = seats.map(|seat| seat.preemptions + seat.replica.preemptions());
         let preemptions: u64 = preemptions.sum();
         let lasted_s = self.now.since(self.rung_start).as_secs_f64();
         let before = std::mem::replace(&mut self.preemptions, preemptions);
@@ -313,8 +319,12 @@ impl<'a> FleetRun<'a> {
                 continue;
             }
             let report = seat.replica.report(self.now);
-            for it in self.gateways.iter_mut().filter(|it| it.up_at <= self.now) {
-                it.gateway.on_report(ReplicaId(number as u32), report);
+            for gateway in self
+                .gateways
+                .iter_mut()
+                .filter(|gateway| gateway.up_at <= self.now)
+            {
+                gateway.gateway.on_report(ReplicaId(number as u32), report);
             }
             if let Some(collected) = self.collected.get_mut(self.rung) {
                 collected.waiting.note(f64::from(report.waiting));

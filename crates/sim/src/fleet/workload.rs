@@ -77,14 +77,17 @@ impl Request {
     /// Length of the prompt, tokens.
     #[must_use]
     pub fn prompt_tokens(&self) -> usize {
-        self.prompt.iter().map(|it| it.tokens as usize).sum()
+        self.prompt
+            .iter()
+            .map(|segment| segment.tokens as usize)
+            .sum()
     }
 }
 
 /// The tokens of a prompt.
 #[must_use]
 pub fn tokens_of(prompt: &[Segment]) -> Vec<TokenId> {
-    let length = prompt.iter().map(|it| it.tokens as usize).sum();
+    let length = prompt.iter().map(|segment| segment.tokens as usize).sum();
     let mut all = Vec::with_capacity(length);
     for segment in prompt {
         let text = SessionId(segment.text);
@@ -104,9 +107,9 @@ impl FleetWorkload {
             let mut ways: Vec<u32> = rung
                 .requests
                 .iter()
-                .map(|it| it.at.is_some().into())
+                .map(|request| request.at.is_some().into())
                 .collect();
-            for next in rung.requests.iter().filter_map(|it| it.next) {
+            for next in rung.requests.iter().filter_map(|request| request.next) {
                 ways[next.request as usize] += 1;
             }
             assert!(ways.iter().all(|&ways| ways == 1), "each is sent once");

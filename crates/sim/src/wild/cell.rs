@@ -113,7 +113,7 @@ impl WildCell<'_> {
         let host = replica.tiers().summary();
         let host = host
             .first()
-            .map_or_else(TierCounts::default, |it| it.counts);
+            .map_or_else(TierCounts::default, |tier| tier.counts);
         Ok(WildMeasurements::of(counted, setting.block_tokens, host))
     }
 

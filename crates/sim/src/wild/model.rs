@@ -55,7 +55,7 @@ impl WildModel {
     /// The one of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.shape.name == name)
+        Self::ALL.into_iter().find(|model| model.shape.name == name)
     }
 
     /// Returns the costs and capacity of an engine with it, by the data sheets.

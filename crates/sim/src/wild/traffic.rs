@@ -56,7 +56,7 @@ impl WildTraffic {
     /// The one of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name == name)
+        Self::ALL.into_iter().find(|traffic| traffic.name == name)
     }
 
     /// The name of the workload that it is.

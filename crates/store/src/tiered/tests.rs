@@ -270,7 +270,7 @@ fn without_a_free_slot_stores_fail_and_loads_wait() {
     let name = BlockHash::from_u64(1);
     store.submit(Transfer::Release { name });
     let told = wait(&mut store, 1);
-    let is_it = |it: &TransferReport| match it {
+    let is_it = |report: &TransferReport| match report {
         TransferReport::Loaded { id, result, .. } => {
             (*id, *result) == (TransferId(9), TransferResult::Done)
         }

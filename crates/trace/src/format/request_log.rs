@@ -338,7 +338,7 @@ mod tests {
                    {\"prompt\": \"a\", \"time\": -3}\n";
         let mut requests =
             read("log.jsonl", log.as_bytes(), LogOptions::default()).expect("readable");
-        let has_time = |it: Result<LoggedRequest, _>| it.expect("good").arrival.is_some();
+        let has_time = |request: Result<LoggedRequest, _>| request.expect("good").arrival.is_some();
         let dated: Vec<_> = requests.by_ref().map(has_time).collect();
         assert_eq!(dated, [false, false, true, false]);
         assert_eq!(requests.unread_times(), 2);

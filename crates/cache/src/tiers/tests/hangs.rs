@@ -16,7 +16,7 @@ fn a_tier_that_hangs_keeps_nothing_from_the_others() {
     let mut world = World::new(vec![host, disk]);
     for id in 1..=600 {
         world.commit(id);
-        let hangs = |it: &Waiting| matches!(it, Waiting::Write(_, _, Tier::Disk));
+        let hangs = |waiting: &Waiting| matches!(waiting, Waiting::Write(_, _, Tier::Disk));
         let waiting = std::mem::take(&mut world.mover.waiting).into_iter();
         let (hanging, done): (VecDeque<_>, _) = waiting.partition(hangs);
         world.mover.waiting = done;
@@ -79,7 +79,7 @@ fn loads_that_never_come_leave_room_for_those_of_others() {
 #[test]
 fn each_tier_has_its_part_of_what_may_be_at_hand() {
     let below = [Tier::Disk, Tier::Remote];
-    let tiers = below.map(|it| tier(it, 9, WriteWhen::Through, Admission::Always));
+    let tiers = below.map(|level| tier(level, 9, WriteWhen::Through, Admission::Always));
     let mut world = World::new(tiers.into());
     for (tier, ids) in below.into_iter().zip([1..=5, 11..=15]) {
         let found = |id| FoundUnit {

@@ -42,10 +42,13 @@ impl Station {
     }
 
     fn count_late(&mut self, arrives: Option<BatchPosition>, tally: &mut CoverageTally) {
-        let late = self.arrived.zip(arrives).filter(|(last, it)| it < last);
-        if let Some((last, it)) = late {
-            tally.late_lives += u64::from(it.process < last.process);
-            tally.late_batches += u64::from(it.process == last.process);
+        let late = self
+            .arrived
+            .zip(arrives)
+            .filter(|(last, position)| position < last);
+        if let Some((last, position)) = late {
+            tally.late_lives += u64::from(position.process < last.process);
+            tally.late_batches += u64::from(position.process == last.process);
         }
         self.arrived = self.arrived.max(arrives);
     }

@@ -83,7 +83,7 @@ impl Lateness {
                 // What cannot be read says not even of which process it is.
                 let is_readable = batch.damage != Damage::Unreadable;
                 let position = position_of(&batch.events).filter(|_| is_readable);
-                let position = position.filter(|it| Some(*it) > self.applied);
+                let position = position.filter(|position| Some(*position) > self.applied);
                 if let Some(position) = position.filter(|_| self.is_order_known) {
                     self.waiting.entry(position).or_insert(now);
                 }

@@ -142,7 +142,8 @@ impl Folder {
             Some(News::Named(pack)) => news.push_back(News::Found(pack)),
             Some(News::Found(pack)) => packing.found(pack, now),
             Some(News::Lost(name)) => {
-                let is_other = |news: &News| !matches!(news, News::Found(it) if it.name == name);
+                let is_other =
+                    |news: &News| !matches!(news, News::Found(pack) if pack.name == name);
                 news.retain(is_other);
                 packing.lost(name);
             }
@@ -237,7 +238,10 @@ fn run(seed: u64, chains: &[Vec<BlockHash>]) -> (Folder, usize) {
             _ => folder.hear(number),
         }
     }
-    folder.replicas.iter_mut().for_each(|it| it.reading.clear());
+    folder
+        .replicas
+        .iter_mut()
+        .for_each(|replica| replica.reading.clear());
     let mut before = 0;
     for round in 0..120 {
         folder.now = folder.now + Duration::from_secs(2);
@@ -349,7 +353,7 @@ fn what_a_prompt_reads_stays_until_it_has_its_token() {
     };
     packing.found(wrong, Nanos(1));
     let name = BlockHash::from_u64(9);
-    assert_eq!(packing.take_dropped(|it| it == name), []);
+    assert_eq!(packing.take_dropped(|pack| pack == name), []);
     assert_eq!(packing.take_dropped(|_| false), [name]);
     assert_eq!(packing.take_dropped(|_| false), [], "once");
 }

@@ -24,7 +24,10 @@ fn nothing_is_known_at_first_and_all_of_it_the_second_time() {
         let tokens = random(&mut rng, len);
         assert!(!known(&mut contents, &tokens).contains(&true), "{len}");
         let again = known(&mut contents, &tokens);
-        assert!(again.iter().all(|&it| it == (len >= WINDOW)), "{len}");
+        assert!(
+            again.iter().all(|&is_known| is_known == (len >= WINDOW)),
+            "{len}"
+        );
     }
 }
 
@@ -65,7 +68,7 @@ fn a_full_memory_forgets_what_is_not_used_and_says_so() {
         let mut tokens = random(&mut rng, 500);
         tokens.extend(&used);
         let known = known(&mut contents, &tokens);
-        assert!(known[500..].iter().all(|&it| it));
+        assert!(known[500..].iter().all(|&is_known| is_known));
     }
     assert!(!known(&mut contents, &unused).contains(&true));
     let (entered, forgotten) = contents.counts();

@@ -87,7 +87,11 @@ pub(super) fn is_clock(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
 
 /// Whether a short word joins parts of a time: `twenty to five`.
 fn is_joint(words: &[Word], at: usize) -> bool {
-    let may_be = |at: usize| words.get(at).is_some_and(|it| it.class.may_be_of_time());
+    let may_be = |at: usize| {
+        words
+            .get(at)
+            .is_some_and(|word| word.class.may_be_of_time())
+    };
     is_short(words, at) && at > 0 && may_be(at - 1) && may_be(at + 1)
 }
 
@@ -142,7 +146,7 @@ fn touches_sign(words: &[Word], at: usize) -> bool {
     let is_sign = |other: usize| {
         words
             .get(other)
-            .is_some_and(|it| it.class == Class::TimeSign)
+            .is_some_and(|word| word.class == Class::TimeSign)
     };
     (at > 0 && is_sign(at - 1) && touch(words, at - 1)) || (is_sign(at + 1) && touch(words, at))
 }
@@ -313,7 +317,7 @@ mod tests {
             }
         }
         let rule = "Never book a meeting with a customer after 17:00 on any day.\n";
-        let told = found(&body, &format!("{rule}{body}")).map(|it| it.0);
+        let told = found(&body, &format!("{rule}{body}")).map(|cause| cause.0);
         assert_ne!(told, Some("clock"));
     }
 
@@ -344,7 +348,7 @@ mod tests {
         ] {
             let text = |time: &str| format!("You help people. It is {time}. {body}");
             let (old, new) = (text(one), text(other));
-            let told = found(&old, &new).map(|it| it.0);
+            let told = found(&old, &new).map(|cause| cause.0);
             assert_eq!(told, Some("clock"), "{one}");
         }
     }
@@ -359,7 +363,11 @@ mod tests {
             ("Part 061405QX", "Part 061406QX"),
         ] {
             let (old, new) = (format!("{one}. {body}"), format!("{other}. {body}"));
-            assert_ne!(found(&old, &new).map(|it| it.0), Some("clock"), "{one}");
+            assert_ne!(
+                found(&old, &new).map(|cause| cause.0),
+                Some("clock"),
+                "{one}"
+            );
         }
     }
 
@@ -378,7 +386,11 @@ mod tests {
             ("上の表", "下の表"),
         ] {
             let (old, new) = (format!("{one}. {body}"), format!("{other}. {body}"));
-            assert_ne!(found(&old, &new).map(|it| it.0), Some("clock"), "{one}");
+            assert_ne!(
+                found(&old, &new).map(|cause| cause.0),
+                Some("clock"),
+                "{one}"
+            );
         }
     }
 

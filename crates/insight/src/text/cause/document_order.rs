@@ -47,13 +47,16 @@ mod tests {
         for head in heads {
             let (old, new) = (text(&[11, 12, 13], head), text(&[13, 11, 12], head));
             assert_eq!(
-                found(&old, &new).map(|it| it.0),
+                found(&old, &new).map(|cause| cause.0),
                 Some("document-order"),
                 "{old}"
             );
         }
         let (old, new) = (text(&[11, 12, 13], by_name), text(&[13, 11, 14], by_name));
-        assert_eq!(found(&old, &new).map(|it| it.0), Some("document-order"));
+        assert_eq!(
+            found(&old, &new).map(|cause| cause.0),
+            Some("document-order")
+        );
     }
 
     #[test]

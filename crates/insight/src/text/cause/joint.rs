@@ -109,7 +109,8 @@ mod tests {
             };
             format!("{}{joint} {}", some(70), some(100))
         };
-        let cause = |one: &str, other: &str| found(&ids(1, one), &ids(1, other)).map(|it| it.0);
+        let cause =
+            |one: &str, other: &str| found(&ids(1, one), &ids(1, other)).map(|cause| cause.0);
         assert_eq!(cause("13 271", "382"), Some("seam"));
         assert_eq!(cause("198", "198 198"), Some("seam"));
         assert_eq!(cause("198", "199"), None);

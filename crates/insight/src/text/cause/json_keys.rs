@@ -80,7 +80,7 @@ mod tests {
         let (old, new) = (tool(name, text), tool(text, name));
         let body = prose(2, 120);
         let (old, new) = (old + &body, new + &body);
-        assert_eq!(found(&old, &new).map(|it| it.0), Some("json-keys"));
+        assert_eq!(found(&old, &new).map(|cause| cause.0), Some("json-keys"));
     }
 
     #[test]
@@ -98,7 +98,11 @@ mod tests {
                 format!("settings\n{}{body}", lines.concat())
             };
             let (old, new) = (text([0, 1, 2, 3]), text([0, 3, 1, 2]));
-            assert_eq!(found(&old, &new).map(|it| it.0), Some("json-keys"), "{old}");
+            assert_eq!(
+                found(&old, &new).map(|cause| cause.0),
+                Some("json-keys"),
+                "{old}"
+            );
         }
         // Sentences, be there a colon in them.
         let (one, other) = (
@@ -106,7 +110,7 @@ mod tests {
             "Always: be short and to the point, as you can. ",
         );
         let (old, new) = (format!("{one}{other}{body}"), format!("{other}{one}{body}"));
-        assert_ne!(found(&old, &new).map(|it| it.0), Some("json-keys"));
+        assert_ne!(found(&old, &new).map(|cause| cause.0), Some("json-keys"));
     }
 
     #[test]

@@ -59,8 +59,11 @@ impl ReorderedSpan {
             brackets.step(words, at);
         }
         let depth = brackets.least;
-        let is_members =
-            brackets.is_keyed && depth > 0 && before.get(depth - 1).is_some_and(|it| it.1 == b'{');
+        let is_members = brackets.is_keyed
+            && depth > 0
+            && before
+                .get(depth - 1)
+                .is_some_and(|bracket| bracket.1 == b'{');
         let outer = if is_members { depth - 1 } else { depth };
         Some(Self {
             len,
@@ -138,7 +141,7 @@ impl Brackets {
             }
             b':' if self.open.len() == self.least => {
                 let before = at.checked_sub(1).map(|before| &words[before]);
-                self.is_keyed |= before.is_some_and(|it| it.is(b'"') || it.is(b'\''));
+                self.is_keyed |= before.is_some_and(|word| word.is(b'"') || word.is(b'\''));
             }
             _ => {}
         }
@@ -176,18 +179,28 @@ pub(super) fn shuffled(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
         }
     }
     segments.retain(|segment| segment.words(aligned) >= SEGMENT_WORDS);
-    let is_late = |at: &usize| segments[..*at].iter().any(|it| it.old > segments[*at].old);
+    let is_late = |at: &usize| {
+        segments[..*at]
+            .iter()
+            .any(|segment| segment.old > segments[*at].old)
+    };
     let last = (1..segments.len().min(SEGMENTS_MAX)).rev().find(is_late)?;
     let involved = &segments[..=last];
     // Something in front must have come from behind: else what parts the prompts is another thing.
-    if !involved[1..].iter().any(|it| it.old < involved[0].old) {
+    if !involved[1..]
+        .iter()
+        .any(|segment| segment.old < involved[0].old)
+    {
         return None;
     }
-    let old_end = involved.iter().map(|it| it.old + it.len).max()?;
-    let new_end = involved.last().map(|it| it.new + it.len)?;
+    let old_end = involved
+        .iter()
+        .map(|segment| segment.old + segment.len)
+        .max()?;
+    let new_end = involved.last().map(|segment| segment.new + segment.len)?;
     let left = left(involved, aligned);
     // Other texts with some sentences in common are no other order.
-    let moved: usize = involved.iter().map(|it| it.len).sum();
+    let moved: usize = involved.iter().map(|segment| segment.len).sum();
     let is_enough = left >= LEFT_WORDS && left * LEFT_SHARE >= moved;
     if !is_enough || moved * 100 < old_end.max(new_end) * COVERED_PERCENT {
         return None;
@@ -211,7 +224,7 @@ fn left(segments: &[CommonRun], aligned: &PromptAlignment<'_>) -> usize {
         let words = segment.words(aligned);
         all += words;
         let before = segments.iter().zip(&kept);
-        let before = before.filter(|(it, _)| it.old < segment.old);
+        let before = before.filter(|(earlier, _)| earlier.old < segment.old);
         kept.push(words + before.map(|(_, words)| *words).max().unwrap_or(0));
     }
     all - kept.into_iter().max().unwrap_or(0)

@@ -114,7 +114,7 @@ mod tests {
         let mut longer = messages.clone();
         longer.push(("assistant", prose(5, 40)));
         longer.push(("user", prose(6, 20)));
-        let found = found(&alpaca(&messages, true), &vicuna(&longer)).map(|it| it.0);
+        let found = found(&alpaca(&messages, true), &vicuna(&longer)).map(|cause| cause.0);
         assert_eq!(found, Some("template"));
     }
 
@@ -133,7 +133,7 @@ mod tests {
         let texts = [chatml(&messages), llama(&messages), plain(&messages)];
         for one in &texts {
             for other in texts.iter().filter(|other| *other != one) {
-                let found = found(one, other).map(|it| it.0);
+                let found = found(one, other).map(|cause| cause.0);
                 assert_eq!(found, Some("template"), "{one}\n{other}");
             }
         }

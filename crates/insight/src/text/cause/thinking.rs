@@ -81,23 +81,29 @@ mod tests {
         check(&with, &without, Some(("thinking", tagged, "")));
         check(&without, &with, Some(("thinking", "", tagged)));
         let empty = chat("<think>\n\n</think>\n\n");
-        assert_eq!(found(&empty, &without).map(|it| it.0), Some("thinking"));
+        assert_eq!(
+            found(&empty, &without).map(|cause| cause.0),
+            Some("thinking")
+        );
     }
 
     #[test]
     fn a_rewritten_block_is_told() {
         let one = chat(&format!("<think>\n{}\n</think>\n\n", prose(5, 50).trim()));
         let other = chat(&format!("<think>\n{}\n</think>\n\n", prose(6, 30).trim()));
-        assert_eq!(found(&one, &other).map(|it| it.0), Some("thinking"));
+        assert_eq!(found(&one, &other).map(|cause| cause.0), Some("thinking"));
         let emptied = chat("<think>\n\n</think>\n\n");
-        assert_eq!(found(&one, &emptied).map(|it| it.0), Some("thinking"));
+        assert_eq!(found(&one, &emptied).map(|cause| cause.0), Some("thinking"));
     }
 
     #[test]
     fn a_dropped_thought_in_plain_text_is_told() {
         let block = format!("Thought: {}\n", prose(4, 50).trim());
         let (with, without) = (chat(&block), chat(""));
-        assert_eq!(found(&with, &without).map(|it| it.0), Some("thinking"));
+        assert_eq!(
+            found(&with, &without).map(|cause| cause.0),
+            Some("thinking")
+        );
     }
 
     #[test]
@@ -112,7 +118,7 @@ mod tests {
             let block = format!("{open}{}{close}", prose(4, 50).trim());
             let (with, without) = (chat(&block), chat(""));
             assert_eq!(
-                found(&with, &without).map(|it| it.0),
+                found(&with, &without).map(|cause| cause.0),
                 Some("thinking"),
                 "{open}"
             );
@@ -134,7 +140,10 @@ mod tests {
             prose(9, 40)
         );
         let (with, without) = (chat(&block), chat(""));
-        assert_eq!(found(&with, &without).map(|it| it.0), Some("thinking"));
+        assert_eq!(
+            found(&with, &without).map(|cause| cause.0),
+            Some("thinking")
+        );
     }
 
     #[test]

@@ -113,12 +113,12 @@ fn is_announcement(words: &[Word], at: usize) -> bool {
     let before = &words[at.saturating_sub(HEADING_WORDS)..at];
     let touches = before
         .last()
-        .is_some_and(|it| b"*<[_".iter().any(|sign| it.is(*sign)));
-    let is_heading = touches || before.iter().any(|it| it.is(b'#'));
+        .is_some_and(|word| b"*<[_".iter().any(|sign| word.is(*sign)));
+    let is_heading = touches || before.iter().any(|word| word.is(b'#'));
     let behind = &words[at + 1..words.len().min(at + 1 + ANNOUNCEMENT_WORDS)];
     let mut ends = behind
         .iter()
-        .map(|it| b":.{[=>".iter().any(|sign| it.is(*sign)));
+        .map(|word| b":.{[=>".iter().any(|sign| word.is(*sign)));
     is_heading || at + 1 == words.len() || ends.any(|is_end| is_end)
 }
 
@@ -195,9 +195,12 @@ mod tests {
             format!("{front}{one}{two}{body}"),
             format!("{front}{two}{one}{body}"),
         );
-        assert_eq!(found(&old, &new).map(|it| it.0), Some("tool-order"));
+        assert_eq!(found(&old, &new).map(|cause| cause.0), Some("tool-order"));
         let (old, new) = (old.replace(front, "Read:\n"), new.replace(front, "Read:\n"));
-        assert_eq!(found(&old, &new).map(|it| it.0), Some("document-order"));
+        assert_eq!(
+            found(&old, &new).map(|cause| cause.0),
+            Some("document-order")
+        );
     }
 
     /// Lists as prompts have them that are written by hand or by libraries.
@@ -236,7 +239,7 @@ mod tests {
             };
             for order in [[2, 0, 3, 1], [0, 1, 3, 2]] {
                 let (old, new) = (text([0, 1, 2, 3]), text(order));
-                let told = found(&old, &new).map(|it| it.0);
+                let told = found(&old, &new).map(|cause| cause.0);
                 assert_eq!(told, Some("tool-order"), "{old}");
             }
         }
@@ -261,7 +264,7 @@ mod tests {
                 format!("You help.\n{front}{}\n{body}", order.map(file).concat())
             };
             let (old, new) = (text([0, 1, 2, 3]), text([2, 0, 3, 1]));
-            let told = found(&old, &new).map(|it| it.0);
+            let told = found(&old, &new).map(|cause| cause.0);
             assert_eq!(told, Some("document-order"), "{old}");
         }
     }
@@ -277,7 +280,7 @@ mod tests {
         };
         let old = text(["get_weather", "search_web", "read_file", "send_mail"]);
         let new = text(["read_file", "get_weather", "search_web", "open_door"]);
-        assert_eq!(found(&old, &new).map(|it| it.0), Some("tool-order"));
+        assert_eq!(found(&old, &new).map(|cause| cause.0), Some("tool-order"));
     }
 
     #[test]
@@ -291,7 +294,7 @@ mod tests {
         };
         let (old, new) = (text("17:35", [0, 1, 2, 3]), text("17:36", [2, 0, 3, 1]));
         let (old, new) = (sketch(&old), sketch(&new));
-        let evidence = explain(&old, &new, 0).and_then(|it| it.evidence);
+        let evidence = explain(&old, &new, 0).and_then(|explanation| explanation.evidence);
         let evidence = evidence.expect("a cause");
         assert_eq!(evidence.cause, Cause::Clock);
         assert_eq!(evidence.also, Some(Cause::ToolOrder));

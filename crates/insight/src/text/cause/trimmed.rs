@@ -120,7 +120,7 @@ fn has_speakers(gone: &[Word], kept: &[Word]) -> bool {
     let goes_on = |word: &Word| {
         kept.iter()
             .filter(is_speaker)
-            .any(|it| it.hash == word.hash)
+            .any(|speaker| speaker.hash == word.hash)
     };
     gone.iter().filter(is_speaker).any(goes_on)
 }
@@ -242,7 +242,7 @@ mod tests {
             format!("<|im_end|>\n<|im_start|>user\nSo far: {text}")
         };
         let (old, new) = (chat(2, 9, &summary(20)), chat(4, 11, &summary(40)));
-        assert_eq!(found(&old, &new).map(|it| it.0), Some("trimmed"));
+        assert_eq!(found(&old, &new).map(|cause| cause.0), Some("trimmed"));
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         let text = prose(5, 300);
         let lines: Vec<_> = text.lines().collect();
         let (old, new) = (lines.join("\n"), lines[5..].join("\n"));
-        assert_eq!(found(&old, &new).map(|it| it.0), Some("trimmed"));
+        assert_eq!(found(&old, &new).map(|cause| cause.0), Some("trimmed"));
         // Another beginning is another text.
         let other = format!("{}\n{new}", prose(6, 40));
         check(&old, &other, None);
@@ -286,7 +286,7 @@ mod tests {
             format!("{front}{one}{close}"),
             format!("{front}{other}{close}"),
         );
-        assert_eq!(found(&old, &new).map(|it| it.0), Some("trimmed"));
+        assert_eq!(found(&old, &new).map(|cause| cause.0), Some("trimmed"));
     }
 
     #[test]
@@ -317,7 +317,11 @@ mod tests {
             (chat(0, 9, ""), chat(4, 11, &summary(8, 90))),
             (chat(2, 9, &summary(7, 70)), chat(4, 11, &summary(8, 110))),
         ] {
-            assert_eq!(found(&old, &new).map(|it| it.0), Some("trimmed"), "{new}");
+            assert_eq!(
+                found(&old, &new).map(|cause| cause.0),
+                Some("trimmed"),
+                "{new}"
+            );
         }
     }
 

@@ -110,7 +110,7 @@ mod tests {
                 format!("Rule: {other}. {body}"),
             );
             assert_eq!(
-                found(&old, &new).map(|it| it.0),
+                found(&old, &new).map(|cause| cause.0),
                 Some("white-space"),
                 "{other:?}"
             );

@@ -251,7 +251,7 @@ fn is_numbered(name: &[u8]) -> bool {
 fn is_thoughts(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     let begins = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
-    THOUGHTS.iter().any(|it| name == it.as_bytes()) || begins(b"thinking") || begins(b"thought")
+    THOUGHTS.iter().any(|word| name == word.as_bytes()) || begins(b"thinking") || begins(b"thought")
 }
 
 /// Whether a word at the start of a line, with a colon behind it, begins a thought in plain text.

@@ -70,9 +70,9 @@ pub(super) fn class(text: &[u8], at: usize, len: usize) -> Option<Class> {
 
 /// The value of a numeral.
 fn numeral(character: &str) -> Option<u32> {
-    let value = NUMERALS.iter().position(|it| *it == character);
+    let value = NUMERALS.iter().position(|numeral| *numeral == character);
     value
-        .map(|it| it as u32)
+        .map(|value| value as u32)
         .or((character == ROUND_ZERO).then_some(0))
 }
 
@@ -83,7 +83,7 @@ fn is_any(characters: &str, character: &str) -> bool {
 /// Whether a day of the week stands here, as numbered ones are: 一, 日.
 fn is_day(text: &[u8]) -> bool {
     let day = first(text);
-    let is_numbered = numeral(day).is_some_and(|it| (1..=6).contains(&it));
+    let is_numbered = numeral(day).is_some_and(|value| (1..=6).contains(&value));
     let is_named = is_numbered || is_any(SUNDAYS, day);
     is_named && !is_any(TIMES_A_WEEK, first(&text[day.len()..]))
 }
@@ -220,7 +220,7 @@ mod tests {
     fn signs(text: &str) -> String {
         let is_sign = |at: usize, len| class(text.as_bytes(), at, len) == Some(Class::TimeSign);
         let characters = text.char_indices();
-        let characters = characters.filter(|(at, it)| is_sign(*at, it.len_utf8()));
+        let characters = characters.filter(|(at, character)| is_sign(*at, character.len_utf8()));
         characters.map(|(_, character)| character).collect()
     }
 

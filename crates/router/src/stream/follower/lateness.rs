@@ -72,7 +72,7 @@ impl Follower {
     /// Notes since when the connection or an answer is missing. Every call ends with it.
     pub(super) fn note_unanswered(&mut self, now: Nanos) {
         let next = self.life.next();
-        let before = self.unanswered.filter(|it| it.next == next);
+        let before = self.unanswered.filter(|answer| answer.next == next);
         let unanswered = before.unwrap_or(PendingAnswer { since: now, next });
         let is_so = !self.link.is_up() || self.is_catching_up;
         self.unanswered = Some(unanswered).filter(|_| is_so);

@@ -39,10 +39,10 @@ pub(super) fn add(
         };
         request(record, seen, now_s)
     };
-    let requests = latest.iter().take(REQUESTS_MAX).map(|it| part(it));
+    let requests = latest.iter().take(REQUESTS_MAX).map(|record| part(record));
     let mut predictions = snapshot.predictions;
     predictions.ttft = ttft(&sums.ttft_s);
-    predictions.pairs = latest.iter().filter_map(|it| pair(it)).collect();
+    predictions.pairs = latest.iter().filter_map(|record| pair(record)).collect();
     let seconds = insight.seconds();
     let causes_sums = insight.causes().sums();
     let told = WaterfallPart {
@@ -187,7 +187,9 @@ fn request(record: &RequestRecord, seen: ReplicaCapabilities, now_s: f64) -> Req
 }
 
 fn finite_ms(seconds: Option<f64>) -> Option<f64> {
-    seconds.filter(|it| it.is_finite()).map(|it| it * 1e3)
+    seconds
+        .filter(|seconds| seconds.is_finite())
+        .map(|seconds| seconds * 1e3)
 }
 
 /// Such as `Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms`; without times
@@ -380,7 +382,10 @@ mod tests {
         };
         let told = causes(&sums, "tools".parse().expect("a name"));
         assert_eq!((&told[0].cause[..], told[0].share), ("clock", 0.6));
-        let undone: Vec<_> = told.iter().map(|it| it.normalize.as_deref()).collect();
+        let undone: Vec<_> = told
+            .iter()
+            .map(|cause| cause.normalize.as_deref())
+            .collect();
         assert_eq!(
             undone,
             [Some("tools,clock"), None, None],
@@ -413,7 +418,7 @@ mod tests {
         let money = |told: &WaterfallPart, bucket: Bucket| {
             let mut buckets = told.buckets.iter();
             buckets
-                .find(|it| it.bucket == bucket.name())
+                .find(|part| part.bucket == bucket.name())
                 .expect("all")
                 .money
         };

@@ -188,7 +188,7 @@ mod tests {
         let shown = tree.shown(10, Nanos(5));
         let rows: Vec<_> = shown
             .iter()
-            .map(|it| (it.parent, it.blocks, it.prompts))
+            .map(|branch| (branch.parent, branch.blocks, branch.prompts))
             .collect();
         let expected = [
             (None, (0, 2), 22),
@@ -199,7 +199,10 @@ mod tests {
         assert_eq!(rows, expected);
         assert!((shown[0].share - 22.0 / 33.0).abs() < 1e-9);
         assert_eq!(
-            shown.iter().map(|it| it.is_leaf).collect::<Vec<_>>(),
+            shown
+                .iter()
+                .map(|branch| branch.is_leaf)
+                .collect::<Vec<_>>(),
             [false, true, true, true]
         );
         assert_eq!(tree.chain_to(shown[1].key), chain(&[1, 2, 4, 5]));
@@ -215,13 +218,13 @@ mod tests {
                 shown
                     .iter()
                     .enumerate()
-                    .all(|(at, it)| it.parent.is_none_or(|up| up < at))
+                    .all(|(at, branch)| branch.parent.is_none_or(|up| up < at))
             );
         }
         let keys: Vec<_> = tree
             .shown(3, Nanos(5))
             .iter()
-            .map(|it| it.prompts)
+            .map(|branch| branch.prompts)
             .collect();
         assert_eq!(keys, [22, 20, 10], "the leaf of two prompts is not there");
     }

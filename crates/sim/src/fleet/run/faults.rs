@@ -31,7 +31,7 @@ impl FleetRun<'_> {
         }
         let at = self.now + self.config.network.notice;
         self.timeline.add(at, FleetEvent::Notice(replica));
-        for (seq, flight) in self.take_flights(|it| it.replica == replica) {
+        for (seq, flight) in self.take_flights(|flight| flight.replica == replica) {
             self.gateways[flight.gateway].gateway.on_end(seq, self.now);
             if flight.has_token {
                 self.collected().failed += 1;
@@ -73,7 +73,7 @@ impl FleetRun<'_> {
 
     /// A gateway dies: all that went through it is lost, and its clients go on.
     fn lose_gateway(&mut self, gateway: usize) {
-        for (seq, flight) in self.take_flights(|it| it.gateway == gateway) {
+        for (seq, flight) in self.take_flights(|flight| flight.gateway == gateway) {
             self.gateways[gateway].gateway.on_end(seq, self.now);
             self.replicas[flight.replica].unwanted.push(seq);
             self.collected().failed += 1;
@@ -84,8 +84,8 @@ impl FleetRun<'_> {
     pub(super) fn gateway_up(&mut self, gateway: usize) {
         let life = self.gateways[gateway].life + 1;
         let mut seat = self.new_gateway(gateway, life);
-        for (number, it) in self.replicas.iter().enumerate() {
-            if !it.is_alive {
+        for (number, replica) in self.replicas.iter().enumerate() {
+            if !replica.is_alive {
                 let id = ReplicaId(number as u32);
                 seat.gateway.on_health(id, Health::Down, self.now);
             }

@@ -8,7 +8,7 @@ impl FleetRun<'_> {
         let requests = &self.workload.rungs[self.rung].requests;
         let timed = requests.iter().enumerate().skip(position);
         let next = timed
-            .filter_map(|(position, it)| Some((position, it.at?)))
+            .filter_map(|(position, request)| Some((position, request.at?)))
             .next();
         if let Some((position, at)) = next {
             self.timeline

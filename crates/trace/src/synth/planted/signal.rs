@@ -178,8 +178,12 @@ impl TurnState {
     /// Every state with its probability, as [`Self::draw`] draws it.
     fn all(before: Option<Self>) -> impl Iterator<Item = (Self, f64)> {
         let sum = |is_visit: bool| {
-            let of_kind = Intent::ALL.iter().filter(|it| it.is_visit() == is_visit);
-            of_kind.map(|it| it.weight(before.is_none())).sum::<f64>()
+            let of_kind = Intent::ALL
+                .iter()
+                .filter(|intent| intent.is_visit() == is_visit);
+            of_kind
+                .map(|intent| intent.weight(before.is_none()))
+                .sum::<f64>()
         };
         let visits = visits(before);
         let per_weight = [(1.0 - visits) / sum(false), visits / sum(true)];
@@ -293,7 +297,7 @@ mod tests {
                 .map(|_| TurnState::draw(before, &mut rng))
                 .collect();
             for (state, share) in TurnState::all(before) {
-                let got = drawn.iter().filter(|&&it| it == state).count() as f64 / 20_000.0;
+                let got = drawn.iter().filter(|&&turn| turn == state).count() as f64 / 20_000.0;
                 assert!((got - share).abs() < 0.012, "{state:?}: {got} {share}");
             }
         }
