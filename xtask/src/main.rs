@@ -1,8 +1,9 @@
 //! `cargo x`: the checks of this workspace, in one binary.
 //!
-//! `cargo x check` runs what CI runs; `cargo x quick` a minute of it; `cargo x tidy` runs the rules of the style guide that no
-//! other tool knows. This crate reads files and starts cargo. It does not know any other crate
-//! of the workspace, and it never fixes what it finds. `docs` and `dist` alone write files.
+//! `cargo x check` runs what CI runs; `cargo x quick` a minute of it; `cargo x tidy` runs the rules
+//! of the style guide that no other tool knows. This crate reads files and starts cargo. It does
+//! not know any other crate of the workspace, and it never fixes what it finds. `docs` and `dist`
+//! alone write files.
 
 mod cargo;
 mod check;
