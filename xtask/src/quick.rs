@@ -24,54 +24,86 @@ pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
         println!("quick: tidy: violations: {}", violations.len());
         return Ok(ExitCode::FAILURE);
     }
-    let packages = changed_packages(root)?;
-    let named: Vec<&str> = packages.iter().flat_map(|name| ["-p", name]).collect();
-    let mut calls = vec![vec!["fmt", "--all", "--check"]];
-    if !packages.is_empty() {
-        let clippy = [
+    let (libraries, programs): (Vec<Crate>, Vec<Crate>) = changed_crates(root)?
+        .into_iter()
+        .partition(|one| one.is_library);
+    let all: Vec<&Crate> = libraries.iter().chain(&programs).collect();
+    let calls = [
+        Some(vec!["fmt", "--all", "--check"]),
+        call(
             &["clippy"],
-            &named[..],
+            &all,
             &["--all-targets", "--", "-D", "warnings"],
-        ];
-        calls.extend([
-            clippy.concat(),
-            [&["test", "--quiet"], &named[..], &["--lib", "--bins"]].concat(),
-        ]);
-    }
-    for call in &calls {
+        ),
+        call(&["test", "--quiet"], &libraries, &["--lib"]),
+        call(&["test", "--quiet"], &programs, &["--bins"]),
+    ];
+    for call in calls.iter().flatten() {
         let line = format!("cargo {}", call.join(" "));
         let status = cargo.run(call, &[]);
-        if !status
-            .with_context(|| format!("`{line}` did not start"))?
-            .success()
-        {
+        let status = status.with_context(|| format!("`{line}` did not start"))?;
+        if !status.success() {
             println!("quick: FAILED: {line}");
             return Ok(ExitCode::FAILURE);
         }
     }
-    let looked_at = match packages.is_empty() {
-        true => "no crate changed".to_owned(),
-        false => packages.into_iter().collect::<Vec<_>>().join(", "),
+    let names: Vec<&str> = all.iter().map(|one| one.package.as_str()).collect();
+    let looked_at = if names.is_empty() {
+        "no crate changed".to_owned()
+    } else {
+        names.join(", ")
     };
     let seconds = start.elapsed().as_secs_f64();
     println!("quick: passed in {seconds:.1} s: {looked_at}");
     Ok(ExitCode::SUCCESS)
 }
 
-/// The packages with changed files.
-fn changed_packages(root: &Path) -> Result<BTreeSet<String>> {
+/// A crate with changed files.
+#[derive(Debug)]
+struct Crate {
+    package: String,
+    /// Whether it is a library; otherwise it is a program.
+    is_library: bool,
+}
+
+/// A call of cargo for these crates; `None` without any.
+fn call<'a, C>(start: &[&'a str], crates: &'a [C], end: &[&'a str]) -> Option<Vec<&'a str>>
+where
+    C: std::borrow::Borrow<Crate>,
+{
+    let packages = crates
+        .iter()
+        .flat_map(|one| ["-p", one.borrow().package.as_str()]);
+    let packages: Vec<&str> = packages.collect();
+    (!packages.is_empty()).then(|| [start, &packages, end].concat())
+}
+
+/// The crates with changed files.
+fn changed_crates(root: &Path) -> Result<Vec<Crate>> {
     let mut files = git(root, &["diff", "--name-only", "HEAD"])?;
     files += &git(root, &["ls-files", "--others", "--exclude-standard"])?;
     if files.is_empty() {
         files = git(root, &["diff", "--name-only", "HEAD~1", "HEAD"])?;
     }
-    Ok(packages(&files))
+    let folders = folders(&files).into_iter();
+    let crates = folders.filter_map(|folder| {
+        let sources = if folder == "xtask" {
+            root.join("xtask/src")
+        } else {
+            root.join("crates").join(folder).join("src")
+        };
+        // A crate that was removed has no sources.
+        sources.is_dir().then(|| Crate {
+            package: tidy::package_name(folder),
+            is_library: sources.join("lib.rs").is_file(),
+        })
+    });
+    Ok(crates.collect())
 }
 
-/// The packages of the crates that `files`, one per line, belong to.
-fn packages(files: &str) -> BTreeSet<String> {
-    let folders = files.lines().filter_map(tidy::crate_of);
-    folders.map(tidy::package_name).collect()
+/// The folders of the crates that `files`, one per line, belong to.
+fn folders(files: &str) -> BTreeSet<&str> {
+    files.lines().filter_map(tidy::crate_of).collect()
 }
 
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {
@@ -92,10 +124,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_belong_to_packages() {
+    fn files_belong_to_crates() {
         let files = "crates/cache/src/lib.rs\ncrates/cache/tests/pins.rs\nxtask/src/quick.rs\n\
                      crates/cli/src/main.rs\nREADME.md\n";
-        let expected = ["headstart", "headstart-cache", "xtask"];
-        assert_eq!(packages(files).into_iter().collect::<Vec<_>>(), expected);
+        let expected = ["cache", "cli", "xtask"];
+        assert_eq!(folders(files).into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_call_names_its_crates() {
+        let one = |package: &str| Crate {
+            package: package.to_owned(),
+            is_library: true,
+        };
+        let crates = [one("a"), one("b")];
+        let expected = ["test", "-p", "a", "-p", "b", "--lib"];
+        assert_eq!(
+            call(&["test"], &crates, &["--lib"]),
+            Some(expected.to_vec())
+        );
+        assert_eq!(call::<Crate>(&["test"], &[], &["--lib"]), None);
     }
 }
