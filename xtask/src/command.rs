@@ -14,6 +14,7 @@ Commands:
   check [OPTIONS]  run what CI runs: tidy, fmt, clippy, services, test, doc, examples,
                    commands (of the README and the guide), browser (skipped, by name, where
                    there is none: tools/browser/run --install)
+  quick            run tidy, fmt, and clippy and unit tests of the crates that changed: a minute
   tidy             run the style guide's own rules alone
   docs             write the generated references in docs/reference, and the book (mdBook)
   dist             make the archive and the wheel in target/dist (maturin by pip, below target)
@@ -35,6 +36,7 @@ Examples:
   cargo x check --keep-going    # list everything that is wrong, in one run
   cargo x check --services      # the tests against real servers must run
   cargo x check --clients       # and the packages that people use
+  cargo x quick                 # before every commit
   cargo x tidy                  # under a second, while writing";
 
 /// One thing to do.
@@ -42,6 +44,8 @@ Examples:
 pub(crate) enum Command {
     /// Run every step that CI runs.
     Check(Options),
+    /// Run the checks of a minute.
+    Quick,
     /// Run the tidy rules alone.
     Tidy,
     /// Write the generated references.
@@ -62,10 +66,13 @@ impl Command {
         match arguments.as_slice() {
             [] => Err("a command is missing".to_owned()),
             ["check", options @ ..] => check_options(options),
+            ["quick"] => Ok(Self::Quick),
             ["tidy"] => Ok(Self::Tidy),
             ["docs"] => Ok(Self::Docs),
             ["dist"] => Ok(Self::Dist),
-            [command @ ("tidy" | "docs" | "dist"), rest @ ..] => Err(unknown_option(command, rest)),
+            [command @ ("quick" | "tidy" | "docs" | "dist"), rest @ ..] => {
+                Err(unknown_option(command, rest))
+            }
             [unknown, ..] => Err(format!("unknown command `{unknown}`")),
         }
     }
@@ -141,6 +148,7 @@ mod tests {
         );
         check("check --only moon", Err("unknown step `moon`"));
         check("check --only", Err("unknown step ``"));
+        check("quick", Ok(Command::Quick));
         check("tidy", Ok(Command::Tidy));
         check("docs", Ok(Command::Docs));
         check("dist", Ok(Command::Dist));

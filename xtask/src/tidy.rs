@@ -33,7 +33,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-pub(crate) use architecture::package_name;
+pub(crate) use architecture::{crate_of, package_name};
 use tree::Tree;
 
 /// A place that a rule does not apply to.

@@ -146,7 +146,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = format!("error: {}", near::suggested(with_causes(&error)));
-            eprintln!("{}", output::for_stderr(&text));
+            output::to_stderr(&(output::for_stderr(&text) + "\n"));
             exit::code(&error)
         }
     }
@@ -157,7 +157,7 @@ fn refuse(error: &clap::Error) -> ! {
     if !error.use_stderr() || !std::io::stderr().is_terminal() {
         error.exit();
     }
-    eprint!("{}", output::for_stderr(&error.render().ansi().to_string()));
+    output::to_stderr(&output::for_stderr(&error.render().ansi().to_string()));
     std::process::exit(error.exit_code());
 }
 

@@ -83,13 +83,14 @@ pub(crate) fn for_stderr(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Writes each text as a whole to standard error, in lines that a terminal can show.
+/// Writes each text as a whole to standard error, in lines that a terminal can show. A log whose
+/// reader has gone, or whose disk is full, is lost and ends nothing.
 pub(crate) struct Stderr;
 
 impl Write for Stderr {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let fitted = for_stderr(&String::from_utf8_lossy(text));
-        progress::beside(|| io::stderr().write_all(fitted.as_bytes()))?;
+        progress::beside(|| to_stderr(&fitted));
         Ok(text.len())
     }
 
@@ -98,9 +99,28 @@ impl Write for Stderr {
     }
 }
 
+/// The same without breaks in lines.
+pub(crate) struct JsonStderr;
+
+impl Write for JsonStderr {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes to standard error as far as that can be written. `eprintln!` would panic instead.
+pub(crate) fn to_stderr(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// Says something beside the result, on standard error.
 pub(crate) fn note(text: &str) {
-    progress::beside(|| eprintln!("{}", fitted(text)));
+    progress::beside(|| to_stderr(&(fitted(text) + "\n")));
 }
 
 /// The cells of a row in Markdown.

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver};
 
-use support::{PATIENCE, Served, eventually};
+use support::{PATIENCE, Served, eventually, headstart, serve};
 
 /// A server whose log is read.
 fn logged(args: &[&str]) -> (Served, Receiver<String>) {
@@ -106,4 +106,30 @@ fn options_that_contradict_each_other_are_refused() {
     );
     check(&["--max-connections", "0"], "accepts no client");
     check(&["--kv-events-port", "65535"], "--kv-events-port");
+}
+
+/// Standard error that cannot be written, such as a log on a full disk, ends nothing: commands keep
+/// their exit codes, and a server serves and ends in order.
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let full = || {
+        let file = std::fs::File::options().write(true).open("/dev/full");
+        Stdio::from(file.expect("a device of Linux"))
+    };
+    let code = |args: &[&str]| {
+        let mut command = headstart(args);
+        let status = command.stdout(Stdio::null()).stderr(full()).status();
+        status.expect("the binary runs").code()
+    };
+    assert_eq!(code(&["analyze", "no such file"]), Some(2));
+    assert_eq!(code(&["analyse"]), Some(2));
+    for format in ["text", "json"] {
+        let mut command = serve(["--upstream", "http://127.0.0.1:9"]);
+        command.env("HEADSTART_LOG", "debug");
+        let mut server = Served::run(command.env("HEADSTART_LOG_FORMAT", format).stderr(full()));
+        let body = r#"{"model": "m", "messages": [{"role": "user", "content": "hi"}]}"#;
+        let answer = server.ask("POST", "/v1/chat/completions", body);
+        assert!(answer.contains("503"), "{answer}");
+        assert!(server.end("TERM").success());
+    }
 }

@@ -138,6 +138,11 @@ pub(super) fn split_crate(path: &str) -> Option<(&str, &str)> {
     }
 }
 
+/// The folder of the crate that a file belongs to.
+pub(crate) fn crate_of(path: &str) -> Option<&str> {
+    split_crate(path).map(|(folder, _)| folder)
+}
+
 /// The package in a crate's folder.
 pub(crate) fn package_name(folder: &str) -> String {
     match folder {

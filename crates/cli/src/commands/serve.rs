@@ -428,13 +428,15 @@ fn log_to_stderr() -> Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(|| output::Stderr);
+        .with_writer(|| output::Stderr)
+        // What cannot be written is lost; to say so on the same stream would panic.
+        .log_internal_errors(false);
     // A second call (in one process) keeps the first.
     let _ = match variable("HEADSTART_LOG_FORMAT").as_deref() {
         None | Some("" | "text") => log.try_init(),
         Some("json") => {
             let log = log.json().flatten_event(true);
-            log.with_writer(std::io::stderr).try_init()
+            log.with_writer(|| output::JsonStderr).try_init()
         }
         Some(other) => {
             let message = format!("HEADSTART_LOG_FORMAT {other}: known are text, json");

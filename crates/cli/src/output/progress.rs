@@ -16,6 +16,8 @@ use std::time::Duration;
 use headstart_analysis::Progress;
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::to_stderr;
+
 /// Delay before progress appears: a command that ends sooner needs none.
 const AFTER: Duration = Duration::from_secs(2);
 
@@ -70,7 +72,7 @@ impl TaskProgress {
     /// Says at once what begins, where there is no terminal: for work of minutes.
     pub(crate) fn announced(self) -> Self {
         if BARS.is_hidden() && !after().is_zero() && after() < NEVER {
-            eprintln!("{}", line(&self.0.bar));
+            to_stderr(&(line(&self.0.bar) + "\n"));
         }
         self
     }
@@ -221,7 +223,7 @@ fn watch(bar: &ProgressBar, ended: &Receiver<()>) {
     }
     if BARS.is_hidden() {
         while !has_ended(EVERY) {
-            eprintln!("{}", line(bar));
+            to_stderr(&(line(bar) + "\n"));
         }
     } else {
         while !has_ended(TICK) {
@@ -232,7 +234,7 @@ fn watch(bar: &ProgressBar, ended: &Receiver<()>) {
 
 fn show(bar: &ProgressBar) {
     if BARS.is_hidden() {
-        eprintln!("{}", line(bar));
+        to_stderr(&(line(bar) + "\n"));
     } else {
         BARS.add(bar.clone()).tick();
     }

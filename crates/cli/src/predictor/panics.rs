@@ -3,6 +3,8 @@
 
 use std::any::Any;
 
+use crate::output::to_stderr;
+
 /// From now on a panic's message is printed only where it cannot hold text of a prompt: when it was
 /// written down in the program, or on threads that know tokens only. Otherwise its place is.
 pub(crate) fn keep_text_out_of_panics() {
@@ -11,7 +13,8 @@ pub(crate) fn keep_text_out_of_panics() {
         let name = thread.name().unwrap_or("a thread");
         let place = info.location().map(|at| format!(" at {at}"));
         let place = place.unwrap_or_default();
-        eprintln!("{name} panicked{place}: {}", message(name, info.payload()));
+        let message = message(name, info.payload());
+        to_stderr(&format!("{name} panicked{place}: {message}\n"));
     }));
 }
 

@@ -21,6 +21,7 @@ use headstart_store::disk::DiskStats;
 use headstart_store::tiered::{Below, StoreConfig};
 use headstart_store::{Disk, DiskOptions};
 
+use crate::output;
 use crate::tiers::{DISK, tier, unknown_engine};
 
 /// Tokens of a block, as in `serve`.
@@ -54,7 +55,10 @@ impl ScratchFolder {
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("{} could not be deleted: {error}", self.0.display());
+            output::note(&format!(
+                "{} could not be deleted: {error}",
+                self.0.display()
+            ));
         }
     }
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::output;
+
 /// Folder with a copy of the state; dropping it deletes the folder.
 pub(super) struct DiskStateFolder(PathBuf);
 
@@ -27,7 +29,10 @@ impl DiskStateFolder {
 impl Drop for DiskStateFolder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("{} could not be deleted: {error}", self.0.display());
+            output::note(&format!(
+                "{} could not be deleted: {error}",
+                self.0.display()
+            ));
         }
     }
 }

@@ -156,7 +156,7 @@ fn check(trial: PowerLossTrial, seeds: std::ops::Range<u64>) {
             Err(error) => failures.push(error),
         }
     }
-    eprintln!("{moved} bytes moved, {} of {count} failed", failures.len());
+    println!("{moved} bytes moved, {} of {count} failed", failures.len());
     assert!(
         failures.is_empty(),
         "{} failed, the first: {}",
