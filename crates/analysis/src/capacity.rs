@@ -55,9 +55,10 @@ impl FromStr for CapacitySpec {
         let number: f64 = number.parse().map_err(|_| wrong())?;
         let capacity =
             of_unit(number, &unit.trim_start().to_ascii_lowercase()).ok_or_else(wrong)?;
-        match number > 0.0 {
-            true => Ok(capacity),
-            false => Err(format!("`{text}`: a cache holds at least one block")),
+        if number > 0.0 {
+            Ok(capacity)
+        } else {
+            Err(format!("`{text}`: a cache holds at least one block"))
         }
     }
 }
@@ -125,9 +126,10 @@ impl CapacitySpec {
                 (blocks, format!("{block_bytes} bytes of keys and values"))
             }
         };
-        match blocks >= 1.0 {
-            true => Ok(blocks as u64),
-            false => Err(format!("the cache holds no block; one takes {block}")),
+        if blocks >= 1.0 {
+            Ok(blocks as u64)
+        } else {
+            Err(format!("the cache holds no block; one takes {block}"))
         }
     }
 }
@@ -147,13 +149,15 @@ impl ReplicaCapacity {
         let counts = &traffic.counts;
         let tokens = cost.engine().kv_tokens as f64;
         let blocks = tokens * counts.factor() / f64::from(traffic.info.block_tokens.max(1));
-        let logged = match counts.differ() {
-            true => format!(": {} of the log's tokens", thousands(tokens as u64)),
-            false => String::new(),
+        let logged = if counts.differ() {
+            format!(": {} of the log's tokens", thousands(tokens as u64))
+        } else {
+            String::new()
         };
-        let from = match cost.is_data_sheet() {
-            true => format!("what Llama 3.1 8B leaves on an H100{logged}; --capacity for yours"),
-            false => format!("as the cost model says{logged}"),
+        let from = if cost.is_data_sheet() {
+            format!("what Llama 3.1 8B leaves on an H100{logged}; --capacity for yours")
+        } else {
+            format!("as the cost model says{logged}")
         };
         Self {
             blocks: (blocks as u64).max(1),

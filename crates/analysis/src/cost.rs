@@ -74,11 +74,12 @@ impl Money {
     /// # Errors
     /// When an hour cannot cost that.
     pub fn per_hour(dollars: f64) -> Result<Self, UsageError> {
-        match (0.0..=1e6).contains(&dollars) {
-            true => Ok(Self::Hour(dollars)),
-            false => Err(UsageError(format!(
+        if (0.0..=1e6).contains(&dollars) {
+            Ok(Self::Hour(dollars))
+        } else {
+            Err(UsageError(format!(
                 "--gpu-hour {dollars}: expected dollars from 0 to 1000000"
-            ))),
+            )))
         }
     }
 }
@@ -270,13 +271,14 @@ fn judged(prefill: &Prefill, unpaired: u64) -> Result<prefill::PrefillFit, Optio
                 .to_owned(),
         ));
     }
-    match fitted.median_relative_error <= ERROR_MAX {
-        true => Ok(fitted),
-        false => Err(Some(format!(
+    if fitted.median_relative_error <= ERROR_MAX {
+        Ok(fitted)
+    } else {
+        Err(Some(format!(
             "not fitted to the log's own times to the first token: a model of computing misses \
              half of them by more than {:.0} %",
             ERROR_MAX * 100.0
-        ))),
+        )))
     }
 }
 

@@ -118,9 +118,10 @@ impl TextComparison {
                 (pair.evidence.cause, pair.evidence.place) == (finding.cause, finding.place)
             };
             let pairs = self.pairs.iter().map(|(pair, _)| pair).filter(is_it);
-            let saved_tokens = match rank < FIXES_MAX {
-                true => fixes.saved(pairs),
-                false => None,
+            let saved_tokens = if rank < FIXES_MAX {
+                fixes.saved(pairs)
+            } else {
+                None
             };
             FindingRow {
                 saved_tokens,

@@ -76,9 +76,10 @@ impl UniformFleet {
         replay: FleetReplay<'_>,
         progress: &dyn Progress,
     ) -> FleetReplayOutcome {
-        match replay.traffic.said.is_empty() {
-            true => self.play_ids(replay, progress),
-            false => self.play_texts(replay, progress),
+        if replay.traffic.said.is_empty() {
+            self.play_ids(replay, progress)
+        } else {
+            self.play_texts(replay, progress)
         }
     }
 
@@ -91,9 +92,12 @@ impl UniformFleet {
         let progress = progress.beside("replaying", traffic.requests.len());
         let serve = |request: &TraceRequest| {
             progress.inc(1);
-            runs.serve(request, |found, computed| match is_timed {
-                true => cost.computing(found, computed),
-                false => Duration::ZERO,
+            runs.serve(request, |found, computed| {
+                if is_timed {
+                    cost.computing(found, computed)
+                } else {
+                    Duration::ZERO
+                }
             })
         };
         let splits = traffic.requests.iter().map(serve).collect();

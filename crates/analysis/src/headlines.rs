@@ -200,9 +200,10 @@ fn because(analysis: &Analysis, bucket: Bucket) -> &'static str {
 /// Describes traffic of which little is recomputed.
 fn little(analysis: &Analysis, again: u64) -> String {
     let share = |bucket| percent(analysis.share(analysis.tokens_in(bucket)));
-    let new = match analysis.has_texts() {
-        true => "new",
-        false => "new or behind a changed prefix (block ids cannot tell which)",
+    let new = if analysis.has_texts() {
+        "new"
+    } else {
+        "new or behind a changed prefix (block ids cannot tell which)"
     };
     format!(
         "Little is recomputed: {} of the prompt tokens hit the cache, {} were recomputed, {} are \
@@ -242,9 +243,10 @@ fn unnamed(analysis: &Analysis) -> Option<String> {
 /// As a shell takes it for one word.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-:/".contains(letter);
-    match !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

@@ -130,9 +130,10 @@ impl KvBytes {
     /// # Errors
     /// When the file cannot be read, or the model has no single size per token.
     pub fn of_model(path: &Path, dtype: Option<KvDtype>) -> Result<Self, UsageError> {
-        let file = match path.is_dir() {
-            true => path.join("config.json"),
-            false => path.to_owned(),
+        let file = if path.is_dir() {
+            path.join("config.json")
+        } else {
+            path.to_owned()
         };
         let wrong = |reason: String| UsageError(format!("--model {}: {reason}", file.display()));
         let mut text = String::new();

@@ -53,9 +53,10 @@ pub fn each(
 
 /// The file's name in messages.
 pub fn name(path: &Path) -> String {
-    match path.as_os_str() == "-" {
-        true => "standard input".to_owned(),
-        false => path.display().to_string(),
+    if path.as_os_str() == "-" {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
     }
 }
 

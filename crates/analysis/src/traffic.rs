@@ -180,9 +180,12 @@ impl LoggedTraffic {
             .map(|it| self.info.type_index(it))
             .collect();
         let is_numbered = !part.format.is_text();
-        let shift = |at: Nanos| match merges {
-            true => at,
-            false => Nanos(end.0.saturating_add(at.0.saturating_sub(first.0))),
+        let shift = |at: Nanos| {
+            if merges {
+                at
+            } else {
+                Nanos(end.0.saturating_add(at.0.saturating_sub(first.0)))
+            }
         };
         self.requests
             .extend(part.requests.into_iter().map(|mut request| {

@@ -53,9 +53,10 @@ impl Namesakes {
     /// Tells the user about further requests with the same id, if any.
     #[must_use]
     pub fn told(&self) -> Option<String> {
-        let more = match self.count > self.lines.len() as u64 {
-            true => ", …",
-            false => "",
+        let more = if self.count > self.lines.len() as u64 {
+            ", …"
+        } else {
+            ""
         };
         (self.count > 0).then(|| {
             format!(
@@ -104,9 +105,10 @@ pub fn find(
             ids.push(request.name());
         }
         walk.remember(request);
-        match of_line.is_some() && !has_ids {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if of_line.is_some() && !has_ids {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     });
     if let Some(told) = of_id {

@@ -48,9 +48,10 @@ fn distance(one: &str, other: &str) -> usize {
             let change = rows[at][to] + usize::from(letter != wanted);
             let least = change.min(rows[at][to + 1] + 1).min(row[to] + 1);
             let is_swap = at > 0 && to > 0 && *letter == other[to - 1] && one[at - 1] == *wanted;
-            row.push(match is_swap {
-                true => least.min(rows[at - 1][to - 1] + 1),
-                false => least,
+            row.push(if is_swap {
+                least.min(rows[at - 1][to - 1] + 1)
+            } else {
+                least
             });
         }
         rows.push(row);

@@ -58,9 +58,10 @@ pub(crate) fn fitted(text: &str) -> String {
         fitted += &aligned(&std::mem::take(&mut rows));
         let start = line.len() - line.trim_start().len();
         let indent = " ".repeat(start + 2);
-        fitted += &match measure_text_width(line) > COLUMNS {
-            true => wrapped(line, &indent, COLUMNS),
-            false => line.to_owned(),
+        fitted += &if measure_text_width(line) > COLUMNS {
+            wrapped(line, &indent, COLUMNS)
+        } else {
+            line.to_owned()
         };
         fitted.push('\n');
     }

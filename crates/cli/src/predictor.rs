@@ -264,9 +264,10 @@ impl ConversationPredictor for LivePredictor {
                 learning.pending.put(question.id, waiting);
             }
         }
-        match learning.drift.uses_model() {
-            true => said,
-            false => vec![None; questions.len()],
+        if learning.drift.uses_model() {
+            said
+        } else {
+            vec![None; questions.len()]
         }
     }
 

@@ -90,9 +90,10 @@ enum ContextCacheLocation {
 
 impl ContextCacheLocation {
     fn of(place: &str) -> Self {
-        match place.contains("://") {
-            true => Self::Store(place.to_owned()),
-            false => Self::Folder(PathBuf::from(place)),
+        if place.contains("://") {
+            Self::Store(place.to_owned())
+        } else {
+            Self::Folder(PathBuf::from(place))
         }
     }
 }
@@ -193,9 +194,10 @@ fn usage(message: &str) -> anyhow::Error {
 
 fn positive(value: Option<f64>, default: f64, name: &str) -> Result<f64> {
     let value = value.unwrap_or(default);
-    match value.is_finite() && value > 0.0 && value < 1e9 {
-        true => Ok(value),
-        false => Err(usage(&format!("{name} {value}: expected a number above 0"))),
+    if value.is_finite() && value > 0.0 && value < 1e9 {
+        Ok(value)
+    } else {
+        Err(usage(&format!("{name} {value}: expected a number above 0")))
     }
 }
 
@@ -218,9 +220,10 @@ impl Recipe {
         let stored = shape.stored;
         let layer_bytes = stored.layer_bytes(shape.model, shape.dtype, shape.block_size);
         let mut store = StoreConfig {
-            part_bytes: match shape.is_emulated {
-                true => Vec::new(),
-                false => vec![layer_bytes; layers],
+            part_bytes: if shape.is_emulated {
+                Vec::new()
+            } else {
+                vec![layer_bytes; layers]
             },
             exactness: exactness(stored),
             unit_blocks,

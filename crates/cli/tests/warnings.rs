@@ -130,6 +130,6 @@ fn a_log_that_cannot_be_written_ends_nothing() {
         let body = r#"{"model": "m", "messages": [{"role": "user", "content": "hi"}]}"#;
         let answer = server.ask("POST", "/v1/chat/completions", body);
         assert!(answer.contains("503"), "{answer}");
-        assert!(server.end("TERM").success());
+        assert!(server.end("-TERM").success());
     }
 }

@@ -29,9 +29,9 @@ pub fn one_line(text: &str) -> String {
     let mut line = String::new();
     for letter in words.join(" ").chars() {
         if is_hidden(letter) {
-            line.extend(letter.escape_unicode())
+            line.extend(letter.escape_unicode());
         } else {
-            line.push(letter)
+            line.push(letter);
         }
     }
     line

@@ -86,9 +86,7 @@ impl Cause {
     #[must_use]
     pub fn fix(self) -> &'static str {
         match self {
-            Self::Clock => {
-                "move the date or time behind everything that stays the same, or round it"
-            }
+            Self::Clock => "move the date or time into the last message, or round it to the day",
             Self::Nonce => {
                 "send the id in a header or in metadata; if it must be in the prompt, put it last"
             }

@@ -370,9 +370,9 @@ mod tests {
                         let is_ours = rng.below(2) == 0;
                         let gone = packs.insert(pack.clone(), is_ours, now);
                         if packs.contains(pack.name) {
-                            replaced += gone.len()
+                            replaced += gone.len();
                         } else {
-                            refused += 1
+                            refused += 1;
                         }
                         let expected = model.insert((pack, is_ours), capacity, now);
                         assert_eq!(gone, expected, "seed {seed}");

@@ -115,9 +115,9 @@ fn write_without_data(json: &[u8], text: &mut Vec<u8>) {
         let piece = &json[at..end];
         let is_data = piece[0] == b'"' && piece.len() > DATA_BYTES && !piece.contains(&b' ');
         if is_data {
-            text.extend_from_slice(&XxHash3_64::oneshot(piece).to_le_bytes())
+            text.extend_from_slice(&XxHash3_64::oneshot(piece).to_le_bytes());
         } else {
-            text.extend_from_slice(piece)
+            text.extend_from_slice(piece);
         }
         at = end;
     }

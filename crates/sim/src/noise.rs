@@ -89,9 +89,9 @@ impl NoisyOracle {
         for _ in 0..HALVINGS {
             let middle = (low + high) / 2.0;
             if oracle(middle).mcc(cases) < mcc {
-                low = middle
+                low = middle;
             } else {
-                high = middle
+                high = middle;
             }
         }
         oracle(high)

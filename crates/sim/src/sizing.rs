@@ -190,9 +190,9 @@ pub fn least<E>(
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         if reaches(middle)? {
-            high = middle
+            high = middle;
         } else {
-            low = middle
+            low = middle;
         }
     }
     Ok(high)

@@ -447,9 +447,9 @@ impl BlockMover for TieredStore {
         let (parts_read, opened) = self.filling.take();
         for UnitDraft { id, draft, to, .. } in opened {
             if parts_read == self.parts.len() {
-                self.sealer.submit(SealerJob::Seal { id, draft, to })
+                self.sealer.submit(SealerJob::Seal { id, draft, to });
             } else {
-                self.store_failed(id, to)
+                self.store_failed(id, to);
             }
         }
     }

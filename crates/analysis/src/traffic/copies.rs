@@ -31,12 +31,13 @@ impl DuplicateCounts {
                 continue;
             };
             copies.requests += part.requests.len() as u64;
-            copies.remarks.push(match names[same] == names[number] {
-                true => format!("{}: given twice, and each time counts", names[same]),
-                false => format!(
+            copies.remarks.push(if names[same] == names[number] {
+                format!("{}: given twice, and each time counts", names[same])
+            } else {
+                format!(
                     "{} and {} hold the same requests, and each time counts; name one of them",
                     names[same], names[number]
-                ),
+                )
             });
         }
         copies

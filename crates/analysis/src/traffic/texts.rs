@@ -109,9 +109,12 @@ impl<'r> TextLogBuilder<'r> {
         let part = &mut self.part;
         part.format = format;
         part.remarks.extend(part.dates.remark());
-        let given = |is_given: bool| match is_given {
-            true => Provenance::Given,
-            false => Provenance::Absent,
+        let given = |is_given: bool| {
+            if is_given {
+                Provenance::Given
+            } else {
+                Provenance::Absent
+            }
         };
         part.info.sessions = given(part.requests.iter().any(|it| it.session.is_some()));
         part.info.turns = given(part.requests.iter().any(|it| it.turn > 0));

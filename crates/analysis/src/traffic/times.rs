@@ -56,9 +56,10 @@ impl TimestampProvenance {
         let between = between.map(|pair| pair[1].arrival.0 - pair[0].arrival.0);
         let shared = between.clone().filter(|&gap| gap == 0).count() as u64;
         let tick = Duration::from_nanos(between.fold(0, divisor));
-        match tick.is_zero() && requests.len() > 1 {
-            true => Self::Unknown(Why::OneTime),
-            false => Self::Known { tick, shared },
+        if tick.is_zero() && requests.len() > 1 {
+            Self::Unknown(Why::OneTime)
+        } else {
+            Self::Known { tick, shared }
         }
     }
 

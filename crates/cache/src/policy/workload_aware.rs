@@ -300,9 +300,9 @@ impl Policy for WorkloadAware {
         let class = self.class_of(access);
         self.observer.request(blocks.len());
         if self.options.by_offset {
-            self.recency.release(blocks)
+            self.recency.release(blocks);
         } else {
-            self.recency.release_head_first(blocks)
+            self.recency.release_head_first(blocks);
         }
         for &block in blocks {
             let slot = &mut self.slots[block.index()];

@@ -262,9 +262,10 @@ impl Analyze {
 
 impl AnalyzeOptions {
     fn sections(&self) -> report::Sections {
-        match self.full {
-            true => report::Sections::All,
-            false => report::Sections::Main,
+        if self.full {
+            report::Sections::All
+        } else {
+            report::Sections::Main
         }
     }
 
@@ -355,9 +356,10 @@ impl AnalyzeOptions {
             let cannot_write = || format!("cannot write {}", file.display());
             std::fs::write(file, page()).with_context(cannot_write)?;
         }
-        output::line(&match self.json {
-            true => report::json(analysis).to_string(),
-            false => output::fitted(&report::text(analysis, self.sections())),
+        output::line(&if self.json {
+            report::json(analysis).to_string()
+        } else {
+            output::fitted(&report::text(analysis, self.sections()))
         })
     }
 }

@@ -57,9 +57,10 @@ pub(crate) fn run(config: Config, matches: &ArgMatches) -> Result<()> {
             let settings =
                 EffectiveSettings::resolve(show.options, show.config.as_deref(), matches)?;
             serve::check(&settings.options).map_err(|error| settings.sources.named(error))?;
-            match show.json {
-                true => output::line(&settings.to_json()?.to_string()),
-                false => output::line(settings.to_toml()?.trim_end()),
+            if show.json {
+                output::line(&settings.to_json()?.to_string())
+            } else {
+                output::line(settings.to_toml()?.trim_end())
             }
         }
     }

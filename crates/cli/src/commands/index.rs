@@ -124,9 +124,10 @@ fn dump(server: &ServerOptions, query: &str, path: &Path) -> Result<()> {
         Err(LoadgenError::Output(error)) => Err(error).with_context(|| out.failure()),
         Err(error) => {
             let error = asked.explained(error);
-            Err(match out.has_begun() {
-                true => error.context(format!("{} is incomplete", path.display())),
-                false => error,
+            Err(if out.has_begun() {
+                error.context(format!("{} is incomplete", path.display()))
+            } else {
+                error
             })
         }
         Ok(()) => Ok(()),
@@ -142,9 +143,10 @@ enum DumpDestination<'a> {
 
 impl<'a> DumpDestination<'a> {
     fn of(path: &'a Path) -> Self {
-        match path.as_os_str() == "-" {
-            true => Self::Standard,
-            false => Self::Later(path),
+        if path.as_os_str() == "-" {
+            Self::Standard
+        } else {
+            Self::Later(path)
         }
     }
 

@@ -70,8 +70,8 @@ pub(crate) struct Lint {
 }
 
 /// The difference between these counts and those of `analyze`.
-const COUNTS: &str = "Counts compare texts. `headstart analyze` also replays a cache, so it may \
-                      count fewer tokens.";
+const COUNTS: &str = "Counts compare texts. `headstart analyze` also replays a cache, so its \
+                      counts differ a little.";
 
 /// Reads all prompts and tells.
 pub(crate) fn run(command: &Lint) -> Result<()> {
@@ -94,9 +94,10 @@ pub(crate) fn run(command: &Lint) -> Result<()> {
         fs::write(path, report.new_baseline().json()).with_context(cannot_write)?;
     }
     remarks(&rendering);
-    output::line(&match command.json {
-        true => report_json(&report, command.show_text).to_string(),
-        false => output::fitted(&report_text(&report, command.show_text)),
+    output::line(&if command.json {
+        report_json(&report, command.show_text).to_string()
+    } else {
+        output::fitted(&report_text(&report, command.show_text))
     })?;
     match (complaint, &command.write_baseline) {
         (None, _) => Ok(()),

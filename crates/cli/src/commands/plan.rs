@@ -106,9 +106,10 @@ pub(crate) fn run(plan: &PlanCommand) -> Result<()> {
         bail!(UsageError(message.to_owned()));
     }
     let report = plan.report(&sizing, &device, read.trace)?;
-    output::line(&match plan.json {
-        true => report::json(&report),
-        false => output::fitted(&report::table(&report)),
+    output::line(&if plan.json {
+        report::json(&report)
+    } else {
+        output::fitted(&report::table(&report))
     })
 }
 

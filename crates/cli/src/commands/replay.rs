@@ -305,9 +305,10 @@ impl ReplayPlan {
         };
         let mut arms = Vec::new();
         for spec in &self.policies {
-            match policy::reads_predictions(spec) {
-                true => arms.extend(predictions.iter().map(|said| arm(spec, Some(said)))),
-                false => arms.push(arm(spec, None)),
+            if policy::reads_predictions(spec) {
+                arms.extend(predictions.iter().map(|said| arm(spec, Some(said))));
+            } else {
+                arms.push(arm(spec, None));
             }
         }
         arms

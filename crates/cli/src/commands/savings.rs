@@ -76,15 +76,14 @@ pub(crate) fn run(savings: &Savings) -> Result<()> {
                its /metrics"
         );
     };
-    output::line(&match savings.json {
-        true => ledger.json(prices.as_ref()).to_string(),
-        false => {
-            let mut text = ledger.text(prices.as_ref());
-            if let Some(meaning) = prices::explained(savings.price_table.as_deref()) {
-                text += &format!("\n{meaning}");
-            }
-            output::fitted(&text)
+    output::line(&if savings.json {
+        ledger.json(prices.as_ref()).to_string()
+    } else {
+        let mut text = ledger.text(prices.as_ref());
+        if let Some(meaning) = prices::explained(savings.price_table.as_deref()) {
+            text += &format!("\n{meaning}");
         }
+        output::fitted(&text)
     })
 }
 

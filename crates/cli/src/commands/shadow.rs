@@ -37,9 +37,10 @@ pub(crate) struct ShadowCommand {
 /// Asks the server.
 pub(crate) fn run(shadow: &ShadowCommand) -> Result<()> {
     let report = shadow.server.json("/debug/shadow", REPORT_BYTES_MAX)?;
-    output::line(&match shadow.json {
-        true => report.to_string(),
-        false => output::fitted(&table(&report)),
+    output::line(&if shadow.json {
+        report.to_string()
+    } else {
+        output::fitted(&table(&report))
     })
 }
 
@@ -73,13 +74,14 @@ fn cold(report: &Value) -> String {
         return String::new();
     };
     let seen = ago(seconds);
-    match share < 1.0 {
-        true => format!(
+    if share < 1.0 {
+        format!(
             "They began empty and have seen {seen}, {:.0} % of an hour: larger caches may yet find \
              more.\n",
             share * 100.0
-        ),
-        false => format!("They began empty and have seen {seen}.\n"),
+        )
+    } else {
+        format!("They began empty and have seen {seen}.\n")
     }
 }
 
@@ -101,13 +103,14 @@ fn sentence(report: &Value) -> Option<String> {
     let (rate, best) = known.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let name = one_line(best["strategy"].as_str()?);
     let points = (rate - now) * 100.0;
-    Some(match points > 0.05 {
-        true => format!(
+    Some(if points > 0.05 {
+        format!(
             "The best, {name} with {} a replica, would have found {points:.1} points more \
              than the upstream did.",
             counted(best["blocks"].as_u64().unwrap_or(0), "block")
-        ),
-        false => "None would have found more than the upstream did.".to_owned(),
+        )
+    } else {
+        "None would have found more than the upstream did.".to_owned()
     })
 }
 

@@ -87,9 +87,10 @@ pub(crate) fn run(why: &WhyCommand) -> Result<()> {
     if let Some(remark) = namesakes.told() {
         output::note(&remark);
     }
-    output::line(&match why.json {
-        true => told_json(&told, &rendering, why.show_text).to_string(),
-        false => output::fitted(&told_text(&told, &rendering, why.show_text)),
+    output::line(&if why.json {
+        told_json(&told, &rendering, why.show_text).to_string()
+    } else {
+        output::fitted(&told_text(&told, &rendering, why.show_text))
     })
 }
 

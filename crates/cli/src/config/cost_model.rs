@@ -140,16 +140,17 @@ fn emulated(file: &File) -> Result<ReplicaCostModel, String> {
         load_token_s: file.load_token_s,
     };
     let step_s = engine.prefill_s(0, file.max_batched_tokens, engine.base_s(Work::default()));
-    match step_s <= STEP_MAX_S {
-        true => Ok(ReplicaCostModel {
+    if step_s <= STEP_MAX_S {
+        Ok(ReplicaCostModel {
             engine,
             max_sequences,
             latency_s: file.latency_s,
-        }),
-        false => Err(format!(
+        })
+    } else {
+        Err(format!(
             "a step of max_batched_tokens {} takes {step_s:.0} s, at most {STEP_MAX_S}",
             file.max_batched_tokens
-        )),
+        ))
     }
 }
 

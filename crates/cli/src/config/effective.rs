@@ -151,9 +151,10 @@ impl EffectiveSettings {
             .executor
             .as_deref()
             .is_some_and(|it| it != "cpu");
-        let (value, words) = match is_emulated && OF_COST_MODEL.contains(&key.as_str()) {
-            true => (None, "as the cost model says".to_owned()),
-            false => default(arg),
+        let (value, words) = if is_emulated && OF_COST_MODEL.contains(&key.as_str()) {
+            (None, "as the cost model says".to_owned())
+        } else {
+            default(arg)
         };
         Some(EffectiveSetting {
             key,
@@ -201,9 +202,10 @@ impl EffectiveSetting {
         };
         let setting = setting.trim_end();
         let line = format!("{setting:<SETTING$}  # {source}\n");
-        Ok(match line.trim_end().chars().count() <= COLUMNS {
-            true => line,
-            false => format!("# {source}\n{setting}\n"),
+        Ok(if line.trim_end().chars().count() <= COLUMNS {
+            line
+        } else {
+            format!("# {source}\n{setting}\n")
         })
     }
 }

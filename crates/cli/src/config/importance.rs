@@ -114,17 +114,19 @@ const SETTINGS: ExpectedForm =
 
 fn number(value: &str, least: f64, most: f64, expected: ExpectedForm) -> Result<f64, ExpectedForm> {
     let number: f64 = value.parse().map_err(|_| expected)?;
-    match (least..=most).contains(&number) {
-        true => Ok(number),
-        false => Err(expected),
+    if (least..=most).contains(&number) {
+        Ok(number)
+    } else {
+        Err(expected)
     }
 }
 
 fn count(value: &str, expected: ExpectedForm) -> Result<usize, ExpectedForm> {
     let count: usize = value.parse().map_err(|_| expected)?;
-    match count >= 64 {
-        true => Ok(count),
-        false => Err(expected),
+    if count >= 64 {
+        Ok(count)
+    } else {
+        Err(expected)
     }
 }
 

@@ -38,12 +38,13 @@ fn label(given: &str) -> Result<PrefixLabel, String> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| format!("cannot read {file}: {error}; name a text file"))?;
     let text = text.trim_end();
-    match text.is_empty() {
-        true => Err(format!("{file} is empty; name a file with the prefix")),
-        false => Ok(PrefixLabel {
+    if text.is_empty() {
+        Err(format!("{file} is empty; name a file with the prefix"))
+    } else {
+        Ok(PrefixLabel {
             name: one_line(name),
             text: text.to_owned(),
-        }),
+        })
     }
 }
 

@@ -430,24 +430,14 @@ impl ServeOptions {
             insight: self.insight.or(file.insight),
             normalize: self.normalize.or(file.normalize),
             shadow: self.shadow.or(file.shadow),
-            upstream: if self.upstream.is_empty() {
-                file.upstream
-            } else {
-                self.upstream
-            },
+            upstream: given_or(self.upstream, file.upstream),
             kv_events_port: self.kv_events_port.or(file.kv_events_port),
             upstream_timeout: self.upstream_timeout.or(file.upstream_timeout),
             upstream_silence: self.upstream_silence.or(file.upstream_silence),
             max_connections: self.max_connections.or(file.max_connections),
             max_body_mib: self.max_body_mib.or(file.max_body_mib),
-            cors_origin: match self.cors_origin.is_empty() {
-                true => file.cors_origin,
-                false => self.cors_origin,
-            },
-            label_prefix: match self.label_prefix.is_empty() {
-                true => file.label_prefix,
-                false => self.label_prefix,
-            },
+            cors_origin: given_or(self.cors_origin, file.cors_origin),
+            label_prefix: given_or(self.label_prefix, file.label_prefix),
             pass_admin_routes: self.pass_admin_routes || file.pass_admin_routes,
             state_dir: self.state_dir.or(file.state_dir),
             api_key_file: self.api_key_file.or(file.api_key_file),
@@ -458,6 +448,11 @@ impl ServeOptions {
             tenants: tenants::tenants(tenants)?,
         })
     }
+}
+
+/// The values of a repeatable option, or else those of the file.
+fn given_or<T>(given: Vec<T>, file: Vec<T>) -> Vec<T> {
+    if given.is_empty() { file } else { given }
 }
 
 /// A secret number; `None` for other text, whose error must not repeat it, as clap's would.

@@ -116,9 +116,10 @@ impl Sources {
                 origins.push(origin);
             }
         }
-        match origins.is_empty() {
-            true => error,
-            false => UsageError(format!("{text} ({})", origins.join(", "))).into(),
+        if origins.is_empty() {
+            error
+        } else {
+            UsageError(format!("{text} ({})", origins.join(", "))).into()
         }
     }
 }

@@ -103,9 +103,10 @@ impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}={}", self.option, self.address)?;
         let (first, last) = (self.ports.start(), self.ports.end());
-        match first == last {
-            true => Ok(()),
-            false => write!(f, " (its ranks' ports {first} to {last})"),
+        if first == last {
+            Ok(())
+        } else {
+            write!(f, " (its ranks' ports {first} to {last})")
         }
     }
 }
@@ -308,9 +309,10 @@ mod tests {
         let shared = |one: &str, other: &str, is_shared: bool| {
             let one = format!("http://h:1,tokenizer=d,{one}");
             let other = format!("http://h:2,tokenizer=d,{other}");
-            let expected = match is_shared {
-                true => Err(&["overlap", "correct the one"][..]),
-                false => Ok(2),
+            let expected = if is_shared {
+                Err(&["overlap", "correct the one"][..])
+            } else {
+                Ok(2)
             };
             check_all(&[&one, &other], expected);
             check_all(&[&other, &one], expected);

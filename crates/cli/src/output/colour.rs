@@ -38,8 +38,9 @@ pub(crate) fn fix(text: &str) -> String {
 }
 
 fn styled(code: &str, text: &str) -> String {
-    match IS_ON.load(Relaxed) && !text.is_empty() {
-        true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
-        false => text.to_owned(),
+    if IS_ON.load(Relaxed) && !text.is_empty() {
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    } else {
+        text.to_owned()
     }
 }

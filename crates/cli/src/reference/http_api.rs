@@ -92,9 +92,10 @@ fn operation_row(operation: &Operation) -> String {
     let path = format!("`{} {}`", operation.method, operation.path);
     let cell = |summary: &Option<String>| summary.clone().unwrap_or_else(|| "-".to_owned());
     let embedded = cell(&operation.embedded);
-    let gateway = match operation.embedded == operation.gateway {
-        true => "the same".to_owned(),
-        false => cell(&operation.gateway),
+    let gateway = if operation.embedded == operation.gateway {
+        "the same".to_owned()
+    } else {
+        cell(&operation.gateway)
     };
     super::row(&[&path, &embedded, &gateway])
 }

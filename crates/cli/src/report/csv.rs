@@ -9,18 +9,22 @@ use super::{ReplayReport, ReplayRow};
 
 /// The header and all lines, counts rather than rates.
 pub(crate) fn csv(report: &ReplayReport, per_class: bool) -> String {
-    let lines = report.rows.iter().flat_map(|row| match per_class {
-        true => classes(report, row),
-        false => vec![cell(report, row)],
+    let lines = report.rows.iter().flat_map(|row| {
+        if per_class {
+            classes(report, row)
+        } else {
+            vec![cell(report, row)]
+        }
     });
-    let header = match per_class {
-        true => format!("policy,capacity_blocks,type,turn,{}", counts_header("")),
-        false => format!(
+    let header = if per_class {
+        format!("policy,capacity_blocks,type,turn,{}", counts_header(""))
+    } else {
+        format!(
             "policy,capacity_blocks,{},{},{},insertions,evictions,full_at,belady_block_hits",
             counts_header(""),
             counts_header("cold_"),
             counts_header("steady_")
-        ),
+        )
     };
     let all: Vec<String> = std::iter::once(header).chain(lines).collect();
     all.join("\n")
@@ -78,9 +82,10 @@ fn classes(report: &ReplayReport, row: &ReplayRow) -> Vec<String> {
 
 /// A name that may hold anything, as RFC 4180 writes it.
 fn quoted(name: &str) -> String {
-    match name.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")),
-        false => name.to_owned(),
+    if name.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    } else {
+        name.to_owned()
     }
 }
 

@@ -189,9 +189,10 @@ pub(crate) fn told(fleet: &FleetConfig, origin: &str) -> Vec<String> {
         }
         _ => thousands(memory(spec)),
     };
-    let of_first = match fleet.replicas.iter().any(|it| it.cost != *cost) {
-        true => " of the first replica (others are faster or slower)",
-        false => "",
+    let of_first = if fleet.replicas.iter().any(|it| it.cost != *cost) {
+        " of the first replica (others are faster or slower)"
+    } else {
+        ""
     };
     vec![
         format!(

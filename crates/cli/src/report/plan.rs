@@ -90,9 +90,10 @@ impl PlanReport {
     }
 
     fn per(&self) -> &'static str {
-        match self.trace.seconds > 0.0 {
-            true => "per hour",
-            false => "in the trace",
+        if self.trace.seconds > 0.0 {
+            "per hour"
+        } else {
+            "in the trace"
         }
     }
 

@@ -100,9 +100,10 @@ fn beside_yardstick(report: &ReplayReport, row: &ReplayRow) -> String {
             counted(enough.blocks, "block")
         ));
     }
-    match told.is_empty() {
-        true => String::new(),
-        false => format!(" Belady {}.", told.join(", and ")),
+    if told.is_empty() {
+        String::new()
+    } else {
+        format!(" Belady {}.", told.join(", and "))
     }
 }
 

@@ -48,9 +48,10 @@ fn room_gib(place: &str) -> Option<f64> {
     while !folder.exists() {
         folder = folder.parent()?;
     }
-    let folder = match folder.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => folder,
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
     };
     let disk = rustix::fs::statvfs(folder).ok()?;
     let files = std::fs::read_dir(place).into_iter().flatten().flatten();

@@ -354,9 +354,9 @@ impl PartialPrefill {
     ) {
         let is_all = chosen.kept.len() == self.partly.stored.len();
         if is_all {
-            self.place_all(shared)
+            self.place_all(shared);
         } else {
-            self.place(reads, shared)
+            self.place(reads, shared);
         }
         let pruned = self.partly.stored.len() - chosen.kept.len();
         shared

@@ -52,7 +52,7 @@ pub(super) fn read(
             answer_begins = text;
             messages.pop();
         } else {
-            *last = serde_json::json!({"role": "user", "content": text})
+            *last = serde_json::json!({"role": "user", "content": text});
         }
     }
     Ok(EngineConversation {

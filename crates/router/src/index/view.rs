@@ -155,9 +155,9 @@ impl KeyRun {
         while low < high {
             let middle = low + (high - low) / 2;
             if is_equal(middle) {
-                low = middle + 1
+                low = middle + 1;
             } else {
-                high = middle
+                high = middle;
             }
         }
         low

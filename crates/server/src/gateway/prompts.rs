@@ -294,9 +294,9 @@ impl HttpGateway {
         let is_listed = self.serving(model).next().is_some();
         let model = if is_listed { model } else { UNLISTED };
         if is_rendered {
-            self.metrics.prompts.note_rendered(model, reason)
+            self.metrics.prompts.note_rendered(model, reason);
         } else {
-            self.metrics.prompts.note_without_tokens(model, reason)
+            self.metrics.prompts.note_without_tokens(model, reason);
         }
         let mut lacks = self
             .prompts

@@ -275,9 +275,9 @@ impl Drop for Forecast {
         drop(state);
         let mut tracker = self.predictions.tracker();
         if self.is_answered {
-            tracker.answered(&self.key, self.id, self.predictions.clock.now())
+            tracker.answered(&self.key, self.id, self.predictions.clock.now());
         } else {
-            tracker.withdrawn(&self.key, self.id)
+            tracker.withdrawn(&self.key, self.id);
         }
     }
 }

@@ -34,9 +34,9 @@ fn push_item(list: &mut Vec<Value>, mut item: Value, at: &str) -> Result<(), Api
             let role = field(&item, "role", at)?.to_owned();
             let text = flat_content(item["content"].take(), at)?;
             if role == "assistant" {
-                set_or_push(list, "content", text.into())
+                set_or_push(list, "content", text.into());
             } else {
-                list.push(text_message(&role, &text))
+                list.push(text_message(&role, &text));
             }
         }
         "function_call" | "custom_tool_call" => {

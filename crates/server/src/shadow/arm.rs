@@ -149,9 +149,9 @@ impl ShadowArm {
         self.router.finish(running.reservation, now);
         let cache = &mut self.caches[running.replica.0 as usize];
         if running.is_computed {
-            cache.release(running.lease, &Access::at(now))
+            cache.release(running.lease, &Access::at(now));
         } else {
-            cache.give_back(running.lease)
+            cache.give_back(running.lease);
         }
     }
 

@@ -155,9 +155,10 @@ pub(super) fn run(bench: &FleetBenchCommand) -> Result<()> {
         runs: measured.into_iter().chain(simulated).collect(),
     })?;
     // The report above includes all measurements from before a failure.
-    match unanswered.is_empty() {
-        true => Ok(()),
-        false => bail!("{}", unanswered.join("; ")),
+    if unanswered.is_empty() {
+        Ok(())
+    } else {
+        bail!("{}", unanswered.join("; "))
     }
 }
 
@@ -201,9 +202,10 @@ impl FleetBenchCommand {
     }
 
     fn strategies(&self) -> Vec<String> {
-        match self.strategies.is_empty() {
-            true => STRATEGIES.iter().map(|&name| name.to_owned()).collect(),
-            false => self.strategies.clone(),
+        if self.strategies.is_empty() {
+            STRATEGIES.iter().map(|&name| name.to_owned()).collect()
+        } else {
+            self.strategies.clone()
         }
     }
 
@@ -319,9 +321,10 @@ impl FleetBenchCommand {
     /// The server to start.
     fn config(&self, strategy: &str) -> Result<ServeConfig> {
         let given = self.server.options();
-        let emulated = match self.is_emulated() {
-            true => Some(self.emulated()?),
-            false => None,
+        let emulated = if self.is_emulated() {
+            Some(self.emulated()?)
+        } else {
+            None
         };
         let replicas = self.is_emulated().then(|| self.preset_replicas());
         serve::config(&ServeOptions {
@@ -386,9 +389,10 @@ impl FleetBenchCommand {
             std::fs::write(file, report::page(report, &ReportProvenance::now()))
                 .with_context(cannot_write)?;
         }
-        output::line(&match self.json {
-            true => report::json_lines(report),
-            false => output::fitted(&report::table(report)),
+        output::line(&if self.json {
+            report::json_lines(report)
+        } else {
+            output::fitted(&report::table(report))
         })
     }
 }

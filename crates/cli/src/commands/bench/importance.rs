@@ -239,16 +239,18 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
     progress.end();
     let mut rows = Vec::new();
     measure(bench, &workload, dtype, |row| {
-        match bench.json {
-            true => output::line(&report::json(bench, &row, workload.tokens()).to_string())?,
-            false => output::note(&report::progress(&row, workload.tokens())),
+        if bench.json {
+            output::line(&report::json(bench, &row, workload.tokens()).to_string())?;
+        } else {
+            output::note(&report::progress(&row, workload.tokens()));
         }
         rows.push(row);
         Ok(())
     })?;
-    match bench.json {
-        true => Ok(()),
-        false => output::line(&output::fitted(&report::text(&workload, &rows))),
+    if bench.json {
+        Ok(())
+    } else {
+        output::line(&output::fitted(&report::text(&workload, &rows)))
     }
 }
 
@@ -338,11 +340,12 @@ fn check(bench: &ImportanceBench) -> Result<()> {
     if !bench.mb_per_s.is_none_or(is_rate) || !is_rate(bench.host_speed) {
         return usage("--mb-per-s, --host-speed: expected numbers above 0".to_owned());
     }
-    match (0.0..=10_000.0).contains(&bench.latency_ms) {
-        true => Ok(()),
-        false => usage(format!(
+    if (0.0..=10_000.0).contains(&bench.latency_ms) {
+        Ok(())
+    } else {
+        usage(format!(
             "--latency-ms {}: expected 0 to 10000",
             bench.latency_ms
-        )),
+        ))
     }
 }

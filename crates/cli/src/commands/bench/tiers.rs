@@ -132,17 +132,19 @@ pub(super) fn run(bench: &TiersBench) -> Result<()> {
     let mut cells = Vec::new();
     for model in &models {
         sweep::run(model, &asked, |cell| {
-            match bench.json {
-                true => output::line(&report::json(&cell).to_string())?,
-                false => output::note(&report::progress(&cell)),
+            if bench.json {
+                output::line(&report::json(&cell).to_string())?;
+            } else {
+                output::note(&report::progress(&cell));
             }
             cells.push(cell);
             Ok(())
         })?;
     }
-    match bench.json {
-        true => Ok(()),
-        false => output::line(&output::fitted(&report::text(&cells))),
+    if bench.json {
+        Ok(())
+    } else {
+        output::line(&output::fitted(&report::text(&cells)))
     }
 }
 

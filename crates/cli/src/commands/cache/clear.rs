@@ -61,15 +61,16 @@ pub(super) fn gc(gc: &Gc) -> Result<()> {
     progress.end();
     let tally = |tally: RecordTally| json!({"records": tally.records, "bytes": tally.bytes});
     let text = |tally: RecordTally| format!("{}, {}", tally.records, words::bytes(tally.bytes));
-    output::line(&match gc.form.json {
-        true => json!({
+    output::line(&if gc.form.json {
+        json!({
             "expired": tally(cleared.expired),
             "garbage": tally(cleared.garbage),
             "segments_deleted": cleared.segments,
             "won_bytes": cleared.won_bytes,
         })
-        .to_string(),
-        false => format!(
+        .to_string()
+    } else {
+        format!(
             "expired      {}\n\
              garbage      {}\n\
              segments     {} deleted\n\
@@ -78,7 +79,7 @@ pub(super) fn gc(gc: &Gc) -> Result<()> {
             text(cleared.garbage),
             cleared.segments,
             words::bytes(cleared.won_bytes),
-        ),
+        )
     })
 }
 
@@ -107,12 +108,13 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
         (Opened::Store(_), _) => "object",
     };
     let tag = tenant.map(words::tenant);
-    output::line(&match purge.form.json {
-        true => json!({"tenant": tag, "destroyed": purged, "what": format!("{what}s")}).to_string(),
-        false => match tag {
+    output::line(&if purge.form.json {
+        json!({"tenant": tag, "destroyed": purged, "what": format!("{what}s")}).to_string()
+    } else {
+        match tag {
             Some(tag) => format!("destroyed {} of tenant {tag}", counted(purged as u64, what)),
             None => format!("destroyed {}", counted(purged as u64, what)),
-        },
+        }
     })
 }
 

@@ -58,18 +58,17 @@ pub(super) fn run(export: &Export) -> Result<()> {
     let mut items = from.survey(unix_seconds())?.items;
     items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
     let (waker, woken) = wakeups();
-    let mut to: Box<dyn Backend> = match export.dest.contains("://") {
-        true => Box::new(Remote::open(&RemoteOptions::new(&export.dest), waker)?.0),
-        false => {
-            let gib = export.context_cache_gib.unwrap_or(BUDGET_GIB);
-            let budget_bytes = (gib * f64::from(1 << 30)) as u64;
-            refuse_to_shrink(&export.dest, budget_bytes)?;
-            let options = DiskOptions::new(&export.dest, budget_bytes);
-            match Disk::open(options, waker) {
-                Ok((disk, _)) => Box::new(disk),
-                Err(DiskError::InUse { path }) => return Err(in_use(&path)),
-                Err(other) => return Err(other.into()),
-            }
+    let mut to: Box<dyn Backend> = if export.dest.contains("://") {
+        Box::new(Remote::open(&RemoteOptions::new(&export.dest), waker)?.0)
+    } else {
+        let gib = export.context_cache_gib.unwrap_or(BUDGET_GIB);
+        let budget_bytes = (gib * f64::from(1 << 30)) as u64;
+        refuse_to_shrink(&export.dest, budget_bytes)?;
+        let options = DiskOptions::new(&export.dest, budget_bytes);
+        match Disk::open(options, waker) {
+            Ok((disk, _)) => Box::new(disk),
+            Err(DiskError::InUse { path }) => return Err(in_use(&path)),
+            Err(other) => return Err(other.into()),
         }
     };
     looking.end();
@@ -91,15 +90,16 @@ fn refuse_to_shrink(dest: &str, budget_bytes: u64) -> Result<()> {
         Err(DiskError::NoCache { .. }) => return Ok(()),
         Err(other) => return Err(other.into()),
     };
-    match held <= budget_bytes {
-        true => Ok(()),
-        false => Err(UsageError(format!(
+    if held <= budget_bytes {
+        Ok(())
+    } else {
+        Err(UsageError(format!(
             "{dest} has {} already, more than a budget of {}, and would lose what is beyond it: \
              give --context-cache-gib as `serve` has it",
             words::bytes(held),
             words::bytes(budget_bytes)
         ))
-        .into()),
+        .into())
     }
 }
 
@@ -109,9 +109,10 @@ fn refuse_itself(export: &Export) -> Result<()> {
     let (from, to) = (&export.place.cache, &export.dest);
     let is_same = from.trim_end_matches('/') == to.trim_end_matches('/')
         || real(from).is_some_and(|from| Some(from) == real(to));
-    match is_same {
-        true => Err(UsageError(format!("{to} is the source itself; name another")).into()),
-        false => Ok(()),
+    if is_same {
+        Err(UsageError(format!("{to} is the source itself; name another")).into())
+    } else {
+        Ok(())
     }
 }
 
@@ -146,8 +147,8 @@ fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {
         lines.extend(failed.map(|(why, count)| format!("{count} not written: {why}")));
         lines.join("\n")
     };
-    output::line(&match export.form.json {
-        true => json!({
+    output::line(&if export.form.json {
+        json!({
             "records": items.len(),
             "stored": {"records": copied.stored.records, "bytes": copied.stored.bytes},
             "damaged": copied.damaged,
@@ -156,8 +157,9 @@ fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {
             "evicted": copied.evicted,
             "failed": failed.iter().cloned().collect::<BTreeMap<String, u64>>(),
         })
-        .to_string(),
-        false => lines(),
+        .to_string()
+    } else {
+        lines()
     })?;
     let num_failed: u64 = copied.failed.values().sum();
     if num_failed > 0 {

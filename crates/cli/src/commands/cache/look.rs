@@ -76,20 +76,18 @@ pub(super) fn ls(ls: &Ls) -> Result<()> {
     let mut items: Vec<Item> = items.take(ls.limit.unwrap_or(usize::MAX)).collect();
     cache.describe(&mut items);
     progress.end();
-    let text = match ls.form.json {
-        true => {
-            let lines = items.iter().map(|item| as_json(item).to_string());
-            lines.collect::<Vec<_>>().join("\n")
-        }
-        false => {
-            let rows = items.iter().map(|item| row(item, now_s).to_vec());
-            let head = std::iter::once(HEAD.map(str::to_owned).to_vec());
-            aligned(&head.chain(rows).collect::<Vec<_>>())
-        }
+    let text = if ls.form.json {
+        let lines = items.iter().map(|item| as_json(item).to_string());
+        lines.collect::<Vec<_>>().join("\n")
+    } else {
+        let rows = items.iter().map(|item| row(item, now_s).to_vec());
+        let head = std::iter::once(HEAD.map(str::to_owned).to_vec());
+        aligned(&head.chain(rows).collect::<Vec<_>>())
     };
-    match text.is_empty() {
-        true => Ok(()),
-        false => output::line(text.trim_end()),
+    if text.is_empty() {
+        Ok(())
+    } else {
+        output::line(text.trim_end())
     }
 }
 
@@ -151,9 +149,10 @@ pub(super) fn stat(stat: &Stat) -> Result<()> {
         holder: folder.map(FolderInspector::holder),
         now_s,
     };
-    output::line(&match stat.form.json {
-        true => told.json().to_string(),
-        false => output::fitted(&told.text()),
+    output::line(&if stat.form.json {
+        told.json().to_string()
+    } else {
+        output::fitted(&told.text())
     })
 }
 

@@ -54,9 +54,10 @@ struct VerificationResults {
 pub(super) fn run(verify: &Verify) -> Result<()> {
     let tenant = verify.whose.tag()?;
     let looking = TaskProgress::endless("reading the lists of records");
-    let cache = match verify.dry_run {
-        true => verify.place.look()?,
-        false => verify.place.open()?,
+    let cache = if verify.dry_run {
+        verify.place.look()?
+    } else {
+        verify.place.open()?
     };
     let survey = cache.survey(unix_seconds())?;
     let mut items = survey.items;
@@ -87,9 +88,10 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
         cache.set_aside(&found.damaged)?;
     }
     let seconds = began.elapsed().as_secs_f64();
-    output::line(&match verify.form.json {
-        true => found.json(verify.dry_run, seconds).to_string(),
-        false => output::fitted(&found.text(verify.dry_run, seconds)),
+    output::line(&if verify.form.json {
+        found.json(verify.dry_run, seconds).to_string()
+    } else {
+        output::fitted(&found.text(verify.dry_run, seconds))
     })?;
     let wrong = found.damaged.len() + found.unreadable.len();
     let harm = found.harm.len();
@@ -150,9 +152,10 @@ impl VerificationResults {
             words::bytes(rate as u64),
         ));
         if !self.damaged.is_empty() {
-            let what = match is_dry {
-                true => "damaged; nothing was changed",
-                false => "damaged and set aside; they will be recomputed",
+            let what = if is_dry {
+                "damaged; nothing was changed"
+            } else {
+                "damaged and set aside; they will be recomputed"
             };
             lines.push(format!("{} {what}", self.damaged.len()));
         }

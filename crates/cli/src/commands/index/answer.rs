@@ -40,9 +40,10 @@ impl FirstLine {
             return Ok(&[]);
         }
         self.is_ours = line.is_some_and(is_entry);
-        match self.is_ours {
-            true => Ok(&self.held),
-            false => Err(io::ErrorKind::InvalidData.into()),
+        if self.is_ours {
+            Ok(&self.held)
+        } else {
+            Err(io::ErrorKind::InvalidData.into())
         }
     }
 

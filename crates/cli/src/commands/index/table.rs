@@ -52,9 +52,10 @@ fn label(label: &Value) -> String {
             format!("{} on replica {}", counted(tokens, "token"), it["replica"])
         })
         .collect();
-    let held = match held.is_empty() {
-        true => "not cached".to_owned(),
-        false => format!("cached: {}", held.join(", ")),
+    let held = if held.is_empty() {
+        "not cached".to_owned()
+    } else {
+        format!("cached: {}", held.join(", "))
     };
     format!(
         "{}: {held}",
@@ -88,9 +89,10 @@ fn sharing(shared: &Value) -> Option<String> {
     Some(format!(
         "shared index: {}; this gateway listens to {} for all and to {} for itself, \
          others to {}",
-        match is_connected {
-            true => "its server is there",
-            false => "its server is not there",
+        if is_connected {
+            "its server is there"
+        } else {
+            "its server is not there"
         },
         counted(count("own"), "replica"),
         count("alone"),

@@ -134,9 +134,10 @@ impl TracePredictions {
             let (name, values) = (None, None);
             return Ok(vec![Self { name, values }]);
         }
-        let texts = match predictors.iter().any(NamedPredictor::reads_text) {
-            true => Some(SessionConversations::new(sessions, input.conversations()?)?),
-            false => None,
+        let texts = if predictors.iter().any(NamedPredictor::reads_text) {
+            Some(SessionConversations::new(sessions, input.conversations()?)?)
+        } else {
+            None
         };
         let num_models = predictors.iter().filter(|named| named.reads_text()).count();
         let progress = TaskProgress::steps("predicting", num_models * requests.len());

@@ -111,9 +111,10 @@ impl ServerLedger {
             .filter(|(_, model)| model.prompt() > 0.0)
             .map(|(name, model)| model.text(name, prices))
             .collect();
-        match texts.is_empty() {
-            true => "no prompt was answered yet".to_owned(),
-            false => texts.join("\n\n"),
+        if texts.is_empty() {
+            "no prompt was answered yet".to_owned()
+        } else {
+            texts.join("\n\n")
         }
     }
 }

@@ -26,9 +26,10 @@ pub(crate) fn arm(name: &str, predicting: Predicting) -> Result<Arm, String> {
         Some((base, options)) => (base, format!(":{options}")),
         None => (name, String::new()),
     };
-    let interval = match options.contains(":interval=") {
-        true => String::new(),
-        false => format!(":interval={}", predicting.interval_s),
+    let interval = if options.contains(":interval=") {
+        String::new()
+    } else {
+        format!(":interval={}", predicting.interval_s)
     };
     let (policy, predictor, charge_tokens) = match base {
         "turn-only" => (

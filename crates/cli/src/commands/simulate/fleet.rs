@@ -107,9 +107,10 @@ pub(super) fn run(fleet: &FleetSimulation) -> Result<()> {
         std::fs::write(file, fleet_report::page(&report, &ReportProvenance::now()))
             .with_context(cannot_write)?;
     }
-    output::line(&match fleet.json {
-        true => fleet_report::json_lines(&report),
-        false => output::fitted(&fleet_report::table(&report)),
+    output::line(&if fleet.json {
+        fleet_report::json_lines(&report)
+    } else {
+        output::fitted(&fleet_report::table(&report))
     })
 }
 
@@ -226,13 +227,15 @@ impl FleetOptions {
     }
 
     fn profiles(&self, preset: FleetPreset) -> Result<Vec<Profile>> {
-        let default: &[&str] = match self.is_of_trace() {
-            true => &["random", "load", "approximate", "precise"],
-            false => &[PUBLISHED, "precise"],
+        let default: &[&str] = if self.is_of_trace() {
+            &["random", "load", "approximate", "precise"]
+        } else {
+            &[PUBLISHED, "precise"]
         };
-        let names = match self.strategies.is_empty() {
-            true => default.to_vec(),
-            false => self.strategies.iter().map(String::as_str).collect(),
+        let names = if self.strategies.is_empty() {
+            default.to_vec()
+        } else {
+            self.strategies.iter().map(String::as_str).collect()
         };
         let mut profiles: Vec<Profile> = Vec::new();
         for name in names {
@@ -316,12 +319,13 @@ impl FleetOptions {
 
     /// Blocks that the longest request needs.
     fn least_blocks(&self, preset: FleetPreset, spec: &ReplicaSpec) -> usize {
-        match self.is_of_trace() {
-            true => 1,
-            false => preset
+        if self.is_of_trace() {
+            1
+        } else {
+            preset
                 .ladder()
                 .longest()
-                .div_ceil(spec.scheduler.block_size),
+                .div_ceil(spec.scheduler.block_size)
         }
     }
 

@@ -202,9 +202,10 @@ fn shown_name(point: GridPoint, name: &str) -> String {
 
 /// `160000` as `160K`.
 pub(crate) fn kilo(tokens: u32) -> String {
-    match tokens.is_multiple_of(1_000) {
-        true => format!("{}K", tokens / 1_000),
-        false => tokens.to_string(),
+    if tokens.is_multiple_of(1_000) {
+        format!("{}K", tokens / 1_000)
+    } else {
+        tokens.to_string()
     }
 }
 

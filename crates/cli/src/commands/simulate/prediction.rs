@@ -282,9 +282,10 @@ impl PredictionSimulation {
         let gaps = gaps.into_iter().map(|mean_s| self.gap(mean_s));
         Ok(Axes {
             sizes: self.sizes.clone(),
-            at: match self.at.is_empty() {
-                true => largest.into_iter().collect(),
-                false => self.at.clone(),
+            at: if self.at.is_empty() {
+                largest.into_iter().collect()
+            } else {
+                self.at.clone()
             },
             gaps: gaps.collect::<Result<_>>()?,
             predictor: self.predictor(source, mccs.first().copied())?,
@@ -292,13 +293,15 @@ impl PredictionSimulation {
                 0 | 1 => numbers(DEFAULT_MCCS),
                 _ => mccs,
             },
-            charge: match varies(SweepAxis::Charge) {
-                true => 1.0,
-                false => charges.first().copied().unwrap_or(source.charge()),
+            charge: if varies(SweepAxis::Charge) {
+                1.0
+            } else {
+                charges.first().copied().unwrap_or(source.charge())
             },
-            charges: match charges.is_empty() {
-                true => vec![0.0, 1.0, 2.0, 4.0],
-                false => charges,
+            charges: if charges.is_empty() {
+                vec![0.0, 1.0, 2.0, 4.0]
+            } else {
+                charges
             },
             arms: self.policies.clone(),
         })
@@ -323,9 +326,10 @@ impl PredictionSimulation {
     }
 
     fn predictor(&self, source: &TrafficSource, mcc: Option<f64>) -> Result<PredictionSource> {
-        let default = match source.has_predictions() {
-            true => "model",
-            false => "noisy",
+        let default = if source.has_predictions() {
+            "model"
+        } else {
+            "noisy"
         };
         let channel = NoiseChannel::ALL
             .into_iter()

@@ -53,9 +53,10 @@ impl ExchangeText {
 
 /// Reads the tokenizer of a model's folder.
 pub(super) fn tokenizer(folder: &Path) -> Result<Tokenizer> {
-    let file = match folder.is_dir() {
-        true => folder.join("tokenizer.json"),
-        false => folder.to_owned(),
+    let file = if folder.is_dir() {
+        folder.join("tokenizer.json")
+    } else {
+        folder.to_owned()
     };
     Ok(Tokenizer::from_file(&file)?)
 }

@@ -100,9 +100,10 @@ pub(super) fn run(host: &HostMemory) -> Result<()> {
         threads: super::threads(host.threads),
     };
     let report = host.options.run(traffic.transpose()?, &shared)?;
-    output::line(&match host.json {
-        true => wild_report::json_lines(&report),
-        false => output::fitted(&wild_report::table(&report)),
+    output::line(&if host.json {
+        wild_report::json_lines(&report)
+    } else {
+        output::fitted(&wild_report::table(&report))
     })
 }
 

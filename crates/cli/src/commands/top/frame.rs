@@ -319,19 +319,24 @@ fn depths(nodes: &[NodePart]) -> Vec<usize> {
 }
 
 fn branch(node: &NodePart, depth: usize) -> StyledLine {
-    let id: String = one_line(&node.id).chars().take(8).collect();
-    let name = format!("  {}{id}", "  ".repeat(depth.min(12)));
+    let id = || one_line(&node.id).chars().take(8).collect();
+    let label: String = node.label.as_deref().map_or_else(id, one_line);
+    let name = format!("  {}{label}", "  ".repeat(depth.min(12)));
     let holders: Vec<String> = node
         .holders
         .iter()
-        .map(|held| match held.tokens == node.tokens {
-            true => held.replica.to_string(),
-            false => format!("{} in part", held.replica),
+        .map(|held| {
+            if held.tokens == node.tokens {
+                held.replica.to_string()
+            } else {
+                format!("{} in part", held.replica)
+            }
         })
         .collect();
-    let holders = match holders.is_empty() {
-        true => "no replica".to_owned(),
-        false => holders.join(", "),
+    let holders = if holders.is_empty() {
+        "no replica".to_owned()
+    } else {
+        holders.join(", ")
     };
     StyledLine::default()
         .with(Style::Plain, fit(&name, 34))

@@ -44,14 +44,16 @@ impl StyledLine {
             let shown: String = piece.chars().take(left).collect();
             left -= shown.chars().count();
             let code = if has_colours { style.code() } else { "" };
-            match code.is_empty() || shown.is_empty() {
-                true => text.push_str(&shown),
-                false => text.extend([code, &shown, "\x1b[0m"]),
+            if code.is_empty() || shown.is_empty() {
+                text.push_str(&shown);
+            } else {
+                text.extend([code, &shown, "\x1b[0m"]);
             }
         }
-        match has_colours {
-            true => text,
-            false => text.trim_end().to_owned(),
+        if has_colours {
+            text
+        } else {
+            text.trim_end().to_owned()
         }
     }
 }

@@ -85,10 +85,7 @@ impl<'e> Embedder<'e> {
             }
         }
         self.done.seconds += begin.elapsed().as_secs_f64();
-        match new.is_empty() {
-            true => Ok(()),
-            false => self.save(),
-        }
+        if new.is_empty() { Ok(()) } else { self.save() }
     }
 
     fn learn_batch(&mut self, batch: &[&str]) -> Result<()> {

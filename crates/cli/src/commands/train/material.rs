@@ -323,9 +323,10 @@ fn embedder<'e>(
 ) -> Result<Embedder<'e>> {
     let (identity, dims) = (encoder.identity(), encoder.dims());
     let beside = || Some(embeddings::beside(train.output.as_deref()?, identity));
-    let file: Option<PathBuf> = match train.no_cache {
-        true => None,
-        false => train.embeddings.clone().or_else(beside),
+    let file: Option<PathBuf> = if train.no_cache {
+        None
+    } else {
+        train.embeddings.clone().or_else(beside)
     };
     let known = match &file {
         None => Embeddings::new(identity, dims),

@@ -31,9 +31,10 @@ pub(super) fn run(server: &ServerOptions, request: &str, as_json: bool) -> Resul
         "{} did not answer as a Headstart server does",
         server.url
     );
-    output::line(&match as_json {
-        true => record.to_string(),
-        false => output::fitted(&told(&record)),
+    output::line(&if as_json {
+        record.to_string()
+    } else {
+        output::fitted(&told(&record))
     })
 }
 

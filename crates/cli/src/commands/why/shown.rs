@@ -20,10 +20,7 @@ const CONTEXT_MIN: usize = 24;
 
 /// Fields for programs: texts only if they are to be shown, kind and lengths always.
 pub(crate) fn fields(change: &ChangeContext, show_text: bool) -> [(&'static str, Value); 8] {
-    let text = |text: &str| match show_text {
-        true => json!(text),
-        false => Value::Null,
-    };
+    let text = |text: &str| if show_text { json!(text) } else { Value::Null };
     [
         ("before", text(&change.before)),
         ("old", text(&change.old.text)),
@@ -67,25 +64,30 @@ pub(crate) fn side_by_side(
     let (old_name, new_name) = (visible(old_name), visible(new_name));
     let width = old_name.width().max(new_name.width());
     let room = COLUMNS.saturating_sub(width + FRAME).max(ROOM_MIN);
-    let changes = [&change.old, &change.new].map(|side| match show_text {
-        true => shortened(&visible(&side.text), room - CONTEXT_MIN),
-        false => redacted(change, side),
+    let changes = [&change.old, &change.new].map(|side| {
+        if show_text {
+            shortened(&visible(&side.text), room - CONTEXT_MIN)
+        } else {
+            redacted(change, side)
+        }
     });
     let longest = changes.iter().map(|text| text.width()).max();
     // Two ellipses.
     let context = room.saturating_sub(longest.unwrap_or_default() + 2);
-    let before = match show_text {
-        true => end(&visible(&change.before), context * 2 / 3),
-        false => String::new(),
+    let before = if show_text {
+        end(&visible(&change.before), context * 2 / 3)
+    } else {
+        String::new()
     };
     let sides = [(old_name, &change.old), (new_name, &change.new)];
     let lines = sides
         .into_iter()
         .zip(changes)
         .flat_map(|((name, side), text)| {
-            let after = match show_text {
-                true => start(&visible(&side.after), context - before.width()),
-                false => String::new(),
+            let after = if show_text {
+                start(&visible(&side.after), context - before.width())
+            } else {
+                String::new()
             };
             let indent = " ".repeat(before.width() + 1);
             let caret = "^".repeat(text.width().max(1));

@@ -118,9 +118,10 @@ fn waterfall(analysis: &Analysis) -> String {
 
 fn causes(analysis: &Analysis) -> String {
     if analysis.findings.is_empty() {
-        return match analysis.has_texts() {
-            true => "The analysis found no mistake in the prompts.\n".to_owned(),
-            false => String::new(),
+        return if analysis.has_texts() {
+            "The analysis found no mistake in the prompts.\n".to_owned()
+        } else {
+            String::new()
         };
     }
     let mut text = colour::heading("Mistakes in prompts, and how to fix them") + "\n";

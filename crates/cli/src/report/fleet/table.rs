@@ -148,9 +148,10 @@ fn detail(name: &str, rung: &RungOutcome) -> Vec<String> {
 
 /// The name of a step: its rate, and whether it only fills the caches.
 fn step(at: usize, rung: &RungOutcome, warm_up: usize) -> String {
-    match at < warm_up {
-        true => format!("{} (warm-up)", rate(rung)),
-        false => rate(rung),
+    if at < warm_up {
+        format!("{} (warm-up)", rate(rung))
+    } else {
+        rate(rung)
     }
 }
 

@@ -189,9 +189,10 @@ fn by_hit_rate(runs: &[&StrategyRun]) -> Vec<String> {
             )
         }
     };
-    let second = match others.is_empty() {
-        true => "It sustained no request rate with a TTFT p90 of at most 2 s.",
-        false => "At no request rate did all strategies keep the TTFT p90 at 2 s or less.",
+    let second = if others.is_empty() {
+        "It sustained no request rate with a TTFT p90 of at most 2 s."
+    } else {
+        "At no request rate did all strategies keep the TTFT p90 at 2 s or less."
     };
     vec![first, second.to_owned()]
 }

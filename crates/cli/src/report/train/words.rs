@@ -13,12 +13,13 @@ const SHUFFLED_MCC_MAX: f64 = 0.03;
 
 /// Sentences, one a line.
 pub(crate) fn words(report: &TrainReport) -> Vec<String> {
-    let mut words = vec![match report.is_shuffled {
-        true => on_shuffled(report),
-        false => format!(
+    let mut words = vec![if report.is_shuffled {
+        on_shuffled(report)
+    } else {
+        format!(
             "On the test part, the model {}.",
             verdict(&report.test, report.lift)
-        ),
+        )
     }];
     words.extend(on_seeds(report));
     words.extend(on_curve(report));
@@ -117,11 +118,10 @@ fn on_curve(report: &TrainReport) -> Option<String> {
         thousands(all.conversations as u64)
     );
     let is_apart = all.scores.mcc_low > from || all.scores.mcc_high < from;
-    Some(match is_apart && to > from {
-        true => format!("The learning curve still rises: {steps}. More of them may help."),
-        false => {
-            format!("The learning curve does not rise at its end, within its intervals: {steps}.")
-        }
+    Some(if is_apart && to > from {
+        format!("The learning curve still rises: {steps}. More of them may help.")
+    } else {
+        format!("The learning curve does not rise at its end, within its intervals: {steps}.")
     })
 }
 
@@ -129,9 +129,10 @@ fn on_attainable(report: &TrainReport) -> Option<String> {
     let best = report.attainable_mcc.filter(|&best| best > 0.0)?;
     let share = 100.0 * report.test.mcc / best;
     // The best is the mean over what the corpus might have drawn; what it drew may be kinder.
-    let of_it = match share > 100.0 {
-        true => "and the model is as good as that, within chance".to_owned(),
-        false => format!("of which the model has {share:.0} %"),
+    let of_it = if share > 100.0 {
+        "and the model is as good as that, within chance".to_owned()
+    } else {
+        format!("of which the model has {share:.0} %")
     };
     Some(format!(
         "The corpus has its true probabilities: the best attainable MCC is {best:.3}, {of_it}."

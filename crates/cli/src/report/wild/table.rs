@@ -125,9 +125,10 @@ fn rows(report: &WildReport, model: WildModel) -> Vec<Vec<String>> {
 }
 
 fn seconds(value: f64) -> String {
-    match value >= LONG_S {
-        true => format!("{value:.1}"),
-        false => format!("{value:.2}"),
+    if value >= LONG_S {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
     }
 }
 

@@ -14,9 +14,9 @@ impl World {
         if self.replicas.iter().all(|replica| replica.is_up) {
             let [cleared, ended] = self.verdicts.resets;
             if cleared <= ended {
-                self.clear(replica)
+                self.clear(replica);
             } else {
-                self.crash(replica)
+                self.crash(replica);
             }
         }
         if self.begun < self.config.sessions {

@@ -53,9 +53,9 @@ pub(super) fn to_chat(
             Some("system") => {
                 let text = system_text(&message["content"])?;
                 if probed.takes_system {
-                    chat.push(json!({"role": "system", "content": text}))
+                    chat.push(json!({"role": "system", "content": text}));
                 } else {
-                    system += &text
+                    system += &text;
                 }
             }
             Some(role @ ("user" | "assistant")) => {

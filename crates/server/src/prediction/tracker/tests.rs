@@ -284,9 +284,9 @@ fn agrees_with_a_searched_list_on_random_traffic() {
                 let own = prefixes(&path).pop().expect("a prefix");
                 let is_answered = rng.below(5) > 0;
                 if is_answered {
-                    tracker.answered(&own, id, at(now))
+                    tracker.answered(&own, id, at(now));
                 } else {
-                    tracker.withdrawn(&own, id)
+                    tracker.withdrawn(&own, id);
                 }
                 tracker.check();
                 reference.landed(&path, is_answered.then(|| at(now)));

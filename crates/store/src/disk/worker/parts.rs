@@ -131,9 +131,9 @@ impl Worker {
             .pages_of(getting.part)
             .is_some_and(|pages| !pages.is_empty() && pages.end <= len);
         if is_here {
-            self.verify(getting, &header, 0, slot)
+            self.verify(getting, &header, 0, slot);
         } else {
-            self.read_pages(getting, header, slot)
+            self.read_pages(getting, header, slot);
         }
     }
 

@@ -55,12 +55,11 @@ struct MeanGauges {
 /// Refuses what cannot be sent at given times.
 pub(super) fn check(workload: &FleetWorkload) -> Result<()> {
     let mut requests = workload.rungs.iter().flat_map(|rung| &rung.requests);
-    match requests.all(|it| it.at.is_some()) {
-        true => Ok(()),
-        false => {
-            let message = "requests that follow others' answers: use `headstart bench chat`";
-            Err(UsageError(message.to_owned()).into())
-        }
+    if requests.all(|it| it.at.is_some()) {
+        Ok(())
+    } else {
+        let message = "requests that follow others' answers: use `headstart bench chat`";
+        Err(UsageError(message.to_owned()).into())
     }
 }
 

@@ -252,9 +252,10 @@ impl ImportanceArm {
         let store = TieredStore::new(store, vec![disk.below], waker)?;
         let engine = setting.engine().with_tiers(tiers, Box::new(store));
         Ok(Self {
-            engine: match setting.variant.is_partly() {
-                true => engine.with_importance(setting.importance()),
-                false => engine,
+            engine: if setting.variant.is_partly() {
+                engine.with_importance(setting.importance())
+            } else {
+                engine
             },
             pulse,
             meter,
@@ -350,9 +351,10 @@ impl ImportanceArm {
         let mut still = 0;
         while still < 3 {
             let now = self.now();
-            let is_empty = match self.engine.is_idle() {
-                true => self.engine.look_round(now).is_empty(),
-                false => self.engine.step(now).is_empty,
+            let is_empty = if self.engine.is_idle() {
+                self.engine.look_round(now).is_empty()
+            } else {
+                self.engine.step(now).is_empty
             };
             let counts = self.meter.counts();
             let kinds = [counts.gets, counts.parts, counts.puts];

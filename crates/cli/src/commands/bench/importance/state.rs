@@ -43,12 +43,11 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let copied = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy(&entry.path(), &copied)?,
-            false => {
-                fs::copy(entry.path(), &copied)?;
-                File::open(&copied)?.sync_all()?;
-            }
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &copied)?;
+        } else {
+            fs::copy(entry.path(), &copied)?;
+            File::open(&copied)?.sync_all()?;
         }
     }
     Ok(())

@@ -86,9 +86,10 @@ impl ImportanceRow {
 
     /// Bytes that were loaded, wherever from; where no tally is kept, those that the disk read.
     pub(super) fn loaded_bytes(&self) -> u64 {
-        match self.is_partly() {
-            true => self.tally.loaded_bytes(),
-            false => self.disk_bytes(),
+        if self.is_partly() {
+            self.tally.loaded_bytes()
+        } else {
+            self.disk_bytes()
         }
     }
 
@@ -200,9 +201,10 @@ impl ImportanceSweep<'_> {
             model: &self.workload.model,
             dtype: self.asked.dtype,
             folder,
-            chunk_tokens: match variant.is_partly() {
-                true => self.asked.chunk_tokens,
-                false => UNIT_TOKENS,
+            chunk_tokens: if variant.is_partly() {
+                self.asked.chunk_tokens
+            } else {
+                UNIT_TOKENS
             },
             document_tokens: self.workload.tokens(),
             documents: self.workload.documents.len(),

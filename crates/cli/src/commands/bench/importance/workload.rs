@@ -176,9 +176,10 @@ impl DocumentWorkload {
                 is_value,
             } => {
                 let asked = &documents[document];
-                let question = match is_value {
-                    true => asked.ask_value(rng, QUESTION_TOKENS),
-                    false => asked.ask_majority(rng, QUESTION_TOKENS),
+                let question = if *is_value {
+                    asked.ask_value(rng, QUESTION_TOKENS)
+                } else {
+                    asked.ask_majority(rng, QUESTION_TOKENS)
                 };
                 (question.tokens, Some(question.answer))
             }

@@ -24,14 +24,15 @@ impl NamedModel {
         let most = self.model.config.max_context.saturating_sub(NEW_TOKENS + 1);
         let most = most / UNIT_TOKENS * UNIT_TOKENS;
         let is_whole = prefix_tokens.is_multiple_of(UNIT_TOKENS);
-        match is_whole && (UNIT_TOKENS..=most).contains(&prefix_tokens) {
-            true => Ok(()),
-            false => Err(UsageError(format!(
+        if is_whole && (UNIT_TOKENS..=most).contains(&prefix_tokens) {
+            Ok(())
+        } else {
+            Err(UsageError(format!(
                 "--prefix {prefix_tokens}: expected multiples of {UNIT_TOKENS}, at most {most} \
                  for {}",
                 self.name
             ))
-            .into()),
+            .into())
         }
     }
 }

@@ -72,9 +72,10 @@ fn row(cell: &TierSweepCell) -> [String; 8] {
     [
         cell.model.clone(),
         cell.prefix_tokens.to_string(),
-        match cell.bytes_per_s.is_finite() {
-            true => format!("{:.1}", cell.bytes_per_s / 1e6),
-            false => "disk".to_owned(),
+        if cell.bytes_per_s.is_finite() {
+            format!("{:.1}", cell.bytes_per_s / 1e6)
+        } else {
+            "disk".to_owned()
         },
         ms(0),
         ms(1),
