@@ -6,7 +6,7 @@
     python tools/readability/measure.py --crates         # a row per crate
 
 Production code is every `.rs` file outside of tests, benches, examples and fuzz targets, without
-items behind `#[cfg(test)]`. The measures are those of the table in docs/architecture.md.
+items behind `#[cfg(test)]`. docs/architecture.md has the figures of this tree and of others.
 """
 
 import argparse

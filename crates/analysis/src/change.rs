@@ -76,7 +76,7 @@ impl ChangeContext {
             old: ChangedText::of(&old.body, old_span, most),
             new: ChangedText::of(&new.body, new_span, most),
             kind: match &new.body {
-                PromptBody::Text(_) => kind(cause),
+                PromptBody::Text(_) => cause.map_or("text", Cause::kind),
                 PromptBody::Ids(_) => "tokens",
             },
             unit: new.body.unit(),
@@ -92,22 +92,6 @@ impl ChangedText {
             len: span.len(),
             after: first(body, span.end),
         }
-    }
-}
-
-/// Returns the kind of the changed text, shown if the text is redacted.
-fn kind(cause: Option<Cause>) -> &'static str {
-    match cause {
-        Some(Cause::Clock) => "time-like",
-        Some(Cause::Nonce) => "id-like",
-        Some(Cause::WhiteSpace) => "white space",
-        Some(Cause::ToolOrder) => "tools",
-        Some(Cause::JsonKeys) => "JSON",
-        Some(Cause::Thinking) => "thinking",
-        Some(Cause::DocumentOrder) => "documents",
-        Some(Cause::Template) => "markup",
-        Some(Cause::Trimmed) => "messages",
-        Some(Cause::Seam) | None => "text",
     }
 }
 

@@ -4,7 +4,6 @@
 //! | module | holds |
 //! |---|---|
 //! | [`bucket`] | [`Bucket`], where a prompt token lands; [`Waterfall`], how many landed where |
-//! | [`cause`] | [`Cause`], the names of what makes two prompts diverge, each with its fix |
 //! | [`text`] | prompts as sketches of keyed hashes; nearest neighbours; which cause it was |
 //! | [`loss`] | which bucket each token of a request lands in |
 //! | [`documents`] | what reuse without order would find beyond prefixes |
@@ -16,7 +15,6 @@
 //! and no token, only keyed hashes.
 
 pub mod bucket;
-pub mod cause;
 pub mod documents;
 pub mod ghost;
 pub mod loss;
@@ -25,4 +23,4 @@ pub mod prices;
 pub mod text;
 
 pub use bucket::{Bucket, BucketTokens, Waterfall};
-pub use cause::Cause;
+pub use text::Cause;

@@ -36,6 +36,8 @@ mod seam;
 pub mod sketch;
 pub mod word;
 
+pub use cause::Cause;
+
 pub use divergence::{LOSS_WORDS, PromptChange, PromptDivergence};
 pub use explain::{Evidence, Explanation, explain};
 pub use findings::{Finding, Findings, Loss};

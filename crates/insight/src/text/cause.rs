@@ -1,5 +1,8 @@
-//! One detector per cause. Each looks at two aligned prompts and either names what changed or has
-//! nothing to say; the order in which they are asked is the order of precedence.
+//! The causes that make two prompts diverge that could have shared more, and a detector for each.
+//!
+//! Each cause is a mistake that users of serving systems reported again and again, with a fix that is
+//! theirs to make. Reports, JSON and the dashboard use the same name for it. A detector looks at two
+//! aligned prompts and names what changed, or nothing. The order of detectors is their precedence.
 
 mod clock;
 mod document_order;
@@ -15,12 +18,207 @@ mod value;
 mod version;
 mod white_space;
 
+use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 
 use super::divergence::{self, PromptAlignment, Region, bytes_of};
 use super::explain::Evidence;
 use super::word::Word;
-use crate::Cause;
+
+/// Why two prompts that agree in most of their text part early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// A date or a time of day that moves on.
+    Clock,
+    /// A request id, a random number, a signature: new with every request.
+    Nonce,
+    /// The same tools in another order.
+    ToolOrder,
+    /// The same JSON object with its keys in another order.
+    JsonKeys,
+    /// Spaces, line ends or indentation, and nothing else.
+    WhiteSpace,
+    /// A thinking block that an earlier prompt or answer had, dropped or rewritten.
+    Thinking,
+    /// The same text in other tokens, or a marker more or less at a joint: an answer that was
+    /// tokenized again, parts that were put together otherwise.
+    Seam,
+    /// The same documents in another order.
+    DocumentOrder,
+    /// The same messages in other markup, or instructions in other words: another template, or
+    /// another version of it.
+    Template,
+    /// The front of a history cut off to make it fit.
+    Trimmed,
+}
+
+/// The words for a cause.
+struct CauseFacts {
+    name: &'static str,
+    title: &'static str,
+    fix: &'static str,
+    kind: &'static str,
+}
+
+/// The words for each cause, in the order of [`Cause`].
+const FACTS: [(Cause, CauseFacts); 10] = [
+    (
+        Cause::Clock,
+        CauseFacts {
+            name: "clock",
+            title: "a date or time that changes",
+            fix: "move the date or time into the last message, or round it to the day",
+            kind: "time-like",
+        },
+    ),
+    (
+        Cause::Nonce,
+        CauseFacts {
+            name: "nonce",
+            title: "an id that is new with every request",
+            fix: "send the id in a header or in metadata; if it must be in the prompt, put it \
+              last",
+            kind: "id-like",
+        },
+    ),
+    (
+        Cause::ToolOrder,
+        CauseFacts {
+            name: "tool-order",
+            title: "tools in changing order",
+            fix: "sort the tools by name before each request",
+            kind: "tools",
+        },
+    ),
+    (
+        Cause::JsonKeys,
+        CauseFacts {
+            name: "json-keys",
+            title: "JSON keys in changing order",
+            fix: "serialize with sorted keys",
+            kind: "JSON",
+        },
+    ),
+    (
+        Cause::WhiteSpace,
+        CauseFacts {
+            name: "white-space",
+            title: "white space that changes",
+            fix: "build the prompt from one template, without trimming or padding",
+            kind: "white space",
+        },
+    ),
+    (
+        Cause::Thinking,
+        CauseFacts {
+            name: "thinking",
+            title: "a thinking block dropped or rewritten",
+            fix: "keep thinking blocks in the history as they were sent, or never send them",
+            kind: "thinking",
+        },
+    ),
+    (
+        Cause::Seam,
+        CauseFacts {
+            name: "seam",
+            title: "the same text in other tokens at a joint",
+            fix: "join the parts of a prompt in one way; send the answer's token ids back, or \
+              let the engine keep its tokens",
+            kind: "text",
+        },
+    ),
+    (
+        Cause::DocumentOrder,
+        CauseFacts {
+            name: "document-order",
+            title: "documents in changing order",
+            fix: "put documents in a fixed order, for example by their ids",
+            kind: "documents",
+        },
+    ),
+    (
+        Cause::Template,
+        CauseFacts {
+            name: "template",
+            title: "a different prompt template or version of it",
+            fix: "use one version of the template for all requests of a kind; roll a new one \
+              out at once",
+            kind: "markup",
+        },
+    ),
+    (
+        Cause::Trimmed,
+        CauseFacts {
+            name: "trimmed",
+            title: "a history with its beginning cut off",
+            fix: "cut more of the history and less often, or summarize it after a fixed \
+              beginning",
+            kind: "messages",
+        },
+    ),
+];
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Self; FACTS.len()] = {
+        let mut all = [Self::Clock; FACTS.len()];
+        let mut index = 0;
+        while index < all.len() {
+            all[index] = FACTS[index].0;
+            index += 1;
+        }
+        all
+    };
+
+    fn facts(self) -> &'static CauseFacts {
+        let facts = &FACTS[self as usize];
+        debug_assert_eq!(facts.0, self, "FACTS has the order of Cause");
+        &facts.1
+    }
+
+    /// Its name in JSON, metrics and on command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Returns a description that fits as the subject of a sentence.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        self.facts().title
+    }
+
+    /// Returns the suggested fix.
+    #[must_use]
+    pub fn fix(self) -> &'static str {
+        self.facts().fix
+    }
+
+    /// Returns the kind of text that changes, shown in place of the text.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        self.facts().kind
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Cause {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|cause| cause.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no cause {name}; known: {names}")
+        })
+    }
+}
 
 /// Words, without white space, that changed.
 struct WordSpans {
@@ -144,3 +342,18 @@ fn evidence(aligned: &PromptAlignment<'_>, cause: Cause, spans: WordSpans, place
 
 #[cfg(test)]
 mod testing;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_found_by_their_names() {
+        for cause in Cause::ALL {
+            assert_eq!(cause.name().parse(), Ok(cause));
+            assert!(!cause.fix().is_empty() && !cause.title().is_empty());
+        }
+        let error = "weather".parse::<Cause>().expect_err("no such cause");
+        assert!(error.contains("clock, nonce"), "{error}");
+    }
+}
