@@ -74,7 +74,7 @@ impl std::fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// Makes an online policy by its published name: a row of [`ONLINE`], with its options.
+/// Makes an online policy by its published name: a row of `ONLINE`, with its options.
 ///
 /// The memory that a policy itself needs is no option of the policy: see [`split_charge`].
 ///

@@ -5,8 +5,8 @@
 //! own key says. Blocks that may not go are in no queue, or leave it when a sweep first meets
 //! them, so a pinned chain of thousands of blocks does not slow the search for a victim.
 //!
-//! One file per published policy, and a row for it in [`ONLINE`] or, where it reads the future, in
-//! [`OFFLINE`]. Most are a [`Keyed`] order of blocks.
+//! One file per published policy, and a row for it in `ONLINE` or, where it reads the future, in
+//! `OFFLINE`. Most are a [`Keyed`] order of blocks.
 
 mod arc;
 mod belady;

@@ -25,6 +25,8 @@ use crate::report::train::{self as report, TrainReport};
 
 /// Train a model that predicts whether a conversation continues.
 #[derive(Args, Debug)]
+// The same line with and without the feature `ablations`, which makes --output optional.
+#[command(override_usage = "headstart train [OPTIONS] --output <MODEL.hsp> <INPUT>...")]
 #[command(after_help = "Examples:
   headstart trace planted --conversations 5000 -o planted.jsonl
   headstart train planted.jsonl -o model.hsp --html model.html

@@ -407,7 +407,7 @@ mod tests {
             "a date or time that changes: about 4.1 %; move the date",
             "Replicas   3 of 4 take requests",
             "down",
-            "4164d839",
+            "support assistant",
             "2,048 tokens",
             "held by 0 in part, 2, 3 in part",
             "tokens cached, predicted",
