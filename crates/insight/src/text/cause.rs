@@ -1,8 +1,8 @@
 //! The causes that make two prompts diverge that could have shared more, and a detector for each.
 //!
-//! Each cause is a mistake that users of serving systems reported again and again, with a fix that is
-//! theirs to make. Reports, JSON and the dashboard use the same name for it. A detector looks at two
-//! aligned prompts and names what changed, or nothing. The order of detectors is their precedence.
+//! Each cause is a mistake that users of serving systems reported again and again, with a fix that
+//! is theirs to make. Reports, JSON and the dashboard use the same name for it. A detector looks at
+//! two aligned prompts and names what changed, or nothing. Their order is their precedence.
 
 mod clock;
 mod document_order;

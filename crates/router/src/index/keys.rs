@@ -61,7 +61,8 @@ impl PromptKeys {
         }
     }
 
-    /// Whether a replica may hold blocks of these shapes. Otherwise the keys only name the prompt.
+    /// Whether a replica may hold blocks of these shapes. Otherwise the keys only name the prompt:
+    /// an index assumes nothing of them.
     #[must_use]
     pub fn are_in_use(&self) -> bool {
         !self.are_past && !self.chains.is_empty()

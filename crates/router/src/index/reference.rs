@@ -285,7 +285,8 @@ impl Contents {
     }
 
     fn assume(&mut self, prompt: &PromptKeys, now: Nanos) {
-        for shape in self.shapes() {
+        let shapes = self.shapes().into_iter();
+        for shape in shapes.filter(|_| prompt.are_in_use()) {
             let keys = prompt.of(shape).iter().copied().collect();
             let until = now + ASSUMPTION_TTL;
             self.assumed.push(PromptAssumption { keys, until });

@@ -201,6 +201,9 @@ impl IndexWriter {
     }
 
     fn assume(&mut self, draft: &mut ViewDraft<'_>, slot: u32, prompt: &PromptKeys, now: Nanos) {
+        if !prompt.are_in_use() {
+            return;
+        }
         let Some(replica) = &self.replicas[slot as usize] else {
             return;
         };
