@@ -7,6 +7,7 @@
 //! count as they would; prompts that are computed at once do not.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use headstart_core::TraceRequest;
 use headstart_core::block::Namespace;
@@ -23,6 +24,8 @@ pub(crate) struct Fixes<'a> {
     traffic: &'a LoggedTraffic,
     rendering: Option<&'a Rendering>,
     settings: SpreadConfig,
+    /// Tokens that a replay of the log as it is computes.
+    before: OnceLock<u64>,
 }
 
 /// The beginning of a fixed prompt.
@@ -50,6 +53,7 @@ impl<'a> Fixes<'a> {
             traffic,
             rendering,
             settings,
+            before: OnceLock::new(),
         }
     }
 
@@ -57,7 +61,7 @@ impl<'a> Fixes<'a> {
     /// whose text is not known.
     pub(crate) fn saved<'p>(&self, pairs: impl Iterator<Item = &'p Pair>) -> Option<u64> {
         let fixed = self.fixed(pairs)?;
-        let before = self.computed(&HashMap::new());
+        let before = self.before.get_or_init(|| self.computed(&HashMap::new()));
         Some(before.saturating_sub(self.computed(&fixed)))
     }
 

@@ -18,8 +18,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use headstart_core::block::{BlockShape, Namespace, without_lookahead};
-use headstart_core::event::{CacheGroup, StoredBlocks};
+use headstart_core::block::{BlockShape, Namespace, lookahead_extra};
+use headstart_core::event::StoredBlocks;
 use headstart_core::{BlockHash, CacheEvent, RouteHasher, RouteIdentity, RouteKey, TokenId};
 use headstart_router::index::{KeyChain, Prompt, PromptKeys};
 
@@ -87,19 +87,18 @@ impl Pseudonymizer {
             adapter: stored.adapter.as_deref(),
             salt: stored.salt.as_deref(),
         };
+        let num_extras = match stored.group.lookahead {
+            0 => 0,
+            _ => stored.blocks.len(),
+        };
         StoredBlocks {
             blocks: stored.blocks.iter().map(|&b| self.handle(b)).collect(),
             parent: stored.parent.map(|parent| self.handle(parent)),
             tokens,
             block_size,
-            extras: Vec::new(),
+            extras: vec![hidden_lookahead(stored.group.lookahead); num_extras],
             tier: stored.tier,
-            // Shared events do not say which tokens behind a block its name covers: for a prompt
-            // that continues with other tokens the prediction is one block too long.
-            group: CacheGroup {
-                lookahead: 0,
-                ..stored.group
-            },
+            group: stored.group,
             salt: self.salt(namespace).map(Into::into),
             adapter: None,
         }
@@ -115,7 +114,6 @@ impl Pseudonymizer {
         let blocks = stored.tokens.chunks_exact(size).enumerate();
         for ((index, tokens), digest) in blocks.zip(digests.chunks_exact_mut(size)) {
             let extra = stored.extras.get(index).and_then(Option::as_deref);
-            let extra = extra.map(|extra| without_lookahead(extra, stored.group.lookahead));
             of_size.digest(tokens, extra, digest);
         }
         digests
@@ -146,10 +144,8 @@ impl Pseudonymizer {
             salt: salt.as_deref(),
         };
         let chains = shapes.map(|shape| {
-            // Names cover their blocks alone here, whatever a record says.
-            let shape = BlockShape::of_size(shape.size);
             let of_size = self.of_size(shape.size);
-            let keys = of_size.keys(prompt, namespace);
+            let keys = of_size.keys(prompt, namespace, shape.lookahead);
             KeyChain { shape, keys }
         });
         PromptKeys::from_chains(prompt.tokens.len(), chains.collect())
@@ -184,17 +180,26 @@ impl OfSize {
         }
     }
 
-    fn keys(&self, prompt: Prompt<'_>, namespace: Namespace<'_>) -> Vec<RouteKey> {
+    fn keys(&self, prompt: Prompt<'_>, namespace: Namespace<'_>, lookahead: u32) -> Vec<RouteKey> {
         let mut key = self.chain.root(namespace);
         let mut digest = vec![0; self.digest.block_size()];
-        let blocks = self.digest.blocks(prompt.tokens, prompt.media);
+        let hidden = hidden_lookahead(lookahead);
+        let hasher = self.digest.clone().with_lookahead(lookahead);
+        let blocks = hasher.blocks(prompt.tokens, prompt.media);
         let next = |(tokens, extra): (&[TokenId], Option<Vec<u8>>)| {
             self.digest(tokens, extra.as_deref(), &mut digest);
-            key = self.chain.next(key, &digest);
+            key = self.chain.next_with(key, &digest, hidden.as_deref());
             key
         };
         blocks.map(next).collect()
     }
+}
+
+/// In place of the tokens that a block's name covers behind the block, which its digest covers: an
+/// event says how many there are by having them.
+fn hidden_lookahead(lookahead: u32) -> Option<Arc<[u8]>> {
+    let tokens = vec![0; lookahead as usize];
+    (lookahead > 0).then(|| lookahead_extra(&[], &tokens).into())
 }
 
 /// Whether the tokens fill the blocks, or come with another event.

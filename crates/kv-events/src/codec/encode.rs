@@ -1,5 +1,6 @@
 //! From events to bytes: the map form that vLLM writes since June 2026.
 
+use headstart_core::block::without_lookahead;
 use headstart_core::event::{Attention, CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
 
@@ -65,7 +66,8 @@ impl PayloadWriter {
     }
 
     fn stored(&mut self, stored: &StoredBlocks) {
-        self.map(9 + num_group_fields(stored.group));
+        let lookahead = stored.group.lookahead;
+        self.map(9 + num_group_fields(stored.group) + usize::from(lookahead > 0));
         self.pair("type", "BlockStored");
         self.text("block_hashes");
         self.hashes(&stored.blocks);
@@ -92,6 +94,29 @@ impl PayloadWriter {
         self.text("extra_keys");
         self.extra_keys(stored);
         self.group(stored.group);
+        if lookahead > 0 {
+            self.text("lookahead_token_ids");
+            self.lookahead(stored);
+        }
+    }
+
+    /// The tokens behind each block that its name covers, of which its extra has them.
+    fn lookahead(&mut self, stored: &StoredBlocks) {
+        let num_tokens = stored.group.lookahead;
+        self.array(stored.blocks.len());
+        for index in 0..stored.blocks.len() {
+            let extra = stored.extras.get(index).and_then(Option::as_deref);
+            let extra = extra.unwrap_or_default();
+            let media = without_lookahead(extra, num_tokens).len();
+            let (tokens, _) = extra[media..].as_chunks::<4>();
+            let tokens = tokens.iter().copied().map(u32::from_le_bytes);
+            // A block without them cannot be named, and has other numbers than any token.
+            let tokens = tokens.chain(std::iter::repeat(u32::MAX));
+            self.array(num_tokens as usize);
+            for token in tokens.take(num_tokens as usize) {
+                self.number(u64::from(token));
+            }
+        }
     }
 
     /// Nothing where the group is the usual one.
@@ -124,7 +149,8 @@ impl PayloadWriter {
         self.array(stored.blocks.len());
         for index in 0..stored.blocks.len() {
             let extra = stored.extras.get(index).and_then(Option::as_deref);
-            let media = Media::of(extra.unwrap_or_default());
+            let extra = without_lookahead(extra.unwrap_or_default(), stored.group.lookahead);
+            let media = Media::of(extra);
             let salt = salt.filter(|_| index == 0);
             let length = usize::from(adapter.is_some()) + media.len() + usize::from(salt.is_some());
             if length == 0 {

@@ -49,3 +49,35 @@ pub(super) fn add(
     }
     Ok(covered as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::block::media_extra;
+    use headstart_core::event::{CacheGroup, StoredBlocks};
+    use headstart_core::{BlockHash, CacheEvent, Tier};
+
+    use super::*;
+    use crate::{decode_batch, encode_batch};
+
+    #[test]
+    fn what_is_written_is_read() {
+        let media = media_extra([(&b"cat"[..], 3)]);
+        let extra = |media: &[u8], tokens: &[u32]| Some(lookahead_extra(media, tokens).into());
+        let stored = CacheEvent::Stored(StoredBlocks {
+            blocks: [1, 2].map(BlockHash::from_u64).into(),
+            tokens: vec![1, 2, 3, 4],
+            block_size: 2,
+            extras: vec![extra(&[], &[3, 0]), extra(&media, &[5, 6])],
+            group: CacheGroup {
+                lookahead: 2,
+                ..CacheGroup::default()
+            },
+            parent: None,
+            tier: Tier::Device,
+            salt: None,
+            adapter: None,
+        });
+        let batch = decode_batch(&encode_batch(0.0, std::slice::from_ref(&stored), None));
+        assert_eq!(batch.expect("a batch").events, [stored]);
+    }
+}

@@ -165,7 +165,9 @@ impl PrefixIndex for Gateways {
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
         let state = self.state.lock().unwrap();
         let (a, b) = (state.owner.hash(prompt), state.reader.hash(prompt));
-        assert_eq!(a, b, "both name a prompt alike");
+        // Past shapes are those that a gateway saw last; nothing is looked up by them.
+        let are_past = !a.are_in_use() && !b.are_in_use();
+        assert!(are_past || a == b, "both name a prompt alike: {a:?}, {b:?}");
         a
     }
 
