@@ -90,7 +90,8 @@ def function_lengths(lines):
             if text == end or (last == number and text.endswith(("}", ";"))):
                 yield last - number + 1
                 break
-            if text.startswith(match.group(1)) and text.endswith(";") and lines[last][len(end) - 1 : len(end)] == ")":
+            # A declaration without a body, over several lines.
+            if text.startswith(match.group(1) + ")") and text.endswith(";"):
                 break
 
 
@@ -149,7 +150,8 @@ def quantile(values, share):
 def row(name, measures):
     code, types = max(measures.code, 1), measures.types
     declared = sum(types.values()) or 1
-    participles = sum(count for name, count in types.items() if is_participle(name))
+    participles = sum(count for type_name, count in types.items() if is_participle(type_name))
+
     def spread(values):
         return " / ".join(str(quantile(values, share)) for share in (0.5, 0.9, 1.0))
     return [
