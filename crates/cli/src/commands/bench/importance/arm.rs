@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use headstart_cache::policy::{self, Setting as PolicySetting};
-use headstart_cache::tiers::LoadWhen;
+use headstart_cache::tiers::{LoadWhen, Tiers};
 use headstart_core::{Nanos, TokenId};
 use headstart_engine::importance::{ImportanceConfig, PackingOptions, PartialLoadTally};
 use headstart_engine::kv::{Dtype, KvStorageFormat};
@@ -323,6 +323,13 @@ impl ImportanceArm {
             .map_or((0, 0), |it| (it.packs.packs, it.packs.pending))
     }
 
+    /// Units whose write has not ended. The disk learns of one only once its checksum is computed.
+    fn writes(&self) -> usize {
+        let counts = self.engine.tiers().map(Tiers::counts).unwrap_or_default();
+        let in_flight = counts.iter().map(|(_, held, _)| held.in_flight);
+        in_flight.sum()
+    }
+
     /// Steps until the first token: which, after how long, and how much of that was waiting.
     fn answer(&mut self, asked: Nanos) -> Result<(TokenId, Duration, Duration)> {
         let mut io = Duration::ZERO;
@@ -360,7 +367,7 @@ impl ImportanceArm {
             let kinds = [counts.gets, counts.parts, counts.puts];
             let under_way: u64 = kinds.iter().map(|kind| kind.under_way()).sum();
             let is_idle = self.engine.is_idle() && self.packs().1 == 0;
-            let is_still = is_empty && is_idle && under_way == 0;
+            let is_still = is_empty && is_idle && under_way == 0 && self.writes() == 0;
             still = if is_still { still + 1 } else { 0 };
             if began.elapsed() > PATIENCE {
                 bail!("the disk is busy after {} s", PATIENCE.as_secs());
