@@ -24,11 +24,7 @@ impl Cargo {
     /// Cargo in `root`, the same binary that started us if one did.
     pub(crate) fn new(root: &Path) -> Self {
         let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-        Self {
-            program,
-            root: root.to_owned(),
-            settings: settings_of_environment(),
-        }
+        Self { program, root: root.to_owned(), settings: settings_of_environment() }
     }
 
     /// Runs cargo to its end; its output goes straight to ours.
@@ -37,9 +33,7 @@ impl Cargo {
         arguments: &[&str],
         variables: &[(&str, &str)],
     ) -> io::Result<ExitStatus> {
-        self.command(arguments)
-            .envs(variables.iter().copied())
-            .status()
+        self.command(arguments).envs(variables.iter().copied()).status()
     }
 
     /// Whether `cargo <subcommand>` can be run: rustup installs it as a component.
@@ -50,10 +44,7 @@ impl Cargo {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command
-            .args(arguments)
-            .current_dir(&self.root)
-            .envs(self.settings.iter().copied());
+        command.args(arguments).current_dir(&self.root).envs(self.settings.iter().copied());
         for (name, _) in env::vars_os().filter(|(name, _)| is_inherited(name)) {
             command.env_remove(name);
         }
@@ -75,11 +66,7 @@ fn settings(on_ci: bool, terminal: bool, chosen: bool) -> Vec<(&'static str, &'s
         settings.push(("CARGO_INCREMENTAL", "0"));
     }
     if !chosen {
-        let color = if terminal && !on_ci {
-            "always"
-        } else {
-            "never"
-        };
+        let color = if terminal && !on_ci { "always" } else { "never" };
         settings.push(("CARGO_TERM_COLOR", color));
     }
     settings
@@ -87,7 +74,5 @@ fn settings(on_ci: bool, terminal: bool, chosen: bool) -> Vec<(&'static str, &'s
 
 fn is_inherited(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    INHERITED_PREFIXES
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    INHERITED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

@@ -93,20 +93,12 @@ pub(crate) fn run(root: &Path, options: Options) -> Result<ExitCode> {
     let reports = run_steps(steps.filter(is_wanted), options.on_failure, |step| {
         let started = Instant::now();
         let outcome = step.run(root, &cargo, options.services)?;
-        let report = Report {
-            name: step.name,
-            outcome,
-            elapsed: started.elapsed(),
-        };
+        let report = Report { name: step.name, outcome, elapsed: started.elapsed() };
         println!("{report}");
         Ok(report)
     })?;
     println!("\n{}", report::summary(&reports));
-    Ok(if report::has_failure(&reports) {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if report::has_failure(&reports) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn steps(clients: Clients) -> impl Iterator<Item = &'static Step> {
@@ -123,11 +115,7 @@ fn run_steps<'a>(
     for step in steps {
         let stopped = on_failure == OnFailure::Stop && report::has_failure(&reports);
         reports.push(if stopped {
-            Report {
-                name: step.name,
-                outcome: Outcome::NotRun,
-                elapsed: Duration::ZERO,
-            }
+            Report { name: step.name, outcome: Outcome::NotRun, elapsed: Duration::ZERO }
         } else {
             run(step)?
         });
@@ -149,11 +137,7 @@ mod tests {
             } else {
                 Outcome::Passed(String::new())
             };
-            Ok(Report {
-                name: step.name,
-                outcome,
-                elapsed: Duration::ZERO,
-            })
+            Ok(Report { name: step.name, outcome, elapsed: Duration::ZERO })
         });
         assert_eq!(ran, expected);
         let reports = reports.expect("these steps return no error");
@@ -191,9 +175,8 @@ mod tests {
 
     #[test]
     fn keep_going_runs_the_rest() {
-        let all = [
-            "tidy", "fmt", "clippy", "services", "test", "doc", "examples", "commands", "browser",
-        ];
+        let all =
+            ["tidy", "fmt", "clippy", "services", "test", "doc", "examples", "commands", "browser"];
         check(OnFailure::KeepGoing, &["tidy", "test"], &all);
     }
 }

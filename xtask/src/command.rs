@@ -117,27 +117,15 @@ mod tests {
     fn check(line: &str, expected: Result<Command, &str>) {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let parsed = Command::parse(&arguments);
-        assert_eq!(
-            parsed,
-            expected.map_err(str::to_owned),
-            "for `cargo x {line}`"
-        );
+        assert_eq!(parsed, expected.map_err(str::to_owned), "for `cargo x {line}`");
     }
 
     #[test]
     fn commands_and_options_are_read() {
         let expected = |on_failure, services, clients| {
-            Ok(Command::Check(Options {
-                on_failure,
-                services,
-                clients,
-                only: None,
-            }))
+            Ok(Command::Check(Options { on_failure, services, clients, only: None }))
         };
-        check(
-            "check",
-            expected(OnFailure::Stop, Services::IfThere, Clients::Left),
-        );
+        check("check", expected(OnFailure::Stop, Services::IfThere, Clients::Left));
         check(
             "check --keep-going",
             expected(OnFailure::KeepGoing, Services::IfThere, Clients::Left),
@@ -165,13 +153,7 @@ mod tests {
     fn anything_else_is_named_in_the_error() {
         check("", Err("a command is missing"));
         check("chekc", Err("unknown command `chekc`"));
-        check(
-            "tidy --keep-going",
-            Err("`tidy` does not take `--keep-going`"),
-        );
-        check(
-            "check --fast now",
-            Err("`check` does not take `--fast now`"),
-        );
+        check("tidy --keep-going", Err("`tidy` does not take `--keep-going`"));
+        check("check --fast now", Err("`check` does not take `--fast now`"));
     }
 }

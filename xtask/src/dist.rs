@@ -27,10 +27,7 @@ const FILES: [(&str, &str); 5] = [
     ("README.md", "README.md"),
     ("LICENSE", "LICENSE"),
     ("CHANGELOG.md", "CHANGELOG.md"),
-    (
-        "packaging/headstart.service",
-        "lib/systemd/system/headstart.service",
-    ),
+    ("packaging/headstart.service", "lib/systemd/system/headstart.service"),
     ("packaging/Containerfile", "Containerfile"),
 ];
 
@@ -46,10 +43,7 @@ pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
     let program = target.join("release/headstart");
     let size = fs::metadata(&program)?.len();
     println!("headstart: {:.1} MiB", size as f64 / f64::from(1 << 20));
-    ensure!(
-        size <= PROGRAM_BYTES_MAX,
-        "the program has more than {PROGRAM_BYTES_MAX} bytes"
-    );
+    ensure!(size <= PROGRAM_BYTES_MAX, "the program has more than {PROGRAM_BYTES_MAX} bytes");
     let name = archive(root, &program, &dist)?;
     wheel(root, &target, &dist)?;
     shell(&dist, "sha256sum *.tar.gz *.whl > SHA256SUMS")?;
@@ -70,23 +64,12 @@ fn archive(root: &Path, program: &Path, dist: &Path) -> Result<String> {
     }
     let made = Command::new(program)
         .arg("reference")
-        .args([
-            "--man",
-            "share/man/man1",
-            "--completions",
-            "share/completions",
-        ])
+        .args(["--man", "share/man/man1", "--completions", "share/completions"])
         .current_dir(&folder)
         .status()?;
-    ensure!(
-        made.success(),
-        "man pages and completions could not be made"
-    );
+    ensure!(made.success(), "man pages and completions could not be made");
     fs::write(folder.join("sbom.cdx.json"), sbom::of(root)?)?;
-    shell(
-        dist,
-        &format!("tar --sort=name --owner=0 --group=0 -czf {name}.tar.gz {name}"),
-    )?;
+    shell(dist, &format!("tar --sort=name --owner=0 --group=0 -czf {name}.tar.gz {name}"))?;
     Ok(name)
 }
 
@@ -96,20 +79,12 @@ fn wheel(root: &Path, target: &Path, dist: &Path) -> Result<()> {
     let maturin = venv.join("bin/maturin");
     if !maturin.exists() {
         let (venv, pip) = (venv.display(), venv.join("bin/pip"));
-        let fetch = format!(
-            "python3 -m venv '{venv}' && '{}' install -q 'maturin>=1.9,<2'",
-            pip.display()
-        );
+        let fetch =
+            format!("python3 -m venv '{venv}' && '{}' install -q 'maturin>=1.9,<2'", pip.display());
         shell(dist, &fetch).context("maturin cannot be installed")?;
     }
     let status = Command::new(&maturin)
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "--manifest-path",
-            "crates/cli/Cargo.toml",
-        ])
+        .args(["build", "--release", "--locked", "--manifest-path", "crates/cli/Cargo.toml"])
         .arg("--out")
         .arg(dist)
         .env("CARGO_TARGET_DIR", target)
@@ -122,21 +97,14 @@ fn wheel(root: &Path, target: &Path, dist: &Path) -> Result<()> {
 
 /// The target that rustc builds for.
 fn triple() -> Result<String> {
-    let output = Command::new("rustc")
-        .arg("-vV")
-        .output()
-        .context("no rustc")?;
+    let output = Command::new("rustc").arg("-vV").output().context("no rustc")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned)
-        .context("rustc does not name its host")
+    host.map(str::to_owned).context("rustc does not name its host")
 }
 
 fn shell(folder: &Path, line: &str) -> Result<()> {
-    let status = Command::new("sh")
-        .args(["-c", line])
-        .current_dir(folder)
-        .status()?;
+    let status = Command::new("sh").args(["-c", line]).current_dir(folder).status()?;
     ensure!(status.success(), "`{line}` failed");
     Ok(())
 }

@@ -14,26 +14,13 @@ const FOLDER: &str = "docs/reference";
 
 /// Writes the references in the workspace at `root`.
 pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
-    let arguments = [
-        "run",
-        "-q",
-        "-p",
-        "headstart",
-        "--",
-        "reference",
-        "--docs",
-        FOLDER,
-    ];
+    let arguments = ["run", "-q", "-p", "headstart", "--", "reference", "--docs", FOLDER];
     let written = cargo.run(&arguments, &[])?;
     ensure!(written.success(), "the references could not be written");
     let path = root.join(FOLDER).join(limits::FILE);
     std::fs::write(&path, limits::page(root)?).context("cannot write the page of limits")?;
     println!("wrote {FOLDER}");
-    match Command::new("mdbook")
-        .arg("build")
-        .current_dir(root)
-        .status()
-    {
+    match Command::new("mdbook").arg("build").current_dir(root).status() {
         Ok(status) if status.success() => println!("the book is in target/book"),
         Ok(_) => return Ok(ExitCode::FAILURE),
         Err(_) => println!("SKIPPED: the book: no mdbook; `cargo install mdbook` fetches it"),

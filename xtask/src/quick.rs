@@ -18,23 +18,16 @@ pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
     let start = Instant::now();
     let violations = tidy::run(root)?;
     if !violations.is_empty() {
-        violations
-            .iter()
-            .for_each(|violation| println!("{violation}"));
+        violations.iter().for_each(|violation| println!("{violation}"));
         println!("quick: tidy: violations: {}", violations.len());
         return Ok(ExitCode::FAILURE);
     }
-    let (libraries, programs): (Vec<Crate>, Vec<Crate>) = changed_crates(root)?
-        .into_iter()
-        .partition(|one| one.is_library);
+    let (libraries, programs): (Vec<Crate>, Vec<Crate>) =
+        changed_crates(root)?.into_iter().partition(|one| one.is_library);
     let all: Vec<&Crate> = libraries.iter().chain(&programs).collect();
     let calls = [
         Some(vec!["fmt", "--all", "--check"]),
-        call(
-            &["clippy"],
-            &all,
-            &["--all-targets", "--", "-D", "warnings"],
-        ),
+        call(&["clippy"], &all, &["--all-targets", "--", "-D", "warnings"]),
         call(&["test", "--quiet"], &libraries, &["--lib"]),
         call(&["test", "--quiet"], &programs, &["--bins"]),
     ];
@@ -48,11 +41,7 @@ pub(crate) fn run(root: &Path, cargo: &Cargo) -> Result<ExitCode> {
         }
     }
     let names: Vec<&str> = all.iter().map(|one| one.package.as_str()).collect();
-    let looked_at = if names.is_empty() {
-        "no crate changed".to_owned()
-    } else {
-        names.join(", ")
-    };
+    let looked_at = if names.is_empty() { "no crate changed".to_owned() } else { names.join(", ") };
     let seconds = start.elapsed().as_secs_f64();
     println!("quick: passed in {seconds:.1} s: {looked_at}");
     Ok(ExitCode::SUCCESS)
@@ -71,9 +60,7 @@ fn call<'a, C>(start: &[&'a str], crates: &'a [C], end: &[&'a str]) -> Option<Ve
 where
     C: std::borrow::Borrow<Crate>,
 {
-    let packages = crates
-        .iter()
-        .flat_map(|one| ["-p", one.borrow().package.as_str()]);
+    let packages = crates.iter().flat_map(|one| ["-p", one.borrow().package.as_str()]);
     let packages: Vec<&str> = packages.collect();
     (!packages.is_empty()).then(|| [start, &packages, end].concat())
 }
@@ -133,16 +120,10 @@ mod tests {
 
     #[test]
     fn a_call_names_its_crates() {
-        let one = |package: &str| Crate {
-            package: package.to_owned(),
-            is_library: true,
-        };
+        let one = |package: &str| Crate { package: package.to_owned(), is_library: true };
         let crates = [one("a"), one("b")];
         let expected = ["test", "-p", "a", "-p", "b", "--lib"];
-        assert_eq!(
-            call(&["test"], &crates, &["--lib"]),
-            Some(expected.to_vec())
-        );
+        assert_eq!(call(&["test"], &crates, &["--lib"]), Some(expected.to_vec()));
         assert_eq!(call::<Crate>(&["test"], &[], &["--lib"]), None);
     }
 }

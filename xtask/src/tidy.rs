@@ -91,13 +91,7 @@ pub(crate) struct Violation {
 
 impl Violation {
     fn new(rule: &'static str, path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            rule,
-            item: String::new(),
-            message: message.into(),
-        }
+        Self { path: path.to_owned(), line, rule, item: String::new(), message: message.into() }
     }
 
     fn is_excused_by(&self, exception: &Exception) -> bool {
@@ -108,13 +102,7 @@ impl Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            path,
-            line,
-            rule,
-            message,
-            ..
-        } = self;
+        let Self { path, line, rule, message, .. } = self;
         write!(formatter, "{path}:{line}: {rule}: {message}")
     }
 }
@@ -133,11 +121,7 @@ fn inspect(tree: &Tree, exceptions: &[Exception]) -> Vec<Violation> {
     let (excused, mut violations): (Vec<_>, Vec<_>) = RULES
         .iter()
         .flat_map(|rule| rule(tree))
-        .partition(|violation| {
-            exceptions
-                .iter()
-                .any(|known| violation.is_excused_by(known))
-        });
+        .partition(|violation| exceptions.iter().any(|known| violation.is_excused_by(known)));
     let is_stale = |known: &&Exception| !excused.iter().any(|found| found.is_excused_by(known));
     violations.extend(exceptions.iter().filter(is_stale).map(stale));
     violations.sort();
@@ -145,12 +129,7 @@ fn inspect(tree: &Tree, exceptions: &[Exception]) -> Vec<Violation> {
 }
 
 fn stale(exception: &Exception) -> Violation {
-    let Exception {
-        rule,
-        path,
-        item,
-        reason,
-    } = exception;
+    let Exception { rule, path, item, reason } = exception;
     let subject = if item.is_empty() { "it" } else { item };
     let message = format!(
         "{subject} no longer needs its exception from {rule} ({reason}); delete the entry in \
@@ -172,10 +151,8 @@ mod tests {
 
     fn check(line: &str, exceptions: &[Exception], expected: &[&str]) {
         let tree = Tree::of(&[("crates/core/src/lib.rs", line)]);
-        let found: Vec<String> = inspect(&tree, exceptions)
-            .iter()
-            .map(Violation::to_string)
-            .collect();
+        let found: Vec<String> =
+            inspect(&tree, exceptions).iter().map(Violation::to_string).collect();
         assert_eq!(found, expected);
     }
 
@@ -196,10 +173,6 @@ mod tests {
 
     #[test]
     fn every_exception_has_a_reason() {
-        assert!(
-            EXCEPTIONS
-                .iter()
-                .all(|exception| !exception.reason.is_empty())
-        );
+        assert!(EXCEPTIONS.iter().all(|exception| !exception.reason.is_empty()));
     }
 }

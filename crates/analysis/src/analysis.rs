@@ -122,21 +122,13 @@ fn computed(
     progress: &dyn Progress,
 ) -> (FleetIndependentResults, FleetReplayOutcome) {
     let fleet = setting.fleet;
-    let replay = FleetReplay {
-        traffic,
-        cost: setting.cost,
-        bounds: &setting.bounds,
-        seed: SEED,
-    };
+    let replay = FleetReplay { traffic, cost: setting.cost, bounds: &setting.bounds, seed: SEED };
     std::thread::scope(|scope| {
         let played = scope.spawn(|| fleet.play(replay, progress));
         let beside = beside(traffic, setting, progress);
         progress.end();
         let played = played.join();
-        (
-            beside,
-            played.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-        )
+        (beside, played.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
@@ -171,21 +163,13 @@ fn kept(
     played: &FleetReplayOutcome,
     bounds: &Bounds,
 ) -> Vec<MemoryEstimate> {
-    let mut kept = vec![memory::requests(
-        traffic.held_bytes,
-        bounds,
-        traffic.left_out.clone(),
-    )];
+    let mut kept = vec![memory::requests(traffic.held_bytes, bounds, traffic.left_out.clone())];
     kept.extend(played.kept.iter().cloned());
     kept.push(memory::characterization(&beside.characterization, bounds));
     kept.push(beside.random.kept.clone());
     if let Some((_, documents)) = &beside.order_free {
         kept.push(documents.clone());
-        kept.push(memory::texts(
-            beside.compared.words_max,
-            beside.compared.num_forgotten,
-            bounds,
-        ));
+        kept.push(memory::texts(beside.compared.words_max, beside.compared.num_forgotten, bounds));
     }
     kept
 }
@@ -203,10 +187,7 @@ fn characterized(traffic: &LoggedTraffic, setting: &AnalysisParameters<'_>) -> C
     });
     let mut users: HashMap<&str, u64> = HashMap::new();
     for (index, request) in traffic.requests.iter().enumerate() {
-        let user = traffic
-            .said
-            .get(index)
-            .and_then(|said| said.user.as_deref());
+        let user = traffic.said.get(index).and_then(|said| said.user.as_deref());
         let next = users.len() as u64;
         let user = user.map(|user| *users.entry(user).or_insert(next));
         characterizer.add_of(request, user);
@@ -219,21 +200,14 @@ fn per_token(
     played: &FleetReplayOutcome,
     cost: &PromptCostModel,
 ) -> Vec<PerToken> {
-    let model = |index: usize| {
-        traffic
-            .said
-            .get(index)
-            .and_then(|said| said.model.as_deref())
-    };
+    let model = |index: usize| traffic.said.get(index).and_then(|said| said.model.as_deref());
     let splits = played.splits.iter().enumerate();
     let factor = traffic.counts.factor();
     let scale = |index: usize, split: &BucketTokens| {
         let said = traffic.said.get(index);
         said.map_or(1.0, |said| cost::scale(said, split, factor))
     };
-    splits
-        .map(|(index, split)| cost.per_token(split, model(index), scale(index, split)))
-        .collect()
+    splits.map(|(index, split)| cost.per_token(split, model(index), scale(index, split))).collect()
 }
 
 /// The request to look at where most is lost for no cause that has a name, and its file, where
@@ -244,10 +218,7 @@ fn unnamed_loss(traffic: &LoggedTraffic, index: usize) -> UnnamedLoss {
     let is_log = traffic.formats.get(source) == Some(&Format::Requests)
         && traffic.is_file.get(source) == Some(&true);
     let file = traffic.files.get(source).filter(|_| is_log);
-    UnnamedLoss {
-        request: said.name.clone(),
-        file: file.cloned(),
-    }
+    UnnamedLoss { request: said.name.clone(), file: file.cloned() }
 }
 
 /// Whether no two sessions of a trace of ids share a block: then its ids may be numbered session
@@ -262,10 +233,7 @@ fn is_separate(traffic: &LoggedTraffic, characterization: &Characterization) -> 
 }
 
 fn waterfall(splits: &[BucketTokens], per_token: &[PerToken]) -> Vec<WaterfallStep> {
-    let mut steps = Bucket::ALL.map(|bucket| WaterfallStep {
-        bucket,
-        amount: Amount::default(),
-    });
+    let mut steps = Bucket::ALL.map(|bucket| WaterfallStep { bucket, amount: Amount::default() });
     for (split, per_token) in splits.iter().zip(per_token) {
         for (bucket, tokens) in split.iter() {
             let amount = per_token.amount(u64::from(tokens), bucket.is_served());
@@ -316,10 +284,7 @@ mod tests {
         let source = LogSource::Made("made", log.into_bytes());
         let traffic = LoggedTraffic::read(&[source], &reading, &NoProgress).expect("a log");
         let setting = AnalysisParameters {
-            fleet: UniformFleet {
-                replicas: 2,
-                capacity_blocks: 1 << 12,
-            },
+            fleet: UniformFleet { replicas: 2, capacity_blocks: 1 << 12 },
             capacity_from: String::new(),
             cost: &PromptCostModel::new(EngineSource::DataSheet, Money::Unknown),
             kv: None,
@@ -349,11 +314,7 @@ mod tests {
         for number in 0..count {
             let words = (0..300).map(|word| (number * 7919 + word * 104_729) % 9_973);
             let words: Vec<_> = words.map(|word| format!("w{word}")).collect();
-            let _ = writeln!(
-                texts,
-                "{{\"prompt\": \"All begin so. {}\"}}",
-                words.join(" ")
-            );
+            let _ = writeln!(texts, "{{\"prompt\": \"All begin so. {}\"}}", words.join(" "));
         }
         texts
     }
@@ -368,15 +329,8 @@ mod tests {
             tokens: 1 << 15,
             fleet_blocks: 512,
             chunks: 1_000,
-            texts: text::NeighbourLimits {
-                sketches: 50,
-                words: 500_000,
-            },
-            limits: RecordLimits {
-                pieces: 1_000,
-                sessions: 20,
-                users: 20,
-            },
+            texts: text::NeighbourLimits { sketches: 50, words: 500_000 },
+            limits: RecordLimits { pieces: 1_000, sessions: 20, users: 20 },
         };
         let analysis = analyzed(texts.clone(), small);
         check_bounds(&analysis);
@@ -400,10 +354,7 @@ mod tests {
     #[test]
     fn words_of_few_prompts_meet_their_bound_which_is_said() {
         let bounds = |words| Bounds {
-            texts: text::NeighbourLimits {
-                words,
-                ..text::NeighbourLimits::default()
-            },
+            texts: text::NeighbourLimits { words, ..text::NeighbourLimits::default() },
             ..Bounds::default()
         };
         let analysis = analyzed(long_prompts(20), bounds(2_000));
@@ -412,15 +363,9 @@ mod tests {
         let analysis = analyzed(long_prompts(20), bounds(100_000));
         check_bounds(&analysis);
         assert_eq!(lost(&analysis), [""; 0]);
-        let texts = analysis
-            .kept
-            .iter()
-            .find(|it| it.what == "prompts to compare with");
+        let texts = analysis.kept.iter().find(|it| it.what == "prompts to compare with");
         // At least each word, of which there are 300 in each prompt.
-        assert!(
-            texts.is_some_and(|it| it.bytes > 20 * 300 * 16),
-            "{texts:?}"
-        );
+        assert!(texts.is_some_and(|it| it.bytes > 20 * 300 * 16), "{texts:?}");
     }
 
     /// A long trace of ids: more requests than are held.
@@ -437,18 +382,13 @@ mod tests {
                 id + 2
             );
         }
-        let bounds = Bounds {
-            held_bytes: 2 << 20,
-            ..Bounds::default()
-        };
+        let bounds = Bounds { held_bytes: 2 << 20, ..Bounds::default() };
         let analysis = analyzed(trace, bounds);
         check_bounds(&analysis);
         assert_eq!(lost(&analysis), ["requests and texts"]);
         assert!(analysis.characterization.requests < 5_000);
         let first = &analysis.kept[0].lost;
-        let said = first
-            .as_ref()
-            .is_some_and(|it| it.starts_with("only the first 3"));
+        let said = first.as_ref().is_some_and(|it| it.starts_with("only the first 3"));
         assert!(said, "{first:?}");
     }
 }

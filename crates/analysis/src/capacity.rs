@@ -93,9 +93,7 @@ fn factor(prefix: &str) -> Option<f64> {
 }
 
 fn binary(prefix: &str) -> Option<f64> {
-    let power = ["k", "m", "g", "t"]
-        .iter()
-        .position(|&known| known == prefix)?;
+    let power = ["k", "m", "g", "t"].iter().position(|&known| known == prefix)?;
     Some(1024_f64.powi(power as i32 + 1))
 }
 
@@ -159,10 +157,7 @@ impl ReplicaCapacity {
         } else {
             format!("as the cost model says{logged}")
         };
-        Self {
-            blocks: (blocks as u64).max(1),
-            from,
-        }
+        Self { blocks: (blocks as u64).max(1), from }
     }
 
     /// The capacity that `text` names, such as `40GiB`; `kv` is needed for bytes.
@@ -194,10 +189,7 @@ impl ReplicaCapacity {
             }
             CapacitySpec::Blocks(_) | CapacitySpec::Percent(_) => blocks,
         };
-        Ok(Self {
-            blocks: blocks.max(1),
-            from: format!("--capacity {text}"),
-        })
+        Ok(Self { blocks: blocks.max(1), from: format!("--capacity {text}") })
     }
 }
 
@@ -224,19 +216,12 @@ mod tests {
     use super::*;
 
     fn kv() -> KvBytes {
-        KvBytes {
-            per_token: 1024,
-            shape: String::new(),
-        }
+        KvBytes { per_token: 1024, shape: String::new() }
     }
 
     fn check(text: &str, expected: Result<u64, &str>) {
         let kv = kv();
-        let scale = Scale {
-            block_tokens: 512,
-            distinct_blocks: 20_000,
-            kv: Some(&kv),
-        };
+        let scale = Scale { block_tokens: 512, distinct_blocks: 20_000, kv: Some(&kv) };
         let got = text.parse().and_then(|it: CapacitySpec| it.blocks(&scale));
         match (&got, expected) {
             (Ok(got), Ok(expected)) => assert_eq!(*got, expected, "{text}"),
@@ -276,14 +261,8 @@ mod tests {
         check("0.5", Err("holds no block; one takes 1 block"));
         check("511tok", Err("one takes 512 tokens"));
         check("511kib", Err("one takes 524288 bytes"));
-        let scale = Scale {
-            block_tokens: 512,
-            distinct_blocks: 1,
-            kv: None,
-        };
-        let error = CapacitySpec::Bytes(1e9)
-            .blocks(&scale)
-            .expect_err("no model");
+        let scale = Scale { block_tokens: 512, distinct_blocks: 1, kv: None };
+        let error = CapacitySpec::Bytes(1e9).blocks(&scale).expect_err("no model");
         assert!(error.contains("--model"), "{error}");
     }
 

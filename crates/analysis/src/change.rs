@@ -87,11 +87,7 @@ impl ChangeContext {
 impl ChangedText {
     fn of(body: &PromptBody, span: Range<usize>, most: usize) -> Self {
         let kept = span.start..span.end.min(span.start.saturating_add(most));
-        Self {
-            text: body.cut(kept).to_string(),
-            len: span.len(),
-            after: first(body, span.end),
-        }
+        Self { text: body.cut(kept).to_string(), len: span.len(), after: first(body, span.end) }
     }
 }
 

@@ -77,9 +77,7 @@ impl Money {
         if (0.0..=1e6).contains(&dollars) {
             Ok(Self::Hour(dollars))
         } else {
-            Err(UsageError(format!(
-                "--gpu-hour {dollars}: expected dollars from 0 to 1000000"
-            )))
+            Err(UsageError(format!("--gpu-hour {dollars}: expected dollars from 0 to 1000000")))
         }
     }
 }
@@ -97,12 +95,7 @@ impl PromptCostModel {
                     .to_owned(),
             ),
         };
-        Self {
-            engine,
-            is_data_sheet,
-            seconds: PrefillTimeSource::Engine(name),
-            money,
-        }
+        Self { engine, is_data_sheet, seconds: PrefillTimeSource::Engine(name), money }
     }
 
     /// The same with seconds fitted to the log's own times to the first token, where it has enough
@@ -160,9 +153,7 @@ impl PromptCostModel {
     /// Predicts the prefill time of a prompt in an otherwise idle engine, by its cost model.
     pub(crate) fn computing(&self, found: u32, computed: u32) -> Duration {
         let base_s = self.engine.base_s(Work::default());
-        let prefill_s = self
-            .engine
-            .prefill_s(found as usize, computed as usize, base_s);
+        let prefill_s = self.engine.prefill_s(found as usize, computed as usize, base_s);
         Duration::try_from_secs_f64(prefill_s).unwrap_or_default()
     }
 
@@ -322,11 +313,7 @@ mod tests {
 
     /// Relative prices of all models.
     fn by_tokens() -> PromptCostModel {
-        let price = Price {
-            cache_miss: 1.0,
-            cache_hit: 0.1,
-            output: 4.0,
-        };
+        let price = Price { cache_miss: 1.0, cache_hit: 0.1, output: 4.0 };
         let table = PriceTable {
             currency: "units".to_owned(),
             models: BTreeMap::new(),
@@ -346,17 +333,12 @@ mod tests {
     #[test]
     fn what_is_computed_and_what_is_saved_are_the_whole_prompt() {
         let cost = by_the_hour(3.6);
-        let whole = cost
-            .per_token(&split(0, 4000), None, 1.0)
-            .amount(4000, false);
+        let whole = cost.per_token(&split(0, 4000), None, 1.0).amount(4000, false);
         let both = cost.per_token(&split(3000, 1000), None, 1.0);
         let (saved, computed) = (both.amount(3000, true), both.amount(1000, false));
         assert!((saved.seconds + computed.seconds - whole.seconds).abs() < 1e-9);
         let money = whole.money.expect("an hour has a price");
-        assert!(
-            (money - whole.seconds / 1000.0).abs() < 1e-9,
-            "3.60 an hour: a tenth of a cent"
-        );
+        assert!((money - whole.seconds / 1000.0).abs() < 1e-9, "3.60 an hour: a tenth of a cent");
     }
 
     #[test]
@@ -369,12 +351,7 @@ mod tests {
         assert_eq!(cost.currency(), Some("units"));
         assert!(cost.money_from().is_some());
         let none = PromptCostModel::new(EngineSource::DataSheet, Money::Unknown);
-        assert_eq!(
-            none.per_token(&split(1, 1), None, 1.0)
-                .amount(1, true)
-                .money,
-            None
-        );
+        assert_eq!(none.per_token(&split(1, 1), None, 1.0).amount(1, true).money, None);
         assert!(Money::per_hour(-1.0).is_err());
     }
 
@@ -382,12 +359,8 @@ mod tests {
     #[test]
     fn tokens_cost_what_the_logs_tokens_cost() {
         let hour = by_the_hour(3.6);
-        let here = hour
-            .per_token(&split(0, 4000), None, 0.4)
-            .amount(4000, false);
-        let logged = hour
-            .per_token(&split(0, 1600), None, 1.0)
-            .amount(1600, false);
+        let here = hour.per_token(&split(0, 4000), None, 0.4).amount(4000, false);
+        let logged = hour.per_token(&split(0, 1600), None, 1.0).amount(1600, false);
         assert!((here.seconds - logged.seconds).abs() < 1e-9);
         assert_eq!(here.money.is_some(), logged.money.is_some());
         let table = by_tokens();
@@ -420,11 +393,7 @@ mod tests {
         let growing = times(|tokens| 0.01 + f64::from(tokens) / 1e4, 60);
         assert!(judged(&growing, 0).is_ok());
         check_refused(&times(|_| 0.5, 60), 0, "do not grow");
-        check_refused(
-            &times(|_| 0.5, 5),
-            0,
-            "5 times to the first token are too few",
-        );
+        check_refused(&times(|_| 0.5, 5), 0, "5 times to the first token are too few");
         check_refused(&Prefill::default(), 40, "does not say what was cached");
         check_refused(&Prefill::default(), 0, "");
     }

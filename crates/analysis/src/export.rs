@@ -40,14 +40,8 @@ impl AnonymousIds {
     fn anonymous(&mut self, request: &TraceRequest) -> TraceRequest {
         let blocks = request.blocks.iter().map(|id| number(&mut self.blocks, id));
         let blocks = blocks.collect();
-        let session = request
-            .session
-            .map(|it| SessionId(number(&mut self.sessions, it)));
-        TraceRequest {
-            blocks,
-            session,
-            ..request.clone()
-        }
+        let session = request.session.map(|it| SessionId(number(&mut self.sessions, it)));
+        TraceRequest { blocks, session, ..request.clone() }
     }
 }
 
@@ -72,14 +66,7 @@ mod tests {
         let second = names.anonymous(&request(&[900, 7, 55], 99));
         let ids = |request: &TraceRequest| request.blocks.iter().collect::<Vec<_>>();
         assert_eq!((ids(&first), ids(&second)), (vec![0, 1, 2], vec![0, 1, 3]));
-        assert_eq!(
-            [first.session, second.session],
-            [0, 1].map(|it| Some(SessionId(it)))
-        );
-        assert_eq!(
-            first.blocks.runs().len(),
-            1,
-            "new blocks of a prompt are one run"
-        );
+        assert_eq!([first.session, second.session], [0, 1].map(|it| Some(SessionId(it))));
+        assert_eq!(first.blocks.runs().len(), 1, "new blocks of a prompt are one run");
     }
 }

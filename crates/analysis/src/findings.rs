@@ -62,21 +62,13 @@ pub(crate) fn compared(
             && let Some(evidence) = explanation.evidence
         {
             let tokens = tokens_in(request, explanation.divergence.lost_bytes);
-            let pair = Pair {
-                old: *told.near.name,
-                new: index,
-                evidence,
-            };
+            let pair = Pair { old: *told.near.name, new: index, evidence };
             pairs.push((pair, tokens));
         }
         neighbours.insert(space, index, sketch);
         words_max = words_max.max(neighbours.num_words());
     }
-    TextComparison {
-        pairs,
-        words_max,
-        num_forgotten: neighbours.num_forgotten(),
-    }
+    TextComparison { pairs, words_max, num_forgotten: neighbours.num_forgotten() }
 }
 
 impl TextComparison {
@@ -118,15 +110,8 @@ impl TextComparison {
                 (pair.evidence.cause, pair.evidence.place) == (finding.cause, finding.place)
             };
             let pairs = self.pairs.iter().map(|(pair, _)| pair).filter(is_it);
-            let saved_tokens = if rank < FIXES_MAX {
-                fixes.saved(pairs)
-            } else {
-                None
-            };
-            FindingRow {
-                saved_tokens,
-                ..row(finding, said, &costs, show_text)
-            }
+            let saved_tokens = if rank < FIXES_MAX { fixes.saved(pairs) } else { None };
+            FindingRow { saved_tokens, ..row(finding, said, &costs, show_text) }
         });
         (rows.collect(), most_unnamed(splits, &named))
     }
@@ -135,11 +120,7 @@ impl TextComparison {
 /// The first of the requests of which most tokens are known behind another prefix without a
 /// `named` cause.
 fn most_unnamed(splits: &[BucketTokens], named: &[u32]) -> Option<usize> {
-    let unnamed = |index: usize| {
-        splits[index]
-            .get(Bucket::Diverged)
-            .saturating_sub(named[index])
-    };
+    let unnamed = |index: usize| splits[index].get(Bucket::Diverged).saturating_sub(named[index]);
     let most = (0..named.len()).rev().max_by_key(|&index| unnamed(index))?;
     (unnamed(most) > 0).then_some(most)
 }

@@ -49,12 +49,7 @@ impl<'a> Fixes<'a> {
             block_tokens: traffic.info.block_tokens,
             seed,
         };
-        Self {
-            traffic,
-            rendering,
-            settings,
-            before: OnceLock::new(),
-        }
+        Self { traffic, rendering, settings, before: OnceLock::new() }
     }
 
     /// Fewer tokens that are computed if all `pairs` begin alike; nothing for prompts of token ids,
@@ -97,10 +92,8 @@ impl<'a> Fixes<'a> {
             };
             let tokens = rendering.tokens(&(front.clone() + said.text.get(own_end..)?));
             let tokens = tokens.ok()?;
-            let namespace = Namespace {
-                adapter: said.model.as_deref(),
-                salt: said.cache_salt.as_deref(),
-            };
+            let namespace =
+                Namespace { adapter: said.model.as_deref(), salt: said.cache_salt.as_deref() };
             let request = TraceRequest {
                 blocks: chains.blocks(namespace, &tokens).ok()?,
                 input_tokens: u32::try_from(tokens.len()).ok(),

@@ -93,11 +93,7 @@ impl UniformFleet {
         let serve = |request: &TraceRequest| {
             progress.inc(1);
             runs.serve(request, |found, computed| {
-                if is_timed {
-                    cost.computing(found, computed)
-                } else {
-                    Duration::ZERO
-                }
+                if is_timed { cost.computing(found, computed) } else { Duration::ZERO }
             })
         };
         let splits = traffic.requests.iter().map(serve).collect();
@@ -107,12 +103,7 @@ impl UniformFleet {
 
     /// Real caches and the attributor of the gateway, which look at tokens too.
     fn play_texts(self, replay: FleetReplay<'_>, progress: &dyn Progress) -> FleetReplayOutcome {
-        let FleetReplay {
-            traffic,
-            cost,
-            bounds,
-            seed,
-        } = replay;
+        let FleetReplay { traffic, cost, bounds, seed } = replay;
         let references = traffic.requests.iter().map(|it| it.blocks.len() as u64);
         let references: u64 = references.sum();
         // More than there are references would change nothing.
@@ -212,19 +203,11 @@ fn told(
             *split = corrected(split, tokens);
         }
     }
-    FleetReplayOutcome {
-        splits,
-        found_tokens,
-        own,
-        kept,
-    }
+    FleetReplayOutcome { splits, found_tokens, own, kept }
 }
 
 fn content(said: &LoggedPrompt) -> PromptContent<'_> {
-    PromptContent {
-        tokens: Some(&said.tokens),
-        namespace: namespace(said),
-    }
+    PromptContent { tokens: Some(&said.tokens), namespace: namespace(said) }
 }
 
 /// Requests share a cache if they ask the same model under the same salt.

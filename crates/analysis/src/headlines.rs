@@ -79,11 +79,7 @@ fn not_served(analysis: &Analysis) -> Option<String> {
     if own.requests == 0 || analysis.share(lost) < MATERIAL {
         return None;
     }
-    let fleet = format!(
-        "A replay on {} hits {}",
-        analysis.fleet(),
-        percent(replayed)
-    );
+    let fleet = format!("A replay on {} hits {}", analysis.fleet(), percent(replayed));
     let requests = counted(own.requests, "request");
     Some(match own.served_tokens {
         0 => format!(
@@ -158,25 +154,16 @@ pub struct CauseTold {
 pub fn causes(analysis: &Analysis) -> Vec<CauseTold> {
     let findings = analysis.findings.iter();
     let mut causes: Vec<_> = findings
-        .map(|it| CauseTold {
-            tokens: it.amount.tokens,
-            name: it.title.clone(),
-            bucket: None,
-        })
+        .map(|it| CauseTold { tokens: it.amount.tokens, name: it.title.clone(), bucket: None })
         .collect();
     for step in analysis.waterfall.iter().filter(|it| is_again(it.bucket)) {
         let (tokens, name) = match step.bucket {
-            Bucket::Diverged => (
-                analysis.unnamed_tokens(),
-                "a different prefix, for an unknown reason",
-            ),
+            Bucket::Diverged => {
+                (analysis.unnamed_tokens(), "a different prefix, for an unknown reason")
+            }
             bucket => (step.amount.tokens, because(analysis, bucket)),
         };
-        causes.push(CauseTold {
-            tokens,
-            name: name.to_owned(),
-            bucket: Some(step.bucket),
-        });
+        causes.push(CauseTold { tokens, name: name.to_owned(), bucket: Some(step.bucket) });
     }
     causes.retain(|cause| cause.tokens > 0);
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.tokens));
@@ -338,9 +325,6 @@ fn others(analysis: &Analysis) -> Option<String> {
 fn never_again(analysis: &Analysis) -> Option<String> {
     let share = analysis.characterization.ideal.never_reused_share;
     (share >= 0.2).then(|| {
-        format!(
-            "{} of the distinct blocks are used once and never again.",
-            percent(share)
-        )
+        format!("{} of the distinct blocks are used once and never again.", percent(share))
     })
 }

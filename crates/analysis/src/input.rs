@@ -47,19 +47,13 @@ pub fn reader(
 /// Describes the inferred fields and the errors of a trace, one sentence each.
 pub fn remarks(reader: &Reader<'_>) -> Vec<String> {
     let (info, tally) = (reader.info(), reader.tally());
-    let facts = [
-        ("sessions", info.sessions),
-        ("turns", info.turns),
-        ("types", info.types_from),
-    ];
+    let facts = [("sessions", info.sessions), ("turns", info.turns), ("types", info.types_from)];
     let is_inferred = |fact: &(&'static str, Provenance)| fact.1 == Provenance::Inferred;
     let inferred = facts.into_iter().filter(is_inferred).map(|(name, _)| name);
     let inferred = inferred.collect::<Vec<_>>().join(", ");
     let mut remarks = Vec::new();
     if !inferred.is_empty() {
-        remarks.push(format!(
-            "inferred from shared prefixes: {inferred} (plausible, not certain)"
-        ));
+        remarks.push(format!("inferred from shared prefixes: {inferred} (plausible, not certain)"));
     }
     let mut remark = |number: u64, thing: &str, text: &str| {
         if number > 0 {
@@ -126,13 +120,9 @@ pub fn tokenizer(folder: Option<&Path>) -> Result<Rc<Tokenize<'static>>, UsageEr
 
 fn tokens(model: &PromptModel, turns: &[Turn]) -> Result<Vec<TokenId>, PromptError> {
     if model.template.is_none() {
-        return model
-            .tokenizer
-            .encode(&plain(turns), SpecialTokensIn::AddBosEos);
+        return model.tokenizer.encode(&plain(turns), SpecialTokensIn::AddBosEos);
     }
-    let messages = turns
-        .iter()
-        .map(|turn| json!({"role": turn.role, "content": turn.text}));
+    let messages = turns.iter().map(|turn| json!({"role": turn.role, "content": turn.text}));
     model.chat_tokens(&RenderInput {
         messages: &messages.collect(),
         tools: None,

@@ -24,12 +24,7 @@ const CONFIG_BYTES_MAX: u64 = 4 << 20;
 const DIMENSION_MAX: u64 = 1 << 20;
 
 /// Fields that hold the text configuration of multimodal models.
-const NESTED: &[&str] = &[
-    "text_config",
-    "llm_config",
-    "language_config",
-    "thinker_config",
-];
+const NESTED: &[&str] = &["text_config", "llm_config", "language_config", "thinker_config"];
 
 /// Fields that show layers without one size per token, and what they are.
 const NOT_PER_TOKEN: &[(&str, &str)] = &[
@@ -45,16 +40,10 @@ const NOT_PER_TOKEN: &[(&str, &str)] = &[
     ("full_attn_idxs", "layers without attention"),
     ("full_attention_interval", "layers with linear attention"),
     ("hybrid_override_pattern", "layers without attention"),
-    (
-        "index_topk",
-        "an index beside the keys, whose layout is the engine's choice",
-    ),
+    ("index_topk", "an index beside the keys, whose layout is the engine's choice"),
     ("layers_block_type", "layers without attention"),
     ("linear_attn_config", "layers with linear attention"),
-    (
-        "num_key_value_heads_per_layer",
-        "layers of different shapes",
-    ),
+    ("num_key_value_heads_per_layer", "layers of different shapes"),
     ("num_kv_shared_layers", "layers that share keys and values"),
     ("sliding_window_pattern", "layers with a sliding window"),
 ];
@@ -130,19 +119,13 @@ impl KvBytes {
     /// # Errors
     /// When the file cannot be read, or the model has no single size per token.
     pub fn of_model(path: &Path, dtype: Option<KvDtype>) -> Result<Self, UsageError> {
-        let file = if path.is_dir() {
-            path.join("config.json")
-        } else {
-            path.to_owned()
-        };
+        let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
         let wrong = |reason: String| UsageError(format!("--model {}: {reason}", file.display()));
         let mut text = String::new();
         let read = File::open(&file)
             .and_then(|file| file.take(CONFIG_BYTES_MAX).read_to_string(&mut text));
         read.map_err(|error| {
-            wrong(format!(
-                "{error}; expected a folder with a config.json, or the file"
-            ))
+            wrong(format!("{error}; expected a folder with a config.json, or the file"))
         })?;
         let config: Value =
             serde_json::from_str(&text).map_err(|error| wrong(format!("not JSON: {error}")))?;
@@ -153,10 +136,7 @@ impl KvBytes {
     fn of(config: &Value, dtype: Option<KvDtype>) -> Result<Self, String> {
         let text = text_part(config);
         if config["is_encoder_decoder"].as_bool() == Some(true) {
-            return Err(no_single_size(
-                "is_encoder_decoder",
-                "keys of the encoder's",
-            ));
+            return Err(no_single_size("is_encoder_decoder", "keys of the encoder's"));
         }
         refuse_hybrids(text)?;
         let (dtype, from) = match dtype {
@@ -166,10 +146,7 @@ impl KvBytes {
                 None => (own_dtype(text, config)?, ""),
             },
         };
-        let layers = number(
-            text,
-            &["num_hidden_layers", "n_layer", "n_layers", "num_layers"],
-        )?;
+        let layers = number(text, &["num_hidden_layers", "n_layer", "n_layers", "num_layers"])?;
         let (values, shape) = values_per_layer(text)?;
         let name = dtype.name;
         Ok(Self {
@@ -243,9 +220,7 @@ fn kv_heads(text: &Value, heads: u64) -> Result<u64, String> {
     let kv_heads = optional(text, &named)?.unwrap_or(heads);
     if kv_heads > heads {
         let name = present(text, &named).unwrap_or_default();
-        return Err(format!(
-            "`{name}` is {kv_heads}, more than the {heads} attention heads"
-        ));
+        return Err(format!("`{name}` is {kv_heads}, more than the {heads} attention heads"));
     }
     Ok(kv_heads)
 }
@@ -263,12 +238,7 @@ fn refuse_hybrids(text: &Value) -> Result<(), String> {
             return Err(no_single_size(field, what));
         }
     }
-    for (field, _) in text
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|it| is_set(it.1))
-    {
+    for (field, _) in text.as_object().into_iter().flatten().filter(|it| is_set(it.1)) {
         let known = NOT_PER_TOKEN_PREFIXES.iter();
         let mut found = known.filter(|(prefix, _)| field.starts_with(prefix));
         if let Some((_, what)) = found.next() {
@@ -278,17 +248,14 @@ fn refuse_hybrids(text: &Value) -> Result<(), String> {
     let types = text["layer_types"].as_array().into_iter().flatten();
     let mut others = types.filter(|name| !matches!(name.as_str(), Some("full_attention")));
     if let Some(other) = others.next() {
-        return Err(no_single_size(
-            "layer_types",
-            &format!("layers of type {other}"),
-        ));
+        return Err(no_single_size("layer_types", &format!("layers of type {other}")));
     }
     let is_off = text["use_sliding_window"].as_bool() == Some(false);
     let context = text["max_position_embeddings"].as_u64().unwrap_or(u64::MAX);
     match text["sliding_window"].as_u64() {
-        Some(window) if !is_off && window < context && text["layer_types"].is_null() => Err(
-            no_single_size("sliding_window", "layers with a sliding window"),
-        ),
+        Some(window) if !is_off && window < context && text["layer_types"].is_null() => {
+            Err(no_single_size("sliding_window", "layers with a sliding window"))
+        }
         _ => Ok(()),
     }
 }
@@ -322,16 +289,13 @@ fn quantized(text: &Value, config: &Value) -> Result<Option<KvDtype>, String> {
     };
     match &scheme["num_bits"] {
         bits if bits.as_u64() == Some(8) => name.parse().map(Some),
-        bits => Err(format!(
-            "`kv_cache_scheme` has {bits:.40} for `num_bits`; give --kv-dtype"
-        )),
+        bits => Err(format!("`kv_cache_scheme` has {bits:.40} for `num_bits`; give --kv-dtype")),
     }
 }
 
 fn own_dtype(text: &Value, config: &Value) -> Result<KvDtype, String> {
-    let places = [text, config]
-        .into_iter()
-        .flat_map(|place| [&place["dtype"], &place["torch_dtype"]]);
+    let places =
+        [text, config].into_iter().flat_map(|place| [&place["dtype"], &place["torch_dtype"]]);
     let name = places.into_iter().find_map(Value::as_str);
     let known = name.and_then(KvDtype::of_torch);
     known.ok_or_else(|| match name {
@@ -354,9 +318,9 @@ fn optional(text: &Value, names: &[&str]) -> Result<Option<u64>, String> {
     let fits = |value: &u64| (1..=DIMENSION_MAX).contains(value);
     match value.as_u64().filter(fits) {
         Some(value) => Ok(Some(value)),
-        None => Err(format!(
-            "`{name}` is {value:.40}; expected a number from 1 to {DIMENSION_MAX}"
-        )),
+        None => {
+            Err(format!("`{name}` is {value:.40}; expected a number from 1 to {DIMENSION_MAX}"))
+        }
     }
 }
 
@@ -474,10 +438,7 @@ mod tests {
         check(&scheme(4, "int"), "", Err("give --kv-dtype"));
         let shape = KvBytes::of(&scheme(8, "int"), None).map(|kv| kv.shape);
         let shape = shape.expect("known");
-        assert!(
-            shape.ends_with(", int8 (8 bits by `kv_cache_scheme`)"),
-            "{shape}"
-        );
+        assert!(shape.ends_with(", int8 (8 bits by `kv_cache_scheme`)"), "{shape}");
         let none = json!({"quantization_config": {"kv_cache_scheme": null}});
         check(&with(&llama(), &none), "", Ok(327_680));
     }
@@ -498,12 +459,7 @@ mod tests {
         for (field, _) in NOT_PER_TOKEN {
             refused(json!({*field: 4}), field);
         }
-        for field in [
-            "mamba_d_state",
-            "ssm_cfg",
-            "linear_num_key_heads",
-            "rwkv_hidden_size",
-        ] {
+        for field in ["mamba_d_state", "ssm_cfg", "linear_num_key_heads", "rwkv_hidden_size"] {
             refused(json!({field: 4}), field);
         }
         for kind in ["mamba2", "rwkv6", "falcon_mamba"] {
@@ -521,30 +477,17 @@ mod tests {
         check(&json!({}), "bf16", Err("`num_hidden_layers` or `n_layer`"));
         check(&json!([1]), "bf16", Err("`num_hidden_layers`"));
         check(&json!({"n_layer": 2}), "bf16", Err("`num_attention_heads`"));
-        check(
-            &json!({"n_layer": 2, "n_head": 4}),
-            "bf16",
-            Err("`hidden_size`"),
-        );
+        check(&json!({"n_layer": 2, "n_head": 4}), "bf16", Err("`hidden_size`"));
         let wrong = |changes: Value, part: &str| check(&with(&llama(), &changes), "", Err(part));
         wrong(json!({"num_hidden_layers": 0}), "`num_hidden_layers` is 0");
         wrong(json!({"num_hidden_layers": "80"}), "expected a number");
-        wrong(
-            json!({"num_key_value_heads": [8, 4]}),
-            "`num_key_value_heads` is [8,4]",
-        );
+        wrong(json!({"num_key_value_heads": [8, 4]}), "`num_key_value_heads` is [8,4]");
         wrong(json!({"hidden_size": 1u64 << 60}), "expected a number");
         wrong(json!({"hidden_size": 8}), "`hidden_size` is 8, no multiple");
         wrong(json!({"hidden_size": 8200}), "`hidden_size` is 8200");
-        wrong(
-            json!({"num_key_value_heads": 65}),
-            "`num_key_value_heads` is 65, more than the 64",
-        );
+        wrong(json!({"num_key_value_heads": 65}), "`num_key_value_heads` is 65, more than the 64");
         wrong(json!({"torch_dtype": "auto"}), "give --kv-dtype");
         wrong(json!({"torch_dtype": null}), "give --kv-dtype");
-        assert!(
-            "q4".parse::<KvDtype>()
-                .is_err_and(|error| error.contains("known: f32"))
-        );
+        assert!("q4".parse::<KvDtype>().is_err_and(|error| error.contains("known: f32")));
     }
 }

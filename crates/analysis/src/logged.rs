@@ -54,10 +54,7 @@ pub(crate) fn corrected(split: &BucketTokens, served: u32) -> BucketTokens {
         corrected.put(bucket, tokens);
     }
     corrected.put(Bucket::Device, served - more);
-    corrected.put(
-        Bucket::IndexWrong,
-        found.saturating_sub(served) + of_the_replay,
-    );
+    corrected.put(Bucket::IndexWrong, found.saturating_sub(served) + of_the_replay);
     corrected
 }
 
@@ -93,13 +90,9 @@ mod tests {
             (Bucket::Evicted, 10),
             (Bucket::NeverSeen, 20),
         ]);
-        for (served, not_served, unseen) in [
-            (64, 16, 20),
-            (0, 80, 20),
-            (70, 10, 20),
-            (90, 0, 10),
-            (100, 0, 0),
-        ] {
+        for (served, not_served, unseen) in
+            [(64, 16, 20), (0, 80, 20), (70, 10, 20), (90, 0, 10), (100, 0, 0)]
+        {
             let split = corrected(&replayed, served);
             assert_eq!(split.total(), 100, "{served}");
             assert_eq!(split.get(Bucket::Device), served);
@@ -126,10 +119,7 @@ mod tests {
     #[test]
     fn cached_tokens_count_as_their_share_of_the_prompt() {
         let unseen = split(&[(Bucket::NeverSeen, 50)]);
-        let said = |cached| LoggedPrompt {
-            cached,
-            ..LoggedPrompt::default()
-        };
+        let said = |cached| LoggedPrompt { cached, ..LoggedPrompt::default() };
         assert_eq!(served(&said(Some((100, 40))), &unseen), Some(20));
         assert_eq!(served(&said(Some((10, 40))), &unseen), Some(50), "a slip");
         assert_eq!(served(&said(Some((0, 0))), &unseen), None);

@@ -53,11 +53,7 @@ pub fn each(
 
 /// The file's name in messages.
 pub fn name(path: &Path) -> String {
-    if path.as_os_str() == "-" {
-        "standard input".to_owned()
-    } else {
-        path.display().to_string()
-    }
+    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
 
 fn opened<'p>(
@@ -68,10 +64,7 @@ fn opened<'p>(
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdin()));
     }
-    if ["http://", "https://"]
-        .iter()
-        .any(|it| name.starts_with(it))
-    {
+    if ["http://", "https://"].iter().any(|it| name.starts_with(it)) {
         let message = format!(
             "{name} is an address, and no file: `headstart why REQUEST --url {name}` asks a \
              running server"

@@ -128,11 +128,7 @@ pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> M
     let sessions = numbers.sessions.count as f64 * sampling.session_rate;
     let users = numbers.users.as_ref().map_or(0, |users| users.count) as f64;
     let kept = sampling.pieces + (sessions + users * sampling.user_rate) as u64;
-    let RecordLimits {
-        pieces,
-        sessions,
-        users,
-    } = bounds.limits;
+    let RecordLimits { pieces, sessions, users } = bounds.limits;
     let rate = sampling.session_rate.min(sampling.user_rate);
     MemoryEstimate {
         what: "reuse, sessions and users",

@@ -133,11 +133,7 @@ impl std::fmt::Display for PromptBody {
 
 impl PromptRecord {
     pub(crate) fn new(request: &LoggedRequest, body: PromptBody) -> Self {
-        Self {
-            name: request.name(),
-            body,
-            logged_tokens: request.prompt_tokens,
-        }
+        Self { name: request.name(), body, logged_tokens: request.prompt_tokens }
     }
 
     /// Returns its name, cut to a readable length.
@@ -202,14 +198,8 @@ mod tests {
         assert_eq!(text.common(&PromptBody::Text("aè".to_owned())), 1);
         let ids = PromptBody::Ids(vec![7, 300_000, 9]);
         assert_eq!(ids.cut(1..9).to_string(), "300000 9");
-        assert_eq!(
-            (ids.common(&PromptBody::Ids(vec![7, 9])), ids.common(&text)),
-            (1, 0)
-        );
-        assert_eq!(
-            (ids.bytes().len(), ids.len(), ids.unit()),
-            (12, 3, "token ids")
-        );
+        assert_eq!((ids.common(&PromptBody::Ids(vec![7, 9])), ids.common(&text)), (1, 0));
+        assert_eq!((ids.bytes().len(), ids.len(), ids.unit()), (12, 3, "token ids"));
     }
 
     #[test]

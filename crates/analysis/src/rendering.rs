@@ -156,9 +156,7 @@ fn numbers(ids: &[TokenId]) -> String {
 /// `messages` with texts for contents; `for_toy` with its roles and with calls in the text.
 fn flat(messages: &Value, for_toy: bool) -> Value {
     let list = messages.as_array().map_or(&[][..], Vec::as_slice);
-    list.iter()
-        .map(|message| flat_message(message, for_toy))
-        .collect()
+    list.iter().map(|message| flat_message(message, for_toy)).collect()
 }
 
 fn flat_message(message: &Value, for_toy: bool) -> Value {
@@ -212,10 +210,7 @@ fn plain(messages: &Value, tools: Option<&Value>) -> String {
     let mut text = tools.map_or_else(String::new, |tools| format!("tools: {tools}\n"));
     for message in messages.as_array().into_iter().flatten() {
         let role = message["role"].as_str().unwrap_or("user");
-        text += &format!(
-            "{role}: {}\n",
-            message["content"].as_str().unwrap_or_default()
-        );
+        text += &format!("{role}: {}\n", message["content"].as_str().unwrap_or_default());
     }
     text + "assistant:"
 }
@@ -292,16 +287,8 @@ mod tests {
         assert!(rendering.remarks().is_empty(), "nothing was tokenized");
         assert!(!rendering.tokens(&text).expect("tokens").is_empty());
         assert!(rendering.remarks()[0].contains("approximate"));
-        assert_eq!(
-            rendering.tokenizer_id(),
-            Rendering::of(None).expect("the toy").tokenizer_id()
-        );
-        let absent = Rendering::of(Some(Path::new("./absent")))
-            .err()
-            .expect("no folder");
-        assert!(
-            absent.to_string().contains("--tokenizer ./absent"),
-            "{absent}"
-        );
+        assert_eq!(rendering.tokenizer_id(), Rendering::of(None).expect("the toy").tokenizer_id());
+        let absent = Rendering::of(Some(Path::new("./absent"))).err().expect("no folder");
+        assert!(absent.to_string().contains("--tokenizer ./absent"), "{absent}");
     }
 }

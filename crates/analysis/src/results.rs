@@ -292,10 +292,7 @@ impl Analysis {
         format!(
             "{} of {}{}",
             counted(self.replicas as u64, "replica"),
-            counted(
-                self.capacity_blocks * u64::from(self.info.block_tokens),
-                "token"
-            ),
+            counted(self.capacity_blocks * u64::from(self.info.block_tokens), "token"),
             if self.replicas == 1 { "" } else { " each" },
         )
     }
@@ -335,11 +332,7 @@ mod tests {
     use super::*;
 
     fn amount(tokens: u64, money: Option<f64>) -> Amount {
-        Amount {
-            tokens,
-            seconds: tokens as f64 / 2.0,
-            money,
-        }
+        Amount { tokens, seconds: tokens as f64 / 2.0, money }
     }
 
     #[track_caller]

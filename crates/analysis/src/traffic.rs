@@ -70,11 +70,7 @@ impl LoggedTraffic {
         reading: &LogReaderSettings<'_>,
         progress: &dyn Progress,
     ) -> Result<Self, AnalysisError> {
-        let mut budget = RequestMemoryBudget {
-            held: 0,
-            most: reading.held_bytes,
-            is_spent: false,
-        };
+        let mut budget = RequestMemoryBudget { held: 0, most: reading.held_bytes, is_spent: false };
         let mut parts = Vec::new();
         for source in sources {
             parts.push(part::part(source, reading, progress, &mut budget)?);
@@ -100,10 +96,7 @@ impl LoggedTraffic {
 
     fn joined(parts: Vec<ParsedLog>, sources: &[LogSource]) -> Result<Self, AnalysisError> {
         let block_tokens = parts[0].info.block_tokens;
-        if let Some(other) = parts
-            .iter()
-            .find(|part| part.info.block_tokens != block_tokens)
-        {
+        if let Some(other) = parts.iter().find(|part| part.info.block_tokens != block_tokens) {
             let message = format!(
                 "the inputs differ in tokens per block ({block_tokens} and {}); convert them to \
                  one size, or analyze them one by one",
@@ -144,10 +137,7 @@ impl LoggedTraffic {
         }
         traffic.copies = copies.requests;
         traffic.remarks.splice(0..0, copies.remarks);
-        let has_blocks = traffic
-            .requests
-            .iter()
-            .any(|request| !request.blocks.is_empty());
+        let has_blocks = traffic.requests.iter().any(|request| !request.blocks.is_empty());
         if !has_blocks && block_tokens == 0 {
             return Err(AnalysisError::Empty(format!(
                 "{}: lengths and times only; analyze a log with prompts or a trace with block ids, \
@@ -167,41 +157,23 @@ impl LoggedTraffic {
 
     fn append(&mut self, part: ParsedLog, number: u64, merges: bool) {
         let end = self.requests.last().map_or(Nanos(0), |last| last.arrival);
-        let first = part
-            .requests
-            .iter()
-            .map(|it| it.arrival)
-            .min()
-            .unwrap_or_default();
-        let types: Vec<u16> = part
-            .info
-            .types
-            .iter()
-            .map(|it| self.info.type_index(it))
-            .collect();
+        let first = part.requests.iter().map(|it| it.arrival).min().unwrap_or_default();
+        let types: Vec<u16> = part.info.types.iter().map(|it| self.info.type_index(it)).collect();
         let is_numbered = !part.format.is_text();
         let shift = |at: Nanos| {
-            if merges {
-                at
-            } else {
-                Nanos(end.0.saturating_add(at.0.saturating_sub(first.0)))
-            }
+            if merges { at } else { Nanos(end.0.saturating_add(at.0.saturating_sub(first.0))) }
         };
-        self.requests
-            .extend(part.requests.into_iter().map(|mut request| {
-                request.arrival = shift(request.arrival);
-                let index = usize::from(request.request_type);
-                request.request_type = types.get(index).copied().unwrap_or(0);
-                if is_numbered && number > 0 {
-                    set_apart(&mut request, number);
-                }
-                request
-            }));
+        self.requests.extend(part.requests.into_iter().map(|mut request| {
+            request.arrival = shift(request.arrival);
+            let index = usize::from(request.request_type);
+            request.request_type = types.get(index).copied().unwrap_or(0);
+            if is_numbered && number > 0 {
+                set_apart(&mut request, number);
+            }
+            request
+        }));
         let source = number as u32;
-        let said = part
-            .said
-            .into_iter()
-            .map(|said| LoggedPrompt { source, ..said });
+        let said = part.said.into_iter().map(|said| LoggedPrompt { source, ..said });
         self.said.extend(said);
         if number == 0 {
             self.info.sessions = part.info.sessions;
@@ -216,9 +188,7 @@ impl LoggedTraffic {
     fn sort(&mut self) {
         let mut order: Vec<usize> = (0..self.requests.len()).collect();
         order.sort_by_key(|&index| self.requests[index].arrival);
-        let start = order
-            .first()
-            .map_or(Nanos(0), |&first| self.requests[first].arrival);
+        let start = order.first().map_or(Nanos(0), |&first| self.requests[first].arrival);
         let taken = |requests: &mut Vec<TraceRequest>, index: usize| {
             let mut request = std::mem::take(&mut requests[index]);
             request.arrival = Nanos(request.arrival.0 - start.0);
@@ -227,9 +197,7 @@ impl LoggedTraffic {
         let sorted = order.iter().map(|&index| taken(&mut self.requests, index));
         self.requests = sorted.collect();
         if !self.said.is_empty() {
-            let sorted = order
-                .iter()
-                .map(|&index| std::mem::take(&mut self.said[index]));
+            let sorted = order.iter().map(|&index| std::mem::take(&mut self.said[index]));
             self.said = sorted.collect();
         }
     }
@@ -258,10 +226,7 @@ impl LoggedTraffic {
             request.blocks = shared;
         }
         let is_inferred = |provenance| provenance == Provenance::Inferred;
-        let what = match (
-            is_inferred(self.info.sessions),
-            is_inferred(self.info.turns),
-        ) {
+        let what = match (is_inferred(self.info.sessions), is_inferred(self.info.turns)) {
             (true, true) => "sessions and turns",
             (true, false) => "sessions",
             (false, _) => "turns",

@@ -201,31 +201,19 @@ impl<'a> LogWalk<'a> {
     fn told(&self, request: &LoggedRequest, body: PromptBody, sketch: &Sketch) -> PromptComparison {
         let prompt = Rc::new(PromptRecord::new(request, body));
         let Some(told) = self.neighbours.tell(namespace(request), sketch) else {
-            return PromptComparison {
-                prompt,
-                near: None,
-                shared_tokens: 0,
-                parted: None,
-            };
+            return PromptComparison { prompt, near: None, shared_tokens: 0, parted: None };
         };
         let near = Rc::clone(told.near.name);
         let shared_tokens = prompt.shared_tokens(&near, self.rendering);
         let behind = |one: &PromptRecord| one.tokens(self.rendering).saturating_sub(shared_tokens);
         let most = behind(&prompt).min(behind(&near));
         let parted = told.explanation.map(|explanation| DivergentPrompts {
-            lost_tokens: prompt
-                .lost(&explanation.divergence, self.rendering)
-                .min(most),
+            lost_tokens: prompt.lost(&explanation.divergence, self.rendering).min(most),
             divergence: explanation.divergence,
             evidence: explanation.evidence,
             old: Rc::clone(&near),
         });
-        PromptComparison {
-            shared_tokens,
-            prompt,
-            near: Some(near),
-            parted,
-        }
+        PromptComparison { shared_tokens, prompt, near: Some(near), parted }
     }
 }
 

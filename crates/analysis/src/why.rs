@@ -53,11 +53,7 @@ impl Namesakes {
     /// Tells the user about further requests with the same id, if any.
     #[must_use]
     pub fn told(&self) -> Option<String> {
-        let more = if self.count > self.lines.len() as u64 {
-            ", …"
-        } else {
-            ""
-        };
+        let more = if self.count > self.lines.len() as u64 { ", …" } else { "" };
         (self.count > 0).then(|| {
             format!(
                 "this is the first request with that id; {} more on line {}{more}: name one by \

@@ -34,10 +34,7 @@ impl Loaded {
     /// A cache with a pinned chain and room for the other blocks, which a first round fills.
     fn new(name: &str, chain_blocks: usize) -> Self {
         let capacity = chain_blocks + OTHER_BLOCKS;
-        let setting = Setting {
-            capacity,
-            block_tokens: 16,
-        };
+        let setting = Setting { capacity, block_tokens: 16 };
         let future = Arc::new(Future::default());
         let policy = policy::offline(name, setting, &future).expect("a known policy");
         let mut cache = PrefixCache::new(capacity, policy);
@@ -45,13 +42,8 @@ impl Loaded {
         let access = Access::default();
         store(&mut cache, &chain, &access);
         let held = cache.acquire(&chain);
-        let mut loaded = Self {
-            cache,
-            rng: Rng::new(1),
-            now: Nanos(0),
-            fresh: 1 << 40,
-            _held: held,
-        };
+        let mut loaded =
+            Self { cache, rng: Rng::new(1), now: Nanos(0), fresh: 1 << 40, _held: held };
         loaded.round();
         loaded
     }
@@ -69,11 +61,7 @@ impl Loaded {
                     self.fresh
                 }
             };
-            store(
-                &mut self.cache,
-                &[BlockHash::from_u64(id)],
-                &Access::at(self.now),
-            );
+            store(&mut self.cache, &[BlockHash::from_u64(id)], &Access::at(self.now));
             self.cache.drain_effects();
         }
         start.elapsed().as_secs_f64() * 1e9 / (self.fresh - before) as f64

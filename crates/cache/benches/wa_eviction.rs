@@ -17,10 +17,7 @@ const ROUNDS: usize = 101;
 
 fn main() {
     for spec in ["lru", "wa", "wa:published"] {
-        let setting = Setting {
-            capacity: BLOCKS as usize,
-            block_tokens: 16,
-        };
+        let setting = Setting { capacity: BLOCKS as usize, block_tokens: 16 };
         let mut policy = policy::by_name(spec, setting).expect("a known policy");
         let (mut rng, mut now, mut name) = (Rng::new(1), Nanos(0), 0);
         let mut come = |policy: &mut Box<dyn headstart_cache::Policy>, block: BlockId| {

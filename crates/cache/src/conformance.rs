@@ -62,10 +62,7 @@ pub fn same_victims(
         for number in 0..NUM_CALLS {
             let victim = calls.step(policy.as_mut());
             let expected = calls_of_reference.step(reference.as_mut());
-            assert_eq!(
-                victim, expected,
-                "the policies differ at call {number}, seed {seed}"
-            );
+            assert_eq!(victim, expected, "the policies differ at call {number}, seed {seed}");
         }
     }
 }
@@ -83,9 +80,7 @@ pub fn same_evictions(
         let policies = [make(&workload), make_reference(&workload)];
         difference(seed, &workload, policies)
     };
-    let shortest = (0..NUM_SEEDS)
-        .filter_map(difference)
-        .min_by_key(|found| found.num_steps);
+    let shortest = (0..NUM_SEEDS).filter_map(difference).min_by_key(|found| found.num_steps);
     if let Some(EvictionMismatch { num_steps, story }) = shortest {
         panic!("the policies differ at step {num_steps} of {story}");
     }

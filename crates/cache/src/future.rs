@@ -28,10 +28,7 @@ impl Future {
     /// When there are 2^32 - 1 requests or more.
     #[must_use]
     pub fn of(requests: &[TraceRequest]) -> Self {
-        assert!(
-            requests.len() < Self::NEVER as usize,
-            "requests are numbered with 32 bits"
-        );
+        assert!(requests.len() < Self::NEVER as usize, "requests are numbered with 32 bits");
         let mut next_of = NextOf::default();
         let mut reversed = Vec::with_capacity(requests.len());
         for (index, request) in requests.iter().enumerate().rev() {
@@ -44,11 +41,8 @@ impl Future {
             }
             reversed.push(nexts);
         }
-        let mut future = Self {
-            session_ends: session_ends(requests),
-            starts: vec![0],
-            ..Self::default()
-        };
+        let mut future =
+            Self { session_ends: session_ends(requests), starts: vec![0], ..Self::default() };
         for nexts in reversed.into_iter().rev() {
             let mut end = 0;
             future.runs.extend(nexts.into_iter().map(|(next, count)| {
@@ -80,10 +74,7 @@ impl Future {
     /// The last request of the session that `request` belongs to.
     #[must_use]
     pub fn session_end(&self, request: u32) -> u32 {
-        self.session_ends
-            .get(request as usize)
-            .copied()
-            .unwrap_or(request)
+        self.session_ends.get(request as usize).copied().unwrap_or(request)
     }
 
     fn runs_of(&self, request: u32) -> &[(u32, u32)] {

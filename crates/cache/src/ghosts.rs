@@ -43,11 +43,7 @@ impl Ghosts {
     /// `num_lists` empty lists, that will hold `expected` ghosts together for most of the time.
     pub(crate) fn new(num_lists: usize, expected: usize) -> Self {
         assert!(num_lists <= 2, "one bit tells the list");
-        let empty = List {
-            oldest: NONE,
-            newest: NONE,
-            len: 0,
-        };
+        let empty = List { oldest: NONE, newest: NONE, len: 0 };
         Self {
             expected,
             entries: Vec::new(),
@@ -130,8 +126,7 @@ impl Ghosts {
                 let more = (len / 8).max(16);
                 let expected = self.expected.saturating_sub(len);
                 let is_last = (1..more).contains(&expected);
-                self.entries
-                    .reserve_exact(if is_last { expected } else { more });
+                self.entries.reserve_exact(if is_last { expected } else { more });
             }
             self.entries.push(entry);
             return (self.entries.len() - 1) as u32;
@@ -219,9 +214,7 @@ mod tests {
                     }
                     _ => {
                         assert_eq!(ghosts.remove(hash), held, "seed {seed}");
-                        lists
-                            .iter_mut()
-                            .for_each(|list| list.retain(|&one| one != hash));
+                        lists.iter_mut().for_each(|list| list.retain(|&one| one != hash));
                     }
                 }
                 for (index, list) in lists.iter().enumerate() {

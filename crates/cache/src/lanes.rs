@@ -32,10 +32,7 @@ struct LaneEnds {
 impl Lanes {
     /// `num_lanes` empty queues for a cache of `capacity` slots.
     pub(crate) fn new(capacity: usize, num_lanes: usize) -> Self {
-        let empty = LaneEnds {
-            first: NONE,
-            last: NONE,
-        };
+        let empty = LaneEnds { first: NONE, last: NONE };
         Self {
             lists: vec![empty; num_lanes],
             behind: vec![NONE; capacity],
@@ -167,10 +164,7 @@ mod tests {
                 }
             }
             lanes.swap(0, 1);
-            assert_eq!(
-                lanes.front(0),
-                maps[1].first_key_value().map(|(_, &one)| one)
-            );
+            assert_eq!(lanes.front(0), maps[1].first_key_value().map(|(_, &one)| one));
         }
     }
 }

@@ -47,10 +47,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if !self.blocks.is_empty() {
             let blocks = std::mem::take(&mut self.blocks);
-            self.returns.push(DroppedLease {
-                blocks,
-                committed: self.committed,
-            });
+            self.returns.push(DroppedLease { blocks, committed: self.committed });
         }
     }
 }
@@ -77,8 +74,6 @@ impl Returns {
 
     /// A panic while the lock is held leaves a whole vector behind: poison means nothing here.
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<DroppedLease>> {
-        self.0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

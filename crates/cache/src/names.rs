@@ -50,24 +50,16 @@ impl std::fmt::Display for PolicyError {
         match self {
             Self::Unknown { name } => {
                 let (online, bounds) = (NAMES.join(", "), OFFLINE_NAMES.join(", "));
-                write!(
-                    f,
-                    "unknown policy `{name}`; known: {online}; in replay also {bounds}"
-                )
+                write!(f, "unknown policy `{name}`; known: {online}; in replay also {bounds}")
             }
             Self::NeedsFuture { name } => write!(
                 f,
                 "policy `{name}` reads the future and works in replay only; one that serves: {}",
                 NAMES.join(", ")
             ),
-            Self::BadOption {
-                name,
-                option,
-                known,
-            } => write!(
-                f,
-                "policy `{name}` does not take `{option}`; it takes {known}"
-            ),
+            Self::BadOption { name, option, known } => {
+                write!(f, "policy `{name}` does not take `{option}`; it takes {known}")
+            }
         }
     }
 }
@@ -117,9 +109,7 @@ pub fn offline(
 #[must_use]
 pub fn reads_predictions(spec: &str) -> bool {
     let name = SpecOptions::new(spec).name;
-    ONLINE
-        .iter()
-        .any(|entry| entry.name == name && entry.reads_predictions)
+    ONLINE.iter().any(|entry| entry.name == name && entry.reads_predictions)
 }
 
 /// Takes the charge out of a specification: `lpc:charge=16000` is `lpc` on a cache that is 16,000
@@ -151,11 +141,7 @@ pub(crate) struct SpecOptions<'a> {
 impl<'a> SpecOptions<'a> {
     fn new(spec: &'a str) -> Self {
         let mut parts = spec.split(':');
-        Self {
-            name: parts.next().unwrap_or_default(),
-            rest: parts.collect(),
-            asked: Vec::new(),
-        }
+        Self { name: parts.next().unwrap_or_default(), rest: parts.collect(), asked: Vec::new() }
     }
 
     /// The value of `key`, a number that `is_fine`.
@@ -225,10 +211,7 @@ impl<'a> SpecOptions<'a> {
 mod tests {
     use super::*;
 
-    const SETTING: Setting = Setting {
-        capacity: 4,
-        block_tokens: 16,
-    };
+    const SETTING: Setting = Setting { capacity: 4, block_tokens: 16 };
 
     #[test]
     fn every_name_makes_a_policy() {
@@ -248,21 +231,12 @@ mod tests {
         };
         check("mru", "unknown policy `mru`; known: lru, fifo");
         check("belady", "works in replay only");
-        check(
-            "lru:life=5",
-            "`lru` does not take `life=5`; it takes no options",
-        );
+        check("lru:life=5", "`lru` does not take `life=5`; it takes no options");
         check("gdsf:depth=-1", "it takes `depth=NUMBER`");
         check("s3fifo:small=2", "does not take `small=2`");
-        check(
-            "s3fifo:samll=0.2",
-            "it takes `small=NUMBER`, `ghost=NUMBER`",
-        );
+        check("s3fifo:samll=0.2", "it takes `small=NUMBER`, `ghost=NUMBER`");
         assert!(by_name("s3fifo:ghost=0.5:small=0.2", SETTING).is_ok());
-        check(
-            "lpc:interval=0",
-            "does not take `interval=0`; it takes `interval=NUMBER`",
-        );
+        check("lpc:interval=0", "does not take `interval=0`; it takes `interval=NUMBER`");
         check("lpc:charge=5", "does not take `charge=5`");
         assert!(by_name("lpc:interval=30:no-decay:literal-max", SETTING).is_ok());
     }
@@ -277,18 +251,13 @@ mod tests {
     fn a_charge_is_taken_out_and_told_in_blocks() {
         let check = |spec, expected: Option<(&str, usize)>| {
             let split = split_charge(spec, 16).ok();
-            let split = split
-                .as_ref()
-                .map(|(spec, blocks)| (spec.as_str(), *blocks));
+            let split = split.as_ref().map(|(spec, blocks)| (spec.as_str(), *blocks));
             assert_eq!(split, expected, "{spec}");
         };
         check("lpc", Some(("lpc", 0)));
         check("lpc:charge=16000", Some(("lpc", 1_000)));
         check("lpc:charge=17:no-decay", Some(("lpc:no-decay", 2)));
-        check(
-            "s3fifo:small=0.2:charge=0:ghost=1",
-            Some(("s3fifo:small=0.2:ghost=1", 0)),
-        );
+        check("s3fifo:small=0.2:charge=0:ghost=1", Some(("s3fifo:small=0.2:ghost=1", 0)));
         check("lpc:charge=-1", None);
         check("lpc:charge=much", None);
         check("lpc:charge=inf", None);

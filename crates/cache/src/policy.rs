@@ -79,11 +79,7 @@ pub(crate) const ONLINE: [OnlinePolicy; 12] = [
     online("gdsf", |at, options| {
         let depth = options.number("depth", 32_768.0, |depth| depth >= 1.0)?;
         let gdsf = Gdsf::new(at.capacity, at.blocks(depth));
-        Ok(if options.flag("admit-all") {
-            Box::new(gdsf.admitting_all())
-        } else {
-            Box::new(gdsf)
-        })
+        Ok(if options.flag("admit-all") { Box::new(gdsf.admitting_all()) } else { Box::new(gdsf) })
     }),
     // `allowance`: ξ, tokens.
     online("tlru", |at, options| {
@@ -131,11 +127,7 @@ pub(crate) const OFFLINE: [OfflinePolicy; 3] = [
 ];
 
 const fn online(name: &'static str, make: MakePolicy) -> OnlinePolicy {
-    OnlinePolicy {
-        name,
-        reads_predictions: false,
-        make,
-    }
+    OnlinePolicy { name, reads_predictions: false, make }
 }
 
 /// Policies that [`by_name`] makes.

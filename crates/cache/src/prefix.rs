@@ -126,12 +126,7 @@ impl PrefixCache {
             blocks.push(block);
         }
         let matched = blocks.len();
-        Lease {
-            blocks,
-            matched,
-            committed: matched,
-            returns: self.returns.clone(),
-        }
+        Lease { blocks, matched, committed: matched, returns: self.returns.clone() }
     }
 
     /// Adds `count` private blocks to the end of `lease`, evicting as needed; all or nothing.
@@ -144,9 +139,7 @@ impl PrefixCache {
         }
         for _ in 0..count {
             let block = self.allocate(now, None);
-            lease
-                .blocks
-                .push(block.expect("an unpinned block implies a candidate"));
+            lease.blocks.push(block.expect("an unpinned block implies a candidate"));
         }
         Grow::Done
     }
@@ -183,10 +176,7 @@ impl PrefixCache {
                 (resident, Admit::Adopted)
             }
             None => {
-                let newcomer = Newcomer {
-                    hash,
-                    access: *access,
-                };
+                let newcomer = Newcomer { hash, access: *access };
                 let Some(block) = self.allocate(access.now, Some(&newcomer)) else {
                     return Admit::Declined;
                 };
@@ -219,8 +209,7 @@ impl PrefixCache {
         self.take_returned();
         while self.num_unpinned > 0 {
             let block = self.evict(now, None);
-            self.slots
-                .free(block.expect("an unpinned block implies a candidate"));
+            self.slots.free(block.expect("an unpinned block implies a candidate"));
         }
     }
 
@@ -252,11 +241,7 @@ impl PrefixCache {
         let sum = self.occupancy();
         assert_eq!(sum.free, self.slots.num_free(), "free slots are counted");
         assert_eq!(sum.cached, self.num_unpinned, "unpinned blocks are counted");
-        assert_eq!(
-            sum.cached + sum.pinned,
-            self.slots.num_resident(),
-            "residents have names"
-        );
+        assert_eq!(sum.cached + sum.pinned, self.slots.num_resident(), "residents have names");
         let mut counted = vec![0u32; self.slots.capacity()];
         for block in self.slots.blocks() {
             let State::Resident { parent, pins, .. } = self.slots.state(block) else {
@@ -400,14 +385,7 @@ mod tests {
         cache.commit(&mut lease, BlockHash::from_u64(1), &Access::default());
         assert_eq!(cache.overlap(&chain(&[1, 2])), 1);
         cache.release(lease, &Access::default());
-        assert_eq!(
-            cache.occupancy(),
-            Occupancy {
-                free: 3,
-                cached: 1,
-                ..Occupancy::default()
-            }
-        );
+        assert_eq!(cache.occupancy(), Occupancy { free: 3, cached: 1, ..Occupancy::default() });
         cache.check();
     }
 
@@ -418,15 +396,8 @@ mod tests {
         let other = run(&mut cache, &[7]);
         cache.release(other, &Access::default());
         let mut lease = cache.acquire(&[]);
-        assert_eq!(
-            cache.grow(&mut lease, 3, Nanos(0)),
-            Grow::Short { available: 2 }
-        );
-        assert_eq!(
-            cache.overlap(&chain(&[7])),
-            1,
-            "a refused growth evicts nothing"
-        );
+        assert_eq!(cache.grow(&mut lease, 3, Nanos(0)), Grow::Short { available: 2 });
+        assert_eq!(cache.overlap(&chain(&[7])), 1, "a refused growth evicts nothing");
         assert_eq!(cache.grow(&mut lease, 2, Nanos(0)), Grow::Done);
         assert_eq!(cache.overlap(&chain(&[7])), 0);
         assert_eq!(cache.overlap(&chain(&[1, 2])), 2);
@@ -441,11 +412,7 @@ mod tests {
         assert_eq!(cache.available(), 1, "not before the next call");
         let lease = cache.acquire(&chain(&[9]));
         assert_eq!(cache.available(), 4);
-        assert_eq!(
-            cache.overlap(&chain(&[1, 2, 3])),
-            3,
-            "what was committed stays"
-        );
+        assert_eq!(cache.overlap(&chain(&[1, 2, 3])), 3, "what was committed stays");
         cache.check();
         drop(lease);
     }
@@ -458,28 +425,15 @@ mod tests {
         cache.grow(&mut one, 1, Nanos(0));
         cache.grow(&mut two, 1, Nanos(0));
         let hash = BlockHash::from_u64(1);
-        assert_eq!(
-            cache.commit(&mut one, hash, &Access::default()),
-            Commit::Stored
-        );
-        assert_eq!(
-            cache.commit(&mut two, hash, &Access::default()),
-            Commit::Adopted
-        );
+        assert_eq!(cache.commit(&mut one, hash, &Access::default()), Commit::Stored);
+        assert_eq!(cache.commit(&mut two, hash, &Access::default()), Commit::Adopted);
         assert_eq!(one.blocks(), two.blocks());
         assert_eq!(cache.available(), 3);
         cache.check();
         cache.release(one, &Access::default());
         cache.release(two, &Access::default());
         cache.check();
-        assert_eq!(
-            cache.occupancy(),
-            Occupancy {
-                free: 3,
-                cached: 1,
-                ..Occupancy::default()
-            }
-        );
+        assert_eq!(cache.occupancy(), Occupancy { free: 3, cached: 1, ..Occupancy::default() });
     }
 
     #[test]
@@ -494,10 +448,7 @@ mod tests {
         };
         let story: Vec<_> = cache.drain_effects().map(names).collect();
         let id = BlockHash::from_u64;
-        assert_eq!(
-            story,
-            [('+', id(1)), ('+', id(2)), ('-', id(2)), ('+', id(3))]
-        );
+        assert_eq!(story, [('+', id(1)), ('+', id(2)), ('-', id(2)), ('+', id(3))]);
     }
 
     #[test]
@@ -507,14 +458,7 @@ mod tests {
         let other = run(&mut cache, &[1, 3, 4]);
         cache.release(other, &Access::default());
         cache.clear(Nanos(0));
-        assert_eq!(
-            cache.occupancy(),
-            Occupancy {
-                free: 4,
-                pinned: 2,
-                ..Occupancy::default()
-            }
-        );
+        assert_eq!(cache.occupancy(), Occupancy { free: 4, pinned: 2, ..Occupancy::default() });
         cache.check();
         drop(held);
     }

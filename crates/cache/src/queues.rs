@@ -67,10 +67,7 @@ impl<K: Copy + Ord> Queues<K> {
             let room = self.positions.len() - heap.len();
             heap.reserve_exact((heap.len() / 8).max(16).min(room));
         }
-        heap.push(QueueEntry {
-            key,
-            block: block.0,
-        });
+        heap.push(QueueEntry { key, block: block.0 });
         let last = heap.len() - 1;
         self.rise(queue, last);
     }
@@ -83,10 +80,7 @@ impl<K: Copy + Ord> Queues<K> {
         let position = self.positions[block.index()];
         assert_ne!(position, NOWHERE, "{block:?} is in no queue");
         let position = position as usize;
-        debug_assert_eq!(
-            self.heaps[queue][position].block, block.0,
-            "in its own queue"
-        );
+        debug_assert_eq!(self.heaps[queue][position].block, block.0, "in its own queue");
         self.positions[block.index()] = NOWHERE;
         let heap = &mut self.heaps[queue];
         let last = heap.pop().expect("a queued block has an entry");

@@ -12,10 +12,7 @@ pub(crate) struct Recency {
 
 impl Recency {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self {
-            released: vec![0; capacity],
-            clock: 0,
-        }
+        Self { released: vec![0; capacity], clock: 0 }
     }
 
     /// The block is new: older than all that were released.

@@ -30,11 +30,7 @@ struct BlockSlot {
 pub(crate) enum State {
     Free,
     InFlight,
-    Resident {
-        parent: Option<BlockId>,
-        children: u32,
-        pins: u32,
-    },
+    Resident { parent: Option<BlockId>, children: u32, pins: u32 },
 }
 
 /// Effect of a pin, or of its end, on whether the block may be evicted.
@@ -61,12 +57,8 @@ impl Slots {
     pub(crate) fn new(capacity: usize) -> Self {
         let last = u32::try_from(capacity).unwrap_or(u32::MAX);
         assert!(last < IN_FLIGHT, "a tier holds fewer than 2^32 - 2 blocks");
-        let free = |next| BlockSlot {
-            hash: BlockHash([0; 16]),
-            parent: next,
-            children: 0,
-            pins: FREE,
-        };
+        let free =
+            |next| BlockSlot { hash: BlockHash([0; 16]), parent: next, children: 0, pins: FREE };
         let nexts = (1..=last).map(|next| if next == last { NONE } else { next });
         Self {
             slots: nexts.map(free).collect(),
@@ -92,9 +84,7 @@ impl Slots {
     #[inline]
     pub(crate) fn find(&self, hash: BlockHash) -> Option<BlockId> {
         let is_it = |&slot: &u32| self.slots[slot as usize].hash == hash;
-        self.names
-            .find(spread(hash), is_it)
-            .map(|&slot| BlockId(slot))
+        self.names.find(spread(hash), is_it).map(|&slot| BlockId(slot))
     }
 
     /// Like [`Slots::find`], for the block behind `before` in a chain. Chains are laid down in
@@ -148,10 +138,7 @@ impl Slots {
     /// Frees a slot in flight.
     pub(crate) fn free(&mut self, block: BlockId) {
         let slot = &mut self.slots[block.index()];
-        assert_eq!(
-            slot.pins, IN_FLIGHT,
-            "{block:?} is freed while not in flight"
-        );
+        assert_eq!(slot.pins, IN_FLIGHT, "{block:?} is freed while not in flight");
         slot.pins = FREE;
         slot.parent = self.first_free;
         self.first_free = block.0;
@@ -164,10 +151,7 @@ impl Slots {
             self.resident_mut(parent).children += 1;
         }
         let slot = &mut self.slots[block.index()];
-        assert_eq!(
-            slot.pins, IN_FLIGHT,
-            "{block:?} is settled while not in flight"
-        );
+        assert_eq!(slot.pins, IN_FLIGHT, "{block:?} is settled while not in flight");
         *slot = BlockSlot {
             hash,
             parent: parent.map_or(NONE, |parent| parent.0),
@@ -190,13 +174,8 @@ impl Slots {
     /// an unpinned leaf.
     pub(crate) fn unsettle(&mut self, block: BlockId) -> Option<BlockId> {
         let slot = *self.resident_mut(block);
-        assert!(
-            slot.children == 0 && slot.pins == 0,
-            "a victim is a leaf without holders"
-        );
-        let entry = self
-            .names
-            .find_entry(spread(slot.hash), |&found| found == block.0);
+        assert!(slot.children == 0 && slot.pins == 0, "a victim is a leaf without holders");
+        let entry = self.names.find_entry(spread(slot.hash), |&found| found == block.0);
         entry.expect("a resident block has a name").remove();
         self.slots[block.index()].pins = IN_FLIGHT;
         let parent = (slot.parent != NONE).then_some(BlockId(slot.parent))?;
@@ -224,10 +203,7 @@ impl Slots {
     #[inline]
     fn resident_mut(&mut self, block: BlockId) -> &mut BlockSlot {
         let slot = &mut self.slots[block.index()];
-        assert!(
-            slot.pins < IN_FLIGHT,
-            "{block:?} is held as resident but is not"
-        );
+        assert!(slot.pins < IN_FLIGHT, "{block:?} is held as resident but is not");
         slot
     }
 }

@@ -228,11 +228,7 @@ impl Tiers {
     pub fn committed(&mut self, unit: Unit, blocks: &[BlockId], access: &Access) {
         let first_is_back = self.shelves.first().map(|shelf| shelf.write) == Some(WriteWhen::Back);
         if first_is_back {
-            let on_device = OnDevice {
-                unit,
-                blocks: blocks.to_vec(),
-                access: *access,
-            };
+            let on_device = OnDevice { unit, blocks: blocks.to_vec(), access: *access };
             self.on_device.insert(unit.name, on_device);
         }
         let through = |shelf: &Shelf| shelf.write == WriteWhen::Through;
@@ -251,12 +247,7 @@ impl Tiers {
     /// The device has evicted the block called `name`. Its bytes are there until the next step,
     /// which reads them before it overwrites any.
     pub fn evicted(&mut self, name: BlockHash, now: Nanos) {
-        let Some(OnDevice {
-            unit,
-            blocks,
-            access,
-        }) = self.on_device.remove(&name)
-        else {
+        let Some(OnDevice { unit, blocks, access }) = self.on_device.remove(&name) else {
             return;
         };
         let access = Access { now, ..access };
@@ -297,19 +288,11 @@ impl Tiers {
             }
         }
         for &tier in &to {
-            let writing = Writing {
-                name: unit.name,
-                access: *access,
-            };
+            let writing = Writing { name: unit.name, access: *access };
             self.writes.insert((id, tier), writing);
         }
         if !to.is_empty() {
-            self.transfers.push(Transfer::Store {
-                id,
-                unit,
-                blocks: blocks.to_vec(),
-                to,
-            });
+            self.transfers.push(Transfer::Store { id, unit, blocks: blocks.to_vec(), to });
         }
     }
 
@@ -367,12 +350,7 @@ impl Tiers {
             }
             let (id, to) = (self.new_id(), self.shelves[index + 1].tier);
             self.writes.insert((id, to), Writing { name, access });
-            self.transfers.push(Transfer::Demote {
-                id,
-                name,
-                from: tier,
-                to,
-            });
+            self.transfers.push(Transfer::Demote { id, name, from: tier, to });
         }
         let names = evicted.into_iter().map(|link| link.name).collect();
         self.transfers.push(Transfer::Forget { tier, names });
@@ -393,12 +371,7 @@ impl Tiers {
     pub fn summary(&self) -> Vec<TierSummary> {
         let summary = |shelf: &Shelf| {
             let (capacity_units, units) = shelf.level.size();
-            TierSummary {
-                tier: shelf.tier,
-                capacity_units,
-                units,
-                counts: shelf.counts,
-            }
+            TierSummary { tier: shelf.tier, capacity_units, units, counts: shelf.counts }
         };
         self.shelves.iter().map(summary).collect()
     }

@@ -68,13 +68,8 @@ fn message(run: impl FnOnce()) -> Option<String> {
 }
 
 fn check(fault: Fault, expected: Option<&str>) {
-    let make = |_| -> Box<dyn Policy> {
-        Box::new(Faulty {
-            fault,
-            offered: Vec::new(),
-            num_asked: 0,
-        })
-    };
+    let make =
+        |_| -> Box<dyn Policy> { Box::new(Faulty { fault, offered: Vec::new(), num_asked: 0 }) };
     match (message(|| policy(make)), expected) {
         (Some(found), Some(expected)) => {
             assert!(found.contains(expected), "{fault:?}: {found}");

@@ -27,21 +27,14 @@ fn replay(name: &str, capacity: usize, trace: &[Vec<u64>]) -> Outcome {
         ..TraceRequest::default()
     };
     let requests: Vec<_> = trace.iter().map(request).collect();
-    let setting = Setting {
-        capacity,
-        block_tokens: 16,
-    };
+    let setting = Setting { capacity, block_tokens: 16 };
     let future = Arc::new(Future::of(&requests));
     let policy = policy::offline(name, setting, &future).expect("a known policy");
     let mut cache = PrefixCache::new(capacity, policy);
     let mut hits = 0;
     for (request, ids) in (0..).zip(trace) {
         let chain: Vec<_> = ids.iter().copied().map(BlockHash::from_u64).collect();
-        let access = |offset| Access {
-            request,
-            offset,
-            ..Access::default()
-        };
+        let access = |offset| Access { request, offset, ..Access::default() };
         let mut lease = cache.acquire(&chain);
         hits += lease.matched();
         for (offset, &hash) in (0..).zip(&chain).skip(lease.matched()) {
@@ -139,15 +132,8 @@ fn victim(rule: Rule, resident: &[Block], coming: &[Vec<u64>]) -> Option<usize> 
 fn check(name: &str, capacity: usize, trace: &[&[u64]], hits: usize, evicted: &[u64]) {
     let trace: Vec<_> = trace.iter().map(|ids| ids.to_vec()).collect();
     let expected = (hits, evicted.to_vec());
-    assert_eq!(
-        replay(name, capacity, &trace),
-        expected,
-        "{name} on {trace:?}"
-    );
-    let (_, rule) = RULES
-        .iter()
-        .find(|(known, _)| *known == name)
-        .expect("a rule");
+    assert_eq!(replay(name, capacity, &trace), expected, "{name} on {trace:?}");
+    let (_, rule) = RULES.iter().find(|(known, _)| *known == name).expect("a rule");
     let defined = by_definition(*rule, capacity, &trace);
     assert_eq!(defined, expected, "the definition of {name} on {trace:?}");
 }
@@ -163,13 +149,7 @@ fn lru_evicts_the_least_recently_released() {
     check("lru", 2, &[&[1], &[2], &[1], &[3]], 1, &[2]);
     // Released tail first: 3 before 2 before 1. Then the shorter request releases 2, 1 again.
     check("lru", 3, &[&[1, 2, 3], &[4]], 0, &[3]);
-    check(
-        "lru",
-        3,
-        &[&[1, 2, 3], &[4], &[1, 2], &[5], &[6]],
-        2,
-        &[3, 4, 2],
-    );
+    check("lru", 3, &[&[1, 2, 3], &[4], &[1, 2], &[5], &[6]], 2, &[3, 4, 2]);
     // 2 is pinned while room is made for 4, so 3 goes although it was released later.
     check("lru", 3, &[&[1, 2], &[3], &[1, 2, 4]], 2, &[3]);
 }
@@ -190,13 +170,7 @@ fn lfu_evicts_what_the_fewest_requests_touched() {
     check("lfu", 3, &[&[1], &[2], &[3], &[1], &[4]], 1, &[2]);
     check("lfu", 2, &[&[2], &[1], &[2], &[1], &[3]], 2, &[2]);
     // Touches before an eviction do not count: back again, 2 has one touch and 1 has two.
-    check(
-        "lfu",
-        2,
-        &[&[1], &[2], &[2], &[1], &[1], &[3], &[2], &[4]],
-        3,
-        &[2, 3, 2],
-    );
+    check("lfu", 2, &[&[1], &[2], &[2], &[1], &[1], &[3], &[2], &[4]], 3, &[2, 3, 2]);
 }
 
 #[test]
@@ -209,21 +183,9 @@ fn belady_evicts_what_is_asked_for_last() {
     // For 3, 2 goes (asked for after 1). For 2, neither 1 nor 3 comes again: 3 was released first.
     check("belady", 2, &[&[1], &[2], &[3], &[1], &[2]], 1, &[2, 3]);
     // 1 and 2 are due later than 3; 1 has 2 as a child. At the end, neither 3 nor 4 is due.
-    check(
-        "belady",
-        3,
-        &[&[1, 2], &[3], &[4], &[3], &[1, 2]],
-        2,
-        &[2, 4],
-    );
+    check("belady", 3, &[&[1, 2], &[3], &[4], &[3], &[1, 2]], 2, &[2, 4]);
     // 1 2 3 never comes again: its tail goes first, then what it bares.
-    check(
-        "belady",
-        3,
-        &[&[1, 2, 3], &[4], &[5], &[4, 6], &[5]],
-        2,
-        &[3, 2, 1],
-    );
+    check("belady", 3, &[&[1, 2, 3], &[4], &[5], &[4, 6], &[5]], 2, &[3, 2, 1]);
 }
 
 #[test]
@@ -267,11 +229,7 @@ fn any_trace_is_replayed_by_any_policy_and_always_alike() {
             let (hits, evicted) = replay(name, capacity, &trace);
             let lookups: usize = trace.iter().map(Vec::len).sum();
             assert!(hits + evicted.len() <= lookups, "{name}, seed {seed}");
-            assert_eq!(
-                replay(name, capacity, &trace),
-                (hits, evicted),
-                "{name}, seed {seed}"
-            );
+            assert_eq!(replay(name, capacity, &trace), (hits, evicted), "{name}, seed {seed}");
         }
     }
 }
@@ -279,10 +237,7 @@ fn any_trace_is_replayed_by_any_policy_and_always_alike() {
 /// Objects and conversations.
 fn prefixes(seed: u64) -> Vec<Vec<u64>> {
     let requests = Workload::random(seed).requests;
-    requests
-        .iter()
-        .map(|request| request.blocks.iter().collect())
-        .collect()
+    requests.iter().map(|request| request.blocks.iter().collect()).collect()
 }
 
 #[test]
@@ -298,10 +253,7 @@ fn random_traces_are_replayed_by_the_definitions() {
             for (kind, trace) in traces.iter().enumerate() {
                 let (hits, evicted) = replay(name, capacity, trace);
                 let (expected_hits, expected) = by_definition(rule, capacity, trace);
-                let differs = evicted
-                    .iter()
-                    .zip(&expected)
-                    .position(|(one, other)| one != other);
+                let differs = evicted.iter().zip(&expected).position(|(one, other)| one != other);
                 let place = format!("{name}, seed {seed}, kind {kind}, capacity {capacity}");
                 assert_eq!(differs, None, "an eviction differs, {place}");
                 assert_eq!(evicted.len(), expected.len(), "{place}");

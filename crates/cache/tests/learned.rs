@@ -15,10 +15,7 @@ use headstart_core::{
 const TICK: Duration = Duration::from_secs(10);
 
 fn make(spec: &str, capacity: usize) -> Box<dyn Policy> {
-    let setting = Setting {
-        capacity,
-        block_tokens: 16,
-    };
+    let setting = Setting { capacity, block_tokens: 16 };
     policy::by_name(spec, setting).expect("a known policy")
 }
 
@@ -70,10 +67,7 @@ fn on_times_rounded_to_the_tick_it_evicts_what_the_periodic_scheme_evicts() {
         ("lpc:interval=15:literal-max", 15.0, Pooling::Literal),
     ] {
         println!("{spec}");
-        let options = LpcOptions {
-            interval_s: Some(interval_s),
-            pooling,
-        };
+        let options = LpcOptions { interval_s: Some(interval_s), pooling };
         conformance::same_evictions(
             |workload| {
                 Box::new(Told {
@@ -119,10 +113,7 @@ fn conversations(seed: u64) -> Vec<TraceRequest> {
         arrival.0 += rng.below(20_000_000_000) as u64;
         let turn = turns[session] - left[session];
         let mut blocks = BlockRuns::default();
-        blocks.push_run(Run {
-            start: 1_000 * session as u64,
-            count: 4 * turn as u32,
-        });
+        blocks.push_run(Run { start: 1_000 * session as u64, count: 4 * turn as u32 });
         requests.push(TraceRequest {
             arrival,
             blocks,
@@ -173,19 +164,12 @@ fn told_the_truth_it_evicts_what_the_continuation_oracle_evicts() {
         let requests = conversations(seed);
         let capacity = 20 + seed as usize;
         let future = Arc::new(Future::of(&requests));
-        let setting = Setting {
-            capacity,
-            block_tokens: 16,
-        };
+        let setting = Setting { capacity, block_tokens: 16 };
         let oracle = policy::offline("continuation-oracle", setting, &future);
         let expected = evicted(&requests, capacity, oracle.expect("known"));
         for spec in ["lpc", "lpc:no-decay"] {
             let policy = make(spec, capacity);
-            assert_eq!(
-                evicted(&requests, capacity, policy),
-                expected,
-                "{spec}, seed {seed}"
-            );
+            assert_eq!(evicted(&requests, capacity, policy), expected, "{spec}, seed {seed}");
         }
         let lru = evicted(&requests, capacity, make("lru", capacity));
         assert_ne!(lru, expected, "the truth matters, seed {seed}");

@@ -33,18 +33,9 @@ impl Measured {
     fn new(name: &str, capacity: usize) -> Self {
         let chain = Vec::with_capacity(LONGEST_CHAIN);
         let before = held_bytes();
-        let setting = Setting {
-            capacity,
-            block_tokens: 16,
-        };
+        let setting = Setting { capacity, block_tokens: 16 };
         let policy = policy::by_name(name, setting).expect("a known policy");
-        Self {
-            cache: PrefixCache::new(capacity, policy),
-            before,
-            bytes: 0,
-            num_requests: 0,
-            chain,
-        }
+        Self { cache: PrefixCache::new(capacity, policy), before, bytes: 0, num_requests: 0, chain }
     }
 
     /// Serves one request and looks what is in use after it.
@@ -123,8 +114,5 @@ fn a_resident_block_takes_few_bytes() {
             }
         }
     }
-    assert!(
-        too_much.is_empty(),
-        "more bytes per block than allowed: {too_much:?}"
-    );
+    assert!(too_much.is_empty(), "more bytes per block than allowed: {too_much:?}");
 }

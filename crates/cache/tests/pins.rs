@@ -17,20 +17,15 @@ const MOST_HOLDS: usize = 6;
 const LONGEST_HOLD: usize = 40;
 
 fn cache(spec: &str, workload: &Workload) -> PrefixCache {
-    let setting = Setting {
-        capacity: workload.capacity,
-        block_tokens: 16,
-    };
+    let setting = Setting { capacity: workload.capacity, block_tokens: 16 };
     let policy = policy::by_name(spec, setting).expect("a known policy");
     PrefixCache::new(workload.capacity, policy)
 }
 
 /// One whole request; returns what it changed.
 fn serve(cache: &mut PrefixCache, workload: &Workload, request: usize) -> Vec<Effect> {
-    let access = Access {
-        request: request as u32,
-        ..Access::at(workload.requests[request].arrival)
-    };
+    let access =
+        Access { request: request as u32, ..Access::at(workload.requests[request].arrival) };
     let chain = workload.chain(request);
     let mut lease = cache.acquire(&chain);
     for (offset, &hash) in chain.iter().enumerate().skip(lease.matched()) {
@@ -61,15 +56,12 @@ fn check(spec: &str, seed: u64) -> usize {
     let workload = Workload::random(seed);
     let num_requests = workload.requests.len();
     let mut unpinned = cache(spec, &workload);
-    let expected: Vec<_> = (0..num_requests)
-        .map(|request| serve(&mut unpinned, &workload, request))
-        .collect();
+    let expected: Vec<_> =
+        (0..num_requests).map(|request| serve(&mut unpinned, &workload, request)).collect();
     let evictions = evictions(&expected);
     let survives = |hash: &BlockHash, from: usize, until: usize| {
         let evictions = evictions.get(hash).into_iter().flatten();
-        !evictions
-            .copied()
-            .any(|request| (from..until).contains(&request))
+        !evictions.copied().any(|request| (from..until).contains(&request))
     };
     let mut rng = Rng::new(seed);
     let mut pinned = cache(spec, &workload);
@@ -112,9 +104,6 @@ fn pins_change_no_order() {
             name => name,
         };
         let num_evicted: usize = (0..200).map(|seed| check(spec, seed)).sum();
-        assert!(
-            num_evicted > 10_000,
-            "{spec}: only {num_evicted} evictions beside pins"
-        );
+        assert!(num_evicted > 10_000, "{spec}: only {num_evicted} evictions beside pins");
     }
 }

@@ -16,44 +16,22 @@ const TWINS: &[Row] = &[
     ("lru", |_| Box::new(RankedPolicy::lru())),
     ("fifo", |_| Box::new(RankedPolicy::fifo())),
     ("lfu", |_| Box::new(RankedPolicy::lfu())),
-    ("s3fifo", |load| {
-        Box::new(ListS3Fifo::new(load.capacity, 0.1, 0.9))
-    }),
-    ("s3fifo:small=0.3:ghost=0.5", |load| {
-        Box::new(ListS3Fifo::new(load.capacity, 0.3, 0.5))
-    }),
+    ("s3fifo", |load| Box::new(ListS3Fifo::new(load.capacity, 0.1, 0.9))),
+    ("s3fifo:small=0.3:ghost=0.5", |load| Box::new(ListS3Fifo::new(load.capacity, 0.3, 0.5))),
     ("sieve", |_| Box::new(ListSieve::default())),
     ("arc", |load| Box::new(ListArc::new(load.capacity))),
     ("gdsf:depth=64", |_| Box::new(RankedPolicy::gdsf(4.0))),
-    ("gdsf:depth=64:admit-all", |_| {
-        Box::new(RankedPolicy::gdsf_admitting_all(4.0))
-    }),
+    ("gdsf:depth=64:admit-all", |_| Box::new(RankedPolicy::gdsf_admitting_all(4.0))),
     ("tlru:allowance=100", |_| Box::new(RankedPolicy::tlru(6.25))),
-    ("lpc", |_| {
-        continuous_lpc(Some(100.0), Pooling::ByConversation)
-    }),
-    ("lpc:interval=15", |_| {
-        continuous_lpc(Some(15.0), Pooling::ByConversation)
-    }),
-    ("lpc:interval=15:literal-max", |_| {
-        continuous_lpc(Some(15.0), Pooling::Literal)
-    }),
-    ("lpc:no-decay", |_| {
-        continuous_lpc(None, Pooling::ByConversation)
-    }),
+    ("lpc", |_| continuous_lpc(Some(100.0), Pooling::ByConversation)),
+    ("lpc:interval=15", |_| continuous_lpc(Some(15.0), Pooling::ByConversation)),
+    ("lpc:interval=15:literal-max", |_| continuous_lpc(Some(15.0), Pooling::Literal)),
+    ("lpc:no-decay", |_| continuous_lpc(None, Pooling::ByConversation)),
     ("importance", |_| Box::new(RankedPolicy::importance())),
-    ("importance:half-life=37.3", |_| {
-        Box::new(RankedPolicy::fading_importance(37.3))
-    }),
-    ("belady", |load| {
-        Box::new(RankedPolicy::belady(&load.requests))
-    }),
-    ("belady-bypass", |load| {
-        Box::new(RankedPolicy::belady_with_bypass(&load.requests))
-    }),
-    ("continuation-oracle", |load| {
-        Box::new(RankedPolicy::continuation_oracle(&load.requests))
-    }),
+    ("importance:half-life=37.3", |_| Box::new(RankedPolicy::fading_importance(37.3))),
+    ("belady", |load| Box::new(RankedPolicy::belady(&load.requests))),
+    ("belady-bypass", |load| Box::new(RankedPolicy::belady_with_bypass(&load.requests))),
+    ("continuation-oracle", |load| Box::new(RankedPolicy::continuation_oracle(&load.requests))),
 ];
 
 /// Names without a twin here: what random chooses is tested below, and `wa` beside its fits.
@@ -61,18 +39,12 @@ const WITHOUT_TWIN: [&str; 2] = ["random", "wa"];
 
 /// LPC by p' at every nanosecond.
 fn continuous_lpc(interval_s: Option<f64>, pooling: Pooling) -> Box<dyn Policy> {
-    let options = LpcOptions {
-        interval_s,
-        pooling,
-    };
+    let options = LpcOptions { interval_s, pooling };
     Box::new(PeriodicLpc::new(options, Duration::from_nanos(1)))
 }
 
 fn make(spec: &str, workload: &Workload) -> Box<dyn Policy> {
-    let setting = Setting {
-        capacity: workload.capacity,
-        block_tokens: 16,
-    };
+    let setting = Setting { capacity: workload.capacity, block_tokens: 16 };
     let future = Arc::new(Future::of(&workload.requests));
     policy::offline(spec, setting, &future).expect("a known policy")
 }
@@ -86,24 +58,17 @@ fn policies_that_are_made_to_forget_choose_what_their_twins_choose() {
         ("lru", |_| Box::new(RankedPolicy::lru())),
         ("fifo", |_| Box::new(RankedPolicy::fifo())),
         ("s3fifo", |slots| Box::new(ListS3Fifo::new(slots, 0.1, 0.9))),
-        ("s3fifo:small=0.3:ghost=0.5", |slots| {
-            Box::new(ListS3Fifo::new(slots, 0.3, 0.5))
-        }),
+        ("s3fifo:small=0.3:ghost=0.5", |slots| Box::new(ListS3Fifo::new(slots, 0.3, 0.5))),
         ("sieve", |_| Box::new(ListSieve::default())),
         ("arc", |slots| Box::new(ListArc::new(slots))),
         ("gdsf:depth=64", |_| Box::new(RankedPolicy::gdsf(4.0))),
         ("importance", |_| Box::new(RankedPolicy::importance())),
-        ("importance:half-life=37.3", |_| {
-            Box::new(RankedPolicy::fading_importance(37.3))
-        }),
+        ("importance:half-life=37.3", |_| Box::new(RankedPolicy::fading_importance(37.3))),
     ];
     for (spec, twin) in twins {
         println!("{spec}");
         let make = |capacity| {
-            let setting = Setting {
-                capacity,
-                block_tokens: 16,
-            };
+            let setting = Setting { capacity, block_tokens: 16 };
             policy::by_name(spec, setting).expect("a known policy")
         };
         conformance::same_victims(make, twin);

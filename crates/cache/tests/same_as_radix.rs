@@ -32,12 +32,7 @@ impl Pair {
         let lease = self.hashed.acquire(&chain);
         let committed = self.radix.acquire(&chain);
         assert_eq!(lease.matched(), committed, "matches differ");
-        self.holders.push(Holder {
-            chain,
-            lease,
-            committed,
-            in_flight: 0,
-        });
+        self.holders.push(Holder { chain, lease, committed, in_flight: 0 });
     }
 
     fn grow(&mut self, index: usize) {
@@ -54,8 +49,7 @@ impl Pair {
         let holder = &mut self.holders[index];
         if holder.in_flight > 0 {
             let hash = holder.chain[holder.committed];
-            self.hashed
-                .commit(&mut holder.lease, hash, &Access::default());
+            self.hashed.commit(&mut holder.lease, hash, &Access::default());
             self.radix.commit(&holder.chain, holder.committed);
             holder.committed += 1;
             holder.in_flight -= 1;
@@ -63,12 +57,7 @@ impl Pair {
     }
 
     fn release(&mut self, index: usize) {
-        let Holder {
-            chain,
-            lease,
-            committed,
-            in_flight,
-        } = self.holders.swap_remove(index);
+        let Holder { chain, lease, committed, in_flight } = self.holders.swap_remove(index);
         self.hashed.release(lease, &Access::default());
         self.radix.release(&chain, committed, in_flight);
     }

@@ -20,10 +20,7 @@ struct Tree {
 impl Tree {
     fn new(capacity: usize) -> Self {
         let hashed = PrefixCache::new(capacity, Box::new(Lru::new(capacity)));
-        Self {
-            hashed,
-            radix: RadixCache::new(capacity),
-        }
+        Self { hashed, radix: RadixCache::new(capacity) }
     }
 
     /// Serves one request from start to end; returns the matched blocks and the tree's picture.
@@ -59,12 +56,7 @@ fn the_nine_steps() {
     // 3: its second turn extends the edge.
     step(&mut tree, &[1, 2, 10, 11], 3, "[1 2 10 11]");
     // 4: a second chat under the same system prompt splits it.
-    step(
-        &mut tree,
-        &[1, 2, 20, 21, 22],
-        2,
-        "[1 2 [10 11] [20 21 22]]",
-    );
+    step(&mut tree, &[1, 2, 20, 21, 22], 2, "[1 2 [10 11] [20 21 22]]");
     // 5: more turns of the second chat until memory is short: the first chat gives way. The
     // paper drops its node whole; here block 10 survives.
     step(
@@ -74,43 +66,13 @@ fn the_nine_steps() {
         "[1 2 [10] [20 21 22 23 24 25 26 27 28]]",
     );
     // 6: a few-shot query shares nothing: a node of its own, room made from the oldest leaves.
-    step(
-        &mut tree,
-        &[50, 51, 60],
-        0,
-        "[1 2 [20 21 22 23 24 25 26]] [50 51 60]",
-    );
+    step(&mut tree, &[50, 51, 60], 0, "[1 2 [20 21 22 23 24 25 26]] [50 51 60]");
     // 7: the rest of the batch shares the examples: the node splits.
-    step(
-        &mut tree,
-        &[50, 51, 61],
-        2,
-        "[1 2 [20 21 22 23 24 25]] [50 51 [60] [61]]",
-    );
+    step(&mut tree, &[50, 51, 61], 2, "[1 2 [20 21 22 23 24 25]] [50 51 [60] [61]]");
     // 8: the first chat returns: its system prompt is still there, its own blocks are not.
-    step(
-        &mut tree,
-        &[1, 2, 10, 11],
-        2,
-        "[1 2 [10 11] [20 21 22 23]] [50 51 [60] [61]]",
-    );
+    step(&mut tree, &[1, 2, 10, 11], 2, "[1 2 [10 11] [20 21 22 23]] [50 51 [60] [61]]");
     // 9: self-consistency: several samples of one question; the second chat gives way.
-    step(
-        &mut tree,
-        &[50, 51, 60, 80],
-        3,
-        "[1 2 [10 11] [20 21 22]] [50 51 [60 80] [61]]",
-    );
-    step(
-        &mut tree,
-        &[50, 51, 60, 81],
-        3,
-        "[1 2 [10 11] [20 21]] [50 51 [60 [80] [81]] [61]]",
-    );
-    step(
-        &mut tree,
-        &[50, 51, 60, 82],
-        3,
-        "[1 2 [10 11] [20]] [50 51 [60 [80] [81] [82]] [61]]",
-    );
+    step(&mut tree, &[50, 51, 60, 80], 3, "[1 2 [10 11] [20 21 22]] [50 51 [60 80] [61]]");
+    step(&mut tree, &[50, 51, 60, 81], 3, "[1 2 [10 11] [20 21]] [50 51 [60 [80] [81]] [61]]");
+    step(&mut tree, &[50, 51, 60, 82], 3, "[1 2 [10 11] [20]] [50 51 [60 [80] [81] [82]] [61]]");
 }

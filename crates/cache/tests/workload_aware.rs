@@ -6,20 +6,13 @@ use headstart_cache::{Policy, PrefixCache, conformance};
 use headstart_core::{Access, BlockHash, Nanos, Rng};
 
 fn make(spec: &str, capacity: usize) -> Box<dyn Policy> {
-    let setting = Setting {
-        capacity,
-        block_tokens: 16,
-    };
+    let setting = Setting { capacity, block_tokens: 16 };
     policy::by_name(spec, setting).expect("a known policy")
 }
 
 #[test]
 fn with_one_class_it_is_lru() {
-    for spec in [
-        "wa:one-class",
-        "wa:one-class:no-guard",
-        "wa:one-class:published",
-    ] {
+    for spec in ["wa:one-class", "wa:one-class:no-guard", "wa:one-class:published"] {
         conformance::same_evictions(
             |workload| make(spec, workload.capacity),
             |workload| make("lru", workload.capacity),

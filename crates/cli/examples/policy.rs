@@ -45,18 +45,13 @@ fn main() {
         blocks: [at % 10].into_iter().collect(),
         ..TraceRequest::default()
     };
-    let (mut mru, mut lru) = (
-        Replay::new(8, Box::<Mru>::default()),
-        Replay::new(8, Box::new(Lru::new(8))),
-    );
+    let (mut mru, mut lru) =
+        (Replay::new(8, Box::<Mru>::default()), Replay::new(8, Box::new(Lru::new(8))));
     for at in 0..1_000 {
         mru.serve(&request(at));
         lru.serve(&request(at));
     }
-    let (mru, lru) = (
-        mru.outcome().all().blocks.rate(),
-        lru.outcome().all().blocks.rate(),
-    );
+    let (mru, lru) = (mru.outcome().all().blocks.rate(), lru.outcome().all().blocks.rate());
     println!("a loop over 10 blocks, room for 8: MRU hits {mru:.2}, LRU hits {lru:.2}");
     assert!(mru > 0.7 && lru == 0.0);
 }

@@ -23,10 +23,7 @@ fn main() -> Result<(), TraceError> {
             replay.serve(&request?);
         }
         let blocks = replay.outcome().all().blocks;
-        println!(
-            "{capacity:>3} blocks: {} of {} look-ups hit",
-            blocks.hits, blocks.lookups
-        );
+        println!("{capacity:>3} blocks: {} of {} look-ups hit", blocks.hits, blocks.lookups);
     }
     Ok(())
 }

@@ -7,11 +7,8 @@ use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Tier};
 use headstart_router::{NoReplica, Profile, RouteRequest, Router, RouterConfig};
 
 fn main() -> Result<(), NoReplica> {
-    let mut router = Router::new(RouterConfig {
-        model: "m".to_owned(),
-        profile: Profile::precise(),
-        seed: 7,
-    });
+    let mut router =
+        Router::new(RouterConfig { model: "m".to_owned(), profile: Profile::precise(), seed: 7 });
     for replica in 0..3 {
         router.add_replica(ReplicaId(replica), Some(16), Nanos(0));
     }
@@ -42,10 +39,7 @@ fn main() -> Result<(), NoReplica> {
         "replica {} holds {} of {} prompt tokens",
         decision.replica, decision.overlap_tokens, decision.prompt_tokens
     );
-    assert_eq!(
-        (decision.replica, decision.overlap_tokens),
-        (ReplicaId(2), 64)
-    );
+    assert_eq!((decision.replica, decision.overlap_tokens), (ReplicaId(2), 64));
     router.finish(decision.reservation, request.now);
     Ok(())
 }

@@ -167,8 +167,7 @@ where
     T: std::str::FromStr,
     T::Err: std::fmt::Display,
 {
-    text.parse()
-        .map_err(|error| UsageError(format!("{option}: {error}")).into())
+    text.parse().map_err(|error| UsageError(format!("{option}: {error}")).into())
 }
 
 /// The configuration file, if there is one, and its text.
@@ -204,14 +203,8 @@ mod tests {
     #[test]
     fn flags_win_over_the_file() {
         let file = parse("[serve]\nreplicas = 3\nstrategy = \"load\"\n").expect("reads");
-        let flags = ServeOptions {
-            replicas: Some(1),
-            ..ServeOptions::default()
-        };
+        let flags = ServeOptions { replicas: Some(1), ..ServeOptions::default() };
         let options = flags.over(file).expect("valid");
-        assert_eq!(
-            (options.replicas, options.strategy.as_deref()),
-            (Some(1), Some("load"))
-        );
+        assert_eq!((options.replicas, options.strategy.as_deref()), (Some(1), Some("load")));
     }
 }

@@ -8,18 +8,7 @@ use clap::Command;
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Serve", &["serve", "top", "index", "shadow", "savings"]),
     ("Understand", &["demo", "analyze", "why", "lint"]),
-    (
-        "Plan",
-        &[
-            "replay",
-            "plan",
-            "simulate",
-            "calibrate",
-            "bench",
-            "trace",
-            "train",
-        ],
-    ),
+    ("Plan", &["replay", "plan", "simulate", "calibrate", "bench", "trace", "train"]),
     ("Maintain", &["cache", "config", "completions"]),
 ];
 
@@ -59,11 +48,7 @@ mod tests {
         let command = crate::Cli::command();
         let commands = command.get_subcommands().filter(|one| !one.is_hide_set());
         let known: BTreeSet<_> = commands.map(Command::get_name).collect();
-        let shown: Vec<_> = GROUPS
-            .iter()
-            .flat_map(|(_, names)| *names)
-            .copied()
-            .collect();
+        let shown: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         assert_eq!(shown.len(), known.len());
         assert_eq!(BTreeSet::from_iter(shown), known);
     }

@@ -86,11 +86,7 @@ impl TraceInput {
 
     /// Returns the same input, with session starts drawn `mean_gap_s` seconds apart on average.
     pub(crate) fn spaced(self, mean_gap_s: f64, seed: u64) -> Self {
-        Self {
-            arrivals: Some(mean_gap_s),
-            arrivals_seed: Some(seed),
-            ..self
-        }
+        Self { arrivals: Some(mean_gap_s), arrivals_seed: Some(seed), ..self }
     }
 
     /// Returns the path of the trace; `-` for standard input.
@@ -156,10 +152,7 @@ impl TraceInput {
     fn refuse_foreign(&self, format: Format) -> Result<()> {
         let for_text = [
             ("--tokenizer", self.tokenizer.is_some() && !format.is_text()),
-            (
-                "--turn-gap",
-                self.turn_gap.is_some() && format != Format::Conversation,
-            ),
+            ("--turn-gap", self.turn_gap.is_some() && format != Format::Conversation),
         ];
         match for_text.iter().find(|(_, is_foreign)| *is_foreign) {
             Some((option, _)) => {
@@ -261,64 +254,24 @@ mod tests {
             &["--block-tokens", "16"],
             Ok("1 request with a prompt more than twice as long as its blocks"),
         );
-        check(
-            "d",
-            MOONCAKE,
-            &["--skip-bad", "--no-infer"],
-            Ok("4 blocks, turn 0; 1 bad"),
-        );
+        check("d", MOONCAKE, &["--skip-bad", "--no-infer"], Ok("4 blocks, turn 0; 1 bad"));
     }
 
     #[test]
     fn options_that_do_not_fit_are_refused() {
-        check(
-            "e",
-            MOONCAKE,
-            &["--format", "parquet"],
-            Err("known: mooncake"),
-        );
-        check(
-            "f",
-            MOONCAKE,
-            &["--arrivals", "5"],
-            Err("has arrival times"),
-        );
+        check("e", MOONCAKE, &["--format", "parquet"], Err("known: mooncake"));
+        check("f", MOONCAKE, &["--arrivals", "5"], Err("has arrival times"));
         check("g", MOONCAKE, &["--arrivals=-5"], Err("--arrivals"));
-        check(
-            "h",
-            MOONCAKE,
-            &["--arrivals-seed", "5"],
-            Err("--arrivals <SECONDS>"),
-        );
-        check(
-            "i",
-            MOONCAKE,
-            &["--block-tokens", "0"],
-            Err("at least one token"),
-        );
-        check(
-            "j",
-            MOONCAKE,
-            &["--tokenizer", "./absent"],
-            Err("--tokenizer ./absent"),
-        );
+        check("h", MOONCAKE, &["--arrivals-seed", "5"], Err("--arrivals <SECONDS>"));
+        check("i", MOONCAKE, &["--block-tokens", "0"], Err("at least one token"));
+        check("j", MOONCAKE, &["--tokenizer", "./absent"], Err("--tokenizer ./absent"));
     }
 
     #[test]
     fn conversations_are_tokenized_by_the_toy() {
         let chat = CHAT.replace("\\\n", "").replace('\n', "");
         check("k", &chat, &["--block-tokens", "8"], Ok("turn 1; "));
-        check(
-            "l",
-            &chat,
-            &["--arrivals", "5", "--turn-gap", "9"],
-            Ok("turn 2; "),
-        );
-        check(
-            "m",
-            &chat,
-            &["--arrivals", "5", "--turn-gap", "0"],
-            Err("--turn-gap 0"),
-        );
+        check("l", &chat, &["--arrivals", "5", "--turn-gap", "9"], Ok("turn 2; "));
+        check("m", &chat, &["--arrivals", "5", "--turn-gap", "0"], Err("--turn-gap 0"));
     }
 }

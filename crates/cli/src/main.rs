@@ -112,9 +112,7 @@ fn command() -> clap::Command {
 
 fn main() -> ExitCode {
     output::colour::start();
-    let matches = command()
-        .try_get_matches()
-        .unwrap_or_else(|error| refuse(&with_variable(error)));
+    let matches = command().try_get_matches().unwrap_or_else(|error| refuse(&with_variable(error)));
     let mut leaf = &matches;
     while let Some((_, matches)) = leaf.subcommand() {
         leaf = matches;
@@ -169,9 +167,7 @@ fn with_variable(mut error: clap::Error) -> clap::Error {
     let (arg, command) = (arg.clone(), Cli::command());
     let option = arg.split([' ', '=', '[']).next().unwrap_or_default();
     let line = std::env::args_os().skip(1);
-    let line: Vec<String> = line
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let line: Vec<String> = line.map(|word| word.to_string_lossy().into_owned()).collect();
     let mut leaf = &command;
     for word in &line {
         leaf = leaf.find_subcommand(word).unwrap_or(leaf);
@@ -180,10 +176,7 @@ fn with_variable(mut error: clap::Error) -> clap::Error {
         let long = it.get_long().map(|long| format!("--{long}"));
         long.as_deref() == Some(option)
     };
-    let variable = leaf
-        .get_arguments()
-        .find(is_it)
-        .and_then(clap::Arg::get_env);
+    let variable = leaf.get_arguments().find(is_it).and_then(clap::Arg::get_env);
     let is_given = |word: &String| word.split('=').next() == Some(option);
     if let Some(variable) = variable.filter(|name| std::env::var_os(name).is_some())
         && !line.iter().any(is_given)

@@ -32,11 +32,7 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<ServableModel> {
         let prompt = PromptModel::toy();
         let model = toy::build(&prompt.stable_words(), prompt.eos_token(), dtype);
         let (model, prompt) = (Arc::new(model), Arc::new(prompt));
-        return Ok(ServableModel {
-            model,
-            prompt,
-            name: TOY.to_owned(),
-        });
+        return Ok(ServableModel { model, prompt, name: TOY.to_owned() });
     }
     if let Some(shape) = HeadLayout::named(spec) {
         return Ok(ServableModel {
@@ -46,11 +42,7 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<ServableModel> {
             name: shape.name().to_owned(),
         });
     }
-    let dir = if Path::new(spec).is_dir() {
-        PathBuf::from(spec)
-    } else {
-        fetch(spec)?
-    };
+    let dir = if Path::new(spec).is_dir() { PathBuf::from(spec) } else { fetch(spec)? };
     let progress = TaskProgress::endless(format!("loading {spec}"));
     let model = LanguageModel::load(&dir, dtype).with_context(|| format!("cannot load {spec}"))?;
     let prompt = PromptModel::from_dir(&dir).with_context(|| format!("cannot load {spec}"))?;
@@ -62,14 +54,8 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<ServableModel> {
              {vocabulary}; they do not belong together"
         );
     }
-    let name = Path::new(spec)
-        .file_name()
-        .map_or(spec.into(), |name| name.to_string_lossy());
-    Ok(ServableModel {
-        model: Arc::new(model),
-        prompt: Arc::new(prompt),
-        name: name.into_owned(),
-    })
+    let name = Path::new(spec).file_name().map_or(spec.into(), |name| name.to_string_lossy());
+    Ok(ServableModel { model: Arc::new(model), prompt: Arc::new(prompt), name: name.into_owned() })
 }
 
 /// Downloads a model of the hub into its usual cache folder; what is there is not fetched again.
@@ -86,9 +72,7 @@ fn fetch(name: &str) -> Result<PathBuf> {
         return Ok(folder);
     }
     let progress = TaskProgress::steps(format!("fetching {name} from the hub"), 0).announced();
-    let api = hf_hub::api::sync::ApiBuilder::from_env()
-        .build()
-        .context("cannot set up the hub")?;
+    let api = hf_hub::api::sync::ApiBuilder::from_env().build().context("cannot set up the hub")?;
     let repository = api.model(name.to_owned());
     let offline = |error| {
         anyhow!(

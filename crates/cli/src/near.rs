@@ -5,9 +5,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     let plain = |text: &str| text.to_lowercase().replace('_', "-");
     let name = plain(name);
     let most = (name.chars().count() / 3).clamp(1, 3);
-    let distances = known
-        .into_iter()
-        .map(|it| (distance(&name, &plain(it)), it));
+    let distances = known.into_iter().map(|it| (distance(&name, &plain(it)), it));
     let (least, it) = distances.min_by_key(|(distance, _)| *distance)?;
     (least <= most).then_some(it)
 }
@@ -28,9 +26,7 @@ fn suggestion(error: &str) -> Option<&str> {
     let marks = [": known are ", "; known are ", "; known: "];
     let found = |mark: &&str| error.split_once(*mark);
     let (before, known) = marks.iter().find_map(found)?;
-    let name = before
-        .split([' ', '`', '"'])
-        .rfind(|word| !word.is_empty())?;
+    let name = before.split([' ', '`', '"']).rfind(|word| !word.is_empty())?;
     let name = name.split('=').next()?;
     let known = known.split([';', ':', '\n', '(']).next()?;
     let known = known.split(", ").flat_map(|part| part.split(" and "));
@@ -48,11 +44,7 @@ fn distance(one: &str, other: &str) -> usize {
             let change = rows[at][to] + usize::from(letter != wanted);
             let least = change.min(rows[at][to + 1] + 1).min(row[to] + 1);
             let is_swap = at > 0 && to > 0 && *letter == other[to - 1] && one[at - 1] == *wanted;
-            row.push(if is_swap {
-                least.min(rows[at - 1][to - 1] + 1)
-            } else {
-                least
-            });
+            row.push(if is_swap { least.min(rows[at - 1][to - 1] + 1) } else { least });
         }
         rows.push(row);
     }
@@ -81,19 +73,10 @@ mod tests {
     #[test]
     fn errors_that_list_names_suggest_one() {
         for (error, expected) in [
-            (
-                "unknown policy `lur`; known: lru, fifo; in replay also belady",
-                Some("lru"),
-            ),
+            ("unknown policy `lur`; known: lru, fifo; in replay also belady", Some("lru")),
             ("--insight onn: known are on, off", Some("on")),
-            (
-                "--shadow block=3: known are replicas, blocks and block-size",
-                Some("blocks"),
-            ),
-            (
-                "there is no format mooncak; known: mooncake, agent",
-                Some("mooncake"),
-            ),
+            ("--shadow block=3: known are replicas, blocks and block-size", Some("blocks")),
+            ("there is no format mooncak; known: mooncake, agent", Some("mooncake")),
             ("unknown dtype `f16`; known: f32, bf16", Some("bf16")),
             ("cannot open x", None),
         ] {

@@ -128,9 +128,7 @@ pub(crate) fn note(text: &str) {
 fn cells(row: &str) -> Vec<String> {
     let row = row.replace("\\|", "\u{0}");
     let inner = row.trim().trim_start_matches('|').trim_end_matches('|');
-    let cells = inner
-        .split('|')
-        .map(|cell| cell.trim().replace('\u{0}', "|"));
+    let cells = inner.split('|').map(|cell| cell.trim().replace('\u{0}', "|"));
     cells.collect()
 }
 
@@ -300,19 +298,11 @@ mod tests {
     #[test]
     fn long_lines_are_broken_and_tables_aligned() {
         let long = format!("  {}", "word ".repeat(30).trim());
-        let fitted = fitted(&format!(
-            "{long}\n| a | b |\n|---|--:|\n| x\\|y | 10 % |\nend"
-        ));
+        let fitted = fitted(&format!("{long}\n| a | b |\n|---|--:|\n| x\\|y | 10 % |\nend"));
         let expected = ["a       b", "x|y  10 %", "end"].join("\n");
         assert!(fitted.ends_with(&expected), "{fitted}");
-        assert!(
-            fitted.lines().all(|line| line.chars().count() <= COLUMNS),
-            "{fitted}"
-        );
-        assert!(
-            fitted.starts_with("  word") && fitted.contains("\n    word"),
-            "{fitted}"
-        );
+        assert!(fitted.lines().all(|line| line.chars().count() <= COLUMNS), "{fitted}");
+        assert!(fitted.starts_with("  word") && fitted.contains("\n    word"), "{fitted}");
     }
 
     #[test]

@@ -66,10 +66,7 @@ pub(crate) fn horizon(options: &ServeOptions) -> Result<Option<Duration>> {
     if !is_wanted {
         let unused = [
             ("--encoder", options.encoder.is_some()),
-            (
-                "--prediction-horizon",
-                options.prediction_horizon.is_some() && !wants_lpc(options),
-            ),
+            ("--prediction-horizon", options.prediction_horizon.is_some() && !wants_lpc(options)),
         ];
         if let Some((name, _)) = unused.iter().find(|(_, is_given)| *is_given) {
             let message = format!("{name} has no effect without --predictor or --prediction-log");
@@ -147,9 +144,9 @@ impl LivePredictor {
             Some(path) => Some(open_log(path.clone(), model.as_deref(), &*encoder)?),
             None => None,
         };
-        let prior = model.as_ref().map_or_else(TurnPrior::new, |loaded| {
-            loaded.predictor.model().prior.clone()
-        });
+        let prior = model
+            .as_ref()
+            .map_or_else(TurnPrior::new, |loaded| loaded.predictor.model().prior.clone());
         let logged = log.as_ref().map(|log| log.definition().clone());
         let predictor = Arc::new(Self {
             encoder,
@@ -200,9 +197,7 @@ impl LivePredictor {
             // A model of another shape than the log was begun with.
             _ => definition.rows(&*self.encoder, of),
         };
-        rows.chunks(definition.width())
-            .map(<[f32]>::to_vec)
-            .collect()
+        rows.chunks(definition.width()).map(<[f32]>::to_vec).collect()
     }
 
     fn conversation(&self, question: &TurnQuestion) -> u64 {
@@ -242,9 +237,7 @@ impl ConversationPredictor for LivePredictor {
     fn predict(&self, questions: &[TurnQuestion]) -> Vec<Option<Probability>> {
         let situations: Vec<Situation> = questions.iter().map(situation).collect();
         let model = self.model();
-        let rows = model
-            .as_ref()
-            .map(|loaded| loaded.predictor.rows(&situations));
+        let rows = model.as_ref().map(|loaded| loaded.predictor.rows(&situations));
         let made = model.as_deref().zip(rows.as_deref());
         let said = made.map_or_else(
             || vec![None; questions.len()],
@@ -264,11 +257,7 @@ impl ConversationPredictor for LivePredictor {
                 learning.pending.put(question.id, waiting);
             }
         }
-        if learning.drift.uses_model() {
-            said
-        } else {
-            vec![None; questions.len()]
-        }
+        if learning.drift.uses_model() { said } else { vec![None; questions.len()] }
     }
 
     fn learn(&self, outcomes: &[TurnOutcome]) {

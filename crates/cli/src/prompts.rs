@@ -98,10 +98,7 @@ impl PromptOptions {
         I: Iterator<Item = Result<TraceRequest, TraceError>>,
     {
         let sample = Sample::new(self.scale, SCALE_SEED).ok_or_else(|| {
-            UsageError(format!(
-                "--scale {}: expected a share above 0, up to 1",
-                self.scale
-            ))
+            UsageError(format!("--scale {}: expected a share above 0, up to 1", self.scale))
         })?;
         let of_the_trace = match info.block_tokens {
             0 => DEFAULT_ID_TOKENS,
@@ -176,10 +173,7 @@ fn too_long<T>(number: u64, tokens: u64, limit: u32) -> Result<T> {
 impl std::fmt::Display for PromptAlterations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { cut, empty } = self;
-        write!(
-            f,
-            "{cut} cut to --max-prompt-tokens, {empty} without a token left out"
-        )
+        write!(f, "{cut} cut to --max-prompt-tokens, {empty} without a token left out")
     }
 }
 
@@ -211,17 +205,7 @@ mod tests {
     fn a_vocabulary_is_a_range() {
         check("512..4093", Some(512..4093));
         check("0..4294967295", Some(0..u32::MAX));
-        for wrong in [
-            "",
-            "5",
-            "5..",
-            "..5",
-            "5..5",
-            "6..5",
-            "-1..5",
-            "5..=9",
-            "0..4294967296",
-        ] {
+        for wrong in ["", "5", "5..", "..5", "5..5", "6..5", "-1..5", "5..=9", "0..4294967296"] {
             check(wrong, None);
         }
     }

@@ -91,10 +91,7 @@ mod tests {
     #[test]
     fn help_fits_80_columns() {
         let page = command_line::page(crate::command());
-        let wide: Vec<_> = page
-            .lines()
-            .filter(|line| line.chars().count() > 80)
-            .collect();
+        let wide: Vec<_> = page.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(wide.is_empty(), "{wide:#?}");
     }
 
@@ -103,10 +100,7 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
         for (name, text) in pages() {
             let written = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
-            assert!(
-                written == text,
-                "docs/reference/{name} is stale: run `cargo x docs`"
-            );
+            assert!(written == text, "docs/reference/{name} is stale: run `cargo x docs`");
         }
     }
 }

@@ -119,10 +119,7 @@ impl ReplayReport {
 
     /// Bytes of keys and values in a block.
     fn block_bytes(&self) -> Option<u128> {
-        let kv = self
-            .kv
-            .as_ref()
-            .filter(|_| self.trace.info.block_tokens > 0)?;
+        let kv = self.kv.as_ref().filter(|_| self.trace.info.block_tokens > 0)?;
         Some(u128::from(kv.per_token) * u128::from(self.trace.info.block_tokens))
     }
 

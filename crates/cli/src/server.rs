@@ -82,11 +82,7 @@ impl ServerOptions {
 
     /// Returns the target of a request, for errors.
     pub(crate) fn asked<'a>(&'a self, path: &'a str) -> RequestTarget<'a> {
-        RequestTarget {
-            url: &self.url,
-            path,
-            key_file: self.api_key_file.as_deref(),
-        }
+        RequestTarget { url: &self.url, path, key_file: self.api_key_file.as_deref() }
     }
 }
 
@@ -103,11 +99,7 @@ impl RequestTarget<'_> {
     pub(crate) fn explained(&self, error: LoadgenError) -> Error {
         let (url, path) = (self.url, self.path);
         let (status, code, message) = match error {
-            LoadgenError::Refused {
-                status,
-                code,
-                message,
-            } => (status, code, message),
+            LoadgenError::Refused { status, code, message } => (status, code, message),
             LoadgenError::TimedOut { after, .. } => {
                 return anyhow!(
                     "{url} did not answer {path} within {} s: it takes connections and seems to \
@@ -187,11 +179,8 @@ fn shown(body: &str) -> String {
 mod tests {
     use super::*;
 
-    const ASKED: RequestTarget<'static> = RequestTarget {
-        url: "http://h:1",
-        path: "/debug/index",
-        key_file: None,
-    };
+    const ASKED: RequestTarget<'static> =
+        RequestTarget { url: "http://h:1", path: "/debug/index", key_file: None };
 
     fn check(status: u16, code: Option<&str>, message: &str, expected: &str) {
         let error = ASKED.explained(LoadgenError::Refused {
@@ -201,10 +190,7 @@ mod tests {
         });
         assert_eq!(error.to_string(), expected);
         let is_usage = error.downcast_ref::<UsageError>().is_some();
-        assert_eq!(
-            is_usage,
-            [400, 401, 403].contains(&status) && code.is_some()
-        );
+        assert_eq!(is_usage, [400, 401, 403].contains(&status) && code.is_some());
     }
 
     #[test]
@@ -214,18 +200,8 @@ mod tests {
         let foreign = "http://h:1 is not a Headstart gateway, or an older one: it answers \
                        /debug/index with HTTP status";
         let other = "name another --url";
-        check(
-            404,
-            None,
-            page,
-            &format!("{foreign} 404: `{line}`; {other}"),
-        );
-        check(
-            404,
-            Some("not_found"),
-            "no",
-            &format!("{foreign} 404: `no`; {other}"),
-        );
+        check(404, None, page, &format!("{foreign} 404: `{line}`; {other}"));
+        check(404, Some("not_found"), "no", &format!("{foreign} 404: `no`; {other}"));
         let nothing = "http://h:1: no shadow fleet runs";
         check(404, Some("no_shadow"), "no shadow fleet runs", nothing);
         check(302, None, "", &format!("{foreign} 302; {other}"));
@@ -235,18 +211,8 @@ mod tests {
         let key = "http://h:1 wants an API key: give --api-key-file FILE, the one that its \
                    `headstart serve` has";
         check(401, Some("invalid_api_key"), "send `Authorization`", key);
-        check(
-            400,
-            Some("invalid_value"),
-            "there is no\nreplica 9",
-            "there is no replica 9",
-        );
-        check(
-            500,
-            Some("internal_error"),
-            "oh",
-            "http://h:1: HTTP status 500: `oh`",
-        );
+        check(400, Some("invalid_value"), "there is no\nreplica 9", "there is no replica 9");
+        check(500, Some("internal_error"), "oh", "http://h:1: HTTP status 500: `oh`");
         let behind = "http://h:1 answers /debug/index with HTTP status 502: `Bad`; if a Headstart \
                       gateway is behind it, is that running?";
         check(502, None, "Bad", behind);
@@ -264,10 +230,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_refused_is_named_by_its_file() {
-        let asked = RequestTarget {
-            key_file: Some(Path::new("some/key")),
-            ..ASKED
-        };
+        let asked = RequestTarget { key_file: Some(Path::new("some/key")), ..ASKED };
         let said = asked.unauthorized();
         assert!(said.contains("is some/key what"), "{said}");
     }

@@ -128,21 +128,12 @@ mod tests {
     fn random(rng: &mut Rng) -> Conversation {
         let mut one_of = |count: usize| rng.below(count);
         let turns = (0..one_of(13)).map(|number| {
-            let role = [
-                Role::System,
-                Role::User,
-                Role::User,
-                Role::Assistant,
-                Role::Assistant,
-            ][one_of(5)];
+            let role =
+                [Role::System, Role::User, Role::User, Role::Assistant, Role::Assistant][one_of(5)];
             let is_withheld = one_of(5) == 0;
             Turn {
                 role,
-                text: if is_withheld {
-                    String::new()
-                } else {
-                    format!("é{number}")
-                },
+                text: if is_withheld { String::new() } else { format!("é{number}") },
                 withheld_chars: is_withheld.then(|| one_of(9) as u32),
                 at: (one_of(4) > 0).then(|| Nanos(1_500_000_000 * (number + one_of(2)) as u64)),
             }
@@ -168,8 +159,7 @@ mod tests {
         let told = |&at: &usize| {
             let turn = &conversation.turns[at];
             let blanks = |chars| " ".repeat(chars as usize);
-            turn.withheld_chars
-                .map_or_else(|| turn.text.clone(), blanks)
+            turn.withheld_chars.map_or_else(|| turn.text.clone(), blanks)
         };
         let text = |pair: &[usize]| answer(pair[0], pair[1]).map(|turn| turn.text.clone());
         let previous = users.iter().rev().nth(1);
@@ -177,14 +167,9 @@ mod tests {
         let number = users.len() + conversation.first_turn.unwrap_or(0) as usize;
         Situation {
             prompts: read.iter().map(told).collect(),
-            answers: read
-                .windows(2)
-                .map(|pair| text(pair).unwrap_or_default())
-                .collect(),
+            answers: read.windows(2).map(|pair| text(pair).unwrap_or_default()).collect(),
             turn: number.min(usize::from(u16::MAX)) as u16,
-            answer_chars: previous
-                .and_then(|&from| answer(from, end))
-                .map(Turn::chars),
+            answer_chars: previous.and_then(|&from| answer(from, end)).map(Turn::chars),
             gap_s: before.last().and_then(|&last| {
                 let nanos = at(end)?.0.saturating_sub(at(last)?.0);
                 Some(Duration::from_nanos(nanos).as_secs_f32())
@@ -202,11 +187,7 @@ mod tests {
             for (end, turn) in conversation.turns.iter().enumerate() {
                 if turn.role == Role::User {
                     let expected = reference(&conversation, end, num_prompts);
-                    assert_eq!(
-                        known.next(),
-                        Some(&expected),
-                        "seed {seed}: {conversation:?}"
-                    );
+                    assert_eq!(known.next(), Some(&expected), "seed {seed}: {conversation:?}");
                 }
             }
             assert_eq!(known.next(), None, "seed {seed}: {conversation:?}");
@@ -236,10 +217,7 @@ mod tests {
     fn a_withheld_prompt_has_a_limit() {
         let mut turn = Turn::new(Role::User, String::new());
         turn.withheld_chars = Some(u32::MAX);
-        let conversation = Conversation {
-            turns: vec![turn],
-            ..Conversation::default()
-        };
+        let conversation = Conversation { turns: vec![turn], ..Conversation::default() };
         let known = of_requests(&conversation, 9);
         assert_eq!(known[0].prompts[0].len(), WITHHELD_CHARS_MAX);
     }

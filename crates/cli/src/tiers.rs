@@ -49,18 +49,9 @@ const CONTEXT_CACHE_HOURS: f64 = 24.0;
 const STAGING_BYTES: usize = 256 << 20;
 
 /// Assumed speeds of host memory, disk and object store, used until they are measured.
-const HOST: AssumedSpeed = AssumedSpeed {
-    latency_s: 1e-5,
-    bytes_per_s: 5e9,
-};
-pub(crate) const DISK: AssumedSpeed = AssumedSpeed {
-    latency_s: 1e-3,
-    bytes_per_s: 1e9,
-};
-const REMOTE: AssumedSpeed = AssumedSpeed {
-    latency_s: 3e-2,
-    bytes_per_s: 2e8,
-};
+const HOST: AssumedSpeed = AssumedSpeed { latency_s: 1e-5, bytes_per_s: 5e9 };
+pub(crate) const DISK: AssumedSpeed = AssumedSpeed { latency_s: 1e-3, bytes_per_s: 1e9 };
+const REMOTE: AssumedSpeed = AssumedSpeed { latency_s: 3e-2, bytes_per_s: 2e8 };
 
 /// Most units that are known of a tier: some hundred bytes each, per replica.
 const MOST_UNITS: usize = 1 << 22;
@@ -139,9 +130,7 @@ pub(crate) fn of(options: &ServeOptions, shape: &FleetShape<'_>) -> Result<Optio
     }
     budgets::check(options, place)?;
     let recipe = Arc::new(Recipe::new(options, place, shape)?);
-    recipe
-        .check()
-        .context("the context cache cannot be used (--context-cache)")?;
+    recipe.check().context("the context cache cannot be used (--context-cache)")?;
     let reporting = recipe.clone();
     let importance = recipe.importance.as_ref();
     Ok(Some(TiersOf {
@@ -165,10 +154,7 @@ pub(crate) fn refuse_without_place(options: &ServeOptions, stored: KvStorageForm
     let settings = [
         ("--context-cache-gib", options.context_cache_gib),
         ("--context-cache-hours", options.context_cache_hours),
-        (
-            "--context-cache-tenant-gib",
-            options.context_cache_tenant_gib,
-        ),
+        ("--context-cache-tenant-gib", options.context_cache_tenant_gib),
     ];
     if let Some((name, _)) = settings.iter().find(|(_, value)| value.is_some()) {
         return Err(usage(&format!("{name} needs --context-cache DIR|URL")));
@@ -203,16 +189,9 @@ fn positive(value: Option<f64>, default: f64, name: &str) -> Result<f64> {
 
 impl Recipe {
     fn new(options: &ServeOptions, place: &str, shape: &FleetShape<'_>) -> Result<Self> {
-        let gib = positive(
-            options.context_cache_gib,
-            CONTEXT_CACHE_GIB,
-            "--context-cache-gib",
-        )?;
-        let hours = positive(
-            options.context_cache_hours,
-            CONTEXT_CACHE_HOURS,
-            "--context-cache-hours",
-        )?;
+        let gib = positive(options.context_cache_gib, CONTEXT_CACHE_GIB, "--context-cache-gib")?;
+        let hours =
+            positive(options.context_cache_hours, CONTEXT_CACHE_HOURS, "--context-cache-hours")?;
         let budget_bytes = (gib * GIB) as u64;
         let importance = importance_of(options, place, shape, budget_bytes)?;
         let unit_blocks = (UNIT_TOKENS / shape.block_size).max(1);
@@ -220,11 +199,7 @@ impl Recipe {
         let stored = shape.stored;
         let layer_bytes = stored.layer_bytes(shape.model, shape.dtype, shape.block_size);
         let mut store = StoreConfig {
-            part_bytes: if shape.is_emulated {
-                Vec::new()
-            } else {
-                vec![layer_bytes; layers]
-            },
+            part_bytes: if shape.is_emulated { Vec::new() } else { vec![layer_bytes; layers] },
             exactness: exactness(stored),
             unit_blocks,
             unit_tokens: (unit_blocks * shape.block_size) as u32,
@@ -297,10 +272,7 @@ impl Recipe {
         let (tier, shared, units, assumed, stats) = match &self.place {
             ContextCacheLocation::Folder(folder) => {
                 let (disk, found) = Disk::open(self.disk(folder), waker)?;
-                let share = self
-                    .importance
-                    .as_ref()
-                    .map_or(1.0, PartialLoading::unit_share);
+                let share = self.importance.as_ref().map_or(1.0, PartialLoading::unit_share);
                 let units = (disk.capacity_records(unit_bytes) as f64 * share) as usize;
                 let stats = Stats::Disk(disk.stats().clone());
                 let shared = SharedBackend::new(Box::new(disk), found, wakers, self.log());
@@ -323,13 +295,7 @@ impl Recipe {
             );
         }
         let units = units.min(MOST_UNITS);
-        Ok(SharedTierState {
-            tier,
-            shared,
-            units,
-            assumed,
-            stats,
-        })
+        Ok(SharedTierState { tier, shared, units, assumed, stats })
     }
 
     /// Returns the report of the tier below host memory, once it is open.
@@ -381,11 +347,7 @@ impl Recipe {
             none => none.insert(self.open()?),
         };
         let (member, found) = opened.shared.join(waker.clone());
-        let below = Below {
-            tier: opened.tier,
-            backend: Box::new(member),
-            found,
-        };
+        let below = Below { tier: opened.tier, backend: Box::new(member), found };
         let mut tiers = Vec::new();
         if self.store.host_units > 0 {
             let shares = Shares::default();
@@ -444,10 +406,7 @@ pub(crate) fn exactness(stored: KvStorageFormat) -> Exactness {
 fn lifetimes(hours: f64, tenants: &[Tenant]) -> Lifetimes {
     let seconds = |hours: f64| (hours * 3_600.0) as u64;
     let named = |tenant: &Tenant| Some((tenant.tag, seconds(tenant.hours?)));
-    Lifetimes {
-        each_s: Some(seconds(hours)),
-        named_s: tenants.iter().filter_map(named).collect(),
-    }
+    Lifetimes { each_s: Some(seconds(hours)), named_s: tenants.iter().filter_map(named).collect() }
 }
 
 pub(crate) fn tier(

@@ -62,26 +62,14 @@ fn each_tier_is_hit_as_often_as_in_virtual_time() {
         let points = row["points"].as_f64().expect("a number");
         assert!(points.abs() < 2.0, "{tiers}");
         sources.push(row["source"].as_str().expect("a name"));
-        assert!(
-            row["live_tokens"].as_u64().expect("a count") > 500,
-            "{tiers}"
-        );
+        assert!(row["live_tokens"].as_u64().expect("a count") > 500, "{tiers}");
     }
     assert_eq!(sources, ["device", "host", "disk", "computed"]);
-    let live: u64 = rows
-        .iter()
-        .filter_map(|row| row["live_tokens"].as_u64())
-        .sum();
-    assert_eq!(
-        told["report"]["prompt_tokens"], live,
-        "all of them came from somewhere"
-    );
+    let live: u64 = rows.iter().filter_map(|row| row["live_tokens"].as_u64()).sum();
+    assert_eq!(told["report"]["prompt_tokens"], live, "all of them came from somewhere");
 
     // The folder is not new any more.
     let out = output(arguments(&trace, &store));
     let told = text(&out.stderr);
-    assert!(
-        !out.status.success() && told.contains("give a new folder"),
-        "{told}"
-    );
+    assert!(!out.status.success() && told.contains("give a new folder"), "{told}");
 }

@@ -42,9 +42,7 @@ fn ask_all(server: &Served, salt: Option<&str>) -> u64 {
 
 /// Sums the lines of a metric that contain `part`.
 fn sum_of(metrics: &str, start: &str, part: &str) -> f64 {
-    let lines = metrics
-        .lines()
-        .filter(|line| line.starts_with(start) && line.contains(part));
+    let lines = metrics.lines().filter(|line| line.starts_with(start) && line.contains(part));
     let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     values.sum()
 }
@@ -85,11 +83,7 @@ fn told(args: &[&str]) -> Value {
 fn complaint(args: &[&str], exit_code: i32) -> String {
     let output = run(args);
     let complaint = text(&output.stderr);
-    assert_eq!(
-        output.status.code(),
-        Some(exit_code),
-        "{args:?}: {complaint}"
-    );
+    assert_eq!(output.status.code(), Some(exit_code), "{args:?}: {complaint}");
     complaint
 }
 
@@ -145,8 +139,7 @@ fn put(disk: &mut Disk, arena: &Arc<Arena>, name: u64, content: Content) {
     let draft = Draft::laid_out(slot, meta, &[100, 5_000], Layout::Paged);
     let record = draft.expect("it fits").seal();
     let ticket = Ticket(name);
-    disk.submit(Command::Put { ticket, record })
-        .expect("there is room");
+    disk.submit(Command::Put { ticket, record }).expect("there is room");
 }
 
 #[test]
@@ -171,10 +164,7 @@ fn packs_are_told_from_units() {
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
-    assert_eq!(
-        (&told[0]["content"], &told[1]["content"]),
-        (&json!("unit"), &json!("pack"))
-    );
+    assert_eq!((&told[0]["content"], &told[1]["content"]), (&json!("unit"), &json!("pack")));
 }
 
 #[test]
@@ -213,10 +203,7 @@ fn beside_a_server_one_looks_and_does_not_touch() {
             continue;
         }
         let told = complaint(args, 2);
-        assert!(
-            told.contains(&format!("used by process {process}")),
-            "{told}"
-        );
+        assert!(told.contains(&format!("used by process {process}")), "{told}");
         assert!(told.contains("stop that server first"), "{told}");
     }
     assert_eq!(count(&told(&["stat", &kv])["records"]), records);
@@ -258,11 +245,7 @@ fn one_tenant_is_purged_and_then_all() {
     let folder = Scratch::new("purged");
     let (kv, mut server) = served(&folder);
     server.end("-TERM");
-    let lines = |args: &[&str]| {
-        printed(&[&["ls", &kv, "--json"], args].concat())
-            .lines()
-            .count()
-    };
+    let lines = |args: &[&str]| printed(&[&["ls", &kv, "--json"], args].concat()).lines().count();
     let (all, theirs) = (lines(&[]), lines(&["--salt", "alice"]));
     assert!(theirs >= PROMPTS && all > theirs, "{theirs} of {all}");
     let salt = folder.write("salt", b"alice\n");
@@ -285,10 +268,7 @@ fn one_tenant_is_purged_and_then_all() {
     assert_eq!(count(&verified["ok"]["records"]), (all - theirs) as u64);
 
     let asked_back = complaint(&["purge", &kv, "--no-salt"], 2);
-    assert!(
-        asked_back.contains("no salt") && asked_back.contains("--yes"),
-        "{asked_back}"
-    );
+    assert!(asked_back.contains("no salt") && asked_back.contains("--yes"), "{asked_back}");
     let asked_back = complaint(&["purge", &kv, "--all"], 2);
     assert!(asked_back.contains("--yes"), "{asked_back}");
     assert_eq!(lines(&[]), all - theirs);
@@ -331,10 +311,7 @@ fn what_was_exported_warms_another_server() {
 
     let server = Served::start(["--context-cache", &second, gib[0], gib[1]]);
     assert!(ask_all(&server, None) > 100, "it starts warm");
-    assert!(
-        ask_all(&server, Some("alice")) < 100,
-        "with what it was given"
-    );
+    assert!(ask_all(&server, Some("alice")) < 100, "with what it was given");
 }
 
 #[test]
@@ -345,14 +322,8 @@ fn savings_are_counted_and_told() {
         b"currency = \"EUR\"\n[models.toy]\ncache_miss = 3000\ncache_hit = 1000\noutput = 0\n",
     );
     let kv = folder.path("kv");
-    let arguments = [
-        "--context-cache",
-        &kv,
-        "--context-cache-gib",
-        "0.2",
-        "--price-table",
-        &prices,
-    ];
+    let arguments =
+        ["--context-cache", &kv, "--context-cache-gib", "0.2", "--price-table", &prices];
     let mut server = Served::start(arguments);
     ask_all(&server, None);
     stored(&server);
@@ -385,10 +356,7 @@ fn savings_are_counted_and_told() {
         ("headstart_tier_commands_total", "loaded"),
         ("headstart_saved_prefill_seconds_total", "toy"),
     ] {
-        assert!(
-            sum_of(&metrics, name, part) > 0.0,
-            "{name} {part}: {metrics}"
-        );
+        assert!(sum_of(&metrics, name, part) > 0.0, "{name} {part}: {metrics}");
     }
 
     let savings = |args: &[&str]| {
@@ -400,16 +368,10 @@ fn savings_are_counted_and_told() {
         serde_json::from_str(&savings(&["--url", &server.url(), "--json"])).expect("JSON");
     let model = &told["models"][0];
     assert_eq!(model["prompt_tokens"].as_f64(), Some(all));
-    assert_eq!(
-        model["saved_money_by_the_server"]["EUR"].as_f64(),
-        Some(money)
-    );
+    assert_eq!(model["saved_money_by_the_server"]["EUR"].as_f64(), Some(money));
     let file = folder.write("metrics.txt", metrics.as_bytes());
     let said = savings(&["--metrics", &file, "--price-table", "builtin"]);
-    assert!(
-        said.contains("units") && said.contains("instead of"),
-        "{said}"
-    );
+    assert!(said.contains("units") && said.contains("instead of"), "{said}");
     let foreign = output(["savings", "--metrics", &prices]);
     assert_eq!(foreign.status.code(), Some(2));
     let nobody = output(["savings", "--url", "http://127.0.0.1:9"]);

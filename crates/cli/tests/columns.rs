@@ -12,10 +12,8 @@ use support::every::{self, Inputs};
 const COLUMNS: usize = 80;
 
 /// Commands that write for programs, with the reason.
-const FOR_PROGRAMS: &[(&str, &str)] = &[
-    ("index dump", "one JSON object per line"),
-    ("completions", "a script for a shell"),
-];
+const FOR_PROGRAMS: &[(&str, &str)] =
+    &[("index dump", "one JSON object per line"), ("completions", "a script for a shell")];
 
 /// Command lines that are refused: each error is wrapped.
 const WRONG: &[&str] = &[
@@ -166,10 +164,7 @@ fn log_lines_fit_the_terminal() {
     let debug = ("HEADSTART_LOG", "debug");
     let text = shown(&[debug]);
     assert!(text.contains("127.0.0.1:1"), "{text}");
-    let wide: Vec<_> = text
-        .lines()
-        .filter(|line| line.chars().count() > COLUMNS)
-        .collect();
+    let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > COLUMNS).collect();
     assert!(wide.is_empty(), "{wide:#?}");
     let at_once = ("HEADSTART_PROGRESS_AFTER_MS", "0");
     let json = shown(&[debug, at_once, ("HEADSTART_LOG_FORMAT", "json")]);

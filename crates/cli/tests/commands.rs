@@ -9,10 +9,7 @@ fn headstart(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
     command.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
     // A configuration or environment of the developer's must not matter.
-    command
-        .current_dir(std::env::temp_dir())
-        .env_remove("HEADSTART_CONFIG")
-        .args(args);
+    command.current_dir(std::env::temp_dir()).env_remove("HEADSTART_CONFIG").args(args);
     command.output().expect("the binary runs")
 }
 
@@ -36,26 +33,13 @@ fn check_usage(args: &[&str], part: &str) {
 
 #[test]
 fn replay_counts_and_prints_json_lines() {
-    let trace = scratch(
-        "trace.jsonl",
-        "{\"hash_ids\": [1, 2]}\n{\"hash_ids\": [1, 2, 3]}\n",
-    );
+    let trace = scratch("trace.jsonl", "{\"hash_ids\": [1, 2]}\n{\"hash_ids\": [1, 2, 3]}\n");
     let path = trace.display().to_string();
-    let output = headstart(&[
-        "replay",
-        &path,
-        "--capacity",
-        "1,9",
-        "--policy",
-        "lru",
-        "--json",
-    ]);
+    let output = headstart(&["replay", &path, "--capacity", "1,9", "--policy", "lru", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let text = text(&output.stdout);
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let counts: Vec<_> = lines
         .iter()
         .map(|line| {
@@ -71,54 +55,27 @@ fn replay_counts_and_prints_json_lines() {
 #[test]
 fn what_is_wrong_is_said_with_exit_codes() {
     check_usage(&["replay", "x", "--capacity", "many"], "many");
-    check_usage(
-        &["replay", "x", "--capacity", "1", "--policy", "magic"],
-        "known: lru",
-    );
+    check_usage(&["replay", "x", "--capacity", "1", "--policy", "magic"], "known: lru");
     check_usage(&["serve", "--strategy", "magic"], "magic");
     check_usage(&["serve", "--dtype", "f8"], "known: f32, bf16");
     check_usage(&["serve", "--model", "./absent"], "./absent");
     check_usage(&["serve", "--upstream", "http://h:1,what"], "`what`");
-    check_usage(
-        &["serve", "--upstream", "http://h:1", "--replicas", "2"],
-        "--replicas",
-    );
-    check_usage(
-        &["bench", "chat", "--probe-only", "--active", "0"],
-        "--active",
-    );
+    check_usage(&["serve", "--upstream", "http://h:1", "--replicas", "2"], "--replicas");
+    check_usage(&["bench", "chat", "--probe-only", "--active", "0"], "--active");
     check_usage(&["nonsense"], "nonsense");
-    check_usage(
-        &["bench", "chat", "--probe-only", "--max-tokens", "0"],
-        "--max-tokens",
-    );
+    check_usage(&["bench", "chat", "--probe-only", "--max-tokens", "0"], "--max-tokens");
     check_usage(&["serve", "--listen", "0.0.0.0:0"], "--api-key-file");
     check_usage(&["serve", "--replicas", "0"], "replica");
     check_usage(&["serve", "--cache-blocks", "0"], "cache blocks");
-    check_usage(
-        &["serve", "--cache-blocks", "18446744073709551615"],
-        "memory",
-    );
+    check_usage(&["serve", "--cache-blocks", "18446744073709551615"], "memory");
     check_usage(&["serve", "--block-size", "17"], "multiple of 16");
     check_usage(&["serve", "--block-size", "1048576"], "--block-size");
     check_usage(&["serve", "--max-waiting", "0"], "--max-waiting");
     check_usage(&["serve", "--upstream", "ftp://h"], "http");
     check_usage(&["serve", "--upstream", "http://h:99999"], "port");
-    check_usage(
-        &["serve", "--upstream", "http://me:secret@h:1"],
-        "http://…@h:1",
-    );
-    check_usage(
-        &["serve", "--upstream", "http://h", "--max-waiting", "9"],
-        "--max-waiting",
-    );
-    let nobody = [
-        "bench",
-        "chat",
-        "--url",
-        "http://127.0.0.1:1",
-        "--probe-only",
-    ];
+    check_usage(&["serve", "--upstream", "http://me:secret@h:1"], "http://…@h:1");
+    check_usage(&["serve", "--upstream", "http://h", "--max-waiting", "9"], "--max-waiting");
+    let nobody = ["bench", "chat", "--url", "http://127.0.0.1:1", "--probe-only"];
     assert_eq!(headstart(&nobody).status.code(), Some(2));
     let absent = headstart(&["replay", "absent.jsonl", "--capacity", "1"]);
     assert_eq!(absent.status.code(), Some(2));
@@ -126,11 +83,7 @@ fn what_is_wrong_is_said_with_exit_codes() {
     let bad = scratch("bad.jsonl", "{\"hash_ids\": [1]}\nnot json\n");
     let output = headstart(&["replay", &bad.display().to_string(), "--capacity", "1"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).contains("line 2"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert!(text(&output.stderr).contains("line 2"), "{}", text(&output.stderr));
     std::fs::remove_file(bad).expect("cleans up");
 }
 
@@ -141,10 +94,7 @@ fn exit_codes_are_the_same_in_all_commands() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = |times: [&str; 3]| {
         let body = |time: &&str| {
-            let system = format!(
-                "It is {time}. {}",
-                "You are a helpful assistant. ".repeat(40)
-            );
+            let system = format!("It is {time}. {}", "You are a helpful assistant. ".repeat(40));
             let messages = serde_json::json!([{"role": "system", "content": system}]);
             serde_json::json!({"model": "m", "messages": messages}).to_string() + "\n"
         };
@@ -154,11 +104,7 @@ fn exit_codes_are_the_same_in_all_commands() {
         std::fs::write(folder.path().join(name), text).expect("writes");
     };
     write("good.jsonl", &log(["noon"; 3]));
-    let clocks = [
-        "2026-11-01 10:00:03",
-        "2026-11-02 11:31:07",
-        "2026-11-03 12:42:59",
-    ];
+    let clocks = ["2026-11-01 10:00:03", "2026-11-02 11:31:07", "2026-11-03 12:42:59"];
     write("clock.jsonl", &log(clocks));
     write("wrong.toml", "[serve]\nreplicass = 1\n");
     let rows = [
@@ -199,14 +145,7 @@ fn exit_codes_are_the_same_in_all_commands() {
         (2, "cache stat absent"),
         (2, "cache verify absent"),
     ];
-    let unreachable = [
-        "index show",
-        "index dump",
-        "top --once",
-        "shadow",
-        "savings",
-        "why x",
-    ];
+    let unreachable = ["index show", "index dump", "top --once", "shadow", "savings", "why x"];
     let unreachable = unreachable.map(|command| (2, format!("{command} {NOBODY}")));
     let rows = rows.into_iter().map(|(code, line)| (code, line.to_owned()));
     for (code, line) in rows.chain(unreachable) {
@@ -242,28 +181,13 @@ fn errors_of_values_name_their_variable_and_suggest_a_name() {
         (
             "HEADSTART_STRATEGY",
             "precize",
-            &[
-                "HEADSTART_STRATEGY sets --strategy",
-                "did you mean `precise`?",
-            ],
+            &["HEADSTART_STRATEGY sets --strategy", "did you mean `precise`?"],
         ),
-        (
-            "HEADSTART_POLICY",
-            "lur",
-            &["HEADSTART_POLICY sets --policy", "did you mean `lru`?"],
-        ),
+        ("HEADSTART_POLICY", "lur", &["HEADSTART_POLICY sets --policy", "did you mean `lru`?"]),
         ("HEADSTART_INSIGHT", "onn", &["did you mean `on`?"]),
-        (
-            "HEADSTART_CONFIG",
-            "absent",
-            &["HEADSTART_CONFIG: cannot read absent"],
-        ),
+        ("HEADSTART_CONFIG", "absent", &["HEADSTART_CONFIG: cannot read absent"]),
         ("HEADSTART_LOG", "a=b=c", &["HEADSTART_LOG a=b=c"]),
-        (
-            "HEADSTART_LOG_FORMAT",
-            "jsn",
-            &["HEADSTART_LOG_FORMAT", "did you mean `json`?"],
-        ),
+        ("HEADSTART_LOG_FORMAT", "jsn", &["HEADSTART_LOG_FORMAT", "did you mean `json`?"]),
     ] {
         let said = said((name, value), &["serve", "--listen", "0"]);
         for part in parts {
@@ -272,29 +196,17 @@ fn errors_of_values_name_their_variable_and_suggest_a_name() {
     }
     let wrong = said(("HEADSTART_URL", "http://127.0.0.1:9"), &["index", "show"]);
     assert!(wrong.contains("(HEADSTART_URL)"), "{wrong}");
-    let wrong = said(
-        ("HEADSTART_REPLICAS", "2"),
-        &["serve", "--replicas", "many"],
-    );
+    let wrong = said(("HEADSTART_REPLICAS", "2"), &["serve", "--replicas", "many"]);
     assert!(!wrong.contains("HEADSTART_REPLICAS"), "{wrong}");
 }
 
 /// A reader that has seen enough is no failure, and no panic.
 #[test]
 fn a_secret_that_is_none_is_not_repeated() {
-    let given = [
-        "serve",
-        "--upstream",
-        "http://h:1",
-        "--index-secret",
-        "geheim",
-    ];
+    let given = ["serve", "--upstream", "http://h:1", "--index-secret", "geheim"];
     let output = headstart(&given);
     let said = text(&output.stderr);
-    assert!(
-        !output.status.success() && said.contains("--index-secret"),
-        "{said}"
-    );
+    assert!(!output.status.success() && said.contains("--index-secret"), "{said}");
     assert!(!said.contains("geheim"), "{said}");
 }
 
@@ -309,10 +221,7 @@ fn a_closed_pipe_is_no_panic() {
         .expect("the binary runs");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
-    assert!(
-        output.status.success() && output.stderr.is_empty(),
-        "{output:?}"
-    );
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]
@@ -329,11 +238,7 @@ fn a_tokenizer_of_another_model_is_refused() {
     let output = headstart(&["serve", "--model", &dir.display().to_string()]);
     std::fs::remove_dir_all(&dir).expect("cleans up");
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).contains("do not belong together"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert!(text(&output.stderr).contains("do not belong together"), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -341,10 +246,7 @@ fn help_has_examples_and_completions_print() {
     for command in [&["serve"][..], &["replay"], &["bench", "chat"]] {
         let mut args = command.to_vec();
         args.push("--help");
-        assert!(
-            text(&headstart(&args).stdout).contains("Examples:"),
-            "{command:?}"
-        );
+        assert!(text(&headstart(&args).stdout).contains("Examples:"), "{command:?}");
     }
     assert!(text(&headstart(&["completions", "bash"]).stdout).contains("headstart"));
 }
@@ -355,15 +257,8 @@ fn bench_chat_compares_strategies_and_probes() {
         .map(|index| {
             let turn = |role: &str, text: &str| serde_json::json!({"role": role, "text": text});
             let question = format!("question {index} {}", "about the value of time ".repeat(12));
-            let turns = [
-                turn("user", &question),
-                turn("assistant", "yes"),
-                turn("user", "why"),
-            ];
-            format!(
-                "{}\n",
-                serde_json::json!({"id": index.to_string(), "turns": turns})
-            )
+            let turns = [turn("user", &question), turn("assistant", "yes"), turn("user", "why")];
+            format!("{}\n", serde_json::json!({"id": index.to_string(), "turns": turns}))
         })
         .collect();
     let file = scratch("chats.jsonl", &lines);
@@ -388,24 +283,14 @@ fn bench_chat_compares_strategies_and_probes() {
     assert_eq!(runs.len(), 2);
     for run in runs {
         let report = &run["report"];
-        assert_eq!(
-            (&report["failed"], &report["conversations"]),
-            (&0.into(), &4.into()),
-            "{run}"
-        );
+        assert_eq!((&report["failed"], &report["conversations"]), (&0.into(), &4.into()), "{run}");
     }
     assert!(
-        runs[1]["report"]["later"]["hit_rate"]
-            .as_f64()
-            .is_some_and(|rate| rate > 0.5),
+        runs[1]["report"]["later"]["hit_rate"].as_f64().is_some_and(|rate| rate > 0.5),
         "{runs:?}"
     );
     let probe = &report["reuse_probe"];
     assert_eq!(probe["invalid"], serde_json::json!([]));
-    assert!(
-        probe["prompt_tokens_mean"]
-            .as_f64()
-            .is_some_and(|tokens| tokens >= 2000.0)
-    );
+    assert!(probe["prompt_tokens_mean"].as_f64().is_some_and(|tokens| tokens >= 2000.0));
     std::fs::remove_file(file).expect("cleans up");
 }

@@ -26,26 +26,19 @@ fn ask_all(server: &Served) -> (Vec<Value>, u64) {
     let answers: Vec<Value> = (0..PROMPTS).map(|number| ask(server, number)).collect();
     let found = answers.iter().map(|answer| {
         let usage = |field: &str| answer["usage"][field].as_u64().expect("a count");
-        let (hit, miss) = (
-            usage("prompt_cache_hit_tokens"),
-            usage("prompt_cache_miss_tokens"),
-        );
+        let (hit, miss) = (usage("prompt_cache_hit_tokens"), usage("prompt_cache_miss_tokens"));
         assert_eq!(hit + miss, usage("prompt_tokens"));
         hit
     });
     let found = found.sum();
-    let texts = answers
-        .into_iter()
-        .map(|mut answer| answer["choices"].take());
+    let texts = answers.into_iter().map(|mut answer| answer["choices"].take());
     (texts.collect(), found)
 }
 
 /// Sums a metric over all replicas.
 fn sum_of(server: &Served, start: &str, part: &str) -> f64 {
     let metrics = server.metrics();
-    let lines = metrics
-        .lines()
-        .filter(|line| line.starts_with(start) && line.contains(part));
+    let lines = metrics.lines().filter(|line| line.starts_with(start) && line.contains(part));
     let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     values.sum()
 }
@@ -64,12 +57,7 @@ fn stored(server: &Served) {
 #[test]
 fn what_was_computed_is_loaded_after_a_kill() {
     let folder = Scratch::new("killed");
-    let arguments = [
-        "--context-cache",
-        &folder.path("kv"),
-        "--context-cache-gib",
-        "0.2",
-    ];
+    let arguments = ["--context-cache", &folder.path("kv"), "--context-cache-gib", "0.2"];
     let mut server = Served::start(arguments);
     let (expected, found) = ask_all(&server);
     assert!(found < 200, "{found} tokens of the template at most");
@@ -106,24 +94,13 @@ fn what_cannot_be_used_is_refused_by_name() {
     for (arguments, part) in [
         (vec!["--host-cache-gib", "1"], "--context-cache"),
         (vec!["--context-cache-dtype", "fp8"], "--context-cache DIR"),
+        (vec!["--context-cache", "x", "--context-cache-dtype", "int4"], "same, fp8"),
         (
-            vec!["--context-cache", "x", "--context-cache-dtype", "int4"],
-            "same, fp8",
-        ),
-        (
-            vec![
-                "--upstream",
-                "http://127.0.0.1:1",
-                "--context-cache-dtype",
-                "fp8",
-            ],
+            vec!["--upstream", "http://127.0.0.1:1", "--context-cache-dtype", "fp8"],
             "--context-cache-dtype concerns embedded replicas",
         ),
         (vec!["--context-cache", "/proc/none"], "/proc/none"),
-        (
-            vec!["--context-cache", "x", "--context-cache-gib", "0"],
-            "--context-cache-gib",
-        ),
+        (vec!["--context-cache", "x", "--context-cache-gib", "0"], "--context-cache-gib"),
         (vec!["--context-cache", "ftp://x/y"], "ftp"),
     ] {
         let output = serve(&arguments).output().expect("the binary runs");
@@ -149,10 +126,7 @@ fn fp8_and_exact_servers_never_use_each_others_units() {
             let (got, found) = ask_all(&server);
             match is_new {
                 true => {
-                    assert!(
-                        found < 200,
-                        "{dtype}: {found} tokens of the template at most"
-                    );
+                    assert!(found < 200, "{dtype}: {found} tokens of the template at most");
                     assert_eq!(got, expected, "{dtype}: nothing was loaded");
                     stored(&server);
                 }
@@ -171,9 +145,7 @@ fn fp8_and_exact_servers_never_use_each_others_units() {
     let tally = |kind: &str, field: &str| {
         let kinds = stat["kinds"].as_array().expect("a list");
         let tally = kinds.iter().find(|it| it["exactness"] == kind);
-        tally.expect("both are there")[field]
-            .as_f64()
-            .expect("a number")
+        tally.expect("both are there")[field].as_f64().expect("a number")
     };
     assert_eq!(tally("exact", "records"), tally("lossy", "records"));
     let share = tally("lossy", "bytes") / tally("exact", "bytes");
@@ -217,8 +189,5 @@ fn a_tenant_with_its_share_takes_nothing_from_others() {
     let last = found(ask_as(&server, Some("loud"), 7));
     assert!(last > Some(200), "{last:?} tokens were found");
     let first = found(ask_as(&server, Some("loud"), 0));
-    assert!(
-        first < Some(200),
-        "{first:?} tokens were found that had to go"
-    );
+    assert!(first < Some(200), "{first:?} tokens were found that had to go");
 }

@@ -79,18 +79,10 @@ fn a_trace_is_written_in_the_canonical_form_and_summed_up() {
 fn a_conversion_converts_to_itself_also_compressed() {
     let trace = Scratch::new("again.jsonl", MOONCAKE);
     let packed = Scratch::path("packed.jsonl.gz");
-    assert!(
-        convert(&[trace.name(), "-o", packed.name()])
-            .status
-            .success()
-    );
+    assert!(convert(&[trace.name(), "-o", packed.name()]).status.success());
     let bytes = std::fs::read(&packed.0).expect("written");
     assert_eq!(bytes[..2], [0x1f, 0x8b]);
-    assert!(
-        convert(&[packed.name(), "-o", trace.name()])
-            .status
-            .success()
-    );
+    assert!(convert(&[packed.name(), "-o", trace.name()]).status.success());
     let again = std::fs::read_to_string(&trace.0).expect("written");
     assert_eq!(again, CONVERTED);
 }
@@ -120,10 +112,7 @@ fn a_trace_without_a_request_is_an_error_and_touches_nothing() {
     let output = convert(&[trace.name(), "--skip-bad", "-o", target.name()]);
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(
-        said.contains("has no request: 2 bad lines left out"),
-        "{said}"
-    );
+    assert!(said.contains("has no request: 2 bad lines left out"), "{said}");
     assert!(!said.contains("inferred"), "{said}");
     let kept = std::fs::read_to_string(&target.0).expect("still there");
     assert_eq!(kept, "as it was");
@@ -164,10 +153,7 @@ fn synth_and_materialize_write_by_the_same_rule() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
         command.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
         command.arg("trace").args(args);
-        command
-            .env_remove("HEADSTART_CONFIG")
-            .output()
-            .expect("the binary runs")
+        command.env_remove("HEADSTART_CONFIG").output().expect("the binary runs")
     };
     let packed = Scratch::path("synth.jsonl.gz");
     let synth = ["synth", "chat", "--requests", "20", "-o"];

@@ -64,10 +64,7 @@ fn a_fleet_is_measured_beside_what_is_simulated() {
         let is = |it: &&Value| {
             it["origin"] == origin && it["strategy"] == strategy && it["rung"] == "all"
         };
-        lines
-            .iter()
-            .find(is)
-            .unwrap_or_else(|| panic!("{origin} {strategy}"))
+        lines.iter().find(is).unwrap_or_else(|| panic!("{origin} {strategy}"))
     };
     for strategy in ["round-robin", "precise"] {
         let (measured, simulated) = (of("measured", strategy), of("simulated", strategy));
@@ -124,10 +121,7 @@ fn an_emulated_engine_is_found_by_its_times() {
     };
     near("token_s", 2e-4);
     let step = |it: &Value| {
-        ["overhead_s", "weights_s"]
-            .map(|key| it[key].as_f64().unwrap_or(0.0))
-            .iter()
-            .sum::<f64>()
+        ["overhead_s", "weights_s"].map(|key| it[key].as_f64().unwrap_or(0.0)).iter().sum::<f64>()
     };
     assert!((0.003..0.009).contains(&step(&told)), "{told}");
     let written = std::fs::read_to_string(&found).expect("written");
@@ -139,9 +133,7 @@ fn a_server_that_does_not_answer_fails_the_run_and_not_the_report() {
     let scratch = Scratch::new("nobody");
     let trace = file(&scratch, "trace.jsonl", &trace(3));
     let nobody = "http://127.0.0.1:9";
-    let args = [
-        "bench", "fleet", "--url", nobody, "--trace", &trace, "--json",
-    ];
+    let args = ["bench", "fleet", "--url", nobody, "--trace", &trace, "--json"];
     let out = output(args);
     assert_eq!(out.status.code(), Some(2));
     let complaint = text(&out.stderr);
@@ -151,11 +143,7 @@ fn a_server_that_does_not_answer_fails_the_run_and_not_the_report() {
     let rung: Value = serde_json::from_str(first).expect("JSON");
     assert_eq!((&rung["failed"], &rung["answered"]), (&json!(3), &json!(0)));
     let out = output(["calibrate", "--url", nobody]);
-    assert!(
-        text(&out.stderr).contains("did not answer"),
-        "{}",
-        text(&out.stderr)
-    );
+    assert!(text(&out.stderr).contains("did not answer"), "{}", text(&out.stderr));
 }
 
 #[test]
@@ -164,25 +152,10 @@ fn a_running_server_is_simulated_as_it_is() {
     let engine = file(&scratch, "engine.toml", ENGINE);
     let trace = file(&scratch, "trace.jsonl", &trace(3));
     let executor = format!("cost-model={engine}");
-    let server = Served::start([
-        "--executor",
-        &executor,
-        "--replicas",
-        "3",
-        "--strategy",
-        "round-robin",
-    ]);
+    let server =
+        Served::start(["--executor", &executor, "--replicas", "3", "--strategy", "round-robin"]);
     let url = server.url();
-    let args = [
-        "bench",
-        "fleet",
-        "--url",
-        &url,
-        "--trace",
-        &trace,
-        "--cost-model",
-        &engine,
-    ];
+    let args = ["bench", "fleet", "--url", &url, "--trace", &trace, "--cost-model", &engine];
     let rungs = lines(&[&args[..], &["--json"]].concat());
     let simulated = rungs.iter().find(|it| it["origin"] == "simulated");
     assert_eq!(simulated.expect("simulated")["strategy"], "round-robin");
@@ -199,16 +172,8 @@ fn a_running_server_is_simulated_as_it_is() {
 
 #[test]
 fn engines_are_derived_from_data_sheets() {
-    let told = lines(&[
-        "calibrate",
-        "--derive",
-        "qwen3-32b",
-        "--gpu",
-        "h100",
-        "--gpus",
-        "2",
-        "--json",
-    ]);
+    let told =
+        lines(&["calibrate", "--derive", "qwen3-32b", "--gpu", "h100", "--gpus", "2", "--json"]);
     // 65.6 GB of weights at 5.36 TB/s.
     let weights_s = told[0]["weights_s"].as_f64().expect("a number");
     assert!((weights_s - 12.24e-3).abs() < 1e-4, "{weights_s}");
@@ -218,41 +183,18 @@ fn engines_are_derived_from_data_sheets() {
         assert_eq!(out.status.code(), Some(2), "{args:?}");
         assert!(text(&out.stderr).contains(part), "{}", text(&out.stderr));
     };
-    refused(
-        &["calibrate", "--derive", "gpt-9", "--gpu", "h100"],
-        "known are llama-3.1-8b",
-    );
-    refused(
-        &["calibrate", "--derive", "qwen3-8b", "--gpu", "abacus"],
-        "known are l4",
-    );
-    refused(
-        &["calibrate", "--derive", "llama-3.1-70b", "--gpu", "h100"],
-        "alone fill 1 h100",
-    );
+    refused(&["calibrate", "--derive", "gpt-9", "--gpu", "h100"], "known are llama-3.1-8b");
+    refused(&["calibrate", "--derive", "qwen3-8b", "--gpu", "abacus"], "known are l4");
+    refused(&["calibrate", "--derive", "llama-3.1-70b", "--gpu", "h100"], "alone fill 1 h100");
     refused(&["calibrate", "--derive", "qwen3-8b"], "--gpu");
-    refused(
-        &["bench", "fleet", "--preset", "best"],
-        "known are llm-d-73",
-    );
+    refused(&["bench", "fleet", "--preset", "best"], "known are llm-d-73");
     refused(&["bench", "fleet", "--strategies", "best"], "--strategies");
     refused(&["calibrate", "--replicas", "2"], "measured alone");
     refused(&["calibrate", "--replicas", "0"], "--replicas");
-    let three = [
-        "calibrate",
-        "--derive",
-        "qwen3-8b",
-        "--gpu",
-        "H100",
-        "--gpus",
-        "3",
-    ];
+    let three = ["calibrate", "--derive", "qwen3-8b", "--gpu", "H100", "--gpus", "3"];
     refused(&three, "32 query heads");
     let url = ["bench", "fleet", "--url", "http://127.0.0.1:9"];
-    refused(
-        &[&url[..], &["--strategies", "precise,load"]].concat(),
-        "a server at --url has one",
-    );
+    refused(&[&url[..], &["--strategies", "precise,load"]].concat(), "a server at --url has one");
     refused(&["bench", "fleet", "--block-size", "0"], "--block-size");
     refused(&["bench", "fleet", "--users", "5"], "bench chat");
 }

@@ -73,10 +73,7 @@ fn read(answer: &str) -> Answer {
     let count = |field: &str| body["usage"][field].as_u64().expect("a count");
     Answer {
         loaded: loaded.map(str::to_owned),
-        text: body["choices"][0]["text"]
-            .as_str()
-            .expect("text")
-            .to_owned(),
+        text: body["choices"][0]["text"].as_str().expect("text").to_owned(),
         prompt_tokens: count("prompt_tokens"),
         hit_tokens: count("prompt_cache_hit_tokens"),
     }
@@ -136,9 +133,7 @@ fn answers_from_a_part_say_so_and_who_wants_none_gets_none() {
     for (number, expected) in expected.iter().enumerate() {
         let answer = ask(&server, number, "the first");
         let loaded = answer.loaded.expect("it says so");
-        let percent = loaded
-            .strip_prefix("loaded=")
-            .and_then(|it| it.strip_suffix('%'));
+        let percent = loaded.strip_prefix("loaded=").and_then(|it| it.strip_suffix('%'));
         let percent: u32 = percent.expect("a share").parse().expect("per cent");
         assert!((1..=100).contains(&percent), "{loaded}");
         assert!(answer.hit_tokens > 400, "{} found", answer.hit_tokens);
@@ -146,10 +141,7 @@ fn answers_from_a_part_say_so_and_who_wants_none_gets_none() {
         let exact = ask_exactly(&server, number, "the first");
         assert_eq!((exact.loaded, &exact.text), (None, expected));
     }
-    assert!(
-        differ > 0,
-        "a tenth of a prompt is not the same as all of it"
-    );
+    assert!(differ > 0, "a tenth of a prompt is not the same as all of it");
     let told = |start: &str, part: &str| sum_of(&server, &format!("importance_{start}"), part);
     assert_eq!(told("prompts_total", "outcome=\"loaded\""), PROMPTS as f64);
     assert_eq!(told("prompts_total", "outcome=\"failed\""), 0.0);
@@ -173,17 +165,10 @@ fn a_prompt_that_is_made_ready_is_loaded_in_full() {
     let server = filled(&folder.path("kv"), PART);
     let body = long_body(0, "the first", 0);
     let ready = server.ask("POST", "/v1/completions", &body);
-    assert!(
-        ready.starts_with("HTTP/1.1 200") && !ready.contains(HEADER),
-        "{ready}"
-    );
+    assert!(ready.starts_with("HTTP/1.1 200") && !ready.contains(HEADER), "{ready}");
     let answer = ask(&server, 0, "the first");
     assert_eq!(answer.loaded, None);
-    assert!(
-        answer.hit_tokens + 64 > answer.prompt_tokens,
-        "{} found",
-        answer.hit_tokens
-    );
+    assert!(answer.hit_tokens + 64 > answer.prompt_tokens, "{} found", answer.hit_tokens);
 }
 
 #[test]
@@ -211,11 +196,7 @@ fn what_was_computed_behind_a_part_is_never_found_again() {
         let again = ask_exactly(&server, number, "the first");
         assert_eq!(again.text, *expected, "prompt {number}");
         let known = stored[number];
-        assert!(
-            again.hit_tokens <= known,
-            "{} found of {known}",
-            again.hit_tokens
-        );
+        assert!(again.hit_tokens <= known, "{} found of {known}", again.hit_tokens);
     }
     drop(server);
     // Servers that load all of it, or know of nothing else, find what is exact as well.
@@ -233,9 +214,7 @@ fn all_of_it_answers_like_a_server_that_keeps_nothing() {
     let folder = Scratch::new("all");
     let server = filled(&folder.path("kv"), ALL);
     for more in ["the first", "the second"] {
-        let answers: Vec<Answer> = (0..PROMPTS)
-            .map(|number| ask(&server, number, more))
-            .collect();
+        let answers: Vec<Answer> = (0..PROMPTS).map(|number| ask(&server, number, more)).collect();
         let loaded = answers.iter().filter(|it| it.loaded.is_some()).count();
         assert_eq!(loaded, 0, "where nothing was left out nothing is said");
         assert_eq!(texts(answers), exact_texts(more));
@@ -244,10 +223,7 @@ fn all_of_it_answers_like_a_server_that_keeps_nothing() {
     let loaded = sum_of(&server, "importance_prompts_total", part);
     // What is exact is kept, so that the second may find it nearer.
     let all = PROMPTS as f64;
-    assert!(
-        (all..=2.0 * all).contains(&loaded),
-        "{loaded} went that way"
-    );
+    assert!((all..=2.0 * all).contains(&loaded), "{loaded} went that way");
 }
 
 #[test]
@@ -296,10 +272,7 @@ fn who_makes_room_for_others_leaves_no_trace_of_its_part() {
         .lines()
         .find_map(|line| line.strip_prefix("vllm:num_preemptions_total{"))
         .expect("they are counted");
-    assert!(
-        !preemptions.ends_with(" 0") && in_part > 0,
-        "{preemptions}, {in_part}"
-    );
+    assert!(!preemptions.ends_with(" 0") && in_part > 0, "{preemptions}, {in_part}");
 }
 
 /// Every prompt is recomputed in full, and no difference is tolerated.
@@ -323,11 +296,7 @@ fn a_prefix_that_was_too_far_off_is_loaded_in_full_from_then_on() {
     eventually("that one is barred as well", || barred() == 2.0);
     let exact = ask(&server, 0, "the second");
     assert_eq!(exact.loaded, None);
-    assert!(
-        exact.hit_tokens > 400,
-        "and it is found: {}",
-        exact.hit_tokens
-    );
+    assert!(exact.hit_tokens > 400, "and it is found: {}", exact.hit_tokens);
     assert_eq!(exact.text, exact_texts("the second")[0]);
     drop(server);
     let log = text(&std::fs::read(log).expect("a log"));

@@ -21,11 +21,7 @@ fn printed(args: &[&str]) -> String {
 fn complaint(args: &[&str], exit_code: i32) -> String {
     let output = output([&["index"], args].concat());
     let complaint = text(&output.stderr);
-    assert_eq!(
-        output.status.code(),
-        Some(exit_code),
-        "{args:?}: {complaint}"
-    );
+    assert_eq!(output.status.code(), Some(exit_code), "{args:?}: {complaint}");
     assert_eq!(text(&output.stdout), "", "{args:?}");
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
     complaint.trim_end().to_owned()
@@ -52,30 +48,16 @@ fn an_index_is_shown_and_dumped_whole_or_in_part() {
     });
     let shown = printed(&["show", "--url", &url]);
     let row = |replica: &str| row(&shown, replica);
-    assert!(
-        row("0").starts_with("0 embedded up complete device "),
-        "{shown}"
-    );
-    assert!(
-        row("1").starts_with("1 embedded up complete none "),
-        "{shown}"
-    );
-    assert!(
-        shown.lines().all(|line| line.chars().count() <= 80),
-        "{shown}"
-    );
+    assert!(row("0").starts_with("0 embedded up complete device "), "{shown}");
+    assert!(row("1").starts_with("1 embedded up complete none "), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     let told: Value =
         serde_json::from_str(&printed(&["show", "--url", &url, "--json"])).expect("JSON");
     assert_eq!(told["entries"], entries());
     let dumped = printed(&["dump", "--url", &url]);
     assert_eq!(dumped.lines().count(), entries());
     assert_eq!(printed(&["dump", "--url", &url, "--replica", "1"]), "");
-    assert_eq!(
-        printed(&["dump", "--url", &url, "--limit", "2"])
-            .lines()
-            .count(),
-        2
-    );
+    assert_eq!(printed(&["dump", "--url", &url, "--limit", "2"]).lines().count(), 2);
     let scratch = Scratch::new("dumps");
     let file = scratch.path("dump.jsonl");
     assert_eq!(printed(&["dump", "--url", &url, "-o", &file]), "");
@@ -90,9 +72,7 @@ fn an_index_is_shown_and_dumped_whole_or_in_part() {
 
 /// The first row of a replica, its cells one space apart.
 fn row(shown: &str, replica: &str) -> String {
-    let mut rows = shown
-        .lines()
-        .skip_while(|line| !line.starts_with("replica"));
+    let mut rows = shown.lines().skip_while(|line| !line.starts_with("replica"));
     let is_it = |line: &&str| line.split_whitespace().next() == Some(replica);
     let cells = rows.find(is_it).unwrap_or_default();
     cells.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -116,19 +96,13 @@ fn each_replica_is_shown_with_its_engine_and_rank() {
     }
     let told = gateway.index();
     assert_eq!(told["shared_index"], Value::Null);
-    for (at, (url, rank)) in [
-        (engine.url(), json!(0)),
-        (engine.url(), json!(1)),
-        (other.url(), Value::Null),
-    ]
-    .into_iter()
-    .enumerate()
+    for (at, (url, rank)) in
+        [(engine.url(), json!(0)), (engine.url(), json!(1)), (other.url(), Value::Null)]
+            .into_iter()
+            .enumerate()
     {
         let replica = &told["replicas"][at];
-        assert_eq!(
-            (&replica["upstream"], &replica["rank"]),
-            (&json!(url), &rank)
-        );
+        assert_eq!((&replica["upstream"], &replica["rank"]), (&json!(url), &rank));
         assert_eq!(replica["listener"], Value::Null);
     }
 }
@@ -146,10 +120,7 @@ fn a_key_is_asked_for_by_the_option_that_gives_it() {
         let refused = complaint(&[what, "--url", &url, "--api-key-file", &wrong], 2);
         assert!(refused.contains(&wrong), "{refused}");
         for said in [missing, refused] {
-            assert!(
-                !said.contains("Authorization") && !said.contains("simsalabim"),
-                "{said}"
-            );
+            assert!(!said.contains("Authorization") && !said.contains("simsalabim"), "{said}");
         }
         printed(&[what, "--url", &url, "--api-key-file", &right]);
     }
@@ -183,16 +154,8 @@ fn what_is_no_gateway_is_not_taken_for_one() {
     let scratch = Scratch::new("strangers");
     let file = scratch.write("dump", b"as it was");
     for (status, body, shown) in [
-        (
-            "404 Not Found",
-            page,
-            ": `<html> <head>\\u{1b}[31m<title>404</title></head> </html>`",
-        ),
-        (
-            "404 Not Found",
-            r#"{"detail":"Not Found"}"#,
-            ": `{\"detail\":\"Not Found\"}`",
-        ),
+        ("404 Not Found", page, ": `<html> <head>\\u{1b}[31m<title>404</title></head> </html>`"),
+        ("404 Not Found", r#"{"detail":"Not Found"}"#, ": `{\"detail\":\"Not Found\"}`"),
         ("301 Moved Permanently", "", " 301;"),
         ("200 OK", page, ": `<html> <head>\\u{1b}[31m"),
         ("200 OK", "{}", ": `{}`"),
@@ -200,12 +163,8 @@ fn what_is_no_gateway_is_not_taken_for_one() {
         ("200 OK", "pong\n", ": `pong`"),
     ] {
         let url = stranger(status, body);
-        let asked: [&[&str]; 4] = [
-            &["show"],
-            &["show", "--json"],
-            &["dump"],
-            &["dump", "-o", &file],
-        ];
+        let asked: [&[&str]; 4] =
+            [&["show"], &["show", "--json"], &["dump"], &["dump", "-o", &file]];
         for args in asked {
             let said = complaint(&[args, &["--url", &url]].concat(), 2);
             let start = format!("error: {url} is not a Headstart gateway, or an older one: ");
@@ -216,10 +175,7 @@ fn what_is_no_gateway_is_not_taken_for_one() {
     let said = complaint(&["show", "--url", &stranger("200 OK", "")], 2);
     assert!(said.contains("is not a Headstart gateway"), "{said}");
     let said = complaint(&["show", "--url", &stranger("502 Bad Gateway", "nginx")], 2);
-    assert!(
-        said.contains("502: `nginx`; if a Headstart gateway is behind it"),
-        "{said}"
-    );
+    assert!(said.contains("502: `nginx`; if a Headstart gateway is behind it"), "{said}");
     let said = complaint(&["show", "--url", "http://127.0.0.1:1"], 2);
     assert!(said.ends_with("is the server running there?"), "{said}");
     // A dump that breaks off is a part of one, and is called so.
@@ -232,12 +188,6 @@ fn what_is_no_gateway_is_not_taken_for_one() {
     let part = format!("46\r\n{entry}\n\r\n");
     let broken = answering(format!("{head}{part}"));
     let said = complaint(&["dump", "-o", &file, "--url", &broken], 2);
-    assert!(
-        said.contains("dump is incomplete: ") && said.contains("broke off"),
-        "{said}"
-    );
-    assert_eq!(
-        std::fs::read_to_string(&file).expect("there"),
-        format!("{entry}\n")
-    );
+    assert!(said.contains("dump is incomplete: ") && said.contains("broke off"), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).expect("there"), format!("{entry}\n"));
 }

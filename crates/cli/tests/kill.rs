@@ -24,10 +24,7 @@ fn chat(max_tokens: usize, stream: bool) -> String {
 }
 
 fn fleet() -> (Vec<Served>, Served) {
-    let engines = vec![
-        Served::start(["--replicas", "1"]),
-        Served::start(["--replicas", "1"]),
-    ];
+    let engines = vec![Served::start(["--replicas", "1"]), Served::start(["--replicas", "1"])];
     let urls: Vec<_> = engines.iter().map(Served::url).collect();
     let gateway = Served::start(["--upstream", &urls[0], "--upstream", &urls[1]]);
     (engines, gateway)
@@ -40,11 +37,7 @@ fn an_idle_upstream_that_dies_is_forgotten_within_a_second() {
     engines[0].end("-KILL");
     let killed = Instant::now();
     while is_up(&gateway, 0) {
-        assert!(
-            killed.elapsed() < FORGOTTEN_WITHIN,
-            "still there after {:?}",
-            killed.elapsed()
-        );
+        assert!(killed.elapsed() < FORGOTTEN_WITHIN, "still there after {:?}", killed.elapsed());
         std::thread::sleep(Duration::from_millis(20));
     }
     for _ in 0..4 {
@@ -60,26 +53,14 @@ fn an_upstream_that_dies_in_mid_stream_is_an_error_event() {
     let mut start = [0; 600];
     socket.read_exact(&mut start).expect("the stream began");
     let start = String::from_utf8_lossy(&start).into_owned();
-    let replica = if start.contains("x-headstart-replica: 0") {
-        0
-    } else {
-        1
-    };
+    let replica = if start.contains("x-headstart-replica: 0") { 0 } else { 1 };
     engines[replica].end("-KILL");
     let mut rest = String::new();
-    socket
-        .read_to_string(&mut rest)
-        .expect("the stream ends cleanly");
-    assert!(
-        rest.contains("replica_gone") && !rest.contains("[DONE]"),
-        "{rest:.200}"
-    );
+    socket.read_to_string(&mut rest).expect("the stream ends cleanly");
+    assert!(rest.contains("replica_gone") && !rest.contains("[DONE]"), "{rest:.200}");
     let answer = gateway.ask("POST", "/v1/chat/completions", &chat(2, false));
     let other = format!("x-headstart-replica: {}", 1 - replica);
-    assert!(
-        answer.starts_with("HTTP/1.1 200") && answer.contains(&other),
-        "{answer:.300}"
-    );
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(&other), "{answer:.300}");
 }
 
 #[test]

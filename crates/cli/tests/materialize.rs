@@ -75,10 +75,7 @@ fn trace(num_requests: usize) -> Vec<Asked> {
         history.extend(fresh.by_ref().take(rng.below(4)));
         let mut ids = history.clone();
         ids.extend(fresh.next());
-        Asked {
-            ids,
-            output_tokens: 1 + rng.below(20) as u32,
-        }
+        Asked { ids, output_tokens: 1 + rng.below(20) as u32 }
     };
     (0..num_requests).map(ask).collect()
 }
@@ -112,12 +109,7 @@ fn replayed(requests: &[Asked], capacity: usize) -> Vec<u64> {
 
 /// A server with one replica.
 fn serve(cache_blocks: usize) -> Served {
-    Served::start([
-        "--replicas",
-        "1",
-        "--cache-blocks",
-        &cache_blocks.to_string(),
-    ])
+    Served::start(["--replicas", "1", "--cache-blocks", &cache_blocks.to_string()])
 }
 
 fn complete(server: &Served, body: &Value) -> Value {
@@ -143,10 +135,7 @@ fn check_server(cache_blocks: usize, expect_evictions: bool) {
     let lines = materialized(&file.0, &["--id-tokens", "16", "--output-tokens", "1"]);
     let server = serve(cache_blocks);
     let cached = lines.iter().map(|line| {
-        assert_eq!(
-            (&line["method"], &line["url"]),
-            (&json!("POST"), &json!("/v1/completions"))
-        );
+        assert_eq!((&line["method"], &line["url"]), (&json!("POST"), &json!("/v1/completions")));
         let usage = &complete(&server, &line["body"])["usage"];
         let sent = line["body"]["prompt"].as_array().expect("token ids").len();
         assert_eq!(usage["prompt_tokens"], json!(sent));
@@ -156,11 +145,7 @@ fn check_server(cache_blocks: usize, expect_evictions: bool) {
     let cached: Vec<u64> = cached.collect();
     assert_eq!(cached, replayed(&requests, cache_blocks - 1));
     let unlimited = replayed(&requests, AMPLE);
-    assert_eq!(
-        cached != unlimited,
-        expect_evictions,
-        "the cache is as tight as meant"
-    );
+    assert_eq!(cached != unlimited, expect_evictions, "the cache is as tight as meant");
 }
 
 #[test]
@@ -174,14 +159,7 @@ fn a_posted_trace_finds_what_a_replay_finds_while_blocks_are_evicted() {
 }
 
 fn bench(trace: &Scratch, more: &[&str]) -> Value {
-    let mut args = vec![
-        "bench",
-        "trace",
-        trace.text(),
-        "--id-tokens",
-        "16",
-        "--json",
-    ];
+    let mut args = vec!["bench", "trace", trace.text(), "--id-tokens", "16", "--json"];
     args.extend(more);
     let output = headstart(&args);
     assert!(output.status.success(), "{}", complaint(&output));
@@ -191,23 +169,13 @@ fn bench(trace: &Scratch, more: &[&str]) -> Value {
 /// All of `num_requests` found what the replay beside them found, under pressure.
 fn check_bench(num_requests: usize, policy: &str, output_tokens: Option<&str>) {
     let requests = trace(num_requests);
-    let file = write(
-        &format!("bench-{policy}-{}", output_tokens.is_some()),
-        &requests,
-    );
+    let file = write(&format!("bench-{policy}-{}", output_tokens.is_some()), &requests);
     let tight = TIGHT.to_string();
     let mut more = vec!["--cache-blocks", &tight, "--policy", policy];
-    more.extend(
-        output_tokens
-            .into_iter()
-            .flat_map(|tokens| ["--output-tokens", tokens]),
-    );
+    more.extend(output_tokens.into_iter().flat_map(|tokens| ["--output-tokens", tokens]));
     let found = bench(&file, &more);
     let (report, replay) = (&found["report"], &found["replay"]);
-    assert_eq!(
-        (&report["requests"], &report["failed"]),
-        (&json!(num_requests), &json!(0))
-    );
+    assert_eq!((&report["requests"], &report["failed"]), (&json!(num_requests), &json!(0)));
     assert_eq!(replay["differences"], json!([]), "{policy}");
     assert_eq!(replay["equal"], json!(num_requests));
     assert_eq!(report["cached_tokens"], replay["cached_tokens"]);
@@ -258,33 +226,14 @@ fn open_mode_sends_at_the_arrivals() {
     let file = write("open", &requests);
     let server = serve(AMPLE);
     let url = format!("http://{}", server.address);
-    let options = [
-        "--url",
-        &url,
-        "--mode",
-        "open",
-        "--speed",
-        "0.5",
-        "--output-tokens",
-        "2",
-    ];
+    let options = ["--url", &url, "--mode", "open", "--speed", "0.5", "--output-tokens", "2"];
     let found = bench(&file, &options);
     let report = &found["report"];
-    assert_eq!(
-        (&report["requests"], &report["failed"]),
-        (&json!(40), &json!(0))
-    );
+    assert_eq!((&report["requests"], &report["failed"]), (&json!(40), &json!(0)));
     assert_eq!(report["output_tokens"], json!(80));
     // The last is due after 39 gaps of 5 ms at half the speed.
-    assert!(
-        report["wall_s"].as_f64().is_some_and(|wall| wall >= 0.39),
-        "{report}"
-    );
-    assert_eq!(
-        found["replay"],
-        Value::Null,
-        "nobody said how large the cache is"
-    );
+    assert!(report["wall_s"].as_f64().is_some_and(|wall| wall >= 0.39), "{report}");
+    assert_eq!(found["replay"], Value::Null, "nobody said how large the cache is");
 }
 
 #[test]
@@ -298,11 +247,7 @@ fn a_scale_thins_and_prompts_have_the_traces_shape() {
         let lengths = [&body["max_tokens"], &body["min_tokens"]];
         assert_eq!(lengths, [&json!(asked.output_tokens); 2]);
         assert_eq!(line["arrival_s"], json!((5 * index) as f64 / 1e3));
-        let blocks = body["prompt"]
-            .as_array()
-            .expect("token ids")
-            .len()
-            .div_ceil(16);
+        let blocks = body["prompt"].as_array().expect("token ids").len().div_ceil(16);
         assert_eq!(blocks, asked.ids.len());
     }
     let half = materialized(&file.0, &["--id-tokens", "16", "--scale", "0.5"]);
@@ -321,11 +266,7 @@ fn what_cannot_be_is_said_with_exit_codes() {
     let file = write("refused", &trace(40));
     let trace = file.text();
     let materialize = |more: &[&str], code, part| {
-        check_refused(
-            &[&["trace", "materialize", trace], more].concat(),
-            code,
-            part,
-        );
+        check_refused(&[&["trace", "materialize", trace], more].concat(), code, part);
     };
     materialize(&["--scale", "0"], 2, "--scale 0");
     materialize(&["--scale", "1.5"], 2, "--scale 1.5");
@@ -334,12 +275,7 @@ fn what_cannot_be_is_said_with_exit_codes() {
     materialize(&["-o", trace], 2, "is the trace itself");
     materialize(&["-o", "prompts.jsonl.zst"], 2, "zstd is read here");
     let prompts = std::env::temp_dir().join(format!("headstart-{}-none", std::process::id()));
-    let out = [
-        "-o",
-        prompts.to_str().expect("a path"),
-        "--max-prompt-tokens",
-        "4200",
-    ];
+    let out = ["-o", prompts.to_str().expect("a path"), "--max-prompt-tokens", "4200"];
     materialize(&out, 2, "--over-long cut");
     let incomplete = format!("{} is incomplete", prompts.display());
     materialize(&out, 2, &incomplete);
@@ -351,25 +287,14 @@ fn what_cannot_be_is_said_with_exit_codes() {
     bench(&["--concurrency", "0"], 2, "--concurrency");
     bench(&["--requests", "0"], 2, "--requests");
     bench(&["--policy", "magic"], 2, "magic");
-    bench(
-        &["--url", "http://127.0.0.1:1"],
-        2,
-        "is the server running there?",
-    );
-    bench(
-        &["--cache-blocks", "60", "--id-tokens", "512"],
-        2,
-        "requests failed",
-    );
+    bench(&["--url", "http://127.0.0.1:1"], 2, "is the server running there?");
+    bench(&["--cache-blocks", "60", "--id-tokens", "512"], 2, "requests failed");
 }
 
 #[test]
 fn the_help_has_examples() {
     for command in [["trace", "materialize"], ["bench", "trace"]] {
         let output = headstart(&[command[0], command[1], "--help"]);
-        assert!(
-            String::from_utf8_lossy(&output.stdout).contains("Examples:"),
-            "{command:?}"
-        );
+        assert!(String::from_utf8_lossy(&output.stdout).contains("Examples:"), "{command:?}");
     }
 }

@@ -19,14 +19,8 @@ use support::moto::{Moto, Way};
 use support::{Scratch, Served, eventually, serve, skipped, text};
 
 /// Memory for about one prompt: what is asked again was dropped from it.
-const ARGUMENTS: [&str; 6] = [
-    "--replicas",
-    "1",
-    "--cache-blocks",
-    "40",
-    "--context-cache-gib",
-    "0.03125",
-];
+const ARGUMENTS: [&str; 6] =
+    ["--replicas", "1", "--cache-blocks", "40", "--context-cache-gib", "0.03125"];
 
 /// Of what is found for a round of prompts, more than any template has.
 const FOUND: u64 = 200;
@@ -68,11 +62,7 @@ impl Bench {
         let mut command = serve(["--context-cache", cache].iter().chain(&ARGUMENTS));
         command.stderr(File::create(&log).expect("a file"));
         command.envs(environment.iter().map(|(name, value)| (name, value)));
-        Self {
-            server: Served::run(&mut command),
-            log,
-            expected,
-        }
+        Self { server: Served::run(&mut command), log, expected }
     }
 
     /// Asks; whatever happens below, the answers are right. How many tokens were found.
@@ -94,11 +84,7 @@ impl Bench {
         let is_it = |line: &&str| line.contains("the context cache") || line.contains("WARN");
         // A small disk is named once, at the start.
         let is_small = |line: &&str| line.contains("the disk has less room than");
-        log.lines()
-            .filter(is_it)
-            .filter(|line| !is_small(line))
-            .map(str::to_owned)
-            .collect()
+        log.lines().filter(is_it).filter(|line| !is_small(line)).map(str::to_owned).collect()
     }
 
     /// Asks until so much was said.
@@ -125,9 +111,7 @@ fn with_mounts(test: &str) {
     let mut unshare = Command::new("unshare");
     unshare.args(["--map-root-user", "--mount"]);
     let program = std::env::current_exe().expect("this test");
-    let allowed = unshare
-        .arg(program)
-        .args(["--exact", "may_mount", "--ignored"]);
+    let allowed = unshare.arg(program).args(["--exact", "may_mount", "--ignored"]);
     if !allowed.output().is_ok_and(|output| output.status.success()) {
         return skipped("nothing may be mounted here");
     }
@@ -206,10 +190,7 @@ fn a_vanished_mount() {
     assert!(run("umount", &["--lazy", &place]));
     bench.until_said(&[GONE]);
     assert!(bench.ask(0..6) < FOUND);
-    assert!(
-        !scratch.0.join("place/kv").exists(),
-        "nothing goes to another disk"
-    );
+    assert!(!scratch.0.join("place/kv").exists(), "nothing goes to another disk");
     assert!(run("mount", &["--bind", &disk, &place]));
     eventually(WELL, || bench.said().len() == 2);
     // What was stored before is there again.

@@ -6,10 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 /// A committed generated trace of 800 requests.
-const GOLDEN: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../data/traces/golden.jsonl"
-);
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/traces/golden.jsonl");
 
 fn plan(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
@@ -30,9 +27,7 @@ fn object(args: &[&str]) -> Value {
 }
 
 fn number(value: &Value) -> f64 {
-    value
-        .as_f64()
-        .unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 #[test]
@@ -49,10 +44,7 @@ fn more_memory_finds_more_until_all_is_found() {
     }
     let last = rows.last().expect("a row");
     let ideal = number(&report["ideal_token_hit_rate"]);
-    assert!(
-        number(&last["token_hit_rate"]) >= 0.9999 * ideal,
-        "{report}"
-    );
+    assert!(number(&last["token_hit_rate"]) >= 0.9999 * ideal, "{report}");
     let enough = number(&report["times_enough"]);
     let rate_at = |times: f64| {
         let row = rows.iter().find(|row| number(&row["times"]) == times);
@@ -66,15 +58,8 @@ fn more_memory_finds_more_until_all_is_found() {
     let blocks = (number(&report["device_blocks"]) * 2.0).to_string();
     let mut replay = Command::new(env!("CARGO_BIN_EXE_headstart"));
     replay.env("HEADSTART_PROGRESS_AFTER_MS", "3600000");
-    let replay = replay.args([
-        "replay",
-        GOLDEN,
-        "--policy",
-        "lru",
-        "--json",
-        "--capacity",
-        &blocks,
-    ]);
+    let replay =
+        replay.args(["replay", GOLDEN, "--policy", "lru", "--json", "--capacity", &blocks]);
     let output = replay.output().expect("the binary runs");
     let line: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let steady = &line["steady"]["tokens"];
@@ -82,10 +67,7 @@ fn more_memory_finds_more_until_all_is_found() {
     assert!((rate_at(2.0) - expected).abs() < 1e-12, "{steady}");
 
     let table = printed(&args);
-    assert!(
-        table.contains("needs") && table.contains("the device memory"),
-        "{table}"
-    );
+    assert!(table.contains("needs") && table.contains("the device memory"), "{table}");
 }
 
 #[test]

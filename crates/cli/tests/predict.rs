@@ -77,14 +77,7 @@ fn no_text_reaches_disk_log_or_metrics() {
     let scratch = Scratch::new("text");
     let model = scratch.write("model", &planted::model(1).to_bytes());
     let (log, stderr) = (scratch.path("outcomes.jsonl"), scratch.0.join("stderr"));
-    let args = [
-        "--policy",
-        "lpc",
-        "--predictor",
-        &model,
-        "--prediction-log",
-        &log,
-    ];
+    let args = ["--policy", "lpc", "--predictor", &model, "--prediction-log", &log];
     let args = [&args[..], &["--prediction-horizon", "1"]].concat();
     let server = start(&args, &stderr);
     let given = PROMPTS.iter().chain([&SYSTEM, &USER]);
@@ -135,20 +128,14 @@ fn a_new_model_is_taken_over_and_a_bad_one_is_not() {
     until(&server, &in_use(&fingerprint(&second)));
     assert!(!server.metrics().contains(&fingerprint(&first)));
     scratch.write("model", &second[..second.len() / 2]);
-    until(
-        &server,
-        "headstart_predictor_model_files_total{outcome=\"refused\"} 1",
-    );
+    until(&server, "headstart_predictor_model_files_total{outcome=\"refused\"} 1");
     until(&server, &in_use(&fingerprint(&second)));
     std::fs::remove_file(&model).expect("removes");
     chat(&server, &[says("user", "river halt")], 60);
     until(&server, "headstart_predictions_total{outcome=\"model\"} 2");
     scratch.write("model", &first);
     until(&server, &in_use(&fingerprint(&first)));
-    until(
-        &server,
-        "headstart_predictor_model_files_total{outcome=\"loaded\"} 2",
-    );
+    until(&server, "headstart_predictor_model_files_total{outcome=\"loaded\"} 2");
     stop(server);
     let said = std::fs::read_to_string(stderr).expect("text");
     assert!(said.contains("refused") && said.contains("the old model stays"));
@@ -208,14 +195,8 @@ fn what_cannot_be_used_is_refused_at_the_start() {
     };
     with(&["--encoder", &missing], &["--encoder", &missing]);
     with(&["--prediction-log", &foreign], &["name another file"]);
-    with(
-        &["--prediction-log", &scratch.path("")],
-        &["--prediction-log"],
-    );
+    with(&["--prediction-log", &scratch.path("")], &["--prediction-log"]);
     with(&["--prediction-horizon", "0"], &["at least 1 second"]);
     check_refused(&["--encoder", "."], &["has no effect without"]);
-    check_refused(
-        &["--upstream", "http://127.0.0.1:1", "--policy", "lpc"],
-        &["embedded"],
-    );
+    check_refused(&["--upstream", "http://127.0.0.1:1", "--policy", "lpc"], &["embedded"]);
 }

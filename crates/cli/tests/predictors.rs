@@ -14,10 +14,7 @@ use headstart_predict::{
 use serde_json::{Value, json};
 
 /// A committed generated trace of 800 requests, without predictions.
-const GOLDEN: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../data/traces/golden.jsonl"
-);
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/traces/golden.jsonl");
 
 /// A file that goes when the test is over.
 struct Scratch(PathBuf);
@@ -163,10 +160,7 @@ fn without_predictions_it_is_lru_and_says_so() {
     assert!(complaint.contains("--predictor turns"), "{complaint}");
     let table = replay(&[GOLDEN, "--policy", "lpc", "--capacity", "500"]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
-    assert!(
-        table.contains("the trace carries no predictions"),
-        "{table}"
-    );
+    assert!(table.contains("the trace carries no predictions"), "{table}");
     let (_, complaint) = rows(&[GOLDEN, "--policy", "lru", "--capacity", "500"]);
     assert_eq!(complaint, "", "who reads none needs none");
 }
@@ -250,13 +244,8 @@ fn trained(conversations: &[Vec<(String, bool)>]) -> Vec<u8> {
     let dataset = Dataset::encode(Definition::new(&encoder), &encoder, &examples);
     let dataset = dataset.expect("good rows");
     let split = DatasetSplit::new(&dataset.labels, SplitShares::default(), 1);
-    let options = TrainOptions {
-        batch: 32,
-        ..TrainOptions::default()
-    };
-    let trained = train(&dataset, &split, &options, 0, &mut |_| {
-        ControlFlow::Continue(())
-    });
+    let options = TrainOptions { batch: 32, ..TrainOptions::default() };
+    let trained = train(&dataset, &split, &options, 0, &mut |_| ControlFlow::Continue(()));
     trained.expect("enough to learn from").model.to_bytes()
 }
 
@@ -264,14 +253,9 @@ fn as_lines(conversations: &[Vec<(String, bool)>]) -> String {
     let line = |prompts: &Vec<(String, bool)>| {
         let turns = prompts.iter().flat_map(|(prompt, _)| {
             let answer = format!("an answer to {prompt}");
-            [
-                json!({"role": "user", "text": prompt}),
-                json!({"role": "assistant", "text": answer}),
-            ]
+            [json!({"role": "user", "text": prompt}), json!({"role": "assistant", "text": answer})]
         });
-        let truth = prompts
-            .iter()
-            .map(|(_, goes_on)| f64::from(u8::from(*goes_on)));
+        let truth = prompts.iter().map(|(_, goes_on)| f64::from(u8::from(*goes_on)));
         let turns = turns.collect::<Vec<_>>();
         json!({"turns": turns, "truth": truth.collect::<Vec<_>>()}).to_string() + "\n"
     };
@@ -302,13 +286,7 @@ fn a_model_reads_what_is_said() {
     assert_eq!(complaint, "");
     let by_model = format!("lpc[{}]", model.name());
     let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();
-    let expected = [
-        "lru",
-        "lpc[turns]",
-        "lpc[truth]",
-        &by_model,
-        "continuation-oracle",
-    ];
+    let expected = ["lru", "lpc[turns]", "lpc[truth]", &by_model, "continuation-oracle"];
     assert_eq!(names, expected);
     let [lru, turns, truth, model] =
         ["lru", "lpc[turns]", "lpc[truth]", &by_model].map(|name| hits(&all, name));
@@ -329,14 +307,7 @@ fn a_pipe_is_no_model_and_is_not_waited_for() {
     assert!(made.expect("mkfifo runs").success());
     let mut waiting = Command::new(env!("CARGO_BIN_EXE_headstart"))
         .env("HEADSTART_PROGRESS_AFTER_MS", "3600000")
-        .args([
-            "replay",
-            GOLDEN,
-            "--policy",
-            "lpc",
-            "--predictor",
-            pipe.path(),
-        ])
+        .args(["replay", GOLDEN, "--policy", "lpc", "--predictor", pipe.path()])
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -356,32 +327,17 @@ fn a_pipe_is_no_model_and_is_not_waited_for() {
 #[test]
 fn what_cannot_predict_is_said() {
     let usage = |args: &[&str], part: &str| check_error(&[&[GOLDEN], args].concat(), 2, part);
-    usage(
-        &["--predictor", "turns"],
-        "none of the policies reads predictions; lpc does",
-    );
+    usage(&["--predictor", "turns"], "none of the policies reads predictions; lpc does");
     let lpc = ["--policy", "lpc", "--predictor"];
     usage(
         &[&lpc[..], &["./absent"]].concat(),
         "--predictor ./absent: neither `trace`, `turns`, `truth` nor a file",
     );
     usage(&[&lpc[..], &["/"]].concat(), "--predictor /: neither");
-    usage(
-        &[&lpc[..], &[GOLDEN]].concat(),
-        "this is not a Headstart model file",
-    );
-    usage(
-        &[&lpc[..], &["turns", "--predictor", "turns"]].concat(),
-        "two are called `turns`",
-    );
-    usage(
-        &[&lpc[..], &["truth"]].concat(),
-        "this trace is canonical, without text",
-    );
-    usage(
-        &[&lpc[..], &["turns", "--encoder", "./absent"]].concat(),
-        "--encoder ./absent",
-    );
+    usage(&[&lpc[..], &[GOLDEN]].concat(), "this is not a Headstart model file");
+    usage(&[&lpc[..], &["turns", "--predictor", "turns"]].concat(), "two are called `turns`");
+    usage(&[&lpc[..], &["truth"]].concat(), "this trace is canonical, without text");
+    usage(&[&lpc[..], &["turns", "--encoder", "./absent"]].concat(), "--encoder ./absent");
     usage(
         &[&lpc[..], &["turns", "--encoder", "ngram"]].concat(),
         "no --predictor is a model's file",
@@ -389,27 +345,12 @@ fn what_cannot_predict_is_said() {
     usage(&["--encoder", "ngram"], "--predictor <NAME|FILE>");
     usage(&["--policy", "lpc:charge=-1"], "does not take `charge=-1`");
     let chats = Scratch::new("short.jsonl", as_lines(&conversations(3, 3)).as_bytes());
-    let args = [
-        "-",
-        "--format",
-        "conversation",
-        "--policy",
-        "lpc",
-        "--predictor",
-        "truth",
-    ];
+    let args = ["-", "--format", "conversation", "--policy", "lpc", "--predictor", "truth"];
     check_error(&args, 2, "a model reads the texts a second time");
     let bad = as_lines(&conversations(4, 3)) + "no JSON\n";
     let bad = Scratch::new("bad.jsonl", bad.as_bytes());
     let skip = ["--skip-bad", "--policy", "lpc", "--predictor", "truth"];
-    check_error(
-        &[&[bad.path()], &skip[..]].concat(),
-        2,
-        "not a conversation",
-    );
+    check_error(&[&[bad.path()], &skip[..]].concat(), 2, "not a conversation");
     let (rows, _) = rows(&[chats.path(), "--policy", "lpc", "--predictor", "truth"]);
-    assert!(
-        rows.iter().all(|(name, _)| name == "lpc[truth]"),
-        "{rows:?}"
-    );
+    assert!(rows.iter().all(|(name, _)| name == "lpc[truth]"), "{rows:?}");
 }

@@ -64,10 +64,7 @@ fn without_a_terminal_progress_is_lines_on_standard_error() {
     };
     let (shown, silent) = (output("0"), output("3600000"));
     let complaint = support::text(&shown.stderr);
-    assert!(
-        complaint.starts_with("writing conversations\n"),
-        "{complaint}"
-    );
+    assert!(complaint.starts_with("writing conversations\n"), "{complaint}");
     assert!(!support::text(&silent.stderr).contains("writing conversations"));
     assert_eq!(shown.stdout, silent.stdout, "progress never goes there");
 }

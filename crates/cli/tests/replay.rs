@@ -7,10 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 /// A committed generated trace of 800 requests.
-const GOLDEN: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../data/traces/golden.jsonl"
-);
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/traces/golden.jsonl");
 
 /// Ten requests of two conversations that take turns; five distinct blocks each.
 const SMALL: &str = r#"{"timestamp": 0, "hash_ids": [0], "input_length": 400}
@@ -112,10 +109,7 @@ fn a_line_counts_blocks_and_tokens_cold_and_steady() {
     let sum = |pointer: &str| -> u64 { classes.iter().map(|class| number(class, pointer)).sum() };
     assert_eq!((sum("/requests"), sum("/blocks/hits")), (10, 20));
     let file = line["trace"]["file"].as_str().expect("a name");
-    assert!(
-        trace.path().ends_with(file) && !file.contains('/'),
-        "{file}"
-    );
+    assert!(trace.path().ends_with(file) && !file.contains('/'), "{file}");
 }
 
 #[test]
@@ -124,32 +118,20 @@ fn alone_it_shows_the_curves_of_lru_and_the_optimum() {
     let (lru, belady) = lines.split_at(12);
     assert_eq!(belady.len(), 12);
     for (lru, belady) in lru.iter().zip(belady) {
-        assert_eq!(
-            (&lru["policy"], &belady["policy"]),
-            (&"lru".into(), &"belady".into())
-        );
+        assert_eq!((&lru["policy"], &belady["policy"]), (&"lru".into(), &"belady".into()));
         assert_eq!(lru["capacity_blocks"], belady["capacity_blocks"]);
-        assert!(
-            number(lru, "/hits") <= number(belady, "/hits"),
-            "{lru} {belady}"
-        );
+        assert!(number(lru, "/hits") <= number(belady, "/hits"), "{lru} {belady}");
     }
     let last = &lru[11];
     assert_eq!(last["capacity_blocks"], last["trace"]["distinct_blocks"]);
     assert_eq!(last["hits"], last["infinite"]["blocks"]["hits"]);
     let text = printed(&[GOLDEN]);
-    for part in [
-        "block hit rate",
-        "token hit rate",
-        "cold: the first 160 requests (20 %)",
-    ] {
+    for part in ["block hit rate", "token hit rate", "cold: the first 160 requests (20 %)"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     // A wide table is several, one below the other.
     let mut tables = text.split("\n\n");
-    let table = tables
-        .find(|part| part.contains("\npolicy"))
-        .expect("a table");
+    let table = tables.find(|part| part.contains("\npolicy")).expect("a table");
     let rows: Vec<_> = table.lines().filter(|line| line.contains(" %")).collect();
     assert_eq!(rows.len(), 25, "{text}");
     assert!(rows[24].starts_with("infinite"), "{text}");
@@ -175,20 +157,14 @@ fn every_policy_runs_and_the_number_of_threads_changes_nothing() {
     let bounds = headstart_cache::policy::OFFLINE_NAMES;
     assert_eq!(one.lines().count(), 1 + 2 * (names.len() + bounds.len()));
     for name in names.iter().chain(bounds) {
-        assert!(
-            one.contains(&format!("\n{name},100,800,")),
-            "{name} in {one}"
-        );
+        assert!(one.contains(&format!("\n{name},100,800,")), "{name} in {one}");
     }
 }
 
 #[test]
 fn classes_add_up_to_their_cell() {
     let args = [GOLDEN, "--policy", "lru", "--capacity", "500", "--csv"];
-    let (cells, classes) = (
-        printed(&args),
-        printed(&[&args[..], &["--per-class"]].concat()),
-    );
+    let (cells, classes) = (printed(&args), printed(&[&args[..], &["--per-class"]].concat()));
     let sum = |text: &str, first: usize| -> Vec<u64> {
         let mut sums = vec![0; 5];
         for line in text.lines().skip(1) {
@@ -229,10 +205,7 @@ fn capacities_come_in_blocks_tokens_shares_and_bytes() {
     assert_eq!(lines[4]["capacity"], "1MiB");
     assert_eq!(number(&lines[5], "/hits"), 20);
     let text = printed(&args);
-    assert!(
-        text.contains("256 bytes (2 layers × 2 × 2 heads × 16, bf16)"),
-        "{text}"
-    );
+    assert!(text.contains("256 bytes (2 layers × 2 × 2 heads × 16, bf16)"), "{text}");
     assert!(text.contains("1MiB = 8"), "{text}");
     let halved = json(&[&args[..], &["--kv-dtype", "fp8"]].concat());
     assert_eq!(number(&halved[4], "/capacity_blocks"), 16);
@@ -240,23 +213,15 @@ fn capacities_come_in_blocks_tokens_shares_and_bytes() {
 
 #[test]
 fn the_page_names_the_file_only_and_holds_every_point() {
-    let (trace, page) = (
-        Scratch::new("page.jsonl", SMALL),
-        Scratch::new("page.html", ""),
-    );
+    let (trace, page) = (Scratch::new("page.jsonl", SMALL), Scratch::new("page.html", ""));
     let text = printed(&[trace.path(), "--capacity", "2,4,8", "--html", page.path()]);
     assert!(text.contains("infinite"));
     let html = std::fs::read_to_string(&page.0).expect("the page is written");
-    let data = html
-        .lines()
-        .find_map(|line| line.strip_prefix("const data = "));
+    let data = html.lines().find_map(|line| line.strip_prefix("const data = "));
     let data = data.expect("the data").trim_end_matches(';');
     let data: Value = serde_json::from_str(data).expect("JSON");
     assert_eq!(data["policies"][1]["name"], "belady");
-    assert_eq!(
-        data["policies"][1]["points"].as_array().map(Vec::len),
-        Some(3)
-    );
+    assert_eq!(data["policies"][1]["points"].as_array().map(Vec::len), Some(3));
     assert_eq!(data["provenance"]["turns"], "inferred");
     let folder = Path::new(trace.path()).parent().expect("a folder");
     assert!(!html.contains(&format!("{}/", folder.display())));
@@ -266,10 +231,7 @@ fn the_page_names_the_file_only_and_holds_every_point() {
 #[test]
 fn a_scale_keeps_whole_sessions_and_says_so() {
     let text = printed(&[GOLDEN, "--capacity", "100", "--scale", "0.5"]);
-    assert!(
-        text.contains("--scale 0.5: ") && text.contains(" of 800 requests"),
-        "{text}"
-    );
+    assert!(text.contains("--scale 0.5: ") && text.contains(" of 800 requests"), "{text}");
     check_error(&[GOLDEN, "--scale", "0"], 2, "--scale 0");
     check_error(&[GOLDEN, "--scale", "1e-9"], 2, "larger --scale");
 }
@@ -288,10 +250,7 @@ fn a_trace_may_come_by_a_pipe() {
     drop(stdin);
     let output = child.wait_with_output().expect("it ends");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        text.starts_with("standard input: 10 requests over 9 s"),
-        "{text}"
-    );
+    assert!(text.starts_with("standard input: 10 requests over 9 s"), "{text}");
 }
 
 #[test]
@@ -305,32 +264,20 @@ fn a_closed_pipe_is_no_failure() {
         .expect("the binary runs");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
-    assert!(
-        output.status.success() && output.stderr.is_empty(),
-        "{output:?}"
-    );
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]
 fn what_is_wrong_with_the_arguments_is_said() {
     let usage = |args: &[&str], part: &str| check_error(&[&[GOLDEN], args].concat(), 2, part);
-    usage(
-        &["--policy", "magic"],
-        "unknown policy `magic`; known: lru, fifo",
-    );
+    usage(&["--policy", "magic"], "unknown policy `magic`; known: lru, fifo");
     usage(&["--policy", "lru:life=5"], "`lru` does not take `life=5`");
     usage(&["--capacity", "0"], "a cache holds at least one block");
-    usage(
-        &["--capacity", "6000,many"],
-        "`many` is no capacity; write 6000 or 6k",
-    );
+    usage(&["--capacity", "6000,many"], "`many` is no capacity; write 6000 or 6k");
     usage(&["--capacity", "5parsec"], "`5parsec` is no capacity");
     usage(&["--capacity", "100tok"], "one takes 128 tokens");
     usage(&["--capacity", "40GiB"], "bytes need --model");
-    usage(
-        &["--capacity", "40GiB", "--model", "./absent"],
-        "--model ./absent",
-    );
+    usage(&["--capacity", "40GiB", "--model", "./absent"], "--model ./absent");
     usage(&["--kv-dtype", "fp8"], "--model");
     usage(&["--cold", "1"], "--cold 1");
     usage(&["--threads", "0"], "--threads");

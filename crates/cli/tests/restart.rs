@@ -25,10 +25,7 @@ fn home(server: &Served, seed: usize) -> String {
 fn engine() -> (Served, String, String) {
     let mut command = serve(["--replicas", "1"]);
     let command = command.env("HEADSTART_LOG", "info");
-    let process = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
+    let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut process = process.expect("the binary runs");
     let stderr = process.stderr.take().expect("piped");
     let mut lines = BufReader::new(stderr).lines();
@@ -65,10 +62,7 @@ fn a_gateway_that_starts_again_knows_where_prompts_were() {
     };
     let mut first = Served::start(arguments(true));
     let homes: Vec<String> = (0..8).map(|seed| home(&first, seed)).collect();
-    assert!(
-        homes.contains(&"0".to_owned()) && homes.contains(&"1".to_owned()),
-        "{homes:?}"
-    );
+    assert!(homes.contains(&"0".to_owned()) && homes.contains(&"1".to_owned()), "{homes:?}");
     let is_complete = |server: &Served| {
         let index = server.index();
         let mut replicas = index["replicas"].as_array().expect("a list").iter();

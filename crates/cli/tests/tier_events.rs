@@ -35,9 +35,7 @@ fn ask(server: &Served, number: usize) -> Answer {
     Answer {
         text: body["choices"][0]["message"]["content"].to_string(),
         replica: headers["x-headstart-replica"].to_owned(),
-        found: body["usage"]["prompt_cache_hit_tokens"]
-            .as_u64()
-            .expect("a count"),
+        found: body["usage"]["prompt_cache_hit_tokens"].as_u64().expect("a count"),
     }
 }
 
@@ -113,13 +111,8 @@ fn prompts_go_where_lower_tiers_hold_them_and_events_name_the_medium() {
         "0.01",
     ];
     let server = Served::start(arguments);
-    let replicas = server.index()["replicas"]
-        .as_array()
-        .expect("replicas")
-        .clone();
-    let endpoints = replicas
-        .iter()
-        .map(|it| it["kv_events"].as_str().expect("an address"));
+    let replicas = server.index()["replicas"].as_array().expect("replicas").clone();
+    let endpoints = replicas.iter().map(|it| it["kv_events"].as_str().expect("an address"));
     let heard: Vec<_> = endpoints.map(listen).collect();
     let heard_any = |kind, medium| heard.iter().any(|heard| has(heard, kind, medium));
 
@@ -164,7 +157,5 @@ fn what_was_there_at_start_is_announced_when_a_prompt_has_shown_it() {
     let again = ask(&server, 1);
     assert_eq!(first.text, again.text);
     assert!(again.found > 200, "{again:?}");
-    eventually("it is announced again", || {
-        blocks(&server, "disk") == before
-    });
+    eventually("it is announced again", || blocks(&server, "disk") == before);
 }

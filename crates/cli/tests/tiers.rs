@@ -93,18 +93,11 @@ fn tiered(
         admission: Admission::Always,
         write,
         shares: Shares::default(),
-        assumed: AssumedSpeed {
-            latency_s: 1e-4,
-            bytes_per_s: 1e9,
-        },
+        assumed: AssumedSpeed { latency_s: 1e-4, bytes_per_s: 1e9 },
     };
     let host = (host_units > 0).then(|| tier(Tier::Host, host_units));
     let tiers = host.into_iter().chain([tier(Tier::Disk, 2_000)]).collect();
-    let below = Below {
-        tier: Tier::Disk,
-        backend: Box::new(disk),
-        found,
-    };
+    let below = Below { tier: Tier::Disk, backend: Box::new(disk), found };
     let store = TieredStore::new(store, vec![below], no_waker()).expect("memory");
     engine(model, (dtype, kept), 30).with_tiers(Tiers::new(config, tiers), Box::new(store))
 }
@@ -191,11 +184,7 @@ fn play(dtype: Dtype, host_units: usize, write: WriteWhen, harm: impl Fn(&Path, 
         let mut plain = engine(&model, (dtype, KvStorageFormat::Same), 400);
         let expected: Vec<_> = prompts
             .iter()
-            .map(|prompt| {
-                answers(&mut plain, std::slice::from_ref(prompt))
-                    .0
-                    .remove(0)
-            })
+            .map(|prompt| answers(&mut plain, std::slice::from_ref(prompt)).0.remove(0))
             .collect();
         let mut engine = tiered(
             &model,
@@ -278,10 +267,7 @@ fn what_comes_late_is_computed_and_the_rest_is_loaded() {
             }
         }
     }
-    assert!(
-        loaded > prompt_tokens / 10 && loaded < prompt_tokens,
-        "{loaded} of {prompt_tokens}"
-    );
+    assert!(loaded > prompt_tokens / 10 && loaded < prompt_tokens, "{loaded} of {prompt_tokens}");
 }
 
 /// Engines whose tiers are lossy and engines whose tiers are exact, in turns on one folder: neither

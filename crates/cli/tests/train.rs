@@ -57,9 +57,7 @@ impl Folder {
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("a folder");
         let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-        entries
-            .map(|entry| name(entry.expect("an entry")))
-            .collect()
+        entries.map(|entry| name(entry.expect("an entry"))).collect()
     }
 
     /// The file with the embeddings, of which there is one.
@@ -131,15 +129,7 @@ fn a_planted_signal_is_found_told_and_kept_in_a_model() {
     assert_eq!(report["curve"].as_array().map(Vec::len), Some(2));
     assert_eq!(report["epochs"].as_array().map(Vec::len), Some(3 * 20));
     for field in ["train", "validation", "test", "turn_only"] {
-        for figure in [
-            "mcc",
-            "mcc_low",
-            "mcc_high",
-            "macro_f1",
-            "auc",
-            "ece",
-            "base_rate",
-        ] {
+        for figure in ["mcc", "mcc_low", "mcc_high", "macro_f1", "auc", "ece", "base_rate"] {
             number(&report, &format!("/{field}/{figure}"));
         }
         assert!(report[field]["bins"].is_array(), "{field} of {report}");
@@ -149,24 +139,14 @@ fn a_planted_signal_is_found_told_and_kept_in_a_model() {
     let turns = number(&report, "/inputs/0/turns");
     assert_eq!(shared_out, turns - number(&report, "/unknown"));
     assert!(number(&report, "/times/train_s") > 0.0);
-    assert!(
-        report["words"][0]
-            .as_str()
-            .is_some_and(|said| said.contains("predicts better"))
-    );
+    assert!(report["words"][0].as_str().is_some_and(|said| said.contains("predicts better")));
 
     let page = fs::read_to_string(page).expect("a page");
     assert!(page.contains("planted.jsonl") && page.contains("default-src 'none'"));
     let bytes = fs::read(&model).expect("a model");
     let loaded = ContinuationModel::from_bytes(&bytes).expect("the model that was written");
-    assert_eq!(
-        report["fingerprint"],
-        Value::from(loaded.fingerprint.clone())
-    );
-    assert_eq!(
-        report["definition"]["encoder"],
-        Value::from(loaded.definition.encoder)
-    );
+    assert_eq!(report["fingerprint"], Value::from(loaded.fingerprint.clone()));
+    assert_eq!(report["definition"]["encoder"], Value::from(loaded.definition.encoder));
     for at in (0..bytes.len()).step_by(bytes.len() / 50) {
         let mut bad = bytes.clone();
         bad[at] ^= 4;
@@ -183,19 +163,9 @@ fn a_planted_signal_is_found_told_and_kept_in_a_model() {
 fn shuffled_labels_find_nothing_and_leave_no_model() {
     let folder = Folder::new("shuffled");
     let corpus = folder.planted("planted.jsonl", 2);
-    let args = [
-        corpus.as_str(),
-        "--shuffle-labels",
-        "--curve",
-        "0",
-        "--seeds",
-        "3",
-    ];
+    let args = [corpus.as_str(), "--shuffle-labels", "--curve", "0", "--seeds", "3"];
     let report = json(&args);
-    let (low, high) = (
-        number(&report, "/test/mcc_low"),
-        number(&report, "/test/mcc_high"),
-    );
+    let (low, high) = (number(&report, "/test/mcc_low"), number(&report, "/test/mcc_high"));
     assert!(low <= 0.0 && 0.0 <= high, "{report}");
     for seed in report["seeds"].as_array().expect("seeds") {
         assert!(number(seed, "/mcc").abs() < 0.2, "{report}");
@@ -222,14 +192,7 @@ fn embeddings_are_kept_without_text_and_used_again() {
     let corpus: String = (0..400).map(conversation).collect();
     let corpus = folder.write("corpus.jsonl", &corpus);
     let model = folder.path("model.hsp");
-    let args = [
-        corpus.as_str(),
-        "--out",
-        &model,
-        "--answers",
-        "--curve",
-        "0",
-    ];
+    let args = [corpus.as_str(), "--out", &model, "--answers", "--curve", "0"];
     let texts = |report: &Value| ["texts", "texts_known"].map(|name| report["times"][name].clone());
     let first = json(&args);
     // First prompts are their own window; later ones are read by themselves as well.
@@ -237,17 +200,12 @@ fn embeddings_are_kept_without_text_and_used_again() {
     let second = json(&args);
     assert_eq!(texts(&second), [800, 800]);
     for field in ["fingerprint", "test", "epochs"] {
-        assert_eq!(
-            first[field], second[field],
-            "the same data give the same {field}"
-        );
+        assert_eq!(first[field], second[field], "the same data give the same {field}");
     }
     for file in [folder.embeddings(), PathBuf::from(&model)] {
         let bytes = fs::read(&file).expect("a file");
         for word in ["MARKERWORD", "ANSWERWORD", "IDWORD"] {
-            let has_word = bytes
-                .windows(word.len())
-                .any(|part| part == word.as_bytes());
+            let has_word = bytes.windows(word.len()).any(|part| part == word.as_bytes());
             assert!(!has_word, "{word} in {}", file.display());
         }
     }
@@ -260,43 +218,21 @@ fn embeddings_are_kept_without_text_and_used_again() {
     let output = headstart(&[&["train"], &args[..]].concat());
     assert!(output.status.success() && text(&output.stderr).contains("is damaged"));
     assert_eq!(texts(&json(&args)), [800, 800]);
-    assert_eq!(
-        texts(&json(&[&args[..], &["--no-cache"]].concat())),
-        [800, 0]
-    );
+    assert_eq!(texts(&json(&[&args[..], &["--no-cache"]].concat())), [800, 0]);
 }
 
 #[test]
 fn a_model_of_two_corpora_is_tried_on_each() {
     let folder = Folder::new("two");
-    let (one, two) = (
-        folder.planted("one.jsonl", 3),
-        folder.planted("two.jsonl", 4),
-    );
+    let (one, two) = (folder.planted("one.jsonl", 3), folder.planted("two.jsonl", 4));
     let model = folder.path("model.hsp");
-    let report = json(&[
-        &one,
-        &two,
-        "--out",
-        &model,
-        "--test-on",
-        &one,
-        "--test-on",
-        &two,
-        "--curve",
-        "0",
-    ]);
+    let report =
+        json(&[&one, &two, "--out", &model, "--test-on", &one, "--test-on", &two, "--curve", "0"]);
     assert_eq!(report["inputs"].as_array().map(Vec::len), Some(2));
     let samples = |index: usize| number(&report, &format!("/elsewhere/{index}/model/samples"));
     // Only what is in the test part was not seen.
-    assert_eq!(
-        samples(0) + samples(1),
-        number(&report, "/parts/test/samples")
-    );
-    assert!(
-        number(&report, "/elsewhere/0/seen_before") > 900.0,
-        "{report}"
-    );
+    assert_eq!(samples(0) + samples(1), number(&report, "/parts/test/samples"));
+    assert!(number(&report, "/elsewhere/0/seen_before") > 900.0, "{report}");
 }
 
 #[test]
@@ -311,11 +247,7 @@ fn a_trace_teaches_turns_and_gaps_and_no_text() {
     assert_eq!(report["definition"]["behaviour"], true);
     assert_eq!(report["times"]["texts"], 1, "the empty one");
     assert!(number(&report, "/test/auc") > 0.45, "{report}");
-    check_error(
-        &[&trace, "--out", &model, "--window", "2"],
-        2,
-        "a trace has no text",
-    );
+    check_error(&[&trace, "--out", &model, "--window", "2"], 2, "a trace has no text");
 }
 
 #[test]
@@ -332,9 +264,7 @@ fn a_log_is_learnt_from_as_it_was_read() {
     let mut rng = Rng::new(5);
     let mut lines = header_line(&definition);
     for conversation in 0..600 {
-        let row: Vec<f32> = (0..definition.width())
-            .map(|_| rng.next_f64() as f32)
-            .collect();
+        let row: Vec<f32> = (0..definition.width()).map(|_| rng.next_f64() as f32).collect();
         let goes_on = row[3] > 0.5;
         let record = OutcomeRecord {
             conversation,
@@ -353,10 +283,7 @@ fn a_log_is_learnt_from_as_it_was_read() {
     let model = folder.path("model.hsp");
     let report = json(&[&log, "--out", &model, "--curve", "0"]);
     assert_eq!(report["inputs"][0]["kind"], "log");
-    assert_eq!(
-        report["inputs"][0]["remarks"],
-        serde_json::json!(["1 bad line left out"])
-    );
+    assert_eq!(report["inputs"][0]["remarks"], serde_json::json!(["1 bad line left out"]));
     assert!(number(&report, "/test/auc") > 0.6, "{report}");
     let loaded =
         ContinuationModel::from_bytes(&fs::read(&model).expect("a model")).expect("a model");
@@ -364,11 +291,7 @@ fn a_log_is_learnt_from_as_it_was_read() {
     check_error(&[&log, "--out", &model, "--answers"], 2, "as it was");
     let said = "{\"conversation\":1,\"turn\":1,\"outcome\":\"ended\",\"said\":7.5,\"row\":\"\"}\n";
     let bad = folder.write("bad.log", &(header_line(&definition) + &said.repeat(3)));
-    check_error(
-        &[&bad, "--out", &model],
-        2,
-        "3 bad lines behind its header, the first at line 2",
-    );
+    check_error(&[&bad, "--out", &model], 2, "3 bad lines behind its header, the first at line 2");
     let corpus = folder.planted("planted.jsonl", 6);
     check_error(&[&log, &corpus, "--out", &model], 2, "inputs of one kind");
 }
@@ -385,66 +308,25 @@ fn what_cannot_be_learnt_from_is_told_with_exit_codes() {
         let path = folder.write(file, &line.repeat(times));
         check_error(&[&path, "--out", &model], 2, part);
     };
-    check(
-        "censored",
-        &record("\"truncated\": true, ", 1),
-        50,
-        "none of 50 turns says",
-    );
-    check(
-        "ends",
-        &record("", 1),
-        50,
-        "after each of the 50 turns of known outcome",
-    );
-    check(
-        "few",
-        &record("", 2),
-        20,
-        "20 conversations with 40 turns of known outcome are too few",
-    );
+    check("censored", &record("\"truncated\": true, ", 1), 50, "none of 50 turns says");
+    check("ends", &record("", 1), 50, "after each of the 50 turns of known outcome");
+    check("few", &record("", 2), 20, "20 conversations with 40 turns of known outcome are too few");
     check("alike", &record("", 2), 200, "are of 1 such group");
-    check(
-        "group",
-        &record("\"group\": [1], ", 2),
-        200,
-        "`group` is neither",
-    );
-    check(
-        "prompts",
-        &record("", 2),
-        119,
-        "and 240 such turns are needed",
-    );
+    check("group", &record("\"group\": [1], ", 2), 200, "`group` is neither");
+    check("prompts", &record("", 2), 119, "and 240 such turns are needed");
     check("bad", "not JSON\n", 2, "bad");
     check_error(&["absent.jsonl", "--out", &model], 2, "absent.jsonl");
     let path = folder.path("few");
     check_error(&[&path], 2, "--out");
     check_error(&[&path, "--out", &path], 2, "is an input");
-    check_error(
-        &[&path, "--out", &folder.path("no/model.hsp")],
-        2,
-        "no such folder",
-    );
-    check_error(
-        &[&path, "--out", &model, "--encoder", "absent"],
-        2,
-        "--encoder absent",
-    );
+    check_error(&[&path, "--out", &folder.path("no/model.hsp")], 2, "no such folder");
+    check_error(&[&path, "--out", &model, "--encoder", "absent"], 2, "--encoder absent");
     check_error(&[&path, "--out", &model, "--epochs", "0"], 2, "--epochs");
     check_error(&[&path, "--out", &model, "--from", "magic"], 2, "--from");
-    check_error(
-        &[&path, "--out", &model, "--embeddings", &path],
-        2,
-        "is an input",
-    );
+    check_error(&[&path, "--out", &model, "--embeddings", &path], 2, "is an input");
     let letter = folder.write("letter", "a letter");
     let long = folder.planted("long", 9);
-    check_error(
-        &[&long, "--out", &model, "--embeddings", &letter],
-        2,
-        "no file of embeddings",
-    );
+    check_error(&[&long, "--out", &model, "--embeddings", &letter], 2, "no file of embeddings");
     assert!(!Path::new(&model).exists());
 }
 

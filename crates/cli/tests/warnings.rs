@@ -75,9 +75,7 @@ fn connections_without_a_place_are_told() {
     waiting.write_all(request.as_bytes()).expect("sends");
     drop(held);
     let mut answer = String::new();
-    waiting
-        .set_read_timeout(Some(PATIENCE))
-        .expect("a time-out");
+    waiting.set_read_timeout(Some(PATIENCE)).expect("a time-out");
     waiting.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
@@ -92,18 +90,9 @@ fn options_that_contradict_each_other_are_refused() {
     };
     let upstream = "http://127.0.0.1:1";
     check(&["--upstream-timeout", "5"], "concerns --upstream engines");
-    check(
-        &["--upstream", upstream, "--upstream-silence", "0"],
-        "from 0.001",
-    );
-    check(
-        &["--upstream", upstream, "--upstream", upstream],
-        "leave one out",
-    );
-    check(
-        &["--upstream", upstream, "--kv-events-port", "5557"],
-        "concerns embedded",
-    );
+    check(&["--upstream", upstream, "--upstream-silence", "0"], "from 0.001");
+    check(&["--upstream", upstream, "--upstream", upstream], "leave one out");
+    check(&["--upstream", upstream, "--kv-events-port", "5557"], "concerns embedded");
     check(&["--max-connections", "0"], "accepts no client");
     check(&["--kv-events-port", "65535"], "--kv-events-port");
 }

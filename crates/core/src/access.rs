@@ -32,9 +32,6 @@ impl Access {
     /// A use at `now` of which nothing else is known.
     #[must_use]
     pub fn at(now: Nanos) -> Self {
-        Self {
-            now,
-            ..Self::default()
-        }
+        Self { now, ..Self::default() }
     }
 }

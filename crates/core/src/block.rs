@@ -108,9 +108,7 @@ impl BlockHasher {
             identity.adapter,
             identity.salt,
         ];
-        Self {
-            chain: Chain::new("headstart 2026 BlockHash v1", &fields, identity.block_size),
-        }
+        Self { chain: Chain::new("headstart 2026 BlockHash v1", &fields, identity.block_size) }
     }
 
     /// Tokens per block.
@@ -138,9 +136,7 @@ impl BlockHasher {
     pub fn chain(&self, tokens: &[TokenId]) -> Vec<BlockHash> {
         let mut parent = None;
         let blocks = tokens.chunks_exact(self.block_size());
-        blocks
-            .map(|block| *parent.insert(self.next(parent, block)))
-            .collect()
+        blocks.map(|block| *parent.insert(self.next(parent, block))).collect()
     }
 }
 
@@ -157,18 +153,11 @@ impl Chain {
         let mut hasher = blake3::Hasher::new_derive_key(context);
         hasher.update(&block_size.to_le_bytes());
         absorb_fields(&mut hasher, fields);
-        Self {
-            key: *hasher.finalize().as_bytes(),
-            block_size: block_size as usize,
-        }
+        Self { key: *hasher.finalize().as_bytes(), block_size: block_size as usize }
     }
 
     fn next(&self, parent: Option<[u8; 16]>, tokens: &[TokenId]) -> [u8; 16] {
-        assert_eq!(
-            tokens.len(),
-            self.block_size,
-            "only full blocks have a name"
-        );
+        assert_eq!(tokens.len(), self.block_size, "only full blocks have a name");
         // A root block differs from every child by the length of what is hashed.
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         if let Some(parent) = parent {
@@ -200,10 +189,7 @@ fn absorb_fields(hasher: &mut blake3::Hasher, fields: &[Option<&str>]) {
 }
 
 fn first_16(hash: &blake3::Hash) -> [u8; 16] {
-    let (first, _) = hash
-        .as_bytes()
-        .split_first_chunk()
-        .expect("a hash has 32 bytes");
+    let (first, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
     *first
 }
 
@@ -236,55 +222,23 @@ mod tests {
     fn every_identity_field_changes_the_name() {
         let variants = [
             IDENTITY,
-            BlockIdentity {
-                model: "n",
-                ..IDENTITY
-            },
-            BlockIdentity {
-                weights_revision: "s",
-                ..IDENTITY
-            },
-            BlockIdentity {
-                kv_dtype: "bf16",
-                ..IDENTITY
-            },
-            BlockIdentity {
-                kv_layout: "k",
-                ..IDENTITY
-            },
-            BlockIdentity {
-                adapter: Some("a"),
-                ..IDENTITY
-            },
-            BlockIdentity {
-                salt: Some("a"),
-                ..IDENTITY
-            },
-            BlockIdentity {
-                salt: Some(""),
-                ..IDENTITY
-            },
-            BlockIdentity {
-                model: "mr",
-                weights_revision: "",
-                ..IDENTITY
-            },
+            BlockIdentity { model: "n", ..IDENTITY },
+            BlockIdentity { weights_revision: "s", ..IDENTITY },
+            BlockIdentity { kv_dtype: "bf16", ..IDENTITY },
+            BlockIdentity { kv_layout: "k", ..IDENTITY },
+            BlockIdentity { adapter: Some("a"), ..IDENTITY },
+            BlockIdentity { salt: Some("a"), ..IDENTITY },
+            BlockIdentity { salt: Some(""), ..IDENTITY },
+            BlockIdentity { model: "mr", weights_revision: "", ..IDENTITY },
         ];
         let names: std::collections::HashSet<_> = variants
             .iter()
             .map(|identity| BlockHasher::new(identity).next(None, &[1, 2, 3, 4]))
             .collect();
         assert_eq!(names.len(), variants.len());
-        let wider = BlockHasher::new(&BlockIdentity {
-            block_size: 8,
-            ..IDENTITY
-        });
+        let wider = BlockHasher::new(&BlockIdentity { block_size: 8, ..IDENTITY });
         let first = wider.chain(&[1, 2, 3, 4, 5, 6, 7, 8])[0];
-        assert!(
-            !BlockHasher::new(&IDENTITY)
-                .chain(&[1, 2, 3, 4, 5, 6, 7, 8])
-                .contains(&first)
-        );
+        assert!(!BlockHasher::new(&IDENTITY).chain(&[1, 2, 3, 4, 5, 6, 7, 8]).contains(&first));
     }
 
     /// Pins the encoding: a change would orphan every stored block.

@@ -84,17 +84,8 @@ impl CostModel {
     pub fn decode(&self, sequences: usize, kv_tokens: usize) -> Work {
         let is_computed = self.pair_s > self.kv_token_s;
         // One query meets as many keys as are read.
-        let (pairs, kv_tokens) = if is_computed {
-            (kv_tokens, 0)
-        } else {
-            (0, kv_tokens)
-        };
-        Work {
-            tokens: sequences,
-            sampled: sequences,
-            pairs: pairs as u128,
-            kv_tokens,
-        }
+        let (pairs, kv_tokens) = if is_computed { (kv_tokens, 0) } else { (0, kv_tokens) };
+        Work { tokens: sequences, sampled: sequences, pairs: pairs as u128, kv_tokens }
     }
 
     /// Returns the time of a step with this work, seconds.
@@ -137,9 +128,7 @@ impl CostModel {
         ];
         for (name, seconds) in parts {
             if !(0.0..=LONGEST_S).contains(&seconds) {
-                return Err(format!(
-                    "{name} {seconds}: expected seconds, 0 to {LONGEST_S}"
-                ));
+                return Err(format!("{name} {seconds}: expected seconds, 0 to {LONGEST_S}"));
             }
         }
         // Below this a run of minutes would be billions of steps.
@@ -245,11 +234,7 @@ mod tests {
         assert!(bad(CostModel { token_s, ..PLAIN }).contains("token_s"));
         let pair_s = f64::NAN;
         assert!(bad(CostModel { pair_s, ..PLAIN }).contains("pair_s"));
-        let none = CostModel {
-            overhead_s: 0.0,
-            weights_s: 0.0,
-            ..PLAIN
-        };
+        let none = CostModel { overhead_s: 0.0, weights_s: 0.0, ..PLAIN };
         assert!(bad(none).contains("at least"));
     }
 }

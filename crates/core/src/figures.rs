@@ -135,11 +135,7 @@ pub fn ago(seconds: f64) -> String {
 /// The same of a moment, such as `3 min ago`.
 #[must_use]
 pub fn since(seconds: f64) -> String {
-    if seconds < 1.0 {
-        "now".to_owned()
-    } else {
-        format!("{} ago", ago(seconds))
-    }
+    if seconds < 1.0 { "now".to_owned() } else { format!("{} ago", ago(seconds)) }
 }
 
 #[cfg(test)]

@@ -87,9 +87,6 @@ mod tests {
             let unit = rng.next_f64();
             assert!((0.0..1.0).contains(&unit));
         }
-        assert!(
-            seen.iter().all(|&count| (800..1200).contains(&count)),
-            "{seen:?}"
-        );
+        assert!(seen.iter().all(|&count| (800..1200).contains(&count)), "{seen:?}");
     }
 }

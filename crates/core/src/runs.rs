@@ -46,10 +46,7 @@ impl BlockRuns {
 
     /// Adds one block at the end.
     pub fn push(&mut self, id: u64) {
-        self.push_run(Run {
-            start: id,
-            count: 1,
-        });
+        self.push_run(Run { start: id, count: 1 });
     }
 
     /// Adds `run` at the end, joined to the last one where it continues it.
@@ -79,10 +76,7 @@ impl BlockRuns {
         let mut prefix = Self::default();
         for run in &self.runs {
             let room = u32::try_from(len - prefix.len).unwrap_or(u32::MAX);
-            prefix.push_run(Run {
-                start: run.start,
-                count: run.count.min(room),
-            });
+            prefix.push_run(Run { start: run.start, count: run.count.min(room) });
             if prefix.len == len {
                 break;
             }

@@ -32,11 +32,7 @@ impl HitCount {
     /// `hits / lookups`; 0 before the first look-up.
     #[must_use]
     pub fn rate(self) -> f64 {
-        if self.lookups == 0 {
-            0.0
-        } else {
-            self.hits as f64 / self.lookups as f64
-        }
+        if self.lookups == 0 { 0.0 } else { self.hits as f64 / self.lookups as f64 }
     }
 }
 

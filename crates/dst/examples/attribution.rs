@@ -12,11 +12,7 @@ fn main() {
     let last = next(first);
     let sessions = next(1_000);
     for seed in first..=last {
-        let config = WorldConfig {
-            seed: seed as u64,
-            sessions,
-            ..WorldConfig::default()
-        };
+        let config = WorldConfig { seed: seed as u64, sessions, ..WorldConfig::default() };
         print!("seed {seed}: {}", World::new(config).run());
     }
 }

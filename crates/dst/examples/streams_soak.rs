@@ -35,9 +35,7 @@ fn main() -> ExitCode {
     let number =
         |at: usize, default: u64| args.get(at).map_or(Some(default), |word| word.parse().ok());
     if args.first().is_some_and(|word| word == "tell") {
-        tell(number(1, 0).unwrap_or(0))
-            .iter()
-            .for_each(|line| println!("{line}"));
+        tell(number(1, 0).unwrap_or(0)).iter().for_each(|line| println!("{line}"));
         return ExitCode::SUCCESS;
     }
     let numbers = (number(0, 0), number(1, NUM_SEEDS), number(2, 1));
@@ -58,10 +56,7 @@ fn soak(first: u64, count: u64, threads: u64) -> ExitCode {
     });
     let seconds = start.elapsed().as_secs_f64();
     let rate = count as f64 / seconds;
-    println!(
-        "seeds {first}..{}: {seconds:.1} s, {rate:.0} seeds/s",
-        first + count
-    );
+    println!("seeds {first}..{}: {seconds:.1} s, {rate:.0} seeds/s", first + count);
     let tally = shared.tally.into_inner().expect("no thread panics");
     let seen = shared.seen.into_inner().expect("no thread panics");
     for ((name, times), (_, seeds)) in tally.counts().into_iter().zip(seen.counts()) {
@@ -74,11 +69,7 @@ fn soak(first: u64, count: u64, threads: u64) -> ExitCode {
     for (seed, difference) in &failures {
         println!("seed {seed}: {difference}");
     }
-    if failures.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn work(first: u64, count: u64, shared: &Shared, start: Instant) {
@@ -90,30 +81,19 @@ fn work(first: u64, count: u64, shared: &Shared, start: Instant) {
         if done > 0 && done.is_multiple_of(PROGRESS) {
             let failures = shared.failures.lock().expect("no thread panics").len();
             let seconds = start.elapsed().as_secs_f64();
-            println!(
-                "{done} seeds, {:.0} seeds/s, {failures} failures",
-                done as f64 / seconds
-            );
+            println!("{done} seeds, {:.0} seeds/s, {failures} failures", done as f64 / seconds);
         }
         let seed = first + done;
         let failure = match catch_unwind(|| run(seed)) {
             Ok(Ok(counts)) => {
                 shared.tally.lock().expect("no thread panics").add(&counts);
-                shared
-                    .seen
-                    .lock()
-                    .expect("no thread panics")
-                    .add(&counts.seen());
+                shared.seen.lock().expect("no thread panics").add(&counts.seen());
                 continue;
             }
             Ok(Err(failure)) => failure.difference,
             Err(_) => "an invariant is broken, see above".to_owned(),
         };
         println!("seed {seed}: {failure}");
-        shared
-            .failures
-            .lock()
-            .expect("no thread panics")
-            .push((seed, failure));
+        shared.failures.lock().expect("no thread panics").push((seed, failure));
     }
 }

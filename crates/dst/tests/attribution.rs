@@ -30,11 +30,7 @@ const FLOORS: [(Bucket, f64, f64); 8] = [
 #[test]
 fn the_attribution_is_right_for_99_of_100_tokens() {
     let world = |seed| {
-        let config = WorldConfig {
-            seed,
-            sessions: 700,
-            ..WorldConfig::default()
-        };
+        let config = WorldConfig { seed, sessions: 700, ..WorldConfig::default() };
         World::new(config).run()
     };
     let mut all: Option<Verdicts> = None;
@@ -81,18 +77,11 @@ fn with_nothing_lost_nearly_all_is_right() {
 fn a_small_memory_forgets_and_says_so() {
     let config = WorldConfig {
         sessions: 300,
-        memory: AttributorConfig {
-            blocks: 1 << 11,
-            tokens: 1 << 15,
-            secret: 3,
-        },
+        memory: AttributorConfig { blocks: 1 << 11, tokens: 1 << 15, secret: 3 },
         ..WorldConfig::default()
     };
     let verdicts = World::new(config).run();
     let memory = verdicts.memory;
-    assert!(
-        memory.forgotten_blocks > 0 && memory.forgotten_tokens > 0,
-        "{memory:?}"
-    );
+    assert!(memory.forgotten_blocks > 0 && memory.forgotten_tokens > 0, "{memory:?}");
     assert!(verdicts.right() > 0.7, "{verdicts}");
 }

@@ -21,9 +21,7 @@ const NUM_THREADS: usize = 2;
 fn confirmed_blocks_are_held_and_complete_streams_are_exact() {
     let next = AtomicU64::new(0);
     let seen = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..NUM_THREADS)
-            .map(|_| scope.spawn(|| work(&next)))
-            .collect();
+        let threads: Vec<_> = (0..NUM_THREADS).map(|_| scope.spawn(|| work(&next))).collect();
         let mut seen = CoverageTally::default();
         for thread in threads {
             let counts = thread.join().expect("a thread returns what it found");

@@ -17,11 +17,7 @@ const K: usize = 512;
 const N: usize = 1_536;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let dtype: Dtype = std::env::args()
-        .nth(1)
-        .as_deref()
-        .unwrap_or("f32")
-        .parse()?;
+    let dtype: Dtype = std::env::args().nth(1).as_deref().unwrap_or("f32").parse()?;
     let weights = |_| Linear::new(Numbers::from_f32(dtype, vec![0.5; K * N]), K, N, None);
     let matrices: Vec<Linear> = (0..MATRICES).map(weights).collect();
     println!("| rows | strips, GFLOP/s | gemm, GFLOP/s |\n|---|---|---|");

@@ -89,26 +89,17 @@ fn stored(model: Arc<LanguageModel>, dtype: Dtype) -> Vec<u8> {
         admission: Admission::Always,
         write: WriteWhen::Through,
         shares: Shares::default(),
-        assumed: AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: 1e9,
-        },
+        assumed: AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e9 },
     };
     let kept = Arc::new(Mutex::new(Vec::new()));
-    let keeper = Keeper {
-        kept: kept.clone(),
-        to_read: Vec::new(),
-        moved: Vec::new(),
-    };
+    let keeper = Keeper { kept: kept.clone(), to_read: Vec::new(), moved: Vec::new() };
     let vocab = model.config.vocab;
     let mut engine = Engine::new(model, "bench", config, Box::new(Lru::new(blocks)))
         .with_tiers(Tiers::new(tiers, vec![disk]), Box::new(keeper));
     let mut rng = Rng::new(1);
     let submission = Submission {
         id: SeqId(1),
-        prompt: (0..PROMPT_TOKENS)
-            .map(|_| rng.below(vocab) as TokenId)
-            .collect(),
+        prompt: (0..PROMPT_TOKENS).map(|_| rng.below(vocab) as TokenId).collect(),
         max_tokens: 1,
         sampling: Sampling::default(),
         stop_at_end: StopTokens::Ignore,
@@ -138,12 +129,11 @@ impl BlockMover for Keeper {
             return;
         };
         self.to_read.extend(blocks);
-        self.moved
-            .extend(to.into_iter().map(|tier| TransferReport::Stored {
-                id,
-                tier,
-                result: TransferResult::Done,
-            }));
+        self.moved.extend(to.into_iter().map(|tier| TransferReport::Stored {
+            id,
+            tier,
+            result: TransferResult::Done,
+        }));
     }
 
     fn read(&mut self, _: usize, device: &dyn DevicePart) {
@@ -176,9 +166,7 @@ impl BlockMover for Keeper {
 fn entropy(plane: &[u8]) -> f64 {
     let len = plane.len() as f64;
     let bits = counts(plane).into_iter().filter(|&count| count > 0);
-    bits.map(|count| -(f64::from(count)) * (f64::from(count) / len).log2())
-        .sum::<f64>()
-        / 8.0
+    bits.map(|count| -(f64::from(count)) * (f64::from(count) / len).log2()).sum::<f64>() / 8.0
 }
 
 fn counts(plane: &[u8]) -> [u32; 256] {

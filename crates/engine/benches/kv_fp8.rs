@@ -36,12 +36,7 @@ const ROUNDS: usize = 9;
 const SPEED_BLOCKS: usize = 512;
 
 /// Sampling of the drawn tokens.
-const DRAW: Sampling = Sampling {
-    temperature: 1.0,
-    top_k: 0,
-    top_p: 1.0,
-    seed: 1,
-};
+const DRAW: Sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 1 };
 
 fn main() {
     let named = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
@@ -62,11 +57,7 @@ fn main() {
     for (name, model) in models(Dtype::F32) {
         errors(&name, &computed(&model), &model.config);
     }
-    errors(
-        "made up, channels of 2^-10 to 1",
-        &made_up(&config),
-        &config,
-    );
+    errors("made up, channels of 2^-10 to 1", &made_up(&config), &config);
     println!(
         "\n| model | dtype | equal greedy tokens | equal drawn tokens | equal greedy answers | \
          mean \\|Δ logit\\| | of their deviation | mean \\|Δ log p\\| |"
@@ -89,14 +80,8 @@ fn built_in(dtype: Dtype) -> Vec<(String, Arc<LanguageModel>)> {
     ];
     let model = |(name, shape, tied): (&str, _, _)| {
         let (hidden, intermediate, num_layers, num_heads) = shape;
-        let config = ModelConfig {
-            hidden,
-            intermediate,
-            num_layers,
-            num_heads,
-            tied,
-            ..toy::config()
-        };
+        let config =
+            ModelConfig { hidden, intermediate, num_layers, num_heads, tied, ..toy::config() };
         let model = toy::with_config(config, GenerationDefaults::default(), dtype);
         (name.to_owned(), Arc::new(model))
     };
@@ -136,11 +121,7 @@ fn speeds(config: &ModelConfig) {
                 seconds.sort_by(f64::total_cmp);
                 device / seconds[ROUNDS / 2] / 1e9
             });
-            println!(
-                "| {} | {} | {store:.1} | {load:.1} |",
-                dtype.name(),
-                stored.name()
-            );
+            println!("| {} | {} | {store:.1} | {load:.1} |", dtype.name(), stored.name());
         }
     }
 }
@@ -154,8 +135,7 @@ fn filled(config: &ModelConfig, dtype: Dtype, stored: KvStorageFormat) -> KvPool
         for block in 0..SPEED_BLOCKS as u32 {
             for slot in 0..BLOCK_TOKENS {
                 let token: Vec<f32> = (0..width).map(|_| normal(&mut rng)).collect();
-                pool.layer_mut(layer)
-                    .write(BlockId(block), slot, &token, &token);
+                pool.layer_mut(layer).write(BlockId(block), slot, &token, &token);
             }
         }
     }
@@ -173,14 +153,12 @@ fn speed(pool: &mut KvPool) -> (f64, f64) {
     let mut stored = vec![1; parts * SPEED_BLOCKS * bytes];
     let began = Instant::now();
     for (index, bytes) in stored.chunks_exact_mut(bytes).enumerate() {
-        pool.layer(index % parts)
-            .store(BlockId((index / parts) as u32), bytes);
+        pool.layer(index % parts).store(BlockId((index / parts) as u32), bytes);
     }
     let store_s = began.elapsed().as_secs_f64();
     let began = Instant::now();
     for (index, bytes) in stored.chunks_exact(bytes).enumerate() {
-        pool.layer_mut(index % parts)
-            .load(BlockId((index / parts) as u32), bytes);
+        pool.layer_mut(index % parts).load(BlockId((index / parts) as u32), bytes);
     }
     (store_s, began.elapsed().as_secs_f64())
 }
@@ -220,11 +198,7 @@ fn computed(model: &Arc<LanguageModel>) -> Vec<Vec<f32>> {
         for block in (0..PREFIX_BLOCKS).map(BlockId) {
             let mut bytes = vec![0; layer.stored_bytes()];
             layer.store(block, &mut bytes);
-            let numbers = bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|&chunk| f32::from_ne_bytes(chunk));
+            let numbers = bytes.as_chunks().0.iter().map(|&chunk| f32::from_ne_bytes(chunk));
             let numbers: Vec<f32> = numbers.collect();
             let (keys, values) = numbers.split_at(numbers.len() / 2);
             blocks.extend([keys.to_vec(), values.to_vec()]);
@@ -260,10 +234,7 @@ fn errors(name: &str, blocks: &[Vec<f32>], config: &ModelConfig) {
     let groups = [
         ("a block's heads", [head * config.num_kv_heads; 2]),
         ("a head of a block", [head; 2]),
-        (
-            "a channel's keys, a token's values",
-            [BLOCK_TOKENS, config.head_dim],
-        ),
+        ("a channel's keys, a token's values", [BLOCK_TOKENS, config.head_dim]),
     ];
     for (group, lengths) in groups {
         let (mut largest, mut square, mut all) = (0.0f64, 0.0, 0.0);
@@ -273,9 +244,7 @@ fn errors(name: &str, blocks: &[Vec<f32>], config: &ModelConfig) {
                 let exponent = fp8::encode(group, &mut codes);
                 let mut back = vec![0.0; group.len()];
                 fp8::decode(&codes, exponent, &mut back);
-                let most = group
-                    .iter()
-                    .fold(0.0f64, |most, &x| most.max(f64::from(x).abs()));
+                let most = group.iter().fold(0.0f64, |most, &x| most.max(f64::from(x).abs()));
                 for (&x, &got) in group.iter().zip(&back) {
                     let error = (f64::from(x) - f64::from(got)).abs();
                     largest = largest.max(error / most);
@@ -285,10 +254,7 @@ fn errors(name: &str, blocks: &[Vec<f32>], config: &ModelConfig) {
             }
         }
         let rms = (square / all).sqrt() * 100.0;
-        println!(
-            "| {name} | {group} | {:.2} % | {rms:.3} % |",
-            largest * 100.0
-        );
+        println!("| {name} | {group} | {:.2} % | {rms:.3} % |", largest * 100.0);
     }
 }
 
@@ -378,9 +344,7 @@ impl Sums {
 
 /// Returns the log-sum-exp of `logits`, by which they exceed log probabilities.
 fn log_sum(logits: &[f32]) -> f64 {
-    let most = logits
-        .iter()
-        .fold(f64::NEG_INFINITY, |most, &x| most.max(f64::from(x)));
+    let most = logits.iter().fold(f64::NEG_INFINITY, |most, &x| most.max(f64::from(x)));
     let sum: f64 = logits.iter().map(|&x| (f64::from(x) - most).exp()).sum();
     most + sum.ln()
 }

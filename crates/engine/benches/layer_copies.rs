@@ -45,15 +45,8 @@ const BLOCKS: usize = 256;
 const UNITS: usize = 96;
 
 /// Units that arrive, units that are stored, tokens that are computed.
-const STEPS: [(usize, usize, usize); 7] = [
-    (1, 0, 100),
-    (4, 0, 100),
-    (16, 0, 100),
-    (16, 0, 1),
-    (0, 1, 1),
-    (0, 8, 1),
-    (0, 8, 512),
-];
+const STEPS: [(usize, usize, usize); 7] =
+    [(1, 0, 100), (4, 0, 100), (16, 0, 100), (16, 0, 1), (0, 1, 1), (0, 8, 1), (0, 8, 512)];
 
 const WAYS: [&str; 3] = ["before", "beside", "pool"];
 
@@ -216,17 +209,11 @@ fn disk() -> Tiers {
         admission: Admission::Always,
         write: WriteWhen::Through,
         shares: Shares::default(),
-        assumed: AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: 1e9,
-        },
+        assumed: AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e9 },
     };
     let mut tiers = Tiers::new(config, vec![disk]);
-    let found = |number| FoundUnit {
-        name: unit(number).name,
-        parent: None,
-        tenant: TenantTag::default(),
-    };
+    let found =
+        |number| FoundUnit { name: unit(number).name, parent: None, tenant: TenantTag::default() };
     let units = (0..UNITS).map(found).collect();
     let tier = Tier::Disk;
     tiers.moved(TransferReport::Found { tier, units }, Nanos(0));

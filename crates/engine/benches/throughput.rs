@@ -49,17 +49,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         "ceiling: gemm at the chunk's shapes, GFLOP/s",
         "ceiling: memory read, GB/s",
     ];
-    println!(
-        "| {} | median of {ROUNDS} | lowest | highest |\n|---|---|---|---|",
-        dtype.name()
-    );
+    println!("| {} | median of {ROUNDS} | lowest | highest |\n|---|---|---|---|", dtype.name());
     for (name, mut values) in names.into_iter().zip(columns) {
         values.sort_by(f64::total_cmp);
         let (low, high) = (values[0], values[ROUNDS - 1]);
-        println!(
-            "| {name} | {:.0} | {low:.0} | {high:.0} |",
-            values[ROUNDS / 2]
-        );
+        println!("| {name} | {:.0} | {low:.0} | {high:.0} |", values[ROUNDS / 2]);
     }
     Ok(())
 }
@@ -76,18 +70,11 @@ fn engine(model: &Arc<LanguageModel>, dtype: Dtype) -> Engine {
         max_waiting: 16,
         order: QueueOrder::FirstCome,
     };
-    Engine::new(
-        model.clone(),
-        "toy",
-        config,
-        Box::new(Lru::new(cache_blocks)),
-    )
+    Engine::new(model.clone(), "toy", config, Box::new(Lru::new(cache_blocks)))
 }
 
 fn submit(engine: &mut Engine, id: usize, length: usize, max_tokens: usize) {
-    let prompt = (0..length)
-        .map(|at| ((at * 131 + id * 977) % 4_000) as TokenId)
-        .collect();
+    let prompt = (0..length).map(|at| ((at * 131 + id * 977) % 4_000) as TokenId).collect();
     engine.submit(
         Submission {
             id: SeqId(id as u64),
@@ -157,9 +144,7 @@ fn read_ceiling(buffer: &[f32]) -> f64 {
         .map(|piece| {
             let mut sums = [0.0f32; 64];
             for values in piece.as_chunks::<64>().0 {
-                sums.iter_mut()
-                    .zip(values)
-                    .for_each(|(sum, value)| *sum += value);
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
             }
             sums.iter().sum::<f32>()
         })

@@ -39,13 +39,7 @@ fn main() {
         let lots = lots(&model, tokens, questions);
         for probes in probes {
             for ratio in [0.05, 0.1, 0.25, 0.5] {
-                let Row {
-                    kept,
-                    jaccard,
-                    needle,
-                    most,
-                    kl,
-                } = row(&model, &lots, &probes, ratio);
+                let Row { kept, jaccard, needle, most, kl } = row(&model, &lots, &probes, ratio);
                 println!(
                     "{:<13} {:<12} {ratio:>5} {kept:>6.3} {jaccard:>8.3} {needle:>7.2} {most:>6.2} \
                      {kl:>9.1e}",
@@ -73,12 +67,7 @@ fn lots(model: &Arc<LanguageModel>, tokens: usize, questions: usize) -> Vec<Lot>
         let prefix = ReferencePrefix::compute(model, Dtype::F32, &document.tokens);
         let value = document.ask_value(&mut rng, QUESTION);
         let exact = prefix.ask_exactly(model, &value.tokens);
-        Lot {
-            prefix,
-            value,
-            most: document.ask_majority(&mut rng, QUESTION),
-            exact,
-        }
+        Lot { prefix, value, most: document.ask_majority(&mut rng, QUESTION), exact }
     };
     (0..questions).map(lot).collect()
 }

@@ -27,11 +27,5 @@ fn main() -> std::io::Result<()> {
 
 /// 8 layers of width 256 with 16 key-value heads of 64.
 fn wide() -> ModelConfig {
-    ModelConfig {
-        hidden: 256,
-        intermediate: 256,
-        num_heads: 16,
-        num_kv_heads: 16,
-        ..toy::config()
-    }
+    ModelConfig { hidden: 256, intermediate: 256, num_heads: 16, num_kv_heads: 16, ..toy::config() }
 }

@@ -13,11 +13,7 @@ const QUESTION: usize = 24;
 
 fn main() {
     let argument = |nth| std::env::args().nth(nth);
-    let number = |nth, default: u64| {
-        argument(nth)
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(default)
-    };
+    let number = |nth, default: u64| argument(nth).and_then(|n| n.parse().ok()).unwrap_or(default);
     let model = argument(1).unwrap_or_else(|| "needle-small".to_owned());
     let (tokens, document, question) = (number(2, 1_000), number(3, 0), number(4, 0));
     let size = Size::of(tokens as usize);

@@ -107,9 +107,7 @@ impl ModelConfig {
         let num_heads = positive(json, "num_attention_heads")?;
         let num_kv_heads = optional(json, "num_key_value_heads")?.unwrap_or(num_heads);
         let head_dim = optional(json, "head_dim")?.unwrap_or(hidden / num_heads);
-        let eps = json["rms_norm_eps"]
-            .as_f64()
-            .ok_or(ConfigError::Field("rms_norm_eps"))?;
+        let eps = json["rms_norm_eps"].as_f64().ok_or(ConfigError::Field("rms_norm_eps"))?;
         let config = Self {
             family,
             hidden,
@@ -157,9 +155,7 @@ impl ModelConfig {
 }
 
 fn family(json: &Value) -> Result<Family, ConfigError> {
-    let name = json["architectures"][0]
-        .as_str()
-        .ok_or(ConfigError::Field("architectures"))?;
+    let name = json["architectures"][0].as_str().ok_or(ConfigError::Field("architectures"))?;
     match name {
         "LlamaForCausalLM" => Ok(Family::Llama),
         "Qwen2ForCausalLM" => Ok(Family::Qwen2),
@@ -169,13 +165,8 @@ fn family(json: &Value) -> Result<Family, ConfigError> {
 }
 
 fn refuse_unsupported(json: &Value) -> Result<(), ConfigError> {
-    let refuse = |field, why| {
-        Err(ConfigError::Feature {
-            field,
-            value: json[field].to_string(),
-            why,
-        })
-    };
+    let refuse =
+        |field, why| Err(ConfigError::Feature { field, value: json[field].to_string(), why });
     if json["hidden_act"].as_str().unwrap_or("silu") != "silu" {
         return refuse("hidden_act", "`silu` is");
     }
@@ -185,29 +176,16 @@ fn refuse_unsupported(json: &Value) -> Result<(), ConfigError> {
         }
     }
     if !json["quantization_config"].is_null() {
-        return refuse(
-            "quantization_config",
-            "unquantized f32, bf16 and f16 weights are",
-        );
+        return refuse("quantization_config", "unquantized f32, bf16 and f16 weights are");
     }
     Ok(())
 }
 
 fn rope(json: &Value) -> Result<Rope, ConfigError> {
     let new_form = &json["rope_parameters"];
-    let scaling = if new_form.is_null() {
-        &json["rope_scaling"]
-    } else {
-        new_form
-    };
-    let theta = scaling["rope_theta"]
-        .as_f64()
-        .or(json["rope_theta"].as_f64())
-        .unwrap_or(1e4);
-    let kind = scaling["rope_type"]
-        .as_str()
-        .or(scaling["type"].as_str())
-        .unwrap_or("default");
+    let scaling = if new_form.is_null() { &json["rope_scaling"] } else { new_form };
+    let theta = scaling["rope_theta"].as_f64().or(json["rope_theta"].as_f64()).unwrap_or(1e4);
+    let kind = scaling["rope_type"].as_str().or(scaling["type"].as_str()).unwrap_or("default");
     let llama3 = match kind {
         "default" => None,
         "llama3" => Some(llama3_rope(scaling)?),
@@ -219,10 +197,7 @@ fn rope(json: &Value) -> Result<Rope, ConfigError> {
             });
         }
     };
-    Ok(Rope {
-        theta: theta as f32,
-        llama3,
-    })
+    Ok(Rope { theta: theta as f32, llama3 })
 }
 
 fn llama3_rope(scaling: &Value) -> Result<Llama3Rope, ConfigError> {
@@ -236,11 +211,7 @@ fn llama3_rope(scaling: &Value) -> Result<Llama3Rope, ConfigError> {
 }
 
 fn optional(json: &Value, field: &'static str) -> Result<Option<usize>, ConfigError> {
-    if json[field].is_null() {
-        Ok(None)
-    } else {
-        positive(json, field).map(Some)
-    }
+    if json[field].is_null() { Ok(None) } else { positive(json, field).map(Some) }
 }
 
 /// Largest number that a shape may hold; keeps products of three of them within 64 bits.
@@ -284,34 +255,16 @@ mod tests {
     #[test]
     fn what_is_not_computed_is_refused_by_name() {
         check(&[], Ok(()));
-        check(
-            &[("architectures", json!(["MambaForCausalLM"]))],
-            Err("MambaForCausalLM"),
-        );
+        check(&[("architectures", json!(["MambaForCausalLM"]))], Err("MambaForCausalLM"));
         check(&[("hidden_act", json!("gelu"))], Err("hidden_act"));
-        check(
-            &[("use_sliding_window", json!(true))],
-            Err("use_sliding_window"),
-        );
-        check(
-            &[("rope_scaling", json!({"rope_type": "yarn"}))],
-            Err("yarn"),
-        );
-        check(
-            &[("rope_scaling", json!({"rope_type": "llama3"}))],
-            Err("factor"),
-        );
-        check(
-            &[("quantization_config", json!({"bits": 4}))],
-            Err("quantization_config"),
-        );
+        check(&[("use_sliding_window", json!(true))], Err("use_sliding_window"));
+        check(&[("rope_scaling", json!({"rope_type": "yarn"}))], Err("yarn"));
+        check(&[("rope_scaling", json!({"rope_type": "llama3"}))], Err("factor"));
+        check(&[("quantization_config", json!({"bits": 4}))], Err("quantization_config"));
         check(&[("head_dim", json!(20))], Err("head_dim"));
         check(&[("vocab_size", json!(0))], Err("vocab_size"));
         check(&[("hidden_size", Value::Null)], Err("hidden_size"));
-        check(
-            &[("num_key_value_heads", json!(3))],
-            Err("num_key_value_heads"),
-        );
+        check(&[("num_key_value_heads", json!(3))], Err("num_key_value_heads"));
     }
 
     #[test]

@@ -197,11 +197,7 @@ impl Engine {
     /// The same with lower tiers, whose units `mover` moves.
     #[must_use]
     pub fn with_tiers(self, tiers: Tiers, mover: Box<dyn BlockMover>) -> Self {
-        Self {
-            scheduler: self.scheduler.with_tiers(tiers),
-            mover: Some(mover),
-            ..self
-        }
+        Self { scheduler: self.scheduler.with_tiers(tiers), mover: Some(mover), ..self }
     }
 
     /// The lower tiers, if there are any.
@@ -303,10 +299,7 @@ impl Engine {
         if self.mover.is_none() || tells_nothing {
             return;
         }
-        let work = Work {
-            tokens: step.num_tokens,
-            ..Work::default()
-        };
+        let work = Work { tokens: step.num_tokens, ..Work::default() };
         self.learned.observe(work, step.pairs, seconds);
         if let Some(engine) = self.learned() {
             self.scheduler.set_engine(engine);
@@ -409,10 +402,7 @@ impl Engine {
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let has_checked = self
-            .importance
-            .as_ref()
-            .is_none_or(ImportanceLoader::is_idle);
+        let has_checked = self.importance.as_ref().is_none_or(ImportanceLoader::is_idle);
         self.scheduler.is_idle() && has_checked
     }
 

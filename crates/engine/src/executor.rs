@@ -53,12 +53,7 @@ impl CpuExecutor {
         block_size: usize,
     ) -> Self {
         let kv = KvPool::new(&model.config, dtype, num_blocks, block_size);
-        Self {
-            model,
-            kv,
-            buffers: Buffers::default(),
-            watched: None,
-        }
+        Self { model, kv, buffers: Buffers::default(), watched: None }
     }
 
     /// The same, whose pool lower tiers store as `stored`.
@@ -99,18 +94,12 @@ impl CpuExecutor {
 
     /// The same, and each layer is copied as `copies` say before it is computed.
     pub fn logits_and_copies(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<f32> {
-        let Self {
-            model, kv, buffers, ..
-        } = self;
+        let Self { model, kv, buffers, .. } = self;
         let config = &model.config;
         let positions = batch.entries.iter();
         let positions = positions.flat_map(|entry| entry.start..entry.start + entry.tokens.len());
         let rotation = Rotation::of_positions(config, positions);
-        let pass = Pass {
-            model,
-            batch,
-            rotation: &rotation,
-        };
+        let pass = Pass { model, batch, rotation: &rotation };
         buffers.embed(&pass);
         beside::compute(kv.layers_mut(), copies, |index, kv| {
             buffers.attention(&pass, index, kv);
@@ -125,20 +114,13 @@ impl Executor for CpuExecutor {
         let logits = self.logits_and_copies(batch, copies);
         let rows = logits.chunks_exact(self.model.config.vocab);
         if let Some((watched, kept)) = &mut self.watched {
-            let sampled = batch
-                .entries
-                .iter()
-                .filter(|entry| entry.sampling.is_some());
-            let found = sampled
-                .zip(rows.clone())
-                .find(|(entry, _)| entry.seq == *watched);
+            let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
+            let found = sampled.zip(rows.clone()).find(|(entry, _)| entry.seq == *watched);
             kept.extend(found.into_iter().flat_map(|(_, row)| row));
         }
         let suppressed = &self.model.generation.suppress_tokens;
         let asked = batch.entries.iter().filter_map(|entry| {
-            entry
-                .sampling
-                .map(|sampling| (entry.start + entry.tokens.len(), sampling))
+            entry.sampling.map(|sampling| (entry.start + entry.tokens.len(), sampling))
         });
         let choose = |((position, sampling), logits): ((usize, _), &[f32])| {
             sample(logits, suppressed, &sampling, position)
@@ -183,12 +165,7 @@ impl Buffers {
         let (config, layer) = (&pass.model.config, &pass.model.layers[index]);
         let rows = self.stream.len() / config.hidden;
         let q_stride = layer.qkv.n();
-        ops::rms_norm(
-            &self.stream,
-            &layer.attention_norm,
-            config.rms_eps,
-            &mut self.normed,
-        );
+        ops::rms_norm(&self.stream, &layer.attention_norm, config.rms_eps, &mut self.normed);
         self.qkv.resize(rows * q_stride, 0.0);
         layer.qkv.apply(&self.normed, &mut self.qkv, Write::Replace);
         let q_width = config.num_heads * config.head_dim;
@@ -234,41 +211,23 @@ impl Buffers {
     ) {
         let (config, layer) = (&pass.model.config, &pass.model.layers[index]);
         let rows = self.stream.len() / config.hidden;
-        let heads = Heads {
-            num_kv: config.num_kv_heads,
-            group: config.group(),
-            dim: config.head_dim,
-        };
-        self.heads
-            .resize(rows * config.num_heads * config.head_dim, 0.0);
+        let heads =
+            Heads { num_kv: config.num_kv_heads, group: config.group(), dim: config.head_dim };
+        self.heads.resize(rows * config.num_heads * config.head_dim, 0.0);
         let queries = queries(pass.batch, pruned);
-        let attention = LayerAttention {
-            q: &self.qkv,
-            q_stride: layer.qkv.n(),
-            queries: &queries,
-            kv,
-            heads,
-        };
+        let attention =
+            LayerAttention { q: &self.qkv, q_stride: layer.qkv.n(), queries: &queries, kv, heads };
         attention.run(&mut self.staging, &mut self.heads);
-        layer
-            .output
-            .apply(&self.heads, &mut self.stream, Write::Add);
+        layer.output.apply(&self.heads, &mut self.stream, Write::Add);
     }
 
     /// Adds the layer's feed-forward part to the stream.
     fn feed_forward(&mut self, model: &LanguageModel, layer: &DecoderLayer) {
         let config = &model.config;
         let rows = self.stream.len() / config.hidden;
-        ops::rms_norm(
-            &self.stream,
-            &layer.feed_forward_norm,
-            config.rms_eps,
-            &mut self.normed,
-        );
+        ops::rms_norm(&self.stream, &layer.feed_forward_norm, config.rms_eps, &mut self.normed);
         self.gate_up.resize(rows * layer.gate_up.n(), 0.0);
-        layer
-            .gate_up
-            .apply(&self.normed, &mut self.gate_up, Write::Replace);
+        layer.gate_up.apply(&self.normed, &mut self.gate_up, Write::Replace);
         self.gated.resize(rows * config.intermediate, 0.0);
         ops::silu_mul(&self.gate_up, config.intermediate, &mut self.gated);
         layer.down.apply(&self.gated, &mut self.stream, Write::Add);

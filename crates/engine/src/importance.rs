@@ -192,18 +192,8 @@ impl ImportanceLoader {
         now: Nanos,
     ) -> Option<TransferReport> {
         match moved {
-            TransferReport::PartLoaded {
-                id,
-                result,
-                ago,
-                took,
-            } => {
-                let report = PartLoadReport {
-                    id,
-                    result,
-                    ago,
-                    took,
-                };
+            TransferReport::PartLoaded { id, result, ago, took } => {
+                let report = PartLoadReport { id, result, ago, took };
                 let ended = self.parts.loaded(report, now);
                 if let (Some(ended), Some(tiers)) = (ended, scheduler.tiers_mut()) {
                     tiers.part_arrived(ended.bytes, ended.asked_at, ended.arrived);
@@ -269,10 +259,7 @@ impl ImportanceLoader {
     ) -> Advance {
         self.forget_unwanted(scheduler);
         let begun = scheduler.take_partly();
-        let mut advance = Advance {
-            has_computed: !begun.is_empty(),
-            has_ended: false,
-        };
+        let mut advance = Advance { has_computed: !begun.is_empty(), has_ended: false };
         let asked_bytes = RefCell::new(Vec::new());
         let mut asked = |bytes, at| asked_bytes.borrow_mut().push((bytes, at));
         let mut all_asked: Vec<(u64, Nanos)> = Vec::new();
@@ -317,9 +304,7 @@ impl ImportanceLoader {
             let asked = all_asked.into_iter();
             asked.for_each(|(bytes, at)| tiers.part_asked(bytes, at));
         }
-        missing
-            .into_iter()
-            .for_each(|name| self.packing.missing(name));
+        missing.into_iter().for_each(|name| self.packing.missing(name));
         for (prefill, progress) in ended {
             advance.has_ended = true;
             self.end(prefill, progress, scheduler, now);
@@ -334,21 +319,14 @@ impl ImportanceLoader {
         scheduler: &mut Scheduler,
         now: Nanos,
     ) {
-        let PartialPrefill {
-            seq, partly, tally, ..
-        } = &prefill;
+        let PartialPrefill { seq, partly, tally, .. } = &prefill;
         let (seq, place) = (*seq, partly.place);
         match progress {
-            PrefillProgress::Done {
-                token,
-                pruned,
-                logits,
-            } => {
+            PrefillProgress::Done { token, pruned, logits } => {
                 self.tally.end(tally, PartialLoadEnd::Loaded);
                 let units = (&partly.prefix[..], partly.first);
                 let packs = prefill.packs.iter().copied();
-                self.packing
-                    .used(units, partly.origin, &prefill.named, packs, now);
+                self.packing.used(units, partly.origin, &prefill.named, packs, now);
                 if pruned.iter().any(|&pruned| pruned > 0) {
                     self.checks.consider(scheduler, (seq, place), logits);
                 }

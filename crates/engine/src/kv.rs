@@ -214,10 +214,7 @@ impl KvPool {
     /// When the block size is not a multiple of 16: a key vector must not cross blocks.
     #[must_use]
     pub fn new(config: &ModelConfig, dtype: Dtype, num_blocks: usize, block_size: usize) -> Self {
-        assert!(
-            block_size.is_multiple_of(16),
-            "the kernel reads 16 keys at a time"
-        );
+        assert!(block_size.is_multiple_of(16), "the kernel reads 16 keys at a time");
         let (num_kv_heads, head_dim) = (config.num_kv_heads, config.head_dim);
         let len = num_blocks * num_kv_heads * head_dim * block_size;
         let layer = |_| LayerKv {
@@ -229,10 +226,7 @@ impl KvPool {
             stored: KvStorageFormat::Same,
             probes: None,
         };
-        Self {
-            layers: (0..config.num_layers).map(layer).collect(),
-            block_size,
-        }
+        Self { layers: (0..config.num_layers).map(layer).collect(), block_size }
     }
 
     /// The same, which lower tiers store otherwise.
@@ -291,8 +285,7 @@ impl LayerKv {
     #[must_use]
     pub fn stored_bytes(&self) -> usize {
         let numbers = self.head_dim * self.block_size;
-        self.stored
-            .bytes(self.keys.dtype(), self.num_kv_heads, numbers)
+        self.stored.bytes(self.keys.dtype(), self.num_kv_heads, numbers)
     }
 
     /// Copies a block, its keys, then its values, to `bytes`, which are [`Self::stored_bytes`];
@@ -321,9 +314,7 @@ impl LayerKv {
         let (codes, exponents) = bytes.split_at_mut(2 * self.block_len());
         let (keys, values) = codes.split_at_mut(self.block_len());
         let numbers = self.head_dim * self.block_size;
-        let heads = keys
-            .chunks_exact_mut(numbers)
-            .zip(values.chunks_exact_mut(numbers));
+        let heads = keys.chunks_exact_mut(numbers).zip(values.chunks_exact_mut(numbers));
         for (head, ((keys, values), exponents)) in
             heads.zip(exponents.chunks_exact_mut(2)).enumerate()
         {
@@ -358,10 +349,8 @@ impl LayerKv {
             let base = self.base(block, head);
             for dim in 0..self.head_dim {
                 let from = head * self.head_dim + dim;
-                self.keys
-                    .set(base + dim * self.block_size + slot, key[from]);
-                self.values
-                    .set(base + slot * self.head_dim + dim, value[from]);
+                self.keys.set(base + dim * self.block_size + slot, key[from]);
+                self.values.set(base + slot * self.head_dim + dim, value[from]);
             }
         }
     }

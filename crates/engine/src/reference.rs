@@ -26,15 +26,10 @@ pub fn naive_attention(q: &[f32], k: &[f32], v: &[f32], start: usize, heads: Hea
             let key_at = |position: usize| (position * num_kv + head / group) * dim;
             let dot = |position: usize| -> f64 {
                 let key = &k[key_at(position)..][..dim];
-                q[at..at + dim]
-                    .iter()
-                    .zip(key)
-                    .map(|(q, k)| f64::from(*q) * f64::from(*k))
-                    .sum()
+                q[at..at + dim].iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum()
             };
-            let scores: Vec<f64> = (0..=start + token)
-                .map(|position| dot(position) / (dim as f64).sqrt())
-                .collect();
+            let scores: Vec<f64> =
+                (0..=start + token).map(|position| dot(position) / (dim as f64).sqrt()).collect();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
             let total: f64 = weights.iter().sum();
@@ -103,10 +98,8 @@ fn project(
     ops::rms_norm(stream, &layer.attention_norm, config.rms_eps, &mut normed);
     let mut qkv = vec![0.0; stream.len() / config.hidden * layer.qkv.n()];
     layer.qkv.apply(&normed, &mut qkv, Write::Replace);
-    let (q_width, kv_width) = (
-        config.num_heads * config.head_dim,
-        config.num_kv_heads * config.head_dim,
-    );
+    let (q_width, kv_width) =
+        (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
     let (mut q, mut k, mut v) = (Vec::new(), Vec::new(), Vec::new());
     for (token, row) in qkv.chunks_exact_mut(layer.qkv.n()).enumerate() {
         let (queries, rest) = row.split_at_mut(q_width);
@@ -129,12 +122,7 @@ fn feed_forward(model: &LanguageModel, layer: &DecoderLayer, stream: &mut [f32])
     let config = &model.config;
     let tokens = stream.len() / config.hidden;
     let mut normed = vec![0.0; stream.len()];
-    ops::rms_norm(
-        stream,
-        &layer.feed_forward_norm,
-        config.rms_eps,
-        &mut normed,
-    );
+    ops::rms_norm(stream, &layer.feed_forward_norm, config.rms_eps, &mut normed);
     let mut gate_up = vec![0.0; tokens * layer.gate_up.n()];
     layer.gate_up.apply(&normed, &mut gate_up, Write::Replace);
     let mut gated = vec![0.0; tokens * config.intermediate];

@@ -51,13 +51,9 @@ pub fn greedy(logits: &[f32], suppressed: &[TokenId]) -> TokenId {
 /// All tokens that may be chosen, likeliest first; equal logits by token.
 fn candidates(logits: &[f32], suppressed: &[TokenId]) -> Vec<(f32, TokenId)> {
     let mut suppressed = suppressed.iter().copied().peekable();
-    let all = logits
-        .iter()
-        .enumerate()
-        .map(|(token, &logit)| (logit, token as TokenId));
-    let mut kept: Vec<_> = all
-        .filter(|&(_, token)| suppressed.next_if_eq(&token).is_none())
-        .collect();
+    let all = logits.iter().enumerate().map(|(token, &logit)| (logit, token as TokenId));
+    let mut kept: Vec<_> =
+        all.filter(|&(_, token)| suppressed.next_if_eq(&token).is_none()).collect();
     kept.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     kept
 }
@@ -101,11 +97,7 @@ mod tests {
     #[test]
     fn draws_follow_the_softmax() {
         let logits = [1.0, 2.0, 0.0, 1.0];
-        let sampling = Sampling {
-            temperature: 0.5,
-            seed: 9,
-            ..Sampling::default()
-        };
+        let sampling = Sampling { temperature: 0.5, seed: 9, ..Sampling::default() };
         let weights: Vec<f64> = logits.iter().map(|&x| f64::from(x * 2.0).exp()).collect();
         let total: f64 = weights.iter().sum();
         for (count, weight) in draw(&logits, sampling).iter().zip(&weights) {
@@ -117,11 +109,7 @@ mod tests {
     #[test]
     fn limits_cut_the_tail() {
         let logits = [1.0, 2.0, 0.0, 1.5];
-        let base = Sampling {
-            temperature: 1.0,
-            seed: 3,
-            ..Sampling::default()
-        };
+        let base = Sampling { temperature: 1.0, seed: 3, ..Sampling::default() };
         let two = draw(&logits, Sampling { top_k: 2, ..base });
         assert!(two[0] == 0 && two[2] == 0 && two[1] > two[3] && two[3] > 0);
         let first = draw(&logits, Sampling { top_p: 0.2, ..base });
@@ -133,10 +121,7 @@ mod tests {
     #[test]
     fn suppressed_tokens_are_never_chosen() {
         let logits = [3.0, 2.0, 9.0];
-        let sampling = Sampling {
-            temperature: 1.0,
-            ..Sampling::default()
-        };
+        let sampling = Sampling { temperature: 1.0, ..Sampling::default() };
         assert_eq!(greedy(&logits, &[2]), 0);
         assert!((0..500).all(|position| sample(&logits, &[0, 2], &sampling, position) == 1));
     }
@@ -145,11 +130,7 @@ mod tests {
     fn the_seed_and_position_fix_the_draw() {
         let logits: Vec<f32> = (0..50).map(|i| (i as f32).sin()).collect();
         let at = |seed, position| {
-            let sampling = Sampling {
-                temperature: 1.0,
-                seed,
-                ..Sampling::default()
-            };
+            let sampling = Sampling { temperature: 1.0, seed, ..Sampling::default() };
             sample(&logits, &[], &sampling, position)
         };
         assert_eq!(at(1, 5), at(1, 5));

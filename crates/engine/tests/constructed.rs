@@ -58,10 +58,7 @@ impl Exact {
             sampling: Some(Sampling::default()),
             pruned: None,
         };
-        self.executor.logits(&Batch {
-            entries: vec![entry],
-            ..Batch::default()
-        })
+        self.executor.logits(&Batch { entries: vec![entry], ..Batch::default() })
     }
 
     fn answers(&mut self, question: &DocumentQuestion) -> bool {
@@ -178,10 +175,9 @@ fn the_selective_reference_with_everything_is_the_engine() {
         let mut exact = Exact::new(&model, dtype, &document.tokens);
         // A rounding of keys to bf16 is decided by differences of 1e-7.
         let tolerance = if dtype == Dtype::F32 { 2e-3 } else { 5e-2 };
-        for question in [
-            document.ask_value(&mut rng, QUESTION),
-            document.ask_majority(&mut rng, QUESTION),
-        ] {
+        for question in
+            [document.ask_value(&mut rng, QUESTION), document.ask_majority(&mut rng, QUESTION)]
+        {
             let got = prefix.ask_exactly(&model, &question.tokens);
             let expected = exact.logits(&question.tokens);
             let errors = got.iter().zip(&expected).map(|(a, b)| (a - b).abs());
@@ -222,11 +218,7 @@ fn tally(shape: HeadLayout, probes: [usize; 3], documents: usize, values: usize)
             let question = document.ask_value(&mut rng, QUESTION);
             let asked = ask(&question);
             let whole = exact.logits(&question.tokens);
-            assert_eq!(
-                likeliest(&whole),
-                question.answer as usize,
-                "{shape:?}, {seed}"
-            );
+            assert_eq!(likeliest(&whole), question.answer as usize, "{shape:?}, {seed}");
             tally.asked += 1;
             tally.values += usize::from(likeliest(&asked.logits) == question.answer as usize);
             tally.divergence += divergence(&whole, &asked.logits);
@@ -281,8 +273,7 @@ impl std::fmt::Debug for Tally {
 impl Tally {
     fn note(&mut self, asked: &SuffixResult, tokens: usize) {
         for layer in &asked.layers {
-            self.jaccard
-                .extend(jaccard(&top_sets(&layer.importance, RATIO)));
+            self.jaccard.extend(jaccard(&top_sets(&layer.importance, RATIO)));
             self.kept = self.kept.max(layer.kept.len() as f64 / tokens as f64);
         }
     }

@@ -27,11 +27,7 @@ fn model(family: Family) -> Arc<LanguageModel> {
     (config.hidden, config.intermediate, config.num_layers) = (128, 160, 3);
     (config.num_heads, config.num_kv_heads, config.head_dim) = (6, 2, 32);
     config.vocab = 300;
-    Arc::new(toy::with_config(
-        config,
-        GenerationDefaults::default(),
-        Dtype::F32,
-    ))
+    Arc::new(toy::with_config(config, GenerationDefaults::default(), Dtype::F32))
 }
 
 fn random_tokens(rng: &mut Rng, len: usize) -> Vec<TokenId> {
@@ -53,19 +49,11 @@ fn assert_same(got: &[f32], expected: &[f32], what: &str) {
     let scale = expected.iter().fold(0.0f32, |scale, x| scale.max(x.abs()));
     let pairs = got.iter().zip(expected);
     let error = pairs.fold(0.0f32, |error, (a, b)| error.max((a - b).abs()));
-    assert!(
-        error <= TOLERANCE * scale,
-        "{what}: off by {}",
-        error / scale
-    );
+    assert!(error <= TOLERANCE * scale, "{what}: off by {}", error / scale);
     let mut sorted = expected.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
     if sorted[0] - sorted[1] > 2.0 * error {
-        assert_eq!(
-            greedy(got, &[]),
-            greedy(expected, &[]),
-            "{what}: another greedy token"
-        );
+        assert_eq!(greedy(got, &[]), greedy(expected, &[]), "{what}: another greedy token");
     }
 }
 
@@ -94,11 +82,7 @@ fn chunked_is_whole_is_naive() {
                 };
                 let at = (end - 1) * model.config.vocab;
                 let expected = &plain[at..at + model.config.vocab];
-                assert_same(
-                    &executor.logits(&batch),
-                    expected,
-                    &format!("chunks of {chunk}"),
-                );
+                assert_same(&executor.logits(&batch), expected, &format!("chunks of {chunk}"));
             }
         }
     }
@@ -130,24 +114,14 @@ fn batched_is_single() {
             });
         }
     }
-    let entries = sequences
-        .iter()
-        .enumerate()
-        .map(|(index, (tokens, blocks))| {
-            let start = before(index, tokens);
-            entry(&tokens[start..], start, blocks)
-        });
-    let logits = executor.logits(&Batch {
-        entries: entries.collect(),
-        ..Batch::default()
+    let entries = sequences.iter().enumerate().map(|(index, (tokens, blocks))| {
+        let start = before(index, tokens);
+        entry(&tokens[start..], start, blocks)
     });
+    let logits = executor.logits(&Batch { entries: entries.collect(), ..Batch::default() });
     for ((tokens, _), got) in sequences.iter().zip(logits.chunks_exact(vocab)) {
         let plain = reference::logits(&model, tokens);
-        assert_same(
-            got,
-            &plain[plain.len() - vocab..],
-            &format!("{} tokens", tokens.len()),
-        );
+        assert_same(got, &plain[plain.len() - vocab..], &format!("{} tokens", tokens.len()));
     }
 }
 
@@ -161,21 +135,13 @@ fn cached_is_uncached() {
     let mut executor = CpuExecutor::new(model.clone(), Dtype::F32, 40, BLOCK_SIZE);
     let blocks = shuffled_blocks(&mut rng, 40);
     let noise = random_tokens(&mut rng, 50);
-    let first = [
-        entry(&noise, 0, &blocks[20..30]),
-        entry(&shared, 0, &blocks[..10]),
-    ];
-    executor.logits(&Batch {
-        entries: first.to_vec(),
-        ..Batch::default()
-    });
+    let first = [entry(&noise, 0, &blocks[20..30]), entry(&shared, 0, &blocks[..10])];
+    executor.logits(&Batch { entries: first.to_vec(), ..Batch::default() });
     let mut prompt = shared;
     prompt.extend(random_tokens(&mut rng, 21));
     let table: Vec<_> = blocks[..6].iter().chain(&blocks[30..40]).copied().collect();
-    let got = executor.logits(&Batch {
-        entries: vec![entry(&prompt[96..], 96, &table)],
-        ..Batch::default()
-    });
+    let got = executor
+        .logits(&Batch { entries: vec![entry(&prompt[96..], 96, &table)], ..Batch::default() });
     let plain = reference::logits(&model, &prompt);
     assert_same(&got, &plain[plain.len() - vocab..], "behind cached blocks");
 }
@@ -227,12 +193,7 @@ fn engine(model: &Arc<LanguageModel>, cache_blocks: usize) -> Engine {
         max_waiting: 64,
         order: QueueOrder::FirstCome,
     };
-    Engine::new(
-        model.clone(),
-        "toy",
-        config,
-        Box::new(Lru::new(cache_blocks)),
-    )
+    Engine::new(model.clone(), "toy", config, Box::new(Lru::new(cache_blocks)))
 }
 
 /// Every answer token is the greedy one of the plain pass, or its logit is within the error of
@@ -252,19 +213,9 @@ fn the_whole_engine_answers_like_the_plain_pass() {
     let mut engine = engine(&model, 18);
     let cold = answers(&mut engine, &prompts[..7]);
     let warm = answers(&mut engine, &prompts);
-    assert!(
-        warm.iter().filter(|(_, hits)| *hits >= 32).count() >= 10,
-        "{warm:?}"
-    );
-    assert!(
-        engine.load().preemptions > 0,
-        "the run is tight enough to preempt"
-    );
-    for (prompt, (answer, _)) in prompts[..7]
-        .iter()
-        .zip(&cold)
-        .chain(prompts.iter().zip(&warm))
-    {
+    assert!(warm.iter().filter(|(_, hits)| *hits >= 32).count() >= 10, "{warm:?}");
+    assert!(engine.load().preemptions > 0, "the run is tight enough to preempt");
+    for (prompt, (answer, _)) in prompts[..7].iter().zip(&cold).chain(prompts.iter().zip(&warm)) {
         let mut tokens = prompt.clone();
         tokens.extend(answer);
         let plain = reference::logits(&model, &tokens);
@@ -273,10 +224,7 @@ fn the_whole_engine_answers_like_the_plain_pass() {
             let logits = &plain[row..row + model.config.vocab];
             let best = logits[greedy(logits, &[]) as usize];
             let scale = logits.iter().fold(0.0f32, |scale, x| scale.max(x.abs()));
-            assert!(
-                best - logits[*token as usize] <= 2.0 * TOLERANCE * scale,
-                "token {at}"
-            );
+            assert!(best - logits[*token as usize] <= 2.0 * TOLERANCE * scale, "token {at}");
         }
     }
 }
@@ -288,10 +236,7 @@ fn tenants_do_not_share() {
     let mut engine = engine(&model, 32);
     let prompt = random_tokens(&mut Rng::new(6), 64);
     let mut hits = Vec::new();
-    for (id, salt) in [None, Some("a"), Some("b"), Some("a"), None]
-        .into_iter()
-        .enumerate()
-    {
+    for (id, salt) in [None, Some("a"), Some("b"), Some("a"), None].into_iter().enumerate() {
         let submission = Submission {
             id: SeqId(id as u64),
             prompt: prompt.clone(),

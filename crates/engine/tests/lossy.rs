@@ -42,10 +42,7 @@ fn batch(tokens: &[TokenId], start: usize) -> Batch {
         sampling: Some(Sampling::default()),
         pruned: None,
     };
-    Batch {
-        entries: vec![entry],
-        ..Batch::default()
-    }
+    Batch { entries: vec![entry], ..Batch::default() }
 }
 
 /// Logits behind a prefix that was stored and loaded.

@@ -17,56 +17,34 @@ const TOLERANCE: f32 = 1e-4;
 const BLOCK_SIZE: usize = 16;
 
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/checkpoints")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/checkpoints").join(name)
 }
 
 fn numbers(value: &Value) -> Vec<f32> {
     let values = value.as_array().expect("a list of numbers");
-    values
-        .iter()
-        .map(|number| number.as_f64().expect("a number") as f32)
-        .collect()
+    values.iter().map(|number| number.as_f64().expect("a number") as f32).collect()
 }
 
 fn tokens(value: &Value) -> Vec<TokenId> {
     let values = value.as_array().expect("a list of tokens");
-    values
-        .iter()
-        .map(|token| token.as_u64().expect("a token") as TokenId)
-        .collect()
+    values.iter().map(|token| token.as_u64().expect("a token") as TokenId).collect()
 }
 
 fn assert_close(got: &[f32], expected: &[f32], what: &str) -> f32 {
     let scale = expected.iter().fold(0.0f32, |scale, x| scale.max(x.abs()));
     let pairs = got.iter().zip(expected);
     let error = pairs.fold(0.0f32, |error, (a, b)| error.max((a - b).abs())) / scale;
-    assert!(
-        got.len() == expected.len() && error <= TOLERANCE,
-        "{what}: off by {error}"
-    );
+    assert!(got.len() == expected.len() && error <= TOLERANCE, "{what}: off by {error}");
     error * scale
 }
 
 /// Logits of the last of `tokens`, at `start` of a sequence in the first blocks.
 fn step(executor: &mut CpuExecutor, tokens: &[TokenId], start: usize) -> Vec<f32> {
-    let blocks = (0..(start + tokens.len()).div_ceil(BLOCK_SIZE) as u32)
-        .map(BlockId)
-        .collect();
+    let blocks = (0..(start + tokens.len()).div_ceil(BLOCK_SIZE) as u32).map(BlockId).collect();
     let sampling = Some(Sampling::default());
-    let entry = Entry {
-        seq: SeqId(0),
-        tokens: tokens.to_vec(),
-        start,
-        blocks,
-        sampling,
-        pruned: None,
-    };
-    executor.logits(&Batch {
-        entries: vec![entry],
-        ..Batch::default()
-    })
+    let entry =
+        Entry { seq: SeqId(0), tokens: tokens.to_vec(), start, blocks, sampling, pruned: None };
+    executor.logits(&Batch { entries: vec![entry], ..Batch::default() })
 }
 
 fn check(name: &str) {
@@ -122,9 +100,8 @@ fn bf16_weights_stay_near_f32() {
 #[test]
 fn unusable_folders_are_refused_by_name() {
     let fails = |name: &str, part: &str| {
-        let error = LanguageModel::load(&folder(name), Dtype::F32)
-            .expect_err("must not load")
-            .to_string();
+        let error =
+            LanguageModel::load(&folder(name), Dtype::F32).expect_err("must not load").to_string();
         assert!(error.contains(part), "{error}");
     };
     fails("unsupported", "MambaForCausalLM");
@@ -139,9 +116,6 @@ fn unusable_folders_are_refused_by_name() {
     std::fs::write(&weights, &whole[..whole.len() / 2]).expect("writes");
     assert!(matches!(load(), LoadError::Weights { .. }));
     std::fs::copy(folder("qwen3").join("model.safetensors"), &weights).expect("copies");
-    assert!(matches!(
-        load(),
-        LoadError::Shape { .. } | LoadError::MissingTensor(_)
-    ));
+    assert!(matches!(load(), LoadError::Shape { .. } | LoadError::MissingTensor(_)));
     std::fs::remove_dir_all(&dir).expect("cleans up");
 }

@@ -18,9 +18,7 @@ impl Clock {
     /// A clock that starts now.
     #[must_use]
     pub fn start() -> Self {
-        Self {
-            start: Instant::now(),
-        }
+        Self { start: Instant::now() }
     }
 
     /// The time, which has no meaning but by its differences.
@@ -39,9 +37,7 @@ impl Clock {
 /// Seconds since 1970.
 #[must_use]
 pub fn unix_seconds() -> f64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0.0, |since| since.as_secs_f64())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 #[cfg(test)]

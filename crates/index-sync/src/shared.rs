@@ -269,18 +269,11 @@ impl PrefixIndex for SharedIndex {
     }
 
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
-        let nothing = Prompt {
-            tokens: &[],
-            ..prompt
-        };
+        let nothing = Prompt { tokens: &[], ..prompt };
         let known = self.shared.local.hash(nothing);
         let shapes = known.chains().iter().map(|chain| chain.shape);
         let keys = self.shared.names.keys(prompt, shapes);
-        if known.are_in_use() {
-            keys
-        } else {
-            keys.past()
-        }
+        if known.are_in_use() { keys } else { keys.past() }
     }
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
@@ -337,10 +330,8 @@ impl SyncContext {
         };
         let info = client.get_connection_info();
         let address = format!("{}/{}", info.addr(), info.redis_settings().db());
-        let random: String = crate::random_key()[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let random: String =
+            crate::random_key()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self {
             local,
             names: Pseudonymizer::new(&config.identity),
@@ -377,9 +368,7 @@ impl SyncContext {
         let found = link.agree(key, ours).map_err(closed)?;
         if found != *ours {
             let address = self.address.clone();
-            return Err(ConnectFailure::Refused(SharedIndexError::OtherSecret {
-                address,
-            }));
+            return Err(ConnectFailure::Refused(SharedIndexError::OtherSecret { address }));
         }
         Ok(link)
     }
@@ -390,11 +379,7 @@ impl SyncContext {
         let was_connected = self.counts.is_connected.swap(false, Relaxed);
         if was_connected || self.counts.errors.load(Relaxed) == 1 {
             let address = &self.address;
-            tracing::warn!(
-                address,
-                reason,
-                "no server of the shared index; going on alone"
-            );
+            tracing::warn!(address, reason, "no server of the shared index; going on alone");
         }
     }
 }

@@ -26,10 +26,7 @@ struct Request {
 }
 
 fn main() {
-    println!(
-        "{:>8} {:>6} {:>14} {:>14} {:>22}",
-        "prompt", "new", "requests", "events", "share"
-    );
+    println!("{:>8} {:>6} {:>14} {:>14} {:>22}", "prompt", "new", "requests", "events", "share");
     for (prompt, new) in [(1_000, 150), (1_000, 1_000), (4_000, 400), (4_000, 4_000)] {
         let requests = requests(prompt, new);
         let mut rounds: Vec<_> = (0..ROUNDS).map(|_| round(&requests)).collect();
@@ -47,10 +44,7 @@ fn main() {
 
 fn requests(prompt: usize, new: usize) -> Vec<Request> {
     let mut rng = Rng::new(3);
-    let hasher = RouteHasher::new(&RouteIdentity {
-        model: "m",
-        block_size: BLOCK as u32,
-    });
+    let hasher = RouteHasher::new(&RouteIdentity { model: "m", block_size: BLOCK as u32 });
     let mut text =
         |len: usize| -> Vec<TokenId> { (0..len).map(|_| rng.below(50_000) as TokenId).collect() };
     let mut conversations: Vec<Vec<TokenId>> = (0..50).map(|_| text(prompt - new)).collect();
@@ -64,11 +58,7 @@ fn requests(prompt: usize, new: usize) -> Vec<Request> {
         if number % 8 == 7 && new < prompt {
             *conversation = text(prompt - new);
         }
-        let held = if is_first {
-            0
-        } else {
-            (prompt - new) / BLOCK * BLOCK
-        };
+        let held = if is_first { 0 } else { (prompt - new) / BLOCK * BLOCK };
         Request {
             keys: hasher.chain(Namespace::default(), &tokens),
             tokens,

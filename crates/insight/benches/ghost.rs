@@ -42,10 +42,8 @@ fn main() {
         let mut nanos = Vec::new();
         let mut estimate = None;
         for _ in 0..ROUNDS {
-            let mut ghost = Ghost::new(GhostConfig {
-                blocks_max,
-                ..GhostConfig::around(capacity, 16)
-            });
+            let mut ghost =
+                Ghost::new(GhostConfig { blocks_max, ..GhostConfig::around(capacity, 16) });
             let start = Instant::now();
             for (index, chain) in chains.iter().enumerate() {
                 let now = Nanos(0) + Duration::from_millis(index as u64);

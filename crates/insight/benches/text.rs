@@ -54,12 +54,7 @@ fn prompt(number: u64) -> String {
         for at in 0..words {
             let word = rng.below(20_000);
             let end = if at % 12 == 11 { ".\n" } else { " " };
-            write!(
-                text,
-                "w{}{end}",
-                "abcdefgh".repeat(3).split_at(2 + word % 8).0
-            )
-            .expect("text");
+            write!(text, "w{}{end}", "abcdefgh".repeat(3).split_at(2 + word % 8).0).expect("text");
         }
     }
     text

@@ -162,9 +162,7 @@ impl BucketTokens {
     /// When a prompt has more than 2³² tokens.
     pub fn put(&mut self, bucket: Bucket, tokens: u32) {
         let count = &mut self.0[bucket.index()];
-        *count = count
-            .checked_add(tokens)
-            .expect("a prompt's tokens fit 32 bits");
+        *count = count.checked_add(tokens).expect("a prompt's tokens fit 32 bits");
     }
 
     /// Tokens in `bucket`.
@@ -268,9 +266,6 @@ mod tests {
         all.add(&split);
         let mut twice = all.clone();
         twice.merge(&all);
-        assert_eq!(
-            (twice.requests(), twice.total(), twice.served()),
-            (2, 166, 160)
-        );
+        assert_eq!((twice.requests(), twice.total(), twice.served()), (2, 166, 160));
     }
 }

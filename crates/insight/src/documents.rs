@@ -50,13 +50,7 @@ impl Documents {
     /// The same with another bound on the chunks.
     #[must_use]
     pub fn with_chunks_max(key: u64, chunks_max: usize) -> Self {
-        Self {
-            key,
-            younger: HashSet::new(),
-            older: HashSet::new(),
-            chunks_max,
-            forgotten: 0,
-        }
+        Self { key, younger: HashSet::new(), older: HashSet::new(), chunks_max, forgotten: 0 }
     }
 
     /// Chunks that are remembered now.
@@ -153,23 +147,13 @@ mod tests {
         let mut known = Documents::new(7);
         let prompt = |order: &[usize]| {
             let parts = order.iter().map(|&index| documents[index].as_slice());
-            [&[&system[..]], &parts.collect::<Vec<_>>()[..]]
-                .concat()
-                .concat()
+            [&[&system[..]], &parts.collect::<Vec<_>>()[..]].concat().concat()
         };
-        assert_eq!(
-            known.add(1, &prompt(&[0, 1, 2]), 0),
-            0,
-            "nothing came before"
-        );
+        assert_eq!(known.add(1, &prompt(&[0, 1, 2]), 0), 0, "nothing came before");
         // Behind the shared front all of documents 2 and 0 but what is cut at their ends.
         let again = known.add(1, &prompt(&[2, 0, 5]), 200);
         assert!((1700..=2000).contains(&again), "{again}");
-        assert_eq!(
-            known.add(1, &prompt(&[2, 0, 5]), 3200),
-            0,
-            "all of it is served in order"
-        );
+        assert_eq!(known.add(1, &prompt(&[2, 0, 5]), 3200), 0, "all of it is served in order");
         let again = known.add(1, &prompt(&[5, 2]), 200);
         assert!((1700..=2000).contains(&again), "{again}");
     }
@@ -187,9 +171,7 @@ mod tests {
     fn what_never_came_is_not_found() {
         let mut rng = Rng::new(2);
         let mut known = Documents::new(7);
-        let again: u64 = (0..50)
-            .map(|_| known.add(1, &text(&mut rng, 2000), 0))
-            .sum();
+        let again: u64 = (0..50).map(|_| known.add(1, &text(&mut rng, 2000), 0)).sum();
         assert_eq!(again, 0);
         assert_eq!(known.add(1, &[1; CHUNK_MIN - 1], 0), 0, "too short to say");
     }

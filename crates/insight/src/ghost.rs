@@ -81,9 +81,7 @@ impl GhostConfig {
     pub fn around(capacity: u64, block_tokens: u32) -> Self {
         let quarters = [1, 2, 3, 4, 5, 6, 8, 12, 16, 32];
         Self {
-            capacities: quarters
-                .map(|quarter| capacity.saturating_mul(quarter) / 4)
-                .to_vec(),
+            capacities: quarters.map(|quarter| capacity.saturating_mul(quarter) / 4).to_vec(),
             block_tokens,
             blocks_max: BLOCKS_MAX,
             memory: Duration::from_secs(24 * 3600),
@@ -98,12 +96,7 @@ impl GhostConfig {
         let sizes = powers.flat_map(|size| [size, size + size / 2]);
         let mut capacities: Vec<u64> = sizes.take_while(|&size| size < capacity).collect();
         capacities.push(capacity);
-        Self {
-            capacities,
-            block_tokens,
-            blocks_max: BLOCKS_MAX,
-            memory: Duration::MAX,
-        }
+        Self { capacities, block_tokens, blocks_max: BLOCKS_MAX, memory: Duration::MAX }
     }
 }
 
@@ -280,11 +273,7 @@ impl Ghost {
         let sizes = self.settings.capacities.iter().zip(&counts.hits);
         let points = sizes.map(|(&capacity_blocks, hits)| {
             below += hits;
-            let hit_blocks = if capacity_blocks == 0 {
-                0.0
-            } else {
-                corrected(below, counts.near)
-            };
+            let hit_blocks = if capacity_blocks == 0 { 0.0 } else { corrected(below, counts.near) };
             Point {
                 capacity_blocks,
                 hit_blocks,

@@ -72,11 +72,7 @@ pub struct AttributorConfig {
 impl Default for AttributorConfig {
     /// 58 MiB: a million blocks, 16 million tokens in blocks of 16, and as many of contents.
     fn default() -> Self {
-        Self {
-            blocks: 1 << 20,
-            tokens: 1 << 24,
-            secret: 0,
-        }
+        Self { blocks: 1 << 20, tokens: 1 << 24, secret: 0 }
     }
 }
 
@@ -186,10 +182,7 @@ impl Attributor {
         self.computed(&mut pending, now);
         let split = layout::overlay(pending.prompt_tokens, &pending.runs, served);
         let unsure = [Bucket::Namespace, Bucket::Diverged, Bucket::NeverSeen];
-        let unsure: u64 = unsure
-            .map(|bucket| u64::from(split.get(bucket)))
-            .iter()
-            .sum();
+        let unsure: u64 = unsure.map(|bucket| u64::from(split.get(bucket))).iter().sum();
         let share = unsure as f32 / split.total().max(1) as f32;
         Outcome {
             split,

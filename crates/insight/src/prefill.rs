@@ -138,28 +138,19 @@ impl PrefillModel {
         let served = |bucket: &Bucket| bucket.is_served();
         let tokens_of = |buckets: &dyn Fn(&Bucket) -> bool| {
             let buckets = Bucket::ALL.into_iter().filter(|bucket| buckets(bucket));
-            buckets
-                .map(|bucket| f64::from(split.get(bucket)))
-                .sum::<f64>()
+            buckets.map(|bucket| f64::from(split.get(bucket))).sum::<f64>()
         };
         let cached = tokens_of(&served);
         let uncached = tokens_of(&|bucket| !served(bucket));
         let computed = self.compute(cached, uncached);
         let saved = self.compute(0.0, cached + uncached) - computed;
         let buckets = Bucket::ALL.map(|bucket| {
-            let (seconds, of) = if bucket.is_served() {
-                (saved, cached)
-            } else {
-                (computed, uncached)
-            };
+            let (seconds, of) =
+                if bucket.is_served() { (saved, cached) } else { (computed, uncached) };
             let tokens = f64::from(split.get(bucket));
             (bucket, if of > 0.0 { seconds * tokens / of } else { 0.0 })
         });
-        SplitSeconds {
-            computed,
-            saved,
-            buckets,
-        }
+        SplitSeconds { computed, saved, buckets }
     }
 }
 
@@ -233,10 +224,7 @@ impl Prefill {
             median_relative_error_all: median_error(&model, samples),
             r_squared: r_squared(&model, used),
             growth: growth(&model, used),
-            uncached_range: (
-                uncached.clone().min().unwrap_or(0),
-                uncached.max().unwrap_or(0),
-            ),
+            uncached_range: (uncached.clone().min().unwrap_or(0), uncached.max().unwrap_or(0)),
             cached_max: used.iter().map(|sample| sample.cached).max().unwrap_or(0),
         }
     }
@@ -252,22 +240,15 @@ impl PrefillSample {
 
 /// The samples around the most dense ratio of observed to predicted times.
 fn dense(model: &PrefillModel, samples: &[PrefillSample]) -> Vec<PrefillSample> {
-    let mut ratios: Vec<f64> = samples
-        .iter()
-        .map(|sample| sample.log_ratio(model))
-        .collect();
+    let mut ratios: Vec<f64> = samples.iter().map(|sample| sample.log_ratio(model)).collect();
     ratios.sort_by(f64::total_cmp);
     let half = ratios.len().div_ceil(2);
     let widths = ratios.windows(half).map(|part| part[half - 1] - part[0]);
-    let narrowest = widths
-        .enumerate()
-        .min_by(|one, other| one.1.total_cmp(&other.1));
+    let narrowest = widths.enumerate().min_by(|one, other| one.1.total_cmp(&other.1));
     let (first, width) = narrowest.unwrap_or((0, 0.0));
     let center = ratios[first + half / 2];
     let reach = (width * REACH).max(REACH_MIN);
-    let near = samples
-        .iter()
-        .filter(|sample| (sample.log_ratio(model) - center).abs() <= reach);
+    let near = samples.iter().filter(|sample| (sample.log_ratio(model) - center).abs() <= reach);
     near.copied().collect()
 }
 
@@ -282,16 +263,10 @@ fn median_error(model: &PrefillModel, samples: &[PrefillSample]) -> f64 {
 }
 
 fn growth(model: &PrefillModel, samples: &[PrefillSample]) -> f64 {
-    let predicted = samples
-        .iter()
-        .map(|sample| model.seconds(sample.cached, sample.uncached));
+    let predicted = samples.iter().map(|sample| model.seconds(sample.cached, sample.uncached));
     let longest = predicted.clone().fold(0.0, f64::max);
     let shortest = predicted.fold(longest, f64::min);
-    if longest > 0.0 {
-        (longest - shortest) / longest
-    } else {
-        0.0
-    }
+    if longest > 0.0 { (longest - shortest) / longest } else { 0.0 }
 }
 
 fn r_squared(model: &PrefillModel, samples: &[PrefillSample]) -> f64 {
@@ -302,11 +277,7 @@ fn r_squared(model: &PrefillModel, samples: &[PrefillSample]) -> f64 {
         explained += (sample.seconds - predicted).powi(2);
         all += (sample.seconds - mean).powi(2);
     }
-    if all > 0.0 {
-        1.0 - explained / all
-    } else {
-        0.0
-    }
+    if all > 0.0 { 1.0 - explained / all } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -316,11 +287,7 @@ mod tests {
     use super::*;
 
     /// An 8B model on one large device, about.
-    const TRUTH: PrefillModel = PrefillModel {
-        fixed: 0.012,
-        per_token: 4e-5,
-        per_pair: 4e-10,
-    };
+    const TRUTH: PrefillModel = PrefillModel { fixed: 0.012, per_token: 4e-5, per_pair: 4e-10 };
 
     /// Draws requests whose times are the truth, with `noise` (standard deviation, relative) and
     /// for a share `waiting` of them a queue before.
@@ -333,17 +300,9 @@ mod tests {
             let cached = if rng.below(3) == 0 { 0 } else { size(&mut rng) };
             let gauss = (0..12).map(|_| rng.next_f64()).sum::<f64>() - 6.0;
             let is_waiting = rng.next_f64() < waiting;
-            let queue = if is_waiting {
-                -2.0 * (1.0 - rng.next_f64()).ln()
-            } else {
-                0.0
-            };
+            let queue = if is_waiting { -2.0 * (1.0 - rng.next_f64()).ln() } else { 0.0 };
             let seconds = truth.seconds(cached, uncached) * (1.0 + noise * gauss) + queue;
-            prefill.add(PrefillSample {
-                cached,
-                uncached,
-                seconds,
-            });
+            prefill.add(PrefillSample { cached, uncached, seconds });
         }
         prefill
     }
@@ -354,10 +313,7 @@ mod tests {
             for cached in [0, 500, 5000, 60_000] {
                 let got = fitted.model.seconds(cached, uncached);
                 let error = got / truth.seconds(cached, uncached) - 1.0;
-                assert!(
-                    error.abs() < limit,
-                    "{cached} {uncached}: {error} {fitted:?}"
-                );
+                assert!(error.abs() < limit, "{cached} {uncached}: {error} {fitted:?}");
             }
         }
     }
@@ -376,32 +332,19 @@ mod tests {
         for seed in 0..3 {
             let fitted = drawn(seed, &TRUTH, 0.05, 0.0).fit().expect("enough");
             check(&fitted, &TRUTH, 0.03);
-            assert!(
-                (0.02..0.05).contains(&fitted.median_relative_error),
-                "{fitted:?}"
-            );
+            assert!((0.02..0.05).contains(&fitted.median_relative_error), "{fitted:?}");
             let fitted = drawn(seed, &TRUTH, 0.05, 0.35).fit().expect("enough");
             check(&fitted, &TRUTH, 0.06);
-            assert!(
-                fitted.used_share < 0.8 && fitted.r_squared > 0.95,
-                "{fitted:?}"
-            );
+            assert!(fitted.used_share < 0.8 && fitted.r_squared > 0.95, "{fitted:?}");
         }
     }
 
     #[test]
     fn no_term_is_below_nothing() {
-        let linear = PrefillModel {
-            per_pair: 0.0,
-            ..TRUTH
-        };
+        let linear = PrefillModel { per_pair: 0.0, ..TRUTH };
         let fitted = drawn(4, &linear, 0.08, 0.1).fit().expect("enough");
         check(&fitted, &linear, 0.06);
-        let PrefillModel {
-            fixed,
-            per_token,
-            per_pair,
-        } = fitted.model;
+        let PrefillModel { fixed, per_token, per_pair } = fitted.model;
         assert!(fixed >= 0.0 && per_token >= 0.0 && per_pair >= 0.0);
         // Times that fall with size have no such model but a constant.
         let mut odd = Prefill::default();
@@ -421,10 +364,7 @@ mod tests {
     #[test]
     fn times_that_do_not_grow_with_tokens_say_nothing_of_them() {
         assert!(drawn(7, &TRUTH, 0.05, 0.2).fit().expect("enough").grows());
-        let constant = PrefillModel {
-            fixed: 0.5,
-            ..PrefillModel::default()
-        };
+        let constant = PrefillModel { fixed: 0.5, ..PrefillModel::default() };
         for noise in [0.0, 1e-7, 0.02, 0.2] {
             let fitted = drawn(8, &constant, noise, 0.0).fit().expect("enough");
             assert!(!fitted.grows(), "noise {noise}: {fitted:?}");
@@ -447,18 +387,11 @@ mod tests {
         let mut prefill = Prefill::default();
         prefill.add(PrefillSample::default());
         for _ in 0..SAMPLES_MIN - 1 {
-            prefill.add(PrefillSample {
-                cached: 0,
-                uncached: 10,
-                seconds: 1.0,
-            });
+            prefill.add(PrefillSample { cached: 0, uncached: 10, seconds: 1.0 });
         }
         assert!(prefill.fit().is_none());
         let mut prefill = drawn(5, &TRUTH, 0.0, 0.0);
-        let slower = PrefillModel {
-            per_token: 2.0 * TRUTH.per_token,
-            ..TRUTH
-        };
+        let slower = PrefillModel { per_token: 2.0 * TRUTH.per_token, ..TRUTH };
         let later = drawn(6, &slower, 0.0, 0.0);
         later.cells.samples().for_each(|sample| prefill.add(sample));
         check(&prefill.fit().expect("enough"), &slower, 0.01);
@@ -474,16 +407,10 @@ mod tests {
         let seconds = TRUTH.split(&split);
         let close = |one: f64, other: f64| assert!((one - other).abs() < 1e-12, "{one} {other}");
         close(seconds.computed, TRUTH.seconds(8000, 2000) - TRUTH.fixed);
-        close(
-            seconds.saved + seconds.computed,
-            TRUTH.seconds(0, 10_000) - TRUTH.fixed,
-        );
+        close(seconds.saved + seconds.computed, TRUTH.seconds(0, 10_000) - TRUTH.fixed);
         let of = |bucket| seconds.buckets[Bucket::ALL.iter().position(|&b| b == bucket).unwrap()].1;
         close(of(Bucket::Evicted), 3.0 * of(Bucket::NeverSeen));
-        close(
-            of(Bucket::Evicted) + of(Bucket::NeverSeen),
-            seconds.computed,
-        );
+        close(of(Bucket::Evicted) + of(Bucket::NeverSeen), seconds.computed);
         close(of(Bucket::Device) + of(Bucket::Host), seconds.saved);
         assert_eq!(TRUTH.split(&BucketTokens::default()).computed, 0.0);
     }

@@ -69,11 +69,7 @@ mod tests {
 
     #[test]
     fn a_hit_saves_the_difference() {
-        let price = Price {
-            cache_miss: 0.5,
-            cache_hit: 0.1,
-            output: 2.0,
-        };
+        let price = Price { cache_miss: 0.5, cache_hit: 0.1, output: 2.0 };
         let close = |one: f64, other: f64| (one - other).abs() < 1e-12;
         assert!(close(price.saved(1e6), 0.4));
         let (with, without) = (price.paid(1e6, 3e6, 1e6), price.paid(4e6, 0.0, 1e6));

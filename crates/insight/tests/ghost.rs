@@ -16,10 +16,7 @@ struct Replay {
 
 impl Replay {
     fn new(capacity: usize) -> Self {
-        Self {
-            cache: PrefixCache::new(capacity, Box::new(Lru::new(capacity))),
-            served: 0,
-        }
+        Self { cache: PrefixCache::new(capacity, Box::new(Lru::new(capacity))), served: 0 }
     }
 
     fn serve(&mut self, chain: &[u64]) -> u64 {
@@ -38,10 +35,7 @@ impl Replay {
         let mut lease = self.cache.acquire(&chain);
         let hits = lease.matched();
         for (offset, &hash) in chain.iter().enumerate().skip(hits) {
-            let access = Access {
-                offset: offset as u32,
-                ..access
-            };
+            let access = Access { offset: offset as u32, ..access };
             if self.cache.admit(&mut lease, hash, &access) == Admit::Declined {
                 break;
             }
@@ -106,10 +100,7 @@ fn every_size_hits_what_the_real_cache_hits() {
             let estimate = ghost.total();
             for ((capacity, hits), point) in capacities.iter().zip(&hits).zip(&estimate.points) {
                 let got = point.hit_blocks.round() as u64;
-                assert_eq!(
-                    got, *hits,
-                    "seed {seed}, request {index}, capacity {capacity}"
-                );
+                assert_eq!(got, *hits, "seed {seed}, request {index}, capacity {capacity}");
             }
         }
         assert_eq!(ghost.total(), ghost.last_hour(Nanos(0)));
@@ -135,13 +126,9 @@ fn check_sampled(chains: &[Vec<u64>], capacities: &[u64], mut sampled: Ghost, li
     assert!(sampled.rate < 1.0 && sampled.infinite_rate < 1.0);
     assert!(sampled.followed <= 2 * BLOCKS_MAX as u64);
     let pairs = exact.points.iter().zip(&sampled.points);
-    let mut rates: Vec<(f64, f64)> = pairs
-        .map(|(one, other)| (one.block_hit_rate, other.block_hit_rate))
-        .collect();
-    rates.push((
-        exact.infinite_block_hit_rate,
-        sampled.infinite_block_hit_rate,
-    ));
+    let mut rates: Vec<(f64, f64)> =
+        pairs.map(|(one, other)| (one.block_hit_rate, other.block_hit_rate)).collect();
+    rates.push((exact.infinite_block_hit_rate, sampled.infinite_block_hit_rate));
     eprintln!("rate {} of {}: {rates:.4?}", sampled.rate, exact.blocks);
     for (exact, sampled) in rates {
         assert!((exact - sampled).abs() < limit, "{exact} {sampled}");

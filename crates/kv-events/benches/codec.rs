@@ -75,9 +75,7 @@ fn batches() -> Vec<(&'static str, Vec<CacheEvent>)> {
         CacheEvent::Stored(StoredBlocks {
             blocks: hashes(&mut rng, num_blocks),
             parent: Some(BlockHash::from_u64(rng.next_u64())),
-            tokens: (0..num_blocks * 16)
-                .map(|_| rng.below(150_000) as u32)
-                .collect(),
+            tokens: (0..num_blocks * 16).map(|_| rng.below(150_000) as u32).collect(),
             block_size: 16,
             extras: Vec::new(),
             tier: Tier::Device,
@@ -103,7 +101,5 @@ fn batches() -> Vec<(&'static str, Vec<CacheEvent>)> {
 }
 
 fn hashes(rng: &mut Rng, count: usize) -> Vec<BlockHash> {
-    (0..count)
-        .map(|_| BlockHash::from_u64(rng.next_u64()))
-        .collect()
+    (0..count).map(|_| BlockHash::from_u64(rng.next_u64())).collect()
 }

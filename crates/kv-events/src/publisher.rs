@@ -142,10 +142,7 @@ impl EventPublisher {
         let (sender, receiver) = mpsc::channel(QUEUE_BATCHES_MAX);
         tracing::info!(endpoint = events, ?replay, "publishing cache events");
         Ok(Self {
-            queue: Mutex::new(Queue {
-                next_seq: 0,
-                sender,
-            }),
+            queue: Mutex::new(Queue { next_seq: 0, sender }),
             dropped_batches: AtomicU64::new(0),
             endpoints: Endpoints { events, replay },
             task: tokio::spawn(send_all(receiver, live, topic, ring, server)),
@@ -162,11 +159,7 @@ impl EventPublisher {
     /// for the network.
     pub fn publish(&self, events: Vec<CacheEvent>, timestamp_s: f64) -> PublishOutcome {
         let mut queue = self.queue.lock().expect("no panic while numbering");
-        let unsent = Unsent {
-            seq: queue.next_seq,
-            timestamp_s,
-            events,
-        };
+        let unsent = Unsent { seq: queue.next_seq, timestamp_s, events };
         queue.next_seq += 1;
         match queue.sender.try_send(unsent) {
             Ok(()) => PublishOutcome::Queued,
@@ -196,10 +189,7 @@ impl EventPublisher {
 impl Unsent {
     fn encode(&self) -> SequencedPayload {
         let payload = encode_batch(self.timestamp_s, &self.events, Some(RANK));
-        SequencedPayload {
-            seq: self.seq,
-            payload: payload.into(),
-        }
+        SequencedPayload { seq: self.seq, payload: payload.into() }
     }
 }
 
@@ -207,10 +197,7 @@ async fn bind(socket: &mut impl Socket, endpoint: &str) -> Result<String, Publis
     let any_interface = endpoint.replacen("tcp://*:", "tcp://0.0.0.0:", 1);
     match socket.bind(&any_interface).await {
         Ok(bound) => Ok(bound.to_string()),
-        Err(source) => Err(PublishError::Bind {
-            endpoint: endpoint.to_owned(),
-            source,
-        }),
+        Err(source) => Err(PublishError::Bind { endpoint: endpoint.to_owned(), source }),
     }
 }
 
@@ -236,9 +223,7 @@ async fn send_all(
     while let Some(unsent) = queue.recv().await {
         let batch = unsent.encode();
         // The ring first: a subscriber that misses the live message must find it there.
-        ring.lock()
-            .expect("no panic in the ring")
-            .push(batch.clone());
+        ring.lock().expect("no panic in the ring").push(batch.clone());
         if let Err(error) = live.send(wire::live(topic.clone(), batch)).await {
             tracing::debug!(%error, seq = unsent.seq, "a batch was not sent");
         }

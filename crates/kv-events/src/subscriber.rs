@@ -74,10 +74,7 @@ pub struct SubscriberConfig {
 
 impl SubscriberConfig {
     fn follower(&self) -> FollowerConfig {
-        FollowerConfig {
-            can_replay: self.replay_endpoint.is_some(),
-            rank: self.rank,
-        }
+        FollowerConfig { can_replay: self.replay_endpoint.is_some(), rank: self.rank }
     }
 
     /// The address of one of its sockets; empty where it has none.
@@ -178,10 +175,7 @@ fn follow(
 ) -> SubscriberHandle {
     let reporter = StreamReporter::new(config.clone(), follower.report(), notes);
     let inbox = Inbox::new(config.clone(), follower, reporter.clone(), Box::new(sink));
-    SubscriberHandle {
-        task: tokio::spawn(run(config, inbox)),
-        reporter,
-    }
+    SubscriberHandle { task: tokio::spawn(run(config, inbox)), reporter }
 }
 
 async fn run(config: SubscriberConfig, mut inbox: Inbox) {

@@ -49,15 +49,10 @@ pub(super) fn live(topic: Bytes, batch: SequencedPayload) -> ZmqMessage {
 pub(super) fn parse_live(message: ZmqMessage) -> Result<SequencedPayload, BadFrames> {
     match &*message.into_vec() {
         [_topic, seq, payload] => match parse_number(seq) {
-            Some(seq) if seq != END => Ok(SequencedPayload {
-                seq,
-                payload: payload.clone(),
-            }),
+            Some(seq) if seq != END => Ok(SequencedPayload { seq, payload: payload.clone() }),
             _ => Err(BadFrames { frames: 3 }),
         },
-        other => Err(BadFrames {
-            frames: other.len(),
-        }),
+        other => Err(BadFrames { frames: other.len() }),
     }
 }
 
@@ -72,9 +67,7 @@ pub(super) fn parse_request(message: ZmqMessage) -> Result<(Bytes, u64), BadFram
         [identity, delimiter, start] if delimiter.is_empty() => parse_number(start)
             .map(|start| (identity.clone(), start))
             .ok_or(BadFrames { frames: 3 }),
-        other => Err(BadFrames {
-            frames: other.len(),
-        }),
+        other => Err(BadFrames { frames: other.len() }),
     }
 }
 
@@ -93,9 +86,7 @@ pub(super) fn end(identity: Bytes) -> ZmqMessage {
 /// Reads a message of a replay, in either layout.
 pub(super) fn parse_reply(message: ZmqMessage) -> Result<Reply, BadFrames> {
     let frames = message.into_vec();
-    let bad = BadFrames {
-        frames: frames.len(),
-    };
+    let bad = BadFrames { frames: frames.len() };
     let inner = match &*frames {
         [first, inner @ ..] if first.is_empty() => inner,
         all => all,
@@ -105,10 +96,7 @@ pub(super) fn parse_reply(message: ZmqMessage) -> Result<Reply, BadFrames> {
     };
     match parse_number(seq).ok_or(bad)? {
         END => Ok(Reply::End),
-        seq => Ok(Reply::Batch(SequencedPayload {
-            seq,
-            payload: payload.clone(),
-        })),
+        seq => Ok(Reply::Batch(SequencedPayload { seq, payload: payload.clone() })),
     }
 }
 
@@ -132,26 +120,16 @@ mod tests {
     const FF: &[u8] = &[0xff; 8];
 
     fn frames(frames: &[&'static [u8]]) -> ZmqMessage {
-        let frames: Vec<_> = frames
-            .iter()
-            .map(|frame| Bytes::from_static(frame))
-            .collect();
+        let frames: Vec<_> = frames.iter().map(|frame| Bytes::from_static(frame)).collect();
         ZmqMessage::try_from(frames).unwrap()
     }
 
     fn seven() -> SequencedPayload {
-        SequencedPayload {
-            seq: 7,
-            payload: Bytes::from_static(b"p"),
-        }
+        SequencedPayload { seq: 7, payload: Bytes::from_static(b"p") }
     }
 
     fn check(reply: &[&'static [u8]], expected: Option<&Reply>) {
-        assert_eq!(
-            parse_reply(frames(reply)).ok().as_ref(),
-            expected,
-            "{reply:?}"
-        );
+        assert_eq!(parse_reply(frames(reply)).ok().as_ref(), expected, "{reply:?}");
     }
 
     #[test]
@@ -186,19 +164,10 @@ mod tests {
 
     #[test]
     fn other_frames_are_refused() {
-        for bad in [
-            &[SEVEN][..],
-            &[b"", b"p"],
-            &[b"", b"7", b"p"],
-            &[b"", FF, b"p"],
-        ] {
+        for bad in [&[SEVEN][..], &[b"", b"p"], &[b"", b"7", b"p"], &[b"", FF, b"p"]] {
             assert!(parse_live(frames(bad)).is_err(), "{bad:?}");
         }
-        for bad in [
-            &[b"id", SEVEN][..],
-            &[b"id", b"x", SEVEN],
-            &[b"id", b"", b"7"],
-        ] {
+        for bad in [&[b"id", SEVEN][..], &[b"id", b"x", SEVEN], &[b"id", b"", b"7"]] {
             assert!(parse_request(frames(bad)).is_err(), "{bad:?}");
         }
     }

@@ -53,10 +53,7 @@ impl Listener {
                 let _ = sender.send(seen);
             }
         };
-        Self {
-            updates,
-            handle: subscribe(config, sink),
-        }
+        Self { updates, handle: subscribe(config, sink) }
     }
 
     fn to(publisher: &EventPublisher) -> Self {
@@ -105,11 +102,7 @@ fn in_short(update: StreamUpdate) -> Vec<Seen> {
 }
 
 fn event(number: u64) -> CacheEvent {
-    CacheEvent::Removed {
-        blocks: vec![BlockHash::from_u64(number)],
-        tier: Tier::Device,
-        group: 0,
-    }
+    CacheEvent::Removed { blocks: vec![BlockHash::from_u64(number)], tier: Tier::Device, group: 0 }
 }
 
 fn number(event: &CacheEvent) -> Seen {
@@ -120,9 +113,7 @@ fn number(event: &CacheEvent) -> Seen {
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(TIME_MAX, future)
-        .await
-        .expect("done in time")
+    tokio::time::timeout(TIME_MAX, future).await.expect("done in time")
 }
 
 fn anywhere(buffer_steps: usize) -> PublisherConfig {
@@ -140,12 +131,8 @@ async fn bind(config: PublisherConfig) -> EventPublisher {
 
 /// Publishes one batch per number. Returns how many were dropped.
 fn publish(publisher: &EventPublisher, numbers: impl IntoIterator<Item = u64>) -> usize {
-    let published = numbers
-        .into_iter()
-        .map(|number| publisher.publish(vec![event(number)], 1.5));
-    published
-        .filter(|&published| published == PublishOutcome::Dropped)
-        .count()
+    let published = numbers.into_iter().map(|number| publisher.publish(vec![event(number)], 1.5));
+    published.filter(|&published| published == PublishOutcome::Dropped).count()
 }
 
 /// `publisher` dies; another one takes its addresses.
@@ -215,9 +202,7 @@ async fn a_restarted_publisher_clears_what_the_first_one_said() {
         let publisher = replace(publisher).await;
         publish(&publisher, 100..100 + second_life);
         listener.check([Seen::Clear]).await;
-        listener
-            .check((100..100 + second_life).map(Seen::Event))
-            .await;
+        listener.check((100..100 + second_life).map(Seen::Event)).await;
         publish(&publisher, [900]);
         listener.check([Seen::Event(900)]).await;
     }
@@ -251,10 +236,7 @@ async fn a_full_queue_drops_and_the_stream_survives() {
 
 #[tokio::test]
 async fn without_a_replay_socket_what_is_missed_is_lost() {
-    let config = PublisherConfig {
-        replay_endpoint: None,
-        ..anywhere(100)
-    };
+    let config = PublisherConfig { replay_endpoint: None, ..anywhere(100) };
     let publisher = bind(config).await;
     publish(&publisher, 0..7);
     let mut listener = Listener::to(&publisher);
@@ -335,27 +317,16 @@ async fn a_broken_connection_is_made_again() {
         listener.check((first..first + 5).map(Seen::Event)).await;
         proxy.cut();
         publish(&publisher, first + 5..first + 10);
-        listener
-            .check((first + 5..first + 10).map(Seen::Event))
-            .await;
+        listener.check((first + 5..first + 10).map(Seen::Event)).await;
     }
 }
 
 #[tokio::test]
 async fn a_taken_address_is_an_error() {
     let publisher = bind(anywhere(1)).await;
-    let config = PublisherConfig {
-        endpoint: publisher.endpoints().events.clone(),
-        ..anywhere(1)
-    };
-    let error = within(EventPublisher::bind(config))
-        .await
-        .expect_err("taken");
-    assert!(
-        error
-            .to_string()
-            .starts_with("cannot bind tcp://127.0.0.1:")
-    );
+    let config = PublisherConfig { endpoint: publisher.endpoints().events.clone(), ..anywhere(1) };
+    let error = within(EventPublisher::bind(config)).await.expect_err("taken");
+    assert!(error.to_string().starts_with("cannot bind tcp://127.0.0.1:"));
 }
 
 async fn bound(socket: &mut impl Socket) -> String {
@@ -408,10 +379,7 @@ impl Proxy {
                 all.lock().unwrap().extend([near, far]);
             }
         });
-        Self {
-            endpoint: format!("tcp://{address}"),
-            streams,
-        }
+        Self { endpoint: format!("tcp://{address}"), streams }
     }
 
     fn cut(&self) {
@@ -444,10 +412,7 @@ fn kinds_in(line: &str) -> String {
     assert!(batch.skipped.is_empty(), "{:?}", batch.skipped);
     let kind = |event: &CacheEvent| match event {
         CacheEvent::Stored(stored) => {
-            assert_eq!(
-                (stored.block_size, stored.tokens.len()),
-                (32, stored.blocks.len() * 32)
-            );
+            assert_eq!((stored.block_size, stored.tokens.len()), (32, stored.blocks.len() * 32));
             format!("+{}", stored.blocks.len())
         }
         CacheEvent::Removed { blocks, .. } => format!("-{}", blocks.len()),

@@ -100,20 +100,13 @@ pub async fn run(
     bench: &ChatBench,
     progress: impl Fn(ChatProgress),
 ) -> ChatObservations {
-    assert!(
-        bench.active > 0,
-        "nothing happens without active conversations"
-    );
+    assert!(bench.active > 0, "nothing happens without active conversations");
     let (starts, at_once) = match bench.starts {
         Starts::Chained => (vec![Duration::ZERO; conversations.len()], bench.active),
         Starts::Spaced => (planned_starts(conversations, bench), conversations.len()),
     };
     let begin = Instant::now();
-    let run = ChatRunContext {
-        client,
-        bench,
-        begin,
-    };
+    let run = ChatRunContext { client, bench, begin };
     let mut observed = ChatObservations::default();
     // By index: a closure over references would keep this future from being `Send`.
     let mut steps = stream::iter(0..conversations.len())

@@ -159,10 +159,8 @@ impl ApiClient {
         *request.headers_mut() = self.headers.clone();
         let sent = Instant::now();
         let response = self.http.request(request).await;
-        let response = response.map_err(|source| LoadgenError::Unreachable {
-            url: endpoint.to_string(),
-            source,
-        })?;
+        let response = response
+            .map_err(|source| LoadgenError::Unreachable { url: endpoint.to_string(), source })?;
         if !response.status().is_success() {
             return Err(refusal(response).await);
         }
@@ -182,10 +180,8 @@ async fn read(
     let mut decoder = sse::Decoder::default();
     while let Some(frame) = body.frame().await {
         let now = Instant::now();
-        let frame = frame.map_err(|source| LoadgenError::BrokenOff {
-            url: endpoint.to_string(),
-            source,
-        })?;
+        let frame = frame
+            .map_err(|source| LoadgenError::BrokenOff { url: endpoint.to_string(), source })?;
         let Ok(bytes) = frame.into_data() else {
             continue;
         };
@@ -220,10 +216,7 @@ pub(crate) async fn refusal(response: Response<Incoming>) -> LoadgenError {
 }
 
 fn endpoint(base_url: &str, route: &str) -> Result<Uri, LoadgenError> {
-    let reject = |reason: String| LoadgenError::Address {
-        url: base_url.to_owned(),
-        reason,
-    };
+    let reject = |reason: String| LoadgenError::Address { url: base_url.to_owned(), reason };
     let base = base_url.trim_end_matches('/');
     let base = base.strip_suffix("/v1").unwrap_or(base);
     let uri: Uri = format!("{base}/v1/{route}")

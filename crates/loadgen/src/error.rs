@@ -104,11 +104,7 @@ impl LoadgenError {
     #[must_use]
     pub fn is_context_overflow(&self) -> bool {
         match self {
-            Self::Refused {
-                status: 400,
-                code,
-                message,
-            } => {
+            Self::Refused { status: 400, code, message } => {
                 code.as_deref() == Some("context_length_exceeded")
                     || message.contains("context length")
                     || message.contains("context size")

@@ -27,10 +27,7 @@ pub async fn fetch(
     api_key: Option<&str>,
     mut write: impl FnMut(&[u8]) -> std::io::Result<()>,
 ) -> Result<(), LoadgenError> {
-    let url = format!(
-        "{}{path}",
-        base_url.trim_end_matches('/').trim_end_matches("/v1")
-    );
+    let url = format!("{}{path}", base_url.trim_end_matches('/').trim_end_matches("/v1"));
     let uri: Uri = url.parse().map_err(|error| LoadgenError::Address {
         url: base_url.to_owned(),
         reason: format!("{error}; expected http://host:port"),
@@ -48,16 +45,11 @@ pub async fn fetch(
     *request.method_mut() = Method::GET;
     *request.uri_mut() = uri;
     *request.headers_mut() = headers(api_key)?;
-    let timed_out = |after: Duration| LoadgenError::TimedOut {
-        url: url.clone(),
-        after,
-    };
+    let timed_out = |after: Duration| LoadgenError::TimedOut { url: url.clone(), after };
     let response = tokio::time::timeout(ANSWER_TIMEOUT, client.request(request)).await;
     let response = response.map_err(|_| timed_out(ANSWER_TIMEOUT))?;
-    let response = response.map_err(|source| LoadgenError::Unreachable {
-        url: url.clone(),
-        source,
-    })?;
+    let response =
+        response.map_err(|source| LoadgenError::Unreachable { url: url.clone(), source })?;
     if !response.status().is_success() {
         return Err(refusal(response).await);
     }
@@ -67,10 +59,7 @@ pub async fn fetch(
         let Some(frame) = frame.map_err(|_| timed_out(STALL_TIMEOUT))? else {
             return Ok(());
         };
-        let frame = frame.map_err(|source| LoadgenError::BrokenOff {
-            url: url.clone(),
-            source,
-        })?;
+        let frame = frame.map_err(|source| LoadgenError::BrokenOff { url: url.clone(), source })?;
         if let Ok(bytes) = frame.into_data() {
             write(&bytes).map_err(LoadgenError::Output)?;
         }

@@ -65,13 +65,7 @@ pub struct ReuseProbe {
 
 impl Default for ReuseProbe {
     fn default() -> Self {
-        Self {
-            rounds: 20,
-            prompt_tokens: 2000,
-            new_share: 0.1,
-            max_tokens: 8,
-            seed: 1,
-        }
+        Self { rounds: 20, prompt_tokens: 2000, new_share: 0.1, max_tokens: 8, seed: 1 }
     }
 }
 
@@ -126,11 +120,7 @@ async fn calibrate(
     let mut reached = 0;
     for _ in 0..CALIBRATION_LIMIT {
         let messages = [said(Role::User, words.text(first))];
-        let request = ChatApiRequest {
-            messages: &messages,
-            max_tokens: 1,
-            cache_salt: None,
-        };
+        let request = ChatApiRequest { messages: &messages, max_tokens: 1, cache_salt: None };
         reached = client.chat(&request).await?.prompt_tokens;
         let words_per_token = first as f64 / f64::from(reached.max(1));
         if f64::from(reached) >= wanted {
@@ -141,10 +131,7 @@ async fn calibrate(
         // One word more than the ratio says, so that each attempt asks for more than the last.
         first = (wanted * words_per_token.min(WORDS_PER_TOKEN_LIMIT)) as usize + 1;
     }
-    Err(LoadgenError::Calibration {
-        wanted: wanted as u32,
-        reached,
-    })
+    Err(LoadgenError::Calibration { wanted: wanted as u32, reached })
 }
 
 /// One conversation and its two measurements.
@@ -180,11 +167,8 @@ impl Round<'_> {
 
     async fn ask(&self, messages: &[Turn], salt: &str) -> Result<Completion, LoadgenError> {
         let salt = format!("{}-{salt}", self.salt);
-        let request = ChatApiRequest {
-            messages,
-            max_tokens: self.probe.max_tokens,
-            cache_salt: Some(&salt),
-        };
+        let request =
+            ChatApiRequest { messages, max_tokens: self.probe.max_tokens, cache_salt: Some(&salt) };
         self.client.chat(&request).await
     }
 
@@ -192,15 +176,11 @@ impl Round<'_> {
         let (prompt_tokens, found) = (cached.prompt_tokens, cached.cached_tokens);
         if uncached.prompt_tokens != prompt_tokens {
             let other = uncached.prompt_tokens;
-            return Err(format!(
-                "equal messages gave {prompt_tokens} and {other} tokens"
-            ));
+            return Err(format!("equal messages gave {prompt_tokens} and {other} tokens"));
         }
         if prompt_tokens < self.probe.prompt_tokens {
             let wanted = self.probe.prompt_tokens;
-            return Err(format!(
-                "the prompt has {prompt_tokens} tokens, not {wanted}"
-            ));
+            return Err(format!("the prompt has {prompt_tokens} tokens, not {wanted}"));
         }
         if uncached.cached_tokens > 0 {
             let found = uncached.cached_tokens;
@@ -263,10 +243,8 @@ mod tests {
             order: ProbeOrder::CachedFirst,
             salt: String::new(),
         };
-        let got = round.accept(
-            &completion(cached.0, cached.1),
-            &completion(uncached.0, uncached.1),
-        );
+        let got =
+            round.accept(&completion(cached.0, cached.1), &completion(uncached.0, uncached.1));
         match (got, expected) {
             (Ok(_), None) => {}
             (Err(reason), Some(part)) => assert!(reason.contains(part), "{reason}"),

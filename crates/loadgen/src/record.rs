@@ -130,10 +130,7 @@ impl ChatRecord {
             },
             conversations: conversations.len(),
         };
-        Self {
-            header,
-            conversations,
-        }
+        Self { header, conversations }
     }
 
     /// The conversations, in order of their numbers.
@@ -202,9 +199,7 @@ impl FirstPrompts {
             earlier.entry(text).or_insert(number);
             (bytes, shared.map(|(bytes, number)| (number, bytes)))
         };
-        Self {
-            of: conversations.iter().enumerate().map(head).collect(),
-        }
+        Self { of: conversations.iter().enumerate().map(head).collect() }
     }
 
     fn shared(&self, number: usize, prompt_tokens: u32) -> Option<SharedHead> {
@@ -212,10 +207,7 @@ impl FirstPrompts {
         let (conversation, common) = shared?;
         let tokens = f64::from(prompt_tokens) * common as f64 / bytes.max(1) as f64;
         let tokens = (tokens as u32).min(prompt_tokens);
-        (tokens > 0).then_some(SharedHead {
-            conversation,
-            tokens,
-        })
+        (tokens > 0).then_some(SharedHead { conversation, tokens })
     }
 }
 
@@ -223,10 +215,8 @@ impl FirstPrompts {
 fn first_prompt(conversation: &Conversation) -> String {
     let first = exchanges(conversation).into_iter().next();
     let added = first.map(|exchange| exchange.added).unwrap_or_default();
-    let texts: Vec<String> = added
-        .into_iter()
-        .map(|turn| format!("{:?} {}", turn.role, turn.text))
-        .collect();
+    let texts: Vec<String> =
+        added.into_iter().map(|turn| format!("{:?} {}", turn.role, turn.text)).collect();
     texts.join("\n")
 }
 
@@ -273,10 +263,7 @@ mod tests {
     }
 
     fn text(conversations: &[Conversation], samples: Vec<TurnSample>) -> String {
-        let observed = ChatObservations {
-            samples,
-            ..ChatObservations::default()
-        };
+        let observed = ChatObservations { samples, ..ChatObservations::default() };
         let predicted = |number, turn| {
             let p = Probability::new(0.5).filter(|_| turn == 1);
             p.filter(|_| number == 0)
@@ -328,9 +315,8 @@ mod tests {
         let conversations: Vec<_> = prompts.iter().map(|text| conversation(&[text])).collect();
         let heads = FirstPrompts::of(&conversations);
         let shared = (0..prompts.len()).map(|number| heads.shared(number, 100));
-        let got: Vec<_> = shared
-            .map(|shared| shared.map(|head| (head.conversation, head.tokens)))
-            .collect();
+        let got: Vec<_> =
+            shared.map(|shared| shared.map(|head| (head.conversation, head.tokens))).collect();
         assert_eq!(got, expected, "{prompts:?}");
     }
 

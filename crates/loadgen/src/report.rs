@@ -100,11 +100,7 @@ impl ChatReport {
     /// The figures of `observed`; all zero where nothing was answered.
     #[must_use]
     pub fn of(observed: &ChatObservations) -> Self {
-        let ChatObservations {
-            samples,
-            endings,
-            wall,
-        } = observed;
+        let ChatObservations { samples, endings, wall } = observed;
         let tokens =
             |of: fn(&TurnSample) -> u32| samples.iter().map(|s| u64::from(of(s))).sum::<u64>();
         let output_tokens = tokens(|sample| sample.output_tokens);
@@ -130,11 +126,7 @@ impl ChatReport {
             prompt_tokens: tokens(|sample| sample.prompt_tokens),
             cached_tokens: tokens(|sample| sample.cached_tokens),
             output_tokens,
-            output_tokens_per_s: if wall_s > 0.0 {
-                output_tokens as f64 / wall_s
-            } else {
-                0.0
-            },
+            output_tokens_per_s: if wall_s > 0.0 { output_tokens as f64 / wall_s } else { 0.0 },
             replicas,
         }
     }
@@ -172,11 +164,8 @@ impl ChatReport {
             let _ = writeln!(text, "{} not ended in the run's time", self.unfinished);
         }
         if !self.replicas.is_empty() {
-            let counts: Vec<String> = self
-                .replicas
-                .iter()
-                .map(|(name, requests)| format!("{name} {requests}"))
-                .collect();
+            let counts: Vec<String> =
+                self.replicas.iter().map(|(name, requests)| format!("{name} {requests}")).collect();
             let _ = writeln!(text, "\nRequests per replica: {}", counts.join(", "));
         }
         if self.later.requests > 0 && self.all.cached_tokens_mean == 0.0 {
@@ -300,32 +289,19 @@ mod tests {
         assert_eq!((report.conversations, report.truncated), (4, 1));
         assert_eq!((report.unfinished, report.failed), (1, 1));
         assert_eq!((report.prompt_tokens, report.cached_tokens), (400, 240));
-        assert_eq!(
-            (report.output_tokens, report.output_tokens_per_s),
-            (20, 10.0)
-        );
+        assert_eq!((report.output_tokens, report.output_tokens_per_s), (20, 10.0));
         assert_eq!(report.replicas, BTreeMap::from([("a".to_owned(), 3)]));
     }
 
     #[test]
     fn markdown_shows_all_of_it() {
         let text = report().to_markdown();
-        assert!(
-            text.contains("| 2 | 1 | 100 | 60 | 60.0 % | 10.0 | 10.0 | 10.0 |"),
-            "{text}"
-        );
-        assert!(
-            text.contains("4 conversations (1 truncated, 1 failed) in 2.0 s"),
-            "{text}"
-        );
+        assert!(text.contains("| 2 | 1 | 100 | 60 | 60.0 % | 10.0 | 10.0 | 10.0 |"), "{text}");
+        assert!(text.contains("4 conversations (1 truncated, 1 failed) in 2.0 s"), "{text}");
         assert!(text.contains("Requests per replica: a 3"), "{text}");
         assert!(text.contains("- why"), "{text}");
         let empty = ChatReport::of(&ChatObservations::default());
-        assert!(
-            empty
-                .to_markdown()
-                .contains("| all | 0 | 0 | 0 | 0.0 % | – | – | – |")
-        );
+        assert!(empty.to_markdown().contains("| all | 0 | 0 | 0 | 0.0 % | – | – | – |"));
         let both = compare(&[("prefix", &report()), ("random", &empty)]);
         assert!(
             both.contains(

@@ -28,10 +28,8 @@ pub fn read_conversations(
     path: &Path,
     limit: Option<usize>,
 ) -> Result<Vec<Conversation>, LoadgenError> {
-    let file = File::open(path).map_err(|source| LoadgenError::Open {
-        path: path.to_owned(),
-        source,
-    })?;
+    let file =
+        File::open(path).map_err(|source| LoadgenError::Open { path: path.to_owned(), source })?;
     Ok(conversation::read(path.display().to_string(), file, limit)?)
 }
 
@@ -99,11 +97,8 @@ mod tests {
             };
             Turn::new(role, text.to_owned())
         });
-        let conversation = Conversation {
-            id: "c".into(),
-            turns: turns.collect(),
-            ..Conversation::default()
-        };
+        let conversation =
+            Conversation { id: "c".into(), turns: turns.collect(), ..Conversation::default() };
         let got: Vec<String> = exchanges(&conversation)
             .iter()
             .map(|exchange| {

@@ -93,16 +93,13 @@ mod tests {
     /// Whole, byte by byte, and cut in two at every place: the same events.
     fn check(stream: &str, expected: &[&str]) {
         let bytes = stream.as_bytes();
-        let mut cuts: Vec<Vec<&[u8]>> = (0..=bytes.len())
-            .map(|at| vec![&bytes[..at], &bytes[at..]])
-            .collect();
+        let mut cuts: Vec<Vec<&[u8]>> =
+            (0..=bytes.len()).map(|at| vec![&bytes[..at], &bytes[at..]]).collect();
         cuts.push(bytes.chunks(1).collect());
         for pieces in cuts {
             let mut decoder = Decoder::default();
-            let got: Vec<String> = pieces
-                .iter()
-                .flat_map(|piece| decoder.feed(piece).expect("short"))
-                .collect();
+            let got: Vec<String> =
+                pieces.iter().flat_map(|piece| decoder.feed(piece).expect("short")).collect();
             assert_eq!(got, expected, "cut as {pieces:?}");
         }
     }

@@ -103,9 +103,8 @@ impl TimingPlan {
             let room = (self.max_cached_tokens / sequences).saturating_sub(self.answer_tokens);
             let long = room.min(longest);
             let contexts = [SHORTEST * 4, long / 2, long];
-            let useful = contexts
-                .into_iter()
-                .filter(move |&context| context >= SHORTEST && context <= long);
+            let useful =
+                contexts.into_iter().filter(move |&context| context >= SHORTEST && context <= long);
             useful.map(move |context| PlannedShape::Decode { sequences, context })
         });
         let mut all: Vec<PlannedShape> = alone.chain(behind).chain(decode).collect();
@@ -123,11 +122,7 @@ pub async fn run(
     plan: &TimingPlan,
     progress: impl Fn(usize),
 ) -> Result<Vec<TimingSample>, LoadgenError> {
-    let mut prober = Prober {
-        client,
-        plan,
-        rng: Rng::new(plan.seed),
-    };
+    let mut prober = Prober { client, plan, rng: Rng::new(plan.seed) };
     // The first request pays for connections and whatever else begins.
     prober.once(SHORTEST, 1).await?;
     let mut all = Vec::new();
@@ -179,9 +174,7 @@ impl Prober<'_> {
         let mut prompts = Vec::new();
         for _ in 0..sequences {
             let tokens = self.tokens(context);
-            self.client
-                .complete(&self.prompt(tokens.clone(), 1))
-                .await?;
+            self.client.complete(&self.prompt(tokens.clone(), 1)).await?;
             prompts.push(self.prompt(tokens, self.plan.answer_tokens));
         }
         let answers =
@@ -202,9 +195,7 @@ impl Prober<'_> {
         answer_tokens: u32,
     ) -> Result<Completion, LoadgenError> {
         let tokens = self.tokens(prompt_tokens);
-        self.client
-            .complete(&self.prompt(tokens, answer_tokens))
-            .await
+        self.client.complete(&self.prompt(tokens, answer_tokens)).await
     }
 
     /// Draws random tokens for a prompt that is in no cache.
@@ -281,14 +272,10 @@ mod tests {
     #[test]
     fn lengths_and_batches_vary() {
         let all = plan(2_048, 50_000).asked();
-        let prefills = all
-            .iter()
-            .filter(|shape| matches!(shape, PlannedShape::Prefill { before: 0, .. }));
+        let prefills =
+            all.iter().filter(|shape| matches!(shape, PlannedShape::Prefill { before: 0, .. }));
         assert_eq!(prefills.count(), 8);
-        let most = PlannedShape::Decode {
-            sequences: 8,
-            context: 2_048,
-        };
+        let most = PlannedShape::Decode { sequences: 8, context: 2_048 };
         assert!(all.contains(&most), "{all:?}");
     }
 }

@@ -50,19 +50,13 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-const STREAMED: StreamingFields = StreamingFields {
-    stream: true,
-    stream_options: StreamOptions {
-        include_usage: true,
-    },
-};
+const STREAMED: StreamingFields =
+    StreamingFields { stream: true, stream_options: StreamOptions { include_usage: true } };
 
 /// The body of a streamed conversation, greedy so that equal prompts get equal answers.
 pub(crate) fn chat_body(model: &str, request: &ChatApiRequest<'_>) -> Bytes {
-    let messages = request.messages.iter().map(|turn| BodyMessage {
-        role: turn.role,
-        content: &turn.text,
-    });
+    let messages =
+        request.messages.iter().map(|turn| BodyMessage { role: turn.role, content: &turn.text });
     let body = ChatBody {
         model,
         messages: messages.collect(),
@@ -76,10 +70,7 @@ pub(crate) fn chat_body(model: &str, request: &ChatApiRequest<'_>) -> Bytes {
 
 /// The body of a streamed answer to `prompt`.
 pub(crate) fn completion_body(model: &str, prompt: &TokenPrompt) -> Bytes {
-    bytes(&CompletionBody {
-        body: completions::Body::of(prompt, model),
-        streamed: STREAMED,
-    })
+    bytes(&CompletionBody { body: completions::Body::of(prompt, model), streamed: STREAMED })
 }
 
 fn bytes(body: &impl Serialize) -> Bytes {
@@ -134,9 +125,7 @@ impl ReportedUsage {
     /// are none.
     pub(crate) fn cached_tokens(&self) -> u32 {
         let details = self.prompt_tokens_details;
-        details
-            .and_then(|details| details.cached_tokens)
-            .unwrap_or(0)
+        details.and_then(|details| details.cached_tokens).unwrap_or(0)
     }
 }
 
@@ -152,9 +141,7 @@ impl StreamChunk {
                 reason: format!("an event that is no completion chunk ({error})"),
             })?;
         match &chunk.error {
-            Some(error) => Err(LoadgenError::GaveUp {
-                message: message_of(error),
-            }),
+            Some(error) => Err(LoadgenError::GaveUp { message: message_of(error) }),
             None => Ok(chunk),
         }
     }
@@ -164,9 +151,7 @@ impl StreamChunk {
 pub(crate) fn refusal(status: u16, body: &[u8]) -> LoadgenError {
     let parsed: Option<Value> = serde_json::from_slice(body).ok();
     // OpenAI nests the error; older vLLM sends its fields at the top.
-    let error = parsed
-        .as_ref()
-        .map(|body| body.get("error").unwrap_or(body));
+    let error = parsed.as_ref().map(|body| body.get("error").unwrap_or(body));
     LoadgenError::Refused {
         status,
         code: error.and_then(|error| Some(error.get("code")?.as_str()?.to_owned())),
@@ -202,16 +187,8 @@ mod tests {
 
     #[test]
     fn the_message_is_found_wherever_it_stands() {
-        check(
-            r#"{"error": {"message": "m", "code": "c"}}"#,
-            Some("c"),
-            "m",
-        );
-        check(
-            r#"{"object": "error", "message": "m", "code": 400}"#,
-            None,
-            "m",
-        );
+        check(r#"{"error": {"message": "m", "code": "c"}}"#, Some("c"), "m");
+        check(r#"{"object": "error", "message": "m", "code": 400}"#, None, "m");
         check(r#"{"error": "m"}"#, None, "m");
         check(r#"{"error": {"type": "t"}}"#, None, r#"{"type":"t"}"#);
         check(" <h1>Bad Gateway</h1>\n", None, "<h1>Bad Gateway</h1>");

@@ -34,11 +34,7 @@ fn conversations(count: usize, turns: usize) -> Vec<Conversation> {
                 said(Role::Assistant, format!("recorded {id} {turn}")),
             ]
         });
-        Conversation {
-            id: format!("c{id}"),
-            turns: turns.collect(),
-            ..Conversation::default()
-        }
+        Conversation { id: format!("c{id}"), turns: turns.collect(), ..Conversation::default() }
     };
     (0..count).map(one).collect()
 }
@@ -62,16 +58,9 @@ async fn check_cached(answers: Answers, expected: &[f64]) {
     let model = Model::default();
     let fake = Fake::start(move |body| model.respond(body)).await;
     let report = run(&fake, &conversations(3, 3), &ChatBench { answers, ..BENCH }).await;
-    let cached: Vec<f64> = report
-        .turns
-        .iter()
-        .map(|row| row.cached_tokens_mean)
-        .collect();
+    let cached: Vec<f64> = report.turns.iter().map(|row| row.cached_tokens_mean).collect();
     assert_eq!(cached, expected);
-    assert_eq!(
-        (report.conversations, report.failed, report.truncated),
-        (3, 0, 0)
-    );
+    assert_eq!((report.conversations, report.failed, report.truncated), (3, 0, 0));
     assert_eq!((report.all.requests, report.later.requests), (9, 6));
     assert_eq!(report.output_tokens, 18);
     assert_eq!(report.replicas.values().sum::<usize>(), 9);
@@ -90,9 +79,7 @@ async fn the_history_is_all_that_was_said() {
     let model = Model::default();
     let fake = Fake::start(move |body| model.respond(body)).await;
     let mut conversations = conversations(1, 2);
-    conversations[0]
-        .turns
-        .insert(0, Turn::new(Role::Assistant, "left over".to_owned()));
+    conversations[0].turns.insert(0, Turn::new(Role::Assistant, "left over".to_owned()));
     run(&fake, &conversations, &BENCH).await;
     let seen = fake.seen();
     let expected = serde_json::json!([
@@ -100,10 +87,7 @@ async fn the_history_is_all_that_was_said() {
         {"role": "assistant", "content": "answer 9"},
         {"role": "user", "content": "u0 asks 1 a b c d e"},
     ]);
-    assert_eq!(
-        seen.last().expect("two requests").body["messages"],
-        expected
-    );
+    assert_eq!(seen.last().expect("two requests").body["messages"], expected);
     assert_eq!(seen.len(), 2);
 }
 
@@ -123,30 +107,17 @@ async fn the_loop_is_closed() {
         .iter()
         .map(|seen| seen.body["messages"][0]["content"].to_string())
         .collect();
-    assert!(
-        firsts
-            .iter()
-            .all(|text| text.contains("u0") || text.contains("u1")),
-        "{firsts:?}"
-    );
+    assert!(firsts.iter().all(|text| text.contains("u0") || text.contains("u1")), "{firsts:?}");
     assert!(fake.connections() < 12, "connections are used again");
     let told = told.into_inner();
     assert_eq!(told.len(), 12 + 6);
-    let last = ChatProgress {
-        conversations: 6,
-        ended: 6,
-        requests: 12,
-        failed: 0,
-    };
+    let last = ChatProgress { conversations: 6, ended: 6, requests: 12, failed: 0 };
     assert_eq!(told.last(), Some(&last));
 }
 
 /// Conversations of ten turns (9 + 12 tokens a turn); `expected`: requests and truncated.
 async fn check_end(bench: ChatBench, context: Option<usize>, expected: (usize, usize)) {
-    let model = Model {
-        context,
-        ..Model::default()
-    };
+    let model = Model { context, ..Model::default() };
     let fake = Fake::start(move |body| model.respond(body)).await;
     let report = run(&fake, &conversations(2, 10), &bench).await;
     assert_eq!((report.all.requests, report.truncated), expected);
@@ -159,15 +130,9 @@ async fn check_end(bench: ChatBench, context: Option<usize>, expected: (usize, u
 async fn long_conversations_are_truncated_not_failed() {
     check_end(BENCH, None, (20, 0)).await;
     check_end(BENCH, Some(50), (8, 2)).await;
-    let short = ChatBench {
-        max_turns: Some(3),
-        ..BENCH
-    };
+    let short = ChatBench { max_turns: Some(3), ..BENCH };
     check_end(short, None, (6, 0)).await;
-    let capped = ChatBench {
-        max_prompt_tokens: Some(50),
-        ..BENCH
-    };
+    let capped = ChatBench { max_prompt_tokens: Some(50), ..BENCH };
     check_end(capped, None, (8, 2)).await;
 }
 
@@ -195,11 +160,8 @@ async fn a_failure_ends_its_conversation_only() {
     );
 }
 
-const THINKING: ChatBench = ChatBench {
-    starts: Starts::Spaced,
-    think: Think::Exponential { mean_s: 0.02 },
-    ..BENCH
-};
+const THINKING: ChatBench =
+    ChatBench { starts: Starts::Spaced, think: Think::Exponential { mean_s: 0.02 }, ..BENCH };
 
 /// Think times by (conversation, turn), of a server of its own.
 async fn thinks() -> Vec<(usize, usize, Duration)> {
@@ -210,9 +172,8 @@ async fn thinks() -> Vec<(usize, usize, Duration)> {
     // Closed loop: a request leaves its think time after the answer before it, not earlier.
     for conversation in 0..6 {
         let samples = observed.samples.iter();
-        let samples: Vec<_> = samples
-            .filter(|sample| sample.conversation == conversation)
-            .collect();
+        let samples: Vec<_> =
+            samples.filter(|sample| sample.conversation == conversation).collect();
         assert_eq!(samples.len(), 4);
         for pair in samples.windows(2) {
             let earliest = pair[0].sent + pair[0].e2e + pair[1].think;
@@ -241,10 +202,7 @@ async fn two_servers_meet_the_same_users() {
 async fn spaced_conversations_begin_when_a_slot_is_free() {
     let model = Model::default();
     let fake = Fake::start(move |body| model.respond(body)).await;
-    let bench = ChatBench {
-        think: Think::Fixed { seconds: 0.05 },
-        ..THINKING
-    };
+    let bench = ChatBench { think: Think::Fixed { seconds: 0.05 }, ..THINKING };
     // Two slots, open at 0 and 25 ms; each conversation thinks 50 ms in all.
     let observed = observe(&fake, &conversations(6, 2), &bench).await;
     let firsts = observed.samples.iter().filter(|sample| sample.turn == 1);

@@ -8,13 +8,8 @@ use headstart_loadgen::probe::{self, ProbeOrder};
 use headstart_loadgen::{ApiClient, LoadgenError, ProbeReport, ReuseProbe};
 use serde_json::Value;
 
-const PROBE: ReuseProbe = ReuseProbe {
-    rounds: 4,
-    prompt_tokens: 500,
-    new_share: 0.1,
-    max_tokens: 8,
-    seed: 1,
-};
+const PROBE: ReuseProbe =
+    ReuseProbe { rounds: 4, prompt_tokens: 500, new_share: 0.1, max_tokens: 8, seed: 1 };
 
 async fn run(fake: &Fake) -> Result<ProbeReport, LoadgenError> {
     let client = ApiClient::new(&fake.url, "m", None).expect("an address");
@@ -25,16 +20,9 @@ async fn run(fake: &Fake) -> Result<ProbeReport, LoadgenError> {
 async fn check_invalid(respond: impl Fn(&Value) -> Reply + Send + Sync + 'static, expected: &str) {
     let fake = Fake::start(respond).await;
     let report = run(&fake).await.expect("calibrated");
-    assert_eq!(
-        (report.rounds.len(), report.invalid.len()),
-        (0, PROBE.rounds)
-    );
+    assert_eq!((report.rounds.len(), report.invalid.len()), (0, PROBE.rounds));
     for invalid in &report.invalid {
-        assert!(
-            invalid.reason.contains(expected),
-            "{} lacks {expected}",
-            invalid.reason
-        );
+        assert!(invalid.reason.contains(expected), "{} lacks {expected}", invalid.reason);
     }
 }
 
@@ -48,37 +36,22 @@ async fn pairs_are_equal_but_for_the_cache() {
         assert_eq!(report.invalid, []);
         let (prompt, cached) = (report.prompt_tokens_mean, report.cached_tokens_mean);
         assert!((500.0..600.0).contains(&prompt), "{prompt}");
-        assert!(
-            (0.85..0.95).contains(&(cached / prompt)),
-            "{cached} of {prompt}"
-        );
+        assert!((0.85..0.95).contains(&(cached / prompt)), "{cached} of {prompt}");
         assert!(report.ttft_ratio.is_some());
         let orders: Vec<ProbeOrder> = report.rounds.iter().map(|round| round.order).collect();
-        assert_eq!(
-            orders[..2],
-            [ProbeOrder::CachedFirst, ProbeOrder::UncachedFirst]
-        );
+        assert_eq!(orders[..2], [ProbeOrder::CachedFirst, ProbeOrder::UncachedFirst]);
         assert_eq!(orders[..2], orders[2..]);
     }
     let seen = fake.seen();
-    let last: Vec<_> = seen[seen.len() - 3..]
-        .iter()
-        .map(|seen| &seen.body)
-        .collect();
+    let last: Vec<_> = seen[seen.len() - 3..].iter().map(|seen| &seen.body).collect();
     assert_eq!(last[1]["messages"], last[2]["messages"]);
-    assert_eq!(
-        last[0]["cache_salt"], last[2]["cache_salt"],
-        "uncached went first"
-    );
+    assert_eq!(last[0]["cache_salt"], last[2]["cache_salt"], "uncached went first");
     assert_ne!(last[1]["cache_salt"], last[2]["cache_salt"]);
 }
 
 #[tokio::test]
 async fn a_server_that_ignores_salts_is_found_out() {
-    let model = Model {
-        ignores_salt: true,
-        ..Model::default()
-    };
+    let model = Model { ignores_salt: true, ..Model::default() };
     check_invalid(move |body| model.respond(body), "under a fresh salt").await;
 }
 

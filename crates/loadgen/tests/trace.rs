@@ -34,11 +34,7 @@ fn answer(body: &Value) -> Reply {
     ];
     let events = events.iter().map(Value::to_string);
     let events = events.chain(["[DONE]".to_owned()]);
-    Reply::ok(
-        events
-            .map(|event| format!("data: {event}\n\n").into_bytes())
-            .collect(),
-    )
+    Reply::ok(events.map(|event| format!("data: {event}\n\n").into_bytes()).collect())
 }
 
 async fn run(
@@ -79,13 +75,8 @@ async fn prompts_are_sent_in_order_as_token_ids_with_forced_lengths() {
 #[tokio::test]
 async fn open_mode_keeps_the_arrivals_at_its_speed() {
     let prompts = [9_000, 9_100, 9_400].into_iter().enumerate();
-    let prompts = prompts
-        .map(|(number, at)| Ok(prompt(number as u64, at)))
-        .collect();
-    let pace = Pace::Open {
-        speed: 2.0,
-        concurrency: 8,
-    };
+    let prompts = prompts.map(|(number, at)| Ok(prompt(number as u64, at))).collect();
+    let pace = Pace::Open { speed: 2.0, concurrency: 8 };
     let started = Instant::now();
     let (_, observed) = run(answer, prompts, pace).await;
     let took = started.elapsed();
@@ -103,17 +94,9 @@ async fn the_concurrency_limit_makes_requests_late() {
         answer(body)
     };
     let prompts = (0..3).map(|number| Ok(prompt(number, 0))).collect();
-    let pace = Pace::Open {
-        speed: 1.0,
-        concurrency: 1,
-    };
+    let pace = Pace::Open { speed: 1.0, concurrency: 1 };
     let (_, observed) = run(slow, prompts, pace).await;
-    let late: Vec<_> = observed
-        .expect("no bad prompt")
-        .samples
-        .iter()
-        .map(|s| s.late)
-        .collect();
+    let late: Vec<_> = observed.expect("no bad prompt").samples.iter().map(|s| s.late).collect();
     assert!(late[1] >= Duration::from_millis(50), "{late:?}");
     assert!(late[2] >= Duration::from_millis(100), "{late:?}");
 }

@@ -25,10 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let encoder = BertEncoder::open(Path::new(&folder))?;
     // cargo passes `--bench`.
-    let args: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with("--"))
-        .collect();
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         [] | ["speed"] => table(&encoder),
@@ -76,10 +73,7 @@ fn cpu_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // Behind the name in brackets, user and system time are fields 12 and 13.
     let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
-    let ticks = fields
-        .skip(11)
-        .take(2)
-        .filter_map(|x| x.parse::<f64>().ok());
+    let ticks = fields.skip(11).take(2).filter_map(|x| x.parse::<f64>().ok());
     ticks.sum::<f64>() / 100.0
 }
 

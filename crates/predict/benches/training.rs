@@ -16,10 +16,7 @@ use headstart_predict::{
 const ROUNDS: usize = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let numbers: Vec<usize> = std::env::args()
-        .skip(1)
-        .filter_map(|arg| arg.parse().ok())
-        .collect();
+    let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let examples = numbers.first().copied().unwrap_or(20_000);
     let dims = numbers.get(1).copied().unwrap_or(384);
     println!("| texts | examples learnt from | values each | seconds | µs per prediction |");
@@ -33,9 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..ROUNDS {
             let start = Instant::now();
             let options = TrainOptions::default();
-            let trained = train(&data, &split, &options, 0, &mut |_| {
-                ControlFlow::Continue(())
-            })?;
+            let trained = train(&data, &split, &options, 0, &mut |_| ControlFlow::Continue(()))?;
             seconds.push(start.elapsed().as_secs_f64());
             let start = Instant::now();
             let said =
@@ -45,10 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let [seconds, micros] = [seconds, micros].map(median);
         let (samples, width) = (split.train.len(), data.definition.width());
-        println!(
-            "| {} | {samples} | {width} | {seconds:.2} | {micros:.1} |",
-            parts.count()
-        );
+        println!("| {} | {samples} | {width} | {seconds:.2} | {micros:.1} |", parts.count());
     }
     Ok(())
 }
@@ -71,25 +63,14 @@ fn random(count: usize, dims: usize, parts: Parts) -> Result<Dataset, Box<dyn Er
     };
     let (mut values, mut labels) = (Vec::new(), Vec::new());
     for at in 0..count as u64 {
-        let row: Vec<f32> = (1..definition.width())
-            .map(|_| rng.next_f64() as f32 - 0.5)
-            .collect();
+        let row: Vec<f32> = (1..definition.width()).map(|_| rng.next_f64() as f32 - 0.5).collect();
         let continued = rng.next_f64() < 0.5 + f64::from(row[0]) / 2.0;
         let turn = 1 + rng.below(5) as u16;
         values.extend(row);
         values.push(f32::from(turn));
-        let outcome = if continued {
-            ConversationOutcome::Continued
-        } else {
-            ConversationOutcome::Ended
-        };
-        labels.push(Label {
-            outcome,
-            turn,
-            conversation: at / 2,
-            group: at / 2,
-            truth: None,
-        });
+        let outcome =
+            if continued { ConversationOutcome::Continued } else { ConversationOutcome::Ended };
+        labels.push(Label { outcome, turn, conversation: at / 2, group: at / 2, truth: None });
     }
     Ok(Dataset::new(definition, values, labels)?)
 }

@@ -47,11 +47,7 @@ pub struct Raw {
 
 impl Calibration {
     /// The classifier's log-odds as they are.
-    pub const IDENTITY: Self = Self {
-        slope: 1.0,
-        turn_slope: 0.0,
-        offset: 0.0,
-    };
+    pub const IDENTITY: Self = Self { slope: 1.0, turn_slope: 0.0, offset: 0.0 };
 
     /// The best one for these log-odds and what happened.
     #[must_use]
@@ -62,10 +58,7 @@ impl Calibration {
         let fits = uses.map(|uses| LogisticFit::new(raw, &targets, uses).solve());
         let is_valid = |fit: &&Self| fit.slope >= 0.0 && fit.turn_slope >= 0.0;
         let cost = |fit: &Self| fit.cost(raw, &targets);
-        let best = fits
-            .iter()
-            .filter(is_valid)
-            .min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let best = fits.iter().filter(is_valid).min_by(|a, b| cost(a).total_cmp(&cost(b)));
         best.copied().unwrap_or(Self::IDENTITY)
     }
 
@@ -110,17 +103,8 @@ impl<'a> LogisticFit<'a> {
     /// With the columns that are used; the others are zeros, whose slopes stay 0.
     fn new(raw: &[Raw], targets: &'a [f64], uses: [bool; 2]) -> Self {
         let column = |value: f32, is_used: bool| if is_used { f64::from(value) } else { 0.0 };
-        let row = |raw: &Raw| {
-            [
-                column(raw.classifier, uses[0]),
-                column(raw.turn, uses[1]),
-                1.0,
-            ]
-        };
-        Self {
-            rows: raw.iter().map(row).collect(),
-            targets,
-        }
+        let row = |raw: &Raw| [column(raw.classifier, uses[0]), column(raw.turn, uses[1]), 1.0];
+        Self { rows: raw.iter().map(row).collect(), targets }
     }
 
     fn solve(&self) -> Calibration {
@@ -142,11 +126,7 @@ impl<'a> LogisticFit<'a> {
             (weights, cost) = next;
         }
         let [slope, turn_slope, offset] = weights.map(|weight| weight as f32);
-        Calibration {
-            slope,
-            turn_slope,
-            offset,
-        }
+        Calibration { slope, turn_slope, offset }
     }
 
     fn cost(&self, weights: [f64; 3]) -> f64 {
@@ -206,10 +186,7 @@ mod tests {
     fn check(drawn_by: [f64; 3], expected: [f64; 3]) {
         let mut rng = Rng::new(8);
         let mut draw = || 6.0 * rng.next_f64() as f32 - 3.0;
-        let mut raw = || Raw {
-            classifier: draw(),
-            turn: draw(),
-        };
+        let mut raw = || Raw { classifier: draw(), turn: draw() };
         let raw: Vec<Raw> = (0..COUNT).map(|_| raw()).collect();
         let p = |raw: &Raw| {
             let row = [f64::from(raw.classifier), f64::from(raw.turn), 1.0];
@@ -232,10 +209,7 @@ mod tests {
     #[test]
     fn a_slope_that_points_the_wrong_way_is_left_out() {
         check([0.8, -0.001, 0.5], [0.8, 0.0, 0.5]);
-        let raw = |classifier: f32| Raw {
-            classifier,
-            turn: 0.0,
-        };
+        let raw = |classifier: f32| Raw { classifier, turn: 0.0 };
         let raw = [-1.0, -2.0, 1.0, 2.0].map(raw);
         let wrong_way = Calibration::fit(&raw, &[true, true, false, false]);
         assert_eq!(wrong_way.slope, 0.0);
@@ -244,14 +218,9 @@ mod tests {
 
     #[test]
     fn whatever_comes_the_result_is_finite() {
-        let raw = |classifier: f32| Raw {
-            classifier,
-            turn: 0.3,
-        };
+        let raw = |classifier: f32| Raw { classifier, turn: 0.3 };
         let is_finite = |got: Calibration| {
-            [got.slope, got.turn_slope, got.offset]
-                .iter()
-                .all(|x| x.is_finite())
+            [got.slope, got.turn_slope, got.offset].iter().all(|x| x.is_finite())
         };
         assert!(is_finite(Calibration::fit(&[], &[])));
         let separable = Calibration::fit(&[raw(-1.0), raw(1.0)], &[false, true]);

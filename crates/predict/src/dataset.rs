@@ -96,20 +96,12 @@ impl Dataset {
     ) -> Result<Self, TrainError> {
         let width = definition.width();
         if values.len() != labels.len() * width {
-            return Err(TrainError::Shape {
-                values: values.len(),
-                labels: labels.len(),
-                width,
-            });
+            return Err(TrainError::Shape { values: values.len(), labels: labels.len(), width });
         }
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
             return Err(TrainError::NotANumber { row: at / width });
         }
-        Ok(Self {
-            definition,
-            values,
-            labels,
-        })
+        Ok(Self { definition, values, labels })
     }
 
     /// From text. Rows take `4 · width` bytes each.
@@ -162,11 +154,7 @@ impl Dataset {
     pub fn fingerprint(&self) -> String {
         let mut hash = blake3::Hasher::new();
         hash.update(format!("{:?}", self.definition).as_bytes());
-        for (row, label) in self
-            .values
-            .chunks(self.definition.width())
-            .zip(&self.labels)
-        {
+        for (row, label) in self.values.chunks(self.definition.width()).zip(&self.labels) {
             for value in row {
                 hash.update(&value.to_le_bytes());
             }
@@ -204,11 +192,7 @@ pub(crate) mod tests {
         let (mut values, mut labels) = (Vec::new(), Vec::new());
         for at in 0..2 * conversations {
             let continued = rng.below(3) > 0;
-            let told = if rng.next_f64() < strength {
-                continued
-            } else {
-                rng.below(3) > 0
-            };
+            let told = if rng.next_f64() < strength { continued } else { rng.below(3) > 0 };
             let noise = [(); 3].map(|()| rng.next_f64() as f32);
             let turn = 1 + (at % 2) as u16;
             values.extend([
@@ -240,9 +224,7 @@ pub(crate) mod tests {
         short.pop();
         let refused = |values| {
             let labels = good.labels.clone();
-            Dataset::new(four(), values, labels)
-                .expect_err("must be refused")
-                .to_string()
+            Dataset::new(four(), values, labels).expect_err("must be refused").to_string()
         };
         assert!(refused(short).contains("19 values are not 4 rows of 5"));
         let mut nan = good.values.clone();
@@ -256,10 +238,7 @@ pub(crate) mod tests {
         data.labels[3].outcome = ConversationOutcome::Unknown;
         let shuffled = data.shuffled(5);
         let count = |data: &Dataset, outcome| {
-            data.labels
-                .iter()
-                .filter(|label| label.outcome == outcome)
-                .count()
+            data.labels.iter().filter(|label| label.outcome == outcome).count()
         };
         for outcome in [
             ConversationOutcome::Continued,
@@ -269,12 +248,7 @@ pub(crate) mod tests {
             assert_eq!(count(&data, outcome), count(&shuffled, outcome));
         }
         assert_eq!(shuffled.labels[3].outcome, ConversationOutcome::Unknown);
-        let kept = data
-            .labels
-            .iter()
-            .zip(&shuffled.labels)
-            .filter(|(a, b)| a == b)
-            .count();
+        let kept = data.labels.iter().zip(&shuffled.labels).filter(|(a, b)| a == b).count();
         // Two thirds continue, so 5/9 stay the same by chance.
         assert!((480..640).contains(&kept), "{kept}");
     }
@@ -290,9 +264,7 @@ pub(crate) mod tests {
         assert!(!changed(|_| ()));
         assert!(changed(|data| data.values[7] += 1.0));
         assert!(changed(|data| data.labels[0].turn = 9));
-        assert!(changed(
-            |data| data.labels[0].outcome = ConversationOutcome::Unknown
-        ));
+        assert!(changed(|data| data.labels[0].outcome = ConversationOutcome::Unknown));
         assert!(changed(|data| data.definition.encoder = "five".to_owned()));
     }
 }

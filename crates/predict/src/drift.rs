@@ -39,11 +39,7 @@ impl Default for DriftOptions {
     /// A thousand outcomes tell differences of some hundredths of a nat; 0.02 nats are what a
     /// model loses that has MCC 0.1 less than the turn alone.
     fn default() -> Self {
-        Self {
-            window: 1000,
-            needed: 200,
-            bound: 0.02,
-        }
+        Self { window: 1000, needed: 200, bound: 0.02 }
     }
 }
 
@@ -90,20 +86,13 @@ impl Drift {
     /// Nothing seen.
     #[must_use]
     pub fn new(options: DriftOptions) -> Self {
-        Self {
-            options,
-            seen: VecDeque::new(),
-            drifted: false,
-        }
+        Self { options, seen: VecDeque::new(), drifted: false }
     }
 
     /// Records the predictions of the model and of the turn prior for a message, and the outcome.
     /// The prior's prediction must predate this outcome. O(window).
     pub fn observe(&mut self, model: Probability, prior: Probability, continued: bool) {
-        let scored = |p: Probability| ScoredPrediction {
-            p: p.value() as f32,
-            continued,
-        };
+        let scored = |p: Probability| ScoredPrediction { p: p.value() as f32, continued };
         let model = scored(model);
         let excess = metrics::log_loss_of(&model) - metrics::log_loss_of(&scored(prior));
         self.seen.push_back((model, excess));
@@ -134,10 +123,7 @@ impl Drift {
         if self.drifted {
             DriftVerdict::Drifted { excess, bound }
         } else if self.seen.len() < needed {
-            DriftVerdict::TooFew {
-                have: self.seen.len(),
-                need: needed,
-            }
+            DriftVerdict::TooFew { have: self.seen.len(), need: needed }
         } else {
             DriftVerdict::Healthy { excess }
         }
@@ -194,13 +180,7 @@ mod tests {
         let mut rng = Rng::new(4);
         let mut drift = Drift::default();
         feed(&mut drift, &mut rng, 150, |truth| 1.0 - truth);
-        assert_eq!(
-            drift.verdict(),
-            DriftVerdict::TooFew {
-                have: 150,
-                need: 200
-            }
-        );
+        assert_eq!(drift.verdict(), DriftVerdict::TooFew { have: 150, need: 200 });
         assert!(drift.uses_model());
         drift.reset();
         feed(&mut drift, &mut rng, 2000, |truth| truth);
@@ -218,11 +198,7 @@ mod tests {
 
     #[test]
     fn between_the_bounds_the_state_stays_what_it_was() {
-        let options = DriftOptions {
-            window: 100,
-            needed: 10,
-            bound: 0.02,
-        };
+        let options = DriftOptions { window: 100, needed: 10, bound: 0.02 };
         // Costs 0.01 nats more than an even prior: above the way back, below the way out.
         let slightly_worse = probability(0.5 * (-0.01f64).exp());
         let mut healthy = Drift::new(options);

@@ -102,10 +102,7 @@ pub fn report(data: &Dataset, split: &DatasetSplit, model: &ContinuationModel) -
     let said = by_model(data, &split.test, model);
     let model = scores(data, &split.test, &said, model.threshold);
     let turn_only = scores_by(data, split, by_turn);
-    let unknown = data
-        .labels
-        .iter()
-        .filter(|l| l.outcome == ConversationOutcome::Unknown);
+    let unknown = data.labels.iter().filter(|l| l.outcome == ConversationOutcome::Unknown);
     EvaluationReport {
         train: counts(data, &split.train),
         validation: counts(data, &split.validation),
@@ -123,12 +120,7 @@ pub fn report(data: &Dataset, split: &DatasetSplit, model: &ContinuationModel) -
 #[must_use]
 pub fn scores_by(data: &Dataset, split: &DatasetSplit, said: impl Fn(usize) -> f32) -> Scores {
     let threshold = metrics::best_threshold(&scored(data, &split.validation, &said)).min(1.0);
-    scores(
-        data,
-        &split.test,
-        &scored(data, &split.test, said),
-        threshold,
-    )
+    scores(data, &split.test, &scored(data, &split.test, said), threshold)
 }
 
 /// Trains on 1/2^steps, …, 1/2 and all of the training conversations, a smaller part contained
@@ -182,8 +174,7 @@ pub(crate) fn by_model(
     model: &ContinuationModel,
 ) -> Vec<ScoredPrediction> {
     let mut rows = Vec::with_capacity(part.len() * data.definition.width());
-    part.iter()
-        .for_each(|&at| rows.extend_from_slice(data.row(at)));
+    part.iter().for_each(|&at| rows.extend_from_slice(data.row(at)));
     let said = model.predict_rows(&rows);
     let said: HashMap<usize, f32> = part
         .iter()
@@ -261,14 +252,10 @@ fn attainable_mcc(data: &Dataset, split: &DatasetSplit) -> Option<f64> {
 
 fn counts(data: &Dataset, part: &[usize]) -> Counts {
     let labels = part.iter().map(|&at| &data.labels[at]);
-    let known: Vec<_> = labels
-        .filter(|l| l.outcome != ConversationOutcome::Unknown)
-        .collect();
+    let known: Vec<_> = labels.filter(|l| l.outcome != ConversationOutcome::Unknown).collect();
     let conversations: std::collections::HashSet<u64> =
         known.iter().map(|label| label.conversation).collect();
-    let continued = known
-        .iter()
-        .filter(|l| l.outcome == ConversationOutcome::Continued);
+    let continued = known.iter().filter(|l| l.outcome == ConversationOutcome::Continued);
     Counts {
         samples: known.len(),
         conversations: conversations.len(),

@@ -242,17 +242,11 @@ mod tests {
             turn: 1,
             ..Situation::default()
         };
-        let situations = [
-            prompt(&["a b c"]),
-            prompt(&["a", "b c"]),
-            prompt(&["b c"]),
-            prompt(&[]),
-        ];
+        let situations = [prompt(&["a b c"]), prompt(&["a", "b c"]), prompt(&["b c"]), prompt(&[])];
         let definition = Definition::new(&Counting);
         let together = definition.rows(&Counting, &situations);
-        let apart = situations
-            .each_ref()
-            .map(|one| definition.rows(&Counting, std::slice::from_ref(one)));
+        let apart =
+            situations.each_ref().map(|one| definition.rows(&Counting, std::slice::from_ref(one)));
         assert_eq!(together, apart.concat());
         assert_eq!(together[..5], [5.0, 3.0, 5.0, 3.0, 1.0]);
     }

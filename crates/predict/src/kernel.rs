@@ -22,20 +22,12 @@ pub(crate) struct LeftOperand<'a> {
 impl<'a> LeftOperand<'a> {
     /// `[rows, k]`, row after row.
     pub(crate) fn rows(values: &'a [f32], k: usize) -> Self {
-        Self {
-            values,
-            row_step: k,
-            k_step: 1,
-        }
+        Self { values, row_step: k, k_step: 1 }
     }
 
     /// The transpose of `[k, rows]`.
     pub(crate) fn columns(values: &'a [f32], rows: usize) -> Self {
-        Self {
-            values,
-            row_step: 1,
-            k_step: rows,
-        }
+        Self { values, row_step: 1, k_step: rows }
     }
 }
 
@@ -85,12 +77,7 @@ impl WithSimd for Product<'_> {
                     *slot = a.values[(tile * ROWS + row) * a.row_step + k * a.k_step];
                 }
             }
-            let tile = Tile {
-                a: &packed,
-                b,
-                n,
-                write,
-            };
+            let tile = Tile { a: &packed, b, n, write };
             tile.run::<S>(simd, c);
         }
     }
@@ -119,14 +106,8 @@ impl Tile<'_> {
         for column in column..self.n {
             for (row, c) in c.chunks_exact_mut(self.n).enumerate() {
                 let terms = self.a.iter().enumerate();
-                let sum: f32 = terms
-                    .map(|(k, a)| a[row] * self.b[k * self.n + column])
-                    .sum();
-                c[column] = if self.write == AccumulationMode::Add {
-                    c[column] + sum
-                } else {
-                    sum
-                };
+                let sum: f32 = terms.map(|(k, a)| a[row] * self.b[k * self.n + column]).sum();
+                c[column] = if self.write == AccumulationMode::Add { c[column] + sum } else { sum };
             }
         }
     }
@@ -174,40 +155,22 @@ mod tests {
         let mut rows = old.clone();
         product(LeftOperand::rows(&a, k), &b, &mut rows, n, write);
         let mut columns = old.clone();
-        product(
-            LeftOperand::columns(&transposed, m),
-            &b,
-            &mut columns,
-            n,
-            write,
-        );
+        product(LeftOperand::columns(&transposed, m), &b, &mut columns, n, write);
         assert_eq!(rows, columns);
         for (at, got) in rows.iter().enumerate() {
             let (row, column) = (at / n, at % n);
             let terms = (0..k).map(|k_| f64::from(a[row * k + k_]) * f64::from(b[k_ * n + column]));
-            let kept = if write == AccumulationMode::Add {
-                f64::from(old[at])
-            } else {
-                0.0
-            };
+            let kept = if write == AccumulationMode::Add { f64::from(old[at]) } else { 0.0 };
             let expected = kept + terms.sum::<f64>();
-            assert!(
-                (f64::from(*got) - expected).abs() < 1e-5,
-                "{m} {k} {n}: {at}"
-            );
+            assert!((f64::from(*got) - expected).abs() < 1e-5, "{m} {k} {n}: {at}");
         }
     }
 
     #[test]
     fn it_is_the_sum_of_products_for_any_shape() {
-        for (m, k, n) in [
-            (1, 1, 1),
-            (6, 385, 128),
-            (7, 3, 40),
-            (13, 5, 17),
-            (256, 2, 128),
-            (4, 0, 8),
-        ] {
+        for (m, k, n) in
+            [(1, 1, 1), (6, 385, 128), (7, 3, 40), (13, 5, 17), (256, 2, 128), (4, 0, 8)]
+        {
             check(m, k, n, AccumulationMode::Replace);
             check(m, k, n, AccumulationMode::Add);
         }

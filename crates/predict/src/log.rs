@@ -50,10 +50,7 @@ struct HeaderLine {
 /// The first line of a log whose rows are made by `definition`, with its line feed.
 #[must_use]
 pub fn header_line(definition: &Definition) -> String {
-    let header = HeaderLine {
-        headstart_outcomes: VERSION,
-        definition: definition.clone(),
-    };
+    let header = HeaderLine { headstart_outcomes: VERSION, definition: definition.clone() };
     line(&header)
 }
 
@@ -166,11 +163,7 @@ pub fn read(mut source: impl BufRead, limit: usize) -> Result<Log, LogError> {
     };
     let width = definition.width();
     let mut log = Log {
-        dataset: Dataset {
-            definition,
-            values: Vec::new(),
-            labels: Vec::new(),
-        },
+        dataset: Dataset { definition, values: Vec::new(), labels: Vec::new() },
         said: Vec::new(),
         skipped: 0,
         first_skipped: None,
@@ -239,9 +232,9 @@ fn definition(line: &str) -> Result<Definition, LogError> {
     let version = value.get("headstart_outcomes").and_then(|v| v.as_u64());
     match version {
         None => Err(LogError::Foreign),
-        Some(version) if version != u64::from(VERSION) => Err(LogError::Version(
-            u32::try_from(version).unwrap_or(u32::MAX),
-        )),
+        Some(version) if version != u64::from(VERSION) => {
+            Err(LogError::Version(u32::try_from(version).unwrap_or(u32::MAX)))
+        }
         Some(_) => {
             let header: HeaderLine =
                 serde_json::from_value(value).map_err(|_| LogError::Foreign)?;
@@ -326,10 +319,7 @@ mod tests {
         assert_eq!((log.skipped, log.truncated), (0, false));
         let outcomes: Vec<ConversationOutcome> =
             log.dataset.labels.iter().map(|l| l.outcome).collect();
-        assert_eq!(
-            outcomes,
-            [ConversationOutcome::Continued, ConversationOutcome::Ended]
-        );
+        assert_eq!(outcomes, [ConversationOutcome::Continued, ConversationOutcome::Ended]);
         let limited = read(file(&[record(7, 1, 1.0), record(7, 2, 1.0)]).as_bytes(), 1);
         let limited = limited.expect("a log");
         assert_eq!((limited.said.len(), limited.truncated), (1, true));
@@ -356,12 +346,7 @@ mod tests {
         other_width.row.pop();
         let mut infinite = record(1, 2, 0.5);
         infinite.row[0] = f32::INFINITY;
-        let bad = [
-            other_width.line(),
-            infinite.line(),
-            "{}\n".to_owned(),
-            "{\"conver".to_owned(),
-        ];
+        let bad = [other_width.line(), infinite.line(), "{}\n".to_owned(), "{\"conver".to_owned()];
         let log = read_all(good.clone() + &bad.concat()).expect("a log");
         assert_eq!((log.said.len(), log.skipped), (1, 4));
         let check = |line: &str, part: &str| {
@@ -369,10 +354,7 @@ mod tests {
             assert!(error.contains(part), "{error} lacks {part}");
         };
         let line = record(1, 2, 0.5).line();
-        check(
-            &line.replace("\"turn\":2", "\"turn\":99999999999"),
-            "99999999999",
-        );
+        check(&line.replace("\"turn\":2", "\"turn\":99999999999"), "99999999999");
         check(&line.replace("0.25", "7.5"), "`said` is 7.5");
         check(&infinite.line(), "not a finite number");
         check(&other_width.line(), "not 5 values");
@@ -384,10 +366,7 @@ mod tests {
         assert_eq!((log.said.len(), log.skipped), (2, 1));
 
         for foreign in ["", "\n", "{}", "[1]", "{\"headstart_outcomes\":1}", "\u{0}"] {
-            assert!(
-                matches!(read_all(foreign), Err(LogError::Foreign)),
-                "{foreign:?}"
-            );
+            assert!(matches!(read_all(foreign), Err(LogError::Foreign)), "{foreign:?}");
         }
         let newer = header_line(&four()).replace(":1,", ":2,");
         assert!(matches!(read_all(newer), Err(LogError::Version(2))));
@@ -418,10 +397,7 @@ mod tests {
         definition.behaviour = true;
         definition.text.answers = true;
         let situation = Situation {
-            prompts: vec![
-                "my password is swordfish".to_owned(),
-                "xylophone?".to_owned(),
-            ],
+            prompts: vec!["my password is swordfish".to_owned(), "xylophone?".to_owned()],
             answers: vec!["wherefore".to_owned()],
             turn: 2,
             ..Situation::default()
@@ -429,13 +405,7 @@ mod tests {
         let mut record = record(1, 2, 0.0);
         record.row = definition.rows(&encoder, &[situation]);
         let text = header_line(&definition) + &record.line();
-        for word in [
-            "password",
-            "swordfish",
-            "xylophone",
-            "wherefore",
-            "next user query",
-        ] {
+        for word in ["password", "swordfish", "xylophone", "wherefore", "next user query"] {
             assert!(!text.contains(word), "{word}");
         }
         // Nothing but the fields that are declared, and in them numbers and one fixed word.

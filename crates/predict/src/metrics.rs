@@ -84,12 +84,7 @@ impl Confusion {
     }
 
     fn cells(&self) -> [f64; 4] {
-        let Self {
-            true_positive,
-            false_positive,
-            false_negative,
-            true_negative,
-        } = *self;
+        let Self { true_positive, false_positive, false_negative, true_negative } = *self;
         [true_positive, false_positive, false_negative, true_negative].map(|count| count as f64)
     }
 }
@@ -212,11 +207,7 @@ pub fn ece(bins: &[Bin]) -> f64 {
 #[must_use]
 pub fn log_loss_of(one: &ScoredPrediction) -> f64 {
     let p = f64::from(one.p).clamp(MARGIN, 1.0 - MARGIN);
-    if one.continued {
-        -p.ln()
-    } else {
-        -(1.0 - p).ln()
-    }
+    if one.continued { -p.ln() } else { -(1.0 - p).ln() }
 }
 
 /// The mean cost, in nats.
@@ -245,10 +236,7 @@ mod tests {
     use headstart_core::Rng;
 
     fn scored(ps: &[f32], continued: &[u8]) -> Vec<ScoredPrediction> {
-        let one = |(&p, &continued): (&f32, &u8)| ScoredPrediction {
-            p,
-            continued: continued == 1,
-        };
+        let one = |(&p, &continued): (&f32, &u8)| ScoredPrediction { p, continued: continued == 1 };
         ps.iter().zip(continued).map(one).collect()
     }
 
@@ -288,10 +276,7 @@ mod tests {
             let scored = random(seed, [3, 50, 100_000][seed as usize % 3]);
             let at = |threshold| Confusion::at(&scored, threshold).mcc();
             let best = scored.iter().map(|one| at(one.p)).fold(0.0, f64::max);
-            assert!(
-                (at(best_threshold(&scored)) - best).abs() < 1e-12,
-                "seed {seed}"
-            );
+            assert!((at(best_threshold(&scored)) - best).abs() < 1e-12, "seed {seed}");
         }
         assert_eq!(best_threshold(&[]), f32::INFINITY);
         assert_eq!(best_threshold(&scored(&[0.1, 0.9], &[1, 1])), f32::INFINITY);
@@ -324,13 +309,8 @@ mod tests {
             let ece = ece(&reliability(scored, 15));
             [auc(scored), log_loss(scored), brier(scored), ece]
         };
-        let good = others(&good)
-            .into_iter()
-            .zip([0.7698412698, 0.5737800146, 0.1990625, 0.25625]);
-        let bad = others(&bad)
-            .into_iter()
-            .zip([0.3363636364, 2.6747710656, 0.4553125, 0.6]);
-        good.chain(bad)
-            .for_each(|(got, expected)| near(got, expected));
+        let good = others(&good).into_iter().zip([0.7698412698, 0.5737800146, 0.1990625, 0.25625]);
+        let bad = others(&bad).into_iter().zip([0.3363636364, 2.6747710656, 0.4553125, 0.6]);
+        good.chain(bad).for_each(|(got, expected)| near(got, expected));
     }
 }

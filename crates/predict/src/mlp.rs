@@ -53,10 +53,7 @@ impl Mlp {
     /// When `members` is empty, or their widths differ.
     pub(crate) fn mean(members: &[Self]) -> Self {
         let width = members[0].width();
-        assert!(
-            members.iter().all(|member| member.width() == width),
-            "of one width"
-        );
+        assert!(members.iter().all(|member| member.width() == width), "of one width");
         let layers = |index: usize| members.iter().map(move |member| &member.layers[index]);
         let share = 1.0 / members.len() as f32;
         let mut last = DenseLayer {
@@ -65,13 +62,7 @@ impl Mlp {
         };
         let scaled = last.weight.iter_mut().chain(&mut last.bias);
         scaled.for_each(|value| *value *= share);
-        Self {
-            layers: [
-                beside(layers(0), Inputs::Shared),
-                beside(layers(1), Inputs::Apart),
-                last,
-            ],
-        }
+        Self { layers: [beside(layers(0), Inputs::Shared), beside(layers(1), Inputs::Apart), last] }
     }
 
     /// Values of a row.
@@ -123,10 +114,7 @@ fn beside<'a>(layers: impl Iterator<Item = &'a DenseLayer> + Clone, inputs: Inpu
             row += layer.inputs();
         }
     }
-    DenseLayer {
-        weight,
-        bias: layers.flat_map(|layer| &layer.bias).copied().collect(),
-    }
+    DenseLayer { weight, bias: layers.flat_map(|layer| &layer.bias).copied().collect() }
 }
 
 /// Keeps what is not a number, so that it is seen at the end.

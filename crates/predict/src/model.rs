@@ -67,9 +67,7 @@ impl EvaluationSummary {
     /// Of a full report.
     #[must_use]
     pub fn of(report: &EvaluationReport) -> Self {
-        let EvaluationReport {
-            model, turn_only, ..
-        } = report;
+        let EvaluationReport { model, turn_only, .. } = report;
         Self {
             train_samples: report.train.samples,
             test_samples: report.test.samples,
@@ -157,9 +155,7 @@ impl ContinuationModel {
 /// Log-odds of the classifier and of the turn prior for each of `rows`.
 pub(crate) fn raw(definition: &Definition, mlp: &Mlp, prior: &TurnPrior, rows: &[f32]) -> Vec<Raw> {
     let log_odds = mlp.log_odds(rows);
-    let turns = rows
-        .chunks_exact(definition.width())
-        .map(|row| definition.turn(row));
+    let turns = rows.chunks_exact(definition.width()).map(|row| definition.turn(row));
     let raw = |(&classifier, turn): (&f32, u16)| Raw {
         classifier,
         turn: prior.p(turn).log_odds(MARGIN) as f32,

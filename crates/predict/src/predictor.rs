@@ -107,21 +107,12 @@ mod tests {
         let data = planted(400, 0.9, 3);
         assert_eq!(data.definition, four());
         let split = DatasetSplit::new(&data.labels, SplitShares::default(), 1);
-        let options = TrainOptions {
-            hidden: 8,
-            batch: 32,
-            ..TrainOptions::default()
-        };
-        let trained = train(&data, &split, &options, 0, &mut |_| {
-            ControlFlow::Continue(())
-        });
+        let options = TrainOptions { hidden: 8, batch: 32, ..TrainOptions::default() };
+        let trained = train(&data, &split, &options, 0, &mut |_| ControlFlow::Continue(()));
         let model = Arc::new(trained.expect("enough to learn from").model);
         let refused = Predictor::new(model.clone(), Arc::new(Four("five"))).err();
         let refused = refused.expect("another encoder").to_string();
-        assert!(
-            refused.contains("`four`") && refused.contains("`five`"),
-            "{refused}"
-        );
+        assert!(refused.contains("`four`") && refused.contains("`five`"), "{refused}");
 
         let predictor = Predictor::new(model, Arc::new(Four("four"))).expect("the model's own");
         let situation = |prompt: &str| Situation {
@@ -133,9 +124,6 @@ mod tests {
         let said = predictor.predict(&situations);
         assert!(said[0] > said[1] && said[1].is_some(), "{said:?}");
         assert_eq!(said[2], None);
-        assert_eq!(
-            predictor.predict_rows(&predictor.features(&situations[0])),
-            said[..1]
-        );
+        assert_eq!(predictor.predict_rows(&predictor.features(&situations[0])), said[..1]);
     }
 }

@@ -25,10 +25,7 @@ pub struct SplitShares {
 impl Default for SplitShares {
     /// 70 %, 15 % and, as the rest, 15 % for the test.
     fn default() -> Self {
-        Self {
-            train: 0.70,
-            validation: 0.15,
-        }
+        Self { train: 0.70, validation: 0.15 }
     }
 }
 
@@ -83,10 +80,7 @@ impl DatasetSplit {
         }
         let keep = (order.len() as f64 * share).ceil() as usize;
         let kept = |&&at: &&usize| seen[&labels[at].conversation] < keep;
-        Self {
-            train: self.train.iter().filter(kept).copied().collect(),
-            ..self.clone()
-        }
+        Self { train: self.train.iter().filter(kept).copied().collect(), ..self.clone() }
     }
 }
 
@@ -97,9 +91,7 @@ fn connected(labels: &[Label], known: &[usize]) -> Vec<Vec<usize>> {
     let mut by_conversation = HashMap::new();
     let mut by_group = HashMap::new();
     for (slot, &at) in known.iter().enumerate() {
-        let conversation = *by_conversation
-            .entry(labels[at].conversation)
-            .or_insert(slot);
+        let conversation = *by_conversation.entry(labels[at].conversation).or_insert(slot);
         let group = *by_group.entry(labels[at].group).or_insert(slot);
         for other in [conversation, group] {
             let (a, b) = (root(&mut parent, slot), root(&mut parent, other));
@@ -134,13 +126,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn label(conversation: u64, group: u64, outcome: ConversationOutcome) -> Label {
-        Label {
-            outcome,
-            turn: 1,
-            conversation,
-            group,
-            truth: None,
-        }
+        Label { outcome, turn: 1, conversation, group, truth: None }
     }
 
     fn random_labels(rng: &mut Rng) -> Vec<Label> {
@@ -171,9 +157,7 @@ mod tests {
             let labels = random_labels(&mut Rng::new(seed));
             let split = DatasetSplit::new(&labels, SplitShares::default(), seed);
             let sides = [&split.train, &split.validation, &split.test];
-            let known = labels
-                .iter()
-                .filter(|l| l.outcome != ConversationOutcome::Unknown);
+            let known = labels.iter().filter(|l| l.outcome != ConversationOutcome::Unknown);
             let all: HashSet<usize> = sides.into_iter().flatten().copied().collect();
             assert_eq!(all.len(), known.count(), "seed {seed}");
             let sizes = sides.map(|side| side.len() as f64 / all.len() as f64);
@@ -183,10 +167,7 @@ mod tests {
             for (a, b) in [(0, 1), (0, 2), (1, 2)] {
                 assert!(keys[a].is_disjoint(&keys[b]), "seed {seed}");
             }
-            assert_eq!(
-                split,
-                DatasetSplit::new(&labels, SplitShares::default(), seed)
-            );
+            assert_eq!(split, DatasetSplit::new(&labels, SplitShares::default(), seed));
         }
     }
 

@@ -37,11 +37,7 @@ pub struct TextOptions {
 
 impl Default for TextOptions {
     fn default() -> Self {
-        Self {
-            window: 4,
-            budget_words: 512,
-            answers: false,
-        }
+        Self { window: 4, budget_words: 512, answers: false }
     }
 }
 
@@ -52,11 +48,7 @@ pub fn compose(situation: &Situation, options: &TextOptions) -> String {
     let prompts = &situation.prompts;
     let first = prompts.len().saturating_sub(options.window + 1);
     let shown = prompts.len() - first;
-    let pieces = if options.answers {
-        (2 * shown).saturating_sub(1)
-    } else {
-        shown
-    };
+    let pieces = if options.answers { (2 * shown).saturating_sub(1) } else { shown };
     let share = options.budget_words / pieces.max(1);
     let mut text = String::new();
     for (index, prompt) in prompts.iter().enumerate().skip(first) {
@@ -116,9 +108,7 @@ fn tail(prompt: &str, words: usize) -> &str {
     let limit = prompt.char_indices().rev().nth(words * WORD_CHARS - 1);
     let prompt = &prompt[limit.map_or(0, |(at, _)| at)..];
     let spaces = prompt.char_indices().rev();
-    let starts = spaces
-        .filter(|(_, c)| c.is_whitespace())
-        .map(|(at, c)| at + c.len_utf8());
+    let starts = spaces.filter(|(_, c)| c.is_whitespace()).map(|(at, c)| at + c.len_utf8());
     let mut starts = starts.filter(|&at| prompt[at..].starts_with(|c: char| !c.is_whitespace()));
     let start = starts.nth(words.saturating_sub(1));
     &prompt[start.unwrap_or(0)..]
@@ -144,11 +134,7 @@ mod tests {
     }
 
     fn options(window: usize, budget_words: usize, answers: bool) -> TextOptions {
-        TextOptions {
-            window,
-            budget_words,
-            answers,
-        }
+        TextOptions { window, budget_words, answers }
     }
 
     #[test]
@@ -181,9 +167,6 @@ mod tests {
         assert_eq!(text.chars().count(), 512 * WORD_CHARS + ELLIPSIS.len());
         let spaces = format!("a{}b", " ".repeat(1_000_000));
         let text = compose(&situation(&[&spaces], &[]), &options(4, 10, false));
-        assert_eq!(
-            text.split_whitespace().collect::<Vec<_>>(),
-            ["a", "...", "b"]
-        );
+        assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["a", "...", "b"]);
     }
 }

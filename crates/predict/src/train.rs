@@ -198,11 +198,7 @@ pub fn train(
     model.threshold = metrics::best_threshold(&said).min(1.0);
     let report = evaluate::report(data, split, &model);
     model.summary = EvaluationSummary::of(&report);
-    Ok(TrainingResult {
-        model,
-        history,
-        report,
-    })
+    Ok(TrainingResult { model, history, report })
 }
 
 /// The share of conversations that go on after each turn, in these examples.
@@ -289,13 +285,7 @@ impl Fitting<'_> {
             if is_best {
                 best = (validation_loss, network.fold(&self.scaling));
             }
-            let epoch = Epoch {
-                member,
-                epoch,
-                train_loss,
-                validation_loss,
-                is_best,
-            };
+            let epoch = Epoch { member, epoch, train_loss, validation_loss, is_best };
             if observer(&epoch).is_break() {
                 break;
             }
@@ -312,11 +302,8 @@ impl Fitting<'_> {
         let mut loss = 0.0;
         for picked in equal_chunks(order, self.options.batch) {
             let (rows, targets) = self.train.pick(picked);
-            let batch = ExampleBatch {
-                rows: &rows,
-                targets: &targets,
-                class_weights: self.class_weights,
-            };
+            let batch =
+                ExampleBatch { rows: &rows, targets: &targets, class_weights: self.class_weights };
             let share = picked.len() as f64 / order.len() as f64;
             loss += share * network.step(&batch, rate, rng);
         }
@@ -362,11 +349,7 @@ impl ExampleRows {
     }
 
     fn batch(&self, class_weights: [f32; 2]) -> ExampleBatch<'_> {
-        ExampleBatch {
-            rows: &self.rows,
-            targets: &self.targets,
-            class_weights,
-        }
+        ExampleBatch { rows: &self.rows, targets: &self.targets, class_weights }
     }
 }
 
@@ -377,9 +360,7 @@ fn scaling(rows: &[f32], width: usize) -> Scaling {
     let mut mean = vec![0.0f64; width];
     let mut square = vec![0.0f64; width];
     for row in rows.chunks_exact(width) {
-        mean.iter_mut()
-            .zip(row)
-            .for_each(|(sum, x)| *sum += f64::from(*x) / n);
+        mean.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x) / n);
     }
     for row in rows.chunks_exact(width) {
         for ((sum, x), mean) in square.iter_mut().zip(row).zip(&mean) {
@@ -388,11 +369,7 @@ fn scaling(rows: &[f32], width: usize) -> Scaling {
     }
     let scale = |variance: &f64| {
         let deviation = variance.sqrt();
-        if deviation < LEAST_DEVIATION {
-            0.0
-        } else {
-            (1.0 / deviation) as f32
-        }
+        if deviation < LEAST_DEVIATION { 0.0 } else { (1.0 / deviation) as f32 }
     };
     Scaling {
         mean: mean.iter().map(|&mean| mean as f32).collect(),
@@ -428,16 +405,10 @@ fn check(data: &Dataset, split: &DatasetSplit, options: &TrainOptions) -> Result
             "the learning rate is above 0, the weight decay at least 0",
         ));
     }
-    let parts = [
-        ("train", &split.train),
-        ("validation", &split.validation),
-        ("test", &split.test),
-    ];
+    let parts = [("train", &split.train), ("validation", &split.validation), ("test", &split.test)];
     for (part, indices) in parts {
         let outcomes = indices.iter().map(|&at| data.labels[at].outcome);
-        let known: Vec<bool> = outcomes
-            .filter_map(crate::ConversationOutcome::continued)
-            .collect();
+        let known: Vec<bool> = outcomes.filter_map(crate::ConversationOutcome::continued).collect();
         let have = known.len();
         if have < FEWEST {
             let need = FEWEST;
@@ -478,26 +449,14 @@ mod tests {
         let told = learn(&planted(1000, 0.8, 1), &short()).expect("enough to learn from");
         // The column gives the outcome in 0.8 of the cases, else a coin of the same weight: MCC
         // 0.8.
-        let EvaluationReport {
-            model, turn_only, ..
-        } = &told.report;
+        let EvaluationReport { model, turn_only, .. } = &told.report;
         assert!((model.mcc - 0.8).abs() < 0.08, "{model:?}");
-        assert!(
-            model.mcc_low < model.mcc && model.mcc < model.mcc_high,
-            "{model:?}"
-        );
+        assert!(model.mcc_low < model.mcc && model.mcc < model.mcc_high, "{model:?}");
         assert!(model.ece < 0.06 && turn_only.mcc.abs() < 0.1, "{model:?}");
         assert_eq!(told.model.trained_at_s, 7);
         let chance = learn(&planted(1000, 0.0, 1), &short()).expect("enough to learn from");
-        assert!(
-            chance.report.model.mcc.abs() < 0.1,
-            "{:?}",
-            chance.report.model
-        );
-        let (model, turn_only) = (
-            chance.report.model.log_loss,
-            chance.report.turn_only.log_loss,
-        );
+        assert!(chance.report.model.mcc.abs() < 0.1, "{:?}", chance.report.model);
+        let (model, turn_only) = (chance.report.model.log_loss, chance.report.turn_only.log_loss);
         assert!(model < turn_only + 0.02, "{model} {turn_only}");
     }
 
@@ -518,37 +477,20 @@ mod tests {
         let mut seen = Vec::new();
         let trained = train(&data, &split, &short(), 0, &mut |epoch| {
             seen.push(*epoch);
-            if epoch.epoch == 3 {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
+            if epoch.epoch == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         let trained = trained.expect("enough to learn from");
         assert_eq!((seen.len(), &trained.history), (3, &seen));
-        assert!(
-            seen.iter().all(|epoch| epoch.member == 1),
-            "no other one begins"
-        );
-        let best = seen
-            .iter()
-            .map(|epoch| epoch.validation_loss)
-            .fold(f64::INFINITY, f64::min);
-        let last_best = seen
-            .iter()
-            .rfind(|epoch| epoch.is_best)
-            .expect("the first is one");
+        assert!(seen.iter().all(|epoch| epoch.member == 1), "no other one begins");
+        let best = seen.iter().map(|epoch| epoch.validation_loss).fold(f64::INFINITY, f64::min);
+        let last_best = seen.iter().rfind(|epoch| epoch.is_best).expect("the first is one");
         assert_eq!(last_best.validation_loss, best);
     }
 
     #[test]
     fn a_column_that_never_varied_cannot_move_a_prediction() {
         let mut data = planted(200, 0.5, 1);
-        data.values
-            .iter_mut()
-            .skip(3)
-            .step_by(5)
-            .for_each(|value| *value = 0.25);
+        data.values.iter_mut().skip(3).step_by(5).for_each(|value| *value = 0.25);
         let model = learn(&data, &short()).expect("enough to learn from").model;
         let mut row = data.row(0).to_vec();
         let before = model.predict_rows(&row);
@@ -564,30 +506,19 @@ mod tests {
     #[test]
     fn data_that_nothing_can_be_learnt_from_is_refused_by_name() {
         let refused = |data: &Dataset, options: &TrainOptions| {
-            learn(data, options)
-                .expect_err("must be refused")
-                .to_string()
+            learn(data, options).expect_err("must be refused").to_string()
         };
         let few = refused(&planted(20, 1.0, 1), &short());
-        assert!(
-            few.contains("the train part has 28 examples, 32 are needed"),
-            "{few}"
-        );
+        assert!(few.contains("the train part has 28 examples, 32 are needed"), "{few}");
         let mut one_class = planted(500, 1.0, 1);
         one_class
             .labels
             .iter_mut()
             .for_each(|label| label.outcome = ConversationOutcome::Continued);
         assert!(refused(&one_class, &short()).contains("examples of the train part continue"));
-        let options = TrainOptions {
-            dropout: 1.0,
-            ..short()
-        };
+        let options = TrainOptions { dropout: 1.0, ..short() };
         assert!(refused(&planted(500, 1.0, 1), &options).contains("dropout"));
-        let options = TrainOptions {
-            learning_rate: f32::NAN,
-            ..short()
-        };
+        let options = TrainOptions { learning_rate: f32::NAN, ..short() };
         assert!(refused(&planted(500, 1.0, 1), &options).contains("learning rate"));
     }
 

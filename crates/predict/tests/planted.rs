@@ -16,10 +16,7 @@ const WINDOW: usize = 5;
 
 /// One example for each user turn.
 fn examples(number: usize, conversation: &Conversation) -> Vec<Example> {
-    let users = conversation
-        .turns
-        .iter()
-        .filter(|turn| turn.role == Role::User);
+    let users = conversation.turns.iter().filter(|turn| turn.role == Role::User);
     let prompts: Vec<String> = users.map(|turn| turn.text.clone()).collect();
     let outcome = |label: Option<bool>| match label {
         Some(true) => ConversationOutcome::Continued,
@@ -37,40 +34,19 @@ fn examples(number: usize, conversation: &Conversation) -> Vec<Example> {
         group: number as u64,
         truth: Some(conversation.truth[at]),
     };
-    conversation
-        .labels()
-        .into_iter()
-        .enumerate()
-        .map(example)
-        .collect()
+    conversation.labels().into_iter().enumerate().map(example).collect()
 }
 
 fn corpus(conversations: u64, strength: f64) -> Vec<Example> {
-    let planted = PlantedConfig {
-        conversations,
-        strength,
-        ..PlantedConfig::default()
-    };
+    let planted = PlantedConfig { conversations, strength, ..PlantedConfig::default() };
     let conversations = planted.generate().expect("possible parameters").enumerate();
-    conversations
-        .flat_map(|(number, conversation)| examples(number, &conversation))
-        .collect()
+    conversations.flat_map(|(number, conversation)| examples(number, &conversation)).collect()
 }
 
 fn learn(data: &Dataset, shares: SplitShares, epochs: usize) -> TrainingResult {
     let split = DatasetSplit::new(&data.labels, shares, 1);
-    let options = TrainOptions {
-        epochs,
-        ..TrainOptions::default()
-    };
-    train(
-        data,
-        &split,
-        &options,
-        0,
-        &mut |_| ControlFlow::Continue(()),
-    )
-    .expect("enough data")
+    let options = TrainOptions { epochs, ..TrainOptions::default() };
+    train(data, &split, &options, 0, &mut |_| ControlFlow::Continue(())).expect("enough data")
 }
 
 #[test]
@@ -79,31 +55,17 @@ fn a_planted_signal_is_found_and_survives_the_file() {
     let examples = corpus(13_000, 1.5);
     let data = Dataset::encode(Definition::new(&encoder), &encoder, &examples).expect("numbers");
     let trained = learn(&data, SplitShares::default(), 8);
-    let EvaluationReport {
-        model, turn_only, ..
-    } = &trained.report;
+    let EvaluationReport { model, turn_only, .. } = &trained.report;
     let attainable = trained.report.attainable_mcc.expect("the truth is known");
     assert!(attainable > 0.55, "{attainable}");
-    assert!(
-        model.mcc >= 0.9 * attainable,
-        "{} of {attainable}",
-        model.mcc
-    );
-    assert!(
-        turn_only.mcc < model.mcc - 0.2 && model.ece < 0.06,
-        "{model:?}"
-    );
+    assert!(model.mcc >= 0.9 * attainable, "{} of {attainable}", model.mcc);
+    assert!(turn_only.mcc < model.mcc - 0.2 && model.ece < 0.06, "{model:?}");
 
     let copy = ContinuationModel::from_bytes(&trained.model.to_bytes()).expect("just written");
     let predictor = Predictor::new(Arc::new(copy), Arc::new(encoder)).expect("its encoder");
-    let situations: Vec<Situation> = examples
-        .iter()
-        .take(200)
-        .map(|example| example.situation.clone())
-        .collect();
-    let direct = trained
-        .model
-        .predict_rows(&data.values[..200 * data.definition.width()]);
+    let situations: Vec<Situation> =
+        examples.iter().take(200).map(|example| example.situation.clone()).collect();
+    let direct = trained.model.predict_rows(&data.values[..200 * data.definition.width()]);
     for (said, direct) in predictor.predict(&situations).into_iter().zip(direct) {
         let (said, direct) = (said.expect("a number"), direct.expect("a number"));
         assert!((said.value() - direct.value()).abs() < 1e-5);
@@ -113,23 +75,14 @@ fn a_planted_signal_is_found_and_survives_the_file() {
 #[test]
 fn nothing_is_found_where_outcomes_are_shuffled_or_the_text_tells_nothing() {
     let encoder = NgramEncoder::new();
-    let shares = SplitShares {
-        train: 0.3,
-        validation: 0.2,
-    };
+    let shares = SplitShares { train: 0.3, validation: 0.2 };
     for (strength, seed) in [(1.5, 1), (1.5, 2), (0.0, 3)] {
         let examples = corpus(11_000, strength);
         let data = Dataset::encode(Definition::new(&encoder), &encoder, &examples);
         let report = learn(&data.expect("numbers").shuffled(seed), shares, 4).report;
         assert!(report.test.samples >= 10_000, "{}", report.test.samples);
         let found = [report.model.mcc, report.turn_only.mcc];
-        assert!(
-            found.iter().all(|mcc| mcc.abs() < 0.03),
-            "{strength} {seed}: {found:?}"
-        );
-        assert!(
-            report.model.log_loss < report.turn_only.log_loss + 0.005,
-            "{report:?}"
-        );
+        assert!(found.iter().all(|mcc| mcc.abs() < 0.03), "{strength} {seed}: {found:?}");
+        assert!(report.model.log_loss < report.turn_only.log_loss + 0.005, "{report:?}");
     }
 }

@@ -109,11 +109,7 @@ impl Subject {
 }
 
 fn rows(tokenizer: &Arc<Tokenizer>, json: &[u8]) -> Vec<Row> {
-    let row = |name: String, subject| Row {
-        name,
-        subject,
-        wall_ms: Vec::new(),
-    };
+    let row = |name: String, subject| Row { name, subject, wall_ms: Vec::new() };
     let whole = Subject::Whole(Arc::clone(tokenizer));
     let mut rows = vec![row("whole | –".to_owned(), whole)];
     for segment_bytes in [1024, 2048, 4096, 8192, 16_384] {
@@ -123,10 +119,7 @@ fn rows(tokenizer: &Arc<Tokenizer>, json: &[u8]) -> Vec<Row> {
         let seen = Arc::new(cache());
         rows.push(row(named("cold"), Subject::Cache(Arc::clone(&seen))));
         rows.push(row(named("repeated"), Subject::Cache(seen)));
-        rows.push(row(
-            named("fifth turn"),
-            Subject::FifthTurn(Box::new(cache())),
-        ));
+        rows.push(row(named("fifth turn"), Subject::FifthTurn(Box::new(cache()))));
     }
     if let Some(segments) = fastokens_segments(json) {
         rows.push(row("fastokens' segments | –".to_owned(), segments));
@@ -176,9 +169,7 @@ fn source() -> Vec<char> {
         println!("no shared/data beside the workspace: generated words");
         let mut rng = Rng::new(1);
         let word = |rng: &mut Rng| format!("word{} ", rng.below(3000));
-        return (0..200_000)
-            .flat_map(|_| word(&mut rng).chars().collect::<Vec<_>>())
-            .collect();
+        return (0..200_000).flat_map(|_| word(&mut rng).chars().collect::<Vec<_>>()).collect();
     };
     let decoder = ruzstd::decoding::StreamingDecoder::new(std::io::BufReader::new(file));
     let mut lines = Vec::new();

@@ -93,11 +93,8 @@ impl PromptModel {
             Api::Messages => false,
             Api::Responses => true,
         };
-        let special = if adds_special {
-            SpecialTokensIn::AddBosEos
-        } else {
-            SpecialTokensIn::ParseOnly
-        };
+        let special =
+            if adds_special { SpecialTokensIn::AddBosEos } else { SpecialTokensIn::ParseOnly };
         let kept = KeptTokens::of(&request)?;
         let mut conversation = dialect.read(request, api, &template)?;
         if let Some(index) = conversation.medium_in {
@@ -109,12 +106,7 @@ impl PromptModel {
         } else {
             render(&template, &conversation, now_unix_s)?
         };
-        Ok(ChatText {
-            text,
-            special,
-            answer_begins: conversation.answer_begins,
-            kept,
-        })
+        Ok(ChatText { text, special, answer_begins: conversation.answer_begins, kept })
     }
 
     /// Makes the tokens of `chat`'s text those of its prompt.
@@ -144,9 +136,7 @@ impl PromptModel {
                 return Ok(Cow::Borrowed(named));
             }
             let compiled = ChatTemplate::from_request(&own, self.special_tokens.clone());
-            return compiled
-                .map(Cow::Owned)
-                .map_err(|_| NoExactTokens::Malformed("chat_template"));
+            return compiled.map(Cow::Owned).map_err(|_| NoExactTokens::Malformed("chat_template"));
         }
         let has_tools = request.get("tools").is_some_and(|tools| !tools.is_null());
         let for_tools = self.named_templates.get("tool_use").filter(|_| has_tools);
@@ -185,10 +175,7 @@ fn continued(
     if !template.names_content() {
         return Err(malformed());
     }
-    let last = conversation
-        .messages
-        .as_array_mut()
-        .and_then(|all| all.last_mut());
+    let last = conversation.messages.as_array_mut().and_then(|all| all.last_mut());
     let content = match last.and_then(|message| message.get_mut("content")) {
         Some(Value::Array(parts)) => (parts.iter_mut().rev()).find_map(|part| part.get_mut("text")),
         content => content,
@@ -223,10 +210,7 @@ fn before_medium(
     let with_medium = render(template, conversation, now_unix_s)?;
     let content = &mut conversation.messages[index]["content"];
     let is_medium = |part: &&mut Value| part["type"] != "text";
-    match content
-        .as_array_mut()
-        .and_then(|parts| parts.iter_mut().find(is_medium))
-    {
+    match content.as_array_mut().and_then(|parts| parts.iter_mut().find(is_medium)) {
         Some(part) => *part = serde_json::json!({"type": "text", "text": MEDIUM_TAG}),
         None => *content = MEDIUM_TAG.into(),
     }

@@ -48,13 +48,7 @@ impl Detokenizer {
     /// A detokenizer at the start of a text.
     #[must_use]
     pub fn new(tokenizer: Arc<Tokenizer>, special: SpecialTokensOut) -> Self {
-        Self {
-            tokenizer,
-            special,
-            window: Vec::new(),
-            num_context: 0,
-            context: String::new(),
-        }
+        Self { tokenizer, special, window: Vec::new(), num_context: 0, context: String::new() }
     }
 
     /// Takes the next token; returns the text that is now certain, often none.
@@ -124,9 +118,8 @@ mod tests {
         tokens: &[TokenId],
     ) -> Vec<String> {
         let mut detokenizer = Detokenizer::new(tokenizer.clone(), special);
-        let mut pieces: Vec<String> = (tokens.iter())
-            .map(|&token| detokenizer.push(token).unwrap())
-            .collect();
+        let mut pieces: Vec<String> =
+            (tokens.iter()).map(|&token| detokenizer.push(token).unwrap()).collect();
         pieces.push(detokenizer.finish().unwrap());
         let expected = tokenizer.decode(tokens, special).unwrap();
         assert_eq!(pieces.concat(), expected, "{tokens:?}");
@@ -138,9 +131,8 @@ mod tests {
         for run in 0..RUNS {
             let special = [SpecialTokensOut::Keep, SpecialTokensOut::Skip][run % 2];
             let length = rng.below(48);
-            let tokens: Vec<_> = (0..length)
-                .map(|_| vocabulary[rng.below(vocabulary.len())])
-                .collect();
+            let tokens: Vec<_> =
+                (0..length).map(|_| vocabulary[rng.below(vocabulary.len())]).collect();
             check(tokenizer, special, &tokens);
         }
     }
@@ -163,23 +155,16 @@ mod tests {
     fn characters_arrive_whole_and_at_once() {
         let tokenizer = PromptModel::toy().tokenizer;
         let text = "né 你好 👩‍👧 end";
-        let tokens = tokenizer
-            .encode(text, crate::SpecialTokensIn::ParseOnly)
-            .unwrap();
+        let tokens = tokenizer.encode(text, crate::SpecialTokensIn::ParseOnly).unwrap();
         let pieces = check(&tokenizer, SpecialTokensOut::Keep, &tokens);
-        assert!(
-            pieces.iter().all(|piece| !piece.contains(REPLACEMENT)),
-            "{pieces:?}"
-        );
+        assert!(pieces.iter().all(|piece| !piece.contains(REPLACEMENT)), "{pieces:?}");
         assert_eq!(pieces.last().unwrap(), "", "nothing was left to flush");
     }
 
     #[test]
     fn a_text_that_breaks_off_is_flushed() {
         let tokenizer = PromptModel::toy().tokenizer;
-        let mut tokens = tokenizer
-            .encode("a🎉", crate::SpecialTokensIn::ParseOnly)
-            .unwrap();
+        let mut tokens = tokenizer.encode("a🎉", crate::SpecialTokensIn::ParseOnly).unwrap();
         tokens.pop();
         let pieces = check(&tokenizer, SpecialTokensOut::Keep, &tokens);
         assert_eq!(pieces.last().unwrap(), "\u{fffd}");
@@ -212,24 +197,16 @@ mod tests {
     fn sentence_piece_keeps_spaces_between_words() {
         let tokenizer = sentence_piece();
         check_random(&tokenizer, 3, &[0, 1, 2, 3, 4, 5]);
-        let pieces = check(
-            &tokenizer,
-            SpecialTokensOut::Skip,
-            &[1, 0, 3, 6, 7, 8, 6, 7, 8, 4],
-        );
-        assert_eq!(
-            pieces,
-            ["I", "", " like", "", "", "你", "", "", "你", "s", ""]
-        );
+        let pieces = check(&tokenizer, SpecialTokensOut::Skip, &[1, 0, 3, 6, 7, 8, 6, 7, 8, 4]);
+        assert_eq!(pieces, ["I", "", " like", "", "", "你", "", "", "你", "s", ""]);
     }
 
     /// The exception of the module's invariant: what was sent stays, nothing is lost after it.
     #[test]
     fn text_taken_back_stays_sent() {
         let mut detokenizer = Detokenizer::new(sentence_piece(), SpecialTokensOut::Keep);
-        let pieces: Vec<_> = [6, 7, 8, 10, 10, 3, 4]
-            .map(|token| detokenizer.push(token).unwrap())
-            .into();
+        let pieces: Vec<_> =
+            [6, 7, 8, 10, 10, 3, 4].map(|token| detokenizer.push(token).unwrap()).into();
         assert_eq!(pieces.concat(), "你\u{fffd}\u{fffd} likes");
         assert_eq!(detokenizer.finish().unwrap(), "");
     }

@@ -78,11 +78,7 @@ impl Dumps {
     /// `value` as JSON text.
     fn to_string(&self, value: &impl Serialize) -> Result<String, serde_json::Error> {
         let mut bytes = Vec::new();
-        let formatter = PythonFormatter {
-            dumps: self,
-            depth: 0,
-            has_items: false,
-        };
+        let formatter = PythonFormatter { dumps: self, depth: 0, has_items: false };
         let mut serializer = Serializer::with_formatter(&mut bytes, formatter);
         if self.sort_keys {
             let mut sorted = serde_json::to_value(value)?;
@@ -257,18 +253,8 @@ mod tests {
     #[test]
     fn separators_and_indents_are_pythons() {
         let value = json!({"b": [1, [], {}], "a": {"c": null}});
-        check(
-            &value,
-            None,
-            ONE_LINE,
-            r#"{"b": [1, [], {}], "a": {"c": null}}"#,
-        );
-        check(
-            &value,
-            None,
-            (",", ":"),
-            r#"{"b":[1,[],{}],"a":{"c":null}}"#,
-        );
+        check(&value, None, ONE_LINE, r#"{"b": [1, [], {}], "a": {"c": null}}"#);
+        check(&value, None, (",", ":"), r#"{"b":[1,[],{}],"a":{"c":null}}"#);
         check(
             &value,
             Some("  "),
@@ -287,9 +273,7 @@ mod tests {
 
     #[test]
     fn floats_are_spelled_as_in_python() {
-        let value = json!([
-            0.0001, 0.00001, -2.5e-7, 1e15, 1e16, 1.5e300, 1.0, -0.0, 0.1, 5e-324
-        ]);
+        let value = json!([0.0001, 0.00001, -2.5e-7, 1e15, 1e16, 1.5e300, 1.0, -0.0, 0.1, 5e-324]);
         let expected = "[0.0001, 1e-05, -2.5e-07, 1000000000000000.0, 1e+16, 1.5e+300, 1.0, \
                         -0.0, 0.1, 5e-324]";
         check(&value, None, ONE_LINE, expected);

@@ -54,17 +54,12 @@ impl PromptModel {
         if let Some(source) = read_if_there(&directory.join("chat_template.jinja"))? {
             sources.insert(DEFAULT_TEMPLATE.to_owned(), source);
         }
-        sources.extend(additional_templates(
-            &directory.join("additional_chat_templates"),
-        )?);
+        sources.extend(additional_templates(&directory.join("additional_chat_templates"))?);
         let legacy = directory.join("chat_template.json");
         if !sources.contains_key(DEFAULT_TEMPLATE)
             && let Some(text) = read_if_there(&legacy)?
         {
-            sources.extend(template_sources(&parse_config(
-                &text,
-                &legacy.display().to_string(),
-            )?));
+            sources.extend(template_sources(&parse_config(&text, &legacy.display().to_string())?));
         }
         Self::assemble(tokenizer, &config, sources)
     }
@@ -139,8 +134,7 @@ impl PromptModel {
         let num_ids = TokenId::try_from(self.tokenizer.vocab_size()).unwrap_or(TokenId::MAX);
         let words: Vec<_> = (0..num_ids)
             .filter(|&id| {
-                self.text(&[id])
-                    .is_some_and(|text| is_word(&text) && self.gives(&text, &[id]))
+                self.text(&[id]).is_some_and(|text| is_word(&text) && self.gives(&text, &[id]))
             })
             .collect();
         match self.text(&words) {
@@ -216,12 +210,7 @@ fn template_sources(config: &Value) -> BTreeMap<String, String> {
         let name = entry["name"].as_str()?.to_owned();
         Some((name, entry["template"].as_str()?.to_owned()))
     };
-    template
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(entry)
-        .collect()
+    template.as_array().into_iter().flatten().filter_map(entry).collect()
 }
 
 /// The templates of a folder, by their files' names.
@@ -230,10 +219,7 @@ fn additional_templates(folder: &Path) -> Result<BTreeMap<String, String>, Promp
         return Ok(BTreeMap::new());
     };
     let mut templates = BTreeMap::new();
-    for path in files
-        .take(TEMPLATES_MAX)
-        .filter_map(|file| Some(file.ok()?.path()))
-    {
+    for path in files.take(TEMPLATES_MAX).filter_map(|file| Some(file.ok()?.path())) {
         let name = path.file_stem().and_then(|name| name.to_str());
         if let Some(name) = name.filter(|_| path.extension().is_some_and(|kind| kind == "jinja"))
             && let Some(source) = read_if_there(&path)?
@@ -266,19 +252,11 @@ mod tests {
     fn a_chat_becomes_the_tokens_of_its_template() {
         let toy = PromptModel::toy();
         let messages = json!([{"role": "user", "content": "hello"}]);
-        let tokens = toy
-            .chat_tokens(&chat(&messages, &serde_json::Map::new()))
-            .unwrap();
+        let tokens = toy.chat_tokens(&chat(&messages, &serde_json::Map::new())).unwrap();
         let text = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n";
         assert_eq!(toy.text(&tokens).unwrap(), text);
         assert_eq!(toy.eos_token(), toy.tokenizer.token_id("<|im_end|>"));
-        assert_eq!(
-            tokens
-                .iter()
-                .filter(|&&token| Some(token) == toy.eos_token())
-                .count(),
-            1
-        );
+        assert_eq!(tokens.iter().filter(|&&token| Some(token) == toy.eos_token()).count(), 1);
     }
 
     /// 200 random sequences, alone and as an answer between special tokens.
@@ -287,23 +265,15 @@ mod tests {
         let toy = PromptModel::toy();
         let words = toy.stable_words();
         assert!(words.len() > 1000, "{}", words.len());
-        let start = toy
-            .tokenizer
-            .encode("<|im_start|>assistant\n", SpecialTokensIn::ParseOnly);
+        let start = toy.tokenizer.encode("<|im_start|>assistant\n", SpecialTokensIn::ParseOnly);
         let (start, end) = (start.unwrap(), toy.eos_token().unwrap());
         let mut rng = Rng::new(5);
         for _ in 0..200 {
             let length = 1 + rng.below(64);
             let tokens: Vec<_> = (0..length).map(|_| words[rng.below(words.len())]).collect();
-            assert!(
-                toy.gives(&toy.text(&tokens).unwrap(), &tokens),
-                "{tokens:?}"
-            );
+            assert!(toy.gives(&toy.text(&tokens).unwrap(), &tokens), "{tokens:?}");
             let answer = [&start[..], &tokens, &[end]].concat();
-            assert!(
-                toy.gives(&toy.text(&answer).unwrap(), &answer),
-                "{tokens:?}"
-            );
+            assert!(toy.gives(&toy.text(&answer).unwrap(), &answer), "{tokens:?}");
         }
     }
 
@@ -345,10 +315,7 @@ mod tests {
         check("list", &[(CONFIG, list)], Ok(Some("d</s>")));
         check(
             "file",
-            &[
-                (CONFIG, text),
-                ("chat_template.jinja", "{{ bos_token }} f\n"),
-            ],
+            &[(CONFIG, text), ("chat_template.jinja", "{{ bos_token }} f\n")],
             Ok(Some("<s> f")),
         );
         check("none", &[(CONFIG, r#"{"bos_token": null}"#)], Ok(None));
@@ -357,32 +324,18 @@ mod tests {
 
     #[test]
     fn broken_models_say_what_to_do() {
-        check(
-            "json",
-            &[("tokenizer_config.json", "{")],
-            Err("tokenizer_config.json is malformed"),
-        );
-        check(
-            "jinja",
-            &[("chat_template.jinja", "{% if %}")],
-            Err("does not compile"),
-        );
+        check("json", &[("tokenizer_config.json", "{")], Err("tokenizer_config.json is malformed"));
+        check("jinja", &[("chat_template.jinja", "{% if %}")], Err("does not compile"));
         let directory = scratch("empty");
         let message = PromptModel::from_dir(&directory).unwrap_err().to_string();
-        assert!(
-            message.contains("tokenizer.json") && message.contains("Download"),
-            "{message}"
-        );
+        assert!(message.contains("tokenizer.json") && message.contains("Download"), "{message}");
         std::fs::remove_dir(directory).unwrap();
     }
 
     #[test]
     fn chats_need_a_template() {
-        let toy = PromptModel {
-            named_templates: BTreeMap::new(),
-            template: None,
-            ..PromptModel::toy()
-        };
+        let toy =
+            PromptModel { named_templates: BTreeMap::new(), template: None, ..PromptModel::toy() };
         let tokens = toy.chat_tokens(&chat(&json!([]), &serde_json::Map::new()));
         assert!(matches!(tokens, Err(PromptError::NoTemplate)));
     }

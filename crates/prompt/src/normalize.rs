@@ -60,14 +60,8 @@ pub enum Normalizer {
 impl Normalizer {
     /// All of them, in the order in which they are applied: lines are dropped before blank ones
     /// are counted.
-    pub const ALL: [Self; 6] = [
-        Self::Tools,
-        Self::JsonKeys,
-        Self::Nonce,
-        Self::Clock,
-        Self::WhiteSpace,
-        Self::Thinking,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Tools, Self::JsonKeys, Self::Nonce, Self::Clock, Self::WhiteSpace, Self::Thinking];
 
     /// Its name on command lines and in headers.
     #[must_use]
@@ -255,10 +249,7 @@ mod tests {
         ];
         for mut request in odd {
             let before = request.to_string();
-            assert_eq!(
-                Normalizers::all().apply(&mut request),
-                Normalizers::default()
-            );
+            assert_eq!(Normalizers::all().apply(&mut request), Normalizers::default());
             assert_eq!(request.to_string(), before);
         }
     }
@@ -275,10 +266,7 @@ mod tests {
             "tools": [{"function": {"name": "b"}}, {"function": {"name": "a"}}],
         });
         let changed = Normalizers::all().apply(&mut request);
-        assert_eq!(
-            changed.to_string(),
-            "tools,nonce,clock,white-space,thinking"
-        );
+        assert_eq!(changed.to_string(), "tools,nonce,clock,white-space,thinking");
         assert_eq!(request["messages"][0]["content"], "Now: 2025-03-03.");
         assert_eq!(request["messages"][1]["content"], "Yes.");
         let none = Normalizers::all().apply(&mut request);

@@ -270,9 +270,6 @@ impl std::fmt::Debug for PrefixTokens {
 }
 
 fn first_16(hash: blake3::Hash) -> SegmentKey {
-    let (first, _) = hash
-        .as_bytes()
-        .split_first_chunk()
-        .expect("a hash has 32 bytes");
+    let (first, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
     *first
 }

@@ -41,9 +41,7 @@ pub(crate) fn install(environment: &mut Environment<'_>) {
         // Python takes booleans for numbers, and so does Jinja2.
         value.is_number() || value.kind() == ValueKind::Bool || is_marked_number(value)
     });
-    environment.add_test("integer", move |value: &Value| {
-        value.is_integer() || is_integer(value)
-    });
+    environment.add_test("integer", move |value: &Value| value.is_integer() || is_integer(value));
     environment.add_test("float", move |value: &Value| {
         (value.is_number() && !value.is_integer())
             || (is_marked_number(value) && !is_integer(value))
@@ -79,11 +77,7 @@ fn print(output: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> R
 }
 
 fn length(value: &Value) -> Result<usize, Error> {
-    if value.is_undefined() {
-        Ok(0)
-    } else {
-        filters::length(value)
-    }
+    if value.is_undefined() { Ok(0) } else { filters::length(value) }
 }
 
 /// `value | default(default_value='', boolean=False)`.
@@ -106,10 +100,7 @@ fn call_method(
     method: &str,
     args: &[Value],
 ) -> Result<Value, Error> {
-    match value
-        .as_str()
-        .map(|text| call_str_method(text, method, args))
-    {
+    match value.as_str().map(|text| call_str_method(text, method, args)) {
         Some(Err(error)) if error.kind() == ErrorKind::UnknownMethod => {}
         Some(outcome) => return outcome,
         None => {}
@@ -139,10 +130,7 @@ fn call_str_method(text: &str, method: &str, args: &[Value]) -> Result<Value, Er
         "index" => match text.find(one()?) {
             Some(start) => Value::from(text[..start].chars().count()),
             None => {
-                return Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    "substring not found",
-                ));
+                return Err(Error::new(ErrorKind::InvalidOperation, "substring not found"));
             }
         },
         _ => return Err(Error::from(ErrorKind::UnknownMethod)),
@@ -196,11 +184,7 @@ fn splitlines(text: &str, args: &[Value]) -> Result<Value, Error> {
         } else {
             behind.chars().next().map_or(0, char::len_utf8)
         };
-        let kept = if keeps_ends == Some(true) {
-            end_length
-        } else {
-            0
-        };
+        let kept = if keeps_ends == Some(true) { end_length } else { 0 };
         lines.push(Value::from(&rest[..end + kept]));
         rest = &rest[end + end_length..];
     }
@@ -258,10 +242,7 @@ mod tests {
         check("x | length", "0");
         check("'你好' | count", "2");
         check("x | default('d')", "d");
-        check(
-            "x | default(none) ~ x | default(default_value=none)",
-            "NoneNone",
-        );
+        check("x | default(none) ~ x | default(default_value=none)", "NoneNone");
         check("none | default('d')", "None");
         check("none | d('d', true)", "d");
         check("'' | default('d', boolean=true)", "d");
@@ -288,10 +269,7 @@ mod tests {
         check("'a,b,,c'.rsplit(',', 1)", "['a,b,', 'c']");
         check("'a,b,,c'.rsplit(',')", "['a', 'b', '', 'c']");
         check("'a,b'.partition(',')", "('a', ',', 'b')");
-        check(
-            "['a'.partition(','), 'a'.rpartition(',')]",
-            "[('a', '', ''), ('', '', 'a')]",
-        );
+        check("['a'.partition(','), 'a'.rpartition(',')]", "[('a', '', ''), ('', '', 'a')]");
         check("'你好'.index('好')", "1");
         check("'a\\r\\nb\\u2028\\nc'.splitlines()", "['a', 'b', '', 'c']");
         check("'a\\n\\n'.splitlines(true)", r"['a\n', '\n']");

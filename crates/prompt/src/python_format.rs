@@ -25,10 +25,7 @@ const WIDTH_MAX: usize = 10_000;
 /// fields wider than 10,000 characters.
 pub(crate) fn format(format: &str, values: &Value) -> Result<String, Error> {
     let mut values = Values::new(values)?;
-    let (mut output, mut rest) = (
-        String::with_capacity(format.len()),
-        format.chars().peekable(),
-    );
+    let (mut output, mut rest) = (String::with_capacity(format.len()), format.chars().peekable());
     while let Some(character) = rest.next() {
         match character {
             '%' => output += &convert(&mut rest, &mut values)?,
@@ -38,9 +35,7 @@ pub(crate) fn format(format: &str, values: &Value) -> Result<String, Error> {
     if values.are_all_used() {
         Ok(output)
     } else {
-        Err(error(
-            "not all arguments converted during string formatting",
-        ))
+        Err(error("not all arguments converted during string formatting"))
     }
 }
 
@@ -59,19 +54,12 @@ struct Values<'v> {
 impl<'v> Values<'v> {
     fn new(all: &'v Value) -> Result<Self, Error> {
         let is_tuple = all.downcast_object_ref::<Tuple>().is_some();
-        let next: Vec<_> = if is_tuple {
-            all.try_iter()?.collect()
-        } else {
-            vec![all.clone()]
-        };
+        let next: Vec<_> = if is_tuple { all.try_iter()?.collect() } else { vec![all.clone()] };
         Ok(Self {
             all,
             next: next.into_iter(),
             may_stay: !is_tuple
-                && matches!(
-                    all.kind(),
-                    ValueKind::Map | ValueKind::Seq | ValueKind::Undefined
-                ),
+                && matches!(all.kind(), ValueKind::Map | ValueKind::Seq | ValueKind::Undefined),
         })
     }
 
@@ -243,9 +231,7 @@ impl Field {
                 let is_negative = number.is_sign_negative() && !number.is_nan();
                 Ok(self.number(is_negative, "", &digits))
             }
-            _ => Err(error(format!(
-                "unsupported format character {conversion:?}"
-            ))),
+            _ => Err(error(format!("unsupported format character {conversion:?}"))),
         }
     }
 
@@ -262,9 +248,9 @@ impl Field {
                 let first = characters.next().ok_or_else(wrong)?;
                 characters.next().is_none().then_some(first)
             }
-            None => integer(value)
-                .and_then(|code| u32::try_from(code).ok())
-                .and_then(char::from_u32),
+            None => {
+                integer(value).and_then(|code| u32::try_from(code).ok()).and_then(char::from_u32)
+            }
         };
         Ok(self.padded(character.ok_or_else(wrong)?.to_string()))
     }
@@ -294,11 +280,7 @@ impl Field {
 
     fn padded(&self, text: String) -> String {
         let padding = " ".repeat(self.width.saturating_sub(text.chars().count()));
-        if self.is_left {
-            text + &padding
-        } else {
-            padding + &text
-        }
+        if self.is_left { text + &padding } else { padding + &text }
     }
 
     /// A number that is not negative by `e`, `f` or `g`.
@@ -324,10 +306,7 @@ impl Field {
             if self.is_alternate || !digits.contains('.') {
                 self.with_point(digits)
             } else {
-                digits
-                    .trim_end_matches('0')
-                    .trim_end_matches('.')
-                    .to_owned()
+                digits.trim_end_matches('0').trim_end_matches('.').to_owned()
             }
         };
         match usize::try_from(places) {
@@ -338,11 +317,7 @@ impl Field {
 
     /// The alternate form has a point in any case.
     fn with_point(&self, digits: String) -> String {
-        if self.is_alternate && !digits.contains('.') {
-            digits + "."
-        } else {
-            digits
-        }
+        if self.is_alternate && !digits.contains('.') { digits + "." } else { digits }
     }
 }
 

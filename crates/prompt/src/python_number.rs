@@ -124,11 +124,9 @@ pub(crate) fn with_floats(value: Value) -> Option<Value> {
             Some((number, "")) => serde_json::from_str(number).ok()?,
             _ => text.into(),
         },
-        Value::Array(items) => items
-            .into_iter()
-            .map(with_floats)
-            .collect::<Option<Vec<_>>>()?
-            .into(),
+        Value::Array(items) => {
+            items.into_iter().map(with_floats).collect::<Option<Vec<_>>>()?.into()
+        }
         Value::Object(fields) => fields
             .into_iter()
             .map(|(name, value)| Some((name, with_floats(value)?)))
@@ -171,15 +169,8 @@ pub(crate) fn dumped(text: String) -> String {
 }
 
 fn as_float(number: &str) -> Option<f64> {
-    let is_integer = number
-        .trim_start_matches('-')
-        .bytes()
-        .all(|byte| byte.is_ascii_digit());
-    if is_integer {
-        None
-    } else {
-        number.parse().ok()
-    }
+    let is_integer = number.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+    if is_integer { None } else { number.parse().ok() }
 }
 
 fn replaced(text: String, open: &str, close: &str, write: impl Fn(&str) -> String) -> String {
@@ -208,9 +199,7 @@ mod tests {
         let text = r#"{"a": [1, -2.5, 1e3], "b": "NaN 123456789012345678901", "a": 9}"#;
         let value: Value = serde_json::from_str(text).unwrap();
         assert_eq!(read_json(text).unwrap(), value);
-        for wrong in [
-            "{", "01", "[1,]", "nan", "{'a': 1}", "1 2", "-", "1.", "\"\t\"",
-        ] {
+        for wrong in ["{", "01", "[1,]", "nan", "{'a': 1}", "1 2", "-", "1.", "\"\t\""] {
             assert!(read_json(wrong).is_err(), "{wrong}");
         }
     }
@@ -229,11 +218,7 @@ mod tests {
         };
         let long = "12345678901234567890123";
         check(long, long, long);
-        check(
-            "-12345678901234567890123",
-            "-12345678901234567890123",
-            "-12345678901234567890123",
-        );
+        check("-12345678901234567890123", "-12345678901234567890123", "-12345678901234567890123");
         check("NaN", "NaN", "nan");
         check("-Infinity", "-Infinity", "-inf");
         check("1e400", "Infinity", "inf");
@@ -241,10 +226,7 @@ mod tests {
 
     #[test]
     fn large_floats_stay_floats_and_zero_an_integer() {
-        assert_eq!(
-            read_json("[-0, -0.0, \"-0\"]").unwrap().to_string(),
-            "[0,-0.0,\"-0\"]"
-        );
+        assert_eq!(read_json("[-0, -0.0, \"-0\"]").unwrap().to_string(), "[0,-0.0,\"-0\"]");
         assert_eq!(read_json("[1e20, 18446744073709551615]").unwrap()[0], 1e20);
     }
 

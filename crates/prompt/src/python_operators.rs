@@ -103,19 +103,10 @@ fn percent(left: &Value, right: &Value) -> Result<Value, Error> {
 fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     let is_number = |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool);
     if !is_number(left) || !is_number(right) {
-        let message = format!(
-            "unsupported types for %: {} and {}",
-            left.kind(),
-            right.kind()
-        );
+        let message = format!("unsupported types for %: {} and {}", left.kind(), right.kind());
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
-    let zero = || {
-        Error::new(
-            ErrorKind::InvalidOperation,
-            "the remainder of a division by zero",
-        )
-    };
+    let zero = || Error::new(ErrorKind::InvalidOperation, "the remainder of a division by zero");
     let integer = |value: &Value| match value.kind() {
         ValueKind::Bool => Some(i128::from(value.is_true())),
         _ if value.is_integer() => i128::try_from(value.clone()).ok(),
@@ -124,9 +115,7 @@ fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     if let (Some(left), Some(right)) = (integer(left), integer(right)) {
         let remainder = left.checked_rem(right).ok_or_else(zero)?;
         let is_other_sign = remainder != 0 && (remainder < 0) != (right < 0);
-        return Ok(Value::from(
-            remainder + if is_other_sign { right } else { 0 },
-        ));
+        return Ok(Value::from(remainder + if is_other_sign { right } else { 0 }));
     }
     let float = |value: &Value| match value.kind() {
         ValueKind::Bool => Ok(f64::from(u8::from(value.is_true()))),

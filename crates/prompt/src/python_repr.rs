@@ -44,9 +44,7 @@ fn float(value: &Value) -> Option<f64> {
     if value.kind() != ValueKind::Number || value.is_integer() {
         return None;
     }
-    f64::try_from(value.clone())
-        .ok()
-        .filter(|float| float.is_finite())
+    f64::try_from(value.clone()).ok().filter(|float| float.is_finite())
 }
 
 fn write_repr(text: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
@@ -91,11 +89,7 @@ fn write_repr(text: &mut String, value: &Value, depth: usize) -> Result<(), Erro
 
 /// A text in quotes: double ones where it holds single ones only.
 fn write_str(text: &mut String, content: &str) {
-    let quote = if content.contains('\'') && !content.contains('"') {
-        '"'
-    } else {
-        '\''
-    };
+    let quote = if content.contains('\'') && !content.contains('"') { '"' } else { '\'' };
     text.push(quote);
     for character in content.chars() {
         match character {
@@ -124,10 +118,7 @@ fn is_printable(character: char) -> bool {
     match character {
         ' '..='~' => true,
         '\0'..='\x7f' => false,
-        _ => !format!("a{character}")
-            .escape_debug()
-            .to_string()
-            .ends_with('}'),
+        _ => !format!("a{character}").escape_debug().to_string().ends_with('}'),
     }
 }
 
@@ -148,18 +139,12 @@ mod tests {
     fn texts_in_containers_are_quoted_and_escaped() {
         let check = |content: &str, expected: &str| {
             let value = Value::from(vec![Value::from(content)]);
-            assert_eq!(
-                str_of(&value).unwrap(),
-                format!("[{expected}]"),
-                "{content:?}"
-            );
+            assert_eq!(str_of(&value).unwrap(), format!("[{expected}]"), "{content:?}");
         };
         check("a'b\"c", r#"'a\'b"c'"#);
         check(
             "\u{2028}\u{a0}\u{7f}é\u{301}",
-            r"'\u2028\xa0\x7fé\u0301'"
-                .replace("\\u0301", "\u{301}")
-                .as_str(),
+            r"'\u2028\xa0\x7fé\u0301'".replace("\\u0301", "\u{301}").as_str(),
         );
         check("\u{e0001}😀\u{200b}", r"'\U000e0001😀\u200b'");
         check("\n\t\\", r"'\n\t\\'");

@@ -70,10 +70,7 @@ mod tests {
             r#"{"a": "\ud83d\ude00 \\ud800 \n\u00e9"}"#,
         );
         check(r"x\ud800y", "x\u{10f800}y");
-        check(
-            r"\uD800\ud83d\ude00\uDFFF",
-            "\u{10f800}\\ud83d\\ude00\u{10ffff}",
-        );
+        check(r"\uD800\ud83d\ude00\uDFFF", "\u{10f800}\\ud83d\\ude00\u{10ffff}");
         check(r"\\\udc00\", "\\\\\u{10fc00}\\");
         check("\\é\\u12\\ud8é", "\\é\\u12\\ud8é");
         assert_eq!(half_of('\u{10fc00}'), Some(0xdc00));

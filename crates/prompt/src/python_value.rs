@@ -82,9 +82,9 @@ impl Dictionary {
         let entries: Vec<_> = entries.collect();
         let places = match entries.len() {
             0..=SEARCHED_MAX => HashMap::new(),
-            _ => (entries.iter().enumerate())
-                .map(|(place, (key, _))| (key.clone(), place))
-                .collect(),
+            _ => {
+                (entries.iter().enumerate()).map(|(place, (key, _))| (key.clone(), place)).collect()
+            }
         };
         Self { entries, places }
     }

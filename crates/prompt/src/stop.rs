@@ -39,10 +39,7 @@ impl StopMatcher {
     /// A matcher at the start of a text. Empty stop strings never match.
     #[must_use]
     pub fn new(stops: Vec<String>) -> Self {
-        Self {
-            stops,
-            held: String::new(),
-        }
+        Self { stops, held: String::new() }
     }
 
     /// Takes the next piece of text. After [`StopOutcome::Stopped`] the matcher is at the start
@@ -68,12 +65,10 @@ impl StopMatcher {
     /// Finds the stop string that is complete first: its start in bytes, and its index.
     fn first_match(&self) -> Option<(usize, usize)> {
         let stops = self.stops.iter().enumerate();
-        let matches = stops
-            .filter(|(_, stop)| !stop.is_empty())
-            .filter_map(|(which, stop)| {
-                let start = self.held.find(stop.as_str())?;
-                Some((start + stop.len(), start, which))
-            });
+        let matches = stops.filter(|(_, stop)| !stop.is_empty()).filter_map(|(which, stop)| {
+            let start = self.held.find(stop.as_str())?;
+            Some((start + stop.len(), start, which))
+        });
         matches.min().map(|(_, start, which)| (start, which))
     }
 
@@ -81,16 +76,10 @@ impl StopMatcher {
     fn num_undecided(&self) -> usize {
         let begins = |stop: &str| {
             let longest = stop.len().saturating_sub(1).min(self.held.len());
-            let mut lengths = (1..=longest)
-                .rev()
-                .filter(|&length| stop.is_char_boundary(length));
+            let mut lengths = (1..=longest).rev().filter(|&length| stop.is_char_boundary(length));
             lengths.find(|&length| self.held.ends_with(&stop[..length]))
         };
-        self.stops
-            .iter()
-            .filter_map(|stop| begins(stop))
-            .max()
-            .unwrap_or(0)
+        self.stops.iter().filter_map(|stop| begins(stop)).max().unwrap_or(0)
     }
 }
 
@@ -163,14 +152,8 @@ mod tests {
     #[test]
     fn nothing_is_held_without_cause() {
         let mut matcher = StopMatcher::new(vec!["stop".to_owned()]);
-        assert_eq!(
-            matcher.push("go s"),
-            StopOutcome::Continue("go ".to_owned())
-        );
-        assert_eq!(
-            matcher.push("low"),
-            StopOutcome::Continue("slow".to_owned())
-        );
+        assert_eq!(matcher.push("go s"), StopOutcome::Continue("go ".to_owned()));
+        assert_eq!(matcher.push("low"), StopOutcome::Continue("slow".to_owned()));
     }
 
     #[test]
@@ -178,9 +161,7 @@ mod tests {
         const ALPHABET: [&str; 4] = ["a", "b", "é", "🎉"];
         let mut rng = Rng::new(11);
         let random = |rng: &mut Rng, length: usize| -> String {
-            (0..length)
-                .map(|_| ALPHABET[rng.below(ALPHABET.len())])
-                .collect()
+            (0..length).map(|_| ALPHABET[rng.below(ALPHABET.len())]).collect()
         };
         for case in 0..20_000 {
             let num_stops = rng.below(4);
@@ -200,11 +181,7 @@ mod tests {
                 .collect();
             let pieces: Vec<_> = pieces.iter().map(String::as_str).collect();
             let expected = reference(&stops, &pieces.concat());
-            assert_eq!(
-                run(&stops, &pieces),
-                expected,
-                "case {case}: {stops:?} in {pieces:?}"
-            );
+            assert_eq!(run(&stops, &pieces), expected, "case {case}: {stops:?} in {pieces:?}");
         }
     }
 }

@@ -60,9 +60,7 @@ pub(crate) fn visit<'t, 's>(statement: &'t Stmt<'s>, visit: &mut impl FnMut(&'t 
         Stmt::EmitRaw(_) | Stmt::Continue(_) | Stmt::Break(_) => {}
         Stmt::ForLoop(each) => {
             visit_expr(&each.iter, visit);
-            each.filter_expr
-                .iter()
-                .for_each(|expr| visit_expr(expr, visit));
+            each.filter_expr.iter().for_each(|expr| visit_expr(expr, visit));
             visit_all(&each.body, visit);
             visit_all(&each.else_body, visit);
         }
@@ -93,10 +91,7 @@ pub(crate) fn visit<'t, 's>(statement: &'t Stmt<'s>, visit: &mut impl FnMut(&'t 
             visit_all(&block.body, visit);
         }
         Stmt::Macro(defined) => {
-            defined
-                .defaults
-                .iter()
-                .for_each(|expr| visit_expr(expr, visit));
+            defined.defaults.iter().for_each(|expr| visit_expr(expr, visit));
             visit_all(&defined.body, visit);
         }
         Stmt::CallBlock(block) => {
@@ -116,13 +111,10 @@ pub(crate) fn visit<'t, 's>(statement: &'t Stmt<'s>, visit: &mut impl FnMut(&'t 
 }
 
 fn visit_all<'t, 's>(body: &'t [Stmt<'s>], visit_one: &mut impl FnMut(&'t Expr<'s>)) {
-    body.iter()
-        .for_each(|statement| visit(statement, visit_one));
+    body.iter().for_each(|statement| visit(statement, visit_one));
 }
 
 fn visit_expr<'t, 's>(expr: &'t Expr<'s>, visit: &mut impl FnMut(&'t Expr<'s>)) {
     visit(expr);
-    parts(expr)
-        .into_iter()
-        .for_each(|part| visit_expr(part, visit));
+    parts(expr).into_iter().for_each(|part| visit_expr(part, visit));
 }

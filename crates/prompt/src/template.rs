@@ -111,19 +111,14 @@ impl ChatTemplate {
         // As it came: the probe does not know tags for generated parts.
         let takes_inline_system = takes_inline_system(&source);
         let source = scope_generation_tags(&source);
-        let content_formats = [
-            ContentFormat::detect_as_vllm(&source),
-            ContentFormat::detect_as_sglang(&source),
-        ];
-        let names_developer = ["\"developer\"", "'developer'"]
-            .iter()
-            .any(|name| source.contains(name));
+        let content_formats =
+            [ContentFormat::detect_as_vllm(&source), ContentFormat::detect_as_sglang(&source)];
+        let names_developer =
+            ["\"developer\"", "'developer'"].iter().any(|name| source.contains(name));
         let names_content = source.contains("content");
         environment
             .add_template_owned(NAME, python_operators::as_filters(source))
-            .map_err(|error| PromptError::TemplateSyntax {
-                reason: error.to_string(),
-            })?;
+            .map_err(|error| PromptError::TemplateSyntax { reason: error.to_string() })?;
         Ok(Self {
             environment,
             special_tokens,
@@ -196,9 +191,7 @@ impl ChatTemplate {
         };
         Err(match refusal(&error) {
             Some(message) => PromptError::Refused(message),
-            None => PromptError::Render {
-                reason: error.to_string(),
-            },
+            None => PromptError::Render { reason: error.to_string() },
         })
     }
 
@@ -249,10 +242,7 @@ const REQUEST_FUEL: u64 = 20_000_000;
 
 /// Returns the syntax of Jinja2's lexer as `transformers` sets it up.
 pub(crate) fn syntax() -> SyntaxConfig {
-    let syntax = SyntaxConfig::builder()
-        .trim_blocks(true)
-        .lstrip_blocks(true)
-        .build();
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     syntax.expect("the default delimiters are valid")
 }
 
@@ -265,9 +255,8 @@ fn environment() -> Environment<'static> {
     python_operators::install(&mut environment);
     // Debug information would carry pieces of the prompt into errors.
     environment.set_debug(false);
-    environment.add_filter("tojson", |value: &Value, options: Kwargs| {
-        json_dumps::tojson(value, &options)
-    });
+    environment
+        .add_filter("tojson", |value: &Value, options: Kwargs| json_dumps::tojson(value, &options));
     environment.add_function("raise_exception", raise_exception);
     environment
 }
@@ -300,10 +289,7 @@ pub(crate) fn scope_generation_tags(source: &str) -> String {
         let inner = tag.trim_start_matches(['-', '+']).trim_start();
         let end = inner.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
         let (word, after) = inner.split_at(end.unwrap_or(inner.len()));
-        let closes = after
-            .trim_start()
-            .trim_start_matches(['-', '+'])
-            .starts_with("%}");
+        let closes = after.trim_start().trim_start_matches(['-', '+']).starts_with("%}");
         let scope = match word {
             "generation" if closes => "with",
             "endgeneration" if closes => "endwith",
@@ -378,25 +364,13 @@ mod tests {
         let source = "x\n{%- generation -%}\n y {%+ endgeneration %}\nz{% generations %}";
         let scoped = "x\n{%- with -%}\n y {%+ endwith %}\nz{% generations %}";
         assert_eq!(scope_generation_tags(source), scoped);
-        check(
-            "a {%- generation %}\n b {% endgeneration -%} c",
-            &json!([]),
-            "a b c",
-        );
+        check("a {%- generation %}\n b {% endgeneration -%} c", &json!([]), "a b c");
     }
 
     #[test]
     fn dates_are_those_of_the_request() {
-        check(
-            "{{ strftime_now('%d %b %Y, %-d') }}",
-            &json!([]),
-            "07 Mar 2025, 7",
-        );
-        check(
-            "{{ strftime_now('%c, %x') }}",
-            &json!([]),
-            "Fri Mar  7 00:00:00 2025, 03/07/25",
-        );
+        check("{{ strftime_now('%d %b %Y, %-d') }}", &json!([]), "07 Mar 2025, 7");
+        check("{{ strftime_now('%c, %x') }}", &json!([]), "Fri Mar  7 00:00:00 2025, 03/07/25");
     }
 
     #[test]
@@ -418,29 +392,17 @@ mod tests {
         let source =
             "{% macro m() %}{{ raise_exception('no ' ~ messages[0]) }}{% endmacro %}{{ m() }}";
         let error = render(source, &json!(["way"])).unwrap_err();
-        assert!(
-            matches!(&error, PromptError::Refused(words) if words == "no way"),
-            "{error}"
-        );
+        assert!(matches!(&error, PromptError::Refused(words) if words == "no way"), "{error}");
     }
 
     #[test]
     fn faults_are_told_apart() {
         let fault = render("{{ messages[0].role.name }}", &json!([]));
-        assert!(
-            matches!(fault, Err(PromptError::Render { .. })),
-            "{fault:?}"
-        );
+        assert!(matches!(fault, Err(PromptError::Render { .. })), "{fault:?}");
         let panic = render("{% for m in messages[::-1] %}{% endfor %}", &json!([]));
-        assert!(
-            matches!(panic, Err(PromptError::Render { .. })),
-            "{panic:?}"
-        );
+        assert!(matches!(panic, Err(PromptError::Render { .. })), "{panic:?}");
         let syntax = render("{% if %}", &json!([]));
-        assert!(
-            matches!(syntax, Err(PromptError::TemplateSyntax { .. })),
-            "{syntax:?}"
-        );
+        assert!(matches!(syntax, Err(PromptError::TemplateSyntax { .. })), "{syntax:?}");
     }
 
     #[test]

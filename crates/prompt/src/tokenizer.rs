@@ -92,11 +92,7 @@ impl Tokenizer {
         text: &str,
         special: SpecialTokensIn,
     ) -> Result<Vec<TokenId>, PromptError> {
-        match self
-            .fast
-            .as_ref()
-            .and_then(|fast| encode_fast(fast, text, special))
-        {
+        match self.fast.as_ref().and_then(|fast| encode_fast(fast, text, special)) {
             Some(tokens) => Ok(tokens),
             None => encode_reference(&self.reference, text, special),
         }
@@ -112,9 +108,7 @@ impl Tokenizer {
         tokens: &[TokenId],
         special: SpecialTokensOut,
     ) -> Result<String, PromptError> {
-        self.reference
-            .decode(tokens, special == SpecialTokensOut::Skip)
-            .map_err(failed)
+        self.reference.decode(tokens, special == SpecialTokensOut::Skip).map_err(failed)
     }
 
     /// The id of a token by its spelling in the vocabulary, which for words is not its text.
@@ -165,10 +159,7 @@ fn load_fast(bytes: &[u8]) -> Option<fastokens::Tokenizer> {
 /// Whether both give the same ids for all that the probe asks.
 fn agree(fast: &fastokens::Tokenizer, reference: &tokenizers::Tokenizer) -> bool {
     let added = reference.get_added_tokens_decoder();
-    let mut added: Vec<_> = added
-        .iter()
-        .map(|(id, token)| (*id, token.content.as_str()))
-        .collect();
+    let mut added: Vec<_> = added.iter().map(|(id, token)| (*id, token.content.as_str())).collect();
     added.sort_unstable();
     let texts = probe::texts(added.into_iter().map(|(_, content)| content));
     let ways = [SpecialTokensIn::ParseOnly, SpecialTokensIn::AddBosEos];
@@ -201,14 +192,9 @@ fn encode_reference(
     Ok(encoding.get_ids().to_vec())
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the shape that `map_err` wants"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` wants")]
 fn failed(error: tokenizers::Error) -> PromptError {
-    PromptError::Tokenize {
-        reason: error.to_string(),
-    }
+    PromptError::Tokenize { reason: error.to_string() }
 }
 
 #[cfg(test)]
@@ -221,11 +207,7 @@ mod tests {
     fn check(tokenizer: &Tokenizer, text: &str) {
         for special in [SpecialTokensIn::ParseOnly, SpecialTokensIn::AddBosEos] {
             let expected = encode_reference(&tokenizer.reference, text, special).unwrap();
-            assert_eq!(
-                tokenizer.encode(text, special).unwrap(),
-                expected,
-                "{text:?}"
-            );
+            assert_eq!(tokenizer.encode(text, special).unwrap(), expected, "{text:?}");
         }
     }
 
@@ -238,15 +220,9 @@ mod tests {
         check(&tokenizer, text);
         let tokens = tokenizer.encode(text, SpecialTokensIn::ParseOnly).unwrap();
         assert_eq!(tokens[0], tokenizer.token_id("<|im_start|>").unwrap());
-        assert_eq!(
-            tokenizer.decode(&tokens, SpecialTokensOut::Keep).unwrap(),
-            text
-        );
+        assert_eq!(tokenizer.decode(&tokens, SpecialTokensOut::Keep).unwrap(), text);
         let bare = "user\nПривет, 你好 🎉\t\n  x";
-        assert_eq!(
-            tokenizer.decode(&tokens, SpecialTokensOut::Skip).unwrap(),
-            bare
-        );
+        assert_eq!(tokenizer.decode(&tokens, SpecialTokensOut::Skip).unwrap(), bare);
     }
 
     /// Real conversations, 2 MB of them, some as one long text so that the fast implementation
@@ -267,11 +243,7 @@ mod tests {
             let turns = chat["turns"].as_array().unwrap();
             let turn = |turn: &serde_json::Value| {
                 let (role, text) = (turn["role"].as_str(), turn["text"].as_str());
-                format!(
-                    "<|im_start|>{}\n{}<|im_end|>\n",
-                    role.unwrap(),
-                    text.unwrap()
-                )
+                format!("<|im_start|>{}\n{}<|im_end|>\n", role.unwrap(), text.unwrap())
             };
             chats.push(turns.iter().map(turn).collect::<String>());
         }
@@ -279,10 +251,7 @@ mod tests {
         for chat in &chats {
             check(&tokenizer, chat);
         }
-        check(
-            &tokenizer,
-            &chats[..chats.len() / 4].concat().replace("<|im_", ""),
-        );
+        check(&tokenizer, &chats[..chats.len() / 4].concat().replace("<|im_", ""));
     }
 
     fn real_chats() -> Option<String> {
@@ -292,11 +261,7 @@ mod tests {
         let file = std::fs::File::open(path).ok()?;
         let decoder = ruzstd::decoding::StreamingDecoder::new(std::io::BufReader::new(file));
         let mut bytes = Vec::new();
-        decoder
-            .unwrap()
-            .take(BYTES)
-            .read_to_end(&mut bytes)
-            .unwrap();
+        decoder.unwrap().take(BYTES).read_to_end(&mut bytes).unwrap();
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -322,12 +287,7 @@ mod tests {
             "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "?": 2}, "unk_token": "?"}}"#;
         let tokenizer = Tokenizer::from_bytes(json.as_bytes()).unwrap();
         assert_eq!(tokenizer.backend(), "tokenizers");
-        assert_eq!(
-            tokenizer
-                .encode("b a c", SpecialTokensIn::ParseOnly)
-                .unwrap(),
-            [1, 0, 2]
-        );
+        assert_eq!(tokenizer.encode("b a c", SpecialTokensIn::ParseOnly).unwrap(), [1, 0, 2]);
     }
 
     #[test]

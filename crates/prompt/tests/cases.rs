@@ -35,9 +35,7 @@ fn failed_requests_are_rendered_as_by_the_engine() {
         model.template =
             Some(headstart_prompt::ChatTemplate::new(&source, special_tokens).unwrap());
         let chat = model.chat_prompt(Dialect::default(), Api::Chat, case.request, 0);
-        let tokens = chat
-            .as_ref()
-            .map(|chat| model.tokenizer.encode(&chat.text, chat.special));
+        let tokens = chat.as_ref().map(|chat| model.tokenizer.encode(&chat.text, chat.special));
         let is_equal = matches!(&chat, Ok(chat) if chat.text == case.text)
             && matches!(tokens, Ok(Ok(tokens)) if tokens == case.tokens);
         if !is_equal {

@@ -68,10 +68,7 @@ fn damaged_requests_never_panic() {
     });
     models[1].named_templates = BTreeMap::from([("tool_use".to_owned(), template("chatml-tools"))]);
     let newest = Dialect::default();
-    let oldest = Dialect::Vllm(VllmVersion {
-        major: 0,
-        minor: 30,
-    });
+    let oldest = Dialect::Vllm(VllmVersion { major: 0, minor: 30 });
     let (mut rendered, mut refused) = (0, 0);
     for (dialect, api, file) in [
         (newest, Api::Chat, "shapes.json"),
@@ -99,8 +96,5 @@ fn damaged_requests_never_panic() {
             }
         }
     }
-    assert!(
-        rendered > REQUESTS / 2 && refused > REQUESTS / 2,
-        "{rendered}, {refused}"
-    );
+    assert!(rendered > REQUESTS / 2 && refused > REQUESTS / 2, "{rendered}, {refused}");
 }

@@ -41,17 +41,12 @@ fn read(name: &str) -> String {
 
 /// The templates of a folder by name.
 fn templates(folder: &Path, special_tokens: &SpecialTokens) -> BTreeMap<String, ChatTemplate> {
-    let files = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|file| file.unwrap().path());
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let compiled = files.map(|path| {
         let source = std::fs::read_to_string(&path).unwrap();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let template = ChatTemplate::new(&source, special_tokens.clone());
-        (
-            name.clone(),
-            template.unwrap_or_else(|error| panic!("{name}: {error}")),
-        )
+        (name.clone(), template.unwrap_or_else(|error| panic!("{name}: {error}")))
     });
     compiled.collect()
 }
@@ -78,11 +73,8 @@ fn golden<'a>(
 }
 
 /// The routes with a conversation: names of their files, and how many cells must be equal.
-const ROUTES: [(&str, Api, usize); 3] = [
-    ("", Api::Chat, 8000),
-    ("messages-", Api::Messages, 400),
-    ("responses-", Api::Responses, 400),
-];
+const ROUTES: [(&str, Api, usize); 3] =
+    [("", Api::Chat, 8000), ("messages-", Api::Messages, 400), ("responses-", Api::Responses, 400)];
 
 #[test]
 fn chats_become_the_tokens_of_each_version_of_vllm() {
@@ -124,10 +116,9 @@ fn check_route(route: &str, api: Api, least: usize) {
 #[test]
 fn real_templates_render_as_by_vllm() {
     let variable = std::env::var;
-    let (Ok(folder), Ok(goldens)) = (
-        variable("HEADSTART_REAL_TEMPLATES"),
-        variable("HEADSTART_REAL_GOLDENS"),
-    ) else {
+    let (Ok(folder), Ok(goldens)) =
+        (variable("HEADSTART_REAL_TEMPLATES"), variable("HEADSTART_REAL_GOLDENS"))
+    else {
         eprintln!("skipped: HEADSTART_REAL_TEMPLATES and HEADSTART_REAL_GOLDENS are not set");
         return;
     };
@@ -154,10 +145,7 @@ fn real_templates_render_as_by_vllm() {
     }
     all.show("vLLM 0.32, real templates");
     assert!(all.wrong.is_empty(), "{} cells differ", all.wrong.len());
-    assert!(
-        equal >= 30,
-        "{equal} templates are equal in 99 % of their cells"
-    );
+    assert!(equal >= 30, "{equal} templates are equal in 99 % of their cells");
 }
 
 #[test]
@@ -168,10 +156,7 @@ fn chats_become_the_tokens_of_sglang() {
     for (name, template) in &templates(&folder, &PromptModel::toy().special_tokens) {
         let toy = PromptModel::toy();
         counts.note_all(("", Api::Chat), "sglang", &toy, (name, template), |shape| {
-            let missing = &*Box::leak(Box::new(Golden {
-                status: Some(404),
-                ..Golden::default()
-            }));
+            let missing = &*Box::leak(Box::new(Golden { status: Some(404), ..Golden::default() }));
             Some(golden(&none, &goldens, shape, name).unwrap_or(missing))
         });
     }
@@ -285,16 +270,12 @@ impl Counts {
             Ok((text, ids)) => {
                 // Ids decide; the engine's text is that of its ids, which may be truncated.
                 let is_ids = golden.ids.as_ref().is_none_or(|golden| *golden == ids);
-                let is_hash = golden
-                    .hash
-                    .as_ref()
-                    .is_none_or(|golden| *golden == hash(&ids));
+                let is_hash = golden.hash.as_ref().is_none_or(|golden| *golden == hash(&ids));
                 assert!(golden.ids.is_some() || golden.hash.is_some(), "{cell}");
                 if is_ids && is_hash {
                     self.equal += 1;
                 } else {
-                    self.wrong
-                        .push(format!("{cell}\n  ours   {text:?}\n  engine {golden:?}"));
+                    self.wrong.push(format!("{cell}\n  ours   {text:?}\n  engine {golden:?}"));
                 }
             }
             Err(error) => {
@@ -318,18 +299,12 @@ impl Counts {
             println!("{reason}: {}", cells.len());
             cells.iter().take(some).for_each(|cell| println!("{cell}"));
         }
-        self.wrong
-            .iter()
-            .take(some)
-            .for_each(|cell| println!("{cell}"));
+        self.wrong.iter().take(some).for_each(|cell| println!("{cell}"));
     }
 }
 
 fn hash(ids: &[u32]) -> String {
     let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     let digest = Sha256::digest(bytes);
-    digest[..8]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

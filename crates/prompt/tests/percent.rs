@@ -12,10 +12,8 @@ fn the_operator_renders_as_in_jinja2() {
         serde_json::from_str(include_str!("percent.json")).unwrap();
     assert!(cases.len() >= 700);
     let messages = json!([{"role": "user", "content": "it's %s"}]);
-    let extra = Map::from_iter([
-        ("n".to_owned(), Value::from(5)),
-        ("s".to_owned(), Value::from("é%")),
-    ]);
+    let extra =
+        Map::from_iter([("n".to_owned(), Value::from(5)), ("s".to_owned(), Value::from("é%"))]);
     let render = |source: &str| {
         let template = ChatTemplate::new(source, SpecialTokens::default()).ok()?;
         let rendered = template.render(&RenderInput {

@@ -181,9 +181,7 @@ const FRAGMENTS: &[&str] = &[
 fn mixture(rng: &mut Rng) -> String {
     // Sometimes of few kinds only, so that neighbours repeat.
     let kinds = [4, 12, FRAGMENTS.len()][rng.below(3)];
-    let chosen: Vec<&str> = (0..kinds)
-        .map(|_| FRAGMENTS[rng.below(FRAGMENTS.len())])
-        .collect();
+    let chosen: Vec<&str> = (0..kinds).map(|_| FRAGMENTS[rng.below(FRAGMENTS.len())]).collect();
     let spaces = rng.below(3) == 0;
     let mut text = String::new();
     for _ in 0..1 + rng.below(200) {
@@ -224,9 +222,7 @@ fn every_neighbourhood_of_a_gap_holds() {
         let mut rng = Rng::new(3);
         let mut draw = |most: usize| -> String {
             let length = rng.below(most + 1);
-            (0..length)
-                .map(|_| around[rng.below(around.len())])
-                .collect()
+            (0..length).map(|_| around[rng.below(around.len())]).collect()
         };
         for _ in 0..700 {
             let (left, right) = (draw(4), draw(4));
@@ -269,10 +265,7 @@ fn tokenizers_of_models_give_the_tokens_of_the_whole_text() {
         let path = folder.path().join("tokenizer.json");
         let json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         let added = json["added_tokens"].as_array().unwrap();
-        let added: Vec<&str> = added
-            .iter()
-            .filter_map(|token| token["content"].as_str())
-            .collect();
+        let added: Vec<&str> = added.iter().filter_map(|token| token["content"].as_str()).collect();
         let tokenizer = Arc::new(Tokenizer::from_file(&path).unwrap());
         let (name, caches) = (folder.file_name(), caches(&tokenizer));
         let name = name.to_string_lossy();
@@ -305,9 +298,7 @@ fn turns_of_real_conversations_tokenize_little() {
             let prompt = &chat[..end];
             asked += prompt.len() as u64;
             let tokens = cache.encode(prompt, SpecialTokensIn::ParseOnly).unwrap();
-            let expected = tokenizer
-                .encode(prompt, SpecialTokensIn::ParseOnly)
-                .unwrap();
+            let expected = tokenizer.encode(prompt, SpecialTokensIn::ParseOnly).unwrap();
             assert!(tokens == expected, "{prompt:?}");
         }
     }
@@ -355,27 +346,17 @@ fn real_chats(bytes: u64) -> Option<Vec<String>> {
     let file = std::fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(data)).ok()?;
     let decoder = ruzstd::decoding::StreamingDecoder::new(std::io::BufReader::new(file));
     let mut lines = Vec::new();
-    decoder
-        .unwrap()
-        .take(bytes)
-        .read_to_end(&mut lines)
-        .unwrap();
+    decoder.unwrap().take(bytes).read_to_end(&mut lines).unwrap();
     // The last line may be cut.
     let lines = String::from_utf8_lossy(&lines).into_owned();
-    let chats = lines
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let chats = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     Some(chats.map(|chat| chat_ml(&chat)).collect())
 }
 
 fn chat_ml(chat: &Value) -> String {
     let turn = |turn: &Value| {
         let (role, text) = (turn["role"].as_str(), turn["text"].as_str());
-        format!(
-            "<|im_start|>{}\n{}<|im_end|>\n",
-            role.unwrap(),
-            text.unwrap()
-        )
+        format!("<|im_start|>{}\n{}<|im_end|>\n", role.unwrap(), text.unwrap())
     };
     chat["turns"].as_array().unwrap().iter().map(turn).collect()
 }
@@ -387,9 +368,7 @@ fn toy_cache(capacity_bytes: usize) -> PrefixTokens {
 
 /// A turn of about `words` words.
 fn turn(words: usize, rng: &mut Rng) -> String {
-    let body: String = (0..words)
-        .map(|_| format!("word{} ", rng.below(1000)))
-        .collect();
+    let body: String = (0..words).map(|_| format!("word{} ", rng.below(1000))).collect();
     format!("<|im_start|>user\n{body}<|im_end|>\n")
 }
 
@@ -403,18 +382,11 @@ fn a_fifth_turn_tokenizes_what_is_new() {
         text += &new;
         let before = cache.stats();
         let tokens = cache.encode(&text, SpecialTokensIn::ParseOnly).unwrap();
-        let expected = cache
-            .tokenizer()
-            .encode(&text, SpecialTokensIn::ParseOnly)
-            .unwrap();
+        let expected = cache.tokenizer().encode(&text, SpecialTokensIn::ParseOnly).unwrap();
         assert_eq!(tokens, expected);
         let missed = cache.stats().miss_bytes - before.miss_bytes;
         let most = new.len() + headstart_prompt::prefix_tokens::SEGMENT_BYTES + 64;
-        assert!(
-            missed <= most as u64,
-            "{missed} bytes for {} new ones",
-            new.len()
-        );
+        assert!(missed <= most as u64, "{missed} bytes for {} new ones", new.len());
     }
     // The same prompt again costs what is behind its last boundary.
     let before = cache.stats();
@@ -450,11 +422,7 @@ fn the_capacity_holds_and_what_is_dropped_is_tokenized_again() {
         let mut rng = Rng::new(2);
         let texts: Vec<String> = (0..10).map(|_| turn(1500, &mut rng)).collect();
         for _ in 0..60 {
-            check(
-                "toy",
-                std::slice::from_ref(&cache),
-                &texts[rng.below(texts.len())],
-            );
+            check("toy", std::slice::from_ref(&cache), &texts[rng.below(texts.len())]);
             cache.check();
             assert!(cache.stats().held_bytes <= capacity_bytes);
         }

@@ -45,11 +45,7 @@ fn measure(replicas: u32) {
         .iter()
         .map(|turn| {
             let namespace = Namespace::default();
-            index.hash(Prompt {
-                tokens: &turn.tokens,
-                namespace,
-                ..Prompt::default()
-            })
+            index.hash(Prompt { tokens: &turn.tokens, namespace, ..Prompt::default() })
         })
         .collect();
 
@@ -102,9 +98,8 @@ fn turns(replicas: u32) -> Vec<Turn> {
     for _ in 0..TURNS / TURNS_PER_CONVERSATION {
         let system = rng.below(SYSTEM_PROMPTS) as TokenId;
         let replica = ReplicaId(rng.below(replicas as usize) as u32);
-        let mut tokens: Vec<TokenId> = (0..SYSTEM_TOKENS as TokenId)
-            .map(|token| (system << 16) + token)
-            .collect();
+        let mut tokens: Vec<TokenId> =
+            (0..SYSTEM_TOKENS as TokenId).map(|token| (system << 16) + token).collect();
         for _ in 0..TURNS_PER_CONVERSATION {
             tokens.extend((0..TURN_TOKENS).map(|_| rng.next_u64() as TokenId));
             let stored = new_blocks(&tokens, replica, &mut known);
@@ -140,13 +135,8 @@ fn new_blocks(
     let first = names.iter().position(is_new).unwrap_or(names.len());
     known.extend(names[first..].iter().map(|&name| (replica, name)));
     StoredBlocks {
-        blocks: names[first..]
-            .iter()
-            .map(|&name| BlockHash::from_u64(name))
-            .collect(),
-        parent: first
-            .checked_sub(1)
-            .map(|last| BlockHash::from_u64(names[last])),
+        blocks: names[first..].iter().map(|&name| BlockHash::from_u64(name)).collect(),
+        parent: first.checked_sub(1).map(|last| BlockHash::from_u64(names[last])),
         tokens: tokens[first * BLOCK_SIZE as usize..names.len() * BLOCK_SIZE as usize].to_vec(),
         block_size: BLOCK_SIZE,
         extras: Vec::new(),

@@ -44,9 +44,7 @@ fn measure(name: &str, token_bytes: u64, block_size: usize) {
     let index = RunIndex::with_limits("m", Limits::default());
     let mut rng = Rng::new(1);
     for replica in (0..REPLICAS).map(ReplicaId) {
-        let track = Update::Track {
-            block_size: Some(block_size as u32),
-        };
+        let track = Update::Track { block_size: Some(block_size as u32) };
         index.update(replica, track, Nanos(0));
         let num_conversations = KV_BYTES_PER_REPLICA / token_bytes / CONVERSATION_TOKENS as u64;
         for conversation in 0..num_conversations as u32 {
@@ -85,9 +83,7 @@ fn events(tokens: &[TokenId], block_size: usize) -> Vec<CacheEvent> {
     let mut name = 0;
     let names = tokens.chunks_exact(block_size).map(|block| {
         let mix = |name: u64, &token: &TokenId| {
-            (name ^ u64::from(token))
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                .rotate_left(29)
+            (name ^ u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
         };
         name = block.iter().fold(name, mix);
         BlockHash::from_u64(name)

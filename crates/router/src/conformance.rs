@@ -96,11 +96,7 @@ fn check_answers(world: &mut OperationGenerator, index: &dyn PrefixIndex, seed: 
 
 fn check_end(world: &mut OperationGenerator, index: &dyn PrefixIndex, seed: u64) {
     let replicas: Vec<ReplicaId> = world.fleet.replicas().map(|(replica, _)| replica).collect();
-    index.update(
-        replicas[0],
-        Update::Events(&[CacheEvent::Cleared]),
-        world.now,
-    );
+    index.update(replicas[0], Update::Events(&[CacheEvent::Cleared]), world.now);
     for &other in &replicas[1..] {
         index.update(other, Update::Forget, world.now);
     }
@@ -117,11 +113,8 @@ fn compare(
     a: &dyn PrefixIndex,
     b: &dyn PrefixIndex,
 ) -> Result<(), String> {
-    let delays = [
-        0,
-        world.rng.below(3_000_000_000) as u64,
-        world.rng.below(400_000_000_000) as u64,
-    ];
+    let delays =
+        [0, world.rng.below(3_000_000_000) as u64, world.rng.below(400_000_000_000) as u64];
     for delay in delays {
         let (path, now) = (world.question(), Nanos(world.now.0 + delay));
         let (found, expected) = (ask(a, &path, now), ask(b, &path, now));
@@ -133,9 +126,7 @@ fn compare(
         if found != expected {
             let surplus: Vec<_> = found.difference(&expected).collect();
             let missing: Vec<_> = expected.difference(&found).collect();
-            return Err(format!(
-                "holds {surplus:?} and lacks {missing:?} at {now:?}"
-            ));
+            return Err(format!("holds {surplus:?} and lacks {missing:?} at {now:?}"));
         }
     }
     Ok(())
@@ -144,10 +135,7 @@ fn compare(
 fn residents(index: &dyn PrefixIndex, now: Nanos) -> BTreeSet<ResidentBlock> {
     let mut residents = BTreeSet::new();
     index.residents(now, &mut |resident| {
-        assert!(
-            residents.insert(resident),
-            "each is visited once: {resident:?}"
-        );
+        assert!(residents.insert(resident), "each is visited once: {resident:?}");
     });
     residents
 }

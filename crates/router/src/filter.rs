@@ -40,9 +40,7 @@ pub const SATURATED_KV_USAGE: f64 = 0.9;
 
 impl Filter for SaturationFilter {
     fn admits(&self, replica: &ReplicaView, _request: &RouteRequest<'_>) -> bool {
-        let is_full = replica
-            .kv_usage
-            .is_some_and(|usage| usage >= SATURATED_KV_USAGE);
+        let is_full = replica.kv_usage.is_some_and(|usage| usage >= SATURATED_KV_USAGE);
         !(is_full && replica.queue_depth > 0)
     }
 }
@@ -53,25 +51,15 @@ mod tests {
     use headstart_core::ReplicaId;
 
     fn check(filter: &dyn Filter, health: Health, excluded: &[ReplicaId], expected: bool) {
-        let view = ReplicaView {
-            health,
-            ..ReplicaView::idle(ReplicaId(1))
-        };
-        let request = RouteRequest {
-            excluded,
-            ..RouteRequest::default()
-        };
+        let view = ReplicaView { health, ..ReplicaView::idle(ReplicaId(1)) };
+        let request = RouteRequest { excluded, ..RouteRequest::default() };
         assert_eq!(filter.admits(&view, &request), expected);
     }
 
     #[test]
     fn full_and_waited_for_is_saturated() {
         let admits = |kv_usage, queue_depth| {
-            let view = ReplicaView {
-                kv_usage,
-                queue_depth,
-                ..ReplicaView::idle(ReplicaId(1))
-            };
+            let view = ReplicaView { kv_usage, queue_depth, ..ReplicaView::idle(ReplicaId(1)) };
             SaturationFilter.admits(&view, &RouteRequest::default())
         };
         assert!(!admits(Some(0.95), 1));
@@ -83,11 +71,6 @@ mod tests {
         check(&Healthy, Health::Healthy, &[ReplicaId(1)], true);
         check(&Healthy, Health::Down, &[], false);
         check(&NotExcluded, Health::Down, &[ReplicaId(2)], true);
-        check(
-            &NotExcluded,
-            Health::Healthy,
-            &[ReplicaId(2), ReplicaId(1)],
-            false,
-        );
+        check(&NotExcluded, Health::Healthy, &[ReplicaId(2), ReplicaId(1)], false);
     }
 }

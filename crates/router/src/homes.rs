@@ -30,9 +30,7 @@ impl Homes {
     /// key that the turn added.
     pub(crate) fn find(&self, prompt: &[RouteKey]) -> Option<ReplicaId> {
         let latest = prompt.iter().rev().take(KEYS_MAX);
-        latest
-            .into_iter()
-            .find_map(|key| self.replicas.get(key).copied())
+        latest.into_iter().find_map(|key| self.replicas.get(key).copied())
     }
 
     /// Notes that a prompt was sent to `replica`. One without a key has no home.
@@ -66,11 +64,7 @@ mod tests {
         homes.note(&prompt(&[1, 2, 3, 4, 5]), ReplicaId(1));
         assert_eq!(homes.find(&prompt(&[1, 2, 3, 9])), Some(ReplicaId(0)));
         assert_eq!(homes.find(&prompt(&[1, 2, 3, 4, 5, 6])), Some(ReplicaId(1)));
-        assert_eq!(
-            homes.find(&prompt(&[1, 2, 8])),
-            None,
-            "a shared beginning is no home"
-        );
+        assert_eq!(homes.find(&prompt(&[1, 2, 8])), None, "a shared beginning is no home");
         assert_eq!(homes.find(&prompt(&[])), None);
     }
 

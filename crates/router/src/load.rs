@@ -186,21 +186,12 @@ mod tests {
     }
 
     fn report(waiting: u32, at: Nanos) -> ReportedLoad {
-        ReportedLoad {
-            waiting,
-            running: 3,
-            kv_usage: 0.5,
-            at,
-        }
+        ReportedLoad { waiting, running: 3, kv_usage: 0.5, at }
     }
 
     /// Expects (queue depth, requests, KV usage).
     fn check(load: &Load, now: Nanos, expected: (usize, usize, Option<f64>)) {
-        let found = (
-            load.queue_depth(now),
-            load.requests(now),
-            load.kv_usage(now),
-        );
+        let found = (load.queue_depth(now), load.requests(now), load.kv_usage(now));
         assert_eq!(found, expected);
     }
 
@@ -209,12 +200,7 @@ mod tests {
         let mut in_flight = InFlight::default();
         in_flight.enter(Phase::Prefill { tokens: 30 });
         in_flight.enter(Phase::Decode { tokens: 7 });
-        let both = InFlight {
-            requests: 2,
-            queued: 1,
-            prefill_tokens: 30,
-            decode_tokens: 7,
-        };
+        let both = InFlight { requests: 2, queued: 1, prefill_tokens: 30, decode_tokens: 7 };
         assert_eq!(in_flight, both);
         in_flight.leave(Phase::Prefill { tokens: 30 });
         in_flight.leave(Phase::Decode { tokens: 7 });
@@ -238,10 +224,7 @@ mod tests {
         load.report(report(2, second(3)));
         load.report(report(7, second(2)));
         check(&load, second(3), (2, 5, Some(0.5)));
-        load.report(ReportedLoad {
-            kv_usage: f64::NAN,
-            ..report(1, second(4))
-        });
+        load.report(ReportedLoad { kv_usage: f64::NAN, ..report(1, second(4)) });
         check(&load, second(4), (1, 4, None));
     }
 }

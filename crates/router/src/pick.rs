@@ -87,9 +87,7 @@ impl Picker for Best {
     ) -> usize {
         let scores = || scored.iter().map(|candidate| candidate.score);
         let best = scores().fold(f64::NEG_INFINITY, f64::max);
-        let tied = scores()
-            .enumerate()
-            .filter(|(_, score)| *score > best - TIE);
+        let tied = scores().enumerate().filter(|(_, score)| *score > best - TIE);
         let mut longest_ago: Vec<usize> = Vec::new();
         let mut earliest = None;
         for (at, _) in tied {
@@ -142,11 +140,7 @@ impl Picker for PowerOfTwo {
         }
         // Any other one.
         let second = (first + 1 + rng.below(scored.len() - 1)) % scored.len();
-        if scored[second].score > scored[first].score {
-            second
-        } else {
-            first
-        }
+        if scored[second].score > scored[first].score { second } else { first }
     }
 }
 
@@ -195,12 +189,7 @@ impl SessionHash {
     /// For requests to `model`.
     #[must_use]
     pub fn new(model: &str) -> Self {
-        Self {
-            hasher: RouteHasher::new(&RouteIdentity {
-                model,
-                block_size: SESSION_TOKENS,
-            }),
-        }
+        Self { hasher: RouteHasher::new(&RouteIdentity { model, block_size: SESSION_TOKENS }) }
     }
 
     /// Hashes the conversation's name, else the first block of its prompt; `None` if the prompt is
@@ -261,10 +250,7 @@ mod tests {
         let ids = (0..).map(ReplicaId);
         let candidates = ids.zip(requests_and_scores);
         let candidate = |(replica, &(requests, score))| ScoredCandidate {
-            view: ReplicaView {
-                requests,
-                ..ReplicaView::idle(replica)
-            },
+            view: ReplicaView { requests, ..ReplicaView::idle(replica) },
             score,
         };
         candidates.map(candidate).collect()
@@ -282,20 +268,13 @@ mod tests {
     }
 
     fn pick_session(scored: &[ScoredCandidate], session: &str) -> usize {
-        let request = RouteRequest {
-            session: Some(session),
-            ..RouteRequest::default()
-        };
+        let request = RouteRequest { session: Some(session), ..RouteRequest::default() };
         SessionHash::new("m").pick(scored, &request, &mut Rng::new(0))
     }
 
     #[test]
     fn the_best_wins_and_ties_are_spread() {
-        check(
-            &mut Best::default(),
-            &scored(&[(0, 0.5), (0, 0.7), (0, 0.1)]),
-            &[0, 1200, 0],
-        );
+        check(&mut Best::default(), &scored(&[(0, 0.5), (0, 0.7), (0, 0.1)]), &[0, 1200, 0]);
         let tied = scored(&[(0, 0.1 + 0.2), (0, 0.3), (0, 0.1)]);
         check(&mut Best::default(), &tied, &[600, 600, 0]);
     }
@@ -340,10 +319,7 @@ mod tests {
             let equals: Vec<usize> = equals.collect();
             let longest_ago = equals.iter().map(|&at| last(at)).min().expect("not empty");
             let at = best.pick(&candidates, &RouteRequest::default(), &mut Rng::new(step));
-            assert!(
-                equals.contains(&at) && last(at) == longest_ago,
-                "step {step}"
-            );
+            assert!(equals.contains(&at) && last(at) == longest_ago, "step {step}");
             history.push(id(at));
         }
     }
@@ -364,11 +340,7 @@ mod tests {
         let three = scored(&[(0, 0.0), (9, 0.0), (0, 1.0)]);
         check(&mut AtRandom, &three, &[400, 400, 400]);
         check(&mut RoundRobin::default(), &three, &[400, 400, 400]);
-        check(
-            &mut SessionHash::new("m"),
-            &scored(&[(1, 0.0); 3]),
-            &[400, 400, 400],
-        );
+        check(&mut SessionHash::new("m"), &scored(&[(1, 0.0); 3]), &[400, 400, 400]);
     }
 
     #[test]
@@ -379,10 +351,7 @@ mod tests {
             let at = turns.pick(candidates, &RouteRequest::default(), &mut rng);
             candidates[at].view.replica.0
         };
-        assert_eq!(
-            [next(&all), next(&all), next(&all[2..]), next(&all[..3])],
-            [0, 1, 2, 0]
-        );
+        assert_eq!([next(&all), next(&all), next(&all[2..]), next(&all[..3])], [0, 1, 2, 0]);
     }
 
     #[test]
@@ -415,10 +384,7 @@ mod tests {
     fn a_session_without_a_name_is_its_first_block() {
         let picker = SessionHash::new("m");
         let key = |tokens: &[TokenId]| {
-            picker.session_key(&RouteRequest {
-                tokens: Some(tokens),
-                ..RouteRequest::default()
-            })
+            picker.session_key(&RouteRequest { tokens: Some(tokens), ..RouteRequest::default() })
         };
         assert_eq!(key(&[7; 20]), key(&[7; 99]));
         assert_ne!(key(&[7; 20]), key(&[8; 20]));

@@ -52,11 +52,8 @@ impl Pipeline {
         request: &RouteRequest<'_>,
         rng: &mut Rng,
     ) -> Option<Choice> {
-        let is_admitted = |view: &&ReplicaView| {
-            self.filters
-                .iter()
-                .all(|filter| filter.admits(view, request))
-        };
+        let is_admitted =
+            |view: &&ReplicaView| self.filters.iter().all(|filter| filter.admits(view, request));
         let mut candidates: Vec<ReplicaView> = views.iter().filter(is_admitted).copied().collect();
         if candidates.is_empty() {
             return None;

@@ -74,10 +74,7 @@ mod tests {
         close(placed.tokens(at(later)), 2_000.0 * (-1.0_f64).exp());
         close(placed.new_tokens(at(later)), 1_000.0 * (-1.0_f64).exp());
         placed.add(10, 0, at(later));
-        close(
-            placed.new_tokens(at(later)),
-            1_000.0 * (-1.0_f64).exp() + 10.0,
-        );
+        close(placed.new_tokens(at(later)), 1_000.0 * (-1.0_f64).exp() + 10.0);
         placed.take_back(10, 0, at(later));
         close(placed.new_tokens(at(later)), 1_000.0 * (-1.0_f64).exp());
         // A clock that goes back makes nothing more.

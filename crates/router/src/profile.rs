@@ -98,10 +98,10 @@ impl Profile {
     #[must_use]
     pub fn pipeline(&self, model: &str) -> Pipeline {
         let filters: Vec<Box<dyn Filter>> = vec![Box::new(Healthy), Box::new(NotExcluded)];
-        let scorers = self.scorers.iter().map(|&(kind, weight)| WeightedScorer {
-            weight,
-            scorer: kind.make(),
-        });
+        let scorers = self
+            .scorers
+            .iter()
+            .map(|&(kind, weight)| WeightedScorer { weight, scorer: kind.make() });
         Pipeline {
             filters,
             preferences: self.preferences.iter().map(|kind| kind.make()).collect(),
@@ -118,11 +118,7 @@ impl Profile {
         let found = own.get(name).cloned().or_else(|| Self::known(name));
         found.ok_or_else(|| UnknownProfile {
             name: name.to_owned(),
-            known: own
-                .keys()
-                .cloned()
-                .chain(Self::NAMES.map(str::to_owned))
-                .collect(),
+            known: own.keys().cloned().chain(Self::NAMES.map(str::to_owned)).collect(),
         })
     }
 
@@ -131,34 +127,22 @@ impl Profile {
         use ScorerKind::{Cost, Home, InFlight, KvFree, Prefix, Queue, ReportedQueue};
 
         let prefix = Prefix { at_most: None };
-        let leading = Prefix {
-            at_most: Some(LEADING),
-        };
+        let leading = Prefix { at_most: Some(LEADING) };
         let (scorers, picker): (&[(ScorerKind, f64)], _) = match name {
             "random" => (&[], AtRandom),
             "round-robin" => (&[], RoundRobin),
             "load" => (&[(InFlight, 1.0)], Best),
             "power-of-two" => (&[(InFlight, 1.0)], PowerOfTwo),
             "session" => (&[], Session),
-            "approximate" | "precise" => (
-                &[
-                    (Home, HOME_WEIGHT),
-                    (prefix, 3.0),
-                    (Queue, 2.0),
-                    (KvFree, 2.0),
-                ],
-                Best,
-            ),
+            "approximate" | "precise" => {
+                (&[(Home, HOME_WEIGHT), (prefix, 3.0), (Queue, 2.0), (KvFree, 2.0)], Best)
+            }
             "cost" => (&[(Cost, 1.0)], Best),
             "llm-d-load" => (&[(ReportedQueue, 1.0), (KvFree, 1.0)], AnyBest),
-            "llm-d-approximate" => (
-                &[(leading, 1.0), (ReportedQueue, 1.0), (KvFree, 1.0)],
-                AnyBest,
-            ),
-            "llm-d-precise" => (
-                &[(prefix, 3.0), (ReportedQueue, 2.0), (KvFree, 2.0)],
-                AnyBest,
-            ),
+            "llm-d-approximate" => {
+                (&[(leading, 1.0), (ReportedQueue, 1.0), (KvFree, 1.0)], AnyBest)
+            }
+            "llm-d-precise" => (&[(prefix, 3.0), (ReportedQueue, 2.0), (KvFree, 2.0)], AnyBest),
             _ => return None,
         };
         let index = match name {
@@ -219,10 +203,7 @@ mod tests {
 
     #[test]
     fn ones_own_go_first() {
-        let mine = Profile {
-            picker: PickerKind::AtRandom,
-            ..Profile::precise()
-        };
+        let mine = Profile { picker: PickerKind::AtRandom, ..Profile::precise() };
         let own = BTreeMap::from([("precise".to_owned(), mine.clone())]);
         assert_eq!(Profile::find("precise", &own), Ok(mine));
     }
@@ -231,9 +212,6 @@ mod tests {
     fn an_unknown_name_lists_the_known_ones() {
         let error = "best".parse::<Profile>().unwrap_err().to_string();
         assert!(error.contains("`best`"));
-        assert!(
-            Profile::NAMES.iter().all(|name| error.contains(name)),
-            "{error}"
-        );
+        assert!(Profile::NAMES.iter().all(|name| error.contains(name)), "{error}");
     }
 }

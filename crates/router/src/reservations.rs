@@ -46,9 +46,7 @@ impl Reservations {
         let Phase::Prefill { tokens } = before.phase else {
             return None;
         };
-        live.phase = Phase::Decode {
-            tokens: tokens + before.overlap_tokens,
-        };
+        live.phase = Phase::Decode { tokens: tokens + before.overlap_tokens };
         Some(before)
     }
 
@@ -94,10 +92,7 @@ mod tests {
         let id = reservations.open(OPENED);
         assert_eq!(reservations.advance(id), Some(OPENED));
         assert_eq!(reservations.advance(id), None);
-        let decoding = RequestReservation {
-            phase: Phase::Decode { tokens: 8 },
-            ..OPENED
-        };
+        let decoding = RequestReservation { phase: Phase::Decode { tokens: 8 }, ..OPENED };
         assert_eq!(reservations.close(id), Some(decoding));
         assert_eq!(reservations.close(id), None);
         assert_eq!(reservations.advance(id), None);

@@ -113,11 +113,7 @@ impl Router {
     /// A router that asks `index`, which tracks nothing yet.
     #[must_use]
     pub fn with_index(config: RouterConfig, index: Arc<dyn PrefixIndex>) -> Self {
-        let RouterConfig {
-            model,
-            profile,
-            seed,
-        } = config;
+        let RouterConfig { model, profile, seed } = config;
         Self {
             index,
             text_index: Arc::new(ApproximateIndex::new(&model, ApproximateConfig::TEXT)),
@@ -242,16 +238,13 @@ impl Router {
         let prompt_tokens = request.prompt_tokens();
         let reservation = RequestReservation {
             replica,
-            phase: Phase::Prefill {
-                tokens: prompt_tokens - overlap_tokens,
-            },
+            phase: Phase::Prefill { tokens: prompt_tokens - overlap_tokens },
             overlap_tokens,
             is_exact: !request.lacks_tokens,
             work_s: work_s(view, prompt_tokens),
         };
         if let Some(keys) = keys {
-            self.index
-                .update(replica, Update::Assume(keys), request.now);
+            self.index.update(replica, Update::Assume(keys), request.now);
         }
         self.homes.note(turns(request, keys), replica);
         if let Some(text) = request.text {
@@ -282,9 +275,7 @@ impl Router {
         let held = before.overlap_tokens;
         let load = load_mut(&mut self.replicas, before.replica);
         load.in_flight.leave(before.phase);
-        load.in_flight.enter(Phase::Decode {
-            tokens: tokens + held,
-        });
+        load.in_flight.enter(Phase::Decode { tokens: tokens + held });
         load.backlog.remove(before.work_s, now);
         if before.is_exact {
             self.counts.predicted.record(tokens + held, held);
@@ -324,11 +315,7 @@ impl Router {
     /// Returns the counters so far, and the size of the index.
     #[must_use]
     pub fn stats(&self) -> RouterStats {
-        let RouterCounts {
-            refused,
-            ignored_events,
-            predicted,
-        } = self.counts;
+        let RouterCounts { refused, ignored_events, predicted } = self.counts;
         RouterStats {
             refused,
             reservations: self.reservations.len(),
@@ -347,10 +334,7 @@ impl Router {
         for status in self.replicas() {
             let sum = sums.remove(&status.replica).unwrap_or_default();
             let replica = status.replica;
-            assert_eq!(
-                status.in_flight, sum,
-                "replica {replica}: reservations leak"
-            );
+            assert_eq!(status.in_flight, sum, "replica {replica}: reservations leak");
         }
         assert!(sums.is_empty(), "reservations have a replica: {sums:?}");
     }
@@ -414,8 +398,7 @@ impl Router {
         let load = load_mut(&mut self.replicas, reservation.replica);
         load.in_flight.enter(reservation.phase);
         load.backlog.add(reservation.work_s, now);
-        load.placed
-            .add(prompt_tokens, reservation.overlap_tokens, now);
+        load.placed.add(prompt_tokens, reservation.overlap_tokens, now);
         self.reservations.open(reservation)
     }
 }
@@ -445,11 +428,7 @@ fn turns<'a>(request: &RouteRequest<'a>, keys: Option<&'a PromptKeys>) -> &'a [R
 
 fn prompt_of<'a>(request: &RouteRequest<'a>) -> Option<Prompt<'a>> {
     let namespace = request.namespace;
-    request.tokens.map(|tokens| Prompt {
-        tokens,
-        namespace,
-        ..Prompt::default()
-    })
+    request.tokens.map(|tokens| Prompt { tokens, namespace, ..Prompt::default() })
 }
 
 fn candidate(scored: &ScoredCandidate, prompt_tokens: usize) -> Candidate {
@@ -464,10 +443,7 @@ fn candidate(scored: &ScoredCandidate, prompt_tokens: usize) -> Candidate {
 
 fn no_replica(views: &[ReplicaView]) -> NoReplica {
     let is_down = |view: &&ReplicaView| view.health == Health::Down;
-    NoReplica {
-        known: views.len(),
-        down: views.iter().filter(is_down).count(),
-    }
+    NoReplica { known: views.len(), down: views.iter().filter(is_down).count() }
 }
 
 fn load_mut(replicas: &mut BTreeMap<ReplicaId, FleetMember>, replica: ReplicaId) -> &mut Load {
@@ -492,10 +468,7 @@ mod tests {
     }
 
     fn asked(router: &mut Router) -> ReservationId {
-        let request = RouteRequest {
-            tokens: Some(&[7; 64]),
-            ..RouteRequest::default()
-        };
+        let request = RouteRequest { tokens: Some(&[7; 64]), ..RouteRequest::default() };
         router.route(&request).expect("a replica").reservation
     }
 

@@ -54,9 +54,7 @@ pub struct Prefix {
 
 impl Default for Prefix {
     fn default() -> Self {
-        Self {
-            at_most: usize::MAX,
-        }
+        Self { at_most: usize::MAX }
     }
 }
 
@@ -120,9 +118,7 @@ impl Scorer for InFlightScorer {
         let tokens = candidates.iter().map(|view| view.prefill_tokens);
         // One more than any, so that all tokens together weigh less than one request.
         let scale = tokens.max().unwrap_or(0) as f64 + 1.0;
-        fewest(candidates, |view| {
-            view.requests as f64 + view.prefill_tokens as f64 / scale
-        })
+        fewest(candidates, |view| view.requests as f64 + view.prefill_tokens as f64 / scale)
     }
 }
 
@@ -174,10 +170,7 @@ mod tests {
 
     /// Scores for a prompt of 100 tokens.
     fn check(scorer: &dyn Scorer, candidates: &[ReplicaView], expected: &[f64]) {
-        let request = RouteRequest {
-            tokens: Some(&[0; 100]),
-            ..RouteRequest::default()
-        };
+        let request = RouteRequest { tokens: Some(&[0; 100]), ..RouteRequest::default() };
         let scores = scorer.score(candidates, &request);
         assert_eq!(scores.len(), expected.len());
         for (score, expected) in scores.iter().zip(expected) {
@@ -204,11 +197,7 @@ mod tests {
     #[test]
     fn queues_compare_among_the_candidates() {
         let depth = |depth| view(|view| view.queue_depth = depth);
-        check(
-            &QueueDepth,
-            &[depth(4), depth(1), depth(2)],
-            &[0.0, 1.0, 2.0 / 3.0],
-        );
+        check(&QueueDepth, &[depth(4), depth(1), depth(2)], &[0.0, 1.0, 2.0 / 3.0]);
         check(&QueueDepth, &[depth(4), depth(4)], &[1.0, 1.0]);
     }
 
@@ -224,11 +213,7 @@ mod tests {
     #[test]
     fn unknown_kv_memory_is_in_the_middle() {
         let usage = |usage| view(|view| view.kv_usage = usage);
-        check(
-            &KvFree,
-            &[usage(Some(0.9)), usage(None), usage(Some(0.0))],
-            &[0.1, 0.5, 1.0],
-        );
+        check(&KvFree, &[usage(Some(0.9)), usage(None), usage(Some(0.0))], &[0.1, 0.5, 1.0]);
     }
 
     #[test]
@@ -237,16 +222,8 @@ mod tests {
             view(|view| (view.requests, view.prefill_tokens) = (requests, tokens))
         };
         let scorer = InFlightScorer;
-        check(
-            &scorer,
-            &[busy(1, 9), busy(2, 0), busy(1, 9)],
-            &[1.0, 0.0, 1.0],
-        );
-        check(
-            &scorer,
-            &[busy(1, 9), busy(1, 0), busy(1, 9)],
-            &[0.0, 1.0, 0.0],
-        );
+        check(&scorer, &[busy(1, 9), busy(2, 0), busy(1, 9)], &[1.0, 0.0, 1.0]);
+        check(&scorer, &[busy(1, 9), busy(1, 0), busy(1, 9)], &[0.0, 1.0, 0.0]);
     }
 
     #[test]
@@ -260,15 +237,9 @@ mod tests {
         let stays = |view: ReplicaView| Home.score(&[view], &RouteRequest::default()) == [1.0];
         assert!(!stays(view(None, 0, 0)), "another replica");
         assert!(stays(view(Some(0), 3, HOME_SLACK)), "a step in front");
-        assert!(
-            stays(view(Some(9_000), 50, HOME_SLACK + 9_000)),
-            "no more than it leads by"
-        );
+        assert!(stays(view(Some(9_000), 50, HOME_SLACK + 9_000)), "no more than it leads by");
         assert!(!stays(view(Some(7_000), 50, HOME_SLACK + 7_001)));
-        let full = ReplicaView {
-            kv_usage: Some(0.95),
-            ..view(Some(9_000), 1, 0)
-        };
+        let full = ReplicaView { kv_usage: Some(0.95), ..view(Some(9_000), 1, 0) };
         assert!(!stays(full), "no memory, and a queue for it");
     }
 }

@@ -63,15 +63,8 @@ struct Replica {
 
 impl Rejoining {
     fn new(make: fn() -> Box<dyn PrefixIndex>) -> Self {
-        let state = State {
-            index: make(),
-            replicas: BTreeMap::new(),
-            left: UPDATES,
-        };
-        Self {
-            make,
-            state: Mutex::new(state),
-        }
+        let state = State { index: make(), replicas: BTreeMap::new(), left: UPDATES };
+        Self { make, state: Mutex::new(state) }
     }
 }
 
@@ -79,10 +72,7 @@ impl State {
     fn note(&mut self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
         match update {
             Update::Track { block_size } => {
-                let new = Replica {
-                    block_size,
-                    ledger: Ledger::default(),
-                };
+                let new = Replica { block_size, ledger: Ledger::default() };
                 self.replicas.insert(replica, new);
             }
             Update::Forget => {
@@ -157,10 +147,7 @@ fn an_obvious_index_that_joins_late_misses_nothing() {
 fn the_index_in_production_that_joins_late_misses_nothing() {
     check(|| {
         // The reference forgets no handle.
-        let limits = Limits {
-            min_departed: usize::MAX,
-            ..Limits::default()
-        };
+        let limits = Limits { min_departed: usize::MAX, ..Limits::default() };
         Box::new(RunIndex::with_limits("m", limits))
     });
 }
@@ -187,13 +174,7 @@ fn what_nobody_needs_is_left_out() {
     };
     let mut ledger = Ledger::default();
     // 1 ─ 2 ─ 3, and 9: only 2 stays.
-    let events = [
-        stored(&[1, 2, 3], None),
-        stored(&[9], None),
-        removed(1),
-        removed(3),
-        removed(9),
-    ];
+    let events = [stored(&[1, 2, 3], None), stored(&[9], None), removed(1), removed(3), removed(9)];
     ledger.apply(Update::Events(&events), Nanos(0));
     let named = |departed| {
         let events = ledger.write_out(departed, Nanos(0));

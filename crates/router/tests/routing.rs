@@ -20,11 +20,7 @@ const BLOCK_SIZE: u32 = 16;
 const LATER: Nanos = Nanos(60_000_000_000);
 
 fn config(profile: &str, seed: u64) -> RouterConfig {
-    RouterConfig {
-        model: "m".to_owned(),
-        profile: profile.parse().expect("a profile"),
-        seed,
-    }
+    RouterConfig { model: "m".to_owned(), profile: profile.parse().expect("a profile"), seed }
 }
 
 /// The profiles that learn from events who holds what.
@@ -48,9 +44,7 @@ fn stored(tokens: &[TokenId]) -> CacheEvent {
     let num_blocks = tokens.len() / BLOCK_SIZE as usize;
     let name = |block: usize| u64::from(tokens[0]) * 1000 + block as u64;
     CacheEvent::Stored(StoredBlocks {
-        blocks: (0..num_blocks)
-            .map(|block| BlockHash::from_u64(name(block)))
-            .collect(),
+        blocks: (0..num_blocks).map(|block| BlockHash::from_u64(name(block))).collect(),
         parent: None,
         tokens: tokens[..num_blocks * BLOCK_SIZE as usize].to_vec(),
         block_size: BLOCK_SIZE,
@@ -63,11 +57,7 @@ fn stored(tokens: &[TokenId]) -> CacheEvent {
 }
 
 fn route(router: &mut Router, tokens: &[TokenId], now: Nanos) -> Decision {
-    let request = RouteRequest {
-        tokens: Some(tokens),
-        now,
-        ..RouteRequest::default()
-    };
+    let request = RouteRequest { tokens: Some(tokens), now, ..RouteRequest::default() };
     let decision = router.route(&request).expect("some replica is there");
     router.check();
     decision
@@ -79,10 +69,7 @@ fn check_burst(router: &mut Router, count: usize, expected: &[usize]) {
     for _ in 0..count {
         route(router, &tokens, Nanos(0));
     }
-    let found: Vec<_> = router
-        .replicas()
-        .map(|status| status.in_flight.requests)
-        .collect();
+    let found: Vec<_> = router.replicas().map(|status| status.in_flight.requests).collect();
     assert_eq!(found, expected);
 }
 
@@ -109,15 +96,9 @@ fn load_counts_prompt_tokens_among_equal_requests() {
     let long = route(&mut router, &prompt(0, 1000), Nanos(0));
     let short = route(&mut router, &prompt(5000, 10), Nanos(0));
     assert_ne!(long.replica, short.replica);
-    assert_eq!(
-        route(&mut router, &prompt(7000, 10), Nanos(0)).replica,
-        short.replica
-    );
+    assert_eq!(route(&mut router, &prompt(7000, 10), Nanos(0)).replica, short.replica);
     router.first_token(long.reservation, Nanos(0));
-    assert_eq!(
-        route(&mut router, &prompt(8000, 10), Nanos(0)).replica,
-        long.replica
-    );
+    assert_eq!(route(&mut router, &prompt(8000, 10), Nanos(0)).replica, long.replica);
 }
 
 #[test]
@@ -128,28 +109,16 @@ fn a_second_turn_goes_to_the_holder() {
     router.first_token(first.reservation, Nanos(0));
     router.finish(first.reservation, Nanos(0));
     let second = route(&mut router, &prompt(0, 200), LATER);
-    assert_eq!(
-        (second.replica, second.overlap_tokens),
-        (first.replica, 160)
-    );
+    assert_eq!((second.replica, second.overlap_tokens), (first.replica, 160));
     assert_eq!((second.prompt_tokens, second.candidates.len()), (200, 8));
-    let best = second
-        .candidates
-        .iter()
-        .max_by(|a, b| a.score.total_cmp(&b.score));
+    let best = second.candidates.iter().max_by(|a, b| a.score.total_cmp(&b.score));
     assert_eq!(best.map(|best| best.replica), Some(second.replica));
     // What was placed counts once it is computed; a replica may refuse it.
     let predicted = |router: &Router| router.stats().predicted;
-    assert_eq!(
-        (predicted(&router).lookups, predicted(&router).hits),
-        (160, 0)
-    );
+    assert_eq!((predicted(&router).lookups, predicted(&router).hits), (160, 0));
     router.first_token(second.reservation, Nanos(0));
     router.first_token(second.reservation, Nanos(0));
-    assert_eq!(
-        (predicted(&router).lookups, predicted(&router).hits),
-        (360, 160)
-    );
+    assert_eq!((predicted(&router).lookups, predicted(&router).hits), (360, 160));
 }
 
 #[test]
@@ -158,10 +127,7 @@ fn the_prompt_just_sent_counts_as_held_for_a_while() {
     let first = route(&mut router, &prompt(0, 160), Nanos(0));
     let before = Nanos(0) + (ASSUMPTION_TTL - Duration::from_millis(1));
     let second = route(&mut router, &prompt(0, 160), before);
-    assert_eq!(
-        (second.replica, second.overlap_tokens),
-        (first.replica, 160)
-    );
+    assert_eq!((second.replica, second.overlap_tokens), (first.replica, 160));
     let after = route(&mut router, &prompt(0, 160), LATER);
     assert_eq!(after.overlap_tokens, 0);
 }
@@ -171,33 +137,19 @@ fn a_far_busier_holder_is_left() {
     let mut router = fleet("precise", 2);
     let holder = ReplicaId(1);
     router.apply(holder, &[stored(&prompt(0, 160))], Nanos(0));
-    let other = RouteRequest {
-        tokens: None,
-        excluded: &[ReplicaId(0)],
-        ..RouteRequest::default()
-    };
+    let other = RouteRequest { tokens: None, excluded: &[ReplicaId(0)], ..RouteRequest::default() };
     (0..10).for_each(|_| assert_eq!(router.route(&other).unwrap().replica, holder));
     // Half of it held: 3 · 0.5 for the holder against 2 for the empty queue.
-    assert_eq!(
-        route(&mut router, &prompt(0, 320), LATER).replica,
-        ReplicaId(0)
-    );
+    assert_eq!(route(&mut router, &prompt(0, 320), LATER).replica, ReplicaId(0));
     // All of it held: only memory on top of the queue drives it away.
     let later = LATER + ASSUMPTION_TTL;
-    let mut busy = ReportedLoad {
-        waiting: 10,
-        at: later,
-        ..ReportedLoad::default()
-    };
+    let mut busy = ReportedLoad { waiting: 10, at: later, ..ReportedLoad::default() };
     router.report(ReplicaId(0), busy);
     busy.kv_usage = 1.0;
     busy.waiting = 50;
     router.report(holder, busy);
     let decision = route(&mut router, &prompt(0, 160), later);
-    assert_eq!(
-        (decision.replica, decision.overlap_tokens),
-        (ReplicaId(0), 0)
-    );
+    assert_eq!((decision.replica, decision.overlap_tokens), (ReplicaId(0), 0));
 }
 
 #[test]
@@ -213,18 +165,11 @@ fn a_replica_that_goes_down_is_forgotten_at_once() {
         router.apply(running.replica, &[stored(&tokens)], Nanos(0));
         let stats = router.stats();
         assert_eq!(
-            (
-                stats.index.entries,
-                stats.index.assumed_prompts,
-                stats.ignored_events
-            ),
+            (stats.index.entries, stats.index.assumed_prompts, stats.ignored_events),
             (20, 0, 1)
         );
         for _ in 0..50 {
-            assert_ne!(
-                route(&mut router, &tokens, Nanos(0)).replica,
-                running.replica
-            );
+            assert_ne!(route(&mut router, &tokens, Nanos(0)).replica, running.replica);
         }
         router.finish(running.reservation, Nanos(0));
         router.check();
@@ -237,10 +182,7 @@ fn a_replica_that_goes_down_is_forgotten_at_once() {
 #[test]
 fn a_replica_that_comes_back_starts_without_its_old_report() {
     let mut router = fleet("load", 2);
-    let report = ReportedLoad {
-        waiting: 50,
-        ..ReportedLoad::default()
-    };
+    let report = ReportedLoad { waiting: 50, ..ReportedLoad::default() };
     router.report(ReplicaId(0), report);
     router.set_health(ReplicaId(0), Health::Down, Nanos(0));
     router.set_health(ReplicaId(0), Health::Healthy, Nanos(0));
@@ -252,10 +194,8 @@ fn nobody_left_is_an_error_that_reserves_nothing() {
     for strategy in Profile::NAMES {
         let mut router = fleet(strategy, 3);
         router.set_health(ReplicaId(1), Health::Down, Nanos(0));
-        let request = RouteRequest {
-            excluded: &[ReplicaId(0), ReplicaId(2)],
-            ..RouteRequest::default()
-        };
+        let request =
+            RouteRequest { excluded: &[ReplicaId(0), ReplicaId(2)], ..RouteRequest::default() };
         let error = router.route(&request).unwrap_err();
         assert_eq!(error, NoReplica { known: 3, down: 1 });
         assert!(error.to_string().contains("1 of 3 are down, 2 failed it"));
@@ -276,20 +216,14 @@ fn ties_are_spread() {
             router.finish(decision.reservation, Nanos(0));
             counts[decision.replica.0 as usize] += 1;
         }
-        assert!(
-            counts.iter().all(|count| (60..140).contains(count)),
-            "{strategy}: {counts:?}"
-        );
+        assert!(counts.iter().all(|count| (60..140).contains(count)), "{strategy}: {counts:?}");
     }
 }
 
 #[test]
 fn a_session_sticks_until_its_replica_is_overloaded() {
     let mut router = fleet("session", 4);
-    let request = RouteRequest {
-        session: Some("a"),
-        ..RouteRequest::default()
-    };
+    let request = RouteRequest { session: Some("a"), ..RouteRequest::default() };
     let home = router.route(&request).unwrap();
     router.finish(home.reservation, Nanos(0));
     for _ in 0..10 {
@@ -311,10 +245,7 @@ fn a_replica_without_events_has_no_overlap_and_still_serves() {
     let mut router = Router::new(config("precise", 1));
     router.add_replica(ReplicaId(0), None, Nanos(0));
     for _ in 0..2 {
-        assert_eq!(
-            route(&mut router, &prompt(0, 64), Nanos(0)).overlap_tokens,
-            0
-        );
+        assert_eq!(route(&mut router, &prompt(0, 64), Nanos(0)).overlap_tokens, 0);
     }
 }
 
@@ -385,11 +316,7 @@ fn same_seed_and_calls_same_decisions_whatever_the_index() {
             assert_eq!(life, again, "{strategy}, seed {seed}");
             let index = Arc::new(ReferenceIndex::new("m"));
             let mut reference = Router::with_index(config(strategy, 3), index);
-            assert_eq!(
-                life,
-                random_life(&mut reference, seed),
-                "{strategy}, seed {seed}"
-            );
+            assert_eq!(life, random_life(&mut reference, seed), "{strategy}, seed {seed}");
         }
     }
 }

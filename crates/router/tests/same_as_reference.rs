@@ -10,13 +10,7 @@ fn production_and_reference_agree() {
         || {
             // The reference forgets no handle.
             let min_departed = usize::MAX;
-            RunIndex::with_limits(
-                "m",
-                Limits {
-                    min_departed,
-                    ..Limits::default()
-                },
-            )
+            RunIndex::with_limits("m", Limits { min_departed, ..Limits::default() })
         },
         |index| {
             index.check();

@@ -21,11 +21,7 @@ pub(crate) fn evictions(effects: impl Iterator<Item = Effect>, events: &mut Vec<
     });
     let blocks: Vec<BlockHash> = removed.collect();
     if !blocks.is_empty() {
-        events.push(CacheEvent::Removed {
-            blocks,
-            tier: Tier::Device,
-            group: 0,
-        });
+        events.push(CacheEvent::Removed { blocks, tier: Tier::Device, group: 0 });
     }
 }
 
@@ -66,9 +62,7 @@ pub(crate) fn commits(
 fn empty(sequence: &Sequence, position: usize) -> StoredBlocks {
     StoredBlocks {
         blocks: Vec::new(),
-        parent: position
-            .checked_sub(1)
-            .map(|before| sequence.hashes[before]),
+        parent: position.checked_sub(1).map(|before| sequence.hashes[before]),
         tokens: Vec::new(),
         block_size: sequence.block_size() as u32,
         extras: Vec::new(),
@@ -82,7 +76,5 @@ fn empty(sequence: &Sequence, position: usize) -> StoredBlocks {
 fn append(sequence: &Sequence, position: usize, stored: &mut StoredBlocks) {
     let size = sequence.block_size();
     stored.blocks.push(sequence.hashes[position]);
-    stored
-        .tokens
-        .extend(&sequence.tokens[position * size..(position + 1) * size]);
+    stored.tokens.extend(&sequence.tokens[position * size..(position + 1) * size]);
 }

@@ -95,11 +95,6 @@ pub struct Sampling {
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self {
-            temperature: 0.0,
-            top_k: 0,
-            top_p: 1.0,
-            seed: 0,
-        }
+        Self { temperature: 0.0, top_k: 0, top_p: 1.0, seed: 0 }
     }
 }

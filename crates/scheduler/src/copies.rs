@@ -38,11 +38,7 @@ impl<'a> Copies<'a> {
     ) -> Option<Self> {
         let arrived = arrivals.iter().map(|arrival| arrival.blocks.len());
         let num_blocks = stored + arrived.sum::<usize>();
-        (num_blocks > 0).then(|| Self {
-            mover,
-            arrivals,
-            num_blocks,
-        })
+        (num_blocks > 0).then(|| Self { mover, arrivals, num_blocks })
     }
 
     /// Blocks that are copied, each in all of its parts.

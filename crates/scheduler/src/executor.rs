@@ -21,13 +21,8 @@ pub struct Echo;
 
 impl Executor for Echo {
     fn execute(&mut self, batch: &Batch, _: Option<Copies<'_>>) -> Vec<TokenId> {
-        let sampled = batch
-            .entries
-            .iter()
-            .filter(|entry| entry.sampling.is_some());
-        sampled
-            .map(|entry| *entry.tokens.last().expect("entries have tokens"))
-            .collect()
+        let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
+        sampled.map(|entry| *entry.tokens.last().expect("entries have tokens")).collect()
     }
 
     fn copy(&mut self, _: Copies<'_>) {}

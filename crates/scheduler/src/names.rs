@@ -102,9 +102,8 @@ mod tests {
         let mut rng = Rng::new(1);
         for _ in 0..20_000 {
             // Few different tokens, so that prompts share beginnings and differ everywhere.
-            let tokens: Vec<TokenId> = (0..rng.below(40))
-                .map(|_| rng.below(8) as u32 / 7)
-                .collect();
+            let tokens: Vec<TokenId> =
+                (0..rng.below(40)).map(|_| rng.below(8) as u32 / 7).collect();
             let hasher = &hashers[rng.below(2)];
             assert_eq!(names.of(hasher, &tokens), hasher.chain(&tokens));
         }

@@ -45,10 +45,7 @@ impl QueueOrder {
         }
         let overlap = |(index, sequence): (usize, &Sequence)| {
             // Of equal overlaps the earliest.
-            (
-                cache.overlap(sequence.matchable()),
-                std::cmp::Reverse(index),
-            )
+            (cache.overlap(sequence.matchable()), std::cmp::Reverse(index))
         };
         let best = waiting
             .iter()

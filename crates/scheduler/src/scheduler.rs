@@ -106,14 +106,8 @@ impl Scheduler {
     /// When a limit is 0 or the cache holds no block.
     #[must_use]
     pub fn new(config: SchedulerConfig, cache: PrefixCache) -> Self {
-        assert!(
-            config.max_batched_tokens > 0 && config.max_sequences > 0,
-            "limits are positive"
-        );
-        assert!(
-            config.block_size > 0 && cache.capacity() > 0,
-            "there is room for a token"
-        );
+        assert!(config.max_batched_tokens > 0 && config.max_sequences > 0, "limits are positive");
+        assert!(config.block_size > 0 && cache.capacity() > 0, "there is room for a token");
         Self {
             config,
             cache,
@@ -134,9 +128,7 @@ impl Scheduler {
     /// The longest sequence (prompt and answer) that this engine can hold, in tokens.
     #[must_use]
     pub fn context(&self) -> usize {
-        self.config
-            .max_context
-            .min(self.cache.capacity() * self.config.block_size)
+        self.config.max_context.min(self.cache.capacity() * self.config.block_size)
     }
 
     /// Puts a sequence in the queue.
@@ -145,20 +137,10 @@ impl Scheduler {
     /// When the prompt is empty, nothing is to be generated, the block size differs, or where steps
     /// are counted and there are stop tokens.
     pub fn submit(&mut self, new: NewSequence, now: Nanos) -> Submit {
-        assert!(
-            !new.prompt.is_empty() && new.max_tokens > 0,
-            "there is something to do"
-        );
-        assert_eq!(
-            new.hasher.block_size(),
-            self.config.block_size,
-            "one block size per engine"
-        );
+        assert!(!new.prompt.is_empty() && new.max_tokens > 0, "there is something to do");
+        assert_eq!(new.hasher.block_size(), self.config.block_size, "one block size per engine");
         let is_counted = self.counter.is_some();
-        assert!(
-            !is_counted || new.stop_tokens.is_empty(),
-            "counted answers end by their length"
-        );
+        assert!(!is_counted || new.stop_tokens.is_empty(), "counted answers end by their length");
         // Room for one generated token.
         let limit = self.context() - 1;
         if new.prompt.len() > limit {
@@ -184,19 +166,11 @@ impl Scheduler {
     /// Forgets a sequence and frees its blocks; what it committed stays cached. Unknown ids
     /// (already finished) are ignored. Not between `schedule` and `complete`.
     pub fn cancel(&mut self, seq: SeqId, now: Nanos) {
-        for sequence in self
-            .waiting
-            .iter_mut()
-            .filter(|sequence| sequence.new.id == seq)
-        {
+        for sequence in self.waiting.iter_mut().filter(|sequence| sequence.new.id == seq) {
             Self::release_loads(self.tiers.as_mut(), sequence);
         }
         self.waiting.retain(|sequence| sequence.new.id != seq);
-        if let Some(index) = self
-            .running
-            .iter()
-            .position(|sequence| sequence.new.id == seq)
-        {
+        if let Some(index) = self.running.iter().position(|sequence| sequence.new.id == seq) {
             let sequence = self.remove(index);
             self.give_back(sequence, now);
         }
@@ -234,9 +208,7 @@ impl Scheduler {
         let mut index = 0;
         for entry in &batch.entries {
             let rest = &self.running[index..];
-            let ahead = rest
-                .iter()
-                .position(|sequence| sequence.new.id == entry.seq);
+            let ahead = rest.iter().position(|sequence| sequence.new.id == entry.seq);
             index += ahead.expect("a scheduled sequence runs until its batch completes");
             self.running[index].computed += entry.tokens.len();
             self.commit_full_blocks(index, now);
@@ -291,9 +263,7 @@ impl Scheduler {
             counter.check(&self.running);
         }
         if self.running.is_empty() {
-            let Occupancy {
-                pinned, in_flight, ..
-            } = self.cache.occupancy();
+            let Occupancy { pinned, in_flight, .. } = self.cache.occupancy();
             assert_eq!((pinned, in_flight), (0, 0), "an idle engine holds no block");
         }
     }
@@ -354,10 +324,7 @@ impl Scheduler {
         self.preemptions += 1;
         sequence.computed = 0;
         sequence.pruned = None;
-        let lease = sequence
-            .lease
-            .take()
-            .expect("a running sequence holds a lease");
+        let lease = sequence.lease.take().expect("a running sequence holds a lease");
         let access = sequence.access(now);
         self.cache.release(lease, &access);
         self.waiting.push_front(sequence);
@@ -385,10 +352,7 @@ impl Scheduler {
             let Some(lease) = self.lease_for(index, budget, now) else {
                 return;
             };
-            let mut sequence = self
-                .waiting
-                .remove(index)
-                .expect("the index was just chosen");
+            let mut sequence = self.waiting.remove(index).expect("the index was just chosen");
             sequence.computed = lease.matched() * self.config.block_size;
             sequence.lease = Some(lease);
             sequence.place = self.admissions;
@@ -427,11 +391,7 @@ impl Scheduler {
         self.tell_loads(index);
         let sequence = &mut self.running[index];
         let finish = sequence.push(token, context);
-        self.outputs.push(Output::Token {
-            seq: sequence.new.id,
-            token,
-            finish,
-        });
+        self.outputs.push(Output::Token { seq: sequence.new.id, token, finish });
         if finish.is_some() {
             let sequence = self.remove(index);
             self.give_back(sequence, now);
@@ -450,10 +410,7 @@ impl Scheduler {
 
 fn entry(sequence: &Sequence, chunk: usize) -> Entry {
     let end = sequence.computed + chunk;
-    let lease = sequence
-        .lease
-        .as_ref()
-        .expect("a scheduled sequence holds a lease");
+    let lease = sequence.lease.as_ref().expect("a scheduled sequence holds a lease");
     Entry {
         seq: sequence.new.id,
         tokens: sequence.tokens[sequence.computed..end].to_vec(),

@@ -291,15 +291,10 @@ impl Sequence {
     }
 
     pub(crate) fn access(&self, now: Nanos) -> Access {
-        Access {
-            now,
-            ..self.new.access
-        }
+        Access { now, ..self.new.access }
     }
 
     pub(crate) fn lease_mut(&mut self) -> &mut Lease {
-        self.lease
-            .as_mut()
-            .expect("a running sequence holds a lease")
+        self.lease.as_mut().expect("a running sequence holds a lease")
     }
 }

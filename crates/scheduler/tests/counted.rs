@@ -33,33 +33,22 @@ fn counted(scheduler: &mut Scheduler, now: Nanos, end: Nanos) -> Step {
     let (decode, prompts) = scheduler.schedule_counted(now);
     scheduler.complete_counted(&prompts, end);
     scheduler.check();
-    Step {
-        decode,
-        prompts,
-        outputs: scheduler.take_outputs(),
-        events: scheduler.take_events(),
-    }
+    Step { decode, prompts, outputs: scheduler.take_outputs(), events: scheduler.take_events() }
 }
 
 /// The reference, with what is counted taken from the batch: all but `prompts`.
 fn written(scheduler: &mut Scheduler, prompts: &Batch, now: Nanos, end: Nanos) -> Step {
     let batch = scheduler.schedule(now);
-    let sampled = batch
-        .entries
-        .iter()
-        .filter(|entry| entry.sampling.is_some());
-    let sampled: Vec<TokenId> = sampled
-        .map(|entry| token(entry.seq, entry.start + entry.tokens.len()))
-        .collect();
+    let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
+    let sampled: Vec<TokenId> =
+        sampled.map(|entry| token(entry.seq, entry.start + entry.tokens.len())).collect();
     scheduler.complete(&batch, &sampled, end);
     scheduler.check();
     let mut outputs = scheduler.take_outputs();
     let is_prompt = |entry: &Entry| prompts.entries.iter().any(|prompt| prompt.seq == entry.seq);
     let (prompts, decodes): (Vec<_>, Vec<_>) = batch.entries.into_iter().partition(is_prompt);
     assert!(
-        decodes
-            .iter()
-            .all(|decode| decode.tokens.len() == 1 && decode.sampling.is_some()),
+        decodes.iter().all(|decode| decode.tokens.len() == 1 && decode.sampling.is_some()),
         "a decode is one token: {decodes:?}"
     );
     let is_told = |output: &Output| match output {
@@ -74,10 +63,7 @@ fn written(scheduler: &mut Scheduler, prompts: &Batch, now: Nanos, end: Nanos) -
             sequences: decodes.len(),
             kv_tokens: decodes.iter().map(|decode| decode.start + 1).sum(),
         },
-        prompts: Batch {
-            entries: prompts,
-            ..Batch::default()
-        },
+        prompts: Batch { entries: prompts, ..Batch::default() },
         outputs,
         events: scheduler.take_events(),
     }
@@ -96,10 +82,7 @@ fn new_sequence(id: u64, hasher: &Arc<BlockHasher>, rng: &mut Rng) -> NewSequenc
         hasher: hasher.clone(),
         is_exact: false,
         salt: None,
-        access: Access {
-            session: Some(SessionId(id)),
-            ..Access::default()
-        },
+        access: Access { session: Some(SessionId(id)), ..Access::default() },
     }
 }
 
@@ -127,9 +110,7 @@ fn compare(seed: u64, met: &mut Met) {
     let mut rng = Rng::new(seed);
     let order = match seed % 2 {
         0 => QueueOrder::FirstCome,
-        _ => QueueOrder::LongestPrefix {
-            max_age: Duration::from_millis(20),
-        },
+        _ => QueueOrder::LongestPrefix { max_age: Duration::from_millis(20) },
     };
     let config = config(&mut rng, order);
     let capacity = 11 + rng.below(30);
@@ -177,11 +158,7 @@ fn compare(seed: u64, met: &mut Met) {
 fn counted_is_what_is_written() {
     let mut met = Met::default();
     (0..300).for_each(|seed| compare(seed, &mut met));
-    let Met {
-        decodes,
-        preemptions,
-        cancelled,
-    } = met;
+    let Met { decodes, preemptions, cancelled } = met;
     assert!(
         decodes > 100_000 && preemptions > 1_000 && cancelled > 100,
         "{decodes} tokens, {preemptions} preemptions, {cancelled} cancelled"

@@ -32,36 +32,19 @@ fn main() {
     let units = units_of(TOKENS, UNIT_TOKENS);
     let mut tokens = Vec::new();
     for spared in [0.0, 0.01, 0.02, 0.05] {
-        let selecting = Selecting {
-            spared,
-            ..Selecting::default()
-        };
+        let selecting = Selecting { spared, ..Selecting::default() };
         let order = packed_order(&mut rng, &selecting, (&units, UNIT_TOKENS));
         tokens = select(&selecting, &slices, QUERIES).tokens;
-        tell(
-            &format!("spared {spared}, units"),
-            &tokens,
-            &question(&units, &[]),
-        );
+        tell(&format!("spared {spared}, units"), &tokens, &question(&units, &[]));
         let packs = [pack(&units, &order)];
-        tell(
-            &format!("spared {spared}, and a pack"),
-            &tokens,
-            &question(&units, &packs),
-        );
+        tell(&format!("spared {spared}, and a pack"), &tokens, &question(&units, &packs));
     }
     let selecting = Selecting::default();
     let order = packed_order(&mut rng, &selecting, (&units, UNIT_TOKENS));
     let packs = [pack(&units, &order)];
-    timed("select", ROUNDS, || {
-        select(&selecting, &slices, QUERIES).tokens.len()
-    });
-    timed("reads, units", ROUNDS, || {
-        reads(&question(&units, &[]), &tokens).len()
-    });
-    timed("reads, units and a pack", ROUNDS, || {
-        reads(&question(&units, &packs), &tokens).len()
-    });
+    timed("select", ROUNDS, || select(&selecting, &slices, QUERIES).tokens.len());
+    timed("reads, units", ROUNDS, || reads(&question(&units, &[]), &tokens).len());
+    timed("reads, units and a pack", ROUNDS, || reads(&question(&units, &packs), &tokens).len());
     keep(&reads(&question(&units, &[]), &tokens));
     track(&units, &tokens);
     for num_tokens in [TOKENS, MANY_TOKENS] {
@@ -80,26 +63,15 @@ fn whole_chunks(rng: &mut Rng, num_tokens: usize, chunk_tokens: usize) {
     let order = packed_order(rng, &selecting, (&units, chunk_tokens));
     let packs = [pack(&units, &order)];
     let selection = select(&selecting, &slices, QUERIES);
-    let wish = Wish {
-        selection: &selection,
-        importances: &slices,
-        spared: selecting.spared,
-    };
+    let wish = Wish { selection: &selection, importances: &slices, spared: selecting.spared };
     for (name, packs) in [("units", &packs[..0]), ("units and a pack", &packs)] {
-        let question = Cover {
-            unit_tokens: chunk_tokens,
-            ..question(&units, packs)
-        };
+        let question = Cover { unit_tokens: chunk_tokens, ..question(&units, packs) };
         let kept = fit(&question, &wish).tokens;
         let [selected, fitted] =
             [&selection.tokens, &kept].map(|tokens| reads(&question, tokens).len());
         let name = format!("fit, {name}, {num_tokens} of {chunk_tokens}");
         println!("{name:<36} {fitted} parts instead of {selected}");
-        let rounds = if num_tokens > TOKENS {
-            FEW_ROUNDS
-        } else {
-            ROUNDS
-        };
+        let rounds = if num_tokens > TOKENS { FEW_ROUNDS } else { ROUNDS };
         timed(&name, rounds, || fit(&question, &wish).tokens.len());
     }
 }
@@ -120,14 +92,7 @@ fn pack<'a>(units: &[BlockHash], order: &'a [u32]) -> PackView<'a> {
 }
 
 fn question<'a>(units: &'a [BlockHash], packs: &'a [PackView<'a>]) -> Cover<'a> {
-    Cover {
-        units,
-        skip: 0,
-        unit_tokens: UNIT_TOKENS,
-        part: 0,
-        packs,
-        is_cached: &|_| false,
-    }
+    Cover { units, skip: 0, unit_tokens: UNIT_TOKENS, part: 0, packs, is_cached: &|_| false }
 }
 
 fn tell(name: &str, tokens: &[u32], question: &Cover<'_>) {
@@ -167,10 +132,7 @@ fn track(units: &[BlockHash], tokens: &[u32]) {
     let start = Instant::now();
     let jobs = nodes.due(Nanos(0), 1).len();
     let micros = start.elapsed().as_secs_f64() * 1e6;
-    println!(
-        "{:<36} {micros:>8.1} µs, once: {jobs} job of {LAYERS} layers",
-        "nodes due"
-    );
+    println!("{:<36} {micros:>8.1} µs, once: {jobs} job of {LAYERS} layers", "nodes due");
 }
 
 /// The pack of thirty prompts like the one that is asked for.
@@ -179,10 +141,7 @@ fn packed_order(
     selecting: &Selecting,
     (units, unit_tokens): (&[BlockHash], usize),
 ) -> Vec<u32> {
-    let mut nodes = Nodes::new(NodeOptions {
-        unit_tokens,
-        ..NodeOptions::default()
-    });
+    let mut nodes = Nodes::new(NodeOptions { unit_tokens, ..NodeOptions::default() });
     for _ in 0..30 {
         let importances = probes(rng, units.len() * unit_tokens);
         let slices: Vec<&[f32]> = importances.iter().map(Vec::as_slice).collect();
@@ -190,8 +149,7 @@ fn packed_order(
         nodes.selected(units, 0, &select(selecting, &slices, QUERIES).tokens);
     }
     let mut jobs = nodes.due(Nanos(0), 1);
-    jobs.pop()
-        .map_or(Vec::new(), |mut job| job.layers.remove(0).1)
+    jobs.pop().map_or(Vec::new(), |mut job| job.layers.remove(0).1)
 }
 
 /// Attention is heavy in its tail: most tokens draw next to nothing, and what little they draw
@@ -207,10 +165,7 @@ fn probes(rng: &mut Rng, num_tokens: usize) -> [Vec<f32>; 3] {
         let drawn: Vec<f32> = (0..num_tokens).map(draw).collect();
         // Nine tenths of the attention are the prefix's.
         let scale = 0.9 * QUERIES as f32 / drawn.iter().sum::<f32>();
-        drawn
-            .into_iter()
-            .map(|attention| attention * scale)
-            .collect()
+        drawn.into_iter().map(|attention| attention * scale).collect()
     })
 }
 

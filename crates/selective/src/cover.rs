@@ -44,11 +44,7 @@ struct Matching<'a> {
 impl Graph {
     /// Without edges, to `num_right` right vertices.
     pub(super) fn new(num_right: usize) -> Self {
-        Self {
-            starts: vec![0],
-            ends: Vec::new(),
-            num_right,
-        }
+        Self { starts: vec![0], ends: Vec::new(), num_right }
     }
 
     /// Adds a left vertex; an edge may be given more than once.

@@ -53,25 +53,16 @@ pub struct RetainedTokens {
 /// When an importance is missing, or a wish is on the device.
 #[must_use]
 pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> RetainedTokens {
-    let question = &Cover {
-        is_cached: &|_| false,
-        ..*question
-    };
+    let question = &Cover { is_cached: &|_| false, ..*question };
     let named = &wish.selection.tokens;
-    let granted = RetainedTokens {
-        tokens: named.clone(),
-        missed: 0.0,
-    };
+    let granted = RetainedTokens { tokens: named.clone(), missed: 0.0 };
     let mut numbers = wish.importances.iter().copied().flatten();
     if !numbers.all(|number| number.is_finite()) {
         return granted;
     }
     let mut parts = PartCoverage::new(question);
-    let mut probes: Vec<_> = wish
-        .importances
-        .iter()
-        .map(|importance| Probe::new(importance))
-        .collect();
+    let mut probes: Vec<_> =
+        wish.importances.iter().map(|importance| Probe::new(importance)).collect();
     for probe in &mut probes {
         let attention = |tokens: &[u32]| tokens.iter().map(|&token| probe.of(token, &parts)).sum();
         let (all, sure): (f64, f64) = (attention(named), attention(&wish.selection.sure));
@@ -113,12 +104,7 @@ struct Probe<'a> {
 
 impl<'a> Probe<'a> {
     fn new(importances: &'a [f32]) -> Self {
-        Self {
-            importances,
-            named: 0.0,
-            spared: 0.0,
-            covered: 0.0,
-        }
+        Self { importances, named: 0.0, spared: 0.0, covered: 0.0 }
     }
 
     fn of(&self, token: u32, parts: &PartCoverage) -> f64 {
@@ -134,11 +120,7 @@ impl<'a> Probe<'a> {
     }
 
     fn missed(&self) -> f64 {
-        if self.named > 0.0 {
-            ((self.named - self.covered) / self.named).max(0.0)
-        } else {
-            0.0
-        }
+        if self.named > 0.0 { ((self.named - self.covered) / self.named).max(0.0) } else { 0.0 }
     }
 }
 
@@ -238,9 +220,7 @@ impl PartCoverage {
             *value = new.map(|at| self.weights[at]).sum();
         }
         let values = self.values.iter().copied().enumerate();
-        self.heap = values
-            .map(|(part, value)| PartValue { value, part })
-            .collect();
+        self.heap = values.map(|(part, value)| PartValue { value, part }).collect();
     }
 
     /// The one with most that is not covered, if any has something. It is not found again.
@@ -314,12 +294,7 @@ mod tests {
                 sure: sure.collect(),
                 ..Selection::everything(num_tokens)
             };
-            Self {
-                case,
-                selection,
-                importances,
-                spared: [0.0, 0.1, 0.3, 0.9][rng.below(4)],
-            }
+            Self { case, selection, importances, spared: [0.0, 0.1, 0.3, 0.9][rng.below(4)] }
         }
 
         /// Sums the attention that each probe gives to `tokens`.
@@ -349,21 +324,15 @@ mod tests {
 
         fn fit(&self) -> RetainedTokens {
             let importances: Vec<&[f32]> = self.importances.iter().map(Vec::as_slice).collect();
-            let wish = Wish {
-                selection: &self.selection,
-                importances: &importances,
-                spared: self.spared,
-            };
+            let wish =
+                Wish { selection: &self.selection, importances: &importances, spared: self.spared };
             self.case.ask(|question| fit(question, &wish))
         }
 
         /// Parts that are read for tokens where nothing is cached.
         fn reads(&self, tokens: &[u32]) -> BTreeSet<PartName> {
             let cold = |question: &Cover<'_>| {
-                let question = Cover {
-                    is_cached: &|_| false,
-                    ..*question
-                };
+                let question = Cover { is_cached: &|_| false, ..*question };
                 reads(&question, tokens)
             };
             self.case.ask(cold).iter().map(|read| read.part).collect()
@@ -465,11 +434,7 @@ mod tests {
             sure: sure.to_vec(),
             ..Selection::everything(importances[0].len())
         };
-        let wish = Wish {
-            selection: &selection,
-            importances,
-            spared,
-        };
+        let wish = Wish { selection: &selection, importances, spared };
         fit(&question, &wish)
     }
 

@@ -34,13 +34,7 @@ impl Default for GuardOptions {
     /// less likely in the other, and at most 22 % of drawn tokens differ (Pinsker); greedy answers
     /// differ less. Three in a row: one or two are close calls between two tokens.
     fn default() -> Self {
-        Self {
-            sample: 0.01,
-            most_kl: 0.1,
-            most_disagreements: 3,
-            most_prefixes: 4_096,
-            seed: 1,
-        }
+        Self { sample: 0.01, most_kl: 0.1, most_disagreements: 3, most_prefixes: 4_096, seed: 1 }
     }
 }
 
@@ -134,25 +128,15 @@ impl Guard {
         let [Some(&first), Some(&last)] = [units.first(), units.last()] else {
             return Verdict::Fine;
         };
-        let before = self
-            .prefixes
-            .get(&first)
-            .map_or(0, |known| known.disagreements);
-        let disagreements = if divergence.top1_agrees {
-            0
-        } else {
-            before + 1
-        };
+        let before = self.prefixes.get(&first).map_or(0, |known| known.disagreements);
+        let disagreements = if divergence.top1_agrees { 0 } else { before + 1 };
         let is_too_often = disagreements >= self.options.most_disagreements;
         self.remember(first, disagreements, is_too_often);
         let is_too_far = divergence.kl > self.options.most_kl || divergence.kl.is_nan();
         let unit = match (is_too_often, is_too_far) {
             (true, _) => first,
             (false, true) => {
-                let before = self
-                    .prefixes
-                    .get(&last)
-                    .map_or(0, |known| known.disagreements);
+                let before = self.prefixes.get(&last).map_or(0, |known| known.disagreements);
                 self.remember(last, before, true);
                 last
             }
@@ -180,10 +164,7 @@ impl Guard {
     /// so until it is forgotten.
     fn remember(&mut self, unit: BlockHash, disagreements: u32, bars: bool) {
         let before = self.prefixes.remove(&unit);
-        if let Some(GuardedPrefix {
-            is_barred, since, ..
-        }) = before
-        {
+        if let Some(GuardedPrefix { is_barred, since, .. }) = before {
             self.order.remove(&(is_barred, since));
             self.counts.barred -= usize::from(is_barred);
         }
@@ -192,11 +173,7 @@ impl Guard {
             return;
         }
         self.clock += 1;
-        let known = GuardedPrefix {
-            disagreements,
-            is_barred,
-            since: self.clock,
-        };
+        let known = GuardedPrefix { disagreements, is_barred, since: self.clock };
         self.prefixes.insert(unit, known);
         self.order.insert((is_barred, self.clock), unit);
         self.counts.barred += usize::from(is_barred);
@@ -233,11 +210,7 @@ pub fn divergence(full: &[f32], selective: &[f32]) -> Divergence {
     let is_number = !kl.is_nan() && !selective.iter().any(|logit| logit.is_nan());
     Divergence {
         // Rounding must not make it negative.
-        kl: if is_number {
-            kl.max(0.0) as f32
-        } else {
-            f32::INFINITY
-        },
+        kl: if is_number { kl.max(0.0) as f32 } else { f32::INFINITY },
         top1_agrees: is_number && most_likely(full) == most_likely(selective),
     }
 }
@@ -245,10 +218,7 @@ pub fn divergence(full: &[f32], selective: &[f32]) -> Divergence {
 fn log_sum_exp(logits: &[f32]) -> f64 {
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let largest = f64::from(largest);
-    let sum: f64 = logits
-        .iter()
-        .map(|&logit| (f64::from(logit) - largest).exp())
-        .sum();
+    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - largest).exp()).sum();
     largest + sum.ln()
 }
 
@@ -262,18 +232,9 @@ fn most_likely(logits: &[f32]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const FINE: Divergence = Divergence {
-        kl: 0.01,
-        top1_agrees: true,
-    };
-    const OTHER_TOKEN: Divergence = Divergence {
-        kl: 0.01,
-        top1_agrees: false,
-    };
-    const FAR: Divergence = Divergence {
-        kl: 0.5,
-        top1_agrees: true,
-    };
+    const FINE: Divergence = Divergence { kl: 0.01, top1_agrees: true };
+    const OTHER_TOKEN: Divergence = Divergence { kl: 0.01, top1_agrees: false };
+    const FAR: Divergence = Divergence { kl: 0.5, top1_agrees: true };
 
     fn units(numbers: &[u64]) -> Vec<BlockHash> {
         numbers.iter().copied().map(BlockHash::from_u64).collect()
@@ -294,10 +255,7 @@ mod tests {
         assert!(guard.allows(&units(&[1, 2])), "in front of it");
         assert_eq!(guard.compared(&units(&[1, 2, 3]), FINE), Verdict::Fine);
         assert!(!guard.allows(&units(&[1, 2, 3])), "it stays barred");
-        let no_number = Divergence {
-            kl: f32::NAN,
-            ..FINE
-        };
+        let no_number = Divergence { kl: f32::NAN, ..FINE };
         assert_eq!(guard.compared(&units(&[7]), no_number), full(7));
         assert_eq!(guard.counts().barred, 2);
     }
@@ -319,10 +277,7 @@ mod tests {
 
     #[test]
     fn the_doubted_and_the_oldest_are_forgotten_first() {
-        let mut guard = Guard::new(GuardOptions {
-            most_prefixes: 3,
-            ..GuardOptions::default()
-        });
+        let mut guard = Guard::new(GuardOptions { most_prefixes: 3, ..GuardOptions::default() });
         for barred in 1..=2 {
             assert_eq!(guard.compared(&units(&[barred]), FAR), full(barred));
         }
@@ -339,11 +294,7 @@ mod tests {
     #[test]
     fn samples_its_share_and_always_the_same() {
         let draw = |sample, seed| -> Vec<bool> {
-            let mut guard = Guard::new(GuardOptions {
-                sample,
-                seed,
-                ..GuardOptions::default()
-            });
+            let mut guard = Guard::new(GuardOptions { sample, seed, ..GuardOptions::default() });
             (0..100_000).map(|_| guard.samples()).collect()
         };
         let count = |draws: Vec<bool>| draws.into_iter().filter(|is_one| *is_one).count();

@@ -212,10 +212,7 @@ impl Nodes {
                 continue;
             };
             let counts = self.unit_mut(id).layers.get_mut(layer);
-            counts
-                .into_iter()
-                .flatten()
-                .for_each(|count| *count &= COUNT);
+            counts.into_iter().flatten().for_each(|count| *count &= COUNT);
         }
     }
 
@@ -236,11 +233,7 @@ impl Nodes {
             assert_eq!(unit.name, *name, "names lead to their units");
             if let Some(parent) = unit.parent {
                 let children = self.unit(parent).children.iter();
-                assert_eq!(
-                    children.filter(|child| **child == id).count(),
-                    1,
-                    "linked once"
-                );
+                assert_eq!(children.filter(|child| **child == id).count(), 1, "linked once");
             }
             if unit.children.is_empty() {
                 assert!(self.leaves.contains(&(unit.last_use, id)) && !unit.is_end);
@@ -342,10 +335,7 @@ impl Nodes {
             let Some(unit) = unit else {
                 continue;
             };
-            if unit
-                .parent
-                .is_some_and(|parent| !self.is_last(self.unit(parent)))
-            {
+            if unit.parent.is_some_and(|parent| !self.is_last(self.unit(parent))) {
                 continue;
             }
             let next = |id: &u32| {

@@ -100,14 +100,7 @@ impl Packs {
         let (name, used) = (pack.name, self.next_use(now));
         self.num_units += pack.units.len();
         self.uses.insert(used, name);
-        self.packs.insert(
-            name,
-            KnownPack {
-                pack,
-                is_ours,
-                used,
-            },
-        );
+        self.packs.insert(name, KnownPack { pack, is_ours, used });
         gone
     }
 
@@ -195,23 +188,11 @@ impl Packs {
     /// # Panics
     /// When what is counted is not what is there.
     pub fn check(&self) {
-        let num_units: usize = self
-            .packs
-            .values()
-            .map(|known| known.pack.units.len())
-            .sum();
+        let num_units: usize = self.packs.values().map(|known| known.pack.units.len()).sum();
         assert_eq!(num_units, self.num_units, "units are counted");
-        assert_eq!(
-            num_units,
-            self.places.len(),
-            "a unit of a part is in one pack"
-        );
+        assert_eq!(num_units, self.places.len(), "a unit of a part is in one pack");
         assert!(num_units <= 2 * self.capacity, "there is room");
-        assert_eq!(
-            self.uses.len(),
-            self.packs.len(),
-            "one place in the order of use a pack"
-        );
+        assert_eq!(self.uses.len(), self.packs.len(), "one place in the order of use a pack");
         for (used, name) in &self.uses {
             assert_eq!(self.packs[name].used, *used, "by last use");
         }
@@ -338,10 +319,7 @@ mod tests {
                 let Some(first_unit) = units.iter().position(|unit| is_of(&unit)) else {
                     continue;
                 };
-                let before = pack
-                    .units
-                    .iter()
-                    .position(|unit| *unit == units[first_unit]);
+                let before = pack.units.iter().position(|unit| *unit == units[first_unit]);
                 views.push(PackView {
                     name: pack.name,
                     before: before.expect("it is one of its units"),

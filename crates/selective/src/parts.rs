@@ -138,11 +138,7 @@ impl PartCache {
         let mut released = Vec::new();
         let known: Vec<_> = parts.iter().map(|(name, _)| self.find_use(*name)).collect();
         for (&(name, share), known) in parts.iter().zip(known) {
-            let access = Access {
-                request,
-                importance: Some(share),
-                ..Access::at(now)
-            };
+            let access = Access { request, importance: Some(share), ..Access::at(now) };
             // One that was named before in this call has come in by now.
             let known = known.or_else(|| self.names.get(&name).copied());
             if let Some(block) = known {
@@ -150,9 +146,7 @@ impl PartCache {
             }
             let block = known.or_else(|| self.enter(name, &access, &mut released));
             for level in &mut self.levels {
-                block
-                    .iter()
-                    .for_each(|&block| level.policy.release(&[block], &access));
+                block.iter().for_each(|&block| level.policy.release(&[block], &access));
             }
         }
         for (name, _) in parts {
@@ -239,10 +233,7 @@ impl PartCache {
         for (index, level) in self.levels.iter().enumerate() {
             let num_parts = slots().filter(|slot| slot.level == index).count();
             assert_eq!(num_parts, level.num_parts, "parts of a level are counted");
-            assert!(
-                num_parts <= level.capacity,
-                "a level has room for its parts"
-            );
+            assert!(num_parts <= level.capacity, "a level has room for its parts");
         }
         assert_eq!(slots().count(), self.names.len(), "a slot has one name");
         assert_eq!(self.free.len() + self.names.len(), self.slots.len());
@@ -293,9 +284,7 @@ impl PartCache {
     }
 
     fn withdraw(&mut self, block: BlockId) {
-        let PartSlot {
-            level, is_offered, ..
-        } = *self.slot(block);
+        let PartSlot { level, is_offered, .. } = *self.slot(block);
         if is_offered {
             self.levels[level].policy.withdraw(block);
             self.slot_mut(block).is_offered = false;
@@ -318,12 +307,8 @@ impl PartCache {
         };
         let block = self.free.pop().expect("a level with room has a slot");
         self.names.insert(name, block);
-        self.slots[block.index()] = Some(PartSlot {
-            name,
-            level,
-            is_offered: false,
-            is_in_use: true,
-        });
+        self.slots[block.index()] =
+            Some(PartSlot { name, level, is_offered: false, is_in_use: true });
         self.levels[level].num_parts += 1;
         for level in &mut self.levels {
             level.policy.insert(block, slot_name(name), access);

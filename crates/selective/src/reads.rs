@@ -87,10 +87,7 @@ pub fn reads(question: &Cover<'_>, tokens: &[u32]) -> Vec<PartRead> {
     let num_tokens = question.units.len() * unit_tokens;
     let tokens = &tokens[tokens.partition_point(|&token| (token as usize) < question.skip)..];
     let is_within = |&token: &u32| (token as usize) < num_tokens;
-    assert!(
-        tokens.last().is_none_or(is_within),
-        "a token of a stored unit"
-    );
+    assert!(tokens.last().is_none_or(is_within), "a token of a stored unit");
     let packs = match tokens.len() + question.skip {
         all if all >= num_tokens => &[],
         _ => question.packs,
@@ -107,10 +104,7 @@ pub fn reads(question: &Cover<'_>, tokens: &[u32]) -> Vec<PartRead> {
             }
             _ => ((false, unit), unit_part(question, unit), at),
         };
-        let read = reads.entry(key).or_insert_with(|| PartRead {
-            part,
-            tokens: Vec::new(),
-        });
+        let read = reads.entry(key).or_insert_with(|| PartRead { part, tokens: Vec::new() });
         read.tokens.push((token, at));
     }
     reads.into_values().collect()
@@ -123,10 +117,7 @@ pub(super) fn split(token: u32, unit_tokens: usize) -> (u32, u16) {
 }
 
 pub(super) fn unit_part(question: &Cover<'_>, unit: u32) -> PartName {
-    PartName {
-        record: question.units[unit as usize],
-        part: question.part,
-    }
+    PartName { record: question.units[unit as usize], part: question.part }
 }
 
 /// Looks up the tokens in the packs.
@@ -140,18 +131,12 @@ pub(super) fn find(question: &Cover<'_>, packs: &[PackView<'_>], tokens: &[u32])
     for (&token, at) in tokens.iter().zip(0u32..).take(num_tokens) {
         index[token as usize] = at;
     }
-    let mut packed = PackPositions {
-        chunks: Vec::new(),
-        places: vec![None; tokens.len()],
-    };
+    let mut packed = PackPositions { chunks: Vec::new(), places: vec![None; tokens.len()] };
     for pack in packs {
         let first = pack.before * unit_tokens;
         let held = first..first + pack.units * unit_tokens;
         for (part, order) in (1..=u16::MAX).zip(pack.order.chunks(unit_tokens)) {
-            let name = PartName {
-                record: pack.name,
-                part,
-            };
+            let name = PartName { record: pack.name, part };
             let wanted = order.iter().zip(0u16..).filter_map(|(&token, at)| {
                 let token = token as usize;
                 let of_run = || token - first + pack.first_unit * unit_tokens;
@@ -297,28 +282,16 @@ pub(super) mod tests {
                 let name = BlockHash::from_u64(100 + pack as u64);
                 packs.push((name, [before, first, num_units], order));
             }
-            let mut names: Vec<_> = units
-                .iter()
-                .map(|&record| PartName { record, part: PART })
-                .collect();
+            let mut names: Vec<_> =
+                units.iter().map(|&record| PartName { record, part: PART }).collect();
             for (record, _, order) in &packs {
                 let chunks = 1..=order.len().div_ceil(unit_tokens) as u16;
-                names.extend(chunks.map(|part| PartName {
-                    record: *record,
-                    part,
-                }));
+                names.extend(chunks.map(|part| PartName { record: *record, part }));
             }
             let share = rng.next_f64();
             let cached = names.into_iter().filter(|_| rng.next_f64() < share / 2.0);
             let cached = cached.collect();
-            Self {
-                unit_tokens,
-                skip,
-                units,
-                packs,
-                cached,
-                tokens,
-            }
+            Self { unit_tokens, skip, units, packs, cached, tokens }
         }
 
         fn reads(&self) -> Vec<PartRead> {
@@ -364,15 +337,10 @@ pub(super) mod tests {
                     if (*before..before + num_units).contains(&unit) {
                         let token = (unit - before + first) * self.unit_tokens
                             + token as usize % self.unit_tokens;
-                        let name = PartName {
-                            record: *record,
-                            part: 1 + (at / self.unit_tokens) as u16,
-                        };
+                        let name =
+                            PartName { record: *record, part: 1 + (at / self.unit_tokens) as u16 };
                         let place = (at % self.unit_tokens) as u16;
-                        contents
-                            .entry(name)
-                            .or_default()
-                            .insert(token as u32, place);
+                        contents.entry(name).or_default().insert(token as u32, place);
                     }
                 }
             }
@@ -380,17 +348,14 @@ pub(super) mod tests {
         }
 
         fn cost(&self, reads: &BTreeSet<PartName>) -> usize {
-            reads
-                .difference(&self.cached.iter().copied().collect())
-                .count()
+            reads.difference(&self.cached.iter().copied().collect()).count()
         }
 
         /// The fewest parts that are not cached and hold, with those that are, all tokens.
         fn fewest(&self) -> usize {
             let contents = self.contents();
-            let (free, dear): (Vec<_>, Vec<_>) = contents
-                .iter()
-                .partition(|(name, _)| self.cached.contains(*name));
+            let (free, dear): (Vec<_>, Vec<_>) =
+                contents.iter().partition(|(name, _)| self.cached.contains(*name));
             let holds = |set: u32, token: &u32| {
                 let mut chosen = dear.iter().enumerate();
                 free.iter().any(|(_, held)| held.contains_key(token))
@@ -435,10 +400,7 @@ pub(super) mod tests {
         let (reads, contents) = (case.reads(), case.contents());
         let mut tokens = Vec::new();
         for read in &reads {
-            assert!(
-                !read.tokens.is_empty() && read.tokens.is_sorted(),
-                "seed {seed}"
-            );
+            assert!(!read.tokens.is_empty() && read.tokens.is_sorted(), "seed {seed}");
             for (token, place) in &read.tokens {
                 assert_eq!(contents[&read.part].get(token), Some(place), "seed {seed}");
                 tokens.push(*token);
@@ -449,10 +411,7 @@ pub(super) mod tests {
         let parts: BTreeSet<_> = reads.iter().map(|read| read.part).collect();
         assert_eq!(parts.len(), reads.len(), "a part is read once, seed {seed}");
         let cost = case.cost(&parts);
-        assert!(
-            cost <= case.units_alone().min(case.tokens.len()),
-            "seed {seed}"
-        );
+        assert!(cost <= case.units_alone().min(case.tokens.len()), "seed {seed}");
         let is_unit = |read: &&PartRead| case.units.contains(&read.part.record);
         for read in reads.iter().filter(is_unit) {
             let others = || parts.iter().filter(|part| **part != read.part);
@@ -476,14 +435,8 @@ pub(super) mod tests {
     impl Case {
         /// Uncached units that hold a token.
         fn units_alone(&self) -> usize {
-            let units = self
-                .tokens
-                .iter()
-                .map(|token| *token as usize / self.unit_tokens);
-            let names = units.map(|unit| PartName {
-                record: self.units[unit],
-                part: PART,
-            });
+            let units = self.tokens.iter().map(|token| *token as usize / self.unit_tokens);
+            let names = units.map(|unit| PartName { record: self.units[unit], part: PART });
             self.cost(&names.collect())
         }
     }
@@ -505,13 +458,7 @@ pub(super) mod tests {
         let units: Vec<_> = (0..8).map(BlockHash::from_u64).collect();
         let order: Vec<u32> = (0..8).map(|unit| unit * 64 + 7).collect();
         let name = BlockHash::from_u64(50);
-        let pack = PackView {
-            name,
-            before: 0,
-            first_unit: 0,
-            units: 8,
-            order: &order,
-        };
+        let pack = PackView { name, before: 0, first_unit: 0, units: 8, order: &order };
         let question = Cover {
             units: &units,
             skip: 0,
@@ -522,10 +469,7 @@ pub(super) mod tests {
         };
         let found = reads(&question, &order);
         let tokens = order.iter().copied().zip(0..).collect();
-        let part = PartName {
-            record: name,
-            part: 1,
-        };
+        let part = PartName { record: name, part: 1 };
         assert_eq!(found, [PartRead { part, tokens }]);
         // One more that is in no pack: its unit serves it and nothing else.
         let mut more = order.clone();

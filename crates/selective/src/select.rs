@@ -133,20 +133,14 @@ pub fn threshold(ratio: f64, alpha: f64) -> f64 {
 pub fn select(selecting: &Selecting, importances: &[&[f32]], queries: usize) -> Selection {
     let num_tokens = importances.first().map_or(0, |probe| probe.len());
     let is_as_long = |probe: &&[f32]| probe.len() == num_tokens;
-    assert!(
-        importances.iter().all(is_as_long),
-        "probes see the same tokens"
-    );
+    assert!(importances.iter().all(is_as_long), "probes see the same tokens");
     let end = u32::try_from(num_tokens).expect("a prefix has fewer than 2^32 tokens");
     let first = selecting.first.min(num_tokens);
     let recent = selecting.recent.min(num_tokens - first);
     let free = first..num_tokens - recent;
     let kept = count(selecting.ratio, num_tokens).saturating_sub(first + recent);
     let kept = kept.min(free.len());
-    let sets: Vec<Bits> = importances
-        .iter()
-        .map(|probe| top(&probe[free.clone()], kept))
-        .collect();
+    let sets: Vec<Bits> = importances.iter().map(|probe| top(&probe[free.clone()], kept)).collect();
     let agreement = agreement(&sets);
     let threshold = match kept {
         0 => 0.0,
@@ -167,17 +161,12 @@ pub fn select(selecting: &Selecting, importances: &[&[f32]], queries: usize) -> 
     }
     tokens.extend(end - recent as u32..end);
     let is_always = |token: u32| token < first as u32 || token >= end - recent as u32;
-    let is_seen = |token: u32| {
-        importances
-            .iter()
-            .any(|importance| importance[token as usize] > SURE)
-    };
+    let is_seen =
+        |token: u32| importances.iter().any(|importance| importance[token as usize] > SURE);
     let sure = tokens.iter().copied();
     Selection {
         is_all: tokens.len() == num_tokens,
-        sure: sure
-            .filter(|&token| is_always(token) || is_seen(token))
-            .collect(),
+        sure: sure.filter(|&token| is_always(token) || is_seen(token)).collect(),
         tokens,
         agreement,
         threshold,
@@ -194,19 +183,13 @@ fn count(ratio: f64, num_tokens: usize) -> usize {
 fn top(importances: &[f32], kept: usize) -> Bits {
     let value = |at: u32| {
         let value = importances[at as usize];
-        if value.is_nan() {
-            f32::NEG_INFINITY
-        } else {
-            value
-        }
+        if value.is_nan() { f32::NEG_INFINITY } else { value }
     };
     let mut places: Vec<u32> = (0..importances.len() as u32).collect();
     if 0 < kept && kept < places.len() {
         places.select_nth_unstable_by(kept - 1, |&one, &other| {
             let order = value(other).partial_cmp(&value(one));
-            order
-                .unwrap_or(std::cmp::Ordering::Equal)
-                .then(one.cmp(&other))
+            order.unwrap_or(std::cmp::Ordering::Equal).then(one.cmp(&other))
         });
     }
     let mut bits = Bits::new(importances.len());
@@ -221,11 +204,7 @@ fn agreement(sets: &[Bits]) -> f64 {
         .enumerate()
         .flat_map(|(at, one)| sets[at + 1..].iter().map(move |other| one.jaccard(other)));
     let (sum, num_pairs) = pairs.fold((0.0, 0), |(sum, count), pair| (sum + pair, count + 1));
-    if num_pairs == 0 {
-        1.0
-    } else {
-        sum / f64::from(num_pairs)
-    }
+    if num_pairs == 0 { 1.0 } else { sum / f64::from(num_pairs) }
 }
 
 /// The tokens that probes choose from, with their importances.
@@ -286,11 +265,8 @@ fn spare(importances: &[f32], set: &Bits, (spared, most): (f32, f32)) -> Bits {
         sum += value(*at);
         sum <= spared && value(*at) <= most
     };
-    let num_spared = if spared > 0.0 {
-        places.iter().copied().take_while(is_spared).count()
-    } else {
-        0
-    };
+    let num_spared =
+        if spared > 0.0 { places.iter().copied().take_while(is_spared).count() } else { 0 };
     let mut left = Bits::new(importances.len());
     places[num_spared..].iter().for_each(|&at| left.set(at));
     left
@@ -318,11 +294,7 @@ impl Bits {
         let words = || self.0.iter().zip(&other.0);
         let both: u32 = words().map(|(one, other)| (one & other).count_ones()).sum();
         let any: u32 = words().map(|(one, other)| (one | other).count_ones()).sum();
-        if any == 0 {
-            1.0
-        } else {
-            f64::from(both) / f64::from(any)
-        }
+        if any == 0 { 1.0 } else { f64::from(both) / f64::from(any) }
     }
 
     /// In order.
@@ -342,13 +314,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn plain(ratio: f64) -> Selecting {
-        Selecting {
-            ratio,
-            first: 0,
-            recent: 0,
-            spared: 0.0,
-            ..Selecting::default()
-        }
+        Selecting { ratio, first: 0, recent: 0, spared: 0.0, ..Selecting::default() }
     }
 
     /// The same by sorting, and by sets.
@@ -367,20 +333,13 @@ mod tests {
             places.sort_by(|&one, &other| value(other).total_cmp(&value(one)));
             places.into_iter().take(kept).collect()
         };
-        let sets: Vec<_> = importances
-            .iter()
-            .map(|probe| choose(&|at| probe[at]))
-            .collect();
+        let sets: Vec<_> = importances.iter().map(|probe| choose(&|at| probe[at])).collect();
         let mut pairs = Vec::new();
         for (at, one) in sets.iter().enumerate() {
             for other in &sets[at + 1..] {
                 let any = one.union(other).count();
                 let both = one.intersection(other).count();
-                pairs.push(if any == 0 {
-                    1.0
-                } else {
-                    both as f64 / any as f64
-                });
+                pairs.push(if any == 0 { 1.0 } else { both as f64 / any as f64 });
             }
         }
         let agreement = match pairs.len() {
@@ -398,13 +357,10 @@ mod tests {
             let mut out = 0.0;
             loop {
                 let value = |at: usize| values(at).max(0.0);
-                let least = set.iter().copied().reduce(|one, other| {
-                    if value(other) <= value(one) {
-                        other
-                    } else {
-                        one
-                    }
-                });
+                let least = set
+                    .iter()
+                    .copied()
+                    .reduce(|one, other| if value(other) <= value(one) { other } else { one });
                 match least {
                     Some(least)
                         if spared > 0.0
@@ -419,9 +375,7 @@ mod tests {
             }
         };
         let probes = importances.iter().zip(sets);
-        let sets: Vec<_> = probes
-            .map(|(probe, set)| spare(set, &|at| probe[at], 1.0))
-            .collect();
+        let sets: Vec<_> = probes.map(|(probe, set)| spare(set, &|at| probe[at], 1.0)).collect();
         let merged: BTreeSet<usize> = match selecting.merge {
             _ if selecting.falls_back && agreement < threshold => (0..len).collect(),
             Merge::Union => sets.iter().flatten().copied().collect(),
@@ -526,17 +480,10 @@ mod tests {
     #[test]
     fn first_and_recent_tokens_count_among_the_kept() {
         let falling: Vec<f32> = (0..100).map(|at| -(at as f32)).collect();
-        let selecting = Selecting {
-            first: 2,
-            recent: 3,
-            ..plain(0.1)
-        };
+        let selecting = Selecting { first: 2, recent: 3, ..plain(0.1) };
         let selection = select(&selecting, &[&falling], 8);
         assert_eq!(selection.tokens, [0, 1, 2, 3, 4, 5, 6, 97, 98, 99]);
-        let more = Selecting {
-            recent: 30,
-            ..selecting
-        };
+        let more = Selecting { recent: 30, ..selecting };
         let selection = select(&more, &[&falling], 8);
         assert_eq!(selection.tokens.len(), 32, "kept though more than k");
     }

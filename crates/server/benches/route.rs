@@ -72,9 +72,7 @@ struct Gateway {
 }
 
 fn main() {
-    let folder = std::env::args()
-        .skip(1)
-        .find(|argument| !argument.starts_with('-'));
+    let folder = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let prompt = match folder.map(PathBuf::from) {
         Some(folder) => PromptModel::from_dir(&folder).expect("a model's folder"),
         None => PromptModel::toy(),
@@ -116,12 +114,7 @@ fn main() {
         "| turn | prompt tokens | JSON, ms | template and tokens, ms | hash, ms | route, ms | \
          all, ms |\n|---|--:|--:|--:|--:|--:|--:|"
     );
-    let rows = [
-        ("fifth", &fifth),
-        ("plain", &plain),
-        ("first", &first),
-        ("agent", &agent),
-    ];
+    let rows = [("fifth", &fifth), ("plain", &plain), ("first", &first), ("agent", &agent)];
     for (name, steps) in rows {
         let median = |of: fn(&Steps) -> Duration| {
             let mut times: Vec<_> = steps.iter().map(of).collect();
@@ -195,16 +188,9 @@ impl Gateway {
         steps.num_tokens = tokens.tokens.len();
 
         let start = Instant::now();
-        let namespace = headstart_core::block::Namespace {
-            adapter: None,
-            salt,
-        };
+        let namespace = headstart_core::block::Namespace { adapter: None, salt };
         let tokens = &tokens.tokens[..];
-        let keys = self.router.index().hash(Prompt {
-            tokens,
-            namespace,
-            ..Prompt::default()
-        });
+        let keys = self.router.index().hash(Prompt { tokens, namespace, ..Prompt::default() });
         steps.hash = start.elapsed();
 
         let start = Instant::now();

@@ -63,10 +63,7 @@ fn events(prompt: u32) -> Vec<CacheEvent> {
 
 fn share(url: &str, model: String) -> SharedIndex {
     let config = SharedIndexConfig {
-        server: SharedServer {
-            url: url.to_owned(),
-            timing: Timing::default(),
-        },
+        server: SharedServer { url: url.to_owned(), timing: Timing::default() },
         model,
         identity: IDENTITY.to_owned(),
         replicas: (0..REPLICAS)
@@ -107,11 +104,7 @@ fn ask_all(index: &dyn PrefixIndex, clock: Clock) -> [f64; 2] {
         .iter()
         .map(|tokens| {
             let namespace = Default::default();
-            index.hash(Prompt {
-                tokens,
-                namespace,
-                ..Prompt::default()
-            })
+            index.hash(Prompt { tokens, namespace, ..Prompt::default() })
         })
         .collect();
     let hashed = start.elapsed();
@@ -183,10 +176,7 @@ fn main() {
             is(&owner, GatewayRole::Owning) && positions(&owner) == positions(&reader)
         });
         let through = start.elapsed().as_secs_f64();
-        note(
-            "reader: events/s, from the owner's first to here",
-            number / through,
-        );
+        note("reader: events/s, from the owner's first to here", number / through);
         let [hash, lookup] = ask_all(&reader, clock);
         note("reader: ns to hash a prompt", hash);
         note("reader: ns to look it up", lookup);
@@ -194,10 +184,7 @@ fn main() {
         let late = share(&service.url(), model);
         track_all(&late, clock);
         eventually("a late one", || positions(&owner) == positions(&late));
-        note(
-            "late: ms until it knows all",
-            start.elapsed().as_secs_f64() * 1e3,
-        );
+        note("late: ms until it knows all", start.elapsed().as_secs_f64() * 1e3);
         assert_eq!(late.stats().entries, local.stats().entries);
     }
     println!(

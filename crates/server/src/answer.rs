@@ -64,10 +64,7 @@ impl Answer {
     /// An answer that stays empty, for a request that only prepares its prompt.
     #[must_use]
     pub fn unwanted(tokenizer: Arc<Tokenizer>) -> Self {
-        Self {
-            is_wanted: false,
-            ..Self::new(tokenizer, Vec::new())
-        }
+        Self { is_wanted: false, ..Self::new(tokenizer, Vec::new()) }
     }
 
     /// Tokens so far.
@@ -86,10 +83,7 @@ impl Answer {
         finish: Option<FinishReason>,
     ) -> Result<Piece, PromptError> {
         if !self.is_wanted {
-            return Ok(Piece {
-                text: String::new(),
-                finish: finish.map(|_| Finish::Length),
-            });
+            return Ok(Piece { text: String::new(), finish: finish.map(|_| Finish::Length) });
         }
         self.tokens += 1;
         let mut text = match finish {
@@ -105,18 +99,14 @@ impl Answer {
             FinishReason::Length => Finish::Length,
         });
         Ok(match self.stops.push(&text) {
-            StopOutcome::Stopped { text, which } => Piece {
-                text,
-                finish: Some(Finish::StopString(self.stop_texts[which].clone())),
-            },
+            StopOutcome::Stopped { text, which } => {
+                Piece { text, finish: Some(Finish::StopString(self.stop_texts[which].clone())) }
+            }
             StopOutcome::Continue(mut text) => {
                 if reason.is_some() {
                     text.push_str(&self.stops.finish());
                 }
-                Piece {
-                    text,
-                    finish: reason,
-                }
+                Piece { text, finish: reason }
             }
         })
     }

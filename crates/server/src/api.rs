@@ -88,15 +88,9 @@ pub fn routes(gateway: Arc<HttpGateway>) -> Router {
     let cors = cors::layer(&gateway.edge.cors);
     let router = api(&gateway)
         .merge(debugging())
-        .layer(middleware::from_fn_with_state(
-            gateway.clone(),
-            auth::authorize,
-        ))
+        .layer(middleware::from_fn_with_state(gateway.clone(), auth::authorize))
         .merge(open)
-        .layer(middleware::from_fn_with_state(
-            gateway.clone(),
-            counted::errors,
-        ))
+        .layer(middleware::from_fn_with_state(gateway.clone(), counted::errors))
         .layer(middleware::from_fn(anthropic::error::translated));
     let router = match cors {
         Some(cors) => router.layer(cors),
@@ -119,10 +113,7 @@ fn api(gateway: &HttpGateway) -> Router<Arc<HttpGateway>> {
             .route("/v1/messages", post(messages))
             .route("/v1/messages/count_tokens", post(count_tokens))
             .route("/v1/responses", post(responses))
-            .route(
-                "/v1/responses/{id}",
-                get(stored_response).delete(delete_response),
-            )
+            .route("/v1/responses/{id}", get(stored_response).delete(delete_response))
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(not_found),
         Fleet::Upstreams(_) => common
@@ -194,8 +185,7 @@ async fn delete_response(
 
 /// The path and the query of a request.
 fn target(uri: &Uri) -> &str {
-    uri.path_and_query()
-        .map_or(uri.path(), |target| target.as_str())
+    uri.path_and_query().map_or(uri.path(), |target| target.as_str())
 }
 
 async fn answer(gateway: Arc<HttpGateway>, request: Request, kind: ApiKind) -> Response {
@@ -254,10 +244,7 @@ struct CompletionCall {
 
 impl CompletionCall {
     fn session<'a>(&'a self, user: Option<&'a str>) -> Option<&'a str> {
-        let header = self
-            .headers
-            .get(SESSION_HEADER)
-            .and_then(|value| value.to_str().ok());
+        let header = self.headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok());
         header.or(user)
     }
 
@@ -274,10 +261,7 @@ impl CompletionCall {
         let Some(value) = self.headers.get(SLO_TTFT_HEADER) else {
             return Ok(None);
         };
-        let ms = value
-            .to_str()
-            .ok()
-            .and_then(|text| text.trim().parse().ok());
+        let ms = value.to_str().ok().and_then(|text| text.trim().parse().ok());
         match ms.filter(|ms: &f64| *ms > 0.0 && *ms <= SLO_TTFT_MAX_MS) {
             Some(ms) => Ok(Some(Duration::from_secs_f64(ms / 1e3))),
             None => Err(ApiError::invalid(
@@ -376,11 +360,7 @@ async fn not_found(uri: Uri) -> ApiError {
 
 async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} does not take {method}", uri.path());
-    ApiError::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "method_not_allowed",
-        message,
-    )
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }
 
 /// The client's id of its request, if present and short enough.

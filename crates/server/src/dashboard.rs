@@ -117,10 +117,7 @@ impl Dashboard {
     /// A dashboard with names of prefixes.
     #[must_use]
     pub fn with(labels: PrefixLabels) -> Self {
-        Self {
-            labels,
-            ..Self::default()
-        }
+        Self { labels, ..Self::default() }
     }
 
     /// A prompt was sent to a replica.
@@ -132,10 +129,7 @@ impl Dashboard {
     #[must_use]
     pub fn listen(&self) -> Option<Listener> {
         let seat = self.seats.clone().try_acquire_owned().ok()?;
-        Some(Listener {
-            newest: self.newest.subscribe(),
-            _seat: seat,
-        })
+        Some(Listener { newest: self.newest.subscribe(), _seat: seat })
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
@@ -198,10 +192,7 @@ pub fn event(snapshot: &Snapshot) -> Bytes {
 
 async fn latest(gateway: &Arc<HttpGateway>) -> Option<Arc<Snapshot>> {
     let looked_at = gateway.clone();
-    let made = gateway
-        .dashboard
-        .latest
-        .get(move || gather::snapshot(&looked_at));
+    let made = gateway.dashboard.latest.get(move || gather::snapshot(&looked_at));
     made.await
 }
 

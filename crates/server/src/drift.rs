@@ -106,11 +106,7 @@ impl DriftWatch {
             return false;
         }
         let pair = watched.entry(subject.clone()).or_default();
-        let pause = if counts_differ && !pair.has_drift {
-            SUSPICION_PAUSE
-        } else {
-            CHECK_PAUSE
-        };
+        let pause = if counts_differ && !pair.has_drift { SUSPICION_PAUSE } else { CHECK_PAUSE };
         let is_due = pair.checked.is_none_or(|checked| now >= checked + pause);
         if is_due {
             pair.checked = Some(now);
@@ -188,11 +184,9 @@ mod tests {
     fn the_first_token_that_differs_is_told() {
         let differs =
             |ours: &[TokenId], theirs: &[TokenId]| match TokenComparison::of(ours, Some(theirs)) {
-                TokenComparison::Differs(Difference {
-                    position,
-                    ours,
-                    theirs,
-                }) => Some((position, ours, theirs)),
+                TokenComparison::Differs(Difference { position, ours, theirs }) => {
+                    Some((position, ours, theirs))
+                }
                 TokenComparison::Equal | TokenComparison::Unavailable => None,
             };
         assert_eq!(differs(&[1, 2, 3], &[1, 9, 3]), Some((1, Some(2), Some(9))));
@@ -222,10 +216,7 @@ mod tests {
             |theirs: &[TokenId]| watch.note(&subject(0), TokenComparison::of(&[1], Some(theirs)));
         assert!(note(&[1]).is_none() && note(&[2]).is_some() && note(&[3]).is_none());
         assert!(
-            watch
-                .note(&subject(0), TokenComparison::Unavailable)
-                .is_none()
-                && note(&[2]).is_none()
+            watch.note(&subject(0), TokenComparison::Unavailable).is_none() && note(&[2]).is_none()
         );
         assert!(note(&[1]).is_none() && note(&[2]).is_some());
         assert!(watch.note(&subject(9), TokenComparison::Equal).is_none());

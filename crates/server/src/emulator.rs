@@ -27,11 +27,7 @@ impl Emulator {
     #[must_use]
     pub(crate) fn new(engine: EngineModel, alphabet: Vec<TokenId>) -> Self {
         assert!(!alphabet.is_empty(), "answers consist of something");
-        Self {
-            engine,
-            alphabet,
-            ended: Instant::now(),
-        }
+        Self { engine, alphabet, ended: Instant::now() }
     }
 
     fn step(&self, batch: &Batch) -> Duration {
@@ -54,17 +50,10 @@ impl Executor for Emulator {
         // What scheduling took since the last step is part of this one, unless nothing was asked.
         let step = self.step(batch);
         let since = began.duration_since(self.ended).min(step);
-        let ends = if since < SCHEDULING {
-            self.ended + step
-        } else {
-            began + step
-        };
+        let ends = if since < SCHEDULING { self.ended + step } else { began + step };
         std::thread::sleep(ends.saturating_duration_since(Instant::now()));
         self.ended = Instant::now();
-        let sampled = batch
-            .entries
-            .iter()
-            .filter(|entry| entry.sampling.is_some());
+        let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
         sampled.map(|entry| self.token(entry)).collect()
     }
 

@@ -155,11 +155,7 @@ impl EmbeddedReplicas {
     /// The longest sequence that a replica can hold, tokens.
     #[must_use]
     pub fn context(&self) -> usize {
-        self.replicas
-            .iter()
-            .map(EmbeddedReplica::context)
-            .max()
-            .unwrap_or(0)
+        self.replicas.iter().map(EmbeddedReplica::context).max().unwrap_or(0)
     }
 
     fn refresh_prediction_metrics(&self) {
@@ -213,9 +209,7 @@ impl HttpGateway {
             Fleet::Embedded(embedded) => Some(embedded.prompt.clone()),
             Fleet::Upstreams(all) => all.iter().find_map(|upstream| upstream.prompt.clone()),
         };
-        let labels = prompt
-            .as_deref()
-            .map(|model| PrefixLabels::new(&parts.labels, model));
+        let labels = prompt.as_deref().map(|model| PrefixLabels::new(&parts.labels, model));
         let metrics = &parts.metrics.index;
         let prompt_tokens = prompt.map(|prompt| {
             let insight = parts.observers.insight.as_ref();
@@ -329,20 +323,16 @@ impl HttpGateway {
     pub fn context(&self, model: &str) -> Option<usize> {
         match &self.fleet {
             Fleet::Embedded(embedded) => Some(embedded.context()),
-            Fleet::Upstreams(upstreams) => upstreams
-                .iter()
-                .filter_map(|upstream| upstream.context(model))
-                .max(),
+            Fleet::Upstreams(upstreams) => {
+                upstreams.iter().filter_map(|upstream| upstream.context(model)).max()
+            }
         }
     }
 
     /// Whether anybody takes requests.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let healthy = self
-            .router()
-            .replicas()
-            .any(|replica| replica.health == Health::Healthy);
+        let healthy = self.router().replicas().any(|replica| replica.health == Health::Healthy);
         healthy && !self.draining.load(Relaxed)
     }
 
@@ -367,11 +357,7 @@ impl HttpGateway {
 
     /// The keys of a prompt's tokens, and of its text where the index cannot use the tokens.
     fn keys(&self, placing: &Placing<'_>) -> (Option<PromptKeys>, Option<PromptKeys>) {
-        let prompt = |tokens, media| Prompt {
-            tokens,
-            media,
-            namespace: placing.namespace,
-        };
+        let prompt = |tokens, media| Prompt { tokens, media, namespace: placing.namespace };
         let exact = placing.tokens.map(|tokens| prompt(tokens, placing.media));
         let keys = exact.map(|exact| self.index.hash(exact));
         let text = placing.text.map(|text| prompt(text, &[]));
@@ -387,14 +373,7 @@ impl HttpGateway {
         placing: Placing<'_>,
         excluded: &[ReplicaId],
     ) -> Result<(Decision, Reservation), ApiError> {
-        let Placing {
-            tokens,
-            messages,
-            namespace,
-            session,
-            slo_ttft,
-            ..
-        } = placing;
+        let Placing { tokens, messages, namespace, session, slo_ttft, .. } = placing;
         let (keys, text) = self.keys(&placing);
         let lacks_tokens = placing.text.is_some();
         let request = RouteRequest {
@@ -416,11 +395,7 @@ impl HttpGateway {
         })?;
         drop(router);
         let labels = [self.profile.name.as_str(), &decision.replica.to_string()];
-        self.metrics
-            .requests
-            .routed
-            .with_label_values(&labels)
-            .inc();
+        self.metrics.requests.routed.with_label_values(&labels).inc();
         let now = request.now;
         let exact = tokens.zip(keys.as_ref()).filter(|_| !lacks_tokens);
         let placed = exact.map(|(tokens, keys)| PlacedRequest {

@@ -94,16 +94,12 @@ impl InsightTicket {
     /// The engine said where the prompt's tokens were found.
     pub fn serve(&mut self, sources: &PromptSources) {
         let tokens = sources.by_tier().map(|tokens| tokens as u32);
-        self.served = Some(ServedTokens {
-            tiers: tokens,
-            load_failed: 0,
-        });
+        self.served = Some(ServedTokens { tiers: tokens, load_failed: 0 });
     }
 
     /// The engine said how many it found, and not where.
     pub fn serve_somewhere(&mut self, tokens: usize) {
-        self.served
-            .get_or_insert(ServedTokens::by_device(tokens as u32));
+        self.served.get_or_insert(ServedTokens::by_device(tokens as u32));
     }
 }
 
@@ -124,10 +120,7 @@ impl Insight {
     /// Explains requests; its names are those of `secret`.
     #[must_use]
     pub fn new(secret: u64, metrics: InsightMetrics) -> Self {
-        let config = AttributorConfig {
-            secret,
-            ..AttributorConfig::default()
-        };
+        let config = AttributorConfig { secret, ..AttributorConfig::default() };
         Self {
             waiting: Mutex::default(),
             state: Mutex::new(InsightState::new(Attributor::new(&config))),
@@ -143,13 +136,7 @@ impl Insight {
     #[must_use]
     #[inline(never)]
     pub fn arrive(&self, placed: &PlacedRequest<'_>, now: Nanos) -> InsightTicket {
-        let PlacedRequest {
-            decision,
-            tokens,
-            keys,
-            namespace,
-            capacity_blocks,
-        } = *placed;
+        let PlacedRequest { decision, tokens, keys, namespace, capacity_blocks } = *placed;
         // Where replicas have blocks of several sizes the smallest say most. Without events no size
         // is known.
         let chain = keys.chains().first();
@@ -321,9 +308,7 @@ impl Insight {
         // One at a time, so that the lock is not held for all.
         let replicas = self.lock().ghosts.replicas();
         let answers = replicas.into_iter();
-        answers
-            .filter_map(|replica| self.lock().ghosts.answer(replica, now))
-            .collect()
+        answers.filter_map(|replica| self.lock().ghosts.answer(replica, now)).collect()
     }
 
     /// The latest `limit` requests, newest first.
@@ -351,10 +336,7 @@ impl Insight {
     /// Brings the gauges up to date.
     pub fn refresh_metrics(&self, now: Nanos) {
         let state = self.lock();
-        let (outlook, memory) = (
-            state.records.sums.outlook.clone(),
-            state.attributor.memory(),
-        );
+        let (outlook, memory) = (state.records.sums.outlook.clone(), state.attributor.memory());
         drop(state);
         self.metrics.set(&InsightGauges::of(&outlook, memory));
         self.metrics.set_ghosts(&self.ghosts(now));
@@ -377,10 +359,7 @@ impl Insight {
         let mut state = lock(&self.state);
         let mut batch = std::mem::take(&mut state.spare);
         std::mem::swap(&mut batch, &mut *lock(&self.waiting));
-        let told = InsightSinks {
-            metrics: &self.metrics,
-            causes: &self.causes,
-        };
+        let told = InsightSinks { metrics: &self.metrics, causes: &self.causes };
         state.settle(&mut batch, &told);
         batch.clear();
         state.spare = batch;

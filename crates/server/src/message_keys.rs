@@ -44,10 +44,7 @@ pub fn message_keys(
     for head in HEADS.iter().filter_map(|&name| fields.get(name)) {
         chain.add(&without_hints(head.get().as_bytes()));
     }
-    let mut keys = MessageKeyBuilder {
-        chain,
-        keys: Vec::new(),
-    };
+    let mut keys = MessageKeyBuilder { chain, keys: Vec::new() };
     if !list.get().starts_with('[') {
         keys.add(list);
         return keys.keys;
@@ -158,11 +155,7 @@ mod tests {
     #[test]
     fn a_next_turn_begins_with_the_keys_of_the_last() {
         let (user, answer, more) = (said("user", "a"), said("assistant", "b"), said("user", "c"));
-        for (head, list) in [
-            ("model", "messages"),
-            ("system", "messages"),
-            ("model", "input"),
-        ] {
+        for (head, list) in [("model", "messages"), ("system", "messages"), ("model", "input")] {
             let one = keys(&json!({list: [user], head: "s"}).to_string());
             let two = keys(&json!({list: [user, answer, more], head: "s", "seed": 4}).to_string());
             assert_eq!((one.len(), two.len()), (1, 3));

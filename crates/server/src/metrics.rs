@@ -37,9 +37,8 @@ pub use tiers::{TierMetrics, TierReport};
 pub use totals::{FOUND_IN, Totals};
 
 /// Seconds; from a cached toy prompt to a queue of minutes.
-const SECONDS: [f64; 14] = [
-    0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5.0, 10.0, 30.0, 120.0,
-];
+const SECONDS: [f64; 14] =
+    [0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5.0, 10.0, 30.0, 120.0];
 
 /// Metrics of one server.
 pub struct Metrics {
@@ -190,14 +189,8 @@ impl RequestMetrics {
         let counter = |name, help| make.counter(name, help, BY_REPLICA);
         let histogram = |name, help| make.histogram(name, help, BY_REPLICA);
         Self {
-            cache_queries: counter(
-                "vllm:prefix_cache_queries_total",
-                "Prompt tokens looked up.",
-            ),
-            cache_hits: counter(
-                "vllm:prefix_cache_hits_total",
-                "Prompt tokens found cached.",
-            ),
+            cache_queries: counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up."),
+            cache_hits: counter("vllm:prefix_cache_hits_total", "Prompt tokens found cached."),
             prompt_tokens: counter("vllm:prompt_tokens_total", "Prompt tokens."),
             generation_tokens: counter("vllm:generation_tokens_total", "Generated tokens."),
             successes: make.counter(
@@ -256,21 +249,14 @@ impl ReplicaMetrics {
                 &["model_name", "replica", "block_size", "num_gpu_blocks"],
             ),
             preemptions: make.counter("vllm:num_preemptions_total", "Preemptions.", BY_REPLICA),
-            up: plain(
-                "headstart_replica_up",
-                "1 while the replica takes requests.",
-            ),
+            up: plain("headstart_replica_up", "1 while the replica takes requests."),
             info: make.gauge(
                 "headstart_replica_info",
                 "1, for the upstream that a replica is, and its data-parallel rank where it has \
                  several.",
                 &["replica", "upstream", "rank"],
             ),
-            panics: make.counter(
-                "headstart_replica_panics_total",
-                "Engine panics.",
-                &["replica"],
-            ),
+            panics: make.counter("headstart_replica_panics_total", "Engine panics.", &["replica"]),
             kv_events: make.counter(
                 "headstart_kv_events_total",
                 "KV events applied, batches lost, events skipped, clears.",
@@ -305,16 +291,8 @@ impl ReplicaMetrics {
 impl ReplicaMetrics {
     /// Says what a replica's lower tier holds and has done.
     pub fn set_tier(&self, replica: &str, tier: &TierSummary) {
-        let TierCounts {
-            stored,
-            declined,
-            dropped,
-            evicted,
-            unstored,
-            lost,
-            loaded,
-            failed,
-        } = tier.counts;
+        let TierCounts { stored, declined, dropped, evicted, unstored, lost, loaded, failed } =
+            tier.counts;
         let labels = |what| [replica, tier.tier.name(), what];
         let units = [("readable", tier.units), ("capacity", tier.capacity_units)];
         for (what, units) in units {

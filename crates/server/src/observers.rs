@@ -30,11 +30,7 @@ impl Observers {
     pub fn start(config: &ServeConfig, clock: Clock) -> Result<Self, ServeError> {
         let collector = config.otlp.as_deref();
         let spans = collector.map(|address| Spans::to(address, clock));
-        Ok(Self {
-            spans: spans.transpose()?.map(Arc::new),
-            insight: None,
-            shadow: shadow(config)?,
-        })
+        Ok(Self { spans: spans.transpose()?.map(Arc::new), insight: None, shadow: shadow(config)? })
     }
 
     /// Explains requests from now on, where a secret for that is given.

@@ -162,8 +162,6 @@ impl PredictionConfig {
 
 impl std::fmt::Debug for PredictionConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PredictionConfig")
-            .field("horizon", &self.horizon)
-            .finish_non_exhaustive()
+        f.debug_struct("PredictionConfig").field("horizon", &self.horizon).finish_non_exhaustive()
     }
 }

@@ -31,10 +31,7 @@ pub struct TokenizedPrompt {
 impl From<Vec<TokenId>> for TokenizedPrompt {
     /// Of a prompt that came as tokens.
     fn from(tokens: Vec<TokenId>) -> Self {
-        Self {
-            tokens,
-            sketch: None,
-        }
+        Self { tokens, sketch: None }
     }
 }
 
@@ -52,12 +49,7 @@ impl PromptTokens {
     #[must_use]
     pub fn new(prompt: Arc<PromptModel>, metrics: Arc<IndexMetrics>) -> Self {
         let known = PrefixTokens::new(prompt.tokenizer.clone(), CAPACITY_BYTES, random_key());
-        Self {
-            prompt,
-            known,
-            metrics,
-            causes: None,
-        }
+        Self { prompt, known, metrics, causes: None }
     }
 
     /// The same, with texts looked at.
@@ -150,10 +142,7 @@ impl PromptTokens {
         let tokens = self.known.encode_salted(text, special, salt);
         self.metrics.tokenize.observe(start.elapsed().as_secs_f64());
         let sketch = self.causes.as_ref().and_then(|causes| causes.look(text));
-        Ok(TokenizedPrompt {
-            tokens: tokens?,
-            sketch,
-        })
+        Ok(TokenizedPrompt { tokens: tokens?, sketch })
     }
 }
 

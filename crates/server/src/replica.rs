@@ -103,23 +103,9 @@ impl EmbeddedReplica {
         let waker = waker(commands.clone(), is_awake.clone());
         let engine = (hooks.build)(waker.clone());
         let context = engine.context();
-        let worker = ReplicaWorker {
-            hooks,
-            clock,
-            inbox,
-            waker,
-            is_awake,
-            status: status.clone(),
-        };
-        let thread = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || worker.run(engine))?;
-        Ok(Self {
-            commands,
-            status,
-            context,
-            thread: Mutex::new(Some(thread)),
-        })
+        let worker = ReplicaWorker { hooks, clock, inbox, waker, is_awake, status: status.clone() };
+        let thread = std::thread::Builder::new().name(name).spawn(move || worker.run(engine))?;
+        Ok(Self { commands, status, context, thread: Mutex::new(Some(thread)) })
     }
 
     /// The longest sequence that it can hold, tokens.
@@ -134,10 +120,7 @@ impl EmbeddedReplica {
     pub fn submit(&self, submission: Submission) -> Option<mpsc::Receiver<ReplicaEvent>> {
         // Started, loaded from each lower tier, in part, every token, one to spare: it never waits.
         let (sender, receiver) = mpsc::channel(submission.max_tokens + 3 + LOWER_TIERS);
-        match self
-            .commands
-            .try_send(ReplicaCommand::Submit(submission, sender))
-        {
+        match self.commands.try_send(ReplicaCommand::Submit(submission, sender)) {
             // A thread that is gone drops the command, which closes the receiver.
             Ok(()) | Err(TrySendError::Disconnected(_)) => Some(receiver),
             Err(TrySendError::Full(_)) => None,
@@ -189,11 +172,7 @@ impl EmbeddedReplica {
     /// Whether it takes requests.
     #[must_use]
     pub fn health(&self) -> Health {
-        if self.status.down.load(Relaxed) {
-            Health::Down
-        } else {
-            Health::Healthy
-        }
+        if self.status.down.load(Relaxed) { Health::Down } else { Health::Healthy }
     }
 
     /// Returns the number of engine panics.
@@ -210,11 +189,7 @@ impl EmbeddedReplica {
     /// Ends the thread after its present step and waits for it.
     pub fn stop(&self) {
         let _ = self.commands.send(ReplicaCommand::Stop);
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
@@ -249,9 +224,8 @@ impl ReplicaWorker {
         let mut engine = Some(engine);
         let mut in_a_row = 0;
         loop {
-            let mut current = engine
-                .take()
-                .unwrap_or_else(|| (self.hooks.build)(self.waker.clone()));
+            let mut current =
+                engine.take().unwrap_or_else(|| (self.hooks.build)(self.waker.clone()));
             self.set_health(Health::Healthy);
             let mut steps = 0u64;
             let turn = AssertUnwindSafe(|| self.serve(&mut current, &mut steps));
@@ -327,9 +301,7 @@ impl ReplicaWorker {
             was_busy |= !is_empty;
             self.publish(step.events);
             self.status.report(engine);
-            step.outputs
-                .into_iter()
-                .for_each(|output| tell(output, &mut clients));
+            step.outputs.into_iter().for_each(|output| tell(output, &mut clients));
             if is_empty && self.rest(engine, &mut clients) {
                 return LoopEnd::Stopped;
             }
@@ -392,11 +364,7 @@ impl ReplicaWorker {
                     engine.annotate(seq, p_continue);
                 }
                 let status = &self.status;
-                let count = if is_there {
-                    &status.annotated
-                } else {
-                    &status.late
-                };
+                let count = if is_there { &status.annotated } else { &status.late };
                 count.fetch_add(1, Relaxed);
             }
             ReplicaCommand::Panic => panic!("a panic was injected"),

@@ -76,13 +76,7 @@ mod tests {
         assert_eq!(name(ApiKind::Chat, "{}"), "chat");
         assert_eq!(name(ApiKind::Text, "{\"tools\": 1}"), "completion");
         let body = r#"{"tools": [], "messages": [{"tool_calls": [], "reasoning_content": ""}]}"#;
-        assert_eq!(
-            name(ApiKind::Chat, body),
-            "chat with tools, tool calls, reasoning"
-        );
-        assert_eq!(
-            name(ApiKind::Responses, "{\"tools\": 1}"),
-            "responses with tools"
-        );
+        assert_eq!(name(ApiKind::Chat, body), "chat with tools, tool calls, reasoning");
+        assert_eq!(name(ApiKind::Responses, "{\"tools\": 1}"), "responses with tools");
     }
 }

@@ -124,40 +124,21 @@ impl Drop for Watcher {
 pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
     config.check()?;
     let open_files = open_files::raise();
-    let listen = |source| ServeError::Listen {
-        address: config.listen,
-        source,
-    };
+    let listen = |source| ServeError::Listen { address: config.listen, source };
     let listener = bind(&config).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let start::ServerAssembly {
-        gateway,
-        watchers,
-        event_endpoints,
-        saving,
-    } = start::gateway(config).await?;
+    let start::ServerAssembly { gateway, watchers, event_endpoints, saving } =
+        start::gateway(config).await?;
     let (stop, stopped) = watch::channel(false);
     let max = open_files::connections(&gateway, open_files);
     let accepted = connections::accept(listener, gateway.clone(), max, stopped);
     let accepting = tokio::spawn(accepted);
-    Ok(RunningServer {
-        address,
-        gateway,
-        stop,
-        accepting,
-        watchers,
-        event_endpoints,
-        saving,
-    })
+    Ok(RunningServer { address, gateway, stop, accepting, watchers, event_endpoints, saving })
 }
 
 /// A listening socket whose connections inherit the limit on unsent bytes.
 fn bind(config: &ServeConfig) -> std::io::Result<TcpListener> {
-    let socket = if config.listen.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
+    let socket = if config.listen.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     socket.set_send_buffer_size(config.limits.send_buffer_bytes)?;
     socket.bind(config.listen)?;
@@ -204,10 +185,7 @@ impl RunningServer {
                 if let Some(predictions) = &embedded.predictions {
                     predictions.stop();
                 }
-                embedded
-                    .replicas
-                    .iter()
-                    .for_each(crate::replica::EmbeddedReplica::stop);
+                embedded.replicas.iter().for_each(crate::replica::EmbeddedReplica::stop);
             }
             gateway.observers.stop();
         };

@@ -55,24 +55,13 @@ pub struct ShadowConfig {
 impl Default for ShadowConfig {
     /// Four replicas of 320,000 tokens: an 8-billion-parameter model on one 80 GB GPU each.
     fn default() -> Self {
-        Self {
-            replicas: 4,
-            blocks: 20_000,
-            block_size: 16,
-        }
+        Self { replicas: 4, blocks: 20_000, block_size: 16 }
     }
 }
 
 /// Strategies that are played at the configured size.
-const STRATEGIES: [&str; 7] = [
-    "random",
-    "round-robin",
-    "load",
-    "session",
-    "approximate",
-    "precise",
-    "cost",
-];
+const STRATEGIES: [&str; 7] =
+    ["random", "round-robin", "load", "session", "approximate", "precise", "cost"];
 
 /// Sizes at which one strategy is played, relative to the configured one: numerators over 4.
 const QUARTERS: [usize; 4] = [2, 5, 8, 16];
@@ -176,11 +165,7 @@ impl Shadow {
         std::thread::Builder::new()
             .name("shadow".to_owned())
             .spawn(move || worker::play(arms, block_size, &messages, &told))?;
-        Ok(Self {
-            queue,
-            state,
-            next: AtomicU64::new(0),
-        })
+        Ok(Self { queue, state, next: AtomicU64::new(0) })
     }
 
     /// Plays a request that arrived. A prompt without tokens cannot be played and is left out.
@@ -198,9 +183,7 @@ impl Shadow {
         if !is_played {
             self.state.left_out.fetch_add(1, Relaxed);
         }
-        ShadowGuard {
-            of: is_played.then(|| (self.clone(), id)),
-        }
+        ShadowGuard { of: is_played.then(|| (self.clone(), id)) }
     }
 
     /// Returns the results so far.
@@ -258,9 +241,7 @@ impl ShadowState {
     }
 
     fn late_ends(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
-        self.late_ends
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.late_ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -292,10 +273,7 @@ impl ShadowGuard {
     /// Notes the cached tokens that the engine reports for its prompt.
     pub fn found(&self, prompt_tokens: usize, cached_tokens: usize) {
         if let Some((shadow, _)) = &self.of {
-            shadow.tell(Message::Found {
-                prompt_tokens,
-                cached_tokens,
-            });
+            shadow.tell(Message::Found { prompt_tokens, cached_tokens });
         }
     }
 }
@@ -315,10 +293,7 @@ fn arms(config: &ShadowConfig) -> Vec<ShadowArm> {
     let at_size = at_size.map(|profile| ShadowArm::new(profile, config));
     let sized = QUARTERS.into_iter().filter_map(|quarters| {
         let blocks = (config.blocks * quarters / 4).max(1);
-        let config = ShadowConfig {
-            blocks,
-            ..config.clone()
-        };
+        let config = ShadowConfig { blocks, ..config.clone() };
         Some(ShadowArm::new(known(SIZED)?, &config))
     });
     at_size.chain(sized).collect()
@@ -338,11 +313,7 @@ mod tests {
 
     fn request(shadow: &Arc<Shadow>, tokens: usize) -> ShadowGuard {
         let tokens = vec![7; tokens];
-        let arrived = ShadowArrival {
-            tokens: Some(&tokens),
-            salt: None,
-            session: None,
-        };
+        let arrived = ShadowArrival { tokens: Some(&tokens), salt: None, session: None };
         shadow.request(arrived, Nanos(0))
     }
 
@@ -369,25 +340,15 @@ mod tests {
         drop(other);
         assert_eq!(*shadow.state.late_ends(), [0, 1]);
         drop(request(&shadow, 1));
-        assert_eq!(
-            shadow.report().left_out,
-            1,
-            "the third, which never came to the arms"
-        );
+        assert_eq!(shadow.report().left_out, 1, "the third, which never came to the arms");
         let (state, config) = (shadow.state.clone(), ShadowConfig::default());
         drop(shadow);
         worker::play(arms(&config), config.block_size, &messages, &state);
         assert!(state.late_ends().is_empty());
         assert_eq!(state.lock().running, 0);
         let report = state.report();
-        assert_eq!(
-            report.requests, 1,
-            "the second, whose beginning nobody told"
-        );
-        assert_eq!(
-            report.left_out, 2,
-            "the third, and the first, whose beginning was lost"
-        );
+        assert_eq!(report.requests, 1, "the second, whose beginning nobody told");
+        assert_eq!(report.left_out, 2, "the third, and the first, whose beginning was lost");
         assert_eq!(state.queued_bytes.load(Relaxed), 0);
     }
 }

@@ -14,15 +14,8 @@ use serde_json::{Value, json};
 use twox_hash::XxHash3_64;
 
 /// Fields that make a prompt, in the order of their places in it, whichever API they belong to.
-const FIELDS: [&str; 7] = [
-    "tools",
-    "instructions",
-    "system",
-    "documents",
-    "messages",
-    "input",
-    "prompt",
-];
+const FIELDS: [&str; 7] =
+    ["tools", "instructions", "system", "documents", "messages", "input", "prompt"];
 
 /// Longest text that is looked at, bytes.
 const TEXT_BYTES: usize = 2 << 20;
@@ -61,9 +54,7 @@ pub fn plain_text(body: &[u8]) -> String {
         match &fields[name] {
             Value::Null => {}
             Value::Array(messages) if matches!(name, "messages" | "input") => {
-                messages
-                    .iter()
-                    .for_each(|message| write_message(message, &mut text));
+                messages.iter().for_each(|message| write_message(message, &mut text));
             }
             value => write_message(&json!({ "role": name, "content": value }), &mut text),
         }
@@ -160,10 +151,7 @@ mod tests {
         let other = json!({"messages": [{"role": "user", "content": [first["content"][0], {
             "type": "image_url", "image_url": {"url": format!("data:image/png;base64,B{data}")},
         }]}]});
-        assert!(
-            common(&one, &other) < length - 1,
-            "another image is another prompt"
-        );
+        assert!(common(&one, &other) < length - 1, "another image is another prompt");
     }
 
     #[test]

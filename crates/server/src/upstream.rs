@@ -174,15 +174,8 @@ impl Upstream {
         config: &UpstreamConfig,
         prompt: Option<Arc<PromptModel>>,
     ) -> Result<Self, UpstreamError> {
-        let base = config
-            .url
-            .trim_end_matches('/')
-            .trim_end_matches("/v1")
-            .to_owned();
-        let wrong = |reason: String| UpstreamError::Address {
-            url: config.url.clone(),
-            reason,
-        };
+        let base = config.url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
+        let wrong = |reason: String| UpstreamError::Address { url: config.url.clone(), reason };
         let uri: Uri = base.parse().map_err(|error| wrong(format!("{error}")))?;
         if uri.scheme_str() != Some("http") || uri.host().is_none() {
             return Err(wrong("only plain http is spoken to engines".to_owned()));
@@ -228,11 +221,7 @@ impl Upstream {
     /// engine likes, without one.
     #[must_use]
     pub fn of_rank(&self, rank: Option<u32>) -> Self {
-        Self {
-            engine: self.engine.clone(),
-            rank,
-            prompt: self.prompt.clone(),
-        }
+        Self { engine: self.engine.clone(), rank, prompt: self.prompt.clone() }
     }
 
     /// Its address.
@@ -258,9 +247,7 @@ impl Upstream {
     #[must_use]
     pub fn is_adapter(&self, model: &str) -> bool {
         let models = self.lock_models();
-        models
-            .iter()
-            .any(|served| served.is_adapter && served.name == model)
+        models.iter().any(|served| served.is_adapter && served.name == model)
     }
 
     /// Tokens of prompt and answer together that it takes for `model`, where it says.
@@ -303,12 +290,8 @@ impl Upstream {
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.engine.base));
-        request
-            .body(Full::new(body))
-            .expect("the base address was checked")
+        let request = Request::builder().method(method).uri(format!("{}{path}", self.engine.base));
+        request.body(Full::new(body)).expect("the base address was checked")
     }
 
     async fn send(
@@ -319,14 +302,8 @@ impl Upstream {
         let base = || self.engine.base.clone();
         match tokio::time::timeout(limit, self.engine.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(source)) => Err(UpstreamError::Unreachable {
-                base: base(),
-                source,
-            }),
-            Err(_) => Err(UpstreamError::TimedOut {
-                base: base(),
-                seconds: limit.as_secs(),
-            }),
+            Ok(Err(source)) => Err(UpstreamError::Unreachable { base: base(), source }),
+            Err(_) => Err(UpstreamError::TimedOut { base: base(), seconds: limit.as_secs() }),
         }
     }
 }

@@ -23,10 +23,7 @@ async fn a_second_turn_starts_from_the_first() {
     let mut messages = vec![json!({"role": "user", "content": question})];
     let body = json!({"model": "toy", "messages": messages, "max_tokens": 40, "temperature": 0});
     let first = chat(&server, &body).await;
-    assert_eq!(
-        (first.status, first.header("x-headstart-cached-tokens")),
-        (200, Some("0"))
-    );
+    assert_eq!((first.status, first.header("x-headstart-cached-tokens")), (200, Some("0")));
     let answer = first.json()["choices"][0]["message"]["content"].clone();
     let used = first.json()["usage"].clone();
     assert_eq!(used["completion_tokens"], 40);
@@ -34,23 +31,13 @@ async fn a_second_turn_starts_from_the_first() {
     messages.push(json!({"role": "user", "content": "And then?"}));
     let body = json!({"model": "toy", "messages": messages, "max_tokens": 4});
     let second = chat(&server, &body).await;
-    assert_eq!(
-        second.header("x-headstart-replica"),
-        first.header("x-headstart-replica")
-    );
+    assert_eq!(second.header("x-headstart-replica"), first.header("x-headstart-replica"));
     let cached = second.json()["usage"]["prompt_tokens_details"]["cached_tokens"].clone();
     let cached = cached.as_u64().expect("a count");
     // All full blocks of prompt and answer; the answer's last token was never computed.
     let seen = used["total_tokens"].as_u64().expect("a count") - 1;
-    assert_eq!(
-        cached,
-        seen / 16 * 16,
-        "the generated text was found again as tokens"
-    );
-    assert_eq!(
-        second.header("x-headstart-cached-tokens"),
-        Some(&cached.to_string()[..])
-    );
+    assert_eq!(cached, seen / 16 * 16, "the generated text was found again as tokens");
+    assert_eq!(second.header("x-headstart-cached-tokens"), Some(&cached.to_string()[..]));
     drained(&server).await;
     server.shutdown().await;
 }
@@ -87,9 +74,7 @@ async fn no_tokens_make_a_prompt_ready() {
 #[tokio::test]
 async fn streams_say_the_same_as_whole_answers() {
     let server = start(embedded(1, 128)).await;
-    let whole = chat(&server, &hello(json!({"temperature": 0})))
-        .await
-        .json();
+    let whole = chat(&server, &hello(json!({"temperature": 0}))).await.json();
     let options = json!({"include_usage": true});
     let extra = json!({"temperature": 0, "stream": true, "stream_options": options});
     let streamed = chat(&server, &hello(extra)).await;
@@ -101,18 +86,10 @@ async fn streams_say_the_same_as_whole_answers() {
         .map(|event| serde_json::from_str(event).expect("JSON"))
         .collect();
     assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
-    let pieces = chunks
-        .iter()
-        .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str());
-    assert_eq!(
-        pieces.collect::<String>(),
-        whole["choices"][0]["message"]["content"]
-    );
+    let pieces = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str());
+    assert_eq!(pieces.collect::<String>(), whole["choices"][0]["message"]["content"]);
     let usage = &chunks[chunks.len() - 1];
-    assert_eq!(
-        (&usage["choices"], &usage["usage"]["completion_tokens"]),
-        (&json!([]), &json!(8))
-    );
+    assert_eq!((&usage["choices"], &usage["usage"]["completion_tokens"]), (&json!([]), &json!(8)));
     let end = &chunks[chunks.len() - 2]["choices"][0];
     assert_eq!(end["finish_reason"], "length");
     server.shutdown().await;
@@ -121,12 +98,8 @@ async fn streams_say_the_same_as_whole_answers() {
 #[tokio::test]
 async fn stop_strings_seeds_and_plain_completions() {
     let server = start(embedded(1, 128)).await;
-    let greedy = chat(&server, &hello(json!({"temperature": 0, "max_tokens": 30})))
-        .await
-        .json();
-    let text = greedy["choices"][0]["message"]["content"]
-        .as_str()
-        .expect("text");
+    let greedy = chat(&server, &hello(json!({"temperature": 0, "max_tokens": 30}))).await.json();
+    let text = greedy["choices"][0]["message"]["content"].as_str().expect("text");
     let third = text.split_whitespace().nth(2).expect("some words");
     let stopped = hello(json!({"temperature": 0, "max_tokens": 30, "stop": [third]}));
     let stopped = chat(&server, &stopped).await.json();
@@ -167,74 +140,28 @@ async fn every_bad_input_gets_a_clear_error() {
             "{body:.60}: {answer:?}"
         );
         let error = &answer.json()["error"];
-        assert!(
-            error["message"]
-                .as_str()
-                .is_some_and(|message| message.len() > 10),
-            "{error}"
-        );
-        assert!(
-            error["type"].is_string() && error.get("param").is_some(),
-            "{error}"
-        );
+        assert!(error["message"].as_str().is_some_and(|message| message.len() > 10), "{error}");
+        assert!(error["type"].is_string() && error.get("param").is_some(), "{error}");
     };
     let path = "/v1/chat/completions";
     check(path, "{\"model\": ", 400, "invalid_json").await;
     check(path, "[]", 400, "invalid_json").await;
     check(path, "", 400, "invalid_json").await;
-    check(
-        path,
-        &hello(json!({"model": "gpt-9"})).to_string(),
-        404,
-        "model_not_found",
-    )
-    .await;
-    check(
-        path,
-        &hello(json!({"messages": []})).to_string(),
-        400,
-        "invalid_value",
-    )
-    .await;
-    check(
-        path,
-        &hello(json!({"max_tokens": -1})).to_string(),
-        400,
-        "invalid_value",
-    )
-    .await;
-    check(
-        path,
-        &hello(json!({"logprobs": true})).to_string(),
-        400,
-        "unsupported_parameter",
-    )
-    .await;
+    check(path, &hello(json!({"model": "gpt-9"})).to_string(), 404, "model_not_found").await;
+    check(path, &hello(json!({"messages": []})).to_string(), 400, "invalid_value").await;
+    check(path, &hello(json!({"max_tokens": -1})).to_string(), 400, "invalid_value").await;
+    check(path, &hello(json!({"logprobs": true})).to_string(), 400, "unsupported_parameter").await;
     let strange = hello(json!({"messages": [{"role": "wizard", "content": "x"}]}));
     check(path, &strange.to_string(), 400, "invalid_value").await;
     let long = hello(json!({"messages": [{"role": "user", "content": text(2_000, 1)}]}));
     check(path, &long.to_string(), 400, "context_length_exceeded").await;
-    check(
-        path,
-        &hello(json!({"max_tokens": 500})).to_string(),
-        400,
-        "context_length_exceeded",
-    )
-    .await;
+    check(path, &hello(json!({"max_tokens": 500})).to_string(), 400, "context_length_exceeded")
+        .await;
     check(path, &"x".repeat(20_001), 413, "body_too_large").await;
-    check(
-        "/v1/completions",
-        r#"{"model": "toy", "prompt": [999999]}"#,
-        400,
-        "invalid_value",
-    )
-    .await;
+    check("/v1/completions", r#"{"model": "toy", "prompt": [999999]}"#, 400, "invalid_value").await;
     check("/v1/embeddings", "{}", 404, "not_found").await;
     let wrong_method = get(&server, path).await;
-    assert_eq!(
-        (wrong_method.status, &wrong_method.error_code()[..]),
-        (405, "method_not_allowed")
-    );
+    assert_eq!((wrong_method.status, &wrong_method.error_code()[..]), (405, "method_not_allowed"));
     drained(&server).await;
     server.shutdown().await;
 }
@@ -249,15 +176,9 @@ async fn a_full_queue_is_429_with_retry_after() {
     let long = hello(json!({"max_tokens": 400, "ignore_eos": true}));
     let calls = (0..12).map(|_| chat(&server, &long));
     let answers = futures::future::join_all(calls).await;
-    let full: Vec<_> = answers
-        .iter()
-        .filter(|answer| answer.status == 429)
-        .collect();
+    let full: Vec<_> = answers.iter().filter(|answer| answer.status == 429).collect();
     assert!(!full.is_empty() && answers.iter().any(|answer| answer.status == 200));
-    assert!(
-        full.iter()
-            .all(|answer| answer.header("retry-after") == Some("1"))
-    );
+    assert!(full.iter().all(|answer| answer.header("retry-after") == Some("1")));
     assert_eq!(full[0].error_code(), "queue_full");
     drained(&server).await;
     server.shutdown().await;
@@ -271,37 +192,24 @@ async fn keys_health_models_and_metrics() {
     assert_eq!(get(&server, "/health").await.status, 200);
     assert_eq!(get(&server, "/ready").await.status, 200);
     let refused = get(&server, "/v1/models").await;
-    assert_eq!(
-        (refused.status, &refused.error_code()[..]),
-        (401, "invalid_api_key")
-    );
+    assert_eq!((refused.status, &refused.error_code()[..]), (401, "invalid_api_key"));
     for key in ["sesam", "sesame!", ""] {
         let headers = format!("authorization: Bearer {key}\r\n");
         assert_eq!(
-            exchange(&server, &request("GET", "/v1/models", &headers, ""))
-                .await
-                .status,
+            exchange(&server, &request("GET", "/v1/models", &headers, "")).await.status,
             401
         );
     }
     let key = "authorization: Bearer sesame\r\n";
-    let models = exchange(&server, &request("GET", "/v1/models", key, ""))
-        .await
-        .json();
+    let models = exchange(&server, &request("GET", "/v1/models", key, "")).await.json();
     assert_eq!(models["data"][0]["id"], "toy");
     let body = hello(json!({})).to_string();
-    let answer = exchange(
-        &server,
-        &request("POST", "/v1/chat/completions", key, &body),
-    )
-    .await;
+    let answer = exchange(&server, &request("POST", "/v1/chat/completions", key, &body)).await;
     assert_eq!(answer.status, 200);
     let metrics = get(&server, "/metrics").await.body;
-    for name in [
-        "vllm:prefix_cache_queries_total",
-        "vllm:num_requests_running",
-        "headstart_replica_up",
-    ] {
+    for name in
+        ["vllm:prefix_cache_queries_total", "vllm:num_requests_running", "headstart_replica_up"]
+    {
         assert!(metrics.contains(name), "{name}");
     }
     server.shutdown().await;
@@ -311,10 +219,7 @@ async fn keys_health_models_and_metrics() {
 async fn an_open_address_needs_a_key() {
     let mut config = embedded(1, 64);
     config.listen = ([0, 0, 0, 0], 0).into();
-    let error = headstart_server::serve(config)
-        .await
-        .err()
-        .expect("must not start");
+    let error = headstart_server::serve(config).await.err().expect("must not start");
     assert!(error.to_string().contains("--api-key-file"), "{error}");
 }
 
@@ -335,21 +240,13 @@ async fn conversations_stay_where_they_are_cached() {
                     "user": conversation.to_string(),
                 });
                 let answer = chat(&server, &body).await;
-                homes.push(
-                    answer
-                        .header("x-headstart-replica")
-                        .expect("named")
-                        .to_owned(),
-                );
+                homes.push(answer.header("x-headstart-replica").expect("named").to_owned());
                 let content = answer.json()["choices"][0]["message"]["content"].clone();
                 messages.push(json!({"role": "assistant", "content": content}));
                 messages.push(json!({"role": "user", "content": "go on"}));
                 drained(&server).await;
             }
-            assert!(
-                homes.iter().all(|home| *home == homes[0]),
-                "{strategy}: {homes:?}"
-            );
+            assert!(homes.iter().all(|home| *home == homes[0]), "{strategy}: {homes:?}");
         }
         let entries = || server.gateway().router().stats().index.entries;
         support::eventually("events in the index", || entries() > 30).await;
@@ -366,11 +263,7 @@ async fn an_objective_is_milliseconds() {
     let body = hello(json!({})).to_string();
     let ask = async |value: &str| {
         let header = format!("x-slo-ttft-ms: {value}\r\n");
-        exchange(
-            &server,
-            &request("POST", "/v1/chat/completions", &header, &body),
-        )
-        .await
+        exchange(&server, &request("POST", "/v1/chat/completions", &header, &body)).await
     };
     for value in ["250", "0.5", " 3600000 "] {
         assert_eq!(ask(value).await.status, 200, "{value}");

@@ -38,10 +38,7 @@ fn named_events(answer: &Answer) -> Vec<Value> {
 
 /// The types of events, several of one type in a row once.
 fn kinds(events: &[Value]) -> Vec<&str> {
-    let mut kinds: Vec<_> = events
-        .iter()
-        .filter_map(|event| event["type"].as_str())
-        .collect();
+    let mut kinds: Vec<_> = events.iter().filter_map(|event| event["type"].as_str()).collect();
     kinds.dedup();
     kinds
 }
@@ -138,24 +135,12 @@ fn places(value: &Value, at: &str, places: &mut Vec<String>) {
 #[tokio::test]
 async fn no_value_in_no_place_breaks_the_server() {
     let server = start(embedded(1, 256)).await;
-    for name in [
-        "chat_agent",
-        "responses_agent",
-        "messages_agent",
-        "messages_count",
-    ] {
+    for name in ["chat_agent", "responses_agent", "messages_agent", "messages_count"] {
         let (path, body) = captured(name);
         let mut all = Vec::new();
         places(&body, "", &mut all);
         for place in all {
-            for value in [
-                json!(null),
-                json!(-7),
-                json!("x"),
-                json!([]),
-                json!({}),
-                json!([{}]),
-            ] {
+            for value in [json!(null), json!(-7), json!("x"), json!([]), json!({}), json!([{}])] {
                 let mut body = body.clone();
                 *body.pointer_mut(&place).expect("a place") = value.clone();
                 let answer = post(&server, &path, &body).await;
@@ -179,20 +164,13 @@ async fn one_conversation_is_one_prompt() {
     let server = start(embedded(1, 256)).await;
     let prompt = text(100, 1);
     let turn = |role: &str, content: &str| json!({"role": role, "content": content});
-    let turns = [
-        turn("user", &prompt),
-        turn("assistant", "yes"),
-        turn("user", "go on"),
-    ];
+    let turns = [turn("user", &prompt), turn("assistant", "yes"), turn("user", "go on")];
     let system = [turn("system", "be kind")];
     let with_system: Vec<_> = system.into_iter().chain(turns.clone()).collect();
     let body = json!({"model": "toy", "messages": with_system, "max_tokens": 2});
     let chat = post(&server, "/v1/chat/completions", &body).await.json();
     let details = &chat["usage"]["prompt_tokens_details"];
-    let (all, created) = (
-        &chat["usage"]["prompt_tokens"],
-        &details["created_cache_tokens"],
-    );
+    let (all, created) = (&chat["usage"]["prompt_tokens"], &details["created_cache_tokens"]);
     assert_eq!(count(created), count(all) / 16 * 16);
     assert_eq!(details["cached_tokens"], 0);
 
@@ -232,22 +210,14 @@ async fn messages_stream_as_anthropic_documents() {
     );
     body["stream"] = false.into();
     let whole = post(&server, &path, &body).await.json();
-    let pieces = events
-        .iter()
-        .filter_map(|event| event["delta"]["text"].as_str());
+    let pieces = events.iter().filter_map(|event| event["delta"]["text"].as_str());
     assert_eq!(pieces.collect::<String>(), whole["content"][0]["text"]);
     let opening = &events[0]["message"];
-    assert_eq!(
-        (&opening["content"], &opening["stop_reason"]),
-        (&json!([]), &Value::Null)
-    );
+    assert_eq!((&opening["content"], &opening["stop_reason"]), (&json!([]), &Value::Null));
     let end = &events[events.len() - 2];
     assert_eq!(end["delta"]["stop_reason"], "max_tokens");
     assert_eq!(end["usage"]["output_tokens"], 12);
-    assert_eq!(
-        prompt_counts(&end["usage"]),
-        prompt_counts(&opening["usage"])
-    );
+    assert_eq!(prompt_counts(&end["usage"]), prompt_counts(&opening["usage"]));
 
     let said = whole["content"][0]["text"].as_str().expect("text");
     let third = said.split_whitespace().nth(2).expect("some words");
@@ -301,9 +271,7 @@ async fn a_chain_of_responses_is_one_conversation() {
         }
         post(&server, "/v1/responses", &body).await
     };
-    let first = create(json!({"input": text(100, 1), "temperature": 0}))
-        .await
-        .json();
+    let first = create(json!({"input": text(100, 1), "temperature": 0})).await.json();
     let id = first["id"].as_str().expect("an id");
     let next = json!({"input": "And then?", "previous_response_id": id});
     let second = create(next.clone()).await.json();
@@ -315,16 +283,10 @@ async fn a_chain_of_responses_is_one_conversation() {
 
     let path = format!("/v1/responses/{id}");
     let deleted = exchange(&server, &request("DELETE", &path, "", "")).await;
-    assert_eq!(
-        (deleted.status, deleted.json()["deleted"].clone()),
-        (200, json!(true))
-    );
+    assert_eq!((deleted.status, deleted.json()["deleted"].clone()), (200, json!(true)));
     assert_eq!(get(&server, &path).await.status, 404);
     let lost = create(next).await;
-    assert_eq!(
-        (lost.status, &lost.error_code()[..]),
-        (404, "previous_response_not_found")
-    );
+    assert_eq!((lost.status, &lost.error_code()[..]), (404, "previous_response_not_found"));
     let unkept = create(json!({"input": "hi", "store": false})).await.json();
     let path = format!("/v1/responses/{}", unkept["id"].as_str().expect("an id"));
     assert_eq!(get(&server, &path).await.status, 404);
@@ -344,15 +306,8 @@ async fn errors_of_messages_have_anthropics_shape() {
         assert_eq!(answer.status, status, "{answer:?}");
         assert_eq!(answer.header("content-type"), Some("application/json"));
         let error = answer.json();
-        assert_eq!(
-            (&error["type"], &error["error"]["type"]),
-            (&json!("error"), &json!(kind))
-        );
-        assert!(
-            error["error"]["message"]
-                .as_str()
-                .is_some_and(|message| message.len() > 10)
-        );
+        assert_eq!((&error["type"], &error["error"]["type"]), (&json!("error"), &json!(kind)));
+        assert!(error["error"]["message"].as_str().is_some_and(|message| message.len() > 10));
     };
     let hello = |model: &str, content: &str| {
         let messages = json!([{"role": "user", "content": content}]);
@@ -363,13 +318,7 @@ async fn errors_of_messages_have_anthropics_shape() {
         check(path, "sesame", "{", invalid).await;
         check(path, "sesame", "{}", invalid).await;
         check(path, "wrong", "{}", (401, "authentication_error")).await;
-        check(
-            path,
-            "sesame",
-            &hello("gpt-9", "x"),
-            (404, "not_found_error"),
-        )
-        .await;
+        check(path, "sesame", &hello("gpt-9", "x"), (404, "not_found_error")).await;
         let large = hello("toy", &"x".repeat(20_001));
         check(path, "sesame", &large, (413, "request_too_large")).await;
     }

@@ -22,28 +22,20 @@ struct Stream {
 
 impl Stream {
     async fn open(address: std::net::SocketAddr, key: &str) -> (u16, Self) {
-        let (read, mut write) = TcpStream::connect(address)
-            .await
-            .expect("connects")
-            .into_split();
+        let (read, mut write) = TcpStream::connect(address).await.expect("connects").into_split();
         let head = format!("GET /dashboard/events HTTP/1.1\r\nHost: x\r\n{key}\r\n");
         write.write_all(head.as_bytes()).await.expect("it is sent");
         let mut lines = BufReader::new(read).lines();
         let first = lines.next_line().await.expect("an answer").expect("a line");
         let status = first.split(' ').nth(1).expect("a status").parse();
-        let stream = Self {
-            lines,
-            _write: write,
-        };
+        let stream = Self { lines, _write: write };
         (status.expect("a number"), stream)
     }
 
     /// The next snapshot; none when the stream ends.
     async fn next(&mut self) -> Option<Snapshot> {
         loop {
-            let line = timeout(PATIENCE, self.lines.next_line())
-                .await
-                .expect("in time");
+            let line = timeout(PATIENCE, self.lines.next_line()).await.expect("in time");
             let line = line.expect("readable")?;
             if let Some(json) = line.strip_prefix("data: ") {
                 return Some(serde_json::from_str(json).expect("a snapshot"));
@@ -73,11 +65,7 @@ async fn the_page_comes_from_the_binary_and_allows_nothing_else() {
     assert!(policy.starts_with("default-src 'none'"), "{policy}");
     for path in ["/dashboard/snapshot", "/dashboard/events"] {
         let answer = get(&server, path).await;
-        assert_eq!(
-            (answer.status, &answer.error_code()[..]),
-            (401, "invalid_api_key"),
-            "{path}"
-        );
+        assert_eq!((answer.status, &answer.error_code()[..]), (401, "invalid_api_key"), "{path}");
     }
     let key = "Authorization: Bearer secret\r\n";
     let (status, mut stream) = Stream::open(server.address(), key).await;
@@ -104,17 +92,10 @@ async fn a_snapshot_says_what_was_served() {
         assert!(tokio::time::Instant::now() < deadline, "{told:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    assert_eq!(
-        told.totals.cached_tokens,
-        2 * 96,
-        "two of three found six blocks"
-    );
+    assert_eq!(told.totals.cached_tokens, 2 * 96, "two of three found six blocks");
     assert_eq!(told.savings.by_source[0].tokens, 2 * 96);
     let branch = &told.tree.nodes[0];
-    assert_eq!(
-        (told.tree.block_tokens, branch.tokens, branch.prompts),
-        (16, 96, 3)
-    );
+    assert_eq!((told.tree.block_tokens, branch.tokens, branch.prompts), (16, 96, 3));
     assert_eq!(branch.holders[0].tokens, 96);
     assert_eq!(told.replicas.len(), 2);
     assert_eq!(told.replicas[0].capacity_blocks, Some(256));
@@ -136,10 +117,7 @@ async fn a_snapshot_is_made_while_all_engines_are_down() {
     };
     let mut config = proxy(vec![described]);
     config.limits.health_interval = Duration::from_millis(50);
-    config.labels = vec![PrefixLabel {
-        name: "shop".to_owned(),
-        text: text(100, 1),
-    }];
+    config.labels = vec![PrefixLabel { name: "shop".to_owned(), text: text(100, 1) }];
     let gateway = start(config).await;
     for seed in 0..4 {
         let messages = json!([
@@ -157,10 +135,7 @@ async fn a_snapshot_is_made_while_all_engines_are_down() {
     assert_eq!(tree["nodes"][0]["label"], "shop", "{tree}");
     let index = get(&gateway, "/debug/index").await.json();
     let held = &index["labels"][0]["held"][0];
-    assert_eq!(
-        (&index["labels"][0]["label"], &held["replica"]),
-        (&json!("shop"), &json!(0))
-    );
+    assert_eq!((&index["labels"][0]["label"], &held["replica"]), (&json!("shop"), &json!(0)));
     assert!(held["tokens"].as_u64() >= Some(64), "{index}");
     engine.shutdown().await;
     let is_down = || gateway.gateway().is_down(headstart_core::ReplicaId(0));
@@ -195,10 +170,7 @@ async fn errors_of_clients_are_counted_by_status() {
     assert!(!snapshot.body.contains("Hello") && !snapshot.body.contains("no such"));
     let told: Snapshot = serde_json::from_value(snapshot.json()).expect("a snapshot");
     let counts: Vec<_> = told.errors.by_status.iter().collect();
-    assert_eq!(
-        (counts.len(), counts[0].status, counts[0].count),
-        (1, 404, 1)
-    );
+    assert_eq!((counts.len(), counts[0].status, counts[0].count), (1, 404, 1));
     assert_eq!(told.totals.errors, 1);
     let failure = &told.errors.latest[0];
     assert_eq!(failure.route, "/v1/completions");
@@ -243,17 +215,11 @@ async fn listeners_are_bounded_and_places_are_given_back() {
         streams.push(stream);
     }
     let answer = get(&server, "/dashboard/events").await;
-    assert_eq!(
-        (answer.status, &answer.error_code()[..]),
-        (503, "too_many_listeners")
-    );
+    assert_eq!((answer.status, &answer.error_code()[..]), (503, "too_many_listeners"));
     streams.pop();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while Stream::open(server.address(), "").await.0 != 200 {
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "the place is not given back"
-        );
+        assert!(tokio::time::Instant::now() < deadline, "the place is not given back");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     drop(streams);

@@ -25,17 +25,11 @@ async fn headers_cross_in_both_directions_but_those_of_a_connection() {
                    keep-alive: timeout=9\r\nproxy-authorization: Basic x\r\n\
                    connection: x-mine\r\nx-mine: 1\r\n";
     let body = r#"{"model": "m", "messages": [], "input": "x"}"#;
-    for (path, accepts) in [
-        ("/v1/embeddings", Some("gzip")),
-        ("/v1/chat/completions", None),
-    ] {
+    for (path, accepts) in [("/v1/embeddings", Some("gzip")), ("/v1/chat/completions", None)] {
         let answer = exchange(&fleet.gateway, &request("POST", path, headers, body)).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         let all = fleet.engines.iter().flat_map(HttpEngine::received);
-        let last = all
-            .filter(|received| received.target == path)
-            .last()
-            .expect("came");
+        let last = all.filter(|received| received.target == path).last().expect("came");
         for (name, expected) in [
             ("anthropic-version", Some("2023-06-01")),
             ("openai-organization", Some("org")),
@@ -56,11 +50,9 @@ async fn headers_cross_in_both_directions_but_those_of_a_connection() {
         }
         assert_ne!(last.header("host"), Some("t"), "the engine's own host");
     }
-    let answer = exchange(
-        &fleet.gateway,
-        &request("POST", "/v1/embeddings", "x-api-key: k\r\n", body),
-    )
-    .await;
+    let answer =
+        exchange(&fleet.gateway, &request("POST", "/v1/embeddings", "x-api-key: k\r\n", body))
+            .await;
     for (name, expected) in [
         ("x-ratelimit-remaining-tokens", Some("7")),
         ("x-request-id", Some("of-the-engine")),
@@ -71,16 +63,10 @@ async fn headers_cross_in_both_directions_but_those_of_a_connection() {
     ] {
         assert_eq!(answer.header(name), expected, "{name}");
     }
-    let cookies = answer
-        .head
-        .lines()
-        .filter(|line| line.starts_with("set-cookie"));
+    let cookies = answer.head.lines().filter(|line| line.starts_with("set-cookie"));
     assert_eq!(cookies.count(), 2, "{}", answer.head);
     let none = exchange(&fleet.gateway, &request("POST", "/v1/embeddings", "", body)).await;
-    assert_eq!(
-        (none.status, &none.error_code()[..]),
-        (401, "invalid_api_key")
-    );
+    assert_eq!((none.status, &none.error_code()[..]), (401, "invalid_api_key"));
     fleet.gateway.shutdown().await;
 }
 
@@ -148,10 +134,7 @@ async fn packed_bodies_are_unpacked_and_bombs_refused() {
     assert!(answer.body.contains("zstd"), "{}", answer.body);
     let raw = request("POST", "/v1/score", "content-encoding: gzip\r\n", "x");
     let answer = exchange(&fleet.gateway, &raw).await;
-    assert_eq!(
-        (answer.status, &answer.error_code()[..]),
-        (400, "invalid_encoding")
-    );
+    assert_eq!((answer.status, &answer.error_code()[..]), (400, "invalid_encoding"));
     fleet.gateway.shutdown().await;
 }
 
@@ -180,9 +163,7 @@ async fn pages_of_other_origins_may_call_only_where_the_operator_says_so() {
     let headers = format!("origin: {origin}\r\nauthorization: Bearer k\r\n");
     let answer = exchange(&on.gateway, &request("GET", "/version", &headers, "")).await;
     assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
-    let exposed = answer
-        .header("access-control-expose-headers")
-        .expect("told");
+    let exposed = answer.header("access-control-expose-headers").expect("told");
     assert!(exposed.contains("x-headstart-replica"), "{exposed}");
     assert_eq!(on.received(), 1);
     on.gateway.shutdown().await;
@@ -221,19 +202,11 @@ async fn both_kinds_of_server_describe_themselves() {
         ("/sleep", 404, "not_found"),
     ] {
         let answer = get(&server, path).await;
-        assert_eq!(
-            (answer.status, &answer.error_code()[..]),
-            (status, code),
-            "{path}"
-        );
+        assert_eq!((answer.status, &answer.error_code()[..]), (status, code), "{path}");
     }
     let body = r#"{"model": "toy", "messages": [{"role": "user", "content": "Hi"}]}"#;
     let headers = "content-encoding: zstd\r\n";
-    let raw = request_bytes(
-        "/v1/chat/completions",
-        headers,
-        &packed("zstd", body.as_bytes()),
-    );
+    let raw = request_bytes("/v1/chat/completions", headers, &packed("zstd", body.as_bytes()));
     assert_eq!(exchange_bytes(&server, &raw).await.status, 200);
     server.shutdown().await;
 }
@@ -247,9 +220,6 @@ async fn errors_have_the_shape_of_their_api() {
     assert_eq!((answer.status, &error["type"]), (404, &json!("error")));
     assert_eq!(error["error"]["type"], "not_found_error");
     let answer = post(&fleet.gateway, "/v1/responses", &body).await;
-    assert_eq!(
-        (answer.status, &answer.error_code()[..]),
-        (404, "model_not_found")
-    );
+    assert_eq!((answer.status, &answer.error_code()[..]), (404, "model_not_found"));
     fleet.gateway.shutdown().await;
 }

@@ -29,46 +29,28 @@ fn patched(engine: &FakeEngine, kv: &str, replay: Option<&str>) -> UpstreamConfi
 async fn the_debug_page_says_what_is_wrong() {
     let engine = FakeEngine::start(1, Some(10)).await;
     let dead = free_address();
-    let gateway = start(proxy(vec![
-        patched(&engine, &dead, None),
-        engine.upstream(),
-    ]))
-    .await;
+    let gateway = start(proxy(vec![patched(&engine, &dead, None), engine.upstream()])).await;
     let stream = |replica: u32| gateway.gateway().stream_reporter(ReplicaId(replica));
     let problem = || stream(0).and_then(|stream| stream.problem());
     eventually("a problem", || problem().is_some()).await;
     let replicas = get(&gateway, "/debug/index").await.json()["replicas"].clone();
     let told = replicas[0]["stream"]["problem"].as_str().expect("a text");
-    assert!(
-        told.contains(&dead) && told.contains("nothing listens"),
-        "{told}"
-    );
+    assert!(told.contains(&dead) && told.contains("nothing listens"), "{told}");
     assert!(replicas[1]["stream"]["problem"].is_null(), "{replicas}");
     gateway.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_stream_whose_engine_is_down_is_not_complete() {
-    let (engine, other) = (
-        FakeEngine::start(1, Some(10)).await,
-        FakeEngine::start(1, Some(10)).await,
-    );
-    let UpstreamConfig {
-        kv_events,
-        kv_replay,
-        ..
-    } = other.upstream();
+    let (engine, other) =
+        (FakeEngine::start(1, Some(10)).await, FakeEngine::start(1, Some(10)).await);
+    let UpstreamConfig { kv_events, kv_replay, .. } = other.upstream();
     let kv = kv_events.expect("it publishes");
     let mut config = proxy(vec![patched(&engine, &kv, kv_replay.as_deref())]);
     config.limits.health_interval = Duration::from_millis(20);
     let gateway = start(config).await;
     let replica = ReplicaId(0);
-    let status = || {
-        gateway
-            .gateway()
-            .stream_report(replica)
-            .map(|report| report.status)
-    };
+    let status = || gateway.gateway().stream_report(replica).map(|report| report.status);
     eventually("all", || status() == Some(StreamStatus::Complete)).await;
     let state = |state: &str, value: u32| {
         format!("headstart_kv_stream_state{{replica=\"0\",state=\"{state}\"}} {value}\n")
@@ -79,10 +61,7 @@ async fn a_stream_whose_engine_is_down_is_not_complete() {
     drop(engine);
     eventually("down", || gateway.gateway().is_down(replica)).await;
     let metrics = get(&gateway, "/metrics").await.body;
-    assert!(
-        metrics.contains("headstart_replica_up{replica=\"0\"} 0\n"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("headstart_replica_up{replica=\"0\"} 0\n"), "{metrics}");
     assert!(metrics.contains(&state("complete", 0)), "{metrics}");
     assert!(metrics.contains(&state("down", 1)), "{metrics}");
     eventually("nobody follows", || status() == Some(StreamStatus::Down)).await;
@@ -104,12 +83,7 @@ async fn stamps_ahead_of_time_and_events_left_out_are_counted_by_what_they_are()
     let mut seq = 0;
     while applied() == 0 {
         let removed = CacheEvent::Cleared;
-        send(
-            &mut live,
-            seq,
-            encode_batch(ahead + seq as f64, &[removed], None),
-        )
-        .await;
+        send(&mut live, seq, encode_batch(ahead + seq as f64, &[removed], None)).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
         seq += 1;
     }
@@ -121,16 +95,11 @@ async fn stamps_ahead_of_time_and_events_left_out_are_counted_by_what_they_are()
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, counted)
-        .await
-        .expect("counted");
+    tokio::time::timeout(PATIENCE, counted).await.expect("counted");
     let metrics = metrics().await;
     let stamps = "headstart_kv_event_implausible_stamps_total{direction=\"ahead\",replica=\"0\"} ";
     assert!(metrics.contains(stamps), "{metrics}");
-    assert!(
-        !metrics.contains("headstart_kv_event_lag_seconds_count{replica=\"0\"}"),
-        "{metrics}"
-    );
+    assert!(!metrics.contains("headstart_kv_event_lag_seconds_count{replica=\"0\"}"), "{metrics}");
     gateway.shutdown().await;
 }
 

@@ -52,17 +52,11 @@ async fn a_request_is_explained_by_its_answers_id() {
     let sums = asked(&server, "/debug/waterfall").await;
     let rows = sums["waterfall"].as_array().expect("rows");
     let sum: u64 = rows.iter().filter_map(|row| row["tokens"].as_u64()).sum();
-    assert_eq!(
-        (rows.len(), Some(sum)),
-        (15, sums["prompt_tokens"].as_u64())
-    );
+    assert_eq!((rows.len(), Some(sum)), (15, sums["prompt_tokens"].as_u64()));
     assert_eq!(sums["predictions"]["cached_tokens"]["count"], 2);
     assert_eq!(sums["models"][0]["model"], "toy");
     let ghost = &sums["ghosts"][0];
-    assert_eq!(
-        (&ghost["capacity_blocks"], &ghost["requests"]),
-        (&json!(256), &json!(2))
-    );
+    assert_eq!((&ghost["capacity_blocks"], &ghost["requests"]), (&json!(256), &json!(2)));
     // The second of two equal prompts would be found, but for its tail.
     let infinite = ghost["hit_rate"]["infinite"].as_f64().expect("a rate");
     assert!((0.4..=0.5).contains(&infinite), "{ghost}");
@@ -79,12 +73,8 @@ async fn a_tenant_is_a_tag_and_its_split_has_a_bucket() {
     chat(&server, &question(2, false)).await;
     let mut body = question(2, false);
     body["cache_salt"] = "acme".into();
-    let raw = request(
-        "POST",
-        "/v1/chat/completions",
-        "x-request-id: mine-17\r\n",
-        &body.to_string(),
-    );
+    let raw =
+        request("POST", "/v1/chat/completions", "x-request-id: mine-17\r\n", &body.to_string());
     assert_eq!(exchange(&server, &raw).await.status, 200);
     let record = asked(&server, "/debug/requests/mine-17").await;
     assert!(tokens(&record, "namespace") > 100, "{record}");
@@ -147,20 +137,13 @@ async fn an_upstreams_requests_are_explained_whole_and_streamed() {
     for stream in [true, false] {
         let answer = chat(&gateway, &question(3, stream)).await;
         assert_eq!(answer.status, 200, "{answer:?}");
-        eventually("no reservation", || {
-            gateway.gateway().router().stats().reservations == 0
-        })
-        .await;
+        eventually("no reservation", || gateway.gateway().router().stats().reservations == 0).await;
     }
     let recent = asked(&gateway, "/debug/requests").await;
     let [whole, streamed] = &recent["requests"].as_array().expect("records")[..] else {
         panic!("two requests: {recent}");
     };
-    assert!(
-        streamed["id"]
-            .as_str()
-            .is_some_and(|id| id.starts_with("chatcmpl-"))
-    );
+    assert!(streamed["id"].as_str().is_some_and(|id| id.starts_with("chatcmpl-")));
     assert!(streamed["ttft_s"].is_number() && whole["ttft_s"].is_null());
     assert!(tokens(streamed, "never-seen") > 100, "{streamed}");
     assert!(tokens(whole, "device") > 100, "{whole}");
@@ -177,10 +160,7 @@ async fn nothing_is_kept_where_it_is_off() {
     for path in ["/debug/requests", "/debug/waterfall", "/debug/requests/x"] {
         let answer = get(&server, path).await;
         assert_eq!(answer.status, 404);
-        assert!(
-            format!("{answer:?}").contains("--insight off"),
-            "{answer:?}"
-        );
+        assert!(format!("{answer:?}").contains("--insight off"), "{answer:?}");
     }
     drained(&server).await;
     server.shutdown().await;

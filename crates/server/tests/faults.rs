@@ -19,9 +19,7 @@ fn long_stream(tokens: usize) -> Value {
 }
 
 async fn open(server: &headstart_server::RunningServer, raw: &str) -> TcpStream {
-    let mut socket = TcpStream::connect(server.address())
-        .await
-        .expect("connects");
+    let mut socket = TcpStream::connect(server.address()).await.expect("connects");
     socket.write_all(raw.as_bytes()).await.expect("sends");
     socket
 }
@@ -43,10 +41,7 @@ async fn a_panic_before_the_first_token_is_retried_elsewhere() {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
     eventually("the panic", || fleet(&server).replicas[0].panics() == 1).await;
-    eventually("a new engine", || {
-        fleet(&server).replicas[0].health() == Health::Healthy
-    })
-    .await;
+    eventually("a new engine", || fleet(&server).replicas[0].health() == Health::Healthy).await;
     drained(&server).await;
     server.shutdown().await;
 }
@@ -57,34 +52,18 @@ async fn a_panic_in_the_middle_is_an_error_event_and_the_router_forgets() {
     let body = long_stream(3_000).to_string();
     let mut socket = open(&server, &request("POST", "/v1/chat/completions", "", &body)).await;
     let mut seen = [0; 400];
-    socket
-        .read_exact(&mut seen)
-        .await
-        .expect("the stream began");
+    socket.read_exact(&mut seen).await.expect("the stream began");
     let held = || server.gateway().router().stats().index.entries;
     eventually("events of the prompt", || held() > 0).await;
     let injected = Instant::now();
     fleet(&server).replicas[0].inject_panic();
     let down = || server.gateway().is_down(headstart_core::ReplicaId(0));
-    eventually("the router to notice", || {
-        down() || fleet(&server).replicas[0].panics() > 0
-    })
-    .await;
-    assert!(
-        injected.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        injected.elapsed()
-    );
+    eventually("the router to notice", || down() || fleet(&server).replicas[0].panics() > 0).await;
+    assert!(injected.elapsed() < Duration::from_secs(1), "{:?}", injected.elapsed());
     eventually("the index to forget", || held() == 0).await;
     let mut rest = String::new();
-    socket
-        .read_to_string(&mut rest)
-        .await
-        .expect("the stream ends cleanly");
-    assert!(
-        rest.contains("replica_gone") && !rest.contains("[DONE]"),
-        "{rest:.300}"
-    );
+    socket.read_to_string(&mut rest).await.expect("the stream ends cleanly");
+    assert!(rest.contains("replica_gone") && !rest.contains("[DONE]"), "{rest:.300}");
     eventually("a new engine", || !down()).await;
     let again =
         json!({"model": "toy", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2});
@@ -97,25 +76,14 @@ async fn a_panic_in_the_middle_is_an_error_event_and_the_router_forgets() {
 async fn clients_that_vanish_free_their_blocks() {
     let server = start(embedded(1, 512)).await;
     // In the middle of a stream; before its first byte; while waiting for a whole answer.
-    let streaming = request(
-        "POST",
-        "/v1/chat/completions",
-        "",
-        &long_stream(3_000).to_string(),
-    );
+    let streaming = request("POST", "/v1/chat/completions", "", &long_stream(3_000).to_string());
     let mut whole = long_stream(3_000);
     whole["stream"] = json!(false);
     let waiting = request("POST", "/v1/chat/completions", "", &whole.to_string());
     let mut socket = open(&server, &streaming).await;
     let mut seen = [0; 300];
-    socket
-        .read_exact(&mut seen)
-        .await
-        .expect("the stream began");
-    let others = [
-        open(&server, &streaming).await,
-        open(&server, &waiting).await,
-    ];
+    socket.read_exact(&mut seen).await.expect("the stream began");
+    let others = [open(&server, &streaming).await, open(&server, &waiting).await];
     let running = || fleet(&server).replicas[0].load().running;
     eventually("three running", || running() == 3).await;
     drop(socket);
@@ -144,10 +112,7 @@ async fn clients_that_stall_lose_their_connection_not_ours() {
     let mut rest = Vec::new();
     let _ = stalled.read_to_end(&mut rest).await;
     let rest = String::from_utf8_lossy(&rest);
-    assert!(
-        rest.starts_with("HTTP/1.1 200") && !rest.contains("[DONE]"),
-        "it was cut off"
-    );
+    assert!(rest.starts_with("HTTP/1.1 200") && !rest.contains("[DONE]"), "it was cut off");
     server.shutdown().await;
 }
 
@@ -160,10 +125,7 @@ async fn half_a_body_and_half_a_head_time_out() {
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\nconnection: close\r\n";
     let mut half_body = open(&server, &format!("{head}content-length: 500\r\n\r\n{{\"mo")).await;
     let answer = read_answer(&mut half_body).await;
-    assert_eq!(
-        (answer.status, &answer.error_code()[..]),
-        (408, "body_timeout")
-    );
+    assert_eq!((answer.status, &answer.error_code()[..]), (408, "body_timeout"));
     let mut half_head = open(&server, head).await;
     let mut nothing = Vec::new();
     let closed = tokio::time::timeout(support::PATIENCE, half_head.read_to_end(&mut nothing)).await;
@@ -204,10 +166,7 @@ async fn a_prompt_that_never_fits_is_refused_and_tight_ones_all_finish() {
         })
     };
     let answer = chat(&server, &body(900, 1)).await;
-    assert_eq!(
-        (answer.status, &answer.error_code()[..]),
-        (400, "context_length_exceeded")
-    );
+    assert_eq!((answer.status, &answer.error_code()[..]), (400, "context_length_exceeded"));
     // Far too long: it is refused before it is counted.
     let answer = chat(&server, &body(300_000, 1)).await;
     let limit = fleet(&server).context() - 1;
@@ -222,10 +181,7 @@ async fn a_prompt_that_never_fits_is_refused_and_tight_ones_all_finish() {
             (200, &json!(60))
         );
     }
-    assert!(
-        fleet(&server).replicas[0].load().preemptions > 0,
-        "the run was tight"
-    );
+    assert!(fleet(&server).replicas[0].load().preemptions > 0, "the run was tight");
     drained(&server).await;
     server.shutdown().await;
 }
@@ -233,24 +189,13 @@ async fn a_prompt_that_never_fits_is_refused_and_tight_ones_all_finish() {
 #[tokio::test]
 async fn shutdown_lets_running_answers_finish() {
     let server = start(embedded(2, 256)).await;
-    let raw = request(
-        "POST",
-        "/v1/chat/completions",
-        "",
-        &long_stream(200).to_string(),
-    );
+    let raw = request("POST", "/v1/chat/completions", "", &long_stream(200).to_string());
     let mut socket = open(&server, &raw).await;
     let mut seen = [0; 300];
-    socket
-        .read_exact(&mut seen)
-        .await
-        .expect("the stream began");
+    socket.read_exact(&mut seen).await.expect("the stream began");
     let reading = tokio::spawn(async move {
         let mut rest = String::new();
-        socket
-            .read_to_string(&mut rest)
-            .await
-            .expect("ends cleanly");
+        socket.read_to_string(&mut rest).await.expect("ends cleanly");
         rest
     });
     server.shutdown().await;

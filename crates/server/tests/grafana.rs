@@ -63,10 +63,7 @@ fn dashboard(path: &Path) -> Value {
 #[test]
 fn every_metric_of_the_dashboard_exists() {
     let mut asked = Vec::new();
-    queries(
-        &dashboard(&here().join("../../tools/grafana/headstart.json")),
-        &mut asked,
-    );
+    queries(&dashboard(&here().join("../../tools/grafana/headstart.json")), &mut asked);
     assert!(asked.len() > 20, "queries are found");
     let defined = defined();
     for query in asked {

@@ -41,10 +41,8 @@ fn predictions(index: &dyn PrefixIndex, read: impl Fn(&mut RenderedPrompt)) -> V
 
 #[test]
 fn an_index_finds_what_the_engine_finds() {
-    let indices: [Box<dyn PrefixIndex>; 2] = [
-        Box::new(RunIndex::new("m")),
-        Box::new(ReferenceIndex::new("m")),
-    ];
+    let indices: [Box<dyn PrefixIndex>; 2] =
+        [Box::new(RunIndex::new("m")), Box::new(ReferenceIndex::new("m"))];
     for index in &indices {
         let predictions = predictions(&**index, |_| ());
         let hits = predictions.iter().filter(|(_, found)| *found > 0).count();
@@ -59,9 +57,7 @@ fn an_index_finds_what_the_engine_finds() {
 fn without_the_names_of_images_predictions_are_wrong() {
     let index = RunIndex::new("m");
     let predictions = predictions(&index, |rendered| rendered.media.clear());
-    let wrong = predictions
-        .iter()
-        .filter(|(predicted, found)| predicted != found);
+    let wrong = predictions.iter().filter(|(predicted, found)| predicted != found);
     assert!(wrong.count() >= 8, "{predictions:?}");
 }
 

@@ -28,10 +28,7 @@ async fn engine() -> (Got, UpstreamConfig) {
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     let router = axum::Router::new()
         .route("/health", getting(|| async {}))
-        .route(
-            "/v1/models",
-            getting(|| async { Json(json!({"data": [{"id": "m"}]})) }),
-        )
+        .route("/v1/models", getting(|| async { Json(json!({"data": [{"id": "m"}]})) }))
         .route("/v1/chat/completions", post(complete))
         .with_state(got.clone());
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -47,10 +44,7 @@ async fn engine() -> (Got, UpstreamConfig) {
 
 fn with(normalizers: &str, config: ServeConfig) -> ServeConfig {
     let normalizers: Normalizers = normalizers.parse().expect("names");
-    ServeConfig {
-        normalizers,
-        ..config
-    }
+    ServeConfig { normalizers, ..config }
 }
 
 fn question(system: &str, tools: [&str; 2]) -> Value {
@@ -68,25 +62,14 @@ async fn an_engine_gets_equal_requests_and_clients_are_told() {
     let one = question("Now: 2025-03-03 14:05.  \n", ["b", "a"]);
     let other = question("Now: 2025-03-03 14:06.  \n", ["a", "b"]);
     let one = chat(&gateway, &one).await;
-    assert_eq!(
-        (one.status, one.header("x-headstart-normalized")),
-        (200, Some("tools,clock"))
-    );
+    assert_eq!((one.status, one.header("x-headstart-normalized")), (200, Some("tools,clock")));
     let other = chat(&gateway, &other).await;
     assert_eq!(other.header("x-headstart-normalized"), Some("clock"));
     let plain = question("Be brief.", ["a", "b"]);
-    assert_eq!(
-        chat(&gateway, &plain)
-            .await
-            .header("x-headstart-normalized"),
-        None
-    );
+    assert_eq!(chat(&gateway, &plain).await.header("x-headstart-normalized"), None);
     let got = got.lock().expect("no panic").clone();
     assert_eq!(got[0], got[1]);
-    assert_eq!(
-        got[0],
-        question("Now: 2025-03-03.  \n", ["a", "b"]).to_string()
-    );
+    assert_eq!(got[0], question("Now: 2025-03-03.  \n", ["a", "b"]).to_string());
     assert_eq!(got[2], plain.to_string());
     // What is refused was not rewritten for anybody.
     let mut refused = question("Now: 2025-03-03 14:05.", ["b", "a"]);
@@ -108,12 +91,7 @@ async fn nothing_is_rewritten_unasked() {
     let (got, upstream) = engine().await;
     let gateway = start(proxy(vec![upstream])).await;
     let asked = question("Now: 2025-03-03 14:05.  \n", ["b", "a"]);
-    assert_eq!(
-        chat(&gateway, &asked)
-            .await
-            .header("x-headstart-normalized"),
-        None
-    );
+    assert_eq!(chat(&gateway, &asked).await.header("x-headstart-normalized"), None);
     assert_eq!(*got.lock().expect("no panic"), [asked.to_string()]);
     gateway.shutdown().await;
 }

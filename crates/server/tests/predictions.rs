@@ -27,10 +27,7 @@ struct Fake {
 
 impl ConversationPredictor for Fake {
     fn reads(&self) -> Reads {
-        Reads {
-            prompts: 2,
-            answers: false,
-        }
+        Reads { prompts: 2, answers: false }
     }
 
     fn prior(&self, _turn: u16) -> Probability {
@@ -65,10 +62,7 @@ impl ConversationPredictor for Fake {
     }
 
     fn status(&self) -> PredictorStatus {
-        PredictorStatus {
-            model: Some("fake".to_owned()),
-            ..PredictorStatus::default()
-        }
+        PredictorStatus { model: Some("fake".to_owned()), ..PredictorStatus::default() }
     }
 }
 
@@ -95,10 +89,7 @@ fn predicted(cache_blocks: usize, policy: &str, horizon: Duration) -> (ServeConf
         panic!("an embedded fleet");
     };
     fleet.policy = policy.to_owned();
-    fleet.prediction = Some(PredictionConfig {
-        predictor: fake.clone(),
-        horizon,
-    });
+    fleet.prediction = Some(PredictionConfig { predictor: fake.clone(), horizon });
     (config, fake)
 }
 
@@ -119,10 +110,7 @@ async fn ask(server: &RunningServer, said: &[&str], max_tokens: usize) -> (Strin
     let cached = answer.header("x-headstart-cached-tokens");
     let cached = cached.and_then(|count| count.parse().ok());
     let answer = answer.json()["choices"][0]["message"]["content"].clone();
-    (
-        answer.as_str().unwrap_or_default().to_owned(),
-        cached.expect("a count"),
-    )
+    (answer.as_str().unwrap_or_default().to_owned(), cached.expect("a count"))
 }
 
 /// The value of a metric, 0 where it is not there.
@@ -164,9 +152,7 @@ async fn found_again(policy: &str) -> (u64, u64) {
     until_ended(&server, "model", 2.0).await;
     ask(&server, &[&text(600, 3)], 4).await;
     let kept = ask(&server, &[&kept, &kept_answer, "And?"], 1).await.1;
-    let dropped = ask(&server, &[&dropped, &dropped_answer, "And?"], 1)
-        .await
-        .1;
+    let dropped = ask(&server, &[&dropped, &dropped_answer, "And?"], 1).await.1;
     drained(&server).await;
     server.shutdown().await;
     (kept, dropped)
@@ -216,10 +202,7 @@ async fn a_panicking_predictor_costs_its_answer_and_nothing_else() {
         ask(&server, &[&format!("panic {call}")], 2).await;
         until_ended(&server, "failed", f64::from(call) + 1.0).await;
     }
-    assert_eq!(
-        metric(&server, "headstart_predictor_panics_total").await,
-        3.0
-    );
+    assert_eq!(metric(&server, "headstart_predictor_panics_total").await, 3.0);
     ask(&server, &["nothing to say"], 2).await;
     until_ended(&server, "prior", 1.0).await;
     ask(&server, &["keep"], 60).await;
@@ -242,19 +225,12 @@ async fn outcomes_follow_from_the_requests_alone() {
     let asked = fake.asked();
     let seen = |index: usize| {
         let question = &asked[index];
-        (
-            question.turn,
-            question.is_repeat,
-            &question.said.prompts[..],
-        )
+        (question.turn, question.is_repeat, &question.said.prompts[..])
     };
     assert_eq!(asked.len(), 4, "plain completions are not asked about");
     assert_eq!(seen(0), (1, false, &["one".to_owned()][..]));
     assert_eq!(seen(1), (1, true, &["one".to_owned()][..]));
-    assert_eq!(
-        seen(3),
-        (2, false, &["one".to_owned(), "two".to_owned()][..])
-    );
+    assert_eq!(seen(3), (2, false, &["one".to_owned(), "two".to_owned()][..]));
     assert_eq!(asked[0].conversation, asked[3].conversation);
     assert_ne!(asked[0].conversation, asked[2].conversation);
     assert!(asked[0].gap.is_none() && asked[3].gap.is_some());
@@ -278,11 +254,7 @@ async fn a_server_that_predicts_nothing_says_nothing_of_it() {
     let server = start(embedded(1, 64)).await;
     ask(&server, &["keep"], 2).await;
     let metrics = get(&server, "/metrics").await.body;
-    let of_predictor = [
-        "headstart_predictor",
-        "headstart_prediction",
-        "headstart_turn",
-    ];
+    let of_predictor = ["headstart_predictor", "headstart_prediction", "headstart_turn"];
     for name in of_predictor {
         assert!(!metrics.contains(name), "{name}: {metrics}");
     }

@@ -14,9 +14,7 @@ use support::{Answer, eventually, exchange, get, post, proxy, request, start};
 
 /// Returns a prompt of `blocks` blocks that shares none with another seed's.
 fn prompt(seed: u32, blocks: usize) -> Vec<u32> {
-    (0..(blocks * BLOCK) as u32)
-        .map(|at| 100 * seed + at % 97)
-        .collect()
+    (0..(blocks * BLOCK) as u32).map(|at| 100 * seed + at % 97).collect()
 }
 
 async fn gateway(upstreams: Vec<UpstreamConfig>) -> RunningServer {
@@ -68,10 +66,7 @@ async fn a_prompt_goes_to_the_rank_that_holds_it() {
     for rank in ["0", "1"] {
         let url = engine.upstream().url;
         let labels = format!("{{rank=\"{rank}\",replica=\"{rank}\",upstream=\"{url}\"}} 1");
-        assert!(
-            metrics.contains(&format!("headstart_replica_info{labels}")),
-            "{metrics}"
-        );
+        assert!(metrics.contains(&format!("headstart_replica_info{labels}")), "{metrics}");
     }
     // The fake says rank 0 in all its batches, which the subscriber of rank 1 does not expect.
     assert_eq!(report(&gateway, 0).rank_mismatches, 0);
@@ -108,10 +103,7 @@ async fn a_rank_whose_stream_breaks_is_doubted_alone() {
 
 #[tokio::test]
 async fn health_is_asked_once_for_all_ranks() {
-    let (four, one) = (
-        FakeEngine::start(4, Some(10)).await,
-        FakeEngine::start(1, Some(10)).await,
-    );
+    let (four, one) = (FakeEngine::start(4, Some(10)).await, FakeEngine::start(1, Some(10)).await);
     let gateway = gateway(vec![four.upstream(), one.upstream()]).await;
     eventually("checks", || one.health_checks() >= 20).await;
     // Both are asked at the same pace, whatever their ranks.
@@ -122,19 +114,14 @@ async fn health_is_asked_once_for_all_ranks() {
 
 #[tokio::test]
 async fn ranks_of_a_dead_engine_go_down_together() {
-    let (four, one) = (
-        FakeEngine::start(4, Some(10)).await,
-        FakeEngine::start(1, Some(10)).await,
-    );
+    let (four, one) = (FakeEngine::start(4, Some(10)).await, FakeEngine::start(1, Some(10)).await);
     let mut config = proxy(vec![four.upstream(), one.upstream()]);
     // Only the request itself notices.
     config.limits.health_interval = Duration::from_secs(3600);
     let gateway = start(config).await;
     let num_up = || {
         let ranks = (0..4).map(ReplicaId);
-        ranks
-            .filter(|&rank| !gateway.gateway().is_down(rank))
-            .count()
+        ranks.filter(|&rank| !gateway.gateway().is_down(rank)).count()
     };
     four.store(3, &prompt(1, 4));
     eventually("the rank's blocks", || entries(&gateway) == 4).await;
@@ -150,10 +137,7 @@ async fn ranks_of_a_dead_engine_go_down_together() {
 
 #[tokio::test]
 async fn the_header_is_the_gateways_where_there_are_ranks_and_the_clients_elsewhere() {
-    let (two, one) = (
-        FakeEngine::start(2, Some(10)).await,
-        FakeEngine::start(1, Some(10)).await,
-    );
+    let (two, one) = (FakeEngine::start(2, Some(10)).await, FakeEngine::start(1, Some(10)).await);
     for (engine, expected) in [(&two, "1"), (&one, "7")] {
         let gateway = gateway(vec![engine.upstream()]).await;
         let tokens = prompt(1, 4);
@@ -170,11 +154,7 @@ async fn the_header_is_the_gateways_where_there_are_ranks_and_the_clients_elsewh
     }
     let gateway = gateway(vec![one.upstream()]).await;
     ask(&gateway, &one, &prompt(1, 4)).await;
-    assert_eq!(
-        one.ranks_asked().last(),
-        Some(&None),
-        "no header of its own"
-    );
+    assert_eq!(one.ranks_asked().last(), Some(&None), "no header of its own");
     let replicas = debug(&gateway).await;
     assert!(replicas[0]["rank"].is_null());
     gateway.shutdown().await;
@@ -187,10 +167,7 @@ async fn a_port_that_no_rank_can_have_is_said_at_once() {
     config.data_parallel_size = 2;
     let refused = headstart_server::serve(proxy(vec![config])).await;
     let error = refused.err().expect("there is no port 65536").to_string();
-    assert!(
-        error.contains("rank 1") && error.contains("65535"),
-        "{error}"
-    );
+    assert!(error.contains("rank 1") && error.contains("65535"), "{error}");
 }
 
 /// Engines' reports of their load decide where nothing else does.
@@ -212,16 +189,10 @@ async fn a_cold_prompt_goes_where_the_engine_says_there_is_room() {
     let gateway = gateway(vec![engine.upstream()]).await;
     let waiting = |rank: u32| {
         // A report counts for seconds; at time 0 any is fresh.
-        let report = gateway
-            .gateway()
-            .router()
-            .report_of(ReplicaId(rank), Nanos(0));
+        let report = gateway.gateway().router().report_of(ReplicaId(rank), Nanos(0));
         report.map(|report| report.waiting)
     };
-    eventually("both loads", || {
-        (waiting(0), waiting(1)) == (Some(0), Some(7))
-    })
-    .await;
+    eventually("both loads", || (waiting(0), waiting(1)) == (Some(0), Some(7))).await;
     for seed in 1..6 {
         let answer = ask(&gateway, &engine, &prompt(seed, 2)).await;
         assert_eq!(answer.header("x-headstart-replica"), Some("0"));
@@ -230,10 +201,7 @@ async fn a_cold_prompt_goes_where_the_engine_says_there_is_room() {
     let line = "vllm:num_requests_waiting{model_name=\"m\",replica=\"1\"} 7";
     assert!(metrics.contains(line), "{metrics}");
     engine.tell_metrics(&page([9, 0]));
-    eventually("new loads", || {
-        (waiting(0), waiting(1)) == (Some(9), Some(0))
-    })
-    .await;
+    eventually("new loads", || (waiting(0), waiting(1)) == (Some(9), Some(0))).await;
     for seed in 11..16 {
         let answer = ask(&gateway, &engine, &prompt(seed, 2)).await;
         assert_eq!(answer.header("x-headstart-replica"), Some("1"));

@@ -39,25 +39,16 @@ impl Drop for Temporary {
 }
 
 fn mode(path: &Path) -> u32 {
-    fs::metadata(path)
-        .expect("it is there")
-        .permissions()
-        .mode()
-        & 0o777
+    fs::metadata(path).expect("it is there").permissions().mode() & 0o777
 }
 
 /// Returns a prompt of `blocks` blocks that shares none with another seed's.
 fn prompt(seed: u32, blocks: usize) -> Vec<u32> {
-    (0..(blocks * BLOCK) as u32)
-        .map(|at| 100 * seed + at % 97)
-        .collect()
+    (0..(blocks * BLOCK) as u32).map(|at| 100 * seed + at % 97).collect()
 }
 
 fn config(upstreams: Vec<UpstreamConfig>, folder: &Temporary) -> ServeConfig {
-    ServeConfig {
-        state_dir: Some(folder.0.clone()),
-        ..proxy(upstreams)
-    }
+    ServeConfig { state_dir: Some(folder.0.clone()), ..proxy(upstreams) }
 }
 
 async fn gateway(upstreams: Vec<UpstreamConfig>, folder: &Temporary) -> RunningServer {
@@ -87,20 +78,14 @@ async fn eventually_held(gateway: &RunningServer, replica: u32, expected: (usize
 
 async fn eventually_settled(gateway: &RunningServer, replica: u32, status: StreamStatus) {
     let report = || gateway.gateway().stream_report(ReplicaId(replica));
-    eventually("a settled stream", || {
-        report().is_some_and(|report| report.status == status)
-    })
-    .await;
+    eventually("a settled stream", || report().is_some_and(|report| report.status == status)).await;
 }
 
 /// Returns the replica that a prompt is routed to.
 async fn placed(gateway: &RunningServer, engine: &FakeEngine, tokens: &[u32]) -> String {
     let answer = post(gateway, "/v1/completions", &engine.ask(tokens)).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
-    answer
-        .header("x-headstart-replica")
-        .expect("named")
-        .to_owned()
+    answer.header("x-headstart-replica").expect("named").to_owned()
 }
 
 /// Has something published until a gateway that cannot ask for replays has heard it.
@@ -129,10 +114,7 @@ async fn store_until_held(gateway: &RunningServer, replica: u32, engine: &FakeEn
 /// Two engines whose replay buffers forget all but the last batch, each with a prompt in it, and
 /// what a first gateway saved of them.
 async fn saved(folder: &Temporary) -> [FakeEngine; 2] {
-    let engines = [
-        FakeEngine::start(1, None).await,
-        FakeEngine::start(1, None).await,
-    ];
+    let engines = [FakeEngine::start(1, None).await, FakeEngine::start(1, None).await];
     let upstreams = engines.iter().map(FakeEngine::upstream).collect();
     let first = gateway(upstreams, folder).await;
     for (replica, engine) in engines.iter().enumerate() {
@@ -254,10 +236,7 @@ async fn who_is_killed_leaves_what_was_saved_last() {
     let second = restarted(config(vec![engine.upstream()], &folder)).await;
     assert_eq!(held(&second, 0), (4, 4));
     second.shutdown().await;
-    assert!(
-        !folder.file("index.tmp").exists(),
-        "the next save took its place"
-    );
+    assert!(!folder.file("index.tmp").exists(), "the next save took its place");
     assert_eq!(mode(&folder.file("index")), 0o600);
 }
 
@@ -297,10 +276,7 @@ async fn what_cannot_be_trusted_is_not_used() {
         changed[at] ^= 4;
         starts_empty(&changed, given(), "changed").await;
     }
-    let other_secret = ServeConfig {
-        index_secret: Some(7),
-        ..given()
-    };
+    let other_secret = ServeConfig { index_secret: Some(7), ..given() };
     starts_empty(&file, other_secret, "another secret").await;
     // With nothing changed it is used: what was refused was refused for its reason.
     fs::write(&path, &file).expect("writes");
@@ -431,10 +407,7 @@ async fn the_folder_is_its_owners_and_tells_no_keys() {
 #[tokio::test]
 async fn embedded_replicas_have_nothing_to_keep() {
     let folder = Temporary::new("embedded");
-    let config = ServeConfig {
-        state_dir: Some(folder.0.clone()),
-        ..embedded(1, 64)
-    };
+    let config = ServeConfig { state_dir: Some(folder.0.clone()), ..embedded(1, 64) };
     let refused = serve(config).await.err().expect("refused").to_string();
     assert!(refused.contains("--upstream"), "{refused}");
     assert!(!folder.0.exists());
@@ -448,9 +421,6 @@ async fn a_folder_that_cannot_be_is_said_at_once() {
     let refused = serve(config(vec![engine.upstream()], &folder)).await;
     let error = refused.err().expect("a file is no folder").to_string();
     let file = format!("{} is a file", folder.0.display());
-    assert!(
-        error.contains("--state-dir") && error.contains(&file),
-        "{error}"
-    );
+    assert!(error.contains("--state-dir") && error.contains(&file), "{error}");
     fs::remove_file(&folder.0).expect("cleans up");
 }

@@ -26,18 +26,12 @@ async fn behind(engine: &RunningServer, tokenizer: &Path) -> RunningServer {
 async fn metric(server: &RunningServer, name: &str) -> f64 {
     let body = get(server, "/metrics").await.body;
     let values = body.lines().filter(|line| line.starts_with(name));
-    values
-        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
-        .sum()
+    values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
 }
 
 async fn checks(server: &RunningServer, outcome: &str) -> f64 {
     let labels = format!("model_name=\"toy\",outcome=\"{outcome}\",replica=\"0\"");
-    metric(
-        server,
-        &format!("headstart_prompt_drift_checks_total{{{labels}}}"),
-    )
-    .await
+    metric(server, &format!("headstart_prompt_drift_checks_total{{{labels}}}")).await
 }
 
 fn ask(messages: &[serde_json::Value]) -> serde_json::Value {
@@ -85,23 +79,13 @@ async fn equal_tokens_are_found_equal_and_predictions_are_measured() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    assert_eq!(
-        checks(&gateway, "equal").await,
-        1.0,
-        "once, then it is known"
-    );
+    assert_eq!(checks(&gateway, "equal").await, 1.0, "once, then it is known");
     assert_eq!(checks(&gateway, "differs").await, 0.0);
     let realised = metric(&gateway, "headstart_realised_cached_tokens_total").await;
     let predicted = metric(&gateway, "headstart_predicted_cached_tokens_total").await;
     assert_eq!(realised, cached);
-    assert!(
-        (predicted - realised).abs() < 32.0,
-        "{predicted} {realised}"
-    );
-    assert_eq!(
-        metric(&gateway, "headstart_cached_tokens_error_count").await,
-        2.0
-    );
+    assert!((predicted - realised).abs() < 32.0, "{predicted} {realised}");
+    assert_eq!(metric(&gateway, "headstart_cached_tokens_error_count").await, 2.0);
     assert!(metric(&gateway, "headstart_index_lookup_seconds_count").await >= 2.0);
     gateway.shutdown().await;
     engine.shutdown().await;
@@ -121,10 +105,8 @@ async fn another_template_is_told() {
     }
     assert!(checks(&gateway, "differs").await >= 1.0);
     assert_eq!(checks(&gateway, "equal").await, 0.0);
-    eventually("the comparison to end", || {
-        gateway.gateway().router().stats().reservations == 0
-    })
-    .await;
+    eventually("the comparison to end", || gateway.gateway().router().stats().reservations == 0)
+        .await;
     gateway.shutdown().await;
     engine.shutdown().await;
     std::fs::remove_dir_all(folder).expect("the temporary folder");
@@ -144,11 +126,7 @@ async fn tokenize_answers_as_the_engine_counts() {
     let text = post(&engine, "/tokenize", &json!({"prompt": "Hello there"})).await;
     assert!(text.json()["count"].as_u64() > Some(0));
     for wrong in [json!({}), json!({"prompt": 3}), json!([])] {
-        assert_eq!(
-            post(&engine, "/tokenize", &wrong).await.status,
-            400,
-            "{wrong}"
-        );
+        assert_eq!(post(&engine, "/tokenize", &wrong).await.status, 400, "{wrong}");
     }
     engine.shutdown().await;
 }
@@ -176,10 +154,7 @@ async fn the_index_is_told_whole_and_in_part() {
         ("key=1", "key", "known are `replica` and `limit`"),
     ] {
         let refused = get(&engine, &format!("/debug/index/entries?{query}")).await;
-        assert_eq!(
-            (refused.status, &refused.error_code()[..]),
-            (400, "invalid_value")
-        );
+        assert_eq!((refused.status, &refused.error_code()[..]), (400, "invalid_value"));
         let error = &refused.json()["error"];
         assert_eq!(error["param"], param);
         let message = error["message"].as_str().unwrap_or_default();

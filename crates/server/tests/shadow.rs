@@ -19,9 +19,7 @@ fn upstream(address: std::net::SocketAddr, tokenizer: bool) -> UpstreamConfig {
 
 fn arm<'a>(report: &'a Value, strategy: &str, blocks: u64) -> &'a Value {
     let arms = report["arms"].as_array().expect("arms");
-    let found = arms
-        .iter()
-        .find(|arm| arm["strategy"] == strategy && arm["blocks"] == blocks);
+    let found = arms.iter().find(|arm| arm["strategy"] == strategy && arm["blocks"] == blocks);
     found.unwrap_or_else(|| panic!("no {strategy} of {blocks} in {report}"))
 }
 
@@ -29,11 +27,7 @@ fn arm<'a>(report: &'a Value, strategy: &str, blocks: u64) -> &'a Value {
 async fn other_fleets_are_played_beside_the_upstream() {
     let engine = start(embedded(1, 512)).await;
     let gateway = start(ServeConfig {
-        shadow: Some(ShadowConfig {
-            replicas: 2,
-            blocks: 64,
-            block_size: 16,
-        }),
+        shadow: Some(ShadowConfig { replicas: 2, blocks: 64, block_size: 16 }),
         ..proxy(vec![upstream(engine.address(), true)])
     })
     .await;
@@ -52,20 +46,11 @@ async fn other_fleets_are_played_beside_the_upstream() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     };
-    assert_eq!(
-        (&report["replicas"], &report["left_out"]),
-        (&json!(2), &json!(0))
-    );
+    assert_eq!((&report["replicas"], &report["left_out"]), (&json!(2), &json!(0)));
     let precise = arm(&report, "precise", 64);
-    assert_eq!(
-        precise["prompt_tokens"],
-        report["upstream"]["prompt_tokens"]
-    );
+    assert_eq!(precise["prompt_tokens"], report["upstream"]["prompt_tokens"]);
     // The engine found the second, fourth and fifth; a precise fleet would have done so as well.
-    assert_eq!(
-        precise["cached_tokens"],
-        report["upstream"]["cached_tokens"]
-    );
+    assert_eq!(precise["cached_tokens"], report["upstream"]["cached_tokens"]);
     assert!(precise["hit_rate"].as_f64() > Some(0.5), "{report}");
     assert!(arm(&report, "random", 64)["cached_tokens"].is_u64());
     assert!(
@@ -92,8 +77,5 @@ async fn what_cannot_be_played_is_refused() {
     }
     let server = start(embedded(1, 64)).await;
     let answer = get(&server, "/debug/shadow").await;
-    assert_eq!(
-        (answer.status, &answer.error_code()[..]),
-        (404, "no_shadow")
-    );
+    assert_eq!((answer.status, &answer.error_code()[..]), (404, "no_shadow"));
 }

@@ -120,11 +120,7 @@ async fn complete(State(seen): State<Arc<Seen>>) -> Response {
     let does = seen.script.lock().expect("no panic").does;
     let begun = |first: &'static str, kind: &'static str| {
         let first = Ok::<_, Infallible>(Bytes::from(first));
-        let begun = stream::iter(
-            [first]
-                .into_iter()
-                .filter(|first| first != &Ok(Bytes::new())),
-        );
+        let begun = stream::iter([first].into_iter().filter(|first| first != &Ok(Bytes::new())));
         let body = Body::from_stream(begun.chain(stream::pending()));
         ([(header::CONTENT_TYPE, kind)], body).into_response()
     };
@@ -175,10 +171,7 @@ const SHORT: Duration = Duration::from_millis(200);
 #[tokio::test]
 async fn a_request_leaves_an_engine_that_is_found_dead() {
     for does in [Does::Freezes, Does::FreezesAfterHead] {
-        let engines = [
-            Engine::start(does).await,
-            Engine::start(Does::Answers).await,
-        ];
+        let engines = [Engine::start(does).await, Engine::start(Does::Answers).await];
         let gateway = gateway(&[&engines[0], &engines[1]], PATIENCE, PATIENCE).await;
         let (first, second, ()) = tokio::join!(ask(&gateway, 20), ask(&gateway, 30), async {
             // Equal replicas take turns: one of the two is stuck.
@@ -192,10 +185,7 @@ async fn a_request_leaves_an_engine_that_is_found_dead() {
         let metrics = support::get(&gateway, "/metrics").await.body;
         let retried = "headstart_retries_total{replica=\"1\"} 1";
         assert!(metrics.contains(retried), "{metrics}");
-        eventually("no reservation", || {
-            gateway.gateway().router().stats().reservations == 0
-        })
-        .await;
+        eventually("no reservation", || gateway.gateway().router().stats().reservations == 0).await;
         gateway.shutdown().await;
     }
 }
@@ -233,11 +223,7 @@ async fn the_words_of_a_refusal_are_not_waited_for() {
     let alone = gateway(&[&refusing], PATIENCE, PATIENCE).await;
     let answer = ask(&alone, 20).await;
     let said = (answer.status, &answer.error_code()[..]);
-    assert_eq!(
-        said,
-        (503, "replica_gone"),
-        "the gateway says it: {answer:?}"
-    );
+    assert_eq!(said, (503, "replica_gone"), "the gateway says it: {answer:?}");
     alone.shutdown().await;
 }
 
@@ -305,10 +291,7 @@ async fn an_engine_that_says_nothing_is_not_waited_for_longer_than_the_limit() {
         let named = engines.iter().any(|one| answer.body.contains(&one.url));
         assert!(named && answer.body.contains("--upstream-timeout"));
         assert_eq!(engines[0].requests() + engines[1].requests(), 1);
-        assert!(
-            !gateway.gateway().is_down(ReplicaId(0)),
-            "its health is fine"
-        );
+        assert!(!gateway.gateway().is_down(ReplicaId(0)), "its health is fine");
         gateway.shutdown().await;
     }
 }
@@ -345,10 +328,7 @@ async fn a_refused_prompt_counts_for_nothing() {
         (stats.predicted.lookups, stats.index.assumed_prompts)
     };
     let too_long = ask(&gateway, CONTEXT + 1).await;
-    assert_eq!(
-        (too_long.status, &too_long.error_code()[..]),
-        (400, "refused")
-    );
+    assert_eq!((too_long.status, &too_long.error_code()[..]), (400, "refused"));
     assert_eq!(counts(), (0, 0));
     // The gateway could not know before that this one would be refused.
     assert_eq!(ask(&gateway, CONTEXT).await.status, 400);

@@ -53,24 +53,14 @@ async fn take(mut socket: TcpStream, kept: Arc<Mutex<Vec<Span>>>) {
         let head = String::from_utf8_lossy(&raw[..end]).to_lowercase();
         assert!(head.starts_with("post /v1/traces http/1.1"), "{head}");
         let length = head.split("content-length: ").nth(1).expect("a length");
-        let length: usize = length
-            .lines()
-            .next()
-            .unwrap_or("")
-            .parse()
-            .expect("a number");
+        let length: usize = length.lines().next().unwrap_or("").parse().expect("a number");
         while raw.len() < end + 4 + length {
             assert!(socket.read_buf(&mut raw).await.expect("reads") > 0);
         }
         let body: Vec<u8> = raw.drain(..end + 4 + length).skip(end + 4).collect();
         let export = ExportTraceServiceRequest::decode(&body[..]).expect("an export");
-        let scopes = export
-            .resource_spans
-            .into_iter()
-            .flat_map(|resource| resource.scope_spans);
-        kept.lock()
-            .expect("no panic")
-            .extend(scopes.flat_map(|scope| scope.spans));
+        let scopes = export.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
+        kept.lock().expect("no panic").extend(scopes.flat_map(|scope| scope.spans));
         let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\n\
                       content-length: 0\r\n\r\n";
         if socket.write_all(answer.as_bytes()).await.is_err() {
@@ -86,10 +76,7 @@ fn named<'a>(spans: &'a [Span], trace: &[u8]) -> BTreeMap<&'a str, &'a Span> {
 
 fn number(span: &Span, name: &str) -> Option<i64> {
     use opentelemetry_proto::tonic::common::v1::any_value::Value;
-    let found = span
-        .attributes
-        .iter()
-        .find(|attribute| attribute.key == name)?;
+    let found = span.attributes.iter().find(|attribute| attribute.key == name)?;
     match found.value.as_ref()?.value.as_ref()? {
         Value::IntValue(number) => Some(*number),
         _ => None,
@@ -99,11 +86,8 @@ fn number(span: &Span, name: &str) -> Option<i64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_told_phase_by_phase() {
     let collector = Collector::start().await;
-    let server = start(ServeConfig {
-        otlp: Some(collector.address.clone()),
-        ..embedded(1, 256)
-    })
-    .await;
+    let server =
+        start(ServeConfig { otlp: Some(collector.address.clone()), ..embedded(1, 256) }).await;
     let question = json!({
         "model": "toy", "max_tokens": 5, "ignore_eos": true,
         "messages": [{"role": "user", "content": text(100, 1)}],
@@ -120,19 +104,12 @@ async fn a_request_is_told_phase_by_phase() {
     assert_eq!(roots.len(), 3, "one per request: {spans:?}");
     for (root, cached) in roots.iter().zip([false, true]) {
         let all = named(&spans, &root.trace_id);
-        for (before, after) in [
-            ("prompt", "route"),
-            ("route", "queue"),
-            ("queue", "prefill"),
-        ] {
+        for (before, after) in [("prompt", "route"), ("route", "queue"), ("queue", "prefill")] {
             let (before, after) = (all[before], all[after]);
             assert_eq!(before.end_time_unix_nano, after.start_time_unix_nano);
             assert_eq!(before.parent_span_id, root.span_id);
         }
-        assert_eq!(
-            all["prompt"].start_time_unix_nano,
-            root.start_time_unix_nano
-        );
+        assert_eq!(all["prompt"].start_time_unix_nano, root.start_time_unix_nano);
         assert_eq!(all["decode"].end_time_unix_nano, root.end_time_unix_nano);
         assert!(!all.contains_key("load"), "nothing was loaded");
         let prompt = number(root, "gen_ai.usage.input_tokens").expect("a count");
@@ -152,11 +129,7 @@ async fn a_request_is_told_phase_by_phase() {
 async fn a_gateway_and_its_engine_are_one_trace() {
     let collector = Collector::start().await;
     let otlp = Some(collector.address.clone());
-    let engine = start(ServeConfig {
-        otlp: otlp.clone(),
-        ..embedded(1, 256)
-    })
-    .await;
+    let engine = start(ServeConfig { otlp: otlp.clone(), ..embedded(1, 256) }).await;
     let upstream = UpstreamConfig {
         url: format!("http://{}", engine.address()),
         kv_events: None,
@@ -164,11 +137,7 @@ async fn a_gateway_and_its_engine_are_one_trace() {
         data_parallel_size: 1,
         tokenizer: Some(toy_tokenizer()),
     };
-    let gateway = start(ServeConfig {
-        otlp,
-        ..proxy(vec![upstream])
-    })
-    .await;
+    let gateway = start(ServeConfig { otlp, ..proxy(vec![upstream]) }).await;
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let headers = format!("traceparent: 00-{trace}-00f067aa0ba902b7-01\r\n");
     let body = json!({
@@ -191,10 +160,7 @@ async fn a_gateway_and_its_engine_are_one_trace() {
         true => (roots[1], roots[0]),
         false => (roots[0], roots[1]),
     };
-    assert_eq!(
-        inner.parent_span_id, outer.span_id,
-        "the engine's is the gateway's child"
-    );
+    assert_eq!(inner.parent_span_id, outer.span_id, "the engine's is the gateway's child");
     let of_gateway: Vec<_> = spans
         .iter()
         .filter(|span| span.parent_span_id == outer.span_id && span.name != "request")
@@ -205,15 +171,9 @@ async fn a_gateway_and_its_engine_are_one_trace() {
 
 #[tokio::test]
 async fn an_address_that_is_none_is_refused() {
-    let config = ServeConfig {
-        otlp: Some("collector:4317".to_owned()),
-        ..embedded(1, 64)
-    };
+    let config = ServeConfig { otlp: Some("collector:4317".to_owned()), ..embedded(1, 64) };
     let Err(error) = headstart_server::serve(config).await else {
         panic!("started with a wrong address");
     };
-    assert!(
-        error.to_string().contains("--otlp collector:4317"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("--otlp collector:4317"), "{error}");
 }

@@ -11,20 +11,12 @@ use serde_json::json;
 use support::{chat, embedded, eventually, get, proxy, start, text};
 
 fn upstream(url: String) -> UpstreamConfig {
-    UpstreamConfig {
-        url,
-        kv_events: None,
-        kv_replay: None,
-        data_parallel_size: 1,
-        tokenizer: None,
-    }
+    UpstreamConfig { url, kv_events: None, kv_replay: None, data_parallel_size: 1, tokenizer: None }
 }
 
 async fn pair() -> (Vec<RunningServer>, RunningServer) {
     let engines = vec![start(embedded(1, 256)).await, start(embedded(1, 256)).await];
-    let urls = engines
-        .iter()
-        .map(|engine| upstream(format!("http://{}", engine.address())));
+    let urls = engines.iter().map(|engine| upstream(format!("http://{}", engine.address())));
     let mut config = proxy(urls.collect());
     config.limits.health_interval = Duration::from_millis(50);
     let gateway = start(config).await;
@@ -49,20 +41,11 @@ async fn answers_pass_through_whole_and_streamed() {
     assert_eq!(streamed.events().last().map(String::as_str), Some("[DONE]"));
     body["model"] = json!("other");
     let unknown = chat(&gateway, &body).await;
-    assert_eq!(
-        (unknown.status, &unknown.error_code()[..]),
-        (404, "model_not_found")
-    );
+    assert_eq!((unknown.status, &unknown.error_code()[..]), (404, "model_not_found"));
     body["model"] = json!("toy");
     body["made_up"] = json!(1);
-    assert_eq!(
-        chat(&gateway, &body).await.error_code(),
-        "unsupported_parameter"
-    );
-    eventually("no reservation", || {
-        gateway.gateway().router().stats().reservations == 0
-    })
-    .await;
+    assert_eq!(chat(&gateway, &body).await.error_code(), "unsupported_parameter");
+    eventually("no reservation", || gateway.gateway().router().stats().reservations == 0).await;
     gateway.shutdown().await;
     for engine in engines {
         engine.shutdown().await;
@@ -79,23 +62,14 @@ async fn a_dead_upstream_is_forgotten_and_its_requests_go_elsewhere() {
             "max_tokens": 2,
         });
         let answer = chat(&gateway, &body).await;
-        assert_eq!(
-            (answer.status, answer.header("x-headstart-replica")),
-            (200, Some("1"))
-        );
+        assert_eq!((answer.status, answer.header("x-headstart-replica")), (200, Some("1")));
     }
-    eventually("the router to notice", || {
-        gateway.gateway().is_down(ReplicaId(0))
-    })
-    .await;
+    eventually("the router to notice", || gateway.gateway().is_down(ReplicaId(0))).await;
     engines.remove(0).shutdown().await;
     eventually("both to be down", || !gateway.gateway().is_ready()).await;
     let body = json!({"model": "toy", "messages": [{"role": "user", "content": "Hi"}]});
     let answer = chat(&gateway, &body).await;
-    assert_eq!(
-        (answer.status, &answer.error_code()[..]),
-        (503, "replica_gone")
-    );
+    assert_eq!((answer.status, &answer.error_code()[..]), (503, "replica_gone"));
     assert_eq!(get(&gateway, "/ready").await.status, 503);
     gateway.shutdown().await;
 }
@@ -118,10 +92,7 @@ async fn a_tokenizer_and_events_make_upstream_routing_precise() {
         let mut messages = vec![json!({"role": "user", "content": text(100, seed)})];
         let body = json!({"model": "toy", "messages": messages, "max_tokens": 8});
         let first = chat(&gateway, &body).await;
-        let home = first
-            .header("x-headstart-replica")
-            .expect("named")
-            .to_owned();
+        let home = first.header("x-headstart-replica").expect("named").to_owned();
         messages.push(first.json()["choices"][0]["message"].clone());
         messages.push(json!({"role": "user", "content": "more"}));
         let body = json!({"model": "toy", "messages": messages, "max_tokens": 8});
@@ -150,33 +121,17 @@ async fn full_engines_are_429_not_503() {
         config
     };
     let engines = [start(small()).await, start(small()).await];
-    let urls = engines
-        .iter()
-        .map(|engine| upstream(format!("http://{}", engine.address())));
+    let urls = engines.iter().map(|engine| upstream(format!("http://{}", engine.address())));
     let gateway = start(proxy(urls.collect())).await;
     let body = json!({
         "model": "toy", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 400,
         "ignore_eos": true,
     });
     let answers = futures::future::join_all((0..16).map(|_| chat(&gateway, &body))).await;
-    let with = |status| {
-        answers
-            .iter()
-            .filter(|answer| answer.status == status)
-            .count()
-    };
-    assert!(
-        with(200) >= 4 && with(429) > 0 && with(200) + with(429) == 16,
-        "{answers:?}"
-    );
-    let full = answers
-        .iter()
-        .find(|answer| answer.status == 429)
-        .expect("counted");
-    assert_eq!(
-        (full.header("retry-after"), &full.error_code()[..]),
-        (Some("1"), "queue_full")
-    );
+    let with = |status| answers.iter().filter(|answer| answer.status == status).count();
+    assert!(with(200) >= 4 && with(429) > 0 && with(200) + with(429) == 16, "{answers:?}");
+    let full = answers.iter().find(|answer| answer.status == 429).expect("counted");
+    assert_eq!((full.header("retry-after"), &full.error_code()[..]), (Some("1"), "queue_full"));
     gateway.shutdown().await;
     for engine in engines {
         engine.shutdown().await;
@@ -194,10 +149,7 @@ async fn a_gateway_before_itself_is_a_loop_not_a_storm() {
     eventually("itself to be up", || gateway.gateway().is_ready()).await;
     let body = json!({"model": "toy", "messages": [{"role": "user", "content": "Hi"}]});
     let answer = chat(&gateway, &body).await;
-    assert_eq!(
-        (answer.status, &answer.error_code()[..]),
-        (508, "loop_detected")
-    );
+    assert_eq!((answer.status, &answer.error_code()[..]), (508, "loop_detected"));
     gateway.shutdown().await;
 }
 

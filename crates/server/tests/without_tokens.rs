@@ -34,10 +34,7 @@ fn logged() -> String {
     let log = LOG.get_or_init(|| {
         let log = Log::default();
         let writer = log.clone();
-        tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .init();
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).init();
         log
     });
     let bytes = log.0.lock().expect("no panic").clone();
@@ -115,19 +112,10 @@ async fn check(reason: &str, tokenizer: Option<PathBuf>, begin: impl Fn(usize) -
     let replicas = converse(&fleet, "/v1/chat/completions", begin).await;
     // Conversations that begin alike may all go to one replica.
     assert!(replicas == 2 || reason == "media", "{reason}");
-    let count = metric(
-        &fleet.gateway,
-        "headstart_prompts_without_tokens_total",
-        reason,
-    )
-    .await;
+    let count = metric(&fleet.gateway, "headstart_prompts_without_tokens_total", reason).await;
     assert_eq!(count, 36.0, "{reason}");
     // The fake engine counts 20 tokens, of which 16 were cached.
-    assert_eq!(
-        bucket(&fleet.gateway, "no-tokens").await,
-        36 * 4,
-        "{reason}"
-    );
+    assert_eq!(bucket(&fleet.gateway, "no-tokens").await, 36 * 4, "{reason}");
     assert_eq!(bucket(&fleet.gateway, "device").await, 36 * 16, "{reason}");
     let log = logged();
     let line = format!("reason=\"{reason}\"");
@@ -152,10 +140,7 @@ async fn a_folder_without_a_chat_template() {
 async fn a_template_that_refuses() {
     let template = "{{ raise_exception('no ' ~ messages[0].role) }}";
     check("template-refused", Some(folder("refuses", template)), plain).await;
-    assert!(
-        !logged().contains("no user"),
-        "a template's words stay out of the log"
-    );
+    assert!(!logged().contains("no user"), "a template's words stay out of the log");
 }
 
 #[tokio::test]
@@ -214,10 +199,7 @@ async fn a_conversation_with_an_image() {
 #[tokio::test]
 async fn requests_that_the_engine_renders_otherwise() {
     let fleet = fleet(Some(toy_tokenizer())).await;
-    fleet
-        .engines
-        .iter()
-        .for_each(|engine| engine.render(&[1, 2, 3]));
+    fleet.engines.iter().for_each(|engine| engine.render(&[1, 2, 3]));
     let body = plain(1);
     chat(&fleet.gateway, &body).await;
     let rendered = "headstart_prompts_rendered_by_engine_total";
@@ -244,11 +226,8 @@ async fn conversations_stay_when_their_tokens_come_and_go() {
     for turn in 0..6 {
         for (body, home) in conversations.iter_mut().zip(&mut homes) {
             let lacks_tokens = turn % 2 == 0;
-            body["mm_processor_kwargs"] = if lacks_tokens {
-                json!({"size": 2})
-            } else {
-                json!(null)
-            };
+            body["mm_processor_kwargs"] =
+                if lacks_tokens { json!({"size": 2}) } else { json!(null) };
             let answer = post(&fleet.gateway, "/v1/chat/completions", body).await;
             let replica = answer.header("x-headstart-replica").map(str::to_owned);
             assert_eq!(home.get_or_insert(replica.clone()), &replica, "turn {turn}");
@@ -258,10 +237,7 @@ async fn conversations_stay_when_their_tokens_come_and_go() {
         }
     }
     let without = "headstart_prompts_without_tokens_total";
-    assert_eq!(
-        metric(&fleet.gateway, without, "unsupported-field").await,
-        24.0
-    );
+    assert_eq!(metric(&fleet.gateway, without, "unsupported-field").await, 24.0);
     fleet.gateway.shutdown().await;
 }
 
@@ -278,11 +254,7 @@ async fn engines_without_a_render_route_are_asked_to_tokenize() {
         body["mm_processor_kwargs"] = json!({"size": 2});
         chat(&fleet.gateway, &body).await;
         let rendered = "headstart_prompts_rendered_by_engine_total";
-        assert_eq!(
-            metric(&fleet.gateway, rendered, "unsupported-field").await,
-            1.0,
-            "{status}"
-        );
+        assert_eq!(metric(&fleet.gateway, rendered, "unsupported-field").await, 1.0, "{status}");
         fleet.gateway.shutdown().await;
     }
 }
@@ -296,25 +268,16 @@ async fn an_engine_is_asked_for_what_it_alone_can_render() {
     body["mm_processor_kwargs"] = json!({"size": 2});
     chat(&fleet.gateway, &body).await;
     let rendered = "headstart_prompts_rendered_by_engine_total";
-    assert_eq!(
-        metric(&fleet.gateway, rendered, "unsupported-field").await,
-        1.0
-    );
+    assert_eq!(metric(&fleet.gateway, rendered, "unsupported-field").await, 1.0);
     let without = "headstart_prompts_without_tokens_total";
-    assert_eq!(
-        metric(&fleet.gateway, without, "unsupported-field").await,
-        0.0
-    );
+    assert_eq!(metric(&fleet.gateway, without, "unsupported-field").await, 0.0);
     assert_eq!(bucket(&fleet.gateway, "no-tokens").await, 0);
     fleet.gateway.shutdown().await;
 }
 
 /// A request with an image.
 fn with_image(number: usize) -> Value {
-    let url = format!(
-        "data:image/png;base64,{}{number}",
-        "iVBORw0KGgo".repeat(500)
-    );
+    let url = format!("data:image/png;base64,{}{number}", "iVBORw0KGgo".repeat(500));
     json!({"model": "m", "messages": [
         {"role": "system", "content": text(300, 7)},
         {"role": "user", "content": [
@@ -326,11 +289,7 @@ fn with_image(number: usize) -> Value {
 
 /// Prompts with media that an engine rendered, and those that were routed by their text.
 async fn media_counts(server: &RunningServer) -> (f64, f64) {
-    let rendered = metric(
-        server,
-        "headstart_prompts_rendered_by_engine_total",
-        "media",
-    );
+    let rendered = metric(server, "headstart_prompts_rendered_by_engine_total", "media");
     let without = metric(server, "headstart_prompts_without_tokens_total", "media");
     (rendered.await, without.await)
 }

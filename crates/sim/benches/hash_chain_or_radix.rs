@@ -33,17 +33,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(radix_tree(&requests, capacity), hits);
         radix.push(start.elapsed().as_secs_f64());
     }
-    let blocks = requests
-        .iter()
-        .map(|request| request.blocks.len())
-        .sum::<usize>() as f64;
+    let blocks = requests.iter().map(|request| request.blocks.len()).sum::<usize>() as f64;
     for (name, seconds) in [("hash chain", &mut hashed), ("radix tree", &mut radix)] {
         seconds.sort_by(f64::total_cmp);
         let median = seconds[ROUNDS / 2];
-        println!(
-            "{name}: {:.0} ns per block, median of {ROUNDS}",
-            median / blocks * 1e9
-        );
+        println!("{name}: {:.0} ns per block, median of {ROUNDS}", median / blocks * 1e9);
     }
     Ok(())
 }

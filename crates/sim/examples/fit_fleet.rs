@@ -53,12 +53,7 @@ const MEMORY: f64 = 1.1;
 
 fn run(numbers: &Numbers, memory: f64, workload: &FleetWorkload) -> FleetOutcome {
     let [token_s, overhead_s, kv_token_s, latency_s] = *numbers;
-    let cost = CostModel {
-        token_s,
-        overhead_s,
-        kv_token_s,
-        ..FleetPreset::LlmD73.roofline()
-    };
+    let cost = CostModel { token_s, overhead_s, kv_token_s, ..FleetPreset::LlmD73.roofline() };
     let profile = "llm-d-precise".parse().expect("a known profile");
     let mut fleet = FleetPreset::LlmD73.fleet(profile);
     fleet.network.request_latency = Duration::from_secs_f64(latency_s);
@@ -105,9 +100,7 @@ fn search(memory: f64, evaluations: usize, workloads: &[FleetWorkload]) -> (f64,
     let mut best = (error(&START, memory, workloads), START);
     let mut step = 0.1;
     for _ in 0..evaluations {
-        let numbers = best
-            .1
-            .map(|number| number * (step * normal(&mut rng)).exp());
+        let numbers = best.1.map(|number| number * (step * normal(&mut rng)).exp());
         let error = error(&numbers, memory, workloads);
         if error < best.0 {
             best = (error, numbers);
@@ -123,9 +116,7 @@ fn search(memory: f64, evaluations: usize, workloads: &[FleetWorkload]) -> (f64,
 fn shortened(mut workload: FleetWorkload) -> FleetWorkload {
     let kept = [0, PUBLISHED[0].rung, PUBLISHED[1].rung];
     let mut number = 0..;
-    workload
-        .rungs
-        .retain(|_| kept.contains(&number.next().expect("endless")));
+    workload.rungs.retain(|_| kept.contains(&number.next().expect("endless")));
     workload
 }
 

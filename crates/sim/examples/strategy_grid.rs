@@ -89,10 +89,7 @@ impl What {
     }
 
     fn run(&self, profile: &Profile, seed: u64) -> RungOutcome {
-        let fleet = FleetConfig {
-            seed,
-            ..self.fleet(profile.clone())
-        };
+        let fleet = FleetConfig { seed, ..self.fleet(profile.clone()) };
         FleetRun::new(&fleet, &self.workload(seed)).finish().all
     }
 }
@@ -112,9 +109,7 @@ fn compare(what: &What, profiles: &[Profile; 2], seeds: &Range<u64>) -> Compared
         runs.collect::<Vec<_>>()
     });
     let mean = |of: fn(&RungOutcome) -> f64| {
-        outcomes
-            .each_ref()
-            .map(|runs| runs.iter().map(of).sum::<f64>() / runs.len() as f64)
+        outcomes.each_ref().map(|runs| runs.iter().map(of).sum::<f64>() / runs.len() as f64)
     };
     Compared {
         name: what.name(),
@@ -188,9 +183,7 @@ fn main() {
                     && let Some(what) = all.get(number)
                 {
                     let compared = compare(what, &profiles, &seeds);
-                    rows.lock()
-                        .expect("nobody panics")
-                        .push((number, row(&compared)));
+                    rows.lock().expect("nobody panics").push((number, row(&compared)));
                 }
             });
         }

@@ -71,24 +71,9 @@ impl EngineFit {
     }
 
     fn from(numbers: FitParameters, max_batched_tokens: usize) -> Self {
-        let [
-            overhead_s,
-            weights_s,
-            token_s,
-            pair_s,
-            kv_token_s,
-            sequence_s,
-            latency_s,
-        ] = numbers;
+        let [overhead_s, weights_s, token_s, pair_s, kv_token_s, sequence_s, latency_s] = numbers;
         Self {
-            cost: CostModel {
-                overhead_s,
-                weights_s,
-                token_s,
-                pair_s,
-                kv_token_s,
-                sequence_s,
-            },
+            cost: CostModel { overhead_s, weights_s, token_s, pair_s, kv_token_s, sequence_s },
             latency_s,
             max_batched_tokens,
         }
@@ -110,11 +95,8 @@ impl EngineFit {
         let (mut done, mut seconds) = (0, 0.0);
         while done < new {
             let tokens = (new - done).min(self.max_batched_tokens);
-            let mut work = Work {
-                tokens,
-                sampled: usize::from(done + tokens == new),
-                ..Work::default()
-            };
+            let mut work =
+                Work { tokens, sampled: usize::from(done + tokens == new), ..Work::default() };
             self.cost.add_attention(&mut work, before + done, tokens);
             seconds += self.cost.step_s(work);
             done += tokens;
@@ -125,19 +107,16 @@ impl EngineFit {
     /// Mean and largest relative error over `timings`.
     #[must_use]
     pub fn errors(&self, timings: &[Timing]) -> (f64, f64) {
-        let errors = timings
-            .iter()
-            .map(|timing| (self.seconds(timing.shape) / timing.seconds - 1.0).abs());
-        let (sum, worst) = errors.fold((0.0, 0.0), |(sum, worst): (f64, f64), error| {
-            (sum + error, worst.max(error))
-        });
+        let errors =
+            timings.iter().map(|timing| (self.seconds(timing.shape) / timing.seconds - 1.0).abs());
+        let (sum, worst) = errors
+            .fold((0.0, 0.0), |(sum, worst): (f64, f64), error| (sum + error, worst.max(error)));
         (sum / timings.len().max(1) as f64, worst)
     }
 
     fn squared_error(&self, timings: &[Timing]) -> f64 {
-        let errors = timings
-            .iter()
-            .map(|timing| (self.seconds(timing.shape) / timing.seconds).ln().powi(2));
+        let errors =
+            timings.iter().map(|timing| (self.seconds(timing.shape) / timing.seconds).ln().powi(2));
         errors.sum::<f64>() / timings.len() as f64
     }
 }
@@ -171,10 +150,7 @@ fn search(timings: &[Timing], max_batched_tokens: usize, seed: u64) -> (f64, Fit
 /// Returns the start of a search: the shortest time is one step, and long prompts cost their
 /// tokens.
 fn start(timings: &[Timing]) -> FitParameters {
-    let shortest = timings
-        .iter()
-        .map(|timing| timing.seconds)
-        .min_by(f64::total_cmp);
+    let shortest = timings.iter().map(|timing| timing.seconds).min_by(f64::total_cmp);
     let shortest = shortest.unwrap_or(1e-3);
     let token_s = timings.iter().filter_map(|timing| match timing.shape {
         TimedWork::Prefill { new, .. } => Some(timing.seconds / new.max(1) as f64),

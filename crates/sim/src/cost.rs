@@ -81,10 +81,7 @@ impl VirtualExecutor {
     /// An executor whose steps cost what `cost` says.
     #[must_use]
     pub fn new(cost: CostModel) -> Self {
-        Self {
-            cost,
-            step: Duration::ZERO,
-        }
+        Self { cost, step: Duration::ZERO }
     }
 
     /// Returns the duration of the last batch.
@@ -97,10 +94,7 @@ impl VirtualExecutor {
 impl Executor for VirtualExecutor {
     fn execute(&mut self, batch: &Batch, _: Option<Copies<'_>>) -> Vec<TokenId> {
         self.step = step(&self.cost, batch);
-        let sampled = batch
-            .entries
-            .iter()
-            .filter(|entry| entry.sampling.is_some());
+        let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
         sampled
             .map(|entry| tokens::of_sequence(entry.seq, entry.start + entry.tokens.len()))
             .collect()
@@ -137,13 +131,7 @@ mod tests {
 
     fn check(entries: &[(usize, usize, bool)], expected_s: f64) {
         let entries = entries.iter().copied().map(entry_of).collect();
-        let step = super::step(
-            &PLAIN,
-            &Batch {
-                entries,
-                ..Batch::default()
-            },
-        );
+        let step = super::step(&PLAIN, &Batch { entries, ..Batch::default() });
         assert_eq!(step, Duration::from_secs_f64(expected_s));
     }
 
@@ -154,10 +142,7 @@ mod tests {
         // A prefill of 20: 210 pairs cost more than reading 20 keys.
         check(&[(0, 20, false)], 1.0 + 40.0 + 105.0);
         // Both: the layers are shared, attention is not.
-        check(
-            &[(4, 1, true), (0, 20, true)],
-            1.0 + 42.0 + 15.0 + 105.0 + 0.5,
-        );
+        check(&[(4, 1, true), (0, 20, true)], 1.0 + 42.0 + 15.0 + 105.0 + 0.5);
     }
 
     #[test]
@@ -165,18 +150,9 @@ mod tests {
         for pair_s in [0.5, 5.0] {
             let cost = CostModel { pair_s, ..PLAIN };
             let written = [(4, 1, true), (9, 1, true), (2, 7, false)].map(entry_of);
-            let decode = Decode {
-                sequences: 2,
-                kv_tokens: 15,
-            };
-            let prompts = Batch {
-                entries: written[2..].to_vec(),
-                ..Batch::default()
-            };
-            let all = Batch {
-                entries: written.to_vec(),
-                ..Batch::default()
-            };
+            let decode = Decode { sequences: 2, kv_tokens: 15 };
+            let prompts = Batch { entries: written[2..].to_vec(), ..Batch::default() };
+            let all = Batch { entries: written.to_vec(), ..Batch::default() };
             assert_eq!(counted_step(&cost, decode, &prompts), step(&cost, &all));
         }
     }

@@ -109,10 +109,7 @@ impl Traffic {
         let behind_head = move |mut conversation: ScriptedConversation| {
             if let (1.., Some(first)) = (shared_tokens, conversation.turns.first_mut()) {
                 first.new_tokens = first.new_tokens.saturating_add(shared_tokens);
-                conversation.head = Some(Head {
-                    conversation: 0,
-                    tokens: shared_tokens,
-                });
+                conversation.head = Some(Head { conversation: 0, tokens: shared_tokens });
             }
             conversation
         };
@@ -126,9 +123,7 @@ impl Traffic {
             cases: script.turns().collect(),
             script,
             turn_shares: learn(
-                &mut training
-                    .take(TRAINED_ON)
-                    .flat_map(|conversation| outcomes(&conversation)),
+                &mut training.take(TRAINED_ON).flat_map(|conversation| outcomes(&conversation)),
             ),
             told: Vec::new(),
             noise_seed,
@@ -181,18 +176,14 @@ impl Traffic {
             }
             conversation
         });
-        let has_turns = recorded
-            .iter()
-            .any(|recording| !recording.conversation.turns.is_empty());
+        let has_turns = recorded.iter().any(|recording| !recording.conversation.turns.is_empty());
         assert!(has_turns, "there is a conversation to draw");
         let script = Script::new(source, pacing);
         let told = chosen.iter().take(script.conversations().len());
         Self {
             cases: script.turns().collect(),
             turn_shares: learn(
-                &mut recorded
-                    .iter()
-                    .flat_map(|recording| outcomes(&recording.conversation)),
+                &mut recorded.iter().flat_map(|recording| outcomes(&recording.conversation)),
             ),
             told: told.map(|&index| recorded[index].told.clone()).collect(),
             script,
@@ -220,10 +211,7 @@ impl Traffic {
         let (spec, charged) = policy::split_charge(&arm.policy, block_tokens)?;
         let blocks = capacity_tokens.saturating_sub(arm.charge_tokens) / block_tokens;
         let capacity = (blocks as usize).saturating_sub(charged).max(1);
-        let setting = Setting {
-            capacity,
-            block_tokens,
-        };
+        let setting = Setting { capacity, block_tokens };
         let policy = policy::by_name(&spec, setting)?;
         let predict = self.predictions(arm.predictor);
         Ok(ChatRun::new(&self.script, replica, (capacity, policy), &*predict).finish())

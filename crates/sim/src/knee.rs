@@ -33,18 +33,11 @@ const SENSITIVITY: f64 = 1.0;
 #[must_use]
 pub fn knee(curve: &[(u64, f64)]) -> Option<usize> {
     let grows = curve.windows(2).all(|pair| pair[0].0 < pair[1].0);
-    assert!(
-        grows && curve.first().is_none_or(|first| first.0 > 0),
-        "capacities grow from above 0"
-    );
-    let points = curve
-        .iter()
-        .map(|&(capacity, rate)| (capacity as f64, rate));
+    assert!(grows && curve.first().is_none_or(|first| first.0 > 0), "capacities grow from above 0");
+    let points = curve.iter().map(|&(capacity, rate)| (capacity as f64, rate));
     let points: Vec<_> = points.map(|(x, y)| (x.ln(), y)).collect();
     let (low, high) = bounds(points.iter().map(|point| point.1));
-    (points.len() >= POINTS_MIN && high - low >= RISE_MIN)
-        .then(|| kneedle(&points))
-        .flatten()
+    (points.len() >= POINTS_MIN && high - low >= RISE_MIN).then(|| kneedle(&points)).flatten()
 }
 
 /// The paper's detection on points with growing x that are not all of one height.
@@ -69,9 +62,7 @@ fn is_peak(above: &[f64], index: usize) -> bool {
 /// Whether values fall by more than `fall` below the first before they rise again.
 fn falls_by(values: &[f64], fall: f64) -> bool {
     let descent = values.windows(2).take_while(|pair| pair[1] <= pair[0]);
-    descent
-        .last()
-        .is_some_and(|pair| values[0] - pair[1] > fall)
+    descent.last().is_some_and(|pair| values[0] - pair[1] > fall)
 }
 
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -85,10 +76,8 @@ mod tests {
     use super::*;
 
     fn check(rates: &[f64], expected: Option<usize>) {
-        let curve: Vec<_> = (0u32..)
-            .zip(rates)
-            .map(|(index, &rate)| (1_000 << index, rate))
-            .collect();
+        let curve: Vec<_> =
+            (0u32..).zip(rates).map(|(index, &rate)| (1_000 << index, rate)).collect();
         assert_eq!(knee(&curve), expected, "{rates:?}");
     }
 

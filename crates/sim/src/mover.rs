@@ -52,11 +52,7 @@ impl SimMover {
     #[must_use]
     pub fn new(unit_bytes: u64, tiers: &[(Tier, Channel)]) -> Self {
         let place = |&(tier, channel): &(Tier, Channel)| {
-            let place = SimTier {
-                channel,
-                busy_until: Nanos::default(),
-                held: BTreeSet::new(),
-            };
+            let place = SimTier { channel, busy_until: Nanos::default(), held: BTreeSet::new() };
             (tier, place)
         };
         Self {
@@ -153,10 +149,9 @@ impl BlockMover for SimMover {
                 ago: Duration::ZERO,
                 took: Duration::ZERO,
             }),
-            Transfer::Pack { id, .. } => self.refused.push(TransferReport::Packed {
-                id,
-                result: TransferResult::Failed,
-            }),
+            Transfer::Pack { id, .. } => {
+                self.refused.push(TransferReport::Packed { id, result: TransferResult::Failed })
+            }
             Transfer::ReleaseParts { .. } | Transfer::Note { .. } => {}
             Transfer::Forget { tier, names } => {
                 let held = self.held(tier);

@@ -67,12 +67,7 @@ impl NoisyOracle {
     /// An oracle of a given clarity.
     #[must_use]
     pub fn new(channel: NoiseChannel, clarity: f64, base: f64, seed: u64) -> Self {
-        Self {
-            channel,
-            clarity: clarity.clamp(0.0, 1.0),
-            base,
-            seed,
-        }
+        Self { channel, clarity: clarity.clamp(0.0, 1.0), base, seed }
     }
 
     /// The oracle whose MCC on `cases`, at the best threshold, is nearest to `mcc`. The search is
@@ -114,16 +109,8 @@ impl NoisyOracle {
     fn evidence(&self, truth: bool, rng: &mut Rng) -> f64 {
         let (clarity, side) = (self.clarity, if truth { 1.0 } else { -1.0 });
         let flipped = |sure: f64, rng: &mut Rng| {
-            let said = if rng.next_f64() < (1.0 - sure) / 2.0 {
-                -side
-            } else {
-                side
-            };
-            if sure > 0.0 {
-                said * ((1.0 + sure) / (1.0 - sure)).ln()
-            } else {
-                0.0
-            }
+            let said = if rng.next_f64() < (1.0 - sure) / 2.0 { -side } else { side };
+            if sure > 0.0 { said * ((1.0 + sure) / (1.0 - sure)).ln() } else { 0.0 }
         };
         match self.channel {
             NoiseChannel::Flips => flipped(clarity, rng),
@@ -141,9 +128,8 @@ impl NoisyOracle {
     }
 
     fn mcc(&self, cases: &[(Place, bool)]) -> f64 {
-        let judged = cases
-            .iter()
-            .map(|&(place, truth)| (self.predict(place, truth).value(), truth));
+        let judged =
+            cases.iter().map(|&(place, truth)| (self.predict(place, truth).value(), truth));
         best_quality(judged).mcc
     }
 }
@@ -155,10 +141,7 @@ mod tests {
     fn cases(base: f64) -> Vec<(Place, bool)> {
         let mut rng = Rng::new(11);
         let case = |conversation| {
-            let place = Place {
-                conversation,
-                turn: 0,
-            };
+            let place = Place { conversation, turn: 0 };
             (place, rng.next_f64() < base)
         };
         (0..40_000).map(case).collect()

@@ -63,16 +63,10 @@ impl ReplayOutcome {
         is_cold: bool,
     ) {
         let tally = HitTally::of(request, hits, block_tokens);
-        let phase = if is_cold {
-            &mut self.cold
-        } else {
-            &mut self.steady
-        };
+        let phase = if is_cold { &mut self.cold } else { &mut self.steady };
         phase.add(&tally);
-        let class = RequestClass {
-            request_type: request.request_type,
-            turn: request.turn.min(LAST_TURN),
-        };
+        let class =
+            RequestClass { request_type: request.request_type, turn: request.turn.min(LAST_TURN) };
         self.classes.entry(class).or_default().add(&tally);
     }
 }
@@ -90,10 +84,7 @@ impl HitTally {
         let block_tokens = block_tokens as usize;
         let whole = request.blocks.len() * block_tokens;
         let input = request.input_tokens.map_or(whole, |input| input as usize);
-        let mut tally = Self {
-            requests: 1,
-            ..Self::default()
-        };
+        let mut tally = Self { requests: 1, ..Self::default() };
         tally.blocks.record(request.blocks.len(), hits);
         if block_tokens > 0 {
             tally.tokens.record(input, (hits * block_tokens).min(input));
@@ -107,11 +98,8 @@ mod tests {
     use super::*;
 
     fn check(input_tokens: Option<u32>, hits: usize, expected: (u64, u64)) {
-        let request = TraceRequest {
-            blocks: (0..3).collect(),
-            input_tokens,
-            ..TraceRequest::default()
-        };
+        let request =
+            TraceRequest { blocks: (0..3).collect(), input_tokens, ..TraceRequest::default() };
         let tally = HitTally::of(&request, hits, 16);
         assert_eq!((tally.tokens.lookups, tally.tokens.hits), expected);
         assert_eq!((tally.blocks.lookups, tally.blocks.hits), (3, hits as u64));

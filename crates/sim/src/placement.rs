@@ -45,8 +45,7 @@ impl RecentWork {
             let by_held = one.0.cmp(&other.0);
             by_held.then(other.1.total_cmp(&one.1))
         });
-        best.map(|(_, _, index)| index)
-            .expect("some replica has no more than the mean")
+        best.map(|(_, _, index)| index).expect("some replica has no more than the mean")
     }
 
     /// Records a request of which `replica` computed `computed` blocks.
@@ -74,10 +73,6 @@ mod tests {
         work.served(0, 30);
         work.served(2, 30);
         assert_eq!(work.longest(10, held), 1, "the others have as much");
-        assert_eq!(
-            work.longest(10, |_| 0),
-            0,
-            "of equals who has least: its work is older"
-        );
+        assert_eq!(work.longest(10, |_| 0), 0, "of equals who has least: its work is older");
     }
 }

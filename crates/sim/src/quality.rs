@@ -32,11 +32,7 @@ impl ConfusionMatrix {
         let [a, b, c, d] =
             [self.true_yes, self.false_yes, self.false_no, self.true_no].map(|count| count as f64);
         let scale = ((a + b) * (a + c) * (d + b) * (d + c)).sqrt();
-        if scale > 0.0 {
-            (a * d - b * c) / scale
-        } else {
-            0.0
-        }
+        if scale > 0.0 { (a * d - b * c) / scale } else { 0.0 }
     }
 }
 
@@ -63,10 +59,7 @@ pub fn best_quality(predictions: impl Iterator<Item = (f64, bool)>) -> Quality {
         // Equal predictions fall on one side of any threshold.
         let is_last = sorted.get(index + 1).is_none_or(|next| next.0 < p);
         if is_last && said.mcc() > best.mcc {
-            best = Quality {
-                mcc: said.mcc(),
-                threshold: p,
-            };
+            best = Quality { mcc: said.mcc(), threshold: p };
         }
     }
     best
@@ -87,11 +80,7 @@ mod tests {
         let (yes, no) = (true, false);
         check(&[(0.9, yes), (0.8, yes), (0.2, no)], 1.0, 0.8);
         // At 0.7 one of two is right, at 0.9 no further pair is separated: by hand, 2 of 4.
-        check(
-            &[(0.9, yes), (0.7, no), (0.7, yes), (0.1, no)],
-            1.0 / 3f64.sqrt(),
-            0.9,
-        );
+        check(&[(0.9, yes), (0.7, no), (0.7, yes), (0.1, no)], 1.0 / 3f64.sqrt(), 0.9);
         check(&[(0.5, yes), (0.5, no)], 0.0, 0.0);
         check(&[(0.5, yes), (0.4, yes)], 0.0, 0.0);
         check(&[], 0.0, 0.0);
@@ -99,12 +88,7 @@ mod tests {
 
     #[test]
     fn a_table_by_hand_has_its_coefficient() {
-        let table = ConfusionMatrix {
-            true_yes: 6,
-            false_yes: 1,
-            false_no: 2,
-            true_no: 3,
-        };
+        let table = ConfusionMatrix { true_yes: 6, false_yes: 1, false_no: 2, true_no: 3 };
         assert!((table.mcc() - 16.0 / (7.0 * 8.0 * 4.0 * 5.0f64).sqrt()).abs() < 1e-12);
     }
 }

@@ -36,10 +36,7 @@ impl Replay {
     /// Starts with an empty cache of `capacity` blocks under `policy`, counting blocks only.
     #[must_use]
     pub fn new(capacity: usize, policy: Box<dyn Policy>) -> Self {
-        let config = ReplayConfig {
-            capacity,
-            ..ReplayConfig::default()
-        };
+        let config = ReplayConfig { capacity, ..ReplayConfig::default() };
         Self::with_config(config, policy)
     }
 
@@ -73,8 +70,7 @@ impl Replay {
         p_continue: Option<Probability>,
     ) -> usize {
         self.chain.clear();
-        self.chain
-            .extend(request.blocks.iter().map(BlockHash::from_u64));
+        self.chain.extend(request.blocks.iter().map(BlockHash::from_u64));
         let access = Access {
             now: request.arrival,
             request_type: request.request_type,
@@ -88,10 +84,7 @@ impl Replay {
         let mut lease = self.cache.acquire(&self.chain);
         let hits = lease.matched();
         for (offset, &hash) in self.chain.iter().enumerate().skip(hits) {
-            let access = Access {
-                offset: offset as u32,
-                ..access
-            };
+            let access = Access { offset: offset as u32, ..access };
             if self.cache.admit(&mut lease, hash, &access) == Admit::Declined {
                 self.outcome.full_at.get_or_insert(self.served);
                 break;
@@ -124,8 +117,7 @@ impl Replay {
 
     fn record(&mut self, request: &TraceRequest, hits: usize) {
         let is_cold = self.served < self.config.cold_requests;
-        self.outcome
-            .record(request, hits, self.config.block_tokens, is_cold);
+        self.outcome.record(request, hits, self.config.block_tokens, is_cold);
         for effect in self.cache.drain_effects() {
             match effect {
                 Effect::Stored { .. } => self.outcome.insertions += 1,
@@ -135,10 +127,7 @@ impl Replay {
                 }
             }
         }
-        self.served = self
-            .served
-            .checked_add(1)
-            .expect("requests are numbered with 32 bits");
+        self.served = self.served.checked_add(1).expect("requests are numbered with 32 bits");
     }
 }
 

@@ -117,19 +117,11 @@ impl SaturatedEngine {
 
     /// A request whose context is known, or like no other.
     fn submit(&mut self, is_known: bool) {
-        let Saturation {
-            context_tokens,
-            new_tokens,
-            ..
-        } = self.load;
+        let Saturation { context_tokens, new_tokens, .. } = self.load;
         self.begun += 1;
         let session = SessionId(self.begun);
         let origin = if is_known { KNOWN } else { session };
-        let prompt = tokens::forked(
-            (origin, context_tokens),
-            session,
-            context_tokens + new_tokens,
-        );
+        let prompt = tokens::forked((origin, context_tokens), session, context_tokens + new_tokens);
         let new = NewSequence {
             id: tokens::sequence(session, 0),
             prompt,
@@ -142,11 +134,7 @@ impl SaturatedEngine {
             access: Access::default(),
         };
         let submitted = self.scheduler.submit(new, self.now);
-        assert_eq!(
-            submitted,
-            Submit::Queued,
-            "context and queue are long enough"
-        );
+        assert_eq!(submitted, Submit::Queued, "context and queue are long enough");
     }
 
     /// Requests waiting or running.
@@ -185,10 +173,7 @@ mod tests {
         let load = Saturation::published(hit_rate, replica.scheduler.block_size);
         let got = load.run(&replica).expect("it fits");
         assert!((got.tokens.rate() - hit_rate).abs() < 0.001, "{got:?}");
-        assert!(
-            (got.requests_per_s / published - 1.0).abs() < 0.005,
-            "{got:?}"
-        );
+        assert!((got.requests_per_s / published - 1.0).abs() < 0.005, "{got:?}");
     }
 
     #[test]
@@ -200,15 +185,9 @@ mod tests {
     #[test]
     fn more_hits_and_more_at_once_give_more() {
         let replica = Replica::lpc();
-        let one = Saturation {
-            requests: 100,
-            ..Saturation::published(0.35, 16)
-        };
+        let one = Saturation { requests: 100, ..Saturation::published(0.35, 16) };
         let rate = |load: Saturation| load.run(&replica).expect("it fits").requests_per_s;
-        let all = Saturation {
-            hit_share: 1.0,
-            ..one
-        };
+        let all = Saturation { hit_share: 1.0, ..one };
         assert!(rate(all) > 3.0 * rate(one));
         let many = Saturation { at_once: 8, ..one };
         assert!(rate(many) > rate(one));

@@ -54,15 +54,8 @@ impl Sizing<'_> {
     /// When it is 2^32 - 2 blocks or more.
     pub fn hits(&self, policy: &str, blocks: u64) -> Result<Vec<u32>, PolicyError> {
         let capacity = usize::try_from(blocks).unwrap_or(usize::MAX);
-        let setting = policy::Setting {
-            capacity,
-            block_tokens: self.block_tokens,
-        };
-        let config = ReplayConfig {
-            capacity,
-            block_tokens: self.block_tokens,
-            cold_requests: 0,
-        };
+        let setting = policy::Setting { capacity, block_tokens: self.block_tokens };
+        let config = ReplayConfig { capacity, block_tokens: self.block_tokens, cold_requests: 0 };
         let mut replay = Replay::with_config(config, policy::by_name(policy, setting)?);
         let hits = self.requests.iter();
         let hits = hits.map(|request| replay.serve(request) as u32).collect();
@@ -76,10 +69,7 @@ impl Sizing<'_> {
         let mut count = HitCount::default();
         for (request, &hits) in self.requests.iter().zip(hits).skip(self.cold_requests) {
             let tokens = self.prompt(request);
-            count.record(
-                tokens,
-                (hits as usize * self.block_tokens as usize).min(tokens),
-            );
+            count.record(tokens, (hits as usize * self.block_tokens as usize).min(tokens));
         }
         count
     }
@@ -216,12 +206,7 @@ mod tests {
     }
 
     fn sizing(requests: &[TraceRequest]) -> Sizing<'_> {
-        Sizing {
-            requests,
-            cold_requests: 3,
-            block_tokens: 16,
-            device_blocks: 10,
-        }
+        Sizing { requests, cold_requests: 3, block_tokens: 16, device_blocks: 10 }
     }
 
     #[test]
@@ -244,10 +229,7 @@ mod tests {
         let (none, all) = (vec![0; 9], vec![10; 9]);
         let engine = WildModel::ALL[1].engine();
         let lower = |bytes_per_s| Lower {
-            speed: AssumedSpeed {
-                latency_s: 0.0,
-                bytes_per_s,
-            },
+            speed: AssumedSpeed { latency_s: 0.0, bytes_per_s },
             block_bytes: 16.0 * WildModel::ALL[1].shape.kv_token_bytes(),
         };
         let computed = sizing.computed_s(&none, &engine);

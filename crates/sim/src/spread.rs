@@ -45,13 +45,8 @@ pub enum PlacementPolicy {
 
 impl PlacementPolicy {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Random,
-        Self::RoundRobin,
-        Self::SessionHash,
-        Self::LongestPrefix,
-        Self::Pooled,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Random, Self::RoundRobin, Self::SessionHash, Self::LongestPrefix, Self::Pooled];
 
     /// Its name in reports.
     #[must_use]
@@ -141,18 +136,12 @@ impl SpreadComparison {
     pub fn new(placements: &[PlacementPolicy], settings: SpreadConfig) -> Self {
         assert!(settings.replicas > 0, "some replica must serve");
         let fleets = placements.iter();
-        Self {
-            fleets: fleets
-                .map(|&placement| PlacementFleet::new(placement, settings))
-                .collect(),
-        }
+        Self { fleets: fleets.map(|&placement| PlacementFleet::new(placement, settings)).collect() }
     }
 
     /// Places and serves the next request, each way.
     pub fn serve(&mut self, request: &TraceRequest) {
-        self.fleets
-            .iter_mut()
-            .for_each(|fleet| fleet.serve(request));
+        self.fleets.iter_mut().for_each(|fleet| fleet.serve(request));
     }
 
     /// Pieces that all stacks keep now.
@@ -205,9 +194,7 @@ impl PlacementFleet {
         replica.computed += references - hits;
         self.work.served(chosen, references - hits);
         let in_blocks = |blocks: u64| blocks * u64::from(self.block_tokens);
-        let tokens = request
-            .input_tokens
-            .map_or(in_blocks(references), u64::from);
+        let tokens = request.input_tokens.map_or(in_blocks(references), u64::from);
         self.requests += 1;
         self.references += references;
         self.hits += hits;
@@ -235,11 +222,7 @@ impl PlacementFleet {
 
     fn outcome(&self) -> PlacementOutcome {
         let share = |part: u64, of: u64| {
-            if of == 0 {
-                0.0
-            } else {
-                part as f64 / of as f64
-            }
+            if of == 0 { 0.0 } else { part as f64 / of as f64 }
         };
         let computed = self.replicas.iter().map(|replica| replica.computed);
         let busiest = computed.clone().max().unwrap_or(0);
@@ -255,10 +238,7 @@ impl PlacementFleet {
             hit_tokens: self.hit_tokens,
             token_hit_rate: share(self.hit_tokens, self.prompt_tokens),
             imbalance: share(busiest * self.replicas.len() as u64, all),
-            is_exact: self
-                .replicas
-                .iter()
-                .all(|replica| replica.cache.weight() == 1),
+            is_exact: self.replicas.iter().all(|replica| replica.cache.weight() == 1),
         }
     }
 }
@@ -314,12 +294,8 @@ mod tests {
         trace
     }
 
-    const SETTINGS: SpreadConfig = SpreadConfig {
-        replicas: 4,
-        capacity_blocks: 4000,
-        block_tokens: 16,
-        seed: 7,
-    };
+    const SETTINGS: SpreadConfig =
+        SpreadConfig { replicas: 4, capacity_blocks: 4000, block_tokens: 16, seed: 7 };
 
     fn outcomes(trace: &[TraceRequest], settings: SpreadConfig) -> Vec<PlacementOutcome> {
         let mut spread = SpreadComparison::new(&PlacementPolicy::ALL, settings);
@@ -332,10 +308,7 @@ mod tests {
         for seed in 0..4 {
             let trace = trace(seed, 1500);
             for capacity_blocks in [0, 40, 403, 4000] {
-                let settings = SpreadConfig {
-                    capacity_blocks,
-                    ..SETTINGS
-                };
+                let settings = SpreadConfig { capacity_blocks, ..SETTINGS };
                 let got = outcomes(&trace, settings);
                 let replay = |capacity: u64| {
                     Replay::new(capacity as usize, Box::new(Lru::new(capacity as usize)))
@@ -348,11 +321,7 @@ mod tests {
                 }
                 let of = |replay: &Replay| replay.outcome().all().blocks.hits;
                 assert_eq!(got[4].hits, of(&pooled), "seed {seed}");
-                assert_eq!(
-                    got[1].hits,
-                    turns.iter().map(of).sum::<u64>(),
-                    "seed {seed}"
-                );
+                assert_eq!(got[1].hits, turns.iter().map(of).sum::<u64>(), "seed {seed}");
                 assert!(got.iter().all(|outcome| outcome.is_exact));
             }
         }
@@ -365,10 +334,7 @@ mod tests {
         let [random, turns, session, longest, pooled] = got[..] else {
             panic!("five placements");
         };
-        assert!(
-            random.block_hit_rate + 0.1 < session.block_hit_rate,
-            "{got:?}"
-        );
+        assert!(random.block_hit_rate + 0.1 < session.block_hit_rate, "{got:?}");
         assert!(turns.block_hit_rate + 0.1 < session.block_hit_rate);
         assert!(session.hits <= longest.hits + longest.references / 50);
         assert!(longest.hits <= pooled.hits + pooled.references / 50);
@@ -378,10 +344,7 @@ mod tests {
             let (tokens, hits) = (outcome.hit_tokens, outcome.hits);
             assert!(tokens <= hits * 16 && tokens + 16 * outcome.requests > hits * 16);
         }
-        let one = SpreadConfig {
-            replicas: 1,
-            ..SETTINGS
-        };
+        let one = SpreadConfig { replicas: 1, ..SETTINGS };
         let alone = outcomes(&trace, one);
         assert!(alone.iter().all(|outcome| outcome.hits == alone[0].hits));
     }

@@ -69,12 +69,7 @@ impl<'a> Sweep<'a> {
         let is_offline = |spec: &String| OFFLINE_NAMES.contains(&name(spec));
         let reads_future = specs.iter().any(is_offline);
         let future = reads_future.then(|| Arc::new(Future::of(requests)));
-        Ok(Self {
-            requests,
-            config,
-            extent: Extent::of(requests, config),
-            future,
-        })
+        Ok(Self { requests, config, extent: Extent::of(requests, config), future })
     }
 
     /// Returns the trace's distinct blocks and its hits in an infinite cache.
@@ -125,19 +120,13 @@ impl<'a> Sweep<'a> {
         let (spec, charge) = policy::split_charge(arm.spec, block_tokens)?;
         let left = arm.capacity.saturating_sub(charge as u64);
         let capacity = usize::try_from(self.room(left)).unwrap_or(usize::MAX);
-        let setting = Setting {
-            capacity,
-            block_tokens,
-        };
+        let setting = Setting { capacity, block_tokens };
         let policy = match &self.future {
             Some(future) => policy::offline(&spec, setting, future)?,
             None => policy::by_name(&spec, setting)?,
         };
-        let config = ReplayConfig {
-            capacity,
-            block_tokens,
-            cold_requests: self.config.cold_requests,
-        };
+        let config =
+            ReplayConfig { capacity, block_tokens, cold_requests: self.config.cold_requests };
         Ok(Replay::with_config(config, policy))
     }
 }
@@ -156,10 +145,7 @@ impl Extent {
         let ranges = seen.0.iter();
         let distinct_blocks = ranges.map(|(start, end)| end - start).sum();
         infinite.insertions = distinct_blocks;
-        Self {
-            distinct_blocks,
-            infinite,
-        }
+        Self { distinct_blocks, infinite }
     }
 }
 
@@ -201,10 +187,7 @@ impl SeenIds {
 }
 
 fn known(spec: &str) -> Result<(), PolicyError> {
-    let setting = Setting {
-        capacity: 1,
-        block_tokens: 1,
-    };
+    let setting = Setting { capacity: 1, block_tokens: 1 };
     let (spec, _) = policy::split_charge(spec, setting.block_tokens)?;
     policy::offline(&spec, setting, &Arc::default()).map(drop)
 }
@@ -237,19 +220,12 @@ mod tests {
     }
 
     fn arm(spec: &str, capacity: u64) -> SweepCell<'_> {
-        SweepCell {
-            spec,
-            capacity,
-            predictions: None,
-        }
+        SweepCell { spec, capacity, predictions: None }
     }
 
     #[test]
     fn a_charge_is_a_smaller_cache() {
-        let config = SweepConfig {
-            block_tokens: 16,
-            cold_requests: 0,
-        };
+        let config = SweepConfig { block_tokens: 16, cold_requests: 0 };
         let specs = ["lru", "lru:charge=50", "belady:charge=50", "belady"].map(str::to_owned);
         for seed in 0..20 {
             let requests = requests(seed);
@@ -275,14 +251,8 @@ mod tests {
             let specs = ["lpc".to_owned(), "lru".to_owned()];
             let run = |requests: &[TraceRequest], spec, predictions| {
                 let sweep = Sweep::new(requests, SweepConfig::default(), &specs);
-                let arm = SweepCell {
-                    predictions,
-                    ..arm(spec, 12)
-                };
-                sweep
-                    .expect("known")
-                    .run(arm, |_| ())
-                    .expect("a known policy")
+                let arm = SweepCell { predictions, ..arm(spec, 12) };
+                sweep.expect("known").run(arm, |_| ()).expect("a known policy")
             };
             let told = run(&requests, "lpc", Some(&drawn));
             assert_eq!(run(&requests, "lpc", None), run(&requests, "lru", None));
@@ -290,10 +260,7 @@ mod tests {
                 request.p_continue = *p_continue;
             }
             assert_eq!(run(&requests, "lpc", None), told, "seed {seed}");
-            assert_eq!(
-                run(&requests, "lru", None),
-                run(&requests, "lru", Some(&drawn))
-            );
+            assert_eq!(run(&requests, "lru", None), run(&requests, "lru", Some(&drawn)));
             differ += usize::from(told != run(&requests, "lru", None));
         }
         assert!(differ > 10, "{differ} of 20");
@@ -301,10 +268,7 @@ mod tests {
 
     #[test]
     fn an_infinite_cache_is_one_with_room_for_every_block() {
-        let config = SweepConfig {
-            block_tokens: 16,
-            cold_requests: 10,
-        };
+        let config = SweepConfig { block_tokens: 16, cold_requests: 10 };
         for seed in 0..100 {
             let requests = requests(seed);
             let specs = ["lru".to_owned(), "belady".to_owned()];
@@ -315,11 +279,7 @@ mod tests {
             for (spec, capacity) in [("lru", distinct), ("belady", u64::MAX)] {
                 let mut served = 0;
                 let outcome = sweep.run(arm(spec, capacity), |more| served += more);
-                assert_eq!(
-                    outcome.as_ref(),
-                    Ok(&sweep.extent().infinite),
-                    "seed {seed}"
-                );
+                assert_eq!(outcome.as_ref(), Ok(&sweep.extent().infinite), "seed {seed}");
                 assert_eq!(served, requests.len());
             }
         }

@@ -111,10 +111,7 @@ impl TieredReplica {
     /// Serves requests, which come in order of arrival, until all are answered and nothing moves.
     pub fn serve(&mut self, requests: &[TieredRequest]) -> Vec<TieredOutcome> {
         let known = |request: &TieredRequest| {
-            let access = Access {
-                session: request.session,
-                ..Access::default()
-            };
+            let access = Access { session: request.session, ..Access::default() };
             (request.clone(), access)
         };
         self.serve_each(requests.iter().map(known))
@@ -183,10 +180,7 @@ impl TieredReplica {
         if !batch.entries.is_empty() {
             self.now = self.now + cost::step(&self.cost, &batch);
         }
-        let sampled = batch
-            .entries
-            .iter()
-            .filter(|entry| entry.sampling.is_some());
+        let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
         let sampled = vec![1; sampled.count()];
         self.scheduler.complete(&batch, &sampled, self.now);
         self.move_units();

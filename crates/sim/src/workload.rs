@@ -156,31 +156,20 @@ mod tests {
     /// Every published number, on 50,000 conversations.
     fn check(name: &str, at_most_5: std::ops::Range<f64>) {
         let workload = ChatWorkload::named(name).expect("a data set");
-        let drawn: Vec<_> = workload
-            .conversations(&GAP, Seeds { corpus: 1, gaps: 1 })
-            .take(50_000)
-            .collect();
+        let drawn: Vec<_> =
+            workload.conversations(&GAP, Seeds { corpus: 1, gaps: 1 }).take(50_000).collect();
         let turns = || drawn.iter().flat_map(|conversation| &conversation.turns);
         let count = turns().count() as f64;
         let mean = |sum: f64| sum / count;
         let question = mean(turns().map(|turn| f64::from(turn.new_tokens)).sum());
         let answer = mean(turns().map(|turn| f64::from(turn.answer_tokens)).sum());
         let gap = mean(turns().map(|turn| turn.gap_s).sum());
-        assert!(
-            (question / workload.question_tokens - 1.0).abs() < 0.03,
-            "{question}"
-        );
-        assert!(
-            (answer / workload.answer_tokens - 1.0).abs() < 0.03,
-            "{answer}"
-        );
+        assert!((question / workload.question_tokens - 1.0).abs() < 0.03, "{question}");
+        assert!((answer / workload.answer_tokens - 1.0).abs() < 0.03, "{answer}");
         assert!((gap / 100.0 - 1.0).abs() < 0.02, "{gap}");
         let follow_up = 1.0 - drawn.len() as f64 / count;
         assert!((follow_up - workload.follow_up).abs() < 0.01, "{follow_up}");
-        let short = drawn
-            .iter()
-            .filter(|conversation| conversation.turns.len() <= 5)
-            .count();
+        let short = drawn.iter().filter(|conversation| conversation.turns.len() <= 5).count();
         let short = short as f64 / drawn.len() as f64;
         assert!(at_most_5.contains(&short), "{short}");
         let judged = drawn.iter().flat_map(|conversation| {
@@ -188,10 +177,7 @@ mod tests {
             (1..=length).map(move |turn| (workload.goes_on(turn), turn < length))
         });
         let quality = best_quality(judged);
-        assert!(
-            (quality.mcc - workload.turn_mcc).abs() < 0.02,
-            "{quality:?}"
-        );
+        assert!((quality.mcc - workload.turn_mcc).abs() < 0.02, "{quality:?}");
     }
 
     #[test]

@@ -34,18 +34,11 @@ fn small() -> Replica {
 }
 
 fn turn(new_tokens: u32, answer_tokens: u32, gap_s: f64) -> ScriptedTurn {
-    ScriptedTurn {
-        new_tokens,
-        answer_tokens,
-        gap_s,
-    }
+    ScriptedTurn { new_tokens, answer_tokens, gap_s }
 }
 
 fn conversation(turns: &[ScriptedTurn]) -> ScriptedConversation {
-    ScriptedConversation {
-        turns: turns.to_vec(),
-        head: None,
-    }
+    ScriptedConversation { turns: turns.to_vec(), head: None }
 }
 
 fn script(started: &[(f64, ScriptedConversation)], seconds: f64) -> Script {
@@ -69,15 +62,8 @@ fn two_turns_by_hand() {
     let outcome = run(&script, small(), 16);
     assert_eq!((outcome.tokens.lookups, outcome.tokens.hits), (9 + 17, 8));
     assert_eq!(outcome.computed_tokens, 9 + 9);
-    assert_eq!(
-        (outcome.turns[&1].tokens.hits, outcome.turns[&2].tokens.hits),
-        (0, 8)
-    );
-    let first: Vec<_> = outcome
-        .first_tokens
-        .iter()
-        .map(|token| token.seconds)
-        .collect();
+    assert_eq!((outcome.turns[&1].tokens.hits, outcome.turns[&2].tokens.hits), (0, 8));
+    let first: Vec<_> = outcome.first_tokens.iter().map(|token| token.seconds).collect();
     assert_eq!(first, [1.0, 1.0]);
     assert_eq!(outcome.first_tokens[1].context_tokens, 12);
     // Three steps and one: the run does not wait through the gap.
@@ -91,10 +77,7 @@ fn what_was_evicted_in_the_gap_is_computed_again() {
     let other = conversation(&[turn(19, 1, 0.0)]);
     let script = script(&[(0.0, conversation(&turns)), (5.0, other)], 100.0);
     let outcome = run(&script, small(), 5);
-    assert_eq!(
-        (outcome.tokens.lookups, outcome.tokens.hits),
-        (9 + 19 + 17, 0)
-    );
+    assert_eq!((outcome.tokens.lookups, outcome.tokens.hits), (9 + 19 + 17, 0));
     assert_eq!(run(&script, small(), 16).tokens.hits, 8);
 }
 
@@ -116,12 +99,7 @@ fn heads_are_found_whosoever_said_them_first() {
         conversation.head = head;
         (at_s, conversation)
     };
-    let head = |conversation, tokens| {
-        Some(Head {
-            conversation,
-            tokens,
-        })
-    };
+    let head = |conversation, tokens| Some(Head { conversation, tokens });
     let check = |heads: [Option<Head>; 3], expected: u64| {
         let [a, b, c] = heads;
         let script = script(&[started(0.0, a), started(10.0, b), started(20.0, c)], 50.0);
@@ -169,29 +147,13 @@ fn shares(turns: &mut dyn Iterator<Item = (u16, bool)>) -> Vec<Probability> {
 }
 
 fn traffic(name: &str, seconds: f64, gaps: u64) -> Traffic {
-    let pacing = Pacing {
-        slots: 200,
-        ramp_s: 100.0,
-        answer_token_s: 0.0,
-        seconds,
-    };
+    let pacing = Pacing { slots: 200, ramp_s: 100.0, answer_token_s: 0.0, seconds };
     let workload = ChatWorkload::named(name).expect("a data set");
-    Traffic::of_workload(
-        workload,
-        0,
-        &GAP,
-        pacing,
-        Seeds { corpus: 1, gaps },
-        &shares,
-    )
+    Traffic::of_workload(workload, 0, &GAP, pacing, Seeds { corpus: 1, gaps }, &shares)
 }
 
 fn arm(policy: &str, predictor: PredictionSource) -> Arm {
-    Arm {
-        policy: policy.to_owned(),
-        predictor,
-        charge_tokens: 0,
-    }
+    Arm { policy: policy.to_owned(), predictor, charge_tokens: 0 }
 }
 
 fn noisy(mcc: f64) -> PredictionSource {
@@ -232,11 +194,7 @@ fn whoever_knows_more_hits_more() {
         let outcome = traffic.run(&arm("lpc", predictor), Replica::lpc(), 40_000);
         outcome.expect("known").tokens.rate()
     };
-    let rates = [
-        rate(noisy(0.0)),
-        rate(noisy(0.4)),
-        rate(PredictionSource::Truth),
-    ];
+    let rates = [rate(noisy(0.0)), rate(noisy(0.4)), rate(PredictionSource::Truth)];
     assert!(rates.is_sorted() && rates[2] > 1.5 * rates[0], "{rates:?}");
 }
 
@@ -255,12 +213,7 @@ fn a_run_meets_the_quality_that_was_asked_for() {
 /// and cache after each step.
 #[test]
 fn nothing_is_lost_under_pressure() {
-    let pacing = Pacing {
-        slots: 40,
-        ramp_s: 5.0,
-        answer_token_s: 0.0,
-        seconds: 30.0,
-    };
+    let pacing = Pacing { slots: 40, ramp_s: 5.0, answer_token_s: 0.0, seconds: 30.0 };
     let workload = ChatWorkload::named("sharegpt").expect("a data set");
     let gap = Gap::Exponential { mean_s: 4.0 };
     let seeds = Seeds { corpus: 3, gaps: 3 };
@@ -268,10 +221,7 @@ fn nothing_is_lost_under_pressure() {
     let mut preempted = 0;
     for name in policy::NAMES {
         let (capacity, block_tokens) = (400, 16);
-        let setting = Setting {
-            capacity,
-            block_tokens,
-        };
+        let setting = Setting { capacity, block_tokens };
         let policy = policy::by_name(name, setting).expect("a known policy");
         let even = |_: Place| Some(Probability::EVEN);
         let mut run = ChatRun::new(traffic.script(), Replica::lpc(), (capacity, policy), &even);

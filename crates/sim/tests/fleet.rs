@@ -88,18 +88,12 @@ fn caches_act_as_one_where_prompts_go_where_they_are_cached() {
     let workload = workload(30.0);
     let hit_rate = |name| run(&fleet(name, 4), &workload).rungs[1].hits.rate();
     let (random, precise) = (hit_rate("random"), hit_rate("precise"));
-    assert!(
-        precise > 0.85 && random < 0.7,
-        "precise {precise}, random {random}"
-    );
+    assert!(precise > 0.85 && random < 0.7, "precise {precise}, random {random}");
 }
 
 #[test]
 fn one_request_alone_takes_what_its_steps_take() {
-    let prompt: Arc<[Segment]> = Arc::new([Segment {
-        text: 1,
-        tokens: 700,
-    }]);
+    let prompt: Arc<[Segment]> = Arc::new([Segment { text: 1, tokens: 700 }]);
     let request = |turn, at, next| Request {
         seq: Request::name(9, turn),
         at,
@@ -114,10 +108,7 @@ fn one_request_alone_takes_what_its_steps_take() {
         rungs: vec![Rung {
             rate: 1.0,
             seconds: 1.0,
-            requests: vec![
-                request(0, Some(Duration::ZERO), next),
-                request(1, None, None),
-            ],
+            requests: vec![request(0, Some(Duration::ZERO), next), request(1, None, None)],
         }],
     };
     let outcome = run(&fleet("precise", 1), &workload);
@@ -153,10 +144,7 @@ fn a_crash_fails_what_was_begun_and_nothing_else() {
         down: Duration::from_secs(3),
     };
     // Slow enough for a request to wait whenever a replica dies.
-    fleet
-        .replicas
-        .iter_mut()
-        .for_each(|replica| replica.cost.token_s = 1e-3);
+    fleet.replicas.iter_mut().for_each(|replica| replica.cost.token_s = 1e-3);
     fleet.faults = vec![crash(0, 15), crash(1, 20), crash(0, 30)];
     let outcome = run(&fleet, &workload);
     assert!(outcome.all.retried > 0, "{:?}", outcome.all);
@@ -204,9 +192,6 @@ fn a_gateway_that_restarts_learns_again() {
     let recovery = outcome.recoveries[0];
     assert!(outcome.all.failed > 0, "what went through it is lost");
     assert!(recovery.before.rate() > 0.9, "{recovery:?}");
-    assert!(
-        recovery.after.rate() > recovery.before.rate() * 0.95,
-        "{recovery:?}"
-    );
+    assert!(recovery.after.rate() > recovery.before.rate() * 0.95, "{recovery:?}");
     assert!(recovery.back_s < Some(10.0), "{recovery:?}");
 }

@@ -114,10 +114,7 @@ fn the_curve_of_the_characterization_is_the_replays() {
     trace.iter().for_each(|request| characterizer.add(request));
     let report = characterizer.finish();
     assert_eq!(report.ideal.hits, 105_710);
-    assert_eq!(
-        (report.ideal.distinct_blocks, report.ideal.orphans),
-        (182_790, 0)
-    );
+    assert_eq!((report.ideal.distinct_blocks, report.ideal.orphans), (182_790, 0));
     for point in report.curve.iter().step_by(7) {
         let mut ghost = Ghost::new(GhostConfig {
             capacities: vec![point.capacity_blocks],

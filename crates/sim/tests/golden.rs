@@ -55,24 +55,13 @@ fn requests() -> (Vec<TraceRequest>, u32) {
 #[test]
 fn hits_are_golden_for_every_policy() {
     let (requests, block_tokens) = requests();
-    let config = SweepConfig {
-        block_tokens,
-        cold_requests: 0,
-    };
-    let names: Vec<String> = NAMES
-        .iter()
-        .chain(OFFLINE_NAMES)
-        .map(|&name| name.into())
-        .collect();
+    let config = SweepConfig { block_tokens, cold_requests: 0 };
+    let names: Vec<String> = NAMES.iter().chain(OFFLINE_NAMES).map(|&name| name.into()).collect();
     let sweep = Sweep::new(&requests, config, &names).expect("known policies");
     let mut got = BTreeMap::new();
     for name in &names {
         let hits = CAPACITIES.map(|capacity| {
-            let arm = SweepCell {
-                spec: name,
-                capacity,
-                predictions: None,
-            };
+            let arm = SweepCell { spec: name, capacity, predictions: None };
             let outcome = sweep.run(arm, |_| ()).expect("a known policy");
             let blocks = outcome.all().blocks;
             assert_eq!(blocks.lookups, LOOKUPS);
@@ -97,10 +86,7 @@ fn no_policy_beats_the_bounds() {
     for name in NAMES {
         for (index, hits) in golden[name].iter().enumerate() {
             assert!(*hits <= golden["belady-bypass"][index], "{name} {index}");
-            assert!(
-                *name == "random" || *hits <= golden["belady"][index],
-                "{name} {index}"
-            );
+            assert!(*name == "random" || *hits <= golden["belady"][index], "{name} {index}");
         }
     }
 }

@@ -97,23 +97,14 @@ impl Cell {
 fn ask(replica: &mut TieredReplica, prefix_tokens: usize, new: TokenId) -> (Duration, usize) {
     let mut prompt: Vec<TokenId> = (0..prefix_tokens as TokenId).collect();
     prompt.extend((0..NEW_TOKENS as TokenId).map(|at| 1_000_000 * new + at));
-    let request = TieredRequest {
-        arrival: replica.now(),
-        prompt,
-        answer_tokens: 1,
-        session: None,
-    };
+    let request = TieredRequest { arrival: replica.now(), prompt, answer_tokens: 1, session: None };
     let outcome = replica.serve(&[request]).remove(0);
     assert!(outcome.is_answered);
     (outcome.ttft, outcome.loaded_tokens.values().sum())
 }
 
 fn cells() -> Vec<(String, Cell)> {
-    let engines = [
-        ("llama-3.1-8b", "h100"),
-        ("llama-3.1-8b", "l4"),
-        ("qwen3-32b-fp8", "h100"),
-    ];
+    let engines = [("llama-3.1-8b", "h100"), ("llama-3.1-8b", "l4"), ("qwen3-32b-fp8", "h100")];
     let mut cells = Vec::new();
     for (model, gpu) in engines {
         let (engine, token_bytes) = engine(model, gpu);
@@ -127,12 +118,7 @@ fn cells() -> Vec<(String, Cell)> {
                     let name = format!(
                         "{model} on {gpu}, {prefix_tokens} tokens, {gb_per_s} GB/s, {latency_ms} ms"
                     );
-                    let cell = Cell {
-                        engine,
-                        token_bytes,
-                        prefix_tokens,
-                        channel,
-                    };
+                    let cell = Cell { engine, token_bytes, prefix_tokens, channel };
                     cells.push((name, cell));
                 }
             }
@@ -170,19 +156,13 @@ fn speeds_are_learned_from_what_was_loaded() {
         engine,
         token_bytes,
         prefix_tokens: 8_192,
-        channel: Channel {
-            latency: Duration::from_millis(2),
-            bytes_per_s: 2e9,
-        },
+        channel: Channel { latency: Duration::from_millis(2), bytes_per_s: 2e9 },
     };
     let (loaded, _) = cell.ttft(LoadWhen::Always);
     let (computed, _) = cell.ttft(LoadWhen::Never);
     let better = loaded.min(computed).as_secs_f64();
     for wrong in [1e10, 1e11] {
-        let assumed = AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: wrong,
-        };
+        let assumed = AssumedSpeed { latency_s: 0.0, bytes_per_s: wrong };
         let mut replica = cell.replica(LoadWhen::Faster, assumed);
         let mut last = Duration::ZERO;
         for new in 1..=12 {
@@ -190,10 +170,7 @@ fn speeds_are_learned_from_what_was_loaded() {
             replica.clear_device();
         }
         let ratio = last.as_secs_f64() / better;
-        assert!(
-            ratio <= 1.05,
-            "assumed {wrong}: {ratio} after twelve requests"
-        );
+        assert!(ratio <= 1.05, "assumed {wrong}: {ratio} after twelve requests");
     }
 }
 
@@ -205,16 +182,10 @@ fn a_load_that_does_not_come_is_computed() {
         engine,
         token_bytes,
         prefix_tokens: 8_192,
-        channel: Channel {
-            latency: Duration::ZERO,
-            bytes_per_s: 3e7,
-        },
+        channel: Channel { latency: Duration::ZERO, bytes_per_s: 3e7 },
     };
     let (computed, _) = cell.ttft(LoadWhen::Never);
-    let believed = AssumedSpeed {
-        latency_s: 0.0,
-        bytes_per_s: 3e10,
-    };
+    let believed = AssumedSpeed { latency_s: 0.0, bytes_per_s: 3e10 };
     let mut replica = cell.replica(LoadWhen::Faster, believed);
     ask(&mut replica, cell.prefix_tokens, 1);
     replica.clear_device();

@@ -34,10 +34,7 @@ fn lru_and_belady_counts_are_golden() {
     let future = Arc::new(Future::of(&requests));
     for (capacity, lru, belady) in GOLDEN {
         for (name, hits) in [("lru", lru), ("belady", belady)] {
-            let setting = Setting {
-                capacity,
-                block_tokens: mooncake::BLOCK_TOKENS,
-            };
+            let setting = Setting { capacity, block_tokens: mooncake::BLOCK_TOKENS };
             let policy = policy::offline(name, setting, &future).expect("a known policy");
             let mut replay = Replay::new(capacity, policy);
             for request in &requests {
@@ -45,11 +42,7 @@ fn lru_and_belady_counts_are_golden() {
             }
             replay.check();
             let blocks = replay.outcome().all().blocks;
-            assert_eq!(
-                (blocks.lookups, blocks.hits),
-                (288_500, hits),
-                "{name} at {capacity}"
-            );
+            assert_eq!((blocks.lookups, blocks.hits), (288_500, hits), "{name} at {capacity}");
         }
     }
 }

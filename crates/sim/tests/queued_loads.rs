@@ -40,10 +40,7 @@ fn replica() -> TieredReplica {
         admission: Admission::Always,
         write: WriteWhen::Through,
         shares: Shares::default(),
-        assumed: AssumedSpeed {
-            latency_s: 1e-4,
-            bytes_per_s: 5e9,
-        },
+        assumed: AssumedSpeed { latency_s: 1e-4, bytes_per_s: 5e9 },
     };
     let scheduler = SchedulerConfig {
         max_batched_tokens: engine.max_batched_tokens,
@@ -54,10 +51,7 @@ fn replica() -> TieredReplica {
         order: QueueOrder::FirstCome,
     };
     let blocks = DOCUMENT_TOKENS * 3 / 2 / BLOCK_TOKENS;
-    let channel = Channel {
-        latency: Duration::from_micros(100),
-        bytes_per_s: 5e9,
-    };
+    let channel = Channel { latency: Duration::from_micros(100), bytes_per_s: 5e9 };
     TieredReplica::new(
         scheduler,
         PrefixCache::new(blocks, Box::new(Lru::new(blocks))),
@@ -90,9 +84,8 @@ fn what_the_device_loses_while_a_prompt_waits_is_loaded() {
         let first = question(&replica, document, document);
         replica.serve(&[first]);
     }
-    let all: Vec<TieredRequest> = (0..12)
-        .map(|number| question(&replica, number % DOCUMENTS, 10 + number))
-        .collect();
+    let all: Vec<TieredRequest> =
+        (0..12).map(|number| question(&replica, number % DOCUMENTS, 10 + number)).collect();
     for (number, outcome) in replica.serve(&all).iter().enumerate() {
         assert!(outcome.is_answered);
         // Some of it may be computed while the rest is loaded.

@@ -72,10 +72,7 @@ impl Mover {
             let lost = *self.held.iter().nth(at).expect("it is there");
             self.held.remove(&lost);
             let (tier, name) = lost;
-            moved.push(TransferReport::Lost {
-                tier,
-                names: vec![name],
-            });
+            moved.push(TransferReport::Lost { tier, names: vec![name] });
         }
         moved
     }
@@ -168,10 +165,7 @@ fn tiers(rng: &mut Rng) -> Tiers {
             _ => WriteWhen::Back,
         },
         shares: Shares::default(),
-        assumed: AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: 1e9,
-        },
+        assumed: AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e9 },
     };
     let host = tier(Tier::Host, 4);
     let disk = tier(Tier::Disk, 10);
@@ -208,11 +202,7 @@ impl World {
         Self {
             seed,
             scheduler: Scheduler::new(config, cache).with_tiers(tiers(&mut rng)),
-            mover: Mover {
-                rng,
-                held: BTreeSet::new(),
-                waiting: VecDeque::new(),
-            },
+            mover: Mover { rng, held: BTreeSet::new(), waiting: VecDeque::new() },
             index,
             fast,
             hasher: Arc::new(BlockHasher::new(&identity)),
@@ -228,18 +218,11 @@ impl World {
     fn learn(&mut self, tokens: &[TokenId]) -> Vec<BlockHash> {
         let names = self.hasher.chain(tokens);
         let namespace = Namespace::default();
-        let keys = self.index.hash(Prompt {
-            tokens,
-            namespace,
-            ..Prompt::default()
-        });
+        let keys = self.index.hash(Prompt { tokens, namespace, ..Prompt::default() });
         let keys = keys.of_size(BLOCK_SIZE as u32);
         let mut parent = None;
         let mut units = Vec::new();
-        for (names, keys) in names
-            .chunks_exact(UNIT_BLOCKS)
-            .zip(keys.chunks(UNIT_BLOCKS))
-        {
+        for (names, keys) in names.chunks_exact(UNIT_BLOCKS).zip(keys.chunks(UNIT_BLOCKS)) {
             let name = names[UNIT_BLOCKS - 1];
             let keys = keys.to_vec();
             self.units.entry(name).or_insert(Known { parent, keys });
@@ -277,12 +260,9 @@ impl World {
             tenant: TenantTag::default(),
         });
         let units: Vec<_> = units.collect();
-        self.mover
-            .held
-            .extend(names.iter().map(|&name| (tier, name)));
+        self.mover.held.extend(names.iter().map(|&name| (tier, name)));
         self.met.found += names.len();
-        self.scheduler
-            .moved(TransferReport::Found { tier, units }, self.now);
+        self.scheduler.moved(TransferReport::Found { tier, units }, self.now);
         self.move_units();
         self.listen();
         self.check();
@@ -335,8 +315,7 @@ impl World {
                 CacheEvent::Cleared => panic!("nobody clears"),
             }
         }
-        self.index
-            .update(REPLICA, Update::Events(&events), self.now);
+        self.index.update(REPLICA, Update::Events(&events), self.now);
         self.fast.update(REPLICA, Update::Events(&events), self.now);
     }
 
@@ -344,8 +323,7 @@ impl World {
         self.scheduler.check();
         let tiers = self.scheduler.tiers().expect("it has tiers");
         let on_device = &self.on_device;
-        self.shown
-            .retain(|name| on_device.contains(name) || tiers.knows(*name));
+        self.shown.retain(|name| on_device.contains(name) || tiers.knows(*name));
         let mut expected: BTreeSet<(Tier, RouteKey)> = BTreeSet::new();
         let mut held = BTreeMap::<Tier, usize>::new();
         for (&name, unit) in &self.units {
@@ -441,13 +419,7 @@ fn what_is_announced_of_lower_tiers_is_what_they_hold() {
         all.shared += met.shared;
     }
     for tier in LOWER {
-        assert!(
-            all.stored[&tier] > 200 && all.removed[&tier] > 100,
-            "{all:?}"
-        );
+        assert!(all.stored[&tier] > 200 && all.removed[&tier] > 100, "{all:?}");
     }
-    assert!(
-        all.found > 100 && all.unshown > 100 && all.shared > 100,
-        "{all:?}"
-    );
+    assert!(all.found > 100 && all.unshown > 100 && all.shared > 100, "{all:?}");
 }

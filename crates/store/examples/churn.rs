@@ -62,10 +62,7 @@ fn main() {
     let name = format!("headstart-churn-{}", std::process::id());
     let folder = given.unwrap_or_else(|| std::env::temp_dir().join(name));
     assert!(
-        !folder.exists()
-            || folder
-                .read_dir()
-                .is_ok_and(|mut entries| entries.next().is_none())
+        !folder.exists() || folder.read_dir().is_ok_and(|mut entries| entries.next().is_none())
     );
     let watch = Arc::new(Watch::default());
     let watcher = {
@@ -279,10 +276,8 @@ impl Churn {
                 let mut right = Rng::new(number);
                 let bytes = record.part(0);
                 let is_long = bytes.len() == bytes_of(&mut right);
-                let is_right = is_long
-                    && bytes
-                        .chunks(8)
-                        .all(|chunk| chunk == word(&mut right, chunk.len()));
+                let is_right =
+                    is_long && bytes.chunks(8).all(|chunk| chunk == word(&mut right, chunk.len()));
                 assert!(is_right, "{number} is wrong");
                 tally.read_right += 1;
             }

@@ -35,10 +35,7 @@ fn main() {
     let folder = given.unwrap_or_else(|| std::env::temp_dir().join("headstart-parts"));
     let (mib, kib, half) = (number(2, 64), number(3, 256), number(4, 8));
     assert!(
-        !folder.exists()
-            || folder
-                .read_dir()
-                .is_ok_and(|mut entries| entries.next().is_none())
+        !folder.exists() || folder.read_dir().is_ok_and(|mut entries| entries.next().is_none())
     );
     let mut parts = vec![SMALL_KIB << 10; half];
     parts.extend(vec![kib << 10; half]);
@@ -59,15 +56,10 @@ fn main() {
         drop(bench.disk);
         Disk::open(options, no_waker()).expect("it opens").0
     };
-    println!(
-        "{records} records of {bytes} bytes, over {}",
-        bench.disk.io_name()
-    );
+    println!("{records} records of {bytes} bytes, over {}", bench.disk.io_name());
     let all = |part: std::ops::Range<usize>| -> Vec<(usize, usize)> {
         let records = 0..records;
-        records
-            .flat_map(|record| part.clone().map(move |part| (record, part)))
-            .collect()
+        records.flat_map(|record| part.clone().map(move |part| (record, part))).collect()
     };
     let mut rng = Rng::new(1);
     let mut shuffled = all(half..2 * half);
@@ -112,12 +104,7 @@ impl Bench {
     fn part(&mut self, (record, part): (usize, usize)) {
         let (slot, name) = (self.slot(), BlockHash::from_u64(record as u64));
         let (ticket, part) = (Ticket(0), part as u16);
-        self.give(Command::GetPart {
-            ticket,
-            name,
-            part,
-            slot,
-        });
+        self.give(Command::GetPart { ticket, name, part, slot });
     }
 
     fn whole(&mut self, record: usize) {

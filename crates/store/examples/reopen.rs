@@ -48,10 +48,7 @@ fn main() {
         return write(options, records..2 * records, kib);
     }
     assert!(
-        !folder.exists()
-            || folder
-                .read_dir()
-                .is_ok_and(|mut entries| entries.next().is_none())
+        !folder.exists() || folder.read_dir().is_ok_and(|mut entries| entries.next().is_none())
     );
     write(options.clone(), 0..records, kib);
     println!("{mib} MiB in records of {kib} KiB, {records} of them");
@@ -154,9 +151,7 @@ fn poll(disk: &mut Disk) -> u64 {
         std::thread::sleep(Duration::from_micros(200));
     }
     let is_stored = |report: &&Report| {
-        let Report::Done { outcome, .. } = report else {
-            panic!("{report:?}")
-        };
+        let Report::Done { outcome, .. } = report else { panic!("{report:?}") };
         matches!(outcome, CommandOutcome::Stored)
     };
     let stored = reports.iter().filter(is_stored).count();

@@ -78,10 +78,7 @@ impl Arena {
     #[must_use]
     pub fn take(self: &Arc<Self>) -> Option<Slot> {
         let index = self.lock().pop()?;
-        Some(Slot {
-            arena: self.clone(),
-            index,
-        })
+        Some(Slot { arena: self.clone(), index })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {

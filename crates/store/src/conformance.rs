@@ -38,9 +38,7 @@ pub struct Trial {
 #[must_use]
 pub fn record_of(name: u64, part_bytes: usize, slot: Slot) -> Record {
     let mut rng = Rng::new(name ^ 0x5eed);
-    let parts: Vec<usize> = (0..=rng.below(4))
-        .map(|_| rng.below(part_bytes + 1))
-        .collect();
+    let parts: Vec<usize> = (0..=rng.below(4)).map(|_| rng.below(part_bytes + 1)).collect();
     let meta = Meta {
         name: BlockHash::from_u64(name),
         parent: (name > 0).then(|| BlockHash::from_u64(name - 1)),
@@ -119,11 +117,7 @@ fn run(backend: &mut dyn Backend, trial: Trial, faults: FaultExpectation) {
         }
     }
     run.finish();
-    assert_eq!(
-        run.arena.free(),
-        run.arena.num_slots(),
-        "every slot came back"
-    );
+    assert_eq!(run.arena.free(), run.arena.num_slots(), "every slot came back");
 }
 
 /// A command that was not answered yet.
@@ -162,21 +156,13 @@ impl ConformanceRun<'_> {
         let record = record_of(name, self.trial.part_bytes, slot);
         self.busy(name);
         let ticket = Ticket(number);
-        self.give(
-            number,
-            Command::Put { ticket, record },
-            UnansweredCommand::Put(name),
-        );
+        self.give(number, Command::Put { ticket, record }, UnansweredCommand::Put(name));
     }
 
     fn get(&mut self, number: u64, name: u64) {
         let slot = self.slot(number);
         let (ticket, hash) = (Ticket(number), BlockHash::from_u64(name));
-        let command = Command::Get {
-            ticket,
-            name: hash,
-            slot,
-        };
+        let command = Command::Get { ticket, name: hash, slot };
         let asked = UnansweredCommand::Get {
             name,
             part: None,
@@ -189,12 +175,7 @@ impl ConformanceRun<'_> {
     fn get_part(&mut self, number: u64, name: u64, part: u16) {
         let slot = self.slot(number);
         let (ticket, hash) = (Ticket(number), BlockHash::from_u64(name));
-        let command = Command::GetPart {
-            ticket,
-            name: hash,
-            part,
-            slot,
-        };
+        let command = Command::GetPart { ticket, name: hash, part, slot };
         let asked = UnansweredCommand::Get {
             name,
             part: Some(part),
@@ -208,11 +189,7 @@ impl ConformanceRun<'_> {
         self.quiet(number);
         let names = vec![BlockHash::from_u64(name)];
         let ticket = Ticket(number);
-        self.give(
-            number,
-            Command::Remove { ticket, names },
-            UnansweredCommand::Remove,
-        );
+        self.give(number, Command::Remove { ticket, names }, UnansweredCommand::Remove);
         self.quiet(number);
         self.stored.remove(&name);
         self.unsure.remove(&name);
@@ -221,11 +198,7 @@ impl ConformanceRun<'_> {
     fn purge(&mut self, number: u64, tenant: TenantTag) {
         self.quiet(number);
         let ticket = Ticket(number);
-        self.give(
-            number,
-            Command::Purge { ticket, tenant },
-            UnansweredCommand::Purge,
-        );
+        self.give(number, Command::Purge { ticket, tenant }, UnansweredCommand::Purge);
         self.quiet(number);
         let is_theirs = |name: &u64| TenantTag(name % 5) == tenant;
         self.stored.retain(|name| !is_theirs(name));
@@ -270,10 +243,7 @@ impl ConformanceRun<'_> {
     fn pause(&mut self, number: u64, started: Instant) {
         let late = started.elapsed() > PATIENCE;
         let Self { trial, waiting, .. } = self;
-        assert!(
-            !late,
-            "{trial:?}, command {number}: no answer for {waiting:?}"
-        );
+        assert!(!late, "{trial:?}, command {number}: no answer for {waiting:?}");
         self.poll(number);
         std::thread::sleep(Duration::from_micros(50));
     }
@@ -299,9 +269,7 @@ impl ConformanceRun<'_> {
         let is_it = |name: u64| BlockHash::from_u64(name) == lost;
         self.stored.retain(|&name| !is_it(name));
         for asked in self.waiting.values_mut() {
-            if let UnansweredCommand::Get {
-                name, is_stored, ..
-            } = asked
+            if let UnansweredCommand::Get { name, is_stored, .. } = asked
                 && is_it(*name)
             {
                 *is_stored = false;
@@ -326,15 +294,7 @@ impl ConformanceRun<'_> {
                 assert!(is_known, "{trial:?}, command {number}: {name} was removed");
                 self.must_be(number, asked, outcome);
             }
-            (
-                UnansweredCommand::Get {
-                    name,
-                    part,
-                    is_stored,
-                    ..
-                },
-                CommandOutcome::Missing,
-            ) => {
+            (UnansweredCommand::Get { name, part, is_stored, .. }, CommandOutcome::Missing) => {
                 let has_it =
                     part.is_none_or(|part| usize::from(part) < self.right(name).num_parts());
                 let is_wrong = is_stored && has_it;
@@ -397,12 +357,7 @@ mod tests {
     #[test]
     fn the_map_conforms() {
         for seed in 0..4 {
-            let trial = Trial {
-                seed,
-                commands: 2_000,
-                names: 60,
-                part_bytes: 300,
-            };
+            let trial = Trial { seed, commands: 2_000, names: 60, part_bytes: 300 };
             check(&mut Map::default(), trial);
         }
     }

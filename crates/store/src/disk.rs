@@ -119,10 +119,7 @@ impl DiskOptions {
         if self.budget_bytes >= least {
             Ok(())
         } else {
-            Err(DiskError::TooSmall {
-                budget: self.budget_bytes,
-                least,
-            })
+            Err(DiskError::TooSmall { budget: self.budget_bytes, least })
         }
     }
 
@@ -172,10 +169,7 @@ impl Disk {
         let budget_bytes = options.budget_bytes - LISTS_BYTES;
         let segment_bytes = options.segment_bytes();
         let folder = DiskFolder::open(&options.folder)?;
-        let io = |source| DiskError::Io {
-            path: options.folder.clone(),
-            source,
-        };
+        let io = |source| DiskError::Io { path: options.folder.clone(), source };
         let now_s = (options.now_s)();
         let mut recovered = recover::recover(&folder, budget_bytes, segment_bytes, now_s)?;
         // If that fails only a report lacks it.

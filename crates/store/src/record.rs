@@ -125,11 +125,7 @@ impl Draft {
     /// that computes.
     #[must_use]
     pub fn seal(self) -> Record {
-        let Self {
-            mut slot,
-            mut header,
-            len,
-        } = self;
+        let Self { mut slot, mut header, len } = self;
         let name = header.meta.name;
         for (index, part) in header.parts.iter_mut().enumerate() {
             part.checksum = checksum::of_part(name, index, &slot[part.range()]);
@@ -140,12 +136,7 @@ impl Draft {
             end = part.range().end;
         }
         slot[end..len].fill(0);
-        Record {
-            slot: Arc::new(slot),
-            header: Arc::new(header),
-            len,
-            since: Instant::now(),
-        }
+        Record { slot: Arc::new(slot), header: Arc::new(header), len, since: Instant::now() }
     }
 }
 
@@ -166,12 +157,7 @@ impl Record {
     pub fn verify(slot: Slot, name: BlockHash) -> Result<Self, Wrong> {
         let header = verify_bytes(&slot, name)?;
         let len = header.record_bytes();
-        Ok(Self {
-            slot: Arc::new(slot),
-            header: Arc::new(header),
-            len,
-            since: Instant::now(),
-        })
+        Ok(Self { slot: Arc::new(slot), header: Arc::new(header), len, since: Instant::now() })
     }
 
     /// Returns its metadata.
@@ -235,18 +221,8 @@ impl Record {
 
     /// Turns it back into its slot if no other clone exists.
     pub(crate) fn into_slot(self) -> Result<Slot, Self> {
-        let Self {
-            slot,
-            header,
-            len,
-            since,
-        } = self;
-        Arc::try_unwrap(slot).map_err(|slot| Self {
-            slot,
-            header,
-            len,
-            since,
-        })
+        let Self { slot, header, len, since } = self;
+        Arc::try_unwrap(slot).map_err(|slot| Self { slot, header, len, since })
     }
 }
 
@@ -333,11 +309,7 @@ mod tests {
         let record = sealed(&arena, 9, &[300, 64, 5000]);
         let bytes = record.bytes().to_vec();
         let unused = |at: usize| {
-            let used = record
-                .header
-                .parts
-                .iter()
-                .any(|part| part.range().contains(&at));
+            let used = record.header.parts.iter().any(|part| part.range().contains(&at));
             at >= record.header.end() && !used
         };
         for at in 0..bytes.len() {

@@ -44,15 +44,10 @@ impl Map {
                 Some(bytes) => {
                     slot[..bytes.len()].copy_from_slice(bytes);
                     let record = Record::verify(slot, name);
-                    record.map_or(
-                        CommandOutcome::Failed(Failure::Corrupt),
-                        CommandOutcome::Loaded,
-                    )
+                    record.map_or(CommandOutcome::Failed(Failure::Corrupt), CommandOutcome::Loaded)
                 }
             },
-            Command::GetPart {
-                name, part, slot, ..
-            } => match self.records.get(&name) {
+            Command::GetPart { name, part, slot, .. } => match self.records.get(&name) {
                 None => CommandOutcome::Missing,
                 Some(bytes) => part_of(bytes, name, part, slot),
             },
@@ -87,10 +82,7 @@ fn part_of(bytes: &[u8], name: BlockHash, part: u16, mut slot: Slot) -> CommandO
     let start = header.header().parts[usize::from(part)].range().start;
     let from = if pages.is_empty() { start } else { pages.start };
     let read = PartBytes::verify(slot, from, &header, part);
-    read.map_or(
-        CommandOutcome::Failed(Failure::Corrupt),
-        CommandOutcome::Part,
-    )
+    read.map_or(CommandOutcome::Failed(Failure::Corrupt), CommandOutcome::Part)
 }
 
 impl Backend for Map {

@@ -144,9 +144,7 @@ impl RemoteOptions {
 
     fn check(&self, least_part_bytes: usize) -> Result<(), RemoteError> {
         let at_least = |name, value: usize, least: usize| {
-            (value >= least)
-                .then_some(())
-                .ok_or(RemoteError::Option { name, value, least })
+            (value >= least).then_some(()).ok_or(RemoteError::Option { name, value, least })
         };
         at_least("max_concurrent", self.max_concurrent, 1)?;
         at_least("queue", self.queue, 1)?;
@@ -161,10 +159,7 @@ impl RemoteOptions {
             attempts: self.attempts,
             request: self.request_timeout,
             deadline: self.deadline,
-            backoff: Backoff {
-                first: self.backoff,
-                most: self.max_backoff,
-            },
+            backoff: Backoff { first: self.backoff, most: self.max_backoff },
             multipart: self.multipart_bytes,
             part: self.part_bytes,
             listing: self.listing_timeout,
@@ -284,10 +279,7 @@ impl Remote {
             }),
             health: RemoteHealth::new(Patience {
                 failures: options.offline_after,
-                probes: Backoff {
-                    first: options.probe,
-                    most: options.max_probe,
-                },
+                probes: Backoff { first: options.probe, most: options.max_probe },
             }),
             max_concurrent: options.max_concurrent,
             refresh: options.refresh,
@@ -315,10 +307,9 @@ impl Remote {
             Ok(Err(trouble)) if trouble.kind == TroubleKind::Full => {
                 Err(RemoteError::Thread(std::io::Error::other(trouble.text)))
             }
-            Ok(Err(trouble)) => Err(RemoteError::Refused {
-                url: options.url.clone(),
-                reason: trouble.text,
-            }),
+            Ok(Err(trouble)) => {
+                Err(RemoteError::Refused { url: options.url.clone(), reason: trouble.text })
+            }
             Err(_) => Err(RemoteError::Thread(std::io::Error::other("it ended"))),
         }
     }

@@ -21,12 +21,8 @@ use crate::record::Content;
 pub type OnCondition = Box<dyn Fn(Condition) + Send>;
 
 /// All reasons for losses.
-const LOSSES: [LossReason; 4] = [
-    LossReason::Expired,
-    LossReason::Corrupt,
-    LossReason::Evicted,
-    LossReason::Offline,
-];
+const LOSSES: [LossReason; 4] =
+    [LossReason::Expired, LossReason::Corrupt, LossReason::Evicted, LossReason::Offline];
 
 /// Condition of a backend, with counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,9 +111,7 @@ impl SharedBackend {
         on_condition: OnCondition,
     ) -> Arc<Self> {
         let uses = found.len() as u64;
-        let known = (0..)
-            .zip(found)
-            .map(|(use_, record)| (record.name, (use_, record)));
+        let known = (0..).zip(found).map(|(use_, record)| (record.name, (use_, record)));
         Arc::new(Self {
             hub: Mutex::new(Hub {
                 backend,
@@ -141,10 +135,7 @@ impl SharedBackend {
         let mut hub = self.lock();
         hub.last_member += 1;
         let number = hub.last_member;
-        let place = MemberInbox {
-            reports: Vec::new(),
-            waker: waker.clone(),
-        };
+        let place = MemberInbox { reports: Vec::new(), waker: waker.clone() };
         hub.members.insert(number, place);
         self.wakers.lock().insert(number, waker);
         let mut known: Vec<(u64, ResidentRecord)> = hub.known.values().copied().collect();
@@ -178,11 +169,7 @@ impl Hub {
         match self.backend.submit(command) {
             Ok(()) => {
                 self.last_ticket += 1;
-                let asked = MemberCommand {
-                    member,
-                    ticket: theirs,
-                    about,
-                };
+                let asked = MemberCommand { member, ticket: theirs, about };
                 self.asked.insert(ours, asked);
                 Ok(())
             }
@@ -199,10 +186,7 @@ impl Hub {
                 Report::Lost { names, loss } => {
                     *self.lost.entry(loss).or_default() += names.len() as u64;
                     self.forget(&names);
-                    self.tell_all(None, || Report::Lost {
-                        names: names.clone(),
-                        loss,
-                    });
+                    self.tell_all(None, || Report::Lost { names: names.clone(), loss });
                 }
                 Report::Found(found) => {
                     found.iter().for_each(|resident| self.note_use(*resident));
@@ -221,11 +205,7 @@ impl Hub {
         let Some(asked) = self.asked.remove(&ticket) else {
             return;
         };
-        let MemberCommand {
-            member,
-            ticket,
-            about,
-        } = asked;
+        let MemberCommand { member, ticket, about } = asked;
         match (about, &outcome) {
             (CommandEffect::Put(resident), CommandOutcome::Stored) => {
                 self.note_use(resident);
@@ -271,10 +251,7 @@ impl Hub {
     fn gone(&mut self, member: u64, names: Vec<BlockHash>) {
         self.forget(&names);
         let loss = LossReason::Evicted;
-        self.tell_all(Some(member), || Report::Lost {
-            names: names.clone(),
-            loss,
-        });
+        self.tell_all(Some(member), || Report::Lost { names: names.clone(), loss });
     }
 
     fn forget(&mut self, names: &[BlockHash]) {
@@ -297,34 +274,22 @@ fn renamed(command: Command, ticket: Ticket) -> (CommandEffect, Command) {
     match command {
         Command::Put { record, .. } => {
             let resident = ResidentRecord::of(record.meta(), record.bytes().len() as u64);
-            (
-                CommandEffect::Put(resident),
-                Command::Put { ticket, record },
-            )
+            (CommandEffect::Put(resident), Command::Put { ticket, record })
         }
-        Command::Get { name, slot, .. } => (
-            CommandEffect::Get(name),
-            Command::Get { ticket, name, slot },
-        ),
-        Command::GetPart {
-            name, part, slot, ..
-        } => {
-            let command = Command::GetPart {
-                ticket,
-                name,
-                part,
-                slot,
-            };
+        Command::Get { name, slot, .. } => {
+            (CommandEffect::Get(name), Command::Get { ticket, name, slot })
+        }
+        Command::GetPart { name, part, slot, .. } => {
+            let command = Command::GetPart { ticket, name, part, slot };
             (CommandEffect::GetPart(name, part), command)
         }
         Command::Remove { names, .. } => {
             let about = CommandEffect::Remove(names.clone());
             (about, Command::Remove { ticket, names })
         }
-        Command::Purge { tenant, .. } => (
-            CommandEffect::Purge(tenant),
-            Command::Purge { ticket, tenant },
-        ),
+        Command::Purge { tenant, .. } => {
+            (CommandEffect::Purge(tenant), Command::Purge { ticket, tenant })
+        }
     }
 }
 
@@ -372,12 +337,7 @@ mod tests {
     fn each_member_conforms() {
         let shared = shared();
         let (mut one, _) = shared.join(no_waker());
-        let trial = Trial {
-            seed: 1,
-            commands: 1_000,
-            names: 40,
-            part_bytes: 300,
-        };
+        let trial = Trial { seed: 1, commands: 1_000, names: 40, part_bytes: 300 };
         check(&mut one, trial);
     }
 
@@ -405,10 +365,8 @@ mod tests {
             expires_s: None,
             content: crate::record::Content::Unit,
         };
-        let lost = |number: u64, loss| Report::Lost {
-            names: vec![BlockHash::from_u64(number)],
-            loss,
-        };
+        let lost =
+            |number: u64, loss| Report::Lost { names: vec![BlockHash::from_u64(number)], loss };
         let gone = Condition::Gone(crate::backend::Failure::Offline);
         let reports = vec![
             Report::Found((3..7).map(resident).collect()),
@@ -451,47 +409,23 @@ mod tests {
         let stored = polled(&mut one);
         assert!(matches!(
             stored[..],
-            [Report::Done {
-                ticket: Ticket(5),
-                outcome: CommandOutcome::Stored
-            }]
+            [Report::Done { ticket: Ticket(5), outcome: CommandOutcome::Stored }]
         ));
         let heard = polled(&mut other);
         assert!(matches!(&heard[..], [Report::Found(found)] if found[0].name == name));
         let slot = slot();
-        other
-            .submit(Command::Get { ticket, name, slot })
-            .expect("taken");
+        other.submit(Command::Get { ticket, name, slot }).expect("taken");
         let loaded = polled(&mut other);
         assert!(matches!(
             &loaded[..],
-            [Report::Done {
-                ticket: Ticket(5),
-                outcome: CommandOutcome::Loaded(_)
-            }]
+            [Report::Done { ticket: Ticket(5), outcome: CommandOutcome::Loaded(_) }]
         ));
-        assert!(
-            matches!(&polled(&mut one)[..], [Report::Found(_)]),
-            "it was used"
-        );
-        let get = |part, slot| Command::GetPart {
-            ticket,
-            name,
-            part,
-            slot,
-        };
-        other
-            .submit(get(0, arena.take().expect("a slot")))
-            .expect("taken");
+        assert!(matches!(&polled(&mut one)[..], [Report::Found(_)]), "it was used");
+        let get = |part, slot| Command::GetPart { ticket, name, part, slot };
+        other.submit(get(0, arena.take().expect("a slot"))).expect("taken");
         let part = polled(&mut other);
         let is_part = |report: &Report| {
-            matches!(
-                report,
-                Report::Done {
-                    outcome: CommandOutcome::Part(_),
-                    ..
-                }
-            )
+            matches!(report, Report::Done { outcome: CommandOutcome::Part(_), .. })
         };
         assert!(part.iter().all(is_part) && part.len() == 1, "{part:?}");
         assert!(
@@ -502,8 +436,7 @@ mod tests {
         assert_eq!(found.len(), 1, "whoever comes later knows as well");
         drop(third);
         let names = vec![name];
-        one.submit(Command::Remove { ticket, names })
-            .expect("taken");
+        one.submit(Command::Remove { ticket, names }).expect("taken");
         polled(&mut one);
         let gone = polled(&mut other);
         assert!(matches!(&gone[..], [Report::Lost { names, .. }] if names[..] == [name]));

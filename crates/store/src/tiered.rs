@@ -114,12 +114,7 @@ impl TieredStore {
         let mut moved = Vec::new();
         let mut backends = Vec::new();
         let mut packs_found = Vec::new();
-        for Below {
-            tier,
-            backend,
-            found,
-        } in below
-        {
+        for Below { tier, backend, found } in below {
             moved.push(found_in(tier, &found, config.unit_bytes()));
             packs_found.push(packs_of(&found));
             backends.push((tier, backend));
@@ -185,12 +180,7 @@ impl TieredStore {
             Draft::laid_out(slot, meta, &self.parts, self.config.layout())
         });
         match draft {
-            Some(draft) => self.filling.add(UnitDraft {
-                id,
-                draft,
-                blocks,
-                to,
-            }),
+            Some(draft) => self.filling.add(UnitDraft { id, draft, blocks, to }),
             None => self.store_failed(id, to),
         }
     }
@@ -225,10 +215,9 @@ impl TieredStore {
         self.loads += 1;
         if from == Tier::Host {
             match self.host.get(&name) {
-                Some(record) => self.sealer.submit(SealerJob::Verify {
-                    id,
-                    record: record.clone(),
-                }),
+                Some(record) => {
+                    self.sealer.submit(SealerJob::Verify { id, record: record.clone() })
+                }
                 None => self.load_failed(id),
             }
             return;
@@ -411,12 +400,7 @@ impl TieredStore {
 impl BlockMover for TieredStore {
     fn submit(&mut self, transfer: Transfer) {
         match transfer {
-            Transfer::Store {
-                id,
-                unit,
-                blocks,
-                to,
-            } => self.store((id, unit), blocks, to),
+            Transfer::Store { id, unit, blocks, to } => self.store((id, unit), blocks, to),
             Transfer::Demote { id, name, from, to } => self.demote(id, name, from, to),
             Transfer::Load { id, name, from } => self.load(id, name, from),
             Transfer::Keep { name, tier } => {
@@ -489,10 +473,7 @@ fn found_in(tier: Tier, found: &[ResidentRecord], unit_bytes: u64) -> TransferRe
         parent: resident.parent,
         tenant: resident.tenant,
     });
-    TransferReport::Found {
-        tier,
-        units: units.collect(),
-    }
+    TransferReport::Found { tier, units: units.collect() }
 }
 
 #[cfg(test)]

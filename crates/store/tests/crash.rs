@@ -249,18 +249,13 @@ fn look(scenario: &Scenario, folder: &Path, names: usize, expected: &mut Expecte
     });
     // Removals and losses are reported before a record can be gone from the disk.
     let is_excused = scenario.flipped > 0.0;
-    assert!(
-        missing.is_empty() || is_excused,
-        "{context}: stored and not there: {missing:?}"
-    );
+    assert!(missing.is_empty() || is_excused, "{context}: stored and not there: {missing:?}");
     assert_eq!(expected.tally.hidden, 0, "{context}: {missing:?}, {noted}");
 }
 
 fn kills() -> u64 {
     let asked = std::env::var("HEADSTART_KILLS");
-    asked.map_or(KILLS, |kills| {
-        kills.parse().expect("HEADSTART_KILLS: a number")
-    })
+    asked.map_or(KILLS, |kills| kills.parse().expect("HEADSTART_KILLS: a number"))
 }
 
 fn check(number: usize) {
@@ -289,10 +284,7 @@ fn check(number: usize) {
     look(&scenario, &folder, scenario.names, &mut expected, &context);
     eprintln!("{}: {:?}", scenario.name, expected.tally);
     let tally = &expected.tally;
-    assert!(
-        tally.stored > tally.kills && tally.tears > 0,
-        "something happened"
-    );
+    assert!(tally.stored > tally.kills && tally.tears > 0, "something happened");
     assert!((tally.flips > 0) == (scenario.flipped > 0.0));
     assert!((tally.removed > 0) == scenario.removes);
     // Where everything fits and nothing flips, nothing goes.

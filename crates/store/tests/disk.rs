@@ -28,12 +28,7 @@ fn it_conforms_both_ways() {
         options.io = io;
         let (mut disk, found) = Disk::open(options, support::no_waker()).expect("it opens");
         assert!(found.is_empty());
-        let trial = Trial {
-            seed,
-            commands: 3_000,
-            names: 400,
-            part_bytes: PART_BYTES,
-        };
+        let trial = Trial { seed, commands: 3_000, names: 400, part_bytes: PART_BYTES };
         check(&mut disk, trial);
     }
 }
@@ -91,10 +86,7 @@ fn the_budget_holds_under_churn_and_what_went_is_told() {
         }
         if round % 100 == 0 {
             driver.quiet();
-            assert!(
-                support::folder_bytes(folder.path()) <= budget,
-                "round {round}"
-            );
+            assert!(support::folder_bytes(folder.path()) <= budget, "round {round}");
         }
     }
     driver.quiet();
@@ -106,12 +98,7 @@ fn the_budget_holds_under_churn_and_what_went_is_told() {
     let stats = driver.disk.stats();
     assert!(stats.moved_bytes.get() > 0, "segments were cleaned");
     assert_eq!(stats.corrupt.get(), 0);
-    assert!(
-        driver
-            .lost
-            .iter()
-            .all(|(_, loss)| *loss == LossReason::Evicted)
-    );
+    assert!(driver.lost.iter().all(|(_, loss)| *loss == LossReason::Evicted));
 }
 
 #[test]
@@ -126,10 +113,7 @@ fn damage_is_a_miss_and_stays_one() {
     for life in 0..2 {
         let mut driver = Driver::open(options(folder.path(), 8 << 20));
         let found: Vec<u64> = (0..200).filter(|&name| driver.has_found(name)).collect();
-        let unharmed: Vec<u64> = found
-            .into_iter()
-            .filter(|&name| driver.loads(name))
-            .collect();
+        let unharmed: Vec<u64> = found.into_iter().filter(|&name| driver.loads(name)).collect();
         if life == 0 {
             lost = (0..200).filter(|name| !unharmed.contains(name)).collect();
             assert!((1..=30).contains(&lost.len()), "{lost:?}");
@@ -153,10 +137,7 @@ fn a_purge_is_for_good() {
     driver.must_store(3);
     let bytes = record_bytes_of(8);
     drop(driver);
-    assert!(
-        !support::contains(folder.path(), &bytes),
-        "the bytes are gone"
-    );
+    assert!(!support::contains(folder.path(), &bytes), "the bytes are gone");
     let mut driver = Driver::open(options(folder.path(), 8 << 20));
     assert!(driver.loads(3), "stored again later");
     assert!(!driver.has_found(8) && !driver.loads(8));
@@ -202,10 +183,7 @@ fn one_process_at_a_time_and_room_for_some_segments() {
     let _driver = Driver::open(options(folder.path(), 8 << 20));
     let second = Disk::open(options(folder.path(), 8 << 20), support::no_waker());
     assert!(matches!(second.err(), Some(DiskError::InUse { .. })));
-    let small = Disk::open(
-        DiskOptions::new(folder.path(), 1 << 20),
-        support::no_waker(),
-    );
+    let small = Disk::open(DiskOptions::new(folder.path(), 1 << 20), support::no_waker());
     let error = small.err().expect("too small").to_string();
     assert!(error.contains("at least 5242880 bytes"), "{error}");
 }
@@ -231,10 +209,7 @@ fn fails_and_recovers(errno: i32, failure: Failure) {
     switch.store(errno as u64, Relaxed);
     for name in 2..40 {
         let outcome = driver.store(name);
-        assert!(
-            matches!(outcome, CommandOutcome::Failed(told) if told == failure),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome, CommandOutcome::Failed(told) if told == failure), "{outcome:?}");
         driver.must_load(1);
     }
     assert_eq!(driver.conditions, [Condition::WritesFail(failure)]);
@@ -256,10 +231,7 @@ fn a_folder_that_vanishes_is_a_miss_and_comes_back() {
     let gone = Condition::Gone(Failure::Offline);
     driver.until(|driver| driver.conditions.first() == Some(&gone));
     assert!(!driver.loads(1));
-    assert!(matches!(
-        driver.store(60),
-        CommandOutcome::Failed(Failure::Offline)
-    ));
+    assert!(matches!(driver.store(60), CommandOutcome::Failed(Failure::Offline)));
     assert_eq!(driver.lost.len(), 50);
     fs::rename(&away, &folder).expect("moved back");
     driver.until(|driver| driver.conditions.last() == Some(&Condition::Well));
@@ -341,15 +313,7 @@ fn cost(disk: &mut Disk, arena: &Arc<Arena>, part: u16, len: usize) -> u64 {
     let before = disk.stats().read_bytes.get();
     let slot = arena.take().expect("a slot");
     let (ticket, name) = (Ticket(9), BlockHash::from_u64(1));
-    let outcome = ask(
-        disk,
-        Command::GetPart {
-            ticket,
-            name,
-            part,
-            slot,
-        },
-    );
+    let outcome = ask(disk, Command::GetPart { ticket, name, part, slot });
     let CommandOutcome::Part(read) = outcome else {
         panic!("{part}: {outcome:?}");
     };
@@ -399,16 +363,8 @@ fn an_empty_part_is_read_wherever_it_would_begin() {
         let (mut disk, _) = Disk::open(options.clone(), no_waker()).expect("a folder");
         let small = Arena::new(PAGE, 1).expect("memory");
         let ticket = Ticket(2);
-        let (name, slot) = (
-            BlockHash::from_u64(len as u64),
-            small.take().expect("a slot"),
-        );
-        let get = Command::GetPart {
-            ticket,
-            name,
-            part: 1,
-            slot,
-        };
+        let (name, slot) = (BlockHash::from_u64(len as u64), small.take().expect("a slot"));
+        let get = Command::GetPart { ticket, name, part: 1, slot };
         match ask(&mut disk, get) {
             CommandOutcome::Part(part) => assert!(part.bytes().is_empty()),
             other => panic!("{len}: {other:?}"),
@@ -434,11 +390,6 @@ fn a_part_behind_a_long_header_is_read() {
     let slot = arena.take().expect("a slot");
     let (ticket, name) = (Ticket(2), BlockHash::from_u64(1));
     let part = 4096;
-    let beyond = Command::GetPart {
-        ticket,
-        name,
-        part,
-        slot,
-    };
+    let beyond = Command::GetPart { ticket, name, part, slot };
     assert!(matches!(ask(&mut disk, beyond), CommandOutcome::Missing));
 }

@@ -127,11 +127,7 @@ fn where_both_tables_of_a_group_are_harmed_its_pages_are_noted() {
         let gone = missing(&there);
         assert!(!gone.is_empty(), "group {number}");
         let is_last = number + 1 == tables.len();
-        let end = if is_last {
-            left.segment.len() / PAGE - 1
-        } else {
-            behind + 1
-        };
+        let end = if is_last { left.segment.len() / PAGE - 1 } else { behind + 1 };
         let right = format!("1 {before} - to page {end}: no table is left\n");
         assert_eq!(notes, right, "group {number}: {gone:?}");
     }
@@ -149,9 +145,7 @@ fn without_its_first_page_a_segment_is_read_and_without_both_ends_it_is_noted() 
     }
     for byte in [0, 1, 255] {
         let mut harmed = left.segment.clone();
-        [0, last]
-            .iter()
-            .for_each(|&at| harmed[at..][..PAGE].fill(byte));
+        [0, last].iter().for_each(|&at| harmed[at..][..PAGE].fill(byte));
         let (there, notes) = left.look(&harmed);
         assert!(there.is_empty());
         assert!(notes.starts_with("- - segment-00000 "), "{notes}");

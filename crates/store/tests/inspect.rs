@@ -90,18 +90,12 @@ fn what_is_no_cache_stays_as_it_is() {
     for place in [place.path().to_owned(), place.path().join("none")] {
         for cache in [Cache::look(name(&place)), Cache::open(name(&place))] {
             let error = cache.expect_err("there is none");
-            assert!(
-                error.to_string().contains("holds no context cache"),
-                "{error}"
-            );
+            assert!(error.to_string().contains("holds no context cache"), "{error}");
         }
     }
     let url = format!("file://{}", place.path().join("none").display());
     Cache::look(&url).expect_err("there is no such folder");
-    assert_eq!(
-        std::fs::read_dir(place.path()).expect("a folder").count(),
-        0
-    );
+    assert_eq!(std::fs::read_dir(place.path()).expect("a folder").count(), 0);
 }
 
 #[test]
@@ -148,10 +142,7 @@ fn what_is_over_is_cleared_away() {
     let after = cache.survey(later).expect("it can be read");
     assert_eq!((after.items.len(), after.expired.records), (51, 0));
     assert_eq!(read(&cache, &after.items), (51, Vec::new()));
-    let (files, earlier) = (
-        after.files.expect("segments"),
-        before.files.expect("segments"),
-    );
+    let (files, earlier) = (after.files.expect("segments"), before.files.expect("segments"));
     let won = earlier.allocated_bytes - files.allocated_bytes;
     assert_eq!(cleared.won_bytes, won);
     let again = cache.clear(later).expect("it is cleared");
@@ -203,9 +194,7 @@ fn what_is_damaged_or_copied_is_destroyed_as_well() {
     let trailer = bytes.len() - PAGE;
     bytes[trailer..].fill(0);
     let secret = secret(2);
-    let at = bytes
-        .windows(secret.len())
-        .position(|window| window == secret);
+    let at = bytes.windows(secret.len()).position(|window| window == secret);
     bytes[at.expect("it is stored") - 1] ^= 1;
     std::fs::write(&segment, &bytes).expect("written");
     std::fs::write(place.path().join("segment-00900"), &bytes).expect("written");
@@ -270,10 +259,7 @@ fn records_are_copied_there_and_back_and_damaged_ones_are_not() {
     assert_eq!(driver.found.len(), right);
     let wrong: Vec<BlockHash> = wrong.iter().map(|(item, _)| item.resident.name).collect();
     for name in 0..150 {
-        assert_eq!(
-            driver.loads(name),
-            !wrong.contains(&BlockHash::from_u64(name))
-        );
+        assert_eq!(driver.loads(name), !wrong.contains(&BlockHash::from_u64(name)));
     }
 }
 
@@ -310,10 +296,7 @@ fn object_storage_is_looked_after_as_a_folder_is() {
     assert_eq!((after.items.len(), after.quarantined.records), (49, 1));
     let theirs = |item: &&Item| item.resident.tenant == TenantTag(3);
     let theirs = after.items.iter().filter(theirs).count();
-    assert_eq!(
-        store.purge(TenantTag(3)).expect("it is done"),
-        theirs as u64
-    );
+    assert_eq!(store.purge(TenantTag(3)).expect("it is done"), theirs as u64);
     assert_eq!(names(&store).len(), 49 - theirs);
     assert!(store.purge_all().expect("it is done") > 0);
     let none = store.survey(later).expect("it can be listed");
@@ -391,8 +374,7 @@ fn add_pack(folder: &Path, number: u64, tenant: TenantTag) {
     let mut draft = Draft::laid_out(slot, meta, &[100, PAGE], Layout::Paged).expect("it fits");
     (0..2).for_each(|part| draft.part_mut(part).fill(0xab));
     let (ticket, record) = (Ticket(1), draft.seal());
-    disk.submit(Command::Put { ticket, record })
-        .expect("there is room");
+    disk.submit(Command::Put { ticket, record }).expect("there is room");
     let mut reports = Vec::new();
     let is_stored = |report: &Report| match report {
         Report::Done { outcome, .. } => matches!(outcome, CommandOutcome::Stored),

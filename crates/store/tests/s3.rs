@@ -72,11 +72,7 @@ fn inside() {
     let (Some(port), Some(program)) = (port, program()) else {
         return;
     };
-    let mut server = Server {
-        program,
-        port,
-        child: None,
-    };
+    let mut server = Server { program, port, child: None };
     server.start();
     let error = Remote::open(&options(), no_waker()).expect_err("there is no bucket");
     assert!(error.to_string().contains("the bucket is there"), "{error}");
@@ -84,23 +80,12 @@ fn inside() {
 
     let mut bench = Bench::open();
     assert!(bench.residents.is_empty());
-    check(
-        &mut bench.remote,
-        Trial {
-            seed: 1,
-            commands: 150,
-            names: 30,
-            part_bytes: PART,
-        },
-    );
+    check(&mut bench.remote, Trial { seed: 1, commands: 150, names: 30, part_bytes: PART });
     large_records_go_in_parts(&mut bench);
     another_replica_finds_it_and_puts_it_again_for_nothing(&mut bench);
     a_damaged_object_is_set_aside(&mut bench, &server);
     an_outage_ends(&mut bench, &mut server);
-    let purged = bench.ask(|ticket| Command::Purge {
-        ticket,
-        tenant: TenantTag(2),
-    });
+    let purged = bench.ask(|ticket| Command::Purge { ticket, tenant: TenantTag(2) });
     assert!(matches!(purged, CommandOutcome::Removed(1)), "{purged:?}");
     assert!(matches!(bench.get(7002), CommandOutcome::Missing));
 }

@@ -10,10 +10,7 @@ use headstart_trace::Reader;
 use headstart_trace::characterize::{Characterization, Characterizer, Settings};
 
 fn main() {
-    let files: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| !a.starts_with("--"))
-        .collect();
+    let files: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     for file in &files {
         let start = Instant::now();
         let raw = File::open(file).expect("the file opens");
@@ -29,10 +26,7 @@ fn main() {
 
 fn run(name: &str, block_tokens: u32, trace: &[TraceRequest], reading: Option<Duration>) {
     let start = Instant::now();
-    let mut characterizer = Characterizer::new(Settings {
-        block_tokens,
-        ..Settings::default()
-    });
+    let mut characterizer = Characterizer::new(Settings { block_tokens, ..Settings::default() });
     trace.iter().for_each(|request| characterizer.add(request));
     let report: Characterization = characterizer.finish();
     let counting = start.elapsed();
@@ -42,16 +36,10 @@ fn run(name: &str, block_tokens: u32, trace: &[TraceRequest], reading: Option<Du
         "{name}: {references} references, {} requests, {} pieces, ideal {:.4}",
         report.requests, report.sampling.pieces, report.ideal.block_hit_rate
     );
-    println!(
-        "  counted in {counting:.2?}: {:.1} million references/s",
-        pace(counting)
-    );
+    println!("  counted in {counting:.2?}: {:.1} million references/s", pace(counting));
     if let Some(reading) = reading {
         let both = reading + counting;
-        println!(
-            "  with reading {both:.2?}: {:.1} million references/s",
-            pace(both)
-        );
+        println!("  with reading {both:.2?}: {:.1} million references/s", pace(both));
     }
 }
 
@@ -66,10 +54,7 @@ fn made_up() -> Vec<TraceRequest> {
             chains[session] = BlockRuns::default();
         }
         let count = 1 + rng.below(20) as u32;
-        chains[session].push_run(Run {
-            start: next_id,
-            count,
-        });
+        chains[session].push_run(Run { start: next_id, count });
         next_id += u64::from(count) + 1;
         TraceRequest {
             arrival: Nanos(number * 10_000_000),

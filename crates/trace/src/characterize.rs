@@ -84,11 +84,7 @@ impl Default for RecordLimits {
     /// Two million pieces (the recorded agent sessions, 54 million references, have a tenth of
     /// that), a million sessions and as many users.
     fn default() -> Self {
-        Self {
-            pieces: 1 << 21,
-            sessions: 1 << 20,
-            users: 1 << 20,
-        }
+        Self { pieces: 1 << 21, sessions: 1 << 20, users: 1 << 20 }
     }
 }
 
@@ -256,11 +252,7 @@ impl Characterizer {
         self.end = sender.now;
         self.requests += 1;
         let hits = self.touch(request, sender);
-        let hits = Hits {
-            requests: 1,
-            references: request.blocks.len() as u64,
-            hits,
-        };
+        let hits = Hits { requests: 1, references: request.blocks.len() as u64, hits };
         let tokens = self.count_tokens(request, hits.hits);
         self.count_places(hits.references, hits.hits);
         self.moments.at(sender.now).hits.add(&hits);
@@ -308,11 +300,7 @@ impl Characterizer {
                 curve.add(before.distance, touch.count, weight);
                 let good = servable.saturating_sub(touch.offset);
                 let good = good.min(u64::from(touch.count)) as u32;
-                unservable.add(
-                    before.distance + u64::from(good),
-                    touch.count - good,
-                    weight,
-                );
+                unservable.add(before.distance + u64::from(good), touch.count - good, weight);
                 origins.add(&record, sender, blocks);
                 let gap_ms = (sender.now.0 - record.last.0) / 1_000_000;
                 reuse.add(gap_ms, blocks);

@@ -45,11 +45,7 @@ impl TraceError {
             reason.shrink_to_fit();
             reason.push('…');
         }
-        Self::BadLine {
-            input: input.to_owned(),
-            line,
-            reason,
-        }
+        Self::BadLine { input: input.to_owned(), line, reason }
     }
 }
 

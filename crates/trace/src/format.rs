@@ -66,10 +66,8 @@ impl Format {
     /// [`TraceError::Read`].
     pub fn of(lines: &mut Lines<'_>) -> Result<Self, TraceError> {
         lines.peek_with(sniff).unwrap_or_else(|| {
-            let reason = format!(
-                "the input is empty; expected one of the formats {}",
-                Self::names()
-            );
+            let reason =
+                format!("the input is empty; expected one of the formats {}", Self::names());
             Err(TraceError::bad_line(lines.name(), 1, reason))
         })
     }
@@ -93,19 +91,17 @@ impl Format {
     pub fn about(self) -> (&'static str, &'static str) {
         match self {
             Self::Mooncake => ("block ids, times and lengths", "`hash_ids`"),
-            Self::Bailian => (
-                "block ids, times, lengths, request types and turns",
-                "`hash_ids` with `chat_id`",
-            ),
+            Self::Bailian => {
+                ("block ids, times, lengths, request types and turns", "`hash_ids` with `chat_id`")
+            }
             Self::Agent => ("agent sessions with block ids", "`requests`"),
             Self::Azure => (
                 "times and lengths; no prefix can match",
                 "the CSV header `TIMESTAMP,ContextTokens,GeneratedTokens`",
             ),
-            Self::Conversation => (
-                "conversations as text",
-                "`turns`, `conversations`, or `messages` alone",
-            ),
+            Self::Conversation => {
+                ("conversations as text", "`turns`, `conversations`, or `messages` alone")
+            }
             Self::Requests => (
                 "requests as text, one per line",
                 "`prompt`, `messages` with `model` or `usage`, or a nested body",
@@ -208,12 +204,7 @@ pub(crate) fn open<'a>(
 
 /// The facts of a trace whose sessions, turns and types have the provenance given.
 pub(crate) fn info(block_tokens: u32, [sessions, turns, types]: [Provenance; 3]) -> TraceInfo {
-    TraceInfo {
-        sessions,
-        turns,
-        types_from: types,
-        ..TraceInfo::new(block_tokens)
-    }
+    TraceInfo { sessions, turns, types_from: types, ..TraceInfo::new(block_tokens) }
 }
 
 /// The time `value`, in units of `unit_ns` nanoseconds, of a `field`.
@@ -222,9 +213,7 @@ pub(crate) fn nanos(field: &str, value: f64, unit_ns: f64) -> Result<Nanos, Stri
     if (0.0..1.8e19).contains(&nanos) {
         return Ok(Nanos(nanos as u64));
     }
-    Err(format!(
-        "`{field}` is {value}; expected a time from 0 that fits 64 bits in nanoseconds"
-    ))
+    Err(format!("`{field}` is {value}; expected a time from 0 that fits 64 bits in nanoseconds"))
 }
 
 #[cfg(test)]

@@ -149,11 +149,7 @@ impl Inference {
             return (RequestLink::Template, None);
         }
         let is_same = end.prompt == prompt_of(request);
-        let link = if is_same {
-            RequestLink::Repeat
-        } else {
-            RequestLink::FollowUp
-        };
+        let link = if is_same { RequestLink::Repeat } else { RequestLink::FollowUp };
         (link, Some((end.session, end.turn)))
     }
 
@@ -168,12 +164,7 @@ impl Inference {
             return;
         };
         let branches = self.ends.remove(end).map_or(Vec::new(), |end| end.branches);
-        let end_of = PromptEnd {
-            session,
-            turn,
-            prompt: prompt_of(request),
-            branches,
-        };
+        let end_of = PromptEnd { session, turn, prompt: prompt_of(request), branches };
         self.ends.insert(end, end_of);
     }
 }
@@ -315,19 +306,10 @@ mod tests {
 
     #[test]
     fn only_what_is_absent_is_filled_in() {
-        let mut info = TraceInfo {
-            sessions: Provenance::Given,
-            ..TraceInfo::new(16)
-        };
+        let mut info = TraceInfo { sessions: Provenance::Given, ..TraceInfo::new(16) };
         let mut inference = Inference::new(&mut info).expect("turns are absent");
-        assert_eq!(
-            (info.sessions, info.turns),
-            (Provenance::Given, Provenance::Inferred)
-        );
-        let mut request = TraceRequest {
-            session: Some(SessionId(77)),
-            ..TraceRequest::default()
-        };
+        assert_eq!((info.sessions, info.turns), (Provenance::Given, Provenance::Inferred));
+        let mut request = TraceRequest { session: Some(SessionId(77)), ..TraceRequest::default() };
         inference.assign(&mut request);
         assert_eq!((request.session, request.turn), (Some(SessionId(77)), 1));
         assert_eq!((request.request_type, info.types.len()), (0, 1));

@@ -141,12 +141,7 @@ impl Materializer {
         }
         let mut keys = Rng::new(config.seed);
         let mut tokens = || BlockTokens::new(keys.next_u64(), config.vocabulary.clone());
-        Ok(Self {
-            shared: tokens(),
-            own: tokens(),
-            config,
-            number: 0,
-        })
+        Ok(Self { shared: tokens(), own: tokens(), config, number: 0 })
     }
 
     /// The prompt of the next request. O(its tokens), which the limit bounds.
@@ -261,11 +256,8 @@ mod tests {
     /// (ids, input tokens) of a trace with `old` tokens an id, with `new` of them: prompt length.
     fn check_len((ids, input): (usize, Option<u32>), (old, new): (u32, u32), expected: usize) {
         let ids: Vec<u64> = (0..ids as u64).collect();
-        let options = MaterializerConfig {
-            trace_block_tokens: old,
-            block_tokens: new,
-            ..options()
-        };
+        let options =
+            MaterializerConfig { trace_block_tokens: old, block_tokens: new, ..options() };
         let prompt = prompt(options, &request(&ids, input, None));
         assert_eq!(prompt.tokens.len(), expected);
     }
@@ -313,10 +305,7 @@ mod tests {
             (Some(7), Some(3), 3),
             (Some(7), Some(0), 1),
         ] {
-            let options = MaterializerConfig {
-                output_tokens: forced,
-                ..options()
-            };
+            let options = MaterializerConfig { output_tokens: forced, ..options() };
             let prompt = prompt(options, &request(&[1], None, given));
             assert_eq!(prompt.output_tokens, expected);
         }
@@ -326,10 +315,7 @@ mod tests {
     fn a_long_prompt_is_refused_or_cut() {
         let long = request(&[1, 2], Some(u32::MAX), None);
         let next = |over_long| {
-            let options = MaterializerConfig {
-                over_long,
-                ..options()
-            };
+            let options = MaterializerConfig { over_long, ..options() };
             Materializer::new(options).expect("valid").next(&long)
         };
         let tokens = u64::from(u32::MAX);
@@ -339,18 +325,12 @@ mod tests {
             panic!("a cut prompt is one");
         };
         assert!(prompt.is_cut && prompt.tokens.len() == 1000);
-        let empty = Materializer::new(options())
-            .expect("valid")
-            .next(&request(&[], None, None));
+        let empty = Materializer::new(options()).expect("valid").next(&request(&[], None, None));
         assert_eq!(empty, Materialization::Empty);
     }
 
     fn check_error(block_tokens: u32, vocabulary: Range<TokenId>, part: &str) {
-        let options = MaterializerConfig {
-            block_tokens,
-            vocabulary,
-            ..options()
-        };
+        let options = MaterializerConfig { block_tokens, vocabulary, ..options() };
         let error = Materializer::new(options).expect_err(part).to_string();
         assert!(error.contains(part), "{error}");
     }

@@ -248,10 +248,7 @@ impl Iterator for Reader<'_> {
 }
 
 fn unsuitable(lines: &Lines<'_>, reason: String) -> TraceError {
-    TraceError::Unsuitable {
-        input: lines.name().to_owned(),
-        reason,
-    }
+    TraceError::Unsuitable { input: lines.name().to_owned(), reason }
 }
 
 /// Whether `options` go with `format`.
@@ -269,9 +266,9 @@ fn check(format: Format, options: &Options<'_>) -> Result<(), String> {
         (Some(_), Format::Canonical) => {
             Err("the trace's header says how many tokens a block holds".to_owned())
         }
-        (_, format) if format.is_text() && options.tokenize.is_none() => Err(format!(
-            "the format {format} is text; pass a tokenizing function"
-        )),
+        (_, format) if format.is_text() && options.tokenize.is_none() => {
+            Err(format!("the format {format} is text; pass a tokenizing function"))
+        }
         _ => Ok(()),
     }
 }
@@ -306,10 +303,7 @@ mod tests {
         assert!(reader.next().expect("a line").is_ok());
         let error = reader.next().expect("a line").expect_err("bad");
         assert!(error.to_string().starts_with("t, line 2: "), "{error}");
-        let skip = Options {
-            skip_bad: true,
-            ..Options::default()
-        };
+        let skip = Options { skip_bad: true, ..Options::default() };
         let mut reader = open(text, skip).expect("readable");
         assert_eq!(reader.by_ref().filter(Result::is_ok).count(), 2);
         let tally = reader.tally();
@@ -326,18 +320,12 @@ mod tests {
 
     #[test]
     fn an_error_of_reading_is_never_skipped_and_is_the_end() {
-        let options = Options {
-            skip_bad: true,
-            ..Options::default()
-        };
+        let options = Options { skip_bad: true, ..Options::default() };
         let raw = &b"{\"hash_ids\": [1]}\n"[..];
         let mut reader = Reader::with_options("t", raw.chain(Broken), options).expect("readable");
         assert!(reader.next().expect("a line").is_ok());
         let error = reader.next().expect("more").expect_err("it is gone");
-        assert!(
-            error.to_string().contains("after line 1: the disk"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("after line 1: the disk"), "{error}");
         assert!(reader.next().is_none());
     }
 
@@ -346,10 +334,8 @@ mod tests {
         let text = [5, 3, 4, 9].map(|ms| format!("{{\"timestamp\": {ms}, \"hash_ids\": []}}"));
         let text = text.join("\n");
         let mut reader = open(&text, Options::default()).expect("readable");
-        let times: Vec<_> = reader
-            .by_ref()
-            .map(|request| request.expect("good").arrival.0 / 1_000_000)
-            .collect();
+        let times: Vec<_> =
+            reader.by_ref().map(|request| request.expect("good").arrival.0 / 1_000_000).collect();
         assert_eq!(times, [5, 5, 5, 9]);
         assert_eq!(reader.tally().moved, 2);
     }
@@ -358,10 +344,7 @@ mod tests {
     fn blocks_far_beyond_the_prompt_or_far_behind_it_are_counted() {
         let check = |input: u32, blocks: &str, block_tokens: Option<u32>, expected: [u64; 2]| {
             let text = format!("{{\"input_length\": {input}, \"hash_ids\": {blocks}}}");
-            let options = Options {
-                block_tokens,
-                ..Options::default()
-            };
+            let options = Options { block_tokens, ..Options::default() };
             let mut reader = open(&text, options).expect("readable");
             assert_eq!(reader.by_ref().filter(Result::is_ok).count(), 1);
             let tally = reader.tally();
@@ -385,22 +368,13 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_refused_at_once() {
         let drawn = || Options {
-            arrivals: Arrivals::Poisson {
-                mean_gap: Duration::from_secs(1),
-                seed: 0,
-            },
+            arrivals: Arrivals::Poisson { mean_gap: Duration::from_secs(1), seed: 0 },
             ..Options::default()
         };
-        let blocks = |block_tokens| Options {
-            block_tokens: Some(block_tokens),
-            ..Options::default()
-        };
+        let blocks =
+            |block_tokens| Options { block_tokens: Some(block_tokens), ..Options::default() };
         check_refused("", Options::default(), "empty");
-        check_refused(
-            "\n?\n",
-            Options::default(),
-            "line 2: the first line is neither",
-        );
+        check_refused("\n?\n", Options::default(), "line 2: the first line is neither");
         check_refused("{\"hash_ids\": []}", drawn(), "has arrival times");
         check_refused("{\"hash_ids\": []}", blocks(0), "at least one token");
         check_refused("{\"turns\": []}", Options::default(), "tokenizing function");
@@ -410,10 +384,7 @@ mod tests {
 
     #[test]
     fn an_empty_trace_of_a_named_format_has_no_requests() {
-        let options = Options {
-            format: Some(Format::Mooncake),
-            ..Options::default()
-        };
+        let options = Options { format: Some(Format::Mooncake), ..Options::default() };
         assert_eq!(open("\n", options).expect("readable").count(), 0);
     }
 }

@@ -110,10 +110,7 @@ mod tests {
         let all = trace();
         let kept = thinned(&all, scale, seed);
         assert_eq!(kept, thinned(&all, scale, seed), "the same seed, the same");
-        for (whole, part) in [
-            (sizes(&all).len(), sizes(&kept).len()),
-            (all.len(), kept.len()),
-        ] {
+        for (whole, part) in [(sizes(&all).len(), sizes(&kept).len()), (all.len(), kept.len())] {
             let share = part as f64 / whole as f64;
             // Five standard deviations of a draw of 4,000, in order of requests.
             let slack = 5.0 * (scale * (1.0 - scale) / 4000.0).sqrt();
@@ -142,10 +139,7 @@ mod tests {
         };
         let (quarter, half) = (blocks(0.25, 1), blocks(0.5, 1));
         assert!(quarter.is_subset(&half) && quarter.len() < half.len());
-        assert!(
-            !blocks(0.25, 2).is_subset(&half),
-            "another seed, another part"
-        );
+        assert!(!blocks(0.25, 2).is_subset(&half), "another seed, another part");
     }
 
     #[test]

@@ -74,13 +74,7 @@ impl<'a> Schedule<'a> {
             Arrivals::FileOrder => None,
             Arrivals::Poisson { mean_gap, seed } => Some((Rng::new(seed), mean_gap.as_secs_f64())),
         };
-        Self {
-            gaps,
-            next_start: Nanos(0),
-            next_number: 0,
-            open_bytes: 0,
-            open: BTreeMap::new(),
-        }
+        Self { gaps, next_start: Nanos(0), next_number: 0, open_bytes: 0, open: BTreeMap::new() }
     }
 
     /// Starts the session that `line` holds.
@@ -111,12 +105,7 @@ impl<'a> Schedule<'a> {
         }
         let number = self.next_number;
         self.next_number += 1;
-        let open = OpenSession {
-            next,
-            session,
-            start,
-            line,
-        };
+        let open = OpenSession { next, session, start, line };
         self.open.insert((open.time(), number), open);
         Ok(())
     }
@@ -129,24 +118,14 @@ impl<'a> Schedule<'a> {
         if !is_last && self.gaps.is_some() && time > self.next_start {
             return None;
         }
-        let OpenSession {
-            next,
-            mut session,
-            start,
-            line,
-        } = entry.remove();
+        let OpenSession { next, mut session, start, line } = entry.remove();
         if self.gaps.is_none() {
             self.next_start = self.next_start.max(time);
         }
         let following = session.requests.next().filter(|_| next.is_ok());
         match following {
             Some(next) => {
-                let open = OpenSession {
-                    next,
-                    session,
-                    start,
-                    line,
-                };
+                let open = OpenSession { next, session, start, line };
                 self.open.insert((open.time().max(time), number), open);
             }
             None => self.open_bytes = self.open_bytes.saturating_sub(session.bytes),
@@ -190,10 +169,7 @@ mod tests {
                 Err(_) => Err("bad".to_owned()),
             })
             .collect();
-        RecordedSession {
-            requests: Box::new(requests.into_iter()),
-            bytes,
-        }
+        RecordedSession { requests: Box::new(requests.into_iter()), bytes }
     }
 
     /// All requests as (session, time in seconds), read as a reader reads them.
@@ -232,10 +208,7 @@ mod tests {
     const SESSION: &[i64] = &[0, 10, 20];
 
     fn drawn(mean_s: u64, seed: u64) -> (Vec<(u64, f64)>, usize) {
-        let arrivals = Arrivals::Poisson {
-            mean_gap: Duration::from_secs(mean_s),
-            seed,
-        };
+        let arrivals = Arrivals::Poisson { mean_gap: Duration::from_secs(mean_s), seed };
         run(arrivals, &[SESSION; 1000])
     }
 
@@ -265,10 +238,7 @@ mod tests {
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let short = gaps.iter().filter(|gap| **gap < 5.0 * f64::ln(2.0)).count();
         assert!((4.5..5.5).contains(&mean), "{mean}");
-        assert!(
-            (450..550).contains(&short),
-            "half is below the median: {short}"
-        );
+        assert!((450..550).contains(&short), "half is below the median: {short}");
         assert_eq!(drawn(5, 1), drawn(5, 1));
         assert_ne!(drawn(5, 1), drawn(5, 2));
     }
@@ -282,18 +252,13 @@ mod tests {
 
     #[test]
     fn too_many_sessions_at_once_are_refused() {
-        let mut schedule = Schedule::new(Arrivals::Poisson {
-            mean_gap: Duration::ZERO,
-            seed: 0,
-        });
+        let mut schedule = Schedule::new(Arrivals::Poisson { mean_gap: Duration::ZERO, seed: 0 });
         let half = OPEN_BYTES_MAX / 2;
         for number in 0..2 {
             let added = schedule.add(session(number, SESSION, half), 0);
             added.expect("as much as there may be");
         }
-        let error = schedule
-            .add(session(2, SESSION, half), 0)
-            .expect_err("full");
+        let error = schedule.add(session(2, SESSION, half), 0).expect_err("full");
         assert!(error.contains("further apart"), "{error}");
         while schedule.next(true).is_some() {}
         assert_eq!(schedule.open_bytes, 0);

@@ -91,11 +91,7 @@ impl<'a> Lines<'a> {
                 is_peeked: false,
                 is_over: false,
             }),
-            Err(source) => Err(TraceError::Read {
-                input: name,
-                line: 0,
-                source,
-            }),
+            Err(source) => Err(TraceError::Read { input: name, line: 0, source }),
         }
     }
 
@@ -147,9 +143,7 @@ impl<'a> Lines<'a> {
             Ok(true) => {}
         }
         let parsed = match std::str::from_utf8(&self.buffer) {
-            Ok(text) => parse(&surrogates::mended(
-                text.trim_start_matches('\u{feff}').trim(),
-            )),
+            Ok(text) => parse(&surrogates::mended(text.trim_start_matches('\u{feff}').trim())),
             Err(error) => Err(format!("not UTF-8 text ({error})")),
         };
         Some(parsed.map_err(|reason| TraceError::bad_line(&self.name, self.line, reason)))
@@ -175,16 +169,11 @@ impl<'a> Lines<'a> {
 
     fn read_line(&mut self) -> io::Result<usize> {
         self.buffer.clear();
-        let read = self
-            .reader
-            .by_ref()
-            .take(LINE_LIMIT_BYTES)
-            .read_until(b'\n', &mut self.buffer)?;
+        let read =
+            self.reader.by_ref().take(LINE_LIMIT_BYTES).read_until(b'\n', &mut self.buffer)?;
         if read as u64 == LINE_LIMIT_BYTES {
             let limit = LINE_LIMIT_BYTES >> 20;
-            return Err(io::Error::other(format!(
-                "a line is longer than {limit} MiB"
-            )));
+            return Err(io::Error::other(format!("a line is longer than {limit} MiB")));
         }
         Ok(read)
     }
@@ -227,27 +216,15 @@ mod tests {
 
     #[test]
     fn frames_and_members_that_follow_one_another_are_one_text() {
-        check(
-            &[zstd(b"a\nb"), zstd(b""), zstd(b"c\n")].concat(),
-            &["a", "bc"],
-        );
-        check(
-            &[gzip(b"a\nb"), gzip(b""), gzip(b"c\n")].concat(),
-            &["a", "bc"],
-        );
+        check(&[zstd(b"a\nb"), zstd(b""), zstd(b"c\n")].concat(), &["a", "bc"]);
+        check(&[gzip(b"a\nb"), gzip(b""), gzip(b"c\n")].concat(), &["a", "bc"]);
         let skippable = b"\x53\x2a\x4d\x18\x03\0\0\0xyz".to_vec();
-        check(
-            &[&skippable[..], &zstd(b"a\n"), &skippable].concat(),
-            &["a"],
-        );
+        check(&[&skippable[..], &zstd(b"a\n"), &skippable].concat(), &["a"]);
     }
 
     #[test]
     fn elements_of_an_array_are_lines_and_halves_of_pairs_are_mended() {
-        check(
-            b"[{\"a\": 1},\n {\"b\":\n 2}]\n",
-            &["{\"a\": 1}", "{\"b\":  2}"],
-        );
+        check(b"[{\"a\": 1},\n {\"b\":\n 2}]\n", &["{\"a\": 1}", "{\"b\":  2}"]);
         check(&gzip(b"\n[1, [2, 3]]"), &["1", "[2, 3]"]);
         check(br#"{"a": "\ud800"}"#, &[r#"{"a": "\ufffd"}"#]);
         let mut lines = Lines::new("t", &b"[\n1,\n2,\n3\n]"[..]).expect("readable");

@@ -30,10 +30,7 @@ const SEEDS: [(Format, &[u8]); 9] = [
     (Format::Bailian, include_bytes!("seeds/bailian.jsonl")),
     (Format::Agent, include_bytes!("seeds/agent.jsonl")),
     (Format::Azure, include_bytes!("seeds/azure.csv")),
-    (
-        Format::Conversation,
-        include_bytes!("seeds/conversation.jsonl"),
-    ),
+    (Format::Conversation, include_bytes!("seeds/conversation.jsonl")),
     (Format::Requests, include_bytes!("seeds/requests.jsonl")),
     (Format::Canonical, include_bytes!("seeds/canonical.jsonl")),
     // Packed: one gzip member; two zstd frames.
@@ -63,10 +60,7 @@ const ROUNDS: u64 = 2_000;
 fn the_seeds_are_good_traces() {
     for (format, seed) in SEEDS {
         let outcome = read::all(seed, &Choices::strict());
-        assert!(
-            outcome.requests >= 3 && outcome.errors == 0,
-            "{format}: {outcome:?}"
-        );
+        assert!(outcome.requests >= 3 && outcome.errors == 0, "{format}: {outcome:?}");
     }
 }
 
@@ -90,10 +84,7 @@ fn damaged_traces_neither_panic_nor_take_memory() {
             requests += check(&name, &bytes, &choices);
         }
         // The damage must leave something to read, or nothing was tested.
-        assert!(
-            requests > ROUNDS as usize / 20,
-            "{format}: {requests} requests"
-        );
+        assert!(requests > ROUNDS as usize / 20, "{format}: {requests} requests");
     }
 }
 
@@ -113,17 +104,11 @@ fn check(name: &str, bytes: &[u8], choices: &Choices) -> usize {
         Some(_) => RECORD_FACTOR,
     };
     let limit = BASE_BYTES + packed + factor * record;
-    assert!(
-        peak <= limit,
-        "{name}: {peak} bytes for a record of {record}, {choices:?}"
-    );
+    assert!(peak <= limit, "{name}: {peak} bytes for a record of {record}, {choices:?}");
     // Every line ends in a record or an error; a session has a request or an error for each
     // object in it.
     let most = num_lines + num_lines * record + 2;
-    assert!(
-        outcome.requests + outcome.errors <= most,
-        "{name}: {outcome:?}"
-    );
+    assert!(outcome.requests + outcome.errors <= most, "{name}: {outcome:?}");
     outcome.requests
 }
 
@@ -147,106 +132,42 @@ fn no_record_takes_much_more_than_its_line() {
     let header = "{\"headstart_trace\":1,\"block_tokens\":64,\"types\":[\"unknown\"],\
                   \"sessions\":\"given\",\"turns\":\"absent\",\"types_from\":\"given\"}\n";
     let costly = [
+        (Format::Mooncake, format!("{{\"hash_ids\":[{}]}}", many("7"))),
+        (Format::Mooncake, format!("{{\"hash_ids\":[{}]}}", many("[0,400000]"))),
+        (Format::Mooncake, format!("{{\"hash_ids\":[1],\"x\":[{}]}}", many("[]"))),
+        (Format::Mooncake, format!("{{\"hash_ids\":\"{}\"}}", many("\\n"))),
+        (Format::Bailian, format!("{{\"chat_id\":1,\"hash_ids\":[{}]}}", many("7"))),
+        (Format::Bailian, format!("{{\"chat_id\":1,\"type\":\"{}\",\"hash_ids\":[]}}", many("x"))),
+        (Format::Agent, format!("{{\"requests\":[{}]}}", many("{\"t\":0,\"type\":\"\"}"))),
         (
-            Format::Mooncake,
-            format!("{{\"hash_ids\":[{}]}}", many("7")),
-        ),
-        (
-            Format::Mooncake,
-            format!("{{\"hash_ids\":[{}]}}", many("[0,400000]")),
-        ),
-        (
-            Format::Mooncake,
-            format!("{{\"hash_ids\":[1],\"x\":[{}]}}", many("[]")),
-        ),
-        (
-            Format::Mooncake,
-            format!("{{\"hash_ids\":\"{}\"}}", many("\\n")),
-        ),
-        (
-            Format::Bailian,
-            format!("{{\"chat_id\":1,\"hash_ids\":[{}]}}", many("7")),
-        ),
-        (
-            Format::Bailian,
-            format!(
-                "{{\"chat_id\":1,\"type\":\"{}\",\"hash_ids\":[]}}",
-                many("x")
-            ),
+            Format::Agent,
+            format!("{{\"requests\":[{}]}}", many("{\"t\":0,\"type\":\"\",\"requests\":[]}")),
         ),
         (
             Format::Agent,
-            format!("{{\"requests\":[{}]}}", many("{\"t\":0,\"type\":\"\"}")),
-        ),
-        (
-            Format::Agent,
-            format!(
-                "{{\"requests\":[{}]}}",
-                many("{\"t\":0,\"type\":\"\",\"requests\":[]}")
-            ),
-        ),
-        (
-            Format::Agent,
-            format!(
-                "{{\"requests\":[{}]}}",
-                many("{\"t\":0,\"type\":\"\",\"hash_ids\":[]}")
-            ),
+            format!("{{\"requests\":[{}]}}", many("{\"t\":0,\"type\":\"\",\"hash_ids\":[]}")),
         ),
         (Format::Azure, format!("TIMESTAMP,{}\n", many(""))),
-        (
-            Format::Azure,
-            format!("TIMESTAMP,ContextTokens,GeneratedTokens\n{}", many("1")),
-        ),
+        (Format::Azure, format!("TIMESTAMP,ContextTokens,GeneratedTokens\n{}", many("1"))),
         (
             Format::Conversation,
-            format!(
-                "{{\"turns\":[{}]}}",
-                many("{\"role\":\"user\",\"text\":\"\"}")
-            ),
+            format!("{{\"turns\":[{}]}}", many("{\"role\":\"user\",\"text\":\"\"}")),
         ),
+        (Format::Conversation, format!("{{\"id\":[{}],\"turns\":[]}}", many("1"))),
         (
             Format::Conversation,
-            format!("{{\"id\":[{}],\"turns\":[]}}", many("1")),
+            format!("{{\"turns\":[{{\"role\":\"user\",\"text\":\"{}\"}}]}}", many("x")),
         ),
-        (
-            Format::Conversation,
-            format!(
-                "{{\"turns\":[{{\"role\":\"user\",\"text\":\"{}\"}}]}}",
-                many("x")
-            ),
-        ),
-        (
-            Format::Requests,
-            format!("{{\"model\":1,\"messages\":[{}]}}", many("1")),
-        ),
-        (
-            Format::Requests,
-            format!("{{\"messages\":[{}]}}", many("{\"a\":{}}")),
-        ),
+        (Format::Requests, format!("{{\"model\":1,\"messages\":[{}]}}", many("1"))),
+        (Format::Requests, format!("{{\"messages\":[{}]}}", many("{\"a\":{}}"))),
         (Format::Requests, format!("{{\"prompt\":[{}]}}", many("[]"))),
-        (
-            Format::Requests,
-            format!("{{{},\"prompt\":\"x\"}}", numbered(1 << 16)),
-        ),
-        (
-            Format::Canonical,
-            format!("{header}{{\"types\":[{}]}}", many("\"\"")),
-        ),
-        (
-            Format::Canonical,
-            format!("{header}{{\"arrival_ns\":1,\"blocks\":[{}]}}", many("7")),
-        ),
+        (Format::Requests, format!("{{{},\"prompt\":\"x\"}}", numbered(1 << 16))),
+        (Format::Canonical, format!("{header}{{\"types\":[{}]}}", many("\"\""))),
+        (Format::Canonical, format!("{header}{{\"arrival_ns\":1,\"blocks\":[{}]}}", many("7"))),
     ];
     for (number, (format, text)) in costly.iter().enumerate() {
-        let choices = Choices {
-            format: Some(*format),
-            ..Choices::strict()
-        };
-        check(
-            &format!("{format}, record {number}"),
-            text.as_bytes(),
-            &choices,
-        );
+        let choices = Choices { format: Some(*format), ..Choices::strict() };
+        check(&format!("{format}, record {number}"), text.as_bytes(), &choices);
     }
 }
 
@@ -289,10 +210,7 @@ const LONG_BYTES: usize = 50 << 20;
 
 /// Reads [`LONG_BYTES`] made of `line(n)` in at most `limit` bytes of memory.
 fn check_long(name: &str, limit: usize, infer: bool, line: impl FnMut(u64) -> String) {
-    let choices = Choices {
-        infer,
-        ..Choices::strict()
-    };
+    let choices = Choices { infer, ..Choices::strict() };
     let is_text = matches!(name, "conversation" | "requests");
     let raw = Endless {
         line,
@@ -304,19 +222,15 @@ fn check_long(name: &str, limit: usize, infer: bool, line: impl FnMut(u64) -> St
     let mut outcome = None;
     let peak = peak_bytes(|| outcome = Some(read::all(raw, &choices)));
     let outcome = outcome.expect("it was read");
-    assert!(
-        outcome.errors == 0 && outcome.requests > 10_000,
-        "{name}: {outcome:?}"
-    );
+    assert!(outcome.errors == 0 && outcome.requests > 10_000, "{name}: {outcome:?}");
     assert!(peak <= limit, "{name}: {peak} bytes");
 }
 
 /// A prompt of the `n`th request: a conversation of four turns under a shared first block.
 fn blocks(n: u64) -> String {
     let (session, turn) = (n / 4, n % 4);
-    let own: Vec<String> = (0..=5 * turn)
-        .map(|block| (1 + session * 20 + block).to_string())
-        .collect();
+    let own: Vec<String> =
+        (0..=5 * turn).map(|block| (1 + session * 20 + block).to_string()).collect();
     format!("[0, {}]", own.join(", "))
 }
 
@@ -337,11 +251,7 @@ fn long_mooncake_traces_stream() {
 #[test]
 fn long_bailian_traces_stream() {
     let line = |n: u64| {
-        let parent = if n.is_multiple_of(4) {
-            -1
-        } else {
-            n as i64 - 1
-        };
+        let parent = if n.is_multiple_of(4) { -1 } else { n as i64 - 1 };
         format!(
             "{{\"chat_id\": {n}, \"parent_chat_id\": {parent}, \"timestamp\": {n}, \
              \"type\": \"text\", \"turn\": 1, \"hash_ids\": {}}}",
@@ -363,10 +273,7 @@ fn long_agent_traces_stream() {
             )
         };
         let requests: Vec<String> = (0..50).map(request).collect();
-        format!(
-            "{{\"block_size\": 64, \"requests\": [{}]}}",
-            requests.join(", ")
-        )
+        format!("{{\"block_size\": 64, \"requests\": [{}]}}", requests.join(", "))
     };
     check_long("agent", 1 << 20, true, line);
 }
@@ -410,9 +317,6 @@ fn long_canonical_traces_stream() {
         0 => "{\"headstart_trace\": 1, \"block_tokens\": 16, \"types\": [\"unknown\"], \
               \"sessions\": \"given\", \"turns\": \"given\", \"types_from\": \"absent\"}"
             .to_owned(),
-        _ => format!(
-            "{{\"arrival_ns\": {n}, \"session\": {n}, \"blocks\": {}}}",
-            blocks(n)
-        ),
+        _ => format!("{{\"arrival_ns\": {n}, \"session\": {n}, \"blocks\": {}}}", blocks(n)),
     });
 }

@@ -62,22 +62,14 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
 /// Benchmarks name conversations by their seed, so a seed's bytes must not change.
 #[test]
 fn the_bytes_are_pinned() {
-    let all = PlantedConfig {
-        conversations: 500,
-        system_prompts: 3,
-        ..PlantedConfig::default()
-    };
+    let all = PlantedConfig { conversations: 500, system_prompts: 3, ..PlantedConfig::default() };
     let got = fingerprint(&bytes(&all));
     assert_eq!(got, 0x9d68_157a_c710_d4ef, "the generator has changed");
 }
 
 #[test]
 fn what_is_written_is_read_back() {
-    let all = PlantedConfig {
-        system_prompts: 2,
-        max_turns: 3,
-        ..planted(100, 3, 1.0)
-    };
+    let all = PlantedConfig { system_prompts: 2, max_turns: 3, ..planted(100, 3, 1.0) };
     let read = conversation::read("t", &bytes(&all)[..], None).expect("our own");
     assert_eq!(read, generate(&all));
 }
@@ -85,11 +77,7 @@ fn what_is_written_is_read_back() {
 #[test]
 fn the_share_that_goes_on_is_the_one_asked_for() {
     for (base, strength) in [(0.55, 1.0), (0.35, 1.0), (0.08, 4.0), (0.8, 0.0)] {
-        let all = PlantedConfig {
-            base,
-            max_turns: 60,
-            ..planted(6000, 11, strength)
-        };
+        let all = PlantedConfig { base, max_turns: 60, ..planted(6000, 11, strength) };
         let turns = turns(&generate(&all));
         let got = share(&turns);
         // Turns of a conversation are alike, so the mean wanders more than its turns' number says.
@@ -130,13 +118,7 @@ fn without_strength_nothing_is_told() {
 /// The table of the module's documentation.
 #[test]
 fn strength_fixes_what_can_be_attained() {
-    let table = [
-        (0.25, 0.22),
-        (0.5, 0.41),
-        (1.0, 0.64),
-        (2.0, 0.74),
-        (4.0, 0.74),
-    ];
+    let table = [(0.25, 0.22), (0.5, 0.41), (1.0, 0.64), (2.0, 0.74), (4.0, 0.74)];
     for (strength, expected) in table {
         let mut attainable = Attainable::default();
         for (p, label) in turns(&generate(&planted(10_000, 14, strength))) {
@@ -149,11 +131,7 @@ fn strength_fixes_what_can_be_attained() {
 
 #[test]
 fn a_conversation_has_as_many_turns_as_its_outcomes_said() {
-    let all = PlantedConfig {
-        max_turns: 4,
-        system_prompts: 2,
-        ..planted(2000, 15, 1.0)
-    };
+    let all = PlantedConfig { max_turns: 4, system_prompts: 2, ..planted(2000, 15, 1.0) };
     let conversations = generate(&all);
     for conversation in &conversations {
         let roles: Vec<Role> = conversation.turns.iter().map(|turn| turn.role).collect();
@@ -196,20 +174,14 @@ fn the_subject_alone_tells_nothing() {
 
 #[test]
 fn lengths_follow_the_means_asked_for() {
-    let mut all = PlantedConfig {
-        conversations: 500,
-        seed: 17,
-        ..PlantedConfig::default()
-    };
+    let mut all = PlantedConfig { conversations: 500, seed: 17, ..PlantedConfig::default() };
     all.prompt.mean = 80.0;
     all.answer.mean = 300.0;
     let conversations = generate(&all);
     let mean = |role: Role| {
         let texts = conversations.iter().flat_map(|c| &c.turns);
         let texts = texts.filter(|turn| turn.role == role);
-        let words: Vec<usize> = texts
-            .map(|turn| turn.text.split_whitespace().count())
-            .collect();
+        let words: Vec<usize> = texts.map(|turn| turn.text.split_whitespace().count()).collect();
         words.iter().sum::<usize>() as f64 / words.len() as f64
     };
     let (prompt, answer) = (mean(Role::User), mean(Role::Assistant));
@@ -225,10 +197,7 @@ fn impossible_parameters_are_named() {
     };
     check(planted(1, 1, -1.0), "strength -1");
     check(planted(1, 1, f64::NAN), "strength NaN");
-    let with_base = |base| PlantedConfig {
-        base,
-        ..PlantedConfig::default()
-    };
+    let with_base = |base| PlantedConfig { base, ..PlantedConfig::default() };
     check(with_base(0.0), "base 0: expected a share");
     let mut long = PlantedConfig::default();
     long.answer.sigma = 9.0;

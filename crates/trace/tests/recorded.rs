@@ -9,9 +9,7 @@ use headstart_trace::{Arrivals, Format, Options, Provenance, Reader};
 
 /// The trace `file` of the shared data under `options`, or `None`, said, where it is absent.
 fn open(file: &str, options: Options<'static>) -> Option<Reader<'static>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data")
-        .join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(file);
     let Ok(raw) = File::open(&path) else {
         eprintln!("SKIPPED: there is no ../shared/data/{file}");
         return None;
@@ -64,12 +62,7 @@ fn check_mooncake(file: &str, counts: [usize; 3], span_ms: u64, sessions: (usize
 #[test]
 fn mooncake_conversation() {
     let file = "mooncake-fast25/conversation_trace.jsonl.zst";
-    check_mooncake(
-        file,
-        [12_031, 288_500, 182_790],
-        3_536_999,
-        (8_057, Some(43)),
-    );
+    check_mooncake(file, [12_031, 288_500, 182_790], 3_536_999, (8_057, Some(43)));
     if let Some(mut reader) = open(file, Options::default()) {
         let (smallest, ..) = session_sizes(&all(&mut reader));
         assert_eq!(smallest, [6_045, 1_225, 392, 167]);
@@ -87,10 +80,7 @@ const AGENTS: &str = "agentic-claude-code/traces_rle.jsonl.zst";
 
 #[test]
 fn agent_sessions_in_file_order() {
-    let keep = Options {
-        drop_duplicates: false,
-        ..Options::default()
-    };
+    let keep = Options { drop_duplicates: false, ..Options::default() };
     let Some(mut reader) = open(AGENTS, keep) else {
         return;
     };
@@ -106,10 +96,7 @@ fn agent_sessions_in_file_order() {
     assert!(requests.is_sorted_by_key(|request| request.session));
     let info = reader.info();
     assert_eq!((info.block_tokens, reader.format()), (64, Format::Agent));
-    assert_eq!(
-        info.types,
-        ["unknown", "n", "Explore", "s", "general-purpose", "Plan"]
-    );
+    assert_eq!(info.types, ["unknown", "n", "Explore", "s", "general-purpose", "Plan"]);
     let of = |name: &str| {
         let index = info.types.iter().position(|known| known == name);
         let is = |request: &&TraceRequest| Some(usize::from(request.request_type)) == index;
@@ -121,10 +108,7 @@ fn agent_sessions_in_file_order() {
 #[test]
 fn agent_sessions_with_drawn_starts() {
     let drawn = |seed| Options {
-        arrivals: Arrivals::Poisson {
-            mean_gap: std::time::Duration::from_secs(60),
-            seed,
-        },
+        arrivals: Arrivals::Poisson { mean_gap: std::time::Duration::from_secs(60), seed },
         ..Options::default()
     };
     let Some(mut reader) = open(AGENTS, drawn(1)) else {
@@ -133,10 +117,7 @@ fn agent_sessions_with_drawn_starts() {
     let requests = all(&mut reader);
     let left_out = reader.tally().duplicates as usize;
     assert!(left_out > 0 && session_sizes(&requests).1 + left_out == 435);
-    let switches = requests
-        .windows(2)
-        .filter(|pair| pair[0].session != pair[1].session)
-        .count();
+    let switches = requests.windows(2).filter(|pair| pair[0].session != pair[1].session).count();
     assert!(switches > 10_000, "sessions overlap: {switches}");
     let same = all(&mut open(AGENTS, drawn(1)).expect("it was there"));
     assert!(requests == same, "the seed fixes everything");
@@ -155,9 +136,7 @@ fn azure() {
         assert_eq!(requests.len(), count);
         let span_s = requests.last().expect("not empty").arrival.0 / 1_000_000_000;
         assert!((3_400..3_600).contains(&span_s), "{span_s}");
-        let lengths = requests
-            .iter()
-            .map(|r| u64::from(r.input_tokens.expect("given")));
+        let lengths = requests.iter().map(|r| u64::from(r.input_tokens.expect("given")));
         let mean = lengths.sum::<u64>() / requests.len() as u64;
         assert!([1_154, 1_155, 2_047, 2_048].contains(&mean), "{mean}");
     }

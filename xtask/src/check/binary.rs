@@ -10,10 +10,7 @@ use crate::cargo::Cargo;
 /// Builds it with the whole workspace, as the tests were; see `examples`. Returns the outcome of a
 /// build that fails.
 pub(super) fn build(cargo: &Cargo) -> Result<Option<Outcome>> {
-    let built = cargo.run(
-        &["build", "--quiet", "--locked", "--workspace", "--bins"],
-        &[],
-    )?;
+    let built = cargo.run(&["build", "--quiet", "--locked", "--workspace", "--bins"], &[])?;
     let failed = || Outcome::Failed(format!("the binary does not build: {built}"));
     Ok((!built.success()).then(failed))
 }

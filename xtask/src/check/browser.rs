@@ -52,9 +52,7 @@ fn unless_ready(ready: &Output) -> Option<Outcome> {
         _ => {
             let why = String::from_utf8_lossy(&ready.stderr);
             let (why, status) = (why.trim(), ready.status);
-            Some(Outcome::Failed(format!(
-                "{SCRIPT} --ready ended with {status}: {why}"
-            )))
+            Some(Outcome::Failed(format!("{SCRIPT} --ready ended with {status}: {why}")))
         }
     }
 }
@@ -109,10 +107,7 @@ mod tests {
                       limit.began('a page', '1 of 2 checks passed in 1 s')\n\
                       subprocess.run(['sh', '-c', 'echo begun; sleep 30; echo outlived'])\n\
                       subprocess.run(['sh', '-c', 'sleep 30; echo outlived'])\n";
-        let ran = Command::new("python3")
-            .args(["-B", "-c", script])
-            .current_dir(folder)
-            .output();
+        let ran = Command::new("python3").args(["-B", "-c", script]).current_dir(folder).output();
         let Ok(ran) = ran else {
             eprintln!("skipped: no python3");
             return;
@@ -121,24 +116,15 @@ mod tests {
         assert!(said.contains("FAILED  a page: it hangs"), "{said}{ran:?}");
         assert!(!said.contains("outlived"), "{said}");
         let closing = "1 of 2 checks passed in 1 s".to_owned();
-        assert_eq!(
-            concluded(ran.status.code(), &said),
-            Outcome::Failed(closing)
-        );
+        assert_eq!(concluded(ran.status.code(), &said), Outcome::Failed(closing));
     }
 
     #[test]
     fn only_checks_that_were_made_pass() {
         let closing = "12 of 12 checks passed in 55 s; screenshots: s";
         let said = format!("ok     it loads\n{closing}\n");
-        assert_eq!(
-            concluded(Some(0), &said),
-            Outcome::Passed(closing.to_owned())
-        );
-        assert_eq!(
-            concluded(Some(1), &said),
-            Outcome::Failed(closing.to_owned())
-        );
+        assert_eq!(concluded(Some(0), &said), Outcome::Passed(closing.to_owned()));
+        assert_eq!(concluded(Some(1), &said), Outcome::Failed(closing.to_owned()));
         for code in [Some(0), Some(1), Some(NOT_THERE), None] {
             assert!(matches!(concluded(code, ""), Outcome::Failed(_)));
         }

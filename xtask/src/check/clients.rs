@@ -63,10 +63,7 @@ mod tests {
         let said = format!("ok      embedded: openai_chat.py\n{closing}\n");
         let text = closing.to_owned();
         assert_eq!(concluded(Some(0), &said), Outcome::Passed(text.clone()));
-        assert_eq!(
-            concluded(Some(NOT_ALL), &said),
-            Outcome::Skipped(text.clone())
-        );
+        assert_eq!(concluded(Some(NOT_ALL), &said), Outcome::Skipped(text.clone()));
         assert_eq!(concluded(Some(1), &said), Outcome::Failed(text));
         for code in [Some(0), Some(1), Some(NOT_ALL), None] {
             assert!(matches!(

@@ -82,9 +82,7 @@ pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
 /// The README and the pages of the guide.
 fn documents(root: &Path) -> Result<Vec<PathBuf>> {
     let guide = fs::read_dir(root.join("docs/guide")).context("there is no docs/guide")?;
-    let mut pages = guide
-        .map(|page| Ok(page?.path()))
-        .collect::<Result<Vec<_>>>()?;
+    let mut pages = guide.map(|page| Ok(page?.path())).collect::<Result<Vec<_>>>()?;
     pages.sort();
     pages.insert(0, root.join("README.md"));
     Ok(pages)
@@ -134,19 +132,11 @@ impl Place {
             std::env::temp_dir().join(format!("headstart-commands-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("prompts"))?;
-        fs::write(
-            folder.join("prompts/support.txt"),
-            "You answer questions about orders.\n",
-        )?;
+        fs::write(folder.join("prompts/support.txt"), "You answer questions about orders.\n")?;
         std::os::unix::fs::symlink(root.join("data"), folder.join("data"))?;
         let programs = program.parent().unwrap_or(root).display().to_string();
         let path = std::env::var("PATH").unwrap_or_default();
-        Ok(Self {
-            folder,
-            path: format!("{programs}:{path}"),
-            servers: Vec::new(),
-            address: None,
-        })
+        Ok(Self { folder, path: format!("{programs}:{path}"), servers: Vec::new(), address: None })
     }
 
     fn run(&mut self, command: &str) -> Result<()> {
@@ -198,12 +188,8 @@ impl Place {
             let read = BufReader::new(stdout).read_line(&mut line);
             let _ = send.send(read.map(|_| line));
         });
-        let line = receive
-            .recv_timeout(START)
-            .context("the server is not ready")??;
-        let address = line
-            .split_once("http://")
-            .and_then(|(_, rest)| rest.split('/').next());
+        let line = receive.recv_timeout(START).context("the server is not ready")??;
+        let address = line.split_once("http://").and_then(|(_, rest)| rest.split('/').next());
         let address = address.with_context(|| format!("no address in {line:?}"))?;
         self.address = Some(address.to_owned());
         Ok(())
@@ -234,10 +220,6 @@ mod tests {
 
     #[test]
     fn every_reason_to_skip_is_one() {
-        assert!(
-            SKIPPED
-                .iter()
-                .all(|(part, why)| !part.is_empty() && !why.is_empty())
-        );
+        assert!(SKIPPED.iter().all(|(part, why)| !part.is_empty() && !why.is_empty()));
     }
 }

@@ -32,16 +32,11 @@ struct Example {
 pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
     let examples = discover(root)?;
     if let Some(name) = first_missing(REQUIRED, &examples) {
-        return Ok(Outcome::Failed(format!(
-            "example `{name}` is required but does not exist"
-        )));
+        return Ok(Outcome::Failed(format!("example `{name}` is required but does not exist")));
     }
     // Built with the whole workspace, as the tests were: building one package alone would choose
     // other features of its dependencies and compile them again.
-    let built = cargo.run(
-        &["build", "--quiet", "--locked", "--workspace", "--examples"],
-        &[],
-    )?;
+    let built = cargo.run(&["build", "--quiet", "--locked", "--workspace", "--examples"], &[])?;
     if !built.success() {
         return Ok(Outcome::Failed(format!("examples do not build: {built}")));
     }
@@ -53,9 +48,7 @@ pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
             .status()
             .with_context(|| format!("example `{name}` of `{package}` did not start"))?;
         if !status.success() {
-            return Ok(Outcome::Failed(format!(
-                "example `{name}` of `{package}`: {status}"
-            )));
+            return Ok(Outcome::Failed(format!("example `{name}` of `{package}`: {status}")));
         }
     }
     Ok(Outcome::Passed(format!("examples run: {}", examples.len())))
@@ -81,12 +74,7 @@ fn discover(root: &Path) -> Result<Vec<Example>> {
 fn examples_in(path: &Path, folder: &str) -> Result<Vec<Example>> {
     let names = names_in(path)?;
     let stems = names.iter().filter_map(|name| name.strip_suffix(".rs"));
-    Ok(stems
-        .map(|name| Example {
-            package: package_name(folder),
-            name: name.to_owned(),
-        })
-        .collect())
+    Ok(stems.map(|name| Example { package: package_name(folder), name: name.to_owned() }).collect())
 }
 
 /// The names in a folder; none if there is no such folder.
@@ -97,16 +85,11 @@ fn names_in(path: &Path) -> Result<Vec<String>> {
         }
         entries => entries.with_context(|| format!("{} cannot be read", path.display()))?,
     };
-    entries
-        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect()
+    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
 fn first_missing<'a>(required: &[&'a str], examples: &[Example]) -> Option<&'a str> {
-    required
-        .iter()
-        .copied()
-        .find(|&name| examples.iter().all(|example| example.name != name))
+    required.iter().copied().find(|&name| examples.iter().all(|example| example.name != name))
 }
 
 #[cfg(test)]
@@ -116,10 +99,7 @@ mod tests {
     fn check(required: &[&str], existing: &[&str], expected: Option<&str>) {
         let examples: Vec<Example> = existing
             .iter()
-            .map(|&name| Example {
-                package: package_name("cli"),
-                name: name.to_owned(),
-            })
+            .map(|&name| Example { package: package_name("cli"), name: name.to_owned() })
             .collect();
         assert_eq!(first_missing(required, &examples), expected);
     }
@@ -133,9 +113,6 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_holds_no_examples() {
         let nowhere = Path::new("a/folder/that/is/not/there");
-        assert_eq!(
-            discover(nowhere).expect("absence is not an error"),
-            Vec::new()
-        );
+        assert_eq!(discover(nowhere).expect("absence is not an error"), Vec::new());
     }
 }

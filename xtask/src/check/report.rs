@@ -32,19 +32,13 @@ impl fmt::Display for Report {
 
 /// Whether any step has failed.
 pub(super) fn has_failure(reports: &[Report]) -> bool {
-    reports
-        .iter()
-        .any(|report| matches!(report.outcome, Outcome::Failed(_)))
+    reports.iter().any(|report| matches!(report.outcome, Outcome::Failed(_)))
 }
 
 /// All lines once more, since test output lies between them, and a verdict naming what failed.
 pub(super) fn summary(reports: &[Report]) -> String {
     let mut lines: Vec<String> = reports.iter().map(Report::to_string).collect();
-    let seconds = reports
-        .iter()
-        .map(|report| report.elapsed)
-        .sum::<Duration>()
-        .as_secs_f64();
+    let seconds = reports.iter().map(|report| report.elapsed).sum::<Duration>().as_secs_f64();
     let failed = names(reports, |outcome| matches!(outcome, Outcome::Failed(_)));
     let skipped = names(reports, |outcome| matches!(outcome, Outcome::Skipped(_)));
     lines.push(match (failed.as_str(), skipped.as_str()) {
@@ -57,10 +51,7 @@ pub(super) fn summary(reports: &[Report]) -> String {
 
 fn names(reports: &[Report], wanted: impl Fn(&Outcome) -> bool) -> String {
     let chosen = reports.iter().filter(|report| wanted(&report.outcome));
-    chosen
-        .map(|report| report.name)
-        .collect::<Vec<_>>()
-        .join(", ")
+    chosen.map(|report| report.name).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -69,14 +60,8 @@ mod tests {
 
     fn check(outcomes: Vec<(&'static str, Outcome)>, expected: &[&str]) {
         let elapsed = Duration::from_millis(1500);
-        let reports: Vec<Report> = outcomes
-            .into_iter()
-            .map(|(name, outcome)| Report {
-                name,
-                outcome,
-                elapsed,
-            })
-            .collect();
+        let reports: Vec<Report> =
+            outcomes.into_iter().map(|(name, outcome)| Report { name, outcome, elapsed }).collect();
         assert_eq!(summary(&reports).lines().collect::<Vec<_>>(), expected);
     }
 
@@ -99,10 +84,7 @@ mod tests {
     #[test]
     fn a_skipped_step_is_not_a_passed_one() {
         check(
-            vec![(
-                "fmt",
-                Outcome::Skipped("rustfmt is not installed".to_owned()),
-            )],
+            vec![("fmt", Outcome::Skipped("rustfmt is not installed".to_owned()))],
             &[
                 "SKIPPED  fmt          1.5 s  rustfmt is not installed",
                 "check: passed in 1.5 s, except SKIPPED: fmt",
@@ -114,10 +96,7 @@ mod tests {
     fn failures_are_named() {
         check(
             vec![
-                (
-                    "tidy",
-                    Outcome::Failed("violations: 2, listed above".to_owned()),
-                ),
+                ("tidy", Outcome::Failed("violations: 2, listed above".to_owned())),
                 ("fmt", Outcome::NotRun),
                 ("test", Outcome::Failed("exit status: 101".to_owned())),
             ],

@@ -135,22 +135,10 @@ mod tests {
         let (good, bad) = (|| "a is there".to_owned(), || "no b".to_owned());
         let both = |first, second| format!("{:?}", together([first, second]));
         let (passed, skipped) = (Outcome::Passed, Outcome::Skipped);
-        assert_eq!(
-            both(passed(good()), skipped(bad())),
-            "Skipped(\"no b; a is there\")"
-        );
-        assert_eq!(
-            both(skipped(bad()), passed(good())),
-            "Skipped(\"no b; a is there\")"
-        );
-        assert_eq!(
-            both(passed(good()), Outcome::Failed(bad())),
-            "Failed(\"no b\")"
-        );
-        assert_eq!(
-            both(passed(good()), passed(good())),
-            "Passed(\"a is there, a is there\")"
-        );
+        assert_eq!(both(passed(good()), skipped(bad())), "Skipped(\"no b; a is there\")");
+        assert_eq!(both(skipped(bad()), passed(good())), "Skipped(\"no b; a is there\")");
+        assert_eq!(both(passed(good()), Outcome::Failed(bad())), "Failed(\"no b\")");
+        assert_eq!(both(passed(good()), passed(good())), "Passed(\"a is there, a is there\")");
     }
 
     #[test]

@@ -10,46 +10,16 @@ use crate::tidy;
 
 /// All steps, in the order they run: seconds before minutes, so that a typo is known early.
 pub(super) const STEPS: [Step; 10] = [
-    Step {
-        name: "tidy",
-        work: Work::Tidy,
-    },
-    Step {
-        name: "fmt",
-        work: Work::Cargo(&FMT),
-    },
-    Step {
-        name: "clippy",
-        work: Work::Cargo(&CLIPPY),
-    },
-    Step {
-        name: "services",
-        work: Work::Services,
-    },
-    Step {
-        name: "test",
-        work: Work::Test,
-    },
-    Step {
-        name: "doc",
-        work: Work::Cargo(&DOC),
-    },
-    Step {
-        name: "examples",
-        work: Work::Examples,
-    },
-    Step {
-        name: "commands",
-        work: Work::Commands,
-    },
-    Step {
-        name: "browser",
-        work: Work::Browser,
-    },
-    Step {
-        name: "clients",
-        work: Work::Clients,
-    },
+    Step { name: "tidy", work: Work::Tidy },
+    Step { name: "fmt", work: Work::Cargo(&FMT) },
+    Step { name: "clippy", work: Work::Cargo(&CLIPPY) },
+    Step { name: "services", work: Work::Services },
+    Step { name: "test", work: Work::Test },
+    Step { name: "doc", work: Work::Cargo(&DOC) },
+    Step { name: "examples", work: Work::Examples },
+    Step { name: "commands", work: Work::Commands },
+    Step { name: "browser", work: Work::Browser },
+    Step { name: "clients", work: Work::Clients },
 ];
 
 const FMT: CargoCall = CargoCall {
@@ -59,15 +29,7 @@ const FMT: CargoCall = CargoCall {
 };
 
 const CLIPPY: CargoCall = CargoCall {
-    arguments: &[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--",
-        "-D",
-        "warnings",
-    ],
+    arguments: &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
     variables: &[],
     component: Some("clippy"),
 };
@@ -75,22 +37,14 @@ const CLIPPY: CargoCall = CargoCall {
 /// With the settings that only tests and studies change. Without `--quiet`: CI reads the closing
 /// lines that each test binary prints.
 const TEST: CargoCall = CargoCall {
-    arguments: &[
-        "test",
-        "--workspace",
-        "--features",
-        "headstart/ablations",
-        "--locked",
-    ],
+    arguments: &["test", "--workspace", "--features", "headstart/ablations", "--locked"],
     variables: &[],
     component: None,
 };
 
 /// The same; tests that lack a service fail.
-const TEST_WITH_SERVICES: CargoCall = CargoCall {
-    variables: &[("HEADSTART_SERVICES", "1")],
-    ..TEST
-};
+const TEST_WITH_SERVICES: CargoCall =
+    CargoCall { variables: &[("HEADSTART_SERVICES", "1")], ..TEST };
 
 const DOC: CargoCall = CargoCall {
     arguments: &["doc", "--workspace", "--no-deps", "--locked"],

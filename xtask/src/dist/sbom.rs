@@ -22,11 +22,8 @@ pub(super) fn of(root: &Path) -> Result<String> {
         "-f",
         "{p}|{l}",
     ];
-    let output = Command::new("cargo")
-        .args(arguments)
-        .current_dir(root)
-        .output()
-        .context("no cargo")?;
+    let output =
+        Command::new("cargo").args(arguments).current_dir(root).output().context("no cargo")?;
     ensure!(output.status.success(), "cargo tree failed");
     Ok(document(&String::from_utf8_lossy(&output.stdout)))
 }

@@ -15,36 +15,16 @@ static AREAS: [(&str, &[Limit]); 5] = [
     (
         "Requests",
         &[
-            Limit(
-                "server/src/openai/request.rs",
-                "STOPS",
-                "stop strings of a chat request",
-            ),
-            Limit(
-                "server/src/openai/request.rs",
-                "STOP_BYTES",
-                "one stop string",
-            ),
-            Limit(
-                "server/src/openai/request.rs",
-                "KEY_BYTES",
-                "`cache_salt` and session keys",
-            ),
+            Limit("server/src/openai/request.rs", "STOPS", "stop strings of a chat request"),
+            Limit("server/src/openai/request.rs", "STOP_BYTES", "one stop string"),
+            Limit("server/src/openai/request.rs", "KEY_BYTES", "`cache_salt` and session keys"),
             Limit(
                 "server/src/responses/store.rs",
                 "MAX_RESPONSES",
                 "stored responses (`/v1/responses`)",
             ),
-            Limit(
-                "server/src/responses/store.rs",
-                "MAX_BYTES",
-                "text of stored responses",
-            ),
-            Limit(
-                "server/src/responses/store.rs",
-                "KEPT",
-                "lifetime of a stored response",
-            ),
+            Limit("server/src/responses/store.rs", "MAX_BYTES", "text of stored responses"),
+            Limit("server/src/responses/store.rs", "KEPT", "lifetime of a stored response"),
             Limit(
                 "server/src/text_tokens.rs",
                 "TEXT_BYTES",
@@ -60,16 +40,8 @@ static AREAS: [(&str, &[Limit]); 5] = [
     (
         "Upstream engines",
         &[
-            Limit(
-                "server/src/upstream.rs",
-                "CONNECT_TIMEOUT",
-                "connecting to an engine",
-            ),
-            Limit(
-                "server/src/upstream.rs",
-                "HEALTH_TIMEOUT",
-                "one health check",
-            ),
+            Limit("server/src/upstream.rs", "CONNECT_TIMEOUT", "connecting to an engine"),
+            Limit("server/src/upstream.rs", "HEALTH_TIMEOUT", "one health check"),
             Limit(
                 "server/src/upstream.rs",
                 "MISSED_CHECKS",
@@ -81,16 +53,8 @@ static AREAS: [(&str, &[Limit]); 5] = [
                 "age at which the list of models is read again",
             ),
             Limit("server/src/upstream.rs", "MODELS_BYTES", "list of models"),
-            Limit(
-                "server/src/upstream.rs",
-                "METRICS_BYTES",
-                "page of metrics that is read",
-            ),
-            Limit(
-                "server/src/upstream.rs",
-                "IDLE_CONNECTIONS",
-                "idle connections per engine",
-            ),
+            Limit("server/src/upstream.rs", "METRICS_BYTES", "page of metrics that is read"),
+            Limit("server/src/upstream.rs", "IDLE_CONNECTIONS", "idle connections per engine"),
             Limit(
                 "server/src/gateway.rs",
                 "REFUSALS",
@@ -101,11 +65,7 @@ static AREAS: [(&str, &[Limit]); 5] = [
                 "DEATHS",
                 "engines that may die with a request before the client gets an error",
             ),
-            Limit(
-                "server/src/gateway/proxied.rs",
-                "WHOLE_BYTES",
-                "answer that is not streamed",
-            ),
+            Limit("server/src/gateway/proxied.rs", "WHOLE_BYTES", "answer that is not streamed"),
             Limit(
                 "server/src/gateway/holders.rs",
                 "ENGINES_MAX",
@@ -121,21 +81,13 @@ static AREAS: [(&str, &[Limit]); 5] = [
     (
         "KV events and the index",
         &[
-            Limit(
-                "kv-events/src/codec.rs",
-                "PAYLOAD_BYTES_MAX",
-                "one batch of events",
-            ),
+            Limit("kv-events/src/codec.rs", "PAYLOAD_BYTES_MAX", "one batch of events"),
             Limit(
                 "router/src/stream/held.rs",
                 "HELD_BATCHES_MAX",
                 "batches that wait for a lost one",
             ),
-            Limit(
-                "router/src/stream/held.rs",
-                "HELD_BYTES_MAX",
-                "memory of batches that wait",
-            ),
+            Limit("router/src/stream/held.rs", "HELD_BYTES_MAX", "memory of batches that wait"),
             Limit(
                 "router/src/stream/replays.rs",
                 "REPLY_TIME_MAX",
@@ -151,16 +103,8 @@ static AREAS: [(&str, &[Limit]); 5] = [
                 "ASSUMPTION_TTL",
                 "time for which a routed prompt counts as cached before events confirm it",
             ),
-            Limit(
-                "router/src/index.rs",
-                "DOUBT_TTL",
-                "lifetime of an unconfirmed block",
-            ),
-            Limit(
-                "router/src/index/budget.rs",
-                "DEFAULT_BYTES",
-                "memory of the index",
-            ),
+            Limit("router/src/index.rs", "DOUBT_TTL", "lifetime of an unconfirmed block"),
+            Limit("router/src/index/budget.rs", "DEFAULT_BYTES", "memory of the index"),
             Limit(
                 "router/src/homes.rs",
                 "TURNS_MAX",
@@ -171,67 +115,31 @@ static AREAS: [(&str, &[Limit]); 5] = [
     (
         "Built-in engine",
         &[
-            Limit(
-                "server/src/replica.rs",
-                "COMMANDS",
-                "commands that wait for one replica",
-            ),
+            Limit("server/src/replica.rs", "COMMANDS", "commands that wait for one replica"),
             Limit(
                 "server/src/replica.rs",
                 "RESTARTS",
                 "panics in a row until a replica stays down",
             ),
-            Limit(
-                "store/src/disk.rs",
-                "QUEUE",
-                "commands that wait for the disk",
-            ),
+            Limit("store/src/disk.rs", "QUEUE", "commands that wait for the disk"),
             Limit("store/src/disk.rs", "SEGMENT_BYTES", "one segment on disk"),
         ],
     ),
     (
         "Traces and logs",
         &[
-            Limit(
-                "trace/src/source.rs",
-                "LINE_LIMIT_BYTES",
-                "one line of a trace",
-            ),
-            Limit(
-                "trace/src/format/request_log.rs",
-                "LINE_BYTES_MAX",
-                "one line of a request log",
-            ),
-            Limit(
-                "trace/src/source/zstd.rs",
-                "WINDOW_LIMIT_BYTES",
-                "window of a zstd frame",
-            ),
-            Limit(
-                "trace/src/format/chain.rs",
-                "BLOCKS_MAX",
-                "blocks of one request",
-            ),
+            Limit("trace/src/source.rs", "LINE_LIMIT_BYTES", "one line of a trace"),
+            Limit("trace/src/format/request_log.rs", "LINE_BYTES_MAX", "one line of a request log"),
+            Limit("trace/src/source/zstd.rs", "WINDOW_LIMIT_BYTES", "window of a zstd frame"),
+            Limit("trace/src/format/chain.rs", "BLOCKS_MAX", "blocks of one request"),
             Limit(
                 "trace/src/format/conversation/requests.rs",
                 "USER_TURNS_MAX",
                 "requests of one conversation",
             ),
-            Limit(
-                "trace/src/schedule.rs",
-                "OPEN_BYTES_MAX",
-                "memory of sessions that overlap",
-            ),
-            Limit(
-                "cli/src/prompts.rs",
-                "MAX_PROMPT_TOKENS",
-                "tokens of a prompt, by default",
-            ),
-            Limit(
-                "cli/src/commands/replay.rs",
-                "ROOM_MAX",
-                "blocks of a replayed cache",
-            ),
+            Limit("trace/src/schedule.rs", "OPEN_BYTES_MAX", "memory of sessions that overlap"),
+            Limit("cli/src/prompts.rs", "MAX_PROMPT_TOKENS", "tokens of a prompt, by default"),
+            Limit("cli/src/commands/replay.rs", "ROOM_MAX", "blocks of a replayed cache"),
         ],
     ),
 ];
@@ -288,9 +196,8 @@ fn integer(text: &str) -> Option<u64> {
 
 fn bytes(number: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let fits = units
-        .iter()
-        .find(|(bits, _)| number >= 1 << bits && number.is_multiple_of(1 << bits));
+    let fits =
+        units.iter().find(|(bits, _)| number >= 1 << bits && number.is_multiple_of(1 << bits));
     match fits {
         Some((bits, unit)) => format!("{} {unit}", number >> bits),
         None => format!("{} bytes", grouped(number)),
@@ -319,10 +226,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let written = std::fs::read_to_string(root.join(super::super::FOLDER).join(FILE));
         let page = page(&root).expect("all constants are there");
-        assert!(
-            written.ok() == Some(page),
-            "docs/reference/{FILE} is stale: run `cargo x docs`"
-        );
+        assert!(written.ok() == Some(page), "docs/reference/{FILE} is stale: run `cargo x docs`");
     }
 
     #[test]

@@ -42,24 +42,9 @@ static CRATES: [CrateRow; 21] = {
         row("predict", 2, Computes, &["core"]),
         row("kv-events", 2, Edge, &["core", "router"]),
         row("index-sync", 2, Edge, &["core", "router", "kv-events"]),
-        row(
-            "engine",
-            2,
-            Computes,
-            &["core", "cache", "selective", "scheduler"],
-        ),
-        row(
-            "sim",
-            3,
-            Pure,
-            &["core", "cache", "scheduler", "router", "trace", "insight"],
-        ),
-        row(
-            "analysis",
-            3,
-            Computes,
-            &["core", "cache", "trace", "insight", "prompt", "sim"],
-        ),
+        row("engine", 2, Computes, &["core", "cache", "selective", "scheduler"]),
+        row("sim", 3, Pure, &["core", "cache", "scheduler", "router", "trace", "insight"]),
+        row("analysis", 3, Computes, &["core", "cache", "trace", "insight", "prompt", "sim"]),
         row("dst", 3, Pure, &["core", "cache", "router", "insight"]),
         row(
             "server",
@@ -83,9 +68,7 @@ static CRATES: [CrateRow; 21] = {
             "python",
             4,
             Edge,
-            &[
-                "core", "cache", "router", "trace", "predict", "store", "sim", "analysis",
-            ],
+            &["core", "cache", "router", "trace", "predict", "store", "sim", "analysis"],
         ),
         row("xtask", 0, Edge, &[]),
     ]
@@ -117,12 +100,7 @@ const fn row(
     purity: Purity,
     uses: &'static [&'static str],
 ) -> CrateRow {
-    CrateRow {
-        folder,
-        layer,
-        purity,
-        uses,
-    }
+    CrateRow { folder, layer, purity, uses }
 }
 
 /// The row of a crate's folder.
@@ -179,10 +157,7 @@ mod tests {
     #[test]
     fn packages_and_folders_are_inverse() {
         for row in &CRATES {
-            assert_eq!(
-                folder_of_package(&package_name(row.folder)),
-                Some(row.folder)
-            );
+            assert_eq!(folder_of_package(&package_name(row.folder)), Some(row.folder));
         }
     }
 
@@ -191,17 +166,8 @@ mod tests {
         for row in &CRATES {
             for used in row.uses {
                 let used = crate_row(used).expect("every used crate has a row");
-                assert!(
-                    used.layer <= row.layer,
-                    "{} uses {}",
-                    row.folder,
-                    used.folder
-                );
-                assert!(
-                    !used.uses.contains(&row.folder),
-                    "{} uses itself",
-                    row.folder
-                );
+                assert!(used.layer <= row.layer, "{} uses {}", row.folder, used.folder);
+                assert!(!used.uses.contains(&row.folder), "{} uses itself", row.folder);
             }
         }
     }

@@ -15,9 +15,7 @@ pub(super) fn violations(tree: &Tree) -> Vec<Violation> {
         let (folder, inside) = split_crate(&file.path)?;
         (inside == "Cargo.toml").then_some((folder, file))
     });
-    manifests
-        .flat_map(|(folder, file)| violations_in(folder, file))
-        .collect()
+    manifests.flat_map(|(folder, file)| violations_in(folder, file)).collect()
 }
 
 fn violations_in(folder: &str, file: &TextFile) -> Vec<Violation> {
@@ -29,15 +27,9 @@ fn violations_in(folder: &str, file: &TextFile) -> Vec<Violation> {
         return vec![Violation::new(RULE, &file.path, 1, message)];
     };
     let manifest = Manifest::parse(&file.text);
-    let misnamed = manifest
-        .package
-        .iter()
-        .filter(|(name, _)| *name != package_name(folder));
+    let misnamed = manifest.package.iter().filter(|(name, _)| *name != package_name(folder));
     let misnamed = misnamed.map(|(name, line)| {
-        let message = format!(
-            "the package is `{name}`; name it `{}`",
-            package_name(folder)
-        );
+        let message = format!("the package is `{name}`; name it `{}`", package_name(folder));
         Violation::new(RULE, &file.path, *line, message)
     });
     let forbidden = manifest.dependencies.iter().filter_map(|dependency| {
@@ -54,11 +46,7 @@ fn is_allowed(row: &CrateRow, used: &str, dependency: &Dependency) -> bool {
 }
 
 fn forbidden(row: &CrateRow, used: &str) -> String {
-    let uses = if row.uses.is_empty() {
-        "none".to_owned()
-    } else {
-        row.uses.join(", ")
-    };
+    let uses = if row.uses.is_empty() { "none".to_owned() } else { row.uses.join(", ") };
     format!(
         "{} may not use {used} (it uses: {uses}); let cli pass in what is needed, or change \
          docs/architecture.md first",
@@ -81,66 +69,30 @@ mod tests {
 
     #[test]
     fn arrows_of_the_table_pass() {
-        check(
-            "scheduler",
-            "[dependencies]\nheadstart-core.workspace = true\nserde = \"1\"",
-            &[],
-        );
-        check(
-            "cli",
-            "[dependencies]\nheadstart-server = { workspace = true }",
-            &[],
-        );
+        check("scheduler", "[dependencies]\nheadstart-core.workspace = true\nserde = \"1\"", &[]);
+        check("cli", "[dependencies]\nheadstart-server = { workspace = true }", &[]);
     }
 
     #[test]
     fn other_arrows_do_not() {
         let manifest = "[dependencies]\nheadstart-router.workspace = true";
-        check(
-            "cache",
-            manifest,
-            &["cache may not use router (it uses: core)"],
-        );
+        check("cache", manifest, &["cache may not use router (it uses: core)"]);
         let renamed = "[dependencies]\nx = { package = \"headstart-cache\", path = \"../cache\" }";
         check("core", renamed, &["core may not use cache (it uses: none)"]);
-        check(
-            "server",
-            "[dependencies]\nheadstart.workspace = true",
-            &["may not use cli"],
-        );
-        check(
-            "sim",
-            "[build-dependencies]\nheadstart-store = {}",
-            &["may not use store"],
-        );
+        check("server", "[dependencies]\nheadstart.workspace = true", &["may not use cli"]);
+        check("sim", "[build-dependencies]\nheadstart-store = {}", &["may not use store"]);
     }
 
     #[test]
     fn tests_may_use_lower_layers() {
-        check(
-            "sim",
-            "[dev-dependencies]\nheadstart-store.workspace = true",
-            &[],
-        );
-        check(
-            "cache",
-            "[dev-dependencies]\nheadstart-trace.workspace = true",
-            &["not use trace"],
-        );
+        check("sim", "[dev-dependencies]\nheadstart-store.workspace = true", &[]);
+        check("cache", "[dev-dependencies]\nheadstart-trace.workspace = true", &["not use trace"]);
     }
 
     #[test]
     fn crates_are_known_and_named_after_their_folder() {
-        check(
-            "magic",
-            "[package]\nname = \"headstart-magic\"",
-            &["`magic` is unknown"],
-        );
-        check(
-            "core",
-            "[package]\nname = \"core\"",
-            &["name it `headstart-core`"],
-        );
+        check("magic", "[package]\nname = \"headstart-magic\"", &["`magic` is unknown"]);
+        check("core", "[package]\nname = \"core\"", &["name it `headstart-core`"]);
         check("cli", "[package]\nname = \"headstart\"", &[]);
     }
 }

@@ -59,14 +59,8 @@ const BANNED_IN_CENTRE: &[Ban] = &[
 
 /// Calls that are banned in all crates.
 const BANNED_EVERYWHERE: &[Ban] = &[
-    ban(
-        "todo!",
-        "finish it, or name the outcome that is not supported",
-    ),
-    ban(
-        "unimplemented!",
-        "finish it, or name the outcome that is not supported",
-    ),
+    ban("todo!", "finish it, or name the outcome that is not supported"),
+    ban("unimplemented!", "finish it, or name the outcome that is not supported"),
     ban("dbg!", "delete it"),
     ban("eprintln!", STDERR),
     ban("eprint!", STDERR),
@@ -75,10 +69,7 @@ const BANNED_EVERYWHERE: &[Ban] = &[
 /// Words that are banned in comments.
 const BANNED_COMMENTS: &[Ban] = &[
     ban("FIXME", "fix it, or open an issue"),
-    ban(
-        "XXX",
-        "fix it, or say in a sentence what the reader has to know",
-    ),
+    ban("XXX", "fix it, or say in a sentence what the reader has to know"),
 ];
 
 const SERDE_JSON: &str = "serde_json";
@@ -121,12 +112,7 @@ fn violations_in(file: &RustFile) -> Vec<Violation> {
 }
 
 fn violation(path: &str, line: usize, word: &str, instead: &str) -> Violation {
-    Violation::new(
-        RULE,
-        path,
-        line,
-        format!("`{word}` is banned here; {instead}"),
-    )
+    Violation::new(RULE, path, line, format!("`{word}` is banned here; {instead}"))
 }
 
 fn banned_in(purity: Purity) -> impl Iterator<Item = &'static Ban> {
@@ -150,16 +136,11 @@ mod tests {
 
     fn check(path: &str, source: &str, expected: &[&str]) {
         let found = violations(&Tree::of(&[(path, source)]));
-        let found: Vec<String> = found
-            .iter()
-            .map(|found| format!("{}: {}", found.line, found.message))
-            .collect();
+        let found: Vec<String> =
+            found.iter().map(|found| format!("{}: {}", found.line, found.message)).collect();
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
-            assert!(
-                found.starts_with(expected),
-                "{found} does not start with {expected}"
-            );
+            assert!(found.starts_with(expected), "{found} does not start with {expected}");
         }
     }
 
@@ -168,38 +149,18 @@ mod tests {
         let path = "crates/cache/src/lib.rs";
         check(path, "let a = Instant::now();", &["1: `Instant::now`"]);
         check(path, "\nstd::thread::spawn(f);", &["2: `thread::spawn`"]);
-        check(
-            path,
-            "rand::rng(); println!();",
-            &["1: `println!`", "1: `rand::rng`"],
-        );
-        check(
-            path,
-            "eprintln!(); tracing::info!();",
-            &["1: `eprintln!`", "1: `tracing::`"],
-        );
-        check(
-            path,
-            "rand::rngs::Small; my_tokio::a(); Instant::nowhere();",
-            &[],
-        );
+        check(path, "rand::rng(); println!();", &["1: `println!`", "1: `rand::rng`"]);
+        check(path, "eprintln!(); tracing::info!();", &["1: `eprintln!`", "1: `tracing::`"]);
+        check(path, "rand::rngs::Small; my_tokio::a(); Instant::nowhere();", &[]);
     }
 
     #[test]
     fn imports_are_found_in_groups_and_under_other_names() {
         let path = "crates/sim/src/lib.rs";
-        check(
-            path,
-            "use std::{\n    fs::{self, File},\n    io,\n};",
-            &["1: `std::fs`"],
-        );
+        check(path, "use std::{\n    fs::{self, File},\n    io,\n};", &["1: `std::fs`"]);
         check(path, "use std::env;", &["1: `std::env::`"]);
         check(path, "use tokio as runtime;", &["1: `tokio::`"]);
-        check(
-            path,
-            "use std::{fmt, collections::{BTreeMap, BTreeSet}};",
-            &[],
-        );
+        check(path, "use std::{fmt, collections::{BTreeMap, BTreeSet}};", &[]);
         check(path, "fn f<'a>() -> impl A + use<'a> { g() }", &[]);
     }
 
@@ -207,11 +168,7 @@ mod tests {
     fn strings_comments_and_tests_are_free() {
         let path = "crates/router/src/lib.rs";
         check(path, "// std::fs\nlet a = \"tokio::\";", &[]);
-        check(
-            path,
-            "#[cfg(test)]\nmod tests { use std::fs; fn f() { println!(); } }",
-            &[],
-        );
+        check(path, "#[cfg(test)]\nmod tests { use std::fs; fn f() { println!(); } }", &[]);
         check("crates/router/tests/a.rs", "use std::fs;", &[]);
         check("crates/router/benches/a.rs", "Instant::now();", &[]);
     }
@@ -225,26 +182,14 @@ mod tests {
 
     #[test]
     fn json_belongs_to_trace_formats() {
-        check(
-            "crates/trace/src/format/mooncake.rs",
-            "serde_json::from_str(a)",
-            &[],
-        );
-        check(
-            "crates/trace/src/read.rs",
-            "serde_json::from_str(a)",
-            &["1: `serde_json`"],
-        );
+        check("crates/trace/src/format/mooncake.rs", "serde_json::from_str(a)", &[]);
+        check("crates/trace/src/read.rs", "serde_json::from_str(a)", &["1: `serde_json`"]);
     }
 
     #[test]
     fn unfinished_work_is_found_everywhere() {
         check("crates/server/src/lib.rs", "todo!()", &["1: `todo!`"]);
-        check(
-            "crates/cli/src/main.rs",
-            "dbg!(a); // FIXME: b",
-            &["1: `FIXME`", "1: `dbg!`"],
-        );
+        check("crates/cli/src/main.rs", "dbg!(a); // FIXME: b", &["1: `FIXME`", "1: `dbg!`"]);
         check("xtask/src/main.rs", "// XXX\n/// XXXL", &["1: `XXX`"]);
     }
 }

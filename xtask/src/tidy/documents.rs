@@ -6,13 +6,7 @@ use super::tree::{TextFile, Tree};
 pub(super) const RULE: &str = "documents";
 
 /// Documents that may be at the top.
-const TOP: [&str; 5] = [
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "PRIVACY.md",
-    "README.md",
-    "STYLE.md",
-];
+const TOP: [&str; 5] = ["CHANGELOG.md", "CONTRIBUTING.md", "PRIVACY.md", "README.md", "STYLE.md"];
 
 /// Most words of the README.
 const README_WORDS_MAX: usize = 1200;
@@ -37,10 +31,7 @@ pub(super) fn violations(tree: &Tree) -> Vec<Violation> {
         if is_top && !TOP.contains(&file.path.as_str()) {
             found("a page at the top; put it in docs/".to_owned());
         }
-        let page = file
-            .path
-            .strip_prefix("docs/")
-            .filter(|_| file.path != SUMMARY);
+        let page = file.path.strip_prefix("docs/").filter(|_| file.path != SUMMARY);
         let is_listed =
             |page: &str| listed.is_some_and(|all| all.text.contains(&format!("({page})")));
         if page.is_some_and(|page| !is_listed(page)) {
@@ -78,18 +69,8 @@ mod tests {
 
     #[test]
     fn pages_have_their_places() {
-        check(
-            &[
-                ("README.md", "x"),
-                ("docs/SUMMARY.md", "- [A](a.md)"),
-                ("docs/a.md", "x"),
-            ],
-            &[],
-        );
-        check(
-            &[("NOTES.md", "x")],
-            &["a page at the top; put it in docs/"],
-        );
+        check(&[("README.md", "x"), ("docs/SUMMARY.md", "- [A](a.md)"), ("docs/a.md", "x")], &[]);
+        check(&[("NOTES.md", "x")], &["a page at the top; put it in docs/"]);
         check(&[("docs/b.md", "x")], &["no entry in docs/SUMMARY.md"]);
     }
 
@@ -98,9 +79,6 @@ mod tests {
         let words = "word ".repeat(README_WORDS_MAX + 1);
         check(&[("README.md", &words)], &["1201 words, at most 1200"]);
         let lines = "line\n".repeat(CRATE_LINES_MAX + 1);
-        check(
-            &[("crates/core/README.md", &lines)],
-            &["21 lines, at most 20"],
-        );
+        check(&[("crates/core/README.md", &lines)], &["21 lines, at most 20"]);
     }
 }

@@ -9,10 +9,7 @@ pub(super) const RULE: &str = "file-length";
 const MAX_LINES: usize = 500;
 
 pub(super) fn violations(tree: &Tree) -> Vec<Violation> {
-    let lengths = tree
-        .rust
-        .iter()
-        .map(|file| (file, file.lines_before_tests()));
+    let lengths = tree.rust.iter().map(|file| (file, file.lines_before_tests()));
     let too_long = lengths.filter(|&(_, lines)| lines > MAX_LINES);
     too_long
         .map(|(file, lines)| {

@@ -35,10 +35,7 @@ fn violations_in(file: &RustFile) -> Vec<Violation> {
              move computations out"
         );
         let violation = Violation::new(RULE, &file.path, file.line(span.start), message);
-        violations.push(Violation {
-            item: name.to_owned(),
-            ..violation
-        });
+        violations.push(Violation { item: name.to_owned(), ..violation });
     }
     violations
 }
@@ -46,10 +43,7 @@ fn violations_in(file: &RustFile) -> Vec<Violation> {
 fn functions(code: &str) -> impl Iterator<Item = Function<'_>> {
     find_words(code, "fn").filter_map(|start| {
         let name = name_behind(code, start + "fn".len())?;
-        Some(Function {
-            name,
-            span: start..body_end(code, start)?,
-        })
+        Some(Function { name, span: start..body_end(code, start)? })
     })
 }
 
@@ -57,10 +51,7 @@ fn functions(code: &str) -> impl Iterator<Item = Function<'_>> {
 fn name_behind(code: &str, at: usize) -> Option<&str> {
     let rest = code[at..].trim_start();
     let rest = rest.strip_prefix("r#").unwrap_or(rest);
-    let length = rest
-        .bytes()
-        .take_while(|&byte| is_identifier_byte(byte))
-        .count();
+    let length = rest.bytes().take_while(|&byte| is_identifier_byte(byte)).count();
     (length > 0).then_some(&rest[..length])
 }
 
@@ -92,10 +83,7 @@ mod tests {
     fn check(source: &str, expected: &[(&str, usize)]) {
         let tree = Tree::of(&[("crates/core/src/lib.rs", source)]);
         let found = violations(&tree);
-        let found: Vec<_> = found
-            .iter()
-            .map(|found| (found.item.as_str(), found.line))
-            .collect();
+        let found: Vec<_> = found.iter().map(|found| (found.item.as_str(), found.line)).collect();
         assert_eq!(found, expected);
     }
 
@@ -109,10 +97,7 @@ mod tests {
     #[test]
     fn braces_that_are_not_code_do_not_count() {
         let body = "a('{', \"}}\"); // }\n".repeat(71);
-        check(
-            &format!("fn f<'a>() {{\n{body}}}\nfn g() {{}}"),
-            &[("f", 1)],
-        );
+        check(&format!("fn f<'a>() {{\n{body}}}\nfn g() {{}}"), &[("f", 1)]);
         check(&format!("fn f() {{}}\n{}", "// {\n".repeat(80)), &[]);
     }
 
@@ -121,10 +106,7 @@ mod tests {
         let lines = "a;\n".repeat(80);
         check(&format!("trait T {{ fn f(); }}\nmod m {{\n{lines}}}"), &[]);
         check(&format!("type F = fn(u8);\nmod m {{\n{lines}}}"), &[]);
-        check(
-            &format!("fn f(a: [u8; 1]) -> A<{{ N }}> {{\n{lines}}}"),
-            &[("f", 1)],
-        );
+        check(&format!("fn f(a: [u8; 1]) -> A<{{ N }}> {{\n{lines}}}"), &[("f", 1)]);
         check(&format!("fn f() where A: B,\n{{\n{lines}}}"), &[("f", 1)]);
     }
 

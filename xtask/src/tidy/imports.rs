@@ -76,10 +76,7 @@ mod tests {
     #[test]
     fn groups_are_spelled_out() {
         check("use a::b;", &["a::b::"]);
-        check(
-            "use a::{b::{self, c}, d};",
-            &["a::b::self::", "a::b::c::", "a::d::"],
-        );
+        check("use a::{b::{self, c}, d};", &["a::b::self::", "a::b::c::", "a::d::"]);
         check("use {a::b, c,};", &["a::b::", "c::"]);
         check("use a::*; use b;", &["a::*::", "b::"]);
     }

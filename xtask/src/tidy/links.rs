@@ -19,11 +19,7 @@ pub(super) fn violations(tree: &Tree) -> Vec<Violation> {
         .collect();
     let mut violations = Vec::new();
     for (path, document) in &documents {
-        for link in document
-            .links
-            .iter()
-            .filter(|link| !has_scheme(&link.target))
-        {
+        for link in document.links.iter().filter(|link| !has_scheme(&link.target)) {
             if let Some(problem) = problem(tree, &documents, path, link) {
                 let message = format!("`{}`: {problem}", link.target);
                 violations.push(Violation::new(RULE, path, link.line, message));
@@ -42,9 +38,7 @@ fn problem(tree: &Tree, documents: &Documents<'_>, path: &str, link: &Link) -> O
         return Some("leads out of the repository; link to the web instead".to_owned());
     };
     if !tree.exists(&target) {
-        return Some(format!(
-            "there is no {target}; correct the path or remove the link"
-        ));
+        return Some(format!("there is no {target}; correct the path or remove the link"));
     }
     let anchor = anchor?;
     let headings = &documents.get(target.as_str())?.anchors;
@@ -77,15 +71,9 @@ fn resolve(from: &str, target: &str) -> Option<String> {
 /// `https:`, `mailto:` and the like; `//host` borrows the scheme of the page.
 fn has_scheme(target: &str) -> bool {
     let is_scheme = |scheme: &str| {
-        !scheme.is_empty()
-            && scheme
-                .chars()
-                .all(|character| character.is_ascii_alphanumeric())
+        !scheme.is_empty() && scheme.chars().all(|character| character.is_ascii_alphanumeric())
     };
-    target.starts_with("//")
-        || target
-            .split_once(':')
-            .is_some_and(|(scheme, _)| is_scheme(scheme))
+    target.starts_with("//") || target.split_once(':').is_some_and(|(scheme, _)| is_scheme(scheme))
 }
 
 #[cfg(test)]
@@ -106,58 +94,22 @@ mod tests {
 
     #[test]
     fn files_and_folders_are_found() {
-        check(
-            "README.md",
-            "[a](docs/guide.md) [b](crates/core) [c](/crates/core/src/)",
-            &[],
-        );
-        check(
-            "docs/other.md",
-            "[a](guide.md) [b](../crates/core/src/lib.rs#L1) [c](..)",
-            &[],
-        );
-        check(
-            "README.md",
-            "[a](docs/gone.md)",
-            &["there is no docs/gone.md"],
-        );
-        check(
-            "docs/other.md",
-            "[a](docs/guide.md)",
-            &["there is no docs/docs/guide.md"],
-        );
-        check(
-            "README.md",
-            "[a](../elsewhere.md)",
-            &["leads out of the repository"],
-        );
+        check("README.md", "[a](docs/guide.md) [b](crates/core) [c](/crates/core/src/)", &[]);
+        check("docs/other.md", "[a](guide.md) [b](../crates/core/src/lib.rs#L1) [c](..)", &[]);
+        check("README.md", "[a](docs/gone.md)", &["there is no docs/gone.md"]);
+        check("docs/other.md", "[a](docs/guide.md)", &["there is no docs/docs/guide.md"]);
+        check("README.md", "[a](../elsewhere.md)", &["leads out of the repository"]);
     }
 
     #[test]
     fn headings_are_found() {
-        check(
-            "README.md",
-            "# Here\n[a](#here) [b](docs/guide.md#step-one)",
-            &[],
-        );
-        check(
-            "README.md",
-            "# Here\n[a](#there)",
-            &["README.md has no heading for #there"],
-        );
-        check(
-            "README.md",
-            "[b](docs/guide.md#step-two)",
-            &["has no heading for #step-two"],
-        );
+        check("README.md", "# Here\n[a](#here) [b](docs/guide.md#step-one)", &[]);
+        check("README.md", "# Here\n[a](#there)", &["README.md has no heading for #there"]);
+        check("README.md", "[b](docs/guide.md#step-two)", &["has no heading for #step-two"]);
     }
 
     #[test]
     fn the_web_is_left_alone() {
-        check(
-            "README.md",
-            "[a](https://example.org/x) [b](mailto:a@example.org) `[c](d)`",
-            &[],
-        );
+        check("README.md", "[a](https://example.org/x) [b](mailto:a@example.org) `[c](d)`", &[]);
     }
 }

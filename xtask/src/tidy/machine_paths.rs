@@ -17,9 +17,7 @@ pub(super) fn violations(tree: &Tree) -> Vec<Violation> {
         for (index, line) in file.text.lines().enumerate() {
             let paths = PATHS.into_iter().filter(|path| names_root(line, path));
             let paths = paths.map(|path| (path, "write a path relative to the repository"));
-            let registries = REGISTRIES
-                .into_iter()
-                .filter(|registry| line.contains(registry));
+            let registries = REGISTRIES.into_iter().filter(|registry| line.contains(registry));
             let registries = registries.map(|word| (word, "leave the registry to the machine"));
             violations.extend(paths.chain(registries).map(|(found, instead)| {
                 let message = format!("`{found}` is of one machine; {instead}");
@@ -59,24 +57,12 @@ mod tests {
 
     #[test]
     fn other_paths_are_not() {
-        check(
-            "README.md",
-            "`./work/a`, `~/work/a`, `$(pwd)/work/`, `${HOME}/home/`",
-            &[],
-        );
-        check(
-            "README.md",
-            "<https://example.org/work/a>, /workspace/, /homes/",
-            &[],
-        );
+        check("README.md", "`./work/a`, `~/work/a`, `$(pwd)/work/`, `${HOME}/home/`", &[]);
+        check("README.md", "<https://example.org/work/a>, /workspace/, /homes/", &[]);
     }
 
     #[test]
     fn registries_of_one_machine_are_found() {
-        check(
-            ".cargo/config.toml",
-            "[source.crates-io]\nreplace-with = \"mirror\"",
-            &[2],
-        );
+        check(".cargo/config.toml", "[source.crates-io]\nreplace-with = \"mirror\"", &[2]);
     }
 }

@@ -44,13 +44,8 @@ impl Dependency {
     }
 
     fn field(&self, name: &str) -> Option<&str> {
-        let fields = self
-            .value
-            .split(['{', '}', ','])
-            .filter_map(|field| field.split_once('='));
-        let mut values = fields
-            .filter(|(key, _)| key.trim() == name)
-            .map(|(_, value)| value);
+        let fields = self.value.split(['{', '}', ',']).filter_map(|field| field.split_once('='));
+        let mut values = fields.filter(|(key, _)| key.trim() == name).map(|(_, value)| value);
         values.next().map(|value| value.trim().trim_matches('"'))
     }
 }
@@ -78,15 +73,7 @@ impl Manifest {
             if let Some(header) = content.strip_prefix('[') {
                 section = Section::parse(header.trim_matches(['[', ']']));
                 if let Section::Entry(table, key) = &section {
-                    manifest.add(
-                        *table,
-                        Entry {
-                            key,
-                            value: "",
-                            line,
-                            has_reason,
-                        },
-                    );
+                    manifest.add(*table, Entry { key, value: "", line, has_reason });
                 }
             } else if let Some((key, value)) = content.split_once('=') {
                 let mut value = value.trim().to_owned();
@@ -95,24 +82,14 @@ impl Manifest {
                     value.push_str(split_comment(line).0);
                 }
                 let key = key.trim();
-                manifest.read_entry(
-                    &section,
-                    Entry {
-                        key,
-                        value: &value,
-                        line,
-                        has_reason,
-                    },
-                );
+                manifest.read_entry(&section, Entry { key, value: &value, line, has_reason });
             }
         }
         manifest
     }
 
     fn read_entry(&mut self, section: &Section, entry: Entry<'_>) {
-        let Entry {
-            key, value, line, ..
-        } = entry;
+        let Entry { key, value, line, .. } = entry;
         match section {
             Section::Package if key == "name" => {
                 self.package = Some((value.trim_matches('"').to_owned(), line));
@@ -120,29 +97,14 @@ impl Manifest {
             Section::Dependencies(table) => match key.split_once('.') {
                 Some((key, field)) => {
                     let value = &format!("{field} = {value}");
-                    self.add(
-                        *table,
-                        Entry {
-                            key,
-                            value,
-                            ..entry
-                        },
-                    );
+                    self.add(*table, Entry { key, value, ..entry });
                 }
                 None => self.add(*table, entry),
             },
             Section::Entry(table, name) => {
                 // Its reason stands at the header; comments on single fields are about those.
                 let value = &format!("{key} = {value}");
-                self.add(
-                    *table,
-                    Entry {
-                        key: name,
-                        value,
-                        line,
-                        has_reason: false,
-                    },
-                );
+                self.add(*table, Entry { key: name, value, line, has_reason: false });
             }
             Section::Package | Section::Other => {}
         }
@@ -150,12 +112,7 @@ impl Manifest {
 
     /// Adds an entry, or more fields to the entry before.
     fn add(&mut self, table: Table, entry: Entry<'_>) {
-        let Entry {
-            key,
-            value,
-            line,
-            has_reason,
-        } = entry;
+        let Entry { key, value, line, has_reason } = entry;
         let key = key.trim_matches('"');
         match self.dependencies.last_mut() {
             Some(last) if last.table == table && last.key == key => {
@@ -190,10 +147,7 @@ impl Section {
         if let Some(table) = Table::parse(header) {
             return Self::Dependencies(table);
         }
-        match header
-            .rsplit_once('.')
-            .map(|(head, name)| (Table::parse(head), name))
-        {
+        match header.rsplit_once('.').map(|(head, name)| (Table::parse(head), name)) {
             Some((Some(table), name)) => Self::Entry(table, name.to_owned()),
             _ => Self::Other,
         }
@@ -204,9 +158,7 @@ impl Table {
     /// Also reads `target.'cfg(unix)'.dependencies`.
     fn parse(header: &str) -> Option<Self> {
         let is_or_ends_with = |name: &str| {
-            header
-                .strip_suffix(name)
-                .is_some_and(|head| head.is_empty() || head.ends_with('.'))
+            header.strip_suffix(name).is_some_and(|head| head.is_empty() || head.ends_with('.'))
         };
         if header == "workspace.dependencies" {
             return Some(Self::Workspace);
@@ -216,10 +168,7 @@ impl Table {
             ("dev-dependencies", Self::Dev),
             ("dependencies", Self::Normal),
         ];
-        tables
-            .into_iter()
-            .find(|&(name, _)| is_or_ends_with(name))
-            .map(|(_, table)| table)
+        tables.into_iter().find(|&(name, _)| is_or_ends_with(name)).map(|(_, table)| table)
     }
 }
 
@@ -254,14 +203,7 @@ mod tests {
         let found: Vec<_> = manifest
             .dependencies
             .iter()
-            .map(|entry| {
-                (
-                    entry.table,
-                    entry.key.as_str(),
-                    entry.line,
-                    entry.has_reason,
-                )
-            })
+            .map(|entry| (entry.table, entry.key.as_str(), entry.line, entry.has_reason))
             .collect();
         assert_eq!(found, expected);
     }
@@ -307,9 +249,7 @@ mod tests {
              \"path\"\n] }\n\
              c = { path = \"../c\", package = \"real-c\" }\n[dependencies.d]\npath = \"../d\"\n",
         );
-        let [a, b, c, d] = manifest.dependencies.as_slice() else {
-            panic!("{manifest:?}")
-        };
+        let [a, b, c, d] = manifest.dependencies.as_slice() else { panic!("{manifest:?}") };
         assert!(a.has("workspace") && b.has("workspace") && !b.has("path"));
         assert!(c.has("path") && d.has("path"));
         assert_eq!((a.package(), c.package()), ("a", "real-c"));

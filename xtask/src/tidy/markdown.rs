@@ -51,10 +51,7 @@ impl Markdown {
         }
         let line = without_code_spans(line);
         let add_link = |target: &str| {
-            self.links.push(Link {
-                line: number,
-                target: target.to_owned(),
-            });
+            self.links.push(Link { line: number, target: target.to_owned() });
         };
         inline_targets(&line)
             .chain(definition_target(&line))
@@ -69,11 +66,7 @@ impl Markdown {
 /// The run of backticks or tildes that opens or closes fenced code.
 fn fence_marker(line: &str) -> Option<&str> {
     let line = line.trim_start();
-    let length = |mark: char| {
-        line.chars()
-            .take_while(|&character| character == mark)
-            .count()
-    };
+    let length = |mark: char| line.chars().take_while(|&character| character == mark).count();
     let length = length('`').max(length('~'));
     (length >= 3).then_some(&line[..length])
 }
@@ -89,9 +82,7 @@ fn heading(line: &str) -> Option<&str> {
 fn slug(heading: &str) -> String {
     let mut text = heading.to_owned();
     while let Some(start) = text.find("](") {
-        let end = text[start..]
-            .find(')')
-            .map_or(text.len(), |length| start + length + 1);
+        let end = text[start..].find(')').map_or(text.len(), |length| start + length + 1);
         text.replace_range(start..end, "");
     }
     text.to_lowercase()
@@ -110,9 +101,7 @@ fn without_code_spans(line: &str) -> String {
     while let Some(open) = line[at..].find('`').map(|length| at + length) {
         let length = run(open);
         let behind = open + length;
-        let mut closes = line[behind..]
-            .match_indices('`')
-            .map(|(offset, _)| behind + offset);
+        let mut closes = line[behind..].match_indices('`').map(|(offset, _)| behind + offset);
         let close =
             closes.find(|&close| run(close) == length && line.as_bytes()[close - 1] != b'`');
         result.push_str(&line[at..open]);
@@ -150,10 +139,7 @@ fn target_length(text: &str) -> usize {
 
 /// The target of `[name]: target`; footnotes have none.
 fn definition_target(line: &str) -> Option<&str> {
-    let rest = line
-        .trim_start()
-        .strip_prefix('[')
-        .filter(|rest| !rest.starts_with('^'))?;
+    let rest = line.trim_start().strip_prefix('[').filter(|rest| !rest.starts_with('^'))?;
     let (name, target) = rest.split_once("]:")?;
     let target = target.split_whitespace().next()?;
     (!name.contains(']')).then(|| target.trim_matches(['<', '>']))
@@ -163,9 +149,7 @@ fn definition_target(line: &str) -> Option<&str> {
 fn attributes<'a>(line: &'a str, name: &'static str) -> impl Iterator<Item = &'a str> {
     line.match_indices(name).filter_map(move |(start, _)| {
         let is_attribute = line[..start].ends_with(' ') && line[..start].contains('<');
-        let value = line[start + name.len()..]
-            .strip_prefix("=\"")
-            .filter(|_| is_attribute)?;
+        let value = line[start + name.len()..].strip_prefix("=\"").filter(|_| is_attribute)?;
         value.split_once('"').map(|(value, _)| value)
     })
 }
@@ -176,11 +160,7 @@ mod tests {
 
     fn check(text: &str, links: &[&str], anchors: &[&str]) {
         let document = Markdown::parse(text);
-        let found: Vec<&str> = document
-            .links
-            .iter()
-            .map(|link| link.target.as_str())
-            .collect();
+        let found: Vec<&str> = document.links.iter().map(|link| link.target.as_str()).collect();
         assert_eq!(found, links, "links of {text}");
         let found: Vec<&str> = document.anchors.iter().map(String::as_str).collect();
         assert_eq!(found, anchors, "anchors of {text}");
@@ -195,11 +175,7 @@ mod tests {
         );
         check("[a]: b.md \"c\"\n[^1]: d.md e", &["b.md"], &[]);
         check("[![a](b.svg)](c.md)", &["b.svg", "c.md"], &[]);
-        check(
-            "<img width=\"9\" src=\"a.svg\"> <a href=\"b.md\">",
-            &["b.md", "a.svg"],
-            &[],
-        );
+        check("<img width=\"9\" src=\"a.svg\"> <a href=\"b.md\">", &["b.md", "a.svg"], &[]);
     }
 
     #[test]
@@ -211,11 +187,7 @@ mod tests {
 
     #[test]
     fn anchors_follow_githubs_rules() {
-        check(
-            "# What it does, *and* not: `cargo x`",
-            &[],
-            &["what-it-does-and-not-cargo-x"],
-        );
+        check("# What it does, *and* not: `cargo x`", &[], &["what-it-does-and-not-cargo-x"]);
         check("## A & b\n## A & b\n", &[], &["a--b", "a--b-1"]);
         check("# [a](b.md) c_d\n#not-a-heading", &["b.md"], &["a-c_d"]);
         check("<a id=\"here\"></a>", &[], &["here"]);

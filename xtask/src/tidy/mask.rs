@@ -57,14 +57,9 @@ pub(super) fn mask(source: &str) -> Masked {
                 end
             }
             Piece::Character { end } => end,
-            Piece::Text {
-                contents: (start, end),
-            } => {
+            Piece::Text { contents: (start, end) } => {
                 code[at..start].copy_from_slice(&bytes[at..start]);
-                strings.push(Literal {
-                    offset: start,
-                    text: text_of(&bytes[start..end]),
-                });
+                strings.push(Literal { offset: start, text: text_of(&bytes[start..end]) });
                 // The closing quote is code, without opening a string of its own.
                 if let Some(quote) = code.get_mut(end) {
                     *quote = b'"';
@@ -73,11 +68,7 @@ pub(super) fn mask(source: &str) -> Masked {
             }
         };
     }
-    Masked {
-        code: text_of(&code),
-        comments: text_of(&comments),
-        strings,
-    }
+    Masked { code: text_of(&code), comments: text_of(&comments), strings }
 }
 
 /// Whether `byte` can be part of an identifier.
@@ -86,10 +77,7 @@ pub(super) fn is_identifier_byte(byte: u8) -> bool {
 }
 
 fn blank(bytes: &[u8]) -> Vec<u8> {
-    bytes
-        .iter()
-        .map(|&byte| if byte == b'\n' { b'\n' } else { b' ' })
-        .collect()
+    bytes.iter().map(|&byte| if byte == b'\n' { b'\n' } else { b' ' }).collect()
 }
 
 /// The slices of this module begin and end beside ASCII, so nothing is ever replaced.
@@ -100,14 +88,10 @@ fn text_of(bytes: &[u8]) -> String {
 fn piece_at(bytes: &[u8], at: usize) -> Piece {
     let rest = &bytes[at..];
     if rest.starts_with(b"//") {
-        return Piece::Comment {
-            end: line_end(bytes, at),
-        };
+        return Piece::Comment { end: line_end(bytes, at) };
     }
     if rest.starts_with(b"/*") {
-        return Piece::Comment {
-            end: block_comment_end(bytes, at),
-        };
+        return Piece::Comment { end: block_comment_end(bytes, at) };
     }
     match rest[0] {
         b'\'' => character_end(bytes, at).map_or(Piece::Code, |end| Piece::Character { end }),
@@ -120,10 +104,7 @@ fn piece_at(bytes: &[u8], at: usize) -> Piece {
 }
 
 fn line_end(bytes: &[u8], at: usize) -> usize {
-    bytes[at..]
-        .iter()
-        .position(|&byte| byte == b'\n')
-        .map_or(bytes.len(), |length| at + length)
+    bytes[at..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |length| at + length)
 }
 
 fn block_comment_end(bytes: &[u8], start: usize) -> usize {
@@ -149,10 +130,7 @@ fn block_comment_end(bytes: &[u8], start: usize) -> usize {
 fn character_end(bytes: &[u8], at: usize) -> Option<usize> {
     let first = *bytes.get(at + 1)?;
     if first == b'\\' {
-        let close = bytes
-            .get(at + 3..)?
-            .iter()
-            .position(|&byte| byte == b'\'')?;
+        let close = bytes.get(at + 3..)?.iter().position(|&byte| byte == b'\'')?;
         return Some(at + 3 + close + 1);
     }
     let width = match first {
@@ -166,19 +144,13 @@ fn character_end(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// A string that begins with `b`, `c`, `r`, `br` or `cr`, with any number of `#`.
 fn prefixed_string(bytes: &[u8], at: usize) -> Option<Piece> {
-    let letters = bytes[at..]
-        .iter()
-        .take_while(|byte| b"bcr".contains(byte))
-        .count();
+    let letters = bytes[at..].iter().take_while(|byte| b"bcr".contains(byte)).count();
     let is_raw = match &bytes[at..at + letters] {
         b"r" | b"br" | b"cr" => true,
         b"b" | b"c" => false,
         _ => return None,
     };
-    let hashes = bytes[at + letters..]
-        .iter()
-        .take_while(|&&byte| byte == b'#')
-        .count();
+    let hashes = bytes[at + letters..].iter().take_while(|&&byte| byte == b'#').count();
     let quote = at + letters + hashes;
     match (bytes.get(quote), is_raw, hashes) {
         (Some(b'"'), true, _) => Some(raw(bytes, quote + 1, hashes)),
@@ -192,9 +164,7 @@ fn quoted(bytes: &[u8], start: usize) -> Piece {
     while at < bytes.len() && bytes[at] != b'"' {
         at += if bytes[at] == b'\\' { 2 } else { 1 };
     }
-    Piece::Text {
-        contents: (start, at.min(bytes.len())),
-    }
+    Piece::Text { contents: (start, at.min(bytes.len())) }
 }
 
 fn raw(bytes: &[u8], start: usize, hashes: usize) -> Piece {
@@ -203,9 +173,7 @@ fn raw(bytes: &[u8], start: usize, hashes: usize) -> Piece {
         tail[0] == b'"' && tail[1..].iter().take_while(|&&byte| byte == b'#').count() >= hashes
     };
     let end = (start..bytes.len()).find(is_close).unwrap_or(bytes.len());
-    Piece::Text {
-        contents: (start, end),
-    }
+    Piece::Text { contents: (start, end) }
 }
 
 #[cfg(test)]
@@ -217,11 +185,7 @@ mod tests {
         assert_eq!(masked.code.trim_end(), code, "for {source}");
         assert_eq!(masked.code.len(), source.len(), "for {source}");
         assert_eq!(masked.comments.len(), source.len(), "for {source}");
-        let found: Vec<&str> = masked
-            .strings
-            .iter()
-            .map(|literal| literal.text.as_str())
-            .collect();
+        let found: Vec<&str> = masked.strings.iter().map(|literal| literal.text.as_str()).collect();
         assert_eq!(found, strings, "for {source}");
     }
 
@@ -236,32 +200,20 @@ mod tests {
     #[test]
     fn strings_are_blanked_and_collected() {
         check(r#"f("a // b", c)"#, r#"f("      ", c)"#, &["a // b"]);
-        check(
-            r#"f("\"{\\", b"x")"#,
-            r#"f("     ", b" ")"#,
-            &[r#"\"{\\"#, "x"],
-        );
+        check(r#"f("\"{\\", b"x")"#, r#"f("     ", b" ")"#, &[r#"\"{\\"#, "x"]);
         check("f(\"open", "f(\"", &["open"]);
     }
 
     #[test]
     fn raw_strings_end_at_their_own_hashes() {
-        check(
-            r##"f(r#"a " b"#) {"##,
-            r##"f(r#"     "#) {"##,
-            &[r#"a " b"#],
-        );
+        check(r##"f(r#"a " b"#) {"##, r##"f(r#"     "#) {"##, &[r#"a " b"#]);
         check(r#"f(r"\") {"#, r#"f(r" ") {"#, &[r"\"]);
         check("r#fn + bar", "r#fn + bar", &[]);
     }
 
     #[test]
     fn characters_are_not_lifetimes() {
-        check(
-            r"f('{', '\'', b'\x7f', 'é')",
-            "f(   ,     , b      ,     )",
-            &[],
-        );
+        check(r"f('{', '\'', b'\x7f', 'é')", "f(   ,     , b      ,     )", &[]);
         check(
             "fn f<'a>(b: &'a str, c: &'static str)",
             "fn f<'a>(b: &'a str, c: &'static str)",

@@ -13,15 +13,9 @@ const PREFIXES: [&str; 2] = ["headstart_", "vllm:"];
 
 pub(super) fn violations(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for file in tree
-        .rust
-        .iter()
-        .filter(|file| must_import_names(&file.path))
-    {
+    for file in tree.rust.iter().filter(|file| must_import_names(&file.path)) {
         let names = file.strings.iter().filter(|literal| {
-            PREFIXES
-                .iter()
-                .any(|prefix| literal.text.starts_with(prefix))
+            PREFIXES.iter().any(|prefix| literal.text.starts_with(prefix))
                 && !file.is_test(literal.offset)
         });
         violations.extend(names.map(|literal| {
@@ -63,15 +57,7 @@ mod tests {
     #[test]
     fn other_strings_comments_and_tests_are_free() {
         let path = "crates/server/src/gateway.rs";
-        check(
-            path,
-            "g(\"headstart\"); // \"headstart_requests_total\"",
-            &[],
-        );
-        check(
-            path,
-            "#[test]\nfn f() { g(\"headstart_requests_total\"); }",
-            &[],
-        );
+        check(path, "g(\"headstart\"); // \"headstart_requests_total\"", &[]);
+        check(path, "#[test]\nfn f() { g(\"headstart_requests_total\"); }", &[]);
     }
 }

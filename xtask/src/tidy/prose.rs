@@ -61,16 +61,12 @@ fn in_document(file: &TextFile) -> Vec<Violation> {
 
 fn in_page(file: &TextFile) -> Vec<Violation> {
     let texts = texts_of_html(&file.text).into_iter();
-    texts
-        .flat_map(|(line, text)| at(&file.path, line, &text))
-        .collect()
+    texts.flat_map(|(line, text)| at(&file.path, line, &text)).collect()
 }
 
 fn in_script(file: &TextFile) -> Vec<Violation> {
     let lines = file.text.lines().enumerate();
-    lines
-        .flat_map(|(index, line)| at(&file.path, index + 1, line))
-        .collect()
+    lines.flat_map(|(index, line)| at(&file.path, index + 1, line)).collect()
 }
 
 fn in_literals(file: &RustFile) -> Vec<Violation> {
@@ -101,11 +97,7 @@ fn in_comments(file: &RustFile) -> Vec<Violation> {
     }
     let mut violations = Vec::new();
     for paragraph in paragraphs(file) {
-        violations.extend(at(
-            &file.path,
-            paragraph.line,
-            &without_code(&paragraph.text),
-        ));
+        violations.extend(at(&file.path, paragraph.line, &without_code(&paragraph.text)));
         if paragraph.opens_clause() {
             let word = paragraph.first_word();
             let message = format!("a doc comment opens with \"{word}\"; name the thing first");
@@ -136,11 +128,7 @@ mod tests {
     #[test]
     fn banned_words_are_found_outside_of_code() {
         check("README.md", "It is plain.\nNobody is told.", &[2, 2]);
-        check(
-            "docs/a.md",
-            "`nobody` and renobodyd\n```\nnobody\n```\nby lot",
-            &[5],
-        );
+        check("docs/a.md", "`nobody` and renobodyd\n```\nnobody\n```\nby lot", &[5]);
         check("tools/a.md", "nobody", &[]);
     }
 
@@ -160,11 +148,7 @@ mod tests {
         let words = "word ".repeat(30);
         let alone = format!("// {words}\n\n// {words}\nf();\n");
         check("xtask/src/main.rs", &alone, &[]);
-        check(
-            "xtask/src/main.rs",
-            &format!("f();\n// {words}\n// {words}\n"),
-            &[2],
-        );
+        check("xtask/src/main.rs", &format!("f();\n// {words}\n// {words}\n"), &[2]);
         let lists = format!("// - {words}\n// - {words}\n// | {words}{words} |\n");
         check("xtask/src/main.rs", &lists, &[]);
         let code = format!("//! ```\n//! nobody {words}{words}\n//! ```\n");
@@ -182,16 +166,8 @@ mod tests {
     fn long_sentences_are_found() {
         let long = "word ".repeat(WORDS_MAX + 1);
         check("README.md", &long, &[1]);
-        check(
-            "README.md",
-            &format!("{}. {}", "word ".repeat(30).trim(), "word ".repeat(30)),
-            &[],
-        );
-        check(
-            "README.md",
-            &format!("| {} | {} |", "word ".repeat(30), "word ".repeat(30)),
-            &[],
-        );
+        check("README.md", &format!("{}. {}", "word ".repeat(30).trim(), "word ".repeat(30)), &[]);
+        check("README.md", &format!("| {} | {} |", "word ".repeat(30), "word ".repeat(30)), &[]);
     }
 
     #[test]

@@ -45,11 +45,7 @@ impl RustFile {
 
     /// The line of an offset, counted from one.
     pub(super) fn line(&self, offset: usize) -> usize {
-        self.code.as_bytes()[..offset]
-            .iter()
-            .filter(|&&byte| byte == b'\n')
-            .count()
-            + 1
+        self.code.as_bytes()[..offset].iter().filter(|&&byte| byte == b'\n').count() + 1
     }
 
     /// Whether the offset lies in test code.
@@ -75,15 +71,12 @@ impl RustFile {
 pub(super) fn find_words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = text.as_bytes();
     let ends_in_identifier = word.bytes().last().is_some_and(is_identifier_byte);
-    text.match_indices(word)
-        .map(|(start, _)| start)
-        .filter(move |&start| {
-            let end = start + word.len();
-            let starts_word = start == 0 || !is_identifier_byte(bytes[start - 1]);
-            let goes_on =
-                ends_in_identifier && bytes.get(end).copied().is_some_and(is_identifier_byte);
-            starts_word && !goes_on
-        })
+    text.match_indices(word).map(|(start, _)| start).filter(move |&start| {
+        let end = start + word.len();
+        let starts_word = start == 0 || !is_identifier_byte(bytes[start - 1]);
+        let goes_on = ends_in_identifier && bytes.get(end).copied().is_some_and(is_identifier_byte);
+        starts_word && !goes_on
+    })
 }
 
 /// The offset behind the bracket that closes the one at `open`, or the end of the code.
@@ -103,17 +96,12 @@ pub(super) fn behind_closing(code: &str, open: usize) -> usize {
 }
 
 fn is_test_path(path: &str) -> bool {
-    path.split('/')
-        .any(|part| part == "tests" || part == "tests.rs")
+    path.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
 
 fn test_items(code: &str) -> Vec<Range<usize>> {
-    let starts = TEST_ATTRIBUTES
-        .iter()
-        .flat_map(|attribute| code.match_indices(attribute));
-    let mut items: Vec<_> = starts
-        .map(|(start, _)| start..item_end(code, start))
-        .collect();
+    let starts = TEST_ATTRIBUTES.iter().flat_map(|attribute| code.match_indices(attribute));
+    let mut items: Vec<_> = starts.map(|(start, _)| start..item_end(code, start)).collect();
     items.sort_by_key(|item| item.start);
     let mut end = 0;
     items.retain(|item| {
@@ -144,10 +132,7 @@ fn item_end(code: &str, start: usize) -> usize {
 impl RustFile {
     /// The file with this path and source.
     pub(super) fn of(path: &str, source: &str) -> Self {
-        Self::parse(&TextFile {
-            path: path.to_owned(),
-            text: source.to_owned(),
-        })
+        Self::parse(&TextFile { path: path.to_owned(), text: source.to_owned() })
     }
 }
 
@@ -167,23 +152,11 @@ mod tests {
 
     #[test]
     fn items_behind_test_attributes_are_test_code() {
-        check(
-            "src/a.rs",
-            "fn p_a() {}\n#[cfg(test)]\nmod t_tests { fn t_b() {} }\nfn p_c() {}",
-        );
-        check(
-            "src/a.rs",
-            "#[cfg(test)] #[path = \"x\"] mod t_a;\nfn p_b() {}",
-        );
-        check(
-            "src/a.rs",
-            "#[test] fn t_a([t_b]: [u8; 1]) { t_c[0]; }\nfn p_d() {}",
-        );
+        check("src/a.rs", "fn p_a() {}\n#[cfg(test)]\nmod t_tests { fn t_b() {} }\nfn p_c() {}");
+        check("src/a.rs", "#[cfg(test)] #[path = \"x\"] mod t_a;\nfn p_b() {}");
+        check("src/a.rs", "#[test] fn t_a([t_b]: [u8; 1]) { t_c[0]; }\nfn p_d() {}");
         check("src/a.rs", "struct P { #[cfg(test)] t_a: u8 }\nfn p_b() {}");
-        check(
-            "src/a.rs",
-            "#[cfg(all(test, unix))] use t_a::b; use p_c::d;",
-        );
+        check("src/a.rs", "#[cfg(all(test, unix))] use t_a::b; use p_c::d;");
     }
 
     #[test]
@@ -199,10 +172,7 @@ mod tests {
         assert_eq!(lines("a;\nb;\n"), 2);
         assert_eq!(lines("a;\n#[cfg(test)]\nmod tests {\n}\n"), 1);
         assert_eq!(lines("a;\n#[cfg(test)]\nmod tests {\n}\nb;\n"), 5);
-        assert_eq!(
-            lines("a;\n#[cfg(test)]\nmod x {\n}\n\n#[cfg(test)]\nmod tests {\n}\n"),
-            1
-        );
+        assert_eq!(lines("a;\n#[cfg(test)]\nmod x {\n}\n\n#[cfg(test)]\nmod tests {\n}\n"), 1);
     }
 
     #[test]

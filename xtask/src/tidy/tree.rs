@@ -52,9 +52,7 @@ impl Tree {
 
     /// The texts whose path ends with `suffix`.
     pub(super) fn with_suffix(&self, suffix: &str) -> impl Iterator<Item = &TextFile> {
-        self.texts
-            .iter()
-            .filter(move |file| file.path.ends_with(suffix))
+        self.texts.iter().filter(move |file| file.path.ends_with(suffix))
     }
 
     /// The text at `path`.
@@ -87,9 +85,7 @@ impl Tree {
         path: String,
         ignored: &Ignored,
     ) -> Result<()> {
-        let kind = entry
-            .file_type()
-            .with_context(|| format!("{path} has no type"))?;
+        let kind = entry.file_type().with_context(|| format!("{path} has no type"))?;
         if kind.is_dir() {
             if !is_read(name) {
                 return Ok(());
@@ -98,10 +94,7 @@ impl Tree {
         } else if kind.is_file() && has_text(name) {
             let bytes = fs::read(entry.path()).with_context(|| format!("{path} is unreadable"))?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            self.texts.push(TextFile {
-                path: path.clone(),
-                text,
-            });
+            self.texts.push(TextFile { path: path.clone(), text });
         }
         self.paths.insert(path);
         Ok(())
@@ -114,8 +107,7 @@ fn is_read(folder: &str) -> bool {
 }
 
 fn has_text(name: &str) -> bool {
-    name.rsplit_once('.')
-        .is_some_and(|(_, extension)| TEXT_EXTENSIONS.contains(&extension))
+    name.rsplit_once('.').is_some_and(|(_, extension)| TEXT_EXTENSIONS.contains(&extension))
 }
 
 /// The plain entries of a `.gitignore`: `name` anywhere, `/path` at the root. Patterns with
@@ -152,15 +144,9 @@ impl Tree {
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         let mut tree = Self::default();
         for (path, text) in files {
-            let ends = path
-                .match_indices('/')
-                .map(|(end, _)| end)
-                .chain([path.len()]);
+            let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
             tree.paths.extend(ends.map(|end| path[..end].to_owned()));
-            tree.texts.push(TextFile {
-                path: (*path).to_owned(),
-                text: (*text).to_owned(),
-            });
+            tree.texts.push(TextFile { path: (*path).to_owned(), text: (*text).to_owned() });
         }
         tree.rust = tree.with_suffix(".rs").map(RustFile::parse).collect();
         tree
@@ -173,11 +159,7 @@ mod tests {
 
     fn check(gitignore: &str, path: &str, expected: bool) {
         let name = path.rsplit('/').next().unwrap_or(path);
-        assert_eq!(
-            Ignored::parse(gitignore).contains(path, name),
-            expected,
-            "{path}"
-        );
+        assert_eq!(Ignored::parse(gitignore).contains(path, name), expected, "{path}");
     }
 
     #[test]

@@ -63,9 +63,7 @@ fn explanation(behind: &str) -> Explanation {
     let word = |text: &str, word: &str| find_words(text, word).next() == Some(0);
     let mut behind = behind.trim_start();
     if word(behind, "extern") {
-        behind = behind["extern".len()..]
-            .trim_start()
-            .trim_start_matches(['"', ' ']);
+        behind = behind["extern".len()..].trim_start().trim_start_matches(['"', ' ']);
     }
     if word(behind, "trait") {
         return Explanation::CommentOrDocs;
@@ -74,18 +72,12 @@ fn explanation(behind: &str) -> Explanation {
         return Explanation::Comment;
     }
     let is_type = behind["fn".len()..].trim_start().starts_with('(');
-    if is_type {
-        Explanation::NotNeeded
-    } else {
-        Explanation::CommentOrDocs
-    }
+    if is_type { Explanation::NotNeeded } else { Explanation::CommentOrDocs }
 }
 
 fn has_comment(comments: &[&str], line: usize) -> bool {
     let first = line.saturating_sub(COMMENT_REACH + 1);
-    comments[first..line]
-        .iter()
-        .any(|comment| comment.contains("SAFETY"))
+    comments[first..line].iter().any(|comment| comment.contains("SAFETY"))
 }
 
 /// Whether the docs right above the line have a `# Safety` section; attributes may lie between.
@@ -119,45 +111,25 @@ mod tests {
         check(ENGINE, source, &[]);
         check("crates/cache/src/pool.rs", source, &[(2, "only engine")]);
         check("crates/cache/tests/allocations.rs", source, &[]);
-        check(
-            "crates/cache/src/pool.rs",
-            "#![forbid(unsafe_code)] // unsafe\n\"unsafe\"",
-            &[],
-        );
+        check("crates/cache/src/pool.rs", "#![forbid(unsafe_code)] // unsafe\n\"unsafe\"", &[]);
     }
 
     #[test]
     fn blocks_and_impls_need_a_comment_nearby() {
         check(ENGINE, "unsafe { a() }", &[(1, "no `SAFETY`")]);
         check(ENGINE, "unsafe { a() } // SAFETY: b", &[]);
-        check(
-            ENGINE,
-            &format!("// SAFETY: a{}unsafe impl B", "\n".repeat(6)),
-            &[],
-        );
+        check(ENGINE, &format!("// SAFETY: a{}unsafe impl B", "\n".repeat(6)), &[]);
         let distant = format!("// SAFETY: a{}unsafe impl B", "\n".repeat(7));
         check(ENGINE, &distant, &[(8, "no `SAFETY`")]);
-        check(
-            "crates/cache/tests/a.rs",
-            "unsafe { a() }",
-            &[(1, "no `SAFETY`")],
-        );
+        check("crates/cache/tests/a.rs", "unsafe { a() }", &[(1, "no `SAFETY`")]);
     }
 
     #[test]
     fn functions_may_document_their_safety_instead() {
         let docs = format!("/// A.\n/// # Safety\n{}#[inline]\n", "/// B.\n".repeat(9));
         check(ENGINE, &format!("{docs}pub unsafe fn f() {{}}"), &[]);
-        check(
-            ENGINE,
-            &format!("{docs}pub unsafe extern \"C\" fn f() {{}}"),
-            &[],
-        );
-        check(
-            ENGINE,
-            &format!("{docs}fn g() {{}}\nunsafe fn f() {{}}"),
-            &[(14, "no `SAFETY`")],
-        );
+        check(ENGINE, &format!("{docs}pub unsafe extern \"C\" fn f() {{}}"), &[]);
+        check(ENGINE, &format!("{docs}fn g() {{}}\nunsafe fn f() {{}}"), &[(14, "no `SAFETY`")]);
         check(ENGINE, "type F = unsafe extern \"C\" fn(u8);", &[]);
     }
 }

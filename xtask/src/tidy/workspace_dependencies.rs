@@ -9,9 +9,7 @@ pub(super) const RULE: &str = "workspace-dependency";
 
 pub(super) fn violations(tree: &Tree) -> Vec<Violation> {
     let of_root = tree.text("Cargo.toml").into_iter().flat_map(without_reason);
-    let of_crates = tree
-        .with_suffix("/Cargo.toml")
-        .filter(|file| is_manifest(file));
+    let of_crates = tree.with_suffix("/Cargo.toml").filter(|file| is_manifest(file));
     of_root.chain(of_crates.flat_map(not_inherited)).collect()
 }
 
@@ -62,22 +60,14 @@ mod tests {
     #[test]
     fn crates_inherit_versions() {
         let path = "crates/core/Cargo.toml";
-        check(
-            path,
-            "[dependencies]\na.workspace = true\nb = { path = \"../b\" }",
-            &[],
-        );
+        check(path, "[dependencies]\na.workspace = true\nb = { path = \"../b\" }", &[]);
         check(
             path,
             "[dependencies]\na = \"1\"\n[dev-dependencies]\nb = { version = \"1\" }",
             &[2, 4],
         );
         check("xtask/Cargo.toml", "[dependencies]\nanyhow = \"1\"", &[2]);
-        check(
-            "crates/core/tests/data/Cargo.toml",
-            "[dependencies]\na = \"1\"",
-            &[],
-        );
+        check("crates/core/tests/data/Cargo.toml", "[dependencies]\na = \"1\"", &[]);
     }
 
     #[test]

@@ -111,9 +111,7 @@ impl Baseline {
             front.is_some_and(|front| is_same(front, expected))
         };
         let same = (1..parts).zip(&self.hashes).take_while(is_part).count();
-        Begins::Otherwise {
-            shared: same as f64 / parts as f64,
-        }
+        Begins::Otherwise { shared: same as f64 / parts as f64 }
     }
 }
 
@@ -141,19 +139,12 @@ mod tests {
         assert_eq!(begins("You are helpful."), Begins::AsBefore);
         assert_eq!(begins("You are helpful. And kind."), Begins::AsBefore);
         let otherwise = |shared| Begins::Otherwise { shared };
-        assert_eq!(
-            begins("You are helpless. "),
-            otherwise(0.0),
-            "too short for parts"
-        );
+        assert_eq!(begins("You are helpless. "), otherwise(0.0), "too short for parts");
         let file = serde_json::to_string(&baseline).expect("JSON");
         assert!(!file.contains("helpful"));
         let another = Baseline::of(&text("You are helpful."), 4, "toy".to_owned());
         assert_ne!(baseline.hash, another.hash);
-        assert_eq!(
-            serde_json::from_str::<Baseline>(&file).expect("reads"),
-            baseline
-        );
+        assert_eq!(serde_json::from_str::<Baseline>(&file).expect("reads"), baseline);
     }
 
     #[test]

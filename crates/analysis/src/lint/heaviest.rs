@@ -24,10 +24,7 @@ struct RankedValue<V> {
 impl<K: Ord + Copy, V> Heaviest<K, V> {
     /// Keeps `most` keys, at least one.
     pub(super) fn new(most: usize) -> Self {
-        Self {
-            most: most.max(1),
-            kept: BTreeMap::new(),
-        }
+        Self { most: most.max(1), kept: BTreeMap::new() }
     }
 
     /// Adds `weight` to `key`, whose value is returned: a new one by `fresh` where it has none. The
@@ -41,10 +38,8 @@ impl<K: Ord + Copy, V> Heaviest<K, V> {
                 inherited = rank;
             }
         }
-        let kept = self.kept.entry(key).or_insert_with(|| RankedValue {
-            rank: inherited,
-            value: fresh(),
-        });
+        let kept =
+            self.kept.entry(key).or_insert_with(|| RankedValue { rank: inherited, value: fresh() });
         kept.rank = kept.rank.saturating_add(weight);
         &mut kept.value
     }
@@ -86,10 +81,7 @@ mod tests {
             assert!(kept.len() <= most);
             for (key, weight) in &all {
                 let counted = kept.get(key);
-                assert!(
-                    counted.is_none_or(|it| it <= weight),
-                    "{key} of seed {seed}"
-                );
+                assert!(counted.is_none_or(|it| it <= weight), "{key} of seed {seed}");
                 let is_heavy = *weight > total / most as u64;
                 assert!(!is_heavy || counted.is_some(), "{key} of seed {seed}");
             }

@@ -52,10 +52,7 @@ pub(super) struct UnnamedChanges {
 
 impl Default for UnnamedChanges {
     fn default() -> Self {
-        Self {
-            places: Heaviest::new(PLACES_MAX),
-            prompts: 0,
-        }
+        Self { places: Heaviest::new(PLACES_MAX), prompts: 0 }
     }
 }
 
@@ -80,10 +77,8 @@ impl UnnamedChanges {
         if parted.evidence.is_some() || !is_value(&parted.divergence) {
             return;
         }
-        let (key, tokens) = (
-            (parted.divergence.place, parted.divergence.behind),
-            parted.lost_tokens,
-        );
+        let (key, tokens) =
+            ((parted.divergence.place, parted.divergence.behind), parted.lost_tokens);
         let place = self.places.add(key, tokens, || ChangeSite {
             requests: 0,
             tokens: 0,

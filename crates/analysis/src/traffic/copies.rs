@@ -76,11 +76,7 @@ impl DuplicateCounts {
 fn prompt(request: &TraceRequest, said: &LoggedPrompt) -> u64 {
     let last = request.blocks.runs().last();
     let tail = said.tokens.len().saturating_sub(TAIL_TOKENS);
-    hashed(&(
-        last.map(|run| (run.start, run.count)),
-        said.tokens.len(),
-        &said.tokens[tail..],
-    ))
+    hashed(&(last.map(|run| (run.start, run.count)), said.tokens.len(), &said.tokens[tail..]))
 }
 
 fn hashed(value: &impl Hash) -> u64 {

@@ -93,11 +93,7 @@ mod tests {
             said(0, Some(5)),
         ];
         let counts = LoggedTokenCounts::of(&mut all);
-        let expected = LoggedTokenCounts {
-            requests: 2,
-            logged: 300,
-            here: 750,
-        };
+        let expected = LoggedTokenCounts { requests: 2, logged: 300, here: 750 };
         assert_eq!(counts, expected);
         assert_eq!(counts.factor(), 2.5);
         assert!(all[3..].iter().all(|said| said.counted.is_none()));

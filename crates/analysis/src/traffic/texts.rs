@@ -53,15 +53,9 @@ impl<'r> TextLogBuilder<'r> {
     ) -> Result<bool, TraceError> {
         let bad_line = |reason| TraceError::bad_line(self.name, logged.line, reason);
         let text = self.rendering.text(&logged.prompt);
-        let tokens = self
-            .rendering
-            .tokens_of(&logged.prompt, &text)
-            .map_err(bad_line)?;
+        let tokens = self.rendering.tokens_of(&logged.prompt, &text).map_err(bad_line)?;
         let info = &mut self.part.info;
-        let mut request = self
-            .chains
-            .request(logged, &tokens, info)
-            .map_err(bad_line)?;
+        let mut request = self.chains.request(logged, &tokens, info).map_err(bad_line)?;
         if logged.arrival.is_none() {
             // File order stands for times, unless few have none: a millisecond each.
             request.arrival = self.last + Duration::from_millis(1);
@@ -110,18 +104,13 @@ impl<'r> TextLogBuilder<'r> {
         part.format = format;
         part.remarks.extend(part.dates.remark());
         let given = |is_given: bool| {
-            if is_given {
-                Provenance::Given
-            } else {
-                Provenance::Absent
-            }
+            if is_given { Provenance::Given } else { Provenance::Absent }
         };
         part.info.sessions = given(part.requests.iter().any(|it| it.session.is_some()));
         part.info.turns = given(part.requests.iter().any(|it| it.turn > 0));
         part.info.types_from = Provenance::Given;
         if skipped > 0 {
-            part.remarks
-                .push(format!("{} left out", counted(skipped, "bad line")));
+            part.remarks.push(format!("{} left out", counted(skipped, "bad line")));
         }
         self.part
     }

@@ -84,9 +84,7 @@ impl TimestampProvenance {
             Self::Unknown(Why::OneTime) => "all requests have one and the same time".to_owned(),
             Self::Unknown(Why::Dates(dates)) => dates.complaint(),
         };
-        Some(format!(
-            "{why}: their order takes the place of times, and durations are left out"
-        ))
+        Some(format!("{why}: their order takes the place of times, and durations are left out"))
     }
 }
 
@@ -94,11 +92,7 @@ impl Dates {
     /// Of a trace, whose requests have times or have not.
     pub(super) fn of_trace(requests: &[TraceRequest]) -> Self {
         let all = requests.len() as u64;
-        Self {
-            requests: all,
-            dated: if are_given(requests) { all } else { 0 },
-            unread: 0,
-        }
+        Self { requests: all, dated: if are_given(requests) { all } else { 0 }, unread: 0 }
     }
 
     /// Whether what is missing can be filled in.
@@ -167,19 +161,13 @@ mod tests {
     use super::*;
 
     fn at(millis: &[u64]) -> Vec<TraceRequest> {
-        let request = |ms: &u64| TraceRequest {
-            arrival: Nanos(ms * 1_000_000),
-            ..TraceRequest::default()
-        };
+        let request =
+            |ms: &u64| TraceRequest { arrival: Nanos(ms * 1_000_000), ..TraceRequest::default() };
         millis.iter().map(request).collect()
     }
 
     fn dates(requests: u64, dated: u64, unread: u64) -> Dates {
-        Dates {
-            requests,
-            dated,
-            unread,
-        }
+        Dates { requests, dated, unread }
     }
 
     fn check(millis: &[u64], tick_ms: u64, shared: u64, remark: &str) {
@@ -217,10 +205,7 @@ mod tests {
     #[test]
     fn why_there_are_no_times_is_said() {
         let of = |dates| TimestampProvenance::of(&at(&[0, 1, 2]), dates);
-        check_unknown(
-            of(dates(3, 0, 0)),
-            "the requests have no times: their order",
-        );
+        check_unknown(of(dates(3, 0, 0)), "the requests have no times: their order");
         check_unknown(of(dates(3, 0, 3)), "the times of 3 requests cannot be read");
         check_unknown(of(dates(3, 2, 1)), "only 2 of 3 requests have a time");
         let one = TimestampProvenance::of(&at(&[0, 0, 0]), dates(3, 3, 0));
@@ -232,10 +217,7 @@ mod tests {
         let few = dates(302, 300, 2);
         assert!(few.are_enough());
         let said = few.remark().expect("two are missing");
-        assert!(
-            said.starts_with("2 of 302 requests without a time"),
-            "{said}"
-        );
+        assert!(said.starts_with("2 of 302 requests without a time"), "{said}");
         assert_eq!(dates(302, 302, 0).remark(), None);
         assert!(!dates(10, 8, 0).are_enough() && !dates(0, 0, 0).are_enough());
     }

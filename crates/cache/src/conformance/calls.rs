@@ -135,10 +135,7 @@ impl Calls {
             Some(block) => {
                 let slot = self.slots.get(block.index());
                 let is_offered = slot.is_some_and(is_offered);
-                assert!(
-                    is_offered,
-                    "{block:?} is named but not offered, seed {seed}"
-                );
+                assert!(is_offered, "{block:?} is named but not offered, seed {seed}");
             }
             None => assert!(
                 newcomer.is_some() || !is_any_offered,
@@ -178,10 +175,7 @@ impl Calls {
             }
         };
         let offset = self.rng.below(8) as u32;
-        Newcomer {
-            hash,
-            access: self.access(offset),
-        }
+        Newcomer { hash, access: self.access(offset) }
     }
 
     fn access(&mut self, offset: u32) -> Access {
@@ -198,9 +192,7 @@ impl Calls {
     }
 
     fn any(&mut self, is_it: impl Fn(&SlotStatus) -> bool) -> Option<usize> {
-        let found: Vec<_> = (0..CAPACITY)
-            .filter(|&index| is_it(&self.slots[index]))
-            .collect();
+        let found: Vec<_> = (0..CAPACITY).filter(|&index| is_it(&self.slots[index])).collect();
         (!found.is_empty()).then(|| found[self.rng.below(found.len())])
     }
 }

@@ -103,11 +103,7 @@ impl<'a> CacheLoad<'a> {
         if is_over && self.holders.is_empty() {
             return None;
         }
-        let call = if self.workload.is_serial {
-            self.serve()
-        } else {
-            self.any_call(is_over)
-        };
+        let call = if self.workload.is_serial { self.serve() } else { self.any_call(is_over) };
         let effects = self.cache.drain_effects().collect();
         Some(LoadStep { call, effects })
     }
@@ -121,11 +117,7 @@ impl<'a> CacheLoad<'a> {
     /// A whole request, as in replay.
     fn serve(&mut self) -> Call {
         let mut holder = self.begin();
-        let LeaseHolder {
-            request,
-            chain,
-            lease,
-        } = &mut holder;
+        let LeaseHolder { request, chain, lease } = &mut holder;
         let (request, matched) = (*request, lease.matched());
         while let Some(&hash) = chain.get(lease.committed()) {
             let access = access(self.workload, request, lease.committed());
@@ -136,11 +128,7 @@ impl<'a> CacheLoad<'a> {
         let held = lease.committed();
         let access = access(self.workload, request, 0);
         self.cache.release(holder.lease, &access);
-        Call::Served {
-            request,
-            matched,
-            held,
-        }
+        Call::Served { request, matched, held }
     }
 
     fn any_call(&mut self, is_over: bool) -> Call {
@@ -174,20 +162,12 @@ impl<'a> CacheLoad<'a> {
         self.next_request += 1;
         let chain = self.workload.chain(request);
         let lease = self.cache.acquire(&chain);
-        LeaseHolder {
-            request,
-            chain,
-            lease,
-        }
+        LeaseHolder { request, chain, lease }
     }
 
     /// Admits what is missing, a few blocks at most.
     fn admit(&mut self, holder: usize) -> Call {
-        let LeaseHolder {
-            request,
-            chain,
-            lease,
-        } = &mut self.holders[holder];
+        let LeaseHolder { request, chain, lease } = &mut self.holders[holder];
         if lease.committed() < lease.blocks().len() {
             return Call::Nothing;
         }
@@ -206,27 +186,15 @@ impl<'a> CacheLoad<'a> {
     }
 
     fn grow(&mut self, holder: usize) -> Call {
-        let LeaseHolder {
-            request,
-            chain,
-            lease,
-        } = &mut self.holders[holder];
+        let LeaseHolder { request, chain, lease } = &mut self.holders[holder];
         let count = self.rng.below(4).min(chain.len() - lease.blocks().len());
         let now = access(self.workload, *request, 0).now;
         let answer = self.cache.grow(lease, count, now);
-        Call::Grew {
-            holder,
-            count,
-            answer,
-        }
+        Call::Grew { holder, count, answer }
     }
 
     fn commit(&mut self, holder: usize) -> Call {
-        let LeaseHolder {
-            request,
-            chain,
-            lease,
-        } = &mut self.holders[holder];
+        let LeaseHolder { request, chain, lease } = &mut self.holders[holder];
         if lease.committed() == lease.blocks().len() {
             return Call::Nothing;
         }
@@ -248,8 +216,7 @@ impl<'a> CacheLoad<'a> {
                 Call::Dropped { holder }
             }
             _ => {
-                self.cache
-                    .release(lease, &access(self.workload, request, 0));
+                self.cache.release(lease, &access(self.workload, request, 0));
                 Call::Released { holder }
             }
         }

@@ -23,12 +23,7 @@ impl ResidencyModel {
         for chain in chains {
             parents.extend(chain.windows(2).map(|pair| (pair[1], pair[0])));
         }
-        Self {
-            seed,
-            capacity: workload.capacity,
-            resident: HashMap::new(),
-            parents,
-        }
+        Self { seed, capacity: workload.capacity, resident: HashMap::new(), parents }
     }
 
     /// Checks one step against what was resident before it.
@@ -43,24 +38,13 @@ impl ResidencyModel {
         }
         let occupancy = load.cache.occupancy();
         let num_resident = occupancy.cached + occupancy.pinned;
-        assert_eq!(
-            num_resident,
-            self.resident.len(),
-            "effects are complete, {context}"
-        );
+        assert_eq!(num_resident, self.resident.len(), "effects are complete, {context}");
         let in_all = num_resident + occupancy.free + occupancy.in_flight;
         assert_eq!(in_all, self.capacity, "the capacity is kept, {context}");
         let resident: HashSet<_> = self.resident.values().copied().collect();
-        assert_eq!(
-            resident.len(),
-            self.resident.len(),
-            "a slot has one name, {context}"
-        );
+        assert_eq!(resident.len(), self.resident.len(), "a slot has one name, {context}");
         for block in load.held() {
-            assert!(
-                resident.contains(&block),
-                "{block:?} is held but gone, {context}"
-            );
+            assert!(resident.contains(&block), "{block:?} is held but gone, {context}");
         }
     }
 
@@ -75,16 +59,9 @@ impl ResidencyModel {
 
     fn evict(&mut self, block: BlockId, hash: BlockHash, context: &str) {
         let before = self.resident.remove(&hash);
-        assert_eq!(
-            before,
-            Some(block),
-            "{hash:?} is evicted but not resident, {context}"
-        );
+        assert_eq!(before, Some(block), "{hash:?} is evicted but not resident, {context}");
         let is_child = |child: &&BlockHash| self.parents.get(*child) == Some(&hash);
         let orphan = self.resident.keys().find(is_child);
-        assert_eq!(
-            orphan, None,
-            "{hash:?} is evicted before its child, {context}"
-        );
+        assert_eq!(orphan, None, "{hash:?} is evicted before its child, {context}");
     }
 }

@@ -27,11 +27,7 @@ impl Workload {
     pub fn random(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let (is_serial, is_objects) = (seed.is_multiple_of(2), seed % 4 < 2);
-        let mut requests = if is_objects {
-            objects(&mut rng)
-        } else {
-            conversations(&mut rng)
-        };
+        let mut requests = if is_objects { objects(&mut rng) } else { conversations(&mut rng) };
         let mut now = 0;
         for request in &mut requests {
             now += rng.below(2_000_000_000) as u64;
@@ -39,11 +35,7 @@ impl Workload {
         }
         predict(&mut requests, &mut Rng::new(!seed));
         let most = [8, 60][rng.below(2)];
-        Self {
-            capacity: 1 + rng.below(most),
-            requests,
-            is_serial,
-        }
+        Self { capacity: 1 + rng.below(most), requests, is_serial }
     }
 
     /// The names of a request's blocks.

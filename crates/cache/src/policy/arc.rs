@@ -115,11 +115,7 @@ impl Arc {
     fn giver(&self, returning: Option<usize>) -> usize {
         let once = self.lens[ONCE] as f64;
         let is_full = once > self.target || (returning == Some(AGAIN) && once == self.target);
-        if self.lens[ONCE] > 0 && is_full {
-            ONCE
-        } else {
-            AGAIN
-        }
+        if self.lens[ONCE] > 0 && is_full { ONCE } else { AGAIN }
     }
 }
 
@@ -127,10 +123,7 @@ impl Policy for Arc {
     fn insert(&mut self, block: BlockId, hash: BlockHash, _: &Access) {
         let returning = self.meet(hash);
         self.met = None;
-        let flags = Flags {
-            is_again: returning.is_some(),
-            is_known: false,
-        };
+        let flags = Flags { is_again: returning.is_some(), is_known: false };
         self.flags[block.index()] = flags;
         self.lens[flags.list()] += 1;
         self.recency.forget(block);
@@ -151,8 +144,7 @@ impl Policy for Arc {
 
     fn offer(&mut self, block: BlockId) {
         let list = self.flags[block.index()].list();
-        self.candidates
-            .push(list, block, self.recency.of(block).into());
+        self.candidates.push(list, block, self.recency.of(block).into());
     }
 
     fn withdraw(&mut self, block: BlockId) {
@@ -167,11 +159,7 @@ impl Policy for Arc {
         let returning = newcomer.and_then(|newcomer| self.meet(newcomer.hash));
         // With no ghost of it left, the first list fills the cache alone: its oldest leaves none.
         self.is_ghostless = returning.is_none() && self.lens[ONCE] >= self.capacity;
-        let giver = if self.is_ghostless {
-            ONCE
-        } else {
-            self.giver(returning)
-        };
+        let giver = if self.is_ghostless { ONCE } else { self.giver(returning) };
         let first = self.candidates.first(giver);
         let first = first.or_else(|| self.candidates.first(1 - giver));
         first.map(|(_, block)| block)

@@ -47,10 +47,7 @@ impl Belady {
     /// Declines a block that would be the next victim.
     #[must_use]
     pub fn with_bypass(capacity: usize, future: Arc<Future>) -> Self {
-        Self {
-            may_bypass: true,
-            ..Self::new(capacity, future)
-        }
+        Self { may_bypass: true, ..Self::new(capacity, future) }
     }
 }
 

@@ -27,10 +27,7 @@ impl Fifo {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let order = FifoOrder {
-            inserted: vec![0; capacity],
-            clock: 0,
-        };
+        let order = FifoOrder { inserted: vec![0; capacity], clock: 0 };
         Self::over(capacity, order)
     }
 }

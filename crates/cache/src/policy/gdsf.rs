@@ -65,10 +65,7 @@ impl Gdsf {
     /// The same, but every newcomer is admitted.
     #[must_use]
     pub fn admitting_all(self) -> Self {
-        Self {
-            competes: false,
-            ..self
-        }
+        Self { competes: false, ..self }
     }
 
     fn cost(&self, depth: usize) -> f64 {

@@ -95,9 +95,7 @@ impl Priority for ImportanceOrder {
     fn release(&mut self, blocks: &[BlockId], access: &Access) {
         self.num_releases += 1;
         // What is no number, or negative, is 0.
-        let share = access
-            .importance
-            .map_or(1.0, |share| f64::from(share).max(0.0));
+        let share = access.importance.map_or(1.0, |share| f64::from(share).max(0.0));
         let before = self.recency.clock();
         for &block in blocks.iter().rev() {
             let is_repeated = self.recency.of(block) > before;
@@ -130,16 +128,7 @@ mod tests {
 
     #[test]
     fn bits_are_in_the_order_of_the_numbers() {
-        let numbers = [
-            f64::NEG_INFINITY,
-            -1e300,
-            -2.0,
-            -1e-300,
-            0.0,
-            1e-300,
-            2.0,
-            1e300,
-        ];
+        let numbers = [f64::NEG_INFINITY, -1e300, -2.0, -1e-300, 0.0, 1e-300, 2.0, 1e300];
         assert!(numbers.map(ordered).is_sorted_by(|one, other| one < other));
     }
 
@@ -151,10 +140,7 @@ mod tests {
                 let hash = BlockHash::from_u64(u64::from(block.0));
                 policy.insert(block, hash, &Access::default());
                 for &importance in importances {
-                    let access = Access {
-                        importance: Some(importance),
-                        ..Access::default()
-                    };
+                    let access = Access { importance: Some(importance), ..Access::default() };
                     policy.release(&[block], &access);
                 }
                 policy.offer(block);

@@ -40,10 +40,7 @@ impl<P: Priority> Keyed<P> {
     /// A policy for a cache of `capacity` slots.
     #[must_use]
     pub fn over(capacity: usize, priority: P) -> Self {
-        Self {
-            priority,
-            candidates: Queues::new(capacity, 1),
-        }
+        Self { priority, candidates: Queues::new(capacity, 1) }
     }
 }
 

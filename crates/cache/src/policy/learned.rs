@@ -87,10 +87,7 @@ impl LpcOptions {
 
 impl Default for LpcOptions {
     fn default() -> Self {
-        Self {
-            interval_s: Some(Self::INTERVAL_S),
-            pooling: Pooling::ByConversation,
-        }
+        Self { interval_s: Some(Self::INTERVAL_S), pooling: Pooling::ByConversation }
     }
 }
 
@@ -245,14 +242,8 @@ mod tests {
         let no_number = f64::NAN;
         assert_eq!(Probability::new(no_number), None);
         // Not a number is even; 0 and 1 are clamped, so that time still tells them apart.
-        check(
-            &[(0, 0.0, 0, 0.51), (1, 0.0, 1, no_number), (2, 0.0, 2, 0.49)],
-            &[2, 1, 0],
-        );
-        check(
-            &[(0, 0.0, 0, 1.0), (1, 1.0, 1, 1.0), (2, 2.0, 2, 0.0)],
-            &[2, 0, 1],
-        );
+        check(&[(0, 0.0, 0, 0.51), (1, 0.0, 1, no_number), (2, 0.0, 2, 0.49)], &[2, 1, 0]);
+        check(&[(0, 0.0, 0, 1.0), (1, 1.0, 1, 1.0), (2, 2.0, 2, 0.0)], &[2, 0, 1]);
         // The log-odds of the clamped are 13.8 from even: 2,763 s of silence from 1 to 0.
         check(&[(0, 0.0, 0, 1.0), (1, 2_750.0, 1, 0.0)], &[1, 0]);
         check(&[(0, 0.0, 0, 1.0), (1, 2_775.0, 1, 0.0)], &[0, 1]);
@@ -276,30 +267,18 @@ mod tests {
     #[test]
     fn a_conversation_replaces_its_own_prediction_and_strangers_take_the_maximum() {
         // Slot 0 hoped, then its conversation ends; slot 1 is in between.
-        check(
-            &[(0, 0.0, 0, 0.9), (1, 0.0, 1, 0.5), (0, 1.0, 0, 0.1)],
-            &[0, 1],
-        );
+        check(&[(0, 0.0, 0, 0.9), (1, 0.0, 1, 0.5), (0, 1.0, 0, 0.1)], &[0, 1]);
         // Another conversation's end leaves the hope, as the published reading does always.
         let shared = [(0, 0.0, 0, 0.9), (1, 0.0, 1, 0.5), (0, 1.0, 2, 0.1)];
         check(&shared, &[1, 0]);
-        let literal = LpcOptions {
-            pooling: Pooling::Literal,
-            ..LpcOptions::default()
-        };
+        let literal = LpcOptions { pooling: Pooling::Literal, ..LpcOptions::default() };
         let own = [(0, 0.0, 0, 0.9), (1, 0.0, 1, 0.5), (0, 1.0, 0, 0.1)];
         assert_eq!(order(literal, &own), [1, 0]);
         // Once shared, the first one's news no longer replaces.
-        check(
-            &[shared[0], shared[1], shared[2], (0, 2.0, 0, 0.1)],
-            &[1, 0],
-        );
+        check(&[shared[0], shared[1], shared[2], (0, 2.0, 0, 0.1)], &[1, 0]);
         // Two requests without a conversation are not known to be of the same one.
         for taken in [NOBODY, SEVERAL] {
-            check(
-                &[(0, 0.0, taken, 0.9), (1, 0.0, 1, 0.5), (0, 1.0, taken, 0.1)],
-                &[1, 0],
-            );
+            check(&[(0, 0.0, taken, 0.9), (1, 0.0, 1, 0.5), (0, 1.0, taken, 0.1)], &[1, 0]);
         }
     }
 
@@ -313,14 +292,8 @@ mod tests {
             let p_now = p * faded / (p * faded + 1.0 - p);
             let pooled = p_now.max(other);
             let shared = [(0, 0.0, 0, p), (0, age_s, 1, other)];
-            check(
-                &[shared[0], shared[1], (1, age_s, 2, pooled - 1e-4)],
-                &[1, 0],
-            );
-            check(
-                &[shared[0], shared[1], (1, age_s, 2, pooled + 1e-4)],
-                &[0, 1],
-            );
+            check(&[shared[0], shared[1], (1, age_s, 2, pooled - 1e-4)], &[1, 0]);
+            check(&[shared[0], shared[1], (1, age_s, 2, pooled + 1e-4)], &[0, 1]);
         }
     }
 
@@ -336,10 +309,7 @@ mod tests {
 
     #[test]
     fn without_decay_time_breaks_ties_only() {
-        let options = LpcOptions {
-            interval_s: None,
-            ..LpcOptions::default()
-        };
+        let options = LpcOptions { interval_s: None, ..LpcOptions::default() };
         let uses = [(0, 0.0, 0, 0.6), (1, 9e6, 1, 0.5), (2, 9e6, 2, 0.6)];
         assert_eq!(order(options, &uses), [1, 0, 2]);
     }

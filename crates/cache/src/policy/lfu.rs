@@ -28,10 +28,7 @@ impl Lfu {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let order = LfuOrder {
-            uses: vec![0; capacity],
-            recency: Recency::new(capacity),
-        };
+        let order = LfuOrder { uses: vec![0; capacity], recency: Recency::new(capacity) };
         Self::over(capacity, order)
     }
 }

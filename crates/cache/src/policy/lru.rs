@@ -27,9 +27,7 @@ impl Lru {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let order = LruOrder {
-            recency: Recency::new(capacity),
-        };
+        let order = LruOrder { recency: Recency::new(capacity) };
         Self::over(capacity, order)
     }
 }

@@ -73,11 +73,7 @@ impl S3FifoFlags {
 
     /// Whether its uses save the block from the sweep.
     fn is_spared(self) -> bool {
-        if self.is_main {
-            self.uses > 0
-        } else {
-            self.uses >= USES_TO_MAIN
-        }
+        if self.is_main { self.uses > 0 } else { self.uses >= USES_TO_MAIN }
     }
 }
 

@@ -115,11 +115,7 @@ impl Sieve {
 
 impl InsertionOrder {
     fn new(capacity: usize) -> Self {
-        Self {
-            newer: vec![NONE; capacity],
-            older: vec![NONE; capacity],
-            newest: NONE,
-        }
+        Self { newer: vec![NONE; capacity], older: vec![NONE; capacity], newest: NONE }
     }
 
     fn push_newest(&mut self, block: BlockId) {
@@ -219,10 +215,7 @@ impl Policy for Sieve {
         let was_newest = self.order.remove(block);
         if was_newest
             && self.hand > 0
-            && self
-                .order
-                .newest()
-                .is_none_or(|newest| !self.is_ahead(newest))
+            && self.order.newest().is_none_or(|newest| !self.is_ahead(newest))
         {
             self.wrap();
         }

@@ -59,9 +59,7 @@ impl TailLruOrder {
 
     /// Blocks that this request is the first to release are what it added.
     fn learn_growth(&mut self, blocks: &[BlockId]) {
-        let known = blocks
-            .iter()
-            .take_while(|&&block| self.recency.of(block) > 0);
+        let known = blocks.iter().take_while(|&&block| self.recency.of(block) > 0);
         let known = known.count();
         if known > 0 {
             let growth = (blocks.len() - known) as f64;

@@ -228,10 +228,7 @@ impl WorkloadAware {
                 lru = head;
             }
         }
-        Some(VictimPair {
-            fit: fit.block,
-            lru: lru.block,
-        })
+        Some(VictimPair { fit: fit.block, lru: lru.block })
     }
 
     /// ln of the chance that the block is used soon; equal for all before there is a fit.
@@ -244,11 +241,7 @@ impl WorkloadAware {
     }
 
     fn evictor(&self) -> Evictor {
-        if self.options.guarded {
-            self.guard.evictor()
-        } else {
-            Evictor::Fit
-        }
+        if self.options.guarded { self.guard.evictor() } else { Evictor::Fit }
     }
 
     fn end_duel(&mut self, kept: Option<BlockId>) {
@@ -280,18 +273,9 @@ impl Policy for WorkloadAware {
         self.recency.forget(block);
         let class = self.class_of(access);
         let is_sampled = self.observer.is_sampled(hash);
-        let place = if is_sampled {
-            self.observer.came(block, hash)
-        } else {
-            observer::NONE
-        };
-        self.slots[block.index()] = WaSlot {
-            used_at: access.now,
-            place,
-            class,
-            is_sampled,
-            is_in_duel: false,
-        };
+        let place = if is_sampled { self.observer.came(block, hash) } else { observer::NONE };
+        self.slots[block.index()] =
+            WaSlot { used_at: access.now, place, class, is_sampled, is_in_duel: false };
         let kept = self.guard.returned(hash);
         self.end_duel(kept);
     }
@@ -370,11 +354,8 @@ mod tests {
     fn obvious(policy: &WorkloadAware, offered: &[BlockId], now: Nanos) -> Option<BlockId> {
         let rank = |&block: &BlockId| {
             let slot = &policy.slots[block.index()];
-            let head = ClassHead {
-                key: policy.recency.of(block).into(),
-                block,
-                used_at: slot.used_at,
-            };
+            let head =
+                ClassHead { key: policy.recency.of(block).into(), block, used_at: slot.used_at };
             (policy.score(slot.class.into(), &head, now), head.key)
         };
         let least =
@@ -399,10 +380,7 @@ mod tests {
             for step in 0..6_000 {
                 let class = rng.below(5) as u16;
                 now.0 += (rng.below(1 + 400 * class as usize) * 1_000_000) as u64;
-                let access = Access {
-                    request_type: class,
-                    ..Access::at(now)
-                };
+                let access = Access { request_type: class, ..Access::at(now) };
                 if offered.len() + held.len() < 32 {
                     let used = |block: &BlockId| offered.contains(block) || held.contains(block);
                     let mut free = (0..32).map(BlockId).filter(|block| !used(block));

@@ -117,16 +117,8 @@ impl Policy for ListArc {
     fn insert(&mut self, block: BlockId, hash: BlockHash, _: &Access) {
         let case = self.meet(hash);
         self.newcomer = None;
-        let list = if case == Case::Unknown {
-            &mut self.t1
-        } else {
-            &mut self.t2
-        };
-        list.push(ArcEntry {
-            block,
-            is_offered: false,
-            released: 0,
-        });
+        let list = if case == Case::Unknown { &mut self.t1 } else { &mut self.t2 };
+        list.push(ArcEntry { block, is_offered: false, released: 0 });
     }
 
     fn release(&mut self, blocks: &[BlockId], _: &Access) {
@@ -157,20 +149,13 @@ impl Policy for ListArc {
         let case = newcomer.map_or(Case::Unknown, |newcomer| self.meet(newcomer.hash));
         // Case IV A of the paper: T1 fills the cache, its oldest goes without a ghost.
         self.leaves_ghost = case != Case::Unknown || self.t1.len() < self.capacity;
-        if self.is_t1_next(case) || !self.leaves_ghost {
-            t1.or(t2)
-        } else {
-            t2.or(t1)
-        }
+        if self.is_t1_next(case) || !self.leaves_ghost { t1.or(t2) } else { t2.or(t1) }
     }
 
     fn remove(&mut self, block: BlockId, hash: BlockHash) {
         let is_in_t1 = self.t1.iter().any(|entry| entry.block == block);
-        let (list, ghosts) = if is_in_t1 {
-            (&mut self.t1, &mut self.b1)
-        } else {
-            (&mut self.t2, &mut self.b2)
-        };
+        let (list, ghosts) =
+            if is_in_t1 { (&mut self.t1, &mut self.b1) } else { (&mut self.t2, &mut self.b2) };
         list.retain(|entry| entry.block != block);
         if self.leaves_ghost {
             ghosts.push(hash);

@@ -142,9 +142,7 @@ impl Policy for PeriodicLpc {
     fn victim(&mut self, now: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
         self.evaluate(now);
         let offered = || self.residents.iter().filter(|one| one.is_offered);
-        let least = offered()
-            .map(LpcResident::log_odds)
-            .min_by(f64::total_cmp)?;
+        let least = offered().map(LpcResident::log_odds).min_by(f64::total_cmp)?;
         let ties = offered().filter(|one| one.log_odds() <= least + ROUNDING);
         let victim = ties.min_by_key(|one| (one.released, one.block));
         victim.map(|one| one.block)

@@ -65,10 +65,7 @@ impl RadixCache {
 
     /// Pins the longest resident prefix of `chain` and returns its length.
     pub fn acquire(&mut self, chain: &[BlockHash]) -> usize {
-        let mut place = RadixPosition {
-            node: ROOT,
-            depth: 0,
-        };
+        let mut place = RadixPosition { node: ROOT, depth: 0 };
         for (length, hash) in chain.iter().enumerate() {
             let Some(next) = self.step(place, *hash) else {
                 return length;
@@ -97,11 +94,7 @@ impl RadixCache {
             return;
         }
         self.num_resident += 1;
-        let entry = RadixEntry {
-            hash: chain[length],
-            pins: 1,
-            released: 0,
-        };
+        let entry = RadixEntry { hash: chain[length], pins: 1, released: 0 };
         let node = &self.nodes[place.node];
         let at_end = place.depth == node.run.len();
         if place.node != ROOT && at_end && node.children.is_empty() {
@@ -123,10 +116,7 @@ impl RadixCache {
     pub fn release(&mut self, chain: &[BlockHash], length: usize, in_flight: usize) {
         self.num_in_flight -= in_flight;
         let mut places = Vec::with_capacity(length);
-        let mut place = RadixPosition {
-            node: ROOT,
-            depth: 0,
-        };
+        let mut place = RadixPosition { node: ROOT, depth: 0 };
         for hash in &chain[..length] {
             place = self.step(place, *hash).expect("what is held is resident");
             places.push(place);
@@ -151,11 +141,7 @@ impl RadixCache {
     pub fn picture(&self) -> String {
         let mut children: Vec<_> = self.nodes[ROOT].children.values().collect();
         children.sort_by_key(|&&child| self.nodes[child].run[0].hash);
-        children
-            .iter()
-            .map(|&&child| self.picture_of(child))
-            .collect::<Vec<_>>()
-            .join(" ")
+        children.iter().map(|&&child| self.picture_of(child)).collect::<Vec<_>>().join(" ")
     }
 
     fn picture_of(&self, node: usize) -> String {
@@ -172,26 +158,18 @@ impl RadixCache {
     fn step(&self, place: RadixPosition, hash: BlockHash) -> Option<RadixPosition> {
         let node = &self.nodes[place.node];
         match node.run.get(place.depth) {
-            Some(entry) if entry.hash == hash => Some(RadixPosition {
-                depth: place.depth + 1,
-                ..place
-            }),
+            Some(entry) if entry.hash == hash => {
+                Some(RadixPosition { depth: place.depth + 1, ..place })
+            }
             Some(_) => None,
-            None => node.children.get(&hash).map(|&child| RadixPosition {
-                node: child,
-                depth: 1,
-            }),
+            None => node.children.get(&hash).map(|&child| RadixPosition { node: child, depth: 1 }),
         }
     }
 
     fn find(&self, chain: &[BlockHash]) -> RadixPosition {
-        chain.iter().fold(
-            RadixPosition {
-                node: ROOT,
-                depth: 0,
-            },
-            |place, &hash| self.step(place, hash).expect("what is held is resident"),
-        )
+        chain.iter().fold(RadixPosition { node: ROOT, depth: 0 }, |place, &hash| {
+            self.step(place, hash).expect("what is held is resident")
+        })
     }
 
     fn entry(&mut self, place: RadixPosition) -> &mut RadixEntry {
@@ -211,11 +189,7 @@ impl RadixCache {
         let run = node.run.split_off(place.depth);
         let children = std::mem::take(&mut node.children);
         let first = run[0].hash;
-        let lower = self.new_node(RadixNode {
-            parent: place.node,
-            run,
-            children,
-        });
+        let lower = self.new_node(RadixNode { parent: place.node, run, children });
         let grandchildren: Vec<_> = self.nodes[lower].children.values().copied().collect();
         for child in grandchildren {
             self.nodes[child].parent = lower;

@@ -102,9 +102,7 @@ impl RankedPolicy {
     /// First evicts the block that mattered least to all of its users together.
     #[must_use]
     pub fn importance() -> Self {
-        Self::new(Box::new(|resident, _| {
-            resident.shares.iter().map(|(_, share)| share).sum()
-        }))
+        Self::new(Box::new(|resident, _| resident.shares.iter().map(|(_, share)| share).sum()))
     }
 
     /// The same; a use counts twice as much as one `half_life` releases before.
@@ -294,9 +292,7 @@ impl Policy for RankedPolicy {
     fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.declined = None;
         let index = self.residents.iter().position(|one| one.block == block);
-        let gone = self
-            .residents
-            .remove(index.expect("only what is resident is evicted"));
+        let gone = self.residents.remove(index.expect("only what is resident is evicted"));
         self.clock = self.clock.max((self.worth)(&gone, gone.access.now));
     }
 
@@ -311,10 +307,7 @@ fn next_use(requests: &[TraceRequest]) -> impl Fn(BlockHash, u32) -> Option<u32>
     let mut asking: HashMap<BlockHash, Vec<u32>> = HashMap::new();
     for (index, request) in (0u32..).zip(requests) {
         for id in request.blocks.iter() {
-            asking
-                .entry(BlockHash::from_u64(id))
-                .or_default()
-                .push(index);
+            asking.entry(BlockHash::from_u64(id)).or_default().push(index);
         }
     }
     move |hash, request| {

@@ -109,17 +109,8 @@ impl Policy for ListS3Fifo {
         let is_first_filling = !self.has_evicted && self.small.len() >= self.small_capacity;
         let is_main = self.is_returning(hash) || is_first_filling;
         self.returning = None;
-        let queue = if is_main {
-            &mut self.main
-        } else {
-            &mut self.small
-        };
-        queue.push(S3FifoEntry {
-            block,
-            is_offered: false,
-            is_used: false,
-            uses: 0,
-        });
+        let queue = if is_main { &mut self.main } else { &mut self.small };
+        queue.push(S3FifoEntry { block, is_offered: false, is_used: false, uses: 0 });
     }
 
     fn release(&mut self, blocks: &[BlockId], _: &Access) {

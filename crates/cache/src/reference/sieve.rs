@@ -35,12 +35,7 @@ impl ListSieve {
 
 impl Policy for ListSieve {
     fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
-        self.list.push(SieveEntry {
-            block,
-            is_offered: false,
-            is_visited: false,
-            is_used: false,
-        });
+        self.list.push(SieveEntry { block, is_offered: false, is_visited: false, is_used: false });
     }
 
     fn release(&mut self, blocks: &[BlockId], _: &Access) {

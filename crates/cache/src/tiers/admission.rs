@@ -108,30 +108,19 @@ mod tests {
             offers.count(BlockHash::from_u64(name + 2));
         }
         assert_eq!(offers.counts.len(), COUNTED, "memory is bounded");
-        assert!(
-            !twice.admits(&candidate(&access, 1.0), &mut offers),
-            "forgotten"
-        );
+        assert!(!twice.admits(&candidate(&access, 1.0), &mut offers), "forgotten");
     }
 
     #[test]
     fn what_saves_enough_is_taken() {
         let mut offers = Offers::default();
-        let worth = Admission::Worth {
-            seconds_per_gb: 10.0,
-        };
+        let worth = Admission::Worth { seconds_per_gb: 10.0 };
         // 0.5 · (0.03 - 0.01) s for a megabyte: 10 s for a gigabyte.
         let unknown = Access::default();
         assert!(worth.admits(&candidate(&unknown, 0.0301), &mut offers));
         assert!(!worth.admits(&candidate(&unknown, 0.0299), &mut offers));
-        let over = Access {
-            p_continue: Probability::new(0.1),
-            ..unknown
-        };
+        let over = Access { p_continue: Probability::new(0.1), ..unknown };
         assert!(!worth.admits(&candidate(&over, 0.0301), &mut offers));
-        assert!(
-            !worth.admits(&candidate(&unknown, 0.005), &mut offers),
-            "never a loss"
-        );
+        assert!(!worth.admits(&candidate(&unknown, 0.005), &mut offers), "never a loss");
     }
 }

@@ -132,10 +132,7 @@ impl TierContents {
         if !self.keeps_share(unit, evicted) {
             return Begin::Declined;
         }
-        let newcomer = Newcomer {
-            hash: unit.name,
-            access: *access,
-        };
+        let newcomer = Newcomer { hash: unit.name, access: *access };
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => match self.evict(access.now, &newcomer, unit.parent, evicted) {
@@ -179,16 +176,10 @@ impl TierContents {
 
     /// One use of a prompt's units, in order, by a request; those that are not here are skipped.
     pub(super) fn touch(&mut self, names: &[BlockHash], access: &Access) {
-        let slots: Vec<BlockId> = names
-            .iter()
-            .filter(|name| self.holds(**name))
-            .map(|name| self.names[name])
-            .collect();
-        let candidates: Vec<BlockId> = slots
-            .iter()
-            .copied()
-            .filter(|&slot| self.is_candidate(slot))
-            .collect();
+        let slots: Vec<BlockId> =
+            names.iter().filter(|name| self.holds(**name)).map(|name| self.names[name]).collect();
+        let candidates: Vec<BlockId> =
+            slots.iter().copied().filter(|&slot| self.is_candidate(slot)).collect();
         // A policy hears only of uses of blocks that are not offered.
         candidates.iter().for_each(|&slot| self.withdraw(slot));
         self.policy.release(&slots, access);
@@ -284,11 +275,7 @@ impl TierContents {
                 continue;
             };
             let slot = self.names.get(&unit.name);
-            assert_eq!(
-                slot,
-                Some(&BlockId(index as u32)),
-                "a name leads to its slot"
-            );
+            assert_eq!(slot, Some(&BlockId(index as u32)), "a name leads to its slot");
             *owned.entry(unit.tenant).or_default() += 1;
             if let Some(parent) = unit.parent {
                 *children.entry(parent).or_default() += 1;
@@ -298,10 +285,7 @@ impl TierContents {
         for (tenant, count) in owned {
             if let Some(owners) = &self.owners {
                 assert_eq!(owners.count(tenant), count, "units have owners");
-                assert!(
-                    owners.excess(tenant) <= 1,
-                    "no tenant has more than its share"
-                );
+                assert!(owners.excess(tenant) <= 1, "no tenant has more than its share");
                 let mut candidates = owners.candidates(tenant);
                 let may_go = |slot| self.is_candidate(slot);
                 assert!(candidates.all(may_go), "who is given up may go");
@@ -469,11 +453,7 @@ mod tests {
     }
 
     fn unit(id: u64, parent: Option<u64>) -> Link {
-        Link {
-            name: name(id),
-            parent: parent.map(name),
-            tenant: TenantTag(id / 1_000),
-        }
+        Link { name: name(id), parent: parent.map(name), tenant: TenantTag(id / 1_000) }
     }
 
     fn level(capacity: usize) -> TierContents {
@@ -557,10 +537,7 @@ mod tests {
 
     #[test]
     fn who_has_its_share_makes_room_for_itself() {
-        let shares = Shares {
-            each: Some(2),
-            named: [(TenantTag(9), 1)].into(),
-        };
+        let shares = Shares { each: Some(2), named: [(TenantTag(9), 1)].into() };
         let mut level = TierContents::new(5, Box::new(Lru::new(5)), shares);
         put(&mut level, 1_001, None);
         put(&mut level, 2_001, None);
@@ -592,10 +569,7 @@ mod tests {
     #[test]
     fn heads_of_its_own_do_not_delay_who_makes_room_for_itself() {
         let (prompts, units) = (1_000, 100_000);
-        let shares = Shares {
-            each: Some(units / 2),
-            named: [].into(),
-        };
+        let shares = Shares { each: Some(units / 2), named: [].into() };
         let mut level = TierContents::new(units, Box::new(Lru::new(units)), shares);
         let access = Access::default();
         for id in 1..=units as u64 {
@@ -615,10 +589,7 @@ mod tests {
             let mut rng = Rng::new(seed);
             let shares = Shares {
                 each: (seed % 2 == 1).then_some(5),
-                named: [(TenantTag(1), 3)]
-                    .into_iter()
-                    .take(seed as usize % 4)
-                    .collect(),
+                named: [(TenantTag(1), 3)].into_iter().take(seed as usize % 4).collect(),
             };
             let mut level = TierContents::new(12, Box::new(Lru::new(12)), shares);
             let mut pinned: Vec<(u64, BlockId)> = Vec::new();

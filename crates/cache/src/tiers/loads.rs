@@ -74,11 +74,7 @@ impl Loads {
     /// Asserts its invariants.
     pub(super) fn check(&self, most: usize) {
         let waiting = self.units.values().filter(|load| !load.is_here).count();
-        assert_eq!(
-            waiting,
-            self.under_way.len(),
-            "what is awaited is on its way"
-        );
+        assert_eq!(waiting, self.under_way.len(), "what is awaited is on its way");
         assert!(self.units.len() <= most, "loads are limited");
         let mut abandoned = HashMap::new();
         for load in self.units.values().filter(|load| load.is_abandoned()) {
@@ -131,11 +127,7 @@ impl Tiers {
     fn run_of(&self, tier: Option<Tier>) -> TierRun {
         let shelf = self.shelves.iter().find(|shelf| Some(shelf.tier) == tier);
         match shelf {
-            None => TierRun {
-                units: 1,
-                start_s: 0.0,
-                unit_s: 0.0,
-            },
+            None => TierRun { units: 1, start_s: 0.0, unit_s: 0.0 },
             Some(shelf) => TierRun {
                 units: 1,
                 start_s: shelf.speed.seconds(0),
@@ -227,15 +219,7 @@ impl Tiers {
         let shelf = self.shelf(from)?;
         let slot = shelf.level.pin(name);
         shelf.speed.asked(bytes, now);
-        let load = UnitLoad {
-            id,
-            from,
-            link,
-            users: 1,
-            asked_at: now,
-            is_here: false,
-            slot,
-        };
+        let load = UnitLoad { id, from, link, users: 1, asked_at: now, is_here: false, slot };
         self.loads.units.insert(name, load);
         self.loads.under_way.insert(id, name);
         self.transfers.push(Transfer::Load { id, name, from });
@@ -266,12 +250,7 @@ impl Tiers {
     /// Releases a claim. A claim on a load that is gone is ignored.
     pub fn release(&mut self, claim: Claim) {
         let Claim { name, load } = claim;
-        let Some(load) = self
-            .loads
-            .units
-            .get_mut(&name)
-            .filter(|found| found.id == load)
-        else {
+        let Some(load) = self.loads.units.get_mut(&name).filter(|found| found.id == load) else {
             return;
         };
         load.users -= 1;

@@ -83,11 +83,7 @@ pub struct Plan {
 impl Plan {
     /// This one, unless a less simple one is clearly better.
     fn unless(self, other: Self) -> Self {
-        if other.total_s < self.total_s * (1.0 - LEAST_GAIN) {
-            other
-        } else {
-            self
-        }
+        if other.total_s < self.total_s * (1.0 - LEAST_GAIN) { other } else { self }
     }
 
     /// Whether the prompt is computed without loading anything.
@@ -127,13 +123,7 @@ pub fn plan(question: &Question<'_>) -> Plan {
             let plain = question.with(question.first_unit, to);
             plain.unless(question.best_start(to))
         })
-        .reduce(|best, plan| {
-            if plan.total_s < best.total_s {
-                plan
-            } else {
-                best
-            }
-        });
+        .reduce(|best, plan| if plan.total_s < best.total_s { plan } else { best });
     let best = best.map_or(nothing, |best| nothing.unless(best));
     Plan { computed_s, ..best }
 }
@@ -153,11 +143,7 @@ impl Question<'_> {
         }
         let before = low.saturating_sub(1).max(self.first_unit);
         let (one, other) = (self.with(before, to), self.with(low, to));
-        if one.total_s <= other.total_s {
-            one
-        } else {
-            other
-        }
+        if one.total_s <= other.total_s { one } else { other }
     }
 
     /// Loading these units; `computed_s`, which is the same for all, is left to the caller.
@@ -165,13 +151,7 @@ impl Question<'_> {
         let load_s = self.load_s(from, to);
         let end = (to * self.unit_tokens).max(self.device_tokens);
         let rest_s = self.compute_s(end, self.prompt_tokens);
-        Plan {
-            from,
-            to,
-            load_s,
-            total_s: self.front_s(from).max(load_s) + rest_s,
-            computed_s: 0.0,
-        }
+        Plan { from, to, load_s, total_s: self.front_s(from).max(load_s) + rest_s, computed_s: 0.0 }
     }
 
     /// Computing what stands before unit `from`.
@@ -182,8 +162,7 @@ impl Question<'_> {
 
     fn compute_s(&self, before: usize, end: usize) -> f64 {
         if end > before {
-            self.engine
-                .prefill_steps_s(before, end - before, self.beside)
+            self.engine.prefill_steps_s(before, end - before, self.beside)
         } else {
             0.0
         }
@@ -240,11 +219,7 @@ mod tests {
     }
 
     const fn run(units: usize, unit_s: f64) -> TierRun {
-        TierRun {
-            units,
-            start_s: 0.0,
-            unit_s,
-        }
+        TierRun { units, start_s: 0.0, unit_s }
     }
 
     #[test]
@@ -317,10 +292,7 @@ mod tests {
                     best = best.min(question.with(from, end).total_s);
                 }
             }
-            assert!(
-                found.total_s <= best * most + 1e-9,
-                "{found:?} {best} {question:?}"
-            );
+            assert!(found.total_s <= best * most + 1e-9, "{found:?} {best} {question:?}");
         }
     }
 }

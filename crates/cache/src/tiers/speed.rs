@@ -148,10 +148,7 @@ mod tests {
 
     #[test]
     fn rate_and_latency_are_learned() {
-        let assumed = AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: 1e6,
-        };
+        let assumed = AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e6 };
         let mut speed = Speed::new(assumed, MB);
         assert!((speed.seconds(MB) - 1.0).abs() < 1e-9);
         learn(&mut speed, 200);
@@ -164,10 +161,7 @@ mod tests {
     /// little was read of it: later requests do not wait for it again.
     #[test]
     fn a_slow_tier_is_known_soon() {
-        let assumed = AssumedSpeed {
-            latency_s: 1e-3,
-            bytes_per_s: 1e9,
-        };
+        let assumed = AssumedSpeed { latency_s: 1e-3, bytes_per_s: 1e9 };
         let mut speed = Speed::new(assumed, MB / 2);
         let asked_at = Nanos(0);
         (0..4).for_each(|_| speed.asked(MB / 2, asked_at));
@@ -179,10 +173,7 @@ mod tests {
 
     #[test]
     fn what_arrives_at_once_is_not_infinitely_fast_and_slowness_is_forgotten() {
-        let assumed = AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: 1e9,
-        };
+        let assumed = AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e9 };
         let mut speed = Speed::new(assumed, MB);
         let mut now = 0;
         for _ in 0..1_000 {
@@ -210,10 +201,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_waits_behind_what_was() {
-        let assumed = AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: 1e6,
-        };
+        let assumed = AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e6 };
         let mut speed = Speed::new(assumed, MB);
         speed.asked(3 * MB, Nanos(0));
         assert!((speed.seconds(MB) - 4.0).abs() < 1e-9);

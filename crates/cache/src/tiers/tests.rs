@@ -39,10 +39,7 @@ fn tier(tier: Tier, capacity_units: usize, write: WriteWhen, admission: Admissio
         admission,
         write,
         shares: Shares::default(),
-        assumed: AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: 1e9,
-        },
+        assumed: AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e9 },
     }
 }
 
@@ -86,17 +83,13 @@ enum Waiting {
 
 impl Mover {
     fn holds(&self, tier: Tier, name: BlockHash) -> bool {
-        self.tiers
-            .get(&tier)
-            .is_some_and(|tier| tier.contains(&name))
+        self.tiers.get(&tier).is_some_and(|tier| tier.contains(&name))
     }
 
     fn take(&mut self, transfer: Transfer) {
         match transfer {
             Transfer::Store { id, unit, to, .. } => {
-                let writes = to
-                    .into_iter()
-                    .map(|tier| Waiting::Write(id, unit.name, tier));
+                let writes = to.into_iter().map(|tier| Waiting::Write(id, unit.name, tier));
                 self.waiting.extend(writes);
             }
             Transfer::Demote { id, name, from, to } => {
@@ -129,11 +122,7 @@ impl Mover {
     /// Carries out one thing that waits.
     fn step(&mut self, rng: &mut Rng, fails: bool) -> Option<TransferReport> {
         let at = (!self.waiting.is_empty()).then(|| rng.below(self.waiting.len()))?;
-        let result = if fails {
-            TransferResult::Failed
-        } else {
-            TransferResult::Done
-        };
+        let result = if fails { TransferResult::Failed } else { TransferResult::Done };
         Some(match self.waiting.remove(at)? {
             Waiting::Write(id, name, tier) => {
                 if !fails {
@@ -148,11 +137,7 @@ impl Mover {
                     assert!(self.holds(from, name), "what is loaded is there");
                     self.at_hand.insert(name);
                 }
-                TransferReport::Loaded {
-                    id,
-                    result,
-                    ago: Duration::ZERO,
-                }
+                TransferReport::Loaded { id, result, ago: Duration::ZERO }
             }
         })
     }
@@ -246,10 +231,7 @@ fn write_back_goes_down_step_by_step() {
     for id in [1, 11, 21] {
         world.commit(id);
     }
-    assert!(
-        world.announced.is_empty(),
-        "nothing is written before it must be"
-    );
+    assert!(world.announced.is_empty(), "nothing is written before it must be");
     for id in [1, 11, 21] {
         world.now += 1;
         world.tiers.evicted(name(id), Nanos(world.now));
@@ -303,11 +285,7 @@ fn a_failed_load_is_a_miss() {
     let other = world.tiers.fetch(&unit(1), Nanos(4)).expect("there again");
     world.tiers.release(claim);
     world.finish();
-    assert_eq!(
-        world.tiers.fetched(other),
-        FetchState::Here,
-        "this claim is another"
-    );
+    assert_eq!(world.tiers.fetched(other), FetchState::Here, "this claim is another");
     assert_eq!(world.names_in(Tier::Disk), [1], "it can be stored again");
 }
 
@@ -329,18 +307,11 @@ fn selective_writing_waits_for_the_second_use() {
 fn what_is_found_has_a_place_or_is_forgotten() {
     let disk = tier(Tier::Disk, 3, WriteWhen::Through, Admission::Always);
     let mut world = World::new(vec![disk]);
-    let found = |id| FoundUnit {
-        name: name(id),
-        parent: parent(id),
-        tenant: TenantTag::default(),
-    };
+    let found = |id| FoundUnit { name: name(id), parent: parent(id), tenant: TenantTag::default() };
     let units: Vec<FoundUnit> = (1..=5).map(found).collect();
     let held: BTreeSet<BlockHash> = units.iter().map(|unit| unit.name).collect();
     world.mover.tiers.insert(Tier::Disk, held);
-    let found = TransferReport::Found {
-        tier: Tier::Disk,
-        units,
-    };
+    let found = TransferReport::Found { tier: Tier::Disk, units };
     world.tiers.moved(found, Nanos(1));
     world.finish();
     assert_eq!(world.names_in(Tier::Disk).len(), 3);
@@ -352,11 +323,7 @@ fn what_the_device_evicts_comes_with_its_last_use() {
     let host = tier(Tier::Host, 9, WriteWhen::Back, Admission::Always);
     let mut world = World::new(vec![host]);
     world.commit(1);
-    let access = Access {
-        turn: 7,
-        offset: 99,
-        ..Access::at(Nanos(5))
-    };
+    let access = Access { turn: 7, offset: 99, ..Access::at(Nanos(5)) };
     let before = world.tiers.on_device[&name(1)].access;
     world.tiers.used(&[name(1), name(2)], &access);
     let offset = before.offset;
@@ -376,12 +343,7 @@ fn random_traffic_keeps_the_invariants() {
         let mut tiers = vec![
             tier(Tier::Host, 5, when(&mut rng), Admission::Always),
             tier(Tier::Disk, 12, when(&mut rng), Admission::Always),
-            tier(
-                Tier::Remote,
-                20,
-                when(&mut rng),
-                Admission::Offered { times: 2 },
-            ),
+            tier(Tier::Remote, 20, when(&mut rng), Admission::Offered { times: 2 }),
         ];
         if seed % 3 == 0 {
             tiers.remove(seed as usize % 2);
@@ -418,9 +380,7 @@ fn random_traffic_keeps_the_invariants() {
                     if let Some(lost) = lost {
                         world.mover.tiers.entry(tier).or_default().remove(&lost);
                         let names = vec![lost];
-                        world
-                            .tiers
-                            .moved(TransferReport::Lost { tier, names }, Nanos(step));
+                        world.tiers.moved(TransferReport::Lost { tier, names }, Nanos(step));
                     }
                 }
                 _ => {
@@ -439,22 +399,10 @@ fn random_traffic_keeps_the_invariants() {
         let held = world.mover.tiers.iter();
         let held = held.flat_map(|(tier, names)| names.iter().map(|name| (*tier, *name)));
         let held: BTreeSet<_> = held.collect();
-        assert_eq!(
-            held, world.announced,
-            "seed {seed}: what is announced is there"
-        );
+        assert_eq!(held, world.announced, "seed {seed}: what is announced is there");
         for (tier, counts, _) in world.tiers.counts() {
-            let TierOccupancy {
-                cached,
-                pinned,
-                in_flight,
-                ..
-            } = counts;
-            assert_eq!(
-                (pinned, in_flight),
-                (0, 0),
-                "seed {seed}: {tier:?} is quiet"
-            );
+            let TierOccupancy { cached, pinned, in_flight, .. } = counts;
+            assert_eq!((pinned, in_flight), (0, 0), "seed {seed}: {tier:?} is quiet");
             let readable = world.names_in(tier).len();
             assert_eq!(cached, readable, "seed {seed}: {tier:?}");
         }

@@ -103,25 +103,13 @@ impl Tiers {
 
 impl From<FoundUnit> for Link {
     fn from(unit: FoundUnit) -> Self {
-        let FoundUnit {
-            name,
-            parent,
-            tenant,
-        } = unit;
-        Self {
-            name,
-            parent,
-            tenant,
-        }
+        let FoundUnit { name, parent, tenant } = unit;
+        Self { name, parent, tenant }
     }
 }
 
 impl From<&Unit> for Link {
     fn from(unit: &Unit) -> Self {
-        Self {
-            name: unit.name,
-            parent: unit.parent,
-            tenant: unit.tenant,
-        }
+        Self { name: unit.name, parent: unit.parent, tenant: unit.tenant }
     }
 }

@@ -123,11 +123,7 @@ impl Tiers {
 
     /// Chains, the latest last, shall be in host memory, as far as that has room.
     fn want(&mut self, chains: Vec<Vec<Link>>) {
-        let Some(host) = self
-            .shelves
-            .first()
-            .filter(|shelf| shelf.tier == Tier::Host)
-        else {
+        let Some(host) = self.shelves.first().filter(|shelf| shelf.tier == Tier::Host) else {
             return;
         };
         let (room, _) = host.level.size();

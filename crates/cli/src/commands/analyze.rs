@@ -208,10 +208,7 @@ fn check_outputs(analyze: &Analyze) -> Result<()> {
         let message = "--html - --json: both would go to standard output; name a file for the page";
         return Err(UsageError(message.to_owned()).into());
     }
-    let outputs = [
-        ("--html", &analyze.options.html),
-        ("--export", &analyze.export),
-    ];
+    let outputs = [("--html", &analyze.options.html), ("--export", &analyze.export)];
     let given = outputs
         .iter()
         .filter_map(|(name, path)| Some((*name, path.as_deref()?)))
@@ -262,11 +259,7 @@ impl Analyze {
 
 impl AnalyzeOptions {
     fn sections(&self) -> report::Sections {
-        if self.full {
-            report::Sections::All
-        } else {
-            report::Sections::Main
-        }
+        if self.full { report::Sections::All } else { report::Sections::Main }
     }
 
     /// Returns the capacity of one replica, as written on the command line.
@@ -323,10 +316,9 @@ impl AnalyzeOptions {
         };
         let money = match (self.gpu_hour, self.price_table.as_deref()) {
             (Some(hour), _) => Money::per_hour(hour)?,
-            (None, Some(name)) => Money::Table {
-                table: prices::read(name)?,
-                meaning: prices::explained(Some(name)),
-            },
+            (None, Some(name)) => {
+                Money::Table { table: prices::read(name)?, meaning: prices::explained(Some(name)) }
+            }
             (None, None) => Money::Unknown,
         };
         Ok(PromptCostModel::new(engine, money))
@@ -338,13 +330,9 @@ impl AnalyzeOptions {
             return Ok(Some(KvBytes { per_token, shape }));
         }
         let dtype = self.kv_dtype.as_deref();
-        let dtype = dtype
-            .map(|name| parsed::<KvDtype>(name, "--kv-dtype"))
-            .transpose()?;
+        let dtype = dtype.map(|name| parsed::<KvDtype>(name, "--kv-dtype")).transpose()?;
         let model = self.model.as_deref();
-        Ok(model
-            .map(|path| KvBytes::of_model(path, dtype))
-            .transpose()?)
+        Ok(model.map(|path| KvBytes::of_model(path, dtype)).transpose()?)
     }
 
     fn tell(&self, analysis: &Analysis) -> Result<()> {

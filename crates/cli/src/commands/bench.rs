@@ -122,10 +122,7 @@ impl BenchServer {
     pub(crate) async fn start(&self, config: ServeConfig) -> Result<(RunningServer, ApiClient)> {
         let server = headstart_server::serve(config).await?;
         let models = server.gateway().models();
-        let model = self
-            .served_model_name
-            .as_deref()
-            .or(models.first().map(String::as_str));
+        let model = self.served_model_name.as_deref().or(models.first().map(String::as_str));
         let model = model.context("the upstreams name no model; do they run and listen there?")?;
         let client = ApiClient::new(&format!("http://{}", server.address()), model, None)?;
         Ok((server, client))
@@ -133,10 +130,8 @@ impl BenchServer {
 
     /// A client of a server that runs already.
     pub(crate) fn client(&self, url: &str) -> Result<ApiClient> {
-        let options = ServeOptions {
-            api_key_file: self.api_key_file.clone(),
-            ..ServeOptions::default()
-        };
+        let options =
+            ServeOptions { api_key_file: self.api_key_file.clone(), ..ServeOptions::default() };
         let model = self.served_model_name.as_deref().unwrap_or("toy");
         Ok(ApiClient::new(url, model, options.api_key()?.as_deref())?)
     }

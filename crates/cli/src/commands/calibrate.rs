@@ -52,20 +52,10 @@ pub(crate) struct Calibrate {
     /// Derive the cost model of this model from data sheets
     ///
     /// The error for an unknown name lists the known ones.
-    #[arg(
-        long,
-        value_name = "MODEL",
-        requires = "gpu",
-        help_heading = "Data sheets"
-    )]
+    #[arg(long, value_name = "MODEL", requires = "gpu", help_heading = "Data sheets")]
     derive: Option<String>,
     /// GPU: l4, l40s, a100, h100, h200, b200 or mi300x
-    #[arg(
-        long,
-        value_name = "NAME",
-        requires = "derive",
-        help_heading = "Data sheets"
-    )]
+    #[arg(long, value_name = "NAME", requires = "derive", help_heading = "Data sheets")]
     gpu: Option<String>,
     /// Tensor-parallel GPUs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1, 64),
@@ -217,16 +207,12 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
 
 fn timing_of(timed: &TimingSample) -> Timing {
     let shape = match *timed {
-        TimingSample::Prefill { cached, new, .. } => TimedWork::Prefill {
-            before: cached as usize,
-            new: new as usize,
-        },
-        TimingSample::Decode {
-            sequences, context, ..
-        } => TimedWork::Decode {
-            sequences: sequences as usize,
-            context: context as usize,
-        },
+        TimingSample::Prefill { cached, new, .. } => {
+            TimedWork::Prefill { before: cached as usize, new: new as usize }
+        }
+        TimingSample::Decode { sequences, context, .. } => {
+            TimedWork::Decode { sequences: sequences as usize, context: context as usize }
+        }
     };
     Timing {
         shape,
@@ -303,10 +289,7 @@ impl Calibrate {
     async fn time(&self, client: &ApiClient, limits: ServerLimits) -> Result<Vec<TimingSample>> {
         // A prompt and its answer fit the context, and half of the memory.
         let answer = self.answer_tokens as usize;
-        let fit = limits
-            .max_context
-            .min(limits.kv_tokens / 2)
-            .saturating_sub(answer);
+        let fit = limits.max_context.min(limits.kv_tokens / 2).saturating_sub(answer);
         let default = (MAX_PROMPT_TOKENS as usize).min(fit) as u32;
         let plan = TimingPlan {
             max_prompt_tokens: self.max_prompt_tokens.unwrap_or(default),

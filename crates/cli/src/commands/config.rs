@@ -78,9 +78,6 @@ fn write(init: &Init) -> Result<()> {
         }
         file => file.with_context(|| format!("cannot create {shown}"))?,
     };
-    file.write_all(template().as_bytes())
-        .with_context(|| format!("cannot write {shown}"))?;
-    output::line(&format!(
-        "wrote {shown}; `headstart serve` reads it in this folder"
-    ))
+    file.write_all(template().as_bytes()).with_context(|| format!("cannot write {shown}"))?;
+    output::line(&format!("wrote {shown}; `headstart serve` reads it in this folder"))
 }

@@ -67,10 +67,7 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
     analyze::tell(&demo.options, &[LogSource::Made("generated log", log)])?;
     let again = demo.log.as_deref().map(|log| {
         let capacity = demo.options.written_capacity().unwrap_or(CAPACITY);
-        format!(
-            "Again:        headstart analyze {} --capacity {capacity}\n",
-            log.display()
-        )
+        format!("Again:        headstart analyze {} --capacity {capacity}\n", log.display())
     });
     let hint = format!(
         "\nPlots:        {} (open it in a browser)\n\
@@ -89,9 +86,7 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
 
 /// Whether a file at `path` has other contents than `log`. Pipes and empty files do not count.
 fn is_another_file(path: &Path, log: &[u8]) -> bool {
-    let size = std::fs::metadata(path)
-        .ok()
-        .filter(std::fs::Metadata::is_file);
+    let size = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     match size.map_or(0, |file| file.len()) {
         0 => false,
         size if size == log.len() as u64 => std::fs::read(path).is_ok_and(|known| known != log),

@@ -76,19 +76,9 @@ an error; use --replica or --limit then.")]
 pub(crate) fn run(index: &IndexCommand) -> Result<()> {
     match index {
         IndexCommand::Show { server, json } => show(server, *json),
-        IndexCommand::Dump {
-            server,
-            replica,
-            limit,
-            output,
-        } => {
-            let limits = [
-                ("replica", replica.map(u64::from)),
-                ("limit", limit.map(|n| n as u64)),
-            ];
-            let limits = limits
-                .iter()
-                .filter_map(|(name, n)| n.map(|n| format!("{name}={n}")));
+        IndexCommand::Dump { server, replica, limit, output } => {
+            let limits = [("replica", replica.map(u64::from)), ("limit", limit.map(|n| n as u64))];
+            let limits = limits.iter().filter_map(|(name, n)| n.map(|n| format!("{name}={n}")));
             let query: Vec<String> = limits.collect();
             dump(server, &query.join("&"), output)
         }
@@ -112,9 +102,8 @@ fn dump(server: &ServerOptions, query: &str, path: &Path) -> Result<()> {
     let asked = server.asked("/debug/index/entries");
     let mut first = FirstLine::default();
     let mut out = DumpDestination::of(path);
-    let got = server.get(&format!("{}?{query}", asked.path), |bytes| {
-        out.write(first.take(bytes)?)
-    })?;
+    let got =
+        server.get(&format!("{}?{query}", asked.path), |bytes| out.write(first.take(bytes)?))?;
     if let Some(body) = first.foreign() {
         return Err(asked.foreign(body));
     }
@@ -143,11 +132,7 @@ enum DumpDestination<'a> {
 
 impl<'a> DumpDestination<'a> {
     fn of(path: &'a Path) -> Self {
-        if path.as_os_str() == "-" {
-            Self::Standard
-        } else {
-            Self::Later(path)
-        }
+        if path.as_os_str() == "-" { Self::Standard } else { Self::Later(path) }
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -132,10 +132,7 @@ impl PlanCommand {
             let message = format!("--cold {:?}: expected a share from 0 to below 1", self.cold);
             bail!(UsageError(message));
         }
-        let speeds = [
-            ("--host-gbps", self.host_gbps),
-            ("--disk-gbps", Some(self.disk_gbps)),
-        ];
+        let speeds = [("--host-gbps", self.host_gbps), ("--disk-gbps", Some(self.disk_gbps))];
         for (option, value) in speeds {
             let is_speed = |value: f64| value > 0.0 && value.is_finite();
             if let Some(value) = value.filter(|&value| !is_speed(value)) {
@@ -143,10 +140,7 @@ impl PlanCommand {
                 bail!(UsageError(message));
             }
         }
-        let setting = policy::Setting {
-            capacity: 1,
-            block_tokens: 16,
-        };
+        let setting = policy::Setting { capacity: 1, block_tokens: 16 };
         let known = policy::by_name(&self.policy, setting);
         known.map_err(|error| UsageError(format!("--policy: {error}")))?;
         Ok(())
@@ -155,9 +149,7 @@ impl PlanCommand {
     fn read(&self) -> Result<PlanInput> {
         let sample = Sample::new(self.scale, SCALE_SEED).ok_or_else(|| {
             let scale = self.scale;
-            UsageError(format!(
-                "--scale {scale:?}: expected a share above 0, up to 1"
-            ))
+            UsageError(format!("--scale {scale:?}: expected a share above 0, up to 1"))
         })?;
         let progress = self.input.progress();
         let mut reader = self.input.open(&progress)?;
@@ -220,10 +212,7 @@ impl PlanCommand {
             let progress = TaskProgress::endless("searching the smallest sufficient size");
             let least = sizing::least(bounds, |times| {
                 progress.inc(1);
-                let point = (
-                    times,
-                    sizing.hits(&self.policy, self.room(sizing, times, &trace))?,
-                );
+                let point = (times, sizing.hits(&self.policy, self.room(sizing, times, &trace))?);
                 let reaches = rate(&point) >= enough;
                 points.push(point);
                 anyhow::Ok(reaches)
@@ -232,9 +221,7 @@ impl PlanCommand {
             points.retain(|point| times.contains(&point.0) || point.0 == least);
         }
         points.sort_by_key(|point| point.0);
-        let all = points
-            .iter()
-            .position(|point| rate(point) >= ideal.rate() * ALL);
+        let all = points.iter().position(|point| rate(point) >= ideal.rate() * ALL);
         points.truncate(all.map_or(points.len(), |index| index + 1));
         let rows = self.rows(sizing, device, &points);
         Ok(PlanReport {
@@ -244,9 +231,7 @@ impl PlanCommand {
             policy: self.policy.clone(),
             cold_requests: sizing.cold_requests,
             gbps: [self.host_bytes_per_s(device) / 1e9, self.disk_gbps],
-            computed_s: device
-                .engine
-                .map(|engine| sizing.computed_s(&points[0].1, &engine)),
+            computed_s: device.engine.map(|engine| sizing.computed_s(&points[0].1, &engine)),
             enough: self.enough,
             ideal,
             rows,
@@ -280,8 +265,7 @@ impl PlanCommand {
     }
 
     fn host_bytes_per_s(&self, device: &Device) -> f64 {
-        self.host_gbps
-            .map_or(device.host_bytes_per_s, |it| it * 1e9)
+        self.host_gbps.map_or(device.host_bytes_per_s, |it| it * 1e9)
     }
 
     fn rows(
@@ -292,10 +276,7 @@ impl PlanCommand {
     ) -> Vec<PlanRow> {
         let block_bytes = device.token_bytes * f64::from(sizing.block_tokens);
         let lower = |latency_s, bytes_per_s| Lower {
-            speed: AssumedSpeed {
-                latency_s,
-                bytes_per_s,
-            },
+            speed: AssumedSpeed { latency_s, bytes_per_s },
             block_bytes,
         };
         let tiers = [

@@ -139,21 +139,15 @@ struct ReplayPlan {
 pub(crate) fn run(replay: &ReplayCommand) -> Result<()> {
     check_output(replay)?;
     let plan = ReplayPlan::of(replay)?;
-    let ReplayInput {
-        requests,
-        sessions,
-        mut trace,
-    } = ReplayInput::of(replay, &plan)?;
+    let ReplayInput { requests, sessions, mut trace } = ReplayInput::of(replay, &plan)?;
     let predictions = TracePredictions::all(&plan.predictors, &replay.input, &requests, &sessions)?;
     let remarks = plan.remarks(&predictions, &requests, trace.seconds);
     if replay.json {
         remarks.iter().for_each(|remark| output::note(remark));
     }
     trace.remarks.extend(remarks);
-    let config = SweepConfig {
-        block_tokens: trace.info.block_tokens,
-        cold_requests: trace.cold_requests,
-    };
+    let config =
+        SweepConfig { block_tokens: trace.info.block_tokens, cold_requests: trace.cold_requests };
     let sweep = Sweep::new(&requests, config, &plan.policies).map_err(policy_error)?;
     trace.distinct_blocks = sweep.extent().distinct_blocks;
     let cells = plan.cells(&trace, &predictions)?;
@@ -162,15 +156,12 @@ pub(crate) fn run(replay: &ReplayCommand) -> Result<()> {
         progress.inc(served as u64);
     })?;
     progress.end();
-    let rows = cells
-        .into_iter()
-        .zip(outcomes)
-        .map(|(cell, outcome)| ReplayRow {
-            policy: cell.policy,
-            asked: cell.asked,
-            blocks: cell.blocks,
-            outcome,
-        });
+    let rows = cells.into_iter().zip(outcomes).map(|(cell, outcome)| ReplayRow {
+        policy: cell.policy,
+        asked: cell.asked,
+        blocks: cell.blocks,
+        outcome,
+    });
     let report = ReplayReport {
         trace,
         kv: plan.kv,
@@ -203,11 +194,7 @@ fn told(replay: &ReplayCommand, report: &ReplayReport) -> String {
         return report::json_lines(report);
     }
     if replay.csv {
-        report
-            .trace
-            .remarks
-            .iter()
-            .for_each(|remark| output::note(remark));
+        report.trace.remarks.iter().for_each(|remark| output::note(remark));
         return report::csv(report, replay.per_class);
     }
     let mut text = report::table(report);
@@ -223,23 +210,12 @@ fn told(replay: &ReplayCommand, report: &ReplayReport) -> String {
 impl ReplayPlan {
     fn of(replay: &ReplayCommand) -> Result<Self> {
         let capacity = |text: &String| Ok((text.clone(), parsed(text, "--capacity")?));
-        let capacities: Vec<(String, CapacitySpec)> = replay
-            .capacity
-            .iter()
-            .map(capacity)
-            .collect::<Result<_>>()?;
+        let capacities: Vec<(String, CapacitySpec)> =
+            replay.capacity.iter().map(capacity).collect::<Result<_>>()?;
         let dtype = replay.kv_dtype.as_deref();
-        let dtype = dtype
-            .map(|name| parsed::<KvDtype>(name, "--kv-dtype"))
-            .transpose()?;
-        let kv = replay
-            .model
-            .as_deref()
-            .map(|path| KvBytes::of_model(path, dtype))
-            .transpose()?;
-        let in_bytes = capacities
-            .iter()
-            .find(|(_, capacity)| capacity.needs_model());
+        let dtype = dtype.map(|name| parsed::<KvDtype>(name, "--kv-dtype")).transpose()?;
+        let kv = replay.model.as_deref().map(|path| KvBytes::of_model(path, dtype)).transpose()?;
+        let in_bytes = capacities.iter().find(|(_, capacity)| capacity.needs_model());
         if let (Some((text, _)), None) = (in_bytes, &kv) {
             let message = format!("--capacity {text}: bytes need --model, a folder or config.json");
             return Err(UsageError(message).into());
@@ -249,10 +225,7 @@ impl ReplayPlan {
             return Err(UsageError(message).into());
         }
         let sample = Sample::new(replay.scale, SCALE_SEED).ok_or_else(|| {
-            UsageError(format!(
-                "--scale {}: expected a share above 0, up to 1",
-                replay.scale
-            ))
+            UsageError(format!("--scale {}: expected a share above 0, up to 1", replay.scale))
         })?;
         let policies = policies(&replay.policy)?;
         let predictors = NamedPredictor::all(&replay.predictor, &replay.encoder)?;
@@ -261,17 +234,8 @@ impl ReplayPlan {
             return Err(UsageError(message.to_owned()).into());
         }
         let cores = std::thread::available_parallelism();
-        let threads = replay
-            .threads
-            .map_or_else(|| cores.map_or(1, usize::from), usize::from);
-        Ok(Self {
-            policies,
-            predictors,
-            capacities,
-            kv,
-            sample,
-            threads,
-        })
+        let threads = replay.threads.map_or_else(|| cores.map_or(1, usize::from), usize::from);
+        Ok(Self { policies, predictors, capacities, kv, sample, threads })
     }
 
     /// Returns the remarks about the predictions, if a policy reads them.
@@ -285,9 +249,7 @@ impl ReplayPlan {
         if !specs.any(|spec| policy::reads_predictions(spec)) {
             return Vec::new();
         }
-        let remarks = predictions
-            .iter()
-            .filter_map(|said| said.remark(requests, seconds));
+        let remarks = predictions.iter().filter_map(|said| said.remark(requests, seconds));
         remarks.collect()
     }
 
@@ -409,11 +371,7 @@ impl ReplayInput {
         progress.end();
         refuse_empty(&replay.input.name(), &requests, &reader)?;
         let trace = facts(replay, &reader, &requests);
-        Ok(Self {
-            requests,
-            sessions,
-            trace,
-        })
+        Ok(Self { requests, sessions, trace })
     }
 }
 

@@ -63,10 +63,7 @@ pub(crate) fn run(savings: &Savings) -> Result<()> {
         Some(path) => {
             let name = path.display().to_string();
             let text = std::fs::read_to_string(path);
-            (
-                name.clone(),
-                text.with_context(|| format!("cannot read {name}"))?,
-            )
+            (name.clone(), text.with_context(|| format!("cannot read {name}"))?)
         }
         None => (savings.server.url.clone(), fetched(&savings.server)?),
     };

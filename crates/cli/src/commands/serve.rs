@@ -151,10 +151,10 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         seed: 0,
         index_secret: options.index_secret()?,
         state_dir: options.state_dir.clone(),
-        shared_index: options.shared_index.clone().map(|url| SharedServer {
-            url,
-            timing: Timing::default(),
-        }),
+        shared_index: options
+            .shared_index
+            .clone()
+            .map(|url| SharedServer { url, timing: Timing::default() }),
         engine_model: options.engine_model()?,
         labels: options.labels(&backend)?,
         backend,
@@ -290,18 +290,13 @@ fn policy(spec: &str) -> Result<String> {
 
 fn default_blocks(config: &ModelConfig, element_bytes: usize, block_size: usize) -> usize {
     let block_bytes = config.kv_bytes_per_token(element_bytes) * block_size.max(1);
-    let one_conversation = config
-        .max_context
-        .min(DEFAULT_CONTEXT)
-        .div_ceil(block_size.max(1));
+    let one_conversation = config.max_context.min(DEFAULT_CONTEXT).div_ceil(block_size.max(1));
     (DEFAULT_CACHE_BYTES / block_bytes).max(one_conversation)
 }
 
 /// Refuses KV pools that this machine could never hold: the allocation would end the process.
 fn check_memory(cache_blocks: usize, block_bytes: usize, replicas: usize) -> Result<()> {
-    let wanted = cache_blocks
-        .checked_mul(block_bytes)
-        .and_then(|one| one.checked_mul(replicas));
+    let wanted = cache_blocks.checked_mul(block_bytes).and_then(|one| one.checked_mul(replicas));
     let limit = memory_bytes().unwrap_or(1 << 40);
     if wanted.is_some_and(|wanted| wanted <= limit) && u32::try_from(cache_blocks).is_ok() {
         return Ok(());
@@ -318,9 +313,7 @@ fn check_memory(cache_blocks: usize, block_bytes: usize, replicas: usize) -> Res
 /// Physical memory, where the system says.
 pub(crate) fn memory_bytes() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: usize = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -350,14 +343,8 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
         ("--model", options.model.is_some()),
         ("--executor", options.executor.is_some()),
         ("--context-cache", options.context_cache.is_some()),
-        (
-            "--context-cache-dtype",
-            options.context_cache_dtype.is_some(),
-        ),
-        (
-            "--importance",
-            wanted(options.importance.as_deref()).is_some(),
-        ),
+        ("--context-cache-dtype", options.context_cache_dtype.is_some()),
+        ("--importance", wanted(options.importance.as_deref()).is_some()),
         ("--cache-blocks", options.cache_blocks.is_some()),
         ("--block-size", options.block_size.is_some()),
         ("--dtype", options.dtype.is_some()),
@@ -391,10 +378,7 @@ impl Signals {
     fn new() -> Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         let interrupt = listen(SignalKind::interrupt())?;
-        Ok(Self {
-            interrupt,
-            terminate: listen(SignalKind::terminate())?,
-        })
+        Ok(Self { interrupt, terminate: listen(SignalKind::terminate())? })
     }
 
     async fn next(&mut self) {

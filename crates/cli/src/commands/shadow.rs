@@ -37,11 +37,7 @@ pub(crate) struct ShadowCommand {
 /// Asks the server.
 pub(crate) fn run(shadow: &ShadowCommand) -> Result<()> {
     let report = shadow.server.json("/debug/shadow", REPORT_BYTES_MAX)?;
-    output::line(&if shadow.json {
-        report.to_string()
-    } else {
-        output::fitted(&table(&report))
-    })
+    output::line(&if shadow.json { report.to_string() } else { output::fitted(&table(&report)) })
 }
 
 fn table(report: &Value) -> String {
@@ -131,15 +127,9 @@ mod tests {
             ],
         });
         let text = table(&report);
-        assert!(
-            text.contains("10 requests simulated on 4 replicas each (1 left out)"),
-            "{text}"
-        );
+        assert!(text.contains("10 requests simulated on 4 replicas each (1 left out)"), "{text}");
         assert!(text.contains("have seen 12 min, 20 % of an hour"), "{text}");
-        assert!(
-            text.contains("The best, precise with 100 blocks a replica"),
-            "{text}"
-        );
+        assert!(text.contains("The best, precise with 100 blocks a replica"), "{text}");
         assert!(text.contains("25.0 points more"), "{text}");
         assert!(text.contains("not known"), "{text}");
     }

@@ -138,10 +138,7 @@ fn watch(server: &ServerOptions) -> Result<()> {
     let (asked, answers) = (server.clone(), sender.clone());
     std::thread::spawn(move || {
         while woken.recv_timeout(PERIOD) != Err(RecvTimeoutError::Disconnected) {
-            if answers
-                .send(TopEvent::Told(snapshot(&asked).map(Box::new)))
-                .is_err()
-            {
+            if answers.send(TopEvent::Told(snapshot(&asked).map(Box::new))).is_err() {
                 return;
             }
         }
@@ -149,11 +146,7 @@ fn watch(server: &ServerOptions) -> Result<()> {
     let mut terminal = Terminal::take(move |key| sender.send(TopEvent::Pressed(key)).is_ok())?;
     follow(seen, &events, &wake, |seen| {
         let (columns, rows) = terminal::size().unwrap_or((COLUMNS, 24));
-        let frame = Frame {
-            columns,
-            rows,
-            has_colours: colour::are_wanted(),
-        };
+        let frame = Frame { columns, rows, has_colours: colour::are_wanted() };
         terminal.draw(&match &seen.trouble {
             None => frame.of(&seen.last),
             Some(error) => frame.stale(&seen.last, seen.told_at.elapsed(), error),
@@ -195,15 +188,9 @@ mod tests {
     /// Draws frames until the events end, and returns the trouble in each.
     fn frames(told_at: Instant, events: Vec<TopEvent>) -> Vec<Option<String>> {
         let (sender, received) = sync_channel(EVENTS);
-        events
-            .into_iter()
-            .for_each(|event| sender.send(event).expect("it fits"));
+        events.into_iter().for_each(|event| sender.send(event).expect("it fits"));
         let (wake, _woken) = sync_channel(1);
-        let seen = LatestSnapshot {
-            last: Box::default(),
-            told_at,
-            trouble: None,
-        };
+        let seen = LatestSnapshot { last: Box::default(), told_at, trouble: None };
         let mut drawn = Vec::new();
         let followed = follow(seen, &received, &wake, |seen| {
             drawn.push(seen.trouble.clone());
@@ -219,11 +206,8 @@ mod tests {
     fn a_key_ends_it_though_the_server_never_answers() {
         let quit = || TopEvent::Pressed(KeyPress::Quit);
         assert_eq!(frames(Instant::now(), vec![quit()]), [None]);
-        let pressed = vec![
-            TopEvent::Pressed(KeyPress::Other),
-            TopEvent::Pressed(KeyPress::Other),
-            quit(),
-        ];
+        let pressed =
+            vec![TopEvent::Pressed(KeyPress::Other), TopEvent::Pressed(KeyPress::Other), quit()];
         assert_eq!(frames(Instant::now(), pressed).len(), 3);
     }
 
@@ -232,10 +216,7 @@ mod tests {
         let long_ago = Instant::now().checked_sub(2 * LATE);
         let long_ago = long_ago.expect("the machine is up for longer");
         let late = || Some("it does not answer".to_owned());
-        let pressed = vec![
-            TopEvent::Pressed(KeyPress::Other),
-            TopEvent::Pressed(KeyPress::Quit),
-        ];
+        let pressed = vec![TopEvent::Pressed(KeyPress::Other), TopEvent::Pressed(KeyPress::Quit)];
         assert_eq!(frames(long_ago, pressed), [late(), late()]);
         let told = vec![
             TopEvent::Pressed(KeyPress::Other),

@@ -103,10 +103,7 @@ pub(crate) struct Train {
     /// Shuffle the outcomes, as a control; write no model
     ///
     /// The scores should be chance.
-    #[cfg_attr(
-        feature = "ablations",
-        arg(long, conflicts_with = "output", hide = true)
-    )]
+    #[cfg_attr(feature = "ablations", arg(long, conflicts_with = "output", hide = true))]
     #[cfg_attr(not(feature = "ablations"), arg(skip))]
     shuffle_labels: bool,
     /// File of cached embeddings [default: beside the model]
@@ -159,10 +156,8 @@ fn check_outputs(train: &Train) -> Result<()> {
         ("--html", train.html.as_deref()),
         ("--json", json),
     ];
-    let outputs: Vec<(&str, &Path)> = named
-        .into_iter()
-        .filter_map(|(option, path)| Some((option, path?)))
-        .collect();
+    let outputs: Vec<(&str, &Path)> =
+        named.into_iter().filter_map(|(option, path)| Some((option, path?))).collect();
     let inputs = train.inputs.iter().chain(&train.test_on);
     let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).collect();
     output::files(&outputs, &inputs)
@@ -171,14 +166,9 @@ fn check_outputs(train: &Train) -> Result<()> {
 /// Opens the training inputs, all of one kind, and the additional test inputs.
 fn sources(train: &Train) -> Result<(Vec<TrainingFile>, Vec<TrainingFile>)> {
     let kind = train.from.as_deref();
-    let kind = kind
-        .map(|name| parsed::<InputKind>(name, "--from"))
-        .transpose()?;
+    let kind = kind.map(|name| parsed::<InputKind>(name, "--from")).transpose()?;
     let open = |paths: &[PathBuf]| -> Result<Vec<TrainingFile>> {
-        paths
-            .iter()
-            .map(|path| TrainingFile::new(path, kind))
-            .collect()
+        paths.iter().map(|path| TrainingFile::new(path, kind)).collect()
     };
     let (inputs, others) = (open(&train.inputs)?, open(&train.test_on)?);
     let first = &inputs[0];

@@ -98,11 +98,7 @@ pub(crate) fn run(why: &WhyCommand) -> Result<()> {
 fn refuse_options_of_logs(why: &WhyCommand) -> Result<()> {
     let given = [
         ("--show-text", why.show_text, "keeps no prompt text"),
-        (
-            "--tokenizer",
-            why.tokenizer.is_some(),
-            "counts its own tokens",
-        ),
+        ("--tokenizer", why.tokenizer.is_some(), "counts its own tokens"),
         ("--skip-bad", why.skip_bad, "has no lines to skip"),
     ];
     match given.iter().find(|(_, is_given, _)| *is_given) {
@@ -116,11 +112,7 @@ fn refuse_options_of_logs(why: &WhyCommand) -> Result<()> {
 
 /// Finds the request and explains it.
 fn found(command: &WhyCommand, path: &Path, rendering: &Rendering) -> Result<FoundRequest> {
-    let question = WhyQuestion {
-        log: path,
-        request: &command.request,
-        skip_bad: command.skip_bad,
-    };
+    let question = WhyQuestion { log: path, request: &command.request, skip_bad: command.skip_bad };
     let progress = TaskProgress::bytes("reading prompts");
     Ok(why::find(&question, rendering, &progress)?)
 }
@@ -203,10 +195,7 @@ fn told_text(told: &PromptComparison, rendering: &Rendering, show_text: bool) ->
 /// Describes the cost of a difference in recomputed tokens.
 pub(crate) fn cost(tokens: u64) -> String {
     let verb = if tokens == 1 { "was" } else { "were" };
-    format!(
-        "{} after it {verb} recomputed",
-        counted(tokens, "cached token")
-    )
+    format!("{} after it {verb} recomputed", counted(tokens, "cached token"))
 }
 
 /// One sentence: the relation of the request to the earlier prompts.

@@ -99,10 +99,7 @@ fn emulated(file: &File) -> Result<ReplicaCostModel, String> {
         sequence_s: file.sequence_s,
     };
     cost.check()?;
-    let short = [
-        ("load_token_s", file.load_token_s),
-        ("latency_s", file.latency_s),
-    ];
+    let short = [("load_token_s", file.load_token_s), ("latency_s", file.latency_s)];
     for (name, seconds) in short {
         if !(0.0..=SHORT_MAX_S).contains(&seconds) {
             let message = format!("{name} {seconds}: expected seconds, 0 to {SHORT_MAX_S}");
@@ -111,10 +108,8 @@ fn emulated(file: &File) -> Result<ReplicaCostModel, String> {
     }
     let default = MAX_SEQUENCES.min(file.max_batched_tokens);
     let max_sequences = file.max_sequences.unwrap_or(default);
-    let counts = [
-        ("max_batched_tokens", file.max_batched_tokens),
-        ("max_sequences", max_sequences),
-    ];
+    let counts =
+        [("max_batched_tokens", file.max_batched_tokens), ("max_sequences", max_sequences)];
     for (name, count) in counts {
         if !(1..=COUNT_MAX).contains(&count) {
             return Err(format!("{name} {count}: expected 1 to {COUNT_MAX}"));
@@ -128,10 +123,7 @@ fn emulated(file: &File) -> Result<ReplicaCostModel, String> {
         ));
     }
     if !(1..=KV_TOKENS_MAX).contains(&file.kv_tokens) {
-        return Err(format!(
-            "kv_tokens {}: expected 1 to {KV_TOKENS_MAX}",
-            file.kv_tokens
-        ));
+        return Err(format!("kv_tokens {}: expected 1 to {KV_TOKENS_MAX}", file.kv_tokens));
     }
     let engine = EngineModel {
         cost,
@@ -141,11 +133,7 @@ fn emulated(file: &File) -> Result<ReplicaCostModel, String> {
     };
     let step_s = engine.prefill_s(0, file.max_batched_tokens, engine.base_s(Work::default()));
     if step_s <= STEP_MAX_S {
-        Ok(ReplicaCostModel {
-            engine,
-            max_sequences,
-            latency_s: file.latency_s,
-        })
+        Ok(ReplicaCostModel { engine, max_sequences, latency_s: file.latency_s })
     } else {
         Err(format!(
             "a step of max_batched_tokens {} takes {step_s:.0} s, at most {STEP_MAX_S}",

@@ -51,10 +51,7 @@ impl ServeOptions {
 
     /// Returns the CORS and admin-route settings of the HTTP edge.
     pub(crate) fn edge(&self) -> Result<Edge> {
-        Ok(Edge {
-            cors: cors(&self.cors_origin)?,
-            pass_admin_routes: self.pass_admin_routes,
-        })
+        Ok(Edge { cors: cors(&self.cors_origin)?, pass_admin_routes: self.pass_admin_routes })
     }
 }
 
@@ -117,13 +114,9 @@ mod tests {
         let expected = ["https://a.example", "http://localhost:3000"];
         let expected = expected.map(HeaderValue::from_static).to_vec();
         assert_eq!(of(&two), Ok(Cors::Origins(expected)));
-        for wrong in [
-            "a.example",
-            "ftp://a.example",
-            "https://a.example/app",
-            "https://u@a.example",
-            "",
-        ] {
+        for wrong in
+            ["a.example", "ftp://a.example", "https://a.example/app", "https://u@a.example", ""]
+        {
             let error = of(&[wrong]).expect_err(wrong);
             assert!(error.contains("--cors-origin"), "{error}");
         }

@@ -19,12 +19,8 @@ use crate::output::COLUMNS;
 const SETTING: usize = 44;
 
 /// Settings that follow from the cost model of an emulated engine.
-const OF_COST_MODEL: [&str; 4] = [
-    "cache-blocks",
-    "max-batched-tokens",
-    "max-sequences",
-    "max-waiting",
-];
+const OF_COST_MODEL: [&str; 4] =
+    ["cache-blocks", "max-batched-tokens", "max-sequences", "max-waiting"];
 
 /// A server's settings, resolved, and where each comes from.
 pub(crate) struct EffectiveSettings {
@@ -61,12 +57,7 @@ impl EffectiveSettings {
         let found = read(path, matches)?;
         let Some((path, text)) = found else {
             let options = given.over(super::ConfigFile::default())?;
-            return Ok(Self {
-                options,
-                sources,
-                path: None,
-                tables: toml::Table::new(),
-            });
+            return Ok(Self { options, sources, path: None, tables: toml::Table::new() });
         };
         let name = path.display().to_string();
         let wrong = |error| super::UsageError(format!("{name}: {error}"));
@@ -78,12 +69,7 @@ impl EffectiveSettings {
         let mut tables: toml::Table = toml::from_str(&text)?;
         tables.remove("serve");
         let options = given.over(file).with_context(|| name.clone())?;
-        Ok(Self {
-            options,
-            sources,
-            path: Some(path),
-            tables,
-        })
+        Ok(Self { options, sources, path: Some(path), tables })
     }
 
     /// As a configuration file: a line per setting, with its source as a comment.
@@ -102,13 +88,7 @@ impl EffectiveSettings {
     /// The same for programs.
     pub(crate) fn to_json(&self) -> Result<serde_json::Value> {
         let mut serve = serde_json::Map::new();
-        for EffectiveSetting {
-            key,
-            value,
-            words,
-            source,
-        } in self.effective()?
-        {
+        for EffectiveSetting { key, value, words, source } in self.effective()? {
             let mut fields = json!({"value": value, "source": source});
             if value.is_none() {
                 fields["note"] = words.into();
@@ -146,22 +126,13 @@ impl EffectiveSettings {
         if !self.is_effective(&key, arg.get_help_heading().unwrap_or_default()) {
             return None;
         }
-        let is_emulated = self
-            .options
-            .executor
-            .as_deref()
-            .is_some_and(|it| it != "cpu");
+        let is_emulated = self.options.executor.as_deref().is_some_and(|it| it != "cpu");
         let (value, words) = if is_emulated && OF_COST_MODEL.contains(&key.as_str()) {
             (None, "as the cost model says".to_owned())
         } else {
             default(arg)
         };
-        Some(EffectiveSetting {
-            key,
-            value,
-            words,
-            source: "default".to_owned(),
-        })
+        Some(EffectiveSetting { key, value, words, source: "default".to_owned() })
     }
 
     /// Whether a setting says something beside those that are given.
@@ -300,25 +271,13 @@ mod tests {
             line(&text, "strategy").ends_with("f.toml:2") || text.contains("f.toml:2\nstrategy")
         );
         assert_eq!(line(&text, "policy"), "policy = \"lru\" # default");
-        assert_eq!(
-            line(&text, "listen"),
-            "listen = \"127.0.0.1:8000\" # default"
-        );
-        assert_eq!(
-            line(&text, "api-key-file"),
-            "# api-key-file: not set # default"
-        );
+        assert_eq!(line(&text, "listen"), "listen = \"127.0.0.1:8000\" # default");
+        assert_eq!(line(&text, "api-key-file"), "# api-key-file: not set # default");
         let secret = "# index-secret: set, not shown # command line";
         assert_eq!(line(&text, "index-secret"), secret);
-        assert!(
-            !text.contains("77") && text.contains("[tenants.acme]"),
-            "{text}"
-        );
+        assert!(!text.contains("77") && text.contains("[tenants.acme]"), "{text}");
         let text = shown("", &["--shared-index", "redis://me:secret@h:1"]);
-        assert!(
-            !text.contains("secret@") && text.contains("redis://…@h:1"),
-            "{text}"
-        );
+        assert!(!text.contains("secret@") && text.contains("redis://…@h:1"), "{text}");
         let engine = "http://me:secret@h:1,kv=tcp://you:pass,key7@h:2";
         let text = shown("", &["--upstream", engine]);
         let expected = "http://…@h:1,kv=tcp://…@h:2";

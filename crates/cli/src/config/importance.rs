@@ -68,9 +68,7 @@ impl FromStr for ImportanceOption {
                 UsageError(format!("--importance {setting}: expected {expected}"))
             })?;
             if !known.insert(key.trim()) {
-                return Err(UsageError(format!(
-                    "--importance {setting}: {key} is given twice"
-                )));
+                return Err(UsageError(format!("--importance {setting}: {key} is given twice")));
             }
         }
         Ok(option)
@@ -114,20 +112,12 @@ const SETTINGS: ExpectedForm =
 
 fn number(value: &str, least: f64, most: f64, expected: ExpectedForm) -> Result<f64, ExpectedForm> {
     let number: f64 = value.parse().map_err(|_| expected)?;
-    if (least..=most).contains(&number) {
-        Ok(number)
-    } else {
-        Err(expected)
-    }
+    if (least..=most).contains(&number) { Ok(number) } else { Err(expected) }
 }
 
 fn count(value: &str, expected: ExpectedForm) -> Result<usize, ExpectedForm> {
     let count: usize = value.parse().map_err(|_| expected)?;
-    if count >= 64 {
-        Ok(count)
-    } else {
-        Err(expected)
-    }
+    if count >= 64 { Ok(count) } else { Err(expected) }
 }
 
 #[cfg(test)]
@@ -139,10 +129,7 @@ mod tests {
         for off in ["", " ", "off", " off "] {
             assert_eq!(wanted(Some(off)), None, "{off:?}");
         }
-        assert_eq!(
-            (wanted(None), wanted(Some("ratio=0.1"))),
-            (None, Some("ratio=0.1"))
-        );
+        assert_eq!((wanted(None), wanted(Some("ratio=0.1"))), (None, Some("ratio=0.1")));
     }
 
     #[test]
@@ -162,9 +149,8 @@ mod tests {
     #[cfg(feature = "ablations")]
     #[test]
     fn studies_have_more_settings() {
-        let option: ImportanceOption = "when=always,fallback=off,reorder=off,max-kl=0"
-            .parse()
-            .expect("known");
+        let option: ImportanceOption =
+            "when=always,fallback=off,reorder=off,max-kl=0".parse().expect("known");
         let expected = ImportanceOption {
             falls_back: false,
             load: LoadWhen::Always,
@@ -188,10 +174,7 @@ mod tests {
             ("least=1", "64 or more"),
             ("check=2", "a share from 0 to 1"),
         ] {
-            let error = text
-                .parse::<ImportanceOption>()
-                .expect_err(text)
-                .to_string();
+            let error = text.parse::<ImportanceOption>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
     }

@@ -41,10 +41,7 @@ fn label(given: &str) -> Result<PrefixLabel, String> {
     if text.is_empty() {
         Err(format!("{file} is empty; name a file with the prefix"))
     } else {
-        Ok(PrefixLabel {
-            name: one_line(name),
-            text: text.to_owned(),
-        })
+        Ok(PrefixLabel { name: one_line(name), text: text.to_owned() })
     }
 }
 

@@ -389,11 +389,7 @@ pub(crate) struct ServeOptions {
 impl ServeOptions {
     /// Fills what flags and environment left open from the file.
     pub(super) fn over(self, file: ConfigFile) -> Result<Self> {
-        let ConfigFile {
-            serve: file,
-            profiles,
-            tenants,
-        } = file;
+        let ConfigFile { serve: file, profiles, tenants } = file;
         Ok(Self {
             listen: self.listen.or(file.listen),
             host: self.host,

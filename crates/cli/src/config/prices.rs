@@ -86,17 +86,10 @@ fn parse(text: &str) -> Result<PriceTable, String> {
     if models.is_empty() {
         return Err("no model has a price: give [models.NAME], or [models.\"*\"]".to_owned());
     }
-    let mut table = PriceTable {
-        currency,
-        models: BTreeMap::new(),
-        others: None,
-    };
+    let mut table = PriceTable { currency, models: BTreeMap::new(), others: None };
     for (model, row) in models {
-        let prices = [
-            ("cache_miss", row.cache_miss),
-            ("cache_hit", row.cache_hit),
-            ("output", row.output),
-        ];
+        let prices =
+            [("cache_miss", row.cache_miss), ("cache_hit", row.cache_hit), ("output", row.output)];
         for (name, price) in prices {
             if !PRICES.contains(&price) {
                 return Err(format!(
@@ -104,11 +97,8 @@ fn parse(text: &str) -> Result<PriceTable, String> {
                 ));
             }
         }
-        let price = Price {
-            cache_miss: row.cache_miss,
-            cache_hit: row.cache_hit,
-            output: row.output,
-        };
+        let price =
+            Price { cache_miss: row.cache_miss, cache_hit: row.cache_hit, output: row.output };
         match model.as_str() {
             OTHERS => table.others = Some(price),
             _ => drop(table.models.insert(model, price)),
@@ -128,10 +118,7 @@ mod tests {
     fn a_file_is_a_table() {
         let table = parse(EXAMPLE).expect("valid");
         let toy = table.of("toy").expect("it is named");
-        assert_eq!(
-            (toy.cache_miss, toy.cache_hit, toy.output),
-            (0.3, 0.03, 0.6)
-        );
+        assert_eq!((toy.cache_miss, toy.cache_hit, toy.output), (0.3, 0.03, 0.6));
         let other = table.of("other").expect("all have one");
         assert_eq!(other.cache_miss, 1.0);
         let wrong = |from: &str, to: &str| parse(&EXAMPLE.replace(from, to)).expect_err("wrong");
@@ -140,11 +127,7 @@ mod tests {
         assert!(wrong("cache_miss = 0.3\n", "").contains("cache_miss"));
         assert!(wrong("EUR", "").contains("currency"));
         assert!(wrong("output = 0.6", "outputs = 0.6").contains("outputs"));
-        assert!(
-            parse("currency = \"EUR\"\n[models]\n")
-                .expect_err("none")
-                .contains("[models.")
-        );
+        assert!(parse("currency = \"EUR\"\n[models]\n").expect_err("none").contains("[models."));
     }
 
     #[test]

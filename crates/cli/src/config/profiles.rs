@@ -48,16 +48,10 @@ pub(super) fn profiles(
 impl ProfileTable {
     fn profile(self, name: &str) -> Result<Profile, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
-        let index: Option<IndexKind> = self
-            .index
-            .map(|index| index.parse())
-            .transpose()
-            .map_err(|error| text(&error))?;
-        let picker: Option<PickerKind> = self
-            .picker
-            .map(|picker| picker.parse())
-            .transpose()
-            .map_err(|error| text(&error))?;
+        let index: Option<IndexKind> =
+            self.index.map(|index| index.parse()).transpose().map_err(|error| text(&error))?;
+        let picker: Option<PickerKind> =
+            self.picker.map(|picker| picker.parse()).transpose().map_err(|error| text(&error))?;
         let preferences = self.prefer.iter().map(|preference| preference.parse());
         let scorers = self.weights.into_iter().map(|(scorer, weight)| {
             if !(weight > 0.0 && weight <= WEIGHT_MAX) {
@@ -71,9 +65,7 @@ impl ProfileTable {
         Ok(Profile {
             name: name.to_owned(),
             index: index.unwrap_or(IndexKind::Events),
-            preferences: preferences
-                .collect::<Result<_, _>>()
-                .map_err(|error| text(&error))?,
+            preferences: preferences.collect::<Result<_, _>>().map_err(|error| text(&error))?,
             scorers: scorers.collect::<Result<_, _>>()?,
             picker: picker.unwrap_or(PickerKind::Best),
         })
@@ -94,10 +86,7 @@ mod tests {
         let found = parsed(text).expect("a profile");
         let mine = &found["mine"];
         assert_eq!(mine.scorers.len(), 2);
-        assert_eq!(
-            (mine.index, mine.picker),
-            (IndexKind::Events, PickerKind::Best)
-        );
+        assert_eq!((mine.index, mine.picker), (IndexKind::Events, PickerKind::Best));
         assert_eq!(mine.preferences.len(), 1);
     }
 
@@ -111,10 +100,7 @@ mod tests {
             ("[mine]\nprefer = [\"idle\"]\n", "idle"),
         ] {
             let error = parsed(text).expect_err("must be refused").to_string();
-            assert!(
-                error.contains("[profiles.mine]") && error.contains(expected),
-                "{error}"
-            );
+            assert!(error.contains("[profiles.mine]") && error.contains(expected), "{error}");
         }
     }
 }

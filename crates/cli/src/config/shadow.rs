@@ -54,10 +54,7 @@ mod tests {
         let parsed = parse("").expect("nothing is asked for");
         assert_eq!(parsed, ShadowConfig::default());
         let parsed = parse("replicas=8, blocks=1000").expect("two of three");
-        assert_eq!(
-            (parsed.replicas, parsed.blocks, parsed.block_size),
-            (8, 1000, 16)
-        );
+        assert_eq!((parsed.replicas, parsed.blocks, parsed.block_size), (8, 1000, 16));
     }
 
     #[test]

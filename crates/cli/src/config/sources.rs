@@ -88,9 +88,7 @@ impl Sources {
         if parts.is_empty() {
             return Ok(());
         }
-        let listen = self
-            .0
-            .insert("listen".to_owned(), SettingSource::CommandLine);
+        let listen = self.0.insert("listen".to_owned(), SettingSource::CommandLine);
         match listen {
             Some(SettingSource::CommandLine) => Err(UsageError(format!(
                 "--listen and {} both set the address; give --listen HOST:PORT alone",
@@ -107,9 +105,7 @@ impl Sources {
         let mut origins = Vec::new();
         for key in text.split(|letter| !is_part(letter)) {
             let key = key.strip_prefix("--").unwrap_or_default();
-            let source = self
-                .of(key)
-                .filter(|&source| *source != SettingSource::CommandLine);
+            let source = self.of(key).filter(|&source| *source != SettingSource::CommandLine);
             let Some(source) = source else { continue };
             let origin = format!("{source} sets --{key}");
             if !origins.contains(&origin) {

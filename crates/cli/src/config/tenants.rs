@@ -62,21 +62,13 @@ mod tests {
 
     #[test]
     fn shares_and_times_are_by_salt() {
-        let right = Tenant {
-            tag: TenantTag::of(Some("a b")),
-            gib: Some(2.5),
-            hours: None,
-        };
+        let right = Tenant { tag: TenantTag::of(Some("a b")), gib: Some(2.5), hours: None };
         let found = read("['a b']\ncontext-cache-gib = 2.5\n").expect("well");
         assert_eq!(found, [right]);
         for wrong in ["0", "-1.0", "nan", "inf"] {
             let text = format!("[x]\ncontext-cache-hours = {wrong}\n");
             let error = read(&text).expect_err("no number of hours");
-            assert!(
-                error.0.contains("[tenants.x]: context-cache-hours"),
-                "{}",
-                error.0
-            );
+            assert!(error.0.contains("[tenants.x]: context-cache-hours"), "{}", error.0);
         }
     }
 }

@@ -20,12 +20,7 @@ pub(crate) fn explained(text: &str, error: &toml::de::Error, hint: &str) -> Stri
     let what = match (here, above) {
         (Some(_), _) => format!("unknown section [{name}]"),
         (None, Some(header)) => {
-            let header = header
-                .trim()
-                .split('#')
-                .next()
-                .unwrap_or_default()
-                .trim_end();
+            let header = header.trim().split('#').next().unwrap_or_default().trim_end();
             format!("unknown key `{name}` in {header}")
         }
         (None, None) => format!("unknown key `{name}`"),
@@ -61,10 +56,7 @@ mod tests {
                 "line 2: unknown key `temperature` in [serve]; `headstart config init -o -` \
                  prints all keys",
             ),
-            (
-                "[server]\n",
-                "line 1: unknown section [server]; did you mean [serve]?",
-            ),
+            ("[server]\n", "line 1: unknown section [server]; did you mean [serve]?"),
             (
                 "replicas = 2\n",
                 "line 1: unknown key `replicas`; known are serve, profiles, tenants",
@@ -79,9 +71,6 @@ mod tests {
             assert_eq!(error, expected);
         }
         let error = crate::config::parse("[serve]\nreplicas = \"two\"\n").expect_err("a number");
-        assert!(
-            error.contains("line 2") && error.contains("invalid type"),
-            "{error}"
-        );
+        assert!(error.contains("line 2") && error.contains("invalid type"), "{error}");
     }
 }

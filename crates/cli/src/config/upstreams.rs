@@ -26,10 +26,8 @@ pub(super) fn parse(specs: &[String]) -> Result<Vec<UpstreamConfig>> {
     for (at, one) in configs.iter().enumerate() {
         for (before, other) in configs[..at].iter().enumerate() {
             if let Some(clash) = clash(other, one) {
-                let message = format!(
-                    "--upstream {} and --upstream {}: {clash}",
-                    specs[before], specs[at]
-                );
+                let message =
+                    format!("--upstream {} and --upstream {}: {clash}", specs[before], specs[at]);
                 return Err(UsageError(message).into());
             }
         }
@@ -64,9 +62,7 @@ fn address(url: &str) -> String {
     let url = url.to_ascii_lowercase();
     let url = url.trim_end_matches('/').trim_end_matches("/v1");
     let rest = url.strip_prefix("http://").unwrap_or(url);
-    let (authority, path) = rest
-        .find('/')
-        .map_or((rest, ""), |slash| rest.split_at(slash));
+    let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() => (host, port),
         _ => (authority, "80"),
@@ -103,20 +99,13 @@ impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}={}", self.option, self.address)?;
         let (first, last) = (self.ports.start(), self.ports.end());
-        if first == last {
-            Ok(())
-        } else {
-            write!(f, " (its ranks' ports {first} to {last})")
-        }
+        if first == last { Ok(()) } else { write!(f, " (its ranks' ports {first} to {last})") }
     }
 }
 
 /// Returns the addresses of an engine's event publisher and replay socket, as far as given.
 fn endpoints(config: &UpstreamConfig) -> Vec<Endpoint> {
-    let given = [
-        ("kv", config.kv_events.as_deref()),
-        ("replay", config.kv_replay.as_deref()),
-    ];
+    let given = [("kv", config.kv_events.as_deref()), ("replay", config.kv_replay.as_deref())];
     let endpoint = |(option, address): (&'static str, Option<&str>)| {
         let (host, port) = address?.strip_prefix("tcp://")?.rsplit_once(':')?;
         let first: u32 = port.parse().ok()?;
@@ -132,10 +121,7 @@ fn endpoints(config: &UpstreamConfig) -> Vec<Endpoint> {
 
 fn upstream(spec: &str) -> Result<UpstreamConfig> {
     let wrong = |what: &str| -> anyhow::Error {
-        UsageError(format!(
-            "--upstream {spec}: {what}; the form is {UPSTREAM_FORM}"
-        ))
-        .into()
+        UsageError(format!("--upstream {spec}: {what}; the form is {UPSTREAM_FORM}")).into()
     };
     let mut parts = spec.split(',');
     let url = parts.next().filter(|url| !url.is_empty());
@@ -176,9 +162,7 @@ fn upstream(spec: &str) -> Result<UpstreamConfig> {
         given.push((name, part));
     }
     if config.kv_events.is_some() && config.tokenizer.is_none() {
-        return Err(wrong(
-            "kv= needs tokenizer=, or prompts cannot be matched with the events",
-        ));
+        return Err(wrong("kv= needs tokenizer=, or prompts cannot be matched with the events"));
     }
     if config.kv_replay.is_some() && config.kv_events.is_none() {
         return Err(wrong("replay= needs kv="));
@@ -203,9 +187,7 @@ fn data_parallel_size(ranks: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Re
 }
 
 fn tcp(address: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Result<String> {
-    let rest = address
-        .strip_prefix("tcp://")
-        .and_then(|rest| rest.rsplit_once(':'));
+    let rest = address.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':'));
     match rest {
         Some(("*", _)) | Some((_, "0")) => Err(wrong(&format!(
             "`{address}` is where an engine binds, not where it is reached; give its host and the \
@@ -214,9 +196,7 @@ fn tcp(address: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Result<String> 
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
             Ok(address.to_owned())
         }
-        _ => Err(wrong(&format!(
-            "`{address}` is not tcp://HOST:PORT with a port up to 65535"
-        ))),
+        _ => Err(wrong(&format!("`{address}` is not tcp://HOST:PORT with a port up to 65535"))),
     }
 }
 
@@ -237,10 +217,7 @@ mod tests {
     #[test]
     fn upstream_specifications_are_checked() {
         check("http://h:1", Ok(("http://h:1", None)));
-        check(
-            "http://h:1,kv=tcp://h:2,tokenizer=d",
-            Ok(("http://h:1", Some("tcp://h:2"))),
-        );
+        check("http://h:1,kv=tcp://h:2,tokenizer=d", Ok(("http://h:1", Some("tcp://h:2"))));
         check("http://h:1,kv=tcp://h:2", Err("needs tokenizer="));
         check("http://h:1,replay=tcp://h:2", Err("needs kv="));
         check("http://h:1,kv=h:2,tokenizer=d", Err("not tcp://"));
@@ -283,10 +260,7 @@ mod tests {
     #[test]
     fn an_option_is_given_once() {
         let twice = "`kv=tcp://h:2` and `kv=tcp://h:3` set the same option twice";
-        check(
-            "http://h:1,kv=tcp://h:2,kv=tcp://h:3,tokenizer=d",
-            Err(twice),
-        );
+        check("http://h:1,kv=tcp://h:2,kv=tcp://h:3,tokenizer=d", Err(twice));
         check("http://h:1,tokenizer=d,tokenizer=d", Err("twice"));
         check("http://h:1,dp=2,data-parallel-size=2", Err("twice"));
         check("http://h:1,kv=tcp://*:5557,tokenizer=d", Err("binds"));
@@ -309,11 +283,7 @@ mod tests {
         let shared = |one: &str, other: &str, is_shared: bool| {
             let one = format!("http://h:1,tokenizer=d,{one}");
             let other = format!("http://h:2,tokenizer=d,{other}");
-            let expected = if is_shared {
-                Err(&["overlap", "correct the one"][..])
-            } else {
-                Ok(2)
-            };
+            let expected = if is_shared { Err(&["overlap", "correct the one"][..]) } else { Ok(2) };
             check_all(&[&one, &other], expected);
             check_all(&[&other, &one], expected);
         };
@@ -324,16 +294,8 @@ mod tests {
         shared("kv=tcp://h:10,dp=4", "kv=tcp://h:14,dp=4", false);
         shared("kv=tcp://h:10,dp=4", "kv=tcp://h:13", true);
         shared("kv=tcp://h:10,replay=tcp://h:20", "kv=tcp://h:20", true);
-        shared(
-            "kv=tcp://h:10,replay=tcp://h:20,dp=4",
-            "kv=tcp://h:30,replay=tcp://h:23",
-            true,
-        );
-        shared(
-            "kv=tcp://h:10,replay=tcp://h:20,dp=4",
-            "kv=tcp://h:30,replay=tcp://h:24",
-            false,
-        );
+        shared("kv=tcp://h:10,replay=tcp://h:20,dp=4", "kv=tcp://h:30,replay=tcp://h:23", true);
+        shared("kv=tcp://h:10,replay=tcp://h:20,dp=4", "kv=tcp://h:30,replay=tcp://h:24", false);
     }
 
     /// Against laying out every port.

@@ -74,16 +74,8 @@ mod tests {
                 None => assert_eq!(warning, None, "{name}"),
             }
         };
-        check(
-            "HEADSTART_PROT",
-            "9",
-            Some("did you mean HEADSTART_LISTEN?"),
-        );
-        check(
-            "HEADSTART_PORT",
-            "9",
-            Some("did you mean HEADSTART_LISTEN?"),
-        );
+        check("HEADSTART_PROT", "9", Some("did you mean HEADSTART_LISTEN?"));
+        check("HEADSTART_PORT", "9", Some("did you mean HEADSTART_LISTEN?"));
         check("HEADSTART_REPLICA", "9", Some("HEADSTART_REPLICAS?"));
         check("HEADSTART_TEMPERATURE", "9", Some("config show"));
         check("HEADSTART_REPLICAS", "9", None);

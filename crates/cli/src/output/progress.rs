@@ -262,16 +262,13 @@ fn style(unit: ProgressUnit, has_length: bool) -> ProgressStyle {
         (ProgressUnit::Bytes, false) => "{spinner} {msg}: {bytes} ({elapsed})",
     };
     let style = ProgressStyle::with_template(template).expect("the template is valid");
-    style.with_key(
-        "left",
-        |state: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
-            // A failed write of a `String` does not exist.
-            let _ = match state.pos() {
-                0 => write!(out, "unknown"),
-                _ => write!(out, "{:#}", HumanDuration(state.eta())),
-            };
-        },
-    )
+    style.with_key("left", |state: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
+        // A failed write of a `String` does not exist.
+        let _ = match state.pos() {
+            0 => write!(out, "unknown"),
+            _ => write!(out, "{:#}", HumanDuration(state.eta())),
+        };
+    })
 }
 
 #[cfg(test)]

@@ -54,13 +54,7 @@ impl OutcomeLog {
             );
             return Err(UsageError(message).into());
         };
-        Ok(Self {
-            path,
-            definition,
-            file: Some(file),
-            bytes,
-            max_bytes: MAX_LOG_BYTES,
-        })
+        Ok(Self { path, definition, file: Some(file), bytes, max_bytes: MAX_LOG_BYTES })
     }
 
     /// Returns the definition of its rows.

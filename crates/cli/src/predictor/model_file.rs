@@ -48,10 +48,7 @@ struct Stamp {
 impl Stamp {
     fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
-        Some(Self {
-            modified: metadata.modified().ok()?,
-            bytes: metadata.len(),
-        })
+        Some(Self { modified: metadata.modified().ok()?, bytes: metadata.len() })
     }
 }
 
@@ -103,11 +100,7 @@ fn load(path: &Path, encoder: &Arc<dyn Encoder>) -> Result<ActiveModel, String> 
         Predictor::new(Arc::new(model), encoder.clone()).map_err(|error| explain(&error))?;
     let mut fingerprint = blake3::hash(&bytes).to_hex().to_string();
     fingerprint.truncate(FINGERPRINT_DIGITS);
-    Ok(ActiveModel {
-        predictor,
-        fingerprint,
-        version: VERSIONS.fetch_add(1, Relaxed),
-    })
+    Ok(ActiveModel { predictor, fingerprint, version: VERSIONS.fetch_add(1, Relaxed) })
 }
 
 /// Describes an error, with the option that fixes an encoder mismatch.

@@ -46,10 +46,7 @@ fn question(id: u64, prompt: &str) -> TurnQuestion {
         is_repeat: false,
         turn: 1,
         gap: None,
-        said: Said {
-            prompts: vec![prompt.to_owned()],
-            ..Said::default()
-        },
+        said: Said { prompts: vec![prompt.to_owned()], ..Said::default() },
     }
 }
 
@@ -57,11 +54,7 @@ fn outcome(id: u64, continued: bool) -> TurnOutcome {
     TurnOutcome {
         id: TurnId(id),
         turn: 1,
-        became: if continued {
-            Became::Continued
-        } else {
-            Became::Ended
-        },
+        became: if continued { Became::Continued } else { Became::Ended },
     }
 }
 
@@ -110,10 +103,7 @@ fn a_model_that_is_wrong_is_not_believed_until_it_is_right_again() {
     assert!(live.status().is_fallback);
     assert!(live_through(4000, true).is_some() && !live.status().is_fallback);
     // A repeated turn counts once: its second question leaves nothing that waits.
-    let repeat = TurnQuestion {
-        is_repeat: true,
-        ..question(9_000, "go")
-    };
+    let repeat = TurnQuestion { is_repeat: true, ..question(9_000, "go") };
     live.predict(&[repeat]);
     assert_eq!(lock(&live.learning).pending.take(TurnId(9_000)), None);
 }
@@ -156,18 +146,12 @@ fn the_log_can_be_trained_on_and_goes_on_after_a_restart() {
     let mut said = Vec::new();
     for first in [0, 40] {
         let live = open(None, Some(&path));
-        assert_eq!(
-            live.reads().prompts,
-            5,
-            "the published window and the prompt"
-        );
+        assert_eq!(live.reads().prompts, 5, "the published window and the prompt");
         for id in first..first + 40 {
             said.push(planted::prompt(id % 2 == 0, &mut rng));
             live.predict(&[question(id, said.last().expect("one"))]);
         }
-        let outcomes: Vec<_> = (first..first + 39)
-            .map(|id| outcome(id, id % 2 == 0))
-            .collect();
+        let outcomes: Vec<_> = (first..first + 39).map(|id| outcome(id, id % 2 == 0)).collect();
         live.learn(&outcomes);
         assert_eq!(live.status().log_records, 39);
         // A crash cuts the next record off.
@@ -178,12 +162,8 @@ fn the_log_can_be_trained_on_and_goes_on_after_a_restart() {
     let bytes = std::fs::read(&path).expect("reads");
     let read = outcome_log::read(&bytes[..], 1000).expect("a log");
     assert_eq!((read.dataset.labels.len(), read.skipped), (78, 2));
-    let conversations: std::collections::HashSet<_> = read
-        .dataset
-        .labels
-        .iter()
-        .map(|label| label.conversation)
-        .collect();
+    let conversations: std::collections::HashSet<_> =
+        read.dataset.labels.iter().map(|label| label.conversation).collect();
     assert_eq!(conversations.len(), 78, "two runs share no conversation");
     let text = String::from_utf8(bytes).expect("text");
     for word in said.iter().flat_map(|prompt| prompt.split(' ')) {
@@ -214,10 +194,8 @@ fn a_full_log_and_a_foreign_one_are_left_alone() {
     assert_eq!((live.status().log_records, size()), (1, header + one));
     for foreign in ["{\"id\": 1, \"turns\": []}\n", "\u{fffd}\n", "x"] {
         let path = scratch.file("other.jsonl", foreign.as_bytes());
-        let options = ServeOptions {
-            prediction_log: Some(path.clone()),
-            ..ServeOptions::default()
-        };
+        let options =
+            ServeOptions { prediction_log: Some(path.clone()), ..ServeOptions::default() };
         let error = LivePredictor::open(&options).err().expect("refused");
         assert!(error.to_string().contains("name another file"), "{error}");
         assert_eq!(std::fs::read(path).expect("reads"), foreign.as_bytes());
@@ -235,26 +213,14 @@ fn options_that_say_nothing_are_refused() {
     };
     let nothing = ServeOptions::default();
     assert!(config(&nothing).expect("it is fine").is_none());
-    let encoder = ServeOptions {
-        encoder: Some("ngram".to_owned()),
-        ..nothing.clone()
-    };
+    let encoder = ServeOptions { encoder: Some("ngram".to_owned()), ..nothing.clone() };
     check(encoder, "--encoder has no effect");
-    let horizon = ServeOptions {
-        prediction_horizon: Some(5),
-        ..nothing
-    };
+    let horizon = ServeOptions { prediction_horizon: Some(5), ..nothing };
     check(horizon.clone(), "--prediction-horizon has no effect");
-    let lpc = ServeOptions {
-        policy: Some("lpc:interval=30".to_owned()),
-        ..horizon
-    };
+    let lpc = ServeOptions { policy: Some("lpc:interval=30".to_owned()), ..horizon };
     let made = config(&lpc).expect("it is fine").expect("there is one");
     assert_eq!(made.horizon, Duration::from_secs(5));
     assert!(note(&lpc).is_some_and(|note| note.contains("turn count")));
-    let zero = ServeOptions {
-        prediction_horizon: Some(0),
-        ..lpc
-    };
+    let zero = ServeOptions { prediction_horizon: Some(0), ..lpc };
     check(zero, "at least 1 second");
 }

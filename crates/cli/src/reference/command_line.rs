@@ -23,11 +23,7 @@ fn write_command(page: &mut String, command: &mut Command) {
     let _ = writeln!(page, "## {name}\n");
     let help = command.render_long_help().to_string();
     let lines = help.trim().lines().map(str::trim_end);
-    let _ = writeln!(
-        page,
-        "```text\n{}\n```\n",
-        lines.collect::<Vec<_>>().join("\n")
-    );
+    let _ = writeln!(page, "```text\n{}\n```\n", lines.collect::<Vec<_>>().join("\n"));
     let names: Vec<_> = command
         .get_subcommands()
         .filter(|one| !one.is_hide_set() && one.get_name() != "help")

@@ -56,12 +56,7 @@ pub(crate) fn template() -> String {
         for paragraph in help.split("\n\n") {
             comment(&mut text, paragraph);
         }
-        let _ = writeln!(
-            text,
-            "# {} = {}",
-            arg.get_id().as_str().replace('_', "-"),
-            sample(arg)
-        );
+        let _ = writeln!(text, "# {} = {}", arg.get_id().as_str().replace('_', "-"), sample(arg));
     }
     text + TABLES
 }
@@ -88,9 +83,7 @@ fn comment(text: &mut String, paragraph: &str) {
 fn sample(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help());
     let help = help.map(ToString::to_string).unwrap_or_default();
-    let default = help
-        .split_once("[default: ")
-        .and_then(|(_, rest)| rest.split_once(']'));
+    let default = help.split_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
     let default = default.map(|(default, _)| default);
     let names = arg.get_value_names().unwrap_or_default();
     let name = names.first().map(|name| name.as_str()).unwrap_or_default();
@@ -119,17 +112,13 @@ mod tests {
     #[test]
     fn every_setting_of_the_template_is_one_that_the_file_may_have() {
         let template = template();
-        let lines = template
-            .lines()
-            .map(|line| line.strip_prefix("# ").unwrap_or(line));
+        let lines = template.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
         let is_value = |line: &str| {
             let name = line.split_once(" = ").map(|(name, _)| name);
             name.is_some_and(|name| !name.contains(' '))
         };
         let is_table = |line: &str| line.starts_with('[') && !line.contains(' ');
-        let settings: Vec<&str> = lines
-            .filter(|line| is_value(line) || is_table(line))
-            .collect();
+        let settings: Vec<&str> = lines.filter(|line| is_value(line) || is_table(line)).collect();
         let count = settings.iter().filter(|line| is_value(line)).count();
         let settings = settings.join("\n");
         let file = crate::config::parse(&settings);

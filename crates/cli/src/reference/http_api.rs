@@ -50,27 +50,18 @@ const PLACES: [(&str, &str); 8] = [
         "answered from the engines' lists, which the gateway reads every five seconds and before \
          it refuses a name",
     ),
-    (
-        "`/tokenize`",
-        "answered with the gateway's tokenizer; without one, passed on",
-    ),
+    ("`/tokenize`", "answered with the gateway's tokenizer; without one, passed on"),
     (
         "`/v1/load_lora_adapter`, `/v1/unload_lora_adapter` (also without `/v1`)",
         "to every engine once; one combined answer",
     ),
-    (
-        "routes that administer an engine",
-        "403 without `--pass-admin-routes`",
-    ),
+    ("routes that administer an engine", "403 without `--pass-admin-routes`"),
     (
         "any other method and path with a `model` in its JSON body or form",
         "by load, to an engine that serves the model: `/v1/embeddings`, `/v1/rerank`, \
          `/v1/audio/…`, `/v1/messages/count_tokens`",
     ),
-    (
-        "any other method and path",
-        "by load, to any engine: `/detokenize`, `/version`",
-    ),
+    ("any other method and path", "by load, to any engine: `/detokenize`, `/version`"),
 ];
 
 const ADMIN: &str = "

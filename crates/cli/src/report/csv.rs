@@ -9,13 +9,10 @@ use super::{ReplayReport, ReplayRow};
 
 /// The header and all lines, counts rather than rates.
 pub(crate) fn csv(report: &ReplayReport, per_class: bool) -> String {
-    let lines = report.rows.iter().flat_map(|row| {
-        if per_class {
-            classes(report, row)
-        } else {
-            vec![cell(report, row)]
-        }
-    });
+    let lines = report
+        .rows
+        .iter()
+        .flat_map(|row| if per_class { classes(report, row) } else { vec![cell(report, row)] });
     let header = if per_class {
         format!("policy,capacity_blocks,type,turn,{}", counts_header(""))
     } else {
@@ -31,25 +28,13 @@ pub(crate) fn csv(report: &ReplayReport, per_class: bool) -> String {
 }
 
 fn counts_header(part: &str) -> String {
-    let names = [
-        "requests",
-        "block_lookups",
-        "block_hits",
-        "tokens",
-        "token_hits",
-    ];
+    let names = ["requests", "block_lookups", "block_hits", "tokens", "token_hits"];
     names.map(|name| format!("{part}{name}")).join(",")
 }
 
 fn counts(tally: &HitTally) -> String {
     let (blocks, tokens) = (tally.blocks, tally.tokens);
-    let counts = [
-        tally.requests,
-        blocks.lookups,
-        blocks.hits,
-        tokens.lookups,
-        tokens.hits,
-    ];
+    let counts = [tally.requests, blocks.lookups, blocks.hits, tokens.lookups, tokens.hits];
     counts.map(|count| count.to_string()).join(",")
 }
 

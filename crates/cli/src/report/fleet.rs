@@ -60,10 +60,7 @@ impl RunParameters {
 
     /// The same of another engine, beside which nothing was published.
     pub(crate) fn of_another_engine(self) -> Self {
-        Self {
-            published: None,
-            ..self
-        }
+        Self { published: None, ..self }
     }
 
     /// The same, with another sentence.
@@ -75,11 +72,7 @@ impl RunParameters {
 
     /// A trace.
     pub(crate) fn trace(name: String, told: String) -> Self {
-        Self {
-            name,
-            told,
-            published: None,
-        }
+        Self { name, told, published: None }
     }
 }
 

@@ -44,9 +44,7 @@ impl ReportProvenance {
         let arguments = std::env::args_os().skip(1);
         Self {
             unix_s: since.map_or(0, |it| it.as_secs()),
-            arguments: arguments
-                .map(|it| it.to_string_lossy().into_owned())
-                .collect(),
+            arguments: arguments.map(|it| it.to_string_lossy().into_owned()).collect(),
         }
     }
 
@@ -54,10 +52,7 @@ impl ReportProvenance {
     /// shown, of addresses no user and no password.
     fn command(&self) -> String {
         let arguments = self.arguments.iter().map(|it| quoted(&shown(it)));
-        std::iter::once("headstart".to_owned())
-            .chain(arguments)
-            .collect::<Vec<_>>()
-            .join(" ")
+        std::iter::once("headstart".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -147,11 +142,7 @@ fn date(unix_s: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     let (hour, minute) = (second / 3_600, second % 3_600 / 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
@@ -174,27 +165,16 @@ pub(super) mod testing {
     #[track_caller]
     pub(crate) fn check(page: &str) {
         assert!(!page.contains("HEADSTART_"), "all is filled in");
-        for resource in [
-            "http:",
-            "https:",
-            "src=",
-            "href=",
-            "url(",
-            "@import",
-            "fetch(",
-            "innerHTML",
-        ] {
+        for resource in
+            ["http:", "https:", "src=", "href=", "url(", "@import", "fetch(", "innerHTML"]
+        {
             assert!(!page.contains(resource), "{resource} in the page");
         }
         assert!(page.contains("default-src 'none'"));
         assert_eq!(page.matches("</script>").count(), 1, "no script ends early");
         assert_eq!(page.matches("</style>").count(), 1);
         let footer = page.split("<footer").nth(1).expect("a footer");
-        assert!(footer.contains(concat!(
-            "Headstart ",
-            env!("CARGO_PKG_VERSION"),
-            ", 2026-03-01"
-        )));
+        assert!(footer.contains(concat!("Headstart ", env!("CARGO_PKG_VERSION"), ", 2026-03-01")));
         assert!(footer.contains("<code>headstart analyze log.jsonl</code>"));
         for word in UNSEEN {
             assert!(!has_word(page, word), "{word:?} in the page");
@@ -224,10 +204,7 @@ pub(super) mod testing {
         page.match_indices(word).any(|(at, _)| {
             let before = page[..at].chars().next_back();
             let behind = page[at + word.len()..].chars().next();
-            ![before, behind]
-                .into_iter()
-                .flatten()
-                .any(char::is_alphanumeric)
+            ![before, behind].into_iter().flatten().any(char::is_alphanumeric)
         })
     }
 }
@@ -237,11 +214,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const PAGE: ReportPage = ReportPage {
-        kind: "Test",
-        body: "<h1 id=\"title\"></h1>",
-        script: "",
-    };
+    const PAGE: ReportPage =
+        ReportPage { kind: "Test", body: "<h1 id=\"title\"></h1>", script: "" };
 
     #[test]
     fn a_page_is_whole_and_has_the_dashboards_style() {
@@ -256,30 +230,20 @@ mod tests {
     #[test]
     fn names_cannot_end_the_script_or_the_footer() {
         let mut made = testing::made();
-        made.arguments
-            .push("</code><script>\"HEADSTART_DATA\"".to_owned());
+        made.arguments.push("</code><script>\"HEADSTART_DATA\"".to_owned());
         let names = json!(["</script><b>", "<!--\u{2028}</SCRIPT>"]);
         let page = PAGE.with(&made, &names);
         assert_eq!(page.matches("</script>").count(), 1);
         assert!(page.contains("\\u003c/script\\u003e\\u003cb\\u003e"));
         assert!(!page.contains("</SCRIPT>") && !page.contains('\u{2028}'));
-        assert_eq!(
-            (
-                page.matches("<script>").count(),
-                page.matches("</code>").count()
-            ),
-            (1, 1)
-        );
+        assert_eq!((page.matches("<script>").count(), page.matches("</code>").count()), (1, 1));
     }
 
     #[test]
     fn a_command_line_names_no_folder_and_no_password() {
         let check = |argument: &str, expected: &str| {
             let arguments = vec![argument.to_owned()];
-            let made = ReportProvenance {
-                unix_s: 0,
-                arguments,
-            };
+            let made = ReportProvenance { unix_s: 0, arguments };
             assert_eq!(made.command(), format!("headstart {expected}"));
         };
         check("/srv/logs/a.jsonl", "a.jsonl");

@@ -21,11 +21,7 @@ pub(crate) fn page(report: &ReplayReport, made: &ReportProvenance) -> String {
 fn data(report: &ReplayReport) -> Value {
     let trace = &report.trace;
     let policies = report.policies().into_iter().map(|policy| {
-        let mut rows: Vec<_> = report
-            .rows
-            .iter()
-            .filter(|row| row.policy == policy)
-            .collect();
+        let mut rows: Vec<_> = report.rows.iter().filter(|row| row.policy == policy).collect();
         rows.sort_by_key(|row| row.blocks);
         rows.dedup_by_key(|row| row.blocks);
         let points = rows.into_iter().map(|row| point(report, row));

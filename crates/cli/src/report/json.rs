@@ -23,16 +23,9 @@ pub(crate) fn json_lines(report: &ReplayReport) -> String {
 }
 
 fn cell(report: &ReplayReport, row: &ReplayRow) -> Value {
-    let ReplayRow {
-        policy,
-        asked,
-        blocks,
-        outcome,
-    } = row;
+    let ReplayRow { policy, asked, blocks, outcome } = row;
     let all = outcome.all();
-    let capacity_bytes = report
-        .block_bytes()
-        .map(|block| u128::from(*blocks) * block);
+    let capacity_bytes = report.block_bytes().map(|block| u128::from(*blocks) * block);
     let trace = &report.trace;
     json!({
         "policy": policy,
@@ -99,10 +92,8 @@ mod tests {
     fn a_line_holds_counts_and_what_they_count() {
         let report = testing::report(&[("lru", &[(50, 200)]), ("belady", &[(50, 400)])]);
         let lines = json_lines(&report);
-        let lines: Vec<Value> = lines
-            .lines()
-            .map(|line| serde_json::from_str(line).expect("JSON"))
-            .collect();
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         let lru = &lines[0];
         assert_eq!(lru["block_hit_rate"], 0.2);
         assert_eq!(lru["share_of_belady"], 0.5);

@@ -72,10 +72,7 @@ impl PlanReport {
             let both = [0, 1].map(|tier| (row[tier] - before[tier]) / more);
             both.map(|saved| self.an_hour(saved))
         });
-        Some(Marginal {
-            rate: (row.tokens.rate() - before.tokens.rate()) / more,
-            saved_s,
-        })
+        Some(Marginal { rate: (row.tokens.rate() - before.tokens.rate()) / more, saved_s })
     }
 
     /// Seconds in an hour of the part that counts, where requests come evenly; as they are where
@@ -90,11 +87,7 @@ impl PlanReport {
     }
 
     fn per(&self) -> &'static str {
-        if self.trace.seconds > 0.0 {
-            "per hour"
-        } else {
-            "in the trace"
-        }
+        if self.trace.seconds > 0.0 { "per hour" } else { "in the trace" }
     }
 
     /// The least multiple that is enough.
@@ -192,9 +185,7 @@ fn line(report: &PlanReport, index: usize) -> Vec<String> {
         size(below),
         colour::hit(&percent_to_hundredths(row.tokens.rate())),
         percent_to_hundredths(share),
-        shown(marginal.map(|it| it.rate), |rate| {
-            format!("{:.2} pp", rate * 100.0)
-        }),
+        shown(marginal.map(|it| it.rate), |rate| format!("{:.2} pp", rate * 100.0)),
     ];
     for tier in [0, 1] {
         let Some(saved_s) = row.saved_s else { break };
@@ -353,11 +344,7 @@ mod tests {
     fn row(times: u64, hits: usize, saved: f64) -> PlanRow {
         let mut tokens = HitCount::default();
         tokens.record(1_000, hits);
-        PlanRow {
-            times,
-            tokens,
-            saved_s: Some([saved, saved / 2.0]),
-        }
+        PlanRow { times, tokens, saved_s: Some([saved, saved / 2.0]) }
     }
 
     fn report(rows: Vec<PlanRow>) -> PlanReport {
@@ -387,11 +374,7 @@ mod tests {
 
     #[test]
     fn marginals_are_for_each_multiple_and_hour() {
-        let report = report(vec![
-            row(1, 300, 0.0),
-            row(2, 400, 100.0),
-            row(4, 600, 200.0),
-        ]);
+        let report = report(vec![row(1, 300, 0.0), row(2, 400, 100.0), row(4, 600, 200.0)]);
         assert_eq!(report.marginal(0), None);
         let last = report.marginal(2).expect("one before");
         assert!((last.rate - 0.1).abs() < 1e-12);
@@ -402,10 +385,7 @@ mod tests {
             told.contains("needs 4× the device memory: add 3.0 GiB of host memory or disk"),
             "{told}"
         );
-        assert!(
-            told.contains("each +1× adds 10.00 points and saves 100 s"),
-            "{told}"
-        );
+        assert!(told.contains("each +1× adds 10.00 points and saves 100 s"), "{told}");
         assert!(!told.contains("knee"), "three points have no shape");
         let table = table(&report);
         assert!(table.contains("1.0 GiB of device memory"), "{table}");
@@ -425,10 +405,7 @@ mod tests {
     fn what_computing_costs_may_be_unknown() {
         let mut rows = vec![row(1, 300, 0.0), row(2, 600, 0.0)];
         rows.iter_mut().for_each(|row| row.saved_s = None);
-        let report = PlanReport {
-            computed_s: None,
-            ..report(rows)
-        };
+        let report = PlanReport { computed_s: None, ..report(rows) };
         let table = table(&report);
         assert!(!table.contains("host, disk:"), "{table}");
         let object: Value = serde_json::from_str(&json(&report)).expect("JSON");

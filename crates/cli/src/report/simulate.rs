@@ -102,11 +102,7 @@ impl RunMeasurements {
             mcc: outcome.quality().mcc,
             preemptions: outcome.preemptions,
             refused: outcome.refused,
-            turns: outcome
-                .turns
-                .iter()
-                .map(|(&turn, &it)| (turn, it))
-                .collect(),
+            turns: outcome.turns.iter().map(|(&turn, &it)| (turn, it)).collect(),
             contexts: outcome.contexts(block_tokens),
         }
     }
@@ -119,12 +115,7 @@ impl ExperimentReport {
         grid: crate::commands::simulate::Grid,
         measured: Vec<Vec<RunMeasurements>>,
     ) -> Self {
-        Self {
-            facts,
-            groups: grid.groups,
-            shown: grid.shown,
-            measured,
-        }
+        Self { facts, groups: grid.groups, shown: grid.shown, measured }
     }
 
     /// The lines of a sweep, point by point.
@@ -152,12 +143,7 @@ impl ExperimentReport {
 
     /// The sweeps that were run, in the order of their tables.
     fn sweeps(&self) -> Vec<SweepAxis> {
-        let all = [
-            SweepAxis::Size,
-            SweepAxis::Lambda,
-            SweepAxis::Mcc,
-            SweepAxis::Charge,
-        ];
+        let all = [SweepAxis::Size, SweepAxis::Lambda, SweepAxis::Mcc, SweepAxis::Charge];
         let is_shown = |sweep: &SweepAxis| self.shown.iter().any(|shown| shown.sweep == *sweep);
         all.into_iter().filter(is_shown).collect()
     }

@@ -10,18 +10,7 @@ use crate::output::{COLUMNS, colour};
 /// The table of all cells, with what has to be known to read it; last row: no eviction ever.
 pub(crate) fn table(report: &ReplayReport) -> String {
     let mut rows = vec![
-        headings(&[
-            "",
-            "",
-            "block hit rate",
-            "",
-            "",
-            "token hit rate",
-            "",
-            "",
-            "full at",
-            "of",
-        ]),
+        headings(&["", "", "block hit rate", "", "", "token hit rate", "", "", "full at", "of"]),
         headings(&[
             "policy", "capacity", "all", "cold", "steady", "all", "cold", "steady", "request",
             YARDSTICK,
@@ -31,25 +20,13 @@ pub(crate) fn table(report: &ReplayReport) -> String {
     rows.push(infinite(report));
     let has_late = report.rows.iter().any(|row| is_marked(report, row));
     let late = "* full only after the warm-up: its steady rates include filling the cache\n";
-    format!(
-        "{}\n{}{}",
-        facts(report),
-        aligned_by(2, &rows),
-        if has_late { late } else { "" }
-    )
+    format!("{}\n{}{}", facts(report), aligned_by(2, &rows), if has_late { late } else { "" })
 }
 
 /// The same cells, request type by request type and turn by turn.
 pub(crate) fn per_class(report: &ReplayReport) -> String {
-    let header = [
-        "policy",
-        "capacity",
-        "type",
-        "turn",
-        "requests",
-        "block hit rate",
-        "token hit rate",
-    ];
+    let header =
+        ["policy", "capacity", "type", "turn", "requests", "block hit rate", "token hit rate"];
     let mut rows = vec![headings(&header)];
     for row in &report.rows {
         for (class, tally) in &row.outcome.classes {
@@ -104,10 +81,7 @@ fn facts(report: &ReplayReport) -> String {
 }
 
 fn line(report: &ReplayReport, row: &ReplayRow) -> Vec<String> {
-    let asked = row
-        .asked
-        .as_deref()
-        .filter(|asked| asked.parse() != Ok(row.blocks));
+    let asked = row.asked.as_deref().filter(|asked| asked.parse() != Ok(row.blocks));
     let capacity = match asked {
         Some(asked) => format!("{asked} = {}", thousands(row.blocks)),
         None => thousands(row.blocks),
@@ -120,10 +94,7 @@ fn line(report: &ReplayReport, row: &ReplayRow) -> Vec<String> {
     };
     let mut line = vec![row.policy.clone(), capacity];
     line.extend(rates(&row.outcome));
-    line.extend([
-        format!("{full_at}{mark}"),
-        share.unwrap_or_else(|| "–".to_owned()),
-    ]);
+    line.extend([format!("{full_at}{mark}"), share.unwrap_or_else(|| "–".to_owned())]);
     line
 }
 
@@ -172,10 +143,8 @@ fn aligned_by(keys: usize, rows: &[Vec<String>]) -> String {
         cells.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
-    let parts: Vec<String> = parts(keys, &widths)
-        .iter()
-        .map(|part| lines(rows, &widths, part))
-        .collect();
+    let parts: Vec<String> =
+        parts(keys, &widths).iter().map(|part| lines(rows, &widths, part)).collect();
     parts.join("\n")
 }
 
@@ -220,10 +189,7 @@ mod tests {
     fn wide_tables_become_several() {
         let row = |cell: &str| vec![cell.to_owned(); 12];
         let text = aligned(&[row("a heading"), row("1")]);
-        assert!(
-            text.lines().all(|line| line.chars().count() <= COLUMNS),
-            "{text}"
-        );
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
         assert_eq!(text.matches("a heading").count(), 12 + 1, "{text}");
         let narrow = aligned(&[headings(&["policy", "rate"]), headings(&["lru", "1 %"])]);
         assert_eq!(narrow, "policy  rate\nlru      1 %\n");

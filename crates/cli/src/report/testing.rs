@@ -45,10 +45,7 @@ fn outcome(hits: u64) -> ReplayOutcome {
         blocks: count(lookups, hits),
         tokens: count(16 * lookups, 16 * hits),
     };
-    let class = RequestClass {
-        request_type: 0,
-        turn: 10,
-    };
+    let class = RequestClass { request_type: 0, turn: 10 };
     ReplayOutcome {
         cold: tally(20, LOOKUPS / 5, 0),
         steady: tally(80, LOOKUPS - LOOKUPS / 5, hits),

@@ -108,9 +108,8 @@ impl Gains<'_> {
     /// The least and the greatest.
     fn range(&self, figure: impl Fn(&Gain) -> f64) -> (f64, f64) {
         let figures = self.by_seed.iter().map(figure);
-        figures.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| {
-            (low.min(it), high.max(it))
-        })
+        figures
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| (low.min(it), high.max(it)))
     }
 }
 
@@ -125,9 +124,7 @@ impl WildReport {
         let beside = self.rows.iter().filter(|other| other.is_beside(row));
         let baselines: Vec<&WildRow> = beside.filter(|other| other.is_baseline()).collect();
         let rate = |row: &&&WildRow| row.blocks().rate();
-        let best = baselines
-            .iter()
-            .max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+        let best = baselines.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
         let figures = |row: &WildRow, seed: usize| {
             let run = &row.runs[seed];
             (run.blocks.rate(), run.qttft_s.mean)
@@ -165,9 +162,7 @@ fn over(name: &str, gains: &[&Gains<'_>]) -> String {
     let best: Vec<f64> = gains.iter().map(|it| it.mean(|it| it.over_best)).collect();
     let worst: Vec<f64> = gains.iter().map(|it| it.mean(|it| it.over_worst)).collect();
     let count = |beside| {
-        let found = best
-            .iter()
-            .filter(|it| RangePosition::of(**it, &OVER_BEST) == beside);
+        let found = best.iter().filter(|it| RangePosition::of(**it, &OVER_BEST) == beside);
         found.count()
     };
     let loses = best.iter().filter(|it| **it < 0.0).count();
@@ -191,10 +186,7 @@ fn over(name: &str, gains: &[&Gains<'_>]) -> String {
 /// Times.
 fn faster(name: &str, gains: &[&Gains<'_>]) -> String {
     let best: Vec<f64> = gains.iter().map(|it| it.mean(|it| it.qttft_best)).collect();
-    let worst: Vec<f64> = gains
-        .iter()
-        .map(|it| it.mean(|it| it.qttft_worst))
-        .collect();
+    let worst: Vec<f64> = gains.iter().map(|it| it.mean(|it| it.qttft_worst)).collect();
     let reaches = |values: &[f64]| values.iter().filter(|it| **it <= *QTTFT.end()).count();
     format!(
         "{name}: mean QTTFT against the best baseline {}, against the slowest {}, published {} to \
@@ -223,11 +215,7 @@ mod tests {
     /// Creates a run with `hits` of 1,000 blocks hit, and a mean time.
     fn run(hits: usize, mean: f64) -> WildMeasurements {
         let mut measured = WildMeasurements {
-            qttft_s: Summary {
-                count: 10,
-                mean,
-                ..Summary::default()
-            },
+            qttft_s: Summary { count: 10, mean, ..Summary::default() },
             ..WildMeasurements::default()
         };
         measured.blocks.record(1_000, hits);
@@ -271,10 +259,7 @@ mod tests {
         assert!((best[0] - 3.5).abs() < 1e-9 && (best[1] + 2.0).abs() < 1e-9);
         let (low, high) = gains[0].range(|it| it.over_best);
         assert!((low - 2.0).abs() < 1e-9 && (high - 5.0).abs() < 1e-9);
-        assert_eq!(
-            gains[0].best.policy, "lru",
-            "sieve is no baseline of theirs"
-        );
+        assert_eq!(gains[0].best.policy, "lru", "sieve is no baseline of theirs");
         assert_eq!(gains.len(), 2);
     }
 

@@ -54,10 +54,7 @@ fn is_bound(policy: &str) -> bool {
 fn briefly(knees: &[(&Curve<'_>, usize)]) -> Option<String> {
     let knee = |(curve, knee): &(&Curve<'_>, usize)| {
         let row = curve.rows[*knee];
-        let (blocks, rate) = (
-            counted(row.blocks, "block"),
-            percent_to_tenths(row.block_rate()),
-        );
+        let (blocks, rate) = (counted(row.blocks, "block"), percent_to_tenths(row.block_rate()));
         format!("{} {blocks} ({rate})", curve.policy)
     };
     let told: Vec<_> = knees.iter().map(knee).collect();
@@ -95,16 +92,9 @@ fn beside_yardstick(report: &ReplayReport, row: &ReplayRow) -> String {
     let mut rows = yardstick.rows.iter();
     let enough = rows.find(|other| other.block_rate() >= row.block_rate());
     if let Some(enough) = enough.filter(|enough| enough.blocks < row.blocks) {
-        told.push(format!(
-            "hits as much with {}",
-            counted(enough.blocks, "block")
-        ));
+        told.push(format!("hits as much with {}", counted(enough.blocks, "block")));
     }
-    if told.is_empty() {
-        String::new()
-    } else {
-        format!(" Belady {}.", told.join(", and "))
-    }
+    if told.is_empty() { String::new() } else { format!(" Belady {}.", told.join(", and ")) }
 }
 
 /// Describes the gain of each step, if there are few sizes.
@@ -148,10 +138,8 @@ fn gain(report: &ReplayReport, row: &ReplayRow, next: &ReplayRow) -> String {
     let saved = (hits(next) - hits(row)) / report.trace.seconds;
     let mut each = points(rise / lots);
     if report.trace.seconds > 0.0 {
-        each += &format!(
-            " and {} tokens of prefill saved per second of trace",
-            short(saved / lots)
-        );
+        each +=
+            &format!(" and {} tokens of prefill saved per second of trace", short(saved / lots));
     }
     format!("{}: on average {each} for each {lot}", points(rise))
 }
@@ -200,15 +188,11 @@ mod tests {
     use super::*;
     use crate::report::testing;
 
-    const LRU: (&str, &[(u64, u64)]) = (
-        "lru",
-        &[(5, 100), (10, 200), (20, 400), (40, 410), (80, 420)],
-    );
+    const LRU: (&str, &[(u64, u64)]) =
+        ("lru", &[(5, 100), (10, 200), (20, 400), (40, 410), (80, 420)]);
 
-    const BELADY: (&str, &[(u64, u64)]) = (
-        "belady",
-        &[(5, 350), (10, 400), (20, 410), (40, 420), (80, 420)],
-    );
+    const BELADY: (&str, &[(u64, u64)]) =
+        ("belady", &[(5, 350), (10, 400), (20, 410), (40, 420), (80, 420)]);
 
     #[test]
     fn the_knee_the_next_size_and_the_yardstick_are_told() {
@@ -242,10 +226,7 @@ mod tests {
     #[test]
     fn with_a_model_a_step_is_divided_into_gigabytes() {
         let mut report = testing::report(&[LRU]);
-        report.kv = Some(KvBytes {
-            per_token: 6_250_000,
-            shape: String::new(),
-        });
+        report.kv = Some(KvBytes { per_token: 6_250_000, shape: String::new() });
         report.trace.seconds = 0.0;
         // 20 blocks of 16 tokens are 2 GB, and the trace's duration is unknown.
         let words = words(&report);
@@ -261,10 +242,7 @@ mod tests {
             let words = words(&report);
             assert!(words[0].contains(part), "{words:?}");
         };
-        check(
-            7,
-            "adds 20.0 points: on average 10.0 points and 16.0 tokens",
-        );
+        check(7, "adds 20.0 points: on average 10.0 points and 16.0 tokens");
         check(7, "for each block.");
         check(25, "adds 20.0 points: on average 10.0 points");
         check(25, "for each 10 blocks.");

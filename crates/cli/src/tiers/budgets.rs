@@ -48,21 +48,9 @@ fn room_gib(place: &str) -> Option<f64> {
     while !folder.exists() {
         folder = folder.parent()?;
     }
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let disk = rustix::fs::statvfs(folder).ok()?;
     let files = std::fs::read_dir(place).into_iter().flatten().flatten();
-    let held: u64 = files
-        .filter_map(|file| Some(file.metadata().ok()?.len()))
-        .sum();
-    Some(
-        (disk
-            .f_bavail
-            .saturating_mul(disk.f_frsize)
-            .saturating_add(held)) as f64
-            / GIB,
-    )
+    let held: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+    Some((disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(held)) as f64 / GIB)
 }

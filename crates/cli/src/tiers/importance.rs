@@ -144,10 +144,7 @@ impl PartialLoading {
             most_at_once: AT_ONCE,
             packing,
             policy: Arc::new(move |capacity| {
-                let setting = Setting {
-                    capacity,
-                    block_tokens,
-                };
+                let setting = Setting { capacity, block_tokens };
                 policy::by_name("importance", setting).expect("a policy of that name")
             }),
         }

@@ -31,15 +31,9 @@ pub(crate) fn tiers(
     let channels: Vec<(Tier, Channel)> = capacities
         .iter()
         .map(|&(tier, _)| {
-            let AssumedSpeed {
-                latency_s,
-                bytes_per_s,
-            } = assumed(tier);
+            let AssumedSpeed { latency_s, bytes_per_s } = assumed(tier);
             let latency = Duration::from_secs_f64(latency_s);
-            let channel = Channel {
-                latency,
-                bytes_per_s,
-            };
+            let channel = Channel { latency, bytes_per_s };
             (tier, channel)
         })
         .collect();

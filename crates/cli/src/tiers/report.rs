@@ -14,8 +14,7 @@ use super::Stats;
 pub(super) fn report(tier: Tier, stats: &Stats, status: Status) -> TierReport {
     let lost = |wanted: LossReason| {
         let mut lost = status.lost.iter();
-        lost.find(|(loss, _)| *loss == wanted)
-            .map_or(0, |(_, n)| *n)
+        lost.find(|(loss, _)| *loss == wanted).map_or(0, |(_, n)| *n)
     };
     let common = TierReport {
         tier,

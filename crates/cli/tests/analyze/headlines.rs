@@ -22,10 +22,7 @@ fn ends_of_prompts_are_not_called_new() {
     let report = parsed(&analyzed(folder.path(), &log, &["--json"]));
     let first = headline(&report, 0);
     assert!(first.starts_with("Little is recomputed"), "{first}");
-    assert!(
-        first.contains("ends of prompts, which are always computed"),
-        "{first}"
-    );
+    assert!(first.contains("ends of prompts, which are always computed"), "{first}");
     assert!(!first.contains("is new"), "{first}");
 }
 
@@ -35,15 +32,11 @@ fn random_ids_are_not_known_behind_another_prefix() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut state = 7u64;
     let mut random = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) % 30_000
     };
     let mut line = |front: u64| {
-        let ids = (0..front)
-            .chain((0..64).map(|_| random()))
-            .collect::<Vec<_>>();
+        let ids = (0..front).chain((0..64).map(|_| random())).collect::<Vec<_>>();
         json!({"model": "m", "prompt": ids}).to_string()
     };
     for front in [0, 64] {
@@ -61,9 +54,7 @@ fn random_ids_are_not_known_behind_another_prefix() {
 fn a_loss_without_a_cause_is_said_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let names = ["Anna", "Bert", "Cleo", "Dora", "Emil", "Frida"];
-    let rules: String = (0..120)
-        .map(|rule| format!("Rule {rule} is firm. "))
-        .collect();
+    let rules: String = (0..120).map(|rule| format!("Rule {rule} is firm. ")).collect();
     let log = (0..60).map(|number| {
         let name = names[number % 6].repeat(1 + number / 6);
         let prompt = format!("You are talking to {name}. {rules}");
@@ -75,14 +66,8 @@ fn a_loss_without_a_cause_is_said_with_what_to_do() {
     assert!(first.contains("for an unknown reason"), "{first}");
     let request = report["unnamed"]["request"].as_str().expect("an id");
     let command = format!("`headstart why {request} requests.jsonl --show-text`");
-    assert!(
-        request.starts_with('q') && next.contains(&command),
-        "{next}"
-    );
-    assert!(
-        next.contains("`headstart lint requests.jsonl --show-text`"),
-        "{next}"
-    );
+    assert!(request.starts_with('q') && next.contains(&command), "{next}");
+    assert!(next.contains("`headstart lint requests.jsonl --show-text`"), "{next}");
 }
 
 /// A proxy's constant time says nothing of what a token takes.
@@ -96,20 +81,11 @@ fn a_constant_time_to_the_first_token_is_not_fitted() {
             "ttft_ms": 500,
         })
     });
-    let report = parsed(&analyzed(
-        folder.path(),
-        &log,
-        &["--json", "--gpu-hour", "2"],
-    ));
+    let report = parsed(&analyzed(folder.path(), &log, &["--json", "--gpu-hour", "2"]));
     let from = report["fleet"]["seconds_from"].as_str().expect("words");
-    assert!(
-        from.contains("data-sheet") && from.contains("do not grow"),
-        "{from}"
-    );
+    assert!(from.contains("data-sheet") && from.contains("do not grow"), "{from}");
     let steps = report["waterfall"].as_array().expect("steps");
-    let computed = steps
-        .iter()
-        .filter(|step| step["tokens"].as_u64() > Some(0));
+    let computed = steps.iter().filter(|step| step["tokens"].as_u64() > Some(0));
     for step in computed {
         assert!(step["seconds"].as_f64() > Some(0.0), "{step}");
     }
@@ -122,16 +98,10 @@ fn time_goes_by_the_logs_own_count() {
     let seconds = |prompt_tokens: u32| -> f64 {
         let log = copies(30, |_| json!({"usage": {"prompt_tokens": prompt_tokens}}));
         let report = parsed(&analyzed(folder.path(), &log, &["--json"]));
-        assert_eq!(
-            report["trace"]["logged"]["prompt_tokens"],
-            30 * prompt_tokens
-        );
+        assert_eq!(report["trace"]["logged"]["prompt_tokens"], 30 * prompt_tokens);
         assert!(has_remark(&report, "the log counts"));
         let steps = report["waterfall"].as_array().expect("steps");
-        steps
-            .iter()
-            .filter_map(|step| step["seconds"].as_f64())
-            .sum()
+        steps.iter().filter_map(|step| step["seconds"].as_f64()).sum()
     };
     let ratio = seconds(800) / seconds(400);
     assert!((1.8..2.3).contains(&ratio), "{ratio}");
@@ -146,10 +116,7 @@ fn sessions_are_inferred_user_by_user() {
     assert_eq!(report["trace"]["sessions"], 20);
     assert!(has_remark(&report, "user by user"));
     let text = analyzed(folder.path(), &log, &[]);
-    assert!(
-        text.contains("20 sessions (inferred) of 20 users"),
-        "{text}"
-    );
+    assert!(text.contains("20 sessions (inferred) of 20 users"), "{text}");
 }
 
 /// A few times that cannot be read cost no other its own.
@@ -169,10 +136,7 @@ fn a_few_bad_times_are_counted_and_the_others_kept() {
     let many = dated(20);
     assert!(many["trace"]["span_s"].is_null());
     assert!(has_remark(&many, "only 40 of 60 requests have a time"));
-    assert!(has_remark(
-        &dated(60),
-        "the times of 60 requests cannot be read"
-    ));
+    assert!(has_remark(&dated(60), "the times of 60 requests cannot be read"));
 }
 
 /// Input that is given twice counts twice, and the first headline says so.
@@ -185,15 +149,8 @@ fn requests_that_are_there_twice_are_said() {
     assert_eq!(twice["trace"]["copied_requests"], 30);
     assert!(has_remark(&twice, "requests.jsonl: given twice"));
     let first = headline(&twice, 0);
-    assert!(
-        first.starts_with("30 of the 60 requests are copies"),
-        "{first}"
-    );
-    let again = parsed(&analyzed(
-        folder.path(),
-        &format!("{log}\n{log}"),
-        &["--json"],
-    ));
+    assert!(first.starts_with("30 of the 60 requests are copies"), "{first}");
+    let again = parsed(&analyzed(folder.path(), &format!("{log}\n{log}"), &["--json"]));
     assert_eq!(again["trace"]["copied_requests"], 30);
     assert!(has_remark(&again, "30 requests with the id and the prompt"));
 }
@@ -214,10 +171,7 @@ fn made_up_arrivals_of_sessions_are_said() {
     };
     let log: Vec<_> = (0..6).map(session).collect();
     let report = parsed(&analyzed(folder.path(), &log.join("\n"), &["--json"]));
-    assert!(has_remark(
-        &report,
-        "the log has no start times of sessions"
-    ));
+    assert!(has_remark(&report, "the log has no start times of sessions"));
     assert!(has_remark(&report, "no block is shared by two sessions"));
     let args = ["--json", "--arrivals", "5"];
     let drawn = parsed(&analyzed(folder.path(), &log.join("\n"), &args));

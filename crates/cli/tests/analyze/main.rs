@@ -15,10 +15,7 @@ fn analyzed(folder: &Path, log: &str, args: &[&str]) -> String {
     let file = folder.join("requests.jsonl");
     std::fs::write(&file, log).expect("writes");
     let file = file.display().to_string();
-    let args: Vec<&str> = ["analyze", &file]
-        .into_iter()
-        .chain(args.iter().copied())
-        .collect();
+    let args: Vec<&str> = ["analyze", &file].into_iter().chain(args.iter().copied()).collect();
     let output = output(args);
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
@@ -34,10 +31,7 @@ fn clocked(requests: usize) -> String {
         .map(|rule| format!("Rule {rule}: the keeper of key {rule} answers for door {rule}."))
         .collect();
     let line = |number: usize| {
-        let system = format!(
-            "It is 2026-03-02 09:{number:02}:17 now. {}",
-            rules.join(" ")
-        );
+        let system = format!("It is 2026-03-02 09:{number:02}:17 now. {}", rules.join(" "));
         json!({
             "request_id": format!("q{number}"),
             "model": "m",
@@ -58,10 +52,7 @@ fn a_clock_is_found_first_and_its_text_shown_only_when_asked() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = clocked(30);
     let hidden = analyzed(folder.path(), &log, &["--json"]);
-    assert!(
-        !hidden.contains("09:01:17") && !hidden.contains("keeper"),
-        "{hidden}"
-    );
+    assert!(!hidden.contains("09:01:17") && !hidden.contains("keeper"), "{hidden}");
     assert!(!hidden.contains("secret-user"), "{hidden}");
     let report = parsed(&hidden);
     let finding = &report["findings"][0];
@@ -70,18 +61,10 @@ fn a_clock_is_found_first_and_its_text_shown_only_when_asked() {
     assert!(finding["example"]["old"].is_null());
     assert!(finding["tokens"].as_u64() > Some(10_000), "{finding}");
     let headline = report["headlines"][0].as_str().expect("a sentence");
-    assert!(
-        headline.contains("a date or time that changes"),
-        "{headline}"
-    );
+    assert!(headline.contains("a date or time that changes"), "{headline}");
     let shown = parsed(&analyzed(folder.path(), &log, &["--json", "--show-text"]));
     let example = &shown["findings"][0]["example"];
-    assert!(
-        example["new"]
-            .as_str()
-            .is_some_and(|new| new.contains("09:")),
-        "{example}"
-    );
+    assert!(example["new"].as_str().is_some_and(|new| new.contains("09:")), "{example}");
 }
 
 /// The number is what a fixed log hits more.
@@ -90,17 +73,13 @@ fn a_finding_says_what_its_fix_saves() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = clocked(30);
     let minute = |number: usize| format!(" 09:{number:02}:17 ");
-    let fixed = (1..30).fold(log.clone(), |log, number| {
-        log.replace(&minute(number), &minute(0))
-    });
+    let fixed = (1..30).fold(log.clone(), |log, number| log.replace(&minute(number), &minute(0)));
     let args = ["--json", "--replicas", "1"];
     let [log, fixed] = [log, fixed].map(|log| parsed(&analyzed(folder.path(), &log, &args)));
     let computed = |report: &Value| -> u64 {
         let steps = report["waterfall"].as_array().expect("buckets").iter();
         let computed = steps.filter(|step| step["is_served"] == false);
-        computed
-            .map(|step| step["tokens"].as_u64().expect("a count"))
-            .sum()
+        computed.map(|step| step["tokens"].as_u64().expect("a count")).sum()
     };
     let finding = &log["findings"][0];
     let saved = finding["fix_saves_tokens"].as_u64().expect("a count");
@@ -111,27 +90,13 @@ fn a_finding_says_what_its_fix_saves() {
 #[test]
 fn the_waterfall_sums_to_the_prompt_and_has_its_money() {
     let folder = tempfile::tempdir().expect("a folder");
-    let args = [
-        "--json",
-        "--gpu-hour",
-        "2.5",
-        "--kv-bytes",
-        "1000",
-        "--capacity",
-        "1MB",
-    ];
+    let args = ["--json", "--gpu-hour", "2.5", "--kv-bytes", "1000", "--capacity", "1MB"];
     let report = parsed(&analyzed(folder.path(), &clocked(12), &args));
     let steps = report["waterfall"].as_array().expect("steps");
-    let tokens: u64 = steps
-        .iter()
-        .filter_map(|step| step["tokens"].as_u64())
-        .sum();
+    let tokens: u64 = steps.iter().filter_map(|step| step["tokens"].as_u64()).sum();
     assert_eq!(Some(tokens), report["trace"]["prompt_tokens"].as_u64());
     assert!(steps.iter().any(|step| step["money"].as_f64() > Some(0.0)));
-    assert_eq!(
-        report["fleet"]["capacity_blocks"], 62,
-        "a megabyte in blocks of 16,000 bytes"
-    );
+    assert_eq!(report["fleet"]["capacity_blocks"], 62, "a megabyte in blocks of 16,000 bytes");
     assert_eq!(report["routing"]["replicas"], 4);
     for part in ["ceiling", "curve", "documents", "characterization", "knee"] {
         assert!(report.get(part).is_some(), "{part}");
@@ -152,9 +117,7 @@ fn without_a_price_for_every_model_no_sum_has_money() {
         let report = parsed(&analyzed(folder.path(), log, &args));
         let steps = report["waterfall"].as_array().expect("steps");
         let tokens = |has_money: bool| -> u64 {
-            let some = steps
-                .iter()
-                .filter(|step| step["money"].is_number() == has_money);
+            let some = steps.iter().filter(|step| step["money"].is_number() == has_money);
             some.filter_map(|step| step["tokens"].as_u64()).sum()
         };
         let remarks = report["trace"]["remarks"].as_array().expect("remarks");
@@ -185,9 +148,7 @@ fn what_the_log_says_was_cached_is_served() {
     let usage = ", \"usage\": {\"prompt_tokens\": 1000, \"prompt_tokens_details\": \
                  {\"cached_tokens\": 250}}}";
     let plain = clocked(8);
-    let log = plain
-        .lines()
-        .map(|line| line.trim_end_matches('}').to_owned() + usage);
+    let log = plain.lines().map(|line| line.trim_end_matches('}').to_owned() + usage);
     let log: Vec<_> = log.collect();
     let report = parsed(&analyzed(folder.path(), &log.join("\n"), &["--json"]));
     assert_eq!(report["fleet"]["requests_with_own_cached_tokens"], 8);
@@ -221,10 +182,7 @@ fn tokens_in(report: &Value, bucket: &str) -> u64 {
 fn an_engine_that_serves_nothing_is_told_first_and_nothing_is_invented() {
     let folder = tempfile::tempdir().expect("a folder");
     let usage = json!({"prompt_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 0}});
-    let log = copies(
-        30,
-        |number| json!({"usage": usage, "created": 1_772_442_000 + 60 * number}),
-    );
+    let log = copies(30, |number| json!({"usage": usage, "created": 1_772_442_000 + 60 * number}));
     let report = parsed(&analyzed(folder.path(), &log, &["--json"]));
     for invented in ["evicted", "held-elsewhere", "device"] {
         assert_eq!(tokens_in(&report, invented), 0, "{invented}");
@@ -245,15 +203,9 @@ fn what_is_asked_at_once_is_in_flight_where_times_tell() {
         |number| json!({"timestamp": 1_772_442_000.0 + (number / 8 * 60) as f64, "ttft_ms": 400}),
     );
     let report = parsed(&analyzed(folder.path(), &at_once, &["--json"]));
-    let (burst, found) = (
-        tokens_in(&report, "in-flight"),
-        tokens_in(&report, "device"),
-    );
+    let (burst, found) = (tokens_in(&report, "in-flight"), tokens_in(&report, "device"));
     // Seven of the first eight find the prompt being computed; of the others all find it.
-    assert!(
-        burst > 0 && found > 2 * burst && found < 3 * burst,
-        "{burst} {found}"
-    );
+    assert!(burst > 0 && found > 2 * burst && found < 3 * burst, "{burst} {found}");
     let undated = copies(24, |_| json!({}));
     let report = parsed(&analyzed(folder.path(), &undated, &["--json"]));
     assert_eq!(tokens_in(&report, "in-flight"), 0);
@@ -278,10 +230,7 @@ fn one_request_claims_nothing_and_few_say_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = analyzed(folder.path(), &copies(1, |_| json!({})), &[]);
     assert!(text.contains("1 request, 1 session"), "{text}");
-    assert!(
-        text.contains("1. One request alone has no earlier prefix"),
-        "{text}"
-    );
+    assert!(text.contains("1. One request alone has no earlier prefix"), "{text}");
     assert!(!text.contains("\n2. "), "{text}");
     let text = analyzed(folder.path(), &copies(3, |_| json!({})), &[]);
     assert!(text.contains("1. Only 3 requests"), "{text}");
@@ -293,16 +242,11 @@ fn advice_on_order_stays_within_a_salt() {
     let folder = tempfile::tempdir().expect("a folder");
     let added = |salts: usize| {
         let log = copies(24, |number| {
-            let prompt = format!(
-                "{number} is who asks. {}",
-                "One of many rules. ".repeat(300)
-            );
+            let prompt = format!("{number} is who asks. {}", "One of many rules. ".repeat(300));
             json!({"prompt": prompt, "cache_salt": format!("tenant {}", number % salts)})
         });
         let report = parsed(&analyzed(folder.path(), &log, &["--json"]));
-        report["documents"]["order_free_tokens"]
-            .as_u64()
-            .expect("texts")
+        report["documents"]["order_free_tokens"].as_u64().expect("texts")
     };
     assert!(added(1) > 10_000);
     assert_eq!(added(24), 0);
@@ -312,11 +256,7 @@ fn advice_on_order_stays_within_a_salt() {
 #[test]
 fn random_routing_is_a_mean() {
     let folder = tempfile::tempdir().expect("a folder");
-    let report = parsed(&analyzed(
-        folder.path(),
-        &copies(2, |_| json!({})),
-        &["--json"],
-    ));
+    let report = parsed(&analyzed(folder.path(), &copies(2, |_| json!({})), &["--json"]));
     let random = &report["routing"]["random"];
     let (mean, best) = (&random["tokens"], &report["routing"]["precise"]["tokens"]);
     assert!(random["draws"].as_u64() >= Some(32), "{random}");
@@ -330,11 +270,7 @@ fn a_page_goes_to_standard_output_alone() {
     let page = analyzed(folder.path(), &clocked(5), &["--html", "-"]);
     assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
     let log = folder.path().join("requests.jsonl").display().to_string();
-    check_refused(
-        &["analyze", &log, "--html", "-", "--json"],
-        2,
-        "--html - --json",
-    );
+    check_refused(&["analyze", &log, "--html", "-", "--json"], 2, "--html - --json");
     check_refused(&["analyze", &log, "--export", "-"], 2, "name a file");
 }
 
@@ -344,11 +280,7 @@ fn an_export_says_the_same_and_names_nobody() {
     let export = folder.path().join("export.jsonl");
     let export_name = export.display().to_string();
     let log = clocked(10);
-    let report = parsed(&analyzed(
-        folder.path(),
-        &log,
-        &["--json", "--export", &export_name],
-    ));
+    let report = parsed(&analyzed(folder.path(), &log, &["--json", "--export", &export_name]));
     let written = std::fs::read_to_string(&export).expect("written");
     for secret in ["secret-user", "keeper", "q1", "\"m\""] {
         assert!(!written.contains(secret), "{secret} in {written}");
@@ -360,10 +292,7 @@ fn an_export_says_the_same_and_names_nobody() {
         assert_eq!(again[part], report[part], "{part}");
     }
     // Ids name whole prefixes: a new prompt and a changed front look the same.
-    assert_eq!(
-        tokens_in(&again, "never-seen") + tokens_in(&again, "diverged"),
-        0
-    );
+    assert_eq!(tokens_in(&again, "never-seen") + tokens_in(&again, "diverged"), 0);
     assert!(tokens_in(&again, "new-or-changed") > 0);
     assert_eq!(tokens_in(&again, "device"), tokens_in(&report, "device"));
 }
@@ -376,22 +305,14 @@ fn the_demo_needs_nothing_and_finds_what_was_put_in() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report = parsed(&text(&output.stdout));
     let findings = report["findings"].as_array().expect("findings");
-    let causes: Vec<_> = findings
-        .iter()
-        .filter_map(|it| it["cause"].as_str())
-        .collect();
+    let causes: Vec<_> = findings.iter().filter_map(|it| it["cause"].as_str()).collect();
     assert_eq!(causes, ["clock", "document-order", "tool-order"]);
     let headlines = report["headlines"].as_array().expect("headlines");
     assert!((3..=5).contains(&headlines.len()), "{headlines:?}");
     let names_a_file = |it: &Value| it.to_string().contains("headstart why");
-    assert!(
-        !headlines.iter().any(names_a_file),
-        "there is none: {headlines:?}"
-    );
+    assert!(!headlines.iter().any(names_a_file), "there is none: {headlines:?}");
     let page = std::fs::read_to_string(page).expect("written");
-    for resource in [
-        "http:", "https:", "src=", "href=", "url(", "@import", "fetch(",
-    ] {
+    for resource in ["http:", "https:", "src=", "href=", "url(", "@import", "fetch("] {
         assert!(!page.contains(resource), "{resource} in the page");
     }
     assert!(page.contains("default-src 'none'") && page.contains("document-order"));
@@ -412,53 +333,21 @@ fn what_cannot_be_is_refused_with_a_reason() {
     std::fs::write(&log, "{\"prompt\": \"x\"}\n{\"model\": 1}\n").expect("writes");
     let log = log.display().to_string();
     check_refused(&["analyze"], 2, "FILE");
-    check_refused(
-        &["analyze", "./absent.jsonl"],
-        2,
-        "cannot open ./absent.jsonl",
-    );
+    check_refused(&["analyze", "./absent.jsonl"], 2, "cannot open ./absent.jsonl");
     check_refused(&["analyze", &log], 2, "line 2: no prompt");
-    check_refused(
-        &["analyze", &log, "--skip-bad"],
-        2,
-        "no request has a whole block",
-    );
-    check_refused(
-        &["analyze", &log, "--skip-bad", "--html", &log],
-        2,
-        "is an input",
-    );
-    check_refused(
-        &["analyze", &log, "--replicas", "-1"],
-        2,
-        "expected 1 to 1024",
-    );
-    check_refused(
-        &["analyze", &log, "--arrivals", "5"],
-        2,
-        "agent sessions only",
-    );
+    check_refused(&["analyze", &log, "--skip-bad"], 2, "no request has a whole block");
+    check_refused(&["analyze", &log, "--skip-bad", "--html", &log], 2, "is an input");
+    check_refused(&["analyze", &log, "--replicas", "-1"], 2, "expected 1 to 1024");
+    check_refused(&["analyze", &log, "--arrivals", "5"], 2, "agent sessions only");
     let azure = folder.path().join("azure.csv");
     let rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,0,10\n";
     std::fs::write(&azure, rows).expect("writes");
-    check_refused(
-        &["analyze", &azure.display().to_string()],
-        2,
-        "lengths and times only",
-    );
+    check_refused(&["analyze", &azure.display().to_string()], 2, "lengths and times only");
     std::fs::write(folder.path().join("good.jsonl"), copies(3, |_| json!({}))).expect("writes");
     let good = folder.path().join("good.jsonl").display().to_string();
     check_refused(&["analyze", &good, "--gpu-hour", "-5"], 2, "dollars from 0");
-    check_refused(
-        &["analyze", &log, "--format", "parquet"],
-        2,
-        "known: mooncake",
-    );
-    check_refused(
-        &["analyze", &log, "--gpu-hour", "1", "--price-table", "x"],
-        2,
-        "--price-table",
-    );
+    check_refused(&["analyze", &log, "--format", "parquet"], 2, "known: mooncake");
+    check_refused(&["analyze", &log, "--gpu-hour", "1", "--price-table", "x"], 2, "--price-table");
 }
 
 #[test]

@@ -8,9 +8,7 @@ use super::{analyzed, clocked, parsed};
 fn shown(log: &str, args: &[&str]) -> (String, Value) {
     let folder = tempfile::tempdir().expect("a folder");
     let page = analyzed(folder.path(), log, &[&["--html", "-"], args].concat());
-    let data = page
-        .lines()
-        .find_map(|line| line.strip_prefix("const data = "));
+    let data = page.lines().find_map(|line| line.strip_prefix("const data = "));
     let data = parsed(data.expect("the data").trim_end_matches(';'));
     let folder = folder.path().display().to_string();
     assert!(!page.contains(&folder), "no folder is named");
@@ -29,10 +27,7 @@ fn a_page_opens_with_four_figures_and_the_first_fix() {
     assert_eq!(tile(&data, 0)[0], "Hit rate now");
     let [name, _, under] = tile(&data, 1);
     assert_eq!(name, "Hit rate with reuse at any position");
-    assert!(
-        under.contains("With an unlimited prefix cache: "),
-        "{under}"
-    );
+    assert!(under.contains("With an unlimited prefix cache: "), "{under}");
     let [name, value, under] = tile(&data, 2);
     assert_eq!(name, "Wasted per day");
     assert!(value.contains(" · $"), "{value}");
@@ -45,10 +40,7 @@ fn a_page_opens_with_four_figures_and_the_first_fix() {
     let footer = page.split("<footer").nth(1).expect("a footer");
     let command = "headstart analyze requests.jsonl --html - --gpu-hour 3600";
     assert!(footer.contains(command), "{footer}");
-    assert!(
-        !page.contains("09:01:17"),
-        "text is shown only when asked for"
-    );
+    assert!(!page.contains("09:01:17"), "text is shown only when asked for");
 }
 
 #[test]
@@ -61,13 +53,6 @@ fn a_log_without_times_is_scaled_to_no_day() {
     let (_, data) = shown(&log, &[]);
     let [name, value, under] = tile(&data, 2);
     assert_eq!(name, "Wasted in this log");
-    assert!(
-        !value.contains('·') && !under.contains("scaled"),
-        "{value} {under}"
-    );
-    assert!(
-        data["first"]["fix"]
-            .as_str()
-            .is_some_and(|fix| fix.ends_with('.'))
-    );
+    assert!(!value.contains('·') && !under.contains("scaled"), "{value} {under}");
+    assert!(data["first"]["fix"].as_str().is_some_and(|fix| fix.ends_with('.')));
 }

@@ -39,12 +39,7 @@ pub(crate) fn all() -> Vec<(&'static str, Log)> {
 
 /// Several applications behind one gateway.
 pub(crate) fn mixed(seed: u64) -> Log {
-    let parts = [
-        desk(seed),
-        agents(seed + 1),
-        passages(seed + 2),
-        few_shot(seed + 3),
-    ];
+    let parts = [desk(seed), agents(seed + 1), passages(seed + 2), few_shot(seed + 3)];
     let mut requests: Vec<Request> = Vec::new();
     for (index, part) in parts.into_iter().enumerate() {
         let mut part = part.requests;
@@ -145,7 +140,6 @@ impl Chat {
                 "function": {"name": name, "arguments": arguments.to_string()},
             }],
         }));
-        self.messages
-            .push(json!({"role": "tool", "tool_call_id": id, "content": result}));
+        self.messages.push(json!({"role": "tool", "tool_call_id": id, "content": result}));
     }
 }

@@ -40,12 +40,7 @@ impl Defect {
         for request in &mut spoiled.requests {
             request.mark = Some(spoil(request, &mut prose));
         }
-        Self {
-            name,
-            cause,
-            clean,
-            spoiled,
-        }
+        Self { name, cause, clean, spoiled }
     }
 
     /// The requests of which the defect took at least a tenth of what they could have shared with
@@ -91,8 +86,6 @@ pub(crate) fn common_prefix(one: &str, other: &str) -> usize {
 
 /// Puts `text` before the first occurrence of `anchor`.
 pub(crate) fn insert_before(text: &mut String, anchor: &str, inserted: &str) {
-    let at = text
-        .find(anchor)
-        .unwrap_or_else(|| panic!("no {anchor:?} in {text}"));
+    let at = text.find(anchor).unwrap_or_else(|| panic!("no {anchor:?} in {text}"));
     text.insert_str(at, inserted);
 }

@@ -62,10 +62,7 @@ impl Log {
         for (index, request) in requests.iter_mut().enumerate() {
             request.id = format!("req-{:04}", index + 1);
         }
-        Self {
-            requests,
-            form: Form::Bodies,
-        }
+        Self { requests, form: Form::Bodies }
     }
 
     pub(crate) fn written_as(mut self, form: Form) -> Self {
@@ -96,13 +93,7 @@ impl Log {
 }
 
 fn line(request: &Request, form: Form) -> Value {
-    let Request {
-        id,
-        at_s,
-        user,
-        body,
-        ..
-    } = request;
+    let Request { id, at_s, user, body, .. } = request;
     match form {
         Form::Bare => body.clone(),
         Form::Batch => json!({

@@ -64,12 +64,7 @@ fn is_known(row: &Wrong) -> bool {
 fn none(wrong: &[Wrong], of: usize) {
     let wrong: Vec<&Wrong> = wrong.iter().filter(|row| !is_known(row)).collect();
     let rows = wrong.iter().map(|row| {
-        let Wrong {
-            workload,
-            command,
-            expected,
-            said,
-        } = row;
+        let Wrong { workload, command, expected, said } = row;
         format!("  {workload} | {command} | expected {expected} | {said}\n")
     });
     let rows: String = rows.collect();
@@ -96,22 +91,13 @@ fn is_named(cause: &str) {
     assert!(defects.len() >= 4, "{cause}");
     for defect in &defects {
         assert_eq!(defect.cause, cause);
-        let file = write(
-            &scratch,
-            &format!("{cause} {}", defect.name),
-            &defect.spoiled,
-        );
+        let file = write(&scratch, &format!("{cause} {}", defect.name), &defect.spoiled);
         for (command, said) in ask(defect, &file) {
             asked += 1;
             if let Err(said) = said {
                 let expected = cause.to_owned();
                 let workload = defect.name.to_owned();
-                wrong.push(Wrong {
-                    workload,
-                    command,
-                    expected,
-                    said,
-                });
+                wrong.push(Wrong { workload, command, expected, said });
             }
         }
     }
@@ -124,14 +110,9 @@ fn ask(defect: &Defect, file: &str) -> Vec<(&'static str, Result<(), String>)> {
     let mut rows = Vec::new();
     let analyze = Said::by(&["analyze", file, "--json", "--show-text"]);
     let told = analyze.json();
-    rows.push((
-        "analyze",
-        told.and_then(|told| first_finding(&told, cause, log)),
-    ));
+    rows.push(("analyze", told.and_then(|told| first_finding(&told, cause, log))));
     let lint = Said::by(&["lint", file, "--json", "--show-text"]);
-    let told = lint
-        .json()
-        .and_then(|told| first_finding(&told, cause, log));
+    let told = lint.json().and_then(|told| first_finding(&told, cause, log));
     let told = told.and_then(|()| match lint.status {
         Some(1) => Ok(()),
         other => Err(format!("exit status {other:?} instead of 1")),
@@ -203,24 +184,15 @@ fn of_clean_workloads_nothing_is_said() {
         let file = write(&scratch, &format!("clean {name}"), log);
         for command in ["analyze", "lint"] {
             let said = Said::by(&[command, &file, "--json", "--show-text"]);
-            let right = said
-                .json()
-                .and_then(|told| match told["findings"].as_array() {
-                    Some(findings) if findings.is_empty() && said.status == Some(0) => Ok(()),
-                    Some(findings) if findings.is_empty() => {
-                        Err(format!("status {:?}", said.status))
-                    }
-                    Some(findings) => Err(format!("{} first: {}", findings.len(), findings[0])),
-                    None => Err("no findings".to_owned()),
-                });
+            let right = said.json().and_then(|told| match told["findings"].as_array() {
+                Some(findings) if findings.is_empty() && said.status == Some(0) => Ok(()),
+                Some(findings) if findings.is_empty() => Err(format!("status {:?}", said.status)),
+                Some(findings) => Err(format!("{} first: {}", findings.len(), findings[0])),
+                None => Err("no findings".to_owned()),
+            });
             if let Err(said) = right {
                 let (workload, expected) = ((*name).to_owned(), "no findings".to_owned());
-                wrong.push(Wrong {
-                    workload,
-                    command,
-                    expected,
-                    said,
-                });
+                wrong.push(Wrong { workload, command, expected, said });
             }
         }
     }
@@ -263,11 +235,7 @@ fn workloads_are_cacheable_and_defects_take_that_away() {
     for (name, log) in clean::all() {
         let count = log.requests.len();
         assert!((40..=230).contains(&count), "{name}: {count} requests");
-        let shown: usize = log
-            .requests
-            .iter()
-            .map(|request| request.shown().len())
-            .sum();
+        let shown: usize = log.requests.iter().map(|request| request.shown().len()).sum();
         let shared: usize = defect::shared(&log).iter().sum();
         assert!(shared * 10 > shown * 6, "{name}: {shared} of {shown} bytes");
     }
@@ -278,9 +246,7 @@ fn workloads_are_cacheable_and_defects_take_that_away() {
         let hit = defect.all_hit().len();
         if hit < 10 || after * 100 > before * 97 {
             let Defect { cause, name, .. } = defect;
-            weak.push_str(&format!(
-                "  {cause}, {name}: {hit} hit, {before} to {after} bytes\n"
-            ));
+            weak.push_str(&format!("  {cause}, {name}: {hit} hit, {before} to {after} bytes\n"));
         }
     }
     assert!(weak.is_empty(), "defects that take little:\n{weak}");

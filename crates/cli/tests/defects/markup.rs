@@ -20,15 +20,9 @@ pub(crate) const CHAT_ML: Markup = Markup {
 
 pub(crate) const LLAMA_3: Markup = Markup {
     start: "<|begin_of_text|>",
-    system: (
-        "<|start_header_id|>system<|end_header_id|>\n\n",
-        "<|eot_id|>",
-    ),
+    system: ("<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"),
     user: ("<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"),
-    assistant: (
-        "<|start_header_id|>assistant<|end_header_id|>\n\n",
-        "<|eot_id|>",
-    ),
+    assistant: ("<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"),
 };
 
 pub(crate) const MISTRAL: Markup = Markup {
@@ -70,14 +64,7 @@ impl Markup {
     /// All of its markers, in the order in which a prompt has them.
     pub(crate) fn pieces(&self) -> Vec<String> {
         let (system, user) = (self.system, self.user);
-        let all = [
-            self.start,
-            system.0,
-            system.1,
-            user.0,
-            user.1,
-            self.assistant.0,
-        ];
+        let all = [self.start, system.0, system.1, user.0, user.1, self.assistant.0];
         let said = all.into_iter().map(|text| {
             let end = text.find(['>', ']']).map_or(text.len(), |at| at + 1);
             text[..end].trim().to_owned()

@@ -323,9 +323,7 @@ pub(crate) struct Prose {
 
 impl Prose {
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            rng: Rng::new(seed),
-        }
+        Self { rng: Rng::new(seed) }
     }
 
     pub(crate) fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
@@ -440,10 +438,7 @@ impl Prose {
             lines.push(format!("def {name}(self, {field}, limit={limit}):"));
             lines.push(format!("    \"\"\"{}\"\"\"", self.sentence(CODE)));
             lines.push(format!("    if {field} is None or len({field}) > limit:"));
-            lines.push(format!(
-                "        raise ValueError(\"{}\")",
-                self.pick(CODE.objects)
-            ));
+            lines.push(format!("        raise ValueError(\"{}\")", self.pick(CODE.objects)));
             let (call, kept) = (self.name(), self.name());
             lines.push(format!("    {kept} = self.{call}({field}[:limit])"));
             lines.push(format!("    return {kept}"));
@@ -474,13 +469,7 @@ impl Prose {
     /// A random UUID.
     pub(crate) fn uuid(&mut self) -> String {
         let variant = self.pick(&["8", "9", "a", "b"]);
-        let (a, b, c, d, e) = (
-            self.hex(8),
-            self.hex(4),
-            self.hex(3),
-            self.hex(3),
-            self.hex(12),
-        );
+        let (a, b, c, d, e) = (self.hex(8), self.hex(4), self.hex(3), self.hex(3), self.hex(12));
         format!("{a}-{b}-4{c}-{variant}{d}-{e}")
     }
 }

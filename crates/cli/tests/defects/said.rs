@@ -15,11 +15,7 @@ pub(crate) struct Said {
 impl Said {
     pub(crate) fn by(arguments: &[&str]) -> Self {
         let out = output(arguments);
-        Self {
-            status: out.status.code(),
-            stdout: text(&out.stdout),
-            stderr: text(&out.stderr),
-        }
+        Self { status: out.status.code(), stdout: text(&out.stdout), stderr: text(&out.stderr) }
     }
 
     /// The one object that it printed.
@@ -36,20 +32,11 @@ pub(crate) fn first_finding(told: &Value, cause: &str, log: &Log) -> Result<(), 
     let findings = told["findings"].as_array().ok_or("no findings")?;
     let first = findings.first().ok_or("an empty list of findings")?;
     if first["cause"] != cause {
-        let names: Vec<_> = findings
-            .iter()
-            .map(|found| found["cause"].to_string())
-            .collect();
+        let names: Vec<_> = findings.iter().map(|found| found["cause"].to_string()).collect();
         return Err(format!("{} first of {}", first["cause"], names.join(", ")));
     }
     let example = &first["example"];
-    shows_change(
-        example,
-        name(&example["request"]),
-        name(&example["neighbour"]),
-        cause,
-        log,
-    )
+    shows_change(example, name(&example["request"]), name(&example["neighbour"]), cause, log)
 }
 
 /// Whether `why` names `cause` and shows the change.
@@ -61,12 +48,7 @@ pub(crate) fn explanation(
 ) -> Result<(), String> {
     if told["cause"] != cause {
         let (at, old, new) = (&told["diverged_at"], &told["old"], &told["new"]);
-        return Err(format!(
-            "{} at {at}: {} -> {}",
-            told["cause"],
-            cut(old),
-            cut(new)
-        ));
+        return Err(format!("{} at {at}: {} -> {}", told["cause"], cut(old), cut(new)));
     }
     let neighbour = name(&told["neighbour"]["request"]);
     shows_change(told, request.to_owned(), neighbour, cause, log)
@@ -83,11 +65,7 @@ fn name(value: &Value) -> String {
 fn cut(value: &Value) -> String {
     let whole = value.to_string();
     let short: String = whole.chars().take(70).collect();
-    if short.len() < whole.len() {
-        format!("{short}…")
-    } else {
-        short
-    }
+    if short.len() < whole.len() { format!("{short}…") } else { short }
 }
 
 /// Whether `old` and `new` hold what differs between what the defect wrote into the two requests.
@@ -113,9 +91,7 @@ fn shows_change(
         let is_missing = may_be_missing && side.is_empty() && !(old.is_empty() && new.is_empty());
         if !side.contains(part) && !is_missing {
             let (old, new) = (cut(&told["old"]), cut(&told["new"]));
-            return Err(format!(
-                "{before:?} -> {after:?} is shown as {old} -> {new} ({pair})"
-            ));
+            return Err(format!("{before:?} -> {after:?} is shown as {old} -> {new} ({pair})"));
         }
     }
     if cause == "white-space" && !differ_in_blanks_only(old, new) {
@@ -175,16 +151,10 @@ fn differences_are_the_least_that_must_be_seen() {
     let order = |names: &[&str]| Mark::Order(names.iter().map(|&n| n.to_owned()).collect());
     let of = |was: &Mark, is: &Mark| difference(was, is);
     let pair = |was: &str, is: &str| Some((was.to_owned(), is.to_owned()));
-    assert_eq!(
-        of(&text("at 14:05:12Z"), &text("at 14:07:51Z")),
-        pair("5:12", "7:51")
-    );
+    assert_eq!(of(&text("at 14:05:12Z"), &text("at 14:07:51Z")), pair("5:12", "7:51"));
     assert_eq!(of(&text("\n"), &text("\r\n")), pair("", "\r"));
     assert_eq!(of(&text("same"), &text("same")), None);
-    let (one, other) = (
-        order(&["read", "run", "edit"]),
-        order(&["read", "edit", "run"]),
-    );
+    let (one, other) = (order(&["read", "run", "edit"]), order(&["read", "edit", "run"]));
     assert_eq!(of(&one, &other), pair("run", "edit"));
     assert_eq!(of(&order(&["read"]), &one), None);
     let (kept, dropped) = (Some("<think>".to_owned()), None);

@@ -3,11 +3,8 @@
 use serde_json::{Map, Value, json};
 
 /// Name, what it does, its parameters: name, type, what it is, whether it must be given.
-type Tool = (
-    &'static str,
-    &'static str,
-    &'static [(&'static str, &'static str, &'static str, bool)],
-);
+type Tool =
+    (&'static str, &'static str, &'static [(&'static str, &'static str, &'static str, bool)]);
 
 /// A coding agent's own, then those of three MCP servers: an issue tracker, a browser, a database.
 const TOOLS: [Tool; 20] = [
@@ -25,18 +22,8 @@ const TOOLS: [Tool; 20] = [
         "Replaces one piece of text in a file by another. The old text must occur exactly once.",
         &[
             ("path", "string", "Absolute path of the file.", true),
-            (
-                "old_text",
-                "string",
-                "What stands there now, with its white space.",
-                true,
-            ),
-            (
-                "new_text",
-                "string",
-                "What shall stand there instead.",
-                true,
-            ),
+            ("old_text", "string", "What stands there now, with its white space.", true),
+            ("new_text", "string", "What shall stand there instead.", true),
         ],
     ),
     (
@@ -52,12 +39,7 @@ const TOOLS: [Tool; 20] = [
         "Runs a command in the shell and returns its output, the exit status last.",
         &[
             ("command", "string", "The command line.", true),
-            (
-                "timeout_ms",
-                "integer",
-                "Ends the command after so many milliseconds.",
-                false,
-            ),
+            ("timeout_ms", "integer", "Ends the command after so many milliseconds.", false),
             ("background", "boolean", "Does not wait for the end.", false),
         ],
     ),
@@ -66,18 +48,8 @@ const TOOLS: [Tool; 20] = [
         "Searches the contents of files by a regular expression, newest files first.",
         &[
             ("pattern", "string", "The expression.", true),
-            (
-                "folder",
-                "string",
-                "Where to search; the repository if absent.",
-                false,
-            ),
-            (
-                "glob",
-                "string",
-                "Only files whose names match, such as *.rs.",
-                false,
-            ),
+            ("folder", "string", "Where to search; the repository if absent.", false),
+            ("glob", "string", "Only files whose names match, such as *.rs.", false),
         ],
     ),
     (
@@ -91,12 +63,7 @@ const TOOLS: [Tool; 20] = [
     (
         "update_plan",
         "Replaces the list of steps. Exactly one step may be in progress.",
-        &[(
-            "steps",
-            "array",
-            "All steps in order, each with its state.",
-            true,
-        )],
+        &[("steps", "array", "All steps in order, each with its state.", true)],
     ),
     (
         "fetch_page",
@@ -171,18 +138,8 @@ const TOOLS: [Tool; 20] = [
         "browser__screenshot",
         "Takes a picture of the open page or of one element.",
         &[
-            (
-                "selector",
-                "string",
-                "CSS selector; the whole page if absent.",
-                false,
-            ),
-            (
-                "full_page",
-                "boolean",
-                "Also what is below the fold.",
-                false,
-            ),
+            ("selector", "string", "CSS selector; the whole page if absent.", false),
+            ("full_page", "boolean", "Also what is below the fold.", false),
         ],
     ),
     (
@@ -196,12 +153,7 @@ const TOOLS: [Tool; 20] = [
     (
         "warehouse__describe",
         "Describes the columns of a table, with their types and three examples.",
-        &[(
-            "table",
-            "string",
-            "Name of the table, with its schema.",
-            true,
-        )],
+        &[("table", "string", "Name of the table, with its schema.", true)],
     ),
     (
         "warehouse__tables",
@@ -213,12 +165,7 @@ const TOOLS: [Tool; 20] = [
         "Explains how a query would be run, without running it.",
         &[
             ("sql", "string", "The query.", true),
-            (
-                "analyze",
-                "boolean",
-                "Also with the times of a real run.",
-                false,
-            ),
+            ("analyze", "boolean", "Also with the times of a real run.", false),
         ],
     ),
 ];
@@ -236,12 +183,7 @@ pub(crate) fn desk_tools() -> Vec<Value> {
             "Finds orders by number, or by postcode and article.",
             &[
                 ("number", "string", "The order's number.", false),
-                (
-                    "postcode",
-                    "string",
-                    "Postcode of the delivery address.",
-                    false,
-                ),
+                ("postcode", "string", "Postcode of the delivery address.", false),
                 ("article", "string", "Part of an article's name.", false),
             ],
         ),
@@ -273,18 +215,8 @@ pub(crate) fn desk_tools() -> Vec<Value> {
             "Opens a case for a colleague and returns its number.",
             &[
                 ("order", "string", "The order's number.", false),
-                (
-                    "priority",
-                    "string",
-                    "One of low, normal, high, highest.",
-                    true,
-                ),
-                (
-                    "summary",
-                    "string",
-                    "What happened, in two sentences.",
-                    true,
-                ),
+                ("priority", "string", "One of low, normal, high, highest.", true),
+                ("summary", "string", "What happened, in two sentences.", true),
             ],
         ),
         (

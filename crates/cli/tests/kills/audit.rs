@@ -78,11 +78,7 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(disk: Disk) -> Self {
         let arena = Arena::new(SLOT_BYTES, 4).expect("memory");
-        Self {
-            disk,
-            arena,
-            next: 0,
-        }
+        Self { disk, arena, next: 0 }
     }
 
     pub(crate) fn ask(&mut self, command: impl FnOnce(Ticket) -> Command) -> CommandOutcome {
@@ -135,18 +131,13 @@ pub(crate) fn read_copy(folder: &Path, scratch: &Path) -> Found {
     let (disk, residents) = Disk::open(options, no_waker()).expect("it opens");
     let mut reader = Reader::new(disk);
     let mut read = |name| (name, reader.get(name).as_ref().map(parts));
-    let mut records: BTreeMap<_, _> = residents
-        .iter()
-        .map(|resident| read(resident.name))
-        .collect();
+    let mut records: BTreeMap<_, _> =
+        residents.iter().map(|resident| read(resident.name)).collect();
     drop(reader);
     let list = |folder: &Path| fs::read_to_string(folder.join("quarantine")).unwrap_or_default();
     let known = list(folder).lines().count();
     let noted: Vec<String> = list(&copy).lines().skip(known).map(str::to_owned).collect();
-    let names: BTreeSet<&str> = noted
-        .iter()
-        .filter_map(|line| line.split(' ').nth(2))
-        .collect();
+    let names: BTreeSet<&str> = noted.iter().filter_map(|line| line.split(' ').nth(2)).collect();
     for (name, record) in &records {
         let is_noted = names.contains(&*format!("{name:?}"));
         assert!(record.is_some() || is_noted, "{name:?}: {noted:?}");
@@ -172,9 +163,7 @@ fn apart(one: &[Vec<u8>], other: &[Vec<u8>]) -> f32 {
     let parts = one.iter().zip(other).map(|(one, other)| {
         let (one, other) = (numbers(one), numbers(other));
         assert_eq!(one.len(), other.len());
-        let largest = one
-            .iter()
-            .fold(0.0, |most: f32, number| most.max(number.abs()));
+        let largest = one.iter().fold(0.0, |most: f32, number| most.max(number.abs()));
         let pairs = one.iter().zip(&other);
         let most = pairs.fold(0.0, |most: f32, (one, other)| most.max((one - other).abs()));
         most / largest
@@ -218,12 +207,9 @@ impl Counts {
     fn gone(&mut self, harmed: &Found, excuses: &[Excuse], context: &str) {
         let is_set_aside = |excuse: &Excuse| match excuse {
             Excuse::Damaged => false,
-            Excuse::Hidden {
-                file,
-                sequence,
-                page,
-                ..
-            } => harmed.has_set_aside(file, *sequence, *page),
+            Excuse::Hidden { file, sequence, page, .. } => {
+                harmed.has_set_aside(file, *sequence, *page)
+            }
         };
         let is_taken_back =
             |excuse: &Excuse| matches!(excuse, Excuse::Hidden { has_traces, .. } if !has_traces);

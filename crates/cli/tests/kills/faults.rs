@@ -87,9 +87,8 @@ pub(crate) fn inject(
     for _ in 0..1 + rng.below(4) {
         match rng.below(100) {
             0..40 => {
-                let places = ranges(layout, |it| {
-                    it.records.iter().map(|it| it.pages.clone()).collect()
-                });
+                let places =
+                    ranges(layout, |it| it.records.iter().map(|it| it.pages.clone()).collect());
                 counts.bits_in_records += harm.flip(files, &places, rng);
             }
             40..50 => {
@@ -120,9 +119,8 @@ fn ranges(
     layout: &BTreeMap<PathBuf, Layout>,
     of: impl Fn(&Layout) -> Vec<Range<usize>>,
 ) -> Vec<(PathBuf, Range<usize>)> {
-    let all = layout
-        .iter()
-        .flat_map(|(path, it)| of(it).into_iter().map(|range| (path.clone(), range)));
+    let all =
+        layout.iter().flat_map(|(path, it)| of(it).into_iter().map(|range| (path.clone(), range)));
     all.collect()
 }
 
@@ -140,16 +138,12 @@ impl Harm {
         let (path, range) = &places[rng.below(places.len())];
         let page = range.start + rng.below(range.len());
         let used: Vec<usize> =
-            files
-                .page(path, page)
-                .iter()
-                .enumerate()
-                .fold(Vec::new(), |mut used, (at, &byte)| {
-                    if byte != 0 {
-                        used.push(at);
-                    }
-                    used
-                });
+            files.page(path, page).iter().enumerate().fold(Vec::new(), |mut used, (at, &byte)| {
+                if byte != 0 {
+                    used.push(at);
+                }
+                used
+            });
         if used.is_empty() {
             return 0;
         }
@@ -182,9 +176,7 @@ impl Harm {
             match rng.below(3) {
                 0 => sectors.copy_from_slice(&old[first * SECTOR..last * SECTOR]),
                 1 => sectors.fill(0),
-                _ => sectors
-                    .iter_mut()
-                    .for_each(|byte| *byte = rng.next_u64() as u8),
+                _ => sectors.iter_mut().for_each(|byte| *byte = rng.next_u64() as u8),
             }
             self.pages.insert((path.clone(), *page));
         }
@@ -219,12 +211,8 @@ impl Harm {
     }
 
     fn cut(&mut self, layout: &BTreeMap<PathBuf, Layout>, rng: &mut Rng) -> usize {
-        let (path, segment) = layout
-            .iter()
-            .nth(rng.below(layout.len()))
-            .expect("there is one");
-        self.cut
-            .insert(path.clone(), rng.below(segment.pages.max(1)));
+        let (path, segment) = layout.iter().nth(rng.below(layout.len())).expect("there is one");
+        self.cut.insert(path.clone(), rng.below(segment.pages.max(1)));
         1
     }
 

@@ -108,12 +108,7 @@ struct Campaign {
 /// Arguments of a server whose context cache is in `folder`.
 fn arguments(folder: &Path) -> Vec<String> {
     let folder = folder.display().to_string();
-    let own = [
-        "--context-cache",
-        &folder,
-        "--context-cache-gib",
-        BUDGET_GIB,
-    ];
+    let own = ["--context-cache", &folder, "--context-cache-gib", BUDGET_GIB];
     let all = own.into_iter().chain(SMALL);
     all.map(str::to_owned).collect()
 }
@@ -240,9 +235,7 @@ impl Campaign {
         let is_audit = number.is_multiple_of(AUDIT_EVERY);
         let whole = is_audit.then(|| audit::read_copy(&self.folder, &self.scratch.0));
         if let Some(whole) = &whole {
-            self.tally
-                .packs
-                .compare(&whole.records, &format!("kill {number}"));
+            self.tally.packs.compare(&whole.records, &format!("kill {number}"));
         }
         let layout = now.layout();
         let counts = &mut self.tally.faults;
@@ -250,10 +243,7 @@ impl Campaign {
         counts.units_in_harm += harm.excuses(&layout, &now).len();
         now.write_back(&harm);
         self.harmed.extend(harm.pages);
-        let all = Harm {
-            pages: self.harmed.clone(),
-            cut: harm.cut,
-        };
+        let all = Harm { pages: self.harmed.clone(), cut: harm.cut };
         let excuses = all.excuses(&layout, &now);
         if let Some(whole) = whole {
             let harmed = audit::read_copy(&self.folder, &self.scratch.0);
@@ -276,22 +266,11 @@ impl Campaign {
     /// Checks that enough happened for the test to be conclusive.
     fn check(&self) {
         let tally = &self.tally;
-        let Answers {
-            compared,
-            hit_tokens,
-            prompt_tokens,
-            ..
-        } = tally.answers;
+        let Answers { compared, hit_tokens, prompt_tokens, .. } = tally.answers;
         assert!(compared > tally.kills, "{tally:?}");
-        assert!(
-            hit_tokens * 20 > prompt_tokens,
-            "what was stored was used: {tally:?}"
-        );
+        assert!(hit_tokens * 20 > prompt_tokens, "what was stored was used: {tally:?}");
         assert!(tally.faults.all() > tally.kills / 2, "{tally:?}");
-        assert!(
-            tally.audits.read > 0 && tally.written_bytes > 0,
-            "{tally:?}"
-        );
+        assert!(tally.audits.read > 0 && tally.written_bytes > 0, "{tally:?}");
         if tally.kills >= 100 {
             assert!(tally.detected_while_serving > 0 && tally.audits.set_aside > 0);
             assert!(tally.written_bytes > 4 * BUDGET_BYTES, "{tally:?}");

@@ -62,12 +62,7 @@ const IMPORTANCE: &str = "ratio=0.25,least=128,when=always,reorder=0.1,check=0.0
 
 fn arguments(folder: &Path) -> Vec<String> {
     let folder = folder.display().to_string();
-    let own = [
-        "--context-cache",
-        &folder,
-        "--context-cache-gib",
-        BUDGET_GIB,
-    ];
+    let own = ["--context-cache", &folder, "--context-cache-gib", BUDGET_GIB];
     let all = own.into_iter().chain(["--importance", IMPORTANCE]);
     let all = all.chain(MODEL).chain(SMALL);
     all.map(str::to_owned).collect()
@@ -137,9 +132,7 @@ impl Description {
         let units = bytes[32..order].chunks_exact(16);
         Some(Self {
             part,
-            units: units
-                .map(|name| BlockHash(name.try_into().expect("16 bytes")))
-                .collect(),
+            units: units.map(|name| BlockHash(name.try_into().expect("16 bytes"))).collect(),
             order: (0..num_tokens).map(|at| number(order + 4 * at)).collect(),
         })
     }
@@ -149,12 +142,8 @@ impl Description {
 fn token(part: &[u8], at: usize) -> Vec<f32> {
     let config = constructed::config(HeadLayout::Small);
     let (heads, dim) = (config.num_kv_heads, config.head_dim);
-    let numbers: Vec<f32> = part
-        .as_chunks()
-        .0
-        .iter()
-        .map(|bytes| f32::from_le_bytes(*bytes))
-        .collect();
+    let numbers: Vec<f32> =
+        part.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let keys = (heads - PROBED) * dim;
     let block_numbers = (keys + heads * dim) * BLOCK_TOKENS;
     assert_eq!(numbers.len(), block_numbers * UNIT_TOKENS / BLOCK_TOKENS);
@@ -191,10 +180,7 @@ impl Counts {
                 let is_same =
                     |(one, other): (&f32, &f32)| (one - other).abs() <= ROUNDING * largest;
                 let is_right = pairs.into_iter().all(is_same);
-                assert!(
-                    is_right,
-                    "{context}: token {at} of pack {name:?} is another"
-                );
+                assert!(is_right, "{context}: token {at} of pack {name:?} is another");
                 self.tokens += 1;
             }
         }

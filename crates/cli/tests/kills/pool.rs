@@ -195,9 +195,7 @@ impl Pool {
         let take = || {
             let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
             let numbers = numbers.take_while(|&number| number < self.requests.len());
-            numbers
-                .map(|number| (number, act(number, &self.requests[number])))
-                .collect::<Vec<_>>()
+            numbers.map(|number| (number, act(number, &self.requests[number]))).collect::<Vec<_>>()
         };
         let mut done: Vec<(usize, T)> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..crate::CLIENTS).map(|_| scope.spawn(take)).collect();

@@ -53,12 +53,7 @@ pub(crate) struct Stored {
 
 impl Stored {
     fn new(name: BlockHash, pages: Range<usize>) -> Self {
-        Self {
-            name,
-            pages,
-            tables: Vec::new(),
-            is_in_footer: false,
-        }
+        Self { name, pages, tables: Vec::new(), is_in_footer: false }
     }
 }
 
@@ -154,12 +149,7 @@ impl Files {
 impl Layout {
     fn of(bytes: &[u8]) -> Self {
         let pages = bytes.len() / PAGE;
-        let mut layout = Self {
-            sequence: 0,
-            records: Vec::new(),
-            footer: None,
-            pages,
-        };
+        let mut layout = Self { sequence: 0, records: Vec::new(), footer: None, pages };
         let Some(last) = pages.checked_sub(1).map(|last| &bytes[last * PAGE..]) else {
             return layout;
         };
@@ -224,11 +214,7 @@ impl Table {
             (name, start..start + number_of_32(entry, 44))
         });
         let records = records.filter(|(_, record)| !record.is_empty() && record.end < pages);
-        Some(Self {
-            is_footer,
-            pages: page..page + own_pages,
-            records: records.collect(),
-        })
+        Some(Self { is_footer, pages: page..page + own_pages, records: records.collect() })
     }
 }
 

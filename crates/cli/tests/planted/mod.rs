@@ -47,16 +47,9 @@ pub(super) fn model(seed: u64) -> ContinuationModel {
     let data = Dataset::encode(Definition::new(&encoder), &encoder, &examples);
     let data = data.expect("finite rows");
     let split = DatasetSplit::new(&data.labels, SplitShares::default(), seed);
-    let options = TrainOptions {
-        seed,
-        batch: 32,
-        learning_rate: 3e-3,
-        epochs: 8,
-        ..TrainOptions::default()
-    };
-    let trained = train(&data, &split, &options, 0, &mut |_| {
-        ControlFlow::Continue(())
-    });
+    let options =
+        TrainOptions { seed, batch: 32, learning_rate: 3e-3, epochs: 8, ..TrainOptions::default() };
+    let trained = train(&data, &split, &options, 0, &mut |_| ControlFlow::Continue(()));
     let trained = trained.expect("there is enough to learn from");
     let mcc = trained.report.model.mcc;
     assert!(mcc > 0.9, "it learnt what was planted: MCC {mcc}");

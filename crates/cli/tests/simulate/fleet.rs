@@ -15,20 +15,11 @@ fn a_fleet_stands_beside_what_was_published() {
     };
     let p90 = |strategy: &str| line(strategy, 1.into())["ttft_s"]["p90"].as_f64();
     assert!(p90("llm-d-precise") < Some(1.0) && p90("llm-d-load") > Some(10.0));
-    assert_eq!(
-        line("llm-d-precise", 1.into())["published"]["ttft_p90_s"],
-        0.6
-    );
+    assert_eq!(line("llm-d-precise", 1.into())["published"]["ttft_p90_s"], 0.6);
     assert_eq!(line("llm-d-precise", "all".into())["answered"], 760);
     let told = printed(&[&args[..], &["--strategies", "llm-d-precise"]].concat());
-    assert!(
-        told.contains("(9184)") && told.contains("8 replicas"),
-        "{told}"
-    );
-    assert!(
-        told.contains(" (warm-up)") && told.contains("\nwarm-up: the first step"),
-        "{told}"
-    );
+    assert!(told.contains("(9184)") && told.contains("8 replicas"), "{told}");
+    assert!(told.contains(" (warm-up)") && told.contains("\nwarm-up: the first step"), "{told}");
 }
 
 #[test]
@@ -51,10 +42,7 @@ fn a_trace_is_played_to_a_fleet() {
     assert_eq!(of(&["--speed", "2"])["seconds"], 10.0);
     let drawn = of(&["--request-rate", "5", "--hours", "0.05"]);
     let answered = drawn["answered"].as_u64();
-    assert!(
-        answered > Some(800) && answered < Some(1_000),
-        "{answered:?}"
-    );
+    assert!(answered > Some(800) && answered < Some(1_000), "{answered:?}");
     let page = scratch("fleet.html", "");
     printed(&[&args[..], &["--html", page.to_str().expect("UTF-8")]].concat());
     let html = std::fs::read_to_string(&page).expect("a page");
@@ -66,33 +54,17 @@ fn a_trace_is_played_to_a_fleet() {
 
 #[test]
 fn users_wait_for_their_answers_and_replicas_may_differ() {
-    let args = [
-        "fleet",
-        "--preset",
-        "laptop",
-        "--users",
-        "4,40",
-        "--think-time",
-        "5",
-    ];
+    let args = ["fleet", "--preset", "laptop", "--users", "4,40", "--think-time", "5"];
     let rest = ["--rung-seconds", "20", "--strategies", "precise", "--json"];
     let run = |more: &[&str]| lines(&[&args[..], &rest[..], more].concat());
     let alike = run(&[]);
     // Four rounds of each user, and the rung that fills the caches.
     let answered = |lines: &[Value], rung: usize| lines[rung]["answered"].as_u64();
-    assert_eq!(
-        (answered(&alike, 1), answered(&alike, 2)),
-        (Some(16), Some(160))
-    );
+    assert_eq!((answered(&alike, 1), answered(&alike, 2)), (Some(16), Some(160)));
     let slow = run(&["--replica-speeds", "1,0.25", "--kv-tokens", "24000,6000"]);
     assert_eq!(answered(&slow, 2), Some(160));
     let tpot = |lines: &[Value]| lines[2]["tpot_s"]["p90"].as_f64().expect("a number");
-    assert!(
-        tpot(&slow) > 2.0 * tpot(&alike),
-        "{} {}",
-        tpot(&slow),
-        tpot(&alike)
-    );
+    assert!(tpot(&slow) > 2.0 * tpot(&alike), "{} {}", tpot(&slow), tpot(&alike));
 }
 
 #[test]
@@ -103,15 +75,7 @@ fn a_fleet_is_of_the_engine_that_was_calibrated() {
              kv_token_s = 1e-9\nmax_batched_tokens = 2048\nkv_tokens = 24000\nlatency_s = 0.2\n"
         )
     };
-    let args = [
-        "fleet",
-        "--preset",
-        "laptop",
-        "--rates",
-        "4",
-        "--rung-seconds",
-        "20",
-    ];
+    let args = ["fleet", "--preset", "laptop", "--rates", "4", "--rung-seconds", "20"];
     let run = |file: &str, rest: &[&str]| {
         let model = ["--cost-model", file, "--strategies", "precise"];
         printed(&[&args[..], &model, rest].concat())
@@ -127,12 +91,7 @@ fn a_fleet_is_of_the_engine_that_was_calibrated() {
     });
     let [fast, slow] = [&files[0].0, &files[1].0];
     // Most questions, of 96 tokens, are new.
-    assert!(
-        mean(slow) > mean(fast) + 0.05,
-        "{} {}",
-        mean(slow),
-        mean(fast)
-    );
+    assert!(mean(slow) > mean(fast) + 0.05, "{} {}", mean(slow), mean(fast));
     // Long lines are broken.
     let told = run(fast, &[]);
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -151,17 +110,11 @@ fn what_did_not_happen_is_not_told_as_if_it_had() {
     let file = long.to_str().expect("UTF-8");
     let args = ["fleet", "--trace", file, "--strategies", "precise"];
     let nobody = printed(&[&args[..], &["--kv-tokens", "640"]].concat());
-    assert!(
-        !nobody.contains("0.000") && nobody.contains('–'),
-        "{nobody}"
-    );
+    assert!(!nobody.contains("0.000") && nobody.contains('–'), "{nobody}");
     assert!(!nobody.contains("(published)"), "{nobody}");
     let late = simulate(&[&args[..], &["--replica-crash", "1000"]].concat());
     let warning = String::from_utf8_lossy(&late.stderr);
-    assert!(
-        late.status.success() && warning.contains("--replica-crash"),
-        "{warning}"
-    );
+    assert!(late.status.success() && warning.contains("--replica-crash"), "{warning}");
     assert!(!String::from_utf8_lossy(&late.stdout).contains("died"));
     std::fs::remove_file(&long).expect("it is there");
 }
@@ -177,10 +130,7 @@ fn what_a_fleet_cannot_be_is_named() {
     let preset = |rest: &[&str], part: &str| {
         check(&[&["fleet", "--preset", "llm-d-73"], rest].concat(), part);
     };
-    preset(
-        &["--strategies", "best"],
-        "--strategies: unknown strategy `best`",
-    );
+    preset(&["--strategies", "best"], "--strategies: unknown strategy `best`");
     preset(&["--rates", "0"], "--rates 0");
     preset(&["--users", "0"], "--users 0");
     preset(&["--users", "5", "--think-time", "0"], "--think-time 0");
@@ -210,10 +160,7 @@ fn what_a_fleet_cannot_be_is_named() {
     };
     trace(&["--request-rate", "0"], "--request-rate 0");
     trace(&["--request-rate", "1e6", "--hours", "9"], "expected up to");
-    trace(
-        &["--request-rate", "1", "--speed", "2"],
-        "cannot be used with",
-    );
+    trace(&["--request-rate", "1", "--speed", "2"], "cannot be used with");
     trace(&["--speed", "nan"], "--speed NaN");
     std::fs::remove_file(&one).expect("it is there");
 }

@@ -53,18 +53,12 @@ fn scratch(name: &str, contents: &str) -> PathBuf {
 fn a_preset_runs_and_stands_beside_what_was_published() {
     let args = [&["prediction", "--preset", "lpc-lmsys"], SMALL].concat();
     let table = printed(&args);
-    assert!(
-        table.contains("lpc-lmsys: ") && table.contains("22 to 30 %"),
-        "{table}"
-    );
+    assert!(table.contains("lpc-lmsys: ") && table.contains("22 to 30 %"), "{table}");
     assert_eq!(table, printed(&args), "the same bytes again");
     let lines = lines(&[&args[..], &["--json"]].concat());
     let rate = |arm: &str, size: u64| {
         let is_it = |line: &&Value| line["arm"] == arm && line["cache_tokens"] == size;
-        let line = lines
-            .iter()
-            .find(is_it)
-            .expect("a line for each arm and size");
+        let line = lines.iter().find(is_it).expect("a line for each arm and size");
         line["token_hit_rate"].as_f64().expect("a rate")
     };
     for size in [8_000, 16_000] {
@@ -82,14 +76,7 @@ fn conversations_and_a_record_are_read() {
         {"role": "user", "text": "The one that we are in, if you please, my friend."}]}"#;
     let chats = scratch("chats.jsonl", &format!("{}\n", text.replace('\n', " ")));
     let file = chats.to_str().expect("UTF-8");
-    let small = [
-        "prediction",
-        "--conversations",
-        file,
-        "--template-tokens",
-        "20",
-        "--json",
-    ];
+    let small = ["prediction", "--conversations", file, "--template-tokens", "20", "--json"];
     let lines_of = lines(&[&small, SMALL].concat());
     assert!(lines_of[0]["token_hit_rate"].as_f64().expect("a rate") > 0.1);
 
@@ -106,34 +93,17 @@ fn conversations_and_a_record_are_read() {
     );
     let record = scratch("run.jsonl", record);
     let file = record.to_str().expect("UTF-8");
-    let recorded = [
-        "prediction",
-        "--record",
-        file,
-        "--sizes",
-        "4K",
-        "--policies",
-        "lru",
-    ];
+    let recorded = ["prediction", "--record", file, "--sizes", "4K", "--policies", "lru"];
     let lines_of = lines(&[&recorded[..], &["--json"]].concat());
     let run = &lines_of[0]["runs"][0];
-    assert_eq!(
-        (&run["prompt_tokens"], &run["cached_tokens"]),
-        (&164.into(), &80.into())
-    );
+    assert_eq!((&run["prompt_tokens"], &run["cached_tokens"]), (&164.into(), &80.into()));
     // Long lines are broken.
     let told = printed(&recorded);
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        told.contains("with starts and gaps as recorded: one run"),
-        "{told}"
-    );
+    assert!(told.contains("with starts and gaps as recorded: one run"), "{told}");
     let output = simulate(&[&recorded[..], &["--warm-up", "60"]].concat());
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        complaint.contains("--warm-up 60.0: the run has 0.1 minutes"),
-        "{complaint}"
-    );
+    assert!(complaint.contains("--warm-up 60.0: the run has 0.1 minutes"), "{complaint}");
     for path in [chats, record] {
         std::fs::remove_file(path).expect("it is there");
     }
@@ -158,44 +128,23 @@ fn host_memory_stands_beside_what_the_study_says() {
     ];
     let table = printed(&args);
     let verdict = "wa: block hits over the best baseline";
-    assert!(
-        table.contains("llama2-13b on 1 A800") && table.contains(verdict),
-        "{table}"
-    );
+    assert!(table.contains("llama2-13b on 1 A800") && table.contains(verdict), "{table}");
     assert_eq!(table, printed(&args), "the same bytes again");
     let lines = lines(&[&args[..], &["--json"]].concat());
-    assert_eq!(
-        lines.len(),
-        2 * 2 + 2,
-        "cells, and what wa gains in two of them"
-    );
+    assert_eq!(lines.len(), 2 * 2 + 2, "cells, and what wa gains in two of them");
     let rate = |line: &Value, name: &str| line[name].as_f64().expect("a rate");
     for (none, some) in [(0, 2), (1, 3)] {
         let (none, some) = (&lines[none], &lines[some]);
         assert_eq!(none["policy"], some["policy"]);
-        assert_eq!(
-            rate(none, "token_hit_rate"),
-            rate(none, "device_token_hit_rate")
-        );
+        assert_eq!(rate(none, "token_hit_rate"), rate(none, "device_token_hit_rate"));
         assert!(rate(some, "token_hit_rate") > rate(some, "device_token_hit_rate"));
     }
     assert_eq!(lines[4]["published"]["over_best_percent"][0], 1.5);
 
     let trace = scratch("wild.jsonl", &bailian(200));
     let file = trace.to_str().expect("UTF-8");
-    let told = printed(&[
-        "host-memory",
-        "--trace",
-        file,
-        "--models",
-        "qwen2-7b",
-        "--host",
-        "1",
-    ]);
-    assert!(
-        told.contains("wild.jsonl") && told.contains("1 draw"),
-        "{told}"
-    );
+    let told = printed(&["host-memory", "--trace", file, "--models", "qwen2-7b", "--host", "1"]);
+    assert!(told.contains("wild.jsonl") && told.contains("1 draw"), "{told}");
     std::fs::remove_file(trace).expect("it is there");
 
     let long = concat!(
@@ -209,10 +158,7 @@ fn host_memory_stands_beside_what_the_study_says() {
     let output = simulate(&["host-memory", "--trace", trace.to_str().expect("UTF-8")]);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{complaint}");
-    assert!(
-        complaint.contains("2000000 tokens, more than"),
-        "{complaint}"
-    );
+    assert!(complaint.contains("2000000 tokens, more than"), "{complaint}");
     std::fs::remove_file(trace).expect("it is there");
 }
 
@@ -242,33 +188,21 @@ fn what_is_wrong_is_named_before_anything_runs() {
         assert!(complaint.contains(part), "{args:?}: {complaint}");
     };
     check(&["fleet"], "--preset");
-    check(
-        &["prediction", "--preset", "lpc-mine"],
-        "lpc-lmsys, lpc-sharegpt, lpc-arena",
-    );
+    check(&["prediction", "--preset", "lpc-mine"], "lpc-lmsys, lpc-sharegpt, lpc-arena");
     let preset = |rest: &[&str], part: &str| {
-        check(
-            &[&["prediction", "--preset", "lpc-lmsys"], rest].concat(),
-            part,
-        );
+        check(&[&["prediction", "--preset", "lpc-lmsys"], rest].concat(), part);
     };
     preset(&["--policies", "mru"], "unknown policy `mru`");
     preset(&["--host", "2"], "unexpected argument '--host'");
     let wild = |rest: &[&str], part: &str| {
-        check(
-            &[&["host-memory", "--preset", "wild-business"], rest].concat(),
-            part,
-        );
+        check(&[&["host-memory", "--preset", "wild-business"], rest].concat(), part);
     };
     wild(&["--models", "gpt-x"], "qwen2-7b, llama2-13b, llama3-70b");
     wild(&["--policies", "mru"], "unknown policy `mru`");
     wild(&["--host", "99"], "--host 99.0");
     wild(&["--load", "0"], "--load 0.0");
     wild(&["--minutes", "0.0001"], "no request arrives");
-    wild(
-        &["--minutes", "5", "--warm-up", "5"],
-        "the run has 5.0 minutes",
-    );
+    wild(&["--minutes", "5", "--warm-up", "5"], "the run has 5.0 minutes");
     wild(&["--gateways", "2"], "unexpected argument '--gateways'");
     preset(&["--sizes", "many"], "160K");
     preset(&["--mcc", "2"], "--mcc 2");
@@ -282,10 +216,7 @@ fn what_is_wrong_is_named_before_anything_runs() {
     preset(&["--engine", "fast"], "qwen3-32b-h100");
     preset(&["--gaps", "uniform"], "lognormal:SIGMA");
     preset(&["--minutes", "0"], "--minutes 0");
-    preset(
-        &["--minutes", "1", "--warm-up", "1"],
-        "the run has 1.0 minutes",
-    );
+    preset(&["--minutes", "1", "--warm-up", "1"], "the run has 1.0 minutes");
     preset(&["--minutes=-1"], "--minutes -1");
     preset(&["--lambda", "1e300"], "--lambda 1e300: ");
     let texts = "give it with --conversations FILE";
@@ -293,48 +224,21 @@ fn what_is_wrong_is_named_before_anything_runs() {
         preset(&[option, "1"], texts);
         check(&["prediction", "--record", "./absent", option, "1"], texts);
     }
-    for option in [
-        "--gaps",
-        "--slots",
-        "--answer-ms",
-        "--shared-tokens",
-        "--minutes",
-        "--seeds",
-    ] {
-        check(
-            &["prediction", "--record", "./absent", option, "1"],
-            "cannot be used with",
-        );
+    for option in ["--gaps", "--slots", "--answer-ms", "--shared-tokens", "--minutes", "--seeds"] {
+        check(&["prediction", "--record", "./absent", option, "1"], "cannot be used with");
     }
     preset(&["--tokenizer", "."], texts);
-    let alone = scratch(
-        "alone.jsonl",
-        "{\"turns\": [{\"role\": \"user\", \"text\": \"Hello.\"}]}\n",
-    );
+    let alone =
+        scratch("alone.jsonl", "{\"turns\": [{\"role\": \"user\", \"text\": \"Hello.\"}]}\n");
     let file = alone.to_str().expect("UTF-8");
     let small = ["--minutes", "1", "--seeds", "1", "--policies", "lru"];
-    let alone_args = [
-        &["prediction", "--conversations", file, "--sizes", "8K"],
-        &small[..],
-    ]
-    .concat();
+    let alone_args =
+        [&["prediction", "--conversations", file, "--sizes", "8K"], &small[..]].concat();
     check(&alone_args, "all have one turn, so nothing spaces");
     let timed = [&alone_args[..], &["--answer-ms", "10"]];
     let told = printed(&timed.concat());
-    assert!(
-        told.contains("\n1 minute, ") && told.contains("; 1 seed of"),
-        "{told}"
-    );
+    assert!(told.contains("\n1 minute, ") && told.contains("; 1 seed of"), "{told}");
     std::fs::remove_file(alone).expect("it is there");
     preset(&["--html", "/nonexistent/page.html"], "no such folder");
-    check(
-        &[
-            "prediction",
-            "--record",
-            "Cargo.toml",
-            "--html",
-            "Cargo.toml",
-        ],
-        "is an input",
-    );
+    check(&["prediction", "--record", "Cargo.toml", "--html", "Cargo.toml"], "is an input");
 }

@@ -22,10 +22,7 @@ pub const SMALL: &[(&str, &str)] = &[
     ("lint", "requests.jsonl --show-text"),
     ("replay", "golden.jsonl --per-class"),
     ("plan", "golden.jsonl --model llama3-70b"),
-    (
-        "simulate fleet",
-        "--preset laptop --rates 4,9 --rung-seconds 10",
-    ),
+    ("simulate fleet", "--preset laptop --rates 4,9 --rung-seconds 10"),
     (
         "simulate host-memory",
         "--preset wild-consumer --models qwen2-7b --host 0,1 --minutes 4 --seeds 1",
@@ -45,19 +42,10 @@ pub const SMALL: &[(&str, &str)] = &[
          --max-prompt-tokens 400 --strategy random",
     ),
     ("bench trace", "golden.jsonl --requests 2 --id-tokens 16"),
-    (
-        "bench fleet",
-        "--trace fleet.jsonl --replicas 1 --strategies precise",
-    ),
+    ("bench fleet", "--trace fleet.jsonl --replicas 1 --strategies precise"),
     ("bench tiers", "--prefix 64 --rounds 1 --mb-per-s 100"),
-    (
-        "bench importance",
-        "--prefix 320 --documents 1 --questions 1 --warm-up 1 --variant full",
-    ),
-    (
-        "calibrate",
-        "--max-prompt-tokens 64 --max-sequences 1 --answer-tokens 4 --rounds 1",
-    ),
+    ("bench importance", "--prefix 320 --documents 1 --questions 1 --warm-up 1 --variant full"),
+    ("calibrate", "--max-prompt-tokens 64 --max-sequences 1 --answer-tokens 4 --rounds 1"),
     ("calibrate", "--derive qwen3-32b --gpu h100 --gpus 2"),
     ("index show", "--url {url}"),
     ("index dump", "--url {url}"),
@@ -168,12 +156,7 @@ impl Inputs {
         let shadowed = Served::start(["--upstream", &upstream, "--shadow", shadow]);
         ask(&server);
         let id = ask(&server);
-        Self {
-            folder,
-            server,
-            shadowed,
-            id,
-        }
+        Self { folder, server, shadowed, id }
     }
 
     /// The arguments of a case of [`SMALL`].

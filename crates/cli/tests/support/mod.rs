@@ -80,10 +80,7 @@ impl Served {
         let mut words = line.split_whitespace();
         let address = words.find_map(|word| word.strip_prefix("http://"));
         let address = address.unwrap_or_else(|| panic!("a URL in the ready line: {line}"));
-        Self {
-            address: address.trim_end_matches("/v1").to_owned(),
-            process,
-        }
+        Self { address: address.trim_end_matches("/v1").to_owned(), process }
     }
 
     pub fn url(&self) -> String {
@@ -109,9 +106,7 @@ impl Served {
     pub fn post_with(&self, path: &str, (name, value): (&str, &str), body: &str) -> String {
         let mut answer = String::new();
         let lines = format!("{name}: {value}\r\n");
-        let read = self
-            .open_with("POST", path, &lines, body)
-            .read_to_string(&mut answer);
+        let read = self.open_with("POST", path, &lines, body).read_to_string(&mut answer);
         read.expect("an answer in time");
         answer
     }
@@ -177,11 +172,8 @@ pub struct Scratch(pub PathBuf);
 impl Scratch {
     /// No two of one test file may have the same name.
     pub fn new(name: &str) -> Self {
-        let folder = format!(
-            "headstart-{}-{}-{name}",
-            env!("CARGO_CRATE_NAME"),
-            std::process::id()
-        );
+        let folder =
+            format!("headstart-{}-{}-{name}", env!("CARGO_CRATE_NAME"), std::process::id());
         let path = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&path).expect("a folder");
         Self(path)

@@ -35,9 +35,7 @@ impl Moto {
             .spawn()
             .expect("it starts");
         let server = Self { child, port };
-        eventually("a server that listens", || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
+        eventually("a server that listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         server.make_bucket();
         Some(server)
     }
@@ -71,9 +69,7 @@ fn program() -> Option<PathBuf> {
     let installed = target.join("bin").join(PROGRAM);
     let runs = |program: &PathBuf| {
         let mut help = Command::new(program);
-        help.arg("--help")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        help.arg("--help").stdout(Stdio::null()).stderr(Stdio::null());
         help.status().is_ok_and(|status| status.success())
     };
     let candidates = [named, Some(PROGRAM.into()), Some(installed)];

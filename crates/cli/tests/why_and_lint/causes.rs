@@ -48,15 +48,9 @@ fn why_names_a_date_that_only_one_prompt_has() {
             true => "Today is 2026-11-25.\n",
             false => "",
         };
-        log(&file, |number| {
-            format!("You answer questions.\n{}", date(number))
-        });
+        log(&file, |number| format!("You answer questions.\n{}", date(number)));
         let told = object(&output(["why", "req-2", &path, "--json"]));
-        assert_eq!(
-            (&told["cause"], &told["title"]),
-            (&json!("clock"), &json!(title)),
-            "{told}"
-        );
+        assert_eq!((&told["cause"], &told["title"]), (&json!("clock"), &json!(title)), "{told}");
         let fix = told["fix"].as_str().expect("a fix");
         assert!(fix.contains("in every prompt or in none"), "{fix}");
         let told = text(&output(["why", "req-2", &path]).stdout);

@@ -21,16 +21,10 @@ fn rules() -> String {
 /// A log of three conversations with two turns each; the front of each request's system prompt
 /// is what `front` says for its number.
 fn log(path: &Path, front: impl Fn(usize) -> String) {
-    let questions = [
-        "Where do storks winter?",
-        "Who built the lighthouse?",
-        "What is rye?",
-    ];
+    let questions = ["Where do storks winter?", "Who built the lighthouse?", "What is rye?"];
     let mut lines = String::new();
-    for (number, (question, turn)) in questions
-        .iter()
-        .flat_map(|question| [(question, 0), (question, 1)])
-        .enumerate()
+    for (number, (question, turn)) in
+        questions.iter().flat_map(|question| [(question, 0), (question, 1)]).enumerate()
     {
         let system = front(number) + &rules();
         let mut messages = vec![
@@ -77,14 +71,8 @@ fn why_names_the_cause_with_the_exact_text_and_only_if_asked() {
 
     let told = object(&output(["why", "req-3", &path, "--json"]));
     assert_eq!(told["cause"], "clock");
-    assert_eq!(
-        (&told["old"], &told["before"]),
-        (&Value::Null, &Value::Null)
-    );
-    assert_eq!(
-        (&told["kind"], &told["new_length"]),
-        (&json!("time-like"), &json!(20))
-    );
+    assert_eq!((&told["old"], &told["before"]), (&Value::Null, &Value::Null));
+    assert_eq!((&told["kind"], &told["new_length"]), (&json!("time-like"), &json!(20)));
     let told = text(&output(["why", "req-3", &path]).stdout);
     assert!(told.contains("[redacted: 20 bytes, time-like]"), "{told}");
     assert!(!told.contains("2026") && !told.contains("storks"), "{told}");
@@ -104,26 +92,16 @@ fn why_says_when_nothing_was_lost_and_when_there_is_no_such_request() {
     let told = text(&output(["why", "req-0", &path]).stdout);
     assert!(told.contains("no earlier prompt"), "{told}");
     let told = object(&output(["why", "req-4", &path, "--json"]));
-    assert_eq!(
-        (&told["cause"], &told["lost_tokens"]),
-        (&Value::Null, &json!(0))
-    );
+    assert_eq!((&told["cause"], &told["lost_tokens"]), (&Value::Null, &json!(0)));
     let absent = output(["why", "req-99", &path]);
     assert_eq!(absent.status.code(), Some(2));
-    assert!(
-        text(&absent.stderr).contains("req-0, req-1"),
-        "{}",
-        text(&absent.stderr)
-    );
+    assert!(text(&absent.stderr).contains("req-0, req-1"), "{}", text(&absent.stderr));
 }
 
 #[test]
 fn lint_fails_on_a_cause_and_passes_without() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (clean, dirty) = (
-        folder.path().join("clean.jsonl"),
-        folder.path().join("dirty.jsonl"),
-    );
+    let (clean, dirty) = (folder.path().join("clean.jsonl"), folder.path().join("dirty.jsonl"));
     log(&clean, |_| String::new());
     log(&dirty, at_minute);
     let (clean, dirty) = (clean.display().to_string(), dirty.display().to_string());
@@ -131,14 +109,8 @@ fn lint_fails_on_a_cause_and_passes_without() {
     let passed = output(["lint", &clean, "--json"]);
     assert_eq!(passed.status.code(), Some(0), "{}", text(&passed.stderr));
     let passed = object(&passed);
-    assert_eq!(
-        (&passed["ok"], &passed["findings"]),
-        (&json!(true), &json!([]))
-    );
-    assert!(
-        passed["stable_prefix_tokens"].as_u64() > Some(200),
-        "{passed}"
-    );
+    assert_eq!((&passed["ok"], &passed["findings"]), (&json!(true), &json!([])));
+    assert!(passed["stable_prefix_tokens"].as_u64() > Some(200), "{passed}");
     assert_eq!(passed["baseline_stable_prefix_tokens"], Value::Null);
 
     let failed = output(["lint", &dirty, "--json", "--show-text"]);
@@ -146,19 +118,13 @@ fn lint_fails_on_a_cause_and_passes_without() {
     let failed = object(&failed);
     assert_eq!(failed["ok"], false);
     let finding = &failed["findings"][0];
-    assert_eq!(
-        (&finding["cause"], &finding["requests"]),
-        (&json!("clock"), &json!(5))
-    );
+    assert_eq!((&finding["cause"], &finding["requests"]), (&json!("clock"), &json!(5)));
     let old = finding["example"]["old"].as_str().expect("a text");
     assert!(old.starts_with("2026-11-23T17:"), "{old}");
     let redacted = object(&output(["lint", &dirty, "--json"]));
     assert_eq!(redacted["findings"][0]["example"]["old"], Value::Null);
     let told = text(&output(["lint", &dirty]).stdout);
-    assert!(
-        told.contains("1. clock") && !told.contains("2026"),
-        "{told}"
-    );
+    assert!(told.contains("1. clock") && !told.contains("2026"), "{told}");
 }
 
 #[test]
@@ -176,20 +142,13 @@ fn lint_fails_when_the_stable_prefix_shrinks() {
     let written = output(["lint", &prompts, "--write-baseline", &baseline]);
     assert_eq!(written.status.code(), Some(0), "{}", text(&written.stderr));
     let file = fs::read_to_string(&baseline).expect("is there");
-    assert!(
-        file.contains("stable_prefix_tokens") && !file.contains("Rule"),
-        "{file}"
-    );
+    assert!(file.contains("stable_prefix_tokens") && !file.contains("Rule"), "{file}");
     let same = output(["lint", &prompts, "--baseline", &baseline, "--json"]);
     assert_eq!(same.status.code(), Some(0));
     assert_eq!(object(&same)["begins_as_baseline"], true);
 
     // A change puts the guest's name in front.
-    fs::write(
-        Path::new(&prompts).join("b.txt"),
-        format!("Dear Ann. {}", rules()),
-    )
-    .expect("writes");
+    fs::write(Path::new(&prompts).join("b.txt"), format!("Dear Ann. {}", rules())).expect("writes");
     let shrank = output(["lint", &prompts, "--baseline", &baseline, "--json"]);
     assert_eq!(shrank.status.code(), Some(1));
     assert_eq!(object(&shrank)["ok"], false);
@@ -231,10 +190,7 @@ fn lint_tells_what_changes_without_a_name() {
     let told = object(&told);
     assert_eq!(told["ok"], false);
     let finding = &told["findings"][0];
-    assert_eq!(
-        (&finding["cause"], &finding["requests"]),
-        (&Value::Null, &json!(5))
-    );
+    assert_eq!((&finding["cause"], &finding["requests"]), (&Value::Null, &json!(5)));
     let old = finding["example"]["old"].as_str().expect("a text");
     assert!(names.contains(&old), "{old}");
 }
@@ -284,10 +240,7 @@ fn a_server_with_a_key_is_asked_with_it() {
 fn piped<const N: usize>(args: [&str; N], input: &str) -> Output {
     let mut command = headstart(args);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
     let mut stdin = child.stdin.take().expect("piped");
     stdin.write_all(input.as_bytes()).expect("reads it");
     drop(stdin);
@@ -306,35 +259,20 @@ fn token_ids_are_tokens() {
     let told = piped(["why", "r3", "-", "--json", "--show-text"], &log);
     assert_eq!(text(&told.stderr), "", "no tokenizer was used");
     let told = object(&told);
-    assert_eq!(
-        (&told["prompt_tokens"], &told["lost_tokens"]),
-        (&json!(205), &json!(200))
-    );
+    assert_eq!((&told["prompt_tokens"], &told["lost_tokens"]), (&json!(205), &json!(200)));
     assert_eq!(told["diverged_at"], json!({"token": 3, "byte": null}));
-    assert_eq!(
-        (&told["cause"], &told["new"]),
-        (&Value::Null, &json!("70003"))
-    );
-    assert_eq!(
-        (&told["before"], &told["unit"]),
-        (&json!("1 2 3 "), &json!("token ids"))
-    );
+    assert_eq!((&told["cause"], &told["new"]), (&Value::Null, &json!("70003")));
+    assert_eq!((&told["before"], &told["unit"]), (&json!("1 2 3 "), &json!("token ids")));
     let told = text(&piped(["why", "r3", "-"], &log).stdout);
     assert!(told.contains("at token 3 of 205"), "{told}");
-    assert!(
-        told.contains("[redacted: 1 token id]") && !told.contains("70003"),
-        "{told}"
-    );
+    assert!(told.contains("[redacted: 1 token id]") && !told.contains("70003"), "{told}");
 
     let told = piped(["lint", "-", "--json", "--show-text"], &log);
     assert_eq!(told.status.code(), Some(1));
     let told = object(&told);
     assert_eq!(told["stable_prefix_tokens"], 3);
     let finding = &told["findings"][0];
-    assert_eq!(
-        (&finding["cause"], &finding["tokens"]),
-        (&Value::Null, &json!(1000))
-    );
+    assert_eq!((&finding["cause"], &finding["tokens"]), (&Value::Null, &json!(1000)));
     assert_eq!(finding["example"]["token"], 3);
 }
 
@@ -346,10 +284,7 @@ fn a_baseline_is_replaced_only_where_all_is_well() {
     let lint = |more: &[&str]| output([&["lint", &prompts][..], more].concat());
     let both = ["--baseline", &baseline, "--write-baseline", &baseline];
     fs::write(&prompts, rules()).expect("writes");
-    assert_eq!(
-        lint(&["--write-baseline", &baseline]).status.code(),
-        Some(0)
-    );
+    assert_eq!(lint(&["--write-baseline", &baseline]).status.code(), Some(0));
     let written = fs::read_to_string(&baseline).expect("is there");
 
     fs::write(&prompts, &rules()[..800]).expect("writes");
@@ -372,39 +307,22 @@ fn another_text_as_long_as_the_baselines_passes_and_is_told() {
     let (prompts, baseline) = (path("p.txt"), path("prefix.json"));
     let lint = |more: &[&str]| output([&["lint", &prompts][..], more].concat());
     fs::write(&prompts, rules()).expect("writes");
-    assert_eq!(
-        lint(&["--write-baseline", &baseline]).status.code(),
-        Some(0)
-    );
+    assert_eq!(lint(&["--write-baseline", &baseline]).status.code(), Some(0));
     for (changed, expected) in [
         (
             rules().replacen("Rule 1:", "This is the first rule of all:", 1),
             "its text is not the baseline's:",
         ),
-        (
-            rules().replace("Rule 24:", "Rule 24, the last:"),
-            "is the baseline's for the first",
-        ),
+        (rules().replace("Rule 24:", "Rule 24, the last:"), "is the baseline's for the first"),
     ] {
         fs::write(&prompts, changed).expect("writes");
         let told = lint(&["--baseline", &baseline]);
         assert_eq!(told.status.code(), Some(0), "{}", text(&told.stderr));
         let told = text(&told.stdout);
-        assert!(
-            told.contains(expected) && told.contains("recomputes it once"),
-            "{told}"
-        );
+        assert!(told.contains(expected) && told.contains("recomputes it once"), "{told}");
         let told = object(&lint(&["--baseline", &baseline, "--json"]));
-        assert_eq!(
-            (&told["begins_as_baseline"], &told["ok"]),
-            (&json!(false), &json!(true))
-        );
-        assert!(
-            told["note"]
-                .as_str()
-                .is_some_and(|it| it.contains(expected)),
-            "{told}"
-        );
+        assert_eq!((&told["begins_as_baseline"], &told["ok"]), (&json!(false), &json!(true)));
+        assert!(told["note"].as_str().is_some_and(|it| it.contains(expected)), "{told}");
     }
 }
 
@@ -421,15 +339,9 @@ fn logs_are_read_as_people_have_them() {
     assert_eq!((&told["requests"], &told["ok"]), (&json!(3), &json!(true)));
     let said = piped(["why", "same", "-"], &array);
     let said = text(&said.stderr);
-    assert!(
-        said.contains("first request with that id; 2 more on line 2, 3"),
-        "{said}"
-    );
+    assert!(said.contains("first request with that id; 2 more on line 2, 3"), "{said}");
     let told = object(&piped(["why", "2", "-", "--json"], &array));
-    assert_eq!(
-        (&told["cause"], &told["old_length"]),
-        (&Value::Null, &json!(1))
-    );
+    assert_eq!((&told["cause"], &told["old_length"]), (&Value::Null, &json!(1)));
 
     let said = |from: &str, value: &str| json!({"from": from, "value": value});
     let talk = json!({"id": "c", "conversations": [
@@ -438,20 +350,13 @@ fn logs_are_read_as_people_have_them() {
     let talk = talk.to_string();
     let told = object(&piped(["why", "c.2", "-", "--json"], &talk));
     assert_eq!(told["neighbour"]["request"], "c.1");
-    assert_eq!(
-        object(&piped(["lint", "-", "--json"], &talk))["requests"],
-        2
-    );
+    assert_eq!(object(&piped(["lint", "-", "--json"], &talk))["requests"], 2);
 
     let cut = r#"{"model": "m", "prompt": "half an emoji: \ud83d"}"#;
     assert_eq!(piped(["lint", "-"], cut).status.code(), Some(0));
     let blocks = piped(["lint", "-"], r#"{"hash_ids": [1, 2]}"#);
     assert_eq!(blocks.status.code(), Some(2));
-    assert!(
-        text(&blocks.stderr).contains("holds no prompts"),
-        "{}",
-        text(&blocks.stderr)
-    );
+    assert!(text(&blocks.stderr).contains("holds no prompts"), "{}", text(&blocks.stderr));
     let address = output(["why", "req-1", "http://127.0.0.1:9"]);
     assert_eq!(address.status.code(), Some(2));
     assert!(text(&address.stderr).contains("--url http://127.0.0.1:9"));

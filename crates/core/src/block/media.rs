@@ -81,20 +81,14 @@ mod tests {
     use crate::Rng;
 
     fn medium(identifier: &str, start: usize, length: usize) -> Medium {
-        Medium {
-            identifier: identifier.into(),
-            start,
-            length,
-        }
+        Medium { identifier: identifier.into(), start, length }
     }
 
     /// The extras of blocks of four tokens.
     fn check(media: &[Medium], expected: &[&[(&str, i64)]]) {
         let mut walk = MediaOfBlocks::new(media);
         for (index, items) in expected.iter().enumerate() {
-            let items = items
-                .iter()
-                .map(|(name, offset)| (name.as_bytes(), *offset));
+            let items = items.iter().map(|(name, offset)| (name.as_bytes(), *offset));
             let extra = walk.extra(index * 4, index * 4 + 4);
             assert_eq!(extra, media_extra(items), "block {index} of {media:?}");
         }
@@ -131,11 +125,7 @@ mod tests {
                 let items =
                     found.map(|one| (one.identifier.as_bytes(), one.start as i64 - start as i64));
                 let expected = media_extra(items);
-                assert_eq!(
-                    walk.extra(start, start + 4),
-                    expected,
-                    "seed {seed}, {media:?}"
-                );
+                assert_eq!(walk.extra(start, start + 4), expected, "seed {seed}, {media:?}");
             }
         }
     }

@@ -102,12 +102,7 @@ impl RouteHasher {
         let mut bytes = hasher.finalize_xof();
         bytes.fill(&mut key);
         bytes.fill(&mut secret);
-        Self {
-            key,
-            secret,
-            block_size: identity.block_size as usize,
-            lookahead: 0,
-        }
+        Self { key, secret, block_size: identity.block_size as usize, lookahead: 0 }
     }
 
     /// The same for blocks whose names cover some tokens behind them.
@@ -120,10 +115,7 @@ impl RouteHasher {
     /// The shape of the blocks that it names.
     #[must_use]
     pub fn shape(&self) -> BlockShape {
-        BlockShape {
-            size: self.block_size as u32,
-            lookahead: self.lookahead as u32,
-        }
+        BlockShape { size: self.block_size as u32, lookahead: self.lookahead as u32 }
     }
 
     /// Tokens per block.
@@ -160,11 +152,7 @@ impl RouteHasher {
         tokens: &[TokenId],
         extra: Option<&[u8]>,
     ) -> RouteKey {
-        assert_eq!(
-            tokens.len(),
-            self.block_size,
-            "only full blocks have a name"
-        );
+        assert_eq!(tokens.len(), self.block_size, "only full blocks have a name");
         let mut state = parent.0;
         let mut bytes = [0; 8 + 4 * PIECE_TOKENS];
         for piece in tokens.chunks(PIECE_TOKENS) {
@@ -220,11 +208,7 @@ impl RouteHasher {
         tokens: &'a [TokenId],
         media: &'a [Medium],
     ) -> impl Iterator<Item = (&'a [TokenId], Option<Vec<u8>>)> {
-        let Self {
-            block_size,
-            lookahead,
-            ..
-        } = *self;
+        let Self { block_size, lookahead, .. } = *self;
         let covered = tokens.len().saturating_sub(lookahead);
         let mut media = MediaOfBlocks::new(media);
         let blocks = tokens[..covered].chunks_exact(block_size);
@@ -279,11 +263,7 @@ mod tests {
         let chain = |tokens: &[TokenId]| ahead.chain(Namespace::default(), tokens);
         let whole = chain(&[1, 2, 3, 4, 5]);
         assert_eq!(whole.len(), 2);
-        assert_eq!(
-            chain(&[1, 2, 3, 4]),
-            whole[..1],
-            "the next token is not known"
-        );
+        assert_eq!(chain(&[1, 2, 3, 4]), whole[..1], "the next token is not known");
         assert_eq!(chain(&[1, 2, 9, 4, 5])[0], chain(&[1, 2, 9])[0]);
         assert_ne!(chain(&[1, 2, 9])[0], whole[0]);
         assert!(!whole.contains(&plain.chain(Namespace::default(), &[1, 2])[0]));
@@ -299,42 +279,21 @@ mod tests {
     }
 
     fn hasher(block_size: u32) -> RouteHasher {
-        RouteHasher::new(&RouteIdentity {
-            model: "m",
-            block_size,
-        })
+        RouteHasher::new(&RouteIdentity { model: "m", block_size })
     }
 
     #[test]
     fn the_namespace_sets_route_keys_apart_from_the_root_on() {
-        let hasher = RouteHasher::new(&RouteIdentity {
-            model: "m",
-            block_size: 2,
-        });
+        let hasher = RouteHasher::new(&RouteIdentity { model: "m", block_size: 2 });
         let plain = hasher.chain(Namespace::default(), &[1, 2, 3, 4]);
-        let salted = hasher.chain(
-            Namespace {
-                salt: Some("t"),
-                adapter: None,
-            },
-            &[1, 2, 3, 4],
-        );
-        let adapted = hasher.chain(
-            Namespace {
-                salt: None,
-                adapter: Some("t"),
-            },
-            &[1, 2, 3, 4],
-        );
+        let salted = hasher.chain(Namespace { salt: Some("t"), adapter: None }, &[1, 2, 3, 4]);
+        let adapted = hasher.chain(Namespace { salt: None, adapter: Some("t") }, &[1, 2, 3, 4]);
         assert!(plain[0] != salted[0] && plain[1] != salted[1] && salted[0] != adapted[0]);
     }
 
     #[test]
     fn an_extra_sets_a_block_and_all_behind_it_apart() {
-        let hasher = RouteHasher::new(&RouteIdentity {
-            model: "m",
-            block_size: 2,
-        });
+        let hasher = RouteHasher::new(&RouteIdentity { model: "m", block_size: 2 });
         let root = hasher.root(Namespace::default());
         let extras = [
             None,
@@ -343,15 +302,9 @@ mod tests {
             Some(media_extra([(&b"cat"[..], -1)])),
             Some(media_extra([(&b"dog"[..], 0)])),
         ];
-        let keys: std::collections::HashSet<_> = extras
-            .iter()
-            .map(|extra| hasher.next_with(root, &[1, 2], extra.as_deref()))
-            .collect();
-        assert_eq!(
-            keys.len(),
-            extras.len() - 1,
-            "nothing and an empty list are alike"
-        );
+        let keys: std::collections::HashSet<_> =
+            extras.iter().map(|extra| hasher.next_with(root, &[1, 2], extra.as_deref())).collect();
+        assert_eq!(keys.len(), extras.len() - 1, "nothing and an empty list are alike");
         assert!(keys.contains(&hasher.next(root, &[1, 2])));
     }
 
@@ -365,10 +318,7 @@ mod tests {
             for changed in 0..block_size {
                 let mut tokens = plain.clone();
                 tokens[changed] = 8;
-                assert!(
-                    keys.insert(hasher.next(root, &tokens)),
-                    "{changed} of {block_size}"
-                );
+                assert!(keys.insert(hasher.next(root, &tokens)), "{changed} of {block_size}");
             }
             let other = hasher.next(RouteKey(root.0 ^ 1), &plain);
             assert!(keys.insert(other), "the parent counts");
@@ -377,15 +327,9 @@ mod tests {
 
     #[test]
     fn model_and_block_size_set_all_keys_apart() {
-        let other = RouteHasher::new(&RouteIdentity {
-            model: "n",
-            block_size: 2,
-        });
+        let other = RouteHasher::new(&RouteIdentity { model: "n", block_size: 2 });
         let same_tokens = [hasher(2), other].map(|hasher| hasher.next(RouteKey(0), &[1, 2]));
         assert_ne!(same_tokens[0], same_tokens[1]);
-        assert_ne!(
-            hasher(1).root(Namespace::default()),
-            hasher(2).root(Namespace::default())
-        );
+        assert_ne!(hasher(1).root(Namespace::default()), hasher(2).root(Namespace::default()));
     }
 }

@@ -107,10 +107,7 @@ mod tests {
             let tokens = 1 + rng.below(512);
             let depth = rng.below(4_000);
             let pairs = (tokens * (depth + tokens / 2)) as u128;
-            let work = Work {
-                tokens,
-                ..Work::default()
-            };
+            let work = Work { tokens, ..Work::default() };
             let decode_s = 2e-3;
             let seconds = decode_s + tokens as f64 * 1e-4 + pairs as f64 * 1e-8;
             let noise = 1.0 + 0.02 * (rng.next_f64() - 0.5);
@@ -125,10 +122,7 @@ mod tests {
     #[test]
     fn one_prompt_is_enough_to_begin_with() {
         let mut learned = LearnedCost::default();
-        let work = Work {
-            tokens: 100,
-            ..Work::default()
-        };
+        let work = Work { tokens: 100, ..Work::default() };
         learned.observe(work, 5_000, 0.2);
         let cost = learned.engine(512, 1_000).expect("it was told").cost;
         assert!((cost.token_s - 2e-3).abs() < 1e-9 && cost.pair_s == 0.0);
@@ -137,10 +131,7 @@ mod tests {
     #[test]
     fn short_prompts_do_not_tell_what_a_token_costs() {
         let mut learned = LearnedCost::default();
-        let work = |tokens| Work {
-            tokens,
-            ..Work::default()
-        };
+        let work = |tokens| Work { tokens, ..Work::default() };
         learned.observe(work(25), 25, 0.02);
         assert!(learned.engine(512, 1 << 20).is_none());
         learned.observe(work(512), 512 * 512 / 2, 0.2);

@@ -119,10 +119,7 @@ impl Gpu {
     pub const KNOWN: [Self; 7] = [
         Self::new("l4", 121e12, 0.30e12, 24e9),
         Self::new("l40s", 362e12, 0.864e12, 48e9),
-        Self {
-            has_fp8: false,
-            ..Self::new("a100", 312e12, 2.039e12, 80e9)
-        },
+        Self { has_fp8: false, ..Self::new("a100", 312e12, 2.039e12, 80e9) },
         Self::new("h100", 989e12, 3.35e12, 80e9),
         Self::new("h200", 989e12, 4.8e12, 141e9),
         Self::new("b200", 2_250e12, 8.0e12, 180e9),
@@ -130,13 +127,7 @@ impl Gpu {
     ];
 
     const fn new(name: &'static str, flops: f64, bandwidth: f64, memory: f64) -> Self {
-        Self {
-            name,
-            flops,
-            bandwidth,
-            memory,
-            has_fp8: true,
-        }
+        Self { name, flops, bandwidth, memory, has_fp8: true }
     }
 
     /// The one of this name.

@@ -30,10 +30,7 @@ impl Space {
     /// As a router names it.
     #[must_use]
     pub fn namespace(self) -> Namespace<'static> {
-        Namespace {
-            adapter: self.adapter,
-            salt: self.salt,
-        }
+        Namespace { adapter: self.adapter, salt: self.salt }
     }
 
     /// A number that stands for it.
@@ -181,24 +178,14 @@ impl Author {
     fn ask(&mut self, session: usize, copies: usize) -> RequestDraft {
         let question = self.write(20, 300);
         let stamp = self.write(STAMP, STAMP + 1);
-        let AuthorSession {
-            history,
-            space,
-            is_stamped,
-            ..
-        } = &mut self.sessions[session];
+        let AuthorSession { history, space, is_stamped, .. } = &mut self.sessions[session];
         history.extend(question);
         let mut prompt = history.clone();
         if *is_stamped {
             let at = STAMP_AT.min(prompt.len());
             prompt.splice(at..at, stamp);
         }
-        RequestDraft {
-            prompt,
-            space: *space,
-            session,
-            copies,
-        }
+        RequestDraft { prompt, space: *space, session, copies }
     }
 
     fn library(&mut self, count: usize, from: usize, to: usize) -> Vec<Vec<WrittenToken>> {
@@ -210,10 +197,7 @@ impl Author {
         let len = from + self.rng.below(to - from);
         let mut write = || {
             self.written += 1;
-            WrittenToken {
-                token: self.rng.below(VOCABULARY) as TokenId,
-                birth: self.written,
-            }
+            WrittenToken { token: self.rng.below(VOCABULARY) as TokenId, birth: self.written }
         };
         (0..len).map(|_| write()).collect()
     }

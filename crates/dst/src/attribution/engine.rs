@@ -90,21 +90,14 @@ impl ReplicaEngine {
         let mut lease = self.cache.acquire(&hashes(&nodes[..usable]));
         let device = lease.matched();
         let below = nodes[device..usable].iter();
-        let below = below
-            .take_while(|node| self.lower.held.contains_key(node))
-            .count();
+        let below = below.take_while(|node| self.lower.held.contains_key(node)).count();
         let (loaded, failed) = if loads { (below, 0) } else { (0, below) };
         for &node in &nodes[device + loaded..] {
             oracle.computes(node);
         }
         self.grow(&mut lease, nodes.len() - device, now);
         self.settle(End::Evicted, oracle);
-        Running {
-            lease,
-            device,
-            loaded,
-            failed,
-        }
+        Running { lease, device, loaded, failed }
     }
 
     /// Its prompt is computed.
@@ -194,9 +187,7 @@ impl ReplicaEngine {
         let committed = running.lease.committed();
         for &node in nodes.iter().take(upto).skip(committed) {
             let hash = hash_of(node);
-            let outcome = self
-                .cache
-                .commit(&mut running.lease, hash, &Access::at(now));
+            let outcome = self.cache.commit(&mut running.lease, hash, &Access::at(now));
             debug_assert!(matches!(outcome, Commit::Stored | Commit::Adopted));
         }
         self.settle(End::Evicted, oracle);
@@ -209,14 +200,12 @@ impl ReplicaEngine {
             match effect {
                 Effect::Stored { hash, .. } => {
                     oracle.stored(self.replica, node_of(hash));
-                    self.changes
-                        .push(ResidencyChange::Stored(node_of(hash), Tier::Device));
+                    self.changes.push(ResidencyChange::Stored(node_of(hash), Tier::Device));
                 }
                 Effect::Evicted { hash, .. } => {
                     self.demote(node_of(hash), oracle);
                     oracle.ended(self.replica, node_of(hash), end);
-                    self.changes
-                        .push(ResidencyChange::Removed(node_of(hash), Tier::Device));
+                    self.changes.push(ResidencyChange::Removed(node_of(hash), Tier::Device));
                 }
             }
         }
@@ -228,13 +217,11 @@ impl ReplicaEngine {
         }
         if self.lower.enter(node) {
             oracle.stored(self.replica, node);
-            self.changes
-                .push(ResidencyChange::Stored(node, self.lower.tier));
+            self.changes.push(ResidencyChange::Stored(node, self.lower.tier));
         }
         while let Some(dropped) = self.lower.drop_oldest() {
             oracle.ended(self.replica, dropped, End::Evicted);
-            self.changes
-                .push(ResidencyChange::Removed(dropped, self.lower.tier));
+            self.changes.push(ResidencyChange::Removed(dropped, self.lower.tier));
         }
     }
 }

@@ -101,10 +101,7 @@ impl Oracle {
         let mut name = |block: &[WrittenToken]| {
             let tokens = block.iter().map(|written| written.token).collect();
             let next = self.names.len() as Node + 1;
-            parent = *self
-                .names
-                .entry((namespace, parent, tokens))
-                .or_insert(next);
+            parent = *self.names.entry((namespace, parent, tokens)).or_insert(next);
             parent
         };
         blocks.map(&mut name).collect()
@@ -226,11 +223,7 @@ impl Oracle {
         if sent_in.is_some_and(|namespaces| !namespaces.iter().all(is_own)) {
             return Bucket::Namespace;
         }
-        if self.read.contains(&written.birth) {
-            Bucket::Diverged
-        } else {
-            Bucket::NeverSeen
-        }
+        if self.read.contains(&written.birth) { Bucket::Diverged } else { Bucket::NeverSeen }
     }
 
     /// The most leading blocks that another replica holds.

@@ -76,9 +76,7 @@ impl Verdicts {
     /// Adds those of another world; the memory stays.
     pub fn merge(&mut self, other: &Self) {
         for (row, other) in self.tokens.iter_mut().zip(&other.tokens) {
-            row.iter_mut()
-                .zip(other)
-                .for_each(|(count, other)| *count += other);
+            row.iter_mut().zip(other).for_each(|(count, other)| *count += other);
         }
         self.requests += other.requests;
         self.abandoned += other.abandoned;
@@ -125,11 +123,7 @@ impl fmt::Display for Verdicts {
             100.0 * self.right_of(|bucket| !bucket.is_served()),
             100.0 * self.right_of(is_judged),
         )?;
-        writeln!(
-            to,
-            "{:>14} {:>7} {:>7} {:>9}",
-            "bucket", "share", "recall", "precision"
-        )?;
+        writeln!(to, "{:>14} {:>7} {:>7} {:>9}", "bucket", "share", "recall", "precision")?;
         for truth in Bucket::ALL {
             let percent = |share: f64| 100.0 * share;
             write!(

@@ -181,14 +181,9 @@ impl World {
         // Conversations that stay where they are lose less: without a home, every kind of loss
         // happens often enough to be judged.
         let mut profile = Profile::precise();
-        profile
-            .scorers
-            .retain(|(scorer, _)| *scorer != ScorerKind::Home);
-        let mut router = Router::new(RouterConfig {
-            model: MODEL.to_owned(),
-            profile,
-            seed: config.seed,
-        });
+        profile.scorers.retain(|(scorer, _)| *scorer != ScorerKind::Home);
+        let mut router =
+            Router::new(RouterConfig { model: MODEL.to_owned(), profile, seed: config.seed });
         let replica = |id: usize| {
             let block_size = Some(BLOCK_SIZE as u32);
             router.add_replica(ReplicaId(id as u32), block_size, Nanos(0));
@@ -245,11 +240,9 @@ impl World {
                 WorldEvent::FirstToken(request, attempt) => self.first_token(request, attempt),
                 WorldEvent::Done(request) => self.done(request),
                 WorldEvent::Leave(request) => self.leave(request),
-                WorldEvent::Deliver {
-                    replica,
-                    events,
-                    is_lost,
-                } => self.deliver(replica, &events, is_lost),
+                WorldEvent::Deliver { replica, events, is_lost } => {
+                    self.deliver(replica, &events, is_lost)
+                }
                 WorldEvent::Fault => self.fault(),
                 WorldEvent::Restart(replica) => self.restart(replica),
                 WorldEvent::Probe(replica) => self.probe(replica),

@@ -113,16 +113,8 @@ fn join(last: &mut CacheEvent, event: &CacheEvent) -> bool {
             is_next
         }
         (
-            CacheEvent::Removed {
-                blocks,
-                tier,
-                group,
-            },
-            CacheEvent::Removed {
-                blocks: next,
-                tier: next_tier,
-                group: next_group,
-            },
+            CacheEvent::Removed { blocks, tier, group },
+            CacheEvent::Removed { blocks: next, tier: next_tier, group: next_group },
         ) => {
             let is_same = (&*tier, &*group) == (next_tier, next_group);
             if is_same {

@@ -80,11 +80,7 @@ impl Default for Catalog {
             let model = MODEL;
             RouteHasher::new(&RouteIdentity { model, block_size })
         });
-        Self {
-            hashers: hashers.into(),
-            blocks: Vec::new(),
-            numbers: HashMap::default(),
-        }
+        Self { hashers: hashers.into(), blocks: Vec::new(), numbers: HashMap::default() }
     }
 }
 
@@ -157,11 +153,7 @@ mod tests {
     use super::*;
 
     fn text(tokens: &[TokenId], image: Option<usize>) -> PromptText {
-        PromptText {
-            tokens: tokens.to_vec(),
-            namespace: Namespace::default(),
-            image,
-        }
+        PromptText { tokens: tokens.to_vec(), namespace: Namespace::default(), image }
     }
 
     #[test]

@@ -100,10 +100,7 @@ impl FaultyChannel {
 
     /// Takes an arrival that is due at `now`, if there is one.
     pub fn receive(&mut self, now: Nanos) -> Option<Delivery> {
-        let entry = self
-            .queue
-            .first_entry()
-            .filter(|entry| entry.key().0 <= now)?;
+        let entry = self.queue.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(entry.remove())
     }
 
@@ -117,17 +114,12 @@ impl FaultyChannel {
     pub fn connect(&mut self, now: Nanos, pause: Duration, rng: &mut Rng) {
         let at = (now + pause).max(self.tail);
         let is_slow = hits(self.faults.slow_join, rng);
-        let until_joined = if is_slow {
-            below(SETTLE_TIME, rng)
-        } else {
-            Duration::ZERO
-        };
+        let until_joined = if is_slow { below(SETTLE_TIME, rng) } else { Duration::ZERO };
         self.open = Some(at + until_joined);
         self.tail = at;
         // Live messages of an earlier connection are not read any more.
         let is_live = |delivery: &Delivery| matches!(delivery, Delivery::Live(_));
-        self.queue
-            .retain(|key, delivery| !is_live(delivery) || key.0 < at);
+        self.queue.retain(|key, delivery| !is_live(delivery) || key.0 < at);
         self.put(at, Delivery::Connected);
     }
 
@@ -280,11 +272,7 @@ impl FaultyChannel {
             at = at + below(Duration::from_secs(4), rng);
         }
         let is_cut = hits(self.faults.replay_cut, rng);
-        let num_sent = if is_cut {
-            rng.below(replies.len() + 1)
-        } else {
-            replies.len()
-        };
+        let num_sent = if is_cut { rng.below(replies.len() + 1) } else { replies.len() };
         for batch in replies.into_iter().take(num_sent) {
             at = at + below(Duration::from_millis(2), rng);
             self.put(at, Delivery::Reply(replay, batch));
@@ -294,11 +282,7 @@ impl FaultyChannel {
             (true, 0) => self.put(at, Delivery::Failed(replay)),
             (true, _) => {}
         }
-        if is_cut {
-            ReplayAnswer::Cut
-        } else {
-            ReplayAnswer::Whole
-        }
+        if is_cut { ReplayAnswer::Cut } else { ReplayAnswer::Whole }
     }
 
     /// A replay breaks off, or nothing is ever heard of it again.

@@ -33,13 +33,7 @@ pub fn residents<'a>(
     commons: &mut Commons,
     stations: impl IntoIterator<Item = &'a Station>,
 ) -> Result<(), String> {
-    let Commons {
-        catalog,
-        tally,
-        now,
-        index,
-        ..
-    } = commons;
+    let Commons { catalog, tally, now, index, .. } = commons;
     for station in stations {
         let check = ReplicaCheck {
             truth: &station.truth,
@@ -73,10 +67,7 @@ pub fn overlaps(
             continue;
         }
         let spec = station.applied_engine();
-        let plain = PromptText {
-            image: None,
-            ..text.clone()
-        };
+        let plain = PromptText { image: None, ..text.clone() };
         let groups = spec.groups.iter();
         let known: Vec<(GroupSpec, Vec<BlockNo>)> = groups
             .filter(|group| truth.is_announced(group.group.index))
@@ -104,9 +95,7 @@ pub fn overlaps(
         };
         if !is_right {
             let claim = if is_complete { "complete" } else { "partial" };
-            return Err(format!(
-                "{claim}: {overlap:?} instead of {expected:?} for {plain:?}"
-            ));
+            return Err(format!("{claim}: {overlap:?} instead of {expected:?} for {plain:?}"));
         }
         let is_mixed = known.len() > 1 && spec.has_mixed_sizes();
         let is_mixed = is_mixed && is_complete && expected.device_tokens > 0;
@@ -156,11 +145,7 @@ fn of_replica(
             unknown = Some(resident);
             return;
         };
-        let place = BlockLocation {
-            group: resident.group,
-            tier: resident.tier,
-            block,
-        };
+        let place = BlockLocation { group: resident.group, tier: resident.tier, block };
         found.push((place, resident.is_doubtful));
     });
     found.sort_unstable();
@@ -199,9 +184,7 @@ impl ReplicaCheck<'_> {
         checks.into_iter().for_each(|checks| *checks += 1);
         for &(place, is_doubtful) in residents {
             if let Some(late) = self.late.filter(|_| !is_doubtful) {
-                return Err(format!(
-                    "{place:?} is confirmed though it is late: {late:?}"
-                ));
+                return Err(format!("{place:?} is confirmed though it is late: {late:?}"));
             }
             let held = truth.held().get(&place);
             let is_exempt = !self.is_complete || truth.is_blurred(place.block);
@@ -239,10 +222,7 @@ impl ReplicaCheck<'_> {
             tally.partial_checks += 1;
         }
         for (&place, &standing) in self.truth.held() {
-            if residents
-                .binary_search_by_key(&place, |resident| resident.0)
-                .is_ok()
-            {
+            if residents.binary_search_by_key(&place, |resident| resident.0).is_ok() {
                 continue;
             }
             if self.is_excused(place, standing) {

@@ -68,9 +68,7 @@ impl EngineSpec {
     #[must_use]
     pub fn group(&self, index: u8) -> GroupSpec {
         let mut groups = self.groups.iter();
-        *groups
-            .find(|group| group.group.index == index)
-            .expect("engines store in their own groups")
+        *groups.find(|group| group.group.index == index).expect("engines store in their own groups")
     }
 }
 
@@ -156,13 +154,7 @@ impl SimulatedEngine {
     /// An empty one.
     #[must_use]
     pub fn new(spec: EngineSpec) -> Self {
-        Self {
-            spec,
-            held: BTreeMap::new(),
-            pending: Vec::new(),
-            happenings: Vec::new(),
-            clock: 0,
-        }
+        Self { spec, held: BTreeMap::new(), pending: Vec::new(), happenings: Vec::new(), clock: 0 }
     }
 
     /// Returns the engine's specification.
@@ -184,11 +176,7 @@ impl SimulatedEngine {
             // them, they would be unknown.
             let keeps_all = spec.block_size != full_size || rng.below(4) == 0;
             for &block in wanted(spec, keeps_all, &chain) {
-                let place = BlockLocation {
-                    group: spec.group.index,
-                    tier: Tier::Device,
-                    block,
-                };
+                let place = BlockLocation { group: spec.group.index, tier: Tier::Device, block };
                 self.compute(place, rng);
             }
         }
@@ -270,10 +258,7 @@ impl SimulatedEngine {
     }
 
     fn leave_device(&mut self, place: BlockLocation, rng: &mut Rng) {
-        let below = BlockLocation {
-            tier: Tier::Host,
-            ..place
-        };
+        let below = BlockLocation { tier: Tier::Host, ..place };
         let entry = self.held[&place];
         let moves = self.spec.host_blocks > 0 && rng.below(3) > 0;
         if entry.copies > 1 || !moves || self.held.contains_key(&below) {
@@ -315,11 +300,7 @@ impl SimulatedEngine {
 
     fn arrive(&mut self, place: BlockLocation) {
         let used = self.clock;
-        if self
-            .held
-            .insert(place, HeldCopies { copies: 1, used })
-            .is_none()
-        {
+        if self.held.insert(place, HeldCopies { copies: 1, used }).is_none() {
             self.happenings.push(Happening::Stored(place));
         }
     }
@@ -358,10 +339,7 @@ mod tests {
     fn engine(device_blocks: usize, host_blocks: usize) -> SimulatedEngine {
         let group = CacheGroup::default();
         SimulatedEngine::new(EngineSpec {
-            groups: vec![GroupSpec {
-                group,
-                block_size: 1,
-            }],
+            groups: vec![GroupSpec { group, block_size: 1 }],
             device_blocks,
             host_blocks,
             eviction: Eviction::TailFirst,
@@ -373,36 +351,20 @@ mod tests {
     #[test]
     fn the_tail_of_what_is_used_least_goes_first() {
         let (mut catalog, mut rng) = (Catalog::default(), Rng::new(1));
-        let text = PromptText {
-            tokens: vec![1, 2, 3],
-            namespace: Namespace::default(),
-            image: None,
-        };
+        let text =
+            PromptText { tokens: vec![1, 2, 3], namespace: Namespace::default(), image: None };
         let chain = catalog.chain(&text, 1);
-        let other_text = PromptText {
-            tokens: vec![7],
-            ..text.clone()
-        };
+        let other_text = PromptText { tokens: vec![7], ..text.clone() };
         let other = catalog.chain(&other_text, 1);
         let mut engine = engine(3, 0);
         engine.serve(&text, &mut catalog, &mut rng);
         assert_eq!(engine.take_happenings().len(), 3);
         engine.serve(&other_text, &mut catalog, &mut rng);
-        let place = |block| BlockLocation {
-            group: 0,
-            tier: Tier::Device,
-            block,
-        };
-        let expected = [
-            Happening::Stored(place(other[0])),
-            Happening::Removed(place(chain[2])),
-        ];
+        let place = |block| BlockLocation { group: 0, tier: Tier::Device, block };
+        let expected = [Happening::Stored(place(other[0])), Happening::Removed(place(chain[2]))];
         assert_eq!(engine.take_happenings(), expected);
         engine.serve(&text, &mut catalog, &mut rng);
-        let expected = [
-            Happening::Stored(place(chain[2])),
-            Happening::Removed(place(other[0])),
-        ];
+        let expected = [Happening::Stored(place(chain[2])), Happening::Removed(place(other[0]))];
         assert_eq!(engine.take_happenings(), expected, "the others were there");
     }
 }

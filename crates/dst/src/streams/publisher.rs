@@ -95,10 +95,7 @@ impl Process {
         if fate == Fate::Burnt {
             return None;
         }
-        batch.events.push(mark(BatchPosition {
-            process: self.number,
-            seq: batch.seq,
-        }));
+        batch.events.push(mark(BatchPosition { process: self.number, seq: batch.seq }));
         self.last = Some(batch.seq);
         self.buffer.push_back(batch.clone());
         if self.buffer.len() > self.buffer_max {
@@ -127,10 +124,7 @@ impl Process {
     /// The last batch that a subscriber can have, if it has published one.
     #[must_use]
     pub fn last(&self) -> Option<BatchPosition> {
-        Some(BatchPosition {
-            process: self.number,
-            seq: self.last?,
-        })
+        Some(BatchPosition { process: self.number, seq: self.last? })
     }
 }
 
@@ -159,10 +153,7 @@ fn damage(events: &mut Vec<CacheEvent>, fate: Fate, rng: &mut Rng) -> Damage {
 fn mark(position: BatchPosition) -> CacheEvent {
     let BatchPosition { process, seq } = position;
     CacheEvent::Removed {
-        blocks: vec![
-            BlockHash::from_u64(process.0 as u64),
-            BlockHash::from_u64(seq),
-        ],
+        blocks: vec![BlockHash::from_u64(process.0 as u64), BlockHash::from_u64(seq)],
         tier: Tier::Remote,
         group: u8::MAX,
     }
@@ -178,22 +169,14 @@ pub fn unmark(events: &mut Vec<CacheEvent>) -> Option<BatchPosition> {
 /// The same without a change.
 #[must_use]
 pub fn position_of(events: &[CacheEvent]) -> Option<BatchPosition> {
-    let Some(CacheEvent::Removed {
-        blocks,
-        group: u8::MAX,
-        ..
-    }) = events.last()
-    else {
+    let Some(CacheEvent::Removed { blocks, group: u8::MAX, .. }) = events.last() else {
         return None;
     };
     let [process, seq] = blocks[..] else {
         return None;
     };
     let number = |hash: BlockHash| u128::from_be_bytes(hash.0) as u64;
-    Some(BatchPosition {
-        process: ProcessNo(number(process) as usize),
-        seq: number(seq),
-    })
+    Some(BatchPosition { process: ProcessNo(number(process) as usize), seq: number(seq) })
 }
 
 /// Stands for what a batch says, as the bytes of its payload would.
@@ -207,11 +190,7 @@ fn fingerprint(batch: &StreamBatch) -> u128 {
                     (0, &stored.blocks, stored.parent, &stored.tokens).hash(&mut hasher);
                     (stored.tier, stored.group.index, &stored.extras).hash(&mut hasher);
                 }
-                CacheEvent::Removed {
-                    blocks,
-                    tier,
-                    group,
-                } => {
+                CacheEvent::Removed { blocks, tier, group } => {
                     (1, blocks, tier, group).hash(&mut hasher);
                 }
                 CacheEvent::Cleared => 2.hash(&mut hasher),

@@ -117,10 +117,7 @@ impl StationSpec {
             engine,
             can_hide: has_ts && habits.set_clock == 0,
             changes: rng.below(3) == 0,
-            follower: FollowerConfig {
-                can_replay,
-                rank: None,
-            },
+            follower: FollowerConfig { can_replay, rank: None },
             tells_all_tokens,
             tells_host_tokens: rng.below(2) == 0,
             has_ts,
@@ -169,11 +166,7 @@ impl FaultRates {
 
 /// Mostly nothing, else up to `percent_max`.
 fn rarely(percent_max: usize, rng: &mut Rng) -> usize {
-    if hits(35, rng) {
-        1 + rng.below(percent_max)
-    } else {
-        0
-    }
+    if hits(35, rng) { 1 + rng.below(percent_max) } else { 0 }
 }
 
 fn draw_engine(rng: &mut Rng) -> EngineSpec {
@@ -192,9 +185,7 @@ fn draw_engine(rng: &mut Rng) -> EngineSpec {
 }
 
 fn draw_groups(rng: &mut Rng) -> Vec<GroupSpec> {
-    let window = Attention::Window {
-        tokens: 1 + rng.below(6) as u32,
-    };
+    let window = Attention::Window { tokens: 1 + rng.below(6) as u32 };
     let kinds = match rng.below(6) {
         0 => vec![Attention::Full, window],
         1 => vec![Attention::State, Attention::Full],
@@ -202,17 +193,10 @@ fn draw_groups(rng: &mut Rng) -> Vec<GroupSpec> {
         _ => vec![Attention::Full],
     };
     let (size, is_mixed) = (draw_size(rng), rng.below(2) == 0);
-    let groups = kinds
-        .into_iter()
-        .zip(0..)
-        .map(|(attention, index)| GroupSpec {
-            group: CacheGroup {
-                index,
-                attention,
-                lookahead: 0,
-            },
-            block_size: if is_mixed { draw_size(rng) } else { size },
-        });
+    let groups = kinds.into_iter().zip(0..).map(|(attention, index)| GroupSpec {
+        group: CacheGroup { index, attention, lookahead: 0 },
+        block_size: if is_mixed { draw_size(rng) } else { size },
+    });
     groups.collect()
 }
 
@@ -226,8 +210,5 @@ pub fn change_engine(engine: &mut EngineSpec, rng: &mut Rng) {
         return *engine = draw_engine(rng);
     }
     let size = draw_size(rng);
-    engine
-        .groups
-        .iter_mut()
-        .for_each(|group| group.block_size = size);
+    engine.groups.iter_mut().for_each(|group| group.block_size = size);
 }

@@ -119,9 +119,7 @@ pub enum ProcessEnd {
 impl Station {
     /// A replica whose engine has just been started, without a follower yet.
     pub fn new(replica: ReplicaId, spec: StationSpec, commons: &mut Commons) -> Self {
-        let configured = Update::Track {
-            block_size: spec.configured_size,
-        };
+        let configured = Update::Track { block_size: spec.configured_size };
         commons.index.update(replica, configured, commons.now);
         let mut station = Self {
             replica,
@@ -173,9 +171,7 @@ impl Station {
     #[must_use]
     pub fn applied_engine(&self) -> &EngineSpec {
         let process = self.truth.process();
-        process.map_or(&self.spec.engine, |process| {
-            &self.processes[process.0].engine
-        })
+        process.map_or(&self.spec.engine, |process| &self.processes[process.0].engine)
     }
 
     /// Nothing goes wrong any more.
@@ -195,9 +191,7 @@ impl Station {
     /// Replaces the follower of the replica by a new one, with an index that may know the replica
     /// from a dump.
     pub fn follow_anew(&mut self, commons: &mut Commons) {
-        let configured = Update::Track {
-            block_size: self.spec.configured_size,
-        };
+        let configured = Update::Track { block_size: self.spec.configured_size };
         commons.index.update(self.replica, configured, commons.now);
         self.truth = Truth::default();
         self.follower = Follower::resumed(self.spec.follower, self.follower.report());
@@ -250,10 +244,7 @@ impl Station {
         self.is_down = true;
         let (now, rng) = (commons.now, &mut commons.rng);
         let latest = ProcessNo(self.processes.len() - 1);
-        if self
-            .arrived
-            .is_none_or(|position| position.process < latest)
-        {
+        if self.arrived.is_none_or(|position| position.process < latest) {
             // Late messages of a life of which nothing else was heard fit into the next one.
             self.channel.lose();
         }
@@ -298,14 +289,8 @@ impl Station {
         let habits = self.spec.habits;
         if hits(habits.restart, &mut commons.rng) {
             let is_hidden = self.spec.can_hide && commons.rng.below(2) == 0;
-            return self.crash(
-                if is_hidden {
-                    ProcessEnd::Hidden
-                } else {
-                    ProcessEnd::Seen
-                },
-                commons,
-            );
+            return self
+                .crash(if is_hidden { ProcessEnd::Hidden } else { ProcessEnd::Seen }, commons);
         }
         self.work(commons);
         self.trouble(commons);
@@ -334,9 +319,7 @@ impl Station {
 
     fn assume(&mut self, text: &PromptText, commons: &mut Commons) {
         let keys = commons.index.hash(Texts::question(text));
-        commons
-            .index
-            .update(self.replica, Update::Assume(&keys), commons.now);
+        commons.index.update(self.replica, Update::Assume(&keys), commons.now);
         self.assumed_until = commons.now + headstart_router::index::ASSUMPTION_TTL;
     }
 
@@ -371,8 +354,7 @@ impl Station {
         let is_told = number.0 == 0 || self.spec.has_ts;
         let shared = commons.hash_seed.filter(|_| is_told);
         self.voice.hash_seed = shared.unwrap_or_else(|| rng.next_u64());
-        self.processes
-            .push(Process::new(number, engine, self.spec.buffer_max));
+        self.processes.push(Process::new(number, engine, self.spec.buffer_max));
         self.is_down = false;
         if self.channel.is_open(commons.now) {
             commons.tally.hidden_restarts += 1;

@@ -107,10 +107,7 @@ mod tests {
 
     #[test]
     fn counts_add_up_and_are_seen_once() {
-        let mut tally = CoverageTally {
-            restarts: 3,
-            ..CoverageTally::default()
-        };
+        let mut tally = CoverageTally { restarts: 3, ..CoverageTally::default() };
         tally.add(&tally.clone());
         assert_eq!((tally.restarts, tally.seen().restarts), (6, 1));
         let counts = tally.seen().counts();

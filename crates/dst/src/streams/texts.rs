@@ -31,8 +31,7 @@ impl Texts {
         }
         let room = TOKENS_MAX - text.tokens.len();
         let num_new = rng.below(room.min(8) + 1);
-        text.tokens
-            .extend((0..num_new).map(|_| rng.below(3) as TokenId));
+        text.tokens.extend((0..num_new).map(|_| rng.below(3) as TokenId));
         match self.recent.len() {
             0..TEXTS_MAX => self.recent.push(text.clone()),
             len => self.recent[rng.below(len)] = text.clone(),
@@ -43,11 +42,7 @@ impl Texts {
     /// Returns the router's view of a prompt, which has no images.
     #[must_use]
     pub fn question(text: &PromptText) -> Prompt<'_> {
-        Prompt {
-            tokens: &text.tokens,
-            namespace: text.namespace,
-            ..Prompt::default()
-        }
+        Prompt { tokens: &text.tokens, namespace: text.namespace, ..Prompt::default() }
     }
 }
 

@@ -61,8 +61,7 @@ impl Standing {
     /// Whether the subscriber has doubted it for too long to know it still.
     #[must_use]
     pub fn is_over(&self, now: Nanos) -> bool {
-        self.doubted
-            .is_some_and(|doubted| doubted + DOUBT_TTL <= now)
+        self.doubted.is_some_and(|doubted| doubted + DOUBT_TTL <= now)
     }
 }
 
@@ -98,12 +97,7 @@ impl Truth {
         }
         self.age(now);
         for lost in first..seq {
-            self.take(
-                lost,
-                &records[lost as usize],
-                AnnouncementStatus::No,
-                catalog,
-            );
+            self.take(lost, &records[lost as usize], AnnouncementStatus::No, catalog);
         }
         let record = &records[seq as usize];
         let told = match record.damage {
@@ -211,22 +205,15 @@ impl Truth {
     /// Whether the subscriber cannot know the block's prefix.
     #[must_use]
     pub fn is_tainted(&self, block: BlockNo, catalog: &Catalog) -> bool {
-        catalog
-            .prefix(block)
-            .any(|block| self.tainted.contains(&block))
+        catalog.prefix(block).any(|block| self.tainted.contains(&block))
     }
 
     /// Whether a block is in one of the tiers that count.
     #[must_use]
     pub fn holds(&self, group: u8, block: BlockNo, only_device: bool) -> bool {
-        let tiers: &[Tier] = if only_device {
-            &[Tier::Device]
-        } else {
-            &[Tier::Device, Tier::Host]
-        };
-        let mut places = tiers
-            .iter()
-            .map(|&tier| BlockLocation { group, tier, block });
+        let tiers: &[Tier] =
+            if only_device { &[Tier::Device] } else { &[Tier::Device, Tier::Host] };
+        let mut places = tiers.iter().map(|&tier| BlockLocation { group, tier, block });
         places.any(|place| self.held.contains_key(&place))
     }
 
@@ -252,9 +239,9 @@ impl Truth {
         catalog: &Catalog,
     ) {
         let may_have_removed = match record.damage {
-            Damage::Skipped {
-                may_have_removed, ..
-            } => may_have_removed || told == AnnouncementStatus::No,
+            Damage::Skipped { may_have_removed, .. } => {
+                may_have_removed || told == AnnouncementStatus::No
+            }
             _ => told != AnnouncementStatus::Yes,
         };
         if told != AnnouncementStatus::Yes {
@@ -270,11 +257,7 @@ impl Truth {
                     let introduces = introductions.next() == Some(&true);
                     self.announced.insert(place.group);
                     self.note(place.block, introduces, told, catalog);
-                    let standing = Standing {
-                        stored_at: seq,
-                        told,
-                        doubted: None,
-                    };
+                    let standing = Standing { stored_at: seq, told, doubted: None };
                     if matches!(happening, Happening::CopyStored(_)) {
                         self.blurred.insert(place.block);
                     }
@@ -292,11 +275,7 @@ impl Truth {
     fn remove(&mut self, place: BlockLocation, catalog: &Catalog) {
         self.held.remove(&place);
         let block = place.block;
-        let mut left = self
-            .held
-            .iter()
-            .filter(|(place, _)| place.block == block)
-            .peekable();
+        let mut left = self.held.iter().filter(|(place, _)| place.block == block).peekable();
         let may_be_forgotten = match left.peek() {
             Some(_) => left.all(|(_, standing)| standing.told != AnnouncementStatus::Yes),
             None => self.is_tainted(block, catalog),
@@ -358,24 +337,13 @@ mod tests {
     #[test]
     fn what_a_lost_batch_stored_is_not_told_and_what_was_before_may_be_gone() {
         let mut catalog = Catalog::default();
-        let text = PromptText {
-            tokens: vec![1, 2, 3],
-            namespace: Namespace::default(),
-            image: None,
-        };
+        let text =
+            PromptText { tokens: vec![1, 2, 3], namespace: Namespace::default(), image: None };
         let chain = catalog.chain(&text, 1);
-        let place = |at: usize| BlockLocation {
-            group: 0,
-            tier: Tier::Device,
-            block: chain[at],
-        };
-        let records: Vec<BatchRecord> = [0, 1, 2]
-            .map(|block| record(&[Happening::Stored(place(block))]))
-            .into();
-        let at = |seq| BatchPosition {
-            process: ProcessNo(0),
-            seq,
-        };
+        let place = |at: usize| BlockLocation { group: 0, tier: Tier::Device, block: chain[at] };
+        let records: Vec<BatchRecord> =
+            [0, 1, 2].map(|block| record(&[Happening::Stored(place(block))])).into();
+        let at = |seq| BatchPosition { process: ProcessNo(0), seq };
         let mut truth = Truth::default();
         truth.apply(at(0), &records, (&catalog, Nanos(0))).unwrap();
         truth.apply(at(2), &records, (&catalog, Nanos(0))).unwrap();
@@ -383,11 +351,7 @@ mod tests {
         let told = [0, 1, 2].map(|block| of(block).told);
         assert_eq!(
             told,
-            [
-                AnnouncementStatus::Yes,
-                AnnouncementStatus::No,
-                AnnouncementStatus::Yes
-            ]
+            [AnnouncementStatus::Yes, AnnouncementStatus::No, AnnouncementStatus::Yes]
         );
         let may_be_lost = [0, 1, 2].map(|block| truth.may_be_lost(of(block)));
         assert_eq!(may_be_lost, [true, false, false]);
@@ -395,19 +359,11 @@ mod tests {
         // A doubt is taken back once, soon enough, and before anything else is applied.
         truth.doubt(Nanos(5));
         assert!(
-            truth.is_doubted()
-                && truth
-                    .held()
-                    .values()
-                    .all(|standing| standing.doubted.is_some())
+            truth.is_doubted() && truth.held().values().all(|standing| standing.doubted.is_some())
         );
         assert_eq!(truth.trust(Nanos(6)), Ok(()));
         assert!(
-            !truth.is_doubted()
-                && truth
-                    .held()
-                    .values()
-                    .all(|standing| standing.doubted.is_none())
+            !truth.is_doubted() && truth.held().values().all(|standing| standing.doubted.is_none())
         );
         assert!(truth.trust(Nanos(6)).is_err());
         truth.doubt(Nanos(7));

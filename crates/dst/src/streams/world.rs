@@ -60,12 +60,7 @@ impl StreamWorld {
             Station::new(replica, spec, &mut commons)
         });
         let stations = stations.collect();
-        Self {
-            commons,
-            stations,
-            num_steps: scenario.num_steps,
-            restore: scenario.restore,
-        }
+        Self { commons, stations, num_steps: scenario.num_steps, restore: scenario.restore }
     }
 
     /// Returns the log and the counts.
@@ -103,8 +98,7 @@ impl StreamWorld {
 
     /// Replaces the followers of all engines by new ones, with the dumped index.
     fn restore(&mut self, dump: &IndexDump) -> Result<(), String> {
-        self.commons
-            .note(|| "every replica is followed again".to_owned());
+        self.commons.note(|| "every replica is followed again".to_owned());
         self.commons.index = RunIndex::new(MODEL);
         for station in &mut self.stations {
             station.follow_anew(&mut self.commons);
@@ -120,9 +114,7 @@ impl StreamWorld {
     /// When anything happens next.
     fn next(&self) -> Nanos {
         let times = self.stations.iter().map(Station::next);
-        times
-            .fold(Nanos(u64::MAX), Nanos::min)
-            .max(self.commons.now)
+        times.fold(Nanos(u64::MAX), Nanos::min).max(self.commons.now)
     }
 
     /// Advances to `next`, and compares the stations with news.
@@ -200,11 +192,8 @@ impl StreamWorld {
             let spec = &station.spec;
             spec.follower.can_replay && spec.buffer_max > 0 && spec.habits.set_clock == 0
         };
-        let steps = if self.stations.iter().all(is_told_at_once) {
-            STEPS_AFTER
-        } else {
-            STEPS_HEALED
-        };
+        let steps =
+            if self.stations.iter().all(is_told_at_once) { STEPS_AFTER } else { STEPS_HEALED };
         for station in &mut self.stations {
             station.heal(&mut self.commons);
         }
@@ -218,14 +207,12 @@ impl StreamWorld {
         self.rest(DOUBT_TTL)?;
         let mut result = Ok(());
         let stations = &self.stations;
-        self.commons
-            .index
-            .residents(self.commons.now, &mut |resident| {
-                let station = &stations[resident.replica.0 as usize];
-                if resident.is_doubtful && !station.truth.has_blurred() {
-                    result = Err(format!("{resident:?} is in doubt for ever"));
-                }
-            });
+        self.commons.index.residents(self.commons.now, &mut |resident| {
+            let station = &stations[resident.replica.0 as usize];
+            if resident.is_doubtful && !station.truth.has_blurred() {
+                result = Err(format!("{resident:?} is in doubt for ever"));
+            }
+        });
         result
     }
 
@@ -266,17 +253,10 @@ impl StreamWorld {
             index.check();
         }
         let stats = index.stats();
-        let left = (
-            stats.entries,
-            stats.doubtful,
-            stats.assumed_prompts,
-            stats.held,
-        );
+        let left = (stats.entries, stats.doubtful, stats.assumed_prompts, stats.held);
         match left {
             (0, 0, 0, 0) => Ok(()),
-            _ => Err(format!(
-                "something is left of forgotten replicas: {stats:?}"
-            )),
+            _ => Err(format!("something is left of forgotten replicas: {stats:?}")),
         }
     }
 }
@@ -294,15 +274,9 @@ fn up_to_date(station: &Station, must_be_complete: bool) -> Result<bool, String>
     };
     if at != last || !is_right {
         let replica = station.replica;
-        let exact = if is_exact {
-            "with nothing lost"
-        } else {
-            "after losses"
-        };
+        let exact = if is_exact { "with nothing lost" } else { "after losses" };
         let report = station.follower.report();
-        return Err(format!(
-            "{replica:?} rests {exact} at {at:?} instead of {last:?}: {report:?}"
-        ));
+        return Err(format!("{replica:?} rests {exact} at {at:?} instead of {last:?}: {report:?}"));
     }
     Ok(is_complete)
 }

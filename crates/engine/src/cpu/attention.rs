@@ -89,11 +89,7 @@ impl LayerAttention<'_> {
             rest = others;
         }
         tasks.into_par_iter().for_each(|(tile, out)| {
-            arch.dispatch(TileAttention {
-                layer: self,
-                tile,
-                out,
-            });
+            arch.dispatch(TileAttention { layer: self, tile, out });
         });
         gather(&tiles, heads, staging, out);
     }
@@ -159,13 +155,7 @@ impl WithSimd for TileAttention<'_> {
         let rows = self.tile.rows(self.layer.heads);
         let queries = self.pack_queries(rows);
         let mut scores = vec![0.0f32; rows.next_multiple_of(SCORE_ROWS) * KEYS];
-        let mut states = vec![
-            RowState {
-                max: f32::NEG_INFINITY,
-                sum: 0.0
-            };
-            rows
-        ];
+        let mut states = vec![RowState { max: f32::NEG_INFINITY, sum: 0.0 }; rows];
         let context = self.tile.start + self.tile.num_tokens;
         let (mut key_scratch, mut value_scratch) = (Vec::new(), Vec::new());
         for first in (0..context).step_by(KEYS) {
@@ -181,10 +171,7 @@ impl WithSimd for TileAttention<'_> {
             }
             self.add_values(simd, first, count, &mut value_scratch, &scores);
         }
-        for (state, out) in states
-            .iter()
-            .zip(self.out.chunks_exact_mut(self.layer.heads.dim))
-        {
+        for (state, out) in states.iter().zip(self.out.chunks_exact_mut(self.layer.heads.dim)) {
             let scale = 1.0 / state.sum;
             out.iter_mut().for_each(|value| *value *= scale);
         }
@@ -203,10 +190,8 @@ impl TileAttention<'_> {
             let at = (self.tile.first_row + token) * self.layer.q_stride
                 + (self.tile.kv_head * group + head) * dim;
             let to = row / SCORE_ROWS * SCORE_ROWS * dim + row % SCORE_ROWS;
-            for (slot, q) in packed[to..]
-                .iter_mut()
-                .step_by(SCORE_ROWS)
-                .zip(&self.layer.q[at..at + dim])
+            for (slot, q) in
+                packed[to..].iter_mut().step_by(SCORE_ROWS).zip(&self.layer.q[at..at + dim])
             {
                 *slot = q * scale;
             }
@@ -310,8 +295,7 @@ mod tests {
         let poison = vec![f32::NAN; width];
         for block in 0..num_blocks as u32 {
             for slot in 0..block_size {
-                pool.layer_mut(0)
-                    .write(BlockId(block), slot, &poison, &poison);
+                pool.layer_mut(0).write(BlockId(block), slot, &poison, &poison);
             }
         }
         let mut random = |len: usize| -> Vec<f32> {
@@ -337,22 +321,12 @@ mod tests {
             let mine = random(tokens * width * heads.group);
             expected.extend(naive_attention(&mine, &keys, &values, start, heads));
             q.extend(mine);
-            queries.push(Queries {
-                first_row,
-                num_tokens: tokens,
-                start,
-                blocks,
-            });
+            queries.push(Queries { first_row, num_tokens: tokens, start, blocks });
         }
         let mut out = vec![0.0; q.len()];
         let stride = width * heads.group;
-        let attention = LayerAttention {
-            q: &q,
-            q_stride: stride,
-            queries: &queries,
-            kv: pool.layer(0),
-            heads,
-        };
+        let attention =
+            LayerAttention { q: &q, q_stride: stride, queries: &queries, kv: pool.layer(0), heads };
         attention.run(&mut Vec::new(), &mut out);
         for (at, (got, expected)) in out.iter().zip(&expected).enumerate() {
             assert!(
@@ -364,26 +338,10 @@ mod tests {
 
     #[test]
     fn paged_is_naive() {
-        let gqa = Heads {
-            num_kv: 2,
-            group: 4,
-            dim: 64,
-        };
-        let mha = Heads {
-            num_kv: 3,
-            group: 1,
-            dim: 16,
-        };
-        let wide = Heads {
-            num_kv: 1,
-            group: 7,
-            dim: 128,
-        };
-        let odd = Heads {
-            num_kv: 2,
-            group: 2,
-            dim: 80,
-        };
+        let gqa = Heads { num_kv: 2, group: 4, dim: 64 };
+        let mha = Heads { num_kv: 3, group: 1, dim: 16 };
+        let wide = Heads { num_kv: 1, group: 7, dim: 128 };
+        let odd = Heads { num_kv: 2, group: 2, dim: 80 };
         for dtype in [Dtype::F32, Dtype::Bf16] {
             for heads in [gqa, mha, wide, odd] {
                 for block_size in [16, 32, 48] {

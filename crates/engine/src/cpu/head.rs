@@ -13,10 +13,7 @@ use crate::kv::Numbers;
 pub fn rows_dot(x: &[f32], table: &Numbers, k: usize, logits: &mut [f32]) {
     let m = x.len() / k;
     let n = table.len() / k;
-    assert!(
-        logits.len() == m * n && table.len() == n * k,
-        "logits are [m, n]"
-    );
+    assert!(logits.len() == m * n && table.len() == n * k, "logits are [m, n]");
     /// Vocabulary entries per task: some 0.1 ms of work at k = 512.
     const ENTRIES: usize = 256;
     let arch = Arch::new();
@@ -90,10 +87,7 @@ mod tests {
         rows_dot(&x, &Numbers::F32(table.clone()), k, &mut logits);
         for (at, logit) in logits.iter().enumerate() {
             let (x, entry) = (&x[at / n * k..][..k], &table[at % n * k..][..k]);
-            let terms = x
-                .iter()
-                .zip(entry)
-                .map(|(x, e)| f64::from(*x) * f64::from(*e));
+            let terms = x.iter().zip(entry).map(|(x, e)| f64::from(*x) * f64::from(*e));
             assert!((f64::from(*logit) - terms.sum::<f64>()).abs() < 1e-4);
         }
     }

@@ -49,10 +49,7 @@ impl Linear {
     #[must_use]
     pub fn new(weight: Numbers, k: usize, n: usize, bias: Option<Vec<f32>>) -> Self {
         assert_eq!(weight.len(), k * n, "a [k, n] matrix has k * n elements");
-        assert!(
-            bias.as_ref().is_none_or(|bias| bias.len() == n),
-            "a bias has n elements"
-        );
+        assert!(bias.as_ref().is_none_or(|bias| bias.len() == n), "a bias has n elements");
         Self { weight, k, n, bias }
     }
 
@@ -77,18 +74,11 @@ impl Linear {
     /// When the sizes do not fit.
     pub fn apply(&self, x: &[f32], y: &mut [f32], write: Write) {
         let m = x.len() / self.k;
-        assert!(
-            x.len() == m * self.k && y.len() == m * self.n,
-            "x is [m, k], y is [m, n]"
-        );
+        assert!(x.len() == m * self.k && y.len() == m * self.n, "x is [m, k], y is [m, n]");
         if m == 0 {
             return;
         }
-        let kernel = if m <= FEW_ROWS {
-            Kernel::Strips
-        } else {
-            Kernel::Gemm
-        };
+        let kernel = if m <= FEW_ROWS { Kernel::Strips } else { Kernel::Gemm };
         self.apply_with(kernel, x, y, write);
     }
 
@@ -115,15 +105,7 @@ impl Linear {
                 for first in (0..self.n).step_by(PANEL) {
                     let width = PANEL.min(self.n - first);
                     self.widen_panel(first, width, &mut panel);
-                    gemm(
-                        x,
-                        &panel,
-                        width,
-                        &mut y[first..],
-                        self.n,
-                        [m, self.k, width],
-                        write,
-                    );
+                    gemm(x, &panel, width, &mut y[first..], self.n, [m, self.k, width], write);
                 }
             }
         }
@@ -194,11 +176,7 @@ mod tests {
 
     fn plain(x: &[f32], w: &[f32], k: usize, n: usize) -> Vec<f64> {
         let row = |x: &[f32]| -> Vec<f64> {
-            let column = |c| {
-                (0..k)
-                    .map(|i| f64::from(x[i]) * f64::from(w[i * n + c]))
-                    .sum()
-            };
+            let column = |c| (0..k).map(|i| f64::from(x[i]) * f64::from(w[i * n + c])).sum();
             (0..n).map(column).collect()
         };
         x.chunks_exact(k).flat_map(row).collect()
@@ -219,10 +197,7 @@ mod tests {
             for (at, (y, expected)) in y.iter().zip(&expected).enumerate() {
                 let before = if write == Write::Add { start[at] } else { 0.0 };
                 let expected = expected + f64::from(before) + f64::from(bias[at % n]);
-                assert!(
-                    (f64::from(*y) - expected).abs() < 1e-4,
-                    "m {m}, n {n}, {dtype:?}, {at}"
-                );
+                assert!((f64::from(*y) - expected).abs() < 1e-4, "m {m}, n {n}, {dtype:?}, {at}");
             }
         }
     }

@@ -118,10 +118,7 @@ fn for_each_row(rows: &mut [f32], width: usize, pass: impl Fn(usize, &mut [f32])
     if rows.len() < PARALLEL_ROWS * width {
         rows.chunks_exact_mut(width).enumerate().for_each(run);
     } else {
-        rows.par_chunks_exact_mut(width)
-            .with_min_len(8)
-            .enumerate()
-            .for_each(run);
+        rows.par_chunks_exact_mut(width).with_min_len(8).enumerate().for_each(run);
     }
 }
 

@@ -23,13 +23,7 @@ pub(super) fn product(x: &[f32], weight: &Numbers, k: usize, y: &mut [f32], writ
     let x = &PackedRows::new(x, k);
     let arch = Arch::new();
     strips.into_par_iter().for_each(|strip| {
-        arch.dispatch(StripProduct {
-            x,
-            weight,
-            n,
-            strip,
-            write,
-        });
+        arch.dispatch(StripProduct { x, weight, n, strip, write });
     });
 }
 
@@ -44,11 +38,7 @@ impl<'a> Strip<'a> {
     fn split(y: &'a mut [f32], m: usize, n: usize) -> Vec<Self> {
         let strips = (0..n).step_by(STRIP).map(|first| {
             let width = STRIP.min(n - first);
-            Self {
-                first,
-                width,
-                rows: Vec::with_capacity(m),
-            }
+            Self { first, width, rows: Vec::with_capacity(m) }
         });
         let mut strips: Vec<Self> = strips.collect();
         for row in y.chunks_exact_mut(n) {
@@ -82,10 +72,7 @@ impl PackedRows {
             }
             (width, packed)
         };
-        Self {
-            k,
-            groups: x.chunks(GROUP * k).map(pack).collect(),
-        }
+        Self { k, groups: x.chunks(GROUP * k).map(pack).collect() }
     }
 }
 
@@ -107,26 +94,9 @@ impl WithSimd for StripProduct<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self {
-            x,
-            weight,
-            n,
-            strip,
-            write,
-        } = self;
-        let Strip {
-            first: column,
-            width,
-            mut rows,
-        } = strip;
-        let mut scratch = vec![
-            0.0;
-            if let Numbers::Bf16(_) = weight {
-                DEPTH * width
-            } else {
-                0
-            }
-        ];
+        let Self { x, weight, n, strip, write } = self;
+        let Strip { first: column, width, mut rows } = strip;
+        let mut scratch = vec![0.0; if let Numbers::Bf16(_) = weight { DEPTH * width } else { 0 }];
         for first in (0..x.k).step_by(DEPTH) {
             let depth = first..x.k.min(first + DEPTH);
             let write = if first == 0 { write } else { Write::Add };
@@ -139,12 +109,7 @@ impl WithSimd for StripProduct<'_> {
                     (&scratch[..], width)
                 }
             };
-            let sums = Sums {
-                weight,
-                stride,
-                width,
-                write,
-            };
+            let sums = Sums { weight, stride, width, write };
             for ((packed, x), rows) in x.groups.iter().zip(rows.chunks_mut(GROUP)) {
                 let x = &x[depth.start * packed..depth.end * packed];
                 // Eight vectors of sums hide the multiply-add's latency.
@@ -188,9 +153,7 @@ impl Sums<'_> {
         for column in column..self.width {
             for (row, out) in rows.iter_mut().enumerate() {
                 let terms = x.iter().enumerate();
-                let sum = terms
-                    .map(|(k, x)| x[row] * self.weight[k * self.stride + column])
-                    .sum();
+                let sum = terms.map(|(k, x)| x[row] * self.weight[k * self.stride + column]).sum();
                 store(&mut out[column], sum, self.write);
             }
         }

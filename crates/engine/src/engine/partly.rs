@@ -42,11 +42,7 @@ impl Engine {
     /// Cost and savings of partial loading, if it is enabled.
     #[must_use]
     pub fn importance(&self) -> Option<ImportanceReport> {
-        let guard = self
-            .scheduler
-            .guard()
-            .map(Guard::counts)
-            .unwrap_or_default();
+        let guard = self.scheduler.guard().map(Guard::counts).unwrap_or_default();
         let importance = self.importance.as_ref();
         importance.map(|importance| importance.report(guard))
     }

@@ -42,10 +42,7 @@ fn copy_layer(copies: &mut Copies<'_>, (index, num_layers): (usize, usize), laye
     if !layer.has_probes() {
         return copies.copy(index, layer);
     }
-    for (section, part) in [
-        (Section::Probes, index),
-        (Section::Rest, num_layers + index),
-    ] {
+    for (section, part) in [(Section::Probes, index), (Section::Rest, num_layers + index)] {
         copies.copy(part, &mut SectionOf { layer, section });
     }
 }

@@ -51,10 +51,7 @@ impl CpuExecutor {
     #[must_use]
     pub fn begin(&self, entry: Entry) -> Activations {
         let positions = entry.start..entry.start + entry.tokens.len();
-        let batch = Batch {
-            entries: vec![entry],
-            ..Batch::default()
-        };
+        let batch = Batch { entries: vec![entry], ..Batch::default() };
         let mut activations = Activations {
             rotation: Rotation::of_positions(&self.model.config, positions),
             buffers: Buffers::default(),
@@ -130,16 +127,8 @@ impl CpuExecutor {
     /// Computes the rest of a layer, in which `pruned` tokens of the prefix were left out.
     pub fn finish(&mut self, activations: &mut Activations, layer: usize, pruned: usize) {
         let Self { model, kv, .. } = self;
-        let Activations {
-            batch,
-            rotation,
-            buffers,
-        } = activations;
-        let pass = Pass {
-            model,
-            batch,
-            rotation,
-        };
+        let Activations { batch, rotation, buffers } = activations;
+        let pass = Pass { model, batch, rotation };
         let kv = kv.layer_mut(layer);
         buffers.store(&pass, kv, |_| pruned);
         buffers.attend(&pass, layer, kv, |_| pruned);
@@ -167,11 +156,7 @@ impl CpuExecutor {
 
 impl Activations {
     fn run(&mut self, executor: &CpuExecutor, task: impl FnOnce(&mut Buffers, &Pass<'_>)) {
-        let pass = Pass {
-            model: &executor.model,
-            batch: &self.batch,
-            rotation: &self.rotation,
-        };
+        let pass = Pass { model: &executor.model, batch: &self.batch, rotation: &self.rotation };
         task(&mut self.buffers, &pass);
     }
 }

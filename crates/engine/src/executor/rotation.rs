@@ -25,10 +25,7 @@ impl Rotation {
                 (cos as f32, sin as f32)
             })
         });
-        Self {
-            half: config.head_dim / 2,
-            turns: turns.collect(),
-        }
+        Self { half: config.head_dim / 2, turns: turns.collect() }
     }
 
     /// Rotates the consecutive heads in `heads` to the position of `row`.
@@ -48,9 +45,7 @@ fn frequencies(config: &ModelConfig) -> Vec<f32> {
     let plain = (0..dim / 2).map(|i| 1.0 / config.rope.theta.powf((2 * i) as f32 / dim as f32));
     match config.rope.llama3 {
         None => plain.collect(),
-        Some(scaling) => plain
-            .map(|frequency| stretch(frequency, &scaling))
-            .collect(),
+        Some(scaling) => plain.map(|frequency| stretch(frequency, &scaling)).collect(),
     }
 }
 

@@ -20,10 +20,6 @@ impl AttendedTokens {
 
     /// Exactly the tokens that the probes select.
     pub(super) fn named(selection: Selection) -> Self {
-        Self {
-            kept: selection.tokens.clone(),
-            selection,
-            missed: 0.0,
-        }
+        Self { kept: selection.tokens.clone(), selection, missed: 0.0 }
     }
 }

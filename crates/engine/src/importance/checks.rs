@@ -119,11 +119,7 @@ impl Checks {
             return;
         };
         let [front_was_allowed, all_was_allowed] = was_allowed;
-        let is_news = if front.contains(&unit) {
-            front_was_allowed
-        } else {
-            all_was_allowed
-        };
+        let is_news = if front.contains(&unit) { front_was_allowed } else { all_was_allowed };
         if is_news {
             self.barred.prefixes += 1;
             self.barred.last = Some(unit);
@@ -168,10 +164,7 @@ mod tests {
         };
         Check {
             new,
-            units: units
-                .iter()
-                .map(|unit| BlockHash::from_u64(*unit))
-                .collect(),
+            units: units.iter().map(|unit| BlockHash::from_u64(*unit)).collect(),
             logits: logits.to_vec(),
         }
     }
@@ -179,10 +172,7 @@ mod tests {
     /// A guard that remembers one prefix counts one barred, however many were.
     #[test]
     fn each_prefix_that_is_barred_is_told_once() {
-        let options = GuardOptions {
-            most_prefixes: 1,
-            ..GuardOptions::default()
-        };
+        let options = GuardOptions { most_prefixes: 1, ..GuardOptions::default() };
         let (mut guard, mut checks) = (Guard::new(options), Checks::default());
         let full = [4.0, 0.0];
         for (units, logits, barred, last) in [
@@ -193,10 +183,7 @@ mod tests {
             (&[7, 8], [4.0, 3.9], 2, Some(8)),
         ] {
             checks.judge(&check_of(units, logits), &full, &mut guard);
-            let expected = BarredPrefixes {
-                prefixes: barred,
-                last: last.map(BlockHash::from_u64),
-            };
+            let expected = BarredPrefixes { prefixes: barred, last: last.map(BlockHash::from_u64) };
             assert_eq!(checks.barred(), expected);
         }
         assert_eq!(guard.counts().barred, 1);
@@ -220,10 +207,7 @@ mod tests {
         ] {
             checks.judge(&check_of(units, [0.0, 4.0]), &[4.0, 0.0], &mut guard);
             let last = Some(BlockHash::from_u64(last));
-            let expected = BarredPrefixes {
-                prefixes: barred,
-                last,
-            };
+            let expected = BarredPrefixes { prefixes: barred, last };
             assert_eq!(checks.barred(), expected, "{units:?}");
         }
     }

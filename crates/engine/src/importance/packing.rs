@@ -146,8 +146,7 @@ impl PackManager {
         if self.origins.len() + units.len() > MOST_ORIGINS {
             self.origins.clear();
         }
-        self.origins
-            .extend(units.iter().map(|&unit| (unit, origin)));
+        self.origins.extend(units.iter().map(|&unit| (unit, origin)));
     }
 
     /// Continues packing and adds the necessary transfers to `transfers`.
@@ -253,9 +252,7 @@ impl PackManager {
     /// Units of a pack that is gone, which are in no other, are to be packed again.
     fn uncovered(&mut self, gone: &FoundPack) {
         let views = self.packs.find(&gone.units, gone.part);
-        let covered = views
-            .iter()
-            .flat_map(|view| view.first_unit..view.first_unit + view.units);
+        let covered = views.iter().flat_map(|view| view.first_unit..view.first_unit + view.units);
         let covered: BTreeSet<usize> = covered.collect();
         let units = gone.units.iter().enumerate();
         let bare = units.filter(|(at, _)| !covered.contains(at));
@@ -361,9 +358,7 @@ fn is_new(
         tokens.map(|token| token + view.first_unit * unit_tokens - view.before * unit_tokens)
     });
     let held: HashSet<usize> = held.collect();
-    let new = wanted
-        .iter()
-        .filter(|token| !held.contains(&(**token as usize)));
+    let new = wanted.iter().filter(|token| !held.contains(&(**token as usize)));
     new.count() as f64 >= (options.least_change * wanted.len() as f64).max(1.0)
 }
 

@@ -129,8 +129,7 @@ impl PartTable {
             self.next_id += 1;
             let load = PendingPartLoad { name, bytes, from };
             self.under_way.insert(id, load);
-            self.states
-                .insert(name, PartResidency::Loading { is_wanted: true });
+            self.states.insert(name, PartResidency::Loading { is_wanted: true });
             self.transfers.push(Transfer::LoadPart { id, name, from });
         }
         (from, needs_load && from == PARTS_FROM)
@@ -191,9 +190,7 @@ impl PartTable {
     /// Drops these parts of units, because a pack now holds the tokens they were read for.
     pub(super) fn supersede(&mut self, names: impl IntoIterator<Item = PartName>) {
         let names = names.into_iter();
-        let released: Vec<_> = names
-            .filter_map(|name| self.rest.forget_part(name))
-            .collect();
+        let released: Vec<_> = names.filter_map(|name| self.rest.forget_part(name)).collect();
         self.release(released);
     }
 
@@ -210,8 +207,7 @@ impl PartTable {
             }
         }
         if !at_hand.is_empty() {
-            self.transfers
-                .push(Transfer::ReleaseParts { names: at_hand });
+            self.transfers.push(Transfer::ReleaseParts { names: at_hand });
         }
     }
 
@@ -244,10 +240,7 @@ mod tests {
     #[test]
     fn the_disk_was_asked_when_whoever_moves_bytes_says() {
         let mut parts = parts();
-        let name = PartName {
-            record: BlockHash::from_u64(1),
-            part: 3,
-        };
+        let name = PartName { record: BlockHash::from_u64(1), part: 3 };
         assert_eq!(parts.ask(PartKind::Rest, name, 700), (Tier::Disk, true));
         let [Transfer::LoadPart { id, .. }] = parts.take_transfers()[..] else {
             panic!("it is loaded");
@@ -260,11 +253,7 @@ mod tests {
             ago: Duration::from_millis(1_750),
             took: Duration::from_millis(250),
         };
-        let ended = FinishedDiskLoad {
-            bytes: 700,
-            asked_at: at(9_000),
-            arrived: Some(at(9_250)),
-        };
+        let ended = FinishedDiskLoad { bytes: 700, asked_at: at(9_000), arrived: Some(at(9_250)) };
         assert_eq!(parts.loaded(report, at(11_000)), Some(ended));
         assert_eq!(parts.look(name), Where::Here);
         assert_eq!(parts.loaded(report, at(11_000)), None, "it ended");
@@ -273,10 +262,7 @@ mod tests {
     #[test]
     fn what_does_not_come_has_no_arrival() {
         let mut parts = parts();
-        let name = PartName {
-            record: BlockHash::from_u64(1),
-            part: 0,
-        };
+        let name = PartName { record: BlockHash::from_u64(1), part: 0 };
         parts.ask(PartKind::Probes, name, 5);
         let [Transfer::LoadPart { id, .. }] = parts.take_transfers()[..] else {
             panic!("it is loaded");

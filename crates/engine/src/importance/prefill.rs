@@ -53,11 +53,7 @@ enum Stage {
     /// Probe parts; this number of them, from the first on, is available.
     Probes(usize),
     /// The parts of `reads`; the first `here` of them are available.
-    Rest {
-        chosen: AttendedTokens,
-        reads: Vec<PartRead>,
-        here: usize,
-    },
+    Rest { chosen: AttendedTokens, reads: Vec<PartRead>, here: usize },
 }
 
 /// Progress of a prompt.
@@ -67,11 +63,7 @@ pub(super) enum PrefillProgress {
     /// It cannot go on: something did not come.
     Failed,
     /// It has its first token.
-    Done {
-        token: TokenId,
-        logits: Vec<f32>,
-        pruned: Arc<[u32]>,
-    },
+    Done { token: TokenId, logits: Vec<f32>, pruned: Arc<[u32]> },
 }
 
 /// State shared by all prompts.
@@ -130,12 +122,7 @@ impl PartialPrefill {
         }
         for index in 0..self.units() {
             let unit = self.partly.units()[index];
-            self.ask(
-                (layer, PartKind::Probes),
-                probe_part(unit, layer),
-                shared,
-                now,
-            );
+            self.ask((layer, PartKind::Probes), probe_part(unit, layer), shared, now);
             if shared.wants_all() {
                 let part = shared.shape.rest_part(layer);
                 let rest = PartName { record: unit, part };
@@ -174,11 +161,7 @@ impl PartialPrefill {
                     if self.layer == shared.executor.num_layers() {
                         let (token, logits) = shared.executor.sample(&self.activations);
                         let pruned = std::mem::take(&mut self.pruned).into();
-                        return PrefillProgress::Done {
-                            token,
-                            logits,
-                            pruned,
-                        };
+                        return PrefillProgress::Done { token, logits, pruned };
                     }
                     shared.executor.project(&mut self.activations, self.layer);
                 }
@@ -237,11 +220,7 @@ impl PartialPrefill {
             }
         }
         self.ask_ahead(self.layer + 1, shared, now);
-        self.stage = Stage::Rest {
-            chosen,
-            reads,
-            here: 0,
-        };
+        self.stage = Stage::Rest { chosen, reads, here: 0 };
     }
 
     /// A part did not come. Whether it may have been a pack's, and the layer now waits for units
@@ -266,11 +245,7 @@ impl PartialPrefill {
         for read in &reads {
             self.ask((self.layer, PartKind::Rest), read.part, shared, now);
         }
-        self.stage = Stage::Rest {
-            chosen,
-            reads,
-            here: 0,
-        };
+        self.stage = Stage::Rest { chosen, reads, here: 0 };
         true
     }
 
@@ -296,18 +271,11 @@ impl PartialPrefill {
         if selection.is_all || !shared.selecting.whole_parts {
             return AttendedTokens::named(selection);
         }
-        let wish = Wish {
-            selection: &selection,
-            importances: &sums,
-            spared: shared.selecting.spared,
-        };
+        let wish =
+            Wish { selection: &selection, importances: &sums, spared: shared.selecting.spared };
         let packs = !self.avoids_packs;
         let fitted = self.ask_cover(shared, (packs, &|_| false), |cover| fit(cover, &wish));
-        AttendedTokens {
-            kept: fitted.tokens,
-            missed: fitted.missed,
-            selection,
-        }
+        AttendedTokens { kept: fitted.tokens, missed: fitted.missed, selection }
     }
 
     /// Returns the reads of the parts that hold the kept tokens.
@@ -315,9 +283,7 @@ impl PartialPrefill {
         let parts = &*shared.parts;
         let is_cached = |name| parts.is_kept(name);
         let packs = !chosen.selection.is_all && !self.avoids_packs;
-        self.ask_cover(shared, (packs, &is_cached), |cover| {
-            reads(cover, &chosen.kept)
-        })
+        self.ask_cover(shared, (packs, &is_cached), |cover| reads(cover, &chosen.kept))
     }
 
     /// Asks about the parts that there are for this layer.
@@ -328,11 +294,7 @@ impl PartialPrefill {
         ask: impl FnOnce(&Cover<'_>) -> T,
     ) -> T {
         let part = shared.shape.rest_part(self.layer);
-        let packs = if packs {
-            shared.packs.find(self.partly.units(), part)
-        } else {
-            Vec::new()
-        };
+        let packs = if packs { shared.packs.find(self.partly.units(), part) } else { Vec::new() };
         self.packs.extend(packs.iter().map(|pack| pack.name));
         ask(&Cover {
             units: self.partly.units(),
@@ -359,9 +321,7 @@ impl PartialPrefill {
             self.place(reads, shared);
         }
         let pruned = self.partly.stored.len() - chosen.kept.len();
-        shared
-            .executor
-            .finish(&mut self.activations, self.layer, pruned);
+        shared.executor.finish(&mut self.activations, self.layer, pruned);
         self.pruned.push(pruned as u32);
         let unit_tokens = shared.shape.unit_tokens;
         let named = &chosen.selection.tokens;
@@ -372,15 +332,10 @@ impl PartialPrefill {
         let probes = units.map(|&unit| (probe_part(unit, self.layer), 1.0));
         let probes: Vec<_> = probes.collect();
         shared.parts.used(PartKind::Probes, &probes, now);
-        self.tally
-            .layer(&chosen.selection, reads.len(), unit_tokens);
+        self.tally.layer(&chosen.selection, reads.len(), unit_tokens);
         self.tally.missed += chosen.missed;
         // A selection of all tokens says nothing about which ones matter.
-        self.named.push(if chosen.selection.is_all {
-            Vec::new()
-        } else {
-            named.clone()
-        });
+        self.named.push(if chosen.selection.is_all { Vec::new() } else { named.clone() });
         self.layer += 1;
         self.computed += 1;
         self.avoids_packs = false;
@@ -392,30 +347,20 @@ impl PartialPrefill {
         let (shape, mover) = (shared.shape, shared.mover);
         let mut tokens: Vec<(u32, usize, u16)> = Vec::new();
         for (index, read) in reads.iter().enumerate() {
-            tokens.extend(
-                read.tokens
-                    .iter()
-                    .map(|&(token, place)| (token, index, place)),
-            );
+            tokens.extend(read.tokens.iter().map(|&(token, place)| (token, index, place)));
         }
         tokens.sort_unstable();
         let parts: Vec<&[u8]> = reads.iter().map(|read| at_hand(mover, read.part)).collect();
         let units = self.partly.units().iter();
-        let probes: Vec<&[u8]> = units
-            .map(|&unit| at_hand(mover, probe_part(unit, self.layer)))
-            .collect();
+        let probes: Vec<&[u8]> =
+            units.map(|&unit| at_hand(mover, probe_part(unit, self.layer))).collect();
         let block = |bytes: &'_ [u8], token: usize, block_bytes: usize| -> (usize, usize) {
             debug_assert!(token / shape.block_size * block_bytes < bytes.len().max(1));
-            (
-                token / shape.block_size * block_bytes,
-                token % shape.block_size,
-            )
+            (token / shape.block_size * block_bytes, token % shape.block_size)
         };
         let pieces = tokens.iter().map(|&(token, index, place)| {
-            let (unit, token) = (
-                token as usize / shape.unit_tokens,
-                token as usize % shape.unit_tokens,
-            );
+            let (unit, token) =
+                (token as usize / shape.unit_tokens, token as usize % shape.unit_tokens);
             let (at, slot) = block(probes[unit], token, shape.probe_block_bytes);
             let probes = (&probes[unit][at..][..shape.probe_block_bytes], slot);
             let (at, slot) = block(parts[index], place.into(), shape.rest_block_bytes);
@@ -433,16 +378,12 @@ impl PartialPrefill {
         let unit_blocks = shape.unit_tokens / shape.block_size;
         let skip = self.partly.skip / shape.block_size;
         let first = self.partly.stored.start / shape.block_size - skip;
-        for (section, bytes) in [
-            (Section::Probes, shape.probe_block_bytes),
-            (Section::Rest, shape.rest_block_bytes),
-        ] {
+        for (section, bytes) in
+            [(Section::Probes, shape.probe_block_bytes), (Section::Rest, shape.rest_block_bytes)]
+        {
             let part = |unit| match section {
                 Section::Probes => probe_part(unit, self.layer),
-                Section::Rest => PartName {
-                    record: unit,
-                    part: shape.rest_part(self.layer),
-                },
+                Section::Rest => PartName { record: unit, part: shape.rest_part(self.layer) },
             };
             let units = self.partly.units().iter().enumerate();
             let blocks = units.flat_map(|(index, &unit)| {
@@ -475,10 +416,7 @@ fn mattered(read: &PartRead, named: &[u32]) -> usize {
 }
 
 fn probe_part(unit: BlockHash, layer: usize) -> PartName {
-    PartName {
-        record: unit,
-        part: layer as u16,
-    }
+    PartName { record: unit, part: layer as u16 }
 }
 
 fn at_hand(mover: &dyn BlockMover, name: PartName) -> &[u8] {

@@ -80,9 +80,7 @@ pub fn encode(group: &[f32], codes: &mut [u8]) -> i8 {
 /// # Panics
 /// When there are not as many codes as numbers.
 pub fn encode_bf16(group: &[bf16], codes: &mut [u8]) -> i8 {
-    encode_as(group, codes, |number| {
-        f32::from_bits(u32::from(number.to_bits()) << 16)
-    })
+    encode_as(group, codes, |number| f32::from_bits(u32::from(number.to_bits()) << 16))
 }
 
 fn encode_as<T: Copy>(group: &[T], codes: &mut [u8], wide: impl Fn(T) -> f32) -> i8 {
@@ -193,11 +191,7 @@ fn number_of(code: u8, up: f32) -> f32 {
     let normal = f32::from_bits(magnitude.wrapping_add(BIAS) << CUT);
     let small = magnitude as i32 as f32 * QUANTUM;
     let scaled = if magnitude < 8 { small } else { normal } * up;
-    let bits = if magnitude == NAN {
-        QUIET
-    } else {
-        scaled.to_bits()
-    };
+    let bits = if magnitude == NAN { QUIET } else { scaled.to_bits() };
     f32::from_bits(bits | ((code & 0x80) << 24))
 }
 
@@ -239,11 +233,7 @@ mod tests {
         let exponent = exponents.find(fits).expect("some exponent fits");
         let code = |&x: &f32| {
             let sign = u8::from(x.is_sign_negative()) << 7;
-            sign | if x.is_finite() {
-                nearest(size(x) / f64::powi(2.0, exponent))
-            } else {
-                0x7f
-            }
+            sign | if x.is_finite() { nearest(size(x) / f64::powi(2.0, exponent)) } else { 0x7f }
         };
         (group.iter().map(code).collect(), exponent as i8)
     }
@@ -308,11 +298,7 @@ mod tests {
             assert_eq!(codes, plain, "seed {seed}: {group:?}");
             let narrow: Vec<bf16> = group.iter().map(|&x| bf16::from_f32(x)).collect();
             let wide: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
-            assert_eq!(
-                coded_bf16(&narrow),
-                reference(&wide),
-                "seed {seed}: {narrow:?}"
-            );
+            assert_eq!(coded_bf16(&narrow), reference(&wide), "seed {seed}: {narrow:?}");
         }
     }
 

@@ -49,9 +49,7 @@ impl Probes {
         }
         if let Some(head) = heads.iter().find(|&&head| head >= num_heads) {
             let last = num_heads - 1;
-            return Err(format!(
-                "there is no head {head}: the model has heads 0 to {last}"
-            ));
+            return Err(format!("there is no head {head}: the model has heads 0 to {last}"));
         }
         if heads.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err("a probe head is named twice".to_owned());
@@ -59,11 +57,7 @@ impl Probes {
         let group = config.group();
         let is_probed = |kv_head| heads.iter().any(|head| head / group == kv_head);
         let is_probed = (0..config.num_kv_heads).map(is_probed).collect();
-        Ok(Self {
-            heads,
-            is_probed,
-            group,
-        })
+        Ok(Self { heads, is_probed, group })
     }
 
     /// Three heads: 0, 1 and 2 where each has keys of its own, else the first one of the middle
@@ -115,10 +109,7 @@ impl Probes {
     /// Key-value heads that are probes'.
     #[must_use]
     pub fn num_probed(&self) -> usize {
-        self.is_probed
-            .iter()
-            .filter(|is_probed| **is_probed)
-            .count()
+        self.is_probed.iter().filter(|is_probed| **is_probed).count()
     }
 
     /// Share of the bytes of keys and values that are probes' keys.
@@ -255,10 +246,7 @@ impl LayerKv {
     fn heads_of(
         &self,
         section: Section,
-    ) -> (
-        impl Iterator<Item = usize> + use<>,
-        impl Iterator<Item = usize> + use<>,
-    ) {
+    ) -> (impl Iterator<Item = usize> + use<>, impl Iterator<Item = usize> + use<>) {
         let probes = self.probes.clone().expect("its probes lie apart");
         let (wants_probed, num_values) = match section {
             Section::Probes => (true, 0),
@@ -300,10 +288,7 @@ impl LayerKv {
             let to = self.keys.bytes_mut(range);
             let from = pieces.next().expect("a piece a head");
             for row in 0..dim {
-                let (at, to_at) = (
-                    (row * size + slot) * element,
-                    (row * size + to_slot) * element,
-                );
+                let (at, to_at) = ((row * size + slot) * element, (row * size + to_slot) * element);
                 to[to_at..to_at + element].copy_from_slice(&from[at..at + element]);
             }
         }
@@ -391,11 +376,8 @@ mod tests {
         let probes = Probes::of(&config);
         let mut pool = pool(&config, Dtype::Bf16, &probes);
         let format = probes.rest_format(&config, Dtype::Bf16, 16);
-        let unit: Vec<u8> = [
-            read(&mut pool, Section::Rest, 0),
-            read(&mut pool, Section::Rest, 1),
-        ]
-        .concat();
+        let unit: Vec<u8> =
+            [read(&mut pool, Section::Rest, 0), read(&mut pool, Section::Rest, 1)].concat();
         assert_eq!(unit.len(), 2 * format.block_bytes());
         let mut other = vec![0; unit.len()];
         let mut back = vec![0; unit.len()];
@@ -410,10 +392,7 @@ mod tests {
         }
         assert!(back == unit, "and back");
         let (slot, to) = (order[20] % 16, (BlockId(5), 7));
-        let from = (
-            &unit[order[20] / 16 * format.block_bytes()..][..format.block_bytes()],
-            slot,
-        );
+        let from = (&unit[order[20] / 16 * format.block_bytes()..][..format.block_bytes()], slot);
         pool.layer_mut(0).place_token(Section::Rest, from, to);
         let placed = read(&mut pool, Section::Rest, 5);
         let from = (&other[format.block_bytes()..], 4);

@@ -20,8 +20,7 @@ fn pool(dtype: Dtype, stored: KvStorageFormat, block_size: usize) -> KvPool {
         for block in 0..BLOCKS {
             for slot in 0..block_size {
                 let (key, value) = (random(40.0), random(0.1));
-                pool.layer_mut(layer)
-                    .write(BlockId(block), slot, &key, &value);
+                pool.layer_mut(layer).write(BlockId(block), slot, &key, &value);
             }
         }
     }
@@ -43,11 +42,9 @@ fn numbers(layer: &LayerKv, block: u32) -> [Vec<f32>; 2] {
 #[test]
 fn a_block_is_stored_loaded_and_stored_again_to_the_same_bytes() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
-        for (kept, block_size) in [
-            (KvStorageFormat::Same, 16),
-            (KvStorageFormat::Fp8, 16),
-            (KvStorageFormat::Fp8, 32),
-        ] {
+        for (kept, block_size) in
+            [(KvStorageFormat::Same, 16), (KvStorageFormat::Fp8, 16), (KvStorageFormat::Fp8, 32)]
+        {
             let mut pool = pool(dtype, kept, block_size);
             let before = pool.layer(1).clone();
             let bytes = stored(&before, 2);
@@ -93,12 +90,7 @@ fn each_way_to_store_has_an_identity_of_its_own() {
         KvStorageFormat::Fp8.kv_dtype(Dtype::F32),
         KvStorageFormat::Fp8.kv_dtype(Dtype::Bf16),
     ];
-    let expected = [
-        "f32",
-        "bf16",
-        "f32/fp8-e4m3:2^n,head",
-        "bf16/fp8-e4m3:2^n,head",
-    ];
+    let expected = ["f32", "bf16", "f32/fp8-e4m3:2^n,head", "bf16/fp8-e4m3:2^n,head"];
     assert_eq!(names, expected);
     assert_eq!("fp8".parse(), Ok(KvStorageFormat::Fp8));
     let told = "int4".parse::<KvStorageFormat>().expect_err("unknown");

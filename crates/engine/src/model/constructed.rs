@@ -136,10 +136,7 @@ pub fn config(shape: HeadLayout) -> ModelConfig {
         vocab: words::VOCAB,
         max_context: 8192,
         rms_eps: 1e-5,
-        rope: Rope {
-            theta: ROPE_THETA,
-            llama3: None,
-        },
+        rope: Rope { theta: ROPE_THETA, llama3: None },
         tied: false,
     }
 }
@@ -151,9 +148,7 @@ pub fn build(shape: HeadLayout, dtype: Dtype) -> LanguageModel {
     let tokens = 0..words::VOCAB as u32;
     let embedding = tokens.clone().flat_map(stream::embedding).collect();
     let head = tokens.flat_map(stream::unembedding).collect();
-    let layers = (0..LAYERS)
-        .map(|layer| layers::build(shape, &config, layer, dtype))
-        .collect();
+    let layers = (0..LAYERS).map(|layer| layers::build(shape, &config, layer, dtype)).collect();
     LanguageModel {
         revision: format!("{}-{REVISION}-{}", shape.name(), dtype.name()),
         generation: GenerationDefaults {

@@ -22,9 +22,7 @@ impl LanguageModel {
     /// When a file cannot be written, or the family is another.
     pub fn export(&self, dir: &Path) -> std::io::Result<()> {
         if self.config.family != Family::Llama || self.config.rope.llama3.is_some() {
-            return Err(std::io::Error::other(
-                "only plain Llama models are exported",
-            ));
+            return Err(std::io::Error::other("only plain Llama models are exported"));
         }
         std::fs::create_dir_all(dir)?;
         let tensors = self.tensors();
@@ -56,23 +54,13 @@ impl LanguageModel {
     fn tensors(&self) -> Tensors {
         let config = &self.config;
         let (hidden, wide, vocab) = (config.hidden, config.intermediate, config.vocab);
-        let (q, kv) = (
-            config.num_heads * config.head_dim,
-            config.num_kv_heads * config.head_dim,
-        );
+        let (q, kv) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
         let mut tensors = Tensors::new();
         let mut put = |name: String, shape: &[usize], values: &[f32]| {
-            let bytes = values
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect();
+            let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             tensors.insert(name, (shape.to_vec(), bytes));
         };
-        put(
-            "model.embed_tokens.weight".to_owned(),
-            &[vocab, hidden],
-            &whole(&self.embedding),
-        );
+        put("model.embed_tokens.weight".to_owned(), &[vocab, hidden], &whole(&self.embedding));
         put("model.norm.weight".to_owned(), &[hidden], &self.final_norm);
         if let Some(head) = &self.head {
             put("lm_head.weight".to_owned(), &[vocab, hidden], &whole(head));
@@ -80,25 +68,14 @@ impl LanguageModel {
         for (index, layer) in self.layers.iter().enumerate() {
             let name = |part: &str| format!("model.layers.{index}.{part}.weight");
             put(name("input_layernorm"), &[hidden], &layer.attention_norm);
-            put(
-                name("post_attention_layernorm"),
-                &[hidden],
-                &layer.feed_forward_norm,
-            );
+            put(name("post_attention_layernorm"), &[hidden], &layer.feed_forward_norm);
             let matrices: [(&Linear, &[(&str, usize)]); 4] = [
                 (
                     &layer.qkv,
-                    &[
-                        ("self_attn.q_proj", q),
-                        ("self_attn.k_proj", kv),
-                        ("self_attn.v_proj", kv),
-                    ],
+                    &[("self_attn.q_proj", q), ("self_attn.k_proj", kv), ("self_attn.v_proj", kv)],
                 ),
                 (&layer.output, &[("self_attn.o_proj", hidden)]),
-                (
-                    &layer.gate_up,
-                    &[("mlp.gate_proj", wide), ("mlp.up_proj", wide)],
-                ),
+                (&layer.gate_up, &[("mlp.gate_proj", wide), ("mlp.up_proj", wide)]),
                 (&layer.down, &[("mlp.down_proj", hidden)]),
             ];
             for (matrix, parts) in matrices {
@@ -126,12 +103,7 @@ mod tests {
     #[test]
     fn what_is_exported_loads_as_the_same_model() {
         let mut config = toy::config();
-        (
-            config.hidden,
-            config.intermediate,
-            config.num_layers,
-            config.vocab,
-        ) = (64, 48, 2, 90);
+        (config.hidden, config.intermediate, config.num_layers, config.vocab) = (64, 48, 2, 90);
         (config.num_heads, config.head_dim) = (4, 16);
         let model = toy::with_config(config, GenerationDefaults::default(), crate::kv::Dtype::F32);
         let dir = std::env::temp_dir().join(format!("headstart-export-{}", std::process::id()));

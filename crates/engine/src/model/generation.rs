@@ -24,11 +24,7 @@ impl GenerationDefaults {
     /// API's own defaults (temperature 1, no other limit) apply.
     #[must_use]
     pub fn from_json(generation: &Value, config: &Value) -> Self {
-        let field = if generation["eos_token_id"].is_null() {
-            config
-        } else {
-            generation
-        };
+        let field = if generation["eos_token_id"].is_null() { config } else { generation };
         let number = |name: &str| generation[name].as_f64().map(|number| number as f32);
         let sampling = Sampling {
             temperature: number("temperature").unwrap_or(1.0),
@@ -41,9 +37,7 @@ impl GenerationDefaults {
         Self {
             stop_tokens: tokens(&field["eos_token_id"]).into(),
             sampling,
-            max_new_tokens: generation["max_new_tokens"]
-                .as_u64()
-                .map(|number| number as usize),
+            max_new_tokens: generation["max_new_tokens"].as_u64().map(|number| number as usize),
             suppress_tokens,
         }
     }
@@ -72,9 +66,6 @@ mod tests {
         assert_eq!(*both.stop_tokens, [7, 8]);
         assert_eq!((both.sampling.temperature, both.sampling.top_k), (0.6, 20));
         let one = GenerationDefaults::from_json(&Value::Null, &json!({"eos_token_id": 2}));
-        assert_eq!(
-            (&*one.stop_tokens, one.sampling.temperature),
-            (&[2][..], 1.0)
-        );
+        assert_eq!((&*one.stop_tokens, one.sampling.temperature), (&[2][..], 1.0));
     }
 }

@@ -98,25 +98,12 @@ impl LanguageModel {
             Some(table(tensors.take("lm_head.weight", &[vocab, hidden])?))
         };
         let layers = (0..config.num_layers).map(|index| {
-            let mut reader = LayerReader {
-                tensors: &mut tensors,
-                config: &config,
-                dtype,
-                index,
-            };
+            let mut reader = LayerReader { tensors: &mut tensors, config: &config, dtype, index };
             reader.layer()
         });
         let layers = layers.collect::<Result<_, _>>()?;
         let final_norm = tensors.take("model.norm.weight", &[hidden])?;
-        Ok(Self {
-            config,
-            revision,
-            generation,
-            embedding,
-            layers,
-            final_norm,
-            head,
-        })
+        Ok(Self { config, revision, generation, embedding, layers, final_norm, head })
     }
 }
 
@@ -131,15 +118,8 @@ impl LayerReader<'_> {
     fn layer(&mut self) -> Result<DecoderLayer, LoadError> {
         let config = self.config;
         let (hidden, wide) = (config.hidden, config.intermediate);
-        let (q, kv) = (
-            config.num_heads * config.head_dim,
-            config.num_kv_heads * config.head_dim,
-        );
-        let qkv = [
-            ("self_attn.q_proj", q),
-            ("self_attn.k_proj", kv),
-            ("self_attn.v_proj", kv),
-        ];
+        let (q, kv) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
+        let qkv = [("self_attn.q_proj", q), ("self_attn.k_proj", kv), ("self_attn.v_proj", kv)];
         let head_norms = match config.family {
             Family::Qwen3 => Some((
                 self.vector("self_attn.q_norm.weight", config.head_dim)?,
@@ -203,21 +183,13 @@ impl TensorFiles {
     /// All tensors of `dir`, and a content hash of its weight files.
     fn read(dir: &Path) -> Result<(Self, String), LoadError> {
         let mut hasher = blake3::Hasher::new();
-        let mut tensors = Self {
-            files: Vec::new(),
-            at: HashMap::new(),
-        };
+        let mut tensors = Self { files: Vec::new(), at: HashMap::new() };
         for path in weight_files(dir)? {
             let bytes = fs::read(&path).map_err(|source| read_error(&path, source))?;
             hasher.update(&bytes);
             let parsed = parse(&path, &bytes)?;
             let file = tensors.files.len();
-            tensors.at.extend(
-                parsed
-                    .names()
-                    .into_iter()
-                    .map(|name| (name.to_owned(), file)),
-            );
+            tensors.at.extend(parsed.names().into_iter().map(|name| (name.to_owned(), file)));
             tensors.files.push((path, bytes));
         }
         Ok((tensors, hasher.finalize().to_hex()[..32].to_owned()))
@@ -244,30 +216,22 @@ fn to_f32(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, LoadError> {
     let data = view.data();
     let halves = || data.as_chunks::<2>().0.iter();
     match view.dtype() {
-        safetensors::Dtype::F32 => Ok(data
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|bytes| f32::from_le_bytes(*bytes))
-            .collect()),
-        safetensors::Dtype::BF16 => Ok(halves()
-            .map(|bytes| bf16::from_le_bytes(*bytes).to_f32())
-            .collect()),
-        safetensors::Dtype::F16 => Ok(halves()
-            .map(|bytes| f16::from_le_bytes(*bytes).to_f32())
-            .collect()),
-        other => Err(LoadError::TensorType {
-            name: name.to_owned(),
-            dtype: format!("{other:?}"),
-        }),
+        safetensors::Dtype::F32 => {
+            Ok(data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+        }
+        safetensors::Dtype::BF16 => {
+            Ok(halves().map(|bytes| bf16::from_le_bytes(*bytes).to_f32()).collect())
+        }
+        safetensors::Dtype::F16 => {
+            Ok(halves().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect())
+        }
+        other => Err(LoadError::TensorType { name: name.to_owned(), dtype: format!("{other:?}") }),
     }
 }
 
 fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>, LoadError> {
-    SafeTensors::deserialize(bytes).map_err(|error| LoadError::Weights {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })
+    SafeTensors::deserialize(bytes)
+        .map_err(|error| LoadError::Weights { path: path.to_owned(), reason: error.to_string() })
 }
 
 /// The weight files, sorted by name: those of the index where there is one, so that a second
@@ -277,21 +241,13 @@ fn weight_files(dir: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let mut files: Vec<PathBuf> = if index.exists() {
         let json = read_json(&index)?;
         let map = json["weight_map"].as_object();
-        let names = map
-            .into_iter()
-            .flat_map(|map| map.values())
-            .filter_map(Value::as_str);
+        let names = map.into_iter().flat_map(|map| map.values()).filter_map(Value::as_str);
         // Only names, so that an index cannot lead out of the folder.
-        names
-            .filter_map(|name| Path::new(name).file_name())
-            .map(|name| dir.join(name))
-            .collect()
+        names.filter_map(|name| Path::new(name).file_name()).map(|name| dir.join(name)).collect()
     } else {
         let entries = fs::read_dir(dir).map_err(|source| read_error(dir, source))?;
         let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-        paths
-            .filter(|path| path.extension().is_some_and(|ext| ext == "safetensors"))
-            .collect()
+        paths.filter(|path| path.extension().is_some_and(|ext| ext == "safetensors")).collect()
     };
     files.sort();
     files.dedup();
@@ -303,15 +259,10 @@ fn weight_files(dir: &Path) -> Result<Vec<PathBuf>, LoadError> {
 
 fn read_json(path: &Path) -> Result<Value, LoadError> {
     let bytes = fs::read(path).map_err(|source| read_error(path, source))?;
-    serde_json::from_slice(&bytes).map_err(|source| LoadError::Json {
-        path: path.to_owned(),
-        source,
-    })
+    serde_json::from_slice(&bytes)
+        .map_err(|source| LoadError::Json { path: path.to_owned(), source })
 }
 
 fn read_error(path: &Path, source: std::io::Error) -> LoadError {
-    LoadError::Read {
-        path: path.to_owned(),
-        source,
-    }
+    LoadError::Read { path: path.to_owned(), source }
 }

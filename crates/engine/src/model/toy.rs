@@ -28,10 +28,7 @@ pub fn config() -> ModelConfig {
         vocab: 4096,
         max_context: 16_384,
         rms_eps: 1e-5,
-        rope: Rope {
-            theta: 10_000.0,
-            llama3: None,
-        },
+        rope: Rope { theta: 10_000.0, llama3: None },
         tied: true,
     }
 }
@@ -52,10 +49,7 @@ pub fn build(words: &[TokenId], stop_token: Option<TokenId>, dtype: Dtype) -> La
     let suppress_tokens = (0..config.vocab as TokenId).filter(|&id| !allowed[id as usize]);
     let generation = GenerationDefaults {
         stop_tokens: stop_token.into_iter().collect::<Arc<[TokenId]>>(),
-        sampling: Sampling {
-            temperature: 1.0,
-            ..Sampling::default()
-        },
+        sampling: Sampling { temperature: 1.0, ..Sampling::default() },
         // A model that never ends by itself should not fill its whole context unasked.
         max_new_tokens: Some(64),
         suppress_tokens: suppress_tokens.collect(),
@@ -74,27 +68,15 @@ pub fn with_config(
     let mut uniform = |len: usize, fan_in: usize| -> Vec<f32> {
         // Variance 1 / fan_in keeps the stream's scale from layer to layer.
         let bound = (3.0 / fan_in as f64).sqrt();
-        (0..len)
-            .map(|_| ((rng.next_f64() * 2.0 - 1.0) * bound) as f32)
-            .collect()
+        (0..len).map(|_| ((rng.next_f64() * 2.0 - 1.0) * bound) as f32).collect()
     };
     let (hidden, vocab) = (config.hidden, config.vocab);
     let embedding = Numbers::from_f32(dtype, uniform(vocab * hidden, 3));
-    let layers = (0..config.num_layers)
-        .map(|_| layer(&config, dtype, &mut uniform))
-        .collect();
+    let layers = (0..config.num_layers).map(|_| layer(&config, dtype, &mut uniform)).collect();
     let head = (!config.tied).then(|| Numbers::from_f32(dtype, uniform(vocab * hidden, hidden)));
     let final_norm = vec![1.0 / (hidden as f32).sqrt(); hidden];
     let revision = format!("toy-{SEED}-{}", dtype.name());
-    LanguageModel {
-        config,
-        revision,
-        generation,
-        embedding,
-        layers,
-        final_norm,
-        head,
-    }
+    LanguageModel { config, revision, generation, embedding, layers, final_norm, head }
 }
 
 fn layer(

@@ -71,10 +71,7 @@ impl ReferencePrefix {
             sampling: None,
             pruned: None,
         };
-        executor.logits(&Batch {
-            entries: vec![entry],
-            ..Batch::default()
-        });
+        executor.logits(&Batch { entries: vec![entry], ..Batch::default() });
         let pool = executor.pool_mut();
         let layers = 0..model.config.num_layers;
         Self {
@@ -113,11 +110,7 @@ impl ReferencePrefix {
             let mut own = project(model, layer, &rotation, &stream);
             round(self.dtype, &mut own.k);
             round(self.dtype, &mut own.v);
-            let view = VisibleKv {
-                heads: heads(model),
-                prefix: &self.layers[index],
-                own: &own,
-            };
+            let view = VisibleKv { heads: heads(model), prefix: &self.layers[index], own: &own };
             let importance = probes.par_iter().map(|probe| view.importance(*probe));
             let importance: Vec<Vec<f32>> = importance.collect();
             let mut kept = choose(index, &importance);
@@ -129,10 +122,7 @@ impl ReferencePrefix {
             layers.push(LayerSelection { importance, kept });
         }
         let last = stream.split_off(stream.len() - model.config.hidden);
-        SuffixResult {
-            logits: head(model, &last),
-            layers,
-        }
+        SuffixResult { logits: head(model, &last), layers }
     }
 
     /// The same, all of it seen.
@@ -212,10 +202,7 @@ impl VisibleKv<'_> {
             }
         };
         for (weight, position) in of_prefix.iter().zip(kept) {
-            add(
-                *weight,
-                &self.prefix.values[self.in_prefix(*position, head)],
-            );
+            add(*weight, &self.prefix.values[self.in_prefix(*position, head)]);
         }
         for (position, weight) in of_suffix.iter().enumerate() {
             add(*weight, &self.own.v[self.in_suffix(position, head)]);

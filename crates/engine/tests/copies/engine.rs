@@ -113,10 +113,7 @@ impl BlockMover for Witness {
 fn watched_engine(model: &Arc<LanguageModel>, seed: u64, counts: &Arc<Mutex<Counts>>) -> Engine {
     let mut bench = Bench::new(Way::Beside, model);
     let snapshot = Arc::new(Mutex::new(bench.dump()));
-    let watched = Watched {
-        bench,
-        snapshot: snapshot.clone(),
-    };
+    let watched = Watched { bench, snapshot: snapshot.clone() };
     let witness = Witness {
         shelf: Shelf::default(),
         snapshot,
@@ -200,10 +197,7 @@ fn an_engine_stores_what_its_blocks_held_when_it_said_so() {
     }
     let counts = counts.lock().expect("one thread");
     let has_met = counts.stored > 500 && counts.loaded > 100 && counts.waiting > 100;
-    assert!(
-        has_met && preempted > 10,
-        "{counts:?}, {preempted} preempted"
-    );
+    assert!(has_met && preempted > 10, "{counts:?}, {preempted} preempted");
 }
 
 /// Nothing more comes that could copy it.

@@ -65,20 +65,11 @@ impl Bench {
         };
         let mut parts = |_| (0..LAYERS).map(&mut part).collect();
         let kept = (0..UNITS).map(|number| (unit(number).name, parts(number)));
-        Self {
-            way,
-            executor,
-            shelf: Shelf {
-                kept: kept.collect(),
-                ..Shelf::default()
-            },
-        }
+        Self { way, executor, shelf: Shelf { kept: kept.collect(), ..Shelf::default() } }
     }
 
     fn step(&mut self, batch: &Batch, stores: &[Transfer]) -> Vec<f32> {
-        stores
-            .iter()
-            .for_each(|store| self.shelf.submit(store.clone()));
+        stores.iter().for_each(|store| self.shelf.submit(store.clone()));
         let stored = stores.len() * UNIT_BLOCKS;
         let mut copies = Copies::new(&mut self.shelf, &batch.arrivals, stored);
         if self.way == Way::First
@@ -98,9 +89,7 @@ impl Bench {
         let copies = Copies::new(&mut self.shelf, &[], BLOCKS);
         self.executor.copy(copies.expect("there are blocks"));
         let names = (0..BLOCKS / UNIT_BLOCKS).map(|number| unit(9_000 + number as u64).name);
-        names
-            .map(|name| self.shelf.kept.remove(&name).expect("just read"))
-            .collect()
+        names.map(|name| self.shelf.kept.remove(&name).expect("just read")).collect()
     }
 }
 
@@ -158,10 +147,7 @@ fn layer_by_layer_is_all_before() {
             stored += stores.len();
             let logits = bits(&first.step(&batch, &stores));
             let what = format!("seed {seed}, step {number}: {batch:?}");
-            assert!(
-                bits(&beside.step(&batch, &stores)) == logits,
-                "logits, {what}"
-            );
+            assert!(bits(&beside.step(&batch, &stores)) == logits, "logits, {what}");
             assert!(beside.shelf.kept == first.shelf.kept, "stored, {what}");
         }
         assert!(beside.dump() == first.dump(), "blocks, seed {seed}");
@@ -181,10 +167,7 @@ fn what_is_stored_is_what_was_there_before_the_step() {
             let blocks = (0..UNIT_BLOCKS).zip(own.iter().copied()).collect();
             claims.arrival(number, blocks)
         };
-        let old = Batch {
-            arrivals: vec![arrival(&mut claims, 1)],
-            ..Batch::default()
-        };
+        let old = Batch { arrivals: vec![arrival(&mut claims, 1)], ..Batch::default() };
         bench.step(&old, &[]);
         // A unit arrives where the other is, and its last tokens are computed once more.
         let new = Batch {

@@ -38,10 +38,7 @@ pub(crate) fn disk(write: WriteWhen, most_at_hand: usize) -> Tiers {
         admission: Admission::Always,
         write,
         shares: Shares::default(),
-        assumed: AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: 1e9,
-        },
+        assumed: AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e9 },
     };
     Tiers::new(config, vec![disk])
 }
@@ -62,12 +59,7 @@ pub(crate) struct Shelf {
 impl BlockMover for Shelf {
     fn submit(&mut self, transfer: Transfer) {
         match transfer {
-            Transfer::Store {
-                id,
-                unit,
-                blocks,
-                to,
-            } => {
+            Transfer::Store { id, unit, blocks, to } => {
                 self.to_read.push((unit.name, blocks));
                 self.reading.push(Vec::new());
                 let result = TransferResult::Done;
@@ -99,11 +91,7 @@ impl BlockMover for Shelf {
     }
 
     fn end_reads(&mut self) {
-        assert_eq!(
-            std::mem::take(&mut self.passed),
-            LAYERS,
-            "also without stores"
-        );
+        assert_eq!(std::mem::take(&mut self.passed), LAYERS, "also without stores");
         let read = self.to_read.drain(..).zip(self.reading.drain(..));
         for ((name, _), parts) in read {
             assert_eq!(parts.len(), LAYERS, "every part is read");

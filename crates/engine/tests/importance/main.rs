@@ -61,10 +61,7 @@ fn importance(model: &LanguageModel, ratio: f64, kept_bytes: [u64; 2]) -> Import
             ..Selecting::default()
         },
         least_tokens: 2 * UNIT_TOKENS,
-        guard: GuardOptions {
-            sample: 0.0,
-            ..GuardOptions::default()
-        },
+        guard: GuardOptions { sample: 0.0, ..GuardOptions::default() },
         most_at_once: 2,
         packing: None,
         kept_bytes,
@@ -134,12 +131,9 @@ fn run(engine: &mut Engine, clock: &mut Clock, answers: &mut [Answer]) -> Vec<Ca
                     answers[seq.0 as usize].cached = cached_tokens;
                 }
                 Output::Loaded { seq, tokens, .. } => answers[seq.0 as usize].loaded += tokens,
-                Output::Partly {
-                    seq,
-                    loaded_bytes,
-                    whole_bytes,
-                    ..
-                } => answers[seq.0 as usize].partly = Some((loaded_bytes, whole_bytes)),
+                Output::Partly { seq, loaded_bytes, whole_bytes, .. } => {
+                    answers[seq.0 as usize].partly = Some((loaded_bytes, whole_bytes))
+                }
                 Output::Token { seq, token, .. } => answers[seq.0 as usize].tokens.push(token),
             }
         }
@@ -261,9 +255,7 @@ fn one_that_ends_with_its_first_token_is_told_it() {
         clock.0 += 100_000;
         let step = engine.step(Nanos(clock.0));
         let tokens = step.outputs.iter();
-        told += tokens
-            .filter(|output| matches!(output, Output::Token { .. }))
-            .count();
+        told += tokens.filter(|output| matches!(output, Output::Token { .. })).count();
         engine.look_round(Nanos(clock.0));
     }
     assert_eq!(told, 1);
@@ -282,10 +274,7 @@ fn whoever_wants_all_of_it_gets_it() {
     partly.submit(submission(0, document, 1), Nanos(0));
     run(&mut partly, &mut clock, &mut answers);
     partly.clear_device(Nanos(clock.0));
-    let exact = Submission {
-        is_exact: true,
-        ..submission(1, prompt.clone(), 6)
-    };
+    let exact = Submission { is_exact: true, ..submission(1, prompt.clone(), 6) };
     partly.submit(exact, Nanos(clock.0));
     let events = run(&mut partly, &mut clock, &mut answers);
     assert_eq!(answers[1].partly, None);
@@ -305,11 +294,8 @@ fn what_does_not_come_is_computed() {
     let model = model_of(8);
     let (document, questions) = talk(4);
     let (shelf, _) = Shelf::new(1, 0, false);
-    let (expected, _) = converse(
-        &mut engine(&model, 200, None, shelf),
-        (&document, &questions),
-        true,
-    );
+    let (expected, _) =
+        converse(&mut engine(&model, 200, None, shelf), (&document, &questions), true);
     let (shelf, seen) = Shelf::new(7, 2, true);
     let importance = importance(&model, 1.0, [0, 1 << 20]);
     let mut partly = engine(&model, 200, Some(importance), shelf);
@@ -449,11 +435,7 @@ fn a_crowd_gets_the_answers_that_it_gets_without() {
         left += tally.left;
         preempted += engine.load().preemptions;
         if seed % 3 == 0 {
-            assert_eq!(
-                seen.lock().expect("one thread").at_hand,
-                0,
-                "nothing is kept"
-            );
+            assert_eq!(seen.lock().expect("one thread").at_hand, 0, "nothing is kept");
         }
     }
     assert!(

@@ -34,11 +34,7 @@ fn expected(
             kept.into_iter().map(|token| token as usize).collect()
         };
         let asked = prefix.ask(model, &suffix, importance.probes.heads(), choose);
-        let best = asked
-            .logits
-            .iter()
-            .enumerate()
-            .max_by(|one, other| one.1.total_cmp(other.1));
+        let best = asked.logits.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1));
         best.expect("a vocabulary").0 as TokenId
     };
     questions.iter().map(answer).collect()
@@ -53,14 +49,9 @@ fn kept(
     if selection.is_all || !importance.selecting.whole_parts {
         return selection.tokens;
     }
-    let units: Vec<_> = (0..stored / UNIT_TOKENS)
-        .map(|unit| BlockHash::from_u64(unit as u64))
-        .collect();
-    let wish = Wish {
-        selection: &selection,
-        importances,
-        spared: importance.selecting.spared,
-    };
+    let units: Vec<_> =
+        (0..stored / UNIT_TOKENS).map(|unit| BlockHash::from_u64(unit as u64)).collect();
+    let wish = Wish { selection: &selection, importances, spared: importance.selecting.spared };
     let cover = Cover {
         units: &units,
         skip: 0,
@@ -80,13 +71,9 @@ fn first_tokens(answers: &[Answer]) -> Vec<TokenId> {
 fn what_is_chosen_is_what_is_seen() {
     for num_kv_heads in [8, 4, 1] {
         let model = model_of(num_kv_heads);
-        for (seed, ratio, whole_parts) in [
-            (1, 0.05, false),
-            (2, 0.3, false),
-            (3, 0.6, false),
-            (4, 0.1, true),
-            (5, 0.3, true),
-        ] {
+        for (seed, ratio, whole_parts) in
+            [(1, 0.05, false), (2, 0.3, false), (3, 0.6, false), (4, 0.1, true), (5, 0.3, true)]
+        {
             let (document, questions) = talk(seed);
             let mut importance = importance(&model, ratio, [0, 0]);
             importance.selecting.whole_parts = whole_parts;
@@ -104,14 +91,9 @@ fn what_is_chosen_is_what_is_seen() {
 fn facts(seed: u64, count: usize) -> (Vec<TokenId>, Vec<Vec<TokenId>>, Vec<TokenId>) {
     let mut rng = Rng::new(seed);
     let document = Document::new(&mut rng, Size::of(16 * UNIT_TOKENS), Symbol::Loud);
-    let questions: Vec<_> = (0..count)
-        .map(|_| document.ask_value(&mut rng, 24))
-        .collect();
+    let questions: Vec<_> = (0..count).map(|_| document.ask_value(&mut rng, 24)).collect();
     let answers = questions.iter().map(|question| question.answer).collect();
-    let questions = questions
-        .into_iter()
-        .map(|question| question.tokens)
-        .collect();
+    let questions = questions.into_iter().map(|question| question.tokens).collect();
     (document.tokens, questions, answers)
 }
 
@@ -145,11 +127,7 @@ fn tell(
     let shelf = shelf.with_format(&model, &importance.probes);
     let mut engine = engine(&model, 400, Some(importance), shelf);
     let (answers, _) = converse(&mut engine, (document, questions), true);
-    assert_eq!(
-        &first_tokens(&answers),
-        right,
-        "{whole_parts} {kept_bytes:?}"
-    );
+    assert_eq!(&first_tokens(&answers), right, "{whole_parts} {kept_bytes:?}");
     let report = engine.importance().expect("it is on");
     assert_eq!(report.packs.made > 0, packs, "{:?}", report.packs);
     Told {
@@ -181,10 +159,7 @@ fn whole_parts_and_packs_bring_the_right_answers_with_fewest_reads() {
     let whole = [[0, 0], [0, 1 << 30]].map(|kept| tell(&facts, (true, true), kept));
     for told in &whole {
         let reads = [told, &tokens, &unpacked].map(|run| run.tally.chunks);
-        assert!(
-            reads[0] < reads[1] && reads[0] < reads[2],
-            "{reads:?} chunks"
-        );
+        assert!(reads[0] < reads[1] && reads[0] < reads[2], "{reads:?} chunks");
         assert!(told.packs.packs > 0, "{:?}", told.packs);
         assert_eq!(told.tally.failed, 0);
     }
@@ -207,23 +182,14 @@ fn the_guard_bars_what_needs_all_of_it() {
         let mut importance = importance(&model, 0.25, [0, 0]);
         // Whole chunks show enough of a document this small.
         importance.selecting.whole_parts = false;
-        importance.guard = GuardOptions {
-            sample: 1.0,
-            ..GuardOptions::default()
-        };
+        importance.guard = GuardOptions { sample: 1.0, ..GuardOptions::default() };
         let (shelf, _) = Shelf::new(6, 0, true);
         let mut engine = engine(&model, 400, Some(importance), shelf);
         let (answers, _) = converse(&mut engine, (&document.tokens, &questions), true);
         let guard = engine.importance().expect("it is on").guard;
-        let partly = answers
-            .iter()
-            .filter(|answer| answer.partly.is_some())
-            .count();
+        let partly = answers.iter().filter(|answer| answer.partly.is_some()).count();
         match needs_all {
-            false => assert_eq!(
-                (guard.compared, guard.agreed, guard.barred, partly),
-                (6, 6, 0, 6)
-            ),
+            false => assert_eq!((guard.compared, guard.agreed, guard.barred, partly), (6, 6, 0, 6)),
             true => {
                 assert_eq!((guard.compared, guard.barred, partly), (1, 1, 1));
                 let exact = answers[2..].iter().all(|answer| answer.partly.is_none());

@@ -68,10 +68,7 @@ impl Shelf {
     /// The same, which makes packs.
     pub(crate) fn with_format(self, model: &LanguageModel, probes: &Probes) -> Self {
         let format = probes.rest_format(&model.config, Dtype::F32, BLOCK_SIZE);
-        Self {
-            format: Some(format),
-            ..self
-        }
+        Self { format: Some(format), ..self }
     }
 
     /// Writes a pack; part 0, its description, stays empty.
@@ -99,12 +96,7 @@ impl Shelf {
 impl BlockMover for Shelf {
     fn submit(&mut self, transfer: Transfer) {
         match transfer {
-            Transfer::Store {
-                id,
-                unit,
-                blocks,
-                to,
-            } => {
+            Transfer::Store { id, unit, blocks, to } => {
                 self.seen().stored.insert(unit.name);
                 self.to_read.push((unit.name, blocks, Vec::new()));
                 let result = TransferResult::Done;
@@ -136,12 +128,7 @@ impl BlockMover for Shelf {
                     false => TransferResult::Done,
                 };
                 let ago = Duration::ZERO;
-                let loaded = TransferReport::PartLoaded {
-                    id,
-                    result,
-                    ago,
-                    took: Duration::ZERO,
-                };
+                let loaded = TransferReport::PartLoaded { id, result, ago, took: Duration::ZERO };
                 self.waiting.push_back((loaded, (!fails).then_some(name)));
             }
             Transfer::ReleaseParts { names } => {
@@ -153,8 +140,7 @@ impl BlockMover for Shelf {
             Transfer::Pack { id, pack, .. } => {
                 self.pack(&pack);
                 let result = TransferResult::Done;
-                self.waiting
-                    .push_back((TransferReport::Packed { id, result }, None));
+                self.waiting.push_back((TransferReport::Packed { id, result }, None));
             }
             Transfer::Forget { names, .. } => names.iter().for_each(|name| {
                 self.kept.remove(name);
@@ -221,10 +207,7 @@ pub(crate) fn disk(capacity_units: usize) -> Tiers {
         admission: Admission::Always,
         write: WriteWhen::Through,
         shares: Shares::default(),
-        assumed: AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: 1e9,
-        },
+        assumed: AssumedSpeed { latency_s: 0.0, bytes_per_s: 1e9 },
     };
     Tiers::new(config, vec![disk])
 }

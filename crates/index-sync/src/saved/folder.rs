@@ -87,19 +87,12 @@ impl Folder {
         let made = builder.create(path);
         made.map_err(|source| not_a_folder(path).unwrap_or_else(|| io_error(path, source)))?;
         let mut options = OpenOptions::new();
-        options
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(PRIVATE_FILE);
+        options.create(true).truncate(false).write(true).mode(PRIVATE_FILE);
         let name = path.join(LOCK);
         let lock = options.open(&name);
         let lock = lock.map_err(|source| io_error(&name, source))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self {
-                path: path.to_owned(),
-                _lock: lock,
-            }),
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(FolderError::InUse(path.to_owned())),
             Err(TryLockError::Error(source)) => Err(io_error(&name, source)),
         }
@@ -314,11 +307,7 @@ mod tests {
         check(&file.join("state/here"), &file, "a file");
         check(&link, &link, "a file");
         check(&nowhere, &nowhere, "a link that leads nowhere");
-        check(
-            &nowhere.join("state"),
-            &nowhere,
-            "a link that leads nowhere",
-        );
+        check(&nowhere.join("state"), &nowhere, "a link that leads nowhere");
         check(Path::new("/dev/null"), Path::new("/dev/null"), "no folder");
         let unnamed = Folder::open(Path::new("")).expect_err("no name");
         assert!(matches!(unnamed, FolderError::Unnamed));
@@ -342,11 +331,7 @@ mod tests {
         fs::create_dir(folder.index_path()).expect("a folder");
         let refused = folder.read(&Seal::new("m")).expect_err("it is no file");
         assert!(matches!(refused, FileError::Read(_)), "{refused}");
-        let nothing = SavedIndex {
-            saved_at: 0.0,
-            runs: Vec::new(),
-            replicas: Vec::new(),
-        };
+        let nothing = SavedIndex { saved_at: 0.0, runs: Vec::new(), replicas: Vec::new() };
         let refused = folder.write(&nothing, &Seal::new("m"));
         assert!(refused.is_err(), "a file does not replace a folder");
         let new = scratch.0.join("index.tmp");

@@ -120,9 +120,7 @@ impl SavedIndex {
         let mut body = self.body()?;
         let tag = seal.close(nonce, &head, &mut body);
         let tag = tag.ok_or(io::ErrorKind::FileTooLarge)?;
-        [&head, &body, &tag[..]]
-            .into_iter()
-            .try_for_each(|part| to.write_all(part))
+        [&head, &body, &tag[..]].into_iter().try_for_each(|part| to.write_all(part))
     }
 
     fn body(&self) -> io::Result<Vec<u8>> {
@@ -131,9 +129,7 @@ impl SavedIndex {
         for run in &self.runs {
             put(&mut out, run.block_size)?;
             put_count(&mut out, run.keys.len())?;
-            run.keys
-                .iter()
-                .try_for_each(|key| put_u64(&mut out, key.0))?;
+            run.keys.iter().try_for_each(|key| put_u64(&mut out, key.0))?;
         }
         put_count(&mut out, self.replicas.len())?;
         for replica in &self.replicas {
@@ -203,10 +199,7 @@ fn put_text(out: &mut impl Write, text: &str) -> io::Result<()> {
 fn put_replica(out: &mut impl Write, replica: &SavedReplica) -> io::Result<()> {
     put_text(out, &replica.endpoint)?;
     put_count(out, replica.models.len())?;
-    replica
-        .models
-        .iter()
-        .try_for_each(|model| put_text(out, model))?;
+    replica.models.iter().try_for_each(|model| put_text(out, model))?;
     put_count(out, replica.held.groups.len())?;
     for (group, block_size) in &replica.held.groups {
         let (kind, window) = match group.attention {
@@ -220,11 +213,7 @@ fn put_replica(out: &mut impl Write, replica: &SavedReplica) -> io::Result<()> {
         put(out, *block_size)?;
     }
     put_count(out, replica.held.places.len())?;
-    replica
-        .held
-        .places
-        .iter()
-        .try_for_each(|place| put_place(out, place))
+    replica.held.places.iter().try_for_each(|place| put_place(out, place))
 }
 
 fn put_place(out: &mut impl Write, place: &PlaceDump) -> io::Result<()> {
@@ -244,8 +233,7 @@ fn put_place(out: &mut impl Write, place: &PlaceDump) -> io::Result<()> {
         put(out, row[0].run)?;
         put(out, row[0].offset)?;
         put_count(out, row.len())?;
-        row.iter()
-            .try_for_each(|block| put_u64(out, block.handle))?;
+        row.iter().try_for_each(|block| put_u64(out, block.handle))?;
     }
     Ok(())
 }
@@ -261,10 +249,7 @@ impl<'a> ByteReader<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], FileError> {
-        Ok(*self
-            .take(N)?
-            .first_chunk()
-            .expect("that many bytes were taken"))
+        Ok(*self.take(N)?.first_chunk().expect("that many bytes were taken"))
     }
 
     fn u8(&mut self) -> Result<u8, FileError> {
@@ -335,11 +320,7 @@ impl<'a> ByteReader<'a> {
             2 => Attention::State,
             _ => return Err(FileError::Damaged),
         };
-        let group = CacheGroup {
-            index,
-            attention,
-            lookahead: self.u32()?,
-        };
+        let group = CacheGroup { index, attention, lookahead: self.u32()? };
         Ok((group, self.u32()?))
     }
 
@@ -365,12 +346,7 @@ impl<'a> ByteReader<'a> {
                 });
             }
         }
-        Ok(PlaceDump {
-            group,
-            tier,
-            doubtful_for: doubt.map(Duration::from_nanos),
-            blocks,
-        })
+        Ok(PlaceDump { group, tier, doubtful_for: doubt.map(Duration::from_nanos), blocks })
     }
 
     fn end(&self) -> Result<(), FileError> {

@@ -80,13 +80,7 @@ impl Keeper {
         model: String,
         endpoints: Vec<Option<String>>,
     ) -> Self {
-        Self {
-            folder,
-            seal: Seal::new(&model),
-            model,
-            index,
-            endpoints,
-        }
+        Self { folder, seal: Seal::new(&model), model, index, endpoints }
     }
 
     /// Takes over what was saved, and says in one line what came of it. Before any event is
@@ -129,26 +123,17 @@ impl Keeper {
         let holdings = self.index.restore(&dump, gateway.clock().ago(age))?;
         let replicas: Vec<_> = dump.replicas.iter().map(|held| held.replica).collect();
         gateway.note_restored(&replicas);
-        Ok(Some(RestoredIndex {
-            replicas,
-            holdings,
-            age,
-        }))
+        Ok(Some(RestoredIndex { replicas, holdings, age }))
     }
 
     /// Maps the saved index to the replicas that are present, under their current ids.
     fn of_today(&self, saved: SavedIndex, gateway: &dyn KnownReplicas) -> IndexDump {
         let ids = (0..).map(ReplicaId).zip(&self.endpoints);
-        let mut ids: HashMap<&str, ReplicaId> = ids
-            .filter_map(|(id, endpoint)| Some((endpoint.as_deref()?, id)))
-            .collect();
+        let mut ids: HashMap<&str, ReplicaId> =
+            ids.filter_map(|(id, endpoint)| Some((endpoint.as_deref()?, id))).collect();
         let mut replicas = Vec::new();
         for replica in saved.replicas {
-            let SavedReplica {
-                endpoint,
-                models,
-                held,
-            } = replica;
+            let SavedReplica { endpoint, models, held } = replica;
             let id = ids.remove(&endpoint[..]);
             let Some(id) = id.filter(|&id| !gateway.is_down(id)) else {
                 tracing::info!(endpoint, "not there any more: what it held is not restored");
@@ -156,22 +141,12 @@ impl Keeper {
             };
             let served = gateway.base_models(id);
             if !models.is_empty() && !served.is_empty() && models != served {
-                tracing::warn!(
-                    endpoint,
-                    "serves other models: what it held is not restored"
-                );
+                tracing::warn!(endpoint, "serves other models: what it held is not restored");
                 continue;
             }
-            replicas.push(ReplicaDump {
-                replica: id,
-                ..held
-            });
+            replicas.push(ReplicaDump { replica: id, ..held });
         }
-        IndexDump {
-            model: self.model.clone(),
-            runs: saved.runs,
-            replicas,
-        }
+        IndexDump { model: self.model.clone(), runs: saved.runs, replicas }
     }
 
     /// Saves what is held now. Blocks; updates of the index wait for a part of it, look-ups do
@@ -190,17 +165,9 @@ impl Keeper {
         }
         let replicas = dump.replicas.into_iter().filter_map(|held| {
             let endpoint = self.endpoints.get(held.replica.0 as usize)?.clone()?;
-            Some(SavedReplica {
-                endpoint,
-                models: gateway.base_models(held.replica),
-                held,
-            })
+            Some(SavedReplica { endpoint, models: gateway.base_models(held.replica), held })
         });
-        let saved = SavedIndex {
-            saved_at,
-            runs: dump.runs,
-            replicas: replicas.collect(),
-        };
+        let saved = SavedIndex { saved_at, runs: dump.runs, replicas: replicas.collect() };
         Ok(self.folder.write(&saved, &self.seal)?)
     }
 
@@ -227,10 +194,7 @@ fn age(saved_at: f64, now: f64) -> Result<Duration, FileError> {
     }
     match Duration::try_from_secs_f64(age_s) {
         Ok(age) if age < DOUBT_TTL => Ok(age),
-        _ => Err(FileError::TooOld {
-            age_s,
-            limit_s: DOUBT_TTL.as_secs(),
-        }),
+        _ => Err(FileError::TooOld { age_s, limit_s: DOUBT_TTL.as_secs() }),
     }
 }
 

@@ -39,10 +39,7 @@ impl Seal {
     pub fn new(model: &str) -> Self {
         let key = blake3::derive_key(KEY_CONTEXT, model.as_bytes());
         let identity = blake3::derive_key(IDENTITY_CONTEXT, model.as_bytes());
-        Self {
-            cipher: XChaCha20Poly1305::new(&key.into()),
-            identity: first(&identity),
-        }
+        Self { cipher: XChaCha20Poly1305::new(&key.into()), identity: first(&identity) }
     }
 
     /// Seals a body in place. `None` where it is longer than any cipher allows, 256 GiB.
@@ -53,9 +50,7 @@ impl Seal {
         body: &mut [u8],
     ) -> Option<[u8; TAG_BYTES]> {
         let nonce = XNonce::from(nonce);
-        let tag = self
-            .cipher
-            .encrypt_inout_detached(&nonce, head, body.into());
+        let tag = self.cipher.encrypt_inout_detached(&nonce, head, body.into());
         Some(tag.ok()?.into())
     }
 
@@ -68,9 +63,7 @@ impl Seal {
         tag: [u8; TAG_BYTES],
     ) -> bool {
         let (nonce, tag) = (XNonce::from(nonce), Tag::from(tag));
-        let opened = self
-            .cipher
-            .decrypt_inout_detached(&nonce, head, body.into(), &tag);
+        let opened = self.cipher.decrypt_inout_detached(&nonce, head, body.into(), &tag);
         opened.is_ok()
     }
 }
@@ -92,11 +85,9 @@ mod tests {
         let mut body = text;
         let tag = seal.close([7; 24], b"head", &mut body).expect("is short");
         assert_ne!(body, text);
-        for (seal, nonce, head) in [
-            (&other, [7; 24], b"head"),
-            (&seal, [8; 24], b"head"),
-            (&seal, [7; 24], b"hood"),
-        ] {
+        for (seal, nonce, head) in
+            [(&other, [7; 24], b"head"), (&seal, [8; 24], b"head"), (&seal, [7; 24], b"hood")]
+        {
             assert!(!seal.open(nonce, head, &mut body.clone(), tag));
         }
         assert!(seal.open([7; 24], b"head", &mut body, tag));

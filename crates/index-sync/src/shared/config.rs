@@ -105,18 +105,12 @@ impl Timeline {
     #[must_use]
     pub fn of(clock: Clock) -> Self {
         let unix = (unix_seconds() * 1e9) as u64;
-        Self {
-            start: unix.saturating_sub(clock.now().0),
-            now: Arc::new(move || clock.now()),
-        }
+        Self { start: unix.saturating_sub(clock.now().0), now: Arc::new(move || clock.now()) }
     }
 
     /// By a clock that everybody has in common.
     pub fn common(now: impl Fn() -> Nanos + Send + Sync + 'static) -> Self {
-        Self {
-            now: Arc::new(now),
-            start: 0,
-        }
+        Self { now: Arc::new(now), start: 0 }
     }
 
     pub(super) fn now(&self) -> Nanos {

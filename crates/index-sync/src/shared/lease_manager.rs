@@ -36,9 +36,7 @@ pub(super) fn run(shared: &SyncContext, mut link: Option<ServerLink>) {
         if link.is_none() {
             link = reconnect(shared);
         }
-        let done = link
-            .as_mut()
-            .map(|link| round(shared, link, &mut next_tick));
+        let done = link.as_mut().map(|link| round(shared, link, &mut next_tick));
         if let Some(Err(error)) = done {
             shared.note_loss(&reason(&error));
             link = None;
@@ -133,10 +131,7 @@ fn renew(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
         return Err((ErrorKind::Client, "gateways with another --index-secret").into());
     }
     let held = shared.lock().leases();
-    let leases: Vec<_> = held
-        .iter()
-        .map(|(_, k, l)| (k.clone(), l.clone()))
-        .collect();
+    let leases: Vec<_> = held.iter().map(|(_, k, l)| (k.clone(), l.clone())).collect();
     let answers = link.renew(&leases)?;
     let mut state = shared.lock();
     for ((replica, _, lease), answer) in held.into_iter().zip(answers) {
@@ -194,10 +189,7 @@ fn take(
     };
     let mut state = shared.lock();
     if let Some(seat) = state.seats.get_mut(&replica) {
-        seat.size = LogSize {
-            entries,
-            ..LogSize::default()
-        };
+        seat.size = LogSize { entries, ..LogSize::default() };
         seat.take(lease);
     }
     Ok(())
@@ -215,12 +207,7 @@ fn rebase(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
         if let LeaseRole::Owning(owning) = &seat.role
             && is_long(&seat.size)
         {
-            long.push((
-                replica,
-                seat.keys.clone(),
-                owning.lease.clone(),
-                owning.sent(),
-            ));
+            long.push((replica, seat.keys.clone(), owning.lease.clone(), owning.sent()));
         }
     }
     let has_more = long.len() > 1;
@@ -313,10 +300,8 @@ impl SyncContext {
 
     fn note_base(&self, replica: ReplicaId, seat: &mut ReplicaRole, written: BaseWriteOutcome) {
         let was_too_large = seat.size.is_too_large;
-        seat.size = LogSize {
-            is_too_large: written == BaseWriteOutcome::TooLarge,
-            ..LogSize::default()
-        };
+        seat.size =
+            LogSize { is_too_large: written == BaseWriteOutcome::TooLarge, ..LogSize::default() };
         match written {
             BaseWriteOutcome::Bytes(bytes) => {
                 seat.size.base_bytes = bytes;
@@ -378,9 +363,7 @@ impl SyncState {
     }
 
     fn has_work(&self, patience: Duration) -> bool {
-        self.seats
-            .values()
-            .any(|seat| seat.unsent(1).is_some() || seat.is_leaving(patience))
+        self.seats.values().any(|seat| seat.unsent(1).is_some() || seat.is_leaving(patience))
     }
 
     /// Ends what was under a lease that is not ours any more. Returns whether it is.

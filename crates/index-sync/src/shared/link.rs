@@ -139,11 +139,7 @@ impl ReplicaKeys {
     /// `space` is what all gateways of a fleet agree upon.
     pub(super) fn new(space: &str, replica: &str) -> Self {
         let key = |what| format!("{space}:{{{replica}}}:{what}");
-        Self {
-            lease: key("lease"),
-            log: key("log"),
-            base: key("base"),
-        }
+        Self { lease: key("lease"), log: key("log"), base: key("base") }
     }
 
     fn base_at(&self, position: Position) -> String {
@@ -169,10 +165,7 @@ pub(super) struct LeaseOwner {
 impl LeaseOwner {
     fn read(value: &str) -> Option<Self> {
         let (gateway, term) = value.split_once(' ')?;
-        Some(Self {
-            gateway: gateway.to_owned(),
-            term: term.parse().ok()?,
-        })
+        Some(Self { gateway: gateway.to_owned(), term: term.parse().ok()? })
     }
 }
 
@@ -220,16 +213,9 @@ impl ServerLink {
         let mut scripts: [String; 6] = Default::default();
         let texts = [HOLDERS, ACQUIRE, RENEW, APPEND, REBASE, RELEASE];
         for (name, text) in scripts.iter_mut().zip(texts) {
-            *name = redis::cmd("SCRIPT")
-                .arg("LOAD")
-                .arg(text)
-                .query(&mut connection)?;
+            *name = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection)?;
         }
-        Ok(Self {
-            connection,
-            timing,
-            scripts,
-        })
+        Ok(Self { connection, timing, scripts })
     }
 
     /// Sets `key` to `wanted` unless it is set, keeps it alive, and returns its value.
@@ -277,10 +263,8 @@ impl ServerLink {
         command.arg(millis(self.timing.keep)).arg(at);
         let taken: Option<(String, usize)> = command.query(&mut self.connection)?;
         Ok(taken.and_then(|(term, entries)| {
-            let lease = ReplicaLease {
-                value: format!("{gateway} {term}"),
-                term: term.parse().ok()?,
-            };
+            let lease =
+                ReplicaLease { value: format!("{gateway} {term}"), term: term.parse().ok()? };
             Some((lease, entries))
         }))
     }
@@ -487,9 +471,5 @@ pub(super) fn is_outage(error: &RedisError) -> bool {
 
 /// An error in words: what the system says of a late answer says something else.
 pub(super) fn reason(error: &RedisError) -> String {
-    if error.is_timeout() {
-        "no answer in time".to_owned()
-    } else {
-        error.to_string()
-    }
+    if error.is_timeout() { "no answer in time".to_owned() } else { error.to_string() }
 }

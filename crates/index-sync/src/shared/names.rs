@@ -51,11 +51,7 @@ impl Pseudonymizer {
             model: &format!("{identity} handles"),
             block_size: 4,
         });
-        Self {
-            identity: identity.to_owned(),
-            handles,
-            sizes: RwLock::default(),
-        }
+        Self { identity: identity.to_owned(), handles, sizes: RwLock::default() }
     }
 
     /// Converts an event to its shared form. Returns `None` for an event without content; an event
@@ -64,11 +60,7 @@ impl Pseudonymizer {
         match event {
             CacheEvent::Stored(stored) if stored.blocks.is_empty() => None,
             CacheEvent::Stored(stored) => Some(CacheEvent::Stored(self.stored(stored))),
-            CacheEvent::Removed {
-                blocks,
-                tier,
-                group,
-            } => Some(CacheEvent::Removed {
+            CacheEvent::Removed { blocks, tier, group } => Some(CacheEvent::Removed {
                 blocks: blocks.iter().map(|&block| self.handle(block)).collect(),
                 tier: *tier,
                 group: *group,
@@ -83,10 +75,8 @@ impl Pseudonymizer {
         } else {
             (0, vec![0])
         };
-        let namespace = Namespace {
-            adapter: stored.adapter.as_deref(),
-            salt: stored.salt.as_deref(),
-        };
+        let namespace =
+            Namespace { adapter: stored.adapter.as_deref(), salt: stored.salt.as_deref() };
         let num_extras = match stored.group.lookahead {
             0 => 0,
             _ => stored.blocks.len(),
@@ -139,10 +129,7 @@ impl Pseudonymizer {
         shapes: impl Iterator<Item = BlockShape>,
     ) -> PromptKeys {
         let salt = self.salt(prompt.namespace);
-        let namespace = Namespace {
-            adapter: None,
-            salt: salt.as_deref(),
-        };
+        let namespace = Namespace { adapter: None, salt: salt.as_deref() };
         let chains = shapes.map(|shape| {
             let of_size = self.of_size(shape.size);
             let keys = of_size.keys(prompt, namespace, shape.lookahead);

@@ -48,10 +48,7 @@ impl Position {
     /// The next one in the same term.
     #[must_use]
     pub fn next(self) -> Self {
-        Self {
-            number: self.number.saturating_add(1),
-            ..self
-        }
+        Self { number: self.number.saturating_add(1), ..self }
     }
 }
 
@@ -66,10 +63,7 @@ impl FromStr for Position {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (term, number) = text.split_once('-').unwrap_or((text, "0"));
-        Ok(Self {
-            term: term.parse()?,
-            number: number.parse()?,
-        })
+        Ok(Self { term: term.parse()?, number: number.parse()? })
     }
 }
 
@@ -113,9 +107,7 @@ impl LogEntry {
             Some("reset") => LogRecord::Reset,
             Some("trust") => LogRecord::Trust,
             Some("taken") => LogRecord::Taken {
-                before: text("p")
-                    .and_then(|text| text.parse().ok())
-                    .unwrap_or_default(),
+                before: text("p").and_then(|text| text.parse().ok()).unwrap_or_default(),
             },
             _ => LogRecord::Damaged,
         };

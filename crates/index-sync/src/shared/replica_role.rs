@@ -219,10 +219,7 @@ impl ReplicaRole {
         let LeaseRole::Following(following) = &mut self.role else {
             return false;
         };
-        let first = |lease: &ReplicaLease| Position {
-            term: lease.term,
-            number: 0,
-        };
+        let first = |lease: &ReplicaLease| Position { term: lease.term, number: 0 };
         let met = following.position;
         let is_met = |(lease, _): &mut (ReplicaLease, Instant)| met == Some(first(lease));
         let Some((lease, _)) = following.taking.take_if(is_met) else {
@@ -232,11 +229,7 @@ impl ReplicaRole {
         self.can_trust = false;
         self.epoch += 1;
         self.starts += 1;
-        self.role = LeaseRole::Owning(Owning {
-            lease,
-            position,
-            unsent: VecDeque::new(),
-        });
+        self.role = LeaseRole::Owning(Owning { lease, position, unsent: VecDeque::new() });
         true
     }
 
@@ -295,12 +288,7 @@ impl Owning {
         self.position = self.position.next();
         let payload: Arc<[u8]> = payload.into();
         let bytes = payload.len() + ENTRY_OVERHEAD;
-        self.unsent.push_back(UnsentEntry {
-            position: self.position,
-            kind,
-            at,
-            payload,
-        });
+        self.unsent.push_back(UnsentEntry { position: self.position, kind, at, payload });
         bytes
     }
 

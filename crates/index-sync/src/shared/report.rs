@@ -81,18 +81,12 @@ impl SharedIndex {
         let seat = state.seats.get(&replica)?;
         let (role, position, unsent) = match &seat.role {
             LeaseRole::Following(following) => (GatewayRole::Following, following.position, 0),
-            LeaseRole::Owning(owning) => (
-                GatewayRole::Owning,
-                Some(owning.position),
-                owning.unsent.len(),
-            ),
+            LeaseRole::Owning(owning) => {
+                (GatewayRole::Owning, Some(owning.position), owning.unsent.len())
+            }
             LeaseRole::Alone => (GatewayRole::Alone, None, 0),
         };
-        Some(RoleReport {
-            role,
-            position,
-            unsent,
-        })
+        Some(RoleReport { role, position, unsent })
     }
 
     /// Returns the counters and the current state.

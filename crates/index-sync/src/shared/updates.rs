@@ -18,8 +18,7 @@ const UNSENT_BYTES_MAX: usize = 32 << 20;
 impl SyncContext {
     pub(super) fn track(&self, replica: ReplicaId, block_size: Option<u32>, now: Nanos) {
         let mut state = self.lock();
-        self.local
-            .update(replica, Update::Track { block_size }, now);
+        self.local.update(replica, Update::Track { block_size }, now);
         let Some(seat) = state.seats.get_mut(&replica) else {
             return;
         };

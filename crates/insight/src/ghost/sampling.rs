@@ -16,9 +16,7 @@ impl SampleRate {
 
     /// The larger share of two.
     pub(super) fn larger(self, other: Self) -> Self {
-        Self {
-            halvings: self.halvings.min(other.halvings),
-        }
+        Self { halvings: self.halvings.min(other.halvings) }
     }
 
     /// Blocks that each followed one stands for.

@@ -77,8 +77,7 @@ impl RecentKeySet {
             }
             Err(_) => false,
         };
-        self.younger
-            .insert_unique(hash, key, |key| table_hash(*key));
+        self.younger.insert_unique(hash, key, |key| table_hash(*key));
         was_older
     }
 

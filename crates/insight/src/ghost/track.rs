@@ -131,10 +131,7 @@ impl Track {
     }
 
     fn remove(&mut self, key: u64, place: usize) {
-        if let Ok(entry) = self
-            .places
-            .find_entry(table_hash(key), |known| known.0 == key)
-        {
+        if let Ok(entry) = self.places.find_entry(table_hash(key), |known| known.0 == key) {
             entry.remove();
         }
         self.order.free(place);

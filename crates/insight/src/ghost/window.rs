@@ -36,10 +36,7 @@ pub(super) struct RequestCounts {
 
 impl WindowCounts {
     pub(super) fn new(sizes: usize) -> Self {
-        Self {
-            hits: vec![0; sizes],
-            ..Self::default()
-        }
+        Self { hits: vec![0; sizes], ..Self::default() }
     }
 
     /// Adds a request.
@@ -78,10 +75,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(sizes: usize) -> Self {
-        Self {
-            ring: vec![(0, WindowCounts::new(sizes)); MINUTES as usize],
-            sizes,
-        }
+        Self { ring: vec![(0, WindowCounts::new(sizes)); MINUTES as usize], sizes }
     }
 
     /// Adds what happened at `now`. Of times more than an hour back nothing is kept.
@@ -121,13 +115,7 @@ mod tests {
         for at in 0..200 {
             for _ in 0..1 << (at % 8) {
                 let hits = vec![(0, at)];
-                window.add(
-                    &RequestCounts {
-                        hits,
-                        ..RequestCounts::default()
-                    },
-                    minute(at),
-                );
+                window.add(&RequestCounts { hits, ..RequestCounts::default() }, minute(at));
             }
             let first = at.saturating_sub(MINUTES - 1);
             let expected: u64 = (first..=at).map(|at| 1u64 << (at % 8)).sum();

@@ -48,15 +48,7 @@ pub(super) fn arrive(
             walk.uncounted.start(block, memory.blocks.enter(name));
         }
     }
-    let Walk {
-        computes_from,
-        mut layout,
-        evicted,
-        unread,
-        fresh_from,
-        uncounted,
-        ..
-    } = walk;
+    let Walk { computes_from, mut layout, evicted, unread, fresh_from, uncounted, .. } = walk;
     let new = look_at_contents(memory, arrival, (model, unread), &mut layout);
     let tables = [
         (memory.blocks.capacity(), memory.blocks.counts().0),
@@ -67,11 +59,7 @@ pub(super) fn arrive(
         prompt_tokens: arrival.prompt_tokens,
         predicted_tokens,
         computes_from,
-        fresh_from: if arrival.tokens.is_some() {
-            fresh_from.min(unread)
-        } else {
-            fresh_from
-        },
+        fresh_from: if arrival.tokens.is_some() { fresh_from.min(unread) } else { fresh_from },
         names,
         is_computing: true,
         is_read: arrival.tokens.is_some(),
@@ -147,13 +135,11 @@ impl Walk<'_> {
                     let mut asked = self.overlaps.iter();
                     asked.any(|(replica, _)| replica.0 == u32::from(entry.holder))
                 };
-                Some(
-                    if entry.holder != self.chosen && has_events && !is_asked() {
-                        Bucket::HeldElsewhere
-                    } else {
-                        Bucket::Evicted
-                    },
-                )
+                Some(if entry.holder != self.chosen && has_events && !is_asked() {
+                    Bucket::HeldElsewhere
+                } else {
+                    Bucket::Evicted
+                })
             }
         }
     }
@@ -208,10 +194,7 @@ fn look_at_contents(
     (model, unread): (u64, usize),
     layout: &mut PromptLayout,
 ) -> New {
-    let mut new = New {
-        namespace: (arrival.namespace ^ model) as u32,
-        ..New::default()
-    };
+    let mut new = New { namespace: (arrival.namespace ^ model) as u32, ..New::default() };
     let (from, to) = layout.unknown();
     let size = arrival.block_size.max(1) as usize;
     let read_from = from.min(unread * size);
@@ -269,11 +252,7 @@ fn look_at_fronts(
         }
         if let Some(seen) = memory.fronts.find(name) {
             // In its own namespace: the memory of blocks has forgotten it.
-            let bucket = if seen == new.namespace {
-                Bucket::Evicted
-            } else {
-                Bucket::Namespace
-            };
+            let bucket = if seen == new.namespace { Bucket::Evicted } else { Bucket::Namespace };
             layout.remember(block, Some(bucket));
             front = Some((block + 1, bucket));
         }

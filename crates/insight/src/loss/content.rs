@@ -121,8 +121,7 @@ impl ContentMemory {
     pub(super) fn enter(&mut self, fresh: &Fresh) {
         let base = self.ring.written();
         self.ring.write(&fresh.marks);
-        self.places
-            .fetch(fresh.anchors.iter().map(|anchor| anchor.1));
+        self.places.fetch(fresh.anchors.iter().map(|anchor| anchor.1));
         for &(at, hash) in &fresh.anchors {
             let place = base + u64::from(at);
             self.places.enter(hash, place as u32, base as u32);
@@ -138,11 +137,7 @@ impl ContentMemory {
             return None;
         }
         let before = self.ring.agree_before(place, &marks[..start]);
-        Some(Match {
-            start: start - before,
-            end: start + behind,
-            place: place - before as u64,
-        })
+        Some(Match { start: start - before, end: start + behind, place: place - before as u64 })
     }
 }
 

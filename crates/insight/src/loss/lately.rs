@@ -58,13 +58,7 @@ mod tests {
         }
         let truth = 1.0 - 1_000.0 / 6_000.0;
         assert!((told - truth).abs() < 0.02, "{told} for {truth}");
-        assert_eq!(
-            lately.forgotten([(1_000, 60_000), (10, 0)], minute(700)),
-            0.0
-        );
-        assert_eq!(
-            lately.forgotten([(1_000, 60_000), (10, 5)], minute(701)),
-            0.0
-        );
+        assert_eq!(lately.forgotten([(1_000, 60_000), (10, 0)], minute(700)), 0.0);
+        assert_eq!(lately.forgotten([(1_000, 60_000), (10, 5)], minute(701)), 0.0);
     }
 }

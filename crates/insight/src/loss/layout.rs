@@ -83,23 +83,13 @@ impl PromptLayout {
                 _ => {}
             }
         };
-        let known = self
-            .blocks
-            .iter()
-            .take_while(|known| known.is_some())
-            .count();
+        let known = self.blocks.iter().take_while(|known| known.is_some()).count();
         for (block, bucket) in self.blocks[..known].iter().enumerate() {
             let start = block * self.block_size;
             // What is being computed comes before what is held, and that before what was.
             if *bucket != Some(Bucket::InFlight) {
-                push(
-                    self.predicted.min(start + self.block_size),
-                    Bucket::IndexWrong,
-                );
-                push(
-                    self.elsewhere.min(start + self.block_size),
-                    Bucket::HeldElsewhere,
-                );
+                push(self.predicted.min(start + self.block_size), Bucket::IndexWrong);
+                push(self.elsewhere.min(start + self.block_size), Bucket::HeldElsewhere);
             }
             push(start + self.block_size, bucket.unwrap_or(Bucket::NeverSeen));
         }

@@ -40,10 +40,7 @@ impl ServedTokens {
     /// All from the device, or from wherever: an engine that does not say.
     #[must_use]
     pub fn by_device(tokens: u32) -> Self {
-        Self {
-            tiers: [tokens, 0, 0, 0],
-            load_failed: 0,
-        }
+        Self { tiers: [tokens, 0, 0, 0], load_failed: 0 }
     }
 
     /// Tokens that were not computed.
@@ -130,10 +127,7 @@ impl Pending {
     /// When it is not computed yet.
     #[must_use]
     pub fn take_names(&mut self) -> Vec<u64> {
-        assert!(
-            !self.is_computing,
-            "its names are needed until it is computed"
-        );
+        assert!(!self.is_computing, "its names are needed until it is computed");
         std::mem::take(&mut self.names)
     }
 

@@ -112,11 +112,7 @@ impl BlockTable {
     /// Room for `capacity` blocks, or somewhat more.
     pub(super) fn new(capacity: usize) -> Self {
         let sets = capacity.div_ceil(WAYS).next_power_of_two();
-        Self {
-            sets: vec![EntrySet::default(); sets],
-            entered: 0,
-            forgotten: 0,
-        }
+        Self { sets: vec![EntrySet::default(); sets], entered: 0, forgotten: 0 }
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -169,10 +165,7 @@ impl BlockTable {
         let entry = &mut entries[way.unwrap_or(0)];
         self.entered += 1;
         self.forgotten += u64::from(entry.state() != CopyState::Unheld);
-        *entry = BlockEntry {
-            tag,
-            ..BlockEntry::default()
-        };
+        *entry = BlockEntry { tag, ..BlockEntry::default() };
         entry
     }
 
@@ -193,10 +186,7 @@ impl NamespaceTable {
     /// Room for `capacity` names, or somewhat more.
     pub(super) fn new(capacity: usize) -> Self {
         let sets = capacity.div_ceil(8).next_power_of_two();
-        Self {
-            sets: vec![[(0, 0); 8]; sets],
-            next: 0,
-        }
+        Self { sets: vec![[(0, 0); 8]; sets], next: 0 }
     }
 
     /// As [`BlockTable::fetch`].

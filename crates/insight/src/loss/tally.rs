@@ -57,21 +57,13 @@ impl<K: Ord + Clone> WaterfallTally<K> {
     }
 
     fn make_place(&mut self, key: K) -> usize {
-        let newcomer = |missed| Row {
-            key: key.clone(),
-            missed,
-            waterfall: Waterfall::default(),
-        };
+        let newcomer = |missed| Row { key: key.clone(), missed, waterfall: Waterfall::default() };
         let place = if self.rows.len() < self.max_keys {
             self.rows.push(newcomer(0));
             self.requests.push(0);
             self.rows.len() - 1
         } else {
-            let rarest = self
-                .requests
-                .iter()
-                .enumerate()
-                .min_by_key(|(_, count)| **count);
+            let rarest = self.requests.iter().enumerate().min_by_key(|(_, count)| **count);
             let rarest = rarest.map_or(0, |(place, _)| place);
             let gone = std::mem::replace(&mut self.rows[rarest], newcomer(self.requests[rarest]));
             self.other.merge(&gone.waterfall);
@@ -160,10 +152,7 @@ mod tests {
         for (key, tokens) in [("a", 1), ("b", 2), ("a", 8), ("c", 4), ("c", 16), ("b", 32)] {
             tally.add(key, &split(tokens));
         }
-        let rows: Vec<_> = tally
-            .rows()
-            .map(|(key, row)| (&key[..], row.total()))
-            .collect();
+        let rows: Vec<_> = tally.rows().map(|(key, row)| (&key[..], row.total())).collect();
         // The third key took the place and the count of the second one, which took the first's.
         assert_eq!(rows, [("b", 32), ("c", 20)]);
         assert_eq!((tally.other().total(), tally.other().requests()), (11, 3));

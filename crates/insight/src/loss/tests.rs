@@ -6,10 +6,7 @@ const SIZE: u32 = 16;
 const NOW: Nanos = Nanos(1_000_000_000);
 
 fn hasher() -> RouteHasher {
-    RouteHasher::new(&RouteIdentity {
-        model: "m",
-        block_size: SIZE,
-    })
+    RouteHasher::new(&RouteIdentity { model: "m", block_size: SIZE })
 }
 
 fn tokens(seed: u64, len: usize) -> Vec<TokenId> {
@@ -25,15 +22,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let config = AttributorConfig {
-            blocks: 1 << 12,
-            tokens: 1 << 17,
-            secret: 9,
-        };
-        Self {
-            attributor: Attributor::new(&config),
-            hasher: hasher(),
-        }
+        let config = AttributorConfig { blocks: 1 << 12, tokens: 1 << 17, secret: 9 };
+        Self { attributor: Attributor::new(&config), hasher: hasher() }
     }
 
     fn keys(&self, salt: Option<&str>, tokens: &[TokenId]) -> Vec<RouteKey> {
@@ -99,10 +89,7 @@ fn what_is_served_comes_first_and_then_what_is_in_the_way() {
     let prompt = tokens(1, 100);
     bench.store(&prompt, 0);
     let pending = bench.arrive(None, &prompt, 0, [96, 0]);
-    let served = ServedTokens {
-        tiers: [32, 16, 0, 0],
-        load_failed: 16,
-    };
+    let served = ServedTokens { tiers: [32, 16, 0, 0], load_failed: 16 };
     let outcome = bench.attributor.finish(pending, &served, NOW);
     let expected = [
         (Bucket::Device, 32),
@@ -160,9 +147,7 @@ fn what_is_given_up_is_computed_no_more() {
 fn many_may_compute_a_block_at_once() {
     let mut bench = Bench::new();
     let prompt = tokens(10, 65);
-    let crowd: Vec<_> = (0..300)
-        .map(|_| bench.arrive(None, &prompt, 0, [0, 0]))
-        .collect();
+    let crowd: Vec<_> = (0..300).map(|_| bench.arrive(None, &prompt, 0, [0, 0])).collect();
     let is_computed = |bench: &mut Bench| {
         let twin = bench.arrive(None, &prompt, 1, [0, 0]);
         let found = twin.runs().any(|(_, bucket)| bucket == Bucket::InFlight);
@@ -242,9 +227,7 @@ fn an_eviction_says_how_long_ago_and_how_much_came_since() {
     };
     let later = Nanos(NOW.0 + 7_000_000_000);
     let pending = bench.attributor.arrive(&arrival, later);
-    let outcome = bench
-        .attributor
-        .finish(pending, &ServedTokens::default(), later);
+    let outcome = bench.attributor.finish(pending, &ServedTokens::default(), later);
     let evicted = outcome.evicted.expect("it was evicted");
     assert_eq!(evicted.age.as_secs(), 7);
     assert!((10..=13).contains(&evicted.blocks_since), "{evicted:?}");
@@ -305,11 +288,7 @@ fn the_border_of_what_is_known_may_stand_anywhere_in_a_block() {
 fn buckets_sum_to_the_prompt_whatever_is_said() {
     for seed in 0..30 {
         let mut rng = Rng::new(seed);
-        let config = AttributorConfig {
-            blocks: 64,
-            tokens: 512,
-            secret: seed,
-        };
+        let config = AttributorConfig { blocks: 64, tokens: 512, secret: seed };
         let mut attributor = Attributor::new(&config);
         let texts: Vec<_> = (0..6).map(|seed| tokens(seed, 300)).collect();
         let mut pending: Vec<Pending> = Vec::new();

@@ -26,9 +26,7 @@ struct SampleCell {
 
 impl Default for Cells {
     fn default() -> Self {
-        Self {
-            cells: vec![SampleCell::default(); SIZES * SHARES],
-        }
+        Self { cells: vec![SampleCell::default(); SIZES * SHARES] }
     }
 }
 
@@ -46,9 +44,7 @@ impl Cells {
 
     /// All that are kept.
     pub(super) fn samples(&self) -> impl Iterator<Item = PrefillSample> + '_ {
-        self.cells
-            .iter()
-            .flat_map(|cell| cell.samples.iter().copied())
+        self.cells.iter().flat_map(|cell| cell.samples.iter().copied())
     }
 
     /// Of each cell the sample at the share `low` by seconds per uncached token.

@@ -60,9 +60,7 @@ impl Normal {
 
     /// The best coefficients of a subset of terms, by elimination; the others are 0.
     fn solve(&self, subset: u32) -> Option<[f64; TERMS]> {
-        let terms: Vec<usize> = (0..TERMS)
-            .filter(|term| subset & (1 << term) != 0)
-            .collect();
+        let terms: Vec<usize> = (0..TERMS).filter(|term| subset & (1 << term) != 0).collect();
         // One equation a row, its right side at the end.
         let row = |&term: &usize| {
             let left = terms.iter().map(|&other| self.matrix[term][other]);

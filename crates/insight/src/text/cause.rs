@@ -266,27 +266,17 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
         let spans = detector(aligned)?;
         let is_placed = number == WORDING || matches!(cause, Cause::Clock | Cause::Nonce);
         let place = divergence::place(&aligned.new[..spans.new.start]);
-        Some(evidence(
-            aligned,
-            *cause,
-            spans,
-            if is_placed { place } else { 0 },
-        ))
+        Some(evidence(aligned, *cause, spans, if is_placed { place } else { 0 }))
     });
     found.or_else(|| find_before_an_order(aligned))
 }
 
 /// Causes of values, with whether they explain changes, and the whole of a changed value.
-type Value = (
-    Cause,
-    fn(&PromptAlignment<'_>, &Region) -> bool,
-    fn(&[Word], Range<usize>) -> Range<usize>,
-);
+type Value =
+    (Cause, fn(&PromptAlignment<'_>, &Region) -> bool, fn(&[Word], Range<usize>) -> Range<usize>);
 
-const VALUES: [Value; 2] = [
-    (Cause::Clock, clock::is_clock, clock::whole),
-    (Cause::Nonce, nonce::is_nonce, nonce::whole),
-];
+const VALUES: [Value; 2] =
+    [(Cause::Clock, clock::is_clock, clock::whole), (Cause::Nonce, nonce::is_nonce, nonce::whole)];
 
 /// Most changes of a value in front of another order.
 const VALUE_CHANGES: usize = 16;
@@ -296,10 +286,7 @@ const VALUE_CHANGES: usize = 16;
 fn find_before_an_order(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
     let most = aligned.regions.first()?.changes.end.min(VALUE_CHANGES);
     (1..=most).rev().find_map(|count| {
-        let region = Region {
-            changes: 0..count,
-            agrees: 0,
-        };
+        let region = Region { changes: 0..count, agrees: 0 };
         let (cause, _, whole) = VALUES.iter().find(|value| value.1(aligned, &region))?;
         let behind = aligned.without_first(count);
         let is_order = |cause: &Cause| {
@@ -309,15 +296,9 @@ fn find_before_an_order(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
         let mut orders = DETECTORS.iter().filter(|(cause, _)| is_order(cause));
         let (also, _) = orders.find(|(_, detector)| detector(&behind).is_some())?;
         let (old, new) = aligned.span(&region);
-        let spans = WordSpans {
-            old: whole(&aligned.old, old),
-            new: whole(&aligned.new, new),
-        };
+        let spans = WordSpans { old: whole(&aligned.old, old), new: whole(&aligned.new, new) };
         let place = divergence::place(&aligned.new[..spans.new.start]);
-        Some(Evidence {
-            also: Some(*also),
-            ..evidence(aligned, *cause, spans, place)
-        })
+        Some(Evidence { also: Some(*also), ..evidence(aligned, *cause, spans, place) })
     })
 }
 

@@ -38,10 +38,7 @@ pub(super) struct DiffHunk {
 pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<DiffHunk> {
     let mut found = Vec::new();
     let mut budget = (old.len() + new.len()).saturating_mul(LOOKS_PER_WORD);
-    let mut open = vec![DiffHunk {
-        old: 0..old.len(),
-        new: 0..new.len(),
-    }];
+    let mut open = vec![DiffHunk { old: 0..old.len(), new: 0..new.len() }];
     let mut fronts = FRONTS_MAX;
     while let Some(part) = open.pop() {
         let part = trimmed(old, new, part);
@@ -64,16 +61,10 @@ pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<DiffHunk> {
         let (mut old_at, mut new_at) = (part.old.start, part.new.start);
         for (one, other) in matches {
             let (one, other) = (part.old.start + one, part.new.start + other);
-            open.push(DiffHunk {
-                old: old_at..one,
-                new: new_at..other,
-            });
+            open.push(DiffHunk { old: old_at..one, new: new_at..other });
             (old_at, new_at) = (one + 1, other + 1);
         }
-        open.push(DiffHunk {
-            old: old_at..part.old.end,
-            new: new_at..part.new.end,
-        });
+        open.push(DiffHunk { old: old_at..part.old.end, new: new_at..part.new.end });
         open[first..].reverse();
     }
     found
@@ -94,18 +85,10 @@ fn trimmed(old: &[Word], new: &[Word], part: DiffHunk) -> DiffHunk {
     let (mut one, mut other) = (part.old, part.new);
     let front = common(&old[one.clone()], &new[other.clone()]);
     (one.start, other.start) = (one.start + front, other.start + front);
-    let backwards = old[one.clone()]
-        .iter()
-        .rev()
-        .zip(new[other.clone()].iter().rev());
-    let back = backwards
-        .take_while(|(one, other)| one.hash == other.hash)
-        .count();
+    let backwards = old[one.clone()].iter().rev().zip(new[other.clone()].iter().rev());
+    let back = backwards.take_while(|(one, other)| one.hash == other.hash).count();
     (one.end, other.end) = (one.end - back, other.end - back);
-    DiffHunk {
-        old: one,
-        new: other,
-    }
+    DiffHunk { old: one, new: other }
 }
 
 /// Pairs of places that are common to both, ascending in both.
@@ -131,11 +114,7 @@ fn matches(old: &[Word], new: &[Word], fronts: &mut usize) -> Vec<(usize, usize)
 fn by_front(old: &[Word], new: &[Word]) -> Vec<(usize, usize)> {
     let (one, other) = (old.len().min(FRONT_WORDS), new.len().min(FRONT_WORDS));
     let pairs = by_table(&old[..one], &new[..other]);
-    if pairs.len() * 4 >= one.min(other) * 3 {
-        pairs
-    } else {
-        Vec::new()
-    }
+    if pairs.len() * 4 >= one.min(other) * 3 { pairs } else { Vec::new() }
 }
 
 /// The longest common subsequence.
@@ -171,8 +150,7 @@ fn by_table(old: &[Word], new: &[Word]) -> Vec<(usize, usize)> {
 pub(super) fn run_hashes(words: &[Word], run: usize) -> impl Iterator<Item = u64> + '_ {
     words.windows(run).map(|run| {
         let sum = run.iter().fold(0u64, |sum, word| {
-            sum.wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                .wrapping_add(word.hash)
+            sum.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(word.hash)
         });
         mixed(sum)
     })
@@ -279,10 +257,7 @@ mod tests {
                 new.splice(at..to, more);
             }
             let kept = check(&old, &new);
-            assert!(
-                kept >= old.len() - 5 * 20,
-                "seed 5, round {round}: {kept} kept"
-            );
+            assert!(kept >= old.len() - 5 * 20, "seed 5, round {round}: {kept} kept");
         }
     }
 

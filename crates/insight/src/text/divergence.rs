@@ -113,36 +113,18 @@ impl<'a> PromptAlignment<'a> {
         let moved_by = |range: Range<usize>| range.start + lead..range.end + lead;
         let changes = diff::changes(&old[lead..], &new[lead..]).into_iter();
         let changes: Vec<_> = changes
-            .map(|DiffHunk { old, new }| DiffHunk {
-                old: moved_by(old),
-                new: moved_by(new),
-            })
+            .map(|DiffHunk { old, new }| DiffHunk { old: moved_by(old), new: moved_by(new) })
             .collect();
         let known = known(&old[lead..], &new[lead..], lead, &changes);
         let regions = regions(&changes, new.len());
-        Self {
-            old_sketch,
-            new_sketch,
-            shared,
-            old,
-            new,
-            lead,
-            changes,
-            regions,
-            known,
-        }
+        Self { old_sketch, new_sketch, shared, old, new, lead, changes, regions, known }
     }
 
     /// The divergence, where the first `served_words` of the newer prompt, white space among
     /// them, were had anyway.
     pub(super) fn divergence(&self, served_words: usize) -> PromptDivergence {
-        let served = served_words
-            .max(self.shared)
-            .min(self.new_sketch.words().len());
-        let served = self
-            .new_sketch
-            .ink_in(0..served)
-            .max(self.first_difference());
+        let served = served_words.max(self.shared).min(self.new_sketch.words().len());
+        let served = self.new_sketch.ink_in(0..served).max(self.first_difference());
         let known = |at: &usize| self.is_known(*at);
         let lost: Vec<usize> = (served..self.new.len()).filter(known).collect();
         let bytes = lost.iter().map(|at| {
@@ -217,10 +199,7 @@ impl<'a> PromptAlignment<'a> {
         let regions = self.regions.iter().take(CHANGES_MAX);
         let change = |region: &Region| {
             let (old, new) = self.span(region);
-            PromptChange {
-                old: bytes_of(&self.old, old),
-                new: bytes_of(&self.new, new),
-            }
+            PromptChange { old: bytes_of(&self.old, old), new: bytes_of(&self.new, new) }
         };
         regions.map(change).collect()
     }
@@ -243,18 +222,14 @@ pub(super) fn place(front: &[Word]) -> u64 {
 
 /// The keyed hash of words together.
 pub(super) fn hash(words: &[Word]) -> u64 {
-    words
-        .iter()
-        .fold(1, |sum: u64, word| mixed(sum.rotate_left(7) ^ word.hash))
+    words.iter().fold(1, |sum: u64, word| mixed(sum.rotate_left(7) ^ word.hash))
 }
 
 /// The bytes of a range of words; an empty range stands where its first word would.
 pub(super) fn bytes_of(words: &[Word], range: Range<usize>) -> Range<usize> {
     if range.is_empty() {
         let behind = || words.last().map_or(0, Word::end);
-        let at = words
-            .get(range.start)
-            .map_or_else(behind, |word| word.start);
+        let at = words.get(range.start).map_or_else(behind, |word| word.start);
         at as usize..at as usize
     } else {
         words[range.start].start as usize..words[range.end - 1].end() as usize
@@ -292,19 +267,14 @@ fn known(old: &[Word], new: &[Word], lead: usize, changes: &[DiffHunk]) -> Vec<b
 fn regions(changes: &[DiffHunk], new_len: usize) -> Vec<Region> {
     let mut regions: Vec<Region> = Vec::new();
     for (index, change) in changes.iter().enumerate() {
-        let next = changes
-            .get(index + 1)
-            .map_or(new_len, |next| next.new.start);
+        let next = changes.get(index + 1).map_or(new_len, |next| next.new.start);
         let agrees = next - change.new.end;
         match regions.last_mut() {
             Some(last) if last.agrees < REGION_GAP_WORDS => {
                 last.changes.end = index + 1;
                 last.agrees = agrees;
             }
-            _ => regions.push(Region {
-                changes: index..index + 1,
-                agrees,
-            }),
+            _ => regions.push(Region { changes: index..index + 1, agrees }),
         }
     }
     regions
@@ -379,13 +349,7 @@ mod tests {
         assert_eq!(told.evidence, None);
         let divergence = told.divergence;
         assert_eq!((divergence.old_byte, divergence.new_byte), (1, 1));
-        assert_eq!(
-            divergence.changes[0],
-            PromptChange {
-                old: 1..2,
-                new: 1..2
-            }
-        );
+        assert_eq!(divergence.changes[0], PromptChange { old: 1..2, new: 1..2 });
         assert_eq!((divergence.lost_words, divergence.lost_bytes), (200, 200));
         // An id that is there twice is a joint.
         let twice = sketcher.sketch_tokens(&[&[1, 1, 1_732_383_299][..], &body].concat());
@@ -397,11 +361,8 @@ mod tests {
     #[test]
     fn another_text_behind_the_same_front_is_no_loss() {
         let front = prose(2, 100);
-        let divergence = check(
-            &format!("{front} {}", prose(3, 100)),
-            &format!("{front} {}", prose(4, 100)),
-            0,
-        );
+        let divergence =
+            check(&format!("{front} {}", prose(3, 100)), &format!("{front} {}", prose(4, 100)), 0);
         let divergence = divergence.expect("they part");
         assert!(!divergence.is_loss(), "{divergence:?}");
     }

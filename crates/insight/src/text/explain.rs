@@ -80,8 +80,5 @@ pub fn explain(old: &Sketch, new: &Sketch, served_words: usize) -> Option<Explan
         _ if divergence.lost_words >= JOINT_WORDS => cause::find_joint(&aligned),
         _ => None,
     };
-    Some(Explanation {
-        divergence,
-        evidence,
-    })
+    Some(Explanation { divergence, evidence })
 }

@@ -31,12 +31,7 @@ impl Loss {
     /// Returns the loss of `tokens` to the cause in `evidence`.
     #[must_use]
     pub fn new(evidence: &Evidence, tokens: u64) -> Self {
-        Self {
-            cause: evidence.cause,
-            place: evidence.place,
-            version: evidence.version,
-            tokens,
-        }
+        Self { cause: evidence.cause, place: evidence.place, version: evidence.version, tokens }
     }
 }
 
@@ -77,9 +72,7 @@ impl<E> Finding<E> {
 
 impl<E> Default for Findings<E> {
     fn default() -> Self {
-        Self {
-            places: BTreeMap::new(),
-        }
+        Self { places: BTreeMap::new() }
     }
 }
 
@@ -124,11 +117,7 @@ impl<E> Findings<E> {
     pub fn sorted(self) -> Vec<Finding<E>> {
         let mut findings: Vec<_> = self.places.into_values().collect();
         findings.sort_by_key(|finding| {
-            (
-                std::cmp::Reverse(finding.tokens),
-                finding.cause,
-                finding.place,
-            )
+            (std::cmp::Reverse(finding.tokens), finding.cause, finding.place)
         });
         findings
     }
@@ -147,33 +136,19 @@ mod tests {
     #[test]
     fn findings_are_summed_by_cause_and_place_and_the_worst_comes_first() {
         let mut findings = Findings::default();
-        let loss = |cause, place, tokens| Loss {
-            cause,
-            place,
-            version: tokens,
-            tokens,
-        };
+        let loss = |cause, place, tokens| Loss { cause, place, version: tokens, tokens };
         findings.add(loss(Cause::Clock, 1, 100), || "a");
         findings.add(loss(Cause::Nonce, 1, 150), || "b");
         findings.add(loss(Cause::Clock, 1, 120), || "c");
         findings.add(loss(Cause::Clock, 1, 90), || "d");
         findings.add(loss(Cause::Clock, 2, 10), || "e");
         let sorted = findings.sorted();
-        let told = sorted.iter().map(|finding| {
-            (
-                finding.cause,
-                finding.requests,
-                finding.tokens,
-                finding.example,
-            )
-        });
+        let told = sorted
+            .iter()
+            .map(|finding| (finding.cause, finding.requests, finding.tokens, finding.example));
         assert_eq!(
             told.collect::<Vec<_>>(),
-            [
-                (Cause::Clock, 3, 310, "c"),
-                (Cause::Nonce, 1, 150, "b"),
-                (Cause::Clock, 1, 10, "e")
-            ]
+            [(Cause::Clock, 3, 310, "c"), (Cause::Nonce, 1, 150, "b"), (Cause::Clock, 1, 10, "e")]
         );
     }
 
@@ -190,11 +165,7 @@ mod tests {
                 };
                 findings.add(loss, || number);
             }
-            assert_eq!(
-                findings.sorted()[0].is_new_each_time(),
-                is_new,
-                "{versions}"
-            );
+            assert_eq!(findings.sorted()[0].is_new_each_time(), is_new, "{versions}");
         };
         check(2, false);
         check(3, false);
@@ -205,19 +176,11 @@ mod tests {
     fn places_are_bounded() {
         let mut findings = Findings::default();
         for place in 1..5000 {
-            let loss = Loss {
-                cause: Cause::Nonce,
-                place,
-                version: place,
-                tokens: 1,
-            };
+            let loss = Loss { cause: Cause::Nonce, place, version: place, tokens: 1 };
             findings.add(loss, || place);
         }
         let sorted = findings.sorted();
         assert_eq!(sorted.len(), PLACES_MAX + 1);
-        assert_eq!(
-            sorted.iter().map(|finding| finding.tokens).sum::<u64>(),
-            4999
-        );
+        assert_eq!(sorted.iter().map(|finding| finding.tokens).sum::<u64>(), 4999);
     }
 }

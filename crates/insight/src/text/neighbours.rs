@@ -46,10 +46,7 @@ pub struct NeighbourLimits {
 impl Default for NeighbourLimits {
     /// 4,096 prompts with 4 million words: up to some 100 MB.
     fn default() -> Self {
-        Self {
-            sketches: 4096,
-            words: 4 << 20,
-        }
+        Self { sketches: 4096, words: 4 << 20 }
     }
 }
 
@@ -153,10 +150,9 @@ impl<N> Neighbours<N> {
             self.remove(begun);
         }
         let number = self.first + self.kept.len() as u64;
-        for (map, keys) in [
-            (&mut self.anchors, sketch.anchors()),
-            (&mut self.marks, sketch.marks()),
-        ] {
+        for (map, keys) in
+            [(&mut self.anchors, sketch.anchors()), (&mut self.marks, sketch.marks())]
+        {
             for key in keys {
                 let holders = map.entry(mixed(key ^ namespace)).or_default();
                 if holders.last() != Some(&number) {
@@ -169,11 +165,7 @@ impl<N> Neighbours<N> {
         }
         self.words += sketch.words().len();
         self.num_kept += 1;
-        self.kept.push_back(Some(StoredSketch {
-            name,
-            namespace,
-            sketch,
-        }));
+        self.kept.push_back(Some(StoredSketch { name, namespace, sketch }));
         while self.num_kept > self.limits.sketches || self.words > self.limits.words {
             self.remove(self.first);
             self.forgotten += 1;
@@ -215,11 +207,7 @@ impl<N> Neighbours<N> {
                 (near, explanation, most) = (other, another, words);
             }
         }
-        Some(NeighbourComparison {
-            near,
-            served_words,
-            explanation,
-        })
+        Some(NeighbourComparison { near, served_words, explanation })
     }
 
     /// Returns the prompts that share most anchors behind the first `served_words`, the best first.
@@ -232,11 +220,7 @@ impl<N> Neighbours<N> {
             .filter(|near| near.shared_anchors > 0)
             .collect();
         near.sort_by_key(|candidate| {
-            std::cmp::Reverse((
-                candidate.shared_anchors,
-                candidate.shared_words,
-                candidate.number,
-            ))
+            std::cmp::Reverse((candidate.shared_anchors, candidate.shared_words, candidate.number))
         });
         near.truncate(EXPLAINED_MAX);
         near
@@ -254,10 +238,7 @@ impl<N> Neighbours<N> {
         assert!(self.words <= self.limits.words, "words are bounded");
         let last = self.first + self.kept.len() as u64;
         for holders in self.anchors.values().chain(self.marks.values()) {
-            assert!(
-                (1..=HOLDERS_MAX).contains(&holders.len()),
-                "holders are bounded"
-            );
+            assert!((1..=HOLDERS_MAX).contains(&holders.len()), "holders are bounded");
             let is_kept = |number: &u64| self.get(*number).is_some() && *number < last;
             assert!(holders.iter().all(is_kept), "holders are kept");
         }
@@ -293,10 +274,8 @@ impl<N> Neighbours<N> {
         }
         let mut numbers = Vec::new();
         let mut best = |key: fn((usize, usize)) -> usize| {
-            let mut order: Vec<_> = counts
-                .iter()
-                .map(|(number, sums)| (key(*sums), *number))
-                .collect();
+            let mut order: Vec<_> =
+                counts.iter().map(|(number, sums)| (key(*sums), *number)).collect();
             order.sort_unstable_by(|one, other| other.cmp(one));
             for (_, number) in order.into_iter().take(CANDIDATES_MAX) {
                 if !numbers.contains(&number) {
@@ -318,11 +297,7 @@ impl<N> Neighbours<N> {
 
     fn near(&self, number: u64, sketch: &Sketch, wanted: &Hashes) -> Option<Near<'_, N>> {
         let kept = self.get(number)?;
-        let shared = kept
-            .sketch
-            .anchors()
-            .iter()
-            .filter(|anchor| wanted.contains(*anchor));
+        let shared = kept.sketch.anchors().iter().filter(|anchor| wanted.contains(*anchor));
         Some(Near {
             name: &kept.name,
             sketch: &kept.sketch,
@@ -348,10 +323,9 @@ impl<N> Neighbours<N> {
         if let Some(kept) = self.kept.get_mut(index).and_then(Option::take) {
             self.num_kept -= 1;
             self.words -= kept.sketch.words().len();
-            for (map, keys) in [
-                (&mut self.anchors, kept.sketch.anchors()),
-                (&mut self.marks, kept.sketch.marks()),
-            ] {
+            for (map, keys) in
+                [(&mut self.anchors, kept.sketch.anchors()), (&mut self.marks, kept.sketch.marks())]
+            {
                 for key in keys {
                     let key = mixed(key ^ kept.namespace);
                     let Some(holders) = map.get_mut(&key) else {
@@ -414,11 +388,7 @@ mod tests {
         assert_eq!(*told.near.name, 0);
         let explanation = told.explanation.expect("they part");
         let lost = explanation.divergence.lost_words;
-        let ink = sketch(&history)
-            .words()
-            .iter()
-            .filter(|word| word.class != Class::Space)
-            .count();
+        let ink = sketch(&history).words().iter().filter(|word| word.class != Class::Space).count();
         assert!((ink - 5..ink + 5).contains(&lost), "{lost} of {ink}");
         assert_eq!(explanation.evidence.expect("a cause").cause.name(), "clock");
     }
@@ -426,10 +396,7 @@ mod tests {
     #[test]
     fn turns_of_a_conversation_count_once_and_the_oldest_goes() {
         let text = prose(1, 300);
-        let mut memory = Neighbours::new(NeighbourLimits {
-            sketches: 2,
-            words: 2000,
-        });
+        let mut memory = Neighbours::new(NeighbourLimits { sketches: 2, words: 2000 });
         for end in [400, 800, 1200] {
             memory.insert(1, end, sketch(&text[..end]));
             memory.check();
@@ -446,19 +413,13 @@ mod tests {
     /// Compares with a queue of lengths: few prompts, whose words do not all find room.
     #[test]
     fn words_are_a_limit_too_and_what_it_cost_is_counted() {
-        let limits = NeighbourLimits {
-            sketches: 100,
-            words: 2000,
-        };
+        let limits = NeighbourLimits { sketches: 100, words: 2000 };
         let mut memory = Neighbours::new(limits);
         let mut rng = Rng::new(5);
         let (mut lengths, mut forgotten) = (VecDeque::new(), 0);
         for seed in 0..40u64 {
             // Now and then one that finds no room even alone.
-            let new = sketch(&prose(
-                seed,
-                50 + rng.below(if seed % 9 == 8 { 5000 } else { 500 }),
-            ));
+            let new = sketch(&prose(seed, 50 + rng.below(if seed % 9 == 8 { 5000 } else { 500 })));
             lengths.push_back(new.words().len());
             while lengths.iter().sum::<usize>() > limits.words {
                 lengths.pop_front();
@@ -485,17 +446,10 @@ mod tests {
             for name in 0..40usize {
                 let parts = (0..1 + rng.below(5)).map(|_| parts[rng.below(3)].as_str());
                 let new = sketch(&(parts.collect::<String>() + &format!("tail {name}")));
-                let best = all
-                    .iter()
-                    .map(|old| old.common_words(&new))
-                    .max()
-                    .unwrap_or(0);
+                let best = all.iter().map(|old| old.common_words(&new)).max().unwrap_or(0);
                 let found = memory.nearest(1, &new);
                 let shared = found.map_or(0, |near| near[0].shared_words);
-                assert!(
-                    shared <= best && best - shared <= 80,
-                    "seed {seed}, prompt {name}"
-                );
+                assert!(shared <= best && best - shared <= 80, "seed {seed}, prompt {name}");
                 all.push(new.clone());
                 memory.insert(1, name, new);
             }

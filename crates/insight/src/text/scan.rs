@@ -68,13 +68,7 @@ pub(super) struct Scanner<'a> {
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            bytes,
-            at: 0,
-            is_line_start: true,
-            names: 0,
-            before: None,
-        }
+        Self { bytes, at: 0, is_line_start: true, names: 0, before: None }
     }
 
     /// The next word, or nothing at the end.
@@ -106,12 +100,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn word(&self, end: usize, class: Class) -> ScannedWord {
-        ScannedWord {
-            start: self.at,
-            end,
-            class,
-            character: 0,
-        }
+        ScannedWord { start: self.at, end, class, character: 0 }
     }
 
     fn space(&self) -> ScannedWord {
@@ -126,10 +115,7 @@ impl<'a> Scanner<'a> {
             }
             len += 1;
         }
-        ScannedWord {
-            character,
-            ..self.word(self.at + len, Class::Space)
-        }
+        ScannedWord { character, ..self.word(self.at + len, Class::Space) }
     }
 
     fn letters(&self, first: u8) -> ScannedWord {
@@ -253,27 +239,18 @@ impl<'a> Scanner<'a> {
         {
             return self.word(self.at + len, class);
         }
-        ScannedWord {
-            character: first,
-            ..self.word(self.at + 1, Class::Punctuation)
-        }
+        ScannedWord { character: first, ..self.word(self.at + 1, Class::Punctuation) }
     }
 }
 
 /// Whether a word begins with a capital, as far as a byte tells.
 fn is_capital(word: &[u8]) -> bool {
-    word.first()
-        .is_some_and(|byte| byte.is_ascii_uppercase() || *byte >= 0xC3)
+    word.first().is_some_and(|byte| byte.is_ascii_uppercase() || *byte >= 0xC3)
 }
 
 /// Whether a word may end before `next`.
 fn is_boundary(next: Option<&u8>) -> bool {
-    next.is_none_or(|byte| {
-        !matches!(
-            KINDS[usize::from(*byte)],
-            ByteKind::Letter | ByteKind::Digit
-        )
-    })
+    next.is_none_or(|byte| !matches!(KINDS[usize::from(*byte)], ByteKind::Letter | ByteKind::Digit))
 }
 
 #[cfg(test)]
@@ -297,12 +274,7 @@ mod tests {
         use Class::{Marker, Plain, Punctuation, Role};
         check(
             "<|im_start|>user\nthe user",
-            &[
-                ("<|im_start|>", Marker),
-                ("user", Role),
-                ("the", Plain),
-                ("user", Plain),
-            ],
+            &[("<|im_start|>", Marker), ("user", Role), ("the", Plain), ("user", Plain)],
         );
         check(
             "### Human: hi\nAssistant: ho\nsystem of",

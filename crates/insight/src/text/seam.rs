@@ -42,10 +42,7 @@ pub fn seam(
                 && agree(&one[left..], &other[right..])
                 && is_same_text(&one[..left], &other[..right])
             {
-                return Some(Seam {
-                    old: first..first + left,
-                    new: first..first + right,
-                });
+                return Some(Seam { old: first..first + left, new: first..first + right });
             }
         }
     }
@@ -73,11 +70,7 @@ mod tests {
 
     #[test]
     fn the_same_text_in_other_tokens_is_a_seam() {
-        check(
-            &[9, 12, 3, 7, 7, 7, 7],
-            &[9, 1, 23, 7, 7, 7, 7],
-            Some((1..3, 1..3)),
-        );
+        check(&[9, 12, 3, 7, 7, 7, 7], &[9, 1, 23, 7, 7, 7, 7], Some((1..3, 1..3)));
         check(&[9, 12, 34], &[9, 1, 2, 34, 5], Some((1..2, 1..3)));
         check(&[123], &[1, 2, 3], Some((0..1, 0..3)));
     }

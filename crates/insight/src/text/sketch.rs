@@ -73,11 +73,7 @@ impl Sketcher {
             let hash = XxHash3_64::oneshot_with_seed(number, secret);
             part.copy_from_slice(&hash.to_le_bytes());
         }
-        let mut sketcher = Self {
-            secret: wide,
-            bytes: [0; 256],
-            words_max: WORDS_MAX,
-        };
+        let mut sketcher = Self { secret: wide, bytes: [0; 256], words_max: WORDS_MAX };
         sketcher.bytes = std::array::from_fn(|byte| sketcher.slow_hash(&[byte as u8]));
         sketcher
     }
@@ -131,13 +127,7 @@ impl Sketcher {
         let mut windows = WordWindow::default();
         for (start, token) in (0u32..).zip(&tokens[..kept]) {
             let hash = self.slow_hash(&token.to_le_bytes());
-            sketch.words.push(Word {
-                hash,
-                start,
-                len: 1,
-                class: Class::Number,
-                character: 0,
-            });
+            sketch.words.push(Word { hash, start, len: 1, class: Class::Number, character: 0 });
             windows.push(hash, &mut sketch.marks, &mut sketch.anchors);
         }
         sketch
@@ -228,19 +218,14 @@ impl Sketch {
 
     /// Words without white space in the first `words` of them.
     pub(super) fn ink_in(&self, words: Range<usize>) -> usize {
-        self.words[words]
-            .iter()
-            .filter(|word| word.is_ink())
-            .count()
+        self.words[words].iter().filter(|word| word.is_ink()).count()
     }
 }
 
 /// Counts the leading words that both have in common.
 pub(super) fn common(one: &[Word], other: &[Word]) -> usize {
     let pairs = one.iter().zip(other);
-    pairs
-        .take_while(|(one, other)| one.hash == other.hash)
-        .count()
+    pairs.take_while(|(one, other)| one.hash == other.hash).count()
 }
 
 /// The last words, as marks and anchors need them.
@@ -334,20 +319,11 @@ mod tests {
         let text = "the same words, again";
         let hashes = |sketcher: &Sketcher| {
             let sketch = sketcher.sketch(text);
-            sketch
-                .words()
-                .iter()
-                .map(|word| word.hash)
-                .collect::<Vec<_>>()
+            sketch.words().iter().map(|word| word.hash).collect::<Vec<_>>()
         };
         assert_eq!(hashes(&sketcher()), hashes(&sketcher()));
         let other = hashes(&Sketcher::new(&[8; 32]));
-        assert!(
-            hashes(&sketcher())
-                .iter()
-                .zip(&other)
-                .all(|(one, two)| one != two)
-        );
+        assert!(hashes(&sketcher()).iter().zip(&other).all(|(one, two)| one != two));
     }
 
     #[test]
@@ -390,16 +366,11 @@ mod tests {
 
     #[test]
     fn anchors_do_not_depend_on_where_words_stand() {
-        let body = (0..400)
-            .map(|n| format!("word{} ", n * n))
-            .collect::<String>();
+        let body = (0..400).map(|n| format!("word{} ", n * n)).collect::<String>();
         let one = sketcher().sketch(&body);
         let two = sketcher().sketch(&format!("In front: {}", body.replace(' ', "\n  ")));
         assert!(one.anchors().len() > 20);
-        let known = one
-            .anchors()
-            .iter()
-            .filter(|anchor| two.anchors().contains(anchor));
+        let known = one.anchors().iter().filter(|anchor| two.anchors().contains(anchor));
         assert_eq!(known.count(), one.anchors().len());
         assert_ne!(one.marks()[0], two.marks()[0]);
     }

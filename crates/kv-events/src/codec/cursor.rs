@@ -138,10 +138,7 @@ impl<'a> Cursor<'a> {
         let mut pending = values;
         while pending > 0 {
             pending -= 1;
-            let size = self
-                .rest
-                .first()
-                .map_or(0, |&byte| SIZES[usize::from(byte)]);
+            let size = self.rest.first().map_or(0, |&byte| SIZES[usize::from(byte)]);
             if size > 0 {
                 self.take(usize::from(size))?;
                 continue;

@@ -22,9 +22,7 @@ const EVENT_BYTES_MIN: usize = 15;
 /// When nothing of it can be used.
 pub fn decode_batch(payload: &[u8]) -> Result<EventBatch, DecodeError> {
     if payload.len() > PAYLOAD_BYTES_MAX {
-        return Err(DecodeError::TooLarge {
-            bytes: payload.len(),
-        });
+        return Err(DecodeError::TooLarge { bytes: payload.len() });
     }
     let mut cursor = Cursor::new(payload);
     let mut batch = EventBatch::default();
@@ -83,11 +81,9 @@ fn read_events(cursor: &mut Cursor<'_>, batch: &mut EventBatch) -> Result<(), De
     for index in 0..length {
         match event(cursor, &mut batch.unknown_type)? {
             Ok(event) => batch.events.push(event),
-            Err((reason, may_have_removed)) => batch.skip(SkippedEvent {
-                index,
-                reason,
-                may_have_removed,
-            }),
+            Err((reason, may_have_removed)) => {
+                batch.skip(SkippedEvent { index, reason, may_have_removed })
+            }
         }
     }
     Ok(())
@@ -151,9 +147,7 @@ fn stored(fields: &EventFields<'_>) -> Result<StoredBlocks, SkipReason> {
         return Err(SkipReason::Invalid(EventField::BlockHashes.text()));
     }
     let parent = parent(fields)?;
-    let mut tokens = required(fields, EventField::TokenIds, |value| {
-        value.array()?.numbers(token)
-    })?;
+    let mut tokens = required(fields, EventField::TokenIds, |value| value.array()?.numbers(token))?;
     let block_size = required(fields, EventField::BlockSize, unsigned_32)?;
     if !fills(tokens.len(), blocks.len(), block_size)? {
         if !may_be_sparse {
@@ -194,9 +188,7 @@ fn removed(fields: &EventFields<'_>) -> Result<CacheEvent, SkipReason> {
 }
 
 fn block_hashes(fields: &EventFields<'_>) -> Result<Vec<BlockHash>, SkipReason> {
-    required(fields, EventField::BlockHashes, |value| {
-        list(value, block_hash)
-    })
+    required(fields, EventField::BlockHashes, |value| list(value, block_hash))
 }
 
 /// Nil is the start of a prompt, and the number 0 a hash like any other.
@@ -241,9 +233,7 @@ fn tier(fields: &EventFields<'_>) -> Result<Tier, SkipReason> {
     let Some(medium) = fields.get(EventField::Medium) else {
         return Ok(Tier::Device);
     };
-    let medium = medium
-        .text()
-        .ok_or(SkipReason::Invalid(EventField::Medium.text()))?;
+    let medium = medium.text().ok_or(SkipReason::Invalid(EventField::Medium.text()))?;
     let mut names = NAMES.iter();
     let found = names.find(|(name, _)| medium.eq_ignore_ascii_case(name));
     found.map(|&(_, tier)| tier).ok_or(SkipReason::UnknownTier)
@@ -253,9 +243,7 @@ fn group_index(fields: &EventFields<'_>) -> Result<u8, SkipReason> {
     let Some(value) = fields.get(EventField::Group) else {
         return Ok(0);
     };
-    let index = value
-        .unsigned()
-        .ok_or(SkipReason::Invalid(EventField::Group.text()))?;
+    let index = value.unsigned().ok_or(SkipReason::Invalid(EventField::Group.text()))?;
     u8::try_from(index).map_err(|_| SkipReason::OtherGroup)
 }
 
@@ -263,9 +251,7 @@ fn group_index(fields: &EventFields<'_>) -> Result<u8, SkipReason> {
 /// taken for full attention, which may miss a prefix but never makes one up.
 fn group(fields: &EventFields<'_>) -> Result<(CacheGroup, bool), SkipReason> {
     let index = group_index(fields)?;
-    let kind = fields
-        .get(EventField::SpecKind)
-        .map(|kind| kind.text().unwrap_or_default());
+    let kind = fields.get(EventField::SpecKind).map(|kind| kind.text().unwrap_or_default());
     let window = || fields.get(EventField::SpecWindow).and_then(unsigned_32);
     let (attention, may_be_sparse) = match kind {
         Some("full_attention" | "mla_attention" | "sink_full_attention") => {
@@ -282,10 +268,6 @@ fn group(fields: &EventFields<'_>) -> Result<(CacheGroup, bool), SkipReason> {
         }
         Some(_) => (Attention::Full, true),
     };
-    let group = CacheGroup {
-        index,
-        attention,
-        lookahead: 0,
-    };
+    let group = CacheGroup { index, attention, lookahead: 0 };
     Ok((group, may_be_sparse))
 }

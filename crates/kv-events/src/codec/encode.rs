@@ -43,11 +43,7 @@ impl PayloadWriter {
     fn event(&mut self, event: &CacheEvent) {
         match event {
             CacheEvent::Stored(stored) => self.stored(stored),
-            CacheEvent::Removed {
-                blocks,
-                tier,
-                group,
-            } => {
+            CacheEvent::Removed { blocks, tier, group } => {
                 self.map(3 + usize::from(*group != 0));
                 self.pair("type", "BlockRemoved");
                 self.text("block_hashes");

@@ -40,11 +40,7 @@ pub(super) struct Salt<'a> {
 pub(super) fn adapter(fields: &EventFields<'_>) -> Option<Arc<str>> {
     let name = fields.get(EventField::LoraName).and_then(Value::text);
     let number = || fields.get(EventField::LoraId).and_then(Value::unsigned);
-    let number = || {
-        number()
-            .filter(|&id| id > 0)
-            .map(|id| Arc::from(id.to_string()))
-    };
+    let number = || number().filter(|&id| id > 0).map(|id| Arc::from(id.to_string()));
     name.map(Arc::from).or_else(number)
 }
 
@@ -63,10 +59,7 @@ pub(super) fn salt<'a>(fields: &EventFields<'a>, adapter: Option<&str>) -> Salt<
         Some(named) => text == named,
         None => !is_again(text),
     });
-    Salt {
-        text: named.or(found.map(|(_, text)| text)),
-        place: found.map(|(place, _)| place),
-    }
+    Salt { text: named.or(found.map(|(_, text)| text)), place: found.map(|(place, _)| place) }
 }
 
 /// Encodes all other keys with [`media_extra`]: one element per block, or none if no block has any.
@@ -77,10 +70,7 @@ pub(super) fn media(
     salt: Salt<'_>,
 ) -> Vec<Option<Arc<[u8]>>> {
     let mut media = Vec::new();
-    for (index, block) in BlockExtrasIter::of(fields, adapter)
-        .take(num_blocks)
-        .enumerate()
-    {
+    for (index, block) in BlockExtrasIter::of(fields, adapter).take(num_blocks).enumerate() {
         let Some(extra) = block.media(salt.place.filter(|_| index == 0)) else {
             continue;
         };
@@ -115,10 +105,7 @@ impl<'a> Iterator for BlockExtrasIter<'a, '_> {
         let keys = block.next()?.array().unwrap_or(alone);
         let is_adapter = |&(_, text): &(usize, &str)| Some(text) == self.adapter;
         let first = texts(keys).next().filter(is_adapter);
-        Some(BlockExtras {
-            keys,
-            adapter: first.map(|(place, _)| place),
-        })
+        Some(BlockExtras { keys, adapter: first.map(|(place, _)| place) })
     }
 }
 

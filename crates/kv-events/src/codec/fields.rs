@@ -186,9 +186,7 @@ pub(super) fn token(value: Value<'_>) -> Option<TokenId> {
 /// A number of 32 bits.
 #[inline]
 pub(super) fn unsigned_32(value: Value<'_>) -> Option<u32> {
-    value
-        .unsigned()
-        .and_then(|number| u32::try_from(number).ok())
+    value.unsigned().and_then(|number| u32::try_from(number).ok())
 }
 
 /// Returns all elements of an array; `None` if `value` is no array or an element is bad. Allocates

@@ -68,10 +68,7 @@ mod tests {
             tokens: vec![1, 2, 3, 4],
             block_size: 2,
             extras: vec![extra(&[], &[3, 0]), extra(&media, &[5, 6])],
-            group: CacheGroup {
-                lookahead: 2,
-                ..CacheGroup::default()
-            },
+            group: CacheGroup { lookahead: 2, ..CacheGroup::default() },
             parent: None,
             tier: Tier::Device,
             salt: None,

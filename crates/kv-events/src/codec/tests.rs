@@ -46,9 +46,7 @@ fn batch_of(events: Vec<Value>) -> Value {
 }
 
 fn map(pairs: &[(&str, Value)]) -> Value {
-    let pairs = pairs
-        .iter()
-        .map(|(name, value)| ((*name).into(), value.clone()));
+    let pairs = pairs.iter().map(|(name, value)| ((*name).into(), value.clone()));
     Value::Map(pairs.collect())
 }
 
@@ -73,13 +71,7 @@ fn two_blocks() -> StoredBlocks {
 
 /// [`two_blocks`] in positional form, with `rest` behind the block size.
 fn positional(rest: impl IntoIterator<Item = Value>) -> Value {
-    let head = [
-        "BlockStored".into(),
-        numbers([10, 11]),
-        Value::Nil,
-        numbers(1..=4),
-        2.into(),
-    ];
+    let head = ["BlockStored".into(), numbers([10, 11]), Value::Nil, numbers(1..=4), 2.into()];
     head.into_iter().chain(rest).collect()
 }
 
@@ -103,11 +95,7 @@ fn apart(adapter: Option<&str>, salt: Option<&str>, media: [&[(&[u8], i64)]; 2])
     CacheEvent::Stored(StoredBlocks {
         adapter: adapter.map(Arc::from),
         salt: salt.map(Arc::from),
-        extras: if is_plain {
-            vec![]
-        } else {
-            media.map(extra).into()
-        },
+        extras: if is_plain { vec![] } else { media.map(extra).into() },
         ..two_blocks()
     })
 }
@@ -129,10 +117,7 @@ fn a_message_of_vllm_is_understood() {
         ("type", "BlockStored".into()),
         ("block_hashes", numbers([15_760_518_052_499_183_552])),
         ("parent_block_hash", Value::Nil),
-        (
-            "token_ids",
-            numbers([151_644, 872].into_iter().chain(1..=14)),
-        ),
+        ("token_ids", numbers([151_644, 872].into_iter().chain(1..=14))),
         ("block_size", 16.into()),
         ("lora_id", Value::Nil),
         ("medium", "GPU".into()),
@@ -191,11 +176,8 @@ fn positional_events_may_end_early_or_go_on() {
         "from the future".into(),
     ];
     check(&positional(all), &plain);
-    let removed = CacheEvent::Removed {
-        blocks: vec![BlockHash::from_u64(10)],
-        tier: Tier::Device,
-        group: 0,
-    };
+    let removed =
+        CacheEvent::Removed { blocks: vec![BlockHash::from_u64(10)], tier: Tier::Device, group: 0 };
     let event = Value::Array(vec!["BlockRemoved".into(), numbers([10])]);
     check(&event, &removed);
     let cleared = Value::Array(vec!["AllBlocksCleared".into()]);
@@ -214,11 +196,8 @@ fn hashes_are_bytes_or_numbers() {
     ];
     for (hash, expected) in cases {
         let event = vec!["BlockRemoved".into(), Value::Array(vec![hash])];
-        let removed = CacheEvent::Removed {
-            blocks: vec![BlockHash(expected)],
-            tier: Tier::Device,
-            group: 0,
-        };
+        let removed =
+            CacheEvent::Removed { blocks: vec![BlockHash(expected)], tier: Tier::Device, group: 0 };
         check(&Value::Array(event), &removed);
     }
 }
@@ -235,10 +214,7 @@ fn a_parent_of_zero_is_a_parent() {
         if let Value::Array(fields) = &mut event {
             fields[2] = parent;
         }
-        let expected = StoredBlocks {
-            parent: expected,
-            ..two_blocks()
-        };
+        let expected = StoredBlocks { parent: expected, ..two_blocks() };
         check(&event, &CacheEvent::Stored(expected));
     }
 }
@@ -247,23 +223,13 @@ fn a_parent_of_zero_is_a_parent() {
 fn token_pairs_are_flattened_and_no_tokens_change_the_tier() {
     let pairs = [[1, 2], [2, 3], [3, 4], [4, 5]].map(numbers);
     let mut event = positional([Value::Nil, "CPU_PINNED".into()]);
-    let Value::Array(fields) = &mut event else {
-        unreachable!("an array")
-    };
+    let Value::Array(fields) = &mut event else { unreachable!("an array") };
     fields[3] = pairs.to_vec().into();
-    let host = StoredBlocks {
-        tier: Tier::Host,
-        ..two_blocks()
-    };
+    let host = StoredBlocks { tier: Tier::Host, ..two_blocks() };
     check(&event, &CacheEvent::Stored(host.clone()));
-    let Value::Array(fields) = &mut event else {
-        unreachable!("an array")
-    };
+    let Value::Array(fields) = &mut event else { unreachable!("an array") };
     fields[3] = Value::Array(vec![]);
-    let moved = StoredBlocks {
-        tokens: vec![],
-        ..host
-    };
+    let moved = StoredBlocks { tokens: vec![], ..host };
     check(&event, &CacheEvent::Stored(moved));
 }
 
@@ -283,41 +249,17 @@ fn one_bad_event_is_named_and_never_drops_its_batch() {
         (3.into(), SkipReason::NotAnEvent, true),
         (map(&[]), SkipReason::NotAnEvent, true),
         (Value::Array(vec![]), SkipReason::NotAnEvent, true),
-        (
-            Value::Array(vec!["Snapshot".into()]),
-            SkipReason::UnknownTag,
-            true,
-        ),
-        (
-            map(&[("type", "BlockMoved".into())]),
-            SkipReason::UnknownTag,
-            true,
-        ),
+        (Value::Array(vec!["Snapshot".into()]), SkipReason::UnknownTag, true),
+        (map(&[("type", "BlockMoved".into())]), SkipReason::UnknownTag, true),
         (in_group(1000, []), SkipReason::OtherGroup, false),
         (positional([Value::Nil, "TAPE".into()]), tape, false),
-        (
-            positional([Value::Nil, 3.into()]),
-            SkipReason::Invalid("medium"),
-            false,
-        ),
+        (positional([Value::Nil, 3.into()]), SkipReason::Invalid("medium"), false),
         (unfilled, SkipReason::Invalid("block_size"), false),
-        (
-            map(&[("type", "BlockRemoved".into())]),
-            SkipReason::Missing("block_hashes"),
-            true,
-        ),
+        (map(&[("type", "BlockRemoved".into())]), SkipReason::Missing("block_hashes"), true),
         (removal(&["TAPE".into()]), tape, false),
         (removal(&[3.into()]), SkipReason::Invalid("medium"), true),
-        (
-            removal(&[Value::Nil, 1000.into()]),
-            SkipReason::OtherGroup,
-            false,
-        ),
-        (
-            removal(&[Value::Nil, "1".into()]),
-            SkipReason::Invalid("group_idx"),
-            true,
-        ),
+        (removal(&[Value::Nil, 1000.into()]), SkipReason::OtherGroup, false),
+        (removal(&[Value::Nil, "1".into()]), SkipReason::Invalid("group_idx"), true),
     ];
     for (event, reason, may_have_removed) in &bad {
         check_skipped(event, *reason);
@@ -325,14 +267,9 @@ fn one_bad_event_is_named_and_never_drops_its_batch() {
         assert_eq!(batch.may_have_removed, *may_have_removed, "{event}");
     }
     let good = positional([]);
-    let events = bad
-        .iter()
-        .flat_map(|(event, ..)| [event.clone(), good.clone()]);
+    let events = bad.iter().flat_map(|(event, ..)| [event.clone(), good.clone()]);
     let batch = read(&batch_of(events.collect())).unwrap();
-    assert_eq!(
-        (batch.events.len(), batch.num_skipped),
-        (bad.len(), bad.len())
-    );
+    assert_eq!((batch.events.len(), batch.num_skipped), (bad.len(), bad.len()));
     for (number, (skipped, (_, reason, may_have_removed))) in
         batch.skipped.iter().zip(&bad).enumerate()
     {
@@ -354,10 +291,7 @@ fn an_unknown_type_is_kept_in_short() {
     let event = |name: &str| Value::Array(vec![name.into()]);
     for (names, expected) in [
         (&["BlockMoved", "Snapshot"][..], Some("BlockMoved")),
-        (
-            &["AllBlocksCleared", "a\n\u{1b}[2J`"],
-            Some(r"a\n\u{1b}[2J`"),
-        ),
+        (&["AllBlocksCleared", "a\n\u{1b}[2J`"], Some(r"a\n\u{1b}[2J`")),
         (&["AllBlocksCleared"], None),
         (&[""], Some("")),
         (&[&whole], Some(&whole)),
@@ -402,11 +336,8 @@ fn a_batch_has_a_time_if_it_is_one() {
 fn the_outer_form_may_be_short_long_or_a_map() {
     let events = Value::Array(vec![positional([])]);
     let outer = |elements: &[Value]| Value::Array(elements.to_vec());
-    let named = map(&[
-        ("ts", 1.5.into()),
-        ("events", events.clone()),
-        ("data_parallel_rank", 3.into()),
-    ]);
+    let named =
+        map(&[("ts", 1.5.into()), ("events", events.clone()), ("data_parallel_rank", 3.into())]);
     let cases = [
         (named, Some(3)),
         (outer(&[1.5.into(), events.clone()]), None),
@@ -417,14 +348,7 @@ fn the_outer_form_may_be_short_long_or_a_map() {
         let batch = read(&value).unwrap();
         assert_eq!((batch.events.len(), batch.rank), (1, rank), "{value}");
     }
-    for value in [
-        Value::Nil,
-        outer(&[1.5.into()]),
-        outer(&[1.5.into(), 3.into()]),
-    ] {
-        assert!(
-            matches!(read(&value), Err(DecodeError::NotABatch)),
-            "{value}"
-        );
+    for value in [Value::Nil, outer(&[1.5.into()]), outer(&[1.5.into(), 3.into()])] {
+        assert!(matches!(read(&value), Err(DecodeError::NotABatch)), "{value}");
     }
 }

@@ -76,9 +76,7 @@ async fn answer(
     let batches = ring.lock().expect("no panic in the ring").since(start);
     let send = async {
         for batch in batches {
-            socket
-                .send(wire::reply(identity.clone(), topic.clone(), batch))
-                .await?;
+            socket.send(wire::reply(identity.clone(), topic.clone(), batch)).await?;
         }
         socket.send(wire::end(identity.clone())).await
     };

@@ -20,11 +20,7 @@ pub(super) struct ReplayBuffer {
 impl ReplayBuffer {
     /// Keeps the latest `steps_max` batches, at least one.
     pub(super) fn new(steps_max: usize) -> Self {
-        Self {
-            batches: VecDeque::new(),
-            bytes: 0,
-            steps_max: steps_max.max(1),
-        }
+        Self { batches: VecDeque::new(), bytes: 0, steps_max: steps_max.max(1) }
     }
 
     /// Adds the next batch and drops old ones to stay within the limits.

@@ -134,10 +134,7 @@ impl Inbox {
 
     /// When [`Self::on_time`] is to be called.
     pub(super) fn due(&self) -> Option<Instant> {
-        let due = self
-            .follower
-            .due()
-            .map(|due| self.start + due.since(Nanos(0)));
+        let due = self.follower.due().map(|due| self.start + due.since(Nanos(0)));
         let notes = self.reporter.lock().notes.due();
         [due, notes, self.stood_at].into_iter().flatten().min()
     }
@@ -197,10 +194,9 @@ impl Inbox {
             StreamEffect::Clear => StreamUpdate::Clear,
             StreamEffect::Doubt { batches } => StreamUpdate::Doubt { batches },
             StreamEffect::Trust => StreamUpdate::Trust,
-            StreamEffect::Skipped { reason, events } => StreamUpdate::Skipped {
-                reason,
-                count: events,
-            },
+            StreamEffect::Skipped { reason, events } => {
+                StreamUpdate::Skipped { reason, count: events }
+            }
             StreamEffect::Status(status) => StreamUpdate::Status(status),
             StreamEffect::Ask { replay, from } => {
                 self.was_answered = false;
@@ -257,10 +253,7 @@ fn damage(batch: &EventBatch) -> Damage {
         return Damage::None;
     }
     let mut reasons: Vec<(&'static str, u64)> = Vec::new();
-    let listed = batch
-        .skipped
-        .iter()
-        .map(|skipped| (skipped.reason.label(), 1));
+    let listed = batch.skipped.iter().map(|skipped| (skipped.reason.label(), 1));
     let unlisted = (batch.num_skipped - batch.skipped.len()) as u64;
     for (label, count) in listed.chain([("unlisted", unlisted)]) {
         match reasons.iter_mut().find(|(reason, _)| *reason == label) {
@@ -269,10 +262,7 @@ fn damage(batch: &EventBatch) -> Damage {
         }
     }
     reasons.retain(|&(_, count)| count > 0);
-    Damage::Skipped {
-        reasons,
-        may_have_removed: batch.may_have_removed,
-    }
+    Damage::Skipped { reasons, may_have_removed: batch.may_have_removed }
 }
 
 #[cfg(test)]

@@ -50,12 +50,7 @@ impl<'a> PublisherConnection<'a> {
         let monitor = socket.monitor();
         socket.subscribe(&config.topic_prefix).await?;
         socket.connect(&config.endpoint).await?;
-        Ok(Self {
-            config,
-            socket,
-            monitor,
-            replay: None,
-        })
+        Ok(Self { config, socket, monitor, replay: None })
     }
 
     /// Passes everything to `inbox` until the connection is lost.

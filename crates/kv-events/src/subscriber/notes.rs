@@ -184,10 +184,7 @@ impl Notes {
     /// When [`Self::flush`] has something to tell.
     pub(super) fn due(&self) -> Option<Instant> {
         let is_any = self.losses.since != LossTally::default();
-        self.losses
-            .told
-            .filter(|_| is_any)
-            .map(|told| told + QUIET_TIME)
+        self.losses.told.filter(|_| is_any).map(|told| told + QUIET_TIME)
     }
 
     /// Describes the stream's problems at `now`, each with a suggested fix.
@@ -261,10 +258,7 @@ impl Losses {
         let has_error = tally.unreadable > 0;
         self.was_error_told |= has_error;
         let error = self.last.as_ref().filter(|_| has_error);
-        Some(StreamLogLine::Lost(
-            tally,
-            error.map(|(error, _)| error.clone()),
-        ))
+        Some(StreamLogLine::Lost(tally, error.map(|(error, _)| error.clone())))
     }
 }
 
@@ -288,13 +282,7 @@ impl StreamLogLine {
                 tracing::warn!(replica, upstream, rank, endpoint, "{what}");
             }
             Self::Mended(Side::Events) => {
-                tracing::warn!(
-                    replica,
-                    upstream,
-                    rank,
-                    endpoint,
-                    "KV events are followed again"
-                );
+                tracing::warn!(replica, upstream, rank, endpoint, "KV events are followed again");
             }
             Self::Mended(Side::Replay) => {
                 let endpoint = config.address(Side::Replay);
@@ -328,17 +316,9 @@ impl StreamLogLine {
 fn lost(config: &SubscriberConfig, tally: LossTally, error: Option<&str>) {
     let (replica, upstream) = (&config.replica[..], config.upstream.as_deref());
     let (rank, endpoint) = (config.rank, &config.endpoint[..]);
-    let LossTally {
-        unreadable,
-        batches,
-        doubts,
-    } = tally;
+    let LossTally { unreadable, batches, doubts } = tally;
     let quiet_s = QUIET_TIME.as_secs();
-    let what = if batches > 0 {
-        "lost"
-    } else {
-        "may be missing"
-    };
+    let what = if batches > 0 { "lost" } else { "may be missing" };
     match error {
         Some(error) => tracing::warn!(
             replica,

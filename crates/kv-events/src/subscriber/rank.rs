@@ -34,30 +34,19 @@ pub enum RankError {
 /// When it is no address to connect to, or its port is too high.
 pub fn endpoint_of_rank(endpoint: &str, rank: u32) -> Result<String, RankError> {
     let (host, port) = parts(endpoint)?;
-    let shifted = u16::try_from(rank)
-        .ok()
-        .and_then(|rank| port.checked_add(rank));
-    let port = shifted.ok_or_else(|| RankError::NoPort {
-        endpoint: endpoint.to_owned(),
-        rank,
-    })?;
+    let shifted = u16::try_from(rank).ok().and_then(|rank| port.checked_add(rank));
+    let port = shifted.ok_or_else(|| RankError::NoPort { endpoint: endpoint.to_owned(), rank })?;
     Ok(format!("tcp://{host}:{port}"))
 }
 
 /// Host and port.
 fn parts(endpoint: &str) -> Result<(&str, u16), RankError> {
-    let error = |problem| RankError::NoAddress {
-        endpoint: endpoint.to_owned(),
-        problem,
-    };
+    let error = |problem| RankError::NoAddress { endpoint: endpoint.to_owned(), problem };
     let address = endpoint.strip_prefix("tcp://");
     let address = address.ok_or(error("it must begin with tcp://"))?;
     let (host, port) = address.rsplit_once(':').ok_or(error("it names no port"))?;
     let port = port.parse();
-    match (
-        host,
-        port.map_err(|_| error("its port is no number up to 65535"))?,
-    ) {
+    match (host, port.map_err(|_| error("its port is no number up to 65535"))?) {
         ("", _) => Err(error("it names no host")),
         ("*", _) => Err(error(
             "`*` is what the engine listens on; write the engine's host or IP address in its \

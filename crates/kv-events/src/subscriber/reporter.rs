@@ -25,12 +25,7 @@ pub(super) struct StreamSnapshot {
 impl StreamReporter {
     /// Of a stream of which this is known.
     pub(super) fn new(config: SubscriberConfig, report: StreamReport, notes: Notes) -> Self {
-        Self(Arc::new(Mutex::new(StreamSnapshot {
-            config,
-            report,
-            notes,
-            is_over: false,
-        })))
+        Self(Arc::new(Mutex::new(StreamSnapshot { config, report, notes, is_over: false })))
     }
 
     /// The latest report. The status is down once nothing follows the stream.
@@ -38,10 +33,7 @@ impl StreamReporter {
     pub fn report(&self) -> StreamReport {
         let shown = self.lock();
         if shown.is_over {
-            StreamReport {
-                status: StreamStatus::Down,
-                ..shown.report
-            }
+            StreamReport { status: StreamStatus::Down, ..shown.report }
         } else {
             shown.report
         }

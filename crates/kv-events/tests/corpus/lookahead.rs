@@ -17,10 +17,8 @@ pub(crate) fn messages() -> impl Iterator<Item = &'static str> {
 #[test]
 fn an_index_finds_what_the_engine_finds() {
     let replica = ReplicaId(0);
-    let indices: [Box<dyn PrefixIndex>; 2] = [
-        Box::new(RunIndex::new("m")),
-        Box::new(ReferenceIndex::new("m")),
-    ];
+    let indices: [Box<dyn PrefixIndex>; 2] =
+        [Box::new(RunIndex::new("m")), Box::new(ReferenceIndex::new("m"))];
     for index in &indices {
         let track = Update::Track { block_size: None };
         index.update(replica, track, Nanos(0));
@@ -35,16 +33,11 @@ fn an_index_finds_what_the_engine_finds() {
             }
             continue;
         };
-        let mut numbers = question
-            .split(' ')
-            .map(|number| number.parse().expect("a number"));
+        let mut numbers = question.split(' ').map(|number| number.parse().expect("a number"));
         let found: u32 = numbers.next().expect("a count");
         let tokens: Vec<TokenId> = numbers.collect();
         for index in &indices {
-            let prompt = Prompt {
-                tokens: &tokens,
-                ..Prompt::default()
-            };
+            let prompt = Prompt { tokens: &tokens, ..Prompt::default() };
             let mut overlaps = Overlaps::default();
             index.overlaps(&index.hash(prompt), Nanos(0), &mut overlaps);
             let overlap = overlaps.of(replica);

@@ -113,20 +113,11 @@ fn check(payload: &[u8], name: impl Fn() -> String) -> bool {
     let mut decoded = None;
     let peak = peak_bytes(|| decoded = Some(decode_batch(payload)));
     let limit = BASE_BYTES + MEMORY_FACTOR_MAX * payload.len();
-    assert!(
-        peak <= limit,
-        "{}: {peak} bytes for {}",
-        name(),
-        payload.len()
-    );
+    assert!(peak <= limit, "{}: {peak} bytes for {}", name(), payload.len());
     let Some(Ok(batch)) = decoded else {
         return false;
     };
-    assert!(
-        batch.events.len() + batch.num_skipped <= payload.len(),
-        "{}",
-        name()
-    );
+    assert!(batch.events.len() + batch.num_skipped <= payload.len(), "{}", name());
     !batch.events.is_empty()
 }
 
@@ -141,11 +132,8 @@ fn no_payload_takes_more_than_a_multiple_of_its_length() {
     let many = |piece: &[u8]| times(BYTES / piece.len(), piece);
     let batch = |events: &[u8]| [&b"\x92\x01"[..], events].concat();
     let stored = |hashes: &[u8], tokens: &[u8], keys: &[u8]| {
-        let (start, nil, rest) = (
-            &b"\x91\x99\xabBlockStored"[..],
-            &b"\xc0"[..],
-            b"\x01\xc0\xc0\xc0",
-        );
+        let (start, nil, rest) =
+            (&b"\x91\x99\xabBlockStored"[..], &b"\xc0"[..], b"\x01\xc0\xc0\xc0");
         batch(&[start, hashes, nil, tokens, rest, keys].concat())
     };
     let ahead = |num_tokens: usize| {
@@ -167,49 +155,28 @@ fn no_payload_takes_more_than_a_multiple_of_its_length() {
         ("events that are none", batch(&many(b"\xc0"))),
         ("events of no tag", batch(&many(b"\x90"))),
         ("clears", batch(&many(b"\x91\xb0AllBlocksCleared"))),
-        (
-            "removals of nothing",
-            batch(&many(b"\x92\xacBlockRemoved\x90")),
-        ),
+        ("removals of nothing", batch(&many(b"\x92\xacBlockRemoved\x90"))),
         ("removals", batch(&many(b"\x92\xacBlockRemoved\x91\x07"))),
         ("hashes", stored(&many(b"\x07"), b"\x90", b"\xc0")),
         ("tokens", stored(b"\x91\x07", &many(b"\x07"), b"\xc0")),
-        (
-            "pairs",
-            stored(b"\x91\x07", &many(b"\x92\x07\x07"), b"\xc0"),
-        ),
-        (
-            "hashes, the last set apart",
-            stored(&many(b"\x07"), b"\x90", b"\x92\xc0\x05"),
-        ),
+        ("pairs", stored(b"\x91\x07", &many(b"\x92\x07\x07"), b"\xc0")),
+        ("hashes, the last set apart", stored(&many(b"\x07"), b"\x90", b"\x92\xc0\x05")),
         ("keys", stored(&many(b"\x07"), b"\x90", &many(b"\x05"))),
-        (
-            "lists of keys",
-            stored(&many(b"\x07"), b"\x90", &many(b"\x91\xa1a")),
-        ),
+        ("lists of keys", stored(&many(b"\x07"), b"\x90", &many(b"\x91\xa1a"))),
         ("keys of one block", of_one_block(b"\x05")),
         ("tokens behind blocks", ahead(BYTES / 4)),
         ("tokens behind no tokens", ahead(0)),
         ("empty keys", of_one_block(b"\xa0")),
         ("pairs of keys", of_one_block(b"\x92\xa0\x00")),
         ("nested", batch(&[&[0x91; BYTES][..], &[0xc0]].concat())),
-        (
-            "nested maps",
-            batch(&[&[0x81, 0xc0].repeat(BYTES / 2)[..], &[0xc0]].concat()),
-        ),
-        (
-            "claims",
-            batch(&[0xdd, 0xff, 0xff, 0xff, 0xff].repeat(BYTES / 5)),
-        ),
+        ("nested maps", batch(&[&[0x81, 0xc0].repeat(BYTES / 2)[..], &[0xc0]].concat())),
+        ("claims", batch(&[0xdd, 0xff, 0xff, 0xff, 0xff].repeat(BYTES / 5))),
     ];
     for (name, payload) in &costly {
         assert!(payload.len() < PAYLOAD_BYTES_MAX);
         let peak = peak_bytes(|| drop(decode_batch(payload)));
         let factor = peak as f64 / payload.len() as f64;
-        println!(
-            "{name}: {} bytes, peak {peak}, {factor:.1} times",
-            payload.len()
-        );
+        println!("{name}: {} bytes, peak {peak}, {factor:.1} times", payload.len());
         check(payload, || (*name).to_owned());
     }
 }

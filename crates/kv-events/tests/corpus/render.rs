@@ -16,16 +16,8 @@ pub(crate) fn render(decoded: &Result<EventBatch, DecodeError>) -> String {
     let mut lines = vec![format!("ts {ts} rank {rank}")];
     lines.extend(batch.events.iter().map(event));
     for skipped in &batch.skipped {
-        let doubt = if skipped.may_have_removed {
-            ", may have removed"
-        } else {
-            ""
-        };
-        lines.push(format!(
-            "skipped {}: {}{doubt}",
-            skipped.index,
-            skipped.reason.label()
-        ));
+        let doubt = if skipped.may_have_removed { ", may have removed" } else { "" };
+        lines.push(format!("skipped {}: {}{doubt}", skipped.index, skipped.reason.label()));
     }
     lines.join("\n")
 }
@@ -33,11 +25,7 @@ pub(crate) fn render(decoded: &Result<EventBatch, DecodeError>) -> String {
 fn event(event: &CacheEvent) -> String {
     match event {
         CacheEvent::Stored(stored) => self::stored(stored),
-        CacheEvent::Removed {
-            blocks,
-            tier,
-            group,
-        } => {
+        CacheEvent::Removed { blocks, tier, group } => {
             let names: Vec<_> = blocks.iter().map(handle).collect();
             let names = match names.is_empty() {
                 true => "nothing".to_owned(),
@@ -100,9 +88,7 @@ fn name_of(tier: Tier) -> &'static str {
 fn name(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.is_empty() && bytes.iter().all(u8::is_ascii_graphic) => text.to_owned(),
-        _ => bytes
-            .iter()
-            .fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}")),
+        _ => bytes.iter().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}")),
     }
 }
 
@@ -112,11 +98,7 @@ fn items(mut extra: &[u8]) -> Vec<String> {
     while let Some((length, rest)) = extra.split_first_chunk() {
         let (identifier, rest) = rest.split_at(u64::from_le_bytes(*length) as usize);
         let (place, rest) = rest.split_first_chunk().expect("a place");
-        items.push(format!(
-            "{}@{}",
-            name(identifier),
-            i64::from_le_bytes(*place)
-        ));
+        items.push(format!("{}@{}", name(identifier), i64::from_le_bytes(*place)));
         extra = rest;
     }
     items

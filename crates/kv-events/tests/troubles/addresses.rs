@@ -67,23 +67,14 @@ async fn a_dead_port_is_told_once_and_so_is_its_recovery() {
     let handle = follow(config(&endpoint, None));
     has_problem(&handle, "nothing listens at this port").await;
     assert!(problem(&handle).contains(&endpoint), "{}", problem(&handle));
-    check_warned(
-        &log,
-        &endpoint,
-        &["connection refused", "kv=", "--kv-events-config"],
-    );
+    check_warned(&log, &endpoint, &["connection refused", "kv=", "--kv-events-config"]);
     assert_eq!(log.of("INFO"), Vec::<String>::new());
     let publisher = publisher(&endpoint).await;
     eventually("a recovery", || handle.reporter().problem().is_none()).await;
     let mut lines = log.of("WARN");
     lines.retain(|line| line.contains("followed again"));
     assert_eq!(lines.len(), 1, "{lines:?}");
-    for part in [
-        "followed again",
-        "replica=7",
-        "http://engine:8000",
-        &endpoint,
-    ] {
+    for part in ["followed again", "replica=7", "http://engine:8000", &endpoint] {
         assert!(lines[0].contains(part), "{lines:?}");
     }
     // From now on it is news again.
@@ -139,16 +130,9 @@ async fn addresses_that_are_swapped_are_told() {
 async fn a_rank_without_a_stream_is_told_with_its_number() {
     let log = Log::new();
     let endpoint = free_address();
-    let handle = follow(SubscriberConfig {
-        rank: Some(3),
-        ..config(&endpoint, None)
-    });
+    let handle = follow(SubscriberConfig { rank: Some(3), ..config(&endpoint, None) });
     has_problem(&handle, "data-parallel-size").await;
-    check_warned(
-        &log,
-        &endpoint,
-        &["rank=3", "Rank 3", "data-parallel-size right?"],
-    );
+    check_warned(&log, &endpoint, &["rank=3", "Rank 3", "data-parallel-size right?"]);
 }
 
 #[tokio::test]
@@ -157,10 +141,7 @@ async fn a_replay_address_without_answers_is_told() {
     let live = bound(&mut live).await;
     let mut mute = RouterSocket::new();
     let mute_at = bound(&mut mute).await;
-    for (replay, words) in [
-        (free_address(), "nothing listens"),
-        (mute_at, "get no answer"),
-    ] {
+    for (replay, words) in [(free_address(), "nothing listens"), (mute_at, "get no answer")] {
         let log = Log::new();
         let handle = follow(config(&live, Some(&replay)));
         has_problem(&handle, words).await;
@@ -178,9 +159,7 @@ async fn a_replay_address_without_answers_is_told() {
             let end = [&b""[..], &[0xff; 8], b""].map(Bytes::from_static);
             let frames = [request[..1].to_vec(), end.to_vec()].concat();
             // Earlier askers have gone.
-            let _ = mute
-                .send(ZmqMessage::try_from(frames).expect("frames"))
-                .await;
+            let _ = mute.send(ZmqMessage::try_from(frames).expect("frames")).await;
         }
     };
     tokio::select! {

@@ -18,10 +18,7 @@ impl Log {
     pub(crate) fn new() -> Self {
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let guard = tracing::subscriber::set_default(Writer(lines.clone()));
-        Self {
-            lines,
-            _guard: guard,
-        }
+        Self { lines, _guard: guard }
     }
 
     /// Lines of this level, such as `WARN`.

@@ -75,23 +75,12 @@ async fn garbage_is_told_once_and_counted_whole() {
     .await;
     assert_eq!(told.count("bad_message 1") as u64, GARBAGE);
     assert_eq!(told.count("doubt 1") as u64, GARBAGE);
-    check_warned(
-        &log,
-        &endpoint,
-        &["cannot be read", "publishes KV events there"],
-    );
-    assert!(
-        problem(&handle).contains("messages cannot be read"),
-        "{}",
-        problem(&handle)
-    );
+    check_warned(&log, &endpoint, &["cannot be read", "publishes KV events there"]);
+    assert!(problem(&handle).contains("messages cannot be read"), "{}", problem(&handle));
     // Another subscription of the same stream knows what was told.
     let reporter = handle.reporter();
     drop(handle);
-    assert_eq!(
-        (reporter.report().status, reporter.problem()),
-        (StreamStatus::Down, None)
-    );
+    assert_eq!((reporter.report().status, reporter.problem()), (StreamStatus::Down, None));
     let sink = told.clone();
     let again = subscribe_again(config(&endpoint, None), &reporter, move |update| {
         if matches!(update, StreamUpdate::Skipped { .. }) {
@@ -121,22 +110,14 @@ async fn an_unknown_type_of_event_is_named_once_and_counted() {
     eventually("all of them", || told.count("unknown_type 2") == 20).await;
     let lines = log.of("WARN");
     let named = lines.iter().filter(|line| line.contains("unknown type"));
-    let [line] = &named.collect::<Vec<_>>()[..] else {
-        panic!("{lines:?}")
-    };
+    let [line] = &named.collect::<Vec<_>>()[..] else { panic!("{lines:?}") };
     for part in ["replica=7", &endpoint, r"Block\n\u{1b}[31mPinned", "...`"] {
         assert!(line.contains(part), "{line} lacks {part}");
     }
     assert!(line.len() < 600 && !line.contains('\n'), "{line}");
     // They put what is known in doubt; that is one line more.
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(
-        problem(&handle).contains("not known"),
-        "{}",
-        problem(&handle)
-    );
-    let name = decode_batch(&of_type("Short"))
-        .expect("a batch")
-        .unknown_type;
+    assert!(problem(&handle).contains("not known"), "{}", problem(&handle));
+    let name = decode_batch(&of_type("Short")).expect("a batch").unknown_type;
     assert_eq!(name.as_deref(), Some("Short"));
 }

@@ -21,11 +21,7 @@ pub enum ProbeOrder {
 impl ProbeOrder {
     /// Alternates, so that neither kind always comes first.
     pub(super) fn of_round(number: usize) -> Self {
-        if number.is_multiple_of(2) {
-            Self::CachedFirst
-        } else {
-            Self::UncachedFirst
-        }
+        if number.is_multiple_of(2) { Self::CachedFirst } else { Self::UncachedFirst }
     }
 }
 
@@ -153,27 +149,13 @@ mod tests {
 
     #[test]
     fn invalid_rounds_enter_no_figure() {
-        let rounds = [
-            round(10.0, 40.0),
-            Err("odd".into()),
-            round(30.0, 50.0),
-            round(20.0, 90.0),
-        ];
+        let rounds = [round(10.0, 40.0), Err("odd".into()), round(30.0, 50.0), round(20.0, 90.0)];
         check(
             &rounds,
             Some(0.4),
-            &[
-                "1800 of 2000 | 20.0 |",
-                "0 of 2000 | 50.0 |",
-                "0.400, over 3",
-                "- round 2: odd",
-            ],
+            &["1800 of 2000 | 20.0 |", "0 of 2000 | 50.0 |", "0.400, over 3", "- round 2: odd"],
         );
-        check(
-            &[Err("odd".into())],
-            None,
-            &["No valid round", "1 rounds were invalid"],
-        );
+        check(&[Err("odd".into())], None, &["No valid round", "1 rounds were invalid"]);
         check(&[], None, &["No valid round"]);
     }
 }

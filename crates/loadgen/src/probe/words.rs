@@ -27,9 +27,7 @@ pub(super) struct TextGenerator {
 
 impl TextGenerator {
     pub(super) fn new(seed: u64) -> Self {
-        Self {
-            rng: Rng::new(seed),
-        }
+        Self { rng: Rng::new(seed) }
     }
 
     /// The next text of `count` words, in sentences.

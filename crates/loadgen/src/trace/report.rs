@@ -64,9 +64,7 @@ impl TraceReport {
             }
         }
         let summary = |value: fn(&super::TraceSample) -> std::time::Duration| {
-            let ms = samples
-                .iter()
-                .map(|sample| value(sample).as_secs_f64() * 1e3);
+            let ms = samples.iter().map(|sample| value(sample).as_secs_f64() * 1e3);
             Summary::of(&mut ms.collect::<Vec<f64>>())
         };
         let (ttft, e2e) = (summary(|s| s.ttft), summary(|s| s.e2e));
@@ -115,9 +113,7 @@ impl TraceReport {
         );
         if self.replicas.len() > 1 {
             let counts = self.replicas.iter();
-            let counts: Vec<_> = counts
-                .map(|(name, count)| format!("{name} {count}"))
-                .collect();
+            let counts: Vec<_> = counts.map(|(name, count)| format!("{name} {count}")).collect();
             let _ = writeln!(text, "\nRequests per replica: {}", counts.join(", "));
         }
         if self.late_ms_p99 > LATE_MS {
@@ -158,11 +154,8 @@ mod tests {
 
     fn check(samples: Vec<TraceSample>, num_failures: u64, shown: &[&str], absent: &str) {
         let failures = (0..num_failures).map(|number| (number, LoadgenError::ApiKey));
-        let observed = TraceObserved {
-            samples,
-            failures: failures.collect(),
-            wall: Duration::from_secs(3),
-        };
+        let observed =
+            TraceObserved { samples, failures: failures.collect(), wall: Duration::from_secs(3) };
         let text = TraceReport::of(&observed).to_markdown();
         for part in shown {
             assert!(text.contains(part), "{text} lacks {part}");

@@ -45,20 +45,12 @@ impl Reply {
     pub(crate) fn ok(pieces: Vec<Vec<u8>>) -> Self {
         let headers = vec!["content-type: text/event-stream".to_owned()];
         let (status, end) = ("200 OK", End::Proper);
-        Self {
-            status,
-            headers,
-            pieces,
-            end,
-        }
+        Self { status, headers, pieces, end }
     }
 
     pub(crate) fn error(status: &'static str, body: &str) -> Self {
         let pieces = vec![body.as_bytes().to_vec()];
-        Self {
-            status,
-            ..Self::ok(pieces)
-        }
+        Self { status, ..Self::ok(pieces) }
     }
 }
 
@@ -113,18 +105,13 @@ async fn serve(
     while let Some(request) = read_request(&mut socket).await? {
         let reply = respond(&request.body);
         seen.lock().unwrap().push(request);
-        let mut head = format!(
-            "HTTP/1.1 {}\r\ntransfer-encoding: chunked\r\n",
-            reply.status
-        );
+        let mut head = format!("HTTP/1.1 {}\r\ntransfer-encoding: chunked\r\n", reply.status);
         for header in &reply.headers {
             head.push_str(&format!("{header}\r\n"));
         }
         socket.write_all(format!("{head}\r\n").as_bytes()).await?;
         for piece in &reply.pieces {
-            socket
-                .write_all(format!("{:x}\r\n", piece.len()).as_bytes())
-                .await?;
+            socket.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).await?;
             socket.write_all(piece).await?;
             socket.write_all(b"\r\n").await?;
             socket.flush().await?;
@@ -148,12 +135,7 @@ async fn read_request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Opti
     }
     let head = head.to_lowercase();
     let length = head.split("content-length: ").nth(1).expect("a length");
-    let length = length
-        .lines()
-        .next()
-        .expect("a line")
-        .parse()
-        .expect("a number");
+    let length = length.lines().next().expect("a line").parse().expect("a number");
     let mut body = vec![0; length];
     socket.read_exact(&mut body).await?;
     let body = serde_json::from_slice(&body).expect("a JSON body");
@@ -164,21 +146,13 @@ async fn read_request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Opti
 pub(crate) fn events(text: &str, prompt_tokens: usize, cached_tokens: usize) -> Vec<Vec<u8>> {
     let delta = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}], "usage": null});
     let mut chunks = vec![delta(json!({"role": "assistant", "content": ""}))];
-    chunks.extend(
-        text.split_inclusive(' ')
-            .map(|word| delta(json!({"content": word}))),
-    );
+    chunks.extend(text.split_inclusive(' ').map(|word| delta(json!({"content": word}))));
     chunks.push(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}));
     chunks.push(json!({"choices": [], "usage": {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": text.split_whitespace().count(),
         "prompt_tokens_details": {"cached_tokens": cached_tokens},
     }}));
-    let payloads = chunks
-        .iter()
-        .map(Value::to_string)
-        .chain(["[DONE]".to_owned()]);
-    payloads
-        .map(|payload| format!("data: {payload}\n\n").into_bytes())
-        .collect()
+    let payloads = chunks.iter().map(Value::to_string).chain(["[DONE]".to_owned()]);
+    payloads.map(|payload| format!("data: {payload}\n\n").into_bytes()).collect()
 }

@@ -38,9 +38,7 @@ impl Model {
         known.extend(answer.split_whitespace().map(str::to_owned));
         held.push(known);
         let mut reply = Reply::ok(events(&answer, prompt.len(), found.unwrap_or(0)));
-        reply
-            .headers
-            .push(format!("x-headstart-replica: r{}", prompt.len() % 2));
+        reply.headers.push(format!("x-headstart-replica: r{}", prompt.len() % 2));
         reply
     }
 }

@@ -148,9 +148,7 @@ impl Encoder for BertEncoder {
 
 impl std::fmt::Debug for BertEncoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BertEncoder")
-            .field("identity", &self.identity)
-            .finish_non_exhaustive()
+        f.debug_struct("BertEncoder").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 
@@ -176,18 +174,11 @@ fn identity(config: &BertConfig, settings: &TextSettings, files: [&[u8]; 3]) -> 
         &hasher.finalize().to_hex()[..32],
         config.pooling.name(),
         settings.max_tokens,
-        if settings.lowercase {
-            ", lowercase"
-        } else {
-            ""
-        },
+        if settings.lowercase { ", lowercase" } else { "" },
         settings.prefix,
     )
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, EncoderError> {
-    std::fs::read(path).map_err(|source| EncoderError::Read {
-        path: path.to_owned(),
-        source,
-    })
+    std::fs::read(path).map_err(|source| EncoderError::Read { path: path.to_owned(), source })
 }

@@ -193,9 +193,7 @@ impl WordBuffer {
         if self.chars.len() + 2 > PIECE {
             self.chars.insert(0, u32::from('^'));
             self.chars.push(u32::from('$'));
-            self.chars
-                .windows(PIECE)
-                .for_each(|chars| piece(self::hash(chars)));
+            self.chars.windows(PIECE).for_each(|chars| piece(self::hash(chars)));
         }
         self.chars.clear();
         Some(hash)
@@ -245,13 +243,7 @@ mod tests {
 
     #[test]
     fn a_vector_is_a_function_of_its_text_of_length_1() {
-        let texts = [
-            "thanks, bye!",
-            "",
-            "Fix the bug in main.rs",
-            "thanks, bye!",
-            "你好。再见",
-        ];
+        let texts = ["thanks, bye!", "", "Fix the bug in main.rs", "thanks, bye!", "你好。再见"];
         let vectors = NgramEncoder::new().encode(&texts);
         let vectors: Vec<&[f32]> = vectors.chunks(DIMS).collect();
         for (text, vector) in texts.iter().zip(&vectors) {

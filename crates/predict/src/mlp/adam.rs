@@ -26,10 +26,7 @@ pub(crate) struct Adam {
 
 impl Adam {
     pub(crate) fn new(len: usize) -> Self {
-        Self {
-            mean: vec![0.0; len],
-            square: vec![0.0; len],
-        }
+        Self { mean: vec![0.0; len], square: vec![0.0; len] }
     }
 
     /// The `step`-th step, from 1.
@@ -63,10 +60,7 @@ mod tests {
             let mut adam = Adam::new(1);
             let mut value = [1.0];
             for step in 1..=10 {
-                let rate = OptimizerRates {
-                    learning: 0.01,
-                    decay: 0.0,
-                };
+                let rate = OptimizerRates { learning: 0.01, decay: 0.0 };
                 adam.step(&mut value, &[gradient], step, rate);
             }
             let expected = 1.0 - 0.1 * gradient.signum();
@@ -77,10 +71,7 @@ mod tests {
     #[test]
     fn weights_without_a_gradient_decay() {
         let mut value = [1.0];
-        let rate = OptimizerRates {
-            learning: 0.1,
-            decay: 0.5,
-        };
+        let rate = OptimizerRates { learning: 0.1, decay: 0.5 };
         Adam::new(1).step(&mut value, &[0.0], 1, rate);
         assert!((value[0] - 0.95).abs() < 1e-6);
     }

@@ -167,9 +167,7 @@ impl TrainingNetwork {
 
     fn fold_layers(&self) -> Mlp {
         let [first, second] = &self.hidden;
-        Mlp {
-            layers: [first.fold(), second.fold(), self.output.clone()],
-        }
+        Mlp { layers: [first.fold(), second.fold(), self.output.clone()] }
     }
 }
 
@@ -200,10 +198,7 @@ impl HiddenLayer {
         if statistics == Statistics::Update {
             self.remember(&mean, &variance, normal.len() / outputs);
         }
-        let deviation: Vec<f32> = variance
-            .iter()
-            .map(|v| 1.0 / (v + EPSILON).sqrt())
-            .collect();
+        let deviation: Vec<f32> = variance.iter().map(|v| 1.0 / (v + EPSILON).sqrt()).collect();
         let mut output = vec![0.0; normal.len()];
         for (at, normal) in normal.iter_mut().enumerate() {
             let unit = at % outputs;
@@ -214,12 +209,7 @@ impl HiddenLayer {
             }
             output[at] = value * mask[at];
         }
-        Trace {
-            normal,
-            deviation,
-            output,
-            mask,
-        }
+        Trace { normal, deviation, output, mask }
     }
 
     /// Into the running statistics, with Bessel's correction as PyTorch has it.
@@ -251,10 +241,7 @@ impl HiddenLayer {
             let mean = (shift[unit] + trace.normal[at] * gain[unit]) / rows as f32;
             *slope = self.gain[unit] * trace.deviation[unit] * (*slope - mean);
         }
-        let normal = Gradient {
-            weight: gain,
-            bias: shift,
-        };
+        let normal = Gradient { weight: gain, bias: shift };
         [linear_gradient(x, slope, outputs), normal]
     }
 
@@ -278,10 +265,7 @@ fn fresh(inputs: usize, outputs: usize, rng: &mut Rng) -> DenseLayer {
         let draw = (0..len).map(|_| (bound * (2.0 * rng.next_f64() - 1.0)) as f32);
         draw.collect()
     };
-    DenseLayer {
-        weight: draw(inputs * outputs),
-        bias: draw(outputs),
-    }
+    DenseLayer { weight: draw(inputs * outputs), bias: draw(outputs) }
 }
 
 /// 0 with probability `dropout`, otherwise what keeps the mean.
@@ -305,9 +289,7 @@ fn moments(values: &[f32], units: usize) -> (Vec<f32>, Vec<f32>) {
     let mut mean = vec![0.0; units];
     let mut variance = vec![0.0; units];
     for row in values.chunks_exact(units) {
-        mean.iter_mut()
-            .zip(row)
-            .for_each(|(sum, value)| *sum += value);
+        mean.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
     }
     mean.iter_mut().for_each(|sum| *sum /= rows);
     for row in values.chunks_exact(units) {
@@ -344,9 +326,7 @@ fn linear_gradient(x: &[f32], slope: &[f32], outputs: usize) -> Gradient {
     product(x, slope, &mut weight, outputs, AccumulationMode::Replace);
     let mut bias = vec![0.0; outputs];
     for slope in slope.chunks_exact(outputs) {
-        bias.iter_mut()
-            .zip(slope)
-            .for_each(|(sum, slope)| *sum += slope);
+        bias.iter_mut().zip(slope).for_each(|(sum, slope)| *sum += slope);
     }
     Gradient { weight, bias }
 }
@@ -360,13 +340,7 @@ fn input_slope(linear: &DenseLayer, slope: &[f32]) -> Vec<f32> {
         .collect();
     let mut result = vec![0.0; slope.len() / outputs * inputs];
     let slope = LeftOperand::rows(slope, outputs);
-    product(
-        slope,
-        &transposed,
-        &mut result,
-        inputs,
-        AccumulationMode::Replace,
-    );
+    product(slope, &transposed, &mut result, inputs, AccumulationMode::Replace);
     result
 }
 
@@ -374,16 +348,10 @@ fn input_slope(linear: &DenseLayer, slope: &[f32]) -> Vec<f32> {
 mod tests {
     use super::*;
 
-    const SHAPE: NetworkShape = NetworkShape {
-        width: 5,
-        hidden: 4,
-        dropout: 0.3,
-    };
+    const SHAPE: NetworkShape = NetworkShape { width: 5, hidden: 4, dropout: 0.3 };
 
     fn random(rng: &mut Rng, len: usize) -> Vec<f32> {
-        (0..len)
-            .map(|_| 2.0 * rng.next_f64() as f32 - 1.0)
-            .collect()
+        (0..len).map(|_| 2.0 * rng.next_f64() as f32 - 1.0).collect()
     }
 
     /// Every parameter, in one order.
@@ -407,11 +375,7 @@ mod tests {
             let mut network = TrainingNetwork::new(SHAPE, &mut rng);
             let rows = random(&mut rng, 12 * SHAPE.width);
             let targets: Vec<bool> = (0..12).map(|_| rng.below(3) == 0).collect();
-            let batch = ExampleBatch {
-                rows: &rows,
-                targets: &targets,
-                class_weights: [1.5, 3.0],
-            };
+            let batch = ExampleBatch { rows: &rows, targets: &targets, class_weights: [1.5, 3.0] };
             let masks = [(); 2].map(|()| drop_mask(12 * SHAPE.hidden, 0.3, &mut rng));
             let loss = |network: &mut TrainingNetwork| {
                 network.gradients(&batch, masks.clone(), Statistics::Keep)
@@ -439,25 +403,16 @@ mod tests {
     fn folding_keeps_what_the_running_statistics_give() {
         let mut rng = Rng::new(9);
         let mut network = TrainingNetwork::new(SHAPE, &mut rng);
-        let rate = OptimizerRates {
-            learning: 0.01,
-            decay: 0.0,
-        };
+        let rate = OptimizerRates { learning: 0.01, decay: 0.0 };
         let raw = random(&mut rng, 64 * SHAPE.width);
-        let scaling = Scaling {
-            mean: vec![0.3, -0.2, 0.0, 1.0, 0.5],
-            scale: vec![2.0, 0.5, 0.0, 1.0, 3.0],
-        };
+        let scaling =
+            Scaling { mean: vec![0.3, -0.2, 0.0, 1.0, 0.5], scale: vec![2.0, 0.5, 0.0, 1.0, 3.0] };
         let scale = |(at, value): (usize, &f32)| {
             (value - scaling.mean[at % SHAPE.width]) * scaling.scale[at % SHAPE.width]
         };
         let rows: Vec<f32> = raw.iter().enumerate().map(scale).collect();
         let targets: Vec<bool> = (0..64).map(|_| rng.below(2) == 0).collect();
-        let batch = ExampleBatch {
-            rows: &rows,
-            targets: &targets,
-            class_weights: [1.0, 1.0],
-        };
+        let batch = ExampleBatch { rows: &rows, targets: &targets, class_weights: [1.0, 1.0] };
         for _ in 0..50 {
             network.step(&batch, rate, &mut rng);
         }
@@ -484,25 +439,13 @@ mod tests {
     #[test]
     fn a_step_reduces_the_loss_on_its_own_batch() {
         let mut rng = Rng::new(2);
-        let shape = NetworkShape {
-            dropout: 0.0,
-            ..SHAPE
-        };
+        let shape = NetworkShape { dropout: 0.0, ..SHAPE };
         let mut network = TrainingNetwork::new(shape, &mut rng);
         let rows = random(&mut rng, 100 * SHAPE.width);
         let targets: Vec<bool> = rows.chunks(SHAPE.width).map(|row| row[0] > 0.0).collect();
-        let batch = ExampleBatch {
-            rows: &rows,
-            targets: &targets,
-            class_weights: [1.0, 1.0],
-        };
-        let rate = OptimizerRates {
-            learning: 0.01,
-            decay: 0.0,
-        };
-        let losses: Vec<f64> = (0..300)
-            .map(|_| network.step(&batch, rate, &mut rng))
-            .collect();
+        let batch = ExampleBatch { rows: &rows, targets: &targets, class_weights: [1.0, 1.0] };
+        let rate = OptimizerRates { learning: 0.01, decay: 0.0 };
+        let losses: Vec<f64> = (0..300).map(|_| network.step(&batch, rate, &mut rng)).collect();
         assert!(losses[299] < 0.1 && losses[0] > 0.5, "{losses:?}");
     }
 }

@@ -101,9 +101,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<ContinuationModel, ModelError> {
 
 /// The first four bytes.
 fn number(bytes: &[u8]) -> u32 {
-    bytes
-        .first_chunk()
-        .map_or(0, |four| u32::from_le_bytes(*four))
+    bytes.first_chunk().map_or(0, |four| u32::from_le_bytes(*four))
 }
 
 fn check(header: &ModelHeader, weight_bytes: usize) -> Result<(), String> {
@@ -118,20 +116,14 @@ fn check(header: &ModelHeader, weight_bytes: usize) -> Result<(), String> {
     let width = header.definition.width();
     if first[0] != width || first[1] != second[0] || second[1] != third[0] || third[1] != 1 {
         let layers = header.layers;
-        return Err(format!(
-            "layers {layers:?} for rows of {width} ({parts} texts)"
-        ));
+        return Err(format!("layers {layers:?} for rows of {width} ({parts} texts)"));
     }
     let numbers = |[inputs, outputs]: &[usize; 2]| (*inputs as u64 + 1) * *outputs as u64;
     let expected = 4 * header.layers.iter().map(numbers).sum::<u64>();
     if weight_bytes as u64 != expected {
         return Err(format!("{weight_bytes} bytes of weights, not {expected}"));
     }
-    let Calibration {
-        slope,
-        turn_slope,
-        offset,
-    } = header.calibration;
+    let Calibration { slope, turn_slope, offset } = header.calibration;
     let is_slope = |slope: f32| slope >= 0.0 && slope.is_finite();
     let is_probability = (0.0..=1.0).contains(&header.threshold);
     if !(is_slope(slope) && is_slope(turn_slope) && offset.is_finite() && is_probability) {
@@ -174,10 +166,7 @@ mod tests {
         let mut rng = Rng::new(3);
         let mut linear = |inputs: usize, outputs: usize| {
             let mut draw = |len: usize| (0..len).map(|_| rng.next_f64() as f32 - 0.5).collect();
-            DenseLayer {
-                weight: draw(inputs * outputs),
-                bias: draw(outputs),
-            }
+            DenseLayer { weight: draw(inputs * outputs), bias: draw(outputs) }
         };
         let mut prior = TurnPrior::with_base(Probability::EVEN);
         (0..100).for_each(|round| prior.observe(round % 7, round % 3 == 0));
@@ -190,20 +179,11 @@ mod tests {
                 behaviour: true,
                 turn_cap: 20,
             },
-            mlp: Mlp {
-                layers: [linear(12, 8), linear(8, 4), linear(4, 1)],
-            },
-            calibration: Calibration {
-                slope: 0.7,
-                turn_slope: 0.2,
-                offset: -0.3,
-            },
+            mlp: Mlp { layers: [linear(12, 8), linear(8, 4), linear(4, 1)] },
+            calibration: Calibration { slope: 0.7, turn_slope: 0.2, offset: -0.3 },
             threshold: 0.4,
             prior,
-            summary: EvaluationSummary {
-                mcc: 0.25,
-                ..EvaluationSummary::default()
-            },
+            summary: EvaluationSummary { mcc: 0.25, ..EvaluationSummary::default() },
             fingerprint: "0123".to_owned(),
             trained_at_s: 1_700_000_000,
         }
@@ -226,21 +206,13 @@ mod tests {
     }
 
     fn refused(bytes: &[u8]) -> String {
-        ContinuationModel::from_bytes(bytes)
-            .expect_err("must be refused")
-            .to_string()
+        ContinuationModel::from_bytes(bytes).expect_err("must be refused").to_string()
     }
 
     #[test]
     fn what_is_written_is_read() {
-        assert_eq!(
-            ContinuationModel::from_bytes(&model().to_bytes()),
-            Ok(model())
-        );
-        assert_eq!(
-            ContinuationModel::from_bytes(&with_header(|_| ())),
-            Ok(model())
-        );
+        assert_eq!(ContinuationModel::from_bytes(&model().to_bytes()), Ok(model()));
+        assert_eq!(ContinuationModel::from_bytes(&with_header(|_| ())), Ok(model()));
     }
 
     #[test]
@@ -250,43 +222,25 @@ mod tests {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 1 << bit;
-                assert!(
-                    ContinuationModel::from_bytes(&damaged).is_err(),
-                    "byte {at}, bit {bit}"
-                );
+                assert!(ContinuationModel::from_bytes(&damaged).is_err(), "byte {at}, bit {bit}");
             }
-            assert!(
-                ContinuationModel::from_bytes(&bytes[..at]).is_err(),
-                "cut at {at}"
-            );
+            assert!(ContinuationModel::from_bytes(&bytes[..at]).is_err(), "cut at {at}");
         }
         let mut longer = bytes;
         longer.push(0);
-        assert_eq!(
-            ContinuationModel::from_bytes(&longer),
-            Err(ModelError::Damaged)
-        );
+        assert_eq!(ContinuationModel::from_bytes(&longer), Err(ModelError::Damaged));
     }
 
     #[test]
     fn the_refusal_says_what_is_wrong() {
         assert_eq!(ContinuationModel::from_bytes(b""), Err(ModelError::Foreign));
-        assert_eq!(
-            ContinuationModel::from_bytes(b"{\"model\": 1}"),
-            Err(ModelError::Foreign)
-        );
-        assert_eq!(
-            ContinuationModel::from_bytes(MAGIC),
-            Err(ModelError::Damaged)
-        );
+        assert_eq!(ContinuationModel::from_bytes(b"{\"model\": 1}"), Err(ModelError::Foreign));
+        assert_eq!(ContinuationModel::from_bytes(MAGIC), Err(ModelError::Damaged));
         let mut newer = model().to_bytes();
         newer[8] = 2;
         assert!(refused(&newer).contains("format 2, this program reads 1"));
         let large = vec![0; MAX_BYTES + 1];
-        assert_eq!(
-            ContinuationModel::from_bytes(&large),
-            Err(ModelError::TooLarge(MAX_BYTES + 1))
-        );
+        assert_eq!(ContinuationModel::from_bytes(&large), Err(ModelError::TooLarge(MAX_BYTES + 1)));
     }
 
     #[test]

@@ -15,9 +15,8 @@ pub(crate) const HEADS: usize = 5;
 pub(crate) const WIDE: usize = 28;
 pub(crate) const LAYERS: usize = 2;
 pub(crate) const POSITIONS: usize = 70;
-pub(crate) const WORDS: [&str; 12] = [
-    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "##s", "query", ":", "on", "mat",
-];
+pub(crate) const WORDS: [&str; 12] =
+    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "##s", "query", ":", "on", "mat"];
 
 /// Tensors by name: shape and values.
 pub(crate) type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
@@ -91,11 +90,8 @@ pub(crate) fn config() -> Value {
 }
 
 pub(crate) fn tokenizer() -> Value {
-    let vocab: serde_json::Map<_, _> = WORDS
-        .iter()
-        .enumerate()
-        .map(|(id, word)| (word.to_string(), json!(id)))
-        .collect();
+    let vocab: serde_json::Map<_, _> =
+        WORDS.iter().enumerate().map(|(id, word)| (word.to_string(), json!(id))).collect();
     let special = |id: usize| json!({"SpecialToken": {"id": WORDS[id], "type_id": 0}});
     let ids = |id: usize| json!({"id": WORDS[id], "ids": [id], "tokens": [WORDS[id]]});
     json!({
@@ -131,15 +127,8 @@ pub(crate) fn tokenizer() -> Value {
 pub(crate) fn tensors() -> Tensors {
     let mut shapes: Vec<(String, Vec<usize>)> = Vec::new();
     let mut add = |name: String, shape: &[usize]| shapes.push((name, shape.to_vec()));
-    for (name, rows) in [
-        ("word", WORDS.len()),
-        ("position", POSITIONS),
-        ("token_type", 2),
-    ] {
-        add(
-            format!("embeddings.{name}_embeddings.weight"),
-            &[rows, HIDDEN],
-        );
+    for (name, rows) in [("word", WORDS.len()), ("position", POSITIONS), ("token_type", 2)] {
+        add(format!("embeddings.{name}_embeddings.weight"), &[rows, HIDDEN]);
     }
     let mut norm_or_dense = |name: &str, shape: &[usize]| {
         add(format!("{name}.weight"), shape);
@@ -163,11 +152,7 @@ pub(crate) fn tensors() -> Tensors {
     let mut rng = Rng::new(11);
     let random = |(name, shape): (String, Vec<usize>)| {
         let len = shape.iter().product();
-        let center = if name.ends_with("LayerNorm.weight") {
-            1.0
-        } else {
-            0.0
-        };
+        let center = if name.ends_with("LayerNorm.weight") { 1.0 } else { 0.0 };
         let values = (0..len).map(|_| center + (rng.next_f64() as f32 - 0.5));
         let values = values.collect();
         (name, (shape, values))

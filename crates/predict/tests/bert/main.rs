@@ -17,14 +17,7 @@ use plain::Plain;
 
 fn texts() -> Vec<String> {
     let long = "cats sat on the mat ".repeat(9);
-    let texts = [
-        "the cat",
-        "",
-        "Cats SAT, on: mat!",
-        "\u{7}\u{0}\u{200b}",
-        "🧿 数据 mat",
-        &long,
-    ];
+    let texts = ["the cat", "", "Cats SAT, on: mat!", "\u{7}\u{0}\u{200b}", "🧿 数据 mat", &long];
     let mut texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
     texts.extend((1..40).map(|words| "the cat sat ".repeat(words)));
     texts
@@ -36,10 +29,7 @@ fn check(folder: &Folder, plain: &Plain<'_>, tolerance: f64) {
     let texts = texts();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let vectors = encoder.encode(&texts);
-    assert_eq!(
-        (encoder.dims(), vectors.len()),
-        (HIDDEN, texts.len() * HIDDEN)
-    );
+    assert_eq!((encoder.dims(), vectors.len()), (HIDDEN, texts.len() * HIDDEN));
     for (text, vector) in texts.iter().zip(vectors.chunks(HIDDEN)) {
         let expected = plain.encode(&encoder.token_ids(text));
         for (found, expected) in vector.iter().zip(&expected) {
@@ -59,40 +49,21 @@ fn vectors_match_a_plain_forward() {
         let mut config = config();
         config["hidden_act"] = json!(activation);
         folder.json("config.json", &config);
-        let plain = Plain {
-            tensors: &tensors,
-            activation,
-            first_token: false,
-        };
+        let plain = Plain { tensors: &tensors, activation, first_token: false };
         check(&folder, &plain, TOLERANCE);
     }
     folder.json("config.json", &config());
-    folder.json(
-        "1_Pooling/config.json",
-        &json!({"pooling_mode_cls_token": true}),
-    );
-    let plain = Plain {
-        tensors: &tensors,
-        activation: "gelu",
-        first_token: true,
-    };
+    folder.json("1_Pooling/config.json", &json!({"pooling_mode_cls_token": true}));
+    let plain = Plain { tensors: &tensors, activation: "gelu", first_token: true };
     check(&folder, &plain, TOLERANCE);
-    let named = tensors
-        .iter()
-        .map(|(name, tensor)| (format!("bert.{name}"), tensor.clone()));
+    let named = tensors.iter().map(|(name, tensor)| (format!("bert.{name}"), tensor.clone()));
     folder.weights(&named.collect(), Dtype::F32);
     check(&folder, &plain, TOLERANCE);
     // What both half types can hold.
     for (_, values) in tensors.values_mut() {
-        values
-            .iter_mut()
-            .for_each(|x| *x = (*x * 64.0).round() / 64.0);
+        values.iter_mut().for_each(|x| *x = (*x * 64.0).round() / 64.0);
     }
-    let plain = Plain {
-        tensors: &tensors,
-        activation: "gelu",
-        first_token: true,
-    };
+    let plain = Plain { tensors: &tensors, activation: "gelu", first_token: true };
     for dtype in [Dtype::F16, Dtype::BF16] {
         folder.weights(&tensors, dtype);
         check(&folder, &plain, TOLERANCE);
@@ -112,9 +83,7 @@ fn texts_are_cut_between_special_tokens() {
 fn neighbours_change_no_vector() {
     let encoder = Folder::new("neighbours").open();
     // More tokens than a batch takes, in every alignment.
-    let texts: Vec<String> = (0..200)
-        .map(|i| "the cat sat ".repeat(i * 7 % 24))
-        .collect();
+    let texts: Vec<String> = (0..200).map(|i| "the cat sat ".repeat(i * 7 % 24)).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let together = encoder.encode(&texts);
     for (text, vector) in texts.iter().zip(together.chunks(HIDDEN)) {
@@ -130,21 +99,11 @@ fn strange_texts_have_vectors() {
     let megabyte = "x".repeat(1 << 20);
     let controls = "\u{1}\u{2}\u{feff}\u{202e}".repeat(1_000);
     let emoji = "👩‍👩‍👧‍👦".repeat(50_000);
-    let texts = [
-        &megabyte,
-        &controls,
-        &emoji,
-        "\0",
-        "\u{10ffff}",
-        &" ".repeat(1 << 20),
-    ];
+    let texts = [&megabyte, &controls, &emoji, "\0", "\u{10ffff}", &" ".repeat(1 << 20)];
     assert!(encoder.encode(&[]).is_empty());
     for (index, vector) in encoder.encode(&texts).chunks(HIDDEN).enumerate() {
         let length: f32 = vector.iter().map(|x| x * x).sum();
-        assert!(
-            (length - 1.0).abs() < 1e-5,
-            "text {index} has length {length}"
-        );
+        assert!((length - 1.0).abs() < 1e-5, "text {index} has length {length}");
     }
 }
 
@@ -152,9 +111,7 @@ fn strange_texts_have_vectors() {
 fn values_beyond_f32_make_a_vector_of_zeros() {
     let folder = Folder::new("beyond");
     let mut tensors = tensors();
-    let (_, values) = tensors
-        .get_mut("encoder.layer.1.output.LayerNorm.weight")
-        .unwrap();
+    let (_, values) = tensors.get_mut("encoder.layer.1.output.LayerNorm.weight").unwrap();
     values.fill(f32::MAX);
     folder.weights(&tensors, Dtype::F32);
     assert_eq!(folder.open().encode(&["the cat"]), [0.0; HIDDEN]);
@@ -174,9 +131,7 @@ fn the_prefix_is_the_folders_or_the_callers() {
         let identity = encoder.identity();
         let end = format!("prefix {expected:?}");
         assert!(identity.ends_with(&end), "{identity} of {config_name}");
-        let plain = BertOptions {
-            prefix: Some(String::new()),
-        };
+        let plain = BertOptions { prefix: Some(String::new()) };
         let plain = BertEncoder::open_with(&folder.0, plain).unwrap();
         let prefixed = format!("{expected}cat");
         assert_eq!(encoder.token_ids("cat"), plain.token_ids(&prefixed));
@@ -224,24 +179,9 @@ fn with_config(name: &str, key: &str, value: Value, expected: &[&str]) {
 #[test]
 fn other_models_are_refused_by_name() {
     let relative = json!("relative_key");
-    with_config(
-        "roberta",
-        "model_type",
-        json!("xlm-roberta"),
-        &["model_type", "xlm-roberta"],
-    );
-    with_config(
-        "classes",
-        "architectures",
-        json!(["MPNetModel"]),
-        &["MPNetModel"],
-    );
-    with_config(
-        "relative",
-        "position_embedding_type",
-        relative,
-        &["relative_key"],
-    );
+    with_config("roberta", "model_type", json!("xlm-roberta"), &["model_type", "xlm-roberta"]);
+    with_config("classes", "architectures", json!(["MPNetModel"]), &["MPNetModel"]);
+    with_config("relative", "position_embedding_type", relative, &["relative_key"]);
     with_config("decoder", "is_decoder", json!(true), &["is_decoder"]);
     with_config("silu", "hidden_act", json!("silu"), &["hidden_act", "silu"]);
     let dense = json!([{"type": "sentence_transformers.models.Dense"}]);
@@ -254,31 +194,11 @@ fn other_models_are_refused_by_name() {
 
 #[test]
 fn files_that_do_not_fit_are_refused_by_name() {
-    with_config(
-        "heads",
-        "num_attention_heads",
-        json!(7),
-        &["hidden_size 20", "7 heads"],
-    );
-    with_config(
-        "zero",
-        "num_attention_heads",
-        json!(0),
-        &["num_attention_heads", "not 0"],
-    );
+    with_config("heads", "num_attention_heads", json!(7), &["hidden_size 20", "7 heads"]);
+    with_config("zero", "num_attention_heads", json!(0), &["num_attention_heads", "not 0"]);
     with_config("huge", "hidden_size", json!(u64::MAX), &["hidden_size"]);
-    with_config(
-        "words",
-        "vocab_size",
-        json!(500),
-        &["word_embeddings", "[12, 20]", "[500, 20]"],
-    );
-    with_config(
-        "layers",
-        "num_hidden_layers",
-        json!(3),
-        &["encoder.layer.2."],
-    );
+    with_config("words", "vocab_size", json!(500), &["word_embeddings", "[12, 20]", "[500, 20]"]);
+    with_config("layers", "num_hidden_layers", json!(3), &["encoder.layer.2."]);
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
         let gone = |folder: &Folder| fs::remove_file(folder.0.join(file)).unwrap();
         refused("gone", gone, &["cannot read", file]);
@@ -305,10 +225,7 @@ fn damaged_tensors_are_refused_by_name() {
     };
     let missing = edit(|tensors| drop(tensors.remove(NAME)), Dtype::F32);
     refused("missing", missing, &["no tensor", NAME]);
-    let nan = edit(
-        |tensors| tensors.get_mut(NAME).unwrap().1[3] = f32::NAN,
-        Dtype::F32,
-    );
+    let nan = edit(|tensors| tensors.get_mut(NAME).unwrap().1[3] = f32::NAN, Dtype::F32);
     refused("nan", nan, &[NAME, "no finite numbers"]);
     let transposed = edit(
         |tensors| {
@@ -317,11 +234,7 @@ fn damaged_tensors_are_refused_by_name() {
         },
         Dtype::F32,
     );
-    refused(
-        "transposed",
-        transposed,
-        &["layer.0.output.dense", "[28, 20]", "[20, 28]"],
-    );
+    refused("transposed", transposed, &["layer.0.output.dense", "[28, 20]", "[20, 28]"]);
     refused("whole", edit(|_| {}, Dtype::I32), &["I32"]);
 }
 
@@ -335,11 +248,7 @@ fn tokenizers_that_do_not_fit_are_refused() {
         }
     };
     let high = with(|tokenizer| tokenizer["model"]["vocab"]["dog"] = json!(12));
-    refused(
-        "high",
-        high,
-        &["tokenizer.json", "token id 12", "12 embeddings"],
-    );
+    refused("high", high, &["tokenizer.json", "token id 12", "12 embeddings"]);
     let unknown = with(|tokenizer| tokenizer["model"]["unk_token"] = json!("<oops>"));
     refused("unknown", unknown, &["tokenizer.json", "malformed"]);
     let none = |folder: &Folder| {
@@ -362,11 +271,7 @@ fn a_real_model_tells_related_texts() {
         return;
     };
     let encoder = BertEncoder::open(Path::new(&folder)).unwrap();
-    let texts = [
-        "How do I bake bread?",
-        "A recipe for a loaf",
-        "The kernel panics at boot",
-    ];
+    let texts = ["How do I bake bread?", "A recipe for a loaf", "The kernel panics at boot"];
     let vectors = encoder.encode(&texts);
     let vectors: Vec<&[f32]> = vectors.chunks(encoder.dims()).collect();
     let cosine = |a: usize, b: usize| -> f32 {

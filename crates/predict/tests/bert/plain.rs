@@ -11,12 +11,7 @@ pub(crate) struct Plain<'a> {
 
 impl Plain<'_> {
     fn get(&self, name: &str) -> Vec<f64> {
-        self.tensors[name]
-            .1
-            .iter()
-            .copied()
-            .map(f64::from)
-            .collect()
+        self.tensors[name].1.iter().copied().map(f64::from).collect()
     }
 
     fn row(&self, table: &str, row: usize) -> Vec<f64> {
@@ -25,23 +20,18 @@ impl Plain<'_> {
     }
 
     fn dense(&self, name: &str, x: &[f64]) -> Vec<f64> {
-        let (weight, bias) = (
-            self.get(&format!("{name}.weight")),
-            self.get(&format!("{name}.bias")),
-        );
+        let (weight, bias) =
+            (self.get(&format!("{name}.weight")), self.get(&format!("{name}.bias")));
         let rows = weight.chunks(x.len()).zip(bias);
-        rows.map(|(row, bias)| bias + row.iter().zip(x).map(|(w, x)| w * x).sum::<f64>())
-            .collect()
+        rows.map(|(row, bias)| bias + row.iter().zip(x).map(|(w, x)| w * x).sum::<f64>()).collect()
     }
 
     fn norm(&self, name: &str, x: &[f64]) -> Vec<f64> {
         let n = x.len() as f64;
         let mean = x.iter().sum::<f64>() / n;
         let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
-        let (weight, bias) = (
-            self.get(&format!("{name}.weight")),
-            self.get(&format!("{name}.bias")),
-        );
+        let (weight, bias) =
+            (self.get(&format!("{name}.weight")), self.get(&format!("{name}.bias")));
         (0..x.len())
             .map(|i| (x[i] - mean) / (variance + 1e-12).sqrt() * weight[i] + bias[i])
             .collect()
@@ -58,9 +48,7 @@ impl Plain<'_> {
 
     fn attend(&self, name: &str, x: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let [q, k, v] = ["query", "key", "value"].map(|part| -> Vec<Vec<f64>> {
-            x.iter()
-                .map(|x| self.dense(&format!("{name}.{part}"), x))
-                .collect()
+            x.iter().map(|x| self.dense(&format!("{name}.{part}"), x)).collect()
         });
         let dim = HIDDEN / HEADS;
         let mut out = vec![vec![0.0; HIDDEN]; x.len()];
@@ -85,14 +73,8 @@ impl Plain<'_> {
         let add =
             |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a + b).collect() };
         let embed = |(position, id): (usize, &u32)| {
-            let sum = add(
-                &self.row("word", *id as usize),
-                &self.row("position", position),
-            );
-            self.norm(
-                "embeddings.LayerNorm",
-                &add(&sum, &self.row("token_type", 0)),
-            )
+            let sum = add(&self.row("word", *id as usize), &self.row("position", position));
+            self.norm("embeddings.LayerNorm", &add(&sum, &self.row("token_type", 0)))
         };
         let mut x: Vec<Vec<f64>> = ids.iter().enumerate().map(embed).collect();
         for layer in 0..LAYERS {

@@ -289,10 +289,8 @@ mod tests {
         check(&outer("turns"), ContentFormat::String);
         let alias = format!("{{% set turns = messages[1:] %}}{}", outer("turns"));
         check(&alias, ContentFormat::Parts);
-        let chosen = format!(
-            "{{% set turns = messages if x else messages[1:] %}}{}",
-            outer("turns")
-        );
+        let chosen =
+            format!("{{% set turns = messages if x else messages[1:] %}}{}", outer("turns"));
         check(&chosen, ContentFormat::String);
     }
 
@@ -315,10 +313,7 @@ mod tests {
     fn a_variable_called_content_counts_outside_of_macros() {
         let each = "{% for p in content %}{{ p }}{% endfor %}";
         check(each, ContentFormat::Parts);
-        check(
-            &format!("{{% macro f(content) %}}{each}{{% endmacro %}}"),
-            ContentFormat::String,
-        );
+        check(&format!("{{% macro f(content) %}}{each}{{% endmacro %}}"), ContentFormat::String);
     }
 
     #[test]

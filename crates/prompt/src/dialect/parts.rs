@@ -11,17 +11,11 @@ use super::NoExactTokens;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ContentPart {
     /// Text, with the fields that the engine does not know.
-    Text {
-        text: String,
-        unknown: Map<String, Value>,
-    },
+    Text { text: String, unknown: Map<String, Value> },
     /// The name of a tool that is defined elsewhere.
     ToolReference(String),
     /// An image, audio or video, under the name that templates know it by.
-    Medium {
-        modality: &'static str,
-        unknown: Map<String, Value>,
-    },
+    Medium { modality: &'static str, unknown: Map<String, Value> },
 }
 
 /// Fields of parts that vLLM declares; it keeps others for the template.
@@ -96,19 +90,16 @@ pub(super) fn read(part: Value) -> Result<Option<ContentPart>, NoExactTokens> {
         }
     };
     match super::take(&mut fields, field) {
-        Some(Value::String(text)) => Ok(Some(ContentPart::Text {
-            text,
-            unknown: unknown_fields(&fields),
-        })),
+        Some(Value::String(text)) => {
+            Ok(Some(ContentPart::Text { text, unknown: unknown_fields(&fields) }))
+        }
         None if may_be_absent => Ok(None),
         _ => Err(NoExactTokens::Malformed("content.text")),
     }
 }
 
 fn medium_without_type(fields: &Map<String, Value>) -> Result<Option<ContentPart>, NoExactTokens> {
-    let named = MEDIA_FIELDS
-        .iter()
-        .find(|(name, _)| fields.contains_key(*name));
+    let named = MEDIA_FIELDS.iter().find(|(name, _)| fields.contains_key(*name));
     match named {
         Some((_, modality)) => Ok(Some(medium(modality, fields))),
         None => Err(NoExactTokens::Malformed("content.type")),
@@ -116,19 +107,12 @@ fn medium_without_type(fields: &Map<String, Value>) -> Result<Option<ContentPart
 }
 
 fn medium(modality: &'static str, fields: &Map<String, Value>) -> ContentPart {
-    ContentPart::Medium {
-        modality,
-        unknown: unknown_fields(fields),
-    }
+    ContentPart::Medium { modality, unknown: unknown_fields(fields) }
 }
 
 fn unknown_fields(fields: &Map<String, Value>) -> Map<String, Value> {
-    let unknown = fields
-        .iter()
-        .filter(|(name, _)| !KNOWN_FIELDS.contains(&name.as_str()));
-    unknown
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+    let unknown = fields.iter().filter(|(name, _)| !KNOWN_FIELDS.contains(&name.as_str()));
+    unknown.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 impl ContentPart {
@@ -148,10 +132,7 @@ impl ContentPart {
                 Map::new()
             }
             // Embeddings stand in the text as one special token.
-            Self::Medium {
-                modality: "prompt_embeds",
-                ..
-            } => {
+            Self::Medium { modality: "prompt_embeds", .. } => {
                 set("type", "text");
                 set("text", "<prompt_embeds>");
                 Map::new()

@@ -67,15 +67,8 @@ pub(super) fn read(
 }
 
 /// Declared fields of a message behind its content, in the order in which they are written.
-const MESSAGE_FIELDS: [&str; 7] = [
-    "tool_call_id",
-    "name",
-    "phase",
-    "reasoning_content",
-    "tool_calls",
-    "tools",
-    "prefix",
-];
+const MESSAGE_FIELDS: [&str; 7] =
+    ["tool_call_id", "name", "phase", "reasoning_content", "tool_calls", "tools", "prefix"];
 
 fn message(
     message: Value,
@@ -163,12 +156,12 @@ fn content_part(part: Value, has_media: &mut bool) -> Result<Option<Value>, NoEx
         Ok(Some(serde_json::json!({"type": modality})))
     };
     match part["type"].as_str() {
-        Some("text") if part["text"].is_string() => Ok(Some(
-            serde_json::json!({"type": "text", "text": part["text"]}),
-        )),
-        Some("tool_reference") if part["name"].is_string() => Ok(Some(
-            serde_json::json!({"type": "tool_reference", "name": part["name"]}),
-        )),
+        Some("text") if part["text"].is_string() => {
+            Ok(Some(serde_json::json!({"type": "text", "text": part["text"]})))
+        }
+        Some("tool_reference") if part["name"].is_string() => {
+            Ok(Some(serde_json::json!({"type": "tool_reference", "name": part["name"]})))
+        }
         Some("thinking" | "reasoning") => Ok(None),
         Some("image_url") => medium("image"),
         Some("video_url") => medium("video"),
@@ -242,9 +235,7 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
     if let Some(strict) = function.get_mut("strict") {
         *strict = boolean(strict.take());
     }
-    let own = function
-        .get("defer_loading")
-        .is_some_and(|own| !own.is_null());
+    let own = function.get("defer_loading").is_some_and(|own| !own.is_null());
     if let Some(defers) = defers.as_ref().filter(|_| !own) {
         // In the place of a null, else behind all others.
         let is_named = function.contains_key("defer_loading");
@@ -264,9 +255,7 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
         function.entry(name).or_insert(Value::Null);
     }
     if let Some(defers) = &defers {
-        function
-            .entry("defer_loading")
-            .or_insert_with(|| defers.clone());
+        function.entry("defer_loading").or_insert_with(|| defers.clone());
     }
     Ok(serde_json::json!({
         "type": take(&mut tool, "type").unwrap_or_else(|| "function".into()),
@@ -277,18 +266,14 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
 
 /// Whether a schema names a type that SGLang writes in another way, such as `int`.
 fn has_unusual_type(schema: &Value) -> bool {
-    const USUAL: [&str; 7] = [
-        "string", "number", "integer", "boolean", "array", "object", "null",
-    ];
+    const USUAL: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
     let is_unusual = |kind: &Value| kind.as_str().is_some_and(|kind| !USUAL.contains(&kind));
     match schema {
-        Value::Object(fields) => fields
-            .iter()
-            .any(|(name, value)| match (name.as_str(), value) {
-                ("type", Value::Array(kinds)) => kinds.iter().any(is_unusual),
-                ("type", kind @ Value::String(_)) => is_unusual(kind),
-                (_, value) => has_unusual_type(value),
-            }),
+        Value::Object(fields) => fields.iter().any(|(name, value)| match (name.as_str(), value) {
+            ("type", Value::Array(kinds)) => kinds.iter().any(is_unusual),
+            ("type", kind @ Value::String(_)) => is_unusual(kind),
+            (_, value) => has_unusual_type(value),
+        }),
         Value::Array(items) => items.iter().any(has_unusual_type),
         _ => false,
     }
@@ -303,10 +288,7 @@ fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoE
     let mut variables = Map::new();
     let effort = take(request, "reasoning_effort");
     if let Some(effort) = &effort {
-        if effort
-            .as_str()
-            .is_none_or(|effort| effort.parse::<f64>().is_ok())
-        {
+        if effort.as_str().is_none_or(|effort| effort.parse::<f64>().is_ok()) {
             // Numbers are read into floats, which only SGLang knows.
             return Err(NoExactTokens::Unsupported("reasoning_effort"));
         }

@@ -89,11 +89,7 @@ pub(super) fn read(
         }
         Api::Responses => (responses::to_chat(request, version)?, FirstOfCall::Name),
     };
-    let reading = Reading {
-        template,
-        version,
-        first_of_call,
-    };
+    let reading = Reading { template, version, first_of_call };
     read_chat(request, reading)
 }
 
@@ -120,9 +116,7 @@ fn read_chat(
     {
         // Messages have moved; nothing in front of a medium is sure.
         if medium_in.is_some() {
-            return Err(NoExactTokens::Media {
-                before: String::new(),
-            });
+            return Err(NoExactTokens::Media { before: String::new() });
         }
     }
     let is_true = |value: Option<Value>| value.and_then(|value| value.as_bool());
@@ -137,11 +131,7 @@ fn read_chat(
         messages: Value::Array(conversation),
         // A request's own variable of that name wins.
         tools: variables.shift_remove("tools").or(tools),
-        generation_prompt: if adds_prompt {
-            GenerationPrompt::Add
-        } else {
-            GenerationPrompt::Omit
-        },
+        generation_prompt: if adds_prompt { GenerationPrompt::Add } else { GenerationPrompt::Omit },
         continues_last,
         answer_begins: String::new(),
         variables,
@@ -176,13 +166,7 @@ fn effort_when_disabled(template: &ChatTemplate) -> &'static str {
     };
     let efforts = ["low", "medium", "high", "xhigh", "max"];
     match render("none") {
-        Some(text)
-            if efforts
-                .iter()
-                .all(|effort| render(effort).as_ref() != Some(&text)) =>
-        {
-            "none"
-        }
+        Some(text) if efforts.iter().all(|effort| render(effort).as_ref() != Some(&text)) => "none",
         _ => "low",
     }
 }
@@ -194,12 +178,7 @@ fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoE
         Some(_) => return Err(NoExactTokens::Malformed("chat_template_kwargs")),
     };
     // The request's fields and the server decide these, whatever the variables say.
-    let decided = [
-        "add_generation_prompt",
-        "continue_final_message",
-        "chat_template",
-        "tokenize",
-    ];
+    let decided = ["add_generation_prompt", "continue_final_message", "chat_template", "tokenize"];
     for name in decided {
         variables.shift_remove(name);
     }

@@ -119,11 +119,7 @@ impl<'a> DateReader<'a> {
     }
 
     fn letters(&mut self) -> &'a str {
-        let count = self
-            .rest
-            .bytes()
-            .take_while(u8::is_ascii_alphabetic)
-            .count();
+        let count = self.rest.bytes().take_while(u8::is_ascii_alphabetic).count();
         let (letters, rest) = self.rest.split_at(count);
         self.rest = rest;
         letters
@@ -154,11 +150,7 @@ impl<'a> DateReader<'a> {
 
     /// Behind the year.
     fn numeric_date(&mut self) -> Option<()> {
-        let mark = self
-            .rest
-            .chars()
-            .next()
-            .filter(|mark| "-/.".contains(*mark))?;
+        let mark = self.rest.chars().next().filter(|mark| "-/.".contains(*mark))?;
         let mark = mark.to_string();
         self.eat(&mark)?;
         self.digits(2, 2).filter(|month| (1..=12).contains(month))?;
@@ -273,10 +265,7 @@ mod tests {
             "Current time: 2025-03-03T14:05:12.481Z\n\nYou are",
             "Current time: 2025-03-03\n\nYou are",
         );
-        check(
-            "Today is Monday 3 March 2025, 14:05. Query",
-            "Today is Monday 3 March 2025. Query",
-        );
+        check("Today is Monday 3 March 2025, 14:05. Query", "Today is Monday 3 March 2025. Query");
         check(
             "Current date and time: Monday, March 3, 2025, 09:04:20 AM +00:00\nYou",
             "Current date and time: Monday, March 3, 2025\nYou",
@@ -310,14 +299,8 @@ mod tests {
 
     #[test]
     fn a_word_behind_a_time_is_no_zone() {
-        check(
-            "Now 2025-03-03 14:05 PST and more",
-            "Now 2025-03-03 and more",
-        );
+        check("Now 2025-03-03 14:05 PST and more", "Now 2025-03-03 and more");
         check("Now 2025-03-03 14:05 ISTANBUL", "Now 2025-03-03 ISTANBUL");
-        check(
-            "Now 2025-03-03 14:05 -- careful",
-            "Now 2025-03-03 -- careful",
-        );
+        check("Now 2025-03-03 14:05 -- careful", "Now 2025-03-03 -- careful");
     }
 }

@@ -8,24 +8,12 @@ use serde_json::{Map, Value};
 
 /// Keys of tools, functions and schemas in the order in which people write them; all others follow
 /// by name.
-const CUSTOMARY: [&str; 7] = [
-    "type",
-    "function",
-    "name",
-    "description",
-    "parameters",
-    "properties",
-    "required",
-];
+const CUSTOMARY: [&str; 7] =
+    ["type", "function", "name", "description", "parameters", "properties", "required"];
 
 /// Keys whose values are objects with freely chosen names.
-const NAMING: [&str; 5] = [
-    "properties",
-    "patternProperties",
-    "definitions",
-    "$defs",
-    "dependentSchemas",
-];
+const NAMING: [&str; 5] =
+    ["properties", "patternProperties", "definitions", "$defs", "dependentSchemas"];
 
 /// Keys whose values are data and no schemas.
 const DATA: [&str; 4] = ["default", "const", "enum", "examples"];
@@ -114,9 +102,7 @@ fn sort_keys(map: &mut Map<String, Value>, kind: KeyKind) -> bool {
 fn order(kind: KeyKind, a: &str, b: &str) -> Ordering {
     let rank = |key: &str| {
         let known = CUSTOMARY.iter().position(|&known| known == key);
-        known
-            .filter(|_| kind == KeyKind::Schema)
-            .unwrap_or(CUSTOMARY.len())
+        known.filter(|_| kind == KeyKind::Schema).unwrap_or(CUSTOMARY.len())
     };
     (rank(a), a).cmp(&(rank(b), b))
 }

@@ -26,9 +26,7 @@ fn is_nonce(line: &str) -> bool {
 /// Claude Code's, as in `x-anthropic-billing-header: cc_version=2.1.100.7b4; cch=eb6c6;`.
 fn is_billing_header(line: &str) -> bool {
     let rest = line.strip_prefix("x-anthropic-billing-header:");
-    let mut fields = rest
-        .into_iter()
-        .flat_map(|rest| rest.split(';').map(str::trim));
+    let mut fields = rest.into_iter().flat_map(|rest| rest.split(';').map(str::trim));
     rest.is_some_and(|rest| rest.contains('='))
         && fields.all(|field| {
             field.is_empty() || field.split_once('=').is_some_and(|(name, _)| is_word(name))
@@ -36,21 +34,12 @@ fn is_billing_header(line: &str) -> bool {
 }
 
 /// Names of per-request ids. Session ids are not among them: they stay for a conversation.
-const NAMES: [&str; 6] = [
-    "request",
-    "req",
-    "trace",
-    "correlation",
-    "span",
-    "x-request",
-];
+const NAMES: [&str; 6] = ["request", "req", "trace", "correlation", "span", "x-request"];
 
 /// As in `Request-ID: 0b6f…`: a name, `id`, and a UUID or eight digits and letters or more, in one
 /// of two brackets or none.
 fn is_request_id(line: &str) -> bool {
-    let line = line
-        .strip_prefix('[')
-        .map_or(Some(line), |rest| rest.strip_suffix(']'));
+    let line = line.strip_prefix('[').map_or(Some(line), |rest| rest.strip_suffix(']'));
     let Some((name, id)) = line.and_then(|line| line.split_once([':', '='])) else {
         return false;
     };
@@ -86,18 +75,9 @@ mod tests {
     #[test]
     fn known_lines_go() {
         let check = |text: &str, expected: &str| check_system(Normalizer::Nonce, text, expected);
-        check(
-            &format!("{BILLING}\nYou are an agent."),
-            "You are an agent.",
-        );
-        check(
-            &format!("{BILLING}\r\nYou are an agent."),
-            "You are an agent.",
-        );
-        check(
-            "Request-ID: 8d1e0b6f-3a52-4c1d-9a77-0123456789ab\n\nHello",
-            "Hello",
-        );
+        check(&format!("{BILLING}\nYou are an agent."), "You are an agent.");
+        check(&format!("{BILLING}\r\nYou are an agent."), "You are an agent.");
+        check("Request-ID: 8d1e0b6f-3a52-4c1d-9a77-0123456789ab\n\nHello", "Hello");
         check("A\n\n[trace_id=9f3c21ab]\n\nB", "A\n\nB");
         check("A\nX-Request-Id : req_01HZX3\nB", "A\nB");
     }
@@ -120,11 +100,7 @@ mod tests {
         let part = |text: &str| json!({"type": "text", "text": text});
         let request = |parts| json!({"messages": [{"role": "system", "content": parts}]});
         let two = request(json!([part(BILLING), part("You are an agent.")]));
-        check(
-            Normalizer::Nonce,
-            two,
-            request(json!([part("You are an agent.")])),
-        );
+        check(Normalizer::Nonce, two, request(json!([part("You are an agent.")])));
         let alone = request(json!([part(BILLING)]));
         check(Normalizer::Nonce, alone, request(json!([part("")])));
     }
@@ -133,11 +109,7 @@ mod tests {
     fn plain_prompts_lose_their_first_line_only() {
         let prompt = |text: &str| json!({"prompt": text});
         let id = "Request-ID: 3f2a9c41";
-        check(
-            Normalizer::Nonce,
-            prompt(&format!("{id}\n\nHello")),
-            prompt("Hello"),
-        );
+        check(Normalizer::Nonce, prompt(&format!("{id}\n\nHello")), prompt("Hello"));
         check(
             Normalizer::Nonce,
             prompt(&format!("Hello\n{id}\n")),

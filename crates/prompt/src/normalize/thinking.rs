@@ -39,10 +39,7 @@ fn from_answer(answer: &mut Value) -> bool {
         return changed;
     };
     for name in FIELDS {
-        if fields
-            .get(name)
-            .is_some_and(|value| value.is_string() || value.is_null())
-        {
+        if fields.get(name).is_some_and(|value| value.is_string() || value.is_null()) {
             fields.shift_remove(name);
             changed = true;
         }

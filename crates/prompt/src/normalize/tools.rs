@@ -42,10 +42,7 @@ mod tests {
         let check = |from: &[&str], to: &[&str]| check(Normalizer::Tools, tools(from), tools(to));
         check(&["run", "edit"], &["edit", "run"]);
         check(&["edit", "run"], &["edit", "run"]);
-        check(
-            &["web__open", "run", "db__query"],
-            &["run", "db__query", "web__open"],
-        );
+        check(&["web__open", "run", "db__query"], &["run", "db__query", "web__open"]);
         check(&[], &[]);
     }
 

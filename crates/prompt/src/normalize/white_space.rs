@@ -67,10 +67,7 @@ mod tests {
             let parts = texts.map(|text| json!({"type": "text", "text": text}));
             json!({"messages": [{"role": "system", "content": parts}]})
         };
-        let (from, to) = (
-            ["a \nName: ", "\r\n\nb\n\n\n\nc\n"],
-            ["a\nName: ", "\n\nb\n\nc\n"],
-        );
+        let (from, to) = (["a \nName: ", "\r\n\nb\n\n\n\nc\n"], ["a\nName: ", "\n\nb\n\nc\n"]);
         check(Normalizer::WhiteSpace, request(from), request(to));
     }
 
@@ -79,10 +76,7 @@ mod tests {
         let check = |text: &str, expected: &str| {
             check_system(Normalizer::WhiteSpace, text, expected);
         };
-        check(
-            "a \n```\nx  \n\n\n y\n```  \nb ",
-            "a\n```\nx  \n\n\n y\n```  \nb",
-        );
+        check("a \n```\nx  \n\n\n y\n```  \nb ", "a\n```\nx  \n\n\n y\n```  \nb");
         check("```\r\nx\r\n```", "```\nx\n```");
     }
 }

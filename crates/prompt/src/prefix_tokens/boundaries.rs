@@ -50,10 +50,7 @@ pub(super) struct Around {
 
 impl Around {
     /// None at all.
-    pub(super) const NOTHING: Self = Self {
-        before: Vec::new(),
-        after: Vec::new(),
-    };
+    pub(super) const NOTHING: Self = Self { before: Vec::new(), after: Vec::new() };
 
     fn put(&self, tokens: &[TokenId]) -> Vec<TokenId> {
         [&self.before, tokens, &self.after].concat()
@@ -65,19 +62,12 @@ pub(super) fn tested(tokenizer: &Tokenizer) -> (Boundaries, Option<Around>) {
     let added = added_tokens(tokenizer);
     let texts = texts(&added);
     let derived = Boundaries::of(tokenizer, &added);
-    let boundaries = if derived.hold(tokenizer, &texts) {
-        derived
-    } else {
-        Boundaries::OFF
-    };
+    let boundaries = if derived.hold(tokenizer, &texts) { derived } else { Boundaries::OFF };
     (boundaries, around(tokenizer, &texts))
 }
 
 impl Boundaries {
-    const OFF: Self = Self {
-        separators: None,
-        gaps: None,
-    };
+    const OFF: Self = Self { separators: None, gaps: None };
 
     fn of(tokenizer: &Tokenizer, added: &[AddedToken]) -> Self {
         let reference = tokenizer.reference();
@@ -86,10 +76,7 @@ impl Boundaries {
         }
         let separators = Separators::of(added);
         let gaps = Gaps::of(reference, added);
-        Self {
-            separators: (gaps.is_some() || !separators.is_empty()).then_some(separators),
-            gaps,
-        }
+        Self { separators: (gaps.is_some() || !separators.is_empty()).then_some(separators), gaps }
     }
 
     pub(super) fn kind(&self) -> BoundaryKind {
@@ -191,10 +178,7 @@ fn around(tokenizer: &Tokenizer, texts: &[String]) -> Option<Around> {
     } else {
         full.windows(bare.len()).position(|window| window == bare)?
     };
-    let around = Around {
-        before: full[..at].to_vec(),
-        after: full[at + bare.len()..].to_vec(),
-    };
+    let around = Around { before: full[..at].to_vec(), after: full[at + bare.len()..].to_vec() };
     let same = |text: &String| pair(text).is_some_and(|(bare, full)| around.put(&bare) == full);
     texts.iter().all(same).then_some(around)
 }
@@ -210,9 +194,7 @@ mod tests {
         let (boundaries, around) = tested(&tokenizer);
         assert_eq!(boundaries.kind(), BoundaryKind::Words);
         assert_eq!(around, Some(Around::NOTHING));
-        let parts: Vec<&str> = boundaries
-            .parts("<|im_start|>user\nOne two.<|im_end|>")
-            .collect();
+        let parts: Vec<&str> = boundaries.parts("<|im_start|>user\nOne two.<|im_end|>").collect();
         assert_eq!(parts, ["<|im_start|>user", "\nOne", " two.", "<|im_end|>"]);
         assert_eq!(boundaries.parts("").collect::<Vec<_>>(), [""]);
     }
@@ -224,12 +206,7 @@ mod tests {
         let is_cut = |at: usize| {
             let gaps = boundaries.gaps.as_ref();
             gaps.is_some_and(|gaps| gaps.next(text, at) == Some(at))
-                || boundaries
-                    .separators
-                    .as_ref()
-                    .unwrap()
-                    .next(text, at, at + 1)
-                    == Some(at)
+                || boundaries.separators.as_ref().unwrap().next(text, at, at + 1) == Some(at)
         };
         while let Some(cut) = (from..text.len()).find(|&at| is_cut(at)) {
             cuts.push(cut);

@@ -77,9 +77,7 @@ impl Gaps {
     /// All gaps, whatever the tokenizer; for the test of the self-test.
     #[cfg(test)]
     pub(super) fn unchecked() -> Self {
-        Self {
-            followers: FOLLOWERS.to_vec(),
-        }
+        Self { followers: FOLLOWERS.to_vec() }
     }
 
     /// The first gap at `from` or behind it.
@@ -99,9 +97,7 @@ impl Gaps {
 /// Whether `token` never takes in, or looks at, a gap before `follower`.
 fn leaves(token: &AddedToken, follower: char) -> bool {
     let content = &token.content;
-    let across = content
-        .match_indices(follower)
-        .any(|(at, _)| content[..at].ends_with(is_word));
+    let across = content.match_indices(follower).any(|(at, _)| content[..at].ends_with(is_word));
     let swallowed = token.rstrip && follower.is_whitespace() && content.ends_with(is_word);
     let looked_at = token.single_word && content.starts_with(follower);
     !across && !swallowed && !looked_at

@@ -82,9 +82,7 @@ pub(super) fn ends_words(pre_tokenizer: &PreTokenizerWrapper) -> bool {
         return false;
     }
     // Each word character needs one stage that takes it.
-    let taken = stages
-        .into_iter()
-        .try_fold(0, |taken, stage| Some(taken | takes(stage)?));
+    let taken = stages.into_iter().try_fold(0, |taken, stage| Some(taken | takes(stage)?));
     taken == Some(WORDS)
 }
 
@@ -176,10 +174,7 @@ mod tests {
         let gpt2 = BYTES.replace("\"use_regex\": false", "\"use_regex\": true");
         check(&gpt2, true);
         check(&sequence(&[&split(LLAMA), BYTES]), true);
-        check(
-            &sequence(&[&split(&LLAMA.replace("{1,3}", "")), BYTES]),
-            true,
-        );
+        check(&sequence(&[&split(&LLAMA.replace("{1,3}", "")), BYTES]), true);
         let line_ends = LLAMA.replace(r"\r", "\r").replace(r"\n", "\n");
         check(&sequence(&[&split(&line_ends), BYTES]), true);
         let digits = r#"{"type": "Digits", "individual_digits": true}"#;

@@ -107,33 +107,20 @@ impl Segments {
         while slot != NONE {
             let at = &self.slots[slot as usize];
             assert_eq!(at.newer, newer, "the list is linked both ways");
-            assert_eq!(
-                self.by_key.get(&at.key),
-                Some(&slot),
-                "the table names the slot"
-            );
+            assert_eq!(self.by_key.get(&at.key), Some(&slot), "the table names the slot");
             num_slots += 1;
             bytes += cost(&at.tokens);
             (newer, slot) = (slot, at.older);
         }
         assert_eq!(self.oldest, newer, "the list ends at the oldest");
         assert_eq!(num_slots, self.by_key.len(), "the list holds every segment");
-        assert_eq!(
-            num_slots + self.free.len(),
-            self.slots.len(),
-            "no slot is lost"
-        );
+        assert_eq!(num_slots + self.free.len(), self.slots.len(), "no slot is lost");
         assert_eq!(bytes, self.held_bytes, "bytes are counted");
         assert!(bytes <= self.capacity_bytes, "the capacity holds");
     }
 
     fn insert(&mut self, key: SegmentKey, tokens: Arc<[TokenId]>) {
-        let new = SegmentSlot {
-            key,
-            tokens,
-            newer: NONE,
-            older: NONE,
-        };
+        let new = SegmentSlot { key, tokens, newer: NONE, older: NONE };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = new;
@@ -235,14 +222,10 @@ mod tests {
             let mut rng = Rng::new(seed);
             let capacity_bytes = [0, 1500, 8000, 40_000][rng.below(4)];
             let mut segments = Segments::new(capacity_bytes);
-            let mut reference = Reference {
-                capacity_bytes,
-                newest_first: Vec::new(),
-            };
+            let mut reference = Reference { capacity_bytes, newest_first: Vec::new() };
             for step in 0..400 {
-                let keys: Vec<SegmentKey> = (0..1 + rng.below(5))
-                    .map(|_| [rng.below(60) as u8; 16])
-                    .collect();
+                let keys: Vec<SegmentKey> =
+                    (0..1 + rng.below(5)).map(|_| [rng.below(60) as u8; 16]).collect();
                 let found = segments.find(keys.iter());
                 let found: Vec<bool> = found.iter().map(Option::is_some).collect();
                 assert_eq!(found, reference.find(&keys), "seed {seed} step {step}");

@@ -65,20 +65,14 @@ impl Separators {
         }
         let bytes = text.as_bytes();
         let starts = |&at: &usize| self.starts[bytes[at] as usize];
-        (from..to)
-            .filter(starts)
-            .find(|&at| self.is_at(&bytes[at..]))
+        (from..to).filter(starts).find(|&at| self.is_at(&bytes[at..]))
     }
 
     /// Whether `text` starts with a separator. That one would be the last in order that is not
     /// behind `text`: anything between the two would start with it.
     fn is_at(&self, text: &[u8]) -> bool {
-        let behind = self
-            .contents
-            .partition_point(|content| content.as_bytes() <= text);
-        behind
-            .checked_sub(1)
-            .is_some_and(|last| text.starts_with(self.contents[last].as_bytes()))
+        let behind = self.contents.partition_point(|content| content.as_bytes() <= text);
+        behind.checked_sub(1).is_some_and(|last| text.starts_with(self.contents[last].as_bytes()))
     }
 }
 
@@ -94,9 +88,8 @@ fn mark_reached(token: &str, contents: &[String], stands_alone: &mut [bool]) {
         let rest = &token.as_bytes()[at..];
         // Those with the same first byte are neighbours.
         let first = contents.partition_point(|content| content.as_bytes()[0] < rest[0]);
-        let same_start = contents[first..]
-            .iter()
-            .take_while(|content| content.as_bytes()[0] == rest[0]);
+        let same_start =
+            contents[first..].iter().take_while(|content| content.as_bytes()[0] == rest[0]);
         for (content, alone) in same_start.zip(&mut stands_alone[first..]) {
             let content = content.as_bytes();
             let itself = at == 0 && rest == content;
@@ -111,10 +104,8 @@ mod tests {
     use super::*;
 
     fn check(contents: &[&str], expected: &[&str]) {
-        let added: Vec<AddedToken> = contents
-            .iter()
-            .map(|&content| AddedToken::from(content, true))
-            .collect();
+        let added: Vec<AddedToken> =
+            contents.iter().map(|&content| AddedToken::from(content, true)).collect();
         assert_eq!(Separators::of(&added).contents, expected);
     }
 
@@ -155,10 +146,7 @@ mod tests {
         assert_eq!(separators.contents.len(), 300);
         let text = "<|reserved_300|> <|reserved_7|><|reserved_299|><|reserved_";
         let next = |from| separators.next(text, from, text.len());
-        assert_eq!(
-            [next(0), next(17), next(18), next(32)],
-            [Some(17), Some(17), Some(31), None]
-        );
+        assert_eq!([next(0), next(17), next(18), next(32)], [Some(17), Some(17), Some(31), None]);
         assert_eq!(separators.next(text, 0, 17), None);
     }
 }

@@ -57,25 +57,13 @@ pub(crate) fn cases() -> Vec<Case> {
         case("Llama 3", llama_3(), words),
         case("Qwen 2", byte_level(nfc, vec![split(QWEN_2)]), words),
         case("o200k", byte_level(Value::Null, vec![split(O200K)]), words),
-        case(
-            "Tekken",
-            byte_level(Value::Null, vec![split(TEKKEN)]),
-            words,
-        ),
+        case("Tekken", byte_level(Value::Null, vec![split(TEKKEN)]), words),
         case("DeepSeek 3", deepseek_3(), words),
-        case(
-            "StarCoder",
-            with_regex(byte_level(Value::Null, vec![digits])),
-            words,
-        ),
+        case("StarCoder", with_regex(byte_level(Value::Null, vec![digits])), words),
         case("GPT-NeoX", gpt_neox(), words),
         case("flags", flags(), words),
         case("no gaps", no_gaps(), added_tokens),
-        case(
-            "unknown expression",
-            byte_level(Value::Null, vec![split(r"\w+ ?|\W")]),
-            added_tokens,
-        ),
+        case("unknown expression", byte_level(Value::Null, vec![split(r"\w+ ?|\W")]), added_tokens),
         case("Llama 2", llama_2(), added_tokens),
         case("Metaspace first", metaspace("first", false), added_tokens),
         case("Metaspace always", metaspace("always", true), added_tokens),
@@ -107,9 +95,7 @@ fn split(pattern: &str) -> Value {
 fn byte_level(normalizer: Value, stages: Vec<Value>) -> Value {
     let mut json = toy();
     json["normalizer"] = normalizer;
-    let own = json["pre_tokenizer"]["pretokenizers"]
-        .as_array_mut()
-        .unwrap();
+    let own = json["pre_tokenizer"]["pretokenizers"].as_array_mut().unwrap();
     if !stages.is_empty() {
         own.splice(0..1, stages);
     }
@@ -118,9 +104,7 @@ fn byte_level(normalizer: Value, stages: Vec<Value>) -> Value {
 
 /// The byte-level stage with GPT-2's own expression.
 fn with_regex(mut json: Value) -> Value {
-    let stages = json["pre_tokenizer"]["pretokenizers"]
-        .as_array_mut()
-        .unwrap();
+    let stages = json["pre_tokenizer"]["pretokenizers"].as_array_mut().unwrap();
     stages.last_mut().unwrap()["use_regex"] = true.into();
     json
 }
@@ -135,11 +119,7 @@ fn gpt_2() -> Value {
 fn llama_3() -> Value {
     let mut json = toy();
     for number in 0..256 {
-        add(
-            &mut json,
-            &format!("<|reserved_special_token_{number}|>"),
-            &[],
-        );
+        add(&mut json, &format!("<|reserved_special_token_{number}|>"), &[]);
     }
     let template = json!({"type": "TemplateProcessing", "pair": [],
         "single": [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}},
@@ -191,10 +171,7 @@ fn no_gaps() -> Value {
 
 fn add(json: &mut Value, content: &str, flags: &[&str]) {
     let added = json["added_tokens"].as_array_mut().unwrap();
-    let id = added
-        .iter()
-        .map(|token| token["id"].as_u64().unwrap())
-        .max();
+    let id = added.iter().map(|token| token["id"].as_u64().unwrap()).max();
     let mut token = json!({"id": id.unwrap() + 1, "content": content, "single_word": false,
         "lstrip": false, "rstrip": false, "normalized": false, "special": true});
     for &flag in flags {
@@ -248,9 +225,7 @@ fn sentence_piece() -> Value {
     let mut vocab: Vec<String> = ["<unk>", "<s>", "</s>"].map(str::to_owned).to_vec();
     vocab.extend((0..256).map(|byte| format!("<0x{byte:02X}>")));
     vocab.extend(pieces());
-    let mut merges: Vec<Value> = ["e", "s", ".", "▁", "t"]
-        .map(|left| json!([left, "▁"]))
-        .to_vec();
+    let mut merges: Vec<Value> = ["e", "s", ".", "▁", "t"].map(|left| json!([left, "▁"])).to_vec();
     vocab.extend(["e▁", "s▁", ".▁", "▁▁", "t▁"].map(str::to_owned));
     vocab.sort();
     vocab.dedup();
@@ -292,11 +267,7 @@ fn metaspace(prepend: &str, split: bool) -> Value {
 }
 
 fn unigram() -> Value {
-    let mut vocab = vec![
-        json!(["<unk>", 0.0]),
-        json!(["<s>", 0.0]),
-        json!(["</s>", 0.0]),
-    ];
+    let mut vocab = vec![json!(["<unk>", 0.0]), json!(["<s>", 0.0]), json!(["</s>", 0.0])];
     let scored = pieces().into_iter().enumerate();
     vocab.extend(scored.map(|(rank, word)| json!([word, -(1.0 + rank as f64).ln() - 1.0])));
     vocab.push(json!(["e▁t", -0.5]));

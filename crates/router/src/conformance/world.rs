@@ -33,22 +33,12 @@ const AHEAD: &[ReplicaKind] = &[
     (Some(2), 2, ONE_GROUP, 1),
     (None, 2, ONE_GROUP, 1),
     (Some(2), 2, ONE_GROUP, 0),
-    (
-        Some(2),
-        2,
-        &[Attention::Full, Attention::Window { tokens: 4 }],
-        2,
-    ),
+    (Some(2), 2, &[Attention::Full, Attention::Window { tokens: 4 }], 2),
 ];
 
 /// Models whose layers keep different amounts of the past, beside a plain one.
 const HYBRID: &[ReplicaKind] = &[
-    (
-        Some(2),
-        2,
-        &[Attention::Full, Attention::Window { tokens: 4 }],
-        0,
-    ),
+    (Some(2), 2, &[Attention::Full, Attention::Window { tokens: 4 }], 0),
     (Some(2), 2, &[Attention::State, Attention::Full], 0),
     (None, 1, &[Attention::Window { tokens: 3 }], 0),
     (Some(1), 1, ONE_GROUP, 0),
@@ -117,11 +107,7 @@ pub(super) struct Path {
 
 impl Path {
     pub(super) fn prompt(&self) -> Prompt<'_> {
-        Prompt {
-            tokens: &self.tokens,
-            namespace: self.namespace,
-            ..Prompt::default()
-        }
+        Prompt { tokens: &self.tokens, namespace: self.namespace, ..Prompt::default() }
     }
 }
 
@@ -134,11 +120,7 @@ pub(super) struct OperationGenerator {
 
 impl OperationGenerator {
     pub(super) fn new(seed: u64, fleet: TestFleet) -> Self {
-        Self {
-            rng: Rng::new(seed),
-            now: Nanos(0),
-            fleet,
-        }
+        Self { rng: Rng::new(seed), now: Nanos(0), fleet }
     }
 
     pub(super) fn op(&mut self) -> Op {
@@ -180,14 +162,10 @@ impl OperationGenerator {
         let is_common = self.rng.below(4) > 0;
         let num_free = if is_common { 1 } else { MAX_TOKENS };
         let len = 1 + self.rng.below(MAX_TOKENS);
-        let mut tokens: Vec<TokenId> = (0..len.min(num_free))
-            .map(|_| self.rng.below(2) as TokenId)
-            .collect();
+        let mut tokens: Vec<TokenId> =
+            (0..len.min(num_free)).map(|_| self.rng.below(2) as TokenId).collect();
         tokens.resize(len, 0);
-        Path {
-            namespace: self.namespace(),
-            tokens,
-        }
+        Path { namespace: self.namespace(), tokens }
     }
 
     /// A prompt of full length, to ask about: the longer it is, the more it tells.
@@ -213,19 +191,14 @@ impl OperationGenerator {
     fn group(&mut self, replica: ReplicaId) -> CacheGroup {
         let (_, _, groups, lookahead) = self.fleet.0[replica.0 as usize];
         let index = self.rng.below(groups.len());
-        CacheGroup {
-            index: index as u8,
-            attention: groups[index],
-            lookahead,
-        }
+        CacheGroup { index: index as u8, attention: groups[index], lookahead }
     }
 
     /// A run of blocks from the start or from anywhere in a prompt.
     fn stored(&mut self, replica: ReplicaId, block_size: u32) -> StoredBlocks {
         let size = block_size as usize;
         let mut path = self.path();
-        path.tokens
-            .resize(path.tokens.len().next_multiple_of(size), 0);
+        path.tokens.resize(path.tokens.len().next_multiple_of(size), 0);
         let num_blocks = path.tokens.len() / size;
         let lookahead = self.fleet.0[replica.0 as usize].3 as usize;
         let behind = (0..lookahead).map(|_| self.rng.below(2) as TokenId);
@@ -246,9 +219,7 @@ impl OperationGenerator {
         };
         let namespace = |name: Option<&str>| name.filter(|_| first == 0).map(Into::into);
         StoredBlocks {
-            blocks: (first..=last)
-                .map(|block| name((block + 1) * size))
-                .collect(),
+            blocks: (first..=last).map(|block| name((block + 1) * size)).collect(),
             parent: (first > 0).then(|| name(first * size)),
             tokens: path.tokens[first * size..(last + 1) * size].to_vec(),
             block_size,
@@ -284,11 +255,7 @@ impl OperationGenerator {
     fn removed(&mut self, replica: ReplicaId, block_size: u32) -> CacheEvent {
         let mut blocks = self.stored(replica, block_size).blocks;
         blocks.reverse();
-        CacheEvent::Removed {
-            blocks,
-            tier: self.tier(),
-            group: self.group(replica).index,
-        }
+        CacheEvent::Removed { blocks, tier: self.tier(), group: self.group(replica).index }
     }
 }
 

@@ -56,14 +56,8 @@ impl Crowds {
         [holder, new]: [u64; 2],
         again: &mut StableMap<(u32, BlockPlace), OffsetSet>,
     ) {
-        let known = CrowdMember {
-            handle: holder,
-            records: records(forest, slot, spot, again),
-        };
-        let new = CrowdMember {
-            handle: new,
-            records: Records::default(),
-        };
+        let known = CrowdMember { handle: holder, records: records(forest, slot, spot, again) };
+        let new = CrowdMember { handle: new, records: Records::default() };
         self.0.insert(forest.key(spot), vec![known, new]);
     }
 
@@ -93,8 +87,7 @@ impl Crowds {
         if self.0.is_empty() {
             return None;
         }
-        self.records(forest.key(spot), handle)
-            .map(|records| !records.is_empty())
+        self.records(forest.key(spot), handle).map(|records| !records.is_empty())
     }
 
     /// Whether any handle of the block's crowd holds it; `false` where it has none.
@@ -113,8 +106,7 @@ impl Crowds {
         place: BlockPlace,
     ) -> bool {
         let hold = |records: &mut Records| records.hold(place);
-        self.change(forest, slot, spot, handle, place, hold)
-            .is_some()
+        self.change(forest, slot, spot, handle, place, hold).is_some()
     }
 
     /// The same for a record that was kept elsewhere.
@@ -128,8 +120,7 @@ impl Crowds {
         record: HoldingRecord,
     ) -> bool {
         let put = |records: &mut Records| records.put(place, record);
-        self.change(forest, slot, spot, handle, place, put)
-            .is_some()
+        self.change(forest, slot, spot, handle, place, put).is_some()
     }
 
     /// Returns whether the place held it; `None` where the block has no crowd.
@@ -225,9 +216,7 @@ impl Crowds {
 }
 
 fn combined(members: &[CrowdMember], place: BlockPlace) -> Option<BlockStanding> {
-    let records = members
-        .iter()
-        .filter_map(|member| member.records.get(place));
+    let records = members.iter().filter_map(|member| member.records.get(place));
     records.map(BlockStanding::from).reduce(BlockStanding::or)
 }
 
@@ -244,9 +233,9 @@ fn records(
             if extent.contains(spot.offset) {
                 let record = match standing {
                     BlockStanding::Doubtful { since } => HoldingRecord::Doubtful { since },
-                    BlockStanding::Confirmed => HoldingRecord::Confirmed {
-                        again: unmark(again, spot, place),
-                    },
+                    BlockStanding::Confirmed => {
+                        HoldingRecord::Confirmed { again: unmark(again, spot, place) }
+                    }
                 };
                 records.put(place, record);
             }

@@ -33,28 +33,17 @@ pub struct ApproximateConfig {
 impl ApproximateConfig {
     /// As llm-d's plug-in was when the published runs were made: 4,096 tokens of a prompt are
     /// looked at, half a million are remembered.
-    pub const EARLY: Self = Self {
-        block_size: 16,
-        blocks_max: 31_250,
-        match_max: 256,
-    };
+    pub const EARLY: Self = Self { block_size: 16, blocks_max: 31_250, match_max: 256 };
 
     /// For the texts of prompts whose tokens are not known, four bytes a token: two megabytes of a
     /// prompt are looked at, eight of each replica remembered.
-    pub const TEXT: Self = Self {
-        block_size: 16,
-        blocks_max: 131_072,
-        match_max: 32_768,
-    };
+    pub const TEXT: Self = Self { block_size: 16, blocks_max: 131_072, match_max: 32_768 };
 }
 
 impl Default for ApproximateConfig {
     /// As it became later: 16,384 tokens of a prompt, two million remembered.
     fn default() -> Self {
-        Self {
-            block_size: 64,
-            ..Self::EARLY
-        }
+        Self { block_size: 64, ..Self::EARLY }
     }
 }
 
@@ -71,15 +60,8 @@ impl ApproximateIndex {
     /// An index without replicas.
     #[must_use]
     pub fn new(model: &str, config: ApproximateConfig) -> Self {
-        let hasher = RouteHasher::new(&RouteIdentity {
-            model,
-            block_size: config.block_size,
-        });
-        Self {
-            config,
-            hasher,
-            replicas: Mutex::default(),
-        }
+        let hasher = RouteHasher::new(&RouteIdentity { model, block_size: config.block_size });
+        Self { config, hasher, replicas: Mutex::default() }
     }
 
     fn leading<'a>(&self, prompt: &'a PromptKeys) -> &'a [RouteKey] {
@@ -88,9 +70,7 @@ impl ApproximateIndex {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ReplicaId, LruKeys>> {
-        self.replicas
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.replicas.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -112,10 +92,7 @@ impl PrefixIndex for ApproximateIndex {
             Update::Assume(prompt) => {
                 if let Some(held) = replicas.get_mut(&replica) {
                     // The first ones last: what all begin with is forgotten last.
-                    self.leading(prompt)
-                        .iter()
-                        .rev()
-                        .for_each(|&key| held.touch(key));
+                    self.leading(prompt).iter().rev().for_each(|&key| held.touch(key));
                 }
             }
             Update::Events(_) | Update::Doubt | Update::Trust => {}

@@ -45,10 +45,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            max_bytes: DEFAULT_BYTES,
-            min_departed: DEFAULT_MIN_DEPARTED,
-        }
+        Self { max_bytes: DEFAULT_BYTES, min_departed: DEFAULT_MIN_DEPARTED }
     }
 }
 
@@ -63,11 +60,7 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn new(limit_bytes: usize) -> Self {
-        Self {
-            limit_bytes: limit_bytes.min(MAX_BYTES),
-            look_at: MIN_NEW_BLOCKS,
-            evicted: 0,
-        }
+        Self { limit_bytes: limit_bytes.min(MAX_BYTES), look_at: MIN_NEW_BLOCKS, evicted: 0 }
     }
 
     /// Takes note of memory that was taken beside names and blocks, bytes.
@@ -116,12 +109,7 @@ impl IndexWriter {
 
     /// Marks the least recently used runs, until they have `bytes` bytes.
     fn coldest(&self, draft: &ViewDraft<'_>, bytes: usize) -> Vec<bool> {
-        let runs = draft
-            .view
-            .runs()
-            .iter()
-            .enumerate()
-            .filter(|(_, run)| run.len() > 0);
+        let runs = draft.view.runs().iter().enumerate().filter(|(_, run)| run.len() > 0);
         let mut order: Vec<(u64, usize)> = runs.map(|(id, run)| (run.last_used(), id)).collect();
         order.sort_unstable();
         let mut is_cold = vec![false; draft.view.runs().len()];

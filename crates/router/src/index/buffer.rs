@@ -24,20 +24,14 @@ impl Keys {
     pub(super) fn one(key: RouteKey, more: u32, now: Nanos) -> Self {
         let known = [now.0 >> STAMP_SHIFT, key.0].into_iter();
         let slots = known.chain(std::iter::repeat_n(0, more as usize));
-        Self {
-            slots: slots.map(AtomicU64::new).collect(),
-        }
+        Self { slots: slots.map(AtomicU64::new).collect() }
     }
 
     /// A copy of the first `len` keys, with room for `room` keys.
     pub(super) fn moved(&self, len: u32, room: u32) -> Self {
-        let kept = self.slots[..=len as usize]
-            .iter()
-            .map(|slot| slot.load(Ordering::Relaxed));
+        let kept = self.slots[..=len as usize].iter().map(|slot| slot.load(Ordering::Relaxed));
         let slots = kept.chain(std::iter::repeat_n(0, (room - len) as usize));
-        Self {
-            slots: slots.map(AtomicU64::new).collect(),
-        }
+        Self { slots: slots.map(AtomicU64::new).collect() }
     }
 
     pub(super) fn capacity(&self) -> u32 {

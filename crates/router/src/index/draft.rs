@@ -25,11 +25,5 @@ pub(super) fn forest<'a>(
     draft: &'a mut ViewDraft<'_>,
     now: Nanos,
 ) -> Forest<'a> {
-    Forest {
-        land,
-        view: draft.view,
-        log: draft.log,
-        now,
-        coming: 0,
-    }
+    Forest { land, view: draft.view, log: draft.log, now, coming: 0 }
 }

@@ -131,12 +131,7 @@ impl IndexWriter {
         let mut numbers = vec![None; view.runs().len()];
         let mut runs = Vec::new();
         for (id, run) in view.runs().iter().enumerate() {
-            let held = run
-                .holders()
-                .iter()
-                .map(|holder| holder.held_end())
-                .max()
-                .unwrap_or(0);
+            let held = run.holders().iter().map(|holder| holder.held_end()).max().unwrap_or(0);
             if held > 0 {
                 numbers[id] = Some(runs.len() as u32);
                 runs.push(RunDump {
@@ -156,11 +151,7 @@ impl IndexWriter {
                 let Some(run) = numbers[spot.run as usize] else {
                     continue;
                 };
-                let block = BlockDump {
-                    run,
-                    offset: spot.offset,
-                    handle,
-                };
+                let block = BlockDump { run, offset: spot.offset, handle };
                 replica.visit(view, handle, spot, |place, standing| {
                     if let Some(known) = to_keep(&mut places, place, standing, now) {
                         known.blocks.push(block);
@@ -169,9 +160,7 @@ impl IndexWriter {
             }
             // In order, so that rows of blocks are restored as one.
             let order = |block: &BlockDump| (block.run, block.offset);
-            places
-                .iter_mut()
-                .for_each(|place| place.blocks.sort_unstable_by_key(order));
+            places.iter_mut().for_each(|place| place.blocks.sort_unstable_by_key(order));
             let groups = replica.groups.iter().map(|(&index, group)| {
                 let known = CacheGroup {
                     index,
@@ -180,17 +169,9 @@ impl IndexWriter {
                 };
                 (known, group.shape.size)
             });
-            replicas.push(ReplicaDump {
-                replica: id,
-                groups: groups.collect(),
-                places,
-            });
+            replicas.push(ReplicaDump { replica: id, groups: groups.collect(), places });
         }
-        IndexDump {
-            model: self.model.clone(),
-            runs,
-            replicas,
-        }
+        IndexDump { model: self.model.clone(), runs, replicas }
     }
 
     /// Takes over what a dump says of replicas that are tracked. Returns the number of holdings.
@@ -215,17 +196,11 @@ impl IndexWriter {
         for known in &dump.replicas {
             self.restore_groups(draft, known);
             for held in &known.places {
-                let place = BlockPlace {
-                    group: held.group,
-                    tier: held.tier,
-                };
+                let place = BlockPlace { group: held.group, tier: held.tier };
                 let since = before(now, held.doubtful_for.unwrap_or_default());
                 for &block in &held.blocks {
                     let run = self.restore_run(draft, dump, &mut runs, block.run, now);
-                    let spot = Spot {
-                        run,
-                        offset: block.offset,
-                    };
+                    let spot = Spot { run, offset: block.offset };
                     restored += usize::from(self.restore_block(
                         draft,
                         known.replica,
@@ -259,12 +234,7 @@ fn to_keep(
         (known.group, known.tier, known.doubtful_for) == (group, tier, doubtful_for)
     });
     let at = known.unwrap_or_else(|| {
-        places.push(PlaceDump {
-            group,
-            tier,
-            doubtful_for,
-            blocks: Vec::new(),
-        });
+        places.push(PlaceDump { group, tier, doubtful_for, blocks: Vec::new() });
         places.len() - 1
     });
     Some(&mut places[at])
@@ -297,20 +267,13 @@ impl IndexDump {
                 return Err(DumpError::BadRun(number));
             }
         }
-        self.replicas
-            .iter()
-            .try_for_each(|replica| self.validate_replica(replica))
+        self.replicas.iter().try_for_each(|replica| self.validate_replica(replica))
     }
 
     fn validate_replica(&self, replica: &ReplicaDump) -> Result<(), DumpError> {
         let mut spots = std::collections::HashMap::new();
         let blocks = replica.places.iter().flat_map(|place| &place.blocks);
-        for &BlockDump {
-            run,
-            offset,
-            handle,
-        } in blocks
-        {
+        for &BlockDump { run, offset, handle } in blocks {
             let known = self.runs.get(run as usize);
             let is_there = known.is_some_and(|run| (offset as usize) < run.keys.len());
             let is_same = *spots.entry(handle).or_insert((run, offset)) == (run, offset);
@@ -319,8 +282,6 @@ impl IndexDump {
             }
         }
         let is_sized = replica.groups.iter().all(|&(_, block_size)| block_size > 0);
-        is_sized
-            .then_some(())
-            .ok_or(DumpError::BadBlock(replica.replica))
+        is_sized.then_some(()).ok_or(DumpError::BadBlock(replica.replica))
     }
 }

@@ -164,10 +164,7 @@ impl TrackedReplica {
             Some(_) => self.wake(forest, block),
         }
         let record = HoldingRecord::Doubtful { since };
-        if !self
-            .crowds
-            .put(forest, self.slot, spot, block, place, record)
-        {
+        if !self.crowds.put(forest, self.slot, spot, block, place, record) {
             forest.set(Span::one(spot), self.slot, place, Some(record.into()));
         }
         self.plan_sweep(since);
@@ -183,9 +180,7 @@ impl TrackedReplica {
     ) {
         let run = view.run(spot.run);
         if let Some(records) = self.crowds.records(run.key(spot.offset), block) {
-            records
-                .iter()
-                .for_each(|(place, record)| visit(place, record.into()));
+            records.iter().for_each(|(place, record)| visit(place, record.into()));
         } else if let Some(holder) = run.holder(self.slot) {
             holder.visit(|place, standing, extent| {
                 if extent.contains(spot.offset) {

@@ -53,9 +53,7 @@ impl OffsetSet {
             Self::Lead(lead) => range.end.min(*lead).saturating_sub(range.start),
             Self::Bits(words) => {
                 let masks = masks(range, words.len());
-                masks
-                    .map(|(at, mask)| (words[at] & mask).count_ones())
-                    .sum()
+                masks.map(|(at, mask)| (words[at] & mask).count_ones()).sum()
             }
         }
     }

@@ -110,12 +110,7 @@ impl Forest<'_> {
         if standing.is_some() {
             self.view.run(spots.run).touch(self.now);
         }
-        let op = ViewChange::Set {
-            spots,
-            slot,
-            place,
-            standing,
-        };
+        let op = ViewChange::Set { spots, slot, place, standing };
         self.view.apply(&op);
         // Blocks in a row, either way, are one change of the other view.
         if !self.log.last_mut().is_some_and(|last| last.extend(&op)) {
@@ -125,8 +120,7 @@ impl Forest<'_> {
 
     /// The spot of the block `key` of this size behind `parent`, new if need be.
     pub(super) fn locate(&mut self, parent: Option<Spot>, key: RouteKey, block_size: u32) -> Spot {
-        self.find(parent, key)
-            .unwrap_or_else(|| self.add(parent, key, block_size))
+        self.find(parent, key).unwrap_or_else(|| self.add(parent, key, block_size))
     }
 
     fn find(&self, parent: Option<Spot>, key: RouteKey) -> Option<Spot> {
@@ -185,22 +179,12 @@ impl Forest<'_> {
         ledger.push(self.coming as usize);
         let len = offset + 1;
         // Many blocks in a row are one change.
-        if let (
-            None,
-            Some(ViewChange::Grow {
-                run: last,
-                len: end,
-                ..
-            }),
-        ) = (&keys, self.log.last_mut())
+        if let (None, Some(ViewChange::Grow { run: last, len: end, .. })) =
+            (&keys, self.log.last_mut())
             && *last == run
         {
             *end = len;
-            self.view.apply(&ViewChange::Grow {
-                run,
-                keys: None,
-                len,
-            });
+            self.view.apply(&ViewChange::Grow { run, keys: None, len });
         } else {
             self.apply(ViewChange::Grow { run, keys, len });
         }
@@ -217,10 +201,7 @@ impl Forest<'_> {
             return;
         }
         let holders = self.view.run(run).holders().others();
-        let assumed = holders
-            .map(|holder| holder.assumed_end())
-            .max()
-            .unwrap_or(0);
+        let assumed = holders.map(|holder| holder.assumed_end()).max().unwrap_or(0);
         let len = named.max(assumed as usize);
         if len == old {
             return;
@@ -254,10 +235,7 @@ impl Forest<'_> {
                 _ => pieces.push((spot.run, spot.offset + matched)),
             }
             let offset = spot.offset + matched - 1;
-            parent = Some(Spot {
-                run: spot.run,
-                offset,
-            });
+            parent = Some(Spot { run: spot.run, offset });
             rest = &rest[matched as usize..];
         }
         pieces

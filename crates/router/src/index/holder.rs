@@ -38,11 +38,7 @@ pub(super) struct EntryTally {
 impl Reach {
     /// The same on all levels.
     pub(super) fn of(blocks: u32) -> Self {
-        Self {
-            device: blocks,
-            any_tier: blocks,
-            trusted: blocks,
-        }
+        Self { device: blocks, any_tier: blocks, trusted: blocks }
     }
 }
 
@@ -67,11 +63,7 @@ impl<'a> RunHolder<'a> {
     }
 
     fn count_usual(self, place: BlockPlace, range: Range<u32>) -> u32 {
-        if place == BlockPlace::USUAL {
-            OffsetSet::Lead(self.lead).count_in(range)
-        } else {
-            0
-        }
+        if place == BlockPlace::USUAL { OffsetSet::Lead(self.lead).count_in(range) } else { 0 }
     }
 
     /// Whether any place holds the block.
@@ -91,21 +83,14 @@ impl<'a> RunHolder<'a> {
 
     /// All that is held, whatever its age.
     pub(super) fn tally(self) -> EntryTally {
-        let plain = EntryTally {
-            entries: self.lead as usize,
-            doubtful: 0,
-        };
+        let plain = EntryTally { entries: self.lead as usize, doubtful: 0 };
         self.more.map_or(plain, More::tally)
     }
 
     /// Visits all that is held, whatever its age.
     pub(super) fn visit(self, mut visit: impl FnMut(BlockPlace, BlockStanding, &OffsetSet)) {
         if self.lead > 0 {
-            visit(
-                BlockPlace::USUAL,
-                BlockStanding::Confirmed,
-                &OffsetSet::Lead(self.lead),
-            );
+            visit(BlockPlace::USUAL, BlockStanding::Confirmed, &OffsetSet::Lead(self.lead));
         }
         if let Some(more) = self.more {
             more.visit(visit);
@@ -126,8 +111,7 @@ impl<'a> RunHolder<'a> {
     pub(super) fn usable(self, group: u8, offset: u32, now: Nanos) -> Reach {
         let is_usual = offset < self.lead && group == BlockPlace::USUAL.group;
         let plain = Reach::of(u32::from(is_usual));
-        self.more
-            .map_or(plain, |more| more.usable(group, offset, now))
+        self.more.map_or(plain, |more| more.usable(group, offset, now))
     }
 
     /// Whether doubts are held.

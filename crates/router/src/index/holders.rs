@@ -69,11 +69,7 @@ impl Holders {
     /// Replicas whose part a lead does not describe, by ascending slot.
     pub(super) fn others(&self) -> impl Iterator<Item = RunHolder<'_>> {
         let others = self.others.iter().flat_map(|others| &others.0);
-        others.map(|other| RunHolder {
-            slot: other.slot,
-            lead: 0,
-            more: other.more.as_deref(),
-        })
+        others.map(|other| RunHolder { slot: other.slot, lead: 0, more: other.more.as_deref() })
     }
 
     /// All of them, by ascending slot.
@@ -103,11 +99,7 @@ impl Holders {
         let found = self.find(slot);
         let lead = found.map_or(0, |at| self.shares()[at].lead);
         let is_other = found.is_ok() && lead == 0;
-        let more = if is_other {
-            self.other(slot).more.take()
-        } else {
-            None
-        };
+        let more = if is_other { self.other(slot).more.take() } else { None };
         let mut holding = Holding { lead, more };
         let tally = |holding: &Holding| {
             let Holding { lead, more } = holding;
@@ -117,10 +109,7 @@ impl Holders {
         let before = tally(&holding);
         change(&mut holding);
         let after = tally(&holding);
-        let share = Share {
-            slot,
-            lead: holding.lead,
-        };
+        let share = Share { slot, lead: holding.lead };
         match found {
             Ok(at) if holding.is_vacant() => self.shares.remove(at),
             Ok(at) => *self.shares.at(at) = share,
@@ -136,8 +125,7 @@ impl Holders {
     }
 
     fn find(&self, slot: u32) -> Result<usize, usize> {
-        self.shares()
-            .binary_search_by_key(&slot, |share| share.slot)
+        self.shares().binary_search_by_key(&slot, |share| share.slot)
     }
 
     /// The other in this slot, new if need be.

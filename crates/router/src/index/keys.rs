@@ -45,20 +45,13 @@ impl PromptKeys {
             assert_eq!(chain.keys.len(), num_blocks, "one key per full block");
         }
         chains.sort_by_key(|chain| chain.shape);
-        Self {
-            num_tokens,
-            chains,
-            are_past: false,
-        }
+        Self { num_tokens, chains, are_past: false }
     }
 
     /// The same keys, where no replica uses their shapes any more.
     #[must_use]
     pub fn past(self) -> Self {
-        Self {
-            are_past: true,
-            ..self
-        }
+        Self { are_past: true, ..self }
     }
 
     /// Whether a replica may hold blocks of these shapes. Otherwise the keys only name the prompt:
@@ -83,9 +76,7 @@ impl PromptKeys {
     /// The keys of blocks of this shape; none where no replica was known to use it.
     #[must_use]
     pub fn of(&self, shape: BlockShape) -> &[RouteKey] {
-        let found = self
-            .chains
-            .binary_search_by_key(&shape, |chain| chain.shape);
+        let found = self.chains.binary_search_by_key(&shape, |chain| chain.shape);
         found.map_or(&[], |at| &self.chains[at].keys)
     }
 

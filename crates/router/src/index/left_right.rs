@@ -60,10 +60,7 @@ impl<V: ReplayTarget<O>, W, O> Twin<V, W, O> {
     where
         V: Default,
     {
-        Self {
-            is_alone: true,
-            ..Self::new([copy, V::default()], state)
-        }
+        Self { is_alone: true, ..Self::new([copy, V::default()], state) }
     }
 
     /// Shows the value to `read`. Waits for no writer, unless there is one copy only.

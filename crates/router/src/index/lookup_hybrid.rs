@@ -32,8 +32,7 @@ impl MixedScratch {
         now: Nanos,
         found: &mut Lengths,
     ) {
-        self.paths
-            .resize(self.paths.len().max(prompt.chains().len()), Vec::new());
+        self.paths.resize(self.paths.len().max(prompt.chains().len()), Vec::new());
         for (path, chain) in self.paths.iter_mut().zip(prompt.chains()) {
             find_path(view, chain, now, path);
         }
@@ -56,8 +55,7 @@ impl MixedScratch {
         needs: &[Need],
         now: Nanos,
     ) {
-        self.usable
-            .resize(self.usable.len().max(needs.len()), Vec::new());
+        self.usable.resize(self.usable.len().max(needs.len()), Vec::new());
         for (usable, need) in self.usable.iter_mut().zip(needs) {
             let is_meant = |chain: &KeyChain| chain.shape == need.shape;
             usable.clear();

@@ -49,10 +49,8 @@ fn begin(
 fn fill(lengths: &mut Vec<OverlapLength>, shares: &[Share], matched: u32, block_size: u32) {
     lengths.resize(shares.len(), OverlapLength::default());
     for (length, share) in lengths.iter_mut().zip(shares) {
-        *length = OverlapLength {
-            replica: share.slot,
-            tokens: share.lead.min(matched) * block_size,
-        };
+        *length =
+            OverlapLength { replica: share.slot, tokens: share.lead.min(matched) * block_size };
     }
 }
 

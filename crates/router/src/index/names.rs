@@ -111,10 +111,7 @@ impl Names {
         }
         let idle = self.idle.remove(handle)?;
         self.put(idle);
-        Some(ResolvedHandle {
-            spot: idle.spot(),
-            is_idle: true,
-        })
+        Some(ResolvedHandle { spot: idle.spot(), is_idle: true })
     }
 
     /// Notes that `handle` holds its block no more, and that this is remembered once more.
@@ -224,10 +221,7 @@ impl Names {
             *counts.entry(spot).or_default() += 1;
         }
         for (&spot, &handle) in self.holding.iter().flatten() {
-            let expected = ResolvedHandle {
-                spot,
-                is_idle: false,
-            };
+            let expected = ResolvedHandle { spot, is_idle: false };
             assert_eq!(self.find(handle), Some(expected), "holders are awake");
         }
     }

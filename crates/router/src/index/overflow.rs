@@ -72,9 +72,7 @@ impl More {
 
     pub(super) fn count_in(&self, place: BlockPlace, range: Range<u32>) -> u32 {
         let planes = self.planes.iter().filter(|plane| plane.place == place);
-        planes
-            .map(|plane| plane.extent.count_in(range.clone()))
-            .sum()
+        planes.map(|plane| plane.extent.count_in(range.clone())).sum()
     }
 
     pub(super) fn holds(&self, offset: u32) -> bool {
@@ -200,10 +198,7 @@ impl More {
 
     pub(super) fn expire_doubts(&mut self, now: Nanos) {
         for plane in &mut self.planes {
-            if plane
-                .doubtful_since
-                .is_some_and(|since| is_over(since, now))
-            {
+            if plane.doubtful_since.is_some_and(|since| is_over(since, now)) {
                 plane.extent = OffsetSet::EMPTY;
             }
         }
@@ -243,10 +238,7 @@ impl More {
             assert!(!plane.extent.is_empty(), "planes hold something");
             for other in &self.planes[..at] {
                 let is_shared = other.place == plane.place
-                    && other
-                        .extent
-                        .iter()
-                        .any(|offset| plane.extent.contains(offset));
+                    && other.extent.iter().any(|offset| plane.extent.contains(offset));
                 assert!(!is_shared, "one standing per block and place");
             }
         }
@@ -256,11 +248,7 @@ impl More {
         let is_meant =
             |plane: &Plane| plane.place == place && plane.doubtful_since == doubtful_since;
         let at = self.planes.iter().position(is_meant).unwrap_or_else(|| {
-            self.planes.push(Plane {
-                place,
-                doubtful_since,
-                extent: OffsetSet::EMPTY,
-            });
+            self.planes.push(Plane { place, doubtful_since, extent: OffsetSet::EMPTY });
             self.planes.len() - 1
         });
         &mut self.planes[at]
@@ -274,9 +262,7 @@ impl More {
                 let doubtful = planes.iter().enumerate().filter(|(_, plane)| {
                     plane.doubtful_since.is_some() && place.is_none_or(|place| plane.place == place)
                 });
-                doubtful
-                    .min_by_key(|(_, plane)| plane.doubtful_since)
-                    .map(|(at, _)| at)
+                doubtful.min_by_key(|(_, plane)| plane.doubtful_since).map(|(at, _)| at)
             };
             let Some(first) = oldest(&self.planes, None) else {
                 return;

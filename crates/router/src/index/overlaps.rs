@@ -65,9 +65,7 @@ impl Overlaps {
         let mut uneven = self.lengths.uneven.iter().peekable();
         self.lengths.all.iter().map(move |length| {
             let is_meant = |overlap: &&Overlap| overlap.replica.0 == length.replica;
-            uneven
-                .next_if(is_meant)
-                .map_or(length.even(), |overlap| *overlap)
+            uneven.next_if(is_meant).map_or(length.even(), |overlap| *overlap)
         })
     }
 
@@ -93,10 +91,7 @@ impl Overlaps {
     pub fn of(&self, replica: ReplicaId) -> Overlap {
         let all = &self.lengths.all;
         let found = all.binary_search_by_key(&replica.0, |length| length.replica);
-        let nothing = OverlapLength {
-            replica: replica.0,
-            tokens: 0,
-        };
+        let nothing = OverlapLength { replica: replica.0, tokens: 0 };
         self.lengths.overlap(found.map_or(nothing, |at| all[at]))
     }
 }
@@ -121,10 +116,7 @@ impl Lengths {
 
     /// Adds a replica's, in any order.
     pub(super) fn push(&mut self, overlap: Overlap) {
-        let length = OverlapLength {
-            replica: overlap.replica.0,
-            tokens: overlap.any_tier_tokens,
-        };
+        let length = OverlapLength { replica: overlap.replica.0, tokens: overlap.any_tier_tokens };
         self.all.push(length);
         if length.even() != overlap {
             self.uneven.push(overlap);

@@ -96,11 +96,7 @@ impl ReferenceIndex {
     /// An index of the replicas of `model`.
     #[must_use]
     pub fn new(model: impl Into<String>) -> Self {
-        Self {
-            model: model.into(),
-            replicas: Mutex::default(),
-            last_shapes: Mutex::default(),
-        }
+        Self { model: model.into(), replicas: Mutex::default(), last_shapes: Mutex::default() }
     }
 
     fn last_shapes(&self) -> MutexGuard<'_, BTreeSet<BlockShape>> {
@@ -125,10 +121,7 @@ impl ReferenceIndex {
     }
 
     fn hasher(&self, block_size: u32) -> RouteHasher {
-        RouteHasher::new(&RouteIdentity {
-            model: &self.model,
-            block_size,
-        })
+        RouteHasher::new(&RouteIdentity { model: &self.model, block_size })
     }
 
     /// Walks back from `block` to the prompt's start; none if a block before it is unknown or of
@@ -145,10 +138,7 @@ impl ReferenceIndex {
         }
         let hasher = self.hasher(links[0].block_size);
         let (adapter, salt) = &links[links.len() - 1].start;
-        let root = hasher.root(Namespace {
-            adapter: adapter.as_deref(),
-            salt: salt.as_deref(),
-        });
+        let root = hasher.root(Namespace { adapter: adapter.as_deref(), salt: salt.as_deref() });
         let next = |key, link: &&BlockIntroduction| {
             hasher.next_with(key, &link.tokens, link.extra.as_deref())
         };
@@ -180,11 +170,7 @@ impl Contents {
     fn apply(&mut self, event: &CacheEvent, now: Nanos) {
         match event {
             CacheEvent::Stored(stored) => self.store(stored),
-            CacheEvent::Removed {
-                blocks,
-                tier,
-                group,
-            } => {
+            CacheEvent::Removed { blocks, tier, group } => {
                 for &block in blocks {
                     self.remove((*group, *tier, block), now);
                 }
@@ -209,10 +195,7 @@ impl Contents {
         self.learn(stored);
         for &block in &stored.blocks {
             let place = (stored.group.index, stored.tier, block);
-            let again = matches!(
-                self.held.get(&place),
-                Some(HandleStanding::Confirmed { .. })
-            );
+            let again = matches!(self.held.get(&place), Some(HandleStanding::Confirmed { .. }));
             self.held.insert(place, HandleStanding::Confirmed { again });
         }
     }
@@ -224,10 +207,7 @@ impl Contents {
         if stored.block_size > 0 && (!stored.tokens.is_empty() || !is_known) {
             let known = Group {
                 attention: group.attention,
-                shape: BlockShape {
-                    size: stored.block_size,
-                    lookahead: group.lookahead,
-                },
+                shape: BlockShape { size: stored.block_size, lookahead: group.lookahead },
             };
             self.groups.insert(group.index, known);
         }
@@ -308,11 +288,7 @@ impl Contents {
             (0, Group { attention, shape })
         });
         let known = self.groups.iter().map(|(&index, &group)| (index, group));
-        if self.groups.is_empty() {
-            configured.into_iter().collect()
-        } else {
-            known.collect()
-        }
+        if self.groups.is_empty() { configured.into_iter().collect() } else { known.collect() }
     }
 
     /// Tokens of the longest prefix that all groups can go on behind.
@@ -347,15 +323,9 @@ impl Contents {
         let is_there = |&key: &RouteKey| {
             let tiers = |tier| question.holdings.get(&(index, key, tier));
             let counts = |tier: &Tier| !level.only_device || *tier == Tier::Device;
-            let mut held = TIERS
-                .iter()
-                .filter(|tier| counts(tier))
-                .filter_map(|&tier| tiers(tier));
+            let mut held = TIERS.iter().filter(|tier| counts(tier)).filter_map(|&tier| tiers(tier));
             held.any(|&is_doubtful| level.with_doubtful || !is_doubtful)
-                || self
-                    .assumed
-                    .iter()
-                    .any(|assumed| assumed.holds(key, question.now))
+                || self.assumed.iter().any(|assumed| assumed.holds(key, question.now))
         };
         let needed = |blocks: usize| match group.attention {
             Attention::Full => 0..blocks,
@@ -435,30 +405,16 @@ impl PrefixIndex for ReferenceIndex {
         let hasher = |shape: BlockShape| self.hasher(shape.size).with_lookahead(shape.lookahead);
         let hashers: Vec<_> = shapes.into_iter().map(hasher).collect();
         let keys = PromptKeys::new(prompt, &hashers);
-        if Self::shapes_in_use(&self.lock()).is_empty() {
-            keys.past()
-        } else {
-            keys
-        }
+        if Self::shapes_in_use(&self.lock()).is_empty() { keys.past() } else { keys }
     }
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
         answer.clear();
         for (&replica, contents) in self.lock().iter() {
             let holdings = self.holdings(contents, now);
-            let question = OverlapQuery {
-                prompt,
-                holdings: &holdings,
-                now,
-            };
+            let question = OverlapQuery { prompt, holdings: &holdings, now };
             let run = |only_device, with_doubtful| {
-                contents.run(
-                    &question,
-                    OverlapLevel {
-                        only_device,
-                        with_doubtful,
-                    },
-                )
+                contents.run(&question, OverlapLevel { only_device, with_doubtful })
             };
             let overlap = Overlap {
                 replica,
@@ -475,22 +431,14 @@ impl PrefixIndex for ReferenceIndex {
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {
         for (&replica, contents) in self.lock().iter() {
             for ((group, key, tier), is_doubtful) in self.holdings(contents, now) {
-                visit(ResidentBlock {
-                    replica,
-                    key,
-                    group,
-                    tier,
-                    is_doubtful,
-                });
+                visit(ResidentBlock { replica, key, group, tier, is_doubtful });
             }
         }
     }
 
     fn stats(&self) -> IndexStats {
         let replicas = self.lock();
-        let holdings = replicas
-            .values()
-            .map(|contents| self.holdings(contents, Nanos(0)));
+        let holdings = replicas.values().map(|contents| self.holdings(contents, Nanos(0)));
         IndexStats {
             entries: holdings.map(|holdings| holdings.len()).sum(),
             ..IndexStats::default()

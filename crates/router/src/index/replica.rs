@@ -57,10 +57,7 @@ pub(super) struct GroupLayout {
 
 /// The shape of the blocks that an event stores.
 pub(super) fn shape_of(stored: &StoredBlocks) -> BlockShape {
-    BlockShape {
-        size: stored.block_size,
-        lookahead: stored.group.lookahead,
-    }
+    BlockShape { size: stored.block_size, lookahead: stored.group.lookahead }
 }
 
 impl TrackedReplica {
@@ -100,11 +97,7 @@ impl TrackedReplica {
     ) -> Option<BTreeSet<BlockShape>> {
         match event {
             CacheEvent::Stored(stored) => self.store(forest, hasher, stored),
-            CacheEvent::Removed {
-                blocks,
-                tier,
-                group,
-            } => {
+            CacheEvent::Removed { blocks, tier, group } => {
                 let (group, tier) = (*group, *tier);
                 self.remove(forest, blocks, BlockPlace { group, tier });
                 None
@@ -139,10 +132,7 @@ impl TrackedReplica {
             self.introduce_all(forest, hasher, stored);
         }
         let has_learned = self.learn(stored);
-        let place = BlockPlace {
-            group: stored.group.index,
-            tier: stored.tier,
-        };
+        let place = BlockPlace { group: stored.group.index, tier: stored.tier };
         self.hold_all(forest, &stored.blocks, place);
         has_learned
     }
@@ -154,10 +144,7 @@ impl TrackedReplica {
         if shape.size == 0 || (stored.tokens.is_empty() && known.is_some()) {
             return None;
         }
-        let new = GroupLayout {
-            attention: group.attention,
-            shape,
-        };
+        let new = GroupLayout { attention: group.attention, shape };
         if known == Some(&new) {
             return None;
         }
@@ -216,8 +203,7 @@ impl TrackedReplica {
         }
         if let Some(holder) = self.names.holder_but(spot, block) {
             let again = &mut self.again;
-            self.crowds
-                .gather(forest, self.slot, spot, [holder, block], again);
+            self.crowds.gather(forest, self.slot, spot, [holder, block], again);
         }
     }
 
@@ -231,10 +217,7 @@ impl TrackedReplica {
         {
             for offset in span.offsets.clone() {
                 if holder.standing(place, offset) == Some(BlockStanding::Confirmed) {
-                    let again = self
-                        .again
-                        .entry((span.run, place))
-                        .or_insert(OffsetSet::EMPTY);
+                    let again = self.again.entry((span.run, place)).or_insert(OffsetSet::EMPTY);
                     again.fill(offset..offset + 1);
                 }
             }
@@ -280,10 +263,7 @@ impl TrackedReplica {
         let (Some(&(_, first)), Some(&(_, last))) = (blocks.first(), blocks.last()) else {
             return;
         };
-        let (start, end) = (
-            first.offset.min(last.offset),
-            first.offset.max(last.offset) + 1,
-        );
+        let (start, end) = (first.offset.min(last.offset), first.offset.max(last.offset) + 1);
         let holder = forest.view.run(first.run).holder(self.slot);
         let held = holder.map_or(0, |holder| holder.count_in(place, start..end));
         let is_plain = self.again.is_empty() && self.crowds.is_empty();
@@ -294,10 +274,7 @@ impl TrackedReplica {
             }
             return;
         }
-        let span = Span {
-            run: first.run,
-            offsets: start..end,
-        };
+        let span = Span { run: first.run, offsets: start..end };
         forest.set(span, self.slot, place, None);
         let holder = forest.view.run(first.run).holder(self.slot);
         for &(block, spot) in blocks {
@@ -386,25 +363,17 @@ impl TrackedReplica {
         let needs: Vec<Need> = self.groups.iter().map(need).collect();
         match (needs.as_slice(), self.configured_size) {
             ([], None) => Needs::Unknown,
-            ([], Some(size)) => Needs::Plain {
-                group: 0,
-                shape: BlockShape::of_size(size),
-            },
-            ([need], _) if need.attention == Attention::Full => Needs::Plain {
-                group: need.group,
-                shape: need.shape,
-            },
+            ([], Some(size)) => Needs::Plain { group: 0, shape: BlockShape::of_size(size) },
+            ([need], _) if need.attention == Attention::Full => {
+                Needs::Plain { group: need.group, shape: need.shape }
+            }
             _ => Needs::Mixed(needs.into()),
         }
     }
 
     /// Memory, bytes.
     pub(super) fn bytes(&self) -> usize {
-        let again: usize = self
-            .again
-            .values()
-            .map(|extent| 32 + extent.heap_bytes())
-            .sum();
+        let again: usize = self.again.values().map(|extent| 32 + extent.heap_bytes()).sum();
         size_of::<Self>()
             + self.names.bytes()
             + self.waiting.bytes()
@@ -419,11 +388,7 @@ impl TrackedReplica {
         for (&(run, place), extent) in &self.again {
             for offset in extent.iter() {
                 let standing = forest.view.standing(Spot { run, offset }, self.slot, place);
-                assert_eq!(
-                    standing,
-                    Some(BlockStanding::Confirmed),
-                    "what came again is there"
-                );
+                assert_eq!(standing, Some(BlockStanding::Confirmed), "what came again is there");
             }
         }
         let mut holding = HashSet::new();
@@ -455,10 +420,7 @@ impl TrackedReplica {
 
     /// Adds what is still there once more than it was removed.
     pub(super) fn mark(&mut self, spot: Spot, place: BlockPlace) {
-        let again = self
-            .again
-            .entry((spot.run, place))
-            .or_insert(OffsetSet::EMPTY);
+        let again = self.again.entry((spot.run, place)).or_insert(OffsetSet::EMPTY);
         again.fill(spot.offset..spot.offset + 1);
     }
 
@@ -473,10 +435,7 @@ fn continues(blocks: &[(u64, Spot)], spot: Spot) -> bool {
     let (Some((_, first)), Some((_, last))) = (blocks.first(), blocks.last()) else {
         return true;
     };
-    let steps = (
-        i64::from(spot.offset) - i64::from(last.offset),
-        first.offset.cmp(&last.offset),
-    );
+    let steps = (i64::from(spot.offset) - i64::from(last.offset), first.offset.cmp(&last.offset));
     spot.run == last.run
         && match steps {
             (1, order) => order.is_le(),

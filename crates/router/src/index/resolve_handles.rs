@@ -52,13 +52,8 @@ impl TrackedReplica {
             let extra = stored.extras.get(index).cloned().flatten();
             let block = handle(block);
             forest.coming = (stored.blocks.len() - index - 1) as u32;
-            let spot = self.introduce(
-                forest,
-                hasher,
-                block,
-                before,
-                BlockContent { tokens, extra },
-            );
+            let spot =
+                self.introduce(forest, hasher, block, before, BlockContent { tokens, extra });
             before = spot.map_or(Predecessor::Handle(block), Predecessor::Block);
         }
     }
@@ -162,10 +157,7 @@ impl TrackedReplica {
         };
         for (place, record) in waiter.records.iter() {
             self.tell_stored(forest, spot, place);
-            if self
-                .crowds
-                .put(forest, self.slot, spot, block, place, record)
-            {
+            if self.crowds.put(forest, self.slot, spot, block, place, record) {
                 continue;
             }
             forest.set(Span::one(spot), self.slot, place, Some(record.into()));

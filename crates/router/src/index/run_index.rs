@@ -70,19 +70,14 @@ impl RunIndex {
     #[must_use]
     pub fn alone(model: impl Into<String>) -> Self {
         let writer = IndexWriter::new(model.into(), Limits::default());
-        Self {
-            twin: Twin::alone(View::default(), writer),
-        }
+        Self { twin: Twin::alone(View::default(), writer) }
     }
 
     /// An index without replicas. Above about `max_bytes` bytes of memory, it forgets what was not
     /// used for the longest time.
     #[must_use]
     pub fn with_budget(model: impl Into<String>, max_bytes: usize) -> Self {
-        let limits = Limits {
-            max_bytes,
-            ..Limits::default()
-        };
+        let limits = Limits { max_bytes, ..Limits::default() };
         Self::with_limits(model, limits)
     }
 
@@ -90,9 +85,7 @@ impl RunIndex {
     #[must_use]
     pub fn with_limits(model: impl Into<String>, limits: Limits) -> Self {
         let writer = IndexWriter::new(model.into(), limits);
-        Self {
-            twin: Twin::new([View::default(), View::default()], writer),
-        }
+        Self { twin: Twin::new([View::default(), View::default()], writer) }
     }
 
     /// All that is held at `now`. Updates wait meanwhile, look-ups do not.
@@ -107,8 +100,7 @@ impl RunIndex {
     /// # Errors
     /// When the dump cannot be used, or events were applied already; nothing changes then.
     pub fn restore(&self, dump: &IndexDump, now: Nanos) -> Result<usize, DumpError> {
-        self.twin
-            .write(|writer, view, log| writer.restore(&mut ViewDraft { view, log }, dump, now))
+        self.twin.write(|writer, view, log| writer.restore(&mut ViewDraft { view, log }, dump, now))
     }
 
     /// Asserts all invariants. O(size); for tests.
@@ -148,8 +140,7 @@ impl PrefixIndex for RunIndex {
     }
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
-        self.twin
-            .read(|view| walk::overlaps(view, prompt, now, answer));
+        self.twin.read(|view| walk::overlaps(view, prompt, now, answer));
     }
 
     fn residents(&self, now: Nanos, visit: &mut dyn FnMut(ResidentBlock)) {

@@ -27,10 +27,7 @@ pub(super) struct BlockPlace {
 
 impl BlockPlace {
     /// The place of nearly all blocks.
-    pub(super) const USUAL: Self = Self {
-        group: 0,
-        tier: Tier::Device,
-    };
+    pub(super) const USUAL: Self = Self { group: 0, tier: Tier::Device };
 }
 
 /// Certainty that a place holds a block.
@@ -82,9 +79,7 @@ impl Records {
     }
 
     pub(super) fn get(&self, place: BlockPlace) -> Option<HoldingRecord> {
-        self.iter()
-            .find(|(known, _)| *known == place)
-            .map(|(_, record)| record)
+        self.iter().find(|(known, _)| *known == place).map(|(_, record)| record)
     }
 
     pub(super) fn put(&mut self, place: BlockPlace, record: HoldingRecord) {

@@ -51,20 +51,13 @@ const MIN_HOMES: usize = 16;
 /// Names per home, at most: in eighths.
 const MAX_EIGHTHS: usize = 6;
 
-const GAP: Name = Name {
-    handle_low: u32::MAX,
-    handle_high: u16::MAX,
-    offset: 0,
-    departures_and_run: 0,
-};
+const GAP: Name =
+    Name { handle_low: u32::MAX, handle_high: u16::MAX, offset: 0, departures_and_run: 0 };
 
 impl Name {
     pub(super) fn new(handle: u64, spot: Spot) -> Self {
         debug_assert!(handle <= MAX_HANDLE, "gaps have no name");
-        debug_assert!(
-            spot.run < MAX_RUNS && spot.offset < MAX_RUN_BLOCKS,
-            "spots fit"
-        );
+        debug_assert!(spot.run < MAX_RUNS && spot.offset < MAX_RUN_BLOCKS, "spots fit");
         Self {
             handle_low: handle as u32,
             handle_high: (handle >> u32::BITS) as u16,
@@ -78,10 +71,7 @@ impl Name {
     }
 
     pub(super) fn spot(&self) -> Spot {
-        Spot {
-            run: self.departures_and_run & (MAX_RUNS - 1),
-            offset: u32::from(self.offset),
-        }
+        Spot { run: self.departures_and_run & (MAX_RUNS - 1), offset: u32::from(self.offset) }
     }
 
     pub(super) fn departures(&self) -> u32 {
@@ -203,17 +193,9 @@ impl Table {
     /// Asserts the invariants. O(size).
     pub(super) fn check(&self) {
         assert_eq!(self.iter().count(), self.len, "names are counted");
-        assert!(
-            self.slots.last().is_none_or(Name::is_gap),
-            "a gap is behind"
-        );
+        assert!(self.slots.last().is_none_or(Name::is_gap), "a gap is behind");
         assert!(self.iter().is_sorted_by_key(Name::handle), "sorted");
-        for (at, name) in self
-            .slots
-            .iter()
-            .enumerate()
-            .filter(|(_, name)| !name.is_gap())
-        {
+        for (at, name) in self.slots.iter().enumerate().filter(|(_, name)| !name.is_gap()) {
             let home = self.home(name.handle());
             assert!(home <= at, "names are not before their homes");
             let mut between = self.slots[home..at].iter();
@@ -243,10 +225,7 @@ mod tests {
                     (2, number) => number << (HANDLE_BITS - 9),
                     (_, number) => number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % MAX_HANDLE,
                 };
-                let spot = Spot {
-                    run: step,
-                    offset: step % 7,
-                };
+                let spot = Spot { run: step, offset: step % 7 };
                 if rng.below(3) == 0 {
                     assert_eq!(table.remove(handle), map.remove(&handle), "seed {seed}");
                 } else if let Some(known) = map.get_mut(&handle) {
@@ -271,10 +250,7 @@ mod tests {
 
     #[test]
     fn names_keep_what_they_are_given() {
-        let spot = Spot {
-            run: MAX_RUNS - 1,
-            offset: MAX_RUN_BLOCKS - 1,
-        };
+        let spot = Spot { run: MAX_RUNS - 1, offset: MAX_RUN_BLOCKS - 1 };
         let mut name = Name::new(MAX_HANDLE, spot);
         for departures in [0, 1, 14, 15, 16, 1000] {
             name.set_departures(departures);

@@ -30,10 +30,7 @@ pub(super) struct DepartureQueue {
 
 impl DepartureQueue {
     pub(super) fn new(min: usize) -> Self {
-        Self {
-            min,
-            ..Self::default()
-        }
+        Self { min, ..Self::default() }
     }
 
     pub(super) fn push(&mut self, handle: u64) {
@@ -53,9 +50,7 @@ impl DepartureQueue {
 
     /// Forgets and returns the oldest departure if there are more than `most`.
     pub(super) fn pop_beyond(&mut self, most: usize) -> Option<u64> {
-        (self.queue.len() > most)
-            .then(|| self.queue.pop_front())
-            .flatten()
+        (self.queue.len() > most).then(|| self.queue.pop_front()).flatten()
     }
 
     /// Counts the entries of a handle. O(size).

@@ -111,11 +111,7 @@ impl PlainGroup {
             Needs::Plain { group, shape } => (group, shape),
             Needs::Unknown | Needs::Mixed(_) => (0, BlockShape::default()),
         };
-        Self {
-            id: profile.id.unwrap_or(NOBODY),
-            shape,
-            group,
-        }
+        Self { id: profile.id.unwrap_or(NOBODY), shape, group }
     }
 
     /// Whether more is to be known of the replica than its block size: it does not have one group,
@@ -258,11 +254,7 @@ impl View {
         match op {
             ViewChange::Profile { slot, profile } => self.set_profile(*slot, profile),
             ViewChange::Hashers(hashers) => self.hashers = hashers.clone(),
-            ViewChange::Begin {
-                run,
-                block_size,
-                keys,
-            } => self.begin(*run, *block_size, keys),
+            ViewChange::Begin { run, block_size, keys } => self.begin(*run, *block_size, keys),
             ViewChange::Grow { run, keys, len } => {
                 let run = &mut self.runs[*run as usize];
                 run.len = *len;
@@ -271,26 +263,20 @@ impl View {
                 }
             }
             ViewChange::Cut { run, keys, len } => self.cut(*run, keys.as_ref(), *len),
-            ViewChange::Set {
-                spots,
-                slot,
-                place,
-                standing,
-            } => self.change(spots.run, *slot, |holder| {
-                holder.set(*place, spots.offsets.clone(), *standing);
-            }),
+            ViewChange::Set { spots, slot, place, standing } => {
+                self.change(spots.run, *slot, |holder| {
+                    holder.set(*place, spots.offsets.clone(), *standing);
+                })
+            }
             ViewChange::Doubt { run, slot, since } => {
                 self.change(*run, *slot, |holder| holder.doubt(*since));
             }
             ViewChange::Trust { run, slot, since } => {
                 self.change(*run, *slot, |holder| holder.trust(*since));
             }
-            ViewChange::Assume {
-                run,
-                slot,
-                blocks,
-                until,
-            } => self.change(*run, *slot, |holder| holder.assume(*blocks, *until)),
+            ViewChange::Assume { run, slot, blocks, until } => {
+                self.change(*run, *slot, |holder| holder.assume(*blocks, *until))
+            }
             ViewChange::ExpireDoubts { run, slot, now } => {
                 self.change(*run, *slot, |holder| holder.expire_doubts(*now));
             }
@@ -306,13 +292,9 @@ impl View {
     fn set_profile(&mut self, slot: u32, profile: &SlotProfile) {
         let slot = slot as usize;
         if slot >= self.replicas.len() {
-            let nobody = SlotProfile {
-                id: None,
-                needs: Needs::Unknown,
-            };
+            let nobody = SlotProfile { id: None, needs: Needs::Unknown };
             self.replicas.resize(slot + 1, nobody);
-            self.groups
-                .resize(slot + 1, PlainGroup::of(&self.replicas[slot]));
+            self.groups.resize(slot + 1, PlainGroup::of(&self.replicas[slot]));
         }
         self.set_group(slot, PlainGroup::of(profile));
         let is_mixed =
@@ -340,19 +322,13 @@ impl View {
     }
 
     fn begin(&mut self, run: u32, block_size: u32, keys: &Keys) {
-        let new = KeyRun {
-            keys: keys.clone(),
-            len: 1,
-            block_size,
-            holders: Holders::default(),
-        };
+        let new = KeyRun { keys: keys.clone(), len: 1, block_size, holders: Holders::default() };
         let key = new.key(0);
         match self.runs.get_mut(run as usize) {
             Some(free) => *free = new,
             None => {
                 if self.runs.len() == self.runs.capacity() {
-                    self.runs
-                        .reserve_exact(room(self.runs.len()) - self.runs.len());
+                    self.runs.reserve_exact(room(self.runs.len()) - self.runs.len());
                 }
                 self.runs.push(new);
             }

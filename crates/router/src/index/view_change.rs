@@ -18,41 +18,19 @@ pub(super) enum ViewChange {
     /// One for each block size in use.
     Hashers(Arc<[RouteHasher]>),
     /// A new run, with a first key.
-    Begin {
-        run: u32,
-        block_size: u32,
-        keys: Keys,
-    },
+    Begin { run: u32, block_size: u32, keys: Keys },
     /// The run has `len` keys now; `keys` is set where they had to move.
-    Grow {
-        run: u32,
-        keys: Option<Keys>,
-        len: u32,
-    },
+    Grow { run: u32, keys: Option<Keys>, len: u32 },
     /// Cuts the run to `len` keys; no replica holds the blocks behind them. At 0 the run is gone.
-    Cut {
-        run: u32,
-        keys: Option<Keys>,
-        len: u32,
-    },
+    Cut { run: u32, keys: Option<Keys>, len: u32 },
     /// Sets the standing of blocks in a place; `None` means not held.
-    Set {
-        spots: Span,
-        slot: u32,
-        place: BlockPlace,
-        standing: Option<BlockStanding>,
-    },
+    Set { spots: Span, slot: u32, place: BlockPlace, standing: Option<BlockStanding> },
     /// All that is confirmed becomes doubtful.
     Doubt { run: u32, slot: u32, since: Nanos },
     /// Confirms the blocks that have been doubtful since then.
     Trust { run: u32, slot: u32, since: Nanos },
     /// Assumes the first `blocks` blocks.
-    Assume {
-        run: u32,
-        slot: u32,
-        blocks: u32,
-        until: Nanos,
-    },
+    Assume { run: u32, slot: u32, blocks: u32, until: Nanos },
     /// Doubts that have aged out go.
     ExpireDoubts { run: u32, slot: u32, now: Nanos },
     /// Assumptions that last until now at most go.
@@ -70,10 +48,7 @@ pub(super) struct Span {
 
 impl Span {
     pub(super) fn one(spot: Spot) -> Self {
-        Self {
-            run: spot.run,
-            offsets: spot.offset..spot.offset + 1,
-        }
+        Self { run: spot.run, offsets: spot.offset..spot.offset + 1 }
     }
 }
 
@@ -81,18 +56,8 @@ impl ViewChange {
     /// Makes this the same as itself and then `next`, if that is one change. Returns whether.
     pub(super) fn extend(&mut self, next: &Self) -> bool {
         let (
-            Self::Set {
-                spots,
-                slot,
-                place,
-                standing,
-            },
-            Self::Set {
-                spots: new,
-                slot: new_slot,
-                place: new_place,
-                standing: new_standing,
-            },
+            Self::Set { spots, slot, place, standing },
+            Self::Set { spots: new, slot: new_slot, place: new_place, standing: new_standing },
         ) = (self, next)
         else {
             return false;

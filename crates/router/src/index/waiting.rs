@@ -120,10 +120,7 @@ impl Waiting {
             return Vec::new();
         };
         let is_alike = |child: &u64| {
-            let link = self
-                .handles
-                .get(child)
-                .and_then(|waiter| waiter.link.as_ref());
+            let link = self.handles.get(child).and_then(|waiter| waiter.link.as_ref());
             link.is_some_and(|link| link.block_size == block_size)
         };
         let mut children: Vec<u64> = children.iter().copied().filter(is_alike).collect();
@@ -142,22 +139,11 @@ impl Waiting {
 
     /// Asserts the invariants. O(size).
     pub(super) fn check(&self) {
-        assert!(
-            self.len() <= MAX_WAITING_BLOCKS,
-            "waiting blocks are bounded"
-        );
-        assert_eq!(
-            self.len(),
-            self.queue.len(),
-            "all who wait stand in the queue"
-        );
+        assert!(self.len() <= MAX_WAITING_BLOCKS, "waiting blocks are bounded");
+        assert_eq!(self.len(), self.queue.len(), "all who wait stand in the queue");
         let mut num_linked = 0;
         for (handle, waiter) in &self.handles {
-            assert_eq!(
-                self.queue.get(&waiter.ticket),
-                Some(handle),
-                "tickets are right"
-            );
+            assert_eq!(self.queue.get(&waiter.ticket), Some(handle), "tickets are right");
             match &waiter.link {
                 None => assert!(!waiter.records.is_empty(), "nameless handles are somewhere"),
                 Some(link) => {
@@ -172,20 +158,12 @@ impl Waiting {
     }
 
     fn enter(&mut self, handle: u64) -> &mut Waiter {
-        let Self {
-            handles,
-            queue,
-            next_ticket,
-            ..
-        } = self;
+        let Self { handles, queue, next_ticket, .. } = self;
         handles.entry(handle).or_insert_with(|| {
             let ticket = *next_ticket;
             *next_ticket += 1;
             queue.insert(ticket, handle);
-            Waiter {
-                ticket,
-                ..Waiter::default()
-            }
+            Waiter { ticket, ..Waiter::default() }
         })
     }
 

@@ -66,21 +66,14 @@ pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mu
 
 /// The run that continues the prompt at `depth`.
 pub(super) fn piece(view: &View, chain: &KeyChain, depth: u32, now: Nanos) -> Option<PromptPiece> {
-    let keys = chain
-        .keys
-        .get(depth as usize..)
-        .filter(|keys| !keys.is_empty())?;
+    let keys = chain.keys.get(depth as usize..).filter(|keys| !keys.is_empty())?;
     let id = view.head(keys[0])?;
     let run = view.run(id);
     if run.block_size != chain.shape.size {
         return None;
     }
     run.touch(now);
-    Some(PromptPiece {
-        run: id,
-        depth,
-        matched: run.matched(keys),
-    })
+    Some(PromptPiece { run: id, depth, matched: run.matched(keys) })
 }
 
 fn walk(view: &View, chain: &KeyChain, now: Nanos, candidates: &mut Vec<WalkCandidate>) {
@@ -116,11 +109,7 @@ fn begin(
         let reach = holder.reach(plain.group, piece.matched, now);
         if reach.any_tier > 0 {
             most = most.max(reach.any_tier);
-            candidates.push(WalkCandidate {
-                slot: holder.slot,
-                replica: plain.id,
-                reach,
-            });
+            candidates.push(WalkCandidate { slot: holder.slot, replica: plain.id, reach });
         }
     }
     most == piece.matched
@@ -163,8 +152,5 @@ fn collect(block_size: u32, candidates: &[WalkCandidate], found: &mut Lengths) {
         any_tier_tokens: reach.any_tier * block_size,
         trusted_tokens: reach.trusted * block_size,
     };
-    candidates
-        .iter()
-        .map(overlap)
-        .for_each(|overlap| found.push(overlap));
+    candidates.iter().map(overlap).for_each(|overlap| found.push(overlap));
 }

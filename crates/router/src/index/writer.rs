@@ -215,23 +215,13 @@ impl IndexWriter {
             num_blocks += keys.len();
             let mut forest = forest(&mut self.land, draft, now);
             for (run, blocks) in forest.lay(keys, shape.size) {
-                forest.apply(ViewChange::Assume {
-                    run,
-                    slot,
-                    blocks,
-                    until,
-                });
+                forest.apply(ViewChange::Assume { run, slot, blocks, until });
                 forest.view.run(run).touch(now);
                 runs.push(run);
             }
         }
         self.num_assumed_blocks += num_blocks;
-        self.assumptions.push_back(Assumption {
-            slot,
-            runs: runs.into(),
-            num_blocks,
-            until,
-        });
+        self.assumptions.push_back(Assumption { slot, runs: runs.into(), num_blocks, until });
     }
 
     /// Ends assumptions that are over, of all replicas, and the oldest if there are too many.
@@ -250,9 +240,7 @@ impl IndexWriter {
     /// Ends a replica's assumptions. Costs a look at all that are open.
     fn end_assumptions(&mut self, draft: &mut ViewDraft<'_>, slot: u32, now: Nanos) {
         let open = std::mem::take(&mut self.assumptions);
-        let (ended, left) = open
-            .into_iter()
-            .partition(|assumption| assumption.slot == slot);
+        let (ended, left) = open.into_iter().partition(|assumption| assumption.slot == slot);
         self.assumptions = left;
         let ended: VecDeque<Assumption> = ended;
         for assumption in ended {
@@ -272,11 +260,7 @@ impl IndexWriter {
         let slot = assumption.slot;
         for &run in &assumption.runs {
             if forest.view.run(run).holder(slot).is_some() {
-                forest.apply(ViewChange::ExpireAssumptions {
-                    run,
-                    slot,
-                    now: until,
-                });
+                forest.apply(ViewChange::ExpireAssumptions { run, slot, now: until });
             }
             forest.trim(run);
         }
@@ -316,10 +300,7 @@ impl IndexWriter {
         for &(group, block_size) in &dump.groups {
             replica.groups.entry(group.index).or_insert(GroupLayout {
                 attention: group.attention,
-                shape: BlockShape {
-                    size: block_size,
-                    lookahead: group.lookahead,
-                },
+                shape: BlockShape { size: block_size, lookahead: group.lookahead },
             });
         }
         self.change_shapes(slot, &before);
@@ -377,12 +358,7 @@ impl IndexWriter {
         let shown = draft.view.hashers().iter().map(RouteHasher::shape);
         // The last shapes stay: a prompt can then be compared with those before a restart.
         if !self.shapes.is_empty() && !shown.eq(self.shapes.keys().copied()) {
-            let Self {
-                shapes,
-                hashers,
-                model,
-                ..
-            } = self;
+            let Self { shapes, hashers, model, .. } = self;
             let shapes = shapes.keys();
             let all = shapes.map(|&shape| hasher(hashers, model, shape).clone());
             draft.apply(ViewChange::Hashers(all.collect()));
@@ -390,9 +366,7 @@ impl IndexWriter {
     }
 
     fn change_shapes(&mut self, slot: u32, before: &BTreeSet<BlockShape>) {
-        let after = self.replicas[slot as usize]
-            .as_ref()
-            .map(TrackedReplica::shapes);
+        let after = self.replicas[slot as usize].as_ref().map(TrackedReplica::shapes);
         for shape in after.unwrap_or_default() {
             *self.shapes.entry(shape).or_default() += 1;
         }
@@ -429,12 +403,7 @@ impl IndexWriter {
 
     /// Memory of everything, both views included, bytes. O(runs and replicas).
     pub(super) fn bytes(&self, view: &View) -> usize {
-        let replicas: usize = self
-            .replicas
-            .iter()
-            .flatten()
-            .map(TrackedReplica::bytes)
-            .sum();
+        let replicas: usize = self.replicas.iter().flatten().map(TrackedReplica::bytes).sum();
         let assumption =
             |assumption: &Assumption| size_of::<Assumption>() + assumption.runs.len() * 4;
         let assumptions: usize = self.assumptions.iter().map(assumption).sum();
@@ -454,10 +423,7 @@ impl IndexWriter {
         }
         forest.check_names(&names);
         let num_blocks: usize = self.assumptions.iter().map(|known| known.num_blocks).sum();
-        assert_eq!(
-            num_blocks, self.num_assumed_blocks,
-            "assumed blocks are counted"
-        );
+        assert_eq!(num_blocks, self.num_assumed_blocks, "assumed blocks are counted");
         let mut shapes = BTreeMap::new();
         let replicas = self.replicas.iter().flatten();
         for shape in replicas.flat_map(TrackedReplica::shapes) {
@@ -473,10 +439,7 @@ fn hasher<'a>(
     model: &str,
     shape: BlockShape,
 ) -> &'a RouteHasher {
-    let identity = RouteIdentity {
-        model,
-        block_size: shape.size,
-    };
+    let identity = RouteIdentity { model, block_size: shape.size };
     let hasher = || RouteHasher::new(&identity).with_lookahead(shape.lookahead);
     known.entry(shape).or_insert_with(hasher)
 }

@@ -88,9 +88,7 @@ impl ScorerKind {
     #[must_use]
     pub fn make(self) -> Box<dyn Scorer> {
         match self {
-            Self::Prefix { at_most } => Box::new(Prefix {
-                at_most: at_most.unwrap_or(usize::MAX),
-            }),
+            Self::Prefix { at_most } => Box::new(Prefix { at_most: at_most.unwrap_or(usize::MAX) }),
             Self::Queue => Box::new(QueueDepth),
             Self::ReportedQueue => Box::new(ReportedQueue),
             Self::KvFree => Box::new(KvFree),
@@ -169,9 +167,7 @@ impl FromStr for ScorerKind {
             .and_then(|tokens| tokens.parse().ok())
             .filter(|&tokens| tokens > 0);
         match (text, leading) {
-            (_, Some(tokens)) => Ok(Self::Prefix {
-                at_most: Some(tokens),
-            }),
+            (_, Some(tokens)) => Ok(Self::Prefix { at_most: Some(tokens) }),
             ("prefix", _) => Ok(Self::Prefix { at_most: None }),
             ("queue", _) => Ok(Self::Queue),
             ("reported-queue", _) => Ok(Self::ReportedQueue),
@@ -215,11 +211,9 @@ impl FromStr for PreferenceKind {
     fn from_str(text: &str) -> Result<Self, UnknownPart> {
         match text {
             "unsaturated" => Ok(Self::Unsaturated),
-            _ => Err(UnknownPart {
-                what: "preference",
-                text: text.to_owned(),
-                known: "unsaturated",
-            }),
+            _ => {
+                Err(UnknownPart { what: "preference", text: text.to_owned(), known: "unsaturated" })
+            }
         }
     }
 }
@@ -231,10 +225,7 @@ mod tests {
     #[test]
     fn options_are_part_of_the_name() {
         let scorer = |text: &str| text.parse::<ScorerKind>();
-        assert_eq!(
-            scorer("prefix:64"),
-            Ok(ScorerKind::Prefix { at_most: Some(64) })
-        );
+        assert_eq!(scorer("prefix:64"), Ok(ScorerKind::Prefix { at_most: Some(64) }));
         for bad in ["prefix:", "prefix:0", "prefix:-1", "Prefix", "queue:3", ""] {
             let error = scorer(bad).unwrap_err().to_string();
             assert!(error.contains(&format!("`{bad}`")), "{error}");

@@ -144,11 +144,7 @@ fn crowding(view: &ReplicaView, fleet: &Means) -> f64 {
 }
 
 fn late_s(ttft_s: f64, slo: Duration) -> f64 {
-    if ttft_s <= slo.as_secs_f64() {
-        0.0
-    } else {
-        LATE_S + ttft_s
-    }
+    if ttft_s <= slo.as_secs_f64() { 0.0 } else { LATE_S + ttft_s }
 }
 
 /// Predicted seconds to the first token of a prompt of `prompt` tokens.
@@ -189,11 +185,8 @@ mod tests {
         views[1].device_tokens = 900;
         views[1].any_tier_tokens = 900;
         change(&mut views);
-        let request = RouteRequest {
-            tokens: Some(&[0; 1_000]),
-            slo_ttft,
-            ..RouteRequest::default()
-        };
+        let request =
+            RouteRequest { tokens: Some(&[0; 1_000]), slo_ttft, ..RouteRequest::default() };
         let scores = Cost.score(&views, &request);
         usize::from(scores[1] > scores[0])
     }
@@ -208,10 +201,7 @@ mod tests {
     fn a_prefix_is_worth_waiting_for_and_not_for_ever() {
         assert_eq!(chosen(|_| (), None), 1);
         let waits = |seconds: f64| {
-            chosen(
-                move |views: &mut [ReplicaView; 2]| views[1].backlog_s = seconds,
-                None,
-            )
+            chosen(move |views: &mut [ReplicaView; 2]| views[1].backlog_s = seconds, None)
         };
         assert_eq!(waits(4.0 * saved_s()), 1);
         assert_eq!(waits(15.0 * saved_s()), 0);
@@ -223,9 +213,7 @@ mod tests {
             chosen(
                 move |views: &mut [ReplicaView; 2]| {
                     views[1].backlog_s = 15.0 * saved_s();
-                    views
-                        .iter_mut()
-                        .for_each(|view| view.queue_depth = queue_depth);
+                    views.iter_mut().for_each(|view| view.queue_depth = queue_depth);
                 },
                 None,
             )
@@ -295,10 +283,7 @@ mod tests {
         // Its turns so far, and the next one, of which a fifth is new.
         (views[0].placed_tokens, views[0].placed_new_tokens) = (4_000.0, 1_000.0);
         (views[0].device_tokens, views[0].any_tier_tokens) = (800, 800);
-        let request = RouteRequest {
-            tokens: Some(&[0; 1_000]),
-            ..RouteRequest::default()
-        };
+        let request = RouteRequest { tokens: Some(&[0; 1_000]), ..RouteRequest::default() };
         let scores = Cost.score(&views, &request);
         assert!(scores[0] > scores[1], "{scores:?}");
     }

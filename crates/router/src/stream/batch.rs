@@ -48,18 +48,13 @@ impl StreamBatch {
     /// be read says nothing that could be of the wrong process.
     pub(super) fn is_after(&self, other: &Self) -> bool {
         let is_unreadable = self.damage == Damage::Unreadable;
-        let is_newer = self
-            .time()
-            .zip(other.time())
-            .is_some_and(|(ts, other)| ts > other);
+        let is_newer = self.time().zip(other.time()).is_some_and(|(ts, other)| ts > other);
         self.seq > other.seq && (is_newer || is_unreadable)
     }
 
     /// Whether everything was gone at some point of it.
     pub(super) fn has_clear(&self) -> bool {
-        self.events
-            .iter()
-            .any(|event| matches!(event, CacheEvent::Cleared))
+        self.events.iter().any(|event| matches!(event, CacheEvent::Cleared))
     }
 
     /// Memory while it is held, bytes, without what allocators add.

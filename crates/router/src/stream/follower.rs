@@ -185,10 +185,7 @@ impl Follower {
         self.link.on_live(now);
         self.spoke = now;
         self.counts.bad_messages += 1;
-        effects.push(StreamEffect::Skipped {
-            reason: BAD_MESSAGE,
-            events: 1,
-        });
+        effects.push(StreamEffect::Skipped { reason: BAD_MESSAGE, events: 1 });
         self.finish(now, effects);
     }
 
@@ -200,11 +197,7 @@ impl Follower {
         now: Nanos,
         effects: &mut Vec<StreamEffect>,
     ) {
-        let Some(running) = self
-            .replays
-            .running(replay)
-            .filter(|_| batch.seq < u64::MAX)
-        else {
+        let Some(running) = self.replays.running(replay).filter(|_| batch.seq < u64::MAX) else {
             self.counts.duplicate_batches += 1;
             return;
         };
@@ -221,10 +214,7 @@ impl Follower {
         };
         self.note_answer(now);
         self.count_rank(&batch);
-        match self
-            .life
-            .judge_reply(&batch, self.held.fingerprint_of(batch.seq))
-        {
+        match self.life.judge_reply(&batch, self.held.fingerprint_of(batch.seq)) {
             BatchVerdict::Restart => {
                 self.restart(Some(&batch), effects);
                 self.replays.want(now);
@@ -315,10 +305,7 @@ impl Follower {
     /// When [`Self::on_time`] has something to do; changes with every call.
     #[must_use]
     pub fn due(&self) -> Option<Nanos> {
-        let held = self
-            .held
-            .first()
-            .map(|(_, since)| since + self.held_time_max());
+        let held = self.held.first().map(|(_, since)| since + self.held_time_max());
         let times = [held, self.replays.due(), self.silent_at(), self.late_at()];
         times.into_iter().flatten().min()
     }
@@ -367,10 +354,7 @@ impl Follower {
     pub fn check(&self) {
         self.life.check();
         self.held.check(self.life.next());
-        assert!(
-            self.held.first().is_none() || self.has_hole(),
-            "a wait has something to wait for"
-        );
+        assert!(self.held.first().is_none() || self.has_hole(), "a wait has something to wait for");
         let is_asked = self.replays.is_busy() || !self.config.can_replay || !self.link.is_up();
         assert!(!self.has_hole() || is_asked, "what is missing is asked for");
         assert!(!self.has_hole() || !self.link.is_up() || self.due().is_some());
@@ -424,11 +408,7 @@ impl Follower {
     }
 
     fn held_time_max(&self) -> std::time::Duration {
-        if self.config.can_replay {
-            HELD_TIME_MAX
-        } else {
-            REORDER_TIME_MAX
-        }
+        if self.config.can_replay { HELD_TIME_MAX } else { REORDER_TIME_MAX }
     }
 
     /// When silence has lasted too long, if a question about it can be asked and none is under way.
@@ -438,11 +418,7 @@ impl Follower {
     }
 
     fn count_rank(&mut self, batch: &StreamBatch) {
-        let differs = self
-            .config
-            .rank
-            .zip(batch.rank)
-            .is_some_and(|(ours, its)| ours != its);
+        let differs = self.config.rank.zip(batch.rank).is_some_and(|(ours, its)| ours != its);
         self.counts.rank_mismatches += u64::from(differs);
     }
 
@@ -477,10 +453,7 @@ impl Follower {
         let is_known = waits.is_some() || from < next;
         if let Some(running) = self.replays.start(now, from, next) {
             (running.is_check, running.is_known) = (is_check, is_known);
-            effects.push(StreamEffect::Ask {
-                replay: running.id,
-                from,
-            });
+            effects.push(StreamEffect::Ask { replay: running.id, from });
         }
     }
 }

@@ -46,9 +46,7 @@ impl HeldBatches {
         // What is missing below it has been for as long as the next one above it waits.
         let above = self.batches.range(batch.seq..).next();
         let since = above.map_or(now, |(_, waiting)| waiting.since);
-        let before = self
-            .batches
-            .insert(batch.seq, WaitingBatch { batch, since });
+        let before = self.batches.insert(batch.seq, WaitingBatch { batch, since });
         debug_assert!(before.is_none(), "held numbers are known numbers");
         Ok(())
     }

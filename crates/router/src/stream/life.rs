@@ -168,10 +168,7 @@ impl PublisherLife {
     fn is_ahead(&self, batch: &StreamBatch) -> bool {
         let at = self.recent.partition_point(|recent| recent.seq < batch.seq);
         let applied = self.recent.range(at..).find_map(|recent| recent.ts);
-        let mark = self
-            .mark
-            .filter(|mark| batch.seq <= mark.seq)
-            .map(|mark| mark.ts);
+        let mark = self.mark.filter(|mark| batch.seq <= mark.seq).map(|mark| mark.ts);
         is_older(applied, batch.time()) || is_older(mark, batch.time())
     }
 
@@ -192,9 +189,7 @@ impl PublisherLife {
     /// the clock was set back between them.
     pub(super) fn see_reply(&mut self, batch: &StreamBatch) {
         self.see(batch);
-        self.floor = self
-            .floor
-            .filter(|floor| is_older(Some(*floor), batch.time()));
+        self.floor = self.floor.filter(|floor| is_older(Some(*floor), batch.time()));
     }
 
     /// Takes note of a number of this life that came live.
@@ -205,11 +200,7 @@ impl PublisherLife {
     /// The next batch is applied (`is_lost`: it came, but says nothing).
     pub(super) fn apply(&mut self, batch: &StreamBatch, is_lost: bool) {
         assert_eq!(batch.seq, self.next, "batches are applied in order");
-        *(if is_lost {
-            &mut self.lost
-        } else {
-            &mut self.applied
-        }) += 1;
+        *(if is_lost { &mut self.lost } else { &mut self.applied }) += 1;
         self.next = batch.seq + 1;
         self.last = Some(batch.seq);
         let mark = batch.time().map(|ts| BatchMark { seq: batch.seq, ts });
@@ -276,18 +267,10 @@ impl PublisherLife {
 
     /// Asserts its invariants.
     pub(super) fn check(&self) {
-        assert_eq!(
-            self.applied + self.lost,
-            self.next,
-            "each number is one of the two"
-        );
+        assert_eq!(self.applied + self.lost, self.next, "each number is one of the two");
         assert!(self.last.is_none_or(|last| last < self.next));
         assert!(self.recent.len() <= RECENT_MAX);
-        assert!(
-            self.recent.iter().is_sorted_by(|a, b| a.seq < b.seq),
-            "{:?}",
-            self.recent
-        );
+        assert!(self.recent.iter().is_sorted_by(|a, b| a.seq < b.seq), "{:?}", self.recent);
     }
 
     fn fingerprint_of(&self, seq: u64) -> Option<u128> {

@@ -35,12 +35,7 @@ pub(super) enum ConnectionState {
 
 impl ConnectionState {
     pub(super) fn up(now: Nanos) -> Self {
-        Self::Up {
-            since: now,
-            heard: now,
-            patience: SETTLE_TIME,
-            is_settled: false,
-        }
+        Self::Up { since: now, heard: now, patience: SETTLE_TIME, is_settled: false }
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -48,37 +43,19 @@ impl ConnectionState {
     }
 
     pub(super) fn is_settled(&self) -> bool {
-        matches!(
-            self,
-            Self::Up {
-                is_settled: true,
-                ..
-            }
-        )
+        matches!(self, Self::Up { is_settled: true, .. })
     }
 
     /// A live message came.
     pub(super) fn on_live(&mut self, now: Nanos) {
-        if let Self::Up {
-            heard,
-            patience,
-            is_settled,
-            ..
-        } = self
-        {
+        if let Self::Up { heard, patience, is_settled, .. } = self {
             (*heard, *patience, *is_settled) = (now, SILENCE_TIME_MAX, true);
         }
     }
 
     /// A replay that was asked for at `asked` is over.
     pub(super) fn on_replay(&mut self, now: Nanos, asked: Nanos, is_complete: bool) {
-        if let Self::Up {
-            since,
-            heard,
-            patience,
-            is_settled,
-        } = self
-        {
+        if let Self::Up { since, heard, patience, is_settled } = self {
             *heard = now;
             if asked >= *since + SETTLE_TIME {
                 *patience = SILENCE_TIME_MAX;
@@ -91,9 +68,7 @@ impl ConnectionState {
     pub(super) fn silent_at(&self) -> Option<Nanos> {
         match self {
             Self::Down => None,
-            Self::Up {
-                heard, patience, ..
-            } => Some(*heard + *patience),
+            Self::Up { heard, patience, .. } => Some(*heard + *patience),
         }
     }
 }

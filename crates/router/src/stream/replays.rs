@@ -146,11 +146,7 @@ impl Replays {
 
     /// Takes note of whether a replay that is over brought the stream on.
     pub(super) fn judge(&mut self, is_fruitless: bool) {
-        self.fruitless = if is_fruitless {
-            self.fruitless.saturating_add(1)
-        } else {
-            0
-        };
+        self.fruitless = if is_fruitless { self.fruitless.saturating_add(1) } else { 0 };
     }
 
     /// Whether enough of them were fruitless.

@@ -59,13 +59,8 @@ fn a_doubt_is_taken_back_for_one_of_two_handles() {
         pair.event(A, store(1, tokens, 0));
         pair.event(A, store(2, tokens, 0));
         pair.update(A, Update::Doubt, Nanos(10));
-        for (step, event) in [
-            store(2, tokens, 0),
-            store(2, tokens, 0),
-            remove(2, tokens, 0),
-        ]
-        .into_iter()
-        .enumerate()
+        for (step, event) in
+            [store(2, tokens, 0), store(2, tokens, 0), remove(2, tokens, 0)].into_iter().enumerate()
         {
             pair.update(A, Update::Events(&[event]), Nanos(20 + step as u64));
         }

@@ -27,10 +27,7 @@ struct Pair {
 
 impl Pair {
     fn new(replicas: &[ReplicaId]) -> Self {
-        let pair = Self {
-            index: RunIndex::new("m"),
-            reference: ReferenceIndex::new("m"),
-        };
+        let pair = Self { index: RunIndex::new("m"), reference: ReferenceIndex::new("m") };
         for &replica in replicas {
             pair.update(replica, Update::Track { block_size: None }, START);
         }
@@ -58,10 +55,7 @@ impl Pair {
 }
 
 fn prompt(tokens: &[TokenId]) -> Prompt<'_> {
-    Prompt {
-        tokens,
-        ..Prompt::default()
-    }
+    Prompt { tokens, ..Prompt::default() }
 }
 
 /// (replica, device, any tier, trusted)
@@ -71,12 +65,7 @@ fn ask(index: &dyn PrefixIndex, tokens: &[TokenId], now: Nanos) -> Vec<(ReplicaI
     let overlaps = answer.iter();
     let figures = overlaps.map(|overlap| {
         let any_tier = overlap.any_tier_tokens;
-        (
-            overlap.replica,
-            overlap.device_tokens,
-            any_tier,
-            overlap.trusted_tokens,
-        )
+        (overlap.replica, overlap.device_tokens, any_tier, overlap.trusted_tokens)
     });
     figures.collect()
 }
@@ -110,9 +99,7 @@ fn stored(seed: u64, tokens: &[TokenId], first: usize) -> StoredBlocks {
 
 fn name(seed: u64, tokens: &[TokenId]) -> u64 {
     let mix = |name: u64, &token: &TokenId| {
-        (name ^ u64::from(token))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(17)
+        (name ^ u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
     };
     tokens.iter().fold(seed, mix)
 }
@@ -124,11 +111,7 @@ fn store(seed: u64, tokens: &[TokenId], first: usize) -> CacheEvent {
 fn remove(seed: u64, tokens: &[TokenId], first: usize) -> CacheEvent {
     let mut blocks = stored(seed, tokens, first).blocks;
     blocks.reverse();
-    CacheEvent::Removed {
-        blocks,
-        tier: Tier::Device,
-        group: 0,
-    }
+    CacheEvent::Removed { blocks, tier: Tier::Device, group: 0 }
 }
 
 #[test]
@@ -245,11 +228,7 @@ fn departed_blocks_are_forgotten_in_the_end() {
     let mut bytes = Vec::new();
     for round in 0..40 {
         let tokens: Vec<TokenId> = (round * 1000..round * 1000 + 900).collect();
-        index.update(
-            A,
-            Update::Events(&[store(0, &tokens, 0), remove(0, &tokens, 0)]),
-            START,
-        );
+        index.update(A, Update::Events(&[store(0, &tokens, 0), remove(0, &tokens, 0)]), START);
         index.check();
         bytes.push(index.stats().bytes);
     }
@@ -264,23 +243,17 @@ fn departed_blocks_are_forgotten_in_the_end() {
 fn holes_and_forgotten_parents_leave_every_key_in_one_place() {
     for seed in 0..150 {
         let mut rng = Rng::new(seed);
-        let limits = Limits {
-            min_departed: 0,
-            ..Limits::default()
-        };
-        let pair = Pair {
-            index: RunIndex::with_limits("m", limits),
-            reference: ReferenceIndex::new("m"),
-        };
+        let limits = Limits { min_departed: 0, ..Limits::default() };
+        let pair =
+            Pair { index: RunIndex::with_limits("m", limits), reference: ReferenceIndex::new("m") };
         let fleet = [A, B, ReplicaId(3)];
         for replica in fleet {
             pair.update(replica, Update::Track { block_size: None }, START);
         }
         for _ in 0..120 {
             let replica = fleet[rng.below(fleet.len())];
-            let tokens: Vec<TokenId> = (0..=rng.below(6))
-                .map(|_| 1 + rng.below(2) as u32)
-                .collect();
+            let tokens: Vec<TokenId> =
+                (0..=rng.below(6)).map(|_| 1 + rng.below(2) as u32).collect();
             let names = 100 * (1 + u64::from(replica.0 % 2) + rng.below(2) as u64);
             let event = match rng.below(8) {
                 0 => CacheEvent::Cleared,
@@ -333,10 +306,7 @@ fn the_coldest_go_when_the_budget_is_reached() {
         assert_eq!(ask(&index, &tokens, now).len(), 1, "the newest stays");
         index.check();
         let bytes = index.stats().bytes;
-        assert!(
-            bytes < BUDGET_BYTES * 11 / 10,
-            "{bytes} bytes in round {round}"
-        );
+        assert!(bytes < BUDGET_BYTES * 11 / 10, "{bytes} bytes in round {round}");
     }
     let stats = index.stats();
     assert!(stats.evicted > 0 && stats.evicted as usize + stats.entries == 399 * 200 + 64);
@@ -367,15 +337,9 @@ fn a_dump_comes_back_in_doubt() {
     index.check();
     pair.update(A, Update::Doubt, now);
     pair.update(B, Update::Doubt, now);
-    for (prompt, delay) in [
-        (long, 0),
-        (short, 0),
-        (long, 269),
-        (long, 271),
-        (short, 271),
-        (long, 299),
-        (long, 301),
-    ] {
+    for (prompt, delay) in
+        [(long, 0), (short, 0), (long, 269), (long, 271), (short, 271), (long, 299), (long, 301)]
+    {
         let now = now + Duration::from_secs(delay);
         assert_eq!(ask(&index, prompt, now), ask(&pair.reference, prompt, now));
         assert_eq!(residents(&index, now), residents(&pair.reference, now));
@@ -401,10 +365,7 @@ fn a_damaged_dump_changes_nothing() {
     fresh.update(A, Update::Track { block_size: None }, START);
     let mut dump = good.clone();
     dump.model = "n".to_owned();
-    assert!(matches!(
-        fresh.restore(&dump, START),
-        Err(DumpError::OtherModel { .. })
-    ));
+    assert!(matches!(fresh.restore(&dump, START), Err(DumpError::OtherModel { .. })));
     let mut dump = good.clone();
     dump.runs[0].keys[1] = dump.runs[0].keys[0];
     assert_eq!(fresh.restore(&dump, START), Err(DumpError::BadRun(0)));
@@ -455,13 +416,7 @@ fn four_thousand_replicas_answer_in_order() {
 #[test]
 fn readers_see_whole_updates() {
     let index = Arc::new(RunIndex::new("m"));
-    index.update(
-        A,
-        Update::Track {
-            block_size: Some(1),
-        },
-        START,
-    );
+    index.update(A, Update::Track { block_size: Some(1) }, START);
     let tokens: Vec<TokenId> = (0..32).collect();
     let keys = index.hash(prompt(&tokens));
     std::thread::scope(|scope| {

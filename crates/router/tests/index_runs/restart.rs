@@ -15,11 +15,9 @@ fn prompts_keep_their_names_while_no_block_size_is_in_use() {
     pair.event(A, store(1, tokens, 0));
     let before = pair.index.hash(prompt(tokens));
     assert!(before.chains().len() == 1 && before.are_in_use());
-    for update in [
-        Update::Events(&[CacheEvent::Cleared]),
-        Update::Forget,
-        Update::Track { block_size: None },
-    ] {
+    for update in
+        [Update::Events(&[CacheEvent::Cleared]), Update::Forget, Update::Track { block_size: None }]
+    {
         pair.update(A, update, START);
         let after = pair.index.hash(prompt(tokens));
         assert!(after.chains() == before.chains() && !after.are_in_use());

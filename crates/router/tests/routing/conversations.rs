@@ -13,16 +13,9 @@ fn texts_without_tokens_stay_on_their_replica() {
     let index = router.text_index();
     let tokens: Vec<u32> = (0..640).collect();
     let place = |router: &mut Router, len: usize, salt: Option<&str>, second: f64| {
-        let namespace = Namespace {
-            salt,
-            ..Namespace::default()
-        };
+        let namespace = Namespace { salt, ..Namespace::default() };
         let tokens = &tokens[..len];
-        let keys = index.hash(Prompt {
-            tokens,
-            namespace,
-            ..Prompt::default()
-        });
+        let keys = index.hash(Prompt { tokens, namespace, ..Prompt::default() });
         let decision = router.route(&RouteRequest {
             text: Some(&keys),
             lacks_tokens: true,
@@ -32,11 +25,7 @@ fn texts_without_tokens_stay_on_their_replica() {
         });
         let decision = decision.unwrap();
         router.finish(decision.reservation, Nanos::from_secs_f64(second));
-        (
-            decision.replica,
-            decision.overlap_tokens,
-            decision.prompt_tokens,
-        )
+        (decision.replica, decision.overlap_tokens, decision.prompt_tokens)
     };
     let (first, overlap, length) = place(&mut router, 320, None, 0.0);
     assert_eq!((overlap, length), (0, 320));
@@ -58,10 +47,7 @@ fn messages_find_the_replica_of_the_last_turn() {
     let (text_index, index) = (router.text_index(), router.index());
     for conversation in 0..40_u32 {
         let tokens: Vec<u32> = (0..64).map(|at| conversation * 1000 + at).collect();
-        let prompt = Prompt {
-            tokens: &tokens,
-            ..Prompt::default()
-        };
+        let prompt = Prompt { tokens: &tokens, ..Prompt::default() };
         let (text, keys) = (text_index.hash(prompt), index.hash(prompt));
         let messages = [1, 2, 3].map(|message| RouteKey(u64::from(conversation * 10 + message)));
         let first = RouteRequest {
@@ -93,10 +79,7 @@ fn an_estimated_overlap_moves_no_conversation() {
     let mut router = fleet("precise", 2);
     let (text_index, index) = (router.text_index(), router.index());
     let system: Vec<u32> = (0..640).collect();
-    let prompt = Prompt {
-        tokens: &system,
-        ..Prompt::default()
-    };
+    let prompt = Prompt { tokens: &system, ..Prompt::default() };
     let (text, keys) = (text_index.hash(prompt), index.hash(prompt));
     let route = |router: &mut Router, request: RouteRequest<'_>| {
         let decision = router.route(&request).unwrap();
@@ -133,13 +116,8 @@ fn an_estimated_overlap_moves_no_conversation() {
 fn equal_messages_have_no_home() {
     let mut router = fleet("precise", 4);
     let messages = [RouteKey(1)];
-    let request = RouteRequest {
-        messages: &messages,
-        ..RouteRequest::default()
-    };
-    let mut replicas: Vec<_> = (0..4)
-        .map(|_| router.route(&request).unwrap().replica)
-        .collect();
+    let request = RouteRequest { messages: &messages, ..RouteRequest::default() };
+    let mut replicas: Vec<_> = (0..4).map(|_| router.route(&request).unwrap().replica).collect();
     replicas.sort();
     replicas.dedup();
     assert_eq!(replicas.len(), 4);

@@ -17,10 +17,7 @@ pub(super) struct Adversary {
 impl Adversary {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let config = FollowerConfig {
-            can_replay: rng.below(3) > 0,
-            rank: Some(0),
-        };
+        let config = FollowerConfig { can_replay: rng.below(3) > 0, rank: Some(0) };
         Self {
             follower: Follower::new(config),
             now: Nanos(rng.next_u64() >> (1 + rng.below(60))),
@@ -36,10 +33,7 @@ impl Adversary {
     fn step(&mut self) {
         let mut effects = Vec::new();
         let (now, batch) = (self.now, self.batch());
-        let replay = self
-            .follower
-            .replay()
-            .unwrap_or(ReplayId(self.rng.next_u64()));
+        let replay = self.follower.replay().unwrap_or(ReplayId(self.rng.next_u64()));
         let replay = ReplayId(replay.0.wrapping_add((self.rng.below(10) == 0).into()));
         let (follower, effects_of) = (&mut self.follower, &mut effects);
         match self.rng.below(40) {
@@ -100,14 +94,7 @@ impl Adversary {
             2 => rng.below(10) as u64,
             _ => next.saturating_add(rng.below(8) as u64).saturating_sub(3),
         };
-        let times = [
-            f64::NAN,
-            f64::INFINITY,
-            -1.0,
-            0.0,
-            f64::MAX,
-            f64::MIN_POSITIVE,
-        ];
+        let times = [f64::NAN, f64::INFINITY, -1.0, 0.0, f64::MAX, f64::MIN_POSITIVE];
         let ts = match rng.below(4) {
             0 => None,
             1 => Some(times[rng.below(times.len())]),
@@ -116,10 +103,7 @@ impl Adversary {
         let reasons = vec![("x", 1)];
         let damage = match rng.below(20) {
             0 => Damage::Unreadable,
-            1 => Damage::Skipped {
-                reasons,
-                may_have_removed: rng.below(2) == 0,
-            },
+            1 => Damage::Skipped { reasons, may_have_removed: rng.below(2) == 0 },
             _ => Damage::None,
         };
         StreamBatch {

@@ -45,22 +45,13 @@ fn what_is_claimed_is_true_and_a_healed_stream_converges() {
         let end = (rules.can_replay, status.name());
         *ends.entry(end).or_insert(0u64) += 1;
     }
-    assert!(
-        num_trusted > num_seeds() / 20,
-        "{num_trusted} seeds took a doubt back"
-    );
+    assert!(num_trusted > num_seeds() / 20, "{num_trusted} seeds took a doubt back");
     let share = |can_replay, status| {
         let ended = ends.get(&(can_replay, status)).copied().unwrap_or(0);
         ended as f64 / num_seeds() as f64
     };
-    assert!(
-        share(true, "complete") > 0.2 && share(true, "partial") > 0.1,
-        "{ends:?}"
-    );
-    assert!(
-        share(false, "complete") > 0.02 && share(false, "partial") > 0.02,
-        "{ends:?}"
-    );
+    assert!(share(true, "complete") > 0.2 && share(true, "partial") > 0.1, "{ends:?}");
+    assert!(share(false, "complete") > 0.02 && share(false, "partial") > 0.02, "{ends:?}");
 }
 
 /// A sender of anything at all: no panic, bounds hold, batches are applied in order, and time is

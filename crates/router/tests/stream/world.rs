@@ -84,10 +84,7 @@ impl World {
     }
 
     fn new(seed: u64, rules: Rules) -> Self {
-        let config = FollowerConfig {
-            can_replay: rules.can_replay,
-            rank: None,
-        };
+        let config = FollowerConfig { can_replay: rules.can_replay, rank: None };
         Self {
             rules,
             rng: Rng::new(seed),
@@ -116,9 +113,7 @@ impl World {
             1..6 => events.extend(self.pick_held().map(removed)),
             _ => {}
         }
-        events
-            .iter()
-            .for_each(|event| apply(&mut self.truth, event));
+        events.iter().for_each(|event| apply(&mut self.truth, event));
         let stamp = self.next_block as f64;
         let mut batch = StreamBatch {
             seq,
@@ -145,10 +140,7 @@ impl World {
             let last = batch.events.pop();
             let is_removal = !matches!(last, Some(CacheEvent::Stored(_)));
             let reasons = vec![("lost", 1)];
-            batch.damage = Damage::Skipped {
-                reasons,
-                may_have_removed: is_removal,
-            };
+            batch.damage = Damage::Skipped { reasons, may_have_removed: is_removal };
             if !is_removal {
                 // A clear alone does not tell the life: so it goes too.
                 batch.events.clear();
@@ -229,12 +221,8 @@ impl World {
         let life = self.lives.last().expect("a life");
         let sent = life.iter().filter_map(|published| published.sent.clone());
         let kept = sent.clone().count().saturating_sub(self.rules.reach);
-        let kept = sent
-            .skip(kept)
-            .filter(|batch| batch.seq >= from)
-            .map(Reply::Batch);
-        self.replies
-            .extend(kept.chain([Reply::End]).map(|reply| (replay, reply)));
+        let kept = sent.skip(kept).filter(|batch| batch.seq >= from).map(Reply::Batch);
+        self.replies.extend(kept.chain([Reply::End]).map(|reply| (replay, reply)));
     }
 
     fn reply(&mut self) {
@@ -285,17 +273,13 @@ impl World {
             return;
         }
         let nothing = BTreeSet::new();
-        let truth = known.last.map_or(&nothing, |(life, seq)| {
-            &self.lives[life][seq as usize].truth
-        });
+        let truth =
+            known.last.map_or(&nothing, |(life, seq)| &self.lives[life][seq as usize].truth);
         assert!(known.confirmed.is_subset(truth), "{report:?}");
         if report.status == StreamStatus::Complete {
             let next = known.last.map_or(0, |(_, seq)| seq + 1);
             assert_eq!(report.next_seq, next, "{report:?}");
-            assert!(
-                known.doubtful.is_empty() && known.confirmed == *truth,
-                "{report:?}"
-            );
+            assert!(known.doubtful.is_empty() && known.confirmed == *truth, "{report:?}");
         }
     }
 
@@ -322,11 +306,7 @@ impl World {
 
     fn publish_sound(&mut self) {
         let rules = self.rules;
-        self.rules = Rules {
-            burns: false,
-            damages: false,
-            ..rules
-        };
+        self.rules = Rules { burns: false, damages: false, ..rules };
         self.publish();
         self.rules = rules;
     }
@@ -341,10 +321,7 @@ impl World {
             if self.follower.status() != StreamStatus::Replaying {
                 return;
             }
-            let due = self
-                .follower
-                .due()
-                .expect("whoever replays waits for a time");
+            let due = self.follower.due().expect("whoever replays waits for a time");
             self.pass(due.since(self.now));
         }
         panic!("it never comes to rest: {:?}", self.follower.report());
@@ -374,15 +351,9 @@ impl Known {
     fn take(&mut self, effect: StreamEffect) {
         match effect {
             StreamEffect::Apply { seq, events } => {
-                let life = events
-                    .iter()
-                    .find_map(life_of)
-                    .expect("a new block in each batch");
+                let life = events.iter().find_map(life_of).expect("a new block in each batch");
                 let last = self.last.replace((life, seq));
-                assert!(
-                    last.is_none_or(|(_, last)| last < seq),
-                    "{seq} after {last:?}"
-                );
+                assert!(last.is_none_or(|(_, last)| last < seq), "{seq} after {last:?}");
                 for event in &events {
                     apply(&mut self.confirmed, event);
                     forget(&mut self.doubtful, event);
@@ -390,11 +361,7 @@ impl Known {
                 }
             }
             StreamEffect::Clear => {
-                *self = Self {
-                    restarts: self.restarts + 1,
-                    trusts: self.trusts,
-                    ..Self::default()
-                }
+                *self = Self { restarts: self.restarts + 1, trusts: self.trusts, ..Self::default() }
             }
             StreamEffect::Doubt { .. } => {
                 self.last_doubted.clone_from(&self.confirmed);
@@ -429,11 +396,7 @@ fn stored(block: u64) -> CacheEvent {
 
 fn removed(block: u64) -> CacheEvent {
     let blocks = vec![BlockHash::from_u64(block)];
-    CacheEvent::Removed {
-        blocks,
-        tier: Tier::Device,
-        group: 0,
-    }
+    CacheEvent::Removed { blocks, tier: Tier::Device, group: 0 }
 }
 
 fn number(block: &BlockHash) -> u64 {

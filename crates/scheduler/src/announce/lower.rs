@@ -203,22 +203,14 @@ impl LowerTiers {
     }
 
     fn tell_removed(&mut self, tier: Tier, gone: Vec<BlockHash>) {
-        if let Some(CacheEvent::Removed {
-            blocks,
-            tier: last_tier,
-            ..
-        }) = self.events.last_mut()
+        if let Some(CacheEvent::Removed { blocks, tier: last_tier, .. }) = self.events.last_mut()
             && *last_tier == tier
             && blocks.len() + gone.len() <= EVENT_BLOCKS_MAX
         {
             blocks.extend(gone);
             return;
         }
-        self.events.push(CacheEvent::Removed {
-            blocks: gone,
-            tier,
-            group: 0,
-        });
+        self.events.push(CacheEvent::Removed { blocks: gone, tier, group: 0 });
     }
 }
 
@@ -319,10 +311,7 @@ mod tests {
         tiers.changed(stored(3), true);
         assert_eq!(
             told(&mut tiers),
-            [
-                ('+', vec![1, 2], Some(9), vec![1, 1, 2, 2]),
-                ('+', vec![3], Some(1), vec![3, 3]),
-            ]
+            [('+', vec![1, 2], Some(9), vec![1, 1, 2, 2]), ('+', vec![3], Some(1), vec![3, 3]),]
         );
         tiers.changed(removed(2), false);
         tiers.changed(removed(3), false);

@@ -128,10 +128,7 @@ impl Scheduler {
             decoding: 0,
             computed: 0,
         };
-        Self {
-            counter: Some(counter),
-            ..Self::new(config, cache)
-        }
+        Self { counter: Some(counter), ..Self::new(config, cache) }
     }
 
     /// Decides the next step: those that decode, and a batch of prompts. Both are empty only when
@@ -153,10 +150,8 @@ impl Scheduler {
             }
         }
         let counter = self.counter();
-        let decode = Decode {
-            sequences: counter.decoding,
-            kv_tokens: counter.computed + counter.decoding,
-        };
+        let decode =
+            Decode { sequences: counter.decoding, kv_tokens: counter.computed + counter.decoding };
         let mut batch = Batch::default();
         let budget = self.config.max_batched_tokens - decode.sequences;
         let taken = self.schedule_running(decode.sequences, &mut batch, budget, now);
@@ -234,9 +229,7 @@ impl Scheduler {
 
     /// Finds a running sequence by its place; they stand in the order of admission.
     fn running_at(&self, place: u64) -> Option<usize> {
-        let found = self
-            .running
-            .binary_search_by_key(&place, |sequence| sequence.place);
+        let found = self.running.binary_search_by_key(&place, |sequence| sequence.place);
         found.ok()
     }
 

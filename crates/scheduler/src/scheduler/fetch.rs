@@ -50,10 +50,7 @@ impl Scheduler {
     pub fn with_tiers(mut self, tiers: Tiers) -> Self {
         let block_tokens = tiers.config().block_tokens;
         assert_eq!(block_tokens, self.config.block_size, "one block size");
-        assert!(
-            self.counter.is_none(),
-            "counted steps know no waiting for loads"
-        );
+        assert!(self.counter.is_none(), "counted steps know no waiting for loads");
         self.tiers = Some(tiers);
         self
     }
@@ -103,11 +100,7 @@ impl Scheduler {
         });
         // One that is over waits for something else: room, or others that wait.
         let to_come = |deadline: Nanos| {
-            if deadline > now {
-                deadline
-            } else {
-                now + LOOK_AGAIN
-            }
+            if deadline > now { deadline } else { now + LOOK_AGAIN }
         };
         deadlines.map(to_come).min()
     }
@@ -151,10 +144,7 @@ impl Scheduler {
         let Some(tiers) = &self.tiers else {
             return Work::default();
         };
-        let decoding = self
-            .running
-            .iter()
-            .filter(|sequence| sequence.remaining() == 1);
+        let decoding = self.running.iter().filter(|sequence| sequence.remaining() == 1);
         let (count, kv_tokens) = decoding.fold((0, 0), |(count, kv_tokens), sequence| {
             (count + 1, kv_tokens + sequence.tokens.len())
         });
@@ -187,11 +177,7 @@ impl Scheduler {
                 claims.into_iter().rev().collect()
             }
         };
-        Fetch::Units {
-            next: plan.from,
-            claims,
-            deadline: tiers.deadline(&plan, now),
-        }
+        Fetch::Units { next: plan.from, claims, deadline: tiers.deadline(&plan, now) }
     }
 
     /// Whether a waiting sequence would have something to do if it were admitted.
@@ -201,12 +187,7 @@ impl Scheduler {
         sequence: &Sequence,
         now: Nanos,
     ) -> bool {
-        let Fetch::Units {
-            next,
-            claims,
-            deadline,
-        } = &sequence.fetch
-        else {
+        let Fetch::Units { next, claims, deadline } = &sequence.fetch else {
             return true;
         };
         let (Some(tiers), Some(Some(claim))) = (tiers, claims.front()) else {
@@ -232,11 +213,7 @@ impl Scheduler {
         loop {
             let sequence = &self.running[index];
             let (next, claims, deadline) = match &sequence.fetch {
-                Fetch::Units {
-                    next,
-                    claims,
-                    deadline,
-                } => (next, claims, deadline),
+                Fetch::Units { next, claims, deadline } => (next, claims, deadline),
                 Fetch::Partly { .. } => return self.take_parts(index, now),
                 Fetch::Open | Fetch::Nothing => return StepAction::Compute(usize::MAX),
             };
@@ -278,10 +255,7 @@ impl Scheduler {
     /// The unit that is next will be in its blocks, up to token `end`, when the step is computed.
     fn arrive(&mut self, index: usize, claim: Claim, end: usize) -> Arrival {
         let block_size = self.config.block_size;
-        let unit_blocks = self
-            .tiers
-            .as_ref()
-            .map_or(1, |tiers| tiers.config().unit_blocks);
+        let unit_blocks = self.tiers.as_ref().map_or(1, |tiers| tiers.config().unit_blocks);
         let sequence = &mut self.running[index];
         let seq = sequence.new.id;
         let first = end / block_size - unit_blocks;
@@ -289,12 +263,7 @@ impl Scheduler {
         let own = sequence.lease_mut().committed().max(first);
         let blocks = &sequence.lease_mut().blocks()[own..end / block_size];
         let numbered = (own - first..).zip(blocks.iter().copied());
-        let arrival = Arrival {
-            seq,
-            claim,
-            end,
-            blocks: numbered.collect(),
-        };
+        let arrival = Arrival { seq, claim, end, blocks: numbered.collect() };
         sequence.computed = end;
         let _ = next_claim(sequence);
         arrival
@@ -358,10 +327,7 @@ impl Scheduler {
         for number in first / unit_blocks..full / unit_blocks {
             let start = number * unit_blocks;
             let blocks = &lease.blocks()[start..start + unit_blocks];
-            let access = Access {
-                offset: start as u32,
-                ..*access
-            };
+            let access = Access { offset: start as u32, ..*access };
             let shown = sequence.shown(number, unit_blocks);
             self.lower.shown(&shown, tiers.holding(shown.unit.name));
             tiers.committed(shown.unit, blocks, &access);
@@ -377,10 +343,7 @@ impl Scheduler {
         for number in 0..lease.matched() / unit_blocks {
             let start = number * unit_blocks;
             let blocks = &lease.blocks()[start..start + unit_blocks];
-            let access = Access {
-                offset: start as u32,
-                ..sequence.access(now)
-            };
+            let access = Access { offset: start as u32, ..sequence.access(now) };
             tiers.offered(sequence.unit(number, unit_blocks), blocks, &access);
         }
         self.announce_tiers();

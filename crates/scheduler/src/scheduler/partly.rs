@@ -267,14 +267,7 @@ impl Scheduler {
     /// Decides the turn of a running sequence whose prefix is loaded in part; may begin the load.
     pub(super) fn take_parts(&mut self, index: usize, now: Nanos) -> StepAction {
         let sequence = &self.running[index];
-        let Fetch::Partly {
-            from,
-            to,
-            hold,
-            patience,
-            deadline,
-        } = sequence.fetch
-        else {
+        let Fetch::Partly { from, to, hold, patience, deadline } = sequence.fetch else {
             return StepAction::Compute(usize::MAX);
         };
         let Some(tiers) = &self.tiers else {
@@ -293,11 +286,7 @@ impl Scheduler {
         }
         let most = self.partly.when.as_ref();
         let most = most.map_or(0, |(when, _)| when.most_at_once);
-        let begun = self
-            .running
-            .iter()
-            .filter(|sequence| is_begun(sequence))
-            .count();
+        let begun = self.running.iter().filter(|sequence| is_begun(sequence)).count();
         if deadline.is_some() || begun >= most {
             return StepAction::Wait;
         }
@@ -311,18 +300,9 @@ impl Scheduler {
         let prefix = sequence.units(unit_blocks)[..to].to_vec();
         let last = sequence.unit(to - 1, unit_blocks);
         let whole = entry(sequence, remaining);
-        let entry = Entry {
-            start: stored.end,
-            tokens: sequence.tokens[stored.end..].to_vec(),
-            ..whole
-        };
-        sequence.fetch = Fetch::Partly {
-            from,
-            to,
-            hold,
-            patience,
-            deadline: Some(now + patience),
-        };
+        let entry =
+            Entry { start: stored.end, tokens: sequence.tokens[stored.end..].to_vec(), ..whole };
+        sequence.fetch = Fetch::Partly { from, to, hold, patience, deadline: Some(now + patience) };
         self.partly.begun.push(PartlyLoadedPrompt {
             place: sequence.place,
             origin: (last.identity, last.tenant),
@@ -338,11 +318,5 @@ impl Scheduler {
 
 /// Whether the engine has taken a sequence over.
 fn is_begun(sequence: &Sequence) -> bool {
-    matches!(
-        sequence.fetch,
-        Fetch::Partly {
-            deadline: Some(_),
-            ..
-        }
-    )
+    matches!(sequence.fetch, Fetch::Partly { deadline: Some(_), .. })
 }

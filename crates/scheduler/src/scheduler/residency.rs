@@ -34,38 +34,22 @@ impl Scheduler {
         }
         let access = sequence.access(now);
         let full = sequence.computed / self.config.block_size;
-        let lease = sequence
-            .lease
-            .as_mut()
-            .expect("a running sequence holds a lease");
+        let lease = sequence.lease.as_mut().expect("a running sequence holds a lease");
         let first = lease.committed();
         if first >= full {
             return;
         }
         for position in first..full {
-            let access = Access {
-                offset: position as u32,
-                ..access
-            };
+            let access = Access { offset: position as u32, ..access };
             self.cache.commit(lease, sequence.hashes[position], &access);
         }
-        announce::commits(
-            sequence,
-            first,
-            self.cache.drain_effects(),
-            &mut self.events,
-        );
+        announce::commits(sequence, first, self.cache.drain_effects(), &mut self.events);
         self.offer_units(index, first, full, &access);
         self.announce_tiers();
     }
 
     pub(super) fn announce_evictions(&mut self, now: Nanos) {
-        let Self {
-            cache,
-            tiers,
-            lower,
-            ..
-        } = self;
+        let Self { cache, tiers, lower, .. } = self;
         let tell = |effect: &Effect| {
             if let (Some(tiers), Effect::Evicted { hash, .. }) = (tiers.as_mut(), effect) {
                 tiers.evicted(*hash, now);

@@ -29,10 +29,8 @@ const BLOCK_SIZE: usize = 4;
 const VOCABULARY: u64 = 5;
 
 fn extend(digest: u64, token: TokenId) -> u64 {
-    let next = (digest ^ u64::from(token))
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .rotate_left(23)
-        ^ 0x55;
+    let next =
+        (digest ^ u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ 0x55;
     next & !MARK | digest & MARK
 }
 
@@ -80,10 +78,7 @@ impl Executor for Digests {
         let mut sampled = Vec::new();
         for entry in &batch.entries {
             let at = |position: usize| {
-                (
-                    entry.blocks[position / BLOCK_SIZE].index(),
-                    position % BLOCK_SIZE,
-                )
+                (entry.blocks[position / BLOCK_SIZE].index(), position % BLOCK_SIZE)
             };
             let mut digest = entry.start.checked_sub(1).map_or(0, |before| {
                 let (block, slot) = at(before);
@@ -107,9 +102,7 @@ impl Executor for Digests {
 }
 
 fn expected(prompt: &[TokenId], max_tokens: usize) -> Vec<TokenId> {
-    let mut digest = prompt
-        .iter()
-        .fold(0, |digest, &token| extend(digest, token));
+    let mut digest = prompt.iter().fold(0, |digest, &token| extend(digest, token));
     (0..max_tokens)
         .map(|_| {
             let token = next_token(digest);
@@ -239,10 +232,7 @@ impl Engine {
             // Read beside the next step.
             self.hand_over();
         } else if !self.scheduler.is_idle() {
-            assert!(
-                self.scheduler.waits_until(self.now).is_some(),
-                "who waits has a deadline"
-            );
+            assert!(self.scheduler.waits_until(self.now).is_some(), "who waits has a deadline");
         }
         self.advance_parts();
         self.scheduler.check();
@@ -252,10 +242,7 @@ impl Engine {
                 Output::Started { seq, cached_tokens } => {
                     self.cached_tokens += cached_tokens;
                     self.found.insert(seq, cached_tokens);
-                    assert!(
-                        self.answers.insert(seq, Vec::new()).is_none(),
-                        "started twice"
-                    );
+                    assert!(self.answers.insert(seq, Vec::new()).is_none(), "started twice");
                 }
                 Output::Partly { seq, .. } => {
                     let parts = self.parts.as_ref().expect("else nothing is loaded in part");
@@ -327,15 +314,7 @@ impl Engine {
 fn random_prompt(rng: &mut Rng) -> Vec<TokenId> {
     let branch = rng.below(3) as TokenId;
     let length = 1 + rng.below(30);
-    (0..length)
-        .map(|at| {
-            if at % 7 == 6 {
-                rng.below(2) as TokenId
-            } else {
-                branch
-            }
-        })
-        .collect()
+    (0..length).map(|at| if at % 7 == 6 { rng.below(2) as TokenId } else { branch }).collect()
 }
 
 fn run(seed: u64, order: QueueOrder) -> Engine {
@@ -359,10 +338,7 @@ fn run_on(mut engine: Engine, seed: u64, mut rng: Rng) -> Engine {
         engine.step();
     }
     assert!(engine.scheduler.is_idle(), "seed {seed}: somebody starves");
-    assert!(
-        engine.prompts.is_empty(),
-        "seed {seed}: somebody never finished"
-    );
+    assert!(engine.prompts.is_empty(), "seed {seed}: somebody never finished");
     engine
 }
 
@@ -372,9 +348,7 @@ fn answers_are_those_of_an_engine_without_cache() {
     for seed in 0..60 {
         let order = match seed % 2 {
             0 => QueueOrder::FirstCome,
-            _ => QueueOrder::LongestPrefix {
-                max_age: Duration::from_millis(20),
-            },
+            _ => QueueOrder::LongestPrefix { max_age: Duration::from_millis(20) },
         };
         let engine = run(seed, order);
         cached += engine.cached_tokens;
@@ -391,9 +365,7 @@ fn answers_with_lower_tiers_are_those_without_a_cache() {
     let (mut loaded, mut failed, mut preempted) = (0, 0, 0);
     for seed in 0..120 {
         let order = match seed % 4 {
-            0 => QueueOrder::LongestPrefix {
-                max_age: Duration::from_millis(20),
-            },
+            0 => QueueOrder::LongestPrefix { max_age: Duration::from_millis(20) },
             _ => QueueOrder::FirstCome,
         };
         let mut rng = Rng::new(seed);
@@ -423,11 +395,7 @@ fn events_tell_what_is_resident() {
         for event in &engine.events {
             match event {
                 CacheEvent::Stored(stored) => {
-                    assert!(
-                        stored
-                            .parent
-                            .is_none_or(|parent| resident.contains(&parent))
-                    );
+                    assert!(stored.parent.is_none_or(|parent| resident.contains(&parent)));
                     let chain_of = |tokens: &[TokenId]| {
                         let mut parent = stored.parent;
                         let blocks = tokens.chunks(BLOCK_SIZE);
@@ -445,21 +413,14 @@ fn events_tell_what_is_resident() {
             }
         }
         let occupancy = engine.scheduler.occupancy();
-        assert_eq!(
-            (resident.len(), occupancy.pinned),
-            (occupancy.cached, 0),
-            "seed {seed}"
-        );
+        assert_eq!((resident.len(), occupancy.pinned), (occupancy.cached, 0), "seed {seed}");
     }
 }
 
 #[test]
 fn limits_are_outcomes() {
     let mut engine = Engine::new(4, QueueOrder::FirstCome);
-    assert_eq!(
-        engine.submit(0, vec![1; 16], 1),
-        Submit::TooLong { limit: 15 }
-    );
+    assert_eq!(engine.submit(0, vec![1; 16], 1), Submit::TooLong { limit: 15 });
     for id in 1..=6 {
         assert_eq!(engine.submit(id, vec![1; 15], 9), Submit::Queued);
     }
@@ -472,9 +433,7 @@ fn limits_are_outcomes() {
 
 #[test]
 fn the_longest_prefix_goes_first_until_somebody_is_too_old() {
-    let order = QueueOrder::LongestPrefix {
-        max_age: Duration::from_millis(5),
-    };
+    let order = QueueOrder::LongestPrefix { max_age: Duration::from_millis(5) };
     let mut engine = Engine::new(32, order);
     engine.submit(0, vec![1; 12], 1);
     for _ in 0..4 {
@@ -483,10 +442,7 @@ fn the_longest_prefix_goes_first_until_somebody_is_too_old() {
     engine.submit(1, vec![2; 12], 1);
     engine.submit(2, vec![1; 12], 1);
     engine.step();
-    assert!(
-        engine.answers.contains_key(&SeqId(2)),
-        "shares eight tokens"
-    );
+    assert!(engine.answers.contains_key(&SeqId(2)), "shares eight tokens");
     let mut late = Engine::new(32, order);
     late.submit(0, vec![1; 12], 1);
     for _ in 0..4 {

@@ -74,21 +74,13 @@ impl Mover {
                         self.loads += 1;
                         self.at_hand.insert(name, bytes);
                         let result = TransferResult::Done;
-                        TransferReport::Loaded {
-                            id,
-                            result,
-                            ago: Duration::ZERO,
-                        }
+                        TransferReport::Loaded { id, result, ago: Duration::ZERO }
                     }
                     None => {
                         self.failed += 1;
                         self.tiers.remove(&(from, name));
                         let result = TransferResult::Failed;
-                        TransferReport::Loaded {
-                            id,
-                            result,
-                            ago: Duration::ZERO,
-                        }
+                        TransferReport::Loaded { id, result, ago: Duration::ZERO }
                     }
                 }
             }
@@ -101,10 +93,7 @@ impl Mover {
         let at = (!held.is_empty()).then(|| self.rng.below(held.len()))?;
         let (tier, name) = held[at];
         self.tiers.remove(&(tier, name));
-        Some(TransferReport::Lost {
-            tier,
-            names: vec![name],
-        })
+        Some(TransferReport::Lost { tier, names: vec![name] })
     }
 
     /// Whether a tier still has a unit.
@@ -121,20 +110,10 @@ impl Mover {
 impl BlockMover for Mover {
     fn submit(&mut self, transfer: Transfer) {
         match transfer {
-            Transfer::Store {
-                id,
-                unit,
-                blocks,
-                to,
-            } => {
+            Transfer::Store { id, unit, blocks, to } => {
                 assert_eq!(blocks.len(), UNIT_BLOCKS);
                 let name = unit.name;
-                self.unread.push(Unread {
-                    id,
-                    name,
-                    blocks,
-                    to,
-                });
+                self.unread.push(Unread { id, name, blocks, to });
             }
             Transfer::Demote { id, name, from, to } => {
                 // It may have been lost, which is reported later.
@@ -165,13 +144,7 @@ impl BlockMover for Mover {
 
     fn read(&mut self, _: usize, device: &dyn DevicePart) {
         let len = device.block_bytes();
-        for Unread {
-            id,
-            name,
-            blocks,
-            to,
-        } in self.unread.drain(..)
-        {
+        for Unread { id, name, blocks, to } in self.unread.drain(..) {
             let mut bytes = vec![0; blocks.len() * len];
             let pieces = bytes.chunks_exact_mut(len).zip(blocks);
             pieces.for_each(|(piece, block)| device.read(block, piece));
@@ -224,12 +197,7 @@ pub(crate) fn tiers(seed: u64) -> Tiers {
         block_tokens: BLOCK_SIZE,
         unit_bytes: 1_000,
         most_at_hand: 3 + rng.below(20),
-        engine: EngineModel {
-            cost,
-            max_batched_tokens: 10,
-            kv_tokens: 100,
-            load_token_s: 0.0,
-        },
+        engine: EngineModel { cost, max_batched_tokens: 10, kv_tokens: 100, load_token_s: 0.0 },
         load: match seed % 7 {
             0 => LoadWhen::Always,
             _ => LoadWhen::Faster,
@@ -247,23 +215,13 @@ pub(crate) fn tiers(seed: u64) -> Tiers {
             0 => WriteWhen::Through,
             _ => WriteWhen::Back,
         },
-        shares: Shares {
-            each: seed.is_multiple_of(3).then_some(9),
-            ..Shares::default()
-        },
-        assumed: AssumedSpeed {
-            latency_s: 0.0,
-            bytes_per_s: [5e5, 1e6, 1e9][rng.below(3)],
-        },
+        shares: Shares { each: seed.is_multiple_of(3).then_some(9), ..Shares::default() },
+        assumed: AssumedSpeed { latency_s: 0.0, bytes_per_s: [5e5, 1e6, 1e9][rng.below(3)] },
     };
     let tiers = match seed % 3 {
         0 => vec![tier(Tier::Disk, 30)],
         1 => vec![tier(Tier::Host, 8), tier(Tier::Disk, 30)],
-        _ => vec![
-            tier(Tier::Host, 4),
-            tier(Tier::Disk, 10),
-            tier(Tier::Remote, 40),
-        ],
+        _ => vec![tier(Tier::Host, 4), tier(Tier::Disk, 10), tier(Tier::Remote, 40)],
     };
     Tiers::new(config, tiers)
 }

@@ -50,11 +50,7 @@ impl Parts {
 
     /// A scheduler that asks for them.
     pub(crate) fn with(scheduler: Scheduler) -> Scheduler {
-        let when = PartlyWhen {
-            least_tokens: BLOCK_SIZE,
-            most_at_once: MOST_AT_ONCE,
-            share: 0.1,
-        };
+        let when = PartlyWhen { least_tokens: BLOCK_SIZE, most_at_once: MOST_AT_ONCE, share: 0.1 };
         scheduler.with_partly(when, Guard::new(GuardOptions::default()))
     }
 
@@ -212,10 +208,7 @@ fn nobody_meets_what_was_computed_behind_a_part() {
         preempted += engine.scheduler.load().preemptions;
     }
     let least = [seen.exact, seen.marked, seen.failed, seen.late, seen.left];
-    assert!(
-        least.iter().all(|count| *count > 20) && preempted > 100,
-        "{seen:?}"
-    );
+    assert!(least.iter().all(|count| *count > 20) && preempted > 100, "{seen:?}");
 }
 
 /// Ids are unique only among those present: one that was cancelled leaves its to another, behind

@@ -81,10 +81,7 @@ impl Model {
     }
 
     fn forget(&mut self) -> bool {
-        let leaves = self
-            .units
-            .iter()
-            .filter(|unit| self.children(&unit.path).is_empty());
+        let leaves = self.units.iter().filter(|unit| self.children(&unit.path).is_empty());
         let coldest = leaves.min_by_key(|unit| unit.last_use).expect("it is full");
         if coldest.last_use == self.num_requests {
             return false;
@@ -176,13 +173,8 @@ impl Model {
             if layers.is_empty() {
                 continue;
             }
-            let names = run
-                .iter()
-                .map(|at| *self.units[*at].path.last().expect("not empty"));
-            let job = Job {
-                units: names.collect(),
-                layers,
-            };
+            let names = run.iter().map(|at| *self.units[*at].path.last().expect("not empty"));
+            let job = Job { units: names.collect(), layers };
             self.pack(&run, &job);
             jobs.push(job);
         }
@@ -225,13 +217,8 @@ fn compare(seed: u64) -> usize {
         ..options()
     };
     let mut nodes = Nodes::new(options);
-    let mut model = Model {
-        options,
-        units: Vec::new(),
-        num_requests: 0,
-        num_packings: 0,
-        next_look: 0,
-    };
+    let mut model =
+        Model { options, units: Vec::new(), num_requests: 0, num_packings: 0, next_look: 0 };
     let mut num_jobs = 0;
     for now in 0..200 {
         // Most go straight on.
@@ -295,10 +282,7 @@ fn a_node_ends_where_prompts_part() {
     select_all(&mut nodes, &other);
     // One node has become two: the shared part is packed again now, the rest when it is used.
     let shared = one[..2].to_vec();
-    assert_eq!(
-        nodes_due(&mut nodes, 10),
-        [shared.clone(), other[2..].to_vec()]
-    );
+    assert_eq!(nodes_due(&mut nodes, 10), [shared.clone(), other[2..].to_vec()]);
     nodes.used(&one);
     select_all(&mut nodes, &one);
     assert_eq!(nodes_due(&mut nodes, 20), [one[2..].to_vec()]);
@@ -316,18 +300,11 @@ fn a_node_ends_where_a_prompt_left_it() {
     nodes.used(&units[..3]);
     nodes.used(&units);
     select_all(&mut nodes, &units);
-    assert_eq!(
-        nodes_due(&mut nodes, 0),
-        slice::from_ref(&units),
-        "it only grew"
-    );
+    assert_eq!(nodes_due(&mut nodes, 0), slice::from_ref(&units), "it only grew");
     nodes.used(&units[..3]);
     nodes.used(&units);
     select_all(&mut nodes, &units);
-    assert_eq!(
-        nodes_due(&mut nodes, 10),
-        [units[..3].to_vec(), units[3..].to_vec()]
-    );
+    assert_eq!(nodes_due(&mut nodes, 10), [units[..3].to_vec(), units[3..].to_vec()]);
 }
 
 #[test]

@@ -76,9 +76,7 @@ impl Model {
         for &(name, share) in parts {
             let before = self.at(name).map(|at| self.parts.remove(at));
             // Without its place in the list it leaves room where it was.
-            let most = before
-                .as_ref()
-                .map_or(self.capacities.len(), |part| part.level);
+            let most = before.as_ref().map_or(self.capacities.len(), |part| part.level);
             let room = (0..most).find(|&level| self.make_room(level, &in_use, &mut gone));
             let level = room.or(before.as_ref().map(|part| part.level));
             let Some(level) = level else {
@@ -101,15 +99,10 @@ const TIERS: [Tier; 3] = [Tier::Device, Tier::Host, Tier::Disk];
 
 fn compare(policy: &'static str, seed: u64) -> PartCounts {
     let mut rng = Rng::new(seed);
-    let levels: Vec<_> = TIERS[..1 + rng.below(3)]
-        .iter()
-        .map(|&tier| (tier, rng.below(6)))
-        .collect();
+    let levels: Vec<_> =
+        TIERS[..1 + rng.below(3)].iter().map(|&tier| (tier, rng.below(6))).collect();
     let mut cache = PartCache::new(&levels, |capacity| {
-        let setting = Setting {
-            capacity,
-            block_tokens: 16,
-        };
+        let setting = Setting { capacity, block_tokens: 16 };
         by_name(policy, setting).expect("a known policy")
     });
     let mut model = Model {
@@ -170,15 +163,9 @@ fn compare(policy: &'static str, seed: u64) -> PartCounts {
             }
         }
         cache.check();
-        let found: BTreeMap<_, _> = cache
-            .names
-            .keys()
-            .map(|&name| (name, cache.find(name)))
-            .collect();
-        let expected = model
-            .parts
-            .iter()
-            .map(|part| (part.name, Some(TIERS[part.level])));
+        let found: BTreeMap<_, _> =
+            cache.names.keys().map(|&name| (name, cache.find(name))).collect();
+        let expected = model.parts.iter().map(|part| (part.name, Some(TIERS[part.level])));
         assert_eq!(found, expected.collect(), "{place}");
     }
     cache.counts()
@@ -191,11 +178,7 @@ fn keeps_what_the_lists_keep() {
         for seed in 0..400 {
             let counts = compare(policy, seed);
             hits += counts.levels.iter().map(|level| level.hits).sum::<u64>();
-            evictions += counts
-                .levels
-                .iter()
-                .map(|level| level.evictions)
-                .sum::<u64>();
+            evictions += counts.levels.iter().map(|level| level.evictions).sum::<u64>();
             not_kept += counts.not_kept;
         }
         let is_much = hits.min(evictions).min(not_kept) > 5_000;
@@ -204,16 +187,11 @@ fn keeps_what_the_lists_keep() {
 }
 
 fn part(number: u64) -> PartName {
-    PartName {
-        record: BlockHash::from_u64(number),
-        part: 1,
-    }
+    PartName { record: BlockHash::from_u64(number), part: 1 }
 }
 
 fn lru(levels: &[(Tier, usize)]) -> PartCache {
-    PartCache::new(levels, |slots| {
-        Box::new(headstart_cache::policy::Lru::new(slots))
-    })
+    PartCache::new(levels, |slots| Box::new(headstart_cache::policy::Lru::new(slots)))
 }
 
 #[test]
@@ -222,11 +200,7 @@ fn victims_move_down_and_uses_move_up() {
     assert_eq!(cache.used(&[(part(1), 1.0)], Nanos(1)), []);
     assert_eq!(cache.used(&[(part(2), 1.0)], Nanos(2)), []);
     assert_eq!(cache.find(part(1)), Some(Tier::Host));
-    assert_eq!(
-        cache.used(&[(part(1), 1.0)], Nanos(3)),
-        [],
-        "they change places"
-    );
+    assert_eq!(cache.used(&[(part(1), 1.0)], Nanos(3)), [], "they change places");
     assert_eq!(cache.find(part(2)), Some(Tier::Host));
     assert_eq!(cache.used(&[(part(3), 1.0)], Nanos(4)), [part(2)]);
     let counts = cache.counts();

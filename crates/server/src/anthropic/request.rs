@@ -14,14 +14,8 @@ use crate::openai::{ApiError, Generation};
 const STOPS: usize = 16;
 
 /// Request fields that have no effect on the answer here, such as region and speed.
-const HINTS: &[&str] = &[
-    "cache_control",
-    "diagnostics",
-    "inference_geo",
-    "speed",
-    "user_profile_id",
-    "betas",
-];
+const HINTS: &[&str] =
+    &["cache_control", "diagnostics", "inference_geo", "speed", "user_profile_id", "betas"];
 
 /// The line that Claude Code puts before its system prompt. It differs from request to request, so
 /// no prefix behind it would ever be found again; vLLM leaves it out as well.
@@ -49,16 +43,11 @@ impl MessagesRequest {
         let mut generation = sampling(&mut fields)?;
         generation.max_tokens = Some(max_tokens as usize);
         generation.stop = stop(fields.take("stop_sequences"), "stop_sequences", STOPS)?;
-        let user = fields
-            .take("metadata")
-            .map(|metadata| metadata["user_id"].clone());
+        let user = fields.take("metadata").map(|metadata| metadata["user_id"].clone());
         let user = user.and_then(|id| id.as_str().map(str::to_owned));
         generation.session = session(&mut fields, user)?;
         let conversation = conversation(&mut fields)?;
-        if let Some(message) = conversation
-            .messages
-            .as_array()
-            .and_then(|messages| messages.last())
+        if let Some(message) = conversation.messages.as_array().and_then(|messages| messages.last())
             && message["role"] == "assistant"
         {
             let error = "`messages` must end with a user message: this server does not continue \
@@ -67,10 +56,7 @@ impl MessagesRequest {
         }
         generation.turn = conversation.turn();
         refuse_rest(fields)?;
-        Ok(Self {
-            generation,
-            conversation,
-        })
+        Ok(Self { generation, conversation })
     }
 
     /// Parses the body of `POST /v1/messages/count_tokens`: the model and the conversation.
@@ -109,9 +95,7 @@ fn refuse_rest(mut fields: Fields) -> Result<(), ApiError> {
 
 /// Edits that clear earlier thinking are left to the chat template, which drops it or keeps it.
 fn check_context_management(value: Option<Value>) -> Result<(), ApiError> {
-    let edits = value
-        .map(|management| management["edits"].clone())
-        .unwrap_or_default();
+    let edits = value.map(|management| management["edits"].clone()).unwrap_or_default();
     for edit in edits.as_array().into_iter().flatten() {
         let kind = edit["type"].as_str().unwrap_or_default();
         if !kind.starts_with("clear_thinking_") {
@@ -337,9 +321,7 @@ fn variables(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> {
     match fields.take("thinking") {
         Some(thinking) if thinking["type"] == "disabled" => effort = Some("none".to_owned()),
         Some(thinking) if thinking["type"] == "enabled" => {
-            variables
-                .entry("enable_thinking")
-                .or_insert_with(|| true.into());
+            variables.entry("enable_thinking").or_insert_with(|| true.into());
         }
         // `adaptive` leaves it to the model.
         _ => {}

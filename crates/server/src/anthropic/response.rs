@@ -99,24 +99,12 @@ mod tests {
 
     #[test]
     fn the_three_counts_add_up_and_ends_have_anthropics_names() {
-        let shape = || MessageShape {
-            id: "msg_1".to_owned(),
-            model: "m".to_owned(),
-        };
-        let usage = Usage {
-            prompt: 100,
-            cached: 32,
-            created: 64,
-            completion: 5,
-        };
+        let shape = || MessageShape { id: "msg_1".to_owned(), model: "m".to_owned() };
+        let usage = Usage { prompt: 100, cached: 32, created: 64, completion: 5 };
         for (finish, reason, sequence) in [
             (Finish::EndToken, "end_turn", Value::Null),
             (Finish::Length, "max_tokens", Value::Null),
-            (
-                Finish::StopString("x".to_owned()),
-                "stop_sequence",
-                json!("x"),
-            ),
+            (Finish::StopString("x".to_owned()), "stop_sequence", json!("x")),
         ] {
             let whole = shape().whole("hi", &finish, usage);
             let whole: Value = serde_json::from_str(&whole).expect("JSON");
@@ -135,10 +123,7 @@ mod tests {
     #[test]
     fn a_failure_ends_a_stream_with_an_error() {
         let mut events = Events::default();
-        let mut shape = MessageShape {
-            id: "msg_1".to_owned(),
-            model: "m".to_owned(),
-        };
+        let mut shape = MessageShape { id: "msg_1".to_owned(), model: "m".to_owned() };
         shape.fail(&ApiError::replica_gone("gone"), &mut events);
         let expected = "event: error\ndata: {\"type\":\"error\",\"error\":\
                         {\"type\":\"overloaded_error\",\"message\":\"gone\",\

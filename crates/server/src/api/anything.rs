@@ -46,12 +46,7 @@ async fn pass_parts(
     proxied::count_hop(&mut headers)?;
     timeline.pass_on(&mut headers);
     let model = model(&head.headers, &body);
-    let request = Outgoing {
-        method: &head.method,
-        path: target,
-        headers: &headers,
-        body,
-    };
+    let request = Outgoing { method: &head.method, path: target, headers: &headers, body };
     let holder = match place {
         RequestDestination::All => return Ok(combined(gateway.fan_out(&request).await)),
         RequestDestination::Holder(id) => gateway.holder(&id, &headers).await,
@@ -84,9 +79,7 @@ async fn pass_parts(
     let mut response = respond::plain(gateway, (&closer, errors), proxied);
     // The length of what GET would answer, not of this empty body.
     if let Some(length) = length.filter(|_| head.method == Method::HEAD) {
-        response
-            .headers_mut()
-            .insert(header::CONTENT_LENGTH, length);
+        response.headers_mut().insert(header::CONTENT_LENGTH, length);
     }
     Ok(response)
 }
@@ -95,9 +88,7 @@ async fn pass_parts(
 /// only where `--cors-origin` says so.
 fn refuse_preflight(head: &request::Parts) -> Result<(), ApiError> {
     let is_preflight = head.method == Method::OPTIONS
-        && head
-            .headers
-            .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     if !is_preflight {
         return Ok(());
     }

@@ -29,9 +29,8 @@ pub(super) async fn authorize(
 }
 
 fn is_right(headers: &HeaderMap, key: &str) -> bool {
-    let bearer = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| bearer_token(value.as_bytes()));
+    let bearer =
+        headers.get(header::AUTHORIZATION).and_then(|value| bearer_token(value.as_bytes()));
     let api_key = headers.get(API_KEY_HEADER).map(|value| value.as_bytes());
     let mut given = bearer.into_iter().chain(api_key);
     given.any(|given| same_secret(given, key.as_bytes()))
@@ -46,10 +45,7 @@ fn bearer_token(value: &[u8]) -> Option<&[u8]> {
 
 /// Compares in a time that does not depend on where the two differ.
 fn same_secret(given: &[u8], secret: &[u8]) -> bool {
-    let differences = given
-        .iter()
-        .zip(secret)
-        .fold(0, |sum, (a, b)| sum | (a ^ b));
+    let differences = given.iter().zip(secret).fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == secret.len() && differences == 0
 }
 

@@ -27,9 +27,7 @@ pub(super) async fn read(
     body: Body,
     limits: &EdgeLimits,
 ) -> Result<Bytes, ApiError> {
-    let announced = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok());
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced: Option<u64> = announced.and_then(|text| text.parse().ok());
     if announced.is_some_and(|bytes| bytes > limits.body_bytes as u64) {
         return Err(too_large(limits));
@@ -41,20 +39,12 @@ pub(super) async fn read(
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limits)),
         Ok(Err(_)) => {
             let message = "the body broke off before its announced end";
-            Err(ApiError::new(
-                StatusCode::BAD_REQUEST,
-                "incomplete_body",
-                message,
-            ))
+            Err(ApiError::new(StatusCode::BAD_REQUEST, "incomplete_body", message))
         }
         Err(_) => {
             let seconds = limits.read_timeout.as_secs_f64();
             let message = format!("the body did not arrive within {seconds} s");
-            Err(ApiError::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "body_timeout",
-                message,
-            ))
+            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message))
         }
     }
 }
@@ -87,11 +77,7 @@ pub(super) fn channel(pieces: usize, limits: &EdgeLimits, closer: Closer) -> (Bo
         let piece = received.recv().await?;
         Some((Ok::<_, Infallible>(piece), received))
     });
-    let writer = BodyWriter {
-        pieces,
-        stall_timeout: limits.stall_timeout,
-        closer,
-    };
+    let writer = BodyWriter { pieces, stall_timeout: limits.stall_timeout, closer };
     (writer, Body::from_stream(stream))
 }
 

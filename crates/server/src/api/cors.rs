@@ -20,14 +20,8 @@ pub(super) fn layer(cors: &Cors) -> Option<CorsLayer> {
         Cors::Any => AllowOrigin::any(),
         Cors::Origins(origins) => AllowOrigin::list(origins.iter().cloned()),
     };
-    let methods = [
-        Method::GET,
-        Method::HEAD,
-        Method::POST,
-        Method::PUT,
-        Method::PATCH,
-        Method::DELETE,
-    ];
+    let methods =
+        [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let exposed = [
         REPLICA_HEADER,
         CACHED_HEADER,
@@ -41,10 +35,7 @@ pub(super) fn layer(cors: &Cors) -> Option<CorsLayer> {
         "x-ratelimit-reset-requests",
         "x-ratelimit-reset-tokens",
     ];
-    let exposed = exposed
-        .into_iter()
-        .map(HeaderName::from_static)
-        .chain([header::RETRY_AFTER]);
+    let exposed = exposed.into_iter().map(HeaderName::from_static).chain([header::RETRY_AFTER]);
     let layer = CorsLayer::new()
         .allow_origin(origin)
         .allow_methods(methods)

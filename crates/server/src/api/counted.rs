@@ -15,15 +15,8 @@ use crate::gateway::HttpGateway;
 use crate::openai::ApiError;
 
 /// Pages and figures for operators, and what lies below these.
-const OPERATORS: [&str; 7] = [
-    "/dashboard",
-    "/debug",
-    "/docs",
-    "/favicon.ico",
-    "/health",
-    "/metrics",
-    "/openapi.json",
-];
+const OPERATORS: [&str; 7] =
+    ["/dashboard", "/debug", "/docs", "/favicon.ico", "/health", "/metrics", "/openapi.json"];
 
 /// Routes as rows of requests name them.
 const ROUTES: [&str; 10] = [
@@ -45,9 +38,8 @@ pub(super) async fn errors(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let route = (request.method() == Method::POST)
-        .then(|| ClientRoute::by(request.uri().path()))
-        .flatten();
+    let route =
+        (request.method() == Method::POST).then(|| ClientRoute::by(request.uri().path())).flatten();
     let Some(asked) = route else {
         return next.run(request).await;
     };
@@ -132,13 +124,7 @@ mod tests {
 
     #[test]
     fn only_answers_to_api_requests_are_errors() {
-        for path in [
-            "/",
-            "/dashboard/events",
-            "/debug/requests/x",
-            "/docs",
-            "/favicon.ico",
-        ] {
+        for path in ["/", "/dashboard/events", "/debug/requests/x", "/docs", "/favicon.ico"] {
             assert_eq!(ClientRoute::by(path), None, "{path}");
         }
         let check = |path: &str, status: u16, is_error: bool| {

@@ -68,11 +68,7 @@ fn full() -> ApiError {
         "{LISTENERS_MAX} dashboards are open already; close one, or ask /dashboard/snapshot now \
          and then (`headstart top` does)"
     );
-    ApiError::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "too_many_listeners",
-        message,
-    )
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_listeners", message)
 }
 
 fn failed() -> ApiError {

@@ -73,10 +73,7 @@ fn set<T: FromStr>(wanted: &mut Option<T>, name: &str, value: &str) -> Result<()
     })?;
     match wanted.replace(number) {
         None => Ok(()),
-        Some(_) => Err(ApiError::invalid(
-            name,
-            format!("`{name}` is given twice; once is enough"),
-        )),
+        Some(_) => Err(ApiError::invalid(name, format!("`{name}` is given twice; once is enough"))),
     }
 }
 
@@ -91,11 +88,9 @@ pub(super) async fn index(gateway: &Arc<HttpGateway>) -> Response {
 
 fn summary(gateway: &HttpGateway) -> Value {
     let mut blocks: BTreeMap<ReplicaId, ReplicaBlockCounts> = BTreeMap::new();
-    gateway
-        .index()
-        .residents(gateway.clock.now(), &mut |resident| {
-            blocks.entry(resident.replica).or_default().add(&resident);
-        });
+    gateway.index().residents(gateway.clock.now(), &mut |resident| {
+        blocks.entry(resident.replica).or_default().add(&resident);
+    });
     let (statuses, stats) = {
         let router = gateway.router();
         (router.replicas().collect::<Vec<_>>(), router.stats())
@@ -229,11 +224,7 @@ pub(super) fn entries(gateway: &Arc<HttpGateway>, query: &[(String, String)]) ->
 
 /// Whether there is such a replica. What it holds may still be nothing.
 fn exists(gateway: &HttpGateway, replica: ReplicaId) -> Result<(), ApiError> {
-    let there: Vec<u32> = gateway
-        .router()
-        .replicas()
-        .map(|status| status.replica.0)
-        .collect();
+    let there: Vec<u32> = gateway.router().replicas().map(|status| status.replica.0).collect();
     if there.contains(&replica.0) {
         return Ok(());
     }
@@ -276,19 +267,17 @@ fn write_entries(
     let mut piece = Vec::with_capacity(PIECE_BYTES);
     let mut left = wanted.limit.unwrap_or(usize::MAX);
     let mut sent = Ok(());
-    gateway
-        .index()
-        .residents(gateway.clock.now(), &mut |resident| {
-            let is_wanted = wanted.replica.is_none_or(|id| resident.replica.0 == id);
-            if !is_wanted || left == 0 || sent.is_err() {
-                return;
-            }
-            left -= 1;
-            piece.extend_from_slice(line(&resident).as_bytes());
-            if piece.len() >= PIECE_BYTES {
-                sent = pieces.try_send(std::mem::take(&mut piece).into());
-            }
-        });
+    gateway.index().residents(gateway.clock.now(), &mut |resident| {
+        let is_wanted = wanted.replica.is_none_or(|id| resident.replica.0 == id);
+        if !is_wanted || left == 0 || sent.is_err() {
+            return;
+        }
+        left -= 1;
+        piece.extend_from_slice(line(&resident).as_bytes());
+        if piece.len() >= PIECE_BYTES {
+            sent = pieces.try_send(std::mem::take(&mut piece).into());
+        }
+    });
     conclude(sent.and_then(|()| pieces.try_send(piece.into())), cut);
 }
 

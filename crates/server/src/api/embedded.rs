@@ -38,10 +38,7 @@ pub(super) async fn answer(call: CompletionCall, body: &[u8]) -> Result<Response
     check_model(&gateway, embedded, &generation.model)?;
     let (slo_ttft, is_exact) = (call.slo_ttft()?, call.is_exact()?);
     let session = call.session(generation.session.as_deref());
-    let scope = Scope {
-        salt: generation.cache_salt.clone(),
-        session: session.map(str::to_owned),
-    };
+    let scope = Scope { salt: generation.cache_salt.clone(), session: session.map(str::to_owned) };
     let renamed = |error| renamed(call.kind, error);
     let prompted = read(&gateway, embedded, input, scope).await;
     let (TokenizedPrompt { tokens, sketch }, chat) = prompted.map_err(renamed)?;
@@ -59,17 +56,9 @@ pub(super) async fn answer(call: CompletionCall, body: &[u8]) -> Result<Response
     };
     let accepted = gateway.generate(embedded, &ask).await;
     let accepted = accepted.map_err(renamed)?;
-    let prompt = RunPrompt {
-        tokens: tokens.len(),
-        sketch,
-        forecast,
-    };
+    let prompt = RunPrompt { tokens: tokens.len(), sketch, forecast };
     let run = GenerationRun::start(&call, embedded, &generation, (prompt, reply), accepted);
-    if generation.stream {
-        Ok(run.stream(&call))
-    } else {
-        run.collect().await
-    }
+    if generation.stream { Ok(run.stream(&call)) } else { run.collect().await }
 }
 
 /// An error with the parameter's name in the API that was called.
@@ -132,11 +121,7 @@ fn check_model(
     embedded: &EmbeddedReplicas,
     model: &str,
 ) -> Result<(), ApiError> {
-    if model == embedded.name {
-        Ok(())
-    } else {
-        Err(unknown_model(model, &gateway.models()))
-    }
+    if model == embedded.name { Ok(()) } else { Err(unknown_model(model, &gateway.models())) }
 }
 
 /// Reads a request by its API, and prepares what writes its answer.
@@ -149,35 +134,20 @@ fn parse(
         ApiKind::Chat => {
             let chat = ChatRequest::parse(body)?;
             let reply = envelope(call, embedded, &chat.generation);
-            Ok((
-                chat.generation,
-                UntokenizedPrompt::Chat(chat.conversation),
-                reply,
-            ))
+            Ok((chat.generation, UntokenizedPrompt::Chat(chat.conversation), reply))
         }
         ApiKind::Text => {
             let completion = CompletionRequest::parse(body)?;
             let reply = envelope(call, embedded, &completion.generation);
-            Ok((
-                completion.generation,
-                UntokenizedPrompt::Plain(completion.prompt),
-                reply,
-            ))
+            Ok((completion.generation, UntokenizedPrompt::Plain(completion.prompt), reply))
         }
         ApiKind::Messages => {
             let request = MessagesRequest::parse(body)?;
             let id = unguessable_id("msg");
             let model = embedded.name.clone();
-            let shape = MessageShape {
-                id: id.clone(),
-                model,
-            };
+            let shape = MessageShape { id: id.clone(), model };
             let reply = reply(embedded, id, shape);
-            Ok((
-                request.generation,
-                UntokenizedPrompt::Chat(request.conversation),
-                reply,
-            ))
+            Ok((request.generation, UntokenizedPrompt::Chat(request.conversation), reply))
         }
         ApiKind::Responses => responses(call, embedded, body),
     }
@@ -206,11 +176,7 @@ fn responses(
         progress: Default::default(),
     };
     let reply = reply(embedded, id, shape);
-    Ok((
-        request.generation,
-        UntokenizedPrompt::Chat(request.conversation),
-        reply,
-    ))
+    Ok((request.generation, UntokenizedPrompt::Chat(request.conversation), reply))
 }
 
 fn envelope(
@@ -236,20 +202,13 @@ fn reply(
     id: String,
     shape: impl AnswerWriter + 'static,
 ) -> ReplyFormat {
-    ReplyFormat {
-        id,
-        model: embedded.name.clone(),
-        shape: Box::new(shape),
-    }
+    ReplyFormat { id, model: embedded.name.clone(), shape: Box::new(shape) }
 }
 
 /// An id such as `resp_5f0c…`, of 128 random bits: it is all that a client needs to read a
 /// conversation that is kept here.
 fn unguessable_id(prefix: &str) -> String {
     let random = random_key();
-    let digits: String = random[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digits: String = random[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{prefix}_{digits}")
 }

@@ -132,11 +132,7 @@ fn unzstd(body: &[u8], limit: usize) -> Result<Vec<u8>, DecodeFailure> {
         let frame = frame.map_err(|error| DecodeFailure::Broken(error.to_string()))?;
         out = read(frame, limit, out)?;
     }
-    if body.is_empty() {
-        Err(DecodeFailure::Broken("it is empty".to_owned()))
-    } else {
-        Ok(out)
-    }
+    if body.is_empty() { Err(DecodeFailure::Broken("it is empty".to_owned())) } else { Ok(out) }
 }
 
 /// All that `decoder` gives, behind what is there; not more than `limit` bytes.
@@ -144,11 +140,7 @@ fn read(decoder: impl Read, limit: usize, mut out: Vec<u8>) -> Result<Vec<u8>, D
     let left = (limit - out.len()) as u64 + 1;
     let read = decoder.take(left).read_to_end(&mut out);
     read.map_err(|error| DecodeFailure::Broken(error.to_string()))?;
-    if out.len() <= limit {
-        Ok(out)
-    } else {
-        Err(DecodeFailure::TooLarge)
-    }
+    if out.len() <= limit { Ok(out) } else { Err(DecodeFailure::TooLarge) }
 }
 
 /// Whether these bytes begin with zlib's head (RFC 1950).
@@ -164,11 +156,7 @@ fn unknown(name: &str) -> ApiError {
         "content-encoding: `{name}` is not accepted; send the body as gzip, deflate, zstd or br, \
          or leave the header out"
     );
-    ApiError::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "unsupported_encoding",
-        message,
-    )
+    ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_encoding", message)
 }
 
 #[cfg(test)]
@@ -236,11 +224,7 @@ mod tests {
         for coding in [Coding::Gzip, Coding::Zstd] {
             let two = [packed(coding, b"hel"), packed(coding, b"lo")].concat();
             assert_eq!(coding.undo(&two, 5), Ok(b"hello".to_vec()), "{coding:?}");
-            assert_eq!(
-                coding.undo(&two, 4),
-                Err(DecodeFailure::TooLarge),
-                "{coding:?}"
-            );
+            assert_eq!(coding.undo(&two, 4), Err(DecodeFailure::TooLarge), "{coding:?}");
         }
     }
 

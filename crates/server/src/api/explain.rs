@@ -64,12 +64,10 @@ pub(super) async fn waterfall(
     insight(&gateway)?;
     let asked = gateway.clone();
     let answer = gateway.dashboard.sums.get(move || sums(&asked)).await;
-    answer
-        .map(|answer| Json(&*answer).into_response())
-        .ok_or_else(|| {
-            let message = "the sums could not be made; the server's log says why";
-            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
-        })
+    answer.map(|answer| Json(&*answer).into_response()).ok_or_else(|| {
+        let message = "the sums could not be made; the server's log says why";
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+    })
 }
 
 /// All sums. It fits a model, so that it is no work for a network thread, nor for each who asks.
@@ -80,8 +78,7 @@ fn sums(gateway: &HttpGateway) -> Value {
     let snapshot = insight.snapshot();
     let named = |name: &str, rows: &[(String, Waterfall)]| -> Vec<Value> {
         let rows = rows.iter();
-        rows.map(|(key, row)| json!({ name: key, "waterfall": of_waterfall(row) }))
-            .collect()
+        rows.map(|(key, row)| json!({ name: key, "waterfall": of_waterfall(row) })).collect()
     };
     let waterfalls = &snapshot.waterfalls;
     let prefixes = waterfalls.prefixes.iter().map(|row| {
@@ -160,9 +157,8 @@ fn of_causes(sums: &CauseSums) -> Value {
 /// Seconds by bucket, and how far they can be relied upon.
 fn of_seconds(seconds: &BucketSeconds) -> Value {
     let buckets = seconds.buckets.iter();
-    let buckets: Map<String, Value> = buckets
-        .map(|(bucket, seconds)| (bucket.name().to_owned(), json!(seconds)))
-        .collect();
+    let buckets: Map<String, Value> =
+        buckets.map(|(bucket, seconds)| (bucket.name().to_owned(), json!(seconds))).collect();
     json!({
         "buckets": buckets,
         "samples": seconds.fitted.samples,
@@ -210,9 +206,8 @@ pub(super) fn of_record(record: &RequestRecord) -> Value {
 
 fn of_split(split: &BucketTokens) -> Value {
     let buckets = split.iter();
-    let buckets: Map<_, _> = buckets
-        .map(|(bucket, tokens)| (bucket.name().to_owned(), tokens.into()))
-        .collect();
+    let buckets: Map<_, _> =
+        buckets.map(|(bucket, tokens)| (bucket.name().to_owned(), tokens.into())).collect();
     Value::Object(buckets)
 }
 

@@ -16,12 +16,8 @@ const HOP_BY_HOP: [HeaderName; 6] = [
 ];
 
 /// Headers of a request that describe the body as it came, or the address that was called.
-const REQUEST_FRAMING: [HeaderName; 4] = [
-    header::HOST,
-    header::CONTENT_LENGTH,
-    header::CONTENT_ENCODING,
-    header::EXPECT,
-];
+const REQUEST_FRAMING: [HeaderName; 4] =
+    [header::HOST, header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::EXPECT];
 
 /// Anthropic's clients send their key in this header.
 pub(super) const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
@@ -85,10 +81,7 @@ mod tests {
 
     fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let header = |(name, value): &(&'static str, &'static str)| {
-            (
-                HeaderName::from_static(name),
-                http::HeaderValue::from_static(value),
-            )
+            (HeaderName::from_static(name), http::HeaderValue::from_static(value))
         };
         pairs.iter().map(header).collect()
     }

@@ -12,9 +12,7 @@ pub(super) fn boundary(content_type: &str) -> Option<&str> {
     if !kind.trim().eq_ignore_ascii_case("multipart/form-data") {
         return None;
     }
-    let mut parameters = parameters
-        .split(';')
-        .filter_map(|parameter| parameter.split_once('='));
+    let mut parameters = parameters.split(';').filter_map(|parameter| parameter.split_once('='));
     let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"))?;
     let value = value.trim().trim_matches('"');
     (!value.is_empty()).then_some(value)
@@ -30,9 +28,7 @@ pub(super) fn field<'a>(body: &'a [u8], boundary: &str, name: &str) -> Option<&'
         rest = &rest[start..];
         let head_end = find(rest, b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&rest[..head_end.min(VALUE_BYTES)]);
-        let is_wanted = head
-            .split(['\r', '\n', ';'])
-            .any(|part| part.trim() == wanted);
+        let is_wanted = head.split(['\r', '\n', ';']).any(|part| part.trim() == wanted);
         if is_wanted && !head.contains("filename") {
             let value = &rest[head_end + 4..];
             let end = find(value, b"\r\n--")?;

@@ -130,9 +130,7 @@ mod tests {
             let body = String::from_utf8(body.to_vec()).expect("text");
             (body, changed.to_string())
         });
-        let got = got
-            .as_ref()
-            .map(|(body, changed)| (&body[..], &changed[..]));
+        let got = got.as_ref().map(|(body, changed)| (&body[..], &changed[..]));
         assert_eq!(got, expected);
     }
 

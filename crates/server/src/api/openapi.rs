@@ -97,9 +97,7 @@ mod tests {
             assert_eq!(document["openapi"], "3.1.0");
             let mut ids = HashSet::new();
             let paths = document["paths"].as_object().expect("paths");
-            let operations = paths
-                .values()
-                .flat_map(|path| path.as_object().expect("methods"));
+            let operations = paths.values().flat_map(|path| path.as_object().expect("methods"));
             for (method, operation) in operations {
                 let id = operation["operationId"].as_str().expect("an id");
                 assert!(ids.insert(id.to_owned()), "{method} {id} is there twice");

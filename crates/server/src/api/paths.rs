@@ -108,11 +108,7 @@ pub(super) fn place(
     let is_climbing = |part: &str| part == "." || part == "..";
     if !plain.starts_with('/') || parts.clone().any(is_climbing) {
         let message = "the path must begin with / and have no parts . or ..";
-        return Err(ApiError::new(
-            StatusCode::BAD_REQUEST,
-            "invalid_path",
-            message,
-        ));
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "invalid_path", message));
     }
     let is_open = parts.clone().next() == Some("v1");
     let is_admin = !is_open && parts.clone().any(is_admin);
@@ -145,11 +141,7 @@ pub(super) fn check_length(target: &str) -> Result<(), ApiError> {
         return Ok(());
     }
     let message = format!("the path is longer than {PATH_BYTES} bytes");
-    Err(ApiError::new(
-        StatusCode::URI_TOO_LONG,
-        "path_too_long",
-        message,
-    ))
+    Err(ApiError::new(StatusCode::URI_TOO_LONG, "path_too_long", message))
 }
 
 fn is_admin(part: &str) -> bool {
@@ -229,11 +221,7 @@ mod tests {
             "/load",
             "/sleepy",
         ] {
-            assert_eq!(
-                status(target, false),
-                Ok(RequestDestination::One),
-                "{target}"
-            );
+            assert_eq!(status(target, false), Ok(RequestDestination::One), "{target}");
         }
         for target in [
             "/sleep",
@@ -269,11 +257,7 @@ mod tests {
             "/load_lora_adapter_from_tensors",
         ] {
             assert_eq!(status(target, false), Err(403), "{target}");
-            assert_eq!(
-                status(target, true),
-                Ok(RequestDestination::All),
-                "{target}"
-            );
+            assert_eq!(status(target, true), Ok(RequestDestination::All), "{target}");
         }
         for target in ["/v1/../sleep", "/v1/%2e%2e/sleep", "/./x", "*", ""] {
             assert_eq!(status(target, true), Err(400), "{target}");
@@ -285,32 +269,17 @@ mod tests {
     #[test]
     fn reading_goes_to_one_engine_and_stored_responses_have_a_holder() {
         let get = |target| place(&Method::GET, target, true);
-        for target in [
-            "/server_info",
-            "/get_weights_by_name",
-            "/fault_tolerance/status",
-        ] {
+        for target in ["/server_info", "/get_weights_by_name", "/fault_tolerance/status"] {
             assert_eq!(get(target), Ok(RequestDestination::One), "{target}");
         }
         assert_eq!(get("/flush_cache"), Ok(RequestDestination::All));
         assert_eq!(get("/v1/load_lora_adapter"), Ok(RequestDestination::One));
         let holder = Ok(RequestDestination::Holder("resp_1".to_owned()));
         assert_eq!(get("/v1/responses/resp_1"), holder);
-        assert_eq!(
-            place(&Method::POST, "/v1/responses/resp_1/cancel?x=1", false),
-            holder
-        );
+        assert_eq!(place(&Method::POST, "/v1/responses/resp_1/cancel?x=1", false), holder);
         assert_eq!(get("/v1/responses"), Ok(RequestDestination::One));
-        for target in [
-            "/v1/load_lora_adapter",
-            "/unload_lora_adapter",
-            "/adapters/a",
-        ] {
-            assert_eq!(
-                status(target, false),
-                Ok(RequestDestination::All),
-                "{target}"
-            );
+        for target in ["/v1/load_lora_adapter", "/unload_lora_adapter", "/adapters/a"] {
+            assert_eq!(status(target, false), Ok(RequestDestination::All), "{target}");
         }
     }
 }

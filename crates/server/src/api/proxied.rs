@@ -30,12 +30,7 @@ use crate::upstream::{HOPS_HEADER, Outgoing};
 
 /// Answers a call.
 pub(super) async fn answer(call: CompletionCall, body: Bytes) -> Result<Response, ApiError> {
-    let RouteFields {
-        model,
-        salt,
-        keys,
-        messages,
-    } = RouteFields::parse(&body)?;
+    let RouteFields { model, salt, keys, messages } = RouteFields::parse(&body)?;
     let pin = pinned(&call, &keys).await;
     let session = call.session(keys.first(pin.as_ref()));
     let known = known_prompt(&call, &model, salt.as_deref(), &body).await;
@@ -99,28 +94,17 @@ async fn known_prompt(
     let path = call.target.as_str();
     let Some(prompt) = gateway.prompt_tokens() else {
         let lack = Lack::NoTokenizer;
-        let request = ToRender {
-            path,
-            body,
-            has_media: false,
-        };
-        return gateway
-            .prompt_without_tokens(lack, model, &request, None)
-            .await;
+        let request = ToRender { path, body, has_media: false };
+        return gateway.prompt_without_tokens(lack, model, &request, None).await;
     };
     let dialect = gateway.dialect(model);
     let made = routed::tokens(prompt, dialect, call.kind, salt, body).await;
-    let request = ToRender {
-        path,
-        body,
-        has_media: matches!(made, Err(NoExactTokens::Media { .. })),
-    };
+    let request =
+        ToRender { path, body, has_media: matches!(made, Err(NoExactTokens::Media { .. })) };
     let shape = RequestShape::of(call.kind, body);
     if gateway.has_drift(model, shape) {
         let lack = Lack::Differs;
-        let known = gateway
-            .prompt_without_tokens(lack, model, &request, None)
-            .await;
+        let known = gateway.prompt_without_tokens(lack, model, &request, None).await;
         if let Ok(made) = made
             && known.exact() == Some(&made.tokens)
         {
@@ -144,9 +128,7 @@ async fn known_prompt(
         _ => None,
     };
     let lack = Lack::Prompt(why);
-    gateway
-        .prompt_without_tokens(lack, model, &request, before)
-        .await
+    gateway.prompt_without_tokens(lack, model, &request, before).await
 }
 
 /// Finds the replica that holds the response this request continues.
@@ -199,11 +181,7 @@ fn shadowed(
     let Some(shadow) = &call.gateway.observers.shadow else {
         return ShadowGuard::default();
     };
-    let arrived = ShadowArrival {
-        tokens,
-        salt,
-        session,
-    };
+    let arrived = ShadowArrival { tokens, salt, session };
     shadow.request(arrived, call.gateway.clock.now())
 }
 
@@ -288,13 +266,12 @@ impl ForwardedRequest {
         let counts_differ = (usage.prompt_tokens).is_some_and(|count| count != tokens.len());
         let shape = RequestShape::of(self.kind, &self.body);
         let subject = (self.model, reservation.replica(), shape);
-        self.gateway
-            .self_check(subject, counts_differ, || Comparison {
-                tokens,
-                counted: usage.prompt_tokens,
-                path: self.path,
-                body: self.body,
-            });
+        self.gateway.self_check(subject, counts_differ, || Comparison {
+            tokens,
+            counted: usage.prompt_tokens,
+            path: self.path,
+            body: self.body,
+        });
     }
 }
 
@@ -303,20 +280,11 @@ const HOPS: u32 = 4;
 
 /// Notes in the headers that the request passed this gateway.
 pub(super) fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
-    let before = headers
-        .get(HOPS_HEADER)
-        .and_then(|value| value.to_str().ok());
-    let hops = before
-        .and_then(|text| text.parse::<u32>().ok())
-        .unwrap_or(0)
-        + 1;
+    let before = headers.get(HOPS_HEADER).and_then(|value| value.to_str().ok());
+    let hops = before.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0) + 1;
     if hops > HOPS {
         let message = "the request passed too many gateways; does one name itself as upstream?";
-        return Err(ApiError::new(
-            StatusCode::LOOP_DETECTED,
-            "loop_detected",
-            message,
-        ));
+        return Err(ApiError::new(StatusCode::LOOP_DETECTED, "loop_detected", message));
     }
     headers.insert(HOPS_HEADER, hops.into());
     Ok(())
@@ -327,12 +295,7 @@ fn note_first_bytes(call: &CompletionCall, model: &str, proxied: &ProxyAnswer) -
     if proxied.head.status.is_success() && is_event_stream(&proxied.head.headers) {
         let labels = [model, proxied.reservation.replica_name()];
         let waited = call.gateway.clock.now().since(call.arrival).as_secs_f64();
-        call.gateway
-            .metrics
-            .requests
-            .ttft
-            .with_label_values(&labels)
-            .observe(waited);
+        call.gateway.metrics.requests.ttft.with_label_values(&labels).observe(waited);
         tracing::debug!(
             replica = labels[1],
             ttft_ms = waited * 1e3,

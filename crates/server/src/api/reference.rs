@@ -38,12 +38,7 @@ pub fn operations() -> Vec<Operation> {
         for (path, method, summary) in rows {
             let same = |known: &Operation| known.path == path && known.method == method;
             let at = operations.iter().position(same).unwrap_or_else(|| {
-                operations.push(Operation {
-                    path,
-                    method,
-                    embedded: None,
-                    gateway: None,
-                });
+                operations.push(Operation { path, method, embedded: None, gateway: None });
                 operations.len() - 1
             });
             match kind {
@@ -82,11 +77,7 @@ pub struct HeaderReference {
 
 /// All headers that the server reads or sets, besides those of HTTP itself.
 pub const HEADERS: [HeaderReference; 10] = [
-    HeaderReference {
-        name: SESSION_HEADER,
-        on: "request",
-        meaning: "the conversation's key",
-    },
+    HeaderReference { name: SESSION_HEADER, on: "request", meaning: "the conversation's key" },
     HeaderReference {
         name: SLO_TTFT_HEADER,
         on: "request",
@@ -112,16 +103,8 @@ pub const HEADERS: [HeaderReference; 10] = [
         on: "request to an engine",
         meaning: "the rank, for engines with several",
     },
-    HeaderReference {
-        name: REPLICA_HEADER,
-        on: "answer",
-        meaning: "the replica that answered",
-    },
-    HeaderReference {
-        name: CACHED_HEADER,
-        on: "answer",
-        meaning: "cached prompt tokens",
-    },
+    HeaderReference { name: REPLICA_HEADER, on: "answer", meaning: "the replica that answered" },
+    HeaderReference { name: CACHED_HEADER, on: "answer", meaning: "cached prompt tokens" },
     HeaderReference {
         name: NORMALIZED_HEADER,
         on: "answer",

@@ -40,18 +40,13 @@ pub(super) fn respond(
         stream(&call.gateway, ends, proxied, Some((sent, cached)))
     } else {
         if is_success {
-            let usage = EngineUsage {
-                cached_tokens: cached,
-                ..whole
-            };
+            let usage = EngineUsage { cached_tokens: cached, ..whole };
             sent.note(usage, &proxied.reservation);
         }
         whole_answer(proxied)
     };
     if let Some(cached) = cached {
-        response
-            .headers_mut()
-            .insert(CACHED_HEADER, header_value(&cached.to_string()));
+        response.headers_mut().insert(CACHED_HEADER, header_value(&cached.to_string()));
     }
     response
 }
@@ -94,9 +89,7 @@ fn stream(
         gateway: gateway.clone(),
         writer,
         errors,
-        kind: counted
-            .as_ref()
-            .map_or(ApiKind::Chat, |(sent, _)| sent.kind),
+        kind: counted.as_ref().map_or(ApiKind::Chat, |(sent, _)| sent.kind),
         scan: UsageScan::default(),
     };
     tokio::spawn(copying.run(proxied, counted, is_success));
@@ -113,11 +106,8 @@ fn passed_head(engine: &HeaderMap, reservation: &Reservation) -> HeaderMap {
 
 /// Cached tokens as reported by the engine, in a header or in the usage of a whole answer.
 fn cached_tokens(headers: &HeaderMap, usage: EngineUsage) -> Option<usize> {
-    let told = headers
-        .get(CACHED_HEADER)
-        .and_then(|value| value.to_str().ok());
-    told.and_then(|text| text.parse().ok())
-        .or(usage.cached_tokens)
+    let told = headers.get(CACHED_HEADER).and_then(|value| value.to_str().ok());
+    told.and_then(|text| text.parse().ok()).or(usage.cached_tokens)
 }
 
 /// End of a stream that the client read to its end.
@@ -145,12 +135,7 @@ impl Copying {
         mut counted: Option<(ForwardedRequest, Option<usize>)>,
         is_success: bool,
     ) {
-        let ProxyAnswer {
-            reservation,
-            first,
-            rest,
-            ..
-        } = proxied;
+        let ProxyAnswer { reservation, first, rest, .. } = proxied;
         let mut note_id = |scan: &UsageScan| {
             if let (Some((sent, _)), true) = (&mut counted, is_success) {
                 sent.note_id(scan.id(), &reservation);
@@ -167,10 +152,7 @@ impl Copying {
         }
         if let (Some((sent, in_head)), true) = (counted, is_success) {
             let usage = self.scan.found();
-            let usage = EngineUsage {
-                cached_tokens: usage.cached_tokens.or(in_head),
-                ..usage
-            };
+            let usage = EngineUsage { cached_tokens: usage.cached_tokens.or(in_head), ..usage };
             sent.note(usage, &reservation);
         }
     }

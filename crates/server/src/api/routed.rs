@@ -45,14 +45,8 @@ const CHAT_FIELDS: &[&str] = &[
 ];
 
 /// The same of Anthropic's Messages API.
-const MESSAGES_FIELDS: &[&str] = &[
-    "system",
-    "messages",
-    "tools",
-    "thinking",
-    "output_config",
-    "chat_template_kwargs",
-];
+const MESSAGES_FIELDS: &[&str] =
+    &["system", "messages", "tools", "thinking", "output_config", "chat_template_kwargs"];
 
 /// The same of OpenAI's Responses API.
 const RESPONSES_FIELDS: &[&str] = &[
@@ -178,11 +172,7 @@ mod tests {
         match (got, expected) {
             (Ok(got), Ok((model, salt, user))) => {
                 assert_eq!(got.model, model, "{body}");
-                assert_eq!(
-                    (got.salt.as_deref(), got.keys.user.as_deref()),
-                    (salt, user),
-                    "{body}"
-                );
+                assert_eq!((got.salt.as_deref(), got.keys.user.as_deref()), (salt, user), "{body}");
             }
             (Err(error), Err(part)) => assert!(error.message.contains(part), "{body}: {error:?}"),
             (got, expected) => panic!("{body}: {got:?} against {expected:?}"),
@@ -191,25 +181,16 @@ mod tests {
 
     #[test]
     fn only_what_says_where_it_goes_is_read() {
-        check(
-            r#"{"model": "m", "messages": [{"role": 5}]}"#,
-            Ok(("m", None, None)),
-        );
+        check(r#"{"model": "m", "messages": [{"role": 5}]}"#, Ok(("m", None, None)));
         check(
             r#"{"mod\u0065l": "\u006d", "cache_salt": "s\"", "user": null}"#,
             Ok(("m", Some("s\""), None)),
         );
-        check(
-            r#"{"user": "u", "model": "m", "model": "n"}"#,
-            Ok(("n", None, Some("u"))),
-        );
+        check(r#"{"user": "u", "model": "m", "model": "n"}"#, Ok(("n", None, Some("u"))));
         check(r#"{"messages": []}"#, Err("GET /v1/models"));
         check(r#"{"model": null}"#, Err("GET /v1/models"));
         check(r#"{"model": 5}"#, Err("`model` must be a string"));
-        check(
-            r#"{"model": "m", "user": []}"#,
-            Err("`user` must be a string"),
-        );
+        check(r#"{"model": "m", "user": []}"#, Err("`user` must be a string"));
         check("[]", Err("not an object"));
         check(r#"{"model": "m", "prompt": [}"#, Err("not valid JSON"));
         check("", Err("not valid JSON"));

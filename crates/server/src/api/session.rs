@@ -26,9 +26,7 @@ impl SessionKeys {
     /// When `user` is no string. What else has another type is for the engine to refuse.
     pub(super) fn read(raw: &RawBodyFields<'_>) -> Result<Self, ApiError> {
         let value = |name: &str| -> Value {
-            raw.get(name)
-                .and_then(|raw| serde_json::from_str(raw.get()).ok())
-                .unwrap_or_default()
+            raw.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
         };
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let user = match value("user") {
@@ -83,17 +81,11 @@ mod tests {
                 "previous_response_id": "p", "prompt_cache_key": "k"}"#,
             Some("k"),
         );
-        check(
-            r#"{"user": "u", "conversation": "c", "previous_response_id": "p"}"#,
-            Some("p"),
-        );
+        check(r#"{"user": "u", "conversation": "c", "previous_response_id": "p"}"#, Some("p"));
         check(r#"{"user": "u", "conversation": "c"}"#, Some("c"));
         check(r#"{"user": "u", "conversation": {"id": "c"}}"#, Some("c"));
         check(r#"{"user": "u", "metadata": {"user_id": "m"}}"#, Some("m"));
-        check(
-            r#"{"user": "u", "metadata": [1], "prompt_cache_key": ""}"#,
-            Some("u"),
-        );
+        check(r#"{"user": "u", "metadata": [1], "prompt_cache_key": ""}"#, Some("u"));
         check(r#"{"prompt_cache_key": 5}"#, None);
     }
 
@@ -102,10 +94,7 @@ mod tests {
         let raw: RawBodyFields<'_> =
             serde_json::from_str(r#"{"previous_response_id": "r3"}"#).expect("JSON");
         let keys = SessionKeys::read(&raw).expect("no user");
-        let pin = Pin {
-            replica: ReplicaId(0),
-            root: "r1".into(),
-        };
+        let pin = Pin { replica: ReplicaId(0), root: "r1".into() };
         assert_eq!(keys.first(Some(&pin)), Some("r1"));
     }
 }

@@ -39,20 +39,13 @@ fn tokens(gateway: &HttpGateway, body: &[u8]) -> Result<(Vec<TokenId>, Option<us
     let prompt = gateway.prompt_tokens().ok_or_else(missing)?;
     let context = match &gateway.fleet {
         Fleet::Embedded(embedded) => Some(embedded.context()),
-        Fleet::Upstreams(_) => fields["model"]
-            .as_str()
-            .and_then(|model| gateway.context(model)),
+        Fleet::Upstreams(_) => fields["model"].as_str().and_then(|model| gateway.context(model)),
     };
     let salt = fields["cache_salt"].as_str().map(str::to_owned);
     if let Value::Object(fields) = &fields
         && fields.contains_key("messages")
     {
-        let tokens = prompt.request(
-            Dialect::default(),
-            Api::Chat,
-            fields.clone(),
-            salt.as_deref(),
-        );
+        let tokens = prompt.request(Dialect::default(), Api::Chat, fields.clone(), salt.as_deref());
         let refused = |error: NoExactTokens| ApiError::invalid("messages", error.to_string());
         return Ok((tokens.map_err(refused)?.tokens, context));
     }

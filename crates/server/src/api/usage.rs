@@ -67,10 +67,7 @@ impl EngineUsage {
     }
 
     fn of(usage: &Value) -> Self {
-        let found = match (
-            usage.get("prompt_tokens"),
-            usage.get("input_tokens_details"),
-        ) {
+        let found = match (usage.get("prompt_tokens"), usage.get("input_tokens_details")) {
             (Some(_), _) => Self {
                 prompt_tokens: count(&usage["prompt_tokens"]),
                 cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
@@ -234,10 +231,7 @@ mod tests {
         let body = r#"{"id": "msg_1", "usage": {"input_tokens": 3, "output_tokens": 5,
             "cache_read_input_tokens": 32, "cache_creation_input_tokens": 16}}"#;
         let (found, id) = EngineUsage::of_answer(body.as_bytes());
-        assert_eq!(
-            (found, id.as_deref()),
-            (usage(51, 32, 16, 5), Some("msg_1"))
-        );
+        assert_eq!((found, id.as_deref()), (usage(51, 32, 16, 5), Some("msg_1")));
         let start = r#"{"type":"message_start","message":{"id":"msg_2","usage":{"input_tokens":51,
             "output_tokens":0}}}"#
             .replace('\n', "");
@@ -246,10 +240,7 @@ mod tests {
             "cache_creation_input_tokens":16}}"#
             .replace('\n', "");
         let (found, id) = streamed(&[&start, &delta]);
-        assert_eq!(
-            (found, id.as_deref()),
-            (usage(51, 32, 16, 5), Some("msg_2"))
-        );
+        assert_eq!((found, id.as_deref()), (usage(51, 32, 16, 5), Some("msg_2")));
         let start = r#"{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1,
             "cache_read_input_tokens":2,"cache_creation_input_tokens":4,"output_tokens":1}}}"#
             .replace('\n', "");
@@ -270,10 +261,7 @@ mod tests {
         assert_eq!((found, id.as_deref()), (usage(40, 32, 0, 4), Some("r1")));
         let whole = r#"{"id": "r1", "usage": {"input_tokens": 40, "output_tokens": 4,
             "input_tokens_details": {"cached_tokens": 32, "cache_write_tokens": 0}}}"#;
-        assert_eq!(
-            EngineUsage::of_answer(whole.as_bytes()).0,
-            usage(40, 32, 0, 4)
-        );
+        assert_eq!(EngineUsage::of_answer(whole.as_bytes()).0, usage(40, 32, 0, 4));
         assert_eq!(streamed(&[created, text]).0, EngineUsage::default());
     }
 
@@ -288,10 +276,7 @@ mod tests {
     fn the_usage_is_found_however_the_stream_is_cut() {
         for cut in 1..STREAM.len() {
             let mut scan = UsageScan::default();
-            STREAM
-                .as_bytes()
-                .chunks(cut)
-                .for_each(|piece| scan.feed(piece));
+            STREAM.as_bytes().chunks(cut).for_each(|piece| scan.feed(piece));
             assert_eq!(scan.found(), EXPECTED, "pieces of {cut}");
         }
     }
@@ -312,10 +297,7 @@ mod tests {
     fn engines_may_say_less() {
         let check = |json: &str, prompt_tokens, cached_tokens| {
             let (usage, _) = EngineUsage::of_answer(json.as_bytes());
-            assert_eq!(
-                (usage.prompt_tokens, usage.cached_tokens),
-                (prompt_tokens, cached_tokens)
-            );
+            assert_eq!((usage.prompt_tokens, usage.cached_tokens), (prompt_tokens, cached_tokens));
         };
         check(r#"{"id": 1, "usage": {"prompt_tokens": 3}}"#, Some(3), None);
         check(r#"{"usage": null}"#, None, None);

@@ -68,11 +68,7 @@ pub(super) fn snapshot(gateway: &HttpGateway) -> Snapshot {
     let now = gateway.clock.now();
     let totals = gateway.metrics.totals();
     let mut looked = gateway.dashboard.looked();
-    let DashboardState {
-        tree,
-        skipped,
-        occupancy,
-    } = &mut *looked;
+    let DashboardState { tree, skipped, occupancy } = &mut *looked;
     let (prompts, unseen) = gateway.dashboard.prompts.take();
     // What came before anybody looked was not missed.
     *skipped += if tree.prompts() > 0 { unseen } else { 0 };
@@ -95,10 +91,7 @@ pub(super) fn snapshot(gateway: &HttpGateway) -> Snapshot {
         },
         lately: lately(gateway.dashboard.history().lately()),
         replicas: replicas(gateway, occupancy, &totals),
-        tree: TreePart {
-            skipped: *skipped,
-            ..tree_part(gateway, tree, now)
-        },
+        tree: TreePart { skipped: *skipped, ..tree_part(gateway, tree, now) },
         errors: errors(gateway, &totals),
         predictions: predictions(&totals),
         savings: savings(totals),
@@ -127,11 +120,7 @@ fn server(gateway: &HttpGateway) -> ServerPart {
 
 fn build() -> String {
     use std::env::consts::{ARCH, OS};
-    let profile = if cfg!(debug_assertions) {
-        "debug"
-    } else {
-        "release"
-    };
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     format!("{profile}, {ARCH} {OS}")
 }
 
@@ -140,9 +129,7 @@ fn errors(gateway: &HttpGateway, totals: &Totals) -> ErrorsPart {
     let by_status = totals.errors.iter();
     let latest = gateway.dashboard.failures.latest().into_iter();
     ErrorsPart {
-        by_status: by_status
-            .map(|(&status, &count)| StatusPart { status, count })
-            .collect(),
+        by_status: by_status.map(|(&status, &count)| StatusPart { status, count }).collect(),
         latest: latest
             .map(|failure| FailurePart {
                 request_id: failure.request_id,
@@ -206,9 +193,7 @@ fn with_load(gateway: &HttpGateway, id: ReplicaId, part: ReplicaPart) -> Replica
                 trouble: trouble.filter(|text| !part.is_healthy && !text.is_empty()),
                 running: told.map_or(part.running, |told| u64::from(told.running)),
                 waiting: told.map_or(part.waiting, |told| u64::from(told.waiting)),
-                kv_usage: told
-                    .map(|told| told.kv_usage)
-                    .filter(|usage| usage.is_finite()),
+                kv_usage: told.map(|told| told.kv_usage).filter(|usage| usage.is_finite()),
                 ..part
             };
         }
@@ -255,10 +240,7 @@ fn tree_part(gateway: &HttpGateway, tree: &PrefixTree, now: Nanos) -> TreePart {
     let mut nodes: Vec<NodePart> = nodes.collect();
     let mut overlaps = Overlaps::default();
     // While all engines are down no block size is in use, and nothing is held.
-    let leaves = shown
-        .iter()
-        .enumerate()
-        .filter(|(_, branch)| branch.is_leaf);
+    let leaves = shown.iter().enumerate().filter(|(_, branch)| branch.is_leaf);
     for (at, leaf) in leaves.filter(|_| shape.size > 0) {
         let keys = prompt(tree.chain_to(leaf.key), shape);
         gateway.index().overlaps(&keys, now, &mut overlaps);
@@ -305,11 +287,7 @@ fn tell_holders(nodes: &mut [NodePart], leaf: usize, overlaps: &Overlaps) {
         if !node.holders.is_empty() {
             continue;
         }
-        let part = |held: u32| {
-            u64::from(held)
-                .saturating_sub(node.start_tokens)
-                .min(node.tokens)
-        };
+        let part = |held: u32| u64::from(held).saturating_sub(node.start_tokens).min(node.tokens);
         let holders = overlaps.iter().map(|overlap| HolderPart {
             replica: overlap.replica.0,
             tokens: part(overlap.any_tier_tokens),
@@ -322,11 +300,7 @@ fn tell_holders(nodes: &mut [NodePart], leaf: usize, overlaps: &Overlaps) {
 
 fn predictions(totals: &Totals) -> PredictionsPart {
     let [predicted_tokens, found_tokens, off_tokens] = totals.foretold;
-    let cached = CachedPart {
-        predicted_tokens,
-        found_tokens,
-        off_tokens,
-    };
+    let cached = CachedPart { predicted_tokens, found_tokens, off_tokens };
     PredictionsPart {
         cached: (predicted_tokens + found_tokens > 0).then_some(cached),
         ..PredictionsPart::default()
@@ -340,14 +314,9 @@ fn savings(totals: Totals) -> SavingsPart {
     SavingsPart {
         prefill_s: totals.prefill_s,
         by_source: sources
-            .map(|(source, tokens)| SourcePart {
-                source: (*source).to_owned(),
-                tokens,
-            })
+            .map(|(source, tokens)| SourcePart { source: (*source).to_owned(), tokens })
             .collect(),
-        money: money
-            .map(|(currency, amount)| MoneyPart { currency, amount })
-            .collect(),
+        money: money.map(|(currency, amount)| MoneyPart { currency, amount }).collect(),
     }
 }
 
@@ -363,11 +332,7 @@ mod tests {
             tokens,
             ..NodePart::default()
         };
-        let mut nodes = vec![
-            branch(None, 0, 64),
-            branch(Some(0), 64, 32),
-            branch(Some(1), 96, 16),
-        ];
+        let mut nodes = vec![branch(None, 0, 64), branch(Some(0), 64, 32), branch(Some(1), 96, 16)];
         let index = headstart_router::RunIndex::new("m");
         let chain: Vec<RouteKey> = (1..8).map(RouteKey).collect();
         let shape = BlockShape::of_size(16);
@@ -386,20 +351,8 @@ mod tests {
         tell_holders(&mut nodes, 2, &overlaps);
         let held: Vec<Vec<(u32, u64)>> = nodes
             .iter()
-            .map(|node| {
-                node.holders
-                    .iter()
-                    .map(|holder| (holder.replica, holder.tokens))
-                    .collect()
-            })
+            .map(|node| node.holders.iter().map(|holder| (holder.replica, holder.tokens)).collect())
             .collect();
-        assert_eq!(
-            held,
-            [
-                vec![(0, 64), (3, 64)],
-                vec![(0, 16), (3, 32)],
-                vec![(3, 16)]
-            ]
-        );
+        assert_eq!(held, [vec![(0, 64), (3, 64)], vec![(0, 16), (3, 32)], vec![(3, 16)]]);
     }
 }

@@ -17,9 +17,8 @@ const TTFT_POINTS_MAX: usize = POINTS_MAX / TTFT_S as usize;
 pub(super) const LATELY_S: usize = 60;
 
 /// The names of a point's numbers.
-pub(super) const COLUMNS: [&str; 3 + FOUND_IN.len()] = [
-    "at", "requests", "computed", "device", "host", "disk", "remote", "upstream",
-];
+pub(super) const COLUMNS: [&str; 3 + FOUND_IN.len()] =
+    ["at", "requests", "computed", "device", "host", "disk", "remote", "upstream"];
 
 /// One second of history, in the order of [`COLUMNS`]. `at` is its end, seconds since 1970.
 pub(super) type HistoryPoint = [u64; COLUMNS.len()];
@@ -160,11 +159,7 @@ mod tests {
             requests,
             found: [found, 0, 0, 0, 0],
             computed,
-            first_tokens: vec![
-                (0.1, requests / 2),
-                (0.2, requests),
-                (f64::INFINITY, requests),
-            ],
+            first_tokens: vec![(0.1, requests / 2), (0.2, requests), (f64::INFINITY, requests)],
             ..Totals::default()
         }
     }
@@ -185,10 +180,7 @@ mod tests {
         assert_eq!(lately.prompt_tokens_per_s, 100.0);
         assert_eq!(lately.hit_rate, Some(0.6));
         let [median, most] = lately.first_token_s.map(|value| value.expect("observed"));
-        assert!(
-            (median - 0.1).abs() < 1e-9 && (most - 0.19).abs() < 1e-9,
-            "{median} {most}"
-        );
+        assert!((median - 0.1).abs() < 1e-9 && (most - 0.19).abs() < 1e-9, "{median} {most}");
     }
 
     #[test]
@@ -200,17 +192,9 @@ mod tests {
             history.end_second(second, totals(requests * 10, 0, 0));
         }
         let points = history.ttft(POINTS_MAX);
-        assert!(
-            (80..=100).contains(&points.len()),
-            "half of 180: {}",
-            points.len()
-        );
+        assert!((80..=100).contains(&points.len()), "half of 180: {}", points.len());
         assert!(points.len() <= TTFT_POINTS_MAX);
-        assert!(
-            points
-                .iter()
-                .all(|[at, ..]| (at % 5.0) == 0.0 && *at > 85.0)
-        );
+        assert!(points.iter().all(|[at, ..]| (at % 5.0) == 0.0 && *at > 85.0));
         let [_, median, most] = points[0];
         assert!((median - 100.0).abs() < 1.0 && (most - 190.0).abs() < 1.0);
         assert_eq!(history.ttft(10).len(), 2);

@@ -80,10 +80,7 @@ impl PrefixLabels {
                     *most = overlap.any_tier_tokens.max(*most);
                 }
             }
-            all.push(LabelResidency {
-                name: &label.name,
-                held,
-            });
+            all.push(LabelResidency { name: &label.name, held });
         }
         all
     }
@@ -91,12 +88,7 @@ impl PrefixLabels {
 
 impl TokenizedLabel {
     fn keys(&self, index: &dyn PrefixIndex) -> impl Iterator<Item = PromptKeys> {
-        self.forms.iter().map(move |tokens| {
-            index.hash(Prompt {
-                tokens,
-                ..Prompt::default()
-            })
-        })
+        self.forms.iter().map(move |tokens| index.hash(Prompt { tokens, ..Prompt::default() }))
     }
 }
 
@@ -139,10 +131,7 @@ mod tests {
     fn a_text_is_the_start_of_a_chat_and_of_a_plain_prompt() {
         let model = PromptModel::toy();
         let text = "You are the assistant of a shop. ".repeat(20);
-        let label = PrefixLabel {
-            name: "shop".to_owned(),
-            text: text.clone(),
-        };
+        let label = PrefixLabel { name: "shop".to_owned(), text: text.clone() };
         let PrefixLabels(labels) = PrefixLabels::new(&[label], &model);
         let [chat, plain] = &labels[0].forms[..] else {
             panic!("two forms: {labels:?}");

@@ -99,24 +99,12 @@ mod tests {
         assert_eq!(page.matches("nonce=\"0123\"").count(), 2);
         assert_eq!(page.matches("</script>").count(), 1, "no script ends early");
         assert_eq!(page.matches("</style>").count(), 1);
-        for resource in [
-            "src=",
-            "@import",
-            "url(",
-            "import ",
-            "eval(",
-            "innerHTML",
-            " style=\"",
-        ] {
+        for resource in ["src=", "@import", "url(", "import ", "eval(", "innerHTML", " style=\""] {
             assert!(!page.contains(resource), "{resource} in the page");
         }
         let links: Vec<&str> = page.split("href=\"").skip(1).collect();
         let expected = ["data:image/svg", "#main\"", "metrics\"", "openapi.json\""];
-        assert_eq!(
-            links.len(),
-            expected.len(),
-            "the page, its icon and what is on this server"
-        );
+        assert_eq!(links.len(), expected.len(), "the page, its icon and what is on this server");
         for (link, start) in links.iter().zip(expected) {
             assert!(link.starts_with(start), "{start}");
         }
@@ -130,13 +118,8 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(first.len(), 32);
         let headers = headers(&first);
-        let policy = headers[header::CONTENT_SECURITY_POLICY]
-            .to_str()
-            .expect("text");
-        assert!(
-            policy.contains(&format!("script-src 'nonce-{first}';")),
-            "{policy}"
-        );
+        let policy = headers[header::CONTENT_SECURITY_POLICY].to_str().expect("text");
+        assert!(policy.contains(&format!("script-src 'nonce-{first}';")), "{policy}");
         assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"));
     }
 }

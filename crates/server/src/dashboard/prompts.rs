@@ -55,9 +55,7 @@ impl RecentPrompts {
     /// Takes all of them away, and says how many went unseen since the last time.
     pub(super) fn take(&self) -> (VecDeque<TimedPrompt>, u64) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let PromptWindow {
-            prompts, skipped, ..
-        } = std::mem::take(&mut *kept);
+        let PromptWindow { prompts, skipped, .. } = std::mem::take(&mut *kept);
         (prompts, skipped)
     }
 }
@@ -75,10 +73,7 @@ mod tests {
     use super::*;
 
     fn prompt(blocks: usize) -> PromptKeys {
-        let chain = KeyChain {
-            shape: BlockShape::of_size(16),
-            keys: vec![RouteKey(7); blocks],
-        };
+        let chain = KeyChain { shape: BlockShape::of_size(16), keys: vec![RouteKey(7); blocks] };
         PromptKeys::from_chains(blocks * 16, vec![chain])
     }
 

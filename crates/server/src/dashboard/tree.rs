@@ -73,10 +73,7 @@ impl Heat {
     }
 
     fn add(&mut self, now: Nanos) {
-        *self = Self {
-            value: self.at(now) + 1.0,
-            at: now.max(self.at),
-        };
+        *self = Self { value: self.at(now) + 1.0, at: now.max(self.at) };
     }
 }
 
@@ -238,9 +235,7 @@ impl PrefixTree {
         self.num_keys -= branch.keys.len();
         self.free.push(at);
         if let Some(parent) = branch.parent {
-            self.branch_mut(parent)
-                .children
-                .retain(|&child| child != at);
+            self.branch_mut(parent).children.retain(|&child| child != at);
         }
     }
 }
@@ -271,9 +266,7 @@ mod tests {
     pub(super) fn chain(path: &[u64]) -> Vec<RouteKey> {
         let mut name = 17_u64;
         let next = |&step: &u64| {
-            name = (name ^ step)
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                .rotate_left(29);
+            name = (name ^ step).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             RouteKey(name)
         };
         path.iter().map(next).collect()
@@ -285,27 +278,16 @@ mod tests {
             let branch = tree.branch(at);
             assert_eq!(head, branch.keys[0]);
             for &key in &branch.keys {
-                assert_eq!(
-                    found.insert(key, branch.prompts),
-                    None,
-                    "a key is in one branch"
-                );
+                assert_eq!(found.insert(key, branch.prompts), None, "a key is in one branch");
             }
             let children: BTreeSet<usize> = branch.children.iter().copied().collect();
             assert_eq!(children.len(), branch.children.len());
-            assert!(
-                children
-                    .iter()
-                    .all(|&child| tree.branch(child).parent == Some(at))
-            );
+            assert!(children.iter().all(|&child| tree.branch(child).parent == Some(at)));
         }
         assert_eq!(&found, expected);
         assert_eq!(tree.num_keys, found.len());
         let there = tree.branches.iter().flatten().count();
-        assert_eq!(
-            (there, there + tree.free.len()),
-            (tree.len(), tree.branches.len())
-        );
+        assert_eq!((there, there + tree.free.len()), (tree.len(), tree.branches.len()));
     }
 
     fn path(rng: &mut Rng) -> Vec<u64> {
@@ -359,9 +341,7 @@ mod tests {
         for step in 0..2000_u64 {
             let second = Nanos(step * 1_000_000_000);
             tree.insert(&hot, second);
-            let cold: Vec<u64> = (0..rng.below(12))
-                .map(|_| 10 + rng.below(1000) as u64)
-                .collect();
+            let cold: Vec<u64> = (0..rng.below(12)).map(|_| 10 + rng.below(1000) as u64).collect();
             tree.insert(&chain(&cold), second);
             assert!(tree.len() <= 40 && tree.num_keys <= 200);
             let branch = tree.branch(tree.heads[&hot[0]]);
@@ -369,10 +349,7 @@ mod tests {
         }
         let long: Vec<u64> = (0..300).collect();
         tree.insert(&chain(&long), Nanos(u64::MAX / 2));
-        assert!(
-            tree.num_keys <= 200,
-            "even the newest goes where it alone is too long"
-        );
+        assert!(tree.num_keys <= 200, "even the newest goes where it alone is too long");
     }
 
     #[test]
@@ -383,9 +360,6 @@ mod tests {
         assert!((heat.at(later) - 0.5).abs() < 1e-9);
         heat.add(later);
         assert!((heat.at(later) - 1.5).abs() < 1e-9);
-        assert!(
-            (heat.at(Nanos(0)) - 1.5).abs() < 1e-9,
-            "time does not go back"
-        );
+        assert!((heat.at(Nanos(0)) - 1.5).abs() < 1e-9, "time does not go back");
     }
 }

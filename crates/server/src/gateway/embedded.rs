@@ -50,10 +50,7 @@ impl<'a> Ask<'a> {
             media: &[],
             text: None,
             messages: &[],
-            namespace: Namespace {
-                salt,
-                ..Namespace::default()
-            },
+            namespace: Namespace { salt, ..Namespace::default() },
             session: self.session,
             slo_ttft: self.slo_ttft,
         }
@@ -113,13 +110,7 @@ impl HttpGateway {
         embedded: &EmbeddedReplicas,
         ask: &Ask<'_>,
     ) -> Result<PrefilledRequest, ApiError> {
-        let Ask {
-            generation,
-            prompt,
-            forecast,
-            timeline,
-            ..
-        } = *ask;
+        let Ask { generation, prompt, forecast, timeline, .. } = *ask;
         let placing = ask.placing();
         let max_tokens = max_tokens(embedded, generation, prompt.len())?;
         let mut excluded: Vec<ReplicaId> = Vec::new();
@@ -144,10 +135,7 @@ impl HttpGateway {
             timeline.mark(Mark::Routed);
             let first = first_token(events, timeline);
             let limit = self.limits.first_token_timeout;
-            match tokio::time::timeout(limit, first)
-                .await
-                .unwrap_or(Err(ReplicaRefusal::TooSlow))
-            {
+            match tokio::time::timeout(limit, first).await.unwrap_or(Err(ReplicaRefusal::TooSlow)) {
                 Ok((sources, first, events)) => {
                     reservation.first_token();
                     reservation.note_sources(&sources);
@@ -189,11 +177,7 @@ impl HttpGateway {
             prompt: ask.prompt.to_vec(),
             max_tokens,
             sampling,
-            stop_at_end: if generation.ignore_eos {
-                StopTokens::Ignore
-            } else {
-                StopTokens::Obey
-            },
+            stop_at_end: if generation.ignore_eos { StopTokens::Ignore } else { StopTokens::Obey },
             // Who wants no answer wants the prompt made ready: all of it.
             is_exact: ask.is_exact || generation.max_tokens == Some(0),
             salt: generation.cache_salt.as_deref().map(Into::into),
@@ -228,10 +212,7 @@ fn max_tokens(
                  answer together may have {context}; ask for at most {left}"
             );
             let error = ApiError::invalid("max_tokens", message);
-            Err(ApiError {
-                code: "context_length_exceeded",
-                ..error
-            })
+            Err(ApiError { code: "context_length_exceeded", ..error })
         }
         // A computed prompt yields a token, which the client does not see if it asked for none.
         Some(asked) => Ok(asked.max(1)),
@@ -239,11 +220,8 @@ fn max_tokens(
     }
 }
 
-type GenerationStart = (
-    PromptSources,
-    (TokenId, Option<FinishReason>),
-    mpsc::Receiver<ReplicaEvent>,
-);
+type GenerationStart =
+    (PromptSources, (TokenId, Option<FinishReason>), mpsc::Receiver<ReplicaEvent>);
 
 async fn first_token(
     events: Option<mpsc::Receiver<ReplicaEvent>>,
@@ -266,10 +244,9 @@ async fn first_token(
                 timeline.mark(Mark::Loaded);
                 sources.add(from, tokens);
             }
-            Some(ReplicaEvent::Partly {
-                loaded_bytes,
-                whole_bytes,
-            }) => sources.set_partly(loaded_bytes, whole_bytes),
+            Some(ReplicaEvent::Partly { loaded_bytes, whole_bytes }) => {
+                sources.set_partly(loaded_bytes, whole_bytes)
+            }
             Some(ReplicaEvent::Token { token, finish }) => {
                 timeline.mark(Mark::FirstToken);
                 return Ok((sources, (token, finish), events));

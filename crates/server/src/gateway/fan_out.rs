@@ -51,11 +51,7 @@ async fn answer(upstream: &Upstream, request: &Outgoing<'_>, limit: Duration) ->
     let response = match upstream.of_rank(None).forward(request, limit).await {
         Ok(response) => response,
         Err(error) => {
-            return EngineAnswer {
-                base,
-                status: None,
-                text: error.cause(),
-            };
+            return EngineAnswer { base, status: None, text: error.cause() };
         }
     };
     let status = Some(response.status());

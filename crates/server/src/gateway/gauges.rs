@@ -29,10 +29,8 @@ impl HttpGateway {
     pub fn render_metrics(&self) -> String {
         let metrics = &self.metrics;
         let stats = self.router().stats();
-        let entries = metrics
-            .replicas
-            .index_entries
-            .with_label_values(&[self.profile.name.as_str()]);
+        let entries =
+            metrics.replicas.index_entries.with_label_values(&[self.profile.name.as_str()]);
         entries.set(stats.index.entries as i64);
         metrics.index.set_stats(&stats.index);
         if let Some(insight) = &self.observers.insight {
@@ -51,11 +49,7 @@ impl HttpGateway {
         self.refresh_streams(&replicas);
         for replica in replicas {
             let up = i64::from(replica.health == Health::Healthy);
-            metrics
-                .replicas
-                .up
-                .with_label_values(&[replica.replica.to_string()])
-                .set(up);
+            metrics.replicas.up.with_label_values(&[replica.replica.to_string()]).set(up);
         }
         self.name_upstreams();
         if let Fleet::Embedded(embedded) = &self.fleet {
@@ -75,29 +69,11 @@ impl HttpGateway {
             let name = index.to_string();
             let labels = [&embedded.name[..], &name];
             let load = replica.load();
-            metrics
-                .replicas
-                .running
-                .with_label_values(&labels)
-                .set(load.running as i64);
-            metrics
-                .replicas
-                .waiting
-                .with_label_values(&labels)
-                .set(load.waiting as i64);
-            raise(
-                &metrics.replicas.preemptions.with_label_values(&labels),
-                load.preemptions,
-            );
-            raise(
-                &metrics.replicas.panics.with_label_values(&[&name]),
-                replica.panics(),
-            );
-            metrics
-                .replicas
-                .kv_usage
-                .with_label_values(&labels)
-                .set(kv_usage(&load));
+            metrics.replicas.running.with_label_values(&labels).set(load.running as i64);
+            metrics.replicas.waiting.with_label_values(&labels).set(load.waiting as i64);
+            raise(&metrics.replicas.preemptions.with_label_values(&labels), load.preemptions);
+            raise(&metrics.replicas.panics.with_label_values(&[&name]), replica.panics());
+            metrics.replicas.kv_usage.with_label_values(&labels).set(kv_usage(&load));
             let blocks = load.capacity_blocks.to_string();
             let tokens = embedded.block_size.to_string();
             metrics
@@ -119,9 +95,7 @@ impl HttpGateway {
             }
         }
         if let Some(reports) = &embedded.tier_reports {
-            reports()
-                .iter()
-                .for_each(|report| self.metrics.tiers.set(report));
+            reports().iter().for_each(|report| self.metrics.tiers.set(report));
         }
     }
 
@@ -129,16 +103,12 @@ impl HttpGateway {
     fn refresh_streams(&self, replicas: &[ReplicaStatus]) {
         let streams = self.lock_streams().clone();
         for replica in replicas {
-            let stream = streams
-                .get(&replica.replica)
-                .map(|stream| match replica.health {
-                    Health::Healthy => stream.report().status,
-                    // What it said is forgotten, whatever its stream looks like.
-                    Health::Down => StreamStatus::Down,
-                });
-            self.metrics
-                .replicas
-                .set_stream(&replica.replica.to_string(), stream);
+            let stream = streams.get(&replica.replica).map(|stream| match replica.health {
+                Health::Healthy => stream.report().status,
+                // What it said is forgotten, whatever its stream looks like.
+                Health::Down => StreamStatus::Down,
+            });
+            self.metrics.replicas.set_stream(&replica.replica.to_string(), stream);
         }
     }
 
@@ -151,11 +121,7 @@ impl HttpGateway {
         for (index, upstream) in upstreams.iter().enumerate() {
             let rank = upstream.rank().map(|rank| rank.to_string());
             let replica = index.to_string();
-            let labels = [
-                &replica[..],
-                upstream.base(),
-                rank.as_deref().unwrap_or_default(),
-            ];
+            let labels = [&replica[..], upstream.base(), rank.as_deref().unwrap_or_default()];
             self.metrics.replicas.info.with_label_values(&labels).set(1);
             let now = self.clock.now();
             let report = self.router().report_of(ReplicaId(index as u32), now);

@@ -12,9 +12,7 @@ impl HttpGateway {
     #[must_use]
     pub fn is_down(&self, replica: ReplicaId) -> bool {
         let router = self.router();
-        router
-            .replicas()
-            .any(|status| status.replica == replica && status.health == Health::Down)
+        router.replicas().any(|status| status.replica == replica && status.health == Health::Down)
     }
 
     /// Takes note of what its engine says of a replica's load. Whether it says anything.
@@ -56,9 +54,7 @@ impl HttpGateway {
             // While the router is held, so that whom it chooses is not told to leave at once.
             upstream.set_down(health == Health::Down);
         }
-        let is_any_up = router
-            .replicas()
-            .any(|status| status.health == Health::Healthy);
+        let is_any_up = router.replicas().any(|status| status.health == Health::Healthy);
         drop(router);
         if health == Health::Down {
             self.tell_lost(replica);
@@ -90,11 +86,7 @@ impl HttpGateway {
     ) {
         let replicas = of_same_engine(upstreams, first);
         let last = replicas.last().unwrap_or(first);
-        let replica = if last == first {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
-        };
+        let replica = if last == first { first.to_string() } else { format!("{first}-{last}") };
         let upstream = &upstreams[first.0 as usize];
         let (base, models) = (upstream.base(), upstream.models());
         match health {

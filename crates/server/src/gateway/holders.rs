@@ -37,9 +37,7 @@ impl HttpGateway {
         }
         let replicas: Vec<ReplicaId> = {
             let router = self.router();
-            let up = router
-                .replicas()
-                .filter(|one| one.health == Health::Healthy);
+            let up = router.replicas().filter(|one| one.health == Health::Healthy);
             let replicas = up.map(|one| one.replica);
             let engines = replicas.filter(|&one| first_of_engine(upstreams, one) == one);
             engines.take(ENGINES_MAX).collect()
@@ -48,21 +46,14 @@ impl HttpGateway {
             return None;
         }
         let path = format!("/v1/responses/{id}");
-        let question = Outgoing {
-            method: &Method::GET,
-            path: &path,
-            headers,
-            body: Bytes::new(),
-        };
+        let question = Outgoing { method: &Method::GET, path: &path, headers, body: Bytes::new() };
         let asked = replicas.iter().map(|&replica| {
             let upstream = &upstreams[replica.0 as usize];
             async { upstream.of_rank(None).forward(&question, ASK_TIMEOUT).await }
         });
         let answers = join_all(asked).await;
         let holds = |answer: &Result<http::Response<_>, _>| {
-            answer
-                .as_ref()
-                .is_ok_and(|answer| answer.status().is_success())
+            answer.as_ref().is_ok_and(|answer| answer.status().is_success())
         };
         let at = answers.iter().position(holds)?;
         self.pins.learn(id, None, replicas[at]);

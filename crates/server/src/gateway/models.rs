@@ -86,14 +86,7 @@ fn not_serving(upstreams: &[Upstream], model: &str) -> Vec<ReplicaId> {
 /// The error for a model that no upstream serves.
 #[must_use]
 pub fn unknown_model(model: &str, known: &[String]) -> ApiError {
-    let message = format!(
-        "the model `{model}` is not served here; served: {}",
-        known.join(", ")
-    );
+    let message = format!("the model `{model}` is not served here; served: {}", known.join(", "));
     let error = ApiError::invalid("model", message);
-    ApiError {
-        status: StatusCode::NOT_FOUND,
-        code: "model_not_found",
-        ..error
-    }
+    ApiError { status: StatusCode::NOT_FOUND, code: "model_not_found", ..error }
 }

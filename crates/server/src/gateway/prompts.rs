@@ -163,10 +163,7 @@ impl RenderPatience {
     fn note(&mut self, is_late: bool, now: Instant) {
         self.late = if is_late { self.late + 1 } else { 0 };
         if self.late >= LATE_MAX {
-            *self = Self {
-                late: 0,
-                paused_until: Some(now + RENDER_PAUSE),
-            };
+            *self = Self { late: 0, paused_until: Some(now + RENDER_PAUSE) };
             tracing::warn!(
                 pause_s = RENDER_PAUSE.as_secs(),
                 "engines take too long to render prompts; they are not asked for a while"
@@ -219,21 +216,16 @@ impl HttpGateway {
         request: &ToRender<'_>,
         before_medium: Option<TokenizedPrompt>,
     ) -> KnownPrompt {
-        let rendered = if lack.asks_engine() {
-            self.rendered_by_engine(model, request).await
-        } else {
-            None
-        };
+        let rendered =
+            if lack.asks_engine() { self.rendered_by_engine(model, request).await } else { None };
         // The same placeholders stand for other images too: without their names, a prompt with
         // media is not known.
         let rendered = rendered.filter(|one| !request.has_media || !one.media.is_empty());
         self.note_lack(&lack, model, rendered.is_some());
         match rendered {
-            Some(RenderedPrompt { tokens, media }) => KnownPrompt {
-                tokens: Some(tokens),
-                media,
-                ..KnownPrompt::default()
-            },
+            Some(RenderedPrompt { tokens, media }) => {
+                KnownPrompt { tokens: Some(tokens), media, ..KnownPrompt::default() }
+            }
             None => KnownPrompt {
                 tokens: before_medium.map(|prompted| prompted.tokens),
                 text: Some(text_tokens(request.body)),
@@ -258,12 +250,7 @@ impl HttpGateway {
         model: &str,
         request: &ToRender<'_>,
     ) -> Option<RenderedPrompt> {
-        let patience = || {
-            self.prompts
-                .patience
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let patience = || self.prompts.patience.lock().unwrap_or_else(PoisonError::into_inner);
         if patience().is_paused(Instant::now()) {
             return None;
         }
@@ -298,11 +285,7 @@ impl HttpGateway {
         } else {
             self.metrics.prompts.note_without_tokens(model, reason);
         }
-        let mut lacks = self
-            .prompts
-            .lacks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut lacks = self.prompts.lacks.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (model.to_owned(), reason);
         let is_new = !lacks.contains_key(&key);
         if is_new && lacks.len() >= LACKS_MAX {
@@ -317,11 +300,7 @@ impl HttpGateway {
                 reason,
                 "the gateway has no exact tokens of a prompt: {}; it routes such prompts by the \
                  engine's tokens if it has them, otherwise by their text",
-                if is_listed {
-                    lack.advice()
-                } else {
-                    UNLISTED_ADVICE.to_owned()
-                }
+                if is_listed { lack.advice() } else { UNLISTED_ADVICE.to_owned() }
             );
         }
     }
@@ -330,11 +309,7 @@ impl HttpGateway {
     /// engine renders differently, and per gap in usage.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
-        let lacks = self
-            .prompts
-            .lacks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let lacks = self.prompts.lacks.lock().unwrap_or_else(PoisonError::into_inner);
         let lacking = lacks.iter().map(|((model, reason), counts)| {
             let all = counted(counts.by_engine + counts.by_text, "prompt");
             let by = format!(
@@ -358,10 +333,7 @@ impl HttpGateway {
                  the gateway the engine's tokenizer and chat template"
             )
         });
-        differing
-            .chain(lacking)
-            .chain(self.usage_gaps.notices())
-            .collect()
+        differing.chain(lacking).chain(self.usage_gaps.notices()).collect()
     }
 }
 

@@ -57,12 +57,7 @@ pub struct ProxyAnswer {
 
 impl ProxyAnswer {
     fn new(reservation: Reservation, (head, first, rest): AnswerStart) -> Self {
-        Self {
-            reservation,
-            head,
-            first,
-            rest,
-        }
+        Self { reservation, head, first, rest }
     }
 }
 
@@ -101,10 +96,8 @@ impl HttpGateway {
         let Fleet::Upstreams(upstreams) = &self.fleet else {
             unreachable!("only a gateway of upstreams passes requests on");
         };
-        let mut tries = Tries {
-            excluded: self.lacking(upstreams, request.model).await?,
-            ..Tries::default()
-        };
+        let mut tries =
+            Tries { excluded: self.lacking(upstreams, request.model).await?, ..Tries::default() };
         let is_adapter = |model: &&str| upstreams.iter().any(|upstream| upstream.is_adapter(model));
         // What is refused is held nowhere: it is passed on for the engine to say so, by its load.
         let fits = |tokens: &&[TokenId]| {
@@ -116,10 +109,7 @@ impl HttpGateway {
             media: request.media,
             text: request.text,
             messages: request.messages,
-            namespace: Namespace {
-                adapter: request.model.filter(is_adapter),
-                salt: request.salt,
-            },
+            namespace: Namespace { adapter: request.model.filter(is_adapter), salt: request.salt },
             session: request.session,
             slo_ttft: request.slo_ttft,
         };
@@ -162,9 +152,7 @@ impl HttpGateway {
                 break;
             }
         }
-        tries.outcome(ApiError::replica_gone(
-            "no engine answered; send the request again later",
-        ))
+        tries.outcome(ApiError::replica_gone("no engine answered; send the request again later"))
     }
 
     /// Returns the pinned replica, while it is up and has not failed the request.
@@ -337,9 +325,7 @@ type AnswerStart = (response::Parts, Bytes, Incoming);
 /// Whether a body is server-sent events.
 #[must_use]
 pub fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers
-        .get(http::header::CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok());
+    let kind = headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
@@ -382,11 +368,7 @@ impl StartFailure {
     }
 
     fn new(what: FailureKind, error: ApiError) -> Self {
-        Self {
-            what,
-            error,
-            answer: None,
-        }
+        Self { what, error, answer: None }
     }
 
     /// The same with the engine's answer, where it says something.
@@ -473,9 +455,8 @@ fn all_but(upstreams: &[Upstream], one: ReplicaId) -> Vec<ReplicaId> {
 
 /// Whether every upstream that serves the model says that it takes fewer tokens than these.
 fn is_hopeless(upstreams: &[Upstream], model: &str, tokens: &[TokenId]) -> bool {
-    let serving = upstreams
-        .iter()
-        .filter(|upstream| upstream.models().iter().any(|name| name == model));
+    let serving =
+        upstreams.iter().filter(|upstream| upstream.models().iter().any(|name| name == model));
     let mut contexts = serving.map(|upstream| upstream.context(model)).peekable();
     contexts.peek().is_some()
         && contexts.all(|context| context.is_some_and(|limit| tokens.len() > limit))

@@ -50,12 +50,7 @@ impl HttpGateway {
     }
 
     async fn compare(&self, subject: Subject, comparison: Comparison) {
-        let Comparison {
-            tokens,
-            counted,
-            path,
-            body,
-        } = comparison;
+        let Comparison { tokens, counted, path, body } = comparison;
         let Fleet::Upstreams(upstreams) = &self.fleet else {
             return;
         };
@@ -75,17 +70,10 @@ impl HttpGateway {
             (verdict, _) => verdict,
         };
         let labels = [&model[..], &replica.to_string(), verdict.name()];
-        self.metrics
-            .index
-            .drift_checks
-            .with_label_values(&labels)
-            .inc();
+        self.metrics.index.drift_checks.with_label_values(&labels).inc();
         if let Some(difference) = self.drift.note(&subject, verdict) {
-            let sides = ComparedPrompts {
-                ours: &tokens,
-                theirs: &theirs.unwrap_or_default(),
-                body: &body,
-            };
+            let sides =
+                ComparedPrompts { ours: &tokens, theirs: &theirs.unwrap_or_default(), body: &body };
             let why = self.explain_difference(&sides, difference.position);
             tell(&subject, difference, counted.unwrap_or(tokens.len()), &why);
         }
@@ -158,10 +146,7 @@ fn part_behind(before: &str, body: &[u8]) -> String {
     let (mut rest, mut last) = (before, None);
     for (number, message) in messages.into_iter().flatten().enumerate() {
         let content = &message["content"];
-        let text = content
-            .as_str()
-            .or(content[0]["text"].as_str())
-            .unwrap_or_default();
+        let text = content.as_str().or(content[0]["text"].as_str()).unwrap_or_default();
         let begin: String = text.trim().chars().take(FOUND_BY).collect();
         if !begin.is_empty()
             && let Some(place) = rest.find(&begin)
@@ -209,14 +194,8 @@ mod tests {
         let part = |before: &str| part_behind(before, body.to_string().as_bytes());
         assert!(part("<|im_start|>tools").starts_with("in front of the first message"));
         assert_eq!(part("<s>Be brief.</s>"), "in or behind message 0 (system)");
-        assert_eq!(
-            part("Be brief. Weather? x"),
-            "in or behind message 1 (user)"
-        );
-        assert_eq!(
-            part("Be brief. Weather? Weather?"),
-            "in or behind message 2 (user)"
-        );
+        assert_eq!(part("Be brief. Weather? x"), "in or behind message 1 (user)");
+        assert_eq!(part("Be brief. Weather? Weather?"), "in or behind message 2 (user)");
         assert!(part_behind("x", b"{").starts_with("in front"));
     }
 }

@@ -16,11 +16,7 @@ impl HttpGateway {
     pub fn on_stream(&self, replica: ReplicaId, update: StreamUpdate) {
         let name = replica.to_string();
         let count = |outcome: &str, by: u64| {
-            self.metrics
-                .replicas
-                .kv_events
-                .with_label_values(&[&name[..], outcome])
-                .inc_by(by);
+            self.metrics.replicas.kv_events.with_label_values(&[&name[..], outcome]).inc_by(by);
         };
         match update {
             StreamUpdate::Events(events) => {
@@ -41,10 +37,7 @@ impl HttpGateway {
                 tracing::info!(%replica, "KV events were late, not lost; what it holds is sure");
                 self.tell_index(replica, Update::Trust, 0);
             }
-            StreamUpdate::Skipped {
-                reason,
-                count: skipped,
-            } => {
+            StreamUpdate::Skipped { reason, count: skipped } => {
                 count("skipped", skipped);
                 self.metrics.index.note_skipped(&name, reason, skipped);
             }

@@ -40,10 +40,7 @@ const WORTH: u32 = 64;
 const QUEUE: usize = 64;
 
 /// Prompts that are remembered to compare with, and their words: some 50 MB at most.
-const MEMORY: NeighbourLimits = NeighbourLimits {
-    sketches: 2048,
-    words: 2 << 20,
-};
+const MEMORY: NeighbourLimits = NeighbourLimits { sketches: 2048, words: 2 << 20 };
 
 /// Explanations that are remembered: as many as requests.
 const TOLD: usize = 4096;
@@ -169,17 +166,9 @@ impl Causes {
     #[must_use]
     pub fn sums(&self) -> CauseSums {
         let told = lock(&self.told);
-        let mut causes: Vec<_> = told
-            .sums
-            .iter()
-            .map(|(&cause, &sum)| (cause, sum))
-            .collect();
+        let mut causes: Vec<_> = told.sums.iter().map(|(&cause, &sum)| (cause, sum)).collect();
         causes.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.lost_words));
-        CauseSums {
-            looked_at: told.looked_at,
-            lost_words: told.lost_words,
-            causes,
-        }
+        CauseSums { looked_at: told.looked_at, lost_words: told.lost_words, causes }
     }
 }
 
@@ -193,11 +182,7 @@ fn explain_all(questions: &Receiver<CauseQuery>, told: &Mutex<CauseHistory>, pur
     while let Ok(question) = questions.recv() {
         let start = Instant::now();
         let has_time = question.is_worth || lock(purse).is_half_full();
-        let parted = if has_time {
-            explained(&neighbours, &question)
-        } else {
-            None
-        };
+        let parted = if has_time { explained(&neighbours, &question) } else { None };
         lock(told).add(&question.id, parted);
         neighbours.insert(question.namespace, question.id, question.sketch);
         lock(purse).pay(start.elapsed().as_secs_f64());
@@ -254,13 +239,7 @@ struct Purse {
 
 impl Purse {
     fn new(now: Instant) -> Self {
-        Self {
-            seconds: SAVED,
-            at: now,
-            since: now,
-            prompts: 0,
-            per_s: 0.0,
-        }
+        Self { seconds: SAVED, at: now, since: now, prompts: 0, per_s: 0.0 }
     }
 
     /// Pays for a look at a prompt of `bytes`, if there is enough time for it.
@@ -324,15 +303,9 @@ mod tests {
         let later = |seconds| start + Duration::from_secs(seconds);
         let mut purse = Purse::new(start);
         let first = spent(&mut purse, start, 1_000, 100);
-        assert!(
-            (0.05..SAVED + 0.05).contains(&first),
-            "{first}: what is saved, then little"
-        );
+        assert!((0.05..SAVED + 0.05).contains(&first), "{first}: what is saved, then little");
         let then = spent(&mut purse, later(100), 1_000, 100);
-        assert!(
-            (then - 0.05).abs() < 0.01,
-            "{then}: half a millisecond a second"
-        );
+        assert!((then - 0.05).abs() < 0.01, "{then}: half a millisecond a second");
         assert!(!purse.is_half_full());
         let quiet = spent(&mut purse, later(200), 1, 100);
         assert!((quiet - 0.505).abs() < 0.02, "{quiet}: all of one a second");
@@ -348,13 +321,10 @@ mod tests {
         let rules = "You answer questions about the harbour and its ferries, shortly. ".repeat(30);
         let text =
             |minute: u32| format!("Now it is 2026-03-04T10:0{minute}:00Z.\n{rules}\n{minute}?");
-        let sketches: Vec<_> = (0..4)
-            .filter_map(|minute| causes.look(&text(minute)))
-            .collect();
+        let sketches: Vec<_> = (0..4).filter_map(|minute| causes.look(&text(minute))).collect();
         lock(&causes.purse).pay(SAVED);
-        for ((id, lost), sketch) in [("a", 9), ("b", 0), ("c", WORTH), ("d", 0)]
-            .into_iter()
-            .zip(sketches)
+        for ((id, lost), sketch) in
+            [("a", 9), ("b", 0), ("c", WORTH), ("d", 0)].into_iter().zip(sketches)
         {
             causes.explain(1, id.to_owned(), sketch, Some(lost));
         }
@@ -389,9 +359,6 @@ mod tests {
         let sums = causes.sums();
         let (cause, sum) = sums.causes[0];
         assert_eq!((cause, sum.requests), (Cause::Clock, 3));
-        assert_eq!(
-            sums.lost_words, sum.lost_words,
-            "nothing else made them part"
-        );
+        assert_eq!(sums.lost_words, sum.lost_words, "nothing else made them part");
     }
 }

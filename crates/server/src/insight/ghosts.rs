@@ -100,11 +100,7 @@ impl ReplicaGhosts {
             Ghost::new(settings).with_lookups_max(LOOKUPS_MAX)
         });
         watched.waiting_blocks += names.len();
-        watched.waiting.push(QueuedPrompt {
-            names,
-            prompt_tokens,
-            at: now,
-        });
+        watched.waiting.push(QueuedPrompt { names, prompt_tokens, at: now });
         if watched.waiting.len() >= WAITING.0 || watched.waiting_blocks >= WAITING.1 {
             watched.catch_up();
         }
@@ -241,16 +237,10 @@ mod tests {
             assert_eq!(ghosts.replicas(), [3]);
             let answer = ghosts.answer(3, Nanos(10_000_000_000));
             let answer = answer.expect("its size is known");
-            assert!(
-                answer.plus_100 > 0.89 && answer.infinite > 0.89,
-                "{answer:?}"
-            );
+            assert!(answer.plus_100 > 0.89 && answer.infinite > 0.89, "{answer:?}");
             assert!(answer.as_it_is < answer.plus_100, "{answer:?}");
             if known {
-                assert!(
-                    answer.plus_25 > 0.89 && answer.as_it_is < 0.01,
-                    "{answer:?}"
-                );
+                assert!(answer.plus_25 > 0.89 && answer.as_it_is < 0.01, "{answer:?}");
             }
         }
     }

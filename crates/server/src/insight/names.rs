@@ -13,10 +13,7 @@ impl NameHasher {
     /// Derives the names' key from `secret`.
     pub(super) fn new(secret: u64) -> Self {
         let secret = blake3::derive_key("headstart 2026 insight names v1", &secret.to_le_bytes());
-        Self {
-            secret,
-            unnamed: numbered(&secret, Namespace::default()),
-        }
+        Self { secret, unnamed: numbered(&secret, Namespace::default()) }
     }
 
     /// A number that stands for a namespace.
@@ -41,10 +38,7 @@ impl NameHasher {
 
     /// Returns the tag that stands for a tenant: 12 hex digits that do not reveal its salt.
     pub(super) fn tenant(&self, salt: &str) -> String {
-        let namespace = Namespace {
-            adapter: None,
-            salt: Some(salt),
-        };
+        let namespace = Namespace { adapter: None, salt: Some(salt) };
         format!("{:012x}", self.namespace(namespace) >> 16)
     }
 }

@@ -206,11 +206,7 @@ mod tests {
             let all: Vec<_> = (0..count).map(candidate).collect();
             for chosen in [0, count / 2, count - 1] {
                 let kept = foremost(ReplicaId(chosen), &all);
-                assert_eq!(
-                    kept.len(),
-                    all.len().min(CANDIDATES),
-                    "{count} {scores} {chosen}"
-                );
+                assert_eq!(kept.len(), all.len().min(CANDIDATES), "{count} {scores} {chosen}");
                 assert!(kept.iter().any(|one| one.replica == chosen));
                 assert!(kept.is_sorted_by_key(|one| one.replica));
                 let worst = kept.iter().filter(|one| one.replica != chosen);

@@ -8,16 +8,8 @@ const BUCKETS: usize = Bucket::ALL.len();
 
 /// A second for each token; then a second for each token and each one before it.
 const PARTS: [PrefillModel; 2] = [
-    PrefillModel {
-        fixed: 0.0,
-        per_token: 1.0,
-        per_pair: 0.0,
-    },
-    PrefillModel {
-        fixed: 0.0,
-        per_token: 0.0,
-        per_pair: 1.0,
-    },
+    PrefillModel { fixed: 0.0, per_token: 1.0, per_pair: 0.0 },
+    PrefillModel { fixed: 0.0, per_token: 0.0, per_pair: 1.0 },
 ];
 
 /// Sums over requests for each part of the prefill model. Seconds are linear in the model, so a
@@ -80,11 +72,7 @@ mod tests {
 
     #[test]
     fn sums_of_parts_are_the_models_seconds() {
-        let truth = PrefillModel {
-            fixed: 0.01,
-            per_token: 2e-4,
-            per_pair: 3e-8,
-        };
+        let truth = PrefillModel { fixed: 0.01, per_token: 2e-4, per_pair: 3e-8 };
         let (mut rng, mut seconds) = (Rng::new(5), Seconds::default());
         let mut expected = [0.0; BUCKETS];
         assert!(seconds.told().is_none(), "nothing is known yet");
@@ -102,10 +90,7 @@ mod tests {
         let told = seconds.told().expect("enough is known");
         for ((bucket, seconds), expected) in told.buckets.into_iter().zip(expected) {
             let off = (seconds - expected).abs();
-            assert!(
-                off <= 0.02 * expected + 1e-9,
-                "{bucket}: {seconds} for {expected}"
-            );
+            assert!(off <= 0.02 * expected + 1e-9, "{bucket}: {seconds} for {expected}");
         }
     }
 }

@@ -135,13 +135,7 @@ impl InsightState {
         told: &InsightSinks<'_>,
         now: Nanos,
     ) {
-        let AnsweredRequest {
-            mut record,
-            prefix,
-            block_size,
-            served,
-            sketch,
-        } = finished;
+        let AnsweredRequest { mut record, prefix, block_size, served, sketch } = finished;
         // An engine that says nothing of its cache cannot be explained; it was computed all the
         // same.
         self.attributor.computed(&mut pending, now);
@@ -159,8 +153,7 @@ impl InsightState {
         if let Some(sketch) = sketch {
             let lost = record.split.as_ref().map(again);
             let namespace = namespace(&record);
-            told.causes
-                .explain(namespace, record.id.clone(), sketch, lost);
+            told.causes.explain(namespace, record.id.clone(), sketch, lost);
         }
         self.records.add(record, prefix);
         if self.sums.len() > MODELS {
@@ -187,8 +180,7 @@ impl InsightState {
         if let Some(sketch) = sketch {
             let lost = record.split.map(|split| split.get(Bucket::NoTokens));
             let namespace = namespace(&record);
-            told.causes
-                .explain(namespace, record.id.clone(), sketch, lost);
+            told.causes.explain(namespace, record.id.clone(), sketch, lost);
         }
         self.records.add_unpredicted(record);
         if self.sums.len() > MODELS {

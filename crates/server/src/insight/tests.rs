@@ -19,11 +19,7 @@ impl Bench {
         let metrics = Metrics::new();
         let mut insight = Insight::new(5, metrics.with_insight());
         insight.batch_ops = batch_ops;
-        Self {
-            insight,
-            metrics,
-            under_way: Vec::new(),
-        }
+        Self { insight, metrics, under_way: Vec::new() }
     }
 
     /// All that can be asked, but for what goes by the wall clock.
@@ -37,28 +33,16 @@ impl Bench {
         self.insight.refresh_metrics(now);
         let ghosts = self.insight.ghosts(now);
         let metrics = self.metrics.render();
-        let metrics = metrics
-            .lines()
-            .filter(|line| line.contains("prompt_tokens"));
+        let metrics = metrics.lines().filter(|line| line.contains("prompt_tokens"));
         let metrics: Vec<_> = metrics.collect();
         let snapshot = self.insight.snapshot();
         format!("{records:#?}\n{snapshot:#?}\n{ghosts:#?}\n{metrics:#?}")
     }
 
     fn arrive(&mut self, tokens: &[TokenId], salt: Option<&str>, chosen: usize, now: Nanos) {
-        let namespace = Namespace {
-            adapter: None,
-            salt,
-        };
+        let namespace = Namespace { adapter: None, salt };
         let hashers = [hasher()];
-        let keys = PromptKeys::new(
-            Prompt {
-                tokens,
-                namespace,
-                ..Prompt::default()
-            },
-            &hashers,
-        );
+        let keys = PromptKeys::new(Prompt { tokens, namespace, ..Prompt::default() }, &hashers);
         let candidate = |replica: u32| Candidate {
             replica: ReplicaId(replica),
             overlap_tokens: replica as usize * 32 % (tokens.len() + 1),
@@ -99,10 +83,7 @@ impl Bench {
 }
 
 fn hasher() -> RouteHasher {
-    RouteHasher::new(&RouteIdentity {
-        model: "m",
-        block_size: SIZE,
-    })
+    RouteHasher::new(&RouteIdentity { model: "m", block_size: SIZE })
 }
 
 /// Whatever is said in whatever order, it comes to the same whether each thing is looked at by
@@ -142,10 +123,7 @@ fn batches_come_to_what_one_after_the_other_does() {
                     bench.insight.abandon(&ticket);
                 }
                 14..18 => {
-                    let namespace = Namespace {
-                        adapter: None,
-                        salt,
-                    };
+                    let namespace = Namespace { adapter: None, salt };
                     let keys = hasher().chain(namespace, &tokens).into_iter();
                     let changes = keys.enumerate().map(|(block, key)| match block % 5 {
                         4 => BlockChange::Removed(key, Tier::Device),

@@ -133,10 +133,7 @@ impl ImportanceMetrics {
             raise(&counter.with_label_values(&[replica, label]), count);
         }
         for (source, bytes) in SOURCES.iter().zip(tally.bytes) {
-            raise(
-                &self.loaded_bytes.with_label_values(&[replica, source]),
-                bytes,
-            );
+            raise(&self.loaded_bytes.with_label_values(&[replica, source]), bytes);
         }
         // Neither says anything before there was a layer.
         if tally.layers > 0 {
@@ -222,18 +219,10 @@ impl PackMetrics {
     }
 
     fn set(&self, replica: &str, counts: &PackCounts) {
-        let &PackCounts {
-            packs,
-            units,
-            pending,
-            made,
-            failed,
-        } = counts;
-        for (gauge, count) in [
-            (&self.readable, packs),
-            (&self.units, units),
-            (&self.pending, pending),
-        ] {
+        let &PackCounts { packs, units, pending, made, failed } = counts;
+        for (gauge, count) in
+            [(&self.readable, packs), (&self.units, units), (&self.pending, pending)]
+        {
             gauge.with_label_values(&[replica]).set(count as i64);
         }
         for (outcome, count) in [("made", made), ("failed", failed)] {
@@ -319,24 +308,9 @@ mod tests {
                 agreement: 6.0,
                 missed: 0.5,
             },
-            guard: GuardCounts {
-                compared: 5,
-                agreed: 4,
-                kl_sum: 0.75,
-                kl_max: 0.5,
-                barred: 1,
-            },
-            barred: BarredPrefixes {
-                prefixes: 2,
-                last: None,
-            },
-            packs: PackCounts {
-                packs: 2,
-                units: 12,
-                pending: 1,
-                made: 6,
-                failed: 1,
-            },
+            guard: GuardCounts { compared: 5, agreed: 4, kl_sum: 0.75, kl_max: 0.5, barred: 1 },
+            barred: BarredPrefixes { prefixes: 2, last: None },
+            packs: PackCounts { packs: 2, units: 12, pending: 1, made: 6, failed: 1 },
             probes: parts(1),
             rest: parts(2),
         }
@@ -392,10 +366,7 @@ mod tests {
     #[test]
     fn before_the_first_layer_nothing_is_said_of_layers() {
         let metrics = Metrics::new();
-        let nothing = ImportanceReport {
-            tally: PartialLoadTally::default(),
-            ..report()
-        };
+        let nothing = ImportanceReport { tally: PartialLoadTally::default(), ..report() };
         metrics.importance.set("0", &nothing);
         let text = metrics.render();
         assert!(!text.contains("amplification{") && !text.contains("agreement{"));

@@ -7,14 +7,11 @@ use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 use super::{MetricFactory, raise};
 
 /// Seconds; from a look-up in the processor's cache to one behind a stalled machine.
-const MOMENTS: [f64; 13] = [
-    1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1,
-];
+const MOMENTS: [f64; 13] =
+    [1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1];
 
 /// Tokens by which a prediction misses: none, up to a usual block, up to a long prompt.
-const ERRORS: [f64; 9] = [
-    0.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0,
-];
+const ERRORS: [f64; 9] = [0.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0];
 
 /// Seconds by which an engine's clock may be ahead of ours without anybody minding: clocks that are
 /// kept in step differ by far less.
@@ -137,11 +134,7 @@ impl IndexMetrics {
         };
         add(&self.predicted, predicted);
         add(&self.realised, realised);
-        let direction = if predicted < realised {
-            "under"
-        } else {
-            "over"
-        };
+        let direction = if predicted < realised { "under" } else { "over" };
         self.error
             .with_label_values(&[replica, direction])
             .observe(predicted.abs_diff(realised) as f64);
@@ -164,9 +157,7 @@ impl IndexMetrics {
     /// Counts skipped events of a replica by reason; there are few reasons.
     pub fn note_skipped(&self, replica: &str, reason: &str, events: u64) {
         let labels = [replica, reason];
-        self.skipped_events
-            .with_label_values(&labels)
-            .inc_by(events);
+        self.skipped_events.with_label_values(&labels).inc_by(events);
     }
 
     /// Brings what the cache of tokenized prefixes counts up to date.
@@ -236,18 +227,12 @@ mod tests {
     /// Notes these lags; the histogram's sum and count, and the batches ahead and behind.
     fn check(lags: &[f64], expected: (f64, u64, u64, u64)) {
         let metrics = Metrics::new();
-        lags.iter()
-            .for_each(|&lag| metrics.index.note_lag("0", lag));
+        lags.iter().for_each(|&lag| metrics.index.note_lag("0", lag));
         let lag = metrics.index.event_lag.with_label_values(&["0"]);
         let stamps = &metrics.index.implausible_stamps;
         let [ahead, behind] = ["ahead", "behind"];
         let count = |direction| stamps.with_label_values(&["0", direction]).get();
-        let seen = (
-            lag.get_sample_sum(),
-            lag.get_sample_count(),
-            count(ahead),
-            count(behind),
-        );
+        let seen = (lag.get_sample_sum(), lag.get_sample_count(), count(ahead), count(behind));
         assert_eq!(seen, expected, "{lags:?}");
     }
 
@@ -257,10 +242,7 @@ mod tests {
         check(&[-0.5, -2.0, 600.0], (600.0, 3, 0, 0));
         check(&[-3600.0, 1.0, -2.5], (1.0, 1, 2, 0));
         check(&[3600.0, 601.0, 1.7e9], (0.0, 0, 0, 3));
-        check(
-            &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY],
-            (0.0, 0, 1, 2),
-        );
+        check(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY], (0.0, 0, 1, 2));
     }
 
     #[test]
@@ -270,19 +252,15 @@ mod tests {
         let states = |status| {
             metrics.replicas.set_stream("3", status);
             let text = metrics.render();
-            let lines = text
-                .lines()
-                .filter(|line| line.starts_with("headstart_kv_stream_state{"));
+            let lines = text.lines().filter(|line| line.starts_with("headstart_kv_stream_state{"));
             let lines: Vec<_> = lines.map(str::to_owned).collect();
             let held = lines.iter().filter(|line| line.ends_with(" 1"));
             (lines.len(), held.cloned().collect::<Vec<_>>())
         };
         assert_eq!(states(None), (0, vec![]));
         for status in [Complete, Down] {
-            let line = format!(
-                "headstart_kv_stream_state{{replica=\"3\",state=\"{}\"}} 1",
-                status.name()
-            );
+            let line =
+                format!("headstart_kv_stream_state{{replica=\"3\",state=\"{}\"}} 1", status.name());
             assert_eq!(states(Some(status)), (4, vec![line]));
         }
         assert_eq!(states(None), (0, vec![]));

@@ -78,9 +78,7 @@ impl InsightMetrics {
         for answer in answers {
             let replica = answer.replica.to_string();
             for (size, rate) in sizes(answer) {
-                self.ghosts
-                    .with_label_values(&[&replica[..], size])
-                    .set(rate);
+                self.ghosts.with_label_values(&[&replica[..], size]).set(rate);
             }
         }
     }

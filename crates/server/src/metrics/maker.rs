@@ -39,11 +39,7 @@ impl MetricFactory {
 
     /// All metrics that were made, by name.
     pub(super) fn entries(&self) -> Vec<MetricEntry> {
-        let mut entries = self
-            .entries
-            .lock()
-            .expect("no lock is held in a panic")
-            .clone();
+        let mut entries = self.entries.lock().expect("no lock is held in a panic").clone();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         entries
     }

@@ -6,9 +6,8 @@ use super::{MetricFactory, Metrics, raise};
 use crate::prediction::PredictorStatus;
 
 /// Seconds; from the built-in encoder's tenth of a millisecond to a queue of half a minute.
-const LATENCY: [f64; 12] = [
-    0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0, 30.0,
-];
+const LATENCY: [f64; 12] =
+    [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0, 30.0];
 
 /// Seconds of silence, up to the usual horizon.
 const GAPS: [f64; 10] = [1.0, 3.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 900.0];
@@ -89,10 +88,8 @@ impl PredictionMetrics {
                 "Predicted probability that the conversation continues.",
                 &TENTHS,
             ),
-            queue: make.plain_gauge(
-                "headstart_prediction_queue",
-                "Questions waiting for the predictor.",
-            ),
+            queue: make
+                .plain_gauge("headstart_prediction_queue", "Questions waiting for the predictor."),
             turns: TurnMetrics::new(make),
             predictor: PredictorMetrics::new(make),
         }
@@ -131,10 +128,8 @@ impl TurnMetrics {
                 "From the end of an answer to the conversation's next request.",
                 &GAPS,
             ),
-            tracked: make.plain_gauge(
-                "headstart_turns_tracked",
-                "Turns whose continuation would be known.",
-            ),
+            tracked: make
+                .plain_gauge("headstart_turns_tracked", "Turns whose continuation would be known."),
             forgotten: make.plain_counter(
                 "headstart_turns_forgotten_total",
                 "Turns that had no room, or made room, before their outcome was known.",
@@ -189,14 +184,8 @@ impl PredictorMetrics {
     pub fn set_status(&self, status: &PredictorStatus) {
         self.fallback.set(i64::from(status.is_fallback));
         let known = status.calibration;
-        set_or_remove(
-            &self.calibration_error,
-            known.map(|calibration| calibration.error),
-        );
-        set_or_remove(
-            &self.excess_log_loss,
-            known.map(|calibration| calibration.excess_log_loss),
-        );
+        set_or_remove(&self.calibration_error, known.map(|calibration| calibration.error));
+        set_or_remove(&self.excess_log_loss, known.map(|calibration| calibration.excess_log_loss));
         self.model.reset();
         if let Some(fingerprint) = &status.model {
             self.model.with_label_values(&[fingerprint]).set(1);
@@ -227,10 +216,7 @@ mod tests {
         let metrics = Metrics::new();
         let predictor = metrics.with_predictions().predictor;
         let check = |calibration: Option<RecentCalibration>, expected: [Option<&str>; 2]| {
-            predictor.set_status(&PredictorStatus {
-                calibration,
-                ..PredictorStatus::default()
-            });
+            predictor.set_status(&PredictorStatus { calibration, ..PredictorStatus::default() });
             let text = metrics.render();
             let value = |name: &str| {
                 let mut lines = text.lines();
@@ -240,10 +226,7 @@ mod tests {
             let told = names.map(|name| value(&format!("headstart_predictor_{name}")));
             assert_eq!(told, expected, "{calibration:?}");
         };
-        let known = RecentCalibration {
-            error: 0.25,
-            excess_log_loss: -0.5,
-        };
+        let known = RecentCalibration { error: 0.25, excess_log_loss: -0.5 };
         check(None, [None; 2]);
         check(Some(known), [Some("0.25"), Some("-0.5")]);
         // A hot swap: nothing is known of the new model.

@@ -31,9 +31,7 @@ impl PromptMetrics {
 
     /// Counts a prompt that is routed by its text.
     pub fn note_without_tokens(&self, model: &str, reason: &str) {
-        self.without_tokens
-            .with_label_values(&[model, reason])
-            .inc();
+        self.without_tokens.with_label_values(&[model, reason]).inc();
     }
 
     /// Counts a prompt whose tokens an engine told.

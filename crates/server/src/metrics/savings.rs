@@ -175,9 +175,7 @@ impl SavingsMetrics {
     }
 
     fn computed(&self, [model, replica]: [&str; 2], tokens: usize) {
-        let counter = self
-            .by_source
-            .with_label_values(&[model, replica, "computed"]);
+        let counter = self.by_source.with_label_values(&[model, replica, "computed"]);
         counter.inc_by(tokens as u64);
     }
 
@@ -206,11 +204,7 @@ mod tests {
     use super::*;
 
     fn prices() -> PriceTable {
-        let price = Price {
-            cache_miss: 3.0,
-            cache_hit: 1.0,
-            output: 9.0,
-        };
+        let price = Price { cache_miss: 3.0, cache_hit: 1.0, output: 9.0 };
         PriceTable {
             currency: "EUR".to_owned(),
             models: BTreeMap::from([("m".to_owned(), price)]),
@@ -231,28 +225,19 @@ mod tests {
         sources.add(Tier::Disk, 128);
         assert_eq!(sources.found(), 192);
         let engine = EngineModel::default_engine();
-        metrics
-            .savings
-            .note(["m", "0"], 200, &sources, Some(&engine));
+        metrics.savings.note(["m", "0"], 200, &sources, Some(&engine));
         metrics.savings.note(["n", "0"], 100, &sources, None);
         metrics.savings.note_upstream(["m", "1"], 30, 50);
         let text = metrics.render();
         let tokens = |model: &str, replica: u32, source: &str| {
             let labels =
                 format!("model_name=\"{model}\",replica=\"{replica}\",source=\"{source}\"");
-            value(
-                &text,
-                &format!("headstart_prompt_tokens_by_source_total{{{labels}}}"),
-            )
+            value(&text, &format!("headstart_prompt_tokens_by_source_total{{{labels}}}"))
         };
         assert_eq!(tokens("m", 0, "device"), Some(64.0));
         assert_eq!(tokens("m", 0, "disk"), Some(128.0));
         assert_eq!(tokens("m", 0, "computed"), Some(8.0));
-        assert_eq!(
-            tokens("m", 1, "upstream"),
-            Some(30.0),
-            "not more than there were"
-        );
+        assert_eq!(tokens("m", 1, "upstream"), Some(30.0), "not more than there were");
         let money = |model: &str, source: &str| {
             let labels = format!("currency=\"EUR\",model_name=\"{model}\",source=\"{source}\"");
             value(&text, &format!("headstart_saved_money_total{{{labels}}}"))

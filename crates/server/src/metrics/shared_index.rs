@@ -22,8 +22,7 @@ pub struct SharedIndexMetrics {
 impl Metrics {
     /// The metrics of a shared index, made when they are first asked for.
     pub fn with_shared_index(&self) -> &SharedIndexMetrics {
-        self.shared_index
-            .get_or_init(|| SharedIndexMetrics::new(&self.make))
+        self.shared_index.get_or_init(|| SharedIndexMetrics::new(&self.make))
     }
 }
 
@@ -75,11 +74,7 @@ impl SharedIndexMetrics {
     /// Brings all up to date.
     pub fn set(&self, stats: &SharedIndexStats) {
         self.connected.set(i64::from(stats.is_connected));
-        let listeners = [
-            ("own", stats.owned),
-            ("other", stats.followed),
-            ("alone", stats.alone),
-        ];
+        let listeners = [("own", stats.owned), ("other", stats.followed), ("alone", stats.alone)];
         for (listener, replicas) in listeners {
             let gauge = self.replicas.with_label_values(&[listener]);
             gauge.set(replicas as i64);

@@ -14,9 +14,8 @@ use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 use super::{MetricFactory, raise};
 
 /// Seconds; from a unit in host memory to an object store that is nearly given up.
-const LOADS: [f64; 15] = [
-    5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 10.0,
-];
+const LOADS: [f64; 15] =
+    [5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 10.0];
 
 /// Report of one tier below host memory, which all replicas share. Counts are since the start;
 /// `None` marks a value that the tier cannot provide.
@@ -153,10 +152,7 @@ impl TierMetrics {
         }
         let records = self.records.with_label_values(&[tier]);
         records.set(report.records as i64);
-        for (what, bytes) in [
-            ("records", report.record_bytes),
-            ("files", report.file_bytes),
-        ] {
+        for (what, bytes) in [("records", report.record_bytes), ("files", report.file_bytes)] {
             if let Some(bytes) = bytes {
                 let gauge = self.bytes.with_label_values(&[tier, what]);
                 gauge.set(bytes as i64);
@@ -176,11 +172,9 @@ impl TierMetrics {
             let ratio = report.written_bytes as f64 / report.stored_bytes as f64;
             self.amplification.with_label_values(&[tier]).set(ratio);
         }
-        for (outcome, count) in [
-            ("stored", report.stored),
-            ("loaded", report.loaded),
-            ("failed", report.failed),
-        ] {
+        for (outcome, count) in
+            [("stored", report.stored), ("loaded", report.loaded), ("failed", report.failed)]
+        {
             raise(&self.commands.with_label_values(&[tier, outcome]), count);
         }
         for (counter, count) in [
@@ -211,11 +205,7 @@ pub(crate) struct TimedMover {
 
 impl TimedMover {
     pub(crate) fn new(mover: Box<dyn BlockMover>, metrics: Arc<TierMetrics>) -> Self {
-        Self {
-            mover,
-            metrics,
-            loads: HashMap::new(),
-        }
+        Self { mover, metrics, loads: HashMap::new() }
     }
 }
 

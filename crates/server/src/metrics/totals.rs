@@ -153,25 +153,13 @@ mod tests {
         metrics.savings.note(["m", "0"], 200, &sources, None);
         metrics.savings.note(["n", "0"], 100, &sources, None);
         metrics.savings.note_upstream(["m", "1"], 30, 10);
-        metrics
-            .requests
-            .routed
-            .with_label_values(&["precise", "0"])
-            .inc_by(3);
+        metrics.requests.routed.with_label_values(&["precise", "0"]).inc_by(3);
         for (status, count) in [("503", 2), ("429", 1)] {
             let errors = &metrics.requests.errors;
             errors.with_label_values(&[status]).inc_by(count);
         }
-        metrics
-            .requests
-            .ttft
-            .with_label_values(&["m", "0"])
-            .observe(0.03);
-        metrics
-            .requests
-            .ttft
-            .with_label_values(&["m", "1"])
-            .observe(7.0);
+        metrics.requests.ttft.with_label_values(&["m", "0"]).observe(0.03);
+        metrics.requests.ttft.with_label_values(&["m", "1"]).observe(7.0);
         let totals = metrics.totals();
         assert_eq!(totals.requests, 3);
         assert_eq!(totals.errors, [(429, 1), (503, 2)].into());
@@ -180,10 +168,7 @@ mod tests {
         let replica = &totals.by_replica["0"];
         assert_eq!((replica.lookups, replica.hits), (392, 384));
         let up_to = |seconds: f64| {
-            let found = totals
-                .first_tokens
-                .iter()
-                .find(|(bound, _)| *bound == seconds);
+            let found = totals.first_tokens.iter().find(|(bound, _)| *bound == seconds);
             found.expect("a bucket").1
         };
         assert_eq!((up_to(0.02), up_to(0.04), up_to(10.0)), (0, 1, 2));

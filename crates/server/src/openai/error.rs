@@ -38,31 +38,20 @@ impl std::fmt::Display for PromptLength {
 impl ApiError {
     /// An error without a parameter.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            code,
-            param: None,
-            message: message.into(),
-        }
+        Self { status, code, param: None, message: message.into() }
     }
 
     /// A request that can never be served as it stands.
     pub fn invalid(param: &str, message: impl Into<String>) -> Self {
         let param = Some(param.to_owned());
-        Self {
-            param,
-            ..Self::new(StatusCode::BAD_REQUEST, "invalid_value", message)
-        }
+        Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_value", message) }
     }
 
     /// A parameter that is not supported.
     #[must_use]
     pub fn unsupported(param: &str, hint: &str) -> Self {
         let message = format!("`{param}` is not supported{hint}; leave it out");
-        Self {
-            code: "unsupported_parameter",
-            ..Self::invalid(param, message)
-        }
+        Self { code: "unsupported_parameter", ..Self::invalid(param, message) }
     }
 
     /// More tokens than fit.
@@ -105,13 +94,8 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, axum::Json(self.body())).into_response();
-        if matches!(
-            self.status,
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-        ) {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         // Routes of other APIs write it again in their own shape.
         response.extensions_mut().insert(self);

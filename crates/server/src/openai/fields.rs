@@ -19,10 +19,7 @@ impl Fields {
     /// When it is not a JSON object.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         match serde_json::from_slice(body) {
-            Ok(Value::Object(fields)) => Ok(Self {
-                fields,
-                path: String::new(),
-            }),
+            Ok(Value::Object(fields)) => Ok(Self { fields, path: String::new() }),
             Ok(_) => Err(bad("the body is valid JSON but not an object".to_owned())),
             Err(error) => Err(no_json(&error.to_string())),
         }
@@ -34,15 +31,9 @@ impl Fields {
     /// When `value` is not an object.
     pub fn of(value: Value, name: &str) -> Result<Self, ApiError> {
         let Value::Object(fields) = value else {
-            return Err(ApiError::invalid(
-                name,
-                format!("`{name}` must be an object"),
-            ));
+            return Err(ApiError::invalid(name, format!("`{name}` must be an object")));
         };
-        Ok(Self {
-            fields,
-            path: format!("{name}."),
-        })
+        Ok(Self { fields, path: format!("{name}.") })
     }
 
     /// A field that stays.
@@ -60,9 +51,7 @@ impl Fields {
 
     /// Takes a field; absent and `null` are the same.
     pub fn take(&mut self, name: &str) -> Option<Value> {
-        self.fields
-            .shift_remove(name)
-            .filter(|value| !value.is_null())
+        self.fields.shift_remove(name).filter(|value| !value.is_null())
     }
 
     /// Takes a string.
@@ -94,9 +83,7 @@ impl Fields {
         range: std::ops::RangeInclusive<i64>,
     ) -> Result<Option<i64>, ApiError> {
         let expected = format!("an integer from {} to {}", range.start(), range.end());
-        self.taken(name, &expected, |value| {
-            value.as_i64().filter(|number| range.contains(number))
-        })
+        self.taken(name, &expected, |value| value.as_i64().filter(|number| range.contains(number)))
     }
 
     /// Takes a number of `range`.
@@ -109,9 +96,7 @@ impl Fields {
         range: std::ops::RangeInclusive<f64>,
     ) -> Result<Option<f64>, ApiError> {
         let expected = format!("a number from {} to {}", range.start(), range.end());
-        self.taken(name, &expected, |value| {
-            value.as_f64().filter(|number| range.contains(number))
-        })
+        self.taken(name, &expected, |value| value.as_f64().filter(|number| range.contains(number)))
     }
 
     /// Refuses whatever is left, unless it says nothing: `null`, or a value in `neutral`.
@@ -157,11 +142,7 @@ pub(crate) fn no_json(error: &str) -> ApiError {
 }
 
 fn bad(message: String) -> ApiError {
-    ApiError {
-        code: "invalid_json",
-        ..ApiError::invalid("body", message)
-    }
-    .without_param()
+    ApiError { code: "invalid_json", ..ApiError::invalid("body", message) }.without_param()
 }
 
 /// Equal, where 0 and 0.0 are.
@@ -171,9 +152,6 @@ fn same(a: &Value, b: &Value) -> bool {
 
 impl ApiError {
     fn without_param(self) -> Self {
-        Self {
-            param: None,
-            ..self
-        }
+        Self { param: None, ..self }
     }
 }

@@ -19,10 +19,7 @@ pub fn messages(value: Option<Value>) -> Result<Value, ApiError> {
         return Err(ApiError::invalid("messages", "`messages` must be an array"));
     };
     if messages.is_empty() {
-        return Err(ApiError::invalid(
-            "messages",
-            "`messages` must hold at least one message",
-        ));
+        return Err(ApiError::invalid("messages", "`messages` must hold at least one message"));
     }
     for (index, message) in messages.iter_mut().enumerate() {
         let at = format!("messages[{index}]");

@@ -139,10 +139,7 @@ impl ChatRequest {
             ("add_generation_prompt", &[json!(true)]),
             ("continue_final_message", &[json!(false)]),
         ])?;
-        Ok(Self {
-            generation,
-            conversation,
-        })
+        Ok(Self { generation, conversation })
     }
 }
 
@@ -205,18 +202,10 @@ pub(crate) fn sampling(fields: &mut Fields) -> Result<Generation, ApiError> {
     Ok(Generation {
         model,
         stream: fields.boolean("stream")?.unwrap_or(false),
-        temperature: fields
-            .number("temperature", 0.0..=2.0)?
-            .map(|number| number as f32),
-        top_p: fields
-            .number("top_p", 0.0..=1.0)?
-            .map(|number| number as f32),
-        top_k: fields
-            .integer("top_k", -1..=i64::from(u32::MAX))?
-            .map(|k| k.max(0) as usize),
-        seed: fields
-            .integer("seed", i64::MIN..=i64::MAX)?
-            .map(|seed| seed as u64),
+        temperature: fields.number("temperature", 0.0..=2.0)?.map(|number| number as f32),
+        top_p: fields.number("top_p", 0.0..=1.0)?.map(|number| number as f32),
+        top_k: fields.integer("top_k", -1..=i64::from(u32::MAX))?.map(|k| k.max(0) as usize),
+        seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map(|seed| seed as u64),
         cache_salt: key(fields, "cache_salt")?,
         ..Generation::default()
     })
@@ -263,9 +252,7 @@ fn tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
         None => Ok(None),
         Some(Value::Array(tools)) if tools.is_empty() => Ok(None),
         Some(Value::Array(mut tools))
-            if tools
-                .iter()
-                .all(|tool| tool["function"]["name"].is_string()) =>
+            if tools.iter().all(|tool| tool["function"]["name"].is_string()) =>
         {
             tools.iter_mut().for_each(drop_hints);
             Ok(Some(tools.into()))
@@ -307,9 +294,7 @@ fn variables(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> {
 pub(crate) fn set_reasoning_effort(variables: &mut Map<String, Value>, effort: Option<String>) {
     if let Some(effort) = effort {
         let is_thinking = effort != "none";
-        variables
-            .entry("enable_thinking")
-            .or_insert(is_thinking.into());
+        variables.entry("enable_thinking").or_insert(is_thinking.into());
         variables.insert("reasoning_effort".to_owned(), effort.into());
     }
 }
@@ -353,19 +338,15 @@ fn check_min_tokens(
 #[must_use]
 pub fn missing(param: &str, hint: &str) -> ApiError {
     let error = ApiError::invalid(param, format!("`{param}` is required ({hint})"));
-    ApiError {
-        code: "missing_required_parameter",
-        ..error
-    }
+    ApiError { code: "missing_required_parameter", ..error }
 }
 
 fn key(fields: &mut Fields, name: &str) -> Result<Option<String>, ApiError> {
     let text = fields.string(name)?;
     match &text {
-        Some(text) if text.is_empty() || text.len() > KEY_BYTES => Err(ApiError::invalid(
-            name,
-            format!("`{name}` must have 1 to {KEY_BYTES} bytes"),
-        )),
+        Some(text) if text.is_empty() || text.len() > KEY_BYTES => {
+            Err(ApiError::invalid(name, format!("`{name}` must have 1 to {KEY_BYTES} bytes")))
+        }
         _ => Ok(text),
     }
 }
@@ -462,11 +443,7 @@ mod tests {
         match (ChatRequest::parse(body.to_string().as_bytes()), expected) {
             (Ok(_), Ok(())) => {}
             (Err(error), Err((param, code))) => {
-                assert_eq!(
-                    (error.param.as_deref(), error.code),
-                    (Some(param), code),
-                    "{error:?}"
-                );
+                assert_eq!((error.param.as_deref(), error.code), (Some(param), code), "{error:?}");
                 assert!(error.message.contains('`'), "{error:?} names what is wrong");
             }
             (got, expected) => panic!("{change}: {got:?} against {expected:?}"),
@@ -476,11 +453,9 @@ mod tests {
     #[test]
     fn the_turn_counts_user_messages() {
         let said = |role: &str| json!({"role": role, "content": "x"});
-        for (roles, expected) in [
-            (&["user"][..], 1),
-            (&["system", "user", "assistant", "user"], 2),
-            (&["system"], 1),
-        ] {
+        for (roles, expected) in
+            [(&["user"][..], 1), (&["system", "user", "assistant", "user"], 2), (&["system"], 1)]
+        {
             let messages: Vec<_> = roles.iter().map(|role| said(role)).collect();
             let body = json!({"model": "m", "messages": messages}).to_string();
             let request = ChatRequest::parse(body.as_bytes()).expect("a request");
@@ -491,24 +466,12 @@ mod tests {
     #[test]
     fn parameters_are_taken_or_refused_by_name() {
         check(json!({}), Ok(()));
-        check(
-            json!({"temperature": 0, "top_p": 1, "seed": -3, "stop": "x", "n": 1}),
-            Ok(()),
-        );
-        check(
-            json!({"presence_penalty": 0.0, "tools": [], "logit_bias": null}),
-            Ok(()),
-        );
-        check(
-            json!({"stream": true, "stream_options": {"include_usage": true}}),
-            Ok(()),
-        );
+        check(json!({"temperature": 0, "top_p": 1, "seed": -3, "stop": "x", "n": 1}), Ok(()));
+        check(json!({"presence_penalty": 0.0, "tools": [], "logit_bias": null}), Ok(()));
+        check(json!({"stream": true, "stream_options": {"include_usage": true}}), Ok(()));
         let bad = |param, code| Err((param, code));
         check(json!({"n": 2}), bad("n", "unsupported_parameter"));
-        check(
-            json!({"presence_penalty": 0.5}),
-            bad("presence_penalty", "unsupported_parameter"),
-        );
+        check(json!({"presence_penalty": 0.5}), bad("presence_penalty", "unsupported_parameter"));
         let tool = json!({"type": "function", "function": {"name": "f", "parameters": {}}});
         for choice in [json!("auto"), json!("none"), Value::Null] {
             check(json!({"tools": [tool], "tool_choice": choice}), Ok(()));
@@ -534,14 +497,8 @@ mod tests {
             }),
             Ok(()),
         );
-        check(
-            json!({"service_tier": "gold"}),
-            bad("service_tier", "invalid_value"),
-        );
-        check(
-            json!({"chat_template_kwargs": 1}),
-            bad("chat_template_kwargs", "invalid_value"),
-        );
+        check(json!({"service_tier": "gold"}), bad("service_tier", "invalid_value"));
+        check(json!({"chat_template_kwargs": 1}), bad("chat_template_kwargs", "invalid_value"));
         check(
             json!({"response_format": {"type": "json_schema"}}),
             bad("response_format", "unsupported_parameter"),
@@ -550,45 +507,21 @@ mod tests {
             json!({"stream": true, "stream_options": {"x": 1}}),
             bad("stream_options.x", "unsupported_parameter"),
         );
-        check(
-            json!({"made_up": 1}),
-            bad("made_up", "unsupported_parameter"),
-        );
-        check(
-            json!({"temperature": "hot"}),
-            bad("temperature", "invalid_value"),
-        );
-        check(
-            json!({"temperature": 3}),
-            bad("temperature", "invalid_value"),
-        );
+        check(json!({"made_up": 1}), bad("made_up", "unsupported_parameter"));
+        check(json!({"temperature": "hot"}), bad("temperature", "invalid_value"));
+        check(json!({"temperature": 3}), bad("temperature", "invalid_value"));
         check(json!({"top_p": -1}), bad("top_p", "invalid_value"));
         check(json!({"max_tokens": 0}), Ok(()));
-        check(
-            json!({"max_tokens": -1}),
-            bad("max_tokens", "invalid_value"),
-        );
-        check(
-            json!({"max_completion_tokens": 1.5}),
-            bad("max_completion_tokens", "invalid_value"),
-        );
-        check(
-            json!({"stop": ["a", "b", "c", "d", "e"]}),
-            bad("stop", "invalid_value"),
-        );
+        check(json!({"max_tokens": -1}), bad("max_tokens", "invalid_value"));
+        check(json!({"max_completion_tokens": 1.5}), bad("max_completion_tokens", "invalid_value"));
+        check(json!({"stop": ["a", "b", "c", "d", "e"]}), bad("stop", "invalid_value"));
         check(json!({"stop": [""]}), bad("stop", "invalid_value"));
-        check(
-            json!({"stream_options": {}}),
-            bad("stream_options", "invalid_value"),
-        );
+        check(json!({"stream_options": {}}), bad("stream_options", "invalid_value"));
         let forced =
             |min: u32| json!({"ignore_eos": true, "min_tokens": min, "max_completion_tokens": 5});
         check(forced(5), Ok(()));
         check(forced(6), bad("min_tokens", "invalid_value"));
-        check(
-            json!({"ignore_eos": true, "min_tokens": 5}),
-            bad("min_tokens", "invalid_value"),
-        );
+        check(json!({"ignore_eos": true, "min_tokens": 5}), bad("min_tokens", "invalid_value"));
         check(json!({"min_tokens": 0, "stop": "x"}), Ok(()));
         check(
             json!({"min_tokens": 5, "max_tokens": 5}),
@@ -598,19 +531,10 @@ mod tests {
             json!({"min_tokens": 5, "max_tokens": 5, "ignore_eos": true, "stop": "x"}),
             bad("min_tokens", "unsupported_parameter"),
         );
-        check(
-            json!({"model": null}),
-            bad("model", "missing_required_parameter"),
-        );
+        check(json!({"model": null}), bad("model", "missing_required_parameter"));
         check(json!({"messages": []}), bad("messages", "invalid_value"));
-        check(
-            json!({"messages": [1]}),
-            bad("messages[0]", "invalid_value"),
-        );
-        check(
-            json!({"messages": [{"role": "user"}]}),
-            bad("messages[0]", "invalid_value"),
-        );
+        check(json!({"messages": [1]}), bad("messages[0]", "invalid_value"));
+        check(json!({"messages": [{"role": "user"}]}), bad("messages[0]", "invalid_value"));
     }
 
     #[test]
@@ -621,10 +545,7 @@ mod tests {
         assert_eq!(request.conversation.messages[0]["content"], "a\nb");
         let image = json!([{"role": "user", "content": [{"type": "image_url"}]}]);
         let param = "messages[0].content: image_url";
-        check(
-            json!({"messages": image}),
-            Err((param, "unsupported_parameter")),
-        );
+        check(json!({"messages": image}), Err((param, "unsupported_parameter")));
     }
 
     #[test]

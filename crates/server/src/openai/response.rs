@@ -61,20 +61,13 @@ impl AnswerWriter for Envelope {
     }
 
     fn text(&mut self, text: &str, usage: Usage, events: &mut Events) {
-        let choice = if self.is_chat {
-            json!({"delta": {"content": text}})
-        } else {
-            json!({"text": text})
-        };
+        let choice =
+            if self.is_chat { json!({"delta": {"content": text}}) } else { json!({"text": text}) };
         events.push(&self.piece(choice, None, usage));
     }
 
     fn close(&mut self, finish: &Finish, usage: Usage, events: &mut Events) {
-        let choice = if self.is_chat {
-            json!({"delta": {}})
-        } else {
-            json!({"text": ""})
-        };
+        let choice = if self.is_chat { json!({"delta": {}}) } else { json!({"text": ""}) };
         events.push(&self.piece(choice, Some(finish.name()), usage));
         if self.stream_usage != StreamUsage::Omit {
             let mut body = self.head(self.piece_object());
@@ -91,10 +84,7 @@ impl AnswerWriter for Envelope {
 
     fn whole(&mut self, text: &str, finish: &Finish, usage: Usage) -> String {
         let (object, mut choice) = if self.is_chat {
-            (
-                "chat.completion",
-                json!({"message": {"role": "assistant", "content": text}}),
-            )
+            ("chat.completion", json!({"message": {"role": "assistant", "content": text}}))
         } else {
             ("text_completion", json!({"text": text}))
         };
@@ -122,11 +112,7 @@ impl Envelope {
     }
 
     fn piece_object(&self) -> &'static str {
-        if self.is_chat {
-            "chat.completion.chunk"
-        } else {
-            "text_completion"
-        }
+        if self.is_chat { "chat.completion.chunk" } else { "text_completion" }
     }
 
     fn head(&self, object: &str) -> Value {

@@ -112,11 +112,7 @@ impl Chat {
                 }
             }
         }
-        (turn > 0).then(|| Self {
-            keys: keys.into(),
-            turn,
-            said: said(messages, reads),
-        })
+        (turn > 0).then(|| Self { keys: keys.into(), turn, said: said(messages, reads) })
     }
 }
 
@@ -164,10 +160,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: Reads = Reads {
-        prompts: 9,
-        answers: true,
-    };
+    const ALL: Reads = Reads { prompts: 9, answers: true };
 
     /// Messages from words such as `u:hello` and `a:hi`.
     fn messages(words: &[&str]) -> Value {
@@ -210,10 +203,7 @@ mod tests {
     fn another_tenant_user_or_process_has_other_names() {
         let namer = Namer::random();
         let name = |salt: &str, session: &str, namer: &Namer| {
-            let scope = Scope {
-                salt: Some(salt.to_owned()),
-                session: Some(session.to_owned()),
-            };
+            let scope = Scope { salt: Some(salt.to_owned()), session: Some(session.to_owned()) };
             let chat = Chat::read(&messages(&["u:hello"]), &scope, ALL, namer);
             chat.expect("a user speaks").keys
         };
@@ -252,11 +242,7 @@ mod tests {
             (all, &["", "y"], Some(1)),
         );
         check_said(&["u:one"], (9, true), (&["one"], &[], None));
-        check_said(
-            &["a:hi", "u:one", "a:pre"],
-            (9, true),
-            (&["one"], &[], None),
-        );
+        check_said(&["a:hi", "u:one", "a:pre"], (9, true), (&["one"], &[], None));
         let pair = &["u:one", "a:pre", "u:two", "u:three"];
         check_said(pair, (1, false), (&["three"], &[], None));
     }

@@ -54,10 +54,7 @@ impl Predictions {
         clock: Clock,
         tell: Tell,
     ) -> std::io::Result<Arc<Self>> {
-        let tracker = Tracker::new(TrackerLimits {
-            turns: TURNS,
-            horizon: config.horizon,
-        });
+        let tracker = Tracker::new(TrackerLimits { turns: TURNS, horizon: config.horizon });
         let predictions = Arc::new(Self {
             predictor: config.predictor,
             queue: PredictionQueue::new(QueueLimits::USUAL),
@@ -70,13 +67,9 @@ impl Predictions {
             thread: Mutex::default(),
         });
         let worker = PredictionWorker::new(predictions.clone());
-        let thread = std::thread::Builder::new()
-            .name("predictor".to_owned())
-            .spawn(move || worker.run())?;
-        *predictions
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        let thread =
+            std::thread::Builder::new().name("predictor".to_owned()).spawn(move || worker.run())?;
+        *predictions.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(predictions)
     }
 
@@ -123,11 +116,7 @@ impl Predictions {
             said,
         };
         let at = self.clock.now();
-        let asked = PendingQuestion {
-            question,
-            ticket,
-            at,
-        };
+        let asked = PendingQuestion { question, ticket, at };
         if !self.queue.ask(asked) {
             self.count("dropped");
         }

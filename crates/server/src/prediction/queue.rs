@@ -29,12 +29,8 @@ pub(super) struct QueueLimits {
 impl QueueLimits {
     /// At ten questions a second, 256 are half a minute: what is older mostly comes too late. The
     /// bytes hold the longest body that is taken, outcomes are small, and 16 texts fill a batch.
-    pub(super) const USUAL: Self = Self {
-        questions: 256,
-        bytes: 16 << 20,
-        outcomes: 4096,
-        batch: 16,
-    };
+    pub(super) const USUAL: Self =
+        Self { questions: 256, bytes: 16 << 20, outcomes: 4096, batch: 16 };
 }
 
 /// A question on its way.
@@ -74,11 +70,7 @@ struct QueueState {
 
 impl PredictionQueue {
     pub(super) fn new(limits: QueueLimits) -> Self {
-        Self {
-            limits,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        }
+        Self { limits, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// False when it is full or closed: the question is gone.
@@ -160,19 +152,11 @@ mod tests {
     use super::*;
     use crate::prediction::{Became, Said, TurnId};
 
-    const LIMITS: QueueLimits = QueueLimits {
-        questions: 3,
-        bytes: 10,
-        outcomes: 2,
-        batch: 2,
-    };
+    const LIMITS: QueueLimits = QueueLimits { questions: 3, bytes: 10, outcomes: 2, batch: 2 };
 
     fn asked(id: u64, text: &str) -> PendingQuestion {
         let prompts = vec![text.to_owned()];
-        let said = Said {
-            prompts,
-            ..Said::default()
-        };
+        let said = Said { prompts, ..Said::default() };
         PendingQuestion {
             question: TurnQuestion {
                 id: TurnId(id),
@@ -188,11 +172,7 @@ mod tests {
     }
 
     fn outcome(id: u64) -> TurnOutcome {
-        TurnOutcome {
-            id: TurnId(id),
-            turn: 1,
-            became: Became::Ended,
-        }
+        TurnOutcome { id: TurnId(id), turn: 1, became: Became::Ended }
     }
 
     #[test]
@@ -221,11 +201,7 @@ mod tests {
         queue.tell(vec![outcome(1)]);
         queue.close();
         let ids = |batch: &PredictionBatch| {
-            let questions: Vec<_> = batch
-                .questions
-                .iter()
-                .map(|one| one.question.id.0)
-                .collect();
+            let questions: Vec<_> = batch.questions.iter().map(|one| one.question.id.0).collect();
             let outcomes: Vec<_> = batch.outcomes.iter().map(|one| one.id.0).collect();
             (questions, outcomes, batch.is_last)
         };

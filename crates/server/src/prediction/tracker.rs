@@ -96,22 +96,13 @@ impl Tracker {
         self.expire(now);
         let Some((own, earlier)) = prefixes.split_last() else {
             let (id, conversation) = (self.new_turn(), self.new_conversation());
-            return Sighting {
-                id,
-                conversation,
-                gap: None,
-                is_repeat: false,
-            };
+            return Sighting { id, conversation, gap: None, is_repeat: false };
         };
         let (parent, gap) = self.go_on(earlier, now);
         if let Some(turn) = self.turns.get_mut(own) {
             turn.in_flight += 1;
-            let repeated = Sighting {
-                id: turn.id,
-                conversation: turn.conversation,
-                gap,
-                is_repeat: true,
-            };
+            let repeated =
+                Sighting { id: turn.id, conversation: turn.conversation, gap, is_repeat: true };
             self.stop_waiting(own);
             return repeated;
         }
@@ -128,12 +119,7 @@ impl Tracker {
         if self.make_room() {
             self.turns.insert(*own, turn);
         }
-        Sighting {
-            id,
-            conversation,
-            gap,
-            is_repeat: false,
-        }
+        Sighting { id, conversation, gap, is_repeat: false }
     }
 
     /// The latest known turn among `earlier` has gone on. Returns its conversation, if this is its
@@ -201,11 +187,7 @@ impl Tracker {
                 self.outcomes.push(TurnOutcome {
                     id,
                     turn: turn.number,
-                    became: if turn.is_continued {
-                        Became::Continued
-                    } else {
-                        Became::Ended
-                    },
+                    became: if turn.is_continued { Became::Continued } else { Became::Ended },
                 });
             }
         }
@@ -271,10 +253,7 @@ impl Tracker {
     /// # Panics
     /// When one is broken.
     pub fn check(&self) {
-        assert!(
-            self.turns.len() <= self.limits.turns,
-            "the table is bounded"
-        );
+        assert!(self.turns.len() <= self.limits.turns, "the table is bounded");
         let idle = self.turns.values().filter(|turn| turn.in_flight == 0);
         assert_eq!(
             idle.count(),

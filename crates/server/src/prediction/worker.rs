@@ -33,11 +33,7 @@ impl PredictionWorker {
             self.desk.count_outcomes(&expired);
             outcomes.extend(expired);
             self.learn(&outcomes);
-            self.desk
-                .metrics
-                .predictor
-                .busy
-                .inc_by(start.elapsed().as_secs_f64());
+            self.desk.metrics.predictor.busy.inc_by(start.elapsed().as_secs_f64());
             if batch.is_last || Arc::strong_count(&self.desk) == 1 {
                 return;
             }
@@ -45,10 +41,8 @@ impl PredictionWorker {
     }
 
     fn answer(&self, asked: Vec<PendingQuestion>) {
-        let (questions, rest): (Vec<TurnQuestion>, Vec<_>) = asked
-            .into_iter()
-            .map(|asked| (asked.question, (asked.ticket, asked.at)))
-            .unzip();
+        let (questions, rest): (Vec<TurnQuestion>, Vec<_>) =
+            asked.into_iter().map(|asked| (asked.question, (asked.ticket, asked.at))).unzip();
         let desk = &self.desk;
         let answers = desk.guarded(|| desk.predictor.predict(&questions));
         let Some(answers) = answers.filter(|answers| answers.len() == questions.len()) else {

@@ -45,16 +45,8 @@ pub(super) fn tell(output: Output, clients: &mut HashMap<SeqId, mpsc::Sender<Rep
             (seq, ReplicaEvent::Started { cached_tokens }, false)
         }
         Output::Loaded { seq, tokens, from } => (seq, ReplicaEvent::Loaded { tokens, from }, false),
-        Output::Partly {
-            seq,
-            loaded_bytes,
-            whole_bytes,
-            ..
-        } => {
-            let event = ReplicaEvent::Partly {
-                loaded_bytes,
-                whole_bytes,
-            };
+        Output::Partly { seq, loaded_bytes, whole_bytes, .. } => {
+            let event = ReplicaEvent::Partly { loaded_bytes, whole_bytes };
             (seq, event, false)
         }
         Output::Token { seq, token, finish } => {

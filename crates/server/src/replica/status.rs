@@ -30,10 +30,7 @@ pub(super) struct PublishedStatus {
 impl PublishedStatus {
     /// Status of a replica that has reported nothing yet.
     pub(super) fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            ..Self::default()
-        }
+        Self { name: name.to_owned(), ..Self::default() }
     }
 
     /// Says how it is now.
@@ -56,10 +53,7 @@ impl PublishedStatus {
     }
 
     fn report_importance(&self, report: ImportanceReport) {
-        let mut told = self
-            .importance
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.importance.lock().unwrap_or_else(PoisonError::into_inner);
         let before = told.as_ref().map_or(0, |report| report.barred.prefixes);
         let (guard, barred) = (&report.guard, &report.barred);
         if barred.prefixes > before {

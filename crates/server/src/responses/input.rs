@@ -80,8 +80,7 @@ fn reasoning_text(item: &Value) -> Option<String> {
         texts.collect::<Vec<_>>().join("\n")
     };
     let text = Some(texts("content")).filter(|text| !text.is_empty());
-    text.or_else(|| Some(texts("summary")))
-        .filter(|text| !text.is_empty())
+    text.or_else(|| Some(texts("summary"))).filter(|text| !text.is_empty())
 }
 
 /// Sets `name` of the answer that the list ends with, unless it has one; else adds an answer.

@@ -77,18 +77,9 @@ impl ResponsesRequest {
         refuse_rest(fields)?;
         let instructions = instructions.map(|text| text_message("system", &text));
         let messages: Vec<_> = instructions.into_iter().chain(history.clone()).collect();
-        let conversation = TemplateInput {
-            messages: messages.into(),
-            tools,
-            variables,
-        };
+        let conversation = TemplateInput { messages: messages.into(), tools, variables };
         generation.turn = conversation.turn();
-        Ok(Self {
-            generation,
-            conversation,
-            echo,
-            history: is_kept.then_some(history),
-        })
+        Ok(Self { generation, conversation, echo, history: is_kept.then_some(history) })
     }
 }
 
@@ -102,11 +93,7 @@ pub fn unknown_response(id: &str) -> ApiError {
          minutes and none with `store: false`; send the conversation in `input`"
     );
     let error = ApiError::invalid("previous_response_id", message);
-    ApiError {
-        status: StatusCode::NOT_FOUND,
-        code: "previous_response_not_found",
-        ..error
-    }
+    ApiError { status: StatusCode::NOT_FOUND, code: "previous_response_not_found", ..error }
 }
 
 /// Refuses what is left and would change the answer.
@@ -274,10 +261,7 @@ mod tests {
             parse(taken).expect("taken");
         }
         for (refused, param) in [
-            (
-                json!({"text": {"format": {"type": "json_object"}}}),
-                "text.format",
-            ),
+            (json!({"text": {"format": {"type": "json_object"}}}), "text.format"),
             (json!({"tool_choice": "required"}), "tool_choice"),
             (json!({"background": true}), "background"),
             (json!({"conversation": "c"}), "conversation"),
@@ -301,10 +285,7 @@ mod tests {
         let conversation = request.expect("a request").conversation;
         let tools = conversation.tools.expect("a tool");
         assert_eq!(tools[0]["function"]["name"], "patch");
-        assert_eq!(
-            tools[0]["function"]["parameters"]["required"],
-            json!(["input"])
-        );
+        assert_eq!(tools[0]["function"]["parameters"]["required"], json!(["input"]));
         let variables = Value::from(conversation.variables);
         let expected = json!({"enable_thinking": false, "reasoning_effort": "none"});
         assert_eq!(variables, expected);

@@ -173,11 +173,8 @@ impl ResponseShape {
         if let Some(keeping) = self.keeping.take() {
             let mut messages = keeping.history;
             messages.push(text_message("assistant", text));
-            let stored = StoredResponse {
-                response: response.clone(),
-                messages,
-                session: keeping.session,
-            };
+            let stored =
+                StoredResponse { response: response.clone(), messages, session: keeping.session };
             keeping.store.put(self.id.clone(), stored, keeping.now);
         }
     }

@@ -63,11 +63,7 @@ impl ResponseStore {
         kept.bytes += bytes;
         kept.order.push_back(id.clone());
         let stored = Arc::new(stored);
-        let entry = ResponseEntry {
-            stored,
-            bytes,
-            since: now,
-        };
+        let entry = ResponseEntry { stored, bytes, since: now };
         kept.by_id.insert(id, entry);
         while kept.bytes > MAX_BYTES || kept.by_id.len() > MAX_RESPONSES {
             kept.drop_oldest();
@@ -129,10 +125,7 @@ fn size(value: &Value) -> usize {
     NODE + match value {
         Value::String(text) => text.len(),
         Value::Array(values) => values.iter().map(size).sum(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, field)| name.len() + size(field))
-            .sum(),
+        Value::Object(fields) => fields.iter().map(|(name, field)| name.len() + size(field)).sum(),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }

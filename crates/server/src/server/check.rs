@@ -35,19 +35,10 @@ impl ServeConfig {
 /// Refuses to share what cannot be shared.
 fn check_sharing(config: &ServeConfig) -> Result<(), SharedIndexError> {
     match config {
-        ServeConfig {
-            shared_index: None, ..
-        } => Ok(()),
-        ServeConfig {
-            backend: EngineBackend::Embedded(_),
-            ..
-        } => Err(SharedIndexError::Embedded),
-        ServeConfig {
-            state_dir: Some(_), ..
-        } => Err(SharedIndexError::StateFolder),
-        ServeConfig {
-            index_secret: None, ..
-        } => Err(SharedIndexError::NoSecret),
+        ServeConfig { shared_index: None, .. } => Ok(()),
+        ServeConfig { backend: EngineBackend::Embedded(_), .. } => Err(SharedIndexError::Embedded),
+        ServeConfig { state_dir: Some(_), .. } => Err(SharedIndexError::StateFolder),
+        ServeConfig { index_secret: None, .. } => Err(SharedIndexError::NoSecret),
         _ => Ok(()),
     }
 }
@@ -88,9 +79,6 @@ fn has_event_ports(config: &EmbeddedFleet) -> bool {
     let Some(base) = config.kv_events_port else {
         return true;
     };
-    let end = config
-        .replicas
-        .saturating_mul(EVENT_PORTS)
-        .saturating_add(usize::from(base));
+    let end = config.replicas.saturating_mul(EVENT_PORTS).saturating_add(usize::from(base));
     base > 0 && end <= usize::from(u16::MAX) + 1
 }

@@ -44,11 +44,8 @@ pub(super) async fn accept(
         };
         match accepted {
             (Ok(place), Ok((socket, _))) => {
-                let connection = Connection {
-                    socket,
-                    place,
-                    head_timeout: gateway.limits.head_timeout,
-                };
+                let connection =
+                    Connection { socket, place, head_timeout: gateway.limits.head_timeout };
                 tokio::spawn(connection.run(routes.clone(), graceful.watcher()));
             }
             (_, Err(error)) => {
@@ -66,10 +63,7 @@ pub(super) async fn accept(
         }
     }
     drop(listener);
-    if tokio::time::timeout(gateway.limits.drain_timeout, graceful.shutdown())
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(gateway.limits.drain_timeout, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish within the drain limit");
     }
 }

@@ -38,11 +38,7 @@ pub(super) fn endpoints(fleet: &Fleet, streams: &[ReplicaStream]) -> Vec<Option<
     let name = |(upstream, stream): (&Upstream, &ReplicaStream)| {
         let events = &stream.events.as_ref()?.events;
         let rank = stream.rank.map(|rank| format!(" rank {rank}"));
-        Some(format!(
-            "{} {events}{}",
-            upstream.base(),
-            rank.unwrap_or_default()
-        ))
+        Some(format!("{} {events}{}", upstream.base(), rank.unwrap_or_default()))
     };
     upstreams.iter().zip(streams).map(name).collect()
 }
@@ -53,9 +49,7 @@ pub(super) fn all(gateway: &Arc<HttpGateway>, streams: &[ReplicaStream]) -> Vec<
     let members = replicas.zip(streams.iter().cloned());
     let Fleet::Upstreams(upstreams) = &gateway.fleet else {
         let followed = members.filter_map(|(replica, stream)| follow_one(gateway, replica, stream));
-        let watcher = |subscription| Watcher::Events {
-            _subscription: subscription,
-        };
+        let watcher = |subscription| Watcher::Events { _subscription: subscription };
         return followed.map(watcher).collect();
     };
     let mut engines: Vec<Vec<StreamMember>> = Vec::new();
@@ -71,10 +65,7 @@ pub(super) fn all(gateway: &Arc<HttpGateway>, streams: &[ReplicaStream]) -> Vec<
         let replicas = engine.iter().map(|&(replica, _)| replica).collect();
         let load = watch_load(Arc::downgrade(gateway), replicas);
         let health = watch_engine(Arc::downgrade(gateway), engine);
-        [
-            Watcher::Task(tokio::spawn(load)),
-            Watcher::Task(tokio::spawn(health)),
-        ]
+        [Watcher::Task(tokio::spawn(load)), Watcher::Task(tokio::spawn(health))]
     };
     engines.into_iter().flat_map(watch).collect()
 }
@@ -91,9 +82,7 @@ fn follow_one(
         topic_prefix: String::new(),
         rank: stream.rank,
         replica: replica.to_string(),
-        upstream: gateway
-            .upstream(replica)
-            .map(|upstream| upstream.base().to_owned()),
+        upstream: gateway.upstream(replica).map(|upstream| upstream.base().to_owned()),
     };
     let weak = Arc::downgrade(gateway);
     let sink = move |update| {
@@ -122,10 +111,8 @@ async fn watch_engine(gateway: Weak<HttpGateway>, members: Vec<StreamMember>) {
     let mut subscriptions: Vec<Option<(u64, SubscriberHandle)>> =
         members.iter().map(|_| None).collect();
     while let Some(gateway) = gateway.upgrade() {
-        let were_down: Vec<bool> = members
-            .iter()
-            .map(|&(replica, _)| gateway.is_down(replica))
-            .collect();
+        let were_down: Vec<bool> =
+            members.iter().map(|&(replica, _)| gateway.is_down(replica)).collect();
         let health = look(&gateway, first).await;
         let followed = members.iter().zip(&mut subscriptions).zip(were_down);
         for (((replica, stream), subscription), was_down) in followed {
@@ -175,11 +162,7 @@ async fn watch_load(gateway: Weak<HttpGateway>, ranks: Vec<ReplicaId>) {
             let used = ranks.iter().filter(|&&rank| gateway.on_load(rank, &load));
             used.count() > 0
         });
-        unanswered = if is_used || is_down {
-            0
-        } else {
-            unanswered + 1
-        };
+        unanswered = if is_used || is_down { 0 } else { unanswered + 1 };
         if unanswered == SILENT_QUESTIONS {
             tracing::info!(
                 upstream = upstream.base(),
@@ -187,11 +170,7 @@ async fn watch_load(gateway: Weak<HttpGateway>, ranks: Vec<ReplicaId>) {
                  go through this gateway"
             );
         }
-        let pauses = if unanswered < SILENT_QUESTIONS {
-            1
-        } else {
-            SILENT_PAUSES
-        };
+        let pauses = if unanswered < SILENT_QUESTIONS { 1 } else { SILENT_PAUSES };
         drop(gateway);
         tokio::time::sleep(pause * pauses).await;
     }
@@ -227,11 +206,8 @@ async fn look(gateway: &Arc<HttpGateway>, replica: ReplicaId) -> Health {
     let Fleet::Upstreams(upstreams) = &gateway.fleet else {
         return Health::Healthy;
     };
-    let health = if upstreams[replica.0 as usize].is_alive().await {
-        Health::Healthy
-    } else {
-        Health::Down
-    };
+    let health =
+        if upstreams[replica.0 as usize].is_alive().await { Health::Healthy } else { Health::Down };
     for rank in upstream::of_same_engine(upstreams, replica) {
         gateway.set_health(rank, health);
     }

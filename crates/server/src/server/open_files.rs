@@ -32,10 +32,7 @@ const CONNECTIONS_MIN: usize = 16;
 /// Raises the soft limit of open files to the hard one. Returns the limit; `None` if unlimited.
 pub(super) fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: maximum,
-        maximum,
-    };
+    let raised = Rlimit { current: maximum, maximum };
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => maximum,
         Err(error) => {
@@ -67,13 +64,9 @@ fn allowed(replicas: u64, open_files: Option<u64>) -> usize {
     let Some(open_files) = open_files else {
         return usize::MAX;
     };
-    let reserved = replicas
-        .saturating_mul(RESERVED_PER_REPLICA)
-        .saturating_add(RESERVED);
+    let reserved = replicas.saturating_mul(RESERVED_PER_REPLICA).saturating_add(RESERVED);
     let connections = open_files.saturating_sub(reserved) / PER_CONNECTION;
-    usize::try_from(connections)
-        .unwrap_or(usize::MAX)
-        .max(CONNECTIONS_MIN)
+    usize::try_from(connections).unwrap_or(usize::MAX).max(CONNECTIONS_MIN)
 }
 
 #[cfg(test)]

@@ -56,11 +56,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
     let metrics = Metrics::priced(config.prices.clone());
     let engine_model = emulated(&config.backend).or(config.engine_model);
     warn_of_blindness(&config);
-    let around = SharedServices {
-        clock,
-        later: &later,
-        metrics: &metrics,
-    };
+    let around = SharedServices { clock, later: &later, metrics: &metrics };
     let (fleet, model, streams) = match config.backend {
         EngineBackend::Embedded(fleet) => embedded(fleet, around).await?,
         EngineBackend::Upstreams(upstreams) => proxied(&upstreams)?,
@@ -81,11 +77,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
         (None, IndexKind::Approximate(_)) => config.profile.index(&name),
     };
     let timed = Arc::new(TimedIndex::new(asked, metrics.index.clone()));
-    let router = RouterConfig {
-        model,
-        profile: config.profile.clone(),
-        seed: config.seed,
-    };
+    let router = RouterConfig { model, profile: config.profile.clone(), seed: config.seed };
     let mut router = Router::with_index(router, timed);
     add_replicas(&mut router, &streams, engine_model, clock);
     let gateway = Arc::new(HttpGateway::new(GatewayParts {
@@ -110,12 +102,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
     let mut watchers = follow::all(&gateway, &streams);
     watchers.push(dashboard(&gateway));
     let endpoints = streams.into_iter().filter_map(|stream| stream.events);
-    Ok(ServerAssembly {
-        gateway,
-        watchers,
-        event_endpoints: endpoints.collect(),
-        saving,
-    })
+    Ok(ServerAssembly { gateway, watchers, event_endpoints: endpoints.collect(), saving })
 }
 
 /// Tells those who look at the dashboard.
@@ -283,10 +270,7 @@ fn event_endpoints(base: Option<u16>, replica: usize) -> (String, String) {
 }
 
 pub(super) fn setting(engine: &EngineConfig) -> Setting {
-    Setting {
-        capacity: engine.cache_blocks,
-        block_tokens: engine.block_size as u32,
-    }
+    Setting { capacity: engine.cache_blocks, block_tokens: engine.block_size as u32 }
 }
 
 fn hooks(
@@ -369,11 +353,7 @@ fn proxied(configs: &[UpstreamConfig]) -> Result<StartedFleet, ServeError> {
             let rank = has_ranks.then_some(rank);
             let events = events_of_rank(config, rank.unwrap_or(0))?;
             upstreams.push(engine.of_rank(rank));
-            streams.push(ReplicaStream {
-                block_size: None,
-                events,
-                rank,
-            });
+            streams.push(ReplicaStream { block_size: None, events, rank });
         }
     }
     Ok((Fleet::Upstreams(upstreams), "upstream".to_owned(), streams))
@@ -386,8 +366,5 @@ fn events_of_rank(config: &UpstreamConfig, rank: u32) -> Result<Option<Endpoints
     };
     let replay = config.kv_replay.as_deref();
     let replay = replay.map(|replay| endpoint_of_rank(replay, rank));
-    Ok(Some(Endpoints {
-        events: endpoint_of_rank(events, rank)?,
-        replay: replay.transpose()?,
-    }))
+    Ok(Some(Endpoints { events: endpoint_of_rank(events, rank)?, replay: replay.transpose()? }))
 }

@@ -53,11 +53,7 @@ impl ShadowArm {
     pub(super) fn new(profile: Profile, config: &ShadowConfig) -> Self {
         let strategy = profile.name.clone();
         let index = profile.index.make_alone("shadow");
-        let router = RouterConfig {
-            model: "shadow".to_owned(),
-            profile,
-            seed: SEED,
-        };
+        let router = RouterConfig { model: "shadow".to_owned(), profile, seed: SEED };
         let mut router = Router::with_index(router, index);
         let replicas = 0..config.replicas as u32;
         for replica in replicas.map(ReplicaId) {
@@ -112,11 +108,7 @@ impl ShadowArm {
 
     /// The prompt is computed: its blocks can be found.
     pub(super) fn begin(&mut self, id: u64, now: Nanos) {
-        let Some(running) = self
-            .running
-            .get_mut(&id)
-            .filter(|running| !running.is_computed)
-        else {
+        let Some(running) = self.running.get_mut(&id).filter(|running| !running.is_computed) else {
             return;
         };
         running.is_computed = true;
@@ -172,11 +164,7 @@ impl ShadowArm {
         });
         let blocks: Vec<BlockHash> = evicted.collect();
         if !blocks.is_empty() {
-            let removed = CacheEvent::Removed {
-                blocks,
-                tier: Tier::Device,
-                group: 0,
-            };
+            let removed = CacheEvent::Removed { blocks, tier: Tier::Device, group: 0 };
             self.router.apply(replica, &[removed], now);
         }
     }
@@ -189,10 +177,7 @@ impl ShadowArm {
 }
 
 fn namespace(prompt: &ShadowPrompt) -> Namespace<'_> {
-    Namespace {
-        adapter: None,
-        salt: prompt.salt.as_deref(),
-    }
+    Namespace { adapter: None, salt: prompt.salt.as_deref() }
 }
 
 /// A `Stored` for each unbroken run of blocks that were stored, of those from the `first` on.
@@ -212,10 +197,7 @@ fn stored_events(
         }
         let tokens = blocks.start * block_size..blocks.end * block_size;
         events.push(CacheEvent::Stored(StoredBlocks {
-            parent: blocks
-                .start
-                .checked_sub(1)
-                .map(|before| prompt.chain[before]),
+            parent: blocks.start.checked_sub(1).map(|before| prompt.chain[before]),
             blocks: prompt.chain[blocks].to_vec(),
             tokens: prompt.tokens[tokens].to_vec(),
             block_size: block_size as u32,

@@ -44,12 +44,7 @@ impl Message {
     /// Of its prompt; other messages are as small as their place in the queue.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Arrived {
-                tokens,
-                salt,
-                session,
-                ..
-            } => {
+            Self::Arrived { tokens, salt, session, .. } => {
                 let names = [salt, session].into_iter().flatten();
                 size_of_val(&tokens[..]) + names.map(|name| name.len()).sum::<usize>()
             }
@@ -95,10 +90,8 @@ struct ShadowStage {
 
 impl ShadowStage {
     fn new(arms: Vec<ShadowArm>, block_size: usize) -> Self {
-        let hasher = RouteHasher::new(&RouteIdentity {
-            model: "shadow",
-            block_size: block_size as u32,
-        });
+        let hasher =
+            RouteHasher::new(&RouteIdentity { model: "shadow", block_size: block_size as u32 });
         Self {
             arms,
             hasher,
@@ -113,27 +106,12 @@ impl ShadowStage {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Arrived {
-                id,
-                tokens,
-                salt,
-                session,
-                now,
-            } => {
+            Message::Arrived { id, tokens, salt, session, now } => {
                 self.now = now.max(self.now);
-                let namespace = Namespace {
-                    adapter: None,
-                    salt: salt.as_deref(),
-                };
+                let namespace = Namespace { adapter: None, salt: salt.as_deref() };
                 let keys = self.hasher.chain(namespace, &tokens);
                 let chain = keys.iter().map(|key| BlockHash::from_u64(key.0)).collect();
-                let played = ShadowPrompt {
-                    id,
-                    tokens,
-                    chain,
-                    salt,
-                    session,
-                };
+                let played = ShadowPrompt { id, tokens, chain, salt, session };
                 self.arrive(&played);
             }
             Message::Began { id, now } => {
@@ -141,10 +119,9 @@ impl ShadowStage {
                 let now = self.now;
                 self.arms.iter_mut().for_each(|arm| arm.begin(id, now));
             }
-            Message::Found {
-                prompt_tokens,
-                cached_tokens,
-            } => self.upstream.record(prompt_tokens, cached_tokens),
+            Message::Found { prompt_tokens, cached_tokens } => {
+                self.upstream.record(prompt_tokens, cached_tokens)
+            }
             Message::Ended { id } => self.end(id),
         }
     }
@@ -222,18 +199,12 @@ mod tests {
     fn rate(stage: &ShadowStage, strategy: &str, blocks: usize) -> f64 {
         let mut reports = stage.arms.iter().map(ShadowArm::report);
         let found = reports.find(|report| report.strategy == strategy && report.blocks == blocks);
-        found
-            .and_then(|report| report.found.hit_rate)
-            .expect("it was played")
+        found.and_then(|report| report.found.hit_rate).expect("it was played")
     }
 
     #[test]
     fn precise_finds_what_chance_does_not_and_more_room_finds_more() {
-        let config = ShadowConfig {
-            replicas: 4,
-            blocks: 100,
-            block_size: 16,
-        };
+        let config = ShadowConfig { replicas: 4, blocks: 100, block_size: 16 };
         let stage = conversations(&config, |stage| {
             stage.arms.iter().for_each(ShadowArm::check);
         });
@@ -246,11 +217,7 @@ mod tests {
 
     #[test]
     fn requests_whose_end_is_never_told_are_ended() {
-        let config = ShadowConfig {
-            replicas: 2,
-            blocks: 64,
-            block_size: 16,
-        };
+        let config = ShadowConfig { replicas: 2, blocks: 64, block_size: 16 };
         let mut stage = ShadowStage::new(arms(&config), 16);
         for id in 0..RUNNING_MAX as u64 + 50 {
             let tokens: Vec<TokenId> = (0..40).map(|at| (id * 40 + at) as TokenId).collect();

@@ -58,11 +58,7 @@ impl Spans {
         // The HTTP client asks for it even where it never speaks TLS. The first caller sets it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = address.trim_end_matches('/');
-        let endpoint = if base.ends_with(PATH) {
-            base.to_owned()
-        } else {
-            format!("{base}{PATH}")
-        };
+        let endpoint = if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") };
         let exporter = SpanExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)
@@ -114,18 +110,9 @@ mod tests {
 
     #[test]
     fn addresses_are_checked() {
-        for wrong in [
-            "",
-            "127.0.0.1:4318",
-            "https://collector",
-            "http://",
-            "http:// x",
-        ] {
+        for wrong in ["", "127.0.0.1:4318", "https://collector", "http://", "http:// x"] {
             let error = Spans::to(wrong, Clock::start()).expect_err(wrong);
-            assert!(
-                error.to_string().contains("http://127.0.0.1:4318"),
-                "{error}"
-            );
+            assert!(error.to_string().contains("http://127.0.0.1:4318"), "{error}");
         }
     }
 

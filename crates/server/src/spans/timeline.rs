@@ -129,10 +129,7 @@ impl Drop for OpenTimeline {
                 .span_builder(name)
                 .with_start_time(self.spans.wall(from))
                 .start_with_context(&self.spans.tracer, &self.root);
-            Context::new()
-                .with_span(span)
-                .span()
-                .end_with_timestamp(self.spans.wall(to));
+            Context::new().with_span(span).span().end_with_timestamp(self.spans.wall(to));
         }
         let root = self.root.span();
         root.set_attributes(attributes(&noted.facts));
@@ -186,9 +183,7 @@ fn attributes(facts: &Facts) -> Vec<KeyValue> {
         count("gen_ai.usage.input_tokens", facts.prompt_tokens),
         count("gen_ai.usage.cache_read.input_tokens", facts.cached_tokens),
         count("gen_ai.usage.output_tokens", facts.output_tokens),
-        facts
-            .replica
-            .map(|replica| KeyValue::new("headstart.replica", i64::from(replica.0))),
+        facts.replica.map(|replica| KeyValue::new("headstart.replica", i64::from(replica.0))),
     ];
     all.into_iter().flatten().collect()
 }
@@ -254,17 +249,9 @@ mod tests {
 
     #[test]
     fn an_upstreams_prefill_begins_where_it_was_routed() {
-        let marks = [
-            (Mark::Tokenized, 20),
-            (Mark::Routed, 30),
-            (Mark::FirstToken, 80),
-        ];
-        let expected = [
-            ("prompt", 10, 20),
-            ("route", 20, 30),
-            ("prefill", 30, 80),
-            ("decode", 80, 99),
-        ];
+        let marks = [(Mark::Tokenized, 20), (Mark::Routed, 30), (Mark::FirstToken, 80)];
+        let expected =
+            [("prompt", 10, 20), ("route", 20, 30), ("prefill", 30, 80), ("decode", 80, 99)];
         check(&marks, 99, &expected);
     }
 

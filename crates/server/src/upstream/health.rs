@@ -126,11 +126,7 @@ impl Upstream {
         drop(models);
         if is_change {
             let models = self.models();
-            tracing::info!(
-                upstream = self.base(),
-                ?models,
-                "the engine's models changed"
-            );
+            tracing::info!(upstream = self.base(), ?models, "the engine's models changed");
         }
     }
 

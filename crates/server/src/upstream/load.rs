@@ -140,10 +140,7 @@ fn together(one: Gauges, other: Gauges) -> Gauges {
         cached,
         waiting: add(one.waiting, other.waiting),
         running: add(one.running, other.running),
-        kv_usage: [one.kv_usage, other.kv_usage]
-            .into_iter()
-            .flatten()
-            .reduce(f64::max),
+        kv_usage: [one.kv_usage, other.kv_usage].into_iter().flatten().reduce(f64::max),
     }
 }
 
@@ -187,9 +184,7 @@ fn labels_end(text: &str) -> Option<usize> {
 
 /// The data-parallel rank that labels name, or the replica of a gateway such as this one.
 fn rank(labels: &str) -> Option<u32> {
-    label(labels, &["engine", "dp_rank", "replica"])?
-        .parse()
-        .ok()
+    label(labels, &["engine", "dp_rank", "replica"])?.parse().ok()
 }
 
 /// The value of the first label that has one of these names.
@@ -292,12 +287,7 @@ mod tests {
         assert_eq!(both[0], ("device", 896));
         let other = EngineLoad::parse(&line("moon", 3));
         assert_eq!(other.cached(None).count(), 0);
-        assert_eq!(
-            EngineLoad::parse("vllm:num_requests_waiting 1\n")
-                .cached(None)
-                .count(),
-            0
-        );
+        assert_eq!(EngineLoad::parse("vllm:num_requests_waiting 1\n").cached(None).count(), 0);
     }
 
     #[test]

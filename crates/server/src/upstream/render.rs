@@ -106,12 +106,7 @@ impl Upstream {
             (_, Some(Some(version))) => Dialect::Vllm(version),
             _ => Dialect::default(),
         };
-        tracing::info!(
-            upstream = self.base(),
-            ?version,
-            ?dialect,
-            "the engine's dialect"
-        );
+        tracing::info!(upstream = self.base(), ?version, ?dialect, "the engine's dialect");
         *(self.engine.dialect.lock()).unwrap_or_else(PoisonError::into_inner) = Some(dialect);
     }
 
@@ -144,13 +139,8 @@ impl Upstream {
             }
         }
         let question = tokenize_question(path, body)?;
-        let answer = self
-            .ask("/tokenize", question.to_string().into(), limit)
-            .await;
-        Some(RenderedPrompt {
-            tokens: ids(&answer.ok()?["tokens"])?,
-            media: Vec::new(),
-        })
+        let answer = self.ask("/tokenize", question.to_string().into(), limit).await;
+        Some(RenderedPrompt { tokens: ids(&answer.ok()?["tokens"])?, media: Vec::new() })
     }
 
     async fn ask(&self, path: &str, body: Bytes, limit: Duration) -> Result<Value, StatusCode> {
@@ -267,10 +257,7 @@ mod tests {
             |answer: Value| RenderedPrompt::read(&answer).map(|rendered| rendered.tokens);
         assert_eq!(tokens_of(json!({"token_ids": [1, 2]})), Some(vec![1, 2]));
         assert_eq!(tokens_of(json!([{"token_ids": [1]}])), Some(vec![1]));
-        assert_eq!(
-            tokens_of(json!([{"token_ids": [1]}, {"token_ids": [2]}])),
-            None
-        );
+        assert_eq!(tokens_of(json!([{"token_ids": [1]}, {"token_ids": [2]}])), None);
         assert_eq!(tokens_of(json!({"error": "no"})), None);
         assert_eq!(ids(&json!([])), Some(vec![]));
         assert_eq!(ids(&json!([-1])), None);
@@ -300,10 +287,7 @@ mod tests {
         let place = |offset: i64, length: i64| json!({"offset": offset, "length": length});
         let found = features(json!([place(5, 3), place(1, 2)]), two()).expect("well-formed");
         let expected = [("a", 1, 2), ("sound", 3, 1), ("b", 5, 3)];
-        assert_eq!(
-            found,
-            expected.map(|(name, start, length)| (name.to_owned(), start, length))
-        );
+        assert_eq!(found, expected.map(|(name, start, length)| (name.to_owned(), start, length)));
         for places in [
             json!([place(5, 3)]),
             json!([place(5, 4), place(1, 2)]),
@@ -314,10 +298,7 @@ mod tests {
         ] {
             assert_eq!(features(places.clone(), two()), None, "{places}");
         }
-        assert_eq!(
-            features(json!([place(5, 3), place(1, 2)]), json!([1, 2])),
-            None
-        );
+        assert_eq!(features(json!([place(5, 3), place(1, 2)]), json!([1, 2])), None);
     }
 
     #[test]
@@ -333,10 +314,7 @@ mod tests {
             "messages": [{"role": "assistant", "content": "a", "reasoning": "r"}],
             "chat_template_kwargs": {"enable_thinking": true, "reasoning_effort": "high"},
         });
-        assert_eq!(
-            tokenize_question(CHAT, body.to_string().as_bytes()),
-            Some(expected)
-        );
+        assert_eq!(tokenize_question(CHAT, body.to_string().as_bytes()), Some(expected));
         let body = body.to_string();
         assert_eq!(tokenize_question("/v1/messages", body.as_bytes()), None);
     }

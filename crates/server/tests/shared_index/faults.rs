@@ -15,9 +15,7 @@ const SIZE: usize = 2;
 
 /// A conversation of `blocks` blocks that no other `seed` shares.
 pub(crate) fn tokens(seed: u32, blocks: usize) -> Vec<u32> {
-    (0..(blocks * SIZE) as u32)
-        .map(|at| 1_000_000 * (seed + 1) + at)
-        .collect()
+    (0..(blocks * SIZE) as u32).map(|at| 1_000_000 * (seed + 1) + at).collect()
 }
 
 fn handle(seed: u32, block: usize) -> BlockHash {
@@ -40,11 +38,7 @@ pub(crate) fn stored(seed: u32, blocks: usize) -> CacheEvent {
 }
 
 pub(crate) fn removed(seed: u32, block: usize) -> CacheEvent {
-    CacheEvent::Removed {
-        blocks: vec![handle(seed, block)],
-        tier: Tier::Device,
-        group: 0,
-    }
+    CacheEvent::Removed { blocks: vec![handle(seed, block)], tier: Tier::Device, group: 0 }
 }
 
 pub(crate) fn tell(gateway: &Gateway, common: &Common, events: &[CacheEvent]) {
@@ -104,11 +98,7 @@ fn what_a_dead_owner_said_is_doubtful_until_another_has_listened() {
     // Meanwhile the engine loses a conversation, and only the gateway that is cut off hears of it.
     tell(&a, &common, &[removed(2, 0), removed(2, 1)]);
     b.becomes(GatewayRole::Owning);
-    assert_ne!(
-        b.index.listening(R0),
-        before,
-        "it must listen from the start"
-    );
+    assert_ne!(b.index.listening(R0), before, "it must listen from the start");
     c.follows(&b);
     for gateway in [&b, &c] {
         assert_eq!(gateway.overlap(R0, &tokens(1, 4)), (8, 0));
@@ -146,10 +136,7 @@ fn an_owner_that_lost_its_lease_cannot_write() {
     tell(&a, &common, &[stored(1, 4)]);
     b.follows(&a);
     let mut client = service.client();
-    let leases: Vec<String> = redis::cmd("KEYS")
-        .arg("*:lease")
-        .query(&mut client)
-        .unwrap();
+    let leases: Vec<String> = redis::cmd("KEYS").arg("*:lease").query(&mut client).unwrap();
     let gone: usize = redis::cmd("DEL").arg(&leases).query(&mut client).unwrap();
     assert_eq!(gone, 1);
     b.becomes(GatewayRole::Owning);
@@ -160,11 +147,7 @@ fn an_owner_that_lost_its_lease_cannot_write() {
     for gateway in [&a, &b] {
         assert_eq!(gateway.overlap(R0, &tokens(1, 4)), (8, 0));
     }
-    assert_eq!(
-        b.overlap(R0, &tokens(2, 4)),
-        (0, 0),
-        "nobody else hears of it"
-    );
+    assert_eq!(b.overlap(R0, &tokens(2, 4)), (0, 0), "nobody else hears of it");
     assert_eq!(a.overlap(R0, &tokens(2, 4)), (8, 0), "it heard so itself");
 }
 
@@ -220,11 +203,7 @@ fn check_restart(memory: Memory) {
     service.restart();
     settled(&common, &a, &b);
     // The new owner hears the engine from the start.
-    let owner = if a.report(R0).role == GatewayRole::Owning {
-        &a
-    } else {
-        &b
-    };
+    let owner = if a.report(R0).role == GatewayRole::Owning { &a } else { &b };
     tell(owner, &common, &[stored(300, 3), stored(1, 3)]);
     settled(&common, &a, &b);
     for gateway in [&a, &b] {
@@ -341,10 +320,7 @@ fn gateways_with_another_secret_are_told_so() {
     let _first = common.start();
     let refused = common.try_start(&common.url, "m 07e4").err();
     let refused = refused.expect("refused");
-    assert!(
-        matches!(refused, SharedIndexError::OtherSecret { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, SharedIndexError::OtherSecret { .. }), "{refused}");
     assert!(refused.to_string().contains("--index-secret"), "{refused}");
     // Another database is another fleet.
     let elsewhere = service.url().replace("/0", "/1");
@@ -360,10 +336,7 @@ fn servers_that_refuse_and_addresses_that_are_none_are_errors_at_the_start() {
     let common = Common::new(service.url(), 1);
     let start = |url: &str| common.try_start(url, "m 5eed").err();
     let refused = start(&common.url).expect("no password");
-    assert!(
-        matches!(refused, SharedIndexError::Refused { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, SharedIndexError::Refused { .. }), "{refused}");
     let port = service.port();
     let wrong = start(&format!("redis://:guess@127.0.0.1:{port}/0")).expect("wrong password");
     assert!(matches!(wrong, SharedIndexError::Refused { .. }), "{wrong}");
@@ -371,10 +344,7 @@ fn servers_that_refuse_and_addresses_that_are_none_are_errors_at_the_start() {
     let right = format!("redis://:open%20sesame@127.0.0.1:{port}/0");
     assert!(start(&right).is_none());
     let no_such = start(&right.replace("/0", "/99")).expect("no such database");
-    assert!(
-        matches!(no_such, SharedIndexError::Refused { .. }),
-        "{no_such}"
-    );
+    assert!(matches!(no_such, SharedIndexError::Refused { .. }), "{no_such}");
     let none = start("http://127.0.0.1:1").expect("no address");
     assert!(matches!(none, SharedIndexError::Address(_)), "{none}");
 }
@@ -413,18 +383,12 @@ fn the_server_holds_no_tokens_and_nothing_for_ever() {
             assert!(!found, "{key} holds {word}");
         }
     }
-    let log = keys
-        .iter()
-        .find(|key| key.ends_with(":log"))
-        .expect("a log");
+    let log = keys.iter().find(|key| key.ends_with(":log")).expect("a log");
     let length: usize = redis::cmd("XLEN").arg(log).query(&mut client).unwrap();
     assert!(length <= 300, "a log of {length} entries");
     // Tokens as the log would spell them: each 1,000,000 × (seed + 1) and some.
-    let entries: redis::Value = redis::cmd("XRANGE")
-        .arg(log)
-        .arg(&["-", "+"])
-        .query(&mut client)
-        .unwrap();
+    let entries: redis::Value =
+        redis::cmd("XRANGE").arg(log).arg(&["-", "+"]).query(&mut client).unwrap();
     let spelled = spelled_numbers(&entries);
     assert!(spelled.len() > 100, "there are numbers: {}", spelled.len());
     let is_token = |number: &u32| (0..500).any(|seed| tokens(seed, 3).contains(number));

@@ -23,10 +23,7 @@ fn shared(service: &Service, upstreams: Vec<UpstreamConfig>) -> ServeConfig {
     config.index_secret = Some(4711);
     config.shared_index = Some(SharedServer {
         url: service.url(),
-        timing: Timing {
-            rebase_entries: 8_192,
-            ..hasty()
-        },
+        timing: Timing { rebase_entries: 8_192, ..hasty() },
     });
     config
 }
@@ -97,11 +94,7 @@ fn overlap(gateway: &RunningServer, tokens: &[u32]) -> (usize, usize) {
     let index = gateway.gateway().index();
     let namespace = Default::default();
     let mut answer = Overlaps::default();
-    let keys = index.hash(Prompt {
-        tokens,
-        namespace,
-        ..Prompt::default()
-    });
+    let keys = index.hash(Prompt { tokens, namespace, ..Prompt::default() });
     index.overlaps(&keys, gateway.gateway().clock.now(), &mut answer);
     let overlap = answer.of(ReplicaId(0));
     let all = overlap.any_tier_tokens as usize;
@@ -169,14 +162,8 @@ async fn what_cannot_be_shared_is_refused_before_anything_is_started() {
         tokenizer: None,
     };
     let good = || shared(&service, vec![engine.clone()]);
-    let no_secret = ServeConfig {
-        index_secret: None,
-        ..good()
-    };
-    let own_engines = ServeConfig {
-        backend: embedded(1, 64).backend,
-        ..good()
-    };
+    let no_secret = ServeConfig { index_secret: None, ..good() };
+    let own_engines = ServeConfig { backend: embedded(1, 64).backend, ..good() };
     let folder = ServeConfig {
         state_dir: Some(std::env::temp_dir().join("headstart-never-made")),
         ..good()

@@ -66,17 +66,10 @@ impl Common {
 
     pub(crate) fn try_start(&self, url: &str, identity: &str) -> Result<Gateway, SharedIndexError> {
         // The reference forgets no handle.
-        let limits = Limits {
-            min_departed: usize::MAX,
-            ..Limits::default()
-        };
+        let limits = Limits { min_departed: usize::MAX, ..Limits::default() };
         let local = Arc::new(RunIndex::with_limits(identity, limits));
         let index = self.share(url, identity, local.clone())?;
-        Ok(Gateway {
-            index,
-            local,
-            common: self.clone(),
-        })
+        Ok(Gateway { index, local, common: self.clone() })
     }
 
     pub(crate) fn share(
@@ -87,10 +80,7 @@ impl Common {
     ) -> Result<SharedIndex, SharedIndexError> {
         let name = |replica: ReplicaId| (replica, format!("tcp://engine-{replica}:5557"));
         let config = SharedIndexConfig {
-            server: SharedServer {
-                url: url.to_owned(),
-                timing: self.timing,
-            },
+            server: SharedServer { url: url.to_owned(), timing: self.timing },
             model: self.model.clone(),
             identity: identity.to_owned(),
             replicas: self.replicas().map(name).collect(),
@@ -136,8 +126,7 @@ impl Gateway {
         for replica in self.common.replicas() {
             let block_size = Some(2);
             let now = self.common.now();
-            self.index
-                .update(replica, Update::Track { block_size }, now);
+            self.index.update(replica, Update::Track { block_size }, now);
         }
     }
 
@@ -152,9 +141,7 @@ impl Gateway {
     }
 
     pub(crate) fn is(&self, role: GatewayRole) -> bool {
-        self.common
-            .replicas()
-            .all(|replica| self.report(replica).role == role)
+        self.common.replicas().all(|replica| self.report(replica).role == role)
     }
 
     pub(crate) fn becomes(&self, role: GatewayRole) {
@@ -187,18 +174,12 @@ impl Gateway {
 
     /// Leading tokens of `tokens` at `replica`: all of them, and those without doubt.
     pub(crate) fn overlap(&self, replica: ReplicaId, tokens: &[u32]) -> (usize, usize) {
-        let prompt = Prompt {
-            tokens,
-            ..Prompt::default()
-        };
+        let prompt = Prompt { tokens, ..Prompt::default() };
         let mut answer = Overlaps::default();
         let keys = self.index.hash(prompt);
         self.index.overlaps(&keys, self.common.now(), &mut answer);
         let overlap = answer.of(replica);
-        (
-            overlap.any_tier_tokens as usize,
-            overlap.trusted_tokens as usize,
-        )
+        (overlap.any_tier_tokens as usize, overlap.trusted_tokens as usize)
     }
 }
 

@@ -55,17 +55,8 @@ impl Gateways {
     pub(crate) fn new(common: Common, change: Change) -> Self {
         let (owner, reader) = (common.start(), common.start());
         owner.run_for_all(true);
-        let state = State {
-            owner,
-            reader,
-            tracked: Vec::new(),
-            updates: 0,
-        };
-        Self {
-            common,
-            change,
-            state: Mutex::new(state),
-        }
+        let state = State { owner, reader, tracked: Vec::new(), updates: 0 };
+        Self { common, change, state: Mutex::new(state) }
     }
 
     /// Holes that no base filled, and leases that were lost, so far.
@@ -105,9 +96,7 @@ impl State {
         self.owner.index.leave();
         self.reader.run_for_all(true);
         for &(replica, _) in &self.tracked {
-            eventually("a new owner", || {
-                self.reader.report(replica).role == GatewayRole::Owning
-            });
+            eventually("a new owner", || self.reader.report(replica).role == GatewayRole::Owning);
         }
         let next = common.start();
         self.owner = std::mem::replace(&mut self.reader, next);
@@ -210,12 +199,7 @@ impl Reference {
                 .replicas()
                 .all(|replica| alone.report(replica).expect("a seat").role == GatewayRole::Alone)
         });
-        Self {
-            change,
-            plain: ReferenceIndex::new(IDENTITY),
-            alone,
-            state: Mutex::default(),
-        }
+        Self { change, plain: ReferenceIndex::new(IDENTITY), alone, state: Mutex::default() }
     }
 
     fn tell(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {

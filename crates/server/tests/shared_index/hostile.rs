@@ -125,11 +125,7 @@ fn keys_that_are_something_else_are_made_anew() {
         let (a, b) = start(&mut common);
         say(&service, &["SET", &key(&service, what), "no such thing"]);
         works(&common, &a, &b);
-        assert_eq!(
-            trusted(&b, 1),
-            0,
-            "{what}: nobody knows whether it is there"
-        );
+        assert_eq!(trusted(&b, 1), 0, "{what}: nobody knows whether it is there");
         say(&service, &["FLUSHALL"]);
     }
 }
@@ -254,24 +250,16 @@ fn leases_are_renewed_between_two_bases() {
             a.update(replica, Update::Events(&events), common.now());
         }
     }
-    eventually("all is written", || {
-        common
-            .replicas()
-            .all(|replica| a.report(replica).unsent == 0)
-    });
+    eventually("all is written", || common.replicas().all(|replica| a.report(replica).unsent == 0));
     a.index.leave();
     say(&service, &["CONFIG", "SET", "slowlog-max-len", "100000"]);
     say(&service, &["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
     // All logs are long for who comes now.
     common.timing.rebase_entries = bases;
     let b = owner(&common, &common.url);
-    eventually("a base of each", || {
-        b.index.shared_stats().bases == u64::from(REPLICAS)
-    });
-    let slow: Vec<redis::Value> = redis::cmd("SLOWLOG")
-        .arg(&["GET", "100000"])
-        .query(&mut service.client())
-        .unwrap();
+    eventually("a base of each", || b.index.shared_stats().bases == u64::from(REPLICAS));
+    let slow: Vec<redis::Value> =
+        redis::cmd("SLOWLOG").arg(&["GET", "100000"]).query(&mut service.client()).unwrap();
     // What begins a renewal, and what begins a base; the latest comes first.
     let words = slow.iter().rev().filter_map(|entry| {
         let is = |word: &str| spells(entry, word);

@@ -49,14 +49,8 @@ impl Service {
         let port = free.local_addr().expect("an address").port();
         drop(free);
         let options = options.iter().map(|&option| option.to_owned());
-        let mut service = Self {
-            program,
-            memory,
-            options: options.collect(),
-            port,
-            folder,
-            child: None,
-        };
+        let mut service =
+            Self { program, memory, options: options.collect(), port, folder, child: None };
         service.restart();
         Some(service)
     }

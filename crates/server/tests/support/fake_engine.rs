@@ -163,14 +163,7 @@ impl FakeEngine {
     /// Says that a rank does not hold this prompt any more from its block `first` on.
     pub fn remove(&self, rank: usize, tokens: &[u32], first: usize) {
         let blocks = names(tokens).split_off(first);
-        self.publish(
-            rank,
-            CacheEvent::Removed {
-                blocks,
-                tier: Tier::Device,
-                group: 0,
-            },
-        );
+        self.publish(rank, CacheEvent::Removed { blocks, tier: Tier::Device, group: 0 });
     }
 
     /// A rank's publisher ends, and another one begins at its address.

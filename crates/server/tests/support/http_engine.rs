@@ -61,10 +61,8 @@ impl Fleet {
         models: [&[&str]; 2],
         change: impl FnOnce(&mut headstart_server::ServeConfig),
     ) -> Self {
-        let engines = [
-            HttpEngine::start("e0", models[0]).await,
-            HttpEngine::start("e1", models[1]).await,
-        ];
+        let engines =
+            [HttpEngine::start("e0", models[0]).await, HttpEngine::start("e1", models[1]).await];
         let mut config = super::proxy(engines.iter().map(HttpEngine::upstream).collect());
         config.limits.health_interval = Duration::from_millis(50);
         change(&mut config);
@@ -74,10 +72,7 @@ impl Fleet {
 
     /// Requests that the engines got.
     pub fn received(&self) -> usize {
-        self.engines
-            .iter()
-            .map(|engine| engine.received().len())
-            .sum()
+        self.engines.iter().map(|engine| engine.received().len()).sum()
     }
 
     pub fn engine(&self, answer: &super::Answer) -> &HttpEngine {
@@ -210,11 +205,10 @@ async fn answer(
     if uri.path().ends_with("/render") {
         return match &*inner.rendered.lock().expect("no panic") {
             Some(answer) => Json(answer).into_response(),
-            None => (
-                *inner.no_render.lock().expect("no panic"),
-                "Scale-out endpoints are disabled.",
-            )
-                .into_response(),
+            None => {
+                (*inner.no_render.lock().expect("no panic"), "Scale-out endpoints are disabled.")
+                    .into_response()
+            }
         };
     }
     if uri.path() == "/tokenize"
@@ -260,11 +254,8 @@ impl Inner {
         let adapter = |name: &String| json!({"id": name, "parent": "m"});
         let models = self.models.lock().expect("no panic");
         let adapters = self.adapters.lock().expect("no panic");
-        let data: Vec<Value> = models
-            .iter()
-            .map(card)
-            .chain(adapters.iter().map(adapter))
-            .collect();
+        let data: Vec<Value> =
+            models.iter().map(card).chain(adapters.iter().map(adapter)).collect();
         Json(json!({"data": data}))
     }
 
@@ -344,22 +335,14 @@ fn messages(json: &Value) -> Response {
     }
     let message = json!({"id": "msg_1", "usage": {"input_tokens": 52, "output_tokens": 0}});
     events(&[
-        (
-            "message_start",
-            json!({"type": "message_start", "message": message}),
-        ),
-        (
-            "message_delta",
-            json!({"type": "message_delta", "usage": usage}),
-        ),
+        ("message_start", json!({"type": "message_start", "message": message})),
+        ("message_delta", json!({"type": "message_delta", "usage": usage})),
     ])
 }
 
 fn events(events: &[(&str, Value)]) -> Response {
-    let text: Vec<String> = events
-        .iter()
-        .map(|(name, data)| format!("event: {name}\ndata: {data}\n\n"))
-        .collect();
+    let text: Vec<String> =
+        events.iter().map(|(name, data)| format!("event: {name}\ndata: {data}\n\n")).collect();
     let pieces = futures::stream::unfold(text.into_iter(), |mut rest| async move {
         tokio::time::sleep(Duration::from_millis(5)).await;
         let piece = rest.next()?;

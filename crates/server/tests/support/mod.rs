@@ -133,18 +133,12 @@ impl Answer {
 
     /// The `data:` lines of a stream.
     pub fn events(&self) -> Vec<String> {
-        let lines = self
-            .body
-            .lines()
-            .filter_map(|line| line.strip_prefix("data: "));
+        let lines = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         lines.map(str::to_owned).collect()
     }
 
     pub fn error_code(&self) -> String {
-        self.json()["error"]["code"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 }
 
@@ -164,9 +158,7 @@ pub async fn exchange(server: &RunningServer, raw: &str) -> Answer {
 
 /// The same, with a body that is no text.
 pub async fn exchange_bytes(server: &RunningServer, raw: &[u8]) -> Answer {
-    let mut socket = TcpStream::connect(server.address())
-        .await
-        .expect("connects");
+    let mut socket = TcpStream::connect(server.address()).await.expect("connects");
     socket.write_all(raw).await.expect("sends");
     read_answer(&mut socket).await
 }
@@ -175,22 +167,13 @@ pub async fn exchange_bytes(server: &RunningServer, raw: &[u8]) -> Answer {
 pub async fn read_answer(socket: &mut TcpStream) -> Answer {
     let mut raw = Vec::new();
     let read = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut raw)).await;
-    read.expect("the server answers in time")
-        .expect("the answer can be read");
+    read.expect("the server answers in time").expect("the answer can be read");
     let text = String::from_utf8(raw).expect("text");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
     let status = head[9..12].parse().expect("a status");
     let chunked = head.contains("transfer-encoding: chunked");
-    let body = if chunked {
-        dechunk(body)
-    } else {
-        body.to_owned()
-    };
-    Answer {
-        status,
-        head: head.to_owned(),
-        body,
-    }
+    let body = if chunked { dechunk(body) } else { body.to_owned() };
+    Answer { status, head: head.to_owned(), body }
 }
 
 fn dechunk(mut raw: &str) -> String {
@@ -230,14 +213,9 @@ pub async fn get(server: &RunningServer, path: &str) -> Answer {
 
 /// Text of about `words` tokens that no other `seed` shares.
 pub fn text(words: usize, seed: usize) -> String {
-    let list = [
-        "time", "value", "list", "name", "string", "number", "file", "line",
-    ];
+    let list = ["time", "value", "list", "name", "string", "number", "file", "line"];
     let word = |at: usize| list[(at * 7 + seed * 3 + at * at % 5) % list.len()];
-    (0..words)
-        .map(|at| format!("{} ", word(at)))
-        .collect::<String>()
-        + &seed.to_string()
+    (0..words).map(|at| format!("{} ", word(at))).collect::<String>() + &seed.to_string()
 }
 
 /// Waits until `condition` holds.
@@ -247,9 +225,7 @@ pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait)
-        .await
-        .unwrap_or_else(|_| panic!("never came: {what}"));
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("never came: {what}"));
 }
 
 /// Nothing runs, nothing is held, nothing is reserved.
@@ -261,9 +237,6 @@ pub async fn drained(server: &RunningServer) {
         })
     })
     .await;
-    eventually("no reservation", || {
-        server.gateway().router().stats().reservations == 0
-    })
-    .await;
+    eventually("no reservation", || server.gateway().router().stats().reservations == 0).await;
     server.gateway().router().check();
 }

@@ -70,10 +70,7 @@ impl<'a> ChatRun<'a> {
     ) -> Self {
         assert_eq!(replica.cost.check(), Ok(()), "costs are valid");
         let arrival = |(conversation, &start): (usize, &Nanos)| {
-            let first = Place {
-                conversation,
-                turn: 0,
-            };
+            let first = Place { conversation, turn: 0 };
             Reverse((start, ChatEvent::Arrival(first)))
         };
         let open = ConversationState::default();
@@ -269,10 +266,7 @@ impl<'a> ChatRun<'a> {
         tally.requests += 1;
         tally.tokens.record(prompt, cached_tokens);
         if let Some(p) = (self.predict)(place) {
-            self.outcome.judged.push(JudgedPrediction {
-                p: p.value(),
-                truth: self.goes_on(place),
-            });
+            self.outcome.judged.push(JudgedPrediction { p: p.value(), truth: self.goes_on(place) });
         }
     }
 
@@ -298,10 +292,7 @@ impl<'a> ChatRun<'a> {
         if self.goes_on(place) {
             let turns = &self.script.conversations()[place.conversation].turns;
             let gap = Duration::try_from_secs_f64(turns[place.turn].gap_s).unwrap_or_default();
-            let next = Place {
-                turn: place.turn + 1,
-                ..place
-            };
+            let next = Place { turn: place.turn + 1, ..place };
             let arrival = (self.now + gap, ChatEvent::Arrival(next));
             self.events.push(Reverse(arrival));
         }
@@ -343,10 +334,7 @@ fn sequence(place: Place) -> SeqId {
 
 fn place(seq: SeqId) -> Place {
     let (session, turn) = tokens::parts(seq);
-    Place {
-        conversation: session.0 as usize,
-        turn: usize::from(turn),
-    }
+    Place { conversation: session.0 as usize, turn: usize::from(turn) }
 }
 
 fn turn_number(turn: usize) -> u16 {

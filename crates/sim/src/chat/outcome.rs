@@ -83,11 +83,7 @@ impl ChatOutcome {
     /// Scores the predictions at the threshold that is best for them.
     #[must_use]
     pub fn quality(&self) -> Quality {
-        best_quality(
-            self.judged
-                .iter()
-                .map(|prediction| (prediction.p, prediction.truth)),
-        )
+        best_quality(self.judged.iter().map(|prediction| (prediction.p, prediction.truth)))
     }
 
     /// TTFT by the length of the context. `block_tokens` is the size of a block: as much of a
@@ -100,9 +96,7 @@ impl ChatOutcome {
             let inside = |token: &&FirstToken| range.contains(&token.context_tokens);
             let summary = |is_in: &dyn Fn(&FirstToken) -> bool| {
                 let those = self.first_tokens.iter().filter(inside);
-                let those = those
-                    .filter(|token| is_in(token))
-                    .map(|token| token.seconds);
+                let those = those.filter(|token| is_in(token)).map(|token| token.seconds);
                 Summary::of(&mut those.collect::<Vec<_>>())
             };
             ContextBin {

@@ -59,9 +59,8 @@ impl Script {
         let mut free: BinaryHeap<Reverse<Nanos>> = opening_times(pacing).map(Reverse).collect();
         let end = Nanos::from_secs_f64(pacing.seconds);
         let (mut conversations, mut starts) = (Vec::new(), Vec::new());
-        for mut conversation in source
-            .into_iter()
-            .filter(|conversation| !conversation.turns.is_empty())
+        for mut conversation in
+            source.into_iter().filter(|conversation| !conversation.turns.is_empty())
         {
             conversation.turns.truncate(TURNS_MAX);
             let Some(Reverse(start)) = free.pop() else {
@@ -76,12 +75,7 @@ impl Script {
             conversations.push(conversation);
             starts.push(start);
         }
-        Self {
-            conversations,
-            starts,
-            seconds: pacing.seconds,
-            slack_s: 0.0,
-        }
+        Self { conversations, starts, seconds: pacing.seconds, slack_s: 0.0 }
     }
 
     /// Conversations with starts that are known, to repeat a run of `seconds` that was recorded.
@@ -97,12 +91,7 @@ impl Script {
             conversation.turns.truncate(TURNS_MAX);
         }
         let (starts, conversations) = started.into_iter().unzip();
-        Self {
-            conversations,
-            starts,
-            seconds,
-            slack_s,
-        }
+        Self { conversations, starts, seconds, slack_s }
     }
 
     /// The conversations; those that were spaced stand in the order of their starts.
@@ -151,25 +140,13 @@ mod tests {
     use crate::chat::ScriptedTurn;
 
     fn conversation(gaps_s: &[f64]) -> ScriptedConversation {
-        let turn = |&gap_s: &f64| ScriptedTurn {
-            new_tokens: 1,
-            answer_tokens: 1,
-            gap_s,
-        };
+        let turn = |&gap_s: &f64| ScriptedTurn { new_tokens: 1, answer_tokens: 1, gap_s };
         let last = [f64::NAN];
-        ScriptedConversation {
-            turns: gaps_s.iter().chain(&last).map(turn).collect(),
-            head: None,
-        }
+        ScriptedConversation { turns: gaps_s.iter().chain(&last).map(turn).collect(), head: None }
     }
 
     fn check(slots: usize, ramp_s: f64, gaps: &[&[f64]], expected_s: &[f64]) {
-        let pacing = Pacing {
-            slots,
-            ramp_s,
-            answer_token_s: 0.0,
-            seconds: 100.0,
-        };
+        let pacing = Pacing { slots, ramp_s, answer_token_s: 0.0, seconds: 100.0 };
         let script = Script::new(gaps.iter().map(|gaps| conversation(gaps)), pacing);
         let starts: Vec<_> = script.starts().iter().map(|at| at.0 as f64 / 1e9).collect();
         assert_eq!(starts, expected_s);
@@ -178,12 +155,7 @@ mod tests {
     #[test]
     fn a_place_is_taken_again_when_its_conversation_would_be_over() {
         check(1, 0.0, &[&[10.0, 5.0], &[20.0], &[1.0]], &[0.0, 15.0, 35.0]);
-        check(
-            2,
-            0.0,
-            &[&[10.0], &[4.0], &[4.0], &[1.0]],
-            &[0.0, 0.0, 4.0, 8.0],
-        );
+        check(2, 0.0, &[&[10.0], &[4.0], &[4.0], &[1.0]], &[0.0, 0.0, 4.0, 8.0]);
     }
 
     #[test]
@@ -200,12 +172,7 @@ mod tests {
     fn what_would_start_after_the_run_is_not_drawn() {
         check(1, 0.0, &[&[99.0], &[1.0], &[1.0]], &[0.0, 99.0]);
         let endless = std::iter::repeat_with(|| conversation(&[1.0]));
-        let pacing = Pacing {
-            slots: 3,
-            ramp_s: 0.0,
-            answer_token_s: 0.0,
-            seconds: 10.0,
-        };
+        let pacing = Pacing { slots: 3, ramp_s: 0.0, answer_token_s: 0.0, seconds: 10.0 };
         let script = Script::new(endless, pacing);
         assert_eq!(script.conversations().len(), 30);
         let more = script.turns().filter(|(_, goes_on)| *goes_on).count();

@@ -33,9 +33,7 @@ pub(crate) fn forked(
     length: usize,
 ) -> Vec<TokenId> {
     let owner = |position| if position < kept { origin } else { session };
-    (0..length)
-        .map(|position| token(owner(position), position))
-        .collect()
+    (0..length).map(|position| token(owner(position), position)).collect()
 }
 
 /// The token at `position` of `session`.

@@ -187,23 +187,18 @@ impl ExplainedReplay {
     /// Chooses a replica for the next request, finds what it holds and begins to compute the rest.
     fn start(&mut self, request: &TraceRequest, content: PromptContent<'_>) -> Flight {
         self.chain.clear();
-        self.chain
-            .extend(request.blocks.iter().map(BlockHash::from_u64));
+        self.chain.extend(request.blocks.iter().map(BlockHash::from_u64));
         let size = self.config.block_tokens.max(1);
-        let prompt = request
-            .input_tokens
-            .unwrap_or(self.chain.len() as u32 * size);
+        let prompt = request.input_tokens.unwrap_or(self.chain.len() as u32 * size);
         // A partial last block is cached here as blocks are, but is not one of the prompt's full
         // ones.
         let full = (prompt / size) as usize;
         self.keys.clear();
-        self.keys
-            .extend(request.blocks.iter().take(full).map(RouteKey));
+        self.keys.extend(request.blocks.iter().take(full).map(RouteKey));
         self.look();
         let replica = self.place(request.session);
         let hits = self.overlaps[replica].1;
-        self.work
-            .served(replica, (self.chain.len() - hits as usize) as u64);
+        self.work.served(replica, (self.chain.len() - hits as usize) as u64);
         for (_, blocks) in &mut self.overlaps {
             *blocks *= size;
         }
@@ -254,13 +249,7 @@ impl ExplainedReplay {
 
     /// Its prompt is computed: all of it can be found from now on.
     fn land(&mut self, flight: Flight, now: Nanos) -> Outcome {
-        let Flight {
-            replica,
-            chain,
-            access,
-            pending,
-            found,
-        } = flight;
+        let Flight { replica, chain, access, pending, found } = flight;
         let access = Access { now, ..access };
         self.fill(replica, &chain, &access);
         let served = ServedTokens::by_device(found);
@@ -303,10 +292,7 @@ impl ExplainedReplay {
         let cache = &mut self.caches[replica];
         let mut lease = cache.acquire(chain);
         for (offset, &hash) in chain.iter().enumerate().skip(lease.matched()) {
-            let access = Access {
-                offset: offset as u32,
-                ..*access
-            };
+            let access = Access { offset: offset as u32, ..*access };
             if cache.admit(&mut lease, hash, &access) == Admit::Declined {
                 break;
             }
@@ -425,11 +411,7 @@ mod tests {
         let requests = (0..1_500).map(|at| {
             let family = 100 * rng.below(9) as u64;
             let len = 1 + rng.below(20) as u64;
-            request(
-                at,
-                family..family + len,
-                len as u32 * 16 - rng.below(16) as u32,
-            )
+            request(at, family..family + len, len as u32 * 16 - rng.below(16) as u32)
         });
         let requests: Vec<_> = requests.collect();
         let mut at_once = replay(3, 40, Placement::LongestPrefix);
@@ -469,13 +451,9 @@ mod tests {
             one
         });
         let requests: Vec<_> = requests.collect();
-        let mut characterizer = Characterizer::new(Settings {
-            block_tokens: 16,
-            ..Settings::default()
-        });
-        requests
-            .iter()
-            .for_each(|request| characterizer.add(request));
+        let mut characterizer =
+            Characterizer::new(Settings { block_tokens: 16, ..Settings::default() });
+        requests.iter().for_each(|request| characterizer.add(request));
         let numbers = characterizer.finish();
         let prompts = numbers.ideal.prompt_tokens as f64;
         for point in numbers.curve.iter().step_by(7) {
@@ -485,10 +463,7 @@ mod tests {
             }
             let served = one.total().get(Bucket::Device);
             let told = point.token_hit_rate * prompts;
-            assert!(
-                (served as f64 - told).abs() < 0.5,
-                "{served} {told} at {point:?}"
-            );
+            assert!((served as f64 - told).abs() < 0.5, "{served} {told} at {point:?}");
         }
     }
 

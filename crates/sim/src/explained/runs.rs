@@ -85,15 +85,11 @@ impl ExplainedRuns {
             let held = cache.matched(&request.blocks, self.blocks);
             self.overlaps.push(held);
         }
-        let replica = self
-            .work
-            .longest(references, |replica| self.overlaps[replica]);
+        let replica = self.work.longest(references, |replica| self.overlaps[replica]);
         let hits = self.overlaps[replica];
         self.work.served(replica, references as u64 - hits);
         let size = u64::from(self.block_tokens);
-        let prompt = request
-            .input_tokens
-            .map_or(references as u64 * size, u64::from);
+        let prompt = request.input_tokens.map_or(references as u64 * size, u64::from);
         let floor = servable_tokens(request, self.block_tokens);
         let found = (hits * size).min(floor);
         let due = now + takes(found as u32, (prompt - found) as u32);
@@ -122,9 +118,7 @@ impl ExplainedRuns {
         if due > request.arrival && hits > 0 {
             // Cuts what was seen where the found part ends.
             let found = request.blocks.prefix(hits as usize);
-            self.seen.touch(&found, |touch| {
-                touch.before.map_or(Nanos(0), |before| before.record)
-            });
+            self.seen.touch(&found, |touch| touch.before.map_or(Nanos(0), |before| before.record));
         }
         self.known.clear();
         let known = &mut self.known;
@@ -136,11 +130,7 @@ impl ExplainedRuns {
                 end += u64::from(touch.count);
             }
             let until = before.unwrap_or_default();
-            if touch.offset >= hits {
-                until.max(due)
-            } else {
-                until
-            }
+            if touch.offset >= hits { until.max(due) } else { until }
         });
     }
 

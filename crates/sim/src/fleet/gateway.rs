@@ -67,10 +67,7 @@ impl Gateway {
             router.set_engine(replica, spec.engine());
         }
         let replicas = replicas.len();
-        let stream = FollowerConfig {
-            can_replay: true,
-            rank: None,
-        };
+        let stream = FollowerConfig { can_replay: true, rank: None };
         let streams = (0..replicas).map(|_| Follower::new(stream));
         Self {
             index: router.index(),

@@ -56,12 +56,7 @@ pub fn cells() -> Vec<Cell> {
     for replicas in REPLICAS {
         for working_set in WORKING_SETS {
             for order in ORDERS {
-                cells.extend(RATES.map(|rate| Cell {
-                    replicas,
-                    rate,
-                    working_set,
-                    order,
-                }));
+                cells.extend(RATES.map(|rate| Cell { replicas, rate, working_set, order }));
             }
         }
     }
@@ -79,12 +74,7 @@ const BURST_REQUESTS: usize = 160;
 /// once.
 #[must_use]
 pub fn burst(seed: u64) -> FleetWorkload {
-    let cell = Cell {
-        replicas: HARD_REPLICAS,
-        rate: 2.0,
-        working_set: 0.5,
-        order: Order::InTurn,
-    };
+    let cell = Cell { replicas: HARD_REPLICAS, rate: 2.0, working_set: 0.5, order: Order::InTurn };
     let mut workload = cell.workload(seed);
     let counted = &mut workload.rungs[1].requests;
     let per_period = 2 * BURST_REQUESTS;

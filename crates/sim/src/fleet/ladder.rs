@@ -81,9 +81,7 @@ impl Ladder {
     pub fn draw(&self, rng: &mut Rng) -> FleetWorkload {
         let mut maker = self.maker(rng);
         let rungs = self.rungs.iter().map(|&rung| maker.open(rung, rng));
-        FleetWorkload {
-            rungs: rungs.collect(),
-        }
+        FleetWorkload { rungs: rungs.collect() }
     }
 
     /// The first rung, and behind it one of each crowd, in a closed loop.
@@ -97,21 +95,14 @@ impl Ladder {
     }
 
     fn maker(&self, rng: &mut Rng) -> Maker<'_> {
-        Maker {
-            ladder: self,
-            prompts: self.prompts(rng),
-            next_answer: ANSWERS,
-        }
+        Maker { ladder: self, prompts: self.prompts(rng), next_answer: ANSWERS }
     }
 
     fn prompts(&self, rng: &mut Rng) -> PromptSource {
         let mut all: Vec<Arc<[Segment]>> = Vec::new();
         for group in 0..self.groups as u64 {
             for prompt in 0..self.prompts as u64 {
-                let system = Segment {
-                    text: group,
-                    tokens: self.system_tokens,
-                };
+                let system = Segment { text: group, tokens: self.system_tokens };
                 let question = Segment {
                     text: QUESTIONS + group * self.prompts as u64 + prompt,
                     tokens: self.question_tokens,
@@ -133,12 +124,7 @@ impl Ladder {
                 sums.collect()
             }
         };
-        PromptSource {
-            all,
-            per_group: self.prompts,
-            next: 0,
-            weights,
-        }
+        PromptSource { all, per_group: self.prompts, next: 0, weights }
     }
 }
 
@@ -159,25 +145,16 @@ impl Maker<'_> {
                 RequestPacing::Even => 1.0 / rate,
             };
             let at = Some(Duration::from_secs_f64(after_s));
-            Request {
-                at,
-                ..self.request(rng)
-            }
+            Request { at, ..self.request(rng) }
         });
-        Rung {
-            rate,
-            seconds,
-            requests: requests.collect(),
-        }
+        Rung { rate, seconds, requests: requests.collect() }
     }
 
     /// Everybody begins within the first pause, evenly, and asks as often as there would be time
     /// for if answers took none.
     fn closed(&mut self, crowd: &Crowd, rng: &mut Rng) -> Rung {
         let rounds = (crowd.seconds / crowd.think_s).round().max(1.0) as u32;
-        let think = Gap::Exponential {
-            mean_s: crowd.think_s,
-        };
+        let think = Gap::Exponential { mean_s: crowd.think_s };
         let mut requests = Vec::new();
         for round in 0..rounds {
             for user in 0..crowd.users {
@@ -193,11 +170,7 @@ impl Maker<'_> {
                 });
             }
         }
-        Rung {
-            rate: f64::from(crowd.users) / crowd.think_s,
-            seconds: crowd.seconds,
-            requests,
-        }
+        Rung { rate: f64::from(crowd.users) / crowd.think_s, seconds: crowd.seconds, requests }
     }
 
     fn request(&mut self, rng: &mut Rng) -> Request {
@@ -248,14 +221,8 @@ mod tests {
 
     #[test]
     fn a_crowd_waits_for_its_answers() {
-        let crowd = Crowd {
-            users: 7,
-            think_s: 10.0,
-            seconds: 30.0,
-        };
-        let workload = FleetPreset::Laptop
-            .ladder()
-            .draw_closed(&[crowd], &mut Rng::new(1));
+        let crowd = Crowd { users: 7, think_s: 10.0, seconds: 30.0 };
+        let workload = FleetPreset::Laptop.ladder().draw_closed(&[crowd], &mut Rng::new(1));
         workload.check();
         let rung = &workload.rungs[1];
         assert_eq!((rung.requests.len(), rung.rate), (21, 0.7));

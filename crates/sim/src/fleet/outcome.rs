@@ -37,10 +37,7 @@ pub struct Slo {
 impl Default for Slo {
     /// Two seconds to the first token, then ten tokens a second: no slower than one reads.
     fn default() -> Self {
-        Self {
-            ttft_s: 2.0,
-            tpot_s: 0.1,
-        }
+        Self { ttft_s: 2.0, tpot_s: 0.1 }
     }
 }
 
@@ -184,9 +181,7 @@ impl FleetOutcome {
         let rungs = collected.iter().zip(rungs);
         Self {
             all: all.outcome(requests as f64 / all.seconds, slo),
-            rungs: rungs
-                .map(|(observations, rung)| observations.outcome(rung.rate, slo))
-                .collect(),
+            rungs: rungs.map(|(observations, rung)| observations.outcome(rung.rate, slo)).collect(),
             ..Self::default()
         }
     }
@@ -218,16 +213,8 @@ impl RungObservations {
         for served in &self.served {
             hits.record(served.prompt_tokens as usize, served.cached_tokens as usize);
         }
-        let good = self
-            .served
-            .iter()
-            .filter(|served| served.is_good(slo))
-            .count();
-        let tokens: u64 = self
-            .served
-            .iter()
-            .map(|served| u64::from(served.answer_tokens))
-            .sum();
+        let good = self.served.iter().filter(|served| served.is_good(slo)).count();
+        let tokens: u64 = self.served.iter().map(|served| u64::from(served.answer_tokens)).sum();
         RungOutcome {
             rate,
             seconds: self.seconds,

@@ -201,11 +201,9 @@ impl FleetPreset {
         let base = qwen3_32b_fp8_on_h100();
         match self {
             // Twice the bytes of weights on twice the GPUs, and the same keys and values.
-            Self::LlmD73 => CostModel {
-                pair_s: base.pair_s / 2.0,
-                kv_token_s: base.kv_token_s / 2.0,
-                ..base
-            },
+            Self::LlmD73 => {
+                CostModel { pair_s: base.pair_s / 2.0, kv_token_s: base.kv_token_s / 2.0, ..base }
+            }
             Self::LlmD37 => CostModel {
                 weights_s: base.weights_s * LLAMA_WEIGHTS,
                 token_s: base.token_s * LLAMA_WEIGHTS,
@@ -270,11 +268,7 @@ impl FleetPreset {
                 } else {
                     MAX_BATCHED_TOKENS
                 },
-                max_sequences: if is_small {
-                    LAPTOP_SEQUENCES
-                } else {
-                    MAX_SEQUENCES
-                },
+                max_sequences: if is_small { LAPTOP_SEQUENCES } else { MAX_SEQUENCES },
                 max_waiting: MAX_WAITING,
                 max_context: if is_small { LAPTOP_KV_TOKENS } else { 40_960 },
                 block_size,

@@ -41,10 +41,7 @@ impl Prompts {
             self.known.clear();
             self.tokens = tokens.len();
         }
-        let keys = index.hash(Prompt {
-            tokens: &tokens,
-            ..Prompt::default()
-        });
+        let keys = index.hash(Prompt { tokens: &tokens, ..Prompt::default() });
         let known = Arc::new(KeyedPrompt { tokens, keys });
         self.known.insert(prompt.clone(), known.clone());
         known

@@ -35,12 +35,7 @@ impl Publisher {
     /// The stream of the `process`th process of a replica.
     #[must_use]
     pub fn new(process: u64, keeps: BatchRetention) -> Self {
-        Self {
-            process,
-            next: 0,
-            keeps,
-            kept: VecDeque::new(),
-        }
+        Self { process, next: 0, keeps, kept: VecDeque::new() }
     }
 
     /// The next batch.

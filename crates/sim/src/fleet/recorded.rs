@@ -72,22 +72,13 @@ impl TraceRequestMaker<'_> {
     fn as_recorded(&mut self, trace: &[TraceRequest], speed: f64) -> Rung {
         let first = trace.first().map_or(Nanos(0), |request| request.arrival);
         let at = |request: &TraceRequest| request.arrival.since(first).div_f64(speed);
-        let requests: Vec<Request> = trace
-            .iter()
-            .map(|request| self.request(request, at(request), 0))
-            .collect();
+        let requests: Vec<Request> =
+            trace.iter().map(|request| self.request(request, at(request), 0)).collect();
         // As long as the mean gap beyond the last arrival, and no time at all for one request.
-        let last_s = requests
-            .last()
-            .and_then(|request| request.at)
-            .map_or(0.0, seconds);
+        let last_s = requests.last().and_then(|request| request.at).map_or(0.0, seconds);
         let gaps = requests.len().saturating_sub(1).max(1) as f64;
         let lasts_s = (last_s + last_s / gaps).max(SHORTEST_S);
-        Rung {
-            rate: requests.len() as f64 / lasts_s,
-            seconds: lasts_s,
-            requests,
-        }
+        Rung { rate: requests.len() as f64 / lasts_s, seconds: lasts_s, requests }
     }
 
     fn drawn(
@@ -109,11 +100,7 @@ impl TraceRequestMaker<'_> {
                 at_s += gap.draw(rng);
             }
         }
-        Rung {
-            rate,
-            seconds: lasts_s,
-            requests,
-        }
+        Rung { rate, seconds: lasts_s, requests }
     }
 
     fn request(&mut self, request: &TraceRequest, at: Duration, pass: u64) -> Request {
@@ -125,9 +112,7 @@ impl TraceRequestMaker<'_> {
             at: Some(at),
             prompt: self.prompt(request),
             answer_tokens: answer_tokens.max(1),
-            session: request
-                .session
-                .map(|session| session.0 ^ pass << SESSION_BITS),
+            session: request.session.map(|session| session.0 ^ pass << SESSION_BITS),
             next: None,
         }
     }
@@ -164,10 +149,7 @@ const SESSION_BITS: u32 = 40;
 const SHORTEST_S: f64 = 1e-3;
 
 fn segment(text: u64, tokens: u64) -> Segment {
-    Segment {
-        text,
-        tokens: u32::try_from(tokens).expect("prompts have less than 2³² tokens"),
-    }
+    Segment { text, tokens: u32::try_from(tokens).expect("prompts have less than 2³² tokens") }
 }
 
 fn seconds(duration: Duration) -> f64 {
@@ -192,39 +174,24 @@ mod tests {
     }
 
     fn recorded(arrivals: TraceArrivals) -> TraceConversion {
-        TraceConversion {
-            block_tokens: 16,
-            arrivals,
-            answer_tokens: 7,
-        }
+        TraceConversion { block_tokens: 16, arrivals, answer_tokens: 7 }
     }
 
     fn texts(request: &Request) -> Vec<(u64, u32)> {
-        request
-            .prompt
-            .iter()
-            .map(|segment| (segment.text, segment.tokens))
-            .collect()
+        request.prompt.iter().map(|segment| (segment.text, segment.tokens)).collect()
     }
 
     #[test]
     fn prompts_share_what_their_blocks_share() {
-        let trace = [
-            request(5, &[900, 901], 40),
-            request(9, &[900, 901, 902], 41),
-            request(11, &[], 3),
-        ];
+        let trace =
+            [request(5, &[900, 901], 40), request(9, &[900, 901, 902], 41), request(11, &[], 3)];
         let rung = recorded(TraceArrivals::Recorded { speed: 2.0 }).rung(&trace, &mut Rng::new(1));
         let found: Vec<_> = rung.requests.iter().map(texts).collect();
         assert_eq!(found[0], [(0, 16), (1, 16), (2, 8)]);
         assert_eq!(found[1], [(0, 16), (1, 16), (3, 9)]);
         assert_eq!(found[2], [(4, 3)]);
-        let at: Vec<_> = rung
-            .requests
-            .iter()
-            .filter_map(|request| request.at)
-            .map(seconds)
-            .collect();
+        let at: Vec<_> =
+            rung.requests.iter().filter_map(|request| request.at).map(seconds).collect();
         assert_eq!(at, [0.0, 2.0, 3.0]);
         assert_eq!((rung.seconds, rung.requests[0].answer_tokens), (4.5, 7));
     }
@@ -232,26 +199,11 @@ mod tests {
     #[test]
     fn a_second_pass_asks_what_nobody_has_asked() {
         let trace = [request(0, &[1], 16), request(1, &[1], 16)];
-        let arrivals = TraceArrivals::Poisson {
-            rate: 10.0,
-            seconds: 1_000.0,
-        };
+        let arrivals = TraceArrivals::Poisson { rate: 10.0, seconds: 1_000.0 };
         let rung = recorded(arrivals).rung(&trace, &mut Rng::new(1));
-        let all: Vec<u64> = rung
-            .requests
-            .iter()
-            .map(|request| request.prompt[0].text)
-            .collect();
-        assert!(
-            all.iter()
-                .enumerate()
-                .all(|(at, &text)| text == at as u64 / 2)
-        );
+        let all: Vec<u64> = rung.requests.iter().map(|request| request.prompt[0].text).collect();
+        assert!(all.iter().enumerate().all(|(at, &text)| text == at as u64 / 2));
         assert!((9_500..10_500).contains(&all.len()), "{}", all.len());
-        assert!(
-            rung.requests
-                .iter()
-                .all(|request| request.at.map(seconds) < Some(1_000.0))
-        );
+        assert!(rung.requests.iter().all(|request| request.at.map(seconds) < Some(1_000.0)));
     }
 }

@@ -85,10 +85,7 @@ impl VirtualReplica {
             hasher: self.hasher.clone(),
             is_exact: false,
             salt: None,
-            access: Access {
-                session: request.session.map(SessionId),
-                ..Access::default()
-            },
+            access: Access { session: request.session.map(SessionId), ..Access::default() },
         };
         self.scheduler.submit(new, now)
     }
@@ -111,10 +108,7 @@ impl VirtualReplica {
     pub fn end(&mut self, now: Nanos) -> Done {
         let (began, decode, batch) = self.step.take().expect("a step was begun");
         self.scheduler.complete_counted(&batch, now);
-        let sampled = batch
-            .entries
-            .iter()
-            .filter(|entry| entry.sampling.is_some());
+        let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
         Done {
             began,
             tokens: decode.sequences + sampled.count(),

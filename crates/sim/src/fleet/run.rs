@@ -100,20 +100,9 @@ enum FleetEvent {
     /// The step of a replica's process ends.
     Step { replica: usize, life: u32 },
     /// Something comes to a gateway's process over a replica's stream.
-    Heard {
-        gateway: usize,
-        life: u32,
-        replica: usize,
-        heard: Heard,
-    },
+    Heard { gateway: usize, life: u32, replica: usize, heard: Heard },
     /// A question comes to a replica.
-    Asked {
-        gateway: usize,
-        life: u32,
-        replica: usize,
-        replay: ReplayId,
-        from: u64,
-    },
+    Asked { gateway: usize, life: u32, replica: usize, replay: ReplayId, from: u64 },
     /// Gateways look at all replicas.
     Scrape,
     /// Something goes wrong.
@@ -155,9 +144,8 @@ impl<'a> FleetRun<'a> {
             preemptions: 0,
             steps: 0,
         };
-        run.replicas = (0..config.replicas.len())
-            .map(|number| run.new_replica(number, 0))
-            .collect();
+        run.replicas =
+            (0..config.replicas.len()).map(|number| run.new_replica(number, 0)).collect();
         for number in 0..config.gateways {
             let seat = run.new_gateway(number, 0);
             run.gateways.push(seat);
@@ -192,15 +180,9 @@ impl<'a> FleetRun<'a> {
             }
         }
         self.check();
-        let faults = self
-            .config
-            .faults
-            .iter()
-            .filter(|fault| self.has_been(fault));
+        let faults = self.config.faults.iter().filter(|fault| self.has_been(fault));
         FleetOutcome {
-            recoveries: faults
-                .map(|&fault| self.by_second.recovery(fault))
-                .collect(),
+            recoveries: faults.map(|&fault| self.by_second.recovery(fault)).collect(),
             steps: self.steps,
             ..FleetOutcome::of(&self.collected, &self.workload.rungs, self.config.slo)
         }
@@ -219,19 +201,12 @@ impl<'a> FleetRun<'a> {
             FleetEvent::Reach(position, sent) => self.reach(position, sent),
             FleetEvent::Follow(position) => self.follow(position),
             FleetEvent::Step { replica, life } => self.end_step(replica, life),
-            FleetEvent::Heard {
-                gateway,
-                life,
-                replica,
-                heard,
-            } => self.hear(gateway, life, replica, heard),
-            FleetEvent::Asked {
-                gateway,
-                life,
-                replica,
-                replay,
-                from,
-            } => self.answer_replay((gateway, life), replica, ReplayRequest { replay, from }),
+            FleetEvent::Heard { gateway, life, replica, heard } => {
+                self.hear(gateway, life, replica, heard)
+            }
+            FleetEvent::Asked { gateway, life, replica, replay, from } => {
+                self.answer_replay((gateway, life), replica, ReplayRequest { replay, from })
+            }
             FleetEvent::Scrape => self.scrape(),
             FleetEvent::Fault(fault) => self.fail(fault),
             FleetEvent::Return(replica) => self.return_replica(replica),
@@ -259,11 +234,8 @@ impl<'a> FleetRun<'a> {
 
     fn new_gateway(&self, number: usize, life: u32) -> GatewaySeat {
         let seed = self.config.seed ^ (number as u64) << 32 ^ u64::from(life);
-        let router = RouterConfig {
-            model: MODEL.to_owned(),
-            profile: self.config.profile.clone(),
-            seed,
-        };
+        let router =
+            RouterConfig { model: MODEL.to_owned(), profile: self.config.profile.clone(), seed };
         let replicas = &self.config.replicas;
         GatewaySeat {
             gateway: Gateway::new(router, replicas, self.now),
@@ -286,10 +258,8 @@ impl<'a> FleetRun<'a> {
         let rung = &self.workload.rungs[self.rung];
         self.rung_start = self.now;
         self.open = rung.requests.len();
-        self.collected.push(RungObservations {
-            seconds: rung.seconds,
-            ..RungObservations::default()
-        });
+        self.collected
+            .push(RungObservations { seconds: rung.seconds, ..RungObservations::default() });
         if self.open == 0 {
             self.end_rung();
         } else {
@@ -308,8 +278,7 @@ impl<'a> FleetRun<'a> {
         collected.lasted_s = lasted_s.max(collected.seconds);
         self.rung += 1;
         if self.rung < self.workload.rungs.len() {
-            self.timeline
-                .add(self.now + self.config.pause, FleetEvent::Rung);
+            self.timeline.add(self.now + self.config.pause, FleetEvent::Rung);
         }
     }
 
@@ -319,11 +288,7 @@ impl<'a> FleetRun<'a> {
                 continue;
             }
             let report = seat.replica.report(self.now);
-            for gateway in self
-                .gateways
-                .iter_mut()
-                .filter(|gateway| gateway.up_at <= self.now)
-            {
+            for gateway in self.gateways.iter_mut().filter(|gateway| gateway.up_at <= self.now) {
                 gateway.gateway.on_report(ReplicaId(number as u32), report);
             }
             if let Some(collected) = self.collected.get_mut(self.rung) {

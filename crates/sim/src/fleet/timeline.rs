@@ -21,10 +21,7 @@ struct Due<T> {
 
 impl<T> Default for EventQueue<T> {
     fn default() -> Self {
-        Self {
-            queue: BinaryHeap::new(),
-            made: 0,
-        }
+        Self { queue: BinaryHeap::new(), made: 0 }
     }
 }
 

@@ -77,10 +77,7 @@ impl Request {
     /// Length of the prompt, tokens.
     #[must_use]
     pub fn prompt_tokens(&self) -> usize {
-        self.prompt
-            .iter()
-            .map(|segment| segment.tokens as usize)
-            .sum()
+        self.prompt.iter().map(|segment| segment.tokens as usize).sum()
     }
 }
 
@@ -104,11 +101,8 @@ impl FleetWorkload {
     /// When one is not.
     pub fn check(&self) {
         for rung in &self.rungs {
-            let mut ways: Vec<u32> = rung
-                .requests
-                .iter()
-                .map(|request| request.at.is_some().into())
-                .collect();
+            let mut ways: Vec<u32> =
+                rung.requests.iter().map(|request| request.at.is_some().into()).collect();
             for next in rung.requests.iter().filter_map(|request| request.next) {
                 ways[next.request as usize] += 1;
             }

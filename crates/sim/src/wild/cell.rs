@@ -111,9 +111,7 @@ impl WildCell<'_> {
         let counted = counted.filter(|(arrival, _)| **arrival >= setting.warm_up);
         let counted = counted.map(|(_, outcome)| outcome);
         let host = replica.tiers().summary();
-        let host = host
-            .first()
-            .map_or_else(TierCounts::default, |tier| tier.counts);
+        let host = host.first().map_or_else(TierCounts::default, |tier| tier.counts);
         Ok(WildMeasurements::of(counted, setting.block_tokens, host))
     }
 
@@ -151,16 +149,10 @@ impl WildCell<'_> {
                 admission: Admission::Always,
                 write: WriteWhen::Back,
                 shares: Shares::default(),
-                assumed: AssumedSpeed {
-                    latency_s: PCIE_LATENCY_S,
-                    bytes_per_s,
-                },
+                assumed: AssumedSpeed { latency_s: PCIE_LATENCY_S, bytes_per_s },
             });
         }
-        let channel = Channel {
-            latency: Duration::from_secs_f64(PCIE_LATENCY_S),
-            bytes_per_s,
-        };
+        let channel = Channel { latency: Duration::from_secs_f64(PCIE_LATENCY_S), bytes_per_s };
         let cache = PrefixCache::new(blocks, self.policy(blocks, setting.block_tokens)?);
         Ok(TieredReplica::new(
             scheduler,
@@ -172,10 +164,7 @@ impl WildCell<'_> {
     }
 
     fn policy(&self, capacity: usize, block_tokens: u32) -> Result<Box<dyn Policy>, PolicyError> {
-        let setting = policy::Setting {
-            capacity,
-            block_tokens,
-        };
+        let setting = policy::Setting { capacity, block_tokens };
         policy::by_name(self.policy, setting)
     }
 }
@@ -211,10 +200,7 @@ impl WildMeasurements {
         host: TierCounts,
     ) -> Self {
         let block_tokens = block_tokens as usize;
-        let mut measured = Self {
-            host,
-            ..Self::default()
-        };
+        let mut measured = Self { host, ..Self::default() };
         let mut qttft_s = Vec::new();
         for outcome in outcomes {
             if !outcome.is_answered {
@@ -239,19 +225,11 @@ mod tests {
     use super::super::traffic::{BLOCK_TOKENS, LoadTarget, WildTraffic};
     use super::*;
 
-    const ASKED: LoadTarget = LoadTarget {
-        load: 1.0,
-        seconds: 600.0,
-        warm_up_s: 300.0,
-    };
+    const ASKED: LoadTarget = LoadTarget { load: 1.0, seconds: 600.0, warm_up_s: 300.0 };
 
     fn run(policy: &str, host_times: f64) -> WildMeasurements {
         let model = WildModel::find("llama2-13b").expect("one of the three");
-        let cell = WildCell {
-            model,
-            policy,
-            host_times,
-        };
+        let cell = WildCell { model, policy, host_times };
         let setting = WildSettings {
             block_tokens: BLOCK_TOKENS,
             warm_up: Nanos::from_secs_f64(ASKED.warm_up_s),
@@ -277,15 +255,8 @@ mod tests {
     fn policies_reach_device_and_host() {
         let rate = |policy| run(policy, 2.0).blocks.rate();
         assert_ne!(rate("lru"), rate("lfu"));
-        let unknown = WildCell {
-            model: WildModel::ALL[0],
-            policy: "mru",
-            host_times: 0.0,
-        };
-        let setting = WildSettings {
-            block_tokens: BLOCK_TOKENS,
-            warm_up: Nanos::default(),
-        };
+        let unknown = WildCell { model: WildModel::ALL[0], policy: "mru", host_times: 0.0 };
+        let setting = WildSettings { block_tokens: BLOCK_TOKENS, warm_up: Nanos::default() };
         assert!(unknown.run(&[], &setting).is_err());
     }
 
@@ -297,15 +268,8 @@ mod tests {
             input_tokens: Some(tokens),
             ..TraceRequest::default()
         };
-        let setting = WildSettings {
-            block_tokens: BLOCK_TOKENS,
-            warm_up: Nanos::default(),
-        };
-        let cell = WildCell {
-            model,
-            policy: "lru",
-            host_times: 1.0,
-        };
+        let setting = WildSettings { block_tokens: BLOCK_TOKENS, warm_up: Nanos::default() };
+        let cell = WildCell { model, policy: "lru", host_times: 1.0 };
         let requests = [request(1_000), request(90_000), request(0)];
         let measured = cell.run(&requests, &setting).expect("a known policy");
         assert_eq!((measured.refused, measured.qttft_s.count), (1, 1));

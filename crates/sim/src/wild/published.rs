@@ -38,10 +38,7 @@ impl Gain {
         let by_rate = |a: &&(f64, f64), b: &&(f64, f64)| a.0.total_cmp(&b.0);
         let best = baselines.iter().max_by(by_rate)?;
         let worst = baselines.iter().min_by(by_rate)?;
-        let slowest = baselines
-            .iter()
-            .map(|baseline| baseline.1)
-            .fold(0.0, f64::max);
+        let slowest = baselines.iter().map(|baseline| baseline.1).fold(0.0, f64::max);
         let percent = |own: f64, other: f64| (own / other - 1.0) * 100.0;
         let is_known = worst.0 > 0.0 && best.1 > 0.0;
         is_known.then(|| Self {

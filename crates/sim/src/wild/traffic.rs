@@ -109,11 +109,7 @@ mod tests {
 
     #[test]
     fn every_engine_is_asked_as_much_as_was_wanted() {
-        let asked = LoadTarget {
-            load: 1.2,
-            seconds: 3_600.0,
-            warm_up_s: 1_800.0,
-        };
+        let asked = LoadTarget { load: 1.2, seconds: 3_600.0, warm_up_s: 1_800.0 };
         for traffic in WildTraffic::ALL {
             for model in WildModel::ALL {
                 let requests = traffic.draw(&model, &asked, 1).expect("it is long enough");
@@ -122,11 +118,7 @@ mod tests {
                 assert!((1.0..1.45).contains(&load), "{name:?}: {load}");
             }
         }
-        let short = LoadTarget {
-            warm_up_s: 0.3,
-            seconds: 0.6,
-            ..asked
-        };
+        let short = LoadTarget { warm_up_s: 0.3, seconds: 0.6, ..asked };
         let drawn = WildTraffic::ALL[0].draw(&WildModel::ALL[0], &short, 1);
         assert_eq!(drawn, None, "nothing arrives");
         assert_eq!(WildTraffic::find("wild-agents"), None);

@@ -224,10 +224,7 @@ impl Faulty {
 
     /// Polls until all that says what is there was told.
     fn latest(&self) -> usize {
-        let kept = self
-            .late
-            .iter()
-            .filter(|late| late.order == ReportOrdering::Kept);
+        let kept = self.late.iter().filter(|late| late.order == ReportOrdering::Kept);
         kept.map(|late| late.polls).max().unwrap_or(0)
     }
 }
@@ -297,12 +294,7 @@ mod tests {
     use crate::conformance::{Trial, check, check_faulty};
     use crate::reference::Map;
 
-    const TRIAL: Trial = Trial {
-        seed: 5,
-        commands: 3_000,
-        names: 60,
-        part_bytes: 3_000,
-    };
+    const TRIAL: Trial = Trial { seed: 5, commands: 3_000, names: 60, part_bytes: 3_000 };
 
     #[test]
     fn without_faults_it_conforms() {
@@ -328,13 +320,7 @@ mod tests {
             let mut faulty = Faulty::new(Box::new(Map::default()), shares, no_waker());
             check_faulty(&mut faulty, Trial { seed, ..TRIAL });
             let injected = faulty.injected();
-            let InjectedFaults {
-                failed,
-                late,
-                lost,
-                found,
-                ..
-            } = injected;
+            let InjectedFaults { failed, late, lost, found, .. } = injected;
             let is_enough = failed > 100 && late > 300 && lost > 50 && found > 50;
             assert!(is_enough, "{injected:?}");
         }

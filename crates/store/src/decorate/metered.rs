@@ -152,11 +152,7 @@ impl MeteredBackend {
     /// `inner`, measured. Times are those at which it is polled.
     #[must_use]
     pub fn new(inner: Box<dyn Backend>) -> Self {
-        Self {
-            inner,
-            asked: HashMap::new(),
-            meter: Arc::default(),
-        }
+        Self { inner, asked: HashMap::new(), meter: Arc::default() }
     }
 
     /// Returns the shared measurements.
@@ -214,30 +210,15 @@ mod tests {
     fn it_conforms_and_everything_is_answered() {
         let mut metered = MeteredBackend::new(Box::new(Map::default()));
         let meter = metered.meter();
-        let trial = Trial {
-            seed: 3,
-            commands: 2_000,
-            names: 60,
-            part_bytes: 300,
-        };
+        let trial = Trial { seed: 3, commands: 2_000, names: 60, part_bytes: 300 };
         check(&mut metered, trial);
         let counts = meter.counts();
-        let kinds = [
-            counts.puts,
-            counts.gets,
-            counts.parts,
-            counts.removes,
-            counts.purges,
-        ];
+        let kinds = [counts.puts, counts.gets, counts.parts, counts.removes, counts.purges];
         assert!(kinds.iter().all(|kind| kind.under_way() == 0));
         assert!(counts.puts.done > 800 && counts.puts.failed == 0);
         assert!(counts.gets.done > 300 && counts.gets.missing > 100);
         assert!(counts.removes.done > 100 && counts.purges.done > 5);
-        assert!(
-            kinds
-                .iter()
-                .all(|kind| kind.quantile(0.5) <= kind.quantile(1.0))
-        );
+        assert!(kinds.iter().all(|kind| kind.quantile(0.5) <= kind.quantile(1.0)));
         assert!(counts.gets.mean() <= counts.gets.quantile(1.0));
     }
 
@@ -265,10 +246,7 @@ mod tests {
                 part: 0,
                 slot: slot(),
             },
-            Command::Purge {
-                ticket: Ticket(4),
-                tenant: TenantTag(4),
-            },
+            Command::Purge { ticket: Ticket(4), tenant: TenantTag(4) },
         ];
         let meter = metered.meter();
         for command in commands {
@@ -276,13 +254,7 @@ mod tests {
         }
         assert_eq!(meter.counts().gets.under_way(), 2);
         metered.poll(&mut Vec::new());
-        let MeterCounts {
-            puts,
-            gets,
-            parts,
-            purges,
-            ..
-        } = meter.counts();
+        let MeterCounts { puts, gets, parts, purges, .. } = meter.counts();
         assert_eq!((puts.done, puts.bytes), (1, bytes));
         assert_eq!((gets.done, gets.missing, gets.bytes), (1, 1, bytes));
         assert_eq!((parts.done, parts.bytes), (1, part_bytes));
@@ -297,10 +269,7 @@ mod tests {
             kind.note(&CommandOutcome::Stored, Duration::from_micros(micros), 0);
         }
         let micros = |share| kind.quantile(share).as_micros();
-        assert_eq!(
-            [micros(0.25), micros(0.5), micros(0.75), micros(1.0)],
-            [1, 2, 4, 1024]
-        );
+        assert_eq!([micros(0.25), micros(0.5), micros(0.75), micros(1.0)], [1, 2, 4, 1024]);
         assert_eq!(kind.mean(), Duration::from_micros(226));
         assert_eq!(class_of(Duration::MAX), CLASSES - 1);
     }

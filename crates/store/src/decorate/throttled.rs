@@ -37,10 +37,7 @@ pub struct Rate {
 
 impl Rate {
     /// No limit.
-    pub const UNLIMITED: Self = Self {
-        latency: Duration::ZERO,
-        bytes_per_s: f64::INFINITY,
-    };
+    pub const UNLIMITED: Self = Self { latency: Duration::ZERO, bytes_per_s: f64::INFINITY };
 }
 
 /// Rates of a throttled backend.
@@ -156,11 +153,7 @@ impl Backend for ThrottledBackend {
             Command::Put { record, .. } => record.bytes().len(),
             _ => 0,
         };
-        let asked = ThrottledCommand {
-            kind: Kind::of(&command),
-            at: self.now(),
-            bytes,
-        };
+        let asked = ThrottledCommand { kind: Kind::of(&command), at: self.now(), bytes };
         let ticket = command.ticket();
         self.inner.submit(command)?;
         self.asked.insert(ticket, asked);
@@ -171,8 +164,7 @@ impl Backend for ThrottledBackend {
         let mut new = Vec::new();
         self.inner.poll(&mut new);
         let now = self.now();
-        new.into_iter()
-            .for_each(|report| self.withhold(report, now));
+        new.into_iter().for_each(|report| self.withhold(report, now));
         while let Some(first) = self.withheld.first_entry() {
             if first.key().0 > now {
                 break;
@@ -189,18 +181,12 @@ impl Backend for ThrottledBackend {
 /// Stamps a report with the time when it was due.
 fn let_go(report: Report, due: Instant) -> Report {
     match report {
-        Report::Done {
-            ticket,
-            outcome: CommandOutcome::Loaded(record),
-        } => {
+        Report::Done { ticket, outcome: CommandOutcome::Loaded(record) } => {
             let since = due.max(record.since());
             let outcome = CommandOutcome::Loaded(record.with_since(since));
             Report::Done { ticket, outcome }
         }
-        Report::Done {
-            ticket,
-            outcome: CommandOutcome::Part(part),
-        } => {
+        Report::Done { ticket, outcome: CommandOutcome::Part(part) } => {
             let since = due.max(part.since());
             let outcome = CommandOutcome::Part(part.with_since(since));
             Report::Done { ticket, outcome }
@@ -219,10 +205,7 @@ pub(crate) struct ThroughputLine {
 impl ThroughputLine {
     pub(crate) fn new(rate: Rate) -> Self {
         assert!(rate.bytes_per_s > 0.0, "a line carries something");
-        Self {
-            rate,
-            busy_until: Nanos::default(),
-        }
+        Self { rate, busy_until: Nanos::default() }
     }
 
     /// When `bytes` that were asked for at `asked` are there. Called once for each.
@@ -252,10 +235,7 @@ impl Alarm {
         let theirs = shared.clone();
         let thread = std::thread::Builder::new().name("headstart-throttle".to_owned());
         let thread = thread.spawn(move || ring(&theirs, &waker))?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Calls once at this time; what was set before is forgotten.
@@ -272,10 +252,7 @@ impl Alarm {
 impl Drop for Alarm {
     fn drop(&mut self) {
         let (setting, changed) = &*self.shared;
-        setting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_over = true;
+        setting.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
         changed.notify_one();
         if let Some(thread) = self.thread.take() {
             // A waker that panicked has said so itself.
@@ -287,9 +264,7 @@ impl Drop for Alarm {
 fn ring((setting, changed): &(Mutex<AlarmState>, Condvar), waker: &Waker) {
     let mut held = setting.lock().unwrap_or_else(PoisonError::into_inner);
     while !held.is_over {
-        let left = held
-            .at
-            .map(|at| at.saturating_duration_since(Instant::now()));
+        let left = held.at.map(|at| at.saturating_duration_since(Instant::now()));
         held = match left {
             None => changed.wait(held).unwrap_or_else(PoisonError::into_inner),
             Some(Duration::ZERO) => {
@@ -323,10 +298,7 @@ mod tests {
     const PART_BYTES: usize = 3_000;
 
     fn rate(millis: u64, bytes_per_s: f64) -> Rate {
-        Rate {
-            latency: Duration::from_millis(millis),
-            bytes_per_s,
-        }
+        Rate { latency: Duration::from_millis(millis), bytes_per_s }
     }
 
     #[test]
@@ -350,12 +322,7 @@ mod tests {
             (Rate::UNLIMITED, rate(1, 4e7)),
             (rate(0, 2e7), rate(1, 3e7)),
         ] {
-            let trial = Trial {
-                seed: 7,
-                commands: 600,
-                names: 40,
-                part_bytes: PART_BYTES,
-            };
+            let trial = Trial { seed: 7, commands: 600, names: 40, part_bytes: PART_BYTES };
             let map = Box::new(Map::default());
             let limits = ThrottleRates { reads, writes };
             let throttled = ThrottledBackend::new(map, limits, no_waker());
@@ -366,10 +333,7 @@ mod tests {
     /// A caller that waits for the waker alone gets every answer, and none before it is due.
     #[test]
     fn a_part_takes_the_time_of_its_own_bytes() {
-        let limits = ThrottleRates {
-            reads: rate(5, 1e6),
-            writes: Rate::UNLIMITED,
-        };
+        let limits = ThrottleRates { reads: rate(5, 1e6), writes: Rate::UNLIMITED };
         let map = Box::new(Map::default());
         let mut throttled = ThrottledBackend::new(map, limits, no_waker()).expect("a thread");
         let arena = Arena::new(slot_bytes(PART_BYTES), 2).expect("memory");
@@ -383,9 +347,7 @@ mod tests {
             assert_eq!(part.read_bytes(), part.bytes().len());
             let due = line.due(at, part.bytes().len());
             let (kind, bytes) = (Kind::GetPart, 0);
-            throttled
-                .asked
-                .insert(ticket, ThrottledCommand { kind, at, bytes });
+            throttled.asked.insert(ticket, ThrottledCommand { kind, at, bytes });
             assert_eq!(throttled.done(ticket, &CommandOutcome::Part(part), at), due);
         }
     }
@@ -397,10 +359,7 @@ mod tests {
         let options = DiskOptions::new(folder.path(), 64 << 20);
         let (disk, _) = Disk::open(options, no_waker()).expect("it opens");
         let stats = disk.stats().clone();
-        let limits = ThrottleRates {
-            reads: rate(0, 1e9),
-            writes: Rate::UNLIMITED,
-        };
+        let limits = ThrottleRates { reads: rate(0, 1e9), writes: Rate::UNLIMITED };
         let mut throttled =
             ThrottledBackend::new(Box::new(disk), limits, no_waker()).expect("a thread");
         let arena = Arena::new(slot_bytes(PART_BYTES), 2).expect("memory");
@@ -417,15 +376,10 @@ mod tests {
             };
             let (busy, read) = (throttled.reads.busy_until, stats.read_bytes.get());
             let outcome = answer(&mut throttled, get);
-            let CommandOutcome::Part(part) = outcome else {
-                panic!("{outcome:?}")
-            };
+            let CommandOutcome::Part(part) = outcome else { panic!("{outcome:?}") };
             let read = stats.read_bytes.get() - read;
             assert_eq!(part.read_bytes() as u64, read, "pages and headers");
-            assert!(
-                read as usize > part.bytes().len(),
-                "no part fills its pages"
-            );
+            assert!(read as usize > part.bytes().len(), "no part fills its pages");
             // Nanoseconds are bytes here; it asked for nothing before the line was free.
             let took = throttled.reads.busy_until.since(busy);
             assert!(took >= Duration::from_nanos(read), "{took:?}, {read} bytes");
@@ -438,14 +392,8 @@ mod tests {
             part: 0,
             slot: arena.take().expect("a slot"),
         };
-        assert!(matches!(
-            answer(&mut throttled, get),
-            CommandOutcome::Part(_)
-        ));
-        assert_eq!(
-            throttled.reads.busy_until, busy,
-            "nothing while it is lifted"
-        );
+        assert!(matches!(answer(&mut throttled, get), CommandOutcome::Part(_)));
+        assert_eq!(throttled.reads.busy_until, busy, "nothing while it is lifted");
     }
 
     fn answer(throttled: &mut ThrottledBackend, command: Command) -> CommandOutcome {
@@ -466,18 +414,13 @@ mod tests {
     fn the_waker_is_called_when_something_is_due() {
         let (wakes, woken) = channel();
         let waker: Waker = Arc::new(move || wakes.send(()).unwrap_or_default());
-        let limits = ThrottleRates {
-            reads: rate(20, f64::INFINITY),
-            writes: rate(10, f64::INFINITY),
-        };
+        let limits =
+            ThrottleRates { reads: rate(20, f64::INFINITY), writes: rate(10, f64::INFINITY) };
         let map = Box::new(Map::default());
         let mut throttled = ThrottledBackend::new(map, limits, waker).expect("a thread");
         let arena = Arena::new(slot_bytes(PART_BYTES), 2).expect("memory");
         let record = record_of(3, PART_BYTES, arena.take().expect("a slot"));
-        let put = Command::Put {
-            ticket: Ticket(1),
-            record,
-        };
+        let put = Command::Put { ticket: Ticket(1), record };
         let get = Command::Get {
             ticket: Ticket(2),
             name: BlockHash::from_u64(3),
@@ -491,9 +434,7 @@ mod tests {
         assert!(reports.is_empty(), "{reports:?}");
         let mut after = Vec::new();
         while after.len() < 2 {
-            woken
-                .recv_timeout(Duration::from_secs(60))
-                .expect("it wakes");
+            woken.recv_timeout(Duration::from_secs(60)).expect("it wakes");
             throttled.poll(&mut reports);
             after.extend(reports.drain(..).map(|report| (asked.elapsed(), report)));
         }
@@ -526,18 +467,13 @@ mod tests {
                 reports.append(&mut self.0);
             }
         }
-        let limits = ThrottleRates {
-            reads: Rate::UNLIMITED,
-            writes: rate(3, 1e6),
-        };
+        let limits = ThrottleRates { reads: Rate::UNLIMITED, writes: rate(3, 1e6) };
         let inner = Box::new(Losing(Vec::new()));
         let mut throttled = ThrottledBackend::new(inner, limits, no_waker()).expect("a thread");
         let arena = Arena::new(slot_bytes(PART_BYTES), 1).expect("memory");
         let record = record_of(1, PART_BYTES, arena.take().expect("a slot"));
         let ticket = Ticket(1);
-        throttled
-            .submit(Command::Put { ticket, record })
-            .expect("it is taken");
+        throttled.submit(Command::Put { ticket, record }).expect("it is taken");
         let mut reports = Vec::new();
         let started = Instant::now();
         while reports.len() < 2 {

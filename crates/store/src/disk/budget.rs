@@ -14,14 +14,8 @@ pub(super) fn note(folder: &Path, bytes: u64) -> io::Result<()> {
     let path = folder.join(FILE);
     let beside = path.with_extension("new");
     let mut options = OpenOptions::new();
-    options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(PRIVATE_FILE);
-    options
-        .open(&beside)?
-        .write_all(format!("{bytes}\n").as_bytes())?;
+    options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
+    options.open(&beside)?.write_all(format!("{bytes}\n").as_bytes())?;
     fs::rename(beside, path)
 }
 

@@ -149,11 +149,7 @@ mod tests {
         assert!(health.write_worked());
         assert_eq!(health.condition(), Condition::Well);
         assert!(health.write_failed(Failure::ReadOnly, now));
-        assert_eq!(
-            health.refuses_writes(now + at(1)),
-            None,
-            "from the start again"
-        );
+        assert_eq!(health.refuses_writes(now + at(1)), None, "from the start again");
     }
 
     #[test]

@@ -127,38 +127,26 @@ impl DiskFolder {
         create(path).map_err(io_at(path))?;
         let lock_path = path.join(LOCK);
         let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .mode(PRIVATE_FILE);
+        options.read(true).write(true).create(true).mode(PRIVATE_FILE);
         let lock = options.open(&lock_path).map_err(io_at(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(DiskError::InUse {
-                    path: path.to_owned(),
-                });
+                return Err(DiskError::InUse { path: path.to_owned() });
             }
             Err(TryLockError::Error(source)) => return Err(io_at(&lock_path)(source)),
         }
-        Ok(Self {
-            path: path.to_owned(),
-            lock,
-        })
+        Ok(Self { path: path.to_owned(), lock })
     }
 
     /// Opens an existing folder without its lock, for readers that tolerate concurrent changes.
     pub(super) fn look(path: &Path) -> Result<Self, DiskError> {
         let lock_path = path.join(LOCK);
         match File::open(&lock_path) {
-            Ok(lock) => Ok(Self {
-                path: path.to_owned(),
-                lock,
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(DiskError::NoCache {
-                path: path.to_owned(),
-            }),
+            Ok(lock) => Ok(Self { path: path.to_owned(), lock }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(DiskError::NoCache { path: path.to_owned() })
+            }
             Err(error) => Err(io_at(&lock_path)(error)),
         }
     }
@@ -200,10 +188,7 @@ impl DiskFolder {
             let name = entry.file_name();
             let number = name.to_str().and_then(|name| name.strip_prefix(SEGMENT));
             let number = number.and_then(|number| u32::from_str(number).ok());
-            let Some(id) = number
-                .map(SegmentId)
-                .filter(|&id| name == *segment_name(id))
-            else {
+            let Some(id) = number.map(SegmentId).filter(|&id| name == *segment_name(id)) else {
                 continue;
             };
             if entry.file_type()?.is_file() {
@@ -284,9 +269,7 @@ impl DiskFolder {
     /// Notes pages that held records of which no table is left.
     pub(super) fn quarantine_pages(&self, sequence: u64, pages: Range<u32>) -> io::Result<()> {
         let Range { start, end } = pages;
-        self.note(&format!(
-            "{sequence} {start} - to page {end}: no table is left"
-        ))
+        self.note(&format!("{sequence} {start} - to page {end}: no table is left"))
     }
 
     /// Notes a file of unknown contents.
@@ -308,9 +291,7 @@ impl DiskFolder {
         } else {
             options.append(true)
         };
-        options
-            .open(path)?
-            .write_all(format!("{line}\n").as_bytes())
+        options.open(path)?.write_all(format!("{line}\n").as_bytes())
     }
 
     /// Sequence number and page of every record known to be damaged. Lines that are damaged
@@ -345,11 +326,7 @@ impl DiskFolder {
         let path = self.path.join(PURGED);
         let beside = path.with_extension("new");
         let mut options = OpenOptions::new();
-        options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(PRIVATE_FILE);
+        options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
         let mut file = options.open(&beside)?;
         file.write_all(list.as_bytes())?;
         file.sync_all()?;
@@ -416,9 +393,8 @@ pub(super) fn read_list(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// The text of a list of purged tenants: one a line, and a checksum of all of them.
 fn purged_list(purged: &BTreeMap<TenantTag, u64>) -> String {
-    let lines = purged
-        .iter()
-        .map(|(TenantTag(tenant), sequence)| format!("{tenant:016x} {sequence}\n"));
+    let lines =
+        purged.iter().map(|(TenantTag(tenant), sequence)| format!("{tenant:016x} {sequence}\n"));
     let lines: String = lines.collect();
     let sum = checksum::of_fields(PURGED_SUM, lines.as_bytes());
     format!("{lines}{SUM}{sum:016x}\n")
@@ -449,11 +425,7 @@ pub(super) fn is_back(path: &Path, device: Option<u64>) -> bool {
 /// Past the page cache where the file system can, through it elsewhere.
 fn open_direct(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .mode(PRIVATE_FILE);
+    options.read(true).write(true).create(true).mode(PRIVATE_FILE);
     let direct = OFlags::DIRECT.bits() as i32;
     match options.clone().custom_flags(direct).open(path) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => options.open(path),
@@ -464,10 +436,7 @@ fn open_direct(path: &Path) -> io::Result<File> {
 /// Destroys pages of a file.
 pub(super) fn destroy(file: &File, page: u32, pages: u32) -> io::Result<()> {
     use std::os::unix::fs::FileExt;
-    let (offset, bytes) = (
-        u64::from(page) * PAGE as u64,
-        u64::from(pages) * PAGE as u64,
-    );
+    let (offset, bytes) = (u64::from(page) * PAGE as u64, u64::from(pages) * PAGE as u64);
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(file, hole, offset, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP) => {
@@ -530,11 +499,7 @@ mod tests {
         assert_eq!(folder.purged().expect("a list"), purged);
         folder.note_purge(TenantTag(2), 9, 5).expect("noted");
         let purged = BTreeMap::from([(TenantTag(1), 5), (TenantTag(2), 9)]);
-        assert_eq!(
-            folder.purged().expect("a list"),
-            purged,
-            "what is gone need not be noted"
-        );
+        assert_eq!(folder.purged().expect("a list"), purged, "what is gone need not be noted");
     }
 
     #[test]

@@ -41,10 +41,7 @@ fn of_list(locks: &str, device: u64, number: u64) -> Holder {
 }
 
 /// The device and process of a lock, if it is one of this file's.
-#[expect(
-    clippy::type_complexity,
-    reason = "a pair of what may be unknown, used once"
-)]
+#[expect(clippy::type_complexity, reason = "a pair of what may be unknown, used once")]
 fn holder(line: &str, number: u64) -> Option<(Option<(u32, u32)>, Option<u32>)> {
     let mut words = line.split_whitespace().skip(1);
     if words.next()? != "FLOCK" {

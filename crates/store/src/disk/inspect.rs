@@ -107,10 +107,7 @@ impl FolderInspector {
     /// # Errors
     /// When it holds no context cache, or cannot be read.
     pub fn look(path: &Path) -> Result<Self, DiskError> {
-        Ok(Self {
-            folder: DiskFolder::look(path)?,
-            is_ours: false,
-        })
+        Ok(Self { folder: DiskFolder::look(path)?, is_ours: false })
     }
 
     /// The same, to change it: locks it.
@@ -120,10 +117,7 @@ impl FolderInspector {
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         // Without it, a folder would be made.
         DiskFolder::look(path)?;
-        Ok(Self {
-            folder: DiskFolder::open(path)?,
-            is_ours: true,
-        })
+        Ok(Self { folder: DiskFolder::open(path)?, is_ours: true })
     }
 
     /// Returns the user of the folder.
@@ -207,14 +201,7 @@ impl FolderInspector {
         let filter = RecoveryFilter::new(&self.folder, now_s)?;
         let files = self.folder.segments().map_err(io_at(self.folder.path()))?;
         let sorted = sort(&self.folder, &files, u64::MAX, PAGE as u64)?;
-        let SortedFiles {
-            segments,
-            last_sequence,
-            segment_bytes,
-            unknown,
-            unwanted,
-            ..
-        } = sorted;
+        let SortedFiles { segments, last_sequence, segment_bytes, unknown, unwanted, .. } = sorted;
         let pages = (segment_bytes / PAGE as u64) as u32;
         let mut views = Vec::with_capacity(segments.len());
         for (sequence, id) in segments {
@@ -285,8 +272,7 @@ impl FolderInspector {
         let pages = (item.resident.bytes / PAGE as u64) as u32;
         let read = |pages: u32| {
             let mut bytes = vec![0; pages as usize * PAGE];
-            file.read_exact_at(&mut bytes, u64::from(page) * PAGE as u64)
-                .ok()?;
+            file.read_exact_at(&mut bytes, u64::from(page) * PAGE as u64).ok()?;
             Header::read(&bytes, item.resident.bytes as usize).ok()
         };
         let header = read(1).or_else(|| read(pages.min(HEADER_PAGES)))?;

@@ -39,18 +39,9 @@ pub(crate) type Bell = Arc<dyn Fn() + Send + Sync>;
 #[derive(Debug)]
 pub(crate) enum IoOperation {
     /// Reads `len` bytes from `offset` on.
-    Read {
-        file: Arc<File>,
-        offset: u64,
-        buffer: Buffer,
-        len: usize,
-    },
+    Read { file: Arc<File>, offset: u64, buffer: Buffer, len: usize },
     /// Writes the pieces one behind the other from `offset` on.
-    Write {
-        file: Arc<File>,
-        offset: u64,
-        pieces: Vec<Buffer>,
-    },
+    Write { file: Arc<File>, offset: u64, pieces: Vec<Buffer> },
     /// Makes what was written durable.
     Sync { file: Arc<File> },
 }
@@ -198,12 +189,8 @@ mod tests {
                 assert!(buffer.bytes().iter().all(|&byte| byte == fill));
             }
         }
-        let beyond = IoOperation::Read {
-            file,
-            offset: 100 * PAGE as u64,
-            buffer: page(0),
-            len: PAGE,
-        };
+        let beyond =
+            IoOperation::Read { file, offset: 100 * PAGE as u64, buffer: page(0), len: PAGE };
         io.start(7, beyond);
         finished.clear();
         while finished.is_empty() {

@@ -191,10 +191,7 @@ impl SegmentHeader {
 
     pub(crate) fn read(page: &[u8]) -> Option<Self> {
         let [sequence, segment_bytes] = read_fields(HEADER, page)?;
-        Some(Self {
-            sequence,
-            segment_bytes,
-        })
+        Some(Self { sequence, segment_bytes })
     }
 }
 
@@ -215,11 +212,7 @@ impl Trailer {
 
     pub(crate) fn read(page: &[u8]) -> Option<Self> {
         let [sequence, footer_page, footer_pages] = read_fields(TRAILER, page)?;
-        Some(Self {
-            sequence,
-            footer_page,
-            footer_pages,
-        })
+        Some(Self { sequence, footer_page, footer_pages })
     }
 }
 
@@ -291,15 +284,9 @@ mod tests {
             let mut wrong = pages.clone();
             wrong[rng.below(end)] ^= 1 << rng.below(8);
             assert_eq!(read_table(TableKind::Footer, 7, &wrong), None);
-            assert_eq!(
-                read_table(TableKind::Footer, 7, &pages[..rng.below(end)]),
-                None
-            );
+            assert_eq!(read_table(TableKind::Footer, 7, &pages[..rng.below(end)]), None);
         }
-        let header = SegmentHeader {
-            sequence: 1,
-            segment_bytes: 2,
-        };
+        let header = SegmentHeader { sequence: 1, segment_bytes: 2 };
         let mut page = vec![0; PAGE];
         header.write(&mut page);
         assert_eq!(SegmentHeader::read(&page), Some(header));

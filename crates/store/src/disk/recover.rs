@@ -100,11 +100,7 @@ pub(super) fn recover(
             // So that the next start need not read all of it again; if it fails, it will.
             let _ = seal(folder, (id, sequence), &scanned, pages);
         }
-        let found = FoundSegment {
-            id,
-            sequence,
-            entries: apart(scanned.entries, pages),
-        };
+        let found = FoundSegment { id, sequence, entries: apart(scanned.entries, pages) };
         recovered.add(found, &filter);
     }
     for (id, header) in sorted.headless {
@@ -172,9 +168,7 @@ pub(super) fn sort(
             SegmentHead::Blank => unwanted.push(id),
         }
     }
-    let youngest = headed
-        .iter()
-        .max_by_key(|(id, header)| (header.sequence, Reverse(*id)));
+    let youngest = headed.iter().max_by_key(|(id, header)| (header.sequence, Reverse(*id)));
     let last_sequence = youngest.map_or(0, |(_, header)| header.sequence);
     let segment_bytes = youngest.map_or(segment_bytes, |(_, header)| header.segment_bytes);
     let count = (budget_bytes / segment_bytes) as usize;
@@ -188,15 +182,7 @@ pub(super) fn sort(
             unwanted.push(id);
         }
     }
-    Ok(SortedFiles {
-        segments,
-        last_sequence,
-        segment_bytes,
-        count,
-        headless,
-        unknown,
-        unwanted,
-    })
+    Ok(SortedFiles { segments, last_sequence, segment_bytes, count, headless, unknown, unwanted })
 }
 
 /// Records that must not be recovered.
@@ -249,11 +235,7 @@ impl RecoveryFilter {
 impl RecoveredState {
     /// Takes in a segment that is younger than those before it.
     fn add(&mut self, found: FoundSegment, filter: &RecoveryFilter) {
-        let FoundSegment {
-            id,
-            sequence,
-            entries,
-        } = found;
+        let FoundSegment { id, sequence, entries } = found;
         self.space.found(id, sequence, 0);
         for entry in entries {
             self.index.note(id, &entry);
@@ -261,8 +243,7 @@ impl RecoveredState {
                 continue;
             }
             // Moved while segments were cleaned: the younger copy counts.
-            self.index
-                .insert(entry.name, RecordLocation::of(id, &entry));
+            self.index.insert(entry.name, RecordLocation::of(id, &entry));
             self.residents.push(entry.resident());
         }
     }
@@ -324,10 +305,7 @@ mod tests {
         (sequence, segment_bytes): (u64, u64),
         entries: &[TableEntry],
     ) {
-        let header = SegmentHeader {
-            sequence,
-            segment_bytes,
-        };
+        let header = SegmentHeader { sequence, segment_bytes };
         let mut page = vec![0; PAGE];
         header.write(&mut page);
         let file = File::create(folder.segment_path(SegmentId(id))).expect("a file");

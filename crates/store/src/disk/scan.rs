@@ -61,11 +61,7 @@ pub(super) fn head(folder: &DiskFolder, id: SegmentId, len: u64) -> io::Result<S
     }
     let pages = [first?, read_pages(&file, 1, 1)?, last?];
     let is_whole = pages.iter().all(Option::is_some);
-    Ok(if is_whole && is_blank(&pages) {
-        SegmentHead::Blank
-    } else {
-        SegmentHead::Unknown
-    })
+    Ok(if is_whole && is_blank(&pages) { SegmentHead::Blank } else { SegmentHead::Unknown })
 }
 
 fn page_of(read: &io::Result<Option<Vec<u8>>>) -> Option<&[u8]> {
@@ -79,10 +75,8 @@ fn is_blank(pages: &[Option<Vec<u8>>]) -> bool {
 
 /// Reads the header from the last page of a segment, which is a copy of the header or a trailer.
 fn header_in_last(page: &[u8], len: u64) -> Option<SegmentHeader> {
-    let of_trailer = |trailer: Trailer| SegmentHeader {
-        sequence: trailer.sequence,
-        segment_bytes: len,
-    };
+    let of_trailer =
+        |trailer: Trailer| SegmentHeader { sequence: trailer.sequence, segment_bytes: len };
     let copy = SegmentHeader::read(page).filter(|header| header.segment_bytes == len);
     copy.or_else(|| Trailer::read(page).map(of_trailer))
 }
@@ -389,11 +383,8 @@ pub(super) fn write_footer(
     write_table(TableKind::Footer, sequence, 0, entries, &mut footer);
     file.write_all_at(&footer, u64::from(end) * PAGE as u64)?;
     file.sync_data()?;
-    let trailer = Trailer {
-        sequence,
-        footer_page: u64::from(end),
-        footer_pages: footer_pages as u64,
-    };
+    let trailer =
+        Trailer { sequence, footer_page: u64::from(end), footer_pages: footer_pages as u64 };
     let mut page = vec![0; PAGE];
     trailer.write(&mut page);
     file.write_all_at(&page, u64::from(pages - 1) * PAGE as u64)?;

@@ -87,22 +87,14 @@ impl SegmentSpace {
             readers: 0,
             is_barred: false,
         };
-        Self {
-            segments: vec![free; count],
-            pages,
-            next_sequence: 1,
-        }
+        Self { segments: vec![free; count], pages, next_sequence: 1 }
     }
 
     /// A segment was found with this sequence number and `live` wanted pages.
     pub(crate) fn found(&mut self, id: SegmentId, sequence: u64, live: u32) {
         self.next_sequence = self.next_sequence.max(sequence + 1);
         let segment = &mut self.segments[id.index()];
-        segment.usage = if live > 0 {
-            SegmentUsage::Sealed
-        } else {
-            SegmentUsage::Free
-        };
+        segment.usage = if live > 0 { SegmentUsage::Sealed } else { SegmentUsage::Free };
         segment.sequence = sequence;
         segment.live = live;
     }
@@ -165,16 +157,8 @@ impl SegmentSpace {
     /// Nothing more is added to it.
     pub(crate) fn seal(&mut self, id: SegmentId) {
         let segment = &mut self.segments[id.index()];
-        assert_eq!(
-            segment.usage,
-            SegmentUsage::Open,
-            "only an open segment is sealed"
-        );
-        segment.usage = if segment.live > 0 {
-            SegmentUsage::Sealed
-        } else {
-            SegmentUsage::Free
-        };
+        assert_eq!(segment.usage, SegmentUsage::Open, "only an open segment is sealed");
+        segment.usage = if segment.live > 0 { SegmentUsage::Sealed } else { SegmentUsage::Free };
     }
 
     /// Adds `pages` to its wanted pages.
@@ -214,9 +198,8 @@ impl SegmentSpace {
         let sealed = (0..self.segments.len() as u32)
             .map(SegmentId)
             .filter(|id| self.segments[id.index()].usage == SegmentUsage::Sealed);
-        let best = sealed
-            .clone()
-            .max_by(|&one, &other| self.worth(one).total_cmp(&self.worth(other)))?;
+        let best =
+            sealed.clone().max_by(|&one, &other| self.worth(one).total_cmp(&self.worth(other)))?;
         if self.wanted(best) <= MOST_WANTED && !is_futile {
             return Some(Make::Clean(best));
         }
@@ -312,23 +295,14 @@ mod tests {
 
     #[test]
     fn the_emptier_and_the_older_are_cleaned_first() {
-        assert_eq!(
-            sealed([70, 20, 70]).make_room(false),
-            Some(Make::Clean(SegmentId(1)))
-        );
-        assert_eq!(
-            sealed([50, 50, 50]).make_room(false),
-            Some(Make::Clean(SegmentId(0)))
-        );
+        assert_eq!(sealed([70, 20, 70]).make_room(false), Some(Make::Clean(SegmentId(1))));
+        assert_eq!(sealed([50, 50, 50]).make_room(false), Some(Make::Clean(SegmentId(0))));
         assert_eq!(
             sealed([99, 99, 74]).make_room(false),
             Some(Make::Clean(SegmentId(2))),
             "only what gives something"
         );
-        assert_eq!(
-            sealed([99, 80, 99]).make_room(false),
-            Some(Make::Drop(SegmentId(0)))
-        );
+        assert_eq!(sealed([99, 80, 99]).make_room(false), Some(Make::Drop(SegmentId(0))));
         assert_eq!(SegmentSpace::new(3, 100).make_room(false), None);
         let drop = Some(Make::Drop(SegmentId(0)));
         assert_eq!(sealed([50, 20, 50]).make_room(true), drop, "in vain");

@@ -173,23 +173,12 @@ impl Worker {
         while let Ok(command) = self.edges.inbox.try_recv() {
             match command {
                 Command::Put { ticket, record } => self.put(ticket, record),
-                Command::Get { ticket, name, slot } => self.get(ReadRequest {
-                    ticket,
-                    name,
-                    part: None,
-                    slot,
-                }),
-                Command::GetPart {
-                    ticket,
-                    name,
-                    part,
-                    slot,
-                } => self.get(ReadRequest {
-                    ticket,
-                    name,
-                    part: Some(part),
-                    slot,
-                }),
+                Command::Get { ticket, name, slot } => {
+                    self.get(ReadRequest { ticket, name, part: None, slot })
+                }
+                Command::GetPart { ticket, name, part, slot } => {
+                    self.get(ReadRequest { ticket, name, part: Some(part), slot })
+                }
                 Command::Remove { ticket, names } => {
                     let removed = names.iter().filter(|&&name| self.forget(name));
                     let outcome = CommandOutcome::Removed(removed.count());
@@ -287,10 +276,7 @@ impl Worker {
     /// Destroys what belongs to a tenant: forgotten for good first, then overwritten.
     fn purge(&mut self, ticket: Ticket, tenant: TenantTag) {
         let on_their_way = self.writes.of_tenant(tenant);
-        let theirs = self
-            .index
-            .iter()
-            .filter(|(_, place)| place.tenant == tenant);
+        let theirs = self.index.iter().filter(|(_, place)| place.tenant == tenant);
         let theirs: Vec<BlockHash> = theirs.map(|(name, _)| name).collect();
         let names = on_their_way.into_iter().chain(theirs);
         let count = names.filter(|&name| self.forget(name)).count();

@@ -131,10 +131,9 @@ impl RecordDelivery<'_> {
         for report in reports {
             match report {
                 Report::Done { ticket, outcome } => self.done(ticket, &outcome),
-                Report::Lost {
-                    names,
-                    loss: LossReason::Evicted,
-                } => self.copied.evicted += names.len() as u64,
+                Report::Lost { names, loss: LossReason::Evicted } => {
+                    self.copied.evicted += names.len() as u64
+                }
                 Report::Lost { .. } | Report::Found(_) | Report::Condition(_) => {}
             }
         }

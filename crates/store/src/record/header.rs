@@ -138,10 +138,7 @@ impl Header {
     /// Bytes of the whole record.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
-        let end = self
-            .parts
-            .last()
-            .map_or(self.end(), |part| part.range().end);
+        let end = self.parts.last().map_or(self.end(), |part| part.range().end);
         end.next_multiple_of(PAGE)
     }
 
@@ -193,10 +190,7 @@ impl Header {
         }
         let table = bytes[PARTS_START..checked].chunks_exact(PART_BYTES);
         let parts = table.map(part).collect::<Option<_>>();
-        let header = Self {
-            meta,
-            parts: parts.ok_or(Wrong::Senseless)?,
-        };
+        let header = Self { meta, parts: parts.ok_or(Wrong::Senseless)? };
         let is_sensible = header.parts_are_in_order()
             && header.record_bytes() == record_bytes
             && record_bytes <= room;
@@ -246,11 +240,7 @@ fn fields(bytes: &[u8]) -> Option<(Meta, usize, usize)> {
         identity,
         tenant,
         tokens,
-        exactness: if is_lossy {
-            Exactness::Lossy
-        } else {
-            Exactness::Exact
-        },
+        exactness: if is_lossy { Exactness::Lossy } else { Exactness::Exact },
         content,
         created_s,
         expires_s: (expires_s != 0).then_some(expires_s),
@@ -260,9 +250,5 @@ fn fields(bytes: &[u8]) -> Option<(Meta, usize, usize)> {
 
 fn part(entry: &[u8]) -> Option<Part> {
     let mut from = FieldReader::new(entry);
-    Some(Part {
-        offset: from.u32()?,
-        bytes: from.u32()?,
-        checksum: from.u64()?,
-    })
+    Some(Part { offset: from.u32()?, bytes: from.u32()?, checksum: from.u64()? })
 }

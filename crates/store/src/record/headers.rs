@@ -93,10 +93,7 @@ mod tests {
         let slot = arena.take().expect("a slot");
         let header = record_of(1, 8, slot).header();
         const FIT: usize = 20;
-        let mut headers = Headers {
-            most_bytes: FIT * bytes_of(&header),
-            ..Headers::default()
-        };
+        let mut headers = Headers { most_bytes: FIT * bytes_of(&header), ..Headers::default() };
         let mut rng = Rng::new(1);
         let mut right: Vec<u64> = Vec::new();
         for number in 0..20_000 {

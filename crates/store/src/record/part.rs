@@ -22,11 +22,7 @@ impl VerifiedHeader {
     /// What is wrong with it.
     pub fn read(bytes: &[u8], room: usize, name: BlockHash) -> Result<Self, Wrong> {
         let header = Header::read(bytes, room)?;
-        if header.meta.name == name {
-            Ok(Self(Arc::new(header)))
-        } else {
-            Err(Wrong::Misplaced)
-        }
+        if header.meta.name == name { Ok(Self(Arc::new(header))) } else { Err(Wrong::Misplaced) }
     }
 
     /// Wraps the header of a verified record.
@@ -47,11 +43,7 @@ impl VerifiedHeader {
         let range = self.part(part)?.range();
         let first = range.start / PAGE * PAGE;
         let end = range.end.next_multiple_of(PAGE);
-        Some(if range.is_empty() {
-            first..first
-        } else {
-            first..end
-        })
+        Some(if range.is_empty() { first..first } else { first..end })
     }
 
     fn part(&self, part: u16) -> Option<&Part> {
@@ -67,11 +59,7 @@ impl VerifiedHeader {
         let at = range.start.checked_sub(from).ok_or(Wrong::Part(index))?;
         let bytes = bytes.get(at..at + range.len());
         let found = bytes.map(|bytes| checksum::of_part(self.0.meta.name, index, bytes));
-        if found == Some(place.checksum) {
-            Ok(at)
-        } else {
-            Err(Wrong::Part(index))
-        }
+        if found == Some(place.checksum) { Ok(at) } else { Err(Wrong::Part(index)) }
     }
 }
 
@@ -199,14 +187,7 @@ impl PartBytes {
     /// was.
     pub(crate) fn with_flipped(self, bit: usize) -> Result<Self, Wrong> {
         let bits = self.bytes().len() * 8;
-        let Self {
-            slot,
-            header,
-            part,
-            at,
-            since,
-            read_bytes,
-        } = self;
+        let Self { slot, header, part, at, since, read_bytes } = self;
         match Arc::try_unwrap(slot) {
             Ok(mut slot) if bits > 0 => {
                 let bit = bit % bits;

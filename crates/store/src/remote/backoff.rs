@@ -39,10 +39,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_longest_and_jitter_shortens_them() {
-        let backoff = Backoff {
-            first: Duration::from_millis(100),
-            most: Duration::from_secs(1),
-        };
+        let backoff = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(1) };
         let check = |failed, jitter, wait_ms| {
             assert_eq!(backoff.wait(failed, jitter), Duration::from_millis(wait_ms));
         };

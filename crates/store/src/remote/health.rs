@@ -52,12 +52,7 @@ struct WriteRefusal {
 
 impl RemoteHealth {
     pub(super) fn new(patience: Patience) -> Self {
-        Self {
-            patience,
-            failures: 0,
-            gone: None,
-            writes: None,
-        }
+        Self { patience, failures: 0, gone: None, writes: None }
     }
 
     /// Whether it cannot be reached.
@@ -118,10 +113,7 @@ impl RemoteHealth {
             return None;
         }
         let probe_at = now + self.patience.probes.steady_wait(1, jitter);
-        self.gone = Some(StoreOutage {
-            probe_at,
-            probes: 0,
-        });
+        self.gone = Some(StoreOutage { probe_at, probes: 0 });
         Some(Condition::Gone(Failure::Offline))
     }
 
@@ -139,9 +131,7 @@ impl RemoteHealth {
         self.failures = 0;
         self.gone.take()?;
         let refused = self.writes.as_ref();
-        Some(refused.map_or(Condition::Well, |refused| {
-            Condition::WritesFail(refused.why)
-        }))
+        Some(refused.map_or(Condition::Well, |refused| Condition::WritesFail(refused.why)))
     }
 }
 
@@ -150,14 +140,8 @@ mod tests {
     use super::*;
 
     fn health() -> RemoteHealth {
-        let probes = Backoff {
-            first: Duration::from_secs(1),
-            most: Duration::from_secs(30),
-        };
-        RemoteHealth::new(Patience {
-            failures: 3,
-            probes,
-        })
+        let probes = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
+        RemoteHealth::new(Patience { failures: 3, probes })
     }
 
     fn at(seconds: u64) -> Nanos {

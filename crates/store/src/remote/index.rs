@@ -61,10 +61,7 @@ pub(super) struct ObjectIndex {
 
 impl ObjectIndex {
     pub(super) fn new(limits: ObjectLimits) -> Self {
-        Self {
-            objects: HashMap::new(),
-            limits,
-        }
+        Self { objects: HashMap::new(), limits }
     }
 
     pub(super) fn get(&self, name: BlockHash) -> Option<ListedObject> {
@@ -90,16 +87,12 @@ impl ObjectIndex {
 
     /// From when on an object is not used, seconds since 1970.
     pub(super) fn expires_s(&self, object: &ListedObject) -> Option<u64> {
-        let old = self
-            .limits
-            .ttl_s
-            .map(|ttl| object.modified_s.saturating_add(ttl));
+        let old = self.limits.ttl_s.map(|ttl| object.modified_s.saturating_add(ttl));
         [object.key.expires_s(), old].into_iter().flatten().min()
     }
 
     pub(super) fn is_expired(&self, object: &ListedObject, now_s: u64) -> bool {
-        self.expires_s(object)
-            .is_some_and(|expires| expires <= now_s)
+        self.expires_s(object).is_some_and(|expires| expires <= now_s)
     }
 
     /// Takes over what the store named. Names that changed since it was asked, as `is_newer` says,
@@ -218,19 +211,11 @@ mod tests {
             created_s: 0,
             expires_s,
         });
-        ListedObject {
-            key,
-            bytes: 100,
-            modified_s,
-        }
+        ListedObject { key, bytes: 100, modified_s }
     }
 
     fn whole(objects: &[ListedObject]) -> Listing {
-        Listing {
-            objects: objects.to_vec(),
-            is_whole: true,
-            strangers: 0,
-        }
+        Listing { objects: objects.to_vec(), is_whole: true, strangers: 0 }
     }
 
     fn names(residents: &[ResidentRecord]) -> Vec<u64> {
@@ -239,20 +224,13 @@ mod tests {
     }
 
     fn hashes(names: &[u64]) -> Vec<BlockHash> {
-        names
-            .iter()
-            .map(|&name| BlockHash::from_u64(name))
-            .collect()
+        names.iter().map(|&name| BlockHash::from_u64(name)).collect()
     }
 
     #[test]
     fn new_objects_are_found_oldest_first_and_vanished_ones_are_lost() {
         let mut index = ObjectIndex::new(ObjectLimits::default());
-        let listing = whole(&[
-            object(1, 30, None),
-            object(2, 10, None),
-            object(3, 20, None),
-        ]);
+        let listing = whole(&[object(1, 30, None), object(2, 10, None), object(3, 20, None)]);
         let changes = index.take(listing, 100, |_| false);
         assert_eq!(names(&changes.found), [2, 3, 1]);
         let listing = whole(&[object(1, 30, None), object(4, 40, None)]);
@@ -298,30 +276,20 @@ mod tests {
 
     #[test]
     fn old_objects_are_deleted_by_their_own_end_and_by_age() {
-        let mut index = ObjectIndex::new(ObjectLimits {
-            ttl_s: Some(50),
-            budget_bytes: None,
-        });
+        let mut index = ObjectIndex::new(ObjectLimits { ttl_s: Some(50), budget_bytes: None });
         index.insert(object(1, 60, None));
         let by_end = object(2, 90, Some(100));
         let listing = whole(&[object(1, 60, None), by_end, object(3, 61, None)]);
         let changes = index.take(listing, 110, |_| false);
         assert_eq!(names(&changes.found), [3]);
         assert_eq!(changes.found[0].expires_s, Some(111));
-        assert_eq!(
-            changes.expired,
-            hashes(&[1]),
-            "the other one was never known"
-        );
+        assert_eq!(changes.expired, hashes(&[1]), "the other one was never known");
         assert_eq!(changes.delete.len(), 2);
     }
 
     #[test]
     fn the_oldest_go_when_there_are_too_many() {
-        let mut index = ObjectIndex::new(ObjectLimits {
-            ttl_s: None,
-            budget_bytes: Some(250),
-        });
+        let mut index = ObjectIndex::new(ObjectLimits { ttl_s: None, budget_bytes: Some(250) });
         index.insert(object(1, 1, None));
         let objects: Vec<ListedObject> = (1..=4).map(|n| object(n, n, None)).collect();
         let changes = index.take(whole(&objects), 100, |_| false);

@@ -98,10 +98,7 @@ impl StoreInspector {
             harm: Vec::new(),
             items: sorted.wanted.iter().map(item).collect(),
             expired: tally(&sorted.expired),
-            quarantined: RecordTally {
-                records: records as u64,
-                bytes,
-            },
+            quarantined: RecordTally { records: records as u64, bytes },
             garbage: tally(&sorted.replaced),
             strangers: sorted.strangers,
             files: None,
@@ -140,8 +137,7 @@ impl StoreInspector {
             let reads = items.iter().map(|item| {
                 let (store, slot) = (self.store.clone(), slot());
                 let (key, bytes) = (ObjectKey::of_resident(&item.resident), item.resident.bytes);
-                self.runtime
-                    .spawn(async move { store.get(key, bytes, slot).await })
+                self.runtime.spawn(async move { store.get(key, bytes, slot).await })
             });
             let reads: Vec<_> = reads.collect();
             for (item, read) in items.iter().zip(reads) {
@@ -149,10 +145,7 @@ impl StoreInspector {
                 let given_up = |error: &dyn std::fmt::Display| {
                     Err(Trouble::new(TroubleKind::Refused, error.to_string()))
                 };
-                visit(
-                    item,
-                    record_of(found.unwrap_or_else(|error| given_up(&error))),
-                );
+                visit(item, record_of(found.unwrap_or_else(|error| given_up(&error))));
             }
         }
     }
@@ -214,10 +207,7 @@ impl StoreInspector {
     }
 
     fn refused(&self, trouble: Trouble) -> RemoteError {
-        RemoteError::Refused {
-            url: self.url.clone(),
-            reason: trouble.text,
-        }
+        RemoteError::Refused { url: self.url.clone(), reason: trouble.text }
     }
 }
 

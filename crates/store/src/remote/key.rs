@@ -94,9 +94,7 @@ impl ObjectKey {
 
     fn file_name(&self) -> String {
         let Self { name, tokens, .. } = self;
-        let parent = self
-            .parent
-            .map_or("-".to_owned(), |parent| format!("{parent:?}"));
+        let parent = self.parent.map_or("-".to_owned(), |parent| format!("{parent:?}"));
         let expires = self.expires_s().unwrap_or(0);
         let ending = match self.content {
             Content::Unit => UNIT,
@@ -120,14 +118,7 @@ impl ObjectKey {
         let tokens = fields.next()?.parse().ok()?;
         let expires = Expires::of(fields.next()?.parse().ok()?);
         let tenant = TenantTag(tenant);
-        fields.next().is_none().then_some(Self {
-            expires,
-            name,
-            parent,
-            tenant,
-            tokens,
-            content,
-        })
+        fields.next().is_none().then_some(Self { expires, name, parent, tenant, tokens, content })
     }
 }
 
@@ -253,11 +244,7 @@ mod tests {
             aside.as_ref(),
             "some/prefix/quarantine/000000000000001f/abababababababababababababababab_-_256_0.kv"
         );
-        assert_eq!(
-            layout().parse(&aside),
-            None,
-            "what is set aside is no record"
-        );
+        assert_eq!(layout().parse(&aside), None, "what is set aside is no record");
     }
 
     #[test]

@@ -42,10 +42,8 @@ fn is_disk_tier(folder: &std::path::Path) -> bool {
 impl StoreLocation {
     /// Reads what an operator wrote.
     pub(super) fn parse(url: &str) -> Result<Self, RemoteError> {
-        let wrong = |reason: &str| RemoteError::Url {
-            url: url.to_owned(),
-            reason: reason.to_owned(),
-        };
+        let wrong =
+            |reason: &str| RemoteError::Url { url: url.to_owned(), reason: reason.to_owned() };
         let Some((scheme, rest)) = url.split_once("://") else {
             return match url {
                 "" => Err(wrong("it is empty")),
@@ -69,10 +67,7 @@ impl StoreLocation {
         match scheme {
             "s3" => Ok(Self::S3 { bucket, prefix }),
             "gs" => Ok(Self::Google { bucket, prefix }),
-            "az" => Ok(Self::Azure {
-                container: bucket,
-                prefix,
-            }),
+            "az" => Ok(Self::Azure { container: bucket, prefix }),
             _ => Err(wrong("nothing of this kind is known")),
         }
     }
@@ -112,10 +107,7 @@ impl StoreLocation {
                 Ok((usable(store, &container, "AZURE_")?, prefix))
             }
             Self::Folder(folder) => {
-                let wrong = |reason: String| RemoteError::Folder {
-                    folder: folder.clone(),
-                    reason,
-                };
+                let wrong = |reason: String| RemoteError::Folder { folder: folder.clone(), reason };
                 if is_disk_tier(&folder) {
                     let reason = "it is the folder of a disk tier: name it without `file://`";
                     return Err(wrong(reason.to_owned()));
@@ -155,10 +147,7 @@ fn usable<S: ObjectStore>(
 /// We try again ourselves: one budget for each request, whatever the store, and counted. The
 /// crate's own would multiply with ours, and its first wait is the same for all.
 fn no_retries() -> RetryConfig {
-    RetryConfig {
-        max_retries: 0,
-        ..RetryConfig::default()
-    }
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
 /// Sets `ring` as the process's TLS provider, unless one is set already.
@@ -174,17 +163,11 @@ mod tests {
     use super::*;
 
     fn check(url: &str, expected: StoreLocation) {
-        assert_eq!(
-            StoreLocation::parse(url).expect("it is right"),
-            expected,
-            "{url}"
-        );
+        assert_eq!(StoreLocation::parse(url).expect("it is right"), expected, "{url}");
     }
 
     fn check_wrong(url: &str, reason: &str) {
-        let error = StoreLocation::parse(url)
-            .expect_err("it is wrong")
-            .to_string();
+        let error = StoreLocation::parse(url).expect_err("it is wrong").to_string();
         assert!(error.contains(reason), "{error}");
     }
 
@@ -192,27 +175,15 @@ mod tests {
     fn places_are_read() {
         let bucket = || "kv-cache.eu".to_owned();
         let prefix = Path::from("a/b");
-        let s3 = |prefix| StoreLocation::S3 {
-            bucket: bucket(),
-            prefix,
-        };
+        let s3 = |prefix| StoreLocation::S3 { bucket: bucket(), prefix };
         check("s3://kv-cache.eu", s3(Path::default()));
         check("s3://kv-cache.eu/", s3(Path::default()));
         check("s3://kv-cache.eu/a/b/", s3(prefix.clone()));
         check(
             "gs://kv-cache.eu/a/b",
-            StoreLocation::Google {
-                bucket: bucket(),
-                prefix: prefix.clone(),
-            },
+            StoreLocation::Google { bucket: bucket(), prefix: prefix.clone() },
         );
-        check(
-            "az://kv-cache.eu/a/b",
-            StoreLocation::Azure {
-                container: bucket(),
-                prefix,
-            },
-        );
+        check("az://kv-cache.eu/a/b", StoreLocation::Azure { container: bucket(), prefix });
         check("file:///mnt/kv", StoreLocation::Folder("/mnt/kv".into()));
         check("/mnt/kv", StoreLocation::Folder("/mnt/kv".into()));
         check("kv", StoreLocation::Folder("kv".into()));
@@ -233,10 +204,8 @@ mod tests {
     #[test]
     fn clients_are_made_without_reaching_anything() {
         for url in ["s3://bucket/a", "gs://bucket/a"] {
-            let (store, prefix) = StoreLocation::parse(url)
-                .expect("a URL")
-                .open()
-                .expect("a client");
+            let (store, prefix) =
+                StoreLocation::parse(url).expect("a URL").open().expect("a client");
             assert!(store.to_string().contains("bucket"), "{store}");
             assert_eq!(prefix, Path::from("a"));
         }
@@ -251,9 +220,7 @@ mod tests {
     fn a_folder_that_cannot_be_made_is_named() {
         let file = std::env::temp_dir().join(format!("headstart-file-{}", std::process::id()));
         std::fs::write(&file, b"x").expect("a file");
-        let error = StoreLocation::Folder(file.join("kv"))
-            .open()
-            .expect_err("no folder");
+        let error = StoreLocation::Folder(file.join("kv")).open().expect_err("no folder");
         std::fs::remove_file(&file).expect("it is there");
         assert!(error.to_string().contains("headstart-file"), "{error}");
     }

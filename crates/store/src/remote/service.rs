@@ -231,12 +231,7 @@ impl Service {
                 let asked = RequestPurpose::Get { ticket, object };
                 self.ask(asked, async move { RequestResult::Got(get.await) });
             }
-            Command::GetPart {
-                ticket,
-                name,
-                part,
-                slot,
-            } => {
+            Command::GetPart { ticket, name, part, slot } => {
                 let Some(object) = self.readable(name) else {
                     return self.answer(ticket, CommandOutcome::Missing);
                 };
@@ -301,11 +296,7 @@ impl Service {
             None => (Presence::Unknown, key),
         };
         let tickets = vec![ticket];
-        let put = Put {
-            key,
-            bytes,
-            tickets,
-        };
+        let put = Put { key, bytes, tickets };
         self.puts.insert(key.name, put);
         let store = self.setup.store.clone();
         let put = async move { RequestResult::Put(store.put(&key, record, presence).await) };
@@ -380,9 +371,8 @@ impl Service {
     async fn close(mut self) {
         self.setup.commands.close();
         let held = self.held.take();
-        for command in held
-            .into_iter()
-            .chain(std::iter::from_fn(|| self.setup.commands.try_recv().ok()))
+        for command in
+            held.into_iter().chain(std::iter::from_fn(|| self.setup.commands.try_recv().ok()))
         {
             let failure = CommandOutcome::Failed(Failure::Aborted);
             let ticket = command.ticket();

@@ -129,10 +129,7 @@ impl<'a> Attempts<'a> {
         let limit = self.longest.min(left);
         match timeout(limit, work).await {
             Ok(result) => result.map_err(Into::into),
-            Err(_) => Err(Trouble::new(
-                TroubleKind::Late,
-                format!("no answer in {limit:?}"),
-            )),
+            Err(_) => Err(Trouble::new(TroubleKind::Late, format!("no answer in {limit:?}"))),
         }
     }
 

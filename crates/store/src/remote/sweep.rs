@@ -48,9 +48,7 @@ impl Store {
             match walk.await {
                 Ok(is_whole) => {
                     listing.is_whole = is_whole;
-                    self.stats
-                        .strangers
-                        .store(listing.strangers as u64, Relaxed);
+                    self.stats.strangers.store(listing.strangers as u64, Relaxed);
                     add(&self.stats.listings, usize::from(is_whole));
                     return Ok(listing);
                 }
@@ -130,9 +128,7 @@ impl Store {
         let mut gone = HashSet::new();
         let mut trouble = None;
         let wanted: Vec<object_store::Result<Path>> = objects.iter().cloned().map(Ok).collect();
-        let mut answers = self
-            .objects
-            .delete_stream(futures::stream::iter(wanted).boxed());
+        let mut answers = self.objects.delete_stream(futures::stream::iter(wanted).boxed());
         for asked in 0.. {
             let next = async { Ok::<_, Trouble>(answers.next().await) };
             match attempts.within(next).await {

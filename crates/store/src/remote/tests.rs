@@ -20,12 +20,7 @@ use bench::{
 use faulty::{Faults, Faulty};
 
 fn trial(seed: u64, commands: usize) -> Trial {
-    Trial {
-        seed,
-        commands,
-        names: 60,
-        part_bytes: PART,
-    }
+    Trial { seed, commands, names: 60, part_bytes: PART }
 }
 
 #[test]
@@ -53,9 +48,7 @@ fn a_folder_conforms_and_is_found_again() {
     let record = record_of(999, PART, arena.take().expect("a slot"));
     let wanted = ResidentRecord::of(record.meta(), record.bytes().len() as u64);
     let ticket = Ticket(1 << 40);
-    remote
-        .submit(Command::Put { ticket, record })
-        .expect("room");
+    remote.submit(Command::Put { ticket, record }).expect("room");
     let started = Instant::now();
     let mut reports = Vec::new();
     while reports.is_empty() {
@@ -95,10 +88,7 @@ fn another_replica_starts_warm_and_hears_of_changes() {
     let store = Faulty::new();
     let mut first = Bench::over(&store, &options());
     assert!(matches!(first.put(1), CommandOutcome::Stored));
-    let often = RemoteOptions {
-        refresh: Duration::from_millis(10),
-        ..options()
-    };
+    let often = RemoteOptions { refresh: Duration::from_millis(10), ..options() };
     let mut second = Bench::over(&store, &often);
     assert_eq!(second.residents.len(), 1);
     assert_loaded(&second.get(1));
@@ -141,10 +131,7 @@ fn a_put_that_is_there_or_under_way_moves_nothing() {
     assert_eq!(store.with(|faults| faults.puts), 2, "one hung, one worked");
     first.put(1);
     assert_eq!(store.with(|faults| faults.puts), 2, "it is known");
-    assert!(
-        matches!(second.put(1), CommandOutcome::Stored),
-        "the other did not know"
-    );
+    assert!(matches!(second.put(1), CommandOutcome::Stored), "the other did not know");
     let stats = [first.remote.stats(), second.remote.stats()];
     assert_eq!(stats.each_ref().map(|s| s.puts.load(Relaxed)), [1, 0]);
     assert_eq!(stats.each_ref().map(|s| s.puts_saved.load(Relaxed)), [3, 1]);
@@ -154,11 +141,7 @@ fn a_put_that_is_there_or_under_way_moves_nothing() {
 #[test]
 fn large_records_go_in_parts_and_an_upload_that_fails_is_ended() {
     let store = Faulty::new();
-    let options = RemoteOptions {
-        multipart_bytes: 100_000,
-        part_bytes: 64_000,
-        ..options()
-    };
+    let options = RemoteOptions { multipart_bytes: 100_000, part_bytes: 64_000, ..options() };
     let mut bench = Bench::over(&store, &options);
     store.with(|faults| faults.drop_parts = 1);
     let large = record(bench.slot(), meta(1, None), 300_000);
@@ -168,13 +151,7 @@ fn large_records_go_in_parts_and_an_upload_that_fails_is_ended() {
     let CommandOutcome::Loaded(record) = bench.get(1) else {
         panic!("it was stored");
     };
-    assert!(
-        record
-            .part(0)
-            .iter()
-            .enumerate()
-            .all(|(at, &byte)| byte == (at * 7) as u8)
-    );
+    assert!(record.part(0).iter().enumerate().all(|(at, &byte)| byte == (at * 7) as u8));
 }
 
 #[test]
@@ -185,9 +162,7 @@ fn what_expired_is_missing_and_deleted() {
     assert!(matches!(bench.put_record(soon), CommandOutcome::Stored));
     let late = record(bench.slot(), meta(2, Some(now_s())), 100);
     assert_failed(&bench.put_record(late), Failure::Aborted);
-    bench.eventually("end", |bench| {
-        matches!(bench.get(1), CommandOutcome::Missing)
-    });
+    bench.eventually("end", |bench| matches!(bench.get(1), CommandOutcome::Missing));
     bench.lost(1, LossReason::Expired);
     bench.eventually("deletion", |_| objects(&store).is_empty());
 }
@@ -206,9 +181,7 @@ fn what_is_too_old_is_missing_and_written_anew() {
         let next = record(bench.slot(), meta(name, None), bytes);
         assert!(matches!(bench.put_record(next), CommandOutcome::Stored));
     }
-    bench.eventually("end", |bench| {
-        matches!(bench.get(1), CommandOutcome::Missing)
-    });
+    bench.eventually("end", |bench| matches!(bench.get(1), CommandOutcome::Missing));
     bench.lost(1, LossReason::Expired);
     bench.eventually("deletion", |_| objects(&store).len() < 2);
     // The other one was not requested since: it is still there.
@@ -260,11 +233,7 @@ fn the_oldest_objects_beyond_the_budget_are_deleted() {
 #[test]
 fn a_full_queue_gives_back_and_closing_answers_all() {
     let store = Faulty::new();
-    let options = RemoteOptions {
-        queue: 3,
-        max_concurrent: 1,
-        ..options()
-    };
+    let options = RemoteOptions { queue: 3, max_concurrent: 1, ..options() };
     let mut bench = Bench::over(&store, &options);
     bench.put(9);
     store.with(|faults| faults.hang = usize::MAX);
@@ -281,13 +250,7 @@ fn a_full_queue_gives_back_and_closing_answers_all() {
     let reports = bench.remote.close();
     assert!(started.elapsed() < PATIENCE);
     let is_abort = |report: &&Report| {
-        matches!(
-            report,
-            Report::Done {
-                outcome: CommandOutcome::Failed(Failure::Aborted),
-                ..
-            }
-        )
+        matches!(report, Report::Done { outcome: CommandOutcome::Failed(Failure::Aborted), .. })
     };
     assert_eq!(reports.iter().filter(is_abort).count(), 3, "{reports:?}");
     assert_eq!(bench.arena.free(), bench.arena.num_slots());
@@ -303,9 +266,7 @@ fn the_waker_is_called_after_a_report_was_queued() {
     let arena = Arena::new(slot_bytes(PART), 1).expect("memory");
     let record = record_of(1, PART, arena.take().expect("a slot"));
     let ticket = Ticket(1);
-    remote
-        .submit(Command::Put { ticket, record })
-        .expect("room");
+    remote.submit(Command::Put { ticket, record }).expect("room");
     wakes.recv_timeout(PATIENCE).expect("it wakes");
     let mut reports = Vec::new();
     remote.poll(&mut reports);
@@ -322,10 +283,7 @@ fn what_cannot_be_used_is_refused_with_advice() {
         error.expect_err("it is wrong").to_string()
     };
     let error = open(|options| options.part_bytes = 1 << 20);
-    assert!(
-        error.contains("`part_bytes`") && error.contains("5242880"),
-        "{error}"
-    );
+    assert!(error.contains("`part_bytes`") && error.contains("5242880"), "{error}");
     let error = open(|options| options.attempts = 0);
     assert!(error.contains("`attempts`"), "{error}");
     let error = open(|options| options.url = "ftp://x".to_owned());

@@ -81,9 +81,7 @@ impl Store {
             let put = match bytes.len() < self.rules.multipart {
                 true => {
                     let options = mode.clone().into();
-                    let put = self
-                        .objects
-                        .put_opts(&object, bytes.clone().into(), options);
+                    let put = self.objects.put_opts(&object, bytes.clone().into(), options);
                     attempts.within(put).await.map(drop)
                 }
                 // Uploads in parts know no condition: it is asked before.
@@ -150,10 +148,7 @@ impl Store {
         let starts = (0..bytes.len()).step_by(part);
         let parts = starts.map(|start| bytes.slice(start..bytes.len().min(start + part)));
         let sends: Vec<_> = parts.map(|part| upload.put_part(part.into())).collect();
-        futures::stream::iter(sends)
-            .buffer_unordered(PARTS_AT_ONCE)
-            .try_collect::<()>()
-            .await?;
+        futures::stream::iter(sends).buffer_unordered(PARTS_AT_ONCE).try_collect::<()>().await?;
         upload.complete().await?;
         Ok(())
     }
@@ -204,9 +199,7 @@ impl Store {
                     rest.ok_or_else(|| cut_off(object))?.copy_from_slice(&piece);
                     filled += piece.len();
                 }
-                (filled == len)
-                    .then_some(len)
-                    .ok_or_else(|| cut_off(object))
+                (filled == len).then_some(len).ok_or_else(|| cut_off(object))
             }
             GetResultPayload::File(mut file, _) => {
                 let mut held = slot.take().ok_or_else(lost_slot)?;

@@ -70,10 +70,7 @@ impl TroubleKind {
 
 impl Trouble {
     pub(super) fn new(kind: TroubleKind, text: impl Into<String>) -> Self {
-        Self {
-            kind,
-            text: text.into(),
-        }
+        Self { kind, text: text.into() }
     }
 }
 
@@ -147,10 +144,7 @@ mod tests {
 
     fn generic(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         let source = source.into();
-        Error::Generic {
-            store: "test",
-            source,
-        }
+        Error::Generic { store: "test", source }
     }
 
     #[test]
@@ -160,49 +154,19 @@ mod tests {
         let source = || "why".into();
         for (error, kind) in [
             (generic("what is this?"), TroubleKind::Unreachable),
-            (
-                generic(format!("{STATUS}503 Slow Down: ")),
-                TroubleKind::Unreachable,
-            ),
-            (
-                generic(format!("{STATUS}429 Wait: ")),
-                TroubleKind::Unreachable,
-            ),
-            (
-                generic(format!("{STATUS}403 Forbidden: ")),
-                TroubleKind::Denied,
-            ),
-            (
-                generic(format!("{STATUS}404 Not Found: x")),
-                TroubleKind::Missing,
-            ),
+            (generic(format!("{STATUS}503 Slow Down: ")), TroubleKind::Unreachable),
+            (generic(format!("{STATUS}429 Wait: ")), TroubleKind::Unreachable),
+            (generic(format!("{STATUS}403 Forbidden: ")), TroubleKind::Denied),
+            (generic(format!("{STATUS}404 Not Found: x")), TroubleKind::Missing),
             (generic(format!("{STATUS}400 No")), TroubleKind::Refused),
             (generic(format!("{STATUS}416 Range")), TroubleKind::Refused),
-            (
-                generic(format!("{STATUS}4\u{e9}")),
-                TroubleKind::Unreachable,
-            ),
+            (generic(format!("{STATUS}4\u{e9}")), TroubleKind::Unreachable),
             (system(ErrorKind::ConnectionReset), TroubleKind::Unreachable),
             (system(ErrorKind::StorageFull), TroubleKind::Full),
             (system(ErrorKind::ReadOnlyFilesystem), TroubleKind::Denied),
-            (
-                Error::NotFound {
-                    path: path(),
-                    source: source(),
-                },
-                TroubleKind::Missing,
-            ),
-            (
-                Error::PermissionDenied {
-                    path: path(),
-                    source: source(),
-                },
-                TroubleKind::Denied,
-            ),
-            (
-                Error::NotSupported { source: source() },
-                TroubleKind::Refused,
-            ),
+            (Error::NotFound { path: path(), source: source() }, TroubleKind::Missing),
+            (Error::PermissionDenied { path: path(), source: source() }, TroubleKind::Denied),
+            (Error::NotSupported { source: source() }, TroubleKind::Refused),
         ] {
             assert_eq!(Trouble::from(error).kind, kind);
         }
@@ -211,12 +175,9 @@ mod tests {
     #[test]
     fn only_what_may_pass_is_tried_again() {
         assert!(TroubleKind::Unreachable.is_passing() && TroubleKind::Late.is_passing());
-        for kind in [
-            TroubleKind::Missing,
-            TroubleKind::There,
-            TroubleKind::Denied,
-            TroubleKind::Full,
-        ] {
+        for kind in
+            [TroubleKind::Missing, TroubleKind::There, TroubleKind::Denied, TroubleKind::Full]
+        {
             assert!(!kind.is_passing());
         }
         assert_eq!(TroubleKind::Denied.failure(true), Failure::ReadOnly);

@@ -109,9 +109,7 @@ mod tests {
         order.truncate(1 + rng.below(order.len()));
         Pack {
             name: BlockHash::from_u64(rng.next_u64()),
-            units: (0..num_units)
-                .map(|_| BlockHash::from_u64(rng.next_u64()))
-                .collect(),
+            units: (0..num_units).map(|_| BlockHash::from_u64(rng.next_u64())).collect(),
             identity: IdentityDigest::default(),
             tenant: TenantTag::default(),
             part: rng.below(99) as u16,
@@ -127,11 +125,7 @@ mod tests {
             let pack = pack(&mut rng);
             let bytes = write(&pack, UNIT_TOKENS);
             let read = super::read(pack.name, &bytes, UNIT_TOKENS);
-            assert_eq!(
-                super::read(pack.name, &bytes, UNIT_TOKENS * 2),
-                None,
-                "of other units"
-            );
+            assert_eq!(super::read(pack.name, &bytes, UNIT_TOKENS * 2), None, "of other units");
             let right = FoundPack {
                 name: pack.name,
                 units: pack.units,

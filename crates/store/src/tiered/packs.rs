@@ -177,8 +177,7 @@ impl TieredStore {
             return self.tell_pack(id, TransferResult::Failed);
         };
         let description = description::write(&asked.pack, unit_tokens);
-        self.sealer
-            .submit(SealerJob::BeginPack { draft, description });
+        self.sealer.submit(SealerJob::BeginPack { draft, description });
         packs.count += 1;
         packs.current = Some(Packing {
             left: moves_of(&asked.pack, unit_tokens),
@@ -222,12 +221,7 @@ impl TieredStore {
             let (index, part) = (packing.asked.index, packing.asked.pack.part);
             let name = packing.asked.pack.units[unit];
             let ticket = self.expect(CommandPurpose::PackUnit { pack, unit });
-            let command = Command::GetPart {
-                ticket,
-                name,
-                part,
-                slot,
-            };
+            let command = Command::GetPart { ticket, name, part, slot };
             self.give(index, command);
         }
     }
@@ -252,11 +246,7 @@ impl TieredStore {
         let expires_s = ends.into_iter().flatten().min();
         packing.expires_s = expires_s;
         let is_last = packing.left.is_empty() && packing.reading.is_empty();
-        let tokens = Tokens {
-            from,
-            moves,
-            unit_tokens,
-        };
+        let tokens = Tokens { from, moves, unit_tokens };
         self.sealer.submit(SealerJob::CopyTokens { tokens, format });
         if is_last {
             self.sealer.submit(SealerJob::EndPack { pack, expires_s });
@@ -376,12 +366,7 @@ impl TieredStore {
             }
             let ticket = self.expect(CommandPurpose::Describe { index, name });
             let part = 0;
-            let command = Command::GetPart {
-                ticket,
-                name,
-                part,
-                slot,
-            };
+            let command = Command::GetPart { ticket, name, part, slot };
             self.give(index, command);
         }
     }

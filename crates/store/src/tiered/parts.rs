@@ -80,10 +80,7 @@ struct Nearer {
 
 impl SlotClass {
     fn new(slot_bytes: usize, slots: usize) -> std::io::Result<Self> {
-        Ok(Self {
-            arena: Arena::new(slot_bytes, slots)?,
-            waiting: VecDeque::new(),
-        })
+        Ok(Self { arena: Arena::new(slot_bytes, slots)?, waiting: VecDeque::new() })
     }
 
     /// The first that waits, where there is a slot for it.
@@ -185,10 +182,7 @@ impl Nearer {
             return None;
         }
         let (id, name, asked) = first.remove();
-        let came = Came {
-            ago: now.since(due),
-            took: due.since(asked),
-        };
+        let came = Came { ago: now.since(due), took: due.since(asked) };
         Some((id, name, came))
     }
 
@@ -223,10 +217,7 @@ impl TieredStore {
         let (Some(len), Some(source)) = (len, source) else {
             return self.end_load(id, TransferResult::Failed, Came::default());
         };
-        let on_its_way = OnItsWay {
-            waiting: vec![id],
-            asked: None,
-        };
+        let on_its_way = OnItsWay { waiting: vec![id], asked: None };
         parts.on_their_way.insert(name, on_its_way);
         parts.wait(name, source, len);
         self.pump_parts();
@@ -248,18 +239,11 @@ impl TieredStore {
                 PartSource::Below(index) => {
                     let ticket = self.expect(CommandPurpose::Part(name));
                     let PartName { record, part } = name;
-                    let command = Command::GetPart {
-                        ticket,
-                        name: record,
-                        part,
-                        slot,
-                    };
+                    let command = Command::GetPart { ticket, name: record, part, slot };
                     self.give(index, command);
                 }
                 PartSource::Host => match self.host.get(&name.record).cloned() {
-                    Some(record) => self
-                        .sealer
-                        .submit(SealerJob::CopyPart { name, record, slot }),
+                    Some(record) => self.sealer.submit(SealerJob::CopyPart { name, record, slot }),
                     None => {
                         drop(slot);
                         self.part_arrived(name, None);
@@ -335,12 +319,7 @@ impl TieredStore {
             TransferResult::Done => came.took,
             TransferResult::Failed => Duration::ZERO,
         };
-        self.moved.push(TransferReport::PartLoaded {
-            id,
-            result,
-            ago: came.ago,
-            took,
-        });
+        self.moved.push(TransferReport::PartLoaded { id, result, ago: came.ago, took });
     }
 
     /// Returns the known content of a part's record, and the expected length of the part; `None` if

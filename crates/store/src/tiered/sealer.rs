@@ -22,26 +22,15 @@ const NOTE_PATIENCE: Duration = Duration::from_secs(2);
 /// there are.
 pub(super) enum SealerJob {
     /// A draft is full.
-    Seal {
-        id: TransferId,
-        draft: Draft,
-        to: Vec<Tier>,
-    },
+    Seal { id: TransferId, draft: Draft, to: Vec<Tier> },
     /// A record of host memory is to be used: it may have been harmed there.
     Verify { id: TransferId, record: Record },
     /// The same of one part, which is copied to a slot of its own.
-    CopyPart {
-        name: PartName,
-        record: Record,
-        slot: Slot,
-    },
+    CopyPart { name: PartName, record: Record, slot: Slot },
     /// A pack is begun; one that was not ended is given up.
     BeginPack { draft: Draft, description: Vec<u8> },
     /// Tokens of a unit go to their places in it.
-    CopyTokens {
-        tokens: Tokens,
-        format: Arc<dyn TokenFormat>,
-    },
+    CopyTokens { tokens: Tokens, format: Arc<dyn TokenFormat> },
     /// Everything is in its place.
     EndPack { pack: u64, expires_s: Option<u64> },
 }
@@ -114,13 +103,7 @@ impl Sealer {
                 waker();
             }
         })?;
-        Ok(Self {
-            jobs: Some(jobs),
-            sealed,
-            thread: Some(thread),
-            notes: Some(notes),
-            noting,
-        })
+        Ok(Self { jobs: Some(jobs), sealed, thread: Some(thread), notes: Some(notes), noting })
     }
 
     /// Notes what was used last, unless two are on their way: more will follow.
@@ -171,11 +154,7 @@ fn start_noting() -> std::io::Result<(SyncSender<Note>, Receiver<()>)> {
 /// Does a job, beside the pack that was begun.
 fn carry_out(job: SealerJob, pack: &mut Option<Draft>) -> Option<SealerResult> {
     Some(match job {
-        SealerJob::Seal { id, draft, to } => SealerResult::Record {
-            id,
-            record: draft.seal(),
-            to,
-        },
+        SealerJob::Seal { id, draft, to } => SealerResult::Record { id, record: draft.seal(), to },
         SealerJob::Verify { id, record } => {
             let mut parts = 0..record.num_parts();
             match parts.try_for_each(|part| record.verify_part(part)) {
@@ -183,20 +162,14 @@ fn carry_out(job: SealerJob, pack: &mut Option<Draft>) -> Option<SealerResult> {
                     let record = record.with_since(Instant::now());
                     SealerResult::Unharmed { id, record }
                 }
-                Err(_) => SealerResult::Damaged {
-                    id,
-                    name: record.meta().name,
-                },
+                Err(_) => SealerResult::Damaged { id, name: record.meta().name },
             }
         }
         SealerJob::CopyPart { name, record, slot } => {
             let copied = PartBytes::copied(&record, name.part, slot).ok();
             SealerResult::Part { name, copied }
         }
-        SealerJob::BeginPack {
-            mut draft,
-            description,
-        } => {
+        SealerJob::BeginPack { mut draft, description } => {
             draft.part_mut(0).copy_from_slice(&description);
             // The last chunk may be longer than its tokens.
             let last = draft.num_parts() - 1;
@@ -210,16 +183,10 @@ fn carry_out(job: SealerJob, pack: &mut Option<Draft>) -> Option<SealerResult> {
             }
             SealerResult::Copied
         }
-        SealerJob::EndPack {
-            pack: number,
-            expires_s,
-        } => {
+        SealerJob::EndPack { pack: number, expires_s } => {
             let mut draft = pack.take()?;
             draft.expires_at(expires_s);
-            SealerResult::Packed {
-                pack: number,
-                record: draft.seal(),
-            }
+            SealerResult::Packed { pack: number, record: draft.seal() }
         }
     })
 }

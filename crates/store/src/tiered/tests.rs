@@ -45,11 +45,7 @@ fn config(host_units: usize) -> StoreConfig {
 fn disk(folder: &std::path::Path) -> Below {
     let options = DiskOptions::new(folder, 8 << 20);
     let (disk, found) = Disk::open(options, no_waker()).expect("it opens");
-    Below {
-        tier: Tier::Disk,
-        backend: Box::new(disk),
-        found,
-    }
+    Below { tier: Tier::Disk, backend: Box::new(disk), found }
 }
 
 fn unit(id: u64) -> Unit {
@@ -93,18 +89,10 @@ fn read(store: &mut TieredStore, blocks: [u8; 2], num_parts: usize) {
 }
 
 fn load(store: &mut TieredStore, id: u64, from: Tier) -> TransferResult {
-    let transfer = Transfer::Load {
-        id: TransferId(100 + id),
-        name: BlockHash::from_u64(id),
-        from,
-    };
+    let transfer = Transfer::Load { id: TransferId(100 + id), name: BlockHash::from_u64(id), from };
     store.submit(transfer);
     match wait(store, 1)[..] {
-        [
-            TransferReport::Loaded {
-                id: told, result, ..
-            },
-        ] if told == TransferId(100 + id) => result,
+        [TransferReport::Loaded { id: told, result, .. }] if told == TransferId(100 + id) => result,
         ref other => panic!("{other:?}"),
     }
 }
@@ -119,10 +107,7 @@ fn a_unit_goes_down_and_comes_back() {
     let stored = wait(&mut store, 2);
     for tier in [Tier::Host, Tier::Disk] {
         let (id, result) = (TransferId(1), TransferResult::Done);
-        assert!(
-            stored.contains(&TransferReport::Stored { id, tier, result }),
-            "{stored:?}"
-        );
+        assert!(stored.contains(&TransferReport::Stored { id, tier, result }), "{stored:?}");
         assert_eq!(load(&mut store, 1, tier), TransferResult::Done);
         for part in 0..2 {
             let bytes = store.part(BlockHash::from_u64(1), part).expect("at hand");
@@ -138,11 +123,8 @@ fn a_unit_goes_down_and_comes_back() {
     drop(store);
     let mut store =
         TieredStore::new(config(2), vec![disk(folder.path())], no_waker()).expect("a store");
-    let found = FoundUnit {
-        name: BlockHash::from_u64(1),
-        parent: None,
-        tenant: TenantTag::default(),
-    };
+    let found =
+        FoundUnit { name: BlockHash::from_u64(1), parent: None, tenant: TenantTag::default() };
     let units = vec![found];
     let tier = Tier::Disk;
     assert_eq!(wait(&mut store, 1), [TransferReport::Found { tier, units }]);
@@ -164,11 +146,7 @@ fn what_is_not_as_exact_is_not_loaded() {
         put(&mut store, own, &[Tier::Disk], [7, 9]);
         wait(&mut store, 1);
         for id in 1..=own {
-            let right = if id == own {
-                TransferResult::Done
-            } else {
-                TransferResult::Failed
-            };
+            let right = if id == own { TransferResult::Done } else { TransferResult::Failed };
             assert_eq!(load(&mut store, id, Tier::Disk), right, "{exactness:?}");
         }
         drop(store);
@@ -195,10 +173,7 @@ fn a_unit_that_was_not_read_to_its_end_is_not_stored() {
     read(&mut store, [7, 9], 1);
     let (id, tier) = (TransferId(1), Tier::Host);
     let result = TransferResult::Failed;
-    assert_eq!(
-        wait(&mut store, 1),
-        [TransferReport::Stored { id, tier, result }]
-    );
+    assert_eq!(wait(&mut store, 1), [TransferReport::Stored { id, tier, result }]);
     assert_eq!(store.slots(), free);
     assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Failed);
 }
@@ -230,10 +205,7 @@ fn demotion_outlives_being_forgotten_above() {
     store.submit(Transfer::Forget { tier: from, names });
     let result = TransferResult::Done;
     let tier = to;
-    assert_eq!(
-        wait(&mut store, 1),
-        [TransferReport::Stored { id, tier, result }]
-    );
+    assert_eq!(wait(&mut store, 1), [TransferReport::Stored { id, tier, result }]);
     assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Failed);
     assert_eq!(load(&mut store, 1, Tier::Disk), TransferResult::Done);
 }
@@ -254,15 +226,9 @@ fn without_a_free_slot_stores_fail_and_loads_wait() {
     put(&mut store, 3, &[Tier::Disk], [1, 2]);
     let result = TransferResult::Failed;
     let (id, tier) = (TransferId(3), Tier::Disk);
-    assert_eq!(
-        wait(&mut store, 1),
-        [TransferReport::Stored { id, tier, result }]
-    );
-    let second = Transfer::Load {
-        id: TransferId(9),
-        name: BlockHash::from_u64(2),
-        from: Tier::Disk,
-    };
+    assert_eq!(wait(&mut store, 1), [TransferReport::Stored { id, tier, result }]);
+    let second =
+        Transfer::Load { id: TransferId(9), name: BlockHash::from_u64(2), from: Tier::Disk };
     store.submit(second);
     let mut moved = Vec::new();
     store.poll(&mut moved);
@@ -285,14 +251,9 @@ fn what_is_noted_is_told_after_a_restart() {
     let mut config = config(2);
     config.notes = Some(folder.path().join("notes"));
     let tails: Vec<BlockHash> = (1..4).map(BlockHash::from_u64).collect();
-    let note = Transfer::Note {
-        tails: tails.clone(),
-    };
+    let note = Transfer::Note { tails: tails.clone() };
     let mut store = TieredStore::new(config.clone(), Vec::new(), no_waker()).expect("a store");
-    assert_eq!(
-        wait(&mut store, 1),
-        [TransferReport::Noted { tails: Vec::new() }]
-    );
+    assert_eq!(wait(&mut store, 1), [TransferReport::Noted { tails: Vec::new() }]);
     store.submit(note);
     drop(store);
     let mut store = TieredStore::new(config, Vec::new(), no_waker()).expect("a store");

@@ -40,10 +40,7 @@ fn fail_02_what_is_stored_while_the_folder_goes_is_told_as_lost() {
         let mut is_away = false;
         // Keeps storing until long after the folder is gone; another one takes its place.
         while raw.conditions.last() != Some(&Condition::Well) {
-            assert!(
-                started.elapsed() < Duration::from_secs(20),
-                "it does not come back"
-            );
+            assert!(started.elapsed() < Duration::from_secs(20), "it does not come back");
             if !is_away && started.elapsed() > Duration::from_millis(300 + seed * 61) {
                 fs::rename(&folder, &away).expect("moved");
                 is_away = true;
@@ -58,10 +55,7 @@ fn fail_02_what_is_stored_while_the_folder_goes_is_told_as_lost() {
         raw.quiet();
         let there: Vec<u64> = raw.stored.iter().copied().collect();
         let gone: Vec<u64> = there.into_iter().filter(|&name| !raw.loads(name)).collect();
-        assert!(
-            gone.is_empty(),
-            "seed {seed}: stored, not lost, not there: {gone:?}"
-        );
+        assert!(gone.is_empty(), "seed {seed}: stored, not lost, not there: {gone:?}");
     }
 }
 
@@ -69,10 +63,7 @@ fn fail_02_what_is_stored_while_the_folder_goes_is_told_as_lost() {
 fn fail_03_closing_is_quick_after_a_failure() {
     let folder = tempfile::tempdir().expect("a folder");
     for seed in 0..6u64 {
-        let faults = Faults {
-            seed,
-            ..Faults::default()
-        };
+        let faults = Faults { seed, ..Faults::default() };
         let switch = faults.writes_fail.clone();
         let mut options = options(folder.path(), 12 << 20);
         options.faults = Some(faults);
@@ -88,10 +79,7 @@ fn fail_03_closing_is_quick_after_a_failure() {
         let started = Instant::now();
         drop(raw);
         let took = started.elapsed();
-        assert!(
-            took < Duration::from_secs(3),
-            "seed {seed}: closing took {took:?}"
-        );
+        assert!(took < Duration::from_secs(3), "seed {seed}: closing took {took:?}");
     }
 }
 
@@ -101,11 +89,7 @@ fn fail_04_few_open_files_are_enough() {
     if std::env::var(CHILD).is_err() {
         let program = std::env::current_exe().expect("this program");
         let output = std::process::Command::new(program)
-            .args([
-                "--exact",
-                "fail_04_few_open_files_are_enough",
-                "--nocapture",
-            ])
+            .args(["--exact", "fail_04_few_open_files_are_enough", "--nocapture"])
             .env(CHILD, "1")
             .output()
             .expect("it starts");
@@ -114,15 +98,9 @@ fn fail_04_few_open_files_are_enough() {
         return;
     }
     // As with 1024 open files and a budget of 128 GiB, in small.
-    let limit = libc::rlimit {
-        rlim_cur: 64,
-        rlim_max: 64,
-    };
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
     // SAFETY: a valid struct; only this child process is affected.
-    assert_eq!(
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) },
-        0
-    );
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
     let folder = tempfile::tempdir().expect("a folder");
     let mut raw = Raw::open(options(folder.path(), 33 << 20));
     let mut failed = Vec::new();
@@ -156,13 +134,8 @@ fn on_small_disk(bytes: u64, work: impl FnOnce(&Path) + Send + 'static) {
                 ) == 0
                 && {
                     let size = std::ffi::CString::new(format!("size={bytes}")).expect("text");
-                    libc::mount(
-                        none,
-                        path.as_ptr(),
-                        c"tmpfs".as_ptr(),
-                        0,
-                        size.as_ptr().cast(),
-                    ) == 0
+                    libc::mount(none, path.as_ptr(), c"tmpfs".as_ptr(), 0, size.as_ptr().cast())
+                        == 0
                 }
         };
         if !is_mounted {

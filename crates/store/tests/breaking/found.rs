@@ -12,12 +12,7 @@ enum Reads {
 
 /// Calls of pread64 from this thread, and those it starts, fail with EIO.
 fn reads_fail_here(which: Reads) {
-    let statement = |code: u32, jt, jf, k| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
+    let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let (load, equal, ret) = (
         libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
         libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
@@ -38,18 +33,11 @@ fn reads_fail_here(which: Reads) {
         statement(ret, 0, 0, at_zero),
         statement(ret, 0, 0, behind),
     ];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_ptr().cast_mut(),
-    };
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     // SAFETY: a valid program; it holds for this thread and those that it starts.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let set = libc::prctl(
-            libc::PR_SET_SECCOMP,
-            libc::SECCOMP_MODE_FILTER,
-            &raw const program,
-        );
+        let set = libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program);
         assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
     }
 }
@@ -67,12 +55,8 @@ fn survives_failing_reads(which: Reads, cut_footers: bool) {
         for entry in fs::read_dir(&path).expect("a folder") {
             let entry = entry.expect("an entry");
             if entry.file_name().to_string_lossy().starts_with("segment-") {
-                let file = fs::File::options()
-                    .write(true)
-                    .open(entry.path())
-                    .expect("a file");
-                file.write_all_at(&[0; PAGE], (256 << 10) - PAGE as u64)
-                    .expect("written");
+                let file = fs::File::options().write(true).open(entry.path()).expect("a file");
+                file.write_all_at(&[0; PAGE], (256 << 10) - PAGE as u64).expect("written");
             }
         }
     }
@@ -91,11 +75,7 @@ fn survives_failing_reads(which: Reads, cut_footers: bool) {
     .expect("it does not panic");
     // The cable sits again.
     let raw = Raw::open(options(&path, 8 << 20));
-    assert_eq!(
-        raw.found.len(),
-        200,
-        "stored, never told as lost, gone for good"
-    );
+    assert_eq!(raw.found.len(), 200, "stored, never told as lost, gone for good");
 }
 
 #[test]
@@ -155,8 +135,7 @@ fn foreign_segment(folder: &Path, number: &str, len: u64, pages: &[(u64, Vec<u8>
     let file = fs::File::create(folder.join(format!("segment-{number}"))).expect("a file");
     file.set_len(len).expect("sparse");
     for (page, bytes) in pages {
-        file.write_all_at(bytes, page * PAGE as u64)
-            .expect("written");
+        file.write_all_at(bytes, page * PAGE as u64).expect("written");
     }
 }
 
@@ -165,31 +144,24 @@ fn opens_and_works(prepare: impl FnOnce(&Path)) -> bool {
     let folder = tempfile::tempdir().expect("a folder");
     prepare(folder.path());
     let path = folder.path().to_owned();
-    no_panic(
-        move || match Disk::open(options(&path, 8 << 20), support::no_waker()) {
-            Ok((disk, _)) => {
-                let mut driver = Driver::of(disk);
-                (0..200).for_each(|name| driver.must_store(name));
-                driver.quiet();
-                drop(driver);
-                assert!(support::folder_bytes(&path) <= 8 << 20, "the budget holds");
-                let _ = Driver::open(options(&path, 8 << 20));
-            }
-            Err(error) => panic!("{error}"),
-        },
-    )
+    no_panic(move || match Disk::open(options(&path, 8 << 20), support::no_waker()) {
+        Ok((disk, _)) => {
+            let mut driver = Driver::of(disk);
+            (0..200).for_each(|name| driver.must_store(name));
+            driver.quiet();
+            drop(driver);
+            assert!(support::folder_bytes(&path) <= 8 << 20, "the budget holds");
+            let _ = Driver::open(options(&path, 8 << 20));
+        }
+        Err(error) => panic!("{error}"),
+    })
 }
 
 #[test]
 fn found_04_the_last_sequence_number() {
     let segment = 256 << 10;
     let page = header(u64::MAX, segment);
-    assert!(opens_and_works(|folder| foreign_segment(
-        folder,
-        "00000",
-        segment,
-        &[(0, page)]
-    )));
+    assert!(opens_and_works(|folder| foreign_segment(folder, "00000", segment, &[(0, page)])));
 }
 
 #[test]
@@ -203,24 +175,14 @@ fn found_05_a_segment_of_one_page() {
 #[test]
 fn found_06_a_segment_larger_than_the_budget() {
     let page = header(5, 1 << 40);
-    assert!(opens_and_works(|folder| foreign_segment(
-        folder,
-        "00000",
-        1 << 40,
-        &[(0, page)]
-    )));
+    assert!(opens_and_works(|folder| foreign_segment(folder, "00000", 1 << 40, &[(0, page)])));
 }
 
 #[test]
 fn found_07_a_number_written_another_way() {
     let segment = 256 << 10;
     let page = header(5, segment);
-    assert!(opens_and_works(|folder| foreign_segment(
-        folder,
-        "+7",
-        segment,
-        &[(0, page)]
-    )));
+    assert!(opens_and_works(|folder| foreign_segment(folder, "+7", segment, &[(0, page)])));
 }
 
 #[test]
@@ -252,11 +214,8 @@ fn found_10_a_copy_of_a_segment_costs_nothing() {
         raw.must_store(name, 1);
     }
     drop(raw);
-    fs::copy(
-        folder.path().join("segment-00000"),
-        folder.path().join("segment-00900"),
-    )
-    .expect("copied");
+    fs::copy(folder.path().join("segment-00000"), folder.path().join("segment-00900"))
+        .expect("copied");
     let raw = Raw::open(options(folder.path(), 8 << 20));
     let len = raw.found.len();
     drop(raw);
@@ -270,9 +229,7 @@ fn found_11_a_table_with_the_last_number() {
     let kind = u64::from_le_bytes(*b"HDST-GRP");
     let table = sealed_fields(kind, &[5, u64::MAX, 0]);
     let pages = [(0, header(5, segment)), (1, table)];
-    assert!(opens_and_works(|folder| foreign_segment(
-        folder, "00000", segment, &pages
-    )));
+    assert!(opens_and_works(|folder| foreign_segment(folder, "00000", segment, &pages)));
 }
 
 #[test]
@@ -288,16 +245,10 @@ fn found_12_a_segment_that_claims_much_on_every_page_is_read_in_time() {
     pages.extend((1..segment / PAGE as u64).map(|page| (page, claim.clone())));
     foreign_segment(folder.path(), "00000", segment, &pages);
     let started = Instant::now();
-    let (_disk, _) = Disk::open(
-        DiskOptions::new(folder.path(), 512 << 20),
-        support::no_waker(),
-    )
-    .expect("it opens");
+    let (_disk, _) = Disk::open(DiskOptions::new(folder.path(), 512 << 20), support::no_waker())
+        .expect("it opens");
     let took = started.elapsed();
-    assert!(
-        took < Duration::from_secs(2),
-        "32 MiB took {took:?} to read"
-    );
+    assert!(took < Duration::from_secs(2), "32 MiB took {took:?} to read");
 }
 
 #[test]
@@ -328,10 +279,7 @@ fn found_14_room_for_three_of_its_segments() {
     let mut second = options(folder.path(), 14 << 20);
     second.segment_bytes = Some(1 << 20);
     let error = Disk::open(second, support::no_waker()).err();
-    assert!(
-        matches!(error, Some(DiskError::TooSmall { .. })),
-        "{error:?}"
-    );
+    assert!(matches!(error, Some(DiskError::TooSmall { .. })), "{error:?}");
     let mut third = options(folder.path(), 20 << 20);
     third.segment_bytes = Some(1 << 20);
     let mut raw = Raw::open(third);

@@ -120,10 +120,7 @@ impl Raw {
         let started = Instant::now();
         while let Err(back) = self.disk.submit(command) {
             command = back;
-            assert!(
-                started.elapsed() < Duration::from_secs(20),
-                "it takes nothing any more"
-            );
+            assert!(started.elapsed() < Duration::from_secs(20), "it takes nothing any more");
             self.poll();
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -136,10 +133,7 @@ impl Raw {
             if let Some(slot) = self.arena.take() {
                 return slot;
             }
-            assert!(
-                started.elapsed() < Duration::from_secs(40),
-                "no slot comes back"
-            );
+            assert!(started.elapsed() < Duration::from_secs(40), "no slot comes back");
             self.poll();
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -157,11 +151,7 @@ impl Raw {
     fn get(&mut self, name: u64) -> Ticket {
         let slot = self.slot();
         let of = hash(name);
-        self.give(Asked::Get(name), |ticket| Command::Get {
-            ticket,
-            name: of,
-            slot,
-        })
+        self.give(Asked::Get(name), |ticket| Command::Get { ticket, name: of, slot })
     }
 
     fn remove(&mut self, name: u64) -> Ticket {
@@ -226,10 +216,7 @@ impl Raw {
             if let Some(outcome) = self.answers.remove(&ticket) {
                 return outcome;
             }
-            assert!(
-                started.elapsed() < Duration::from_secs(20),
-                "{ticket:?}: no answer"
-            );
+            assert!(started.elapsed() < Duration::from_secs(20), "{ticket:?}: no answer");
             self.poll();
             std::thread::sleep(Duration::from_micros(20));
         }
@@ -242,10 +229,7 @@ impl Raw {
 
     fn must_store(&mut self, name: u64, tenant: u64) {
         let outcome = self.store(name, tenant);
-        assert!(
-            matches!(outcome, CommandOutcome::Stored),
-            "{name}: {outcome:?}"
-        );
+        assert!(matches!(outcome, CommandOutcome::Stored), "{name}: {outcome:?}");
     }
 
     fn loads(&mut self, name: u64) -> bool {
@@ -256,20 +240,14 @@ impl Raw {
     fn must_purge(&mut self, tenant: u64) {
         let ticket = self.purge(tenant);
         let outcome = self.answer(ticket);
-        assert!(
-            matches!(outcome, CommandOutcome::Removed(_)),
-            "purge: {outcome:?}"
-        );
+        assert!(matches!(outcome, CommandOutcome::Removed(_)), "purge: {outcome:?}");
     }
 
     fn quiet(&mut self) {
         let started = Instant::now();
         while !self.waiting.is_empty() {
             let waiting = self.waiting.len();
-            assert!(
-                started.elapsed() < Duration::from_secs(20),
-                "{waiting} are not answered"
-            );
+            assert!(started.elapsed() < Duration::from_secs(20), "{waiting} are not answered");
             self.poll();
             std::thread::sleep(Duration::from_micros(50));
         }

@@ -56,10 +56,7 @@ fn purge_03_destroys_what_was_removed_before() {
     raw.answer(ticket);
     raw.must_purge(7);
     drop(raw);
-    assert!(
-        !support::contains(folder.path(), &bytes_of(8)),
-        "a tenant's bytes outlive its purge"
-    );
+    assert!(!support::contains(folder.path(), &bytes_of(8)), "a tenant's bytes outlive its purge");
 }
 
 #[test]
@@ -106,10 +103,7 @@ fn purge_05_does_not_reach_what_is_stored_after_it_and_a_restart() {
     assert!(raw.loads(3));
     drop(raw);
     let raw = Raw::open(options(folder.path(), 8 << 20));
-    assert!(
-        raw.has_found(3),
-        "stored after the purge, gone after a restart"
-    );
+    assert!(raw.has_found(3), "stored after the purge, gone after a restart");
 }
 
 #[test]
@@ -131,10 +125,7 @@ fn purge_05b_nor_where_the_segments_were_deleted() {
     raw.must_store(3, 7);
     drop(raw);
     let raw = Raw::open(options(folder.path(), 8 << 20));
-    assert!(
-        raw.has_found(3),
-        "stored after the purge, gone after a restart"
-    );
+    assert!(raw.has_found(3), "stored after the purge, gone after a restart");
 }
 
 #[test]
@@ -161,15 +152,8 @@ fn purge_06_what_is_stored_again_after_it_is_there_after_a_restart() {
     let stored = raw.stored.clone();
     drop(raw);
     let raw = Raw::open(options(folder.path(), 24 << 20));
-    let gone: Vec<u64> = stored
-        .into_iter()
-        .filter(|&name| !raw.has_found(name))
-        .collect();
-    assert!(
-        gone.is_empty(),
-        "{} stored, gone after a restart: {gone:?}",
-        gone.len()
-    );
+    let gone: Vec<u64> = stored.into_iter().filter(|&name| !raw.has_found(name)).collect();
+    assert!(gone.is_empty(), "{} stored, gone after a restart: {gone:?}", gone.len());
 }
 
 #[test]
@@ -192,10 +176,7 @@ fn purge_07_a_flipped_bit_in_the_list_brings_nothing_back() {
     match Disk::open(options(folder.path(), 8 << 20), support::no_waker()) {
         Err(_) => {}
         Ok((_, found)) => {
-            let back = found
-                .iter()
-                .filter(|found| found.tenant == TenantTag(7))
-                .count();
+            let back = found.iter().filter(|found| found.tenant == TenantTag(7)).count();
             assert_eq!(back, 0, "purged, and found again");
         }
     }
@@ -214,8 +195,5 @@ fn purge_08_others_are_answered_meanwhile() {
     let started = Instant::now();
     assert!(raw.loads(1_000_000));
     let took = started.elapsed();
-    assert!(
-        took < Duration::from_millis(500),
-        "a read behind a purge of 20000 took {took:?}"
-    );
+    assert!(took < Duration::from_millis(500), "a read behind a purge of 20000 took {took:?}");
 }

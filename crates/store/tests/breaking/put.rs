@@ -33,10 +33,7 @@ fn put_02_writing_is_tried_again_without_being_asked() {
     // A caller that waits until it is well again before it gives more.
     let started = Instant::now();
     while raw.conditions.last() != Some(&Condition::Well) {
-        assert!(
-            started.elapsed() < Duration::from_secs(5),
-            "it is never well again"
-        );
+        assert!(started.elapsed() < Duration::from_secs(5), "it is never well again");
         raw.poll();
         std::thread::sleep(Duration::from_millis(5));
     }

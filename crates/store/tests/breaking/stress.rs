@@ -34,10 +34,7 @@ fn random_command(raw: &mut Raw, rng: &mut Rng) {
 fn stress(seed: u64, has_faults: bool, seconds: u64) {
     let place = tempfile::tempdir().expect("a folder");
     let (folder, away) = (place.path().join("cache"), place.path().join("away"));
-    let faults = Faults {
-        seed,
-        ..Faults::default()
-    };
+    let faults = Faults { seed, ..Faults::default() };
     let (writes, reads) = (faults.writes_fail.clone(), faults.reads_fail.clone());
     let mut of = options(&folder, 8 << 20);
     of.faults = has_faults.then_some(faults);
@@ -88,11 +85,7 @@ fn stress(seed: u64, has_faults: bool, seconds: u64) {
         let oldest = raw.waiting.keys().next().copied();
         if let Some(oldest) = oldest {
             // Each is answered, and soon.
-            assert!(
-                oldest.0 + 200_000 > raw.next,
-                "{:?} is not answered",
-                raw.waiting[&oldest]
-            );
+            assert!(oldest.0 + 200_000 > raw.next, "{:?} is not answered", raw.waiting[&oldest]);
         }
         raw.answers.clear();
     }
@@ -131,28 +124,15 @@ fn stress(seed: u64, has_faults: bool, seconds: u64) {
     let gone: Vec<u64> = there.into_iter().filter(is_gone).collect();
     let spread = raw.conditions.len();
     eprintln!("seed {seed}: {commands} commands, {spread} conditions, {count} there at the end");
-    assert_eq!(
-        raw.arena.free(),
-        raw.arena.num_slots(),
-        "every slot came back"
-    );
+    assert_eq!(raw.arena.free(), raw.arena.num_slots(), "every slot came back");
     let closing = Instant::now();
-    let stored: BTreeSet<u64> = raw
-        .stored
-        .difference(&gone.iter().copied().collect())
-        .copied()
-        .collect();
+    let stored: BTreeSet<u64> =
+        raw.stored.difference(&gone.iter().copied().collect()).copied().collect();
     drop(raw);
     let closed = closing.elapsed();
-    assert!(
-        support::folder_bytes(&folder) <= 8 << 20,
-        "the budget holds"
-    );
+    assert!(support::folder_bytes(&folder) <= 8 << 20, "the budget holds");
     let mut raw = Raw::open(options(&folder, 8 << 20));
-    let later: Vec<u64> = stored
-        .into_iter()
-        .filter(|&name| !raw.loads(name))
-        .collect();
+    let later: Vec<u64> = stored.into_iter().filter(|&name| !raw.loads(name)).collect();
     assert!(
         gone.is_empty() && later.is_empty() && closed < Duration::from_secs(3),
         "seed {seed}: stored and not there: {gone:?}; not after a restart: {later:?}; \

@@ -91,13 +91,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn open(folder: &Path, seed: u64, flipped: f64) -> Self {
-        let faults = Faults {
-            seed,
-            loses_power: true,
-            torn: 0.3,
-            flipped,
-            ..Faults::default()
-        };
+        let faults = Faults { seed, loses_power: true, torn: 0.3, flipped, ..Faults::default() };
         let (power, tears) = (faults.writes_fail.clone(), faults.tears.clone());
         let flips = faults.flips.clone();
         let mut options = DiskOptions::new(folder, 6 << 20);
@@ -106,19 +100,9 @@ impl Bench {
         options.depth = 4;
         options.faults = Some(faults);
         let (disk, found) = Disk::open(options, no_waker()).expect("it opens");
-        let below = Below {
-            tier: Tier::Disk,
-            backend: Box::new(disk),
-            found,
-        };
+        let below = Below { tier: Tier::Disk, backend: Box::new(disk), found };
         let store = TieredStore::new(config(), vec![below], no_waker()).expect("a store");
-        Self {
-            store,
-            power,
-            tears,
-            flips,
-            moved: Vec::new(),
-        }
+        Self { store, power, tears, flips, moved: Vec::new() }
     }
 
     /// From now on nothing reaches the files.
@@ -180,10 +164,7 @@ impl Bench {
         let row = TOKEN_BYTES[usize::from(pack.part)];
         let mut right = 0;
         for (chunk, tokens) in pack.order.chunks(TOKENS).enumerate() {
-            let name = PartName {
-                record: pack.name,
-                part: 1 + chunk as u16,
-            };
+            let name = PartName { record: pack.name, part: 1 + chunk as u16 };
             let Some(bytes) = self.part(name) else {
                 continue;
             };

@@ -80,10 +80,8 @@ impl Run<'_> {
             0..6 => self.store_unit(unit),
             6..11 => self.pack(),
             11..14 => {
-                let name = PartName {
-                    record: BlockHash::from_u64(unit),
-                    part: self.rng.below(4) as u16,
-                };
+                let name =
+                    PartName { record: BlockHash::from_u64(unit), part: self.rng.below(4) as u16 };
                 if let Some(bytes) = self.bench.part(name) {
                     let expected = (0..bytes.len()).map(|at| byte(unit, name.part.into(), at));
                     assert!(bytes.iter().copied().eq(expected), "unit {unit}");
@@ -169,13 +167,7 @@ impl Run<'_> {
         let id = TransferId(self.last_id);
         self.said.unsure_packs.insert(name, found.clone());
         self.packing.insert(self.last_id, found.clone());
-        let FoundPack {
-            name,
-            units,
-            part,
-            order,
-            generation,
-        } = found;
+        let FoundPack { name, units, part, order, generation } = found;
         let pack = Pack {
             name,
             units,
@@ -327,10 +319,7 @@ fn check(seed: u64, flipped: f64) -> Tally {
         if cut % LIFE == 0 {
             let _ = fs::remove_dir_all(&folder);
             let last_pack = said.last_pack;
-            said = Said {
-                last_pack,
-                ..Said::default()
-            };
+            said = Said { last_pack, ..Said::default() };
         }
         let context = format!("seed {seed}, before cut {cut}");
         let mut bench = Bench::open(&folder, rng.next_u64(), flipped);

@@ -59,11 +59,7 @@ pub(crate) fn flip_bits(folder: &Path, count: usize, seed: u64) -> usize {
         let segment = &segments[rng.below(segments.len())];
         let bytes = segment.metadata().expect("a file").len();
         let mut options = fs::File::options();
-        let file = options
-            .read(true)
-            .write(true)
-            .open(segment.path())
-            .expect("a file");
+        let file = options.read(true).write(true).open(segment.path()).expect("a file");
         // Not in the first page, of which the last one holds a copy.
         let at = 4096 + rng.below(bytes as usize - 4096) as u64;
         let mut byte = [0];
@@ -136,10 +132,7 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn open(options: DiskOptions) -> Self {
         let (disk, found) = Disk::open(options, no_waker()).expect("it opens");
-        Self {
-            found,
-            ..Self::of(disk)
-        }
+        Self { found, ..Self::of(disk) }
     }
 
     /// Opens a tier that passes on each event as it happens. Must not be dropped: the tier's thread
@@ -147,11 +140,7 @@ impl Driver {
     pub(crate) fn open_telling(options: DiskOptions, teller: Teller) -> Self {
         let pace = Pace::default();
         let (disk, found) = Disk::open(options, pace.waker()).expect("it opens");
-        Self {
-            found,
-            teller: Some((pace, teller)),
-            ..Self::of(disk)
-        }
+        Self { found, teller: Some((pace, teller)), ..Self::of(disk) }
     }
 
     pub(crate) fn of(disk: Disk) -> Self {
@@ -182,9 +171,8 @@ impl Driver {
         if self.expires_s.is_some() {
             let mut meta = *record.meta();
             meta.expires_s = self.expires_s;
-            let parts: Vec<Vec<u8>> = (0..record.num_parts())
-                .map(|part| record.part(part).to_vec())
-                .collect();
+            let parts: Vec<Vec<u8>> =
+                (0..record.num_parts()).map(|part| record.part(part).to_vec()).collect();
             let lens: Vec<usize> = parts.iter().map(Vec::len).collect();
             assert!(record_bytes(&lens) <= self.arena.slot_bytes());
             let mut draft = Draft::new(self.slot(), meta, &lens).expect("it fits");
@@ -206,21 +194,14 @@ impl Driver {
 
     pub(crate) fn must_store(&mut self, name: u64) {
         let outcome = self.store(name);
-        assert!(
-            matches!(outcome, CommandOutcome::Stored),
-            "{name}: {outcome:?}"
-        );
+        assert!(matches!(outcome, CommandOutcome::Stored), "{name}: {outcome:?}");
     }
 
     /// Whether it is there; if it is, it is right.
     pub(crate) fn loads(&mut self, name: u64) -> bool {
         let (ticket, slot) = (self.ticket(), self.slot());
         let hash = BlockHash::from_u64(name);
-        self.give(Command::Get {
-            ticket,
-            name: hash,
-            slot,
-        });
+        self.give(Command::Get { ticket, name: hash, slot });
         let CommandOutcome::Loaded(record) = self.answer(ticket) else {
             return false;
         };
@@ -240,12 +221,7 @@ impl Driver {
     pub(crate) fn loads_part(&mut self, name: u64, part: u16) -> bool {
         let (ticket, slot) = (self.ticket(), self.slot());
         let hash = BlockHash::from_u64(name);
-        self.give(Command::GetPart {
-            ticket,
-            name: hash,
-            part,
-            slot,
-        });
+        self.give(Command::GetPart { ticket, name: hash, part, slot });
         let CommandOutcome::Part(read) = self.answer(ticket) else {
             return false;
         };
@@ -316,10 +292,7 @@ impl Driver {
     fn answer(&mut self, ticket: Ticket) -> CommandOutcome {
         let started = Instant::now();
         loop {
-            let place = self
-                .answers
-                .iter()
-                .position(|(answered, _)| *answered == ticket);
+            let place = self.answers.iter().position(|(answered, _)| *answered == ticket);
             if let Some(place) = place {
                 return self.answers.swap_remove(place).1;
             }
@@ -344,8 +317,7 @@ impl Driver {
                 Report::Lost { names, loss } => {
                     for name in names {
                         self.tell(News::Lost(name));
-                        self.stored
-                            .retain(|&stored| BlockHash::from_u64(stored) != name);
+                        self.stored.retain(|&stored| BlockHash::from_u64(stored) != name);
                         self.lost.push((name, loss));
                     }
                 }

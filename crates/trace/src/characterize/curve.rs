@@ -32,9 +32,7 @@ impl Distances {
             in_part += part.0.get(bin).copied().unwrap_or(0);
             (*count, (start(bin + 1), hits, in_part))
         });
-        sizes
-            .filter(|(count, _)| *count > 0)
-            .map(|(_, point)| point)
+        sizes.filter(|(count, _)| *count > 0).map(|(_, point)| point)
     }
 }
 

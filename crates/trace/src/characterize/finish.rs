@@ -13,9 +13,7 @@ use super::skew::OwnerHistogram;
 use super::{Characterizer, Histogram, Hits};
 
 /// Seconds at which [`NextTurn::within`] is given.
-const WITHIN_S: [f64; 10] = [
-    1.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 86_400.0,
-];
+const WITHIN_S: [f64; 10] = [1.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 86_400.0];
 
 /// Share of all reuses between two points of their cumulative distribution.
 const CDF_STEP: f64 = 0.02;
@@ -51,9 +49,7 @@ pub(super) fn finish(counts: Characterizer) -> Characterization {
         origins: counts.origins,
         block_skew: blocks.reuses.skew(),
         session_skew: skew(session_hits, session_weight),
-        user_skew: counts
-            .has_users
-            .then(|| skew(user_hits, counts.users.weight())),
+        user_skew: counts.has_users.then(|| skew(user_hits, counts.users.weight())),
         sessions: sessions(&counts),
         users: counts.has_users.then(|| users(&counts)),
         next_turn: next_turn.report(&counts),
@@ -68,11 +64,7 @@ pub(super) fn finish(counts: Characterizer) -> Characterization {
 }
 
 fn share(part: u64, of: u64) -> f64 {
-    if of == 0 {
-        0.0
-    } else {
-        part as f64 / of as f64
-    }
+    if of == 0 { 0.0 } else { part as f64 / of as f64 }
 }
 
 /// Totals over all blocks at the end of the trace.
@@ -159,11 +151,7 @@ impl NextTurns {
                 ended_at[counts.moments.place(session.last)] += weight;
             }
         }
-        Self {
-            horizon,
-            ended,
-            ended_at,
-        }
+        Self { horizon, ended, ended_at }
     }
 
     fn report(&self, counts: &Characterizer) -> NextTurn {
@@ -173,11 +161,7 @@ impl NextTurns {
             all.followed += next.followed;
             all.ended += next.ended;
             all.open += next.open;
-            classes.push(ClassNext {
-                request_type,
-                turn,
-                next: with_p(*next),
-            });
+            classes.push(ClassNext { request_type, turn, next: with_p(*next) });
         }
         let all = with_p(all);
         let within = WITHIN_S.map(|seconds| {
@@ -197,10 +181,7 @@ impl NextTurns {
 }
 
 fn with_p(next: Next) -> Next {
-    Next {
-        p_next: share(next.followed, next.followed + next.ended),
-        ..next
-    }
+    Next { p_next: share(next.followed, next.followed + next.ended), ..next }
 }
 
 fn ideal(counts: &Characterizer, blocks: &Blocks) -> Ideal {
@@ -235,10 +216,7 @@ fn over_time(counts: &Characterizer, blocks: &Blocks, next: &NextTurns) -> OverT
             live_blocks: blocks.live[place],
         }
     });
-    OverTime {
-        bucket_s: counts.moments.bucket_s(),
-        buckets: buckets.collect(),
-    }
+    OverTime { bucket_s: counts.moments.bucket_s(), buckets: buckets.collect() }
 }
 
 fn curve(counts: &Characterizer, ideal: &Ideal) -> Vec<CurvePoint> {
@@ -260,11 +238,7 @@ fn curve(counts: &Characterizer, ideal: &Ideal) -> Vec<CurvePoint> {
 fn types(counts: &Characterizer) -> Vec<TypeShare> {
     let weight = counts.sessions.weight();
     let mut single: BTreeMap<u16, Hits> = BTreeMap::new();
-    for session in counts
-        .sessions
-        .records()
-        .filter(|session| session.requests == 1)
-    {
+    for session in counts.sessions.records().filter(|session| session.requests == 1) {
         single.entry(session.class.0).or_default().add(&Hits {
             requests: weight,
             references: session.references * weight,
@@ -314,10 +288,7 @@ fn skew(amounts: impl Iterator<Item = u64>, weight: u64) -> Skew {
 
 fn sessions(counts: &Characterizer) -> Sessions {
     let weight = counts.sessions.weight();
-    let mut sessions = Sessions {
-        without: counts.without_session,
-        ..Sessions::default()
-    };
+    let mut sessions = Sessions { without: counts.without_session, ..Sessions::default() };
     let mut requests = Histogram::default();
     let mut turns = Histogram::default();
     let mut length = Histogram::default();
@@ -366,13 +337,7 @@ fn users(counts: &Characterizer) -> Users {
         }
     }
     let [requests, sessions, turns, hits] = parts.map(|part| part.spread(1.0));
-    Users {
-        requests,
-        sessions,
-        turns,
-        hits,
-        ..users
-    }
+    Users { requests, sessions, turns, hits, ..users }
 }
 
 fn reuse_times(counts: &Characterizer) -> ReuseTimes {
@@ -401,12 +366,7 @@ fn reuse(times: &Histogram) -> Reuse {
             next = reached + CDF_STEP;
         }
     }
-    Reuse {
-        at_once,
-        seconds: times.spread(UNIT_S),
-        fits: fit::fits(times),
-        cdf,
-    }
+    Reuse { at_once, seconds: times.spread(UNIT_S), fits: fit::fits(times), cdf }
 }
 
 fn locality(counts: &Characterizer) -> Locality {
@@ -432,10 +392,7 @@ fn locality(counts: &Characterizer) -> Locality {
         both,
         hit_rate: share(both, pairs),
     });
-    Locality {
-        by_offset,
-        by_stride: by_stride.collect(),
-    }
+    Locality { by_offset, by_stride: by_stride.collect() }
 }
 
 fn sizes(counts: &Characterizer) -> Sizes {
@@ -460,9 +417,8 @@ fn capacity(counts: &Characterizer, over_time: &OverTime, curve: &[CurvePoint]) 
     let live = over_time.buckets.iter().map(|bucket| bucket.live_blocks);
     let peak_blocks = live.clone().max().unwrap_or(0);
     let settings = &counts.settings;
-    let block_bytes = settings
-        .kv_bytes_per_token
-        .map(|bytes| bytes * f64::from(settings.block_tokens));
+    let block_bytes =
+        settings.kv_bytes_per_token.map(|bytes| bytes * f64::from(settings.block_tokens));
     let peak_bytes = block_bytes.map(|bytes| bytes * peak_blocks as f64);
     let device = settings.device_bytes.filter(|&bytes| bytes > 0.0);
     let all = curve.last().map_or(0, |point| point.hits);

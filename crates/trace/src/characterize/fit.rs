@@ -93,10 +93,7 @@ pub fn fits(times: &Histogram) -> Fits {
     let times = Times::of(times);
     let observations = times.count as u64;
     if observations < OBSERVATIONS_MIN || times.bins.len() < 2 {
-        return Fits {
-            observations,
-            fits: Vec::new(),
-        };
+        return Fits { observations, fits: Vec::new() };
     }
     let mut fits = vec![exponential(&times), weibull(&times), log_normal(&times)];
     fits.sort_by(|one, other| one.aic.total_cmp(&other.aic));
@@ -117,13 +114,7 @@ impl Times {
         let mean = sum(&|t| t) / count;
         let log_mean = sum(&f64::ln) / count;
         let log_variance = sum(&|t| (t.ln() - log_mean).powi(2)) / count;
-        Self {
-            count,
-            mean,
-            log_mean,
-            log_sd: log_variance.sqrt(),
-            bins,
-        }
+        Self { count, mean, log_mean, log_sd: log_variance.sqrt(), bins }
     }
 
     /// A fit with its goodness, from the logarithm of its density and its distribution.
@@ -163,10 +154,7 @@ fn exponential(times: &Times) -> Fit {
 
 fn weibull(times: &Times) -> Fit {
     let shape = weibull_shape(times);
-    let powers = times
-        .bins
-        .iter()
-        .map(|bin| (bin.0 / times.mean).powf(shape) * bin.2);
+    let powers = times.bins.iter().map(|bin| (bin.0 / times.mean).powf(shape) * bin.2);
     let scale = times.mean * (powers.sum::<f64>() / times.count).powf(1.0 / shape);
     times.judge(
         Model::Weibull,
@@ -221,13 +209,8 @@ fn log_normal(times: &Times) -> Fit {
 ///
 /// Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.17.
 fn normal(z: f64) -> f64 {
-    const B: [f64; 5] = [
-        0.319_381_530,
-        -0.356_563_782,
-        1.781_477_937,
-        -1.821_255_978,
-        1.330_274_429,
-    ];
+    const B: [f64; 5] =
+        [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
     let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
     let series = B.iter().rev().fold(0.0, |sum, b| (sum + b) * t);
     let upper = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * series;
@@ -259,10 +242,7 @@ mod tests {
         assert_eq!(best.model, model, "{fits:?}");
         assert!(best.ks < 0.01, "{best:?}");
         for ((name, got), expected) in best.parameters.iter().zip(expected) {
-            assert!(
-                (got / expected - 1.0).abs() < 0.03,
-                "{name} {got} {expected}"
-            );
+            assert!((got / expected - 1.0).abs() < 0.03, "{name} {got} {expected}");
         }
     }
 
@@ -275,12 +255,7 @@ mod tests {
         check(&drawn_log_normal, Model::LogNormal, &[3.0, 1.2]);
         // An exponential is a Weibull of shape 1: both fit, and find that.
         let both = drawn(1, |rng| 40.0 * exponential(rng));
-        let of = |model| {
-            both.fits
-                .iter()
-                .find(|fit| fit.model == model)
-                .expect("fitted")
-        };
+        let of = |model| both.fits.iter().find(|fit| fit.model == model).expect("fitted");
         let (weibull, exponential) = (of(Model::Weibull), of(Model::Exponential));
         assert!((weibull.parameters[1].1 - 1.0).abs() < 0.02, "{weibull:?}");
         assert!((exponential.parameters[0].1 / 40.0 - 1.0).abs() < 0.02);

@@ -80,11 +80,7 @@ impl Histogram {
         for (middle, last, times) in self.iter() {
             below += times;
             if below >= rank {
-                return if last >= self.max {
-                    self.max as f64
-                } else {
-                    middle
-                };
+                return if last >= self.max { self.max as f64 } else { middle };
             }
         }
         0.0
@@ -139,10 +135,7 @@ mod tests {
             let bin = bin(value);
             let (from, until) = (first(bin), first(bin + 1));
             assert!(from <= value && value < until, "{value}: {from} {until}");
-            assert!(
-                (until - from) as f64 <= 1.0 + value as f64 / 63.0,
-                "{value}"
-            );
+            assert!((until - from) as f64 <= 1.0 + value as f64 / 63.0, "{value}");
         }
     }
 

@@ -40,11 +40,7 @@ pub(super) struct User {
 
 impl<T: Default> SampledTable<T> {
     pub(super) fn new(records_max: usize) -> Self {
-        Self {
-            records: HashMap::new(),
-            records_max: records_max.max(1),
-            halvings: 0,
-        }
+        Self { records: HashMap::new(), records_max: records_max.max(1), halvings: 0 }
     }
 
     /// The record of `id`, a new one where there was none; `None` where it is not sampled.

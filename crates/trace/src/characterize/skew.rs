@@ -25,10 +25,7 @@ impl OwnerHistogram {
         let owners: u64 = self.0.values().sum();
         let total: u64 = self.0.iter().map(|(amount, owners)| amount * owners).sum();
         if total == 0 {
-            return Skew {
-                owners,
-                ..Skew::default()
-            };
+            return Skew { owners, ..Skew::default() };
         }
         let corners = self.corners(owners, total);
         let mut area = 0.0;
@@ -86,14 +83,9 @@ mod tests {
         let skew = owners.skew();
         assert_eq!(skew.owners, amounts.len() as u64);
         assert!((skew.gini - gini).abs() < 1e-9, "{skew:?}");
-        assert!(
-            (skew.top_10_percent - top_10_percent).abs() < 1e-9,
-            "{skew:?}"
-        );
+        assert!((skew.top_10_percent - top_10_percent).abs() < 1e-9, "{skew:?}");
         // The definition: the mean difference of all pairs, over twice the mean.
-        let pairs = amounts
-            .iter()
-            .flat_map(|a| amounts.iter().map(|b| a.abs_diff(*b)));
+        let pairs = amounts.iter().flat_map(|a| amounts.iter().map(|b| a.abs_diff(*b)));
         let differences = pairs.sum::<u64>() as f64;
         let total = amounts.iter().sum::<u64>() as f64;
         if total > 0.0 {

@@ -143,9 +143,7 @@ impl<T: Copy> Stack<T> {
             }
             offset += u64::from(run.count);
         }
-        let Self {
-            moved, ages, added, ..
-        } = self;
+        let Self { moved, ages, added, .. } = self;
         let mut total = std::mem::take(added);
         for (from, count, end) in moved.drain(..) {
             // An id that stands twice in a chain is this request's already.
@@ -213,21 +211,10 @@ impl<T: Copy> Stack<T> {
         split(&mut self.pieces, run.start);
         split(&mut self.pieces, end);
         let weight = self.weight();
-        let Self {
-            pieces,
-            ages,
-            added,
-            moved,
-            fresh,
-            ..
-        } = self;
+        let Self { pieces, ages, added, moved, fresh, .. } = self;
         let mut new = |from: u64, until: u64, visit: &mut dyn FnMut(Touch<T>) -> T| {
             let count = (until - from) as u32;
-            let record = visit(Touch {
-                offset: place + (from - run.start),
-                count,
-                before: None,
-            });
+            let record = visit(Touch { offset: place + (from - run.start), count, before: None });
             fresh.push((from, StackPiece { count, age, record }));
             *added += until - from;
         };
@@ -244,15 +231,8 @@ impl<T: Copy> Stack<T> {
             };
             known = Some((piece.age, younger));
             let behind = offset.saturating_sub(ages.cut(piece.age));
-            let before = Before {
-                record: piece.record,
-                distance: younger * weight + behind,
-            };
-            piece.record = visit(Touch {
-                offset,
-                count: piece.count,
-                before: Some(before),
-            });
+            let before = Before { record: piece.record, distance: younger * weight + behind };
+            piece.record = visit(Touch { offset, count: piece.count, before: Some(before) });
             moved.push((piece.age, piece.count, offset + u64::from(piece.count)));
             piece.age = age;
             next = start + u64::from(piece.count);
@@ -288,10 +268,7 @@ impl<T: Copy> Stack<T> {
         let halvings = self.halvings;
         let pieces = std::mem::take(&mut self.pieces);
         let parts = pieces.into_iter().flat_map(|(start, piece)| {
-            let run = Run {
-                start,
-                count: piece.count,
-            };
+            let run = Run { start, count: piece.count };
             sampled(run, halvings).map(move |part| {
                 let count = part.count;
                 (part.start, StackPiece { count, ..piece })
@@ -306,8 +283,7 @@ impl<T: Copy> Stack<T> {
         if self.depth_max < u64::MAX {
             let depth_max = self.depth_max / self.weight();
             let ages = &self.ages;
-            self.pieces
-                .retain(|_, piece| ages.younger(piece.age) < depth_max);
+            self.pieces.retain(|_, piece| ages.younger(piece.age) < depth_max);
         }
         let counts = self.pieces.values().map(|piece| (piece.age, piece.count));
         let new_ages = self.ages.renumber(counts);
@@ -326,10 +302,7 @@ fn split<T: Copy>(pieces: &mut BTreeMap<u64, StackPiece<T>>, at: u64) {
     if head >= u64::from(piece.count) {
         return;
     }
-    let tail = StackPiece {
-        count: piece.count - head as u32,
-        ..*piece
-    };
+    let tail = StackPiece { count: piece.count - head as u32, ..*piece };
     piece.count = head as u32;
     pieces.insert(at, tail);
 }
@@ -385,10 +358,7 @@ mod tests {
     impl Slow {
         fn distances(&self, chain: &[u64]) -> Vec<Option<u64>> {
             let place = |id| self.0.iter().position(|&known| known == id);
-            chain
-                .iter()
-                .map(|&id| place(id).map(|d| d as u64))
-                .collect()
+            chain.iter().map(|&id| place(id).map(|d| d as u64)).collect()
         }
 
         fn touch(&mut self, chain: &[u64]) {

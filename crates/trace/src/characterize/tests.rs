@@ -13,11 +13,7 @@ const SETTINGS: Settings = Settings {
     block_tokens: 16,
     kv_bytes_per_token: Some(1000.0),
     device_bytes: Some(1e6),
-    limits: RecordLimits {
-        pieces: usize::MAX,
-        sessions: usize::MAX,
-        users: usize::MAX,
-    },
+    limits: RecordLimits { pieces: usize::MAX, sessions: usize::MAX, users: usize::MAX },
 };
 
 fn user(index: usize, request: &TraceRequest) -> Option<u64> {
@@ -47,11 +43,7 @@ fn reuses(trace: &[TraceRequest]) -> Vec<Reuse> {
     for (request, row) in trace.iter().enumerate() {
         for (offset, id) in row.blocks.iter().enumerate() {
             if let Some(before) = last.insert(id, request) {
-                reuses.push(Reuse {
-                    request,
-                    before,
-                    offset,
-                });
+                reuses.push(Reuse { request, before, offset });
             }
         }
     }
@@ -61,9 +53,7 @@ fn reuses(trace: &[TraceRequest]) -> Vec<Reuse> {
 fn uses(trace: &[TraceRequest]) -> BTreeMap<u64, Vec<usize>> {
     let mut uses: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (request, row) in trace.iter().enumerate() {
-        row.blocks
-            .iter()
-            .for_each(|id| uses.entry(id).or_default().push(request));
+        row.blocks.iter().for_each(|id| uses.entry(id).or_default().push(request));
     }
     uses
 }
@@ -87,16 +77,9 @@ fn check_hits(seed: u64, trace: &[TraceRequest], got: &Characterization) {
     let ideal = got.ideal;
     let all = of(trace, &reuses, |_| true);
     let sums = (got.requests, ideal.references, ideal.hits, ideal.orphans);
-    assert_eq!(
-        sums,
-        (all.requests, all.references, all.hits, 0),
-        "seed {seed}"
-    );
+    assert_eq!(sums, (all.requests, all.references, all.hits, 0), "seed {seed}");
     let once = uses.values().filter(|uses| uses.len() == 1).count() as u64;
-    assert_eq!(
-        (ideal.distinct_blocks, ideal.never_reused),
-        (uses.len() as u64, once)
-    );
+    assert_eq!((ideal.distinct_blocks, ideal.never_reused), (uses.len() as u64, once));
     let mut tokens = 0;
     for (index, request) in trace.iter().enumerate() {
         let hits = reuses.iter().filter(|reuse| reuse.request == index).count() as u64;
@@ -128,28 +111,16 @@ fn check_hits(seed: u64, trace: &[TraceRequest], got: &Characterization) {
         let places = row.from..row.until;
         let here = |blocks: usize| (0..blocks as u64).filter(|at| places.contains(at)).count();
         let references: usize = trace.iter().map(|request| here(request.blocks.len())).sum();
-        let hits = reuses
-            .iter()
-            .filter(|reuse| places.contains(&(reuse.offset as u64)));
-        assert_eq!(
-            (row.references, row.hits),
-            (references as u64, hits.count() as u64)
-        );
+        let hits = reuses.iter().filter(|reuse| places.contains(&(reuse.offset as u64)));
+        assert_eq!((row.references, row.hits), (references as u64, hits.count() as u64));
     }
-    let places: BTreeSet<_> = reuses
-        .iter()
-        .map(|reuse| (reuse.request, reuse.offset))
-        .collect();
+    let places: BTreeSet<_> = reuses.iter().map(|reuse| (reuse.request, reuse.offset)).collect();
     for row in &got.locality.by_stride {
         let second = |&(request, offset): &(usize, usize)| (request, offset + row.stride as usize);
         let pairs = places.iter().map(second);
         let pairs = pairs.filter(|&(request, offset)| offset < trace[request].blocks.len());
         let both = pairs.clone().filter(|pair| places.contains(pair)).count();
-        assert_eq!(
-            (row.pairs, row.both),
-            (pairs.count() as u64, both as u64),
-            "seed {seed}"
-        );
+        assert_eq!((row.pairs, row.both), (pairs.count() as u64, both as u64), "seed {seed}");
     }
 }
 
@@ -179,10 +150,7 @@ fn check_reuse(trace: &[TraceRequest], got: &Characterization) {
     assert_eq!(got.reuse.all.seconds.p90, times.spread(1e-3).p90);
     for (request_type, reuse) in &got.reuse.by_type {
         let expected = by_type[request_type].spread(1e-3);
-        assert_eq!(
-            (reuse.seconds.count, reuse.seconds.p50),
-            (expected.count, expected.p50)
-        );
+        assert_eq!((reuse.seconds.count, reuse.seconds.p50), (expected.count, expected.p50));
     }
     let mut lives = Histogram::default();
     let mut skew = super::skew::OwnerHistogram::default();
@@ -194,10 +162,7 @@ fn check_reuse(trace: &[TraceRequest], got: &Characterization) {
     }
     assert_eq!(got.block_skew, skew.skew());
     let (got, expected) = (got.lifespan.reused_s, lives.spread(1e-3));
-    assert_eq!(
-        (got.count, got.p50, got.max),
-        (expected.count, expected.p50, expected.max)
-    );
+    assert_eq!((got.count, got.p50, got.max), (expected.count, expected.p50, expected.max));
 }
 
 fn check_time(trace: &[TraceRequest], got: &Characterization) {
@@ -215,10 +180,7 @@ fn check_time(trace: &[TraceRequest], got: &Characterization) {
             }
             _ => false,
         };
-        assert_eq!(
-            moment.live_blocks,
-            uses.values().filter(is_live).count() as u64
-        );
+        assert_eq!(moment.live_blocks, uses.values().filter(is_live).count() as u64);
     }
 }
 
@@ -234,13 +196,7 @@ fn check_sessions(trace: &[TraceRequest], got: &Characterization) {
     let (mut followed, mut ended, mut open) = (0, 0, 0);
     for rows in sessions.values() {
         requests.add(rows.len() as u64, 1);
-        turns.add(
-            rows.iter()
-                .map(|row| u64::from(row.turn))
-                .max()
-                .unwrap_or(0),
-            1,
-        );
+        turns.add(rows.iter().map(|row| u64::from(row.turn)).max().unwrap_or(0), 1);
         followed += rows.len() as u64 - 1;
         let last = rows[rows.len() - 1].arrival;
         if end.since(last).as_secs_f64() < got.next_turn.horizon_s {
@@ -252,31 +208,15 @@ fn check_sessions(trace: &[TraceRequest], got: &Characterization) {
     assert_eq!(got.sessions.requests, requests.spread(1.0));
     assert_eq!(got.sessions.turns, turns.spread(1.0));
     let next = got.next_turn.all;
-    assert_eq!(
-        (next.followed, next.ended, next.open),
-        (followed, ended, open)
-    );
-    let classes = got
-        .next_turn
-        .classes
-        .iter()
-        .map(|class| class.next.followed);
+    assert_eq!((next.followed, next.ended, next.open), (followed, ended, open));
+    let classes = got.next_turn.classes.iter().map(|class| class.next.followed);
     assert_eq!(classes.sum::<u64>(), followed);
     let by_time = got.over_time.buckets.iter();
-    assert_eq!(
-        by_time.clone().map(|moment| moment.followed).sum::<u64>(),
-        followed
-    );
+    assert_eq!(by_time.clone().map(|moment| moment.followed).sum::<u64>(), followed);
     assert_eq!(by_time.map(|moment| moment.ended).sum::<u64>(), ended);
     let users = got.users.as_ref().expect("there are some");
-    let named = trace
-        .iter()
-        .enumerate()
-        .filter_map(|(index, row)| user(index, row));
-    assert_eq!(
-        users.count,
-        named.clone().collect::<BTreeSet<_>>().len() as u64
-    );
+    let named = trace.iter().enumerate().filter_map(|(index, row)| user(index, row));
+    assert_eq!(users.count, named.clone().collect::<BTreeSet<_>>().len() as u64);
     let all = users.requests.mean * users.count as f64;
     assert_eq!(all.round() as usize, named.count());
 }
@@ -302,10 +242,7 @@ fn nothing_is_characterized_without_dividing_by_it() {
     assert!(got.curve.is_empty() && got.over_time.buckets.is_empty());
     let empty = TraceRequest::default();
     let got = characterize(&[empty.clone(), empty], SETTINGS);
-    assert_eq!(
-        (got.requests, got.ideal.references, got.sessions.without),
-        (2, 0, 2)
-    );
+    assert_eq!((got.requests, got.ideal.references, got.sessions.without), (2, 0, 2));
 }
 
 /// Agent-like sessions of long runs: beyond the bound of pieces, estimates are near the truth.
@@ -322,10 +259,7 @@ fn what_is_sampled_is_near_what_is_exact() {
         let newest = chains.len().saturating_sub(30);
         let session = newest + rng.below(chains.len() - newest);
         let count = 100 + rng.below(2000) as u32;
-        chains[session].push_run(Run {
-            start: next_id,
-            count,
-        });
+        chains[session].push_run(Run { start: next_id, count });
         next_id += u64::from(count);
         trace.push(TraceRequest {
             arrival: Nanos(number * 1_000_000_000),
@@ -335,42 +269,18 @@ fn what_is_sampled_is_near_what_is_exact() {
         });
     }
     let exact = characterize(&trace, SETTINGS);
-    let limits = RecordLimits {
-        pieces: 3000,
-        sessions: 200,
-        users: 5,
-    };
+    let limits = RecordLimits { pieces: 3000, sessions: 200, users: 5 };
     let sampled = characterize(&trace, Settings { limits, ..SETTINGS });
     assert!(sampled.sampling.block_rate < 0.3 && sampled.sampling.session_rate < 0.5);
     let near = |one: f64, other: f64, by: f64| assert!((one - other).abs() < by, "{one} {other}");
-    near(
-        sampled.ideal.block_hit_rate,
-        exact.ideal.block_hit_rate,
-        0.03,
-    );
-    near(
-        sampled.ideal.never_reused_share,
-        exact.ideal.never_reused_share,
-        0.03,
-    );
-    near(
-        sampled.next_turn.all.p_next,
-        exact.next_turn.all.p_next,
-        0.05,
-    );
+    near(sampled.ideal.block_hit_rate, exact.ideal.block_hit_rate, 0.03);
+    near(sampled.ideal.never_reused_share, exact.ideal.never_reused_share, 0.03);
+    near(sampled.next_turn.all.p_next, exact.next_turn.all.p_next, 0.05);
     near(sampled.block_skew.gini, exact.block_skew.gini, 0.04);
-    for point in exact
-        .curve
-        .iter()
-        .filter(|point| point.capacity_blocks > 1000)
-    {
+    for point in exact.curve.iter().filter(|point| point.capacity_blocks > 1000) {
         let is_below =
             |other: &&super::report::CurvePoint| other.capacity_blocks <= point.capacity_blocks;
-        let other = sampled
-            .curve
-            .iter()
-            .rfind(is_below)
-            .map_or(0.0, |p| p.block_hit_rate);
+        let other = sampled.curve.iter().rfind(is_below).map_or(0.0, |p| p.block_hit_rate);
         near(other, point.block_hit_rate, 0.05);
     }
 }

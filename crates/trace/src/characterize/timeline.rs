@@ -23,10 +23,7 @@ pub(super) struct TimeBuckets<T> {
 
 impl<T> Default for TimeBuckets<T> {
     fn default() -> Self {
-        Self {
-            bucket_ns: FIRST_NS,
-            buckets: Vec::new(),
-        }
+        Self { bucket_ns: FIRST_NS, buckets: Vec::new() }
     }
 }
 
@@ -60,9 +57,7 @@ impl<T: BucketCounter> TimeBuckets<T> {
         self.bucket_ns = self.bucket_ns.saturating_mul(2);
         let pairs = self.buckets.chunks(2).map(|pair| {
             let mut both = pair[0].clone();
-            pair.get(1)
-                .into_iter()
-                .for_each(|behind| both.merge(behind));
+            pair.get(1).into_iter().for_each(|behind| both.merge(behind));
             both
         });
         self.buckets = pairs.collect();

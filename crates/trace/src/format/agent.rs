@@ -64,12 +64,8 @@ pub(super) fn open<'a>(first: Option<&str>, options: &Options<'a>) -> OpenTrace<
     let start = first.and_then(|first| serde_json::from_str::<Start>(first).ok());
     let stated = start.and_then(|start| start.block_size).filter(|&s| s > 0);
     let block_tokens = options.block_tokens.or(stated).unwrap_or(BLOCK_TOKENS);
-    let agent = Agent {
-        drop_duplicates: options.drop_duplicates,
-        block_tokens,
-        num_lines: 0,
-        next_id: 0,
-    };
+    let agent =
+        Agent { drop_duplicates: options.drop_duplicates, block_tokens, num_lines: 0, next_id: 0 };
     (Box::new(agent), info(block_tokens, [Given; 3]))
 }
 
@@ -144,11 +140,7 @@ impl<'a> LineFormat<'a> for Agent {
         if self.drop_duplicates && line.dup_of.is_some() {
             return Ok(ParsedLine::Duplicate);
         }
-        let mut flat = Flat {
-            requests: Vec::new(),
-            session,
-            info,
-        };
+        let mut flat = Flat { requests: Vec::new(), session, info };
         flat.add(line.requests, 0.0, None)?;
         let mut requests = flat.requests;
         requests.sort_by_key(|request| request.arrival);
@@ -156,19 +148,12 @@ impl<'a> LineFormat<'a> for Agent {
             None | Some("local") => self.take_ids(&requests)?,
             Some("global") => 0,
             Some(other) => {
-                return Err(format!(
-                    "`hash_id_scope` is `{other}`; known: local, global"
-                ));
+                return Err(format!("`hash_id_scope` is `{other}`; known: local, global"));
             }
         };
         let bytes = requests.iter().map(bytes).sum();
-        let global = requests
-            .into_iter()
-            .map(move |request| Ok(shifted(request, base)));
-        Ok(ParsedLine::Session(RecordedSession {
-            requests: Box::new(global),
-            bytes,
-        }))
+        let global = requests.into_iter().map(move |request| Ok(shifted(request, base)));
+        Ok(ParsedLine::Session(RecordedSession { requests: Box::new(global), bytes }))
     }
 }
 
@@ -271,10 +256,7 @@ mod tests {
     );
 
     fn read(text: &str, drop_duplicates: bool) -> (Vec<TraceRequest>, Reader<'_>) {
-        let options = Options {
-            drop_duplicates,
-            ..Options::default()
-        };
+        let options = Options { drop_duplicates, ..Options::default() };
         let mut reader = Reader::with_options("t", text.as_bytes(), options).expect("readable");
         let requests = reader.by_ref().collect::<Result<_, _>>().expect("good");
         (requests, reader)
@@ -289,11 +271,7 @@ mod tests {
                 let ms = r.arrival.0 / 1_000_000;
                 let kind = &reader.info().types[usize::from(r.request_type)];
                 let session = r.session.expect("given").0;
-                format!(
-                    "{ms} {kind} s{session} turn {} blocks {}",
-                    r.turn,
-                    r.blocks.len()
-                )
+                format!("{ms} {kind} s{session} turn {} blocks {}", r.turn, r.blocks.len())
             })
             .collect();
         let expected = [
@@ -336,28 +314,16 @@ mod tests {
         let text = format!("{{\"block_size\": 64, \"requests\": []}}\n{line}");
         let mut reader = Reader::new("t", text.as_bytes()).expect("readable");
         let error = reader.next().expect("a line").expect_err("bad").to_string();
-        assert!(
-            error.contains("line 2: ") && error.contains(part),
-            "{error}"
-        );
+        assert!(error.contains("line 2: ") && error.contains(part), "{error}");
     }
 
     #[test]
     fn a_bad_session_is_named() {
         check_bad("{}", "missing field `requests`");
-        check_bad(
-            r#"{"block_size": 16, "requests": []}"#,
-            "`block_size` is 16",
-        );
-        check_bad(
-            r#"{"hash_id_scope": "user", "requests": []}"#,
-            "`user`; known",
-        );
+        check_bad(r#"{"block_size": 16, "requests": []}"#, "`block_size` is 16");
+        check_bad(r#"{"hash_id_scope": "user", "requests": []}"#, "`user`; known");
         check_bad(r#"{"requests": [{"t": 1, "type": "n"}]}"#, "no `hash_ids`");
-        check_bad(
-            r#"{"requests": [{"t": -1, "type": "n", "hash_ids": []}]}"#,
-            "`t` is -1",
-        );
+        check_bad(r#"{"requests": [{"t": -1, "type": "n", "hash_ids": []}]}"#, "`t` is -1");
     }
 
     #[test]

@@ -49,10 +49,7 @@ fn columns(header: &str) -> Result<[usize; 3], String> {
         let mut names = header.split(',').take(COLUMNS_MAX);
         let found = names.position(|given| given.trim().eq_ignore_ascii_case(name));
         *column = found.ok_or_else(|| {
-            format!(
-                "no column {name}; expected the header {} first",
-                NAMES.join(",")
-            )
+            format!("no column {name}; expected the header {} first", NAMES.join(","))
         })?;
     }
     Ok(columns)
@@ -168,29 +165,14 @@ mod tests {
         check_time("1970-01-01 00:00:00", Some(0));
         check_time("2000-02-29 12:00:00.5", Some(951_825_600 * s + s / 2));
         check_time("2000-03-01 00:00:00", Some(951_868_800 * s));
-        check_time(
-            "2023-11-16 18:15:46.6805900",
-            Some(1_700_158_546 * s + 680_590_000),
-        );
-        check_time(
-            "2024-05-10 00:00:00.009930+00:00",
-            Some(1_715_299_200 * s + 9_930_000),
-        );
+        check_time("2023-11-16 18:15:46.6805900", Some(1_700_158_546 * s + 680_590_000));
+        check_time("2024-05-10 00:00:00.009930+00:00", Some(1_715_299_200 * s + 9_930_000));
         check_time("2024-05-10T02:00:00+02:00", Some(1_715_299_200 * s));
         check_time("2024-12-31 23:59:59Z", Some(1_735_689_599 * s));
-        for bad in [
-            "",
-            "2024-05-10",
-            "2024-13-01 00:00:00",
-            "2024-00-01 00:00:00",
-        ] {
+        for bad in ["", "2024-05-10", "2024-13-01 00:00:00", "2024-00-01 00:00:00"] {
             check_time(bad, None);
         }
-        for bad in [
-            "2024-05-10 1e9:00:00",
-            "2024-05-10 00:00",
-            "2024-05-10 00:00:00.x",
-        ] {
+        for bad in ["2024-05-10 1e9:00:00", "2024-05-10 00:00", "2024-05-10 00:00:00.x"] {
             check_time(bad, None);
         }
     }
@@ -204,35 +186,17 @@ mod tests {
         let reader = Reader::new("t.csv", text.as_bytes()).expect("readable");
         assert_eq!(reader.info(), &TraceInfo::new(0));
         let requests: Vec<_> = reader.map(|request| request.expect("good")).collect();
-        let got: Vec<_> = requests
-            .iter()
-            .map(|r| (r.arrival.0, r.input_tokens, r.output_tokens))
-            .collect();
-        assert_eq!(
-            got,
-            [
-                (0, Some(374), Some(44)),
-                (4_000_000_000, Some(396), Some(109))
-            ]
-        );
-        assert!(
-            requests
-                .iter()
-                .all(|r| r.session.is_none() && r.blocks.is_empty())
-        );
+        let got: Vec<_> =
+            requests.iter().map(|r| (r.arrival.0, r.input_tokens, r.output_tokens)).collect();
+        assert_eq!(got, [(0, Some(374), Some(44)), (4_000_000_000, Some(396), Some(109))]);
+        assert!(requests.iter().all(|r| r.session.is_none() && r.blocks.is_empty()));
     }
 
     #[test]
     fn a_bad_line_is_named() {
         for (line, part) in [
-            (
-                "2023-11-16 18:15:46,374",
-                "line 2: no field for the column Gen",
-            ),
-            (
-                "2023-11-16 18:15:46,-1,3",
-                "line 2: `-1` is no ContextTokens",
-            ),
+            ("2023-11-16 18:15:46,374", "line 2: no field for the column Gen"),
+            ("2023-11-16 18:15:46,-1,3", "line 2: `-1` is no ContextTokens"),
             ("yesterday,1,3", "line 2: `yesterday` is no time"),
         ] {
             let text = format!("TIMESTAMP,ContextTokens,GeneratedTokens\n{line}\n");

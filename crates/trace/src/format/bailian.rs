@@ -41,10 +41,7 @@ pub(super) fn fits(fields: &LineFields) -> bool {
 
 pub(super) fn open<'a>(options: &Options<'a>) -> OpenTrace<'a> {
     let block_tokens = options.block_tokens.unwrap_or(BLOCK_TOKENS);
-    let bailian = Bailian {
-        sessions: SessionRoots::default(),
-        read: 0,
-    };
+    let bailian = Bailian { sessions: SessionRoots::default(), read: 0 };
     (Box::new(bailian), info(block_tokens, [Given; 3]))
 }
 
@@ -98,11 +95,9 @@ impl SessionRoots {
     fn of(&mut self, chat: u64, parent: Option<u64>) -> u64 {
         let first = match parent {
             None => chat,
-            Some(parent) => *self
-                .younger
-                .get(&parent)
-                .or_else(|| self.older.get(&parent))
-                .unwrap_or(&parent),
+            Some(parent) => {
+                *self.younger.get(&parent).or_else(|| self.older.get(&parent)).unwrap_or(&parent)
+            }
         };
         if self.younger.len() >= CHATS_MAX / 2 {
             self.older = std::mem::take(&mut self.younger);

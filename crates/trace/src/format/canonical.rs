@@ -259,10 +259,7 @@ pub(super) fn open<'a>(first: Option<&str>) -> Result<OpenTrace<'a>, String> {
         types_from: header.types_from.into(),
         ..TraceInfo::new(header.block_tokens)
     };
-    let mut canonical = Canonical {
-        is_header_read: false,
-        types: vec![0],
-    };
+    let mut canonical = Canonical { is_header_read: false, types: vec![0] };
     canonical.learn(&mut info, header.types.into_iter().skip(1))?;
     Ok((Box::new(canonical), info))
 }
@@ -393,10 +390,7 @@ mod tests {
             })
             .collect();
         let written = writer.finish().expect("memory takes it");
-        let options = Options {
-            infer: false,
-            ..Options::default()
-        };
+        let options = Options { infer: false, ..Options::default() };
         let mut reader = Reader::with_options("t", &written[..], options).expect("readable");
         let read: Vec<_> = reader.by_ref().collect::<Result<_, _>>().expect("good");
         assert_eq!(read, requests, "seed {seed}");
@@ -441,10 +435,7 @@ mod tests {
         check_bad("{}", "line 2: `arrival_ns` is missing");
         check_bad(r#"{"arrival_ns": 1, "block": []}"#, "unknown field `block`");
         check_bad(r#"{"arrival_ns": 1.5}"#, "line 2: not a request");
-        check_bad(
-            r#"{"arrival_ns": 1, "type": 1}"#,
-            "`type` is 1, but only 1 have",
-        );
+        check_bad(r#"{"arrival_ns": 1, "type": 1}"#, "`type` is 1, but only 1 have");
         for wrong in ["1.5", "-0.1", "1e300"] {
             check_bad(
                 &format!("{{\"arrival_ns\": 1, \"p_continue\": {wrong}}}"),
@@ -453,15 +444,9 @@ mod tests {
         }
         check_bad(r#"{"arrival_ns": 1, "p_continue": "high"}"#, "expected f64");
         let many = vec!["\"x\""; TYPES_MAX].join(",");
-        check_bad(
-            &format!("{{\"types\": [{many}]}}"),
-            "more than 1024 request types",
-        );
+        check_bad(&format!("{{\"types\": [{many}]}}"), "more than 1024 request types");
         let long = "x".repeat(TYPE_NAME_BYTES_MAX + 1);
-        check_bad(
-            &format!("{{\"types\": [\"{long}\"]}}"),
-            "longer than 256 bytes",
-        );
+        check_bad(&format!("{{\"types\": [\"{long}\"]}}"), "longer than 256 bytes");
     }
 
     #[test]
@@ -501,10 +486,7 @@ mod tests {
 
     #[test]
     fn a_header_of_another_kind_is_refused() {
-        check_bad_header(
-            r#"{"headstart_trace": 2, "more": 1}"#,
-            "this build reads version 1",
-        );
+        check_bad_header(r#"{"headstart_trace": 2, "more": 1}"#, "this build reads version 1");
         check_bad_header(r#"{"headstart_trace": 1}"#, "line 1: not the header");
         let nameless = concat!(
             r#"{"headstart_trace": 1, "block_tokens": 1, "types": [], "sessions": "given","#,
@@ -516,14 +498,9 @@ mod tests {
     #[test]
     fn a_type_without_a_name_is_not_written() {
         let mut writer = Writer::new(Vec::new(), &TraceInfo::new(16)).expect("memory takes it");
-        let request = TraceRequest {
-            request_type: 1,
-            ..TraceRequest::default()
-        };
+        let request = TraceRequest { request_type: 1, ..TraceRequest::default() };
         assert!(writer.write(&request).is_err());
-        writer
-            .declare(&["unknown".to_owned(), "chat".to_owned()])
-            .expect("memory takes it");
+        writer.declare(&["unknown".to_owned(), "chat".to_owned()]).expect("memory takes it");
         assert!(writer.write(&request).is_ok());
     }
 }

@@ -59,9 +59,7 @@ impl<'a> Body<'a> {
             min_tokens: prompt.output_tokens,
             ignore_eos: true,
             temperature: 0,
-            user: prompt
-                .session
-                .map(|session| format!("session-{}", session.0)),
+            user: prompt.session.map(|session| format!("session-{}", session.0)),
         }
     }
 }
@@ -113,19 +111,12 @@ mod tests {
         merge(&mut expected["body"], body);
         let line = line(&prompt, "m");
         assert!(!line.contains('\n'));
-        assert_eq!(
-            serde_json::from_str::<Value>(&line).expect("JSON"),
-            expected
-        );
+        assert_eq!(serde_json::from_str::<Value>(&line).expect("JSON"), expected);
     }
 
     #[test]
     fn a_line_holds_a_body_that_can_be_posted() {
         check(None, &json!({}), &json!({}));
-        check(
-            Some(4),
-            &json!({"session": 4}),
-            &json!({"user": "session-4"}),
-        );
+        check(Some(4), &json!({"session": 4}), &json!({"user": "session-4"}));
     }
 }

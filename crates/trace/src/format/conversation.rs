@@ -114,12 +114,7 @@ impl Turn {
     /// A message of which nothing but its text is known.
     #[must_use]
     pub fn new(role: Role, text: String) -> Self {
-        Self {
-            role,
-            text,
-            withheld_chars: None,
-            at: None,
-        }
+        Self { role, text, withheld_chars: None, at: None }
     }
 
     /// Length of the text in characters, whether it is here or withheld.
@@ -185,10 +180,7 @@ pub fn each<'l, 'a>(
 }
 
 fn asks(conversation: &Conversation) -> bool {
-    conversation
-        .turns
-        .iter()
-        .any(|turn| turn.role == Role::User)
+    conversation.turns.iter().any(|turn| turn.role == Role::User)
 }
 
 /// Whether a line with these fields is a recorded dialogue for certain.
@@ -220,10 +212,7 @@ mod tests {
             }
             (Err(error), Err(part)) => {
                 let error = error.to_string();
-                assert!(
-                    error.contains(part) && error.contains("t.jsonl"),
-                    "{error} lacks {part}"
-                );
+                assert!(error.contains(part) && error.contains("t.jsonl"), "{error} lacks {part}");
             }
             (got, expected) => panic!("{got:?} against {expected:?}"),
         }
@@ -242,11 +231,7 @@ mod tests {
         check(
             &lines.join("\n"),
             None,
-            Ok(&[
-                "a assistant:0 user:1",
-                "7 system:s user:1",
-                "#3 user:1 assistant:2",
-            ]),
+            Ok(&["a assistant:0 user:1", "7 system:s user:1", "#3 user:1 assistant:2"]),
         );
     }
 

@@ -66,13 +66,10 @@ mod tests {
     use super::Reader;
 
     fn check(text: &str, expected: Result<(u64, &[u64]), &str>) {
-        let options = crate::Options {
-            format: Some(crate::Format::Mooncake),
-            ..crate::Options::default()
-        };
-        let got = Reader::with_options("t.jsonl", text.as_bytes(), options)
-            .expect("readable")
-            .last();
+        let options =
+            crate::Options { format: Some(crate::Format::Mooncake), ..crate::Options::default() };
+        let got =
+            Reader::with_options("t.jsonl", text.as_bytes(), options).expect("readable").last();
         match (got.expect("one line"), expected) {
             (Ok(request), Ok((arrival, blocks))) => {
                 assert_eq!(request.arrival.0, arrival);
@@ -92,23 +89,14 @@ mod tests {
             r#"{"timestamp": 3000, "input_length": 9, "hash_ids": [0, 7]}"#,
             Ok((3_000_000_000, &[0, 7])),
         );
-        check(
-            "{\"hash_ids\": [1]}\n{\"hash_ids\": []}",
-            Ok((1_000_000, &[])),
-        );
+        check("{\"hash_ids\": [1]}\n{\"hash_ids\": []}", Ok((1_000_000, &[])));
     }
 
     #[test]
     fn a_bad_line_is_named() {
-        check(
-            "{\"hash_ids\": [1]}\n{\"input_length\": 3}",
-            Err("line 2: `hash_ids` is missing"),
-        );
+        check("{\"hash_ids\": [1]}\n{\"input_length\": 3}", Err("line 2: `hash_ids` is missing"));
         check("[1]", Err("line 1: not a Mooncake request"));
         check(r#"{"hash_ids": [-1]}"#, Err("line 1"));
-        check(
-            r#"{"hash_ids": [1], "timestamp": -5}"#,
-            Err("`timestamp` is -5"),
-        );
+        check(r#"{"hash_ids": [1], "timestamp": -5}"#, Err("`timestamp` is -5"));
     }
 }

@@ -77,10 +77,7 @@ pub fn fields_read() -> Vec<(&'static str, Vec<&'static str>)> {
     vec![
         ("the request's body, if it is nested", BODIES.to_vec()),
         ("prompt", line::PROMPTS.to_vec()),
-        (
-            "prompt, in addition",
-            vec!["system", "instructions", "tools"],
-        ),
+        ("prompt, in addition", vec!["system", "instructions", "tools"]),
         ("time", line::ARRIVALS.to_vec()),
         ("id", line::IDS.to_vec()),
         ("model", vec!["model"]),
@@ -88,10 +85,7 @@ pub fn fields_read() -> Vec<(&'static str, Vec<&'static str>)> {
         ("user", line::USERS.to_vec()),
         ("session", line::SESSIONS.to_vec()),
         ("tokens, also in `response`", usage.to_vec()),
-        (
-            "time to first token",
-            ttft.chain(["completionStartTime"]).collect(),
-        ),
+        ("time to first token", ttft.chain(["completionStartTime"]).collect()),
     ]
 }
 
@@ -193,10 +187,7 @@ pub fn of_conversation(
             cache_salt: None,
             user: None,
             session: Some(conversation.id.clone()),
-            prompt: PromptPart::Chat {
-                messages: said.map(message).collect(),
-                tools: None,
-            },
+            prompt: PromptPart::Chat { messages: said.map(message).collect(), tools: None },
             prompt_tokens: None,
             cached_tokens: None,
             output_tokens: None,
@@ -237,12 +228,7 @@ impl<'a> Requests<'a> {
     /// The requests that `lines` hold, none of which was taken yet.
     #[must_use]
     pub fn from_lines(lines: Lines<'a>, options: LogOptions) -> Self {
-        Self {
-            lines,
-            options,
-            skipped: 0,
-            unread_times: 0,
-        }
+        Self { lines, options, skipped: 0, unread_times: 0 }
     }
 
     /// Bad lines left out so far.
@@ -354,17 +340,10 @@ mod tests {
 
     #[test]
     fn a_conversation_asks_once_for_each_user_turn() {
-        let said = [
-            ("user", Role::User),
-            ("ok", Role::Assistant),
-            ("more", Role::User),
-        ];
+        let said = [("user", Role::User), ("ok", Role::Assistant), ("more", Role::User)];
         let turns = said.map(|(text, role)| Turn::new(role, text.to_owned()));
-        let conversation = Conversation {
-            id: "c".to_owned(),
-            turns: turns.to_vec(),
-            ..Conversation::default()
-        };
+        let conversation =
+            Conversation { id: "c".to_owned(), turns: turns.to_vec(), ..Conversation::default() };
         let requests: Vec<_> = of_conversation(&conversation, 9).collect();
         let names: Vec<_> = requests.iter().map(LoggedRequest::name).collect();
         assert_eq!(names, ["c.1", "c.2"]);

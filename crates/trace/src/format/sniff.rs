@@ -27,9 +27,7 @@ pub(crate) fn sniff(first: &str) -> Result<Format, String> {
         )));
     }
     let found = BY_FIELDS.iter().find(|(_, fits)| fits(&fields));
-    found
-        .map(|&(format, _)| format)
-        .ok_or_else(|| unknown("has no field that identifies a format"))
+    found.map(|&(format, _)| format).ok_or_else(|| unknown("has no field that identifies a format"))
 }
 
 fn unknown(what: &str) -> String {
@@ -92,10 +90,7 @@ mod tests {
         check(r#"{"messages": []}"#, Ok(Format::Conversation));
         check(r#"{"messages": [], "tools": []}"#, Ok(Format::Conversation));
         check(r#"{"turns": [], "model": "m"}"#, Ok(Format::Conversation));
-        check(
-            r#"{"conversations": [], "prompt": "x"}"#,
-            Ok(Format::Conversation),
-        );
+        check(r#"{"conversations": [], "prompt": "x"}"#, Ok(Format::Conversation));
         check(r#"{"messages": [], "model": "m"}"#, Ok(Format::Requests));
         for body in BODIES {
             let line = format!(r#"{{"{body}": {{}}, "id": 1}}"#);
@@ -103,10 +98,7 @@ mod tests {
         }
         check(r#"{"inputs": {}, "run_type": "llm"}"#, Ok(Format::Requests));
         check(r#"{"messages": [], "startTime": 1}"#, Ok(Format::Requests));
-        check(
-            r#"{"custom_id": "a", "body": {"messages": []}}"#,
-            Ok(Format::Requests),
-        );
+        check(r#"{"custom_id": "a", "body": {"messages": []}}"#, Ok(Format::Requests));
         check(r#"{"session_id": "a", "input": "x"}"#, Ok(Format::Requests));
         check(r#"{"headstart_trace": 1}"#, Ok(Format::Canonical));
         check("TIMESTAMP,ContextTokens,GeneratedTokens", Ok(Format::Azure));

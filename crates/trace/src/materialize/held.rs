@@ -79,10 +79,7 @@ impl HeldChains {
             self.unique += u64::from(room);
             chain.push_run(Run { start, count: room });
         }
-        HeldRequest {
-            chain,
-            matchable: ((tokens - 1) / self.block_size) as usize,
-        }
+        HeldRequest { chain, matchable: ((tokens - 1) / self.block_size) as usize }
     }
 
     /// The first `count` blocks of the tokens that `ids` stand for. As an id names all tokens
@@ -108,9 +105,7 @@ impl HeldChains {
     /// Consecutive places have consecutive names, so that runs stay runs.
     fn name(&self, id: u64, place: u64) -> u64 {
         let places = self.block_tokens.div_ceil(self.block_size);
-        let dense = id
-            .checked_mul(places)
-            .and_then(|name| name.checked_add(place));
+        let dense = id.checked_mul(places).and_then(|name| name.checked_add(place));
         match dense {
             Some(name) if name < UNIQUE => name,
             // Ids this large are hashes already.
@@ -126,10 +121,8 @@ mod tests {
     use super::*;
 
     fn held(ids: &[u64], tokens: usize, output_tokens: u32, sizes: (u32, u32)) -> HeldRequest {
-        let request = TraceRequest {
-            blocks: ids.iter().copied().collect(),
-            ..TraceRequest::default()
-        };
+        let request =
+            TraceRequest { blocks: ids.iter().copied().collect(), ..TraceRequest::default() };
         let prompt = TokenPrompt {
             number: 0,
             arrival: Nanos(0),

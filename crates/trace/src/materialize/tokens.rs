@@ -79,11 +79,7 @@ mod tests {
             });
             assert_eq!(read, u128::from(id ^ tokens.key), "{block:?}");
             let start: Vec<_> = tokens.of(id, 3).collect();
-            assert_eq!(
-                start,
-                block[..3],
-                "a cut block is the start of the whole one"
-            );
+            assert_eq!(start, block[..3], "a cut block is the start of the whole one");
         }
     }
 
@@ -98,9 +94,8 @@ mod tests {
 
     #[test]
     fn another_key_gives_other_tokens() {
-        let blocks: HashSet<Vec<_>> = (0..100)
-            .map(|key| BlockTokens::new(key << 32, 0..4096).of(7, 16).collect())
-            .collect();
+        let blocks: HashSet<Vec<_>> =
+            (0..100).map(|key| BlockTokens::new(key << 32, 0..4096).of(7, 16).collect()).collect();
         assert_eq!(blocks.len(), 100);
     }
 }

@@ -16,12 +16,7 @@ pub(super) struct Elements<R> {
 
 impl<R: BufRead> Elements<R> {
     pub(super) fn new(inner: R) -> Self {
-        Self {
-            inner,
-            depth: 0,
-            is_text: false,
-            is_escaped: false,
-        }
+        Self { inner, depth: 0, is_text: false, is_escaped: false }
     }
 
     /// Returns the byte that replaces the next `byte`.
@@ -91,14 +86,8 @@ mod tests {
 
     #[test]
     fn elements_are_lines() {
-        check(
-            r#"[{"a": 1}, {"b": [2, {"c": 3}]}]"#,
-            &[r#"{"a": 1}"#, r#"{"b": [2, {"c": 3}]}"#],
-        );
-        check(
-            "[\n  {\n    \"a\": 1\n  },\n  {}\n]\n",
-            &["{     \"a\": 1   }", "{}"],
-        );
+        check(r#"[{"a": 1}, {"b": [2, {"c": 3}]}]"#, &[r#"{"a": 1}"#, r#"{"b": [2, {"c": 3}]}"#]);
+        check("[\n  {\n    \"a\": 1\n  },\n  {}\n]\n", &["{     \"a\": 1   }", "{}"]);
         check(r#"["a, [b", "c\"],{d"]"#, &[r#""a, [b""#, r#""c\"],{d""#]);
         check("[]", &[]);
         check("[1, 2", &["1", "2"]);

@@ -90,9 +90,9 @@ impl<R: BufRead> Read for Frames<R> {
 /// Whether the text of a frame that was read to its end is what was compressed.
 fn check_sum(frame: &FrameDecoder) -> io::Result<()> {
     match frame.get_checksum_from_data() {
-        Some(expected) if frame.get_calculated_checksum() != Some(expected) => Err(
-            io::Error::other("the checksum of a zstd frame is wrong; its bytes were changed"),
-        ),
+        Some(expected) if frame.get_calculated_checksum() != Some(expected) => {
+            Err(io::Error::other("the checksum of a zstd frame is wrong; its bytes were changed"))
+        }
         _ => Ok(()),
     }
 }

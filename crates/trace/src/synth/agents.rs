@@ -55,9 +55,7 @@ impl Agents {
         check_probability("p_fork", self.p_fork)?;
         check_probability("retries", self.retries)?;
         self.opening.check()?;
-        [self.task, self.tool_result, self.answer]
-            .iter()
-            .try_for_each(Length::check)?;
+        [self.task, self.tool_result, self.answer].iter().try_for_each(Length::check)?;
         self.tool_gap.check()?;
         self.user_gap.check()
     }
@@ -196,11 +194,7 @@ impl Source {
             return;
         }
         let user_is_next = session.user_is_next && !session.is_fork;
-        let gap = if user_is_next {
-            &self.config.user_gap
-        } else {
-            &self.config.tool_gap
-        };
+        let gap = if user_is_next { &self.config.user_gap } else { &self.config.tool_gap };
         let gap_s = gap.draw(&mut self.rng);
         self.timeline.wait(now, gap_s, session);
     }
@@ -210,9 +204,7 @@ impl AgentTypes {
     fn of(&self, session: &AgentSession) -> u16 {
         match session {
             AgentSession { is_fork: true, .. } => self.fork,
-            AgentSession {
-                user_is_next: true, ..
-            } => self.agent,
+            AgentSession { user_is_next: true, .. } => self.agent,
             AgentSession { .. } => self.tool,
         }
     }

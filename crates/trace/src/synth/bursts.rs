@@ -35,9 +35,7 @@ impl Bursts {
             let size = self.size;
             return Err(format!("a burst of {size} requests; 1 to 1e9 are possible"));
         }
-        [self.template, self.payload, self.answer]
-            .iter()
-            .try_for_each(Length::check)?;
+        [self.template, self.payload, self.answer].iter().try_for_each(Length::check)?;
         self.gap.check()
     }
 }

@@ -44,12 +44,7 @@ impl Behaviours {
             moves.push(holder.clone());
         }
         let at = |fraction: &f64| setting.at(*fraction);
-        Self {
-            steps,
-            starts,
-            changes: config.changes_at.iter().map(at).collect(),
-            moves,
-        }
+        Self { steps, starts, changes: config.changes_at.iter().map(at).collect(), moves }
     }
 
     /// Returns the behaviour at `now` of a conversation of type `kind` after its `turn`-th turn.

@@ -120,9 +120,7 @@ impl RequestType {
     }
 
     fn check(&self) -> Result<(), String> {
-        [self.question, self.follow_up, self.answer]
-            .iter()
-            .try_for_each(Length::check)?;
+        [self.question, self.follow_up, self.answer].iter().try_for_each(Length::check)?;
         check_probability("rewrite", self.rewrite)?;
         check_probability("repeat", self.repeat)?;
         let name = &self.name;

@@ -32,10 +32,7 @@ impl Gap {
     /// The log-normal gaps fitted to the Bailian trace (SAECache, arXiv 2605.18825).
     #[must_use]
     pub fn log_normal() -> Self {
-        Self::LogNormal {
-            mu: 4.82,
-            sigma: 1.25,
-        }
+        Self::LogNormal { mu: 4.82, sigma: 1.25 }
     }
 
     /// The exponential gaps of the presets after ATC'25.
@@ -93,10 +90,7 @@ impl Length {
     /// A length that is always `tokens`.
     #[must_use]
     pub fn fixed(tokens: u32) -> Self {
-        Self {
-            mean: f64::from(tokens),
-            sigma: 0.0,
-        }
+        Self { mean: f64::from(tokens), sigma: 0.0 }
     }
 
     /// One length, from 1 to `limit`.
@@ -136,9 +130,7 @@ impl Zipf {
             sum += weight(k);
             sum
         });
-        Self {
-            sums: sums.collect(),
-        }
+        Self { sums: sums.collect() }
     }
 
     /// One rank, from 0.
@@ -218,18 +210,12 @@ mod tests {
     fn gaps_and_lengths_have_the_medians_and_means_asked_for() {
         let gap = Gap::Exponential { mean_s: 100.0 };
         check(|rng| gap.draw(rng), 69.3, gap.mean_s());
-        let gap = Gap::LogNormal {
-            mu: 4.82,
-            sigma: 1.25,
-        };
+        let gap = Gap::LogNormal { mu: 4.82, sigma: 1.25 };
         assert!((gap.mean_s() - 270.76).abs() < 0.01);
         check(|rng| gap.draw(rng), 124.0, gap.mean_s());
         let gap = Gap::Empirical(vec![1.0, 2.0, 6.0]);
         check(|rng| gap.draw(rng), 2.0, gap.mean_s());
-        let length = Length {
-            mean: 800.0,
-            sigma: 0.8,
-        };
+        let length = Length { mean: 800.0, sigma: 0.8 };
         check(|rng| f64::from(length.draw(rng, 1 << 20)), 580.9, 800.0);
         let length = Length::fixed(64);
         check(|rng| f64::from(length.draw(rng, 100)), 64.0, 64.0);
@@ -256,10 +242,7 @@ mod tests {
         let bad = |gap: Gap| gap.check().expect_err("must be refused");
         assert!(bad(Gap::Empirical(Vec::new())).contains("not empty"));
         assert!(bad(Gap::Exponential { mean_s: f64::NAN }).contains("finite"));
-        let length = Length {
-            mean: -1.0,
-            sigma: 0.0,
-        };
+        let length = Length { mean: -1.0, sigma: 0.0 };
         assert!(length.check().is_err());
     }
 }

@@ -127,16 +127,8 @@ impl PlantedConfig {
     }
 
     fn check(&self) -> Result<(), String> {
-        let Self {
-            strength,
-            base,
-            max_turns,
-            system_prompts,
-            ..
-        } = *self;
-        [self.prompt, self.answer, self.system]
-            .iter()
-            .try_for_each(Length::check)?;
+        let Self { strength, base, max_turns, system_prompts, .. } = *self;
+        [self.prompt, self.answer, self.system].iter().try_for_each(Length::check)?;
         if !(0.0..=STRENGTH_MAX).contains(&strength) {
             return Err(format!("strength {strength}: expected 0 to {STRENGTH_MAX}"));
         }
@@ -179,9 +171,7 @@ impl Iterator for Generator {
         };
         if !self.system_prompts.is_empty() {
             let prompt = &self.system_prompts[rng.below(self.system_prompts.len())];
-            conversation
-                .turns
-                .push(Turn::new(Role::System, prompt.clone()));
+            conversation.turns.push(Turn::new(Role::System, prompt.clone()));
         }
         self.talk(&mut conversation, &mut rng, &mut words);
         Some(conversation)

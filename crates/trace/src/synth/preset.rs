@@ -39,31 +39,19 @@ pub struct Preset {
 
 /// All presets.
 pub const PRESETS: &[Preset] = &[
-    preset(
-        "chat",
-        "conversations under ten system prompts, exponential gaps",
-        || vec![chat()],
-    ),
-    preset(
-        "agents",
-        "coding agents: tool steps, long user pauses, retries and sub-agents",
-        || vec![agents()],
-    ),
-    preset(
-        "api",
-        "bursts of single-turn requests around one template, never used again",
-        || vec![api()],
-    ),
+    preset("chat", "conversations under ten system prompts, exponential gaps", || vec![chat()]),
+    preset("agents", "coding agents: tool steps, long user pauses, retries and sub-agents", || {
+        vec![agents()]
+    }),
+    preset("api", "bursts of single-turn requests around one template, never used again", || {
+        vec![api()]
+    }),
     preset(
         "shared-prompts",
         "50 popular system prompts, 2,000 users with few questions each",
         || vec![shared_prompts()],
     ),
-    preset(
-        "mixed",
-        "a quarter of the requests from each of the above",
-        mixed,
-    ),
+    preset("mixed", "a quarter of the requests from each of the above", mixed),
     Preset::atc25(
         "atc25-exponential",
         "to-consumer traffic after ATC'25; each (type, turn) class has its own exponential gap",
@@ -100,13 +88,7 @@ pub const PRESETS: &[Preset] = &[
 ];
 
 const fn preset(name: &'static str, about: &'static str, streams: fn() -> Vec<Stream>) -> Preset {
-    Preset {
-        name,
-        about,
-        requests_per_s: 5.0,
-        duration_s: 3_600,
-        streams,
-    }
+    Preset { name, about, requests_per_s: 5.0, duration_s: 3_600, streams }
 }
 
 /// No preset has this name; says which there are.
@@ -121,13 +103,7 @@ impl Preset {
     /// Two hours, the length of the published traces. As sessions must first open, some 50,000
     /// of the 57,600 requests that the rate promises fall into them.
     const fn atc25(name: &'static str, about: &'static str, streams: fn() -> Vec<Stream>) -> Self {
-        Self {
-            name,
-            about,
-            requests_per_s: 8.0,
-            duration_s: 7_200,
-            streams,
-        }
+        Self { name, about, requests_per_s: 8.0, duration_s: 7_200, streams }
     }
 
     /// The preset called `name`.
@@ -138,10 +114,7 @@ impl Preset {
         let found = PRESETS.iter().find(|preset| preset.name == name);
         found.copied().ok_or_else(|| {
             let known: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
-            UnknownPreset {
-                name: name.to_owned(),
-                known: known.join(", "),
-            }
+            UnknownPreset { name: name.to_owned(), known: known.join(", ") }
         })
     }
 
@@ -209,10 +182,7 @@ fn agents() -> Stream {
         p_turn: 0.75,
         p_fork: 0.03,
         retries: 0.3,
-        tool_gap: Gap::LogNormal {
-            mu: 1.4,
-            sigma: 1.0,
-        },
+        tool_gap: Gap::LogNormal { mu: 1.4, sigma: 1.0 },
         user_gap: Gap::log_normal(),
         context_tokens: 200_000,
     })

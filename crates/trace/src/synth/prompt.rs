@@ -23,11 +23,7 @@ pub(super) struct Ids {
 impl Ids {
     /// Ids from 0, for blocks of `block_tokens`.
     pub(super) fn new(block_tokens: u32) -> Self {
-        Self {
-            block_tokens: block_tokens.max(1),
-            blocks: 0,
-            sessions: 0,
-        }
+        Self { block_tokens: block_tokens.max(1), blocks: 0, sessions: 0 }
     }
 
     /// Returns a new session id.
@@ -109,13 +105,7 @@ impl Opening {
     /// `prompts` system prompts of length `prompt`, popular after Zipf with `exponent`.
     #[must_use]
     pub fn prompts(prompts: usize, exponent: f64, prompt: Length) -> Self {
-        Self {
-            prompts,
-            exponent,
-            prompt,
-            users: 0,
-            profile: Length::fixed(0),
-        }
+        Self { prompts, exponent, prompt, users: 0, profile: Length::fixed(0) }
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
@@ -126,9 +116,7 @@ impl Opening {
         }
         if !is_size(self.exponent) {
             let exponent = self.exponent;
-            return Err(format!(
-                "popularity exponent {exponent} must not be negative"
-            ));
+            return Err(format!("popularity exponent {exponent} must not be negative"));
         }
         Ok(())
     }

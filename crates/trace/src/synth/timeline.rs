@@ -62,8 +62,7 @@ impl<S> SessionTimeline<S> {
         let at = later(now, seconds);
         let order = self.waits;
         self.waits += 1;
-        self.open
-            .push(Reverse(WaitingSession { at, order, session }));
+        self.open.push(Reverse(WaitingSession { at, order, session }));
     }
 }
 

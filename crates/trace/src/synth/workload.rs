@@ -47,17 +47,13 @@ impl SynthWorkload {
     /// first open, a run begins with less.
     pub fn set_rate(&mut self, requests_per_s: f64) {
         let factor = requests_per_s / self.requests_per_s();
-        self.streams
-            .iter_mut()
-            .for_each(|stream| stream.scale_rate(factor));
+        self.streams.iter_mut().for_each(|stream| stream.scale_rate(factor));
     }
 
     /// Replaces the time that people take between turns, in all streams; classes keep their
     /// scale, tools and bursts their times.
     pub fn set_gap(&mut self, gap: &Gap) {
-        self.streams
-            .iter_mut()
-            .for_each(|stream| stream.set_gap(gap));
+        self.streams.iter_mut().for_each(|stream| stream.set_gap(gap));
     }
 
     /// Returns the intended length of the run: its duration, or the average time that its requests
@@ -136,10 +132,7 @@ impl Iterator for RequestGenerator {
     type Item = TraceRequest;
 
     fn next(&mut self) -> Option<TraceRequest> {
-        let source = self
-            .sources
-            .iter_mut()
-            .min_by_key(|source| source.next_at())?;
+        let source = self.sources.iter_mut().min_by_key(|source| source.next_at())?;
         if self.left == 0 || source.next_at() >= self.end {
             return None;
         }

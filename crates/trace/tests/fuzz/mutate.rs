@@ -97,11 +97,7 @@ fn replace_number(rng: &mut Rng, bytes: &mut Vec<u8>) {
 
 /// `text` as gzip or zstd, in one piece or two.
 pub(crate) fn pack(rng: &mut Rng, text: &[u8]) -> Vec<u8> {
-    let cut = if rng.below(2) == 0 {
-        0
-    } else {
-        rng.below(text.len() + 1)
-    };
+    let cut = if rng.below(2) == 0 { 0 } else { rng.below(text.len() + 1) };
     let is_gzip = rng.below(2) == 0;
     let pack = |text: &[u8]| if is_gzip { gzip(text) } else { zstd(text) };
     let (first, second) = text.split_at(cut);

@@ -34,13 +34,7 @@ impl Choices {
 
     /// The first line tells the format, and nothing bad is expected.
     pub(crate) fn strict() -> Self {
-        Self {
-            format: None,
-            skip_bad: false,
-            draws: false,
-            infer: false,
-            drop_duplicates: true,
-        }
+        Self { format: None, skip_bad: false, draws: false, infer: false, drop_duplicates: true }
     }
 }
 
@@ -75,10 +69,7 @@ pub(crate) fn all(raw: impl Read, choices: &Choices) -> Outcome {
         format: choices.format,
         skip_bad: choices.skip_bad,
         arrivals: if choices.draws {
-            Arrivals::Poisson {
-                mean_gap: Duration::from_secs(5),
-                seed: 1,
-            }
+            Arrivals::Poisson { mean_gap: Duration::from_secs(5), seed: 1 }
         } else {
             Arrivals::FileOrder
         },

@@ -41,10 +41,7 @@ fn check_window(requests: &[TraceRequest]) {
     let tokens = |is_single: bool| {
         let mut sessions = by_session(requests);
         sessions.retain(|s| (num_turns(s) == 1) == is_single && seconds(s[0]) < 1_800.0);
-        let tokens = sessions
-            .iter()
-            .flatten()
-            .filter_map(|request| request.input_tokens);
+        let tokens = sessions.iter().flatten().filter_map(|request| request.input_tokens);
         let tokens: Vec<f64> = tokens.map(f64::from).collect();
         tokens.iter().sum::<f64>() / tokens.len() as f64
     };
@@ -70,9 +67,7 @@ fn check_classes(workload: &SynthWorkload, requests: &[TraceRequest], gap_median
             let class = classes.entry((request.request_type.into(), turn));
             let class = class.or_default();
             let next = session.get(index + 1);
-            class
-                .gaps
-                .extend(next.map(|next| seconds(next) - seconds(request)));
+            class.gaps.extend(next.map(|next| seconds(next) - seconds(request)));
             if next.is_none_or(|next| next.blocks != request.blocks) {
                 class.turns += 1;
                 class.went_on += u32::from(next.is_some());
@@ -89,12 +84,7 @@ fn check_classes(workload: &SynthWorkload, requests: &[TraceRequest], gap_median
         let what = format!("{} turn {turn}", types[kind - 1].name);
         let p_next = f64::from(class.went_on) / f64::from(class.turns);
         // Five standard errors, at most: of a share, and of the median of either law.
-        near(
-            &what,
-            p_next,
-            step.p_next,
-            2.5 / f64::from(class.turns).sqrt(),
-        );
+        near(&what, p_next, step.p_next, 2.5 / f64::from(class.turns).sqrt());
         let expected = gap_median_s * step.gap_scale;
         let tolerance = 8.0 * expected / (class.gaps.len() as f64).sqrt();
         let got = median(&mut class.gaps);
@@ -133,27 +123,17 @@ fn business_traffic_has_the_figures_of_the_study() {
 
 #[test]
 fn a_default_run_after_the_study_has_about_50_000_requests() {
-    for preset in PRESETS
-        .iter()
-        .filter(|preset| preset.name.starts_with("atc25"))
-    {
+    for preset in PRESETS.iter().filter(|preset| preset.name.starts_with("atc25")) {
         let count = generate(&preset.workload()).count();
-        assert!(
-            (45_000..60_000).contains(&count),
-            "{}: {count}",
-            preset.name
-        );
+        assert!((45_000..60_000).contains(&count), "{}: {count}", preset.name);
     }
 }
 
 #[test]
 fn lying_labels_change_nothing_but_labels() {
     let truth: Vec<_> = generate(&preset("atc25-exponential")).collect();
-    let bare = |request: &TraceRequest| TraceRequest {
-        request_type: 0,
-        turn: 0,
-        ..request.clone()
-    };
+    let bare =
+        |request: &TraceRequest| TraceRequest { request_type: 0, turn: 0, ..request.clone() };
     let half = preset("atc25-exponential").duration.expect("it has one") / 2;
     for name in ["atc25-wrong-labels", "atc25-swapped-labels"] {
         let lying: Vec<_> = generate(&preset(name)).collect();
@@ -169,11 +149,7 @@ fn lying_labels_change_nothing_but_labels() {
         let share = |same: usize, of: usize| same as f64 / of as f64;
         let kept_late = share(late.clone().filter(same).count(), late.count());
         let kept_early = share(early.clone().filter(same).count(), early.count());
-        let expected = if name == "atc25-wrong-labels" {
-            0.12
-        } else {
-            1.0
-        };
+        let expected = if name == "atc25-wrong-labels" { 0.12 } else { 1.0 };
         near(name, kept_early, expected, 0.1);
         assert!(kept_late < 0.25, "{name}: {kept_late}");
     }
@@ -191,18 +167,11 @@ fn random_labels_say_nothing_of_what_follows() {
             counts.1 += u32::from(index + 1 < session.len());
         }
     }
-    let all = by_label
-        .values()
-        .fold((0, 0), |sum, c| (sum.0 + c.0, sum.1 + c.1));
+    let all = by_label.values().fold((0, 0), |sum, c| (sum.0 + c.0, sum.1 + c.1));
     let mean = f64::from(all.1) / f64::from(all.0);
     for (label, (count, next)) in by_label {
         let error = 4.5 * (0.25 / f64::from(count)).sqrt();
-        near(
-            &format!("{label:?}"),
-            f64::from(next) / f64::from(count),
-            mean,
-            error,
-        );
+        near(&format!("{label:?}"), f64::from(next) / f64::from(count), mean, error);
     }
 }
 
@@ -214,20 +183,14 @@ fn drift_moves_behaviour_between_classes() {
     let requests: Vec<_> = generate(&workload).collect();
     // (went on, requests) of text's first turn, before the change and after.
     let mut counts = [(0u32, 0u32); 2];
-    for session in ended(&requests)
-        .iter()
-        .filter(|session| session[0].request_type == 1)
-    {
+    for session in ended(&requests).iter().filter(|session| session[0].request_type == 1) {
         let period = &mut counts[usize::from(seconds(session[0]) >= change_s)];
         period.0 += u32::from(num_turns(session) > 1);
         period.1 += 1;
     }
     let p = counts.map(|(next, count)| f64::from(next) / f64::from(count));
     near("before", p[0], 0.45, 0.03);
-    let steps = conversations(&workload)
-        .types
-        .iter()
-        .flat_map(|kind| &kind.steps);
+    let steps = conversations(&workload).types.iter().flat_map(|kind| &kind.steps);
     let others: Vec<f64> = steps.skip(1).map(|step| step.p_next).collect();
     let is_another = others.iter().any(|other| (other - p[1]).abs() < 0.03);
     assert!(is_another && (p[0] - p[1]).abs() > 0.04, "{p:?}");

@@ -47,10 +47,7 @@ pub(crate) fn seconds(request: &TraceRequest) -> f64 {
 /// `got` is within `tolerance` of `expected`.
 pub(crate) fn near(what: &str, got: f64, expected: f64, tolerance: f64) {
     let ok = (got - expected).abs() <= tolerance;
-    assert!(
-        ok,
-        "{what}: {got:.4}, expected {expected:.4} ± {tolerance:.4}"
-    );
+    assert!(ok, "{what}: {got:.4}, expected {expected:.4} ± {tolerance:.4}");
 }
 
 pub(crate) fn median(values: &mut [f64]) -> f64 {
@@ -107,9 +104,7 @@ impl Reuse {
     pub(crate) fn of(requests: &[TraceRequest]) -> Self {
         let mut turns: HashMap<u64, u16> = HashMap::new();
         for request in requests {
-            *turns
-                .entry(request.session.expect("all have one").0)
-                .or_default() += 1;
+            *turns.entry(request.session.expect("all have one").0).or_default() += 1;
         }
         let (mut reuse, mut last) = (Self::default(), HashMap::new());
         for request in requests {

@@ -52,9 +52,7 @@ fn equal_seeds_give_equal_requests_and_others_do_not() {
 #[test]
 fn the_committed_trace_comes_out_byte_for_byte() {
     let mut workload = preset("mixed");
-    workload
-        .streams
-        .append(&mut preset("atc25-exponential").streams);
+    workload.streams.append(&mut preset("atc25-exponential").streams);
     workload.set_gap(&Gap::Exponential { mean_s: 15.0 });
     workload.set_rate(1.0);
     (workload.duration, workload.requests) = (None, Some(800));
@@ -66,10 +64,7 @@ fn the_committed_trace_comes_out_byte_for_byte() {
     }
     let bytes = writer.finish().expect("a vector takes all");
     let committed = include_bytes!("../../../../data/traces/golden.jsonl");
-    assert!(
-        bytes == committed,
-        "data/traces/golden.jsonl differs from what seed 1 gives"
-    );
+    assert!(bytes == committed, "data/traces/golden.jsonl differs from what seed 1 gives");
 }
 
 #[test]
@@ -125,11 +120,7 @@ fn another_stream_changes_nothing_but_numbers() {
     workload.streams.append(&mut preset("api").streams);
     workload.requests = Some(2_000);
     let generator = generate(&workload);
-    let chat = generator
-        .info()
-        .types
-        .iter()
-        .position(|name| name == "chat");
+    let chat = generator.info().types.iter().position(|name| name == "chat");
     let chat = u16::try_from(chat.expect("named")).expect("few types");
     let both = generator.filter(|request| request.request_type == chat);
     let seen = |request: &TraceRequest| (request.arrival, request.input_tokens, request.turn);

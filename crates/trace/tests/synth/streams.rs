@@ -23,10 +23,7 @@ fn a_follow_up_begins_with_the_prompt_before_it() {
             let (before, now) = (pair[0], pair[1]);
             let full = before.input_tokens.expect("known") / 16;
             assert_eq!(shared(&before.blocks, &now.blocks), full as usize);
-            assert_eq!(
-                (before.turn, now.turn),
-                (index as u16 + 1, index as u16 + 2)
-            );
+            assert_eq!((before.turn, now.turn), (index as u16 + 1, index as u16 + 2));
             assert!(now.input_tokens > before.input_tokens);
             follow_ups += 1;
         }
@@ -53,12 +50,7 @@ fn a_rewritten_turn_keeps_its_opening() {
         }
     }
     // A cut inside the partial last block changes no full one.
-    near(
-        "rewritten",
-        f64::from(rewritten) / f64::from(follow_ups),
-        0.48,
-        0.05,
-    );
+    near("rewritten", f64::from(rewritten) / f64::from(follow_ups), 0.48, 0.05);
 }
 
 #[test]
@@ -104,10 +96,7 @@ fn forks_begin_off_a_prefix_of_a_running_session() {
         seen.extend(request.blocks.iter());
     }
     let [_, agent, tool, fork] = counts;
-    assert!(
-        tool > 4 * agent && agent > 100 && fork > 4 * forks,
-        "{counts:?}"
-    );
+    assert!(tool > 4 * agent && agent > 100 && fork > 4 * forks, "{counts:?}");
     near("retries", f64::from(retries) / f64::from(forks), 0.3, 0.08);
 }
 
@@ -120,11 +109,7 @@ fn bursts_are_dense_and_never_come_back() {
     near("within 10 s", reuse.within(10.0), 1.0, 0.001);
     let longest = reuse.times.iter().copied().fold(0.0, f64::max);
     assert!(longest < 20.0, "{longest} s");
-    assert!(
-        by_session(&requests)
-            .iter()
-            .all(|session| session.len() == 1)
-    );
+    assert!(by_session(&requests).iter().all(|session| session.len() == 1));
 }
 
 #[test]
@@ -156,9 +141,7 @@ fn empirical_gaps_are_those_given_and_labels_true_by_default() {
         for pair in session.windows(2) {
             // Arrivals are cut to milliseconds.
             let gap = seconds(pair[1]) - seconds(pair[0]);
-            let index = [5.0, 50.0]
-                .iter()
-                .position(|&given| (gap - given).abs() < 0.002);
+            let index = [5.0, 50.0].iter().position(|&given| (gap - given).abs() < 0.002);
             counts[index.expect("one of the two")] += 1;
         }
     }

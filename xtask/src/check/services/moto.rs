@@ -56,8 +56,7 @@ impl Service for Moto {
         let mut make = Command::new("python3");
         make.args(["-m", "venv"]).arg(&self.folder);
         let mut fill = Command::new(self.folder.join("bin").join("python"));
-        fill.args(["-m", "pip", "install", "--quiet"])
-            .args(PACKAGES);
+        fill.args(["-m", "pip", "install", "--quiet"]).args(PACKAGES);
         for (line, command) in [("python3 -m venv", &mut make), ("pip install", &mut fill)] {
             match command.stdin(Stdio::null()).status() {
                 Ok(status) if status.success() => {}

@@ -40,13 +40,7 @@ fn install() -> Result<(), String> {
     let by_hand = format!("install {PACKAGE} by hand");
     for arguments in [
         &["update", "--quiet"][..],
-        &[
-            "install",
-            "--quiet",
-            "--yes",
-            "--no-install-recommends",
-            PACKAGE,
-        ],
+        &["install", "--quiet", "--yes", "--no-install-recommends", PACKAGE],
     ] {
         let line = format!("apt-get {}", arguments.join(" "));
         let status = Command::new("apt-get")

@@ -50,19 +50,14 @@ pub(super) fn paragraphs(file: &RustFile) -> Vec<Paragraph> {
         }
         let is_item =
             text.starts_with(['-', '*']) || text.starts_with(|c: char| c.is_ascii_digit());
-        match paragraphs
-            .last_mut()
-            .filter(|_| continues && !is_item && !opens_doc)
-        {
+        match paragraphs.last_mut().filter(|_| continues && !is_item && !opens_doc) {
             Some(last) => {
                 last.text.push(' ');
                 last.text.push_str(text);
             }
-            None => paragraphs.push(Paragraph {
-                line: index + 1,
-                text: text.to_owned(),
-                opens_doc,
-            }),
+            None => {
+                paragraphs.push(Paragraph { line: index + 1, text: text.to_owned(), opens_doc })
+            }
         }
         // A comment behind code is alone.
         continues = code.trim().is_empty();

@@ -20,36 +20,13 @@ const IRREGULAR: [&str; 33] = [
 ];
 
 /// Nouns and adjectives of the field that end so.
-const NOUNS: [&str; 9] = [
-    "Bed",
-    "Embed",
-    "Feed",
-    "Need",
-    "Seed",
-    "Shed",
-    "Speed",
-    "Token",
-    "Unbounded",
-];
+const NOUNS: [&str; 9] =
+    ["Bed", "Embed", "Feed", "Need", "Seed", "Shed", "Speed", "Token", "Unbounded"];
 
 /// The same figures of two projects: ripgrep and foyer, measured in November 2026.
 const ANCHORS: [(&str, Figures); 2] = [
-    (
-        "ripgrep",
-        Figures {
-            openings: 0.1,
-            participles: 0.5,
-            banned: 0.0,
-        },
-    ),
-    (
-        "foyer",
-        Figures {
-            openings: 0.0,
-            participles: 0.0,
-            banned: 0.0,
-        },
-    ),
+    ("ripgrep", Figures { openings: 0.1, participles: 0.5, banned: 0.0 }),
+    ("foyer", Figures { openings: 0.0, participles: 0.0, banned: 0.0 }),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,19 +106,13 @@ pub(crate) fn report(tree: &Tree) -> String {
         let name = name.split('/').next().unwrap_or_default();
         crates.entry(name).or_default().add(file);
     }
-    let rows = crates
-        .iter()
-        .map(|(name, counts)| (*name, counts.figures()));
+    let rows = crates.iter().map(|(name, counts)| (*name, counts.figures()));
     let mut text = format!(
         "{:<10} {:>16} {:>16} {:>16}\n",
         "", "relative clauses", "participle types", "banned words"
     );
     for (name, figures) in rows.chain(ANCHORS) {
-        let Figures {
-            openings,
-            participles,
-            banned,
-        } = figures;
+        let Figures { openings, participles, banned } = figures;
         let row = format!("{name:<10} {openings:>14.1} % {participles:>14.1} % {banned:>16.1}");
         writeln!(text, "{row}").expect("a text grows");
     }
@@ -159,11 +130,7 @@ mod tests {
         let tree = Tree::of(&[("crates/a/src/lib.rs", source)]);
         let mut counts = Counts::default();
         counts.add(&tree.rust[0]);
-        let expected = Figures {
-            openings: 100.0 / 3.0,
-            participles: 50.0,
-            banned: 1e4 / 6.0,
-        };
+        let expected = Figures { openings: 100.0 / 3.0, participles: 50.0, banned: 1e4 / 6.0 };
         assert_eq!(counts.figures(), expected);
         let row = report(&tree);
         let row = row.lines().nth(1).expect("a row");

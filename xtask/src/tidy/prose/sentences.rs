@@ -54,32 +54,26 @@ fn has_words(text: &str, phrase: &str) -> bool {
 /// Sentences of a paragraph or a list item; cells of a table are sentences of their own.
 fn long_sentences(text: &str) -> impl Iterator<Item = String> {
     let ends = |text: &str| -> Vec<String> {
-        let sentences = text
-            .split(['|', ';', ':'])
-            .flat_map(|part| part.split(". "));
+        let sentences = text.split(['|', ';', ':']).flat_map(|part| part.split(". "));
         sentences.map(str::to_owned).collect()
     };
     let counts = ends(text).into_iter().map(|sentence| {
         let words = sentence.split_whitespace().count();
         (words, sentence)
     });
-    counts
-        .filter(|(words, _)| *words > WORDS_MAX)
-        .map(|(words, sentence)| {
-            let start: Vec<&str> = sentence.split_whitespace().take(5).collect();
-            format!(
-                "a sentence of {words} words (\"{} …\"), at most {WORDS_MAX}; make two of it",
-                start.join(" ")
-            )
-        })
+    counts.filter(|(words, _)| *words > WORDS_MAX).map(|(words, sentence)| {
+        let start: Vec<&str> = sentence.split_whitespace().take(5).collect();
+        format!(
+            "a sentence of {words} words (\"{} …\"), at most {WORDS_MAX}; make two of it",
+            start.join(" ")
+        )
+    })
 }
 
 /// A line of Markdown or of a comment, with each span of code as one word.
 pub(super) fn without_code(line: &str) -> String {
     let parts = line.split('`').enumerate();
-    parts
-        .map(|(nth, part)| if nth % 2 == 0 { part } else { "code" })
-        .collect()
+    parts.map(|(nth, part)| if nth % 2 == 0 { part } else { "code" }).collect()
 }
 
 /// The texts of an HTML page between tags that end a sentence, each with the line of its start.

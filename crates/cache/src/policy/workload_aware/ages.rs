@@ -44,10 +44,7 @@ mod tests {
         while age < 1 << (LAST_OCTAVE - 1) {
             let bin = bin(Nanos(age + 7), Nanos(7));
             let seconds = age as f64 * 1e-9;
-            assert!(
-                start_s(bin) <= seconds && seconds < start_s(bin + 1),
-                "{age}"
-            );
+            assert!(start_s(bin) <= seconds && seconds < start_s(bin + 1), "{age}");
             age += age / 7;
         }
         assert_eq!(bin(Nanos(0), Nanos(5)), 0);

@@ -83,10 +83,7 @@ impl Exponential {
         if reused < 1.0 {
             return None;
         }
-        let mut fit = Self {
-            share: reused / (reused + waiting),
-            rate: reused / time,
-        };
+        let mut fit = Self { share: reused / (reused + waiting), rate: reused / time };
         for _ in 0..ROUNDS {
             let (mut to_come, mut time_to_come) = (0.0, 0.0);
             for bin in bins.clone().filter(|&bin| histogram.waiting[bin] > 0.0) {
@@ -128,11 +125,7 @@ fn hazards(histogram: &ReuseHistogram, prior: &Hazards, weight: f64) -> Hazards 
         // What waits in the bin was at risk for half of it, on average.
         let of = at_risk - waiting / 2.0 + weight;
         at_risk -= used + waiting;
-        if of > 0.0 {
-            ((used + weight * prior[bin]) / of).clamp(0.0, 1.0)
-        } else {
-            0.0
-        }
+        if of > 0.0 { ((used + weight * prior[bin]) / of).clamp(0.0, 1.0) } else { 0.0 }
     })
 }
 
@@ -224,10 +217,7 @@ mod tests {
             let histogram = observed(50_000, share, mean_s, 4.0 * mean_s);
             let fit = Exponential::fit(&histogram).expect("reuses were seen");
             assert!((fit.share - share).abs() < 0.03, "{fit:?} of {share}");
-            assert!(
-                (fit.rate * mean_s - 1.0).abs() < 0.08,
-                "{fit:?} of {mean_s}"
-            );
+            assert!((fit.rate * mean_s - 1.0).abs() < 0.08, "{fit:?} of {mean_s}");
         }
         assert_eq!(Exponential::fit(&ReuseHistogram::default()), None);
     }
@@ -235,20 +225,14 @@ mod tests {
     #[test]
     fn observed_hazards_are_those_of_the_distribution() {
         let histogram = observed(200_000, 0.6, 100.0, 400.0);
-        let expected = Exponential {
-            share: 0.6,
-            rate: 0.01,
-        };
+        let expected = Exponential { share: 0.6, rate: 0.01 };
         let observed = hazards(&histogram, &[0.0; BINS], 0.0);
         for life_s in [20.0, 100.0] {
             let of = |hazards: &Hazards| {
                 within(hazards, ages::bin(Nanos(50_000_000_000), Nanos(0)), life_s)
             };
             let (observed, expected) = (of(&observed), of(&expected.hazards()));
-            assert!(
-                (observed - expected).abs() < 0.03,
-                "{observed} for {expected}"
-            );
+            assert!((observed - expected).abs() < 0.03, "{observed} for {expected}");
         }
     }
 
@@ -271,11 +255,7 @@ mod tests {
     fn a_class_with_few_uses_is_judged_by_all() {
         let many = observed(20_000, 0.5, 30.0, 200.0);
         for shape in [Shape::Observed, Shape::Exponential, Shape::Published] {
-            let scores = scores(
-                &[many.clone(), ReuseHistogram::default()],
-                shape,
-                Life::Learnt,
-            );
+            let scores = scores(&[many.clone(), ReuseHistogram::default()], shape, Life::Learnt);
             let bin = ages::bin(Nanos(20_000_000_000), Nanos(0));
             assert!((scores[0][bin] - scores[1][bin]).abs() < 0.1, "{shape:?}");
         }

@@ -68,11 +68,7 @@ impl FitGuard {
 
     /// Returns the evictor in charge.
     pub(super) fn evictor(&self) -> Evictor {
-        if self.trusts_fit {
-            Evictor::Fit
-        } else {
-            Evictor::Lru
-        }
+        if self.trusts_fit { Evictor::Fit } else { Evictor::Lru }
     }
 
     /// Counts an eviction; whether it is one to make a duel of.
@@ -91,12 +87,7 @@ impl FitGuard {
     ) -> Option<BlockId> {
         self.until_next = self.interval;
         let given_up = self.make_place();
-        let duel = Duel {
-            gone: spread(gone),
-            kept: Some(kept),
-            evictor,
-            is_open: true,
-        };
+        let duel = Duel { gone: spread(gone), kept: Some(kept), evictor, is_open: true };
         let index = self.next;
         match self.duels.get_mut(index) {
             Some(place) => *place = duel,
@@ -156,9 +147,7 @@ impl FitGuard {
     fn close(&mut self, index: usize) {
         self.duels[index].is_open = false;
         let fingerprint = self.duels[index].gone;
-        let entry = self
-            .gone
-            .find_entry(fingerprint, |&found| found as usize == index);
+        let entry = self.gone.find_entry(fingerprint, |&found| found as usize == index);
         entry.expect("an open duel's block is followed").remove();
     }
 

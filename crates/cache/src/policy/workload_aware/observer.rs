@@ -65,10 +65,7 @@ pub(super) struct ReuseHistogram {
 
 impl Default for ReuseHistogram {
     fn default() -> Self {
-        Self {
-            reused: [0.0; BINS],
-            waiting: [0.0; BINS],
-        }
+        Self { reused: [0.0; BINS], waiting: [0.0; BINS] }
     }
 }
 
@@ -147,13 +144,7 @@ impl ReuseObserver {
             before.owner = OVER;
             before.bin = ages::bin(now, before.at) as u8;
         }
-        self.put(Use {
-            at: now,
-            fingerprint: 0,
-            owner: block.0,
-            class,
-            bin: 0,
-        })
+        self.put(Use { at: now, fingerprint: 0, owner: block.0, class, bin: 0 })
     }
 
     /// Reuse times per class, as they stand at `now`.
@@ -184,9 +175,7 @@ impl ReuseObserver {
         let old = std::mem::replace(&mut self.uses[place], new);
         if old.owner == GHOST {
             let place = place as u32;
-            let entry = self
-                .ghosts
-                .find_entry(old.fingerprint, |&found| found == place);
+            let entry = self.ghosts.find_entry(old.fingerprint, |&found| found == place);
             entry.expect("a ghost's use has a name").remove();
         }
         place as u32
@@ -248,10 +237,7 @@ mod tests {
             let place = observer.used(block, NONE, 0, Nanos(index));
             observer.went(block, hash, place);
         }
-        assert_eq!(
-            (observer.uses.len(), observer.ghosts.len()),
-            (WINDOW, WINDOW)
-        );
+        assert_eq!((observer.uses.len(), observer.ghosts.len()), (WINDOW, WINDOW));
     }
 
     #[test]

@@ -27,11 +27,7 @@ fn a_tier_that_hangs_keeps_nothing_from_the_others() {
     assert_eq!(world.mover.waiting.len(), crate::tiers::MOST_WRITES);
     world.finish();
     assert_eq!(world.names_in(Tier::Disk).len(), crate::tiers::MOST_WRITES);
-    let dropped = world
-        .tiers
-        .summary()
-        .into_iter()
-        .map(|tier| tier.counts.dropped);
+    let dropped = world.tiers.summary().into_iter().map(|tier| tier.counts.dropped);
     let on_disk = 600 - crate::tiers::MOST_WRITES as u64;
     assert_eq!(dropped.collect::<Vec<_>>(), [0, on_disk]);
 }
@@ -50,25 +46,18 @@ fn loads_that_never_come_leave_room_for_those_of_others() {
     for id in 1..=8 {
         let claim = world.tiers.fetch(&unit(id), Nanos(2));
         given_up += usize::from(claim.is_some());
-        claim
-            .into_iter()
-            .for_each(|claim| world.tiers.release(claim));
+        claim.into_iter().for_each(|claim| world.tiers.release(claim));
         world.tiers.check();
     }
     assert_eq!(given_up, 4, "half of what may be at hand");
     let names: Vec<BlockHash> = (1..=9).map(name).collect();
     let plan = |world: &World, from: usize| {
         let names = &names[from..];
-        world
-            .tiers
-            .plan(names, 0, 64 * names.len() + 1, Work::default())
+        world.tiers.plan(names, 0, 64 * names.len() + 1, Work::default())
     };
     assert!(plan(&world, 4).is_empty(), "of the disk no more");
     assert!(!plan(&world, 8).is_empty(), "of host memory");
-    let claim = world
-        .tiers
-        .fetch(&unit(9), Nanos(3))
-        .expect("host memory answers");
+    let claim = world.tiers.fetch(&unit(9), Nanos(3)).expect("host memory answers");
     world.finish();
     assert_eq!(world.tiers.fetched(claim), FetchState::Here);
     assert!(!plan(&world, 4).is_empty(), "the disk has answered");
@@ -82,17 +71,11 @@ fn each_tier_has_its_part_of_what_may_be_at_hand() {
     let tiers = below.map(|level| tier(level, 9, WriteWhen::Through, Admission::Always));
     let mut world = World::new(tiers.into());
     for (tier, ids) in below.into_iter().zip([1..=5, 11..=15]) {
-        let found = |id| FoundUnit {
-            name: name(id),
-            parent: None,
-            tenant: TenantTag::default(),
-        };
+        let found = |id| FoundUnit { name: name(id), parent: None, tenant: TenantTag::default() };
         let units: Vec<FoundUnit> = ids.map(found).collect();
         let held = units.iter().map(|unit| unit.name).collect();
         world.mover.tiers.insert(tier, held);
-        world
-            .tiers
-            .moved(TransferReport::Found { tier, units }, Nanos(1));
+        world.tiers.moved(TransferReport::Found { tier, units }, Nanos(1));
     }
     for first in [1, 11] {
         let mut given_up = 0;

@@ -17,22 +17,14 @@ fn what_was_used_last_is_in_host_memory_after_a_restart() {
     }
     let tails = vec![name(3), name(21), name(12), name(999)];
     assert_eq!(world.tiers.warm.tails(), tails[..3]);
-    let found = |id| FoundUnit {
-        name: name(id),
-        parent: parent(id),
-        tenant: TenantTag::default(),
-    };
+    let found = |id| FoundUnit { name: name(id), parent: parent(id), tenant: TenantTag::default() };
     let host = tier(Tier::Host, 4, WriteWhen::Through, Admission::Always);
     let mut restarted = World::new(vec![host, disk()]);
     restarted.mover.tiers = world.mover.tiers.clone();
     let units = (1..=30).map(found).collect();
     let tier = Tier::Disk;
-    restarted
-        .tiers
-        .moved(TransferReport::Found { tier, units }, Nanos(1));
-    restarted
-        .tiers
-        .moved(TransferReport::Noted { tails }, Nanos(2));
+    restarted.tiers.moved(TransferReport::Found { tier, units }, Nanos(1));
+    restarted.tiers.moved(TransferReport::Noted { tails }, Nanos(2));
     restarted.finish();
     assert_eq!(restarted.names_in(Tier::Host), [1, 11, 12, 21]);
     assert!(restarted.mover.at_hand.is_empty());
@@ -55,9 +47,7 @@ fn a_ring_of_parents_is_no_prompt() {
     };
     let units = [(1, 1), (2, 4), (3, 2), (4, 3)].map(found).to_vec();
     let tier = Tier::Disk;
-    world
-        .tiers
-        .moved(TransferReport::Found { tier, units }, Nanos(1));
+    world.tiers.moved(TransferReport::Found { tier, units }, Nanos(1));
     let tails = vec![name(1), name(3)];
     world.tiers.moved(TransferReport::Noted { tails }, Nanos(2));
     assert_eq!(world.tiers.warm.tails(), []);
@@ -70,9 +60,7 @@ fn what_was_used_is_noted_when_nobody_asks_any_more() {
     let mut world = World::new(vec![disk]);
     (1..=3).for_each(|id| world.commit(id));
     world.finish();
-    world
-        .tiers
-        .used(&[name(1), name(2), name(3)], &Access::at(Nanos(9)));
+    world.tiers.used(&[name(1), name(2), name(3)], &Access::at(Nanos(9)));
     assert_eq!(world.tiers.take_transfers(), [], "others may follow");
     world.tiers.rest();
     let tails = vec![name(3)];

@@ -153,12 +153,7 @@ fn check(chat: &ChatBenchCommand) -> Result<()> {
 
 /// Converts the options into a [`ChatBench`].
 fn bench_of(chat: &ChatBenchCommand) -> Result<ChatBench> {
-    let UserTimingOptions {
-        think,
-        starts,
-        think_seed: seed,
-        duration,
-    } = &chat.users;
+    let UserTimingOptions { think, starts, think_seed: seed, duration } = &chat.users;
     let starts = match &starts[..] {
         "chained" => Starts::Chained,
         "spaced" => Starts::Spaced,
@@ -169,9 +164,7 @@ fn bench_of(chat: &ChatBenchCommand) -> Result<ChatBench> {
     };
     let duration = duration.map(|seconds| match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if duration <= DURATION_MAX => Ok(duration),
-        _ => Err(UsageError(format!(
-            "--duration {seconds}: expected seconds, up to a week"
-        ))),
+        _ => Err(UsageError(format!("--duration {seconds}: expected seconds, up to a week"))),
     });
     Ok(ChatBench {
         active: chat.active,
@@ -180,11 +173,7 @@ fn bench_of(chat: &ChatBenchCommand) -> Result<ChatBench> {
         seed: *seed,
         duration: duration.transpose()?,
         max_tokens: chat.max_tokens,
-        answers: if chat.recorded_answers {
-            Answers::Recorded
-        } else {
-            Answers::Generated
-        },
+        answers: if chat.recorded_answers { Answers::Recorded } else { Answers::Generated },
         max_turns: chat.max_turns,
         max_prompt_tokens: chat.max_prompt_tokens,
     })
@@ -209,12 +198,7 @@ async fn run_chat(chat: &ChatBenchCommand) -> Result<()> {
         }
         None => Continuations::default(),
     };
-    let bench = Bench {
-        chat,
-        conversations,
-        config,
-        predicted,
-    };
+    let bench = Bench { chat, conversations, config, predicted };
     let (reports, probed) = match &chat.url {
         Some(url) => bench.measure_url(url).await?,
         None => bench.measure_servers().await?,
@@ -230,32 +214,19 @@ fn print(
 ) -> Result<()> {
     if chat.json {
         let runs = reports.iter();
-        let runs: Vec<_> = runs
-            .map(|(name, report)| json!({"name": name, "report": report}))
-            .collect();
+        let runs: Vec<_> =
+            runs.map(|(name, report)| json!({"name": name, "report": report})).collect();
         return output::line(&json!({"runs": runs, "reuse_probe": probed}).to_string());
     }
     for (name, report) in reports {
-        output::line(&output::fitted(&format!(
-            "{name}\n{}",
-            report.to_markdown()
-        )))?;
+        output::line(&output::fitted(&format!("{name}\n{}", report.to_markdown())))?;
     }
     if reports.len() > 1 {
-        let reports: Vec<_> = reports
-            .iter()
-            .map(|(name, report)| (&name[..], report))
-            .collect();
-        output::line(&output::fitted(&format!(
-            "Comparison\n{}",
-            compare(&reports)
-        )))?;
+        let reports: Vec<_> = reports.iter().map(|(name, report)| (&name[..], report)).collect();
+        output::line(&output::fitted(&format!("Comparison\n{}", compare(&reports))))?;
     }
     if let Some(probed) = probed {
-        output::line(&output::fitted(&format!(
-            "Reuse probe\n{}",
-            probed.to_markdown()
-        )))?;
+        output::line(&output::fitted(&format!("Reuse probe\n{}", probed.to_markdown())))?;
     }
     Ok(())
 }
@@ -270,10 +241,7 @@ fn check_outcome(reports: &[(String, ChatReport)]) -> Result<()> {
                 counted(report.failed as u64, "conversation")
             );
         }
-        ensure!(
-            report.all.requests > 0,
-            "{name}: no request was answered; nothing was measured"
-        );
+        ensure!(report.all.requests > 0, "{name}: no request was answered; nothing was measured");
     }
     Ok(())
 }
@@ -300,11 +268,7 @@ impl Bench<'_> {
 
     async fn measure_servers(&self) -> Result<ChatReports> {
         let mut reports = Vec::new();
-        let runs = if self.chat.probe_only {
-            Vec::new()
-        } else {
-            self.chat.runs.all()
-        };
+        let runs = if self.chat.probe_only { Vec::new() } else { self.chat.runs.all() };
         for (number, run) in (1..).zip(runs) {
             // A fresh server, so that no run profits from another's cache.
             let (server, client) = start(&self.chat.server, &run).await?;
@@ -353,10 +317,7 @@ async fn probe_reuse(chat: &ChatBenchCommand, client: &ApiClient) -> Result<Opti
     if chat.probe_rounds == 0 {
         return Ok(None);
     }
-    let config = ReuseProbe {
-        rounds: chat.probe_rounds,
-        ..ReuseProbe::default()
-    };
+    let config = ReuseProbe { rounds: chat.probe_rounds, ..ReuseProbe::default() };
     let progress = TaskProgress::steps("probing the reuse of prefixes", chat.probe_rounds);
     let report = probe::run(client, &config, |done| progress.set_position(done as u64)).await;
     progress.end();

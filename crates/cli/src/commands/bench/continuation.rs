@@ -130,11 +130,7 @@ mod tests {
             };
             Turn::new(role, text.to_owned())
         });
-        Conversation {
-            turns: turns.collect(),
-            first_turn: Some(7),
-            ..Conversation::default()
-        }
+        Conversation { turns: turns.collect(), first_turn: Some(7), ..Conversation::default() }
     }
 
     /// `expected`: the prompts that each request lets the model read.
@@ -153,15 +149,8 @@ mod tests {
         let three = [(1, "U1"), (2, "U1 U2"), (3, "U2 U3")];
         check("S U1 A1 U2 A2 U3 A3", &BENCH, &three);
         check("U1 S U2 A2 U3", &BENCH, &[(2, "U1 U2"), (3, "U2 U3")]);
-        check(
-            "U1 U2 A2 U3",
-            &BENCH,
-            &[(1, "U1\n\nU2"), (2, "U1\n\nU2 U3")],
-        );
-        let short = ChatBench {
-            max_turns: Some(1),
-            ..BENCH
-        };
+        check("U1 U2 A2 U3", &BENCH, &[(1, "U1\n\nU2"), (2, "U1\n\nU2 U3")]);
+        let short = ChatBench { max_turns: Some(1), ..BENCH };
         check("U1 A1 U2", &short, &three[..1]);
     }
 
@@ -171,10 +160,7 @@ mod tests {
 
     impl ConversationPredictor for Listener {
         fn reads(&self) -> Reads {
-            Reads {
-                prompts: 2,
-                answers: false,
-            }
+            Reads { prompts: 2, answers: false }
         }
 
         fn prior(&self, _: u16) -> Probability {
@@ -197,11 +183,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_is_sent_the_conversation_knows_the_same() {
         let listener = Arc::new(Listener::default());
-        let options = ServeOptions {
-            port: Some(0),
-            replicas: Some(1),
-            ..ServeOptions::default()
-        };
+        let options = ServeOptions { port: Some(0), replicas: Some(1), ..ServeOptions::default() };
         let mut config = serve::config(&options).expect("valid");
         let EngineBackend::Embedded(fleet) = &mut config.backend else {
             panic!("an embedded fleet");
@@ -212,10 +194,7 @@ mod tests {
         });
         let server = headstart_server::serve(config).await.expect("it starts");
         let client = ApiClient::new(&format!("http://{}", server.address()), "toy", None);
-        let bench = ChatBench {
-            think: Think::Fixed { seconds: 0.01 },
-            ..BENCH
-        };
+        let bench = ChatBench { think: Think::Fixed { seconds: 0.01 }, ..BENCH };
         let spoken = [conversation("A0 S U1 S U2 A2 A3 U3 U4 S A4 U5")];
         chat::run(&client.expect("a URL"), &spoken, &bench, |_| ()).await;
         let known = situations(0, &spoken[0], &bench, 2);
@@ -229,12 +208,8 @@ mod tests {
         heard.expect("a question for every request");
         server.shutdown().await;
         let heard = listener.0.lock().expect("no panic holds it");
-        let heard = heard
-            .iter()
-            .map(|it| (it.turn, it.said.prompts.clone(), it.gap.is_some()));
-        let known = known
-            .into_iter()
-            .map(|it| (it.turn, it.prompts, it.gap_s.is_some()));
+        let heard = heard.iter().map(|it| (it.turn, it.said.prompts.clone(), it.gap.is_some()));
+        let known = known.into_iter().map(|it| (it.turn, it.prompts, it.gap_s.is_some()));
         assert_eq!(heard.collect::<Vec<_>>(), known.collect::<Vec<_>>());
     }
 

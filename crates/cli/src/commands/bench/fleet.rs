@@ -67,12 +67,7 @@ pub(crate) struct FleetBenchCommand {
     /// Strategies [default: random,load,approximate,precise,cost]
     ///
     /// With --url, the strategy to simulate. [default there: the one that the server reports]
-    #[arg(
-        long,
-        value_name = "S[,S…]",
-        value_delimiter = ',',
-        help_heading = "Server"
-    )]
+    #[arg(long, value_name = "S[,S…]", value_delimiter = ',', help_heading = "Server")]
     strategies: Vec<String>,
     /// Measure this running server
     #[arg(long, conflicts_with = "upstream", help_heading = "Server")]
@@ -97,12 +92,7 @@ pub(crate) struct FleetBenchCommand {
     /// Range of random token ids, without HIGH
     ///
     /// Leave out the model's special tokens.
-    #[arg(
-        long,
-        value_name = "LOW..HIGH",
-        default_value = "512..4093",
-        help_heading = "Load"
-    )]
+    #[arg(long, value_name = "LOW..HIGH", default_value = "512..4093", help_heading = "Load")]
     vocab: String,
     /// Seed of the arrivals
     #[arg(long, value_name = "SEED", default_value_t = 1, help_heading = "Load")]
@@ -127,22 +117,15 @@ pub(super) fn run(bench: &FleetBenchCommand) -> Result<()> {
     drive::check(&workload)?;
     let servers = bench.servers()?;
     // The simulator takes a second, so that what cannot be is known before minutes have passed.
-    let simulated: Vec<_> = servers
-        .iter()
-        .filter_map(|it| it.simulated(&workload))
-        .collect();
-    let progress = TaskProgress::steps(
-        "measuring requests",
-        servers.len() * workload.num_requests(),
-    );
+    let simulated: Vec<_> = servers.iter().filter_map(|it| it.simulated(&workload)).collect();
+    let progress =
+        TaskProgress::steps("measuring requests", servers.len() * workload.num_requests());
     let progress = progress.announced();
     let engine = servers.iter().find_map(Server::told);
     let (measured, unanswered) = serve::runtime()?.block_on(async {
         let (mut measured, mut unanswered) = (Vec::new(), Vec::new());
         for server in servers {
-            let (run, failure) = bench
-                .measure(server, &workload, &|| progress.inc(1))
-                .await?;
+            let (run, failure) = bench.measure(server, &workload, &|| progress.inc(1)).await?;
             unanswered.extend(failure.map(|it| format!("{}: {it}", run.name)));
             measured.push(run);
         }
@@ -155,11 +138,7 @@ pub(super) fn run(bench: &FleetBenchCommand) -> Result<()> {
         runs: measured.into_iter().chain(simulated).collect(),
     })?;
     // The report above includes all measurements from before a failure.
-    if unanswered.is_empty() {
-        Ok(())
-    } else {
-        bail!("{}", unanswered.join("; "))
-    }
+    if unanswered.is_empty() { Ok(()) } else { bail!("{}", unanswered.join("; ")) }
 }
 
 /// The server of one strategy.
@@ -182,10 +161,7 @@ impl Server {
 
     fn told(&self) -> Option<Vec<String>> {
         let fleet = self.fleet.as_ref()?;
-        Some(report::told(
-            fleet,
-            "for the simulator, and the emulator if it is one",
-        ))
+        Some(report::told(fleet, "for the simulator, and the emulator if it is one"))
     }
 }
 
@@ -245,9 +221,7 @@ impl FleetBenchCommand {
         }
         let reported = RunningFleet::ask(url, self.server.api_key_file.clone());
         let strategy = given.or(reported.strategy);
-        let profile = strategy
-            .as_deref()
-            .and_then(|it| it.parse::<Profile>().ok());
+        let profile = strategy.as_deref().and_then(|it| it.parse::<Profile>().ok());
         let replicas = self.server.replicas.map(usize::from).or(reported.replicas);
         let mut fleet = None;
         if let Some(file) = &self.cost_model {
@@ -291,11 +265,7 @@ impl FleetBenchCommand {
             }
             (None, None) => unreachable!("a server has a configuration or an address"),
         };
-        let run = StrategyRun {
-            name: server.strategy,
-            origin: FigureOrigin::Measured,
-            outcome,
-        };
+        let run = StrategyRun { name: server.strategy, origin: FigureOrigin::Measured, outcome };
         Ok((run, failure))
     }
 
@@ -321,11 +291,7 @@ impl FleetBenchCommand {
     /// The server to start.
     fn config(&self, strategy: &str) -> Result<ServeConfig> {
         let given = self.server.options();
-        let emulated = if self.is_emulated() {
-            Some(self.emulated()?)
-        } else {
-            None
-        };
+        let emulated = if self.is_emulated() { Some(self.emulated()?) } else { None };
         let replicas = self.is_emulated().then(|| self.preset_replicas());
         serve::config(&ServeOptions {
             replicas: given.replicas.or(replicas.transpose()?),
@@ -358,15 +324,12 @@ impl FleetBenchCommand {
                 (fleet_engine::of_server(&cost, fleet), fleet.replicas)
             }
             EngineBackend::Upstreams(engines) => {
-                let ranks = engines
-                    .iter()
-                    .map(|it| it.data_parallel_size.max(1) as usize);
+                let ranks = engines.iter().map(|it| it.data_parallel_size.max(1) as usize);
                 let block_size = self.block_size.map(usize::from);
                 (fleet_engine::of_file(&cost, block_size), ranks.sum())
             }
         };
-        self.simulated(profile, &cost, vec![spec; replicas])
-            .map(Some)
+        self.simulated(profile, &cost, vec![spec; replicas]).map(Some)
     }
 
     fn simulated(

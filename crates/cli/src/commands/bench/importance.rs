@@ -64,30 +64,15 @@ Variants:
   chunks-no-reorder   chunks without reordered chunks")]
 pub(crate) struct ImportanceBench {
     /// Model: needle-mha, needle-gqa, needle-small, toy, folder, hub name
-    #[arg(
-        long,
-        value_name = "MODEL",
-        default_value = "needle-mha",
-        help_heading = "Model"
-    )]
+    #[arg(long, value_name = "MODEL", default_value = "needle-mha", help_heading = "Model")]
     model: String,
     /// Type of weights and KV: f32 or bf16
-    #[arg(
-        long,
-        value_name = "DTYPE",
-        default_value = "f32",
-        help_heading = "Model"
-    )]
+    #[arg(long, value_name = "DTYPE", default_value = "f32", help_heading = "Model")]
     dtype: String,
     /// Length of a document, tokens
     ///
     /// Only whole chunks are stored.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 5_000,
-        help_heading = "Workload"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 5_000, help_heading = "Workload")]
     prefix: usize,
     /// Number of documents
     ///
@@ -97,12 +82,7 @@ pub(crate) struct ImportanceBench {
     /// Task of the needle models: value or majority
     ///
     /// majority needs the whole document.
-    #[arg(
-        long,
-        value_name = "TASK",
-        default_value = "value",
-        help_heading = "Workload"
-    )]
+    #[arg(long, value_name = "TASK", default_value = "value", help_heading = "Workload")]
     task: String,
     /// Text for documents and questions
     ///
@@ -122,38 +102,18 @@ pub(crate) struct ImportanceBench {
     ///
     /// Selections drop their least important tokens up to this share, in all variants with a
     /// ratio. IMPRESS has 0.
-    #[arg(
-        long,
-        value_name = "S",
-        default_value_t = 0.02,
-        help_heading = "Selection"
-    )]
+    #[arg(long, value_name = "S", default_value_t = 0.02, help_heading = "Selection")]
     spared: f64,
     /// Merge of the probes' selections: union, majority or sum
     ///
     /// sum selects no more than the ratio. For the impress and chunks variants.
-    #[arg(
-        long,
-        value_name = "HOW",
-        default_value = "union",
-        help_heading = "Selection"
-    )]
+    #[arg(long, value_name = "HOW", default_value = "union", help_heading = "Selection")]
     merge: String,
     /// Tokens per chunk: 16, 32 or 64
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 64,
-        help_heading = "Selection"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Selection")]
     chunk: usize,
     /// Variants [default: all]
-    #[arg(
-        long,
-        value_name = "V[,V…]",
-        value_delimiter = ',',
-        help_heading = "Selection"
-    )]
+    #[arg(long, value_name = "V[,V…]", value_delimiter = ',', help_heading = "Selection")]
     variant: Vec<Variant>,
     /// Share of loading in the TTFT of a full load
     ///
@@ -167,52 +127,22 @@ pub(crate) struct ImportanceBench {
     )]
     io_share: Vec<f64>,
     /// Bandwidth of the disk, MB/s, in place of --io-share
-    #[arg(
-        long,
-        value_name = "X",
-        conflicts_with = "io_share",
-        help_heading = "Storage"
-    )]
+    #[arg(long, value_name = "X", conflicts_with = "io_share", help_heading = "Storage")]
     mb_per_s: Option<f64>,
     /// Latency of the disk
-    #[arg(
-        long,
-        value_name = "MS",
-        default_value_t = 0.1,
-        help_heading = "Storage"
-    )]
+    #[arg(long, value_name = "MS", default_value_t = 0.1, help_heading = "Storage")]
     latency_ms: f64,
     /// Speed of host memory, relative to the disk
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 5.0,
-        help_heading = "Storage"
-    )]
+    #[arg(long, value_name = "X", default_value_t = 5.0, help_heading = "Storage")]
     host_speed: f64,
     /// Share of all KV that fits the device
-    #[arg(
-        long,
-        value_name = "S",
-        default_value_t = 0.0,
-        help_heading = "Storage"
-    )]
+    #[arg(long, value_name = "S", default_value_t = 0.0, help_heading = "Storage")]
     device_cache: f64,
     /// Share of all KV that fits host memory
-    #[arg(
-        long,
-        value_name = "S",
-        default_value_t = 0.0,
-        help_heading = "Storage"
-    )]
+    #[arg(long, value_name = "S", default_value_t = 0.0, help_heading = "Storage")]
     host_cache: f64,
     /// Questions to measure
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 12,
-        help_heading = "Workload"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 12, help_heading = "Workload")]
     questions: usize,
     /// Questions per document before the measurement
     ///
@@ -247,11 +177,7 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
         rows.push(row);
         Ok(())
     })?;
-    if bench.json {
-        Ok(())
-    } else {
-        output::line(&output::fitted(&report::text(&workload, &rows)))
-    }
+    if bench.json { Ok(()) } else { output::line(&output::fitted(&report::text(&workload, &rows))) }
 }
 
 /// Measures the requested variants. Passes each row to `tell` when it is done.
@@ -300,35 +226,20 @@ fn merge(value: &str) -> Result<Merge, &'static str> {
 fn check(bench: &ImportanceBench) -> Result<()> {
     let usage = |message: String| Err(UsageError(message).into());
     let is_share = |share: &f64| (0.0..=1.0).contains(share);
-    if let Some(ratio) = bench
-        .ratio
-        .iter()
-        .find(|ratio| !(0.001..=1.0).contains(*ratio))
-    {
+    if let Some(ratio) = bench.ratio.iter().find(|ratio| !(0.001..=1.0).contains(*ratio)) {
         return usage(format!("--ratio {ratio}: expected shares from 0.001 to 1"));
     }
-    if let Some(share) = bench
-        .io_share
-        .iter()
-        .find(|it| !(0.01..0.999).contains(*it))
-    {
-        return usage(format!(
-            "--io-share {share}: expected shares from 0.01 to 0.99"
-        ));
+    if let Some(share) = bench.io_share.iter().find(|it| !(0.01..0.999).contains(*it)) {
+        return usage(format!("--io-share {share}: expected shares from 0.01 to 0.99"));
     }
     if !(0.0..=1.0).contains(&bench.spared) {
-        return usage(format!(
-            "--spared {}: expected a share from 0 to 1",
-            bench.spared
-        ));
+        return usage(format!("--spared {}: expected a share from 0 to 1", bench.spared));
     }
     if ![16, 32, 64].contains(&bench.chunk) {
         return usage(format!("--chunk {}: expected 16, 32 or 64", bench.chunk));
     }
     if !(1..=MOST_QUESTIONS).contains(&bench.questions) || bench.warm_up > MOST_QUESTIONS {
-        return usage(format!(
-            "--questions, --warm-up: expected 1 to {MOST_QUESTIONS}"
-        ));
+        return usage(format!("--questions, --warm-up: expected 1 to {MOST_QUESTIONS}"));
     }
     if !(1..=64).contains(&bench.documents) {
         return usage(format!("--documents {}: expected 1 to 64", bench.documents));
@@ -343,9 +254,6 @@ fn check(bench: &ImportanceBench) -> Result<()> {
     if (0.0..=10_000.0).contains(&bench.latency_ms) {
         Ok(())
     } else {
-        usage(format!(
-            "--latency-ms {}: expected 0 to 10000",
-            bench.latency_ms
-        ))
+        usage(format!("--latency-ms {}: expected 0 to 10000", bench.latency_ms))
     }
 }

@@ -43,10 +43,7 @@ impl ScratchFolder {
     pub(super) fn new(parent: &Path) -> Result<Self> {
         let path = parent.join(format!("headstart-bench-{}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| {
-            format!(
-                "cannot make a folder in {}; name another one with --dir",
-                parent.display()
-            )
+            format!("cannot make a folder in {}; name another one with --dir", parent.display())
         })?;
         Ok(Self(path))
     }
@@ -55,10 +52,7 @@ impl ScratchFolder {
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            output::note(&format!(
-                "{} could not be deleted: {error}",
-                self.0.display()
-            ));
+            output::note(&format!("{} could not be deleted: {error}", self.0.display()));
         }
     }
 }
@@ -112,10 +106,7 @@ impl SlowDisk {
         let (disk, found) = Disk::open(options, waker.clone())?;
         let capacity_units = disk.capacity_records(unit_bytes);
         let stats = disk.stats().clone();
-        let limits = ThrottleRates {
-            reads,
-            writes: Rate::UNLIMITED,
-        };
+        let limits = ThrottleRates { reads, writes: Rate::UNLIMITED };
         let throttled = ThrottledBackend::new(Box::new(disk), limits, waker.clone())?;
         let is_lifted = throttled.is_lifted();
         let metered = MeteredBackend::new(Box::new(throttled));
@@ -124,11 +115,7 @@ impl SlowDisk {
             meter: metered.meter(),
             stats,
             is_lifted,
-            below: Below {
-                tier: Tier::Disk,
-                backend: Box::new(metered),
-                found,
-            },
+            below: Below { tier: Tier::Disk, backend: Box::new(metered), found },
         })
     }
 

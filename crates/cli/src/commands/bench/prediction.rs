@@ -79,9 +79,7 @@ impl Prediction {
     pub(super) fn new(setting: CacheSetting, id_tokens: u32) -> Result<Self> {
         let usage = |message| Err(UsageError(message).into());
         if setting.blocks > BLOCKS_MAX {
-            return usage(format!(
-                "--cache-blocks: at most {BLOCKS_MAX} can be predicted"
-            ));
+            return usage(format!("--cache-blocks: at most {BLOCKS_MAX} can be predicted"));
         }
         if setting.blocks == 0 || setting.block_size == 0 {
             return usage("--cache-blocks and --block-size must be at least 1".to_owned());
@@ -90,10 +88,7 @@ impl Prediction {
         let capacity = setting.blocks - 1;
         let made = policy::by_name(
             &setting.policy,
-            Setting {
-                capacity,
-                block_tokens: setting.block_size,
-            },
+            Setting { capacity, block_tokens: setting.block_size },
         );
         let policy = made.map_err(|error| UsageError(format!("--policy: {error}")))?;
         Ok(Self {
@@ -107,10 +102,7 @@ impl Prediction {
     /// Serves the next request.
     pub(super) fn serve(&mut self, request: &TraceRequest, prompt: &TokenPrompt) {
         let held = self.chains.of(request, prompt);
-        let hits = self.replay.serve(&TraceRequest {
-            blocks: held.chain,
-            ..*request
-        });
+        let hits = self.replay.serve(&TraceRequest { blocks: held.chain, ..*request });
         let tokens = hits.min(held.matchable) as u32 * self.setting.block_size;
         self.cached_tokens.insert(prompt.number, tokens);
     }
@@ -190,11 +182,7 @@ mod tests {
     use super::*;
 
     fn setting(blocks: usize, policy: &str) -> CacheSetting {
-        CacheSetting {
-            blocks,
-            block_size: 16,
-            policy: policy.to_owned(),
-        }
+        CacheSetting { blocks, block_size: 16, policy: policy.to_owned() }
     }
 
     fn sample(number: u64, cached_tokens: u32) -> TraceSample {
@@ -214,10 +202,8 @@ mod tests {
     fn a_slot_is_taken_off_and_differences_are_named() {
         let mut prediction = Prediction::new(setting(4, "lru"), 16).expect("valid");
         for (number, ids) in [[1, 2], [1, 3], [1, 2], [1, 2]].iter().enumerate() {
-            let request = TraceRequest {
-                blocks: ids.iter().copied().collect(),
-                ..TraceRequest::default()
-            };
+            let request =
+                TraceRequest { blocks: ids.iter().copied().collect(), ..TraceRequest::default() };
             let prompt = TokenPrompt {
                 number: number as u64,
                 arrival: Nanos(0),
@@ -230,21 +216,13 @@ mod tests {
         }
         // Four slots, one of them for the last block: 1, 2 and 3 stay.
         let found = [0, 16, 48, 16].into_iter().enumerate();
-        let samples: Vec<_> = found
-            .map(|(number, cached)| sample(number as u64, cached))
-            .collect();
+        let samples: Vec<_> = found.map(|(number, cached)| sample(number as u64, cached)).collect();
         let agreement = prediction.compare(&samples).expect("counts fit");
         assert_eq!((agreement.equal, agreement.more, agreement.less), (2, 1, 1));
         assert_eq!(agreement.cached_tokens, 16 + 32 + 32);
         let text = agreement.to_markdown();
-        assert!(
-            text.contains("request 3: 16 cached, 32 predicted"),
-            "{text}"
-        );
-        let short = TraceSample {
-            prompt_tokens: 20,
-            ..sample(3, 0)
-        };
+        assert!(text.contains("request 3: 16 cached, 32 predicted"), "{text}");
+        let short = TraceSample { prompt_tokens: 20, ..sample(3, 0) };
         assert!(prediction.compare(&[short]).is_err());
     }
 

@@ -24,12 +24,7 @@ pub(super) struct Runs {
     )]
     strategies: Vec<String>,
     /// Eviction policies, as for `serve --policy`
-    #[arg(
-        long,
-        value_name = "P[,P…]",
-        value_delimiter = ',',
-        help_heading = "Server"
-    )]
+    #[arg(long, value_name = "P[,P…]", value_delimiter = ',', help_heading = "Server")]
     policies: Vec<String>,
 }
 
@@ -67,9 +62,7 @@ impl Runs {
         let pairs = strategies
             .iter()
             .flat_map(|&strategy| policies.iter().map(move |&policy| (strategy, policy)));
-        pairs
-            .map(|(strategy, policy)| run(strategy, policy))
-            .collect()
+        pairs.map(|(strategy, policy)| run(strategy, policy)).collect()
     }
 }
 
@@ -88,10 +81,7 @@ mod tests {
 
     fn check(strategies: &[&str], policies: &[&str], expected: &[&str]) {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let runs = Runs {
-            strategies: owned(strategies),
-            policies: owned(policies),
-        };
+        let runs = Runs { strategies: owned(strategies), policies: owned(policies) };
         let names: Vec<String> = runs.all().into_iter().map(|run| run.name).collect();
         assert_eq!(names, expected);
     }
@@ -111,10 +101,7 @@ mod tests {
     #[test]
     fn policies_alone_leave_the_strategy_to_the_server() {
         let policies = vec!["wa".to_owned()];
-        let runs = Runs {
-            policies,
-            ..Runs::default()
-        };
+        let runs = Runs { policies, ..Runs::default() };
         let all = runs.all();
         assert_eq!(all[0].strategy, None);
         assert_eq!(all[0].policy.as_deref(), Some("wa"));

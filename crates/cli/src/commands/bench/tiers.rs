@@ -50,20 +50,10 @@ pub(crate) struct TiersBench {
     )]
     model: Vec<String>,
     /// Type of weights and KV: f32 or bf16
-    #[arg(
-        long,
-        value_name = "DTYPE",
-        default_value = "f32",
-        help_heading = "Model"
-    )]
+    #[arg(long, value_name = "DTYPE", default_value = "f32", help_heading = "Model")]
     dtype: String,
     /// Stored type: same (as the engine) or fp8
-    #[arg(
-        long,
-        value_name = "DTYPE",
-        default_value = "same",
-        help_heading = "Tier"
-    )]
+    #[arg(long, value_name = "DTYPE", default_value = "same", help_heading = "Tier")]
     context_cache_dtype: String,
     /// Lengths of the stored prefix, tokens
     #[arg(
@@ -77,23 +67,13 @@ pub(crate) struct TiersBench {
     /// Maximum bandwidth of the tier, MB/s
     ///
     /// The disk can be slower.
-    #[arg(
-        long,
-        value_name = "X[,X…]",
-        value_delimiter = ',',
-        help_heading = "Tier"
-    )]
+    #[arg(long, value_name = "X[,X…]", value_delimiter = ',', help_heading = "Tier")]
     mb_per_s: Vec<f64>,
     /// Latency to add to the disk's
     #[arg(long, value_name = "MS", default_value_t = 0.0, help_heading = "Tier")]
     latency_ms: f64,
     /// Requests of each kind per row, of which the median counts
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 5,
-        help_heading = "Measurement"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Measurement")]
     rounds: usize,
     /// Folder on the disk to measure [default: temporary folder]
     ///
@@ -112,9 +92,8 @@ pub(super) fn run(bench: &TiersBench) -> Result<()> {
     let stored = parsed(&bench.context_cache_dtype, "--context-cache-dtype")?;
     let models = bench.model.iter().map(|spec| models::load(spec, dtype));
     let models: Vec<models::NamedModel> = models.collect::<Result<_>>()?;
-    for (model, &prefix) in models
-        .iter()
-        .flat_map(|model| bench.prefix.iter().map(move |it| (model, it)))
+    for (model, &prefix) in
+        models.iter().flat_map(|model| bench.prefix.iter().map(move |it| (model, it)))
     {
         model.must_hold(prefix)?;
     }
@@ -141,20 +120,13 @@ pub(super) fn run(bench: &TiersBench) -> Result<()> {
             Ok(())
         })?;
     }
-    if bench.json {
-        Ok(())
-    } else {
-        output::line(&output::fitted(&report::text(&cells)))
-    }
+    if bench.json { Ok(()) } else { output::line(&output::fitted(&report::text(&cells))) }
 }
 
 fn check(bench: &TiersBench) -> Result<()> {
     let usage = |message: String| Err(UsageError(message).into());
     if !(1..=MOST_ROUNDS).contains(&bench.rounds) {
-        return usage(format!(
-            "--rounds {}: expected 1 to {MOST_ROUNDS}",
-            bench.rounds
-        ));
+        return usage(format!("--rounds {}: expected 1 to {MOST_ROUNDS}", bench.rounds));
     }
     if !(0.0..=MOST_LATENCY_MS).contains(&bench.latency_ms) {
         return usage(format!(

@@ -151,23 +151,14 @@ fn pace(trace: &TraceBenchCommand) -> Result<Pace> {
     if trace.speed.is_nan() || trace.speed < SPEED_MIN {
         return usage(&format!("--speed must be at least {SPEED_MIN}"));
     }
-    let nowhere = Setting {
-        capacity: 0,
-        block_tokens: 1,
-    };
-    let known = trace
-        .policy
-        .as_deref()
-        .map(|name| policy::by_name(name, nowhere));
+    let nowhere = Setting { capacity: 0, block_tokens: 1 };
+    let known = trace.policy.as_deref().map(|name| policy::by_name(name, nowhere));
     if let Some(Err(error)) = known {
         return usage(&format!("--policy: {error}"));
     }
     Ok(match trace.mode {
         Mode::Sequential => Pace::Sequential,
-        Mode::Open => Pace::Open {
-            speed: trace.speed,
-            concurrency: trace.concurrency,
-        },
+        Mode::Open => Pace::Open { speed: trace.speed, concurrency: trace.concurrency },
     })
 }
 

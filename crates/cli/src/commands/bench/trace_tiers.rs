@@ -166,15 +166,9 @@ impl TieredServer {
             block_size: self.engine.block_size,
             is_emulated: self.is_emulated,
         };
-        let capacities: Vec<(Tier, usize)> = live
-            .tiers()
-            .iter()
-            .map(|tier| (tier.tier, tier.capacity_units))
-            .collect();
-        ensure!(
-            !capacities.is_empty(),
-            "the server has no lower tiers; see its log"
-        );
+        let capacities: Vec<(Tier, usize)> =
+            live.tiers().iter().map(|tier| (tier.tier, tier.capacity_units)).collect();
+        ensure!(!capacities.is_empty(), "the server has no lower tiers; see its log");
         let (tiers, mover) = in_virtual_time::tiers(&self.options, &shape, &capacities, engine)?;
         let config = SchedulerConfig {
             max_batched_tokens: self.engine.max_batched_tokens,
@@ -198,19 +192,13 @@ impl TieredServer {
         match pace {
             Pace::Sequential => {
                 let serve = |request: &TieredRequest| {
-                    let request = TieredRequest {
-                        arrival: replica.now(),
-                        ..request.clone()
-                    };
+                    let request = TieredRequest { arrival: replica.now(), ..request.clone() };
                     replica.serve(&[request]).remove(0)
                 };
                 self.requests.iter().map(serve).collect()
             }
             Pace::Open { speed, .. } => {
-                let first = self
-                    .requests
-                    .first()
-                    .map_or(Nanos(0), |first| first.arrival);
+                let first = self.requests.first().map_or(Nanos(0), |first| first.arrival);
                 let at = |arrival: Nanos| Nanos(0) + arrival.since(first).div_f64(speed);
                 let requests = self.requests.iter().map(|request| TieredRequest {
                     arrival: at(request.arrival),
@@ -226,9 +214,8 @@ impl TierAgreement {
     /// The same in words.
     pub(super) fn to_markdown(&self) -> String {
         let capacities = self.capacity_units.iter();
-        let capacities: Vec<String> = capacities
-            .map(|(tier, units)| format!("{tier} {units}"))
-            .collect();
+        let capacities: Vec<String> =
+            capacities.map(|(tier, units)| format!("{tier} {units}")).collect();
         let mut text =
             "| prompt tokens from | live | simulated | live, % | simulated, % | points |\n\
              |--|--:|--:|--:|--:|--:|\n"
@@ -269,18 +256,13 @@ fn found_tokens(outcome: &TieredOutcome) -> usize {
 /// Prompt tokens by where they came from, of all models and replicas.
 fn by_source(metrics: &str) -> BTreeMap<&'static str, u64> {
     let mut tokens = BTreeMap::new();
-    let lines = metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix(BY_SOURCE));
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix(BY_SOURCE));
     for line in lines {
         let source = SOURCES.iter().find(|source| {
             let label = format!("source=\"{source}\"");
             line.contains(&label)
         });
-        let count = line
-            .rsplit(' ')
-            .next()
-            .and_then(|count| count.parse::<f64>().ok());
+        let count = line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok());
         if let (Some(&source), Some(count)) = (source, count) {
             *tokens.entry(source).or_default() += count as u64;
         }
@@ -325,14 +307,9 @@ mod tests {
         assert_eq!(live, BTreeMap::from([("device", 300), ("computed", 700)]));
         let simulated = BTreeMap::from([("device", 100), ("disk", 300), ("computed", 600)]);
         let rows = rows(&live, &simulated);
-        let points: Vec<(&str, f64)> = rows
-            .iter()
-            .map(|row| (row.source, (row.points * 10.0).round() / 10.0))
-            .collect();
-        assert_eq!(
-            points,
-            [("device", -20.0), ("disk", 30.0), ("computed", -10.0)]
-        );
+        let points: Vec<(&str, f64)> =
+            rows.iter().map(|row| (row.source, (row.points * 10.0).round() / 10.0)).collect();
+        assert_eq!(points, [("device", -20.0), ("disk", 30.0), ("computed", -10.0)]);
         let agreement = TierAgreement {
             capacity_units: BTreeMap::from([("disk", 7)]),
             rows,
@@ -341,10 +318,7 @@ mod tests {
             less: 3,
         };
         let text = agreement.to_markdown();
-        assert!(
-            text.contains("| disk | 0 | 300 | 0.00 | 30.00 | +30.00 |"),
-            "{text}"
-        );
+        assert!(text.contains("| disk | 0 | 300 | 0.00 | 30.00 | +30.00 |"), "{text}");
         assert!(text.contains("at most: disk 7"), "{text}");
     }
 }

@@ -117,11 +117,8 @@ fn refuse_itself(export: &Export) -> Result<()> {
 }
 
 fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {
-    let mut failed: Vec<(String, u64)> = copied
-        .failed
-        .iter()
-        .map(|(failure, count)| (failure.to_string(), *count))
-        .collect();
+    let mut failed: Vec<(String, u64)> =
+        copied.failed.iter().map(|(failure, count)| (failure.to_string(), *count)).collect();
     failed.sort();
     let lines = || {
         let mut lines = vec![format!(
@@ -131,10 +128,7 @@ fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {
             words::bytes(copied.stored.bytes)
         )];
         for (count, what) in [
-            (
-                copied.damaged,
-                "damaged, not copied (`cache verify` sets them aside)",
-            ),
+            (copied.damaged, "damaged, not copied (`cache verify` sets them aside)"),
             (copied.gone, "replaced or deleted meanwhile"),
             (copied.unreadable, "could not be read"),
             (copied.evicted, "given up by the destination to make room"),
@@ -163,11 +157,7 @@ fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {
     })?;
     let num_failed: u64 = copied.failed.values().sum();
     if num_failed > 0 {
-        bail!(
-            "{} could not be written to {}",
-            counted(num_failed, "record"),
-            export.dest
-        );
+        bail!("{} could not be written to {}", counted(num_failed, "record"), export.dest);
     }
     if copied.unreadable > 0 {
         bail!(
@@ -177,10 +167,7 @@ fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {
         );
     }
     if copied.evicted > 0 {
-        bail!(
-            "{} is too small for all of them: raise --context-cache-gib",
-            export.dest
-        );
+        bail!("{} is too small for all of them: raise --context-cache-gib", export.dest);
     }
     Ok(())
 }

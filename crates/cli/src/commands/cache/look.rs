@@ -84,17 +84,11 @@ pub(super) fn ls(ls: &Ls) -> Result<()> {
         let head = std::iter::once(HEAD.map(str::to_owned).to_vec());
         aligned(&head.chain(rows).collect::<Vec<_>>())
     };
-    if text.is_empty() {
-        Ok(())
-    } else {
-        output::line(text.trim_end())
-    }
+    if text.is_empty() { Ok(()) } else { output::line(text.trim_end()) }
 }
 
 /// Columns of `ls`; `--json` has the parent too.
-const HEAD: [&str; 8] = [
-    "name", "type", "kind", "tenant", "tokens", "bytes", "age", "expires",
-];
+const HEAD: [&str; 8] = ["name", "type", "kind", "tenant", "tokens", "bytes", "age", "expires"];
 
 fn row(item: &Item, now_s: u64) -> [String; 8] {
     let it = &item.resident;
@@ -201,10 +195,7 @@ impl CacheStatReport<'_> {
 
     fn all(&self) -> RecordTally {
         let bytes = self.survey.items.iter().map(|item| item.resident.bytes);
-        RecordTally {
-            records: self.survey.items.len() as u64,
-            bytes: bytes.sum(),
-        }
+        RecordTally { records: self.survey.items.len() as u64, bytes: bytes.sum() }
     }
 
     fn tokens(&self) -> u64 {
@@ -318,10 +309,7 @@ impl CacheStatReport<'_> {
             lines.push("there is more: the listing was ended at its limit".to_owned());
         }
         let tenants = self.tenants().into_iter();
-        lines.extend(list(
-            "tenants",
-            tenants.map(|(tag, it)| (words::tenant(tag), it)),
-        ));
+        lines.extend(list("tenants", tenants.map(|(tag, it)| (words::tenant(tag), it))));
         let kinds = self.kinds().into_iter();
         lines.extend(list("kinds", kinds.map(|(name, it)| (name.to_owned(), it))));
         lines.extend(list("identities", self.identities().into_iter()));

@@ -54,11 +54,7 @@ struct VerificationResults {
 pub(super) fn run(verify: &Verify) -> Result<()> {
     let tenant = verify.whose.tag()?;
     let looking = TaskProgress::endless("reading the lists of records");
-    let cache = if verify.dry_run {
-        verify.place.look()?
-    } else {
-        verify.place.open()?
-    };
+    let cache = if verify.dry_run { verify.place.look()? } else { verify.place.open()? };
     let survey = cache.survey(unix_seconds())?;
     let mut items = survey.items;
     items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
@@ -66,10 +62,7 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
     looking.end();
     let progress = progress("reading records", &items);
     let began = Instant::now();
-    let mut found = VerificationResults {
-        harm: survey.harm,
-        ..VerificationResults::default()
-    };
+    let mut found = VerificationResults { harm: survey.harm, ..VerificationResults::default() };
     cache.read(
         &items,
         &mut || arena.take().expect("as many slots as are read at once"),
@@ -96,10 +89,7 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
     let wrong = found.damaged.len() + found.unreadable.len();
     let harm = found.harm.len();
     let harmed = format!("segments are harmed in {}", counted(harm as u64, "place"));
-    let damaged = format!(
-        "{wrong} of {} damaged",
-        counted(items.len() as u64, "record")
-    );
+    let damaged = format!("{wrong} of {} damaged", counted(items.len() as u64, "record"));
     match (wrong, harm) {
         (0, 0) => Ok(()),
         (0, _) => bail!(CheckFailure(harmed)),
@@ -161,9 +151,7 @@ impl VerificationResults {
         }
         if !self.unreadable.is_empty() {
             let count = self.unreadable.len();
-            lines.push(format!(
-                "{count} could not be read: look after that disk or store"
-            ));
+            lines.push(format!("{count} could not be read: look after that disk or store"));
         }
         if self.gone > 0 {
             lines.push(format!("{} were replaced or deleted meanwhile", self.gone));
@@ -173,9 +161,5 @@ impl VerificationResults {
 }
 
 fn line(item: &Item, wrong: &str) -> String {
-    format!(
-        "{:?} of tenant {}: {wrong}",
-        item.resident.name,
-        words::tenant(item.resident.tenant)
-    )
+    format!("{:?} of tenant {}: {wrong}", item.resident.name, words::tenant(item.resident.tenant))
 }

@@ -120,10 +120,7 @@ mod tests {
         assert_eq!(kv_tokens(vllm), Some(32_000));
         let sglang = "# HELP x\nsglang:max_total_num_tokens{model_name=\"m\"} 123456.0";
         assert_eq!(kv_tokens(sglang), Some(123_456));
-        assert_eq!(
-            kv_tokens("vllm:cache_config_info{block_size=\"16\"} 1.0"),
-            None
-        );
+        assert_eq!(kv_tokens("vllm:cache_config_info{block_size=\"16\"} 1.0"), None);
         assert_eq!(kv_tokens(""), None);
     }
 }

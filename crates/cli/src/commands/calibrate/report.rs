@@ -30,11 +30,7 @@ impl CalibrationReport {
     /// For the head of the file.
     pub(super) fn in_short(&self) -> Vec<String> {
         let percent = |(mean, worst): (f64, f64)| {
-            format!(
-                "{:.1} % on average, {:.1} % at worst",
-                mean * 100.0,
-                worst * 100.0
-            )
+            format!("{:.1} % on average, {:.1} % at worst", mean * 100.0, worst * 100.0)
         };
         vec![
             format!("measured: {} shapes", self.timings.len()),
@@ -72,9 +68,7 @@ fn told(shape: TimedWork) -> String {
 fn held_out(timings: &[Timing], max_batched_tokens: usize) -> (f64, f64) {
     let half = |odd: usize| -> Vec<Timing> {
         let all = timings.iter().enumerate();
-        all.filter(|(at, _)| at % 2 == odd)
-            .map(|(_, it)| *it)
-            .collect()
+        all.filter(|(at, _)| at % 2 == odd).map(|(_, it)| *it).collect()
     };
     let halves = [half(0), half(1)];
     if halves.iter().any(Vec::is_empty) {

@@ -107,10 +107,7 @@ fn desk(rng: &mut Rng, sent: &mut Vec<DemoRequest>) {
             let body = desk.body(case, user, &messages, &desk.tools);
             sent.push(DemoRequest { at_s, body });
             history.push(message("assistant", &words::text(rng, 3)));
-            history.push(message(
-                "tool",
-                &format!("step {step}: {}", words::text(rng, 8)),
-            ));
+            history.push(message("tool", &format!("step {step}: {}", words::text(rng, 8))));
             at_s += 4.0 + rng.next_f64() * 20.0;
         }
     }
@@ -127,10 +124,7 @@ fn library(rng: &mut Rng, sent: &mut Vec<DemoRequest>) {
         let topic = few(rng, DOCUMENTS - RETRIEVED);
         let mut found: Vec<_> = (topic..topic + RETRIEVED).collect();
         rng.shuffle(&mut found);
-        let found: Vec<_> = found
-            .into_iter()
-            .map(|index| documents[index].as_str())
-            .collect();
+        let found: Vec<_> = found.into_iter().map(|index| documents[index].as_str()).collect();
         let asked = format!("{}\nQuestion: {}", found.join("\n"), words::question(rng));
         let messages = [message("system", &library.system), message("user", &asked)];
         let body = library.body(question, few(rng, 40), &messages, &[]);
@@ -213,9 +207,7 @@ mod tests {
     fn the_hour_is_a_log_in_order_of_time_and_the_same_for_a_seed() {
         let log = log(1);
         let requests = read("demo", &log[..], LogOptions::default()).expect("readable");
-        let requests: Vec<_> = requests
-            .collect::<Result<_, _>>()
-            .expect("every line is good");
+        let requests: Vec<_> = requests.collect::<Result<_, _>>().expect("every line is good");
         assert!(requests.len() > 500, "{}", requests.len());
         let times: Vec<_> = requests.iter().map(|request| request.arrival).collect();
         assert!(times.is_sorted() && times[0].is_some());

@@ -40,11 +40,7 @@ impl FirstLine {
             return Ok(&[]);
         }
         self.is_ours = line.is_some_and(is_entry);
-        if self.is_ours {
-            Ok(&self.held)
-        } else {
-            Err(io::ErrorKind::InvalidData.into())
-        }
+        if self.is_ours { Ok(&self.held) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
     /// Returns the bytes received in place of a dump. An empty answer is an empty dump.

@@ -57,10 +57,7 @@ fn label(label: &Value) -> String {
     } else {
         format!("cached: {}", held.join(", "))
     };
-    format!(
-        "{}: {held}",
-        one_line(label["label"].as_str().unwrap_or_default())
-    )
+    format!("{}: {held}", one_line(label["label"].as_str().unwrap_or_default()))
 }
 
 fn totals(index: &Value) -> String {
@@ -89,11 +86,7 @@ fn sharing(shared: &Value) -> Option<String> {
     Some(format!(
         "shared index: {}; this gateway listens to {} for all and to {} for itself, \
          others to {}",
-        if is_connected {
-            "its server is there"
-        } else {
-            "its server is not there"
-        },
+        if is_connected { "its server is there" } else { "its server is not there" },
         counted(count("own"), "replica"),
         count("alone"),
         count("other"),
@@ -102,24 +95,17 @@ fn sharing(shared: &Value) -> Option<String> {
 
 fn row(replica: &Value) -> String {
     let tiers = replica["blocks"].as_object().into_iter().flatten();
-    let tiers: Vec<String> = tiers
-        .map(|(tier, blocks)| cell(&format!("{tier} {blocks}")))
-        .collect();
+    let tiers: Vec<String> =
+        tiers.map(|(tier, blocks)| cell(&format!("{tier} {blocks}"))).collect();
     let stream = &replica["stream"];
-    let age = stream["last_event_age_s"]
-        .as_f64()
-        .map_or(String::new(), |age| format!("{age:.3}"));
+    let age = stream["last_event_age_s"].as_f64().map_or(String::new(), |age| format!("{age:.3}"));
     format!(
         "| {} | {} | {} | {} | {} | {} | {} | {age} |",
         replica["replica"],
         cell(&address(replica)),
         if is_up(replica) { "up" } else { "down" },
         cell(stream_state(replica)),
-        if tiers.is_empty() {
-            "none".to_owned()
-        } else {
-            tiers.join(", ")
-        },
+        if tiers.is_empty() { "none".to_owned() } else { tiers.join(", ") },
         replica["doubtful_blocks"].as_u64().unwrap_or(0),
         stream["lost_batches"].as_u64().unwrap_or(0),
     )

@@ -155,10 +155,7 @@ impl TracePredictions {
     pub(super) fn remark(&self, requests: &[TraceRequest], seconds: f64) -> Option<String> {
         let num_said = match &self.values {
             Some(values) => values.iter().flatten().count(),
-            None => requests
-                .iter()
-                .filter(|one| one.p_continue.is_some())
-                .count(),
+            None => requests.iter().filter(|one| one.p_continue.is_some()).count(),
         };
         let horizon_s = turns::HORIZON.as_secs();
         let who = match &self.name {
@@ -178,9 +175,7 @@ impl TracePredictions {
             (0, _) => Some(format!("{who} makes no prediction, so lpc evicts like lru")),
             (said, _) if said < requests.len() => {
                 let all = counted(requests.len() as u64, "request");
-                Some(format!(
-                    "{who} predicts for {said} of {all}; the others count as 50 %"
-                ))
+                Some(format!("{who} predicts for {said} of {all}; the others count as 50 %"))
             }
             _ => None,
         }
@@ -196,15 +191,11 @@ fn by_model(
     let num_prompts = num_prompts(&model.model().definition);
     let mut predictions = Vec::with_capacity(requests.len());
     for requests in requests.chunks(BATCH) {
-        let situations: Vec<_> = requests
-            .iter()
-            .map(|request| texts.situation(request, num_prompts))
-            .collect();
+        let situations: Vec<_> =
+            requests.iter().map(|request| texts.situation(request, num_prompts)).collect();
         let known: Vec<_> = situations.iter().flatten().cloned().collect();
         let mut said = model.predict(&known).into_iter();
-        let said = situations
-            .iter()
-            .map(|known| known.as_ref().and_then(|_| said.next()?));
+        let said = situations.iter().map(|known| known.as_ref().and_then(|_| said.next()?));
         predictions.extend(said);
         observe(requests.len() as u64);
     }

@@ -69,11 +69,7 @@ mod tests {
     }
 
     fn request(session: u64, turn: u16) -> TraceRequest {
-        TraceRequest {
-            session: Some(SessionId(session)),
-            turn,
-            ..TraceRequest::default()
-        }
+        TraceRequest { session: Some(SessionId(session)), turn, ..TraceRequest::default() }
     }
 
     const LONG: &str = concat!(
@@ -103,16 +99,10 @@ mod tests {
     #[test]
     fn what_was_said_before_a_prompt_is_known_and_nothing_later() {
         check((0, 1, 9), Some((&["one"], &[], 5, None, None)));
-        check(
-            (0, 2, 9),
-            Some((&["one", "two"], &[""], 6, None, Some(2.0))),
-        );
+        check((0, 2, 9), Some((&["one", "two"], &[""], 6, None, Some(2.0))));
         let (all, answers): (&[_], &[_]) = (&["one", "two", "three"], &["", "yz"]);
         check((0, 3, 9), Some((all, answers, 7, Some(2), Some(4.5))));
-        check(
-            (0, 3, 2),
-            Some((&all[1..], &answers[1..], 7, Some(2), Some(4.5))),
-        );
+        check((0, 3, 2), Some((&all[1..], &answers[1..], 7, Some(2), Some(4.5))));
         check((0, 3, 1), Some((&all[2..], &[], 7, Some(2), Some(4.5))));
         check((3, 1, 5), Some((&["other"], &[], 1, None, None)));
     }
@@ -123,13 +113,8 @@ mod tests {
             check((session, turn, 5), None);
         }
         let sessions = BTreeSet::from([SessionId(0)]);
-        let error = SessionConversations::new(&sessions, Vec::new())
-            .expect_err("none")
-            .to_string();
-        assert!(
-            error.contains("1 sessions were replayed, but the file holds 0"),
-            "{error}"
-        );
+        let error = SessionConversations::new(&sessions, Vec::new()).expect_err("none").to_string();
+        assert!(error.contains("1 sessions were replayed, but the file holds 0"), "{error}");
     }
 
     #[test]

@@ -21,9 +21,7 @@ pub(super) const HORIZON: Duration = Duration::from_secs(5 * LpcOptions::INTERVA
 pub(super) fn predictions(requests: &[TraceRequest]) -> Vec<Option<Probability>> {
     let mut turns = Turns::default();
     let numbered = (0..).zip(requests);
-    numbered
-        .map(|(number, request)| turns.predict(number, request))
-        .collect()
+    numbered.map(|(number, request)| turns.predict(number, request)).collect()
 }
 
 /// Requests of the last horizon, and what was learnt of those before.
@@ -50,12 +48,7 @@ impl Turns {
         self.learn(came);
         let session = request.session.filter(|_| turn > 0)?;
         self.latest.insert(session, number);
-        self.waiting.push_back(UnresolvedRequest {
-            number,
-            came,
-            session,
-            turn,
-        });
+        self.waiting.push_back(UnresolvedRequest { number, came, session, turn });
         Some(self.prior.p(turn))
     }
 
@@ -90,8 +83,7 @@ mod tests {
     /// Checks the prediction for the last request against a prior that has observed `seen`.
     fn check(told: &[(f64, u64, u16)], seen: &[(u16, bool)]) {
         let mut prior = TurnPrior::new();
-        seen.iter()
-            .for_each(|&(turn, went_on)| prior.observe(turn, went_on));
+        seen.iter().for_each(|&(turn, went_on)| prior.observe(turn, went_on));
         let requests = requests(told);
         let turn = requests.last().expect("some").turn;
         let last = *predictions(&requests).last().expect("one each");
@@ -104,28 +96,19 @@ mod tests {
         check(&[(0.0, 1, 1), (1.0, 1, 2), (499.9, 2, 1)], &[]);
         check(&[(0.0, 1, 1), (500.0, 2, 1)], &[(1, false)]);
         check(&[(0.0, 1, 1), (1.0, 1, 2), (500.0, 2, 1)], &[(1, true)]);
-        check(
-            &[(0.0, 1, 1), (1.0, 1, 2), (501.0, 2, 1)],
-            &[(1, true), (2, false)],
-        );
+        check(&[(0.0, 1, 1), (1.0, 1, 2), (501.0, 2, 1)], &[(1, true), (2, false)]);
         // Ended, it comes again all the same: a turn like any other.
         check(
             &[(0.0, 1, 1), (500.0, 1, 2), (501.0, 1, 3), (1_000.0, 2, 1)],
             &[(1, false), (2, true)],
         );
-        check(
-            &[(0.0, 1, 1), (0.0, 1, 2), (500.0, 2, 1)],
-            &[(1, true), (2, false)],
-        );
+        check(&[(0.0, 1, 1), (0.0, 1, 2), (500.0, 2, 1)], &[(1, true), (2, false)]);
     }
 
     #[test]
     fn what_has_no_session_or_turn_gets_no_prediction() {
         let requests = requests(&[(0.0, 0, 1), (0.0, 1, 0), (0.0, 1, 1)]);
-        let is_predicted = predictions(&requests)
-            .iter()
-            .map(Option::is_some)
-            .collect::<Vec<_>>();
+        let is_predicted = predictions(&requests).iter().map(Option::is_some).collect::<Vec<_>>();
         assert_eq!(is_predicted, [false, false, true]);
     }
 
@@ -145,14 +128,8 @@ mod tests {
         let predictions = predictions(&requests);
         for turn in [1, 2] {
             let late = requests.iter().zip(&predictions).rev();
-            let (_, p) = late
-                .into_iter()
-                .find(|(one, _)| one.turn == turn)
-                .expect("some");
-            let (p, share) = (
-                p.expect("predicted").value(),
-                if turn == 1 { 0.5 } else { 0.0 },
-            );
+            let (_, p) = late.into_iter().find(|(one, _)| one.turn == turn).expect("some");
+            let (p, share) = (p.expect("predicted").value(), if turn == 1 { 0.5 } else { 0.0 });
             assert!((p - share).abs() < 0.03, "turn {turn}: {p}");
         }
     }

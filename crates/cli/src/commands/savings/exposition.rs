@@ -33,11 +33,7 @@ fn sample(line: &str) -> Option<MetricSample<'_>> {
         None => (Vec::new(), rest),
     };
     let value = rest.split_whitespace().next()?.parse().ok()?;
-    Some(MetricSample {
-        name,
-        labels,
-        value,
-    })
+    Some(MetricSample { name, labels, value })
 }
 
 /// Names and values up to the closing brace, and what is behind it.

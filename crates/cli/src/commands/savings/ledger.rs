@@ -64,10 +64,7 @@ impl ServerLedger {
         if !wanted.contains(&sample.name) {
             return;
         }
-        let model = self
-            .models
-            .entry(sample.label("model_name").to_owned())
-            .or_default();
+        let model = self.models.entry(sample.label("model_name").to_owned()).or_default();
         match sample.name {
             "headstart_prompt_tokens_by_source_total" => {
                 let source = sample.label("source").to_owned();
@@ -111,11 +108,7 @@ impl ServerLedger {
             .filter(|(_, model)| model.prompt() > 0.0)
             .map(|(name, model)| model.text(name, prices))
             .collect();
-        if texts.is_empty() {
-            "no prompt was answered yet".to_owned()
-        } else {
-            texts.join("\n\n")
-        }
+        if texts.is_empty() { "no prompt was answered yet".to_owned() } else { texts.join("\n\n") }
     }
 }
 
@@ -154,10 +147,8 @@ impl ModelCounters {
             let tokens = self.from(source);
             if tokens > 0.0 || source == COMPUTED {
                 let share = tokens / prompt * 100.0;
-                lines.push(line(
-                    &format!("  {source}"),
-                    &format!("{tokens:>14.0}  {share:>5.1} %"),
-                ));
+                lines
+                    .push(line(&format!("  {source}"), &format!("{tokens:>14.0}  {share:>5.1} %")));
             }
         }
         if let Some(seconds) = self.prefill_s {
@@ -169,26 +160,15 @@ impl ModelCounters {
 
     fn money(&self, name: &str, prices: Option<&PriceTable>) -> Vec<String> {
         if let Some(bill) = self.bill(name, prices) {
-            let Bill {
-                currency,
-                saved,
-                paid,
-                without,
-            } = bill;
+            let Bill { currency, saved, paid, without } = bill;
             let sum = |amount| money(&one_line(&currency), amount);
             return vec![
                 line("money saved", &format!("{:>14}", sum(saved))),
-                line(
-                    "  paid",
-                    &format!("{:>14}  instead of {}", sum(paid), sum(without)),
-                ),
+                line("  paid", &format!("{:>14}  instead of {}", sum(paid), sum(without))),
             ];
         }
         if prices.is_some() {
-            return vec![line(
-                "money saved",
-                "  the price table has no price for this model",
-            )];
+            return vec![line("money saved", "  the price table has no price for this model")];
         }
         let counted = self.money.iter();
         let told = |(currency, saved): (&String, &f64)| {
@@ -220,11 +200,7 @@ vllm:generation_tokens_total{model_name=\"m\",replica=\"1\"} 50
 ";
 
     fn table(model: &str) -> PriceTable {
-        let price = Price {
-            cache_miss: 2_000.0,
-            cache_hit: 1_000.0,
-            output: 10_000.0,
-        };
+        let price = Price { cache_miss: 2_000.0, cache_hit: 1_000.0, output: 10_000.0 };
         PriceTable {
             currency: "USD".to_owned(),
             models: BTreeMap::from([(model.to_owned(), price)]),
@@ -256,10 +232,7 @@ vllm:generation_tokens_total{model_name=\"m\",replica=\"1\"} 50
         let ledger = ServerLedger::read(METRICS).expect("it is ours");
         let text = ledger.text(None);
         assert!(text.contains("EUR 0.25"), "{text}");
-        assert!(
-            text.contains("30.0 %") && !text.contains("remote"),
-            "{text}"
-        );
+        assert!(text.contains("30.0 %") && !text.contains("remote"), "{text}");
         let text = ledger.text(Some(&table("n")));
         assert!(text.contains("no price for this model"), "{text}");
         assert!(ServerLedger::read("vllm:num_requests_running 1\n").is_none());

@@ -32,35 +32,20 @@ pub(crate) fn arm(name: &str, predicting: Predicting) -> Result<Arm, String> {
         format!(":interval={}", predicting.interval_s)
     };
     let (policy, predictor, charge_tokens) = match base {
-        "turn-only" => (
-            format!("lpc{options}{interval}"),
-            PredictionSource::TurnCount,
-            0,
-        ),
-        "oracle" => (
-            format!("lpc{options}{interval}"),
-            PredictionSource::Truth,
-            0,
-        ),
+        "turn-only" => (format!("lpc{options}{interval}"), PredictionSource::TurnCount, 0),
+        "oracle" => (format!("lpc{options}{interval}"), PredictionSource::Truth, 0),
         "lpc" => {
             let policy = format!("lpc{options}{interval}");
             (policy, predicting.predictor, predicting.charge_tokens)
         }
         _ => (name.to_owned(), PredictionSource::Nobody, 0),
     };
-    let arm = Arm {
-        policy,
-        predictor,
-        charge_tokens,
-    };
+    let arm = Arm { policy, predictor, charge_tokens };
     check(&arm).map(|()| arm)
 }
 
 fn check(arm: &Arm) -> Result<(), String> {
-    let setting = Setting {
-        capacity: 1,
-        block_tokens: 16,
-    };
+    let setting = Setting { capacity: 1, block_tokens: 16 };
     let (spec, _) = policy::split_charge(&arm.policy, 16).map_err(|error| error.to_string())?;
     policy::by_name(&spec, setting)
         .map(drop)
@@ -71,18 +56,11 @@ fn check(arm: &Arm) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    const PREDICTING: Predicting = Predicting {
-        predictor: PredictionSource::Model,
-        charge_tokens: 4_000,
-        interval_s: 50.0,
-    };
+    const PREDICTING: Predicting =
+        Predicting { predictor: PredictionSource::Model, charge_tokens: 4_000, interval_s: 50.0 };
 
     fn check(name: &str, policy: &str, predictor: PredictionSource, charge_tokens: u32) {
-        let expected = Arm {
-            policy: policy.to_owned(),
-            predictor,
-            charge_tokens,
-        };
+        let expected = Arm { policy: policy.to_owned(), predictor, charge_tokens };
         assert_eq!(arm(name, PREDICTING), Ok(expected));
     }
 
@@ -90,18 +68,8 @@ mod tests {
     fn an_arm_is_a_policy_and_a_predictor() {
         check("lru", "lru", PredictionSource::Nobody, 0);
         check("lpc", "lpc:interval=50", PredictionSource::Model, 4_000);
-        check(
-            "lpc:interval=9",
-            "lpc:interval=9",
-            PredictionSource::Model,
-            4_000,
-        );
-        check(
-            "turn-only",
-            "lpc:interval=50",
-            PredictionSource::TurnCount,
-            0,
-        );
+        check("lpc:interval=9", "lpc:interval=9", PredictionSource::Model, 4_000);
+        check("turn-only", "lpc:interval=50", PredictionSource::TurnCount, 0);
         let flat = "lpc:no-decay:interval=50";
         check("oracle:no-decay", flat, PredictionSource::Truth, 0);
     }

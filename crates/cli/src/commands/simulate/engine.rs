@@ -26,23 +26,13 @@ pub(super) struct EngineOptions {
     #[arg(long, value_name = "N", default_value_t = 16, help_heading = "Engine")]
     block_size: usize,
     /// Maximum tokens per step
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 2_048,
-        help_heading = "Engine"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 2_048, help_heading = "Engine")]
     max_batched_tokens: usize,
     /// Maximum running sequences
     #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Engine")]
     max_sequences: usize,
     /// Context length of the model, tokens
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 32_768,
-        help_heading = "Engine"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 32_768, help_heading = "Engine")]
     max_context: usize,
 }
 
@@ -100,9 +90,7 @@ fn cost(text: &str) -> Result<CostModel, String> {
                 ));
             }
         };
-        *field = value
-            .parse()
-            .map_err(|_| format!("`{part}`: expected seconds"))?;
+        *field = value.parse().map_err(|_| format!("`{part}`: expected seconds"))?;
     }
     cost.check().map(|()| cost)
 }
@@ -115,10 +103,7 @@ mod tests {
     fn an_engine_is_a_name_or_its_costs() {
         assert_eq!(cost(H100), Ok(qwen3_32b_fp8_on_h100()));
         let toy = cost("overhead=0.002,token=1e-4").expect("valid");
-        assert_eq!(
-            (toy.overhead_s, toy.token_s, toy.pair_s),
-            (0.002, 1e-4, 0.0)
-        );
+        assert_eq!((toy.overhead_s, toy.token_s, toy.pair_s), (0.002, 1e-4, 0.0));
         let wrong = |text: &str| cost(text).expect_err("must be refused");
         assert!(wrong("h200").contains("expected qwen3-32b-h100"));
         assert!(wrong("overhead=much").contains("expected seconds"));

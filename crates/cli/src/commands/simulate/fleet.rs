@@ -96,9 +96,7 @@ pub(super) fn run(fleet: &FleetSimulation) -> Result<()> {
             return Err(UsageError(message.to_owned()).into());
         }
         Some(name) => FleetPreset::find(name).ok_or_else(|| {
-            UsageError(format!(
-                "--preset {name}: known are llm-d-73, llm-d-37, laptop"
-            ))
+            UsageError(format!("--preset {name}: known are llm-d-73, llm-d-37, laptop"))
         })?,
     };
     let report = fleet.options.run(preset, super::threads(fleet.threads))?;
@@ -274,11 +272,7 @@ impl FleetOptions {
         for (it, tokens) in fleet.replicas.iter_mut().zip(self.kv_tokens.iter().cycle()) {
             it.capacity_blocks = self.capacity_blocks(preset, tokens.get(), &spec)?;
         }
-        for (it, &speed) in fleet
-            .replicas
-            .iter_mut()
-            .zip(self.replica_speeds.iter().cycle())
-        {
+        for (it, &speed) in fleet.replicas.iter_mut().zip(self.replica_speeds.iter().cycle()) {
             it.cost = scaled(&it.cost, speed)?;
         }
         if self.is_of_trace() || self.cost_model.is_some() {
@@ -322,10 +316,7 @@ impl FleetOptions {
         if self.is_of_trace() {
             1
         } else {
-            preset
-                .ladder()
-                .longest()
-                .div_ceil(spec.scheduler.block_size)
+            preset.ladder().longest().div_ceil(spec.scheduler.block_size)
         }
     }
 
@@ -335,17 +326,10 @@ impl FleetOptions {
             anyhow::Ok(seconds.map(Duration::from_secs_f64))
         };
         let restart = at("--gateway-restart", self.gateway_restart)?;
-        let restart = restart.map(|at| Fault::GatewayRestart {
-            gateway: 0,
-            at,
-            down: GATEWAY_DOWN,
-        });
+        let restart =
+            restart.map(|at| Fault::GatewayRestart { gateway: 0, at, down: GATEWAY_DOWN });
         let crash = at("--replica-crash", self.replica_crash)?;
-        let crash = crash.map(|at| Fault::Crash {
-            replica: 0,
-            at,
-            down: REPLICA_DOWN,
-        });
+        let crash = crash.map(|at| Fault::Crash { replica: 0, at, down: REPLICA_DOWN });
         Ok(restart.into_iter().chain(crash).collect())
     }
 

@@ -144,17 +144,11 @@ impl Axes {
             sizes.flat_map(|&size| vary(point(0.0, size))).collect()
         };
         match sweep {
-            SweepAxis::Size => self
-                .sizes
-                .iter()
-                .map(|&size| point(f64::from(size), size))
-                .collect(),
+            SweepAxis::Size => {
+                self.sizes.iter().map(|&size| point(f64::from(size), size)).collect()
+            }
             SweepAxis::Lambda => at(&|point| {
-                let gap = |(gap, it): (usize, &Gap)| GridPoint {
-                    x: it.mean_s(),
-                    gap,
-                    ..point
-                };
+                let gap = |(gap, it): (usize, &Gap)| GridPoint { x: it.mean_s(), gap, ..point };
                 self.gaps.iter().enumerate().map(gap).collect()
             }),
             SweepAxis::Mcc => at(&|point| {
@@ -169,11 +163,7 @@ impl Axes {
                     .collect()
             }),
             SweepAxis::Charge => at(&|point| {
-                let charged = |&charge: &f64| GridPoint {
-                    x: charge,
-                    charge,
-                    ..point
-                };
+                let charged = |&charge: &f64| GridPoint { x: charge, charge, ..point };
                 self.charges.iter().map(charged).collect()
             }),
         }
@@ -202,11 +192,7 @@ fn shown_name(point: GridPoint, name: &str) -> String {
 
 /// `160000` as `160K`.
 pub(crate) fn kilo(tokens: u32) -> String {
-    if tokens.is_multiple_of(1_000) {
-        format!("{}K", tokens / 1_000)
-    } else {
-        tokens.to_string()
-    }
+    if tokens.is_multiple_of(1_000) { format!("{}K", tokens / 1_000) } else { tokens.to_string() }
 }
 
 #[cfg(test)]
@@ -217,9 +203,7 @@ mod tests {
         Axes {
             sizes: vec![60_000, 160_000],
             at: vec![160_000],
-            gaps: [100.0, 50.0]
-                .map(|mean_s| Gap::Exponential { mean_s })
-                .to_vec(),
+            gaps: [100.0, 50.0].map(|mean_s| Gap::Exponential { mean_s }).to_vec(),
             mccs: vec![0.0, 0.5],
             charges: vec![0.0, 1.0],
             charge: 1.0,
@@ -239,10 +223,7 @@ mod tests {
                 ("lru", PredictionSource::Truth)
             );
             for other in [lru, oracle] {
-                assert_eq!(
-                    (group.gap, group.size_tokens),
-                    (other.gap, other.size_tokens)
-                );
+                assert_eq!((group.gap, group.size_tokens), (other.gap, other.size_tokens));
             }
         }
     }

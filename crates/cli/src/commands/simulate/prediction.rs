@@ -77,12 +77,7 @@ pub(crate) struct PredictionSimulation {
     ///
     /// Sweeps other than lambda use the first value. A record has its own gaps; there this is the
     /// mean that lpc assumes.
-    #[arg(
-        long,
-        value_name = "S[,S…]",
-        value_delimiter = ',',
-        default_value = "100"
-    )]
+    #[arg(long, value_name = "S[,S…]", value_delimiter = ',', default_value = "100")]
     #[arg(help_heading = "Experiment")]
     lambda: Vec<f64>,
     /// Distribution of gaps: exponential or lognormal:SIGMA
@@ -160,9 +155,8 @@ pub(super) fn run(simulate: &PredictionSimulation) -> Result<()> {
     let seeds = source.seeds(simulate.seeds.get());
     let threads = super::threads(simulate.threads);
 
-    let pairs: Vec<(usize, u64)> = (0..axes.gaps.len())
-        .flat_map(|gap| seeds.iter().map(move |&seed| (gap, seed)))
-        .collect();
+    let pairs: Vec<(usize, u64)> =
+        (0..axes.gaps.len()).flat_map(|gap| seeds.iter().map(move |&seed| (gap, seed))).collect();
     let pacing = simulate.pacing();
     let progress = TaskProgress::steps("generating conversations", pairs.len());
     let traffics = cells::parallel(&pairs, threads, |&(gap, seed)| {
@@ -174,16 +168,10 @@ pub(super) fn run(simulate: &PredictionSimulation) -> Result<()> {
     progress.end();
     let minutes = traffics[0].script().seconds() / 60.0;
     if simulate.warm_up > 0.0 && simulate.warm_up >= minutes {
-        let message = format!(
-            "--warm-up {:?}: the run has {minutes:.1} minutes",
-            simulate.warm_up
-        );
+        let message = format!("--warm-up {:?}: the run has {minutes:.1} minutes", simulate.warm_up);
         return Err(UsageError(message).into());
     }
-    let runs = GroupRuns {
-        traffics: &traffics,
-        num_seeds: seeds.len(),
-    };
+    let runs = GroupRuns { traffics: &traffics, num_seeds: seeds.len() };
     let measured = measure(&grid, &runs, |cells| {
         let progress = TaskProgress::steps("simulating", cells.len());
         let measured = cells::run_all(cells, &replica, threads, || progress.inc(1));
@@ -253,17 +241,11 @@ impl PredictionSimulation {
             let message = format!("--warm-up {warm_up:?}: expected up to {MINUTES_MAX} minutes");
             return Err(UsageError(message).into());
         }
-        Ok(Replica {
-            warm_up: Duration::from_secs_f64(warm_up * 60.0),
-            ..self.engine.replica()?
-        })
+        Ok(Replica { warm_up: Duration::from_secs_f64(warm_up * 60.0), ..self.engine.replica()? })
     }
 
     fn pacing(&self) -> Pacing {
-        Pacing {
-            seconds: self.minutes * 60.0,
-            ..self.traffic.pacing(self.lambda[0])
-        }
+        Pacing { seconds: self.minutes * 60.0, ..self.traffic.pacing(self.lambda[0]) }
     }
 
     /// Everything that varies, checked.
@@ -282,11 +264,7 @@ impl PredictionSimulation {
         let gaps = gaps.into_iter().map(|mean_s| self.gap(mean_s));
         Ok(Axes {
             sizes: self.sizes.clone(),
-            at: if self.at.is_empty() {
-                largest.into_iter().collect()
-            } else {
-                self.at.clone()
-            },
+            at: if self.at.is_empty() { largest.into_iter().collect() } else { self.at.clone() },
             gaps: gaps.collect::<Result<_>>()?,
             predictor: self.predictor(source, mccs.first().copied())?,
             mccs: match mccs.len() {
@@ -298,11 +276,7 @@ impl PredictionSimulation {
             } else {
                 charges.first().copied().unwrap_or(source.charge())
             },
-            charges: if charges.is_empty() {
-                vec![0.0, 1.0, 2.0, 4.0]
-            } else {
-                charges
-            },
+            charges: if charges.is_empty() { vec![0.0, 1.0, 2.0, 4.0] } else { charges },
             arms: self.policies.clone(),
         })
     }
@@ -314,10 +288,7 @@ impl PredictionSimulation {
         let sigma = self.gaps.strip_prefix("lognormal:");
         let sigma = sigma.and_then(|text| text.parse::<f64>().ok());
         match sigma.filter(|sigma| (0.0..=5.0).contains(sigma)) {
-            Some(sigma) => Ok(Gap::LogNormal {
-                mu: mean_s.ln() - sigma * sigma / 2.0,
-                sigma,
-            }),
+            Some(sigma) => Ok(Gap::LogNormal { mu: mean_s.ln() - sigma * sigma / 2.0, sigma }),
             None => {
                 let known = "exponential, or lognormal:SIGMA with SIGMA from 0 to 5";
                 Err(UsageError(format!("--gaps {}: expected {known}", self.gaps)).into())
@@ -326,14 +297,8 @@ impl PredictionSimulation {
     }
 
     fn predictor(&self, source: &TrafficSource, mcc: Option<f64>) -> Result<PredictionSource> {
-        let default = if source.has_predictions() {
-            "model"
-        } else {
-            "noisy"
-        };
-        let channel = NoiseChannel::ALL
-            .into_iter()
-            .find(|it| it.name() == self.oracle);
+        let default = if source.has_predictions() { "model" } else { "noisy" };
+        let channel = NoiseChannel::ALL.into_iter().find(|it| it.name() == self.oracle);
         let channel = channel.ok_or_else(|| {
             let known = "flips, logit or confident";
             UsageError(format!("--oracle {}: expected {known}", self.oracle))
@@ -344,10 +309,7 @@ impl PredictionSimulation {
             return Err(UsageError(message).into());
         }
         match named {
-            "noisy" => Ok(PredictionSource::Noisy {
-                channel,
-                mcc: mcc.unwrap_or(source.mcc()),
-            }),
+            "noisy" => Ok(PredictionSource::Noisy { channel, mcc: mcc.unwrap_or(source.mcc()) }),
             "model" if source.has_predictions() => Ok(PredictionSource::Model),
             "model" => {
                 let message = "--predictor model: the conversations carry no predictions; name \
@@ -372,9 +334,7 @@ fn tokens(text: &str) -> Result<u32, String> {
     let number = digits.parse::<f64>().ok().map(|number| number * factor);
     match number.filter(|number| (1.0..=f64::from(TOKENS_MAX)).contains(number)) {
         Some(number) => Ok(number as u32),
-        None => Err(format!(
-            "expected tokens, as 160000 or 160K, up to {TOKENS_MAX}"
-        )),
+        None => Err(format!("expected tokens, as 160000 or 160K, up to {TOKENS_MAX}")),
     }
 }
 

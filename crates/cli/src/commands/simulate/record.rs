@@ -82,10 +82,7 @@ pub(super) fn read(file: &Path) -> Result<RecordedRun> {
 }
 
 fn checked(line: ConversationLine) -> Result<ConversationLine> {
-    let times = line
-        .turns
-        .iter()
-        .flat_map(|it| [it.think_s, it.e2e_s, it.sent_s]);
+    let times = line.turns.iter().flat_map(|it| [it.think_s, it.e2e_s, it.sent_s]);
     let is_time = |seconds: f64| (0.0..=SECONDS_MAX).contains(&seconds);
     ensure!(
         is_time(line.start_s) && times.into_iter().all(is_time),
@@ -96,17 +93,11 @@ fn checked(line: ConversationLine) -> Result<ConversationLine> {
 
 fn run(lines: &[ConversationLine]) -> RecordedRun {
     let lines: Vec<_> = lines.iter().filter(|it| !it.turns.is_empty()).collect();
-    let indices: HashMap<usize, usize> = lines
-        .iter()
-        .enumerate()
-        .map(|(index, line)| (line.conversation, index))
-        .collect();
+    let indices: HashMap<usize, usize> =
+        lines.iter().enumerate().map(|(index, line)| (line.conversation, index)).collect();
     let started = lines.iter().map(|line| {
         let head = line.shared.as_ref().and_then(|shared| {
-            Some(Head {
-                conversation: *indices.get(&shared.conversation)?,
-                tokens: shared.tokens,
-            })
+            Some(Head { conversation: *indices.get(&shared.conversation)?, tokens: shared.tokens })
         });
         let turns = turns(&line.turns);
         let start = Nanos::from_secs_f64(line.start_s);
@@ -114,9 +105,7 @@ fn run(lines: &[ConversationLine]) -> RecordedRun {
     });
     // The script ends with the last answer of the record.
     let ends = lines.iter().flat_map(|line| &line.turns);
-    let end_s = ends
-        .map(|turn| turn.sent_s + turn.e2e_s)
-        .fold(0.0, f64::max);
+    let end_s = ends.map(|turn| turn.sent_s + turn.e2e_s).fold(0.0, f64::max);
     let told = lines.iter().map(|line| {
         let told = line.turns.iter().map(|turn| Probability::new(turn.p?));
         told.collect::<Vec<_>>()
@@ -172,15 +161,9 @@ mod tests {
             panic!("two conversations");
         };
         assert_eq!((first.turns[0].gap_s, first.turns[1].new_tokens), (3.5, 5));
-        let head = Head {
-            conversation: 0,
-            tokens: 33,
-        };
+        let head = Head { conversation: 0, tokens: 33 };
         assert_eq!((first.head, second.head), (None, Some(head)));
-        assert_eq!(
-            (run.script.seconds(), run.script.end_s()),
-            (7.0, 7.0 + SLACK_S)
-        );
+        assert_eq!((run.script.seconds(), run.script.end_s()), (7.0, 7.0 + SLACK_S));
         assert_eq!(run.told, [vec![Probability::new(0.25), None], vec![None]]);
     }
 

@@ -53,11 +53,7 @@ impl ExchangeText {
 
 /// Reads the tokenizer of a model's folder.
 pub(super) fn tokenizer(folder: &Path) -> Result<Tokenizer> {
-    let file = if folder.is_dir() {
-        folder.join("tokenizer.json")
-    } else {
-        folder.to_owned()
-    };
+    let file = if folder.is_dir() { folder.join("tokenizer.json") } else { folder.to_owned() };
     Ok(Tokenizer::from_file(&file)?)
 }
 
@@ -71,9 +67,7 @@ impl TokenCountOptions {
             let answer = exchange.answer.as_ref();
             ScriptedTurn {
                 new_tokens: around.saturating_add(self.tokens(&exchange.said)),
-                answer_tokens: answer
-                    .map_or(self.answer_tokens, |it| self.tokens(it))
-                    .max(1),
+                answer_tokens: answer.map_or(self.answer_tokens, |it| self.tokens(it)).max(1),
                 gap_s: 0.0,
             }
         });
@@ -82,10 +76,8 @@ impl TokenCountOptions {
             told: vec![None; turns.len()],
             conversation: ScriptedConversation {
                 turns,
-                head: (self.shared_tokens > 0).then_some(Head {
-                    conversation: 0,
-                    tokens: self.shared_tokens,
-                }),
+                head: (self.shared_tokens > 0)
+                    .then_some(Head { conversation: 0, tokens: self.shared_tokens }),
             },
         }
     }
@@ -200,10 +192,7 @@ mod tests {
         ]);
         let recorded = lengths.of(&spoken);
         let turns = recorded.conversation.turns;
-        let turns: Vec<_> = turns
-            .iter()
-            .map(|it| (it.new_tokens, it.answer_tokens))
-            .collect();
+        let turns: Vec<_> = turns.iter().map(|it| (it.new_tokens, it.answer_tokens)).collect();
         assert_eq!(turns, [(100 + 5 + 3, 3), (5 + 2, 77)]);
         assert_eq!(recorded.told, [None, None]);
         let mut withheld = conversation(&[(Role::User, "1234"), (Role::Assistant, "")]);
@@ -214,13 +203,11 @@ mod tests {
 
     /// Turns as `U1 A1 …`, behind four others; expected: turn and prompts at each exchange.
     fn check(said: &str, expected: &[(u16, &str)]) {
-        let turns = said
-            .split_whitespace()
-            .map(|text| match text.as_bytes()[0] {
-                b'S' => (Role::System, text),
-                b'U' => (Role::User, text),
-                _ => (Role::Assistant, text),
-            });
+        let turns = said.split_whitespace().map(|text| match text.as_bytes()[0] {
+            b'S' => (Role::System, text),
+            b'U' => (Role::User, text),
+            _ => (Role::Assistant, text),
+        });
         let mut spoken = conversation(&turns.collect::<Vec<_>>());
         spoken.first_turn = Some(4);
         for turn in &mut spoken.turns {

@@ -40,12 +40,7 @@ pub(super) struct TrafficOptions {
     /// Conversations as JSON lines, drawn with replacement
     ///
     /// Each draw is a new conversation.
-    #[arg(
-        long,
-        value_name = "FILE",
-        help_heading = "Traffic",
-        conflicts_with = "preset"
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "Traffic", conflicts_with = "preset")]
     conversations: Option<PathBuf>,
     /// Maximum conversations to read
     #[arg(long, value_name = "N", help_heading = "Traffic")]
@@ -111,16 +106,9 @@ pub(super) enum TrafficSource {
     /// A published data set, with what all conversations share.
     Published(ChatWorkload, u32),
     /// Texts, as lengths and predictions.
-    Texts {
-        name: String,
-        recorded: Vec<UntimedConversation>,
-        is_predicted: bool,
-    },
+    Texts { name: String, recorded: Vec<UntimedConversation>, is_predicted: bool },
     /// A run.
-    Record {
-        name: String,
-        run: record::RecordedRun,
-    },
+    Record { name: String, run: record::RecordedRun },
 }
 
 impl TrafficOptions {
@@ -135,10 +123,7 @@ impl TrafficOptions {
         self.check()?;
         if let Some(file) = &self.record {
             let run = record::read(file)?;
-            return Ok(TrafficSource::Record {
-                name: shown(file),
-                run,
-            });
+            return Ok(TrafficSource::Record { name: shown(file), run });
         }
         if let Some(file) = &self.conversations {
             return self.texts(file);
@@ -183,20 +168,14 @@ impl TrafficOptions {
             ("--answer-tokens", self.answer_tokens.is_some()),
         ];
         let given = given.into_iter().find(|(_, is_given)| *is_given);
-        given
-            .filter(|_| self.conversations.is_none())
-            .map(|(name, _)| name)
+        given.filter(|_| self.conversations.is_none()).map(|(name, _)| name)
     }
 
     fn texts(&self, file: &Path) -> Result<TrafficSource> {
         let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         let read = conversation::read(file.display().to_string(), opened, self.limit)?;
         let lengths = texts::TokenCountOptions {
-            tokenizer: self
-                .tokenizer
-                .as_deref()
-                .map(texts::tokenizer)
-                .transpose()?,
+            tokenizer: self.tokenizer.as_deref().map(texts::tokenizer).transpose()?,
             template_tokens: self.template_tokens.unwrap_or(0),
             answer_tokens: self.answer_tokens.unwrap_or(ANSWER_TOKENS),
             shared_tokens: self.shared_tokens,
@@ -218,11 +197,7 @@ impl TrafficOptions {
             );
             return Err(UsageError(message).into());
         }
-        Ok(TrafficSource::Texts {
-            name: shown(file),
-            recorded,
-            is_predicted: self.model.is_some(),
-        })
+        Ok(TrafficSource::Texts { name: shown(file), recorded, is_predicted: self.model.is_some() })
     }
 
     /// Returns the pacing of conversations with a mean gap of `mean_gap_s`.
@@ -284,8 +259,7 @@ impl TrafficSource {
 
     /// Returns the default quality of the noisy oracle: as published, or the middle of that.
     pub(super) fn mcc(&self) -> f64 {
-        self.workload()
-            .map_or(0.3, |workload| workload.predictor_mcc)
+        self.workload().map_or(0.3, |workload| workload.predictor_mcc)
     }
 
     /// Returns the default charge for lpc: 1 GB on the study's engine, else nothing.
@@ -317,17 +291,12 @@ impl TrafficSource {
 fn turn_shares(turns: &mut dyn Iterator<Item = (u16, bool)>) -> Vec<Probability> {
     let mut prior = TurnPrior::new();
     turns.for_each(|(turn, goes_on)| prior.observe(turn, goes_on));
-    (1..=TurnPrior::LAST_TURN)
-        .map(|turn| prior.p(turn))
-        .collect()
+    (1..=TurnPrior::LAST_TURN).map(|turn| prior.p(turn)).collect()
 }
 
 /// Describes the size of a script, and warns if it is truncated.
 fn drawn(conversations: u64, turns: u64) -> String {
-    let (said, turns) = (
-        counted(conversations, "conversation"),
-        counted(turns, "turn"),
-    );
+    let (said, turns) = (counted(conversations, "conversation"), counted(turns, "turn"));
     let mut text = format!("{said}, {turns} with the first seed");
     if conversations >= CONVERSATIONS_MAX as u64 {
         text += "; that is the maximum, and it is reached before the run ends: no conversation \

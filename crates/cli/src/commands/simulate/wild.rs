@@ -290,19 +290,13 @@ impl WildOptions {
         plan.check_blocks(&name, block_tokens)?;
         plan.end_with(&runs[0], shared)?;
         if let Some(gap_s) = self.session_gap {
-            told.push(format!(
-                "sessions begin every {gap_s} s on average, at random"
-            ));
+            told.push(format!("sessions begin every {gap_s} s on average, at random"));
         }
         told.extend(plan.models.iter().map(|model| {
             let asks = asks(&runs[0], model, plan.asked.seconds, block_tokens);
             format!("{}: {asks}", model.shape.name)
         }));
-        Ok(WildRequests {
-            by_model: vec![runs],
-            block_tokens,
-            told,
-        })
+        Ok(WildRequests { by_model: vec![runs], block_tokens, told })
     }
 }
 
@@ -345,9 +339,7 @@ impl WildPlan {
             return Ok(());
         }
         self.asked.seconds = last_s;
-        self.asked.warm_up_s = shared
-            .warm_up
-            .map_or(last_s / 2.0, |minutes| minutes * 60.0);
+        self.asked.warm_up_s = shared.warm_up.map_or(last_s / 2.0, |minutes| minutes * 60.0);
         if self.asked.warm_up_s > last_s {
             let minutes = last_s / 60.0;
             let message = format!("--warm-up: the trace has {minutes:.1} minutes");
@@ -383,16 +375,9 @@ impl WildPlan {
         told.extend(self.models.iter().zip(&by_model).map(|(model, runs)| {
             let per_s = runs[0].len() as f64 / self.asked.seconds;
             let number = counted(runs[0].len() as u64, "request");
-            format!(
-                "{}: {number} with the first seed, {per_s:.2} per second",
-                model.shape.name
-            )
+            format!("{}: {number} with the first seed, {per_s:.2} per second", model.shape.name)
         }));
-        Ok(WildRequests {
-            by_model,
-            block_tokens: BLOCK_TOKENS,
-            told,
-        })
+        Ok(WildRequests { by_model, block_tokens: BLOCK_TOKENS, told })
     }
 
     /// All cells: models × host memory × policies, each with all seeds.
@@ -403,17 +388,10 @@ impl WildPlan {
         };
         let mut cells = Vec::new();
         for (number, &model) in self.models.iter().enumerate() {
-            let runs = requests
-                .by_model
-                .get(number)
-                .unwrap_or(&requests.by_model[0]);
+            let runs = requests.by_model.get(number).unwrap_or(&requests.by_model[0]);
             for &host_times in &self.host {
                 for policy in &self.policies {
-                    let cell = WildCell {
-                        model,
-                        policy,
-                        host_times,
-                    };
+                    let cell = WildCell { model, policy, host_times };
                     cells.extend(runs.iter().map(|requests| (cell, requests)));
                 }
             }
@@ -428,14 +406,12 @@ impl WildPlan {
         let measured: Vec<WildMeasurements> = measured.into_iter().collect::<Result<_, _>>()?;
         let seeds = requests.by_model[0].len();
         let cells = cells.chunks(seeds).map(|cells| cells[0].0);
-        let rows = cells
-            .zip(measured.chunks(seeds))
-            .map(|(cell, runs)| WildRow {
-                model: cell.model,
-                policy: cell.policy.to_owned(),
-                host_times: cell.host_times,
-                runs: runs.to_vec(),
-            });
+        let rows = cells.zip(measured.chunks(seeds)).map(|(cell, runs)| WildRow {
+            model: cell.model,
+            policy: cell.policy.to_owned(),
+            host_times: cell.host_times,
+            runs: runs.to_vec(),
+        });
         Ok(rows.collect())
     }
 }
@@ -446,10 +422,7 @@ fn policies(asked: Option<&[String]>) -> Result<Vec<String>> {
         Some(asked) => asked.to_vec(),
         None => POLICIES.split(',').map(str::to_owned).collect(),
     };
-    let setting = policy::Setting {
-        capacity: 1,
-        block_tokens: BLOCK_TOKENS,
-    };
+    let setting = policy::Setting { capacity: 1, block_tokens: BLOCK_TOKENS };
     for spec in &policies {
         policy::by_name(spec, setting)
             .map_err(|error| UsageError(format!("--policies: {error}")))?;

@@ -68,27 +68,19 @@ impl Frame {
             lines.extend(section);
         }
         lines.truncate(self.rows);
-        let rendered = lines
-            .iter()
-            .map(|line| line.render(self.columns, self.has_colours));
+        let rendered = lines.iter().map(|line| line.render(self.columns, self.has_colours));
         rendered.collect()
     }
 }
 
 fn title(name: &str, note: String) -> StyledLine {
-    StyledLine::default()
-        .with(Style::Bold, fit(name, 11))
-        .with(Style::Soft, note)
+    StyledLine::default().with(Style::Bold, fit(name, 11)).with(Style::Soft, note)
 }
 
 fn head(told: &Snapshot) -> Vec<StyledLine> {
     let server = &told.server;
     let models = one_line(&server.models.join(", "));
-    let what = format!(
-        "{models} · {} · up {}",
-        one_line(&server.strategy),
-        ago(server.uptime_s)
-    );
+    let what = format!("{models} · {} · up {}", one_line(&server.strategy), ago(server.uptime_s));
     let lately = &told.lately;
     let first = |ms: Option<f64>| ms.map_or_else(|| "–".to_owned(), took);
     let rates = format!(
@@ -114,30 +106,19 @@ fn head(told: &Snapshot) -> Vec<StyledLine> {
         title("Headstart", what),
         title("Now", rates),
         title("Hit rate", String::new())
-            .with(
-                Style::Bold,
-                lately
-                    .hit_rate
-                    .map_or_else(|| "–".to_owned(), percent_to_tenths),
-            )
+            .with(Style::Bold, lately.hit_rate.map_or_else(|| "–".to_owned(), percent_to_tenths))
             .with(Style::Plain, "  ")
             .with(Style::Served, sparkline(&hit_rates(told)))
             .with(Style::Soft, since),
     ];
-    figures
-        .into_iter()
-        .chain(errors(told))
-        .chain(notices)
-        .collect()
+    figures.into_iter().chain(errors(told)).chain(notices).collect()
 }
 
 /// Errors since the start, by status.
 fn errors(told: &Snapshot) -> Option<StyledLine> {
     let all = told.totals.errors;
     let by_status = told.errors.by_status.iter();
-    let by_status: Vec<_> = by_status
-        .map(|it| format!("{}: {}", it.status, it.count))
-        .collect();
+    let by_status: Vec<_> = by_status.map(|it| format!("{}: {}", it.status, it.count)).collect();
     (all > 0).then(|| {
         let words = format!(
             "{} to clients since the start ({}), with or without a replica",
@@ -197,16 +178,10 @@ fn waterfall(told: &Snapshot) -> Vec<StyledLine> {
         };
         lines.push(
             StyledLine::default()
-                .with(
-                    Style::Plain,
-                    format!("  {} ", fit(&one_line(&bucket.meaning), NAME)),
-                )
+                .with(Style::Plain, format!("  {} ", fit(&one_line(&bucket.meaning), NAME)))
                 .with(style, bar(start, start + share, BAR))
                 .with(Style::Plain, format!(" {:>8}", percent_to_tenths(share)))
-                .with(
-                    Style::Soft,
-                    format!(" {:>8}", compact(bucket.tokens as f64)),
-                ),
+                .with(Style::Soft, format!(" {:>8}", compact(bucket.tokens as f64))),
         );
         start += share;
         if bucket.bucket == "diverged" {
@@ -219,34 +194,19 @@ fn waterfall(told: &Snapshot) -> Vec<StyledLine> {
 
 /// Why prompts differ that could share more, with its part of all tokens, and what to do.
 fn cause(cause: &CausePart, share: f64) -> StyledLine {
-    let title = format!(
-        "{}: about {}",
-        one_line(&cause.title),
-        percent_to_tenths(cause.share * share)
-    );
+    let title =
+        format!("{}: about {}", one_line(&cause.title), percent_to_tenths(cause.share * share));
     let fix = match &cause.normalize {
-        Some(value) => format!(
-            "; {}, or --normalize {}",
-            one_line(&cause.fix),
-            one_line(value)
-        ),
+        Some(value) => format!("; {}, or --normalize {}", one_line(&cause.fix), one_line(value)),
         None => format!("; {}", one_line(&cause.fix)),
     };
-    StyledLine::default()
-        .with(Style::Plain, format!("    {title}"))
-        .with(Style::Soft, fix)
+    StyledLine::default().with(Style::Plain, format!("    {title}")).with(Style::Soft, fix)
 }
 
 fn replicas(told: &Snapshot) -> Vec<StyledLine> {
-    let up = told
-        .replicas
-        .iter()
-        .filter(|replica| replica.is_healthy)
-        .count();
-    let mut lines = vec![title(
-        "Replicas",
-        format!("{up} of {} take requests", told.replicas.len()),
-    )];
+    let up = told.replicas.iter().filter(|replica| replica.is_healthy).count();
+    let mut lines =
+        vec![title("Replicas", format!("{up} of {} take requests", told.replicas.len()))];
     lines.extend(told.replicas.iter().take(REPLICAS_MAX).map(replica));
     let left = told.replicas.len().saturating_sub(REPLICAS_MAX);
     if left > 0 {
@@ -269,26 +229,19 @@ fn replica(replica: &ReplicaPart) -> StyledLine {
         (true, Some(stream)) => (Style::Lost, one_line(stream)),
     };
     let held = replica.cached_blocks.unwrap_or_default();
-    let share = replica
-        .capacity_blocks
-        .map(|all| held as f64 / all.max(1) as f64);
+    let share = replica.capacity_blocks.map(|all| held as f64 / all.max(1) as f64);
     let blocks = match replica.capacity_blocks {
         Some(all) => format!("{}/{}", compact(held as f64), compact(all as f64)),
         None if held < 10_000 => counted(held, "block"),
         None => format!("{} blocks", compact(held as f64)),
     };
-    let hits = replica
-        .hit_rate
-        .map_or_else(|| "–".to_owned(), percent_to_tenths);
+    let hits = replica.hit_rate.map_or_else(|| "–".to_owned(), percent_to_tenths);
     StyledLine::default()
         .with(Style::Plain, format!("{name} "))
         .with(style, fit(&health, 9))
         .with(Style::Served, bar(0.0, share.unwrap_or_default(), 12))
         .with(Style::Plain, format!(" {blocks:<14}"))
-        .with(
-            Style::Plain,
-            format!(" {} running, {} waiting", replica.running, replica.waiting),
-        )
+        .with(Style::Plain, format!(" {} running, {} waiting", replica.running, replica.waiting))
         .with(Style::Soft, format!("  hit rate {hits}"))
 }
 
@@ -296,11 +249,8 @@ fn branches(tree: &TreePart) -> Vec<StyledLine> {
     if tree.nodes.is_empty() {
         return vec![title("Prefixes", "none yet".to_owned())];
     }
-    let note = format!(
-        "{} of {}",
-        counted(tree.branches, "branch"),
-        counted(tree.prompts, "prompt")
-    );
+    let note =
+        format!("{} of {}", counted(tree.branches, "branch"), counted(tree.prompts, "prompt"));
     let mut lines = vec![title("Prefixes", note)];
     let depths = depths(&tree.nodes);
     let nodes = tree.nodes.iter().zip(depths).take(BRANCHES_MAX);
@@ -333,21 +283,11 @@ fn branch(node: &NodePart, depth: usize) -> StyledLine {
             }
         })
         .collect();
-    let holders = if holders.is_empty() {
-        "no replica".to_owned()
-    } else {
-        holders.join(", ")
-    };
+    let holders = if holders.is_empty() { "no replica".to_owned() } else { holders.join(", ") };
     StyledLine::default()
         .with(Style::Plain, fit(&name, 34))
-        .with(
-            Style::Plain,
-            format!("{:>16}", counted(node.tokens, "token")),
-        )
-        .with(
-            Style::Bold,
-            format!(" {:>8}", percent_to_tenths(node.share)),
-        )
+        .with(Style::Plain, format!("{:>16}", counted(node.tokens, "token")))
+        .with(Style::Bold, format!(" {:>8}", percent_to_tenths(node.share)))
         .with(Style::Soft, " of prompts")
         .with(Style::Plain, format!("  held by {holders}"))
         .with(Style::Soft, format!("  used {}", since(node.used_s)))
@@ -384,11 +324,7 @@ mod tests {
     const FIXTURE: &str = include_str!("../../../../server/src/dashboard/fixture.json");
 
     fn frame(columns: usize, rows: usize) -> Frame {
-        Frame {
-            columns,
-            rows,
-            has_colours: false,
-        }
+        Frame { columns, rows, has_colours: false }
     }
 
     fn told() -> Snapshot {
@@ -430,10 +366,7 @@ mod tests {
     #[test]
     fn an_empty_server_and_a_hostile_one_are_shown() {
         let empty = frame(100, 50).of(&Snapshot::default()).join("\n");
-        assert!(
-            empty.contains("nothing yet") && empty.contains("none yet"),
-            "{empty}"
-        );
+        assert!(empty.contains("nothing yet") && empty.contains("none yet"), "{empty}");
         let mut hostile = told();
         hostile.server.models = vec!["\x1b[2Jm".to_owned()];
         hostile.replicas[0].name = "\x1b]0;x\x07".to_owned();

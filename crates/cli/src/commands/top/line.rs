@@ -50,11 +50,7 @@ impl StyledLine {
                 text.extend([code, &shown, "\x1b[0m"]);
             }
         }
-        if has_colours {
-            text
-        } else {
-            text.trim_end().to_owned()
-        }
+        if has_colours { text } else { text.trim_end().to_owned() }
     }
 }
 
@@ -110,16 +106,11 @@ mod tests {
 
     #[test]
     fn lines_are_cut_by_what_is_seen() {
-        let line = StyledLine::default()
-            .with(Style::Bold, "Hëad")
-            .with(Style::Plain, "start");
+        let line = StyledLine::default().with(Style::Bold, "Hëad").with(Style::Plain, "start");
         assert_eq!(line.render(6, false), "Hëadst");
         assert_eq!(line.render(6, true), "\x1b[1mHëad\x1b[0mst");
         assert_eq!(line.render(2, true), "\x1b[1mHë\x1b[0m");
-        assert_eq!(
-            (fit("abcdef", 4), fit("ab", 4)),
-            ("abc…".to_owned(), "ab  ".to_owned())
-        );
+        assert_eq!((fit("abcdef", 4), fit("ab", 4)), ("abc…".to_owned(), "ab  ".to_owned()));
     }
 
     #[test]

@@ -77,9 +77,7 @@ impl Drop for Terminal {
 fn write(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes());
-    written
-        .and_then(|()| stdout.flush())
-        .context("cannot write to the terminal")
+    written.and_then(|()| stdout.flush()).context("cannot write to the terminal")
 }
 
 /// Keys and signals that end it, from threads that end with the process.
@@ -95,15 +93,10 @@ fn listen(press: impl Fn(KeyPress) -> bool + Clone + Send + 'static) {
         press(KeyPress::Quit);
     });
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let Ok(runtime) = runtime else { return };
         runtime.block_on(async {
-            let kinds = (
-                signal(SignalKind::terminate()),
-                signal(SignalKind::hangup()),
-            );
+            let kinds = (signal(SignalKind::terminate()), signal(SignalKind::hangup()));
             if let (Ok(mut terminate), Ok(mut hang_up)) = kinds {
                 tokio::select! {
                     _ = terminate.recv() => {}

@@ -71,10 +71,7 @@ pub(crate) fn run(convert: &Convert) -> Result<()> {
 fn no_request(name: &str, reader: &Reader<'_>) -> anyhow::Error {
     match reader.skipped() {
         0 => anyhow!("{name} has no request"),
-        bad => anyhow!(
-            "{name} has no request: {} left out",
-            counted(bad, "bad line")
-        ),
+        bad => anyhow!("{name} has no request: {} left out", counted(bad, "bad line")),
     }
 }
 

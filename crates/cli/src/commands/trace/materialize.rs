@@ -97,10 +97,7 @@ fn write<I>(
 where
     I: Iterator<Item = Result<TraceRequest, TraceError>>,
 {
-    let mut written = PromptCounts {
-        lines: 0,
-        tokens: 0,
-    };
+    let mut written = PromptCounts { lines: 0, tokens: 0 };
     let mut line = |prompt: &TokenPrompt| -> Result<()> {
         writeln!(out, "{}", completions::line(prompt, model))?;
         written.lines += 1;

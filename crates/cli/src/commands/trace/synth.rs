@@ -192,11 +192,7 @@ fn read_gaps(path: &Path) -> Result<Vec<f64>> {
     let lines = lines.filter(|(_, line)| !line.trim().is_empty());
     let parse = |(index, line): (usize, &str)| {
         let line_number = index + 1;
-        let bad = |_| {
-            usage(format!(
-                "{name}, line {line_number}: expected a number of seconds"
-            ))
-        };
+        let bad = |_| usage(format!("{name}, line {line_number}: expected a number of seconds"));
         line.trim().parse().map_err(bad)
     };
     Ok(lines.map(parse).collect::<Result<_, _>>()?)
@@ -253,21 +249,12 @@ fn progress(workload: &SynthWorkload) -> TaskProgress {
 }
 
 fn position(written: &TraceCounts, workload: &SynthWorkload) -> u64 {
-    workload
-        .requests
-        .map_or(written.last_s as u64, |_| written.requests)
+    workload.requests.map_or(written.last_s as u64, |_| written.requests)
 }
 
 impl std::fmt::Display for TraceCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            requests,
-            prompt_tokens,
-            blocks,
-            distinct_blocks,
-            sessions,
-            last_s,
-        } = self;
+        let Self { requests, prompt_tokens, blocks, distinct_blocks, sessions, last_s } = self;
         write!(
             f,
             "{} in {last_s:.0} s, {sessions}, {}, {} of which {} distinct",
@@ -299,10 +286,7 @@ mod tests {
     fn check(args: &str, duration_s: Option<u64>, requests: Option<u64>, rate: f64) {
         let workload = parse(args).expect("valid");
         let duration_s = duration_s.map(Duration::from_secs);
-        assert_eq!(
-            (workload.duration, workload.requests),
-            (duration_s, requests)
-        );
+        assert_eq!((workload.duration, workload.requests), (duration_s, requests));
         let got = workload.requests_per_s();
         assert!((got / rate - 1.0).abs() < 1e-9, "{args}: {got}");
     }

@@ -43,9 +43,7 @@ pub(super) fn read(
     }
     if num_withheld > 0 {
         let records = counted(num_withheld, "record");
-        remarks.push(format!(
-            "{records} with prompts of which only the length is known"
-        ));
+        remarks.push(format!("{records} with prompts of which only the length is known"));
     }
     Ok(remarks)
 }
@@ -83,15 +81,8 @@ fn push(conversation: &Conversation, file: u64, samples: &mut Samples) -> Result
 /// Numbers for conversation and group. Equal ids are one conversation within a file only; equal
 /// groups, and equal first prompts where there are none, are one everywhere.
 fn ids(conversation: &Conversation, file: u64) -> (u64, u64) {
-    let id = number_of(&[
-        b"conversation",
-        &file.to_le_bytes(),
-        conversation.id.as_bytes(),
-    ]);
-    let first = conversation
-        .turns
-        .iter()
-        .find(|turn| turn.role == Role::User);
+    let id = number_of(&[b"conversation", &file.to_le_bytes(), conversation.id.as_bytes()]);
+    let first = conversation.turns.iter().find(|turn| turn.role == Role::User);
     let first = first.filter(|turn| turn.withheld_chars.is_none());
     let group = match (&conversation.group, first) {
         (Some(group), _) => number_of(&[b"group", group.as_bytes()]),

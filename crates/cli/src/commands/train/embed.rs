@@ -47,13 +47,7 @@ impl<'e> Embedder<'e> {
         file: Option<PathBuf>,
         progress: TaskProgress,
     ) -> Self {
-        Self {
-            encoder,
-            known,
-            file,
-            progress,
-            done: EmbeddingWork::default(),
-        }
+        Self { encoder, known, file, progress, done: EmbeddingWork::default() }
     }
 
     /// Embeds what is not known of `texts`, the longest first: so that texts of one batch are

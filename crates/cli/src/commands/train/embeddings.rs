@@ -106,17 +106,11 @@ impl Embeddings {
         }
         let bytes = fs::read(path).with_context(cannot_read)?;
         let refuse = |reason: String| {
-            let message = format!(
-                "--embeddings {}: {reason}; name another file",
-                path.display()
-            );
+            let message = format!("--embeddings {}: {reason}; name another file", path.display());
             anyhow::Error::from(UsageError(message))
         };
         if !bytes.starts_with(MAGIC) && !is_named {
-            return Ok((
-                known,
-                EmbeddingFileState::Damaged("it is no file of embeddings"),
-            ));
+            return Ok((known, EmbeddingFileState::Damaged("it is no file of embeddings")));
         }
         if !bytes.starts_with(MAGIC) {
             return Err(refuse("is no file of embeddings".to_owned()));
@@ -129,9 +123,9 @@ impl Embeddings {
             Err(Unfit::Damaged(what)) => {
                 Ok((Self::new(identity, dims), EmbeddingFileState::Damaged(what)))
             }
-            Err(Unfit::Foreign(whose)) => Err(refuse(format!(
-                "holds the vectors of encoder {whose}, not {identity}"
-            ))),
+            Err(Unfit::Foreign(whose)) => {
+                Err(refuse(format!("holds the vectors of encoder {whose}, not {identity}")))
+            }
         }
     }
 
@@ -149,9 +143,7 @@ impl Embeddings {
         let (identity, after) = rest.split_at_checked(length as usize).ok_or(SHORT)?;
         rest = after;
         if identity != self.identity.as_bytes() || dims as usize != self.dims {
-            return Err(Unfit::Foreign(
-                String::from_utf8_lossy(identity).into_owned(),
-            ));
+            return Err(Unfit::Foreign(String::from_utf8_lossy(identity).into_owned()));
         }
         let count = u64::from_le_bytes(take(&mut rest).ok_or(SHORT)?);
         let width = KEY_BYTES + 4 * self.dims;
@@ -167,10 +159,7 @@ impl Embeddings {
             if self.index.insert(key, self.entries.len()).is_some() {
                 return Err(Unfit::Damaged("it names a text twice"));
             }
-            self.entries.push(EmbeddingEntry {
-                key,
-                is_used: false,
-            });
+            self.entries.push(EmbeddingEntry { key, is_used: false });
             self.values.extend(vector);
         }
         if self.values.iter().any(|value| !value.is_finite()) {
@@ -226,12 +215,7 @@ impl Embeddings {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let (mut used, mut unused) = (Vec::new(), Vec::new());
         for (at, entry) in self.entries.iter().enumerate() {
-            if entry.is_used {
-                &mut used
-            } else {
-                &mut unused
-            }
-            .push(at);
+            if entry.is_used { &mut used } else { &mut unused }.push(at);
         }
         used.append(&mut unused);
         used.truncate(room);
@@ -281,10 +265,7 @@ struct ChecksumWriter<'f> {
 
 impl<'f> ChecksumWriter<'f> {
     fn new(file: &'f mut File) -> Self {
-        Self {
-            file: BufWriter::new(file),
-            sum: blake3::Hasher::new(),
-        }
+        Self { file: BufWriter::new(file), sum: blake3::Hasher::new() }
     }
 
     /// Writes the hash of all before.
@@ -380,15 +361,9 @@ mod tests {
         }
         fs::write(&file.0, "a letter").expect("writes");
         let error = Embeddings::open(&file.0, "toy", 2, true).expect_err("refused");
-        assert!(
-            error.to_string().contains("no file of embeddings"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("no file of embeddings"), "{error}");
         let (_, opened) = Embeddings::open(&file.0, "toy", 2, false).expect("ours, embedded anew");
-        assert_eq!(
-            opened,
-            EmbeddingFileState::Damaged("it is no file of embeddings")
-        );
+        assert_eq!(opened, EmbeddingFileState::Damaged("it is no file of embeddings"));
     }
 
     #[test]
@@ -410,9 +385,6 @@ mod tests {
         let of = |identity| beside(Path::new("a/model.hsp"), identity);
         assert_ne!(of("one"), of("two"));
         let name = of("one").display().to_string();
-        assert!(
-            name.starts_with("a/model.") && name.ends_with(".embeddings"),
-            "{name}"
-        );
+        assert!(name.starts_with("a/model.") && name.ends_with(".embeddings"), "{name}");
     }
 }

@@ -65,11 +65,7 @@ impl<'a> Evaluation<'a> {
         let model = self.of_model(part);
         let turn_only = scores_by(self.data, &self.split(part), |at| self.turns_say[at]);
         let lift = self.lift(part, &model, &turn_only);
-        ScoreComparison {
-            model,
-            turn_only,
-            lift,
-        }
+        ScoreComparison { model, turn_only, lift }
     }
 
     fn split(&self, part: &[usize]) -> DatasetSplit {
@@ -126,11 +122,7 @@ fn interval(conversations: &[[Confusion; 2]], seed: u64) -> Lift {
     let mut draws: Vec<f64> = (0..DRAWS).map(|_| draw()).collect();
     draws.sort_by(f64::total_cmp);
     let tail = (DRAWS as f64 * TAIL) as usize;
-    Lift {
-        mcc,
-        low: draws[tail],
-        high: draws[DRAWS - 1 - tail],
-    }
+    Lift { mcc, low: draws[tail], high: draws[DRAWS - 1 - tail] }
 }
 
 #[cfg(test)]

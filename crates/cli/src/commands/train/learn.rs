@@ -36,12 +36,7 @@ pub(super) struct LearningResult {
 /// # Errors
 /// When a part has too little of something.
 pub(super) fn learn(train: &Train, material: Material) -> Result<LearningResult> {
-    let Material {
-        mut data,
-        inputs,
-        others,
-        mut times,
-    } = material;
+    let Material { mut data, inputs, others, mut times } = material;
     if train.shuffle_labels {
         data = data.shuffled(train.seed ^ SHUFFLE);
     }
@@ -69,18 +64,11 @@ pub(super) fn learn(train: &Train, material: Material) -> Result<LearningResult>
     report.curve = curve;
     report.epochs = trained.history;
     report.times = times;
-    Ok(LearningResult {
-        model: (!train.shuffle_labels).then_some(trained.model),
-        report,
-    })
+    Ok(LearningResult { model: (!train.shuffle_labels).then_some(trained.model), report })
 }
 
 fn options(train: &Train, seed: u64) -> TrainOptions {
-    TrainOptions {
-        seed,
-        epochs: usize::from(train.epochs),
-        ..TrainOptions::default()
-    }
+    TrainOptions { seed, epochs: usize::from(train.epochs), ..TrainOptions::default() }
 }
 
 /// Splits and trains again with other seeds; `first` is the result of the first seed.
@@ -120,16 +108,10 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
 fn epochs(data: &Dataset, split: &DatasetSplit, options: &TrainOptions) -> Result<TrainingResult> {
     let progress = TaskProgress::steps("training", options.members * options.epochs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let trained = fit(
-        data,
-        split,
-        options,
-        now.map_or(0, |now| now.as_secs()),
-        &mut |_| {
-            progress.inc(1);
-            ControlFlow::Continue(())
-        },
-    );
+    let trained = fit(data, split, options, now.map_or(0, |now| now.as_secs()), &mut |_| {
+        progress.inc(1);
+        ControlFlow::Continue(())
+    });
     progress.end();
     Ok(trained?)
 }
@@ -170,11 +152,7 @@ fn report(
         model: train.output.as_deref().map(shown_name),
         seed: train.seed,
         is_shuffled: train.shuffle_labels,
-        parts: SplitCounts {
-            train: found.train,
-            validation: found.validation,
-            test: found.test,
-        },
+        parts: SplitCounts { train: found.train, validation: found.validation, test: found.test },
         unknown: found.unknown,
         train: evaluation.of_model(&split.train),
         validation: evaluation.of_model(&split.validation),
@@ -230,10 +208,7 @@ fn look(
         }
     }
     if part.is_empty() {
-        bail!(
-            "{} has no turn with a known outcome that training has not used",
-            input.file
-        );
+        bail!("{} has no turn with a known outcome that training has not used", input.file);
     }
     let compared = Evaluation::new(&both, &validation, model, train.seed).compare(&part);
     Ok(Elsewhere {
@@ -246,8 +221,5 @@ fn look(
 }
 
 fn shown_name(path: &std::path::Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -103,9 +103,7 @@ impl MaterialPlan {
             definition.text.window = 0;
             definition.parts = Parts::Joined;
         }
-        Ok(Self {
-            encoder: Some((encoder, definition)),
-        })
+        Ok(Self { encoder: Some((encoder, definition)) })
     }
 }
 
@@ -133,19 +131,11 @@ pub(super) fn gather(
     };
     let of_inputs: Vec<Label> = loaded[..inputs.len()].iter().flat_map(labels).collect();
     check(&of_inputs)?;
-    let mut times = PhaseTimes {
-        read_s: begin.elapsed().as_secs_f64(),
-        ..PhaseTimes::default()
-    };
+    let mut times = PhaseTimes { read_s: begin.elapsed().as_secs_f64(), ..PhaseTimes::default() };
     let mut rows = rows(train, plan, loaded, &mut times)?;
     let others = rows.split_off(inputs.len());
     let (facts, data): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
-    Ok(Material {
-        data: joined(data)?,
-        inputs: facts,
-        others,
-        times,
-    })
+    Ok(Material { data: joined(data)?, inputs: facts, others, times })
 }
 
 fn load(
@@ -174,10 +164,7 @@ fn load(
         InputTurns::Text(samples) => samples.labels(),
         InputTurns::Rows(data) => &data.labels,
     };
-    Ok(LoadedInput {
-        facts: facts(source, labels, remarks),
-        turns,
-    })
+    Ok(LoadedInput { facts: facts(source, labels, remarks), turns })
 }
 
 fn read_log(
@@ -189,10 +176,7 @@ fn read_log(
     let text = decompress(source.open(progress)?).with_context(cannot_read)?;
     let mut read = log::read(text, RECORDS_MAX).with_context(cannot_read)?;
     if read.truncated {
-        bail!(
-            "{} has more than {RECORDS_MAX} records; split it",
-            source.name()
-        );
+        bail!("{} has more than {RECORDS_MAX} records; split it", source.name());
     }
     if let (true, Some((line, wrong))) = (read.said.is_empty(), &read.first_skipped) {
         bail!(
@@ -217,9 +201,7 @@ fn read_log(
 
 fn facts(source: &TrainingFile, labels: &[Label], remarks: Vec<String>) -> InputFacts {
     let distinct = |of: fn(&Label) -> u64| labels.iter().map(of).collect::<HashSet<u64>>().len();
-    let unknown = labels
-        .iter()
-        .filter(|label| label.outcome == ConversationOutcome::Unknown);
+    let unknown = labels.iter().filter(|label| label.outcome == ConversationOutcome::Unknown);
     InputFacts {
         file: source.file(),
         kind: source.kind.name(),
@@ -233,10 +215,8 @@ fn facts(source: &TrainingFile, labels: &[Label], remarks: Vec<String>) -> Input
 
 /// Whether there is something to learn, before much time goes into it.
 fn check(labels: &[Label]) -> Result<()> {
-    let known: Vec<&Label> = labels
-        .iter()
-        .filter(|label| label.outcome != ConversationOutcome::Unknown)
-        .collect();
+    let known: Vec<&Label> =
+        labels.iter().filter(|label| label.outcome != ConversationOutcome::Unknown).collect();
     if labels.is_empty() {
         bail!("there is no turn to learn from: the input holds none");
     }
@@ -247,9 +227,7 @@ fn check(labels: &[Label]) -> Result<()> {
             labels.len()
         );
     }
-    let continued = known
-        .iter()
-        .filter(|label| label.outcome == ConversationOutcome::Continued);
+    let continued = known.iter().filter(|label| label.outcome == ConversationOutcome::Continued);
     let ended = known.len() - continued.count();
     if ended == 0 || ended == known.len() {
         let what = if ended == 0 { "continues" } else { "ends" };
@@ -323,11 +301,8 @@ fn embedder<'e>(
 ) -> Result<Embedder<'e>> {
     let (identity, dims) = (encoder.identity(), encoder.dims());
     let beside = || Some(embeddings::beside(train.output.as_deref()?, identity));
-    let file: Option<PathBuf> = if train.no_cache {
-        None
-    } else {
-        train.embeddings.clone().or_else(beside)
-    };
+    let file: Option<PathBuf> =
+        if train.no_cache { None } else { train.embeddings.clone().or_else(beside) };
     let known = match &file {
         None => Embeddings::new(identity, dims),
         Some(file) => {
@@ -335,9 +310,7 @@ fn embedder<'e>(
                 Embeddings::open(file, identity, dims, train.embeddings.is_some())?;
             if let EmbeddingFileState::Damaged(what) = opened {
                 let name = file.display();
-                output::note(&format!(
-                    "{name} is damaged ({what}): embedding everything again"
-                ));
+                output::note(&format!("{name} is damaged ({what}): embedding everything again"));
             }
             known
         }

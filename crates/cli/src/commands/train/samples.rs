@@ -28,12 +28,7 @@ impl Samples {
 
     /// None yet; rows as `definition` says.
     pub(super) fn new(definition: Definition) -> Self {
-        Self {
-            definition,
-            texts: Vec::new(),
-            rows: Vec::new(),
-            labels: Vec::new(),
-        }
+        Self { definition, texts: Vec::new(), rows: Vec::new(), labels: Vec::new() }
     }
 
     /// Adds one turn.

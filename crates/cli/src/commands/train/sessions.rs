@@ -68,10 +68,7 @@ pub(super) fn read(
         100.0 * GAP_SHARE
     ));
     if reader.info().sessions == Provenance::Absent {
-        bail!(
-            "{} has no sessions, so training cannot tell which ones continue",
-            source.name()
-        );
+        bail!("{} has no sessions, so training cannot tell which ones continue", source.name());
     }
     Ok(remarks)
 }
@@ -130,13 +127,8 @@ fn push(
         let chars = |tokens: u32| tokens as usize * TOKEN_CHARS;
         let known = before
             .and_then(|before| Some(before.input_tokens?.saturating_add(before.output_tokens?)));
-        let new = turn
-            .input_tokens
-            .unwrap_or(0)
-            .saturating_sub(known.unwrap_or(0));
-        situation
-            .prompts
-            .push(" ".repeat(chars(new).min(PROMPT_CHARS_MAX)));
+        let new = turn.input_tokens.unwrap_or(0).saturating_sub(known.unwrap_or(0));
+        situation.prompts.push(" ".repeat(chars(new).min(PROMPT_CHARS_MAX)));
         situation.turn = match turn.turn {
             0 => u16::try_from(index + 1).unwrap_or(u16::MAX),
             turn => turn,

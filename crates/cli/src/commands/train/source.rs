@@ -80,9 +80,7 @@ impl TrainingFile {
         let file = File::open(&path).with_context(cannot_read)?;
         let text = source::decompress(file).with_context(cannot_read)?;
         let mut start = Vec::new();
-        text.take(START_BYTES)
-            .read_until(b'\n', &mut start)
-            .with_context(cannot_read)?;
+        text.take(START_BYTES).read_until(b'\n', &mut start).with_context(cannot_read)?;
         let kind = InputKind::of(&String::from_utf8_lossy(&start));
         Ok(Self { path, kind })
     }

@@ -31,11 +31,7 @@ pub(super) fn run(server: &ServerOptions, request: &str, as_json: bool) -> Resul
         "{} did not answer as a Headstart server does",
         server.url
     );
-    output::line(&if as_json {
-        record.to_string()
-    } else {
-        output::fitted(&told(&record))
-    })
+    output::line(&if as_json { record.to_string() } else { output::fitted(&told(&record)) })
 }
 
 /// For people: one headline, then tokens by bucket.
@@ -71,10 +67,7 @@ fn told(record: &Value) -> String {
     if let Some(age_s) = record["evicted"]["age_s"].as_f64() {
         lines.push(format!("evicted {age_s:.0} s after its last use"));
     }
-    if OF_A_GATEWAY
-        .iter()
-        .any(|it| record["buckets"][it.name()].is_u64())
-    {
+    if OF_A_GATEWAY.iter().any(|it| record["buckets"][it.name()].is_u64()) {
         lines.push(
             "A gateway sees its own routing and KV events only: its engine may put the same \
              tokens into other buckets."

@@ -38,19 +38,8 @@ pub(crate) fn fields_of(
     change: Option<&ChangeContext>,
     show_text: bool,
 ) -> [(&'static str, Value); 8] {
-    let names = [
-        "before",
-        "old",
-        "new",
-        "after",
-        "kind",
-        "unit",
-        "old_length",
-        "new_length",
-    ];
-    change.map_or(names.map(|name| (name, Value::Null)), |it| {
-        fields(it, show_text)
-    })
+    let names = ["before", "old", "new", "after", "kind", "unit", "old_length", "new_length"];
+    change.map_or(names.map(|name| (name, Value::Null)), |it| fields(it, show_text))
 }
 
 /// Lines that show both, one above the other, with the change marked. With texts they fit a
@@ -74,30 +63,21 @@ pub(crate) fn side_by_side(
     let longest = changes.iter().map(|text| text.width()).max();
     // Two ellipses.
     let context = room.saturating_sub(longest.unwrap_or_default() + 2);
-    let before = if show_text {
-        end(&visible(&change.before), context * 2 / 3)
-    } else {
-        String::new()
-    };
+    let before =
+        if show_text { end(&visible(&change.before), context * 2 / 3) } else { String::new() };
     let sides = [(old_name, &change.old), (new_name, &change.new)];
-    let lines = sides
-        .into_iter()
-        .zip(changes)
-        .flat_map(|((name, side), text)| {
-            let after = if show_text {
-                start(&visible(&side.after), context - before.width())
-            } else {
-                String::new()
-            };
-            let indent = " ".repeat(before.width() + 1);
-            let caret = "^".repeat(text.width().max(1));
-            let pad = " ".repeat(width - name.width());
-            let marks = show_text.then(|| format!("  {:>width$} │ {indent}{caret}", ""));
-            [
-                Some(format!("  {pad}{name} │ …{before}{text}{after}…")),
-                marks,
-            ]
-        });
+    let lines = sides.into_iter().zip(changes).flat_map(|((name, side), text)| {
+        let after = if show_text {
+            start(&visible(&side.after), context - before.width())
+        } else {
+            String::new()
+        };
+        let indent = " ".repeat(before.width() + 1);
+        let caret = "^".repeat(text.width().max(1));
+        let pad = " ".repeat(width - name.width());
+        let marks = show_text.then(|| format!("  {:>width$} │ {indent}{caret}", ""));
+        [Some(format!("  {pad}{name} │ …{before}{text}{after}…")), marks]
+    });
     lines.flatten().collect()
 }
 
@@ -157,10 +137,7 @@ fn start(text: &str, columns: usize) -> String {
 
 /// As much of the end as fits.
 fn end(text: &str, columns: usize) -> String {
-    fitting(text.chars().rev(), columns)
-        .into_iter()
-        .rev()
-        .collect()
+    fitting(text.chars().rev(), columns).into_iter().rev().collect()
 }
 
 fn fitting(characters: impl Iterator<Item = char>, columns: usize) -> Vec<char> {
@@ -182,11 +159,7 @@ mod tests {
     use super::*;
 
     fn prompt(name: &str, body: PromptBody) -> PromptRecord {
-        PromptRecord {
-            name: name.to_owned(),
-            body,
-            logged_tokens: None,
-        }
+        PromptRecord { name: name.to_owned(), body, logged_tokens: None }
     }
 
     fn text(text: &str) -> PromptRecord {
@@ -272,10 +245,7 @@ mod tests {
             side_by_side(&shown, "a", "b", true)[2..],
             ["  b │ …1 2 5 66 4…", "    │      ^^^^"]
         );
-        assert_eq!(
-            side_by_side(&shown, "a", "b", false)[1],
-            "  b │ …[redacted: 2 token ids]…"
-        );
+        assert_eq!(side_by_side(&shown, "a", "b", false)[1], "  b │ …[redacted: 2 token ids]…");
     }
 
     #[test]
@@ -288,10 +258,7 @@ mod tests {
         }
         let shown = ChangeContext::of(&long, &wide, (200..700, 400..900), None);
         let lines = side_by_side(&shown, "a", "b", true);
-        assert!(
-            lines.iter().all(|line| line.width() <= COLUMNS),
-            "{lines:#?}"
-        );
+        assert!(lines.iter().all(|line| line.width() <= COLUMNS), "{lines:#?}");
         assert_eq!(visible("a\tb\u{1b}[0m"), "a⇥b·[0m");
         assert_eq!(visible("10\u{A0}%\u{202E}x\u{2028}"), "10⍽%·x⍽");
     }

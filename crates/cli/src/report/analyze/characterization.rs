@@ -29,10 +29,7 @@ pub(super) fn characterization(analysis: &Analysis) -> Value {
     put("origins", origins(numbers));
     put("block_skew", skew(&numbers.block_skew));
     put("session_skew", skew(&numbers.session_skew));
-    put(
-        "user_skew",
-        numbers.user_skew.as_ref().map_or(Value::Null, skew),
-    );
+    put("user_skew", numbers.user_skew.as_ref().map_or(Value::Null, skew));
     put("sessions", sessions(numbers, is_dated));
     put("users", users(numbers));
     put("next_turn", dated(next_turn(analysis)));

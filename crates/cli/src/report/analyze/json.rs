@@ -13,10 +13,8 @@ pub(crate) fn json(analysis: &Analysis) -> Value {
     let total = analysis.prompt_tokens();
     let share = |tokens: u64| tokens as f64 / total.max(1) as f64;
     let ideal = &analysis.characterization.ideal;
-    let steps = analysis
-        .waterfall
-        .iter()
-        .map(|step| bucket(analysis, step, share(step.amount.tokens)));
+    let steps =
+        analysis.waterfall.iter().map(|step| bucket(analysis, step, share(step.amount.tokens)));
     json!({
         "trace": trace(analysis),
         "headlines": analysis.headlines,
@@ -177,11 +175,7 @@ fn knee(analysis: &Analysis) -> Option<Value> {
 
 /// A finding, as `lint` prints it too.
 pub(crate) fn finding(finding: &FindingRow) -> Value {
-    let Amount {
-        tokens,
-        seconds,
-        money,
-    } = finding.amount;
+    let Amount { tokens, seconds, money } = finding.amount;
     let example = finding.example.as_ref().map(|example| {
         json!({
             "request": example.request,

@@ -42,12 +42,7 @@ fn tile([name, value, under]: KeyFigure) -> Value {
 }
 
 fn tiles(analysis: &Analysis) -> [KeyFigure; 4] {
-    [
-        hit_rate(analysis),
-        possible(analysis),
-        wasted(analysis),
-        top_cause(analysis),
-    ]
+    [hit_rate(analysis), possible(analysis), wasted(analysis), top_cause(analysis)]
 }
 
 fn hit_rate(analysis: &Analysis) -> KeyFigure {
@@ -57,11 +52,7 @@ fn hit_rate(analysis: &Analysis) -> KeyFigure {
         all if all == analysis.characterization.requests => "Reported by the log".to_owned(),
         some => format!("{} reported by the log, others simulated", thousands(some)),
     };
-    [
-        "Hit rate now".to_owned(),
-        percent(analysis.share(served)),
-        from,
-    ]
+    ["Hit rate now".to_owned(), percent(analysis.share(served)), from]
 }
 
 /// The most that any cache could serve: of whole prefixes, or of parts at any position.
@@ -90,10 +81,7 @@ fn wasted(analysis: &Analysis) -> KeyFigure {
     let span_s = analysis.span_s.filter(|&span_s| span_s > SPAN_MIN_S);
     let factor = span_s.map_or(1.0, |span_s| DAY_S / span_s);
     let (name, scaled) = match span_s {
-        Some(span_s) => (
-            "Wasted per day",
-            format!(", scaled from {}", duration(span_s)),
-        ),
+        Some(span_s) => ("Wasted per day", format!(", scaled from {}", duration(span_s))),
         None => ("Wasted in this log", String::new()),
     };
     let mut value = duration(amount.seconds * factor);
@@ -110,11 +98,7 @@ fn top_cause(analysis: &Analysis) -> KeyFigure {
     match causes(analysis).first() {
         Some(cause) => {
             let share = percent(analysis.share(cause.tokens));
-            [
-                name,
-                share,
-                format!("{} (of all prompt tokens)", upper(&cause.name)),
-            ]
+            [name, share, format!("{} (of all prompt tokens)", upper(&cause.name))]
         }
         None => [name, "–".to_owned(), "No token was recomputed".to_owned()],
     }
@@ -192,8 +176,6 @@ fn causes_with_shares(analysis: &Analysis) -> Value {
 /// With a capital letter in front.
 fn upper(text: &str) -> String {
     let mut letters = text.chars();
-    let first = letters
-        .next()
-        .map(|letter| letter.to_uppercase().to_string());
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
     first.unwrap_or_default() + letters.as_str()
 }

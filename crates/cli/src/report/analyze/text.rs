@@ -47,10 +47,7 @@ fn facts(analysis: &Analysis) -> String {
         Some(span) if span >= 1.0 => format!(" over {}", duration(span)),
         _ => String::new(),
     };
-    let users = numbers
-        .users
-        .as_ref()
-        .map(|it| format!(" of {}", counted(it.count, "user")));
+    let users = numbers.users.as_ref().map(|it| format!(" of {}", counted(it.count, "user")));
     let facts = format!(
         "{}: {}{span}, {} ({}){}, {} in blocks of {}",
         one_line(&analysis.files.join(", ")),
@@ -62,9 +59,7 @@ fn facts(analysis: &Analysis) -> String {
         analysis.info.block_tokens,
     );
     let lines = std::iter::once(&facts).chain(&analysis.remarks);
-    lines
-        .map(|line| wrapped(line, "", COLUMNS) + "\n")
-        .collect()
+    lines.map(|line| wrapped(line, "", COLUMNS) + "\n").collect()
 }
 
 fn findings(analysis: &Analysis) -> String {
@@ -79,11 +74,7 @@ fn findings(analysis: &Analysis) -> String {
 fn waterfall(analysis: &Analysis) -> String {
     let total = analysis.prompt_tokens().max(1);
     let mut rows = vec![cells(&["", "", "share", "tokens", "time", "money"])];
-    for step in analysis
-        .waterfall
-        .iter()
-        .filter(|step| step.amount.tokens > 0)
-    {
+    for step in analysis.waterfall.iter().filter(|step| step.amount.tokens > 0) {
         let share = step.amount.tokens as f64 / total as f64;
         let (saved, shown) = match step.bucket.is_served() {
             true => (" saved", colour::hit(&percent(share))),
@@ -102,11 +93,8 @@ fn waterfall(analysis: &Analysis) -> String {
     if analysis.currency.is_none() {
         rows.iter_mut().for_each(|row| drop(row.pop()));
     }
-    let title = format!(
-        "{}: {}",
-        colour::heading("Where the prompt tokens went"),
-        analysis.played_on()
-    );
+    let title =
+        format!("{}: {}", colour::heading("Where the prompt tokens went"), analysis.played_on());
     let mut text = format!("{}\n{}", wrapped(&title, "  ", COLUMNS), aligned(&rows));
     let time = Some(("time", &analysis.seconds_from[..]));
     let money = analysis.money_from.map(|from| ("money", from));
@@ -202,11 +190,7 @@ fn curve(analysis: &Analysis) -> String {
             bar(point.token_hit_rate),
             percent(point.token_hit_rate),
             percent(point.hits as f64 / ideal.hits.max(1) as f64),
-            if is_knee {
-                "<- knee".to_owned()
-            } else {
-                String::new()
-            },
+            if is_knee { "<- knee".to_owned() } else { String::new() },
         ]);
     }
     format!(
@@ -222,12 +206,7 @@ fn routing(analysis: &Analysis) -> String {
     let routing = &analysis.routing;
     let row = |name: &str, tokens: u64| {
         let share = tokens as f64 / total;
-        vec![
-            format!("  {name}"),
-            bar(share),
-            percent(share),
-            thousands(tokens),
-        ]
+        vec![format!("  {name}"), bar(share), percent(share), thousands(tokens)]
     };
     let mut rows = vec![cells(&["", "", "hit rate", "tokens"])];
     rows.push(row("prefix-aware", routing.precise_tokens));
@@ -269,16 +248,8 @@ fn shape(analysis: &Analysis) -> String {
         large => thousands(large as u64),
     };
     let mut rows = vec![cells(&["", "mean", "p50", "p90", "p99", "max"])];
-    rows.push(spread(
-        "prompt tokens",
-        &numbers.sizes.prompt_tokens,
-        &count,
-    ));
-    rows.push(spread(
-        "requests per session",
-        &numbers.sessions.requests,
-        &count,
-    ));
+    rows.push(spread("prompt tokens", &numbers.sizes.prompt_tokens, &count));
+    rows.push(spread("requests per session", &numbers.sessions.requests, &count));
     if let Some(users) = &numbers.users {
         rows.push(spread("requests per user", &users.requests, &count));
     }
@@ -291,9 +262,7 @@ fn shape(analysis: &Analysis) -> String {
     let best = numbers.reuse.all.fits.fits.first();
     if let Some(best) = best.filter(|_| analysis.span_s.is_some()) {
         let parameters = best.parameters.iter();
-        let shown: Vec<_> = parameters
-            .map(|(name, value)| format!("{name} {value:.3}"))
-            .collect();
+        let shown: Vec<_> = parameters.map(|(name, value)| format!("{name} {value:.3}")).collect();
         text += &format!(
             "  best fit of the time to reuse: {} ({}), KS distance {}\n",
             best.model.name(),

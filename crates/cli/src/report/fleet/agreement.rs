@@ -41,10 +41,7 @@ pub(super) fn table(report: &FleetReport) -> Option<String> {
     if all.len() > 1 {
         let by = |of: fn(&StrategyPair<'_>) -> f64| order(&all, of);
         text += &format!("by TTFT p50, measured: {}\n", by(|it| it.measured.ttft.p50));
-        text += &format!(
-            "by TTFT p50, simulated: {}\n",
-            by(|it| it.simulated.ttft.p50)
-        );
+        text += &format!("by TTFT p50, simulated: {}\n", by(|it| it.simulated.ttft.p50));
     }
     Some(text)
 }
@@ -144,17 +141,10 @@ mod tests {
     #[test]
     fn neighbours_that_are_alike_have_no_order() {
         let rung = |p50| RungOutcome {
-            ttft: Summary {
-                p50,
-                ..Summary::default()
-            },
+            ttft: Summary { p50, ..Summary::default() },
             ..RungOutcome::default()
         };
-        let rungs = [
-            ("slow", rung(3.0)),
-            ("fast", rung(1.0)),
-            ("also", rung(1.1)),
-        ];
+        let rungs = [("slow", rung(3.0)), ("fast", rung(1.0)), ("also", rung(1.1))];
         let all = rungs.each_ref().map(|(name, rung)| StrategyPair {
             name,
             measured: rung,

@@ -26,9 +26,7 @@ fn lines(report: &FleetReport, run: &StrategyRun) -> Vec<Value> {
     for (at, rung) in run.rungs().enumerate() {
         let mut line = head(rung);
         line["rung"] = json!(at);
-        let published = report
-            .published(&run.name, rung.rate)
-            .filter(|_| at >= report.warm_up());
+        let published = report.published(&run.name, rung.rate).filter(|_| at >= report.warm_up());
         line["published"] = json!(published.map(|(tokens_s, ttft_p90_s)| {
             json!({"output_tokens_per_s": tokens_s, "ttft_p90_s": ttft_p90_s})
         }));

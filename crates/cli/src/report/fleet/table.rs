@@ -42,18 +42,13 @@ pub(crate) fn table(report: &FleetReport) -> String {
     for run in &report.runs {
         let rows = details(run, report.warm_up());
         text += &format!("\n{}\n{}", run.label(), aligned(&rows));
-        run.recoveries()
-            .for_each(|line| text += &format!("{line}\n"));
+        run.recoveries().for_each(|line| text += &format!("{line}\n"));
     }
     text += &format!("\n{LEGEND}");
     if let Some(agreement) = agreement::table(report) {
         text += &format!("\n{agreement}");
     }
-    format!(
-        "{}\n\n{}",
-        text.trim_end(),
-        winner::sentences(report).join(" ")
-    )
+    format!("{}\n\n{}", text.trim_end(), winner::sentences(report).join(" "))
 }
 
 fn compared(
@@ -62,17 +57,12 @@ fn compared(
     theirs: impl Fn((f64, f64)) -> String,
 ) -> Vec<Vec<String>> {
     let names = report.runs.iter().map(|run| run.label());
-    let mut rows = vec![
-        std::iter::once("requests/s".to_owned())
-            .chain(names)
-            .collect(),
-    ];
+    let mut rows = vec![std::iter::once("requests/s".to_owned()).chain(names).collect()];
     for (at, first) in report.runs[0].rungs().enumerate() {
         let cells = report.runs.iter().map(|run| {
             let rung = &run.outcome.rungs[at];
-            let published = report
-                .published(&run.name, rung.rate)
-                .filter(|_| at >= report.warm_up());
+            let published =
+                report.published(&run.name, rung.rate).filter(|_| at >= report.warm_up());
             match published {
                 Some(published) => format!("{} ({})", ours(rung), theirs(published)),
                 None => ours(rung),
@@ -148,11 +138,7 @@ fn detail(name: &str, rung: &RungOutcome) -> Vec<String> {
 
 /// The name of a step: its rate, and whether it only fills the caches.
 fn step(at: usize, rung: &RungOutcome, warm_up: usize) -> String {
-    if at < warm_up {
-        format!("{} (warm-up)", rate(rung))
-    } else {
-        rate(rung)
-    }
+    if at < warm_up { format!("{} (warm-up)", rate(rung)) } else { rate(rung) }
 }
 
 /// Requests per second, as far as one wants to read them.

@@ -21,11 +21,7 @@ const POINTS_MIN: f64 = 0.1;
 pub(super) fn sentences(report: &FleetReport) -> Vec<String> {
     let is_measured = |run: &&StrategyRun| run.origin == FigureOrigin::Measured;
     let any_measured = report.runs.iter().any(|run| is_measured(&run));
-    let runs: Vec<_> = report
-        .runs
-        .iter()
-        .filter(|run| !any_measured || is_measured(run))
-        .collect();
+    let runs: Vec<_> = report.runs.iter().filter(|run| !any_measured || is_measured(run)).collect();
     let mut sentences = match sustained(report, &runs) {
         Some(at) => by_ttft(report, &runs, at),
         None => by_hit_rate(&runs),
@@ -41,20 +37,11 @@ fn most_sustained(report: &FleetReport, runs: &[&StrategyRun]) -> Option<String>
         let kept = rungs.filter(|rung| is_sustained(rung));
         kept.map(|rung| rung.rate).reduce(f64::max)
     };
-    let most = runs
-        .iter()
-        .filter_map(|run| highest(run))
-        .reduce(f64::max)?;
-    let (able, others): (Vec<&StrategyRun>, Vec<&StrategyRun>) = runs
-        .iter()
-        .copied()
-        .partition(|run| highest(run) == Some(most));
+    let most = runs.iter().filter_map(|run| highest(run)).reduce(f64::max)?;
+    let (able, others): (Vec<&StrategyRun>, Vec<&StrategyRun>) =
+        runs.iter().copied().partition(|run| highest(run) == Some(most));
     let names: Vec<_> = able.iter().map(|run| run.label()).collect();
-    let verb = if able.len() == 1 {
-        "sustains"
-    } else {
-        "sustain"
-    };
+    let verb = if able.len() == 1 { "sustains" } else { "sustain" };
     (!others.is_empty()).then(|| format!("Only {} {verb} {most} requests/s.", listed(&names)))
 }
 
@@ -75,11 +62,8 @@ fn is_sustained(rung: &RungOutcome) -> bool {
 /// The winner at rung `at`. Where several are alike there, and sustain a higher rate, that decides.
 fn by_ttft(report: &FleetReport, runs: &[&StrategyRun], at: usize) -> Vec<String> {
     let sorted = by_p90(runs, at);
-    let alike: Vec<_> = sorted
-        .iter()
-        .copied()
-        .filter(|run| p90(run, at) <= p90(sorted[0], at) * ALIKE)
-        .collect();
+    let alike: Vec<_> =
+        sorted.iter().copied().filter(|run| p90(run, at) <= p90(sorted[0], at) * ALIKE).collect();
     let higher = sustained(report, &alike).filter(|&it| rate(alike[0], it) > rate(alike[0], at));
     let (Some(higher), 2..) = (higher, alike.len()) else {
         return compared(&sorted, at);
@@ -113,9 +97,7 @@ fn compared(sorted: &[&StrategyRun], at: usize) -> Vec<String> {
     {
         let times = p90(last, at) / p90(best, at).max(f64::MIN_POSITIVE);
         let (last, worst) = (last.label(), seconds(p90(last, at)));
-        sentences.push(format!(
-            "{last} is last with {worst}, {times:.1} times as much."
-        ));
+        sentences.push(format!("{last} is last with {worst}, {times:.1} times as much."));
     }
     sentences
 }
@@ -133,9 +115,8 @@ fn first_two(sorted: &[&StrategyRun], at: usize) -> Vec<String> {
     let (other, theirs) = (next.label(), seconds(p90(next, at)));
     let mut sentences = Vec::new();
     if p90(next, at) <= p90(best, at) * ALIKE {
-        sentences.push(format!(
-            "{head}, {name} and {other} have about the same TTFT p90: {shown}."
-        ));
+        sentences
+            .push(format!("{head}, {name} and {other} have about the same TTFT p90: {shown}."));
     } else {
         let less = 100.0 * (1.0 - p90(best, at) / p90(next, at));
         sentences.push(format!(
@@ -222,14 +203,8 @@ mod tests {
             rate,
             seconds: 10.0,
             answered: (rate * 10.0) as usize,
-            ttft: Summary {
-                p90,
-                ..Summary::default()
-            },
-            hits: HitCount {
-                lookups: 1_000,
-                hits: percent * 10,
-            },
+            ttft: Summary { p90, ..Summary::default() },
+            hits: HitCount { lookups: 1_000, hits: percent * 10 },
             ..RungOutcome::default()
         };
         let rungs: Vec<_> = rungs.iter().map(rung).collect();
@@ -265,10 +240,7 @@ mod tests {
             vec![
                 run("load", &[(1.0, 0.1, 9), (10.0, 0.5, 40), (20.0, 9.0, 40)]),
                 run("random", &[(1.0, 0.1, 9), (10.0, 1.5, 20), (20.0, 9.0, 20)]),
-                run(
-                    "precise",
-                    &[(1.0, 0.2, 9), (10.0, 0.3, 70), (20.0, 0.4, 70)],
-                ),
+                run("precise", &[(1.0, 0.2, 9), (10.0, 0.3, 70), (20.0, 0.4, 70)]),
             ],
             &[
                 "At 10 requests/s, precise wins: TTFT p90 300 ms, 40 % less than load (500 ms).",
@@ -285,10 +257,7 @@ mod tests {
             vec![
                 run("load", &[(1.0, 0.1, 9), (10.0, 1.5, 40), (20.0, 9.0, 40)]),
                 run("prefix", &[(1.0, 0.1, 9), (10.0, 0.5, 69), (20.0, 1.2, 69)]),
-                run(
-                    "precise",
-                    &[(1.0, 0.1, 9), (10.0, 0.51, 70), (20.0, 0.9, 70)],
-                ),
+                run("precise", &[(1.0, 0.1, 9), (10.0, 0.51, 70), (20.0, 0.9, 70)]),
             ],
             &[
                 "At 20 requests/s, precise wins: TTFT p90 900 ms, 25 % less than prefix (1.20 s).",
@@ -303,10 +272,7 @@ mod tests {
     #[test]
     fn without_a_sustained_rate_the_hit_rate_wins() {
         check(
-            vec![
-                run("load", &[(9.0, 3.0, 40)]),
-                run("precise", &[(9.0, 4.0, 70)]),
-            ],
+            vec![run("load", &[(9.0, 3.0, 40)]), run("precise", &[(9.0, 4.0, 70)])],
             &[
                 "precise has the best hit rate: 70.0 %, 30.0 points more than load.",
                 "At no request rate did all strategies keep the TTFT p90 at 2 s or less.",
@@ -317,10 +283,7 @@ mod tests {
     #[test]
     fn what_is_alike_has_no_winner_and_one_alone_is_not_compared() {
         check(
-            vec![
-                run("load", &[(9.0, 1.0, 40)]),
-                run("precise", &[(9.0, 1.02, 41)]),
-            ],
+            vec![run("load", &[(9.0, 1.0, 40)]), run("precise", &[(9.0, 1.02, 41)])],
             &["At 9 requests/s, load and precise have about the same TTFT p90: 1.00 s."],
         );
         check(

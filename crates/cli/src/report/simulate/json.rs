@@ -87,10 +87,8 @@ mod tests {
     fn a_line_holds_means_and_every_run() {
         let report = testing::report(&[("lru", 6, &[0.25, 0.75]), ("oracle", 6, &[1.0])]);
         let text = json_lines(&report);
-        let lines: Vec<Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).expect("JSON"))
-            .collect();
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!(lines[0]["token_hit_rate"], 0.5);
         assert_eq!(lines[0]["spread"], 0.5);
         assert_eq!(lines[0]["runs"][1]["token_hit_rate"], 0.75);

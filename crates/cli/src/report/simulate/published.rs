@@ -76,18 +76,14 @@ pub(super) fn figures(report: &ExperimentReport) -> Vec<PublishedFigure> {
         ours: range(&of(report, SweepAxis::Lambda, "lpc"), |line| line.gain),
         needs: "--sweep lambda --lambda 50,100,200",
     });
-    figures.extend(
-        [
-            ("40 GB", 160_000, "0.6 to 2.4 %"),
-            ("16 GB", 64_000, "2.3 to 8.1 %"),
-        ]
-        .map(|(name, size, published)| PublishedFigure {
+    figures.extend([("40 GB", 160_000, "0.6 to 2.4 %"), ("16 GB", 64_000, "2.3 to 8.1 %")].map(
+        |(name, size, published)| PublishedFigure {
             name: format!("hit rate lost by charging 1 GB of {name}"),
             published,
             ours: charged(report, size),
             needs: "--sweep charge --at 64K,160K",
-        }),
-    );
+        },
+    ));
     figures.extend(engine(report));
     figures
 }
@@ -108,31 +104,13 @@ fn by_size(report: &ExperimentReport, published: &PublishedResults) -> Vec<Publi
     };
     let everything = report.lines(SweepAxis::Size);
     let spreads = everything.iter().map(|line| line.spread);
-    let spread = spreads
-        .reduce(f64::max)
-        .map(|it| format!("at most {it:.4}"));
+    let spread = spreads.reduce(f64::max).map(|it| format!("at most {it:.4}"));
     vec![
-        figure(
-            "hit rate over LRU, sizes varied",
-            published.gain,
-            range(&lpc, |it| it.gain),
-        ),
-        figure(
-            "share of the gap to the oracle",
-            published.closed,
-            range(&lpc, |it| it.closed),
-        ),
-        figure(
-            "cache saved at LRU's hit rate",
-            published.saved,
-            saved(report),
-        ),
+        figure("hit rate over LRU, sizes varied", published.gain, range(&lpc, |it| it.gain)),
+        figure("share of the gap to the oracle", published.closed, range(&lpc, |it| it.closed)),
+        figure("cache saved at LRU's hit rate", published.saved, saved(report)),
         figure("MCC of the predictor", published.predictor, mcc("lpc")),
-        figure(
-            "MCC of the turn count",
-            published.turn_count,
-            mcc("turn-only"),
-        ),
+        figure("MCC of the turn count", published.turn_count, mcc("turn-only")),
         figure("greatest less least of the seeds", "below 0.013", spread),
     ]
 }
@@ -145,13 +123,8 @@ fn engine(report: &ExperimentReport) -> Vec<PublishedFigure> {
         Some(load.run(replica)?.requests_per_s)
     };
     let rates = rate(0.35).zip(rate(0.42));
-    let hits = largest(report, "lru")
-        .map(|line| medians(&line))
-        .unwrap_or_default();
-    let saved: Vec<f64> = hits
-        .iter()
-        .filter_map(super::table::Median::saved)
-        .collect();
+    let hits = largest(report, "lru").map(|line| medians(&line)).unwrap_or_default();
+    let saved: Vec<f64> = hits.iter().filter_map(super::table::Median::saved).collect();
     vec![
         PublishedFigure {
             name: "prefills per second, 35 to 42 % hits".to_owned(),
@@ -216,16 +189,10 @@ fn saved(report: &ExperimentReport) -> Option<String> {
 
 /// The size at which `curve` reaches `rate`; `None` where it does so below or above all sizes.
 fn size_for(curve: &[(f64, f64)], rate: f64) -> Option<f64> {
-    let pair = curve
-        .windows(2)
-        .find(|pair| pair[0].1 <= rate && rate <= pair[1].1)?;
+    let pair = curve.windows(2).find(|pair| pair[0].1 <= rate && rate <= pair[1].1)?;
     let (below, above) = (pair[0], pair[1]);
     let rise = above.1 - below.1;
-    let share = if rise > 0.0 {
-        (rate - below.1) / rise
-    } else {
-        0.0
-    };
+    let share = if rise > 0.0 { (rate - below.1) / rise } else { 0.0 };
     Some(below.0 + share * (above.0 - below.0))
 }
 

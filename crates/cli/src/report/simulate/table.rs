@@ -33,16 +33,9 @@ pub(crate) fn table(report: &ExperimentReport) -> String {
     let figures = published::figures(report);
     if !figures.is_empty() {
         let sources = published::SOURCES;
-        text += &format!(
-            "\npublished and ours ({sources})\n{}",
-            aligned(&beside(&figures))
-        );
+        text += &format!("\npublished and ours ({sources})\n{}", aligned(&beside(&figures)));
     }
-    format!(
-        "{}\n\n{}",
-        text.trim_end(),
-        winner::sentences(report).join(" ")
-    )
+    format!("{}\n\n{}", text.trim_end(), winner::sentences(report).join(" "))
 }
 
 pub(super) fn facts(report: &ExperimentReport) -> String {
@@ -107,9 +100,7 @@ fn sweep_rows(report: &ExperimentReport, sweep: SweepAxis) -> Vec<Vec<String>> {
         "preempted",
     ];
     let rows = report.lines(sweep).into_iter().map(|line| row(&line));
-    std::iter::once(header.map(str::to_owned).to_vec())
-        .chain(rows)
-        .collect()
+    std::iter::once(header.map(str::to_owned).to_vec()).chain(rows).collect()
 }
 
 fn row(line: &ArmPoint<'_>) -> Vec<String> {
@@ -144,14 +135,7 @@ fn contexts(report: &ExperimentReport) -> Option<(String, Vec<Vec<String>>)> {
         "median TTFT under lru with {}, by what earlier turns left in the cache",
         counted(line.shown.x as u64, "token")
     );
-    let header = [
-        "context, tokens",
-        "hits",
-        "ms",
-        "misses",
-        "ms",
-        "a hit saves",
-    ];
+    let header = ["context, tokens", "hits", "ms", "misses", "ms", "a hit saves"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let ms = |count: usize, seconds: f64| match count {
         0 => "–".to_owned(),
@@ -202,29 +186,16 @@ pub(super) fn medians(line: &ArmPoint<'_>) -> Vec<Median> {
     let bin = |index: usize| {
         let bins: Vec<&ContextBin> = line.runs.iter().map(|run| &run.contexts[index]).collect();
         let median = |of: &dyn Fn(&ContextBin) -> (usize, f64)| {
-            let counted: Vec<_> = bins
-                .iter()
-                .map(|bin| of(bin))
-                .filter(|it| it.0 > 0)
-                .collect();
+            let counted: Vec<_> = bins.iter().map(|bin| of(bin)).filter(|it| it.0 > 0).collect();
             let sum = counted.iter().fold(0.0, |sum, it| sum + it.1);
             let count = counted.iter().map(|it| it.0).sum();
             (count, sum / counted.len().max(1) as f64)
         };
         let (hits, hit_s) = median(&|bin| (bin.hit.count, bin.hit.p50));
         let (misses, miss_s) = median(&|bin| (bin.miss.count, bin.miss.p50));
-        Median {
-            from_tokens: bins[0].from_tokens,
-            hits,
-            misses,
-            hit_s,
-            miss_s,
-        }
+        Median { from_tokens: bins[0].from_tokens, hits, misses, hit_s, miss_s }
     };
-    (0..bins)
-        .map(bin)
-        .filter(|it| it.hits + it.misses > 0)
-        .collect()
+    (0..bins).map(bin).filter(|it| it.hits + it.misses > 0).collect()
 }
 
 fn beside(figures: &[PublishedFigure]) -> Vec<Vec<String>> {
@@ -253,15 +224,11 @@ mod tests {
             ("oracle", 60_000, &[0.40, 0.40]),
         ]);
         let text = table(&report);
-        let line = text
-            .lines()
-            .find(|line| line.starts_with("lpc ") && line.contains("60,000"));
+        let line = text.lines().find(|line| line.starts_with("lpc ") && line.contains("60,000"));
         let words: Vec<_> = line.expect("a row").split_whitespace().collect();
         assert_eq!(
             words[..9],
-            [
-                "lpc", "60,000", "25.00", "%", "0.0000", "+25.0", "%", "+4.0", "pp"
-            ]
+            ["lpc", "60,000", "25.00", "%", "0.0000", "+25.0", "%", "+4.0", "pp"]
         );
         assert!(text.contains("13 to 38 %") && text.contains("not run; --sweep lambda"));
     }

@@ -23,11 +23,7 @@ pub(super) fn sentences(report: &ExperimentReport) -> Vec<String> {
     let (bounds, rivals): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.shown.arm == BOUND);
     let mut sentences = Vec::new();
     if let Some((best, others)) = rivals.split_first() {
-        sentences.push(format!(
-            "At {}, {}.",
-            place(sweep, best),
-            verdict(best, others)
-        ));
+        sentences.push(format!("At {}, {}.", place(sweep, best), verdict(best, others)));
     }
     if let Some(bound) = bounds.first() {
         let rate = percent_to_hundredths(bound.hit_rate);
@@ -89,11 +85,7 @@ mod tests {
     #[test]
     fn equal_and_single_policies_win_nothing() {
         check(
-            &[
-                ("lru", 6, &[0.2]),
-                ("lpc", 6, &[0.2]),
-                ("oracle", 6, &[0.4]),
-            ],
+            &[("lru", 6, &[0.2]), ("lpc", 6, &[0.2]), ("oracle", 6, &[0.4])],
             &[
                 "At 6 cache tokens, lru and lpc have the same hit rate, 20.00 %.",
                 "The oracle, an upper bound, has 40.00 %.",

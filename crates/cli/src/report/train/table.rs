@@ -60,10 +60,7 @@ pub(super) fn made(report: &TrainReport) -> Vec<[String; 2]> {
     let mut read = vec![match text.window {
         _ if report.inputs.iter().all(|input| input.kind == "trace") => "no text".to_owned(),
         0 => format!("the prompt, {} words", text.budget_words),
-        window => format!(
-            "the prompt and the {window} before it, {} words",
-            text.budget_words
-        ),
+        window => format!("the prompt and the {window} before it, {} words", text.budget_words),
     }];
     if definition.text.answers {
         read.push("answers".to_owned());
@@ -93,10 +90,7 @@ pub(super) fn made(report: &TrainReport) -> Vec<[String; 2]> {
     let mut made = vec![
         ["encoder".to_owned(), definition.encoder.clone()],
         ["reads".to_owned(), read.join(", ")],
-        [
-            "data".to_owned(),
-            report.fingerprint.chars().take(16).collect(),
-        ],
+        ["data".to_owned(), report.fingerprint.chars().take(16).collect()],
         ["took".to_owned(), took],
     ];
     if let Some(model) = &report.model {
@@ -122,16 +116,7 @@ pub(super) fn rows(report: &TrainReport) -> Vec<(String, &Scores)> {
 }
 
 fn scores(report: &TrainReport) -> Vec<Vec<String>> {
-    let header = [
-        "",
-        "samples",
-        "continued",
-        "MCC",
-        "95 %",
-        "macro F1",
-        "ROC-AUC",
-        "ECE",
-    ];
+    let header = ["", "samples", "continued", "MCC", "95 %", "macro F1", "ROC-AUC", "ECE"];
     let mut table = vec![header.map(str::to_owned).to_vec()];
     for (name, scores) in rows(report) {
         table.push(vec![

@@ -41,18 +41,9 @@ pub(super) fn curve(mccs: &[f64]) -> Vec<LearningCurvePoint> {
 
 /// MCC 0.4, turn count alone 0.1, 300 conversations in the test part, no curve.
 pub(super) fn report() -> TrainReport {
-    let counts = Counts {
-        samples: 600,
-        conversations: 300,
-        continued: 330,
-    };
-    let epoch = |epoch| Epoch {
-        member: 1,
-        epoch,
-        train_loss: 0.7,
-        validation_loss: 0.69,
-        is_best: true,
-    };
+    let counts = Counts { samples: 600, conversations: 300, continued: 330 };
+    let epoch =
+        |epoch| Epoch { member: 1, epoch, train_loss: 0.7, validation_loss: 0.69, is_best: true };
     TrainReport {
         inputs: vec![InputFacts {
             file: "chats.jsonl".to_owned(),
@@ -68,21 +59,13 @@ pub(super) fn report() -> TrainReport {
         model: Some("model.hsp".to_owned()),
         seed: 7,
         is_shuffled: false,
-        parts: SplitCounts {
-            train: counts,
-            validation: counts,
-            test: counts,
-        },
+        parts: SplitCounts { train: counts, validation: counts, test: counts },
         unknown: 10,
         train: scores(0.5),
         validation: scores(0.42),
         test: scores(0.4),
         turn_only: scores(0.1),
-        lift: Lift {
-            mcc: 0.3,
-            low: 0.2,
-            high: 0.4,
-        },
+        lift: Lift { mcc: 0.3, low: 0.2, high: 0.4 },
         attainable_mcc: None,
         curve: Vec::new(),
         epochs: vec![epoch(1), epoch(2)],

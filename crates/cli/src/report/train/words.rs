@@ -16,10 +16,7 @@ pub(crate) fn words(report: &TrainReport) -> Vec<String> {
     let mut words = vec![if report.is_shuffled {
         on_shuffled(report)
     } else {
-        format!(
-            "On the test part, the model {}.",
-            verdict(&report.test, report.lift)
-        )
+        format!("On the test part, the model {}.", verdict(&report.test, report.lift))
     }];
     words.extend(on_seeds(report));
     words.extend(on_curve(report));
@@ -28,9 +25,7 @@ pub(crate) fn words(report: &TrainReport) -> Vec<String> {
     for other in &report.elsewhere {
         let verdict = verdict(&other.model, other.lift);
         let (file, mcc) = (&other.input.file, other.model.mcc);
-        words.push(format!(
-            "On the unseen part of {file}: MCC {mcc:.3}; the model {verdict}."
-        ));
+        words.push(format!("On the unseen part of {file}: MCC {mcc:.3}; the model {verdict}."));
         let seen = match other.seen_before {
             1 => "1 conversation".to_owned(),
             seen => format!("{} conversations", thousands(seen as u64)),
@@ -168,26 +163,10 @@ mod tests {
 
     #[test]
     fn what_is_claimed_is_what_the_intervals_show() {
-        check(
-            [0.3, 0.2, 0.4],
-            [0.1, 0.02, 0.2],
-            "predicts better than the turn count: +0.100",
-        );
-        check(
-            [0.3, 0.2, 0.4],
-            [0.1, -0.02, 0.2],
-            "predicts no better than the turn count",
-        );
-        check(
-            [0.3, 0.2, 0.4],
-            [-0.1, -0.2, -0.02],
-            "predicts worse than the turn count",
-        );
-        check(
-            [0.02, -0.1, 0.1],
-            [0.1, 0.02, 0.2],
-            "is no better than guessing",
-        );
+        check([0.3, 0.2, 0.4], [0.1, 0.02, 0.2], "predicts better than the turn count: +0.100");
+        check([0.3, 0.2, 0.4], [0.1, -0.02, 0.2], "predicts no better than the turn count");
+        check([0.3, 0.2, 0.4], [-0.1, -0.2, -0.02], "predicts worse than the turn count");
+        check([0.02, -0.1, 0.1], [0.1, 0.02, 0.2], "is no better than guessing");
         check([0.02, -0.1, 0.1], [0.1, -0.02, 0.2], "predicts no better");
     }
 
@@ -197,10 +176,7 @@ mod tests {
             let mut report = testing::report();
             report.parts.test.conversations = conversations;
             let words = words(&report);
-            words
-                .iter()
-                .filter(|said| said.starts_with("Caution"))
-                .count()
+            words.iter().filter(|said| said.starts_with("Caution")).count()
         };
         assert_eq!((cautions(199), cautions(200)), (1, 0));
     }

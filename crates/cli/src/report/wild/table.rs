@@ -14,11 +14,7 @@ const LONG_S: f64 = 10.0;
 pub(crate) fn table(report: &WildReport) -> String {
     let mut text = facts(report);
     for model in models(report) {
-        text += &format!(
-            "\n{}\n{}",
-            title(model, report),
-            aligned(&rows(report, model))
-        );
+        text += &format!("\n{}\n{}", title(model, report), aligned(&rows(report, model)));
     }
     let gains = report.gains();
     if !gains.is_empty() {
@@ -110,26 +106,17 @@ fn rows(report: &WildReport, model: WildModel) -> Vec<Vec<String>> {
     let mut rows = vec![head.chain(names("QTTFT s, host ", "")).collect::<Vec<_>>()];
     for policy in policies {
         let cells = |shown: fn(&WildRow) -> String| {
-            hosts
-                .iter()
-                .map(move |&host| of(policy, host).map_or_else(String::new, shown))
+            hosts.iter().map(move |&host| of(policy, host).map_or_else(String::new, shown))
         };
         let line = [policy.to_owned()].into_iter();
         let line = line.chain(cells(|row| format!("{:.2}", row.blocks().rate() * 100.0)));
-        rows.push(
-            line.chain(cells(|row| seconds(row.qttft_s(|it| it.mean))))
-                .collect(),
-        );
+        rows.push(line.chain(cells(|row| seconds(row.qttft_s(|it| it.mean)))).collect());
     }
     rows
 }
 
 fn seconds(value: f64) -> String {
-    if value >= LONG_S {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
-    }
+    if value >= LONG_S { format!("{value:.1}") } else { format!("{value:.2}") }
 }
 
 fn beside(gains: &[Gains<'_>]) -> Vec<Vec<String>> {

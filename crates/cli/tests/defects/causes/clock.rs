@@ -4,15 +4,8 @@ use crate::clean;
 use crate::defect::{Defect, insert_before};
 use crate::log::{Form, MONDAY_NINE_S, Mark, date, rfc3339, time};
 
-const DAYS: [&str; 7] = [
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-    "Sunday",
-];
+const DAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const MONTHS: [&str; 4] = ["January", "February", "March", "April"];
 
 /// As `Tuesday, 4 March 2025`.
@@ -36,32 +29,23 @@ fn at_the_front() -> Vec<Defect> {
             |request, prose| {
                 let now =
                     rfc3339(request.at_s).replace('Z', &format!(".{:03}Z", prose.rng.below(1000)));
-                request
-                    .system()
-                    .insert_str(0, &format!("Current time: {now}\n\n"));
+                request.system().insert_str(0, &format!("Current time: {now}\n\n"));
                 Mark::Text(now)
             },
         ),
-        Defect::new(
-            "clock",
-            "half past nine and the zone",
-            clean::owners(22),
-            |request, _| {
-                let (year, month, day, weekday) = date(request.at_s);
-                let (hour, minute, second) = time(request.at_s);
-                let half = if hour < 12 { "AM" } else { "PM" };
-                let hour = (hour + 11) % 12 + 1;
-                let now = format!(
-                    "{}, {} {day}, {year}, {hour:02}:{minute:02}:{second:02} {half} +00:00",
-                    DAYS[weekday],
-                    MONTHS[month - 1]
-                );
-                request
-                    .system()
-                    .insert_str(0, &format!("Current date and time: {now}\n"));
-                Mark::Text(now)
-            },
-        ),
+        Defect::new("clock", "half past nine and the zone", clean::owners(22), |request, _| {
+            let (year, month, day, weekday) = date(request.at_s);
+            let (hour, minute, second) = time(request.at_s);
+            let half = if hour < 12 { "AM" } else { "PM" };
+            let hour = (hour + 11) % 12 + 1;
+            let now = format!(
+                "{}, {} {day}, {year}, {hour:02}:{minute:02}:{second:02} {half} +00:00",
+                DAYS[weekday],
+                MONTHS[month - 1]
+            );
+            request.system().insert_str(0, &format!("Current date and time: {now}\n"));
+            Mark::Text(now)
+        }),
         Defect::new(
             "clock",
             "a date and a time before a text prompt",
@@ -78,9 +62,7 @@ fn at_the_front() -> Vec<Defect> {
             "compact, as in the names of files",
             clean::passages(24),
             |request, _| {
-                let now = rfc3339(request.at_s)
-                    .replace(['-', ':', 'Z'], "")
-                    .replace('T', "-");
+                let now = rfc3339(request.at_s).replace(['-', ':', 'Z'], "").replace('T', "-");
                 let head = format!("handbook snapshot {now} / house style 7\n\n");
                 request.system().insert_str(0, &head);
                 Mark::Text(now)
@@ -99,24 +81,15 @@ fn in_the_middle() -> Vec<Defect> {
                 let (hour, minute, _) = time(request.at_s);
                 let today = long_date(request.at_s).replacen(',', "", 1);
                 let now = format!("{today}, {hour:02}:{minute:02}");
-                insert_before(
-                    request.system(),
-                    "Query first",
-                    &format!("Today is {now}. "),
-                );
+                insert_before(request.system(), "Query first", &format!("Today is {now}. "));
                 Mark::Text(now)
             },
         ),
-        Defect::new(
-            "clock",
-            "unix seconds among facts",
-            clean::agents(26),
-            |request, _| {
-                let now = request.at_s.to_string();
-                insert_before(request.system(), "</env>", &format!("Now: {now}\n"));
-                Mark::Text(now)
-            },
-        ),
+        Defect::new("clock", "unix seconds among facts", clean::agents(26), |request, _| {
+            let now = request.at_s.to_string();
+            insert_before(request.system(), "</env>", &format!("Now: {now}\n"));
+            Mark::Text(now)
+        }),
         Defect::new(
             "clock",
             "folder and date as JavaScript writes it",

@@ -9,26 +9,11 @@ use crate::prose::Prose;
 
 pub(super) fn defects() -> Vec<Defect> {
     vec![
-        defect(
-            "by score, before the question",
-            Form::Bodies,
-            shuffled,
-            plainly,
-        ),
+        defect("by score, before the question", Form::Bodies, shuffled, plainly),
         defect("as numbered elements", Form::LiteLlm, shuffled, as_elements),
-        defect(
-            "as a list of results in JSON",
-            Form::Bodies,
-            shuffled,
-            as_json,
-        ),
+        defect("as a list of results in JSON", Form::Bodies, shuffled, as_json),
         defect("two change places", Form::Batch, two_swapped, plainly),
-        defect(
-            "the best at both ends",
-            Form::Bodies,
-            best_at_ends,
-            as_elements,
-        ),
+        defect("the best at both ends", Form::Bodies, best_at_ends, as_elements),
         in_text(),
     ]
 }
@@ -96,9 +81,7 @@ fn best_at_ends(documents: &mut Documents, prose: &mut Prose) {
 }
 
 fn plainly(documents: &Documents) -> String {
-    let all = documents
-        .iter()
-        .map(|(title, text)| format!("### {title}\n{text}\n\n"));
+    let all = documents.iter().map(|(title, text)| format!("### {title}\n{text}\n\n"));
     format!("<passages>\n{}</passages>", all.collect::<String>())
 }
 
@@ -123,21 +106,16 @@ fn as_json(documents: &Documents) -> String {
 
 fn in_text() -> Defect {
     let log = clean::text_passages(88);
-    Defect::new(
-        "document-order",
-        "in a text prompt",
-        log,
-        |request, prose| {
-            let prompt = request.body["prompt"].as_str().expect("text").to_owned();
-            let first = prompt.find("Passage 1").expect("passages");
-            let last = prompt.rfind("Question: ").expect("a question");
-            let passages = prompt[first..last].trim_end();
-            let mut passages: Vec<&str> = passages.split("\n\n").collect();
-            prose.rng.shuffle(&mut passages);
-            let (front, end) = (&prompt[..first], &prompt[last..]);
-            request.body["prompt"] = format!("{front}{}\n\n{end}", passages.join("\n\n")).into();
-            let titles = passages.iter().filter_map(|passage| passage.lines().next());
-            Mark::Order(titles.map(str::to_owned).collect())
-        },
-    )
+    Defect::new("document-order", "in a text prompt", log, |request, prose| {
+        let prompt = request.body["prompt"].as_str().expect("text").to_owned();
+        let first = prompt.find("Passage 1").expect("passages");
+        let last = prompt.rfind("Question: ").expect("a question");
+        let passages = prompt[first..last].trim_end();
+        let mut passages: Vec<&str> = passages.split("\n\n").collect();
+        prose.rng.shuffle(&mut passages);
+        let (front, end) = (&prompt[..first], &prompt[last..]);
+        request.body["prompt"] = format!("{front}{}\n\n{end}", passages.join("\n\n")).into();
+        let titles = passages.iter().filter_map(|passage| passage.lines().next());
+        Mark::Order(titles.map(str::to_owned).collect())
+    })
 }

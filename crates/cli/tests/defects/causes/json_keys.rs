@@ -73,20 +73,15 @@ fn of_messages() -> Vec<Defect> {
                 Mark::Order(keys)
             },
         ),
-        Defect::new(
-            "json-keys",
-            "results of tools",
-            clean::desk(55),
-            |request, prose| {
-                let mut keys = Vec::new();
-                for message in request.messages() {
-                    if message["role"] == "tool" {
-                        rewrite(&mut message["content"], prose, &mut keys);
-                    }
+        Defect::new("json-keys", "results of tools", clean::desk(55), |request, prose| {
+            let mut keys = Vec::new();
+            for message in request.messages() {
+                if message["role"] == "tool" {
+                    rewrite(&mut message["content"], prose, &mut keys);
                 }
-                Mark::Order(keys)
-            },
-        ),
+            }
+            Mark::Order(keys)
+        }),
         Defect::new(
             "json-keys",
             "settings in the system prompt",

@@ -26,18 +26,11 @@ fn headers() -> Vec<Defect> {
                 Mark::Text(cch)
             },
         ),
-        Defect::new(
-            "nonce",
-            "a request id as a UUID",
-            clean::desk(32),
-            |request, prose| {
-                let id = prose.uuid();
-                request
-                    .system()
-                    .insert_str(0, &format!("Request-ID: {id}\n\n"));
-                Mark::Text(id)
-            },
-        ),
+        Defect::new("nonce", "a request id as a UUID", clean::desk(32), |request, prose| {
+            let id = prose.uuid();
+            request.system().insert_str(0, &format!("Request-ID: {id}\n\n"));
+            Mark::Text(id)
+        }),
         Defect::new(
             "nonce",
             "eight hexadecimal digits before a text prompt",
@@ -89,17 +82,12 @@ fn inside() -> Vec<Defect> {
                 Mark::Text(fence)
             },
         ),
-        Defect::new(
-            "nonce",
-            "a seed for variety",
-            clean::owners(37),
-            |request, prose| {
-                let seed = (10_000_000 + prose.rng.below(89_999_999)).to_string();
-                let told = format!("Vary your wording (seed {seed}). ");
-                insert_before(request.system(), "Appointments last", &told);
-                Mark::Text(seed)
-            },
-        ),
+        Defect::new("nonce", "a seed for variety", clean::owners(37), |request, prose| {
+            let seed = (10_000_000 + prose.rng.below(89_999_999)).to_string();
+            let told = format!("Vary your wording (seed {seed}). ");
+            insert_before(request.system(), "Appointments last", &told);
+            Mark::Text(seed)
+        }),
         Defect::new(
             "nonce",
             "the id of a span in a tool's description",

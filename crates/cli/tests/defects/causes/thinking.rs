@@ -45,9 +45,7 @@ fn dropped() -> Vec<Defect> {
             clean::thinking_agents(73),
             |request, _| {
                 let messages = request.messages();
-                let last = messages
-                    .iter()
-                    .rposition(|message| message["role"] == "user");
+                let last = messages.iter().rposition(|message| message["role"] == "user");
                 let last = last.expect("a question");
                 blocks(messages, |index, message| {
                     let (thought, rest) = split(text_of(message))?;
@@ -72,55 +70,40 @@ fn in_text() -> Defect {
         clean::as_text(request, CHAT_ML);
     }
     let mut chats = clean.requests.into_iter();
-    Defect::new(
-        "thinking",
-        "left out by a template",
-        text,
-        move |request, _| {
-            let mut chat = chats.next().expect("as many");
-            let mark = drop_before(&mut chat, |index, messages| index + 4 < messages.len());
-            clean::as_text(&mut chat, CHAT_ML);
-            request.body = chat.body;
-            mark
-        },
-    )
+    Defect::new("thinking", "left out by a template", text, move |request, _| {
+        let mut chat = chats.next().expect("as many");
+        let mark = drop_before(&mut chat, |index, messages| index + 4 < messages.len());
+        clean::as_text(&mut chat, CHAT_ML);
+        request.body = chat.body;
+        mark
+    })
 }
 
 fn changed() -> Vec<Defect> {
     vec![
-        Defect::new(
-            "thinking",
-            "empty blocks put in",
-            clean::long_chats(75),
-            |request, prose| {
-                let empty = prose.rng.below(2) == 0;
-                blocks(request.messages(), |_, message| {
-                    if empty {
-                        text_of(message).insert_str(0, EMPTY);
-                    }
-                    empty.then(|| "<think>".to_owned())
-                })
-            },
-        ),
-        Defect::new(
-            "thinking",
-            "summarized later on",
-            clean::reasoning(76),
-            |request, _| {
-                let messages = request.messages();
-                let recent = messages.len().saturating_sub(3);
-                blocks(messages, |index, message| {
-                    let (thought, rest) = split(text_of(message))?;
-                    if index >= recent {
-                        return Some(thought);
-                    }
-                    let last = thought.rsplit(". ").next()?;
-                    let short = format!("Earlier I weighed this: {last}");
-                    message["content"] = json!(format!("<think>\n{short}\n</think>\n\n{rest}"));
-                    Some(short)
-                })
-            },
-        ),
+        Defect::new("thinking", "empty blocks put in", clean::long_chats(75), |request, prose| {
+            let empty = prose.rng.below(2) == 0;
+            blocks(request.messages(), |_, message| {
+                if empty {
+                    text_of(message).insert_str(0, EMPTY);
+                }
+                empty.then(|| "<think>".to_owned())
+            })
+        }),
+        Defect::new("thinking", "summarized later on", clean::reasoning(76), |request, _| {
+            let messages = request.messages();
+            let recent = messages.len().saturating_sub(3);
+            blocks(messages, |index, message| {
+                let (thought, rest) = split(text_of(message))?;
+                if index >= recent {
+                    return Some(thought);
+                }
+                let last = thought.rsplit(". ").next()?;
+                let short = format!("Earlier I weighed this: {last}");
+                message["content"] = json!(format!("<think>\n{short}\n</think>\n\n{rest}"));
+                Some(short)
+            })
+        }),
         Defect::new(
             "thinking",
             "another tag, kept for two answers",
@@ -131,11 +114,8 @@ fn changed() -> Vec<Defect> {
                 blocks(messages, |index, message| {
                     let (thought, rest) = split(text_of(message))?;
                     let kept = index >= recent;
-                    *text_of(message) = if kept {
-                        format!("<thinking>{thought}</thinking>\n{rest}")
-                    } else {
-                        rest
-                    };
+                    *text_of(message) =
+                        if kept { format!("<thinking>{thought}</thinking>\n{rest}") } else { rest };
                     kept.then_some(thought)
                 })
             },
@@ -173,8 +153,6 @@ fn blocks(
 
 /// Splits an answer into the thought and the rest.
 fn split(text: &str) -> Option<(String, String)> {
-    let (thought, rest) = text
-        .strip_prefix("<think>\n")?
-        .split_once("\n</think>\n\n")?;
+    let (thought, rest) = text.strip_prefix("<think>\n")?.split_once("\n</think>\n\n")?;
     Some((thought.to_owned(), rest.to_owned()))
 }

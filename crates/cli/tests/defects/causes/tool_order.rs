@@ -9,15 +9,10 @@ use crate::tools::{name_of, tools};
 
 pub(super) fn defects() -> Vec<Defect> {
     vec![
-        Defect::new(
-            "tool-order",
-            "shuffled each time",
-            clean::agents(41),
-            |request, prose| {
-                prose.rng.shuffle(request.tools());
-                order(request)
-            },
-        ),
+        Defect::new("tool-order", "shuffled each time", clean::agents(41), |request, prose| {
+            prose.rng.shuffle(request.tools());
+            order(request)
+        }),
         Defect::new(
             "tool-order",
             "servers in the order of their connection",
@@ -25,9 +20,7 @@ pub(super) fn defects() -> Vec<Defect> {
             |request, prose| {
                 let mut servers: [Vec<Value>; 4] = Default::default();
                 for tool in request.tools().drain(..) {
-                    let server = name_of(&tool)
-                        .split_once("__")
-                        .map_or("", |(server, _)| server);
+                    let server = name_of(&tool).split_once("__").map_or("", |(server, _)| server);
                     let known = ["", "tracker", "browser", "warehouse"];
                     let index = known.iter().position(|&name| name == server);
                     servers[index.expect("a server")].push(tool);
@@ -66,8 +59,7 @@ pub(super) fn defects() -> Vec<Defect> {
                 let messages = request.messages().clone();
                 let calls = messages.iter().filter_map(|message| {
                     let call = &message["tool_calls"][0];
-                    call.get("function")
-                        .and_then(|function| function["name"].as_str())
+                    call.get("function").and_then(|function| function["name"].as_str())
                 });
                 let calls: Vec<_> = calls.collect();
                 request.tools().sort_by_key(|tool| {

@@ -9,25 +9,17 @@ use crate::markup::VICUNA;
 
 pub(super) fn defects() -> Vec<Defect> {
     vec![
-        Defect::new(
-            "trimmed",
-            "the last six messages",
-            clean::long_chats(101),
-            |request, _| {
-                keep_from(request, 1, |messages| messages.len().saturating_sub(7));
-                order(request)
-            },
-        ),
+        Defect::new("trimmed", "the last six messages", clean::long_chats(101), |request, _| {
+            keep_from(request, 1, |messages| messages.len().saturating_sub(7));
+            order(request)
+        }),
         Defect::new(
             "trimmed",
             "as many messages as fit",
             clean::desk(102).written_as(Form::LiteLlm),
             |request, _| {
                 keep_from(request, 1, |messages| {
-                    let sizes = messages
-                        .iter()
-                        .rev()
-                        .map(|message| message.to_string().len());
+                    let sizes = messages.iter().rev().map(|message| message.to_string().len());
                     let sums = sizes.scan(0, |sum, size| {
                         *sum += size;
                         Some(*sum)
@@ -64,17 +56,10 @@ pub(super) fn defects() -> Vec<Defect> {
                 order(request)
             },
         ),
-        Defect::new(
-            "trimmed",
-            "steps of an agent",
-            clean::agents(105),
-            |request, _| {
-                keep_from(request, 2, |messages| {
-                    messages.len().saturating_sub(9) / 2 * 2
-                });
-                order(request)
-            },
-        ),
+        Defect::new("trimmed", "steps of an agent", clean::agents(105), |request, _| {
+            keep_from(request, 2, |messages| messages.len().saturating_sub(9) / 2 * 2);
+            order(request)
+        }),
         text(),
     ]
 }
@@ -86,11 +71,7 @@ fn text() -> Defect {
         let prompt = request.body["prompt"].as_str().expect("text");
         let mut from = prompt.len().saturating_sub(6_000);
         if from > 0 {
-            from += prompt.as_bytes()[from..]
-                .iter()
-                .position(|&b| b == b'\n')
-                .expect("a line")
-                + 1;
+            from += prompt.as_bytes()[from..].iter().position(|&b| b == b'\n').expect("a line") + 1;
         }
         let rest = prompt[from..].to_owned();
         let lines = rest.lines().filter(|line| !line.is_empty());
@@ -124,10 +105,7 @@ fn order(request: &mut Request) -> Mark {
 fn longest_word(arguments: &str) -> String {
     let is_end = |c: char| !c.is_ascii_alphanumeric() && !"/._-".contains(c);
     let words = arguments.split(is_end);
-    words
-        .max_by_key(|word| word.len())
-        .expect("a word")
-        .to_owned()
+    words.max_by_key(|word| word.len()).expect("a word").to_owned()
 }
 
 fn beginning(text: &str) -> String {

@@ -94,11 +94,7 @@ fn of_messages() -> Vec<Defect> {
                     }
                 }
                 // What stands before the first key.
-                Mark::Text(if indent.is_empty() {
-                    String::new()
-                } else {
-                    format!("\n{indent}")
-                })
+                Mark::Text(if indent.is_empty() { String::new() } else { format!("\n{indent}") })
             },
         ),
         Defect::new(

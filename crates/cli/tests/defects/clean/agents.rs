@@ -59,10 +59,7 @@ pub(crate) fn thinking_agents(seed: u64) -> Log {
             }
             chat.send_after(&mut prose, 3, 20);
             let (thought, answer) = (prose.thought(CODE), prose.answer(CODE));
-            chat.say(
-                "assistant",
-                format!("<think>\n{thought}\n</think>\n\n{answer}"),
-            );
+            chat.say("assistant", format!("<think>\n{thought}\n</think>\n\n{answer}"));
         }
         requests.extend(chat.asked);
     }
@@ -86,11 +83,7 @@ fn step(chat: &mut Chat, prose: &mut Prose) {
             let mut found = Vec::new();
             for _ in 0..4 {
                 let line = 1 + prose.rng.below(900);
-                found.push(format!(
-                    "src/{}.py:{line}: {}",
-                    prose.name(),
-                    prose.sentence(CODE)
-                ));
+                found.push(format!("src/{}.py:{line}: {}", prose.name(), prose.sentence(CODE)));
             }
             let arguments =
                 json!({"pattern": prose.name(), "folder": "/srv/work/atlas", "glob": "*.py"});

@@ -74,10 +74,7 @@ pub(crate) fn owners(seed: u64) -> Log {
     let notes = prose.handbook(OFFICE, 250);
     let mut requests = Vec::new();
     for conversation in 0..22 {
-        let (id, animal) = (
-            prose.uuid(),
-            prose.pick(&["Biscuit", "Ada", "Moss", "Herr Schmidt"]),
-        );
+        let (id, animal) = (prose.uuid(), prose.pick(&["Biscuit", "Ada", "Moss", "Herr Schmidt"]));
         let owner = format!("\n\n## The owner\n\nAccount {id}; the animal's name is {animal}.");
         let system = format!("{CLINIC}\n{notes}{owner}");
         let mut chat = Chat::new(&mut prose, conversation, 50, system);
@@ -108,10 +105,7 @@ pub(crate) fn reasoning(seed: u64) -> Log {
             chat.send(&mut prose);
             let thought = prose.thought(OFFICE);
             let answer = prose.answer(OFFICE);
-            chat.say(
-                "assistant",
-                format!("<think>\n{thought}\n</think>\n\n{answer}"),
-            );
+            chat.say("assistant", format!("<think>\n{thought}\n</think>\n\n{answer}"));
         }
         requests.extend(chat.asked);
     }
@@ -127,9 +121,7 @@ pub(crate) fn library(prose: &mut Prose, documents: usize) -> Vec<(String, Strin
         let sentences = 6 + prose.rng.below(6);
         (title, prose.paragraph(OFFICE, sentences))
     };
-    (0..documents)
-        .map(|number| document(number, prose))
-        .collect()
+    (0..documents).map(|number| document(number, prose)).collect()
 }
 
 /// Draws the passages of each subject: some of all, in the order of their numbers.
@@ -157,10 +149,7 @@ pub(crate) fn passages(seed: u64) -> Log {
             let (title, paragraph) = &library[document];
             text.push_str(&format!("### {title}\n{paragraph}\n\n"));
         }
-        text.push_str(&format!(
-            "</passages>\n\nQuestion: {}",
-            prose.question(OFFICE)
-        ));
+        text.push_str(&format!("</passages>\n\nQuestion: {}", prose.question(OFFICE)));
         chat.say("user", text);
         chat.send(&mut prose);
         if prose.rng.below(3) == 0 {

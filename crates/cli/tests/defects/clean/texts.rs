@@ -11,14 +11,7 @@ use crate::prose::{OFFICE, Prose, SHOP};
 const ANALYST: &str = include_str!("../text/analyst.txt");
 const RESEARCH: &str = include_str!("../text/research.txt");
 
-const LABELS: [&str; 6] = [
-    "delivery",
-    "returns",
-    "repair",
-    "payment",
-    "advice",
-    "complaint",
-];
+const LABELS: [&str; 6] = ["delivery", "returns", "repair", "payment", "advice", "complaint"];
 
 /// Sorting of messages by eight examples, 130 times.
 pub(crate) fn few_shot(seed: u64) -> Log {

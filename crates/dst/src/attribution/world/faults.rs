@@ -104,11 +104,7 @@ impl World {
     pub(super) fn probe(&mut self, replica: usize) {
         self.believe(
             replica,
-            if self.replicas[replica].is_up {
-                Health::Healthy
-            } else {
-                Health::Down
-            },
+            if self.replicas[replica].is_up { Health::Healthy } else { Health::Down },
         );
     }
 

@@ -127,11 +127,7 @@ impl World {
     fn route(&mut self, order: &PlacementOrder, tokens: &[TokenId]) -> Option<(Pending, Decision)> {
         let namespace = order.draft.space.namespace();
         let index = self.router.index();
-        let keys = index.hash(Prompt {
-            tokens,
-            namespace,
-            ..Prompt::default()
-        });
+        let keys = index.hash(Prompt { tokens, namespace, ..Prompt::default() });
         let decision = self.router.route(&RouteRequest {
             tokens: Some(tokens),
             keys: Some(&keys),
@@ -142,9 +138,8 @@ impl World {
         });
         let decision = decision.ok()?;
         let overlaps = decision.candidates.iter();
-        let overlaps: Vec<_> = overlaps
-            .map(|one| (one.replica, one.overlap_tokens as u32))
-            .collect();
+        let overlaps: Vec<_> =
+            overlaps.map(|one| (one.replica, one.overlap_tokens as u32)).collect();
         let arrival = ArrivingRequest {
             replica: decision.replica,
             prompt_tokens: tokens.len() as u32,
@@ -198,9 +193,7 @@ impl World {
         let (named, prompt) = (&request.named, &request.order.draft.prompt);
         let running = request.running.as_mut().expect("it is computed");
         let state = &mut self.replicas[replica];
-        state
-            .engine
-            .computed(running, &named.nodes, &mut self.oracle, self.now);
+        state.engine.computed(running, &named.nodes, &mut self.oracle, self.now);
         self.oracle.read(prompt, named, prompt.len(), BLOCK_SIZE);
         let pending = request.pending.as_mut().expect("it has not ended");
         self.attributor.computed(pending, self.now);
@@ -296,8 +289,7 @@ impl World {
         let (named, prompt) = (&request.named, &request.order.draft.prompt);
         let engine = &mut self.replicas[request.replica].engine;
         engine.cancel(running, &named.nodes, upto, &mut self.oracle, self.now);
-        self.oracle
-            .read(prompt, named, upto * BLOCK_SIZE, BLOCK_SIZE);
+        self.oracle.read(prompt, named, upto * BLOCK_SIZE, BLOCK_SIZE);
     }
 
     /// The gateway gives a request up.

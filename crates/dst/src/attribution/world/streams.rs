@@ -24,22 +24,16 @@ impl World {
         }
         let arrives = (self.now + delay).max(state.delivered_at);
         state.delivered_at = arrives;
-        let event = WorldEvent::Deliver {
-            replica,
-            events,
-            is_lost,
-        };
+        let event = WorldEvent::Deliver { replica, events, is_lost };
         self.after(arrives.since(self.now), event);
     }
 
     fn event(&self, change: ResidencyChange) -> CacheEvent {
         match change {
             ResidencyChange::Cleared => CacheEvent::Cleared,
-            ResidencyChange::Removed(node, tier) => CacheEvent::Removed {
-                blocks: vec![hash_of(node)],
-                tier,
-                group: 0,
-            },
+            ResidencyChange::Removed(node, tier) => {
+                CacheEvent::Removed { blocks: vec![hash_of(node)], tier, group: 0 }
+            }
             ResidencyChange::Stored(node, tier) => {
                 let text = &self.texts[&node];
                 CacheEvent::Stored(StoredBlocks {

@@ -42,10 +42,7 @@ impl Station {
     }
 
     fn count_late(&mut self, arrives: Option<BatchPosition>, tally: &mut CoverageTally) {
-        let late = self
-            .arrived
-            .zip(arrives)
-            .filter(|(last, position)| position < last);
+        let late = self.arrived.zip(arrives).filter(|(last, position)| position < last);
         if let Some((last, position)) = late {
             tally.late_lives += u64::from(position.process < last.process);
             tally.late_batches += u64::from(position.process == last.process);
@@ -64,10 +61,7 @@ impl Station {
         self.follower.check();
         let mut is_told = false;
         for effect in effects {
-            is_told |= !matches!(
-                effect,
-                StreamEffect::Ask { .. } | StreamEffect::Skipped { .. }
-            );
+            is_told |= !matches!(effect, StreamEffect::Ask { .. } | StreamEffect::Skipped { .. });
             let is_absent = self.follower.status() == StreamStatus::Down;
             let is_doubt = matches!(effect, StreamEffect::Doubt { .. });
             commons.tally.absences += u64::from(is_absent && is_doubt);
@@ -88,9 +82,7 @@ impl Station {
                 let context = (&commons.catalog, now);
                 self.truth.apply(position, process.records(), context)?;
                 self.lateness.on_applied(position, now);
-                commons
-                    .index
-                    .update(self.replica, Update::Events(&events), now);
+                commons.index.update(self.replica, Update::Events(&events), now);
             }
             StreamEffect::Clear => {
                 commons.note(|| format!("{:?} forgets everything", self.replica));
@@ -98,9 +90,7 @@ impl Station {
                 self.truth.forget();
                 self.lateness.on_forgotten();
                 let cleared = [CacheEvent::Cleared];
-                commons
-                    .index
-                    .update(self.replica, Update::Events(&cleared), now);
+                commons.index.update(self.replica, Update::Events(&cleared), now);
             }
             StreamEffect::Doubt { batches } => {
                 commons.note(|| format!("{:?} doubts, {batches} lost", self.replica));

@@ -63,10 +63,7 @@ impl Lateness {
     /// Starts over with a new subscriber of the publisher.
     pub fn begin_anew(&mut self, spec: &StationSpec) {
         let is_order_known = self.is_order_known;
-        *self = Self {
-            is_order_known,
-            ..Self::new(spec)
-        };
+        *self = Self { is_order_known, ..Self::new(spec) };
     }
 
     /// Something arrives; `is_asked`: if it is of a replay, then of the one that is running.

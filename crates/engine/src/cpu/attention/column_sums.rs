@@ -148,14 +148,7 @@ impl WithSimd for ProbeTile<'_> {
         let mut scratch = Vec::new();
         for (index, &block) in blocks.iter().enumerate() {
             let keys = kv.keys(block, kv_head, &mut scratch);
-            score_block(
-                simd,
-                &queries,
-                keys,
-                size,
-                &mut scores[index * size..],
-                columns,
-            );
+            score_block(simd, &queries, keys, size, &mut scores[index * size..], columns);
         }
         let place = probed.probes.place_of(self.head);
         let of_block = probed.probes.num_probed() * probed.block_len();
@@ -254,10 +247,7 @@ mod tests {
         for row in 0..rows {
             let q = &q[row * dim..(row + 1) * dim];
             let dot = |key: &Vec<f32>| -> f64 {
-                let terms = q
-                    .iter()
-                    .zip(key)
-                    .map(|(q, k)| f64::from(*q) * f64::from(*k));
+                let terms = q.iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k));
                 terms.sum::<f64>() / (dim as f64).sqrt()
             };
             let scores: Vec<f64> = keys[..=before + stored + row].iter().map(dot).collect();
@@ -273,17 +263,12 @@ mod tests {
         let probes = Probes::new(probes, config).expect("heads");
         let mut rng = Rng::new(7);
         let (dim, kv_heads) = (config.head_dim, config.num_kv_heads);
-        let heads = Heads {
-            num_kv: kv_heads,
-            group: config.group(),
-            dim,
-        };
+        let heads = Heads { num_kv: kv_heads, group: config.group(), dim };
         for dtype in [Dtype::F32, Dtype::Bf16] {
             let mut pool = KvPool::new(config, dtype, front + stored, 16).with_probes(&probes);
             let tokens = (front + stored) * 16;
-            let keys: Vec<Vec<f32>> = (0..tokens)
-                .map(|_| random(&mut rng, kv_heads * dim))
-                .collect();
+            let keys: Vec<Vec<f32>> =
+                (0..tokens).map(|_| random(&mut rng, kv_heads * dim)).collect();
             for (at, key) in keys.iter().enumerate() {
                 let layer = pool.layer_mut(0);
                 layer.write(BlockId((at / 16) as u32), at % 16, key, key);

@@ -75,9 +75,7 @@ fn largest(scores: &[f32]) -> f32 {
             *best = if *score > *best { *score } else { *best };
         }
     }
-    rest.iter()
-        .chain(&best)
-        .fold(f32::NEG_INFINITY, |best, &score| best.max(score))
+    rest.iter().chain(&best).fold(f32::NEG_INFINITY, |best, &score| best.max(score))
 }
 
 /// `out[row] += Σ scores[row][key] · values[key]` for `ROWS` rows, four vectors of a value at

@@ -36,9 +36,7 @@ struct Folder {
 }
 
 fn chain(branch: u64, units: std::ops::Range<u64>) -> Vec<BlockHash> {
-    units
-        .map(|unit| BlockHash::from_u64(100 * branch + unit))
-        .collect()
+    units.map(|unit| BlockHash::from_u64(100 * branch + unit)).collect()
 }
 
 fn options(most_units: usize) -> PackingOptions {
@@ -114,11 +112,7 @@ impl Folder {
         let Some((id, pack)) = self.replicas[number].writing.take() else {
             return;
         };
-        let result = if is_well {
-            TransferResult::Done
-        } else {
-            TransferResult::Failed
-        };
+        let result = if is_well { TransferResult::Done } else { TransferResult::Failed };
         if is_well {
             let pack = FoundPack {
                 name: pack.name,
@@ -209,14 +203,8 @@ fn hot(rng: &mut Rng, units: usize) -> Vec<u32> {
 fn run(seed: u64, chains: &[Vec<BlockHash>]) -> (Folder, usize) {
     let mut rng = Rng::new(seed);
     let mut folder = Folder::new(2, 1_000);
-    let profile: Vec<Vec<Vec<u32>>> = (0..2)
-        .map(|_| {
-            chains
-                .iter()
-                .map(|units| hot(&mut rng, units.len()))
-                .collect()
-        })
-        .collect();
+    let profile: Vec<Vec<Vec<u32>>> =
+        (0..2).map(|_| chains.iter().map(|units| hot(&mut rng, units.len())).collect()).collect();
     for _ in 0..400 {
         folder.now = folder.now + Duration::from_millis(100);
         let (number, at) = (rng.below(2), rng.below(chains.len()));
@@ -238,10 +226,7 @@ fn run(seed: u64, chains: &[Vec<BlockHash>]) -> (Folder, usize) {
             _ => folder.hear(number),
         }
     }
-    folder
-        .replicas
-        .iter_mut()
-        .for_each(|replica| replica.reading.clear());
+    folder.replicas.iter_mut().for_each(|replica| replica.reading.clear());
     let mut before = 0;
     for round in 0..120 {
         folder.now = folder.now + Duration::from_secs(2);
@@ -301,11 +286,7 @@ fn they_come_to_an_end_where_they_see_other_branches() {
         }
         folder.check_settled(&format!("seed {seed}"));
         // Counts that are halved change a little what is wanted; in turns it would be 80.
-        assert!(
-            folder.made - made <= 8,
-            "seed {seed}: {}",
-            folder.made - made
-        );
+        assert!(folder.made - made <= 8, "seed {seed}: {}", folder.made - made);
         assert!(folder.times(&trunk).iter().all(|times| *times == 1));
     }
 }
@@ -339,18 +320,9 @@ fn what_a_prompt_reads_stays_until_it_has_its_token() {
     let pack = |units: Vec<BlockHash>| {
         let order = vec![0, 1];
         let name = Pack::name_of(&units, 1, (&order, 0));
-        FoundPack {
-            name,
-            units,
-            part: 1,
-            order,
-            generation: 0,
-        }
+        FoundPack { name, units, part: 1, order, generation: 0 }
     };
-    let wrong = FoundPack {
-        name: BlockHash::from_u64(9),
-        ..pack(chain(0, 0..2))
-    };
+    let wrong = FoundPack { name: BlockHash::from_u64(9), ..pack(chain(0, 0..2)) };
     packing.found(wrong, Nanos(1));
     let name = BlockHash::from_u64(9);
     assert_eq!(packing.take_dropped(|pack| pack == name), []);

@@ -35,11 +35,7 @@ pub(super) fn word(index: u8) -> [f32; LENGTH] {
             .map(|(_, (a, b))| x >> a & x >> b & 1)
             .sum::<u8>();
         let parity = quadratic + (linear & x).count_ones() as u8 + sign;
-        if parity.is_multiple_of(2) {
-            0.25
-        } else {
-            -0.25
-        }
+        if parity.is_multiple_of(2) { 0.25 } else { -0.25 }
     })
 }
 
@@ -54,11 +50,7 @@ mod tests {
             for other in 0..=255 {
                 let (a, b) = (word(one), word(other));
                 let product: f32 = a.iter().zip(&b).map(|(a, b)| a * b).sum();
-                let expected = if one == other {
-                    1.0..=1.0
-                } else {
-                    -1.0..=LARGEST_PRODUCT
-                };
+                let expected = if one == other { 1.0..=1.0 } else { -1.0..=LARGEST_PRODUCT };
                 assert!(expected.contains(&product), "{one}, {other}: {product}");
                 neighbours += usize::from(one != other && product == LARGEST_PRODUCT);
             }

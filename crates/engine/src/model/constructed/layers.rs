@@ -42,10 +42,7 @@ struct Matrix {
 
 impl Matrix {
     fn new(rows: usize, columns: usize) -> Self {
-        Self {
-            columns,
-            values: vec![0.0; rows * columns],
-        }
+        Self { columns, values: vec![0.0; rows * columns] }
     }
 
     fn set(&mut self, row: usize, column: usize, value: f32) {
@@ -81,11 +78,7 @@ pub(super) fn build(
     dtype: Dtype,
 ) -> DecoderLayer {
     let (gate_up, down) = feed_forward(layer);
-    let plan = LayerPlan {
-        shape,
-        config,
-        layer,
-    };
+    let plan = LayerPlan { shape, config, layer };
     DecoderLayer {
         attention_norm: vec![1.0; HIDDEN],
         qkv: plan.qkv().linear(dtype),
@@ -184,11 +177,7 @@ impl LayerPlan<'_> {
     }
 
     fn value(&self, qkv: &mut Matrix, first: usize) {
-        let code = if self.layer == 0 {
-            stream::KEY
-        } else {
-            stream::VALUE
-        };
+        let code = if self.layer == 0 { stream::KEY } else { stream::VALUE };
         qkv.copy(code, first + CARRIED_CODE.start, 1.0);
         qkv.copy(stream::SELF, first + CARRIED_SELF.start, 1.0);
         qkv.set(stream::SYMBOL, first + CARRIED_SYMBOL, 1.0);
@@ -229,9 +218,7 @@ impl LayerPlan<'_> {
     fn heads_of(&self, role: HeadRole) -> usize {
         let of_layer = |layer| {
             let heads = 0..self.config.num_heads;
-            heads
-                .filter(|head| self.shape.role(layer, *head) == role)
-                .count()
+            heads.filter(|head| self.shape.role(layer, *head) == role).count()
         };
         (0..LAYERS).map(of_layer).sum()
     }

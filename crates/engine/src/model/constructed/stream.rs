@@ -77,11 +77,7 @@ pub(super) fn embedding(token: TokenId) -> Vec<f32> {
     row[SELF].copy_from_slice(&character(&mut rng));
     row[ONE] = 1.0;
     let asks = matches!(meaning, TokenMeaning::Key(_) | TokenMeaning::Most);
-    row[MOOD] = if asks {
-        0.0
-    } else {
-        (2.0 * rng.next_f64() - 1.0) as f32
-    };
+    row[MOOD] = if asks { 0.0 } else { (2.0 * rng.next_f64() - 1.0) as f32 };
     match meaning {
         TokenMeaning::Start => row[START] = 1.0,
         TokenMeaning::Key(key) => {

@@ -22,11 +22,7 @@ impl Size {
     /// A fifth of the tokens belong to facts, a tenth are symbols.
     #[must_use]
     pub fn of(tokens: usize) -> Self {
-        Self {
-            tokens,
-            facts: (tokens / (5 * FACT_TOKENS)).min(KEYS),
-            symbols: tokens / 10,
-        }
+        Self { tokens, facts: (tokens / (5 * FACT_TOKENS)).min(KEYS), symbols: tokens / 10 }
     }
 }
 
@@ -65,21 +61,13 @@ impl Document {
         let lead = 0.55 + 0.1 * rng.next_f64();
         let winners = (size.symbols as f64 * lead).round() as usize;
         for index in 0..size.symbols {
-            let symbol = if index < winners {
-                majority
-            } else {
-                majority.other()
-            };
+            let symbol = if index < winners { majority } else { majority.other() };
             pieces.push(vec![TokenMeaning::Symbol(symbol)]);
         }
         pieces.extend((taken..size.tokens).map(|_| vec![filler(rng)]));
         rng.shuffle(&mut pieces);
         let words = std::iter::once(TokenMeaning::Start).chain(pieces.into_iter().flatten());
-        Self {
-            tokens: words.map(TokenMeaning::token).collect(),
-            facts,
-            majority,
-        }
+        Self { tokens: words.map(TokenMeaning::token).collect(), facts, majority }
     }
 
     /// Asks for a value: filler, up to three worked examples, `ASK key`. The question has `tokens`
@@ -130,10 +118,7 @@ impl DocumentQuestion {
         assert!(words.len() <= tokens, "the question does not fit");
         let padding = (words.len()..tokens).map(|_| filler(rng));
         let tokens = padding.collect::<Vec<_>>().into_iter().chain(words);
-        Self {
-            tokens: tokens.map(TokenMeaning::token).collect(),
-            answer: answer.token(),
-        }
+        Self { tokens: tokens.map(TokenMeaning::token).collect(), answer: answer.token() }
     }
 }
 
@@ -141,9 +126,7 @@ fn draw_facts(rng: &mut Rng, count: usize) -> Vec<(u8, u8)> {
     let mut keys: Vec<u8> = (0..=u8::MAX).collect();
     rng.shuffle(&mut keys);
     keys.truncate(count);
-    keys.into_iter()
-        .map(|key| (key, rng.below(KEYS) as u8))
-        .collect()
+    keys.into_iter().map(|key| (key, rng.below(KEYS) as u8)).collect()
 }
 
 fn fact((key, value): (u8, u8)) -> Vec<TokenMeaning> {
@@ -171,23 +154,14 @@ mod tests {
             let size = Size::of(2_000);
             let majority = Symbol::ALL[seed as usize % 2];
             let document = Document::new(&mut Rng::new(seed), size, majority);
-            let words: Vec<TokenMeaning> = document
-                .tokens
-                .iter()
-                .map(|id| TokenMeaning::of(*id))
-                .collect();
+            let words: Vec<TokenMeaning> =
+                document.tokens.iter().map(|id| TokenMeaning::of(*id)).collect();
             let count = |word| words.iter().filter(|other| **other == word).count();
             assert_eq!((words.len(), words[0]), (size.tokens, TokenMeaning::Start));
             assert_eq!(document.facts.len(), size.facts);
             for &(key, value) in &document.facts {
-                let at = words
-                    .iter()
-                    .position(|word| *word == TokenMeaning::Key(key));
-                assert_eq!(
-                    words[at.unwrap() + 1],
-                    TokenMeaning::Value(value),
-                    "seed {seed}"
-                );
+                let at = words.iter().position(|word| *word == TokenMeaning::Key(key));
+                assert_eq!(words[at.unwrap() + 1], TokenMeaning::Value(value), "seed {seed}");
                 assert_eq!(count(TokenMeaning::Key(key)), 1, "seed {seed}");
             }
             let more = count(TokenMeaning::Symbol(document.majority));
@@ -203,17 +177,13 @@ mod tests {
         let document = Document::new(&mut rng, Size::of(400), Symbol::Quiet);
         for _ in 0..200 {
             let question = document.ask_value(&mut rng, 16);
-            let (TokenMeaning::Key(key), TokenMeaning::Value(value)) = (
-                TokenMeaning::of(question.tokens[15]),
-                TokenMeaning::of(question.answer),
-            ) else {
+            let (TokenMeaning::Key(key), TokenMeaning::Value(value)) =
+                (TokenMeaning::of(question.tokens[15]), TokenMeaning::of(question.answer))
+            else {
                 panic!("{question:?} asks for no value");
             };
             assert!(document.facts.contains(&(key, value)));
-            let asked = question
-                .tokens
-                .iter()
-                .filter(|id| **id == TokenMeaning::Key(key).token());
+            let asked = question.tokens.iter().filter(|id| **id == TokenMeaning::Key(key).token());
             assert_eq!((question.tokens.len(), asked.count()), (16, 1));
         }
     }

@@ -22,17 +22,12 @@ fn a_previous_token_head_sees_the_previous_token() {
         pairs.map(score).sum()
     };
     let others = (0..config.max_context).filter(|distance| *distance != 1);
-    let rest: f64 = others
-        .map(|distance| (score(distance as f64) - score(1.0)).exp())
-        .sum();
+    let rest: f64 = others.map(|distance| (score(distance as f64) - score(1.0)).exp()).sum();
     assert!(rest < 2e-4, "{rest}");
     // What holds contents does not turn, what holds recency falls all the way.
     assert!(LONGEST * frequency(heads::SALIENT) < 0.01);
     let slowest = LONGEST * frequency(heads::PLACE.end - 1);
-    assert!(
-        slowest + f64::from(heads::RECENT_PHASE) < std::f64::consts::PI,
-        "{slowest}"
-    );
+    assert!(slowest + f64::from(heads::RECENT_PHASE) < std::f64::consts::PI, "{slowest}");
 }
 
 /// The least weight of the asked fact in a matching head, whatever document: `e^spread` of
@@ -62,22 +57,10 @@ fn least_weight(layer: usize, head: usize, kv_head: usize) -> f64 {
     let other = most(&mut own.iter().map(|x| x.1));
     let earlier = |row: &[f32]| product(&row[stream::SELF], &keys.earlier);
     let is_key = |word: &TokenMeaning| matches!(word, TokenMeaning::Key(_));
-    let before = least(
-        &mut rows
-            .iter()
-            .filter(|(word, _)| is_key(word))
-            .map(|x| earlier(&x.1)),
-    );
+    let before = least(&mut rows.iter().filter(|(word, _)| is_key(word)).map(|x| earlier(&x.1)));
     let other_before = most(&mut rows.iter().map(|x| earlier(&x.1)));
     // Of the background in `EARLIER_SELF`, a tenth of a unit vector, and of leaning.
-    let background = 2.0
-        * 0.1
-        * keys
-            .earlier
-            .iter()
-            .map(|x| f64::from(x * x))
-            .sum::<f64>()
-            .sqrt();
+    let background = 2.0 * 0.1 * keys.earlier.iter().map(|x| f64::from(x * x)).sum::<f64>().sqrt();
     let leaning = 2.0 * f64::from(queries.leaning.abs());
     let spread = other - needle + other_before - before + background + leaning;
     let sharpness = f64::from(queries.sharpness) * LEAST_NORM;
@@ -109,10 +92,7 @@ fn the_asked_fact_decides_whatever_the_document() {
         let weight = weights.iter().sum::<f64>() / weights.len() as f64;
         let rest = 1.0 - weight + background;
         let (right, wrong) = (weight - rest, weight * f64::from(LARGEST_PRODUCT) + rest);
-        assert!(
-            weight > 0.8 && right > wrong + 0.1,
-            "{shape:?}: {weight}, {weights:?}"
-        );
+        assert!(weight > 0.8 && right > wrong + 0.1, "{shape:?}: {weight}, {weights:?}");
     }
 }
 

@@ -32,9 +32,7 @@ fn drawn(seed: u64) -> SavedIndex {
     let mut rng = Rng::new(seed);
     let run = |rng: &mut Rng| RunDump {
         block_size: rng.next_u64() as u32,
-        keys: (0..rng.below(6))
-            .map(|_| RouteKey(rng.next_u64()))
-            .collect(),
+        keys: (0..rng.below(6)).map(|_| RouteKey(rng.next_u64())).collect(),
     };
     SavedIndex {
         saved_at: rng.next_f64() * 2e9,
@@ -58,17 +56,9 @@ fn replica(rng: &mut Rng) -> SavedReplica {
 
 fn group(rng: &mut Rng) -> (CacheGroup, u32) {
     let tokens = rng.next_u64() as u32;
-    let attention = [
-        Attention::Full,
-        Attention::Window { tokens },
-        Attention::State,
-    ][rng.below(3)];
+    let attention = [Attention::Full, Attention::Window { tokens }, Attention::State][rng.below(3)];
     let index = rng.next_u64() as u8;
-    let group = CacheGroup {
-        index,
-        attention,
-        lookahead: rng.next_u64() as u32,
-    };
+    let group = CacheGroup { index, attention, lookahead: rng.next_u64() as u32 };
     (group, rng.next_u64() as u32)
 }
 
@@ -79,11 +69,7 @@ fn place(rng: &mut Rng) -> PlaceDump {
         // Rows, and some that begin where the last one went on, or twice at one place.
         for offset in first..first + rng.below(4) as u32 {
             let handle = rng.next_u64();
-            blocks.push(BlockDump {
-                run,
-                offset,
-                handle,
-            });
+            blocks.push(BlockDump { run, offset, handle });
         }
     }
     PlaceDump {
@@ -172,11 +158,7 @@ fn no_body_is_read_without_care() {
 
 #[test]
 fn an_offset_beyond_all_is_damage() {
-    let block = |offset, handle| BlockDump {
-        run: 0,
-        offset,
-        handle,
-    };
+    let block = |offset, handle| BlockDump { run: 0, offset, handle };
     let blocks = vec![block(u32::MAX - 1, 1), block(u32::MAX, 2)];
     let mut saved = drawn(0);
     saved.replicas = vec![SavedReplica {
@@ -185,18 +167,10 @@ fn an_offset_beyond_all_is_damage() {
         held: ReplicaDump {
             replica: ReplicaId(0),
             groups: Vec::new(),
-            places: vec![PlaceDump {
-                group: 0,
-                tier: Tier::Device,
-                doubtful_for: None,
-                blocks,
-            }],
+            places: vec![PlaceDump { group: 0, tier: Tier::Device, doubtful_for: None, blocks }],
         },
     }];
-    assert_eq!(
-        SavedIndex::read(bytes(&saved), &seal()).expect("its own"),
-        saved
-    );
+    assert_eq!(SavedIndex::read(bytes(&saved), &seal()).expect("its own"), saved);
     // One more handle in that row would be at no offset.
     let mut changed = body(&saved);
     let count_at = changed.len() - 2 * 8 - 4;

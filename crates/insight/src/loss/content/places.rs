@@ -26,9 +26,7 @@ impl Places {
     /// Room for `capacity` anchors, or somewhat more.
     pub(super) fn new(capacity: usize) -> Self {
         let lines = capacity.div_ceil(WAYS).next_power_of_two();
-        Self {
-            lines: vec![CacheLine::default(); lines],
-        }
+        Self { lines: vec![CacheLine::default(); lines] }
     }
 
     /// Has the lines of anchors come from memory together.

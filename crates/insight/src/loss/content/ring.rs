@@ -13,10 +13,7 @@ impl Ring {
     /// Unless `capacity` is a power of two.
     pub(super) fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two(), "places are masked");
-        Self {
-            marks: vec![0; capacity],
-            written: 0,
-        }
+        Self { marks: vec![0; capacity], written: 0 }
     }
 
     pub(super) fn capacity(&self) -> usize {

@@ -24,10 +24,7 @@ fn nothing_is_known_at_first_and_all_of_it_the_second_time() {
         let tokens = random(&mut rng, len);
         assert!(!known(&mut contents, &tokens).contains(&true), "{len}");
         let again = known(&mut contents, &tokens);
-        assert!(
-            again.iter().all(|&is_known| is_known == (len >= WINDOW)),
-            "{len}"
-        );
+        assert!(again.iter().all(|&is_known| is_known == (len >= WINDOW)), "{len}");
     }
 }
 

@@ -20,13 +20,7 @@ pub(super) struct Windows {
 
 impl Windows {
     pub(super) fn new(key: NameSecret) -> Self {
-        Self {
-            key,
-            parts: Vec::new(),
-            marks: Vec::new(),
-            hashes: Vec::new(),
-            anchors: Vec::new(),
-        }
+        Self { key, parts: Vec::new(), marks: Vec::new(), hashes: Vec::new(), anchors: Vec::new() }
     }
 
     /// Reads a text.
@@ -49,9 +43,7 @@ impl Windows {
 
     /// The windows that are anchors, by where they begin, and their hashes.
     pub(super) fn anchors(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.anchors
-            .iter()
-            .map(|&start| (start, self.hashes[start]))
+        self.anchors.iter().map(|&start| (start, self.hashes[start]))
     }
 
     /// Anchors whose windows lie between `start` and `end`, and their hashes.
@@ -76,11 +68,10 @@ impl Windows {
         let enters = |rolling: u64, part: &u64| rolling.rotate_left(1) ^ part;
         let mut rolling = first.iter().fold(0, enters);
         self.hashes.push(rolling);
-        self.hashes
-            .extend(rest.iter().zip(&self.parts).map(|(part, gone)| {
-                rolling = enters(rolling, part) ^ gone.rotate_left(WINDOW as u32);
-                rolling
-            }));
+        self.hashes.extend(rest.iter().zip(&self.parts).map(|(part, gone)| {
+            rolling = enters(rolling, part) ^ gone.rotate_left(WINDOW as u32);
+            rolling
+        }));
     }
 
     /// The least of each row of windows, and of a text that is shorter the least of all.
@@ -91,11 +82,7 @@ impl Windows {
             return;
         }
         let spread = SPREAD.min(hashes.len());
-        let least_of = |row: usize| {
-            (row..row + spread)
-                .min_by_key(|&at| hashes[at])
-                .unwrap_or(row)
-        };
+        let least_of = |row: usize| (row..row + spread).min_by_key(|&at| hashes[at]).unwrap_or(row);
         let mut least = least_of(0);
         anchors.push(least);
         for newest in spread..hashes.len() {
@@ -135,10 +122,7 @@ mod tests {
             let mut expected = vec![];
             for row in hashes.windows(SPREAD.min(hashes.len()).max(1)) {
                 let least = row.iter().min().copied();
-                assert!(
-                    windows.anchors().any(|(_, hash)| Some(hash) == least),
-                    "{len}"
-                );
+                assert!(windows.anchors().any(|(_, hash)| Some(hash) == least), "{len}");
                 expected.extend(least);
             }
             for (start, hash) in windows.anchors() {

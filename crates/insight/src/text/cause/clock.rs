@@ -55,11 +55,7 @@ fn is_line(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     };
     let is_plain = |at: usize| class(at) != Class::Punctuation && !class(at).may_be_of_time();
     let plain = line.clone().filter(|&at| is_plain(at)).count();
-    let most = if has_label {
-        LINE_WORDS / 2
-    } else {
-        PLAIN_WORDS
-    };
+    let most = if has_label { LINE_WORDS / 2 } else { PLAIN_WORDS };
     let is_short = line.len() <= LINE_WORDS && plain <= most;
     let mut line = line;
     is_short && line.any(is_time)
@@ -71,10 +67,7 @@ fn moved_on(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
         |region| is_clock(aligned, region),
         |region| is_clock(aligned, region) || super::nonce::is_nonce(aligned, region),
     )?;
-    Some(WordSpans {
-        old: whole(&aligned.old, spans.old),
-        new: whole(&aligned.new, spans.new),
-    })
+    Some(WordSpans { old: whole(&aligned.old, spans.old), new: whole(&aligned.new, spans.new) })
 }
 
 /// Whether all that changed in a region is of a time.
@@ -87,11 +80,7 @@ pub(super) fn is_clock(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
 
 /// Whether a short word joins parts of a time: `twenty to five`.
 fn is_joint(words: &[Word], at: usize) -> bool {
-    let may_be = |at: usize| {
-        words
-            .get(at)
-            .is_some_and(|word| word.class.may_be_of_time())
-    };
+    let may_be = |at: usize| words.get(at).is_some_and(|word| word.class.may_be_of_time());
     is_short(words, at) && at > 0 && may_be(at - 1) && may_be(at + 1)
 }
 
@@ -143,11 +132,7 @@ fn is_near_time(words: &[Word], mut around: Range<usize>, at: usize) -> bool {
 
 /// Whether a character that counts time stands right in front of a figure or right behind it.
 fn touches_sign(words: &[Word], at: usize) -> bool {
-    let is_sign = |other: usize| {
-        words
-            .get(other)
-            .is_some_and(|word| word.class == Class::TimeSign)
-    };
+    let is_sign = |other: usize| words.get(other).is_some_and(|word| word.class == Class::TimeSign);
     (at > 0 && is_sign(at - 1) && touch(words, at - 1)) || (is_sign(at + 1) && touch(words, at))
 }
 
@@ -225,24 +210,9 @@ mod tests {
     fn times_that_move_on_are_told_in_full() {
         let body = prose(1, 120);
         for (front, one, other, behind) in [
-            (
-                "Now: ",
-                "2026-11-23T17:35:02Z",
-                "2026-11-23T17:35:09Z",
-                "\n",
-            ),
-            (
-                "Current date: ",
-                "Monday, March 3",
-                "Tuesday, March 4",
-                ".\n",
-            ),
-            (
-                "Current date: ",
-                "Monday, March 3, 2026",
-                "Monday, March 10, 2026",
-                "\n",
-            ),
+            ("Now: ", "2026-11-23T17:35:02Z", "2026-11-23T17:35:09Z", "\n"),
+            ("Current date: ", "Monday, March 3", "Tuesday, March 4", ".\n"),
+            ("Current date: ", "Monday, March 3, 2026", "Monday, March 10, 2026", "\n"),
             ("Today is ", "March 3rd, 2026", "March 4th, 2026", ". "),
             ("It is ", "9:41 AM", "9:42 AM", ". "),
             ("It is ", "11:59 AM", "12:01 PM", " now. "),
@@ -250,18 +220,8 @@ mod tests {
             ("ts: ", "1732383299.123", "1732383305.9", "\n"),
             ("Date: ", "2026-11-23 17:35:02", "2026-11-23 17:36:40", "\n"),
             ("Date: ", "23 Nov 2026", "24 Nov 2026", "\n\n"),
-            (
-                "Date: ",
-                "Mon, 23 Nov 2026 17:35:02 +0000",
-                "Mon, 23 Nov 2026 17:39:11 +0000",
-                "\n",
-            ),
-            (
-                "Knowledge cutoff: 2024-06\nCurrent date: ",
-                "2026-11-23",
-                "2026-11-24",
-                "\n",
-            ),
+            ("Date: ", "Mon, 23 Nov 2026 17:35:02 +0000", "Mon, 23 Nov 2026 17:39:11 +0000", "\n"),
+            ("Knowledge cutoff: 2024-06\nCurrent date: ", "2026-11-23", "2026-11-24", "\n"),
             ("<date>", "11/23/2026", "11/24/2026", "</date>\n"),
             ("Today's date is ", "2026年11月23日", "2026年11月24日", "。"),
             ("(", "17:35 CET", "18:02 CET", ") "),
@@ -276,12 +236,7 @@ mod tests {
             ("Period: ", "2026-W10-1", "2026-W10-2", "\n"),
             ("day: ", "2026-061T14:05:11Z", "2026-061T14:05:12Z", "\n"),
             ("Log: ", "20260302_140511", "20260302_140703", ".txt\n"),
-            (
-                "run at ",
-                "2026-03-02_14-05-11",
-                "2026-03-02_14-07-03",
-                "\n",
-            ),
+            ("run at ", "2026-03-02_14-05-11", "2026-03-02_14-07-03", "\n"),
             ("Month: ", "2026-03", "2026-04", "\n"),
             ("Сегодня ", "2 марта", "3 марта", " года. "),
             ("今天是", "星期一", "星期二", "。"),
@@ -326,10 +281,7 @@ mod tests {
         let body = prose(2, 120);
         let old = format!("It is Monday, 2 March 2026 at 23:59. {body}");
         let new = format!("It is Tuesday, 3 March 2026 at 00:01. {body}");
-        let (one, other) = (
-            "Monday, 2 March 2026 at 23:59",
-            "Tuesday, 3 March 2026 at 00:01",
-        );
+        let (one, other) = ("Monday, 2 March 2026 at 23:59", "Tuesday, 3 March 2026 at 00:01");
         check(&old, &new, Some(("clock", one, other)));
     }
 
@@ -337,10 +289,7 @@ mod tests {
     fn times_in_words_are_told() {
         let body = prose(11, 120);
         for (one, other) in [
-            (
-                "ten past two in the afternoon",
-                "twenty to five in the afternoon",
-            ),
+            ("ten past two in the afternoon", "twenty to five in the afternoon"),
             ("half past nine in the morning", "ten in the evening"),
             ("Monday the third of March", "Tuesday the fourth of March"),
             ("lundi 2 mars 2026 à 14 h 05", "lundi 2 mars 2026 à 15 h 41"),
@@ -363,11 +312,7 @@ mod tests {
             ("Part 061405QX", "Part 061406QX"),
         ] {
             let (old, new) = (format!("{one}. {body}"), format!("{other}. {body}"));
-            assert_ne!(
-                found(&old, &new).map(|cause| cause.0),
-                Some("clock"),
-                "{one}"
-            );
+            assert_ne!(found(&old, &new).map(|cause| cause.0), Some("clock"), "{one}");
         }
     }
 
@@ -386,11 +331,7 @@ mod tests {
             ("上の表", "下の表"),
         ] {
             let (old, new) = (format!("{one}. {body}"), format!("{other}. {body}"));
-            assert_ne!(
-                found(&old, &new).map(|cause| cause.0),
-                Some("clock"),
-                "{one}"
-            );
+            assert_ne!(found(&old, &new).map(|cause| cause.0), Some("clock"), "{one}");
         }
     }
 
@@ -413,11 +354,7 @@ mod tests {
     #[test]
     fn other_numbers_are_no_clock() {
         let body = prose(8, 120);
-        for (one, other) in [
-            ("version 3", "version 4"),
-            ("Room 12", "Room 17"),
-            ("x=5", "x=6"),
-        ] {
+        for (one, other) in [("version 3", "version 4"), ("Room 12", "Room 17"), ("x=5", "x=6")] {
             check(&format!("{one}. {body}"), &format!("{other}. {body}"), None);
         }
     }

@@ -46,17 +46,10 @@ mod tests {
         let heads: [&dyn Fn(usize, u64) -> String; 4] = [&by_name, &by_rank, &by_tag, &plain];
         for head in heads {
             let (old, new) = (text(&[11, 12, 13], head), text(&[13, 11, 12], head));
-            assert_eq!(
-                found(&old, &new).map(|cause| cause.0),
-                Some("document-order"),
-                "{old}"
-            );
+            assert_eq!(found(&old, &new).map(|cause| cause.0), Some("document-order"), "{old}");
         }
         let (old, new) = (text(&[11, 12, 13], by_name), text(&[13, 11, 14], by_name));
-        assert_eq!(
-            found(&old, &new).map(|cause| cause.0),
-            Some("document-order")
-        );
+        assert_eq!(found(&old, &new).map(|cause| cause.0), Some("document-order"));
     }
 
     #[test]
@@ -87,13 +80,7 @@ mod tests {
 
     #[test]
     fn records_of_the_same_fields_are_none() {
-        let values = [
-            "Oslo",
-            "a wrong part number",
-            "stiff",
-            "the finance desk",
-            "heater",
-        ];
+        let values = ["Oslo", "a wrong part number", "stiff", "the finance desk", "heater"];
         let paste = |order: [usize; 5], seed: u64| {
             let members = order.map(|at| format!("  \"k{at}\": \"{}\",\n", values[at]));
             let own = prose(seed, 12);
@@ -104,10 +91,6 @@ mod tests {
                 prose(seed + 1, 60)
             )
         };
-        check(
-            &paste([0, 1, 2, 3, 4], 50),
-            &paste([3, 0, 4, 1, 2], 60),
-            None,
-        );
+        check(&paste([0, 1, 2, 3, 4], 50), &paste([3, 0, 4, 1, 2], 60), None);
     }
 }

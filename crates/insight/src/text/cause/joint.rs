@@ -21,11 +21,8 @@ const LOOKED_AT: usize = 64;
 
 pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let first = aligned.regions.first()?;
-    let is_joint = if are_ids(&aligned.old) && are_ids(&aligned.new) {
-        are_few_ids
-    } else {
-        are_markers
-    };
+    let is_joint =
+        if are_ids(&aligned.old) && are_ids(&aligned.new) { are_few_ids } else { are_markers };
     let joins = |region: &Region| {
         let changes = &aligned.changes[region.changes.clone()];
         changes.iter().all(|change| is_joint(aligned, change))
@@ -56,10 +53,7 @@ fn are_few_ids(_: &PromptAlignment<'_>, change: &DiffHunk) -> bool {
 
 /// Whether markers came in or went.
 fn are_markers(aligned: &PromptAlignment<'_>, change: &DiffHunk) -> bool {
-    let (old, new) = (
-        &aligned.old[change.old.clone()],
-        &aligned.new[change.new.clone()],
-    );
+    let (old, new) = (&aligned.old[change.old.clone()], &aligned.new[change.new.clone()]);
     let one = if old.is_empty() { new } else { old };
     (old.is_empty() || new.is_empty())
         && one.len() <= MARKERS

@@ -46,10 +46,7 @@ mod tests {
     fn keys_in_another_order_are_told_with_the_object() {
         let body = prose(1, 120);
         for (one, other) in [
-            (
-                r#"{"name": "Ann", "age": 30}"#,
-                r#"{"age": 30, "name": "Ann"}"#,
-            ),
+            (r#"{"name": "Ann", "age": 30}"#, r#"{"age": 30, "name": "Ann"}"#),
             ("{'name': 'Ann', 'age': 30}", "{'age': 30, 'name': 'Ann'}"),
             (
                 r#"{"id": 1, "where": {"city": "Oslo", "zip": [1, 2]}}"#,
@@ -60,10 +57,8 @@ mod tests {
                 "{\n  \"c\": 3,\n  \"a\": 1,\n  \"b\": 2\n}",
             ),
         ] {
-            let (old, new) = (
-                format!("Profile: {one}\n{body}"),
-                format!("Profile: {other}\n{body}"),
-            );
+            let (old, new) =
+                (format!("Profile: {one}\n{body}"), format!("Profile: {other}\n{body}"));
             check(&old, &new, Some(("json-keys", one, other)));
         }
     }
@@ -90,25 +85,15 @@ mod tests {
             let text = |order: [usize; 4]| {
                 let lines = order.map(|at| {
                     let key = ["tone", "max_lines", "region", "greeting"][at];
-                    format!(
-                        "  {key}{sign}{}\n",
-                        ["plain", "4", "north", "Good day to you"][at]
-                    )
+                    format!("  {key}{sign}{}\n", ["plain", "4", "north", "Good day to you"][at])
                 });
                 format!("settings\n{}{body}", lines.concat())
             };
             let (old, new) = (text([0, 1, 2, 3]), text([0, 3, 1, 2]));
-            assert_eq!(
-                found(&old, &new).map(|cause| cause.0),
-                Some("json-keys"),
-                "{old}"
-            );
+            assert_eq!(found(&old, &new).map(|cause| cause.0), Some("json-keys"), "{old}");
         }
         // Sentences, be there a colon in them.
-        let (one, other) = (
-            "Note: be kind. ",
-            "Always: be short and to the point, as you can. ",
-        );
+        let (one, other) = ("Note: be kind. ", "Always: be short and to the point, as you can. ");
         let (old, new) = (format!("{one}{other}{body}"), format!("{other}{one}{body}"));
         assert_ne!(found(&old, &new).map(|cause| cause.0), Some("json-keys"));
     }

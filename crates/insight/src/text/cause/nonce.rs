@@ -31,10 +31,7 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
         |region| is_nonce(aligned, region),
         |region| is_nonce(aligned, region) || super::clock::is_clock(aligned, region),
     )?;
-    Some(WordSpans {
-        old: whole(&aligned.old, spans.old),
-        new: whole(&aligned.new, spans.new),
-    })
+    Some(WordSpans { old: whole(&aligned.old, spans.old), new: whole(&aligned.new, spans.new) })
 }
 
 /// Whether all that changed in a region is of ids, or of times beside them.
@@ -52,10 +49,7 @@ pub(super) fn is_nonce(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
 fn is_exchanged(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     let changes = &aligned.changes[region.changes.clone()];
     changes.iter().all(|change| {
-        let (old, new) = (
-            &aligned.old[change.old.clone()],
-            &aligned.new[change.new.clone()],
-        );
+        let (old, new) = (&aligned.old[change.old.clone()], &aligned.new[change.new.clone()]);
         let ([one], [other]) = (old, new) else {
             return false;
         };
@@ -168,9 +162,7 @@ fn is_port(words: &[Word], at: usize) -> bool {
 
 /// Whether the sign at `at` fills up base64: nothing but another one touches it behind.
 fn fills_up(words: &[Word], at: usize) -> bool {
-    let next = words
-        .get(at + 1)
-        .filter(|next| next.start == words[at].end());
+    let next = words.get(at + 1).filter(|next| next.start == words[at].end());
     let is_open = |next: &Word| {
         next.is(b'=')
             || !(next.class == Class::Number
@@ -240,24 +232,9 @@ mod tests {
                 "7c9e6679-7425-40de-944b-e07fc1f90ae7",
                 "\n",
             ),
-            (
-                "x-anthropic-billing-header: cc_version=2.1.37; cch=",
-                "ad3f1",
-                "0b92c",
-                ";\n",
-            ),
-            (
-                "x-anthropic-billing-header: cc_version=",
-                "2.1.37.d0f",
-                "2.1.37.9ab",
-                ";\n",
-            ),
-            (
-                "[request_id=",
-                "req_01AbCdEf23Gh",
-                "req_01XyZwVu98Ts",
-                "]\n",
-            ),
+            ("x-anthropic-billing-header: cc_version=2.1.37; cch=", "ad3f1", "0b92c", ";\n"),
+            ("x-anthropic-billing-header: cc_version=", "2.1.37.d0f", "2.1.37.9ab", ";\n"),
+            ("[request_id=", "req_01AbCdEf23Gh", "req_01XyZwVu98Ts", "]\n"),
             ("request id: ", "req-8f3a2b-11", "req-77aa0c-12", "\n"),
             ("<!-- ", "481516", "8f3a2b", " -->\n"),
             ("<!-- ", "1534567890", "8391027465", " -->\n"),
@@ -311,11 +288,7 @@ mod tests {
         };
         let (one, other) = ("8f3a2b1c90de", "0c9d8e7f11aa");
         let (old, new) = (text(one), text(other));
-        check(
-            &old,
-            &new,
-            Some(("nonce", &format!("data-{one}"), &format!("data-{other}"))),
-        );
+        check(&old, &new, Some(("nonce", &format!("data-{one}"), &format!("data-{other}"))));
     }
 
     #[test]

@@ -61,9 +61,7 @@ impl ReorderedSpan {
         let depth = brackets.least;
         let is_members = brackets.is_keyed
             && depth > 0
-            && before
-                .get(depth - 1)
-                .is_some_and(|bracket| bracket.1 == b'{');
+            && before.get(depth - 1).is_some_and(|bracket| bracket.1 == b'{');
         let outer = if is_members { depth - 1 } else { depth };
         Some(Self {
             len,
@@ -75,10 +73,7 @@ impl ReorderedSpan {
 
     /// The words to show.
     pub(super) fn spans(&self) -> WordSpans {
-        WordSpans {
-            old: self.start..self.end,
-            new: self.start..self.end,
-        }
+        WordSpans { old: self.start..self.end, new: self.start..self.end }
     }
 
     /// Whether whole segments moved, and not words here and there.
@@ -99,9 +94,7 @@ fn balanced(old: &[Word], new: &[Word]) -> Option<usize> {
     let (mut sum, mut twin) = (0u64, 0u64);
     for (at, (one, other)) in old.iter().zip(new).enumerate() {
         sum = sum.wrapping_add(one.hash).wrapping_sub(other.hash);
-        twin = twin
-            .wrapping_add(mixed(one.hash))
-            .wrapping_sub(mixed(other.hash));
+        twin = twin.wrapping_add(mixed(one.hash)).wrapping_sub(mixed(other.hash));
         if sum == 0 && twin == 0 {
             return Some(at + 1);
         }
@@ -171,32 +164,19 @@ pub(super) fn shuffled(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     for (old, new) in pairs {
         match segments.last_mut() {
             Some(last) if last.goes_on(old, new) => last.len = new + ANYWHERE_RUN - last.new,
-            _ => segments.push(CommonRun {
-                old,
-                new,
-                len: ANYWHERE_RUN,
-            }),
+            _ => segments.push(CommonRun { old, new, len: ANYWHERE_RUN }),
         }
     }
     segments.retain(|segment| segment.words(aligned) >= SEGMENT_WORDS);
-    let is_late = |at: &usize| {
-        segments[..*at]
-            .iter()
-            .any(|segment| segment.old > segments[*at].old)
-    };
+    let is_late =
+        |at: &usize| segments[..*at].iter().any(|segment| segment.old > segments[*at].old);
     let last = (1..segments.len().min(SEGMENTS_MAX)).rev().find(is_late)?;
     let involved = &segments[..=last];
     // Something in front must have come from behind: else what parts the prompts is another thing.
-    if !involved[1..]
-        .iter()
-        .any(|segment| segment.old < involved[0].old)
-    {
+    if !involved[1..].iter().any(|segment| segment.old < involved[0].old) {
         return None;
     }
-    let old_end = involved
-        .iter()
-        .map(|segment| segment.old + segment.len)
-        .max()?;
+    let old_end = involved.iter().map(|segment| segment.old + segment.len).max()?;
     let new_end = involved.last().map(|segment| segment.new + segment.len)?;
     let left = left(involved, aligned);
     // Other texts with some sentences in common are no other order.
@@ -205,13 +185,8 @@ pub(super) fn shuffled(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     if !is_enough || moved * 100 < old_end.max(new_end) * COVERED_PERCENT {
         return None;
     }
-    let spans = WordSpans {
-        old: lead..lead + old_end,
-        new: lead..lead + new_end,
-    };
-    let roles = count(&aligned.new[spans.new.clone()], |class| {
-        class == Class::Role
-    });
+    let spans = WordSpans { old: lead..lead + old_end, new: lead..lead + new_end };
+    let roles = count(&aligned.new[spans.new.clone()], |class| class == Class::Role);
     (roles == 0).then_some(spans)
 }
 

@@ -21,10 +21,7 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
             // The newer prompt's continuation.
             continue;
         }
-        for words in [
-            &aligned.old[change.old.clone()],
-            &aligned.new[change.new.clone()],
-        ] {
+        for words in [&aligned.old[change.old.clone()], &aligned.new[change.new.clone()]] {
             markup += count(words, Class::is_markup);
             others += count(words, is_content);
         }
@@ -41,9 +38,7 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
 /// With the signs that touch the markup on both sides: `USER:`, and not `USER`.
 fn whole(aligned: &PromptAlignment<'_>, mut spans: WordSpans) -> WordSpans {
     let is_form = |words: &[Word], at: usize| {
-        words
-            .get(at)
-            .is_some_and(|word| word.class == Class::Punctuation)
+        words.get(at).is_some_and(|word| word.class == Class::Punctuation)
     };
     let touches = |words: &[Word], at: usize| {
         at > 0 && at < words.len() && words[at - 1].end() == words[at].start
@@ -83,10 +78,7 @@ mod tests {
     }
 
     fn plain(messages: &[(&str, String)]) -> String {
-        messages
-            .iter()
-            .map(|(role, text)| format!("{role}: {text}\n\n"))
-            .collect()
+        messages.iter().map(|(role, text)| format!("{role}: {text}\n\n")).collect()
     }
 
     fn alpaca(messages: &[(&str, String)], goes_on: bool) -> String {

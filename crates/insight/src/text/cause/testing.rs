@@ -13,9 +13,5 @@ pub(super) fn found<'a>(old: &'a str, new: &'a str) -> Option<(&'static str, &'a
 
 /// Asserts what is found between two prompts.
 pub(super) fn check(old: &str, new: &str, expected: Option<(&str, &str, &str)>) {
-    assert_eq!(
-        found(old, new),
-        expected,
-        "\n--- old\n{old}\n--- new\n{new}"
-    );
+    assert_eq!(found(old, new), expected, "\n--- old\n{old}\n--- new\n{new}");
 }

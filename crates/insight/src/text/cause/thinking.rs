@@ -39,12 +39,8 @@ fn begins(words: &[Word]) -> bool {
 
 /// Whether the last thinking block of `words` is still open at their end.
 fn is_open(words: &[Word]) -> bool {
-    let is_tag = |word: &Word| {
-        matches!(
-            word.class,
-            Class::ThinkOpen | Class::ThinkClose | Class::Role
-        )
-    };
+    let is_tag =
+        |word: &Word| matches!(word.class, Class::ThinkOpen | Class::ThinkClose | Class::Role);
     let Some(at) = words.iter().rposition(is_tag) else {
         return false;
     };
@@ -81,10 +77,7 @@ mod tests {
         check(&with, &without, Some(("thinking", tagged, "")));
         check(&without, &with, Some(("thinking", "", tagged)));
         let empty = chat("<think>\n\n</think>\n\n");
-        assert_eq!(
-            found(&empty, &without).map(|cause| cause.0),
-            Some("thinking")
-        );
+        assert_eq!(found(&empty, &without).map(|cause| cause.0), Some("thinking"));
     }
 
     #[test]
@@ -100,10 +93,7 @@ mod tests {
     fn a_dropped_thought_in_plain_text_is_told() {
         let block = format!("Thought: {}\n", prose(4, 50).trim());
         let (with, without) = (chat(&block), chat(""));
-        assert_eq!(
-            found(&with, &without).map(|cause| cause.0),
-            Some("thinking")
-        );
+        assert_eq!(found(&with, &without).map(|cause| cause.0), Some("thinking"));
     }
 
     #[test]
@@ -117,11 +107,7 @@ mod tests {
         ] {
             let block = format!("{open}{}{close}", prose(4, 50).trim());
             let (with, without) = (chat(&block), chat(""));
-            assert_eq!(
-                found(&with, &without).map(|cause| cause.0),
-                Some("thinking"),
-                "{open}"
-            );
+            assert_eq!(found(&with, &without).map(|cause| cause.0), Some("thinking"), "{open}");
         }
     }
 
@@ -135,15 +121,10 @@ mod tests {
                 prose(8, 30)
             )
         };
-        let block = format!(
-            "<|channel|>analysis<|message|>{}<|end|><|start|>assistant",
-            prose(9, 40)
-        );
+        let block =
+            format!("<|channel|>analysis<|message|>{}<|end|><|start|>assistant", prose(9, 40));
         let (with, without) = (chat(&block), chat(""));
-        assert_eq!(
-            found(&with, &without).map(|cause| cause.0),
-            Some("thinking")
-        );
+        assert_eq!(found(&with, &without).map(|cause| cause.0), Some("thinking"));
     }
 
     #[test]

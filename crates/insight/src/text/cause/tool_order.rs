@@ -73,9 +73,7 @@ pub(super) fn is_tools(aligned: &PromptAlignment<'_>, spans: &WordSpans) -> bool
 
 /// Fences of code.
 fn fences(words: &[Word]) -> usize {
-    let fences = words
-        .windows(3)
-        .filter(|signs| signs.iter().all(|sign| sign.is(b'`')));
+    let fences = words.windows(3).filter(|signs| signs.iter().all(|sign| sign.is(b'`')));
     fences.count()
 }
 
@@ -97,28 +95,22 @@ fn reads_like_tools(words: &[Word]) -> bool {
 
 /// Whether the last list that is announced in `front` is one of tools, and not of documents.
 fn announces(front: &[Word]) -> bool {
-    let labels = (0..front.len())
-        .rev()
-        .filter_map(|at| match front[at].class {
-            Class::ToolTag => Some(true),
-            Class::ToolLabel => is_announcement(front, at).then_some(true),
-            Class::DocumentLabel => is_announcement(front, at).then_some(false),
-            _ => None,
-        });
+    let labels = (0..front.len()).rev().filter_map(|at| match front[at].class {
+        Class::ToolTag => Some(true),
+        Class::ToolLabel => is_announcement(front, at).then_some(true),
+        Class::DocumentLabel => is_announcement(front, at).then_some(false),
+        _ => None,
+    });
     labels.into_iter().next().unwrap_or(false)
 }
 
 /// Whether a label is a heading, or a sentence ends behind it: `the following tools:`.
 fn is_announcement(words: &[Word], at: usize) -> bool {
     let before = &words[at.saturating_sub(HEADING_WORDS)..at];
-    let touches = before
-        .last()
-        .is_some_and(|word| b"*<[_".iter().any(|sign| word.is(*sign)));
+    let touches = before.last().is_some_and(|word| b"*<[_".iter().any(|sign| word.is(*sign)));
     let is_heading = touches || before.iter().any(|word| word.is(b'#'));
     let behind = &words[at + 1..words.len().min(at + 1 + ANNOUNCEMENT_WORDS)];
-    let mut ends = behind
-        .iter()
-        .map(|word| b":.{[=>".iter().any(|sign| word.is(*sign)));
+    let mut ends = behind.iter().map(|word| b":.{[=>".iter().any(|sign| word.is(*sign)));
     is_heading || at + 1 == words.len() || ends.any(|is_end| is_end)
 }
 
@@ -191,16 +183,10 @@ mod tests {
         let tool = |name: &str, seed: u64| format!("- {name}(text): {}", prose(seed, 24));
         let (one, two) = (tool("find", 6), tool("send", 7));
         let front = "You can use these tools:\n";
-        let (old, new) = (
-            format!("{front}{one}{two}{body}"),
-            format!("{front}{two}{one}{body}"),
-        );
+        let (old, new) = (format!("{front}{one}{two}{body}"), format!("{front}{two}{one}{body}"));
         assert_eq!(found(&old, &new).map(|cause| cause.0), Some("tool-order"));
         let (old, new) = (old.replace(front, "Read:\n"), new.replace(front, "Read:\n"));
-        assert_eq!(
-            found(&old, &new).map(|cause| cause.0),
-            Some("document-order")
-        );
+        assert_eq!(found(&old, &new).map(|cause| cause.0), Some("document-order"));
     }
 
     /// Lists as prompts have them that are written by hand or by libraries.
@@ -222,9 +208,7 @@ mod tests {
                     "// {says}\ntype {name} = (_: {{\npath: string,\nn?: number,\n}}) => any;\n"
                 )
             }),
-            ("Available tools:\n", |name, says| {
-                format!("* **{name}**: {says}\n")
-            }),
+            ("Available tools:\n", |name, says| format!("* **{name}**: {says}\n")),
             ("## The available actions\n", |name, says| {
                 format!("* {} - {says}\n", name.replace('_', " "))
             }),
@@ -250,10 +234,7 @@ mod tests {
         let body = prose(7, 120);
         let file = |at: usize| {
             let says = prose(at as u64 + 60, 20).trim().replace('\n', " ");
-            format!(
-                "def {}(path, max_rows):\n    # {says}\n    return open_it(path)\n",
-                NAMES[at]
-            )
+            format!("def {}(path, max_rows):\n    # {says}\n    return open_it(path)\n", NAMES[at])
         };
         for front in [
             "# Tools\n\n- find_text(path)\n\n# Sources\n\n",
@@ -273,10 +254,7 @@ mod tests {
     fn another_order_of_partly_other_tools_is_told() {
         let body = prose(3, 120);
         let text = |names: [&str; 4]| {
-            format!(
-                "<tools>\n{}\n</tools>\n{body}",
-                names.map(openai).join("\n")
-            )
+            format!("<tools>\n{}\n</tools>\n{body}", names.map(openai).join("\n"))
         };
         let old = text(["get_weather", "search_web", "read_file", "send_mail"]);
         let new = text(["read_file", "get_weather", "search_web", "open_door"]);
@@ -287,10 +265,7 @@ mod tests {
     fn a_time_right_in_front_of_moved_tools_is_told_with_both_causes() {
         let body = prose(5, 120);
         let text = |time: &str, order| {
-            format!(
-                "It is {time}.\n<tools>\n{}\n</tools>\n{body}",
-                tools(order, "\n")
-            )
+            format!("It is {time}.\n<tools>\n{}\n</tools>\n{body}", tools(order, "\n"))
         };
         let (old, new) = (text("17:35", [0, 1, 2, 3]), text("17:36", [2, 0, 3, 1]));
         let (old, new) = (sketch(&old), sketch(&new));

@@ -49,10 +49,9 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
         behind_note(aligned)?
     };
     let (start, end) = (aligned.span(first), aligned.span(gap));
-    aligned.keeps_old(end.0.end).then_some(WordSpans {
-        old: start.0.start..end.0.end,
-        new: start.1.start..end.1.end,
-    })
+    aligned
+        .keeps_old(end.0.end)
+        .then_some(WordSpans { old: start.0.start..end.0.end, new: start.1.start..end.1.end })
 }
 
 /// The gap behind a note or a summary that changed with it.
@@ -117,11 +116,8 @@ fn turns(words: &[Word]) -> usize {
 /// Whether a speaker of the removed words speaks again behind them.
 fn has_speakers(gone: &[Word], kept: &[Word]) -> bool {
     let is_speaker = |word: &&Word| word.class == Class::Speaker;
-    let goes_on = |word: &Word| {
-        kept.iter()
-            .filter(is_speaker)
-            .any(|speaker| speaker.hash == word.hash)
-    };
+    let goes_on =
+        |word: &Word| kept.iter().filter(is_speaker).any(|speaker| speaker.hash == word.hash);
     gone.iter().filter(is_speaker).any(goes_on)
 }
 
@@ -199,10 +195,7 @@ mod tests {
             (chat(0, 7, ""), chat(2, 9, "")),
             (chat(0, 9, ""), chat(4, 11, "")),
             (chat(0, 9, ""), chat(4, 9, "")),
-            (
-                chat(0, 9, ""),
-                chat(4, 9, " Earlier messages were left out."),
-            ),
+            (chat(0, 9, ""), chat(4, 9, " Earlier messages were left out.")),
         ] {
             let (cause, one, other) = found(&old, &new).expect("a cause");
             assert_eq!(cause, "trimmed");
@@ -270,10 +263,8 @@ mod tests {
         for names in [["Guest", "Desk"], ["Ann Lee", "Bo"]] {
             let (one, other) = (transcript(0, 8, names), transcript(4, 12, names));
             for behind in [close.to_owned(), format!("{cue}{close}")] {
-                let (old, new) = (
-                    format!("{front}{one}{behind}"),
-                    format!("{front}{other}{behind}"),
-                );
+                let (old, new) =
+                    (format!("{front}{one}{behind}"), format!("{front}{other}{behind}"));
                 let (cause, gone, _) = found(&old, &new).expect("a cause");
                 assert_eq!(cause, "trimmed");
                 assert!(gone.contains(prose(41, 24).trim()), "{gone}");
@@ -282,10 +273,7 @@ mod tests {
         // By characters, in the middle of a word, whatever the speakers.
         let (one, other) = (transcript(0, 8, ["-", "+"]), transcript(0, 12, ["-", "+"]));
         let other = &other[263..];
-        let (old, new) = (
-            format!("{front}{one}{close}"),
-            format!("{front}{other}{close}"),
-        );
+        let (old, new) = (format!("{front}{one}{close}"), format!("{front}{other}{close}"));
         assert_eq!(found(&old, &new).map(|cause| cause.0), Some("trimmed"));
     }
 
@@ -308,20 +296,13 @@ mod tests {
     #[test]
     fn a_summary_longer_than_half_of_what_it_stands_for_is_told() {
         let summary = |seed: u64, words: usize| {
-            format!(
-                "<|im_end|>\n<|im_start|>user\nSo far: {}",
-                prose(seed, words)
-            )
+            format!("<|im_end|>\n<|im_start|>user\nSo far: {}", prose(seed, words))
         };
         for (old, new) in [
             (chat(0, 9, ""), chat(4, 11, &summary(8, 90))),
             (chat(2, 9, &summary(7, 70)), chat(4, 11, &summary(8, 110))),
         ] {
-            assert_eq!(
-                found(&old, &new).map(|cause| cause.0),
-                Some("trimmed"),
-                "{new}"
-            );
+            assert_eq!(found(&old, &new).map(|cause| cause.0), Some("trimmed"), "{new}");
         }
     }
 

@@ -62,11 +62,7 @@ pub(super) fn find_wording(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let first = aligned.regions.first()?;
     let (old, new) = aligned.span(first);
     let (went, came) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
-    let least = if went.is_empty() || came.is_empty() {
-        0
-    } else {
-        REPLACED_WORDS
-    };
+    let least = if went.is_empty() || came.is_empty() { 0 } else { REPLACED_WORDS };
     let (fewer, more) = match (letters(went)?, letters(came)?) {
         (one, other) if one < other => (one, other),
         (one, other) => (other, one),
@@ -136,21 +132,13 @@ mod tests {
             "Use brief lists, no more than three of them.",
             "Keep to few lines and add what matters most, be friendly.",
         );
-        let told = Some((
-            "template",
-            one.trim_end_matches('.'),
-            other.trim_end_matches('.'),
-        ));
+        let told = Some(("template", one.trim_end_matches('.'), other.trim_end_matches('.')));
         check(&chat(one), &chat(other), told);
     }
 
     #[test]
     fn a_name_is_no_other_wording() {
-        check(
-            &chat("You serve the bank of Ely."),
-            &chat("You serve the bank of Rye."),
-            None,
-        );
+        check(&chat("You serve the bank of Ely."), &chat("You serve the bank of Rye."), None);
     }
 
     #[test]
@@ -159,11 +147,7 @@ mod tests {
             let texts = (1..6).map(|seed| format!("{label}: {}\n\n", prose(seed, 40)));
             format!("{}\n\n{}", prose(9, 30), texts.collect::<String>())
         };
-        check(
-            &text("Input"),
-            &text("Paragraph"),
-            Some(("template", "Input", "Paragraph")),
-        );
+        check(&text("Input"), &text("Paragraph"), Some(("template", "Input", "Paragraph")));
     }
 
     #[test]

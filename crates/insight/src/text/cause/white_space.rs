@@ -29,11 +29,7 @@ fn between(aligned: &PromptAlignment<'_>) -> Option<(Range<usize>, Range<usize>)
     }
     let bytes = |sketch: &Sketch| {
         let word = &sketch.words()[at];
-        let end = if word.is_ink() {
-            word.start
-        } else {
-            word.end()
-        };
+        let end = if word.is_ink() { word.start } else { word.end() };
         word.start as usize..end as usize
     };
     Some((bytes(aligned.old_sketch), bytes(aligned.new_sketch)))
@@ -44,12 +40,7 @@ fn within(aligned: &PromptAlignment<'_>) -> Option<(Range<usize>, Range<usize>)>
     let region = aligned.regions.first()?;
     let (old, new) = aligned.span(region);
     let (one, other) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
-    let len = |words: &[Word]| {
-        words
-            .iter()
-            .map(|word| usize::from(word.len))
-            .sum::<usize>()
-    };
+    let len = |words: &[Word]| words.iter().map(|word| usize::from(word.len)).sum::<usize>();
     let is_parted = match (one.len(), other.len()) {
         (1, 2..=PARTS_MAX) => has_odd_spaces(aligned.new_sketch, other),
         (2..=PARTS_MAX, 1) => has_odd_spaces(aligned.old_sketch, one),
@@ -63,9 +54,7 @@ fn within(aligned: &PromptAlignment<'_>) -> Option<(Range<usize>, Range<usize>)>
 fn has_odd_spaces(sketch: &Sketch, words: &[Word]) -> bool {
     let (start, end) = (words[0].start, words[words.len() - 1].end());
     let first = sketch.words().partition_point(|word| word.start < start);
-    let inside = sketch.words()[first..]
-        .iter()
-        .take_while(|word| word.start < end);
+    let inside = sketch.words()[first..].iter().take_while(|word| word.start < end);
     let is_parted = words.windows(2).all(|pair| pair[0].end() < pair[1].start);
     let mut spaces = inside.filter(|word| !word.is_ink());
     is_parted && spaces.all(|space| space.character == 0)
@@ -105,26 +94,13 @@ mod tests {
             ("keyword", "key\u{200B}word"),
             ("keyword", "key\u{AD}word"),
         ] {
-            let (old, new) = (
-                format!("Rule: {one}. {body}"),
-                format!("Rule: {other}. {body}"),
-            );
-            assert_eq!(
-                found(&old, &new).map(|cause| cause.0),
-                Some("white-space"),
-                "{other:?}"
-            );
+            let (old, new) = (format!("Rule: {one}. {body}"), format!("Rule: {other}. {body}"));
+            assert_eq!(found(&old, &new).map(|cause| cause.0), Some("white-space"), "{other:?}");
         }
-        for (one, other) in [
-            ("key word", "keyhole"),
-            ("Robin", "Jo Lee"),
-            ("ab+cd", "abxcd"),
-            ("a-b", "ab"),
-        ] {
-            let (old, new) = (
-                format!("Rule: {one}. {body}"),
-                format!("Rule: {other}. {body}"),
-            );
+        for (one, other) in
+            [("key word", "keyhole"), ("Robin", "Jo Lee"), ("ab+cd", "abxcd"), ("a-b", "ab")]
+        {
+            let (old, new) = (format!("Rule: {one}. {body}"), format!("Rule: {other}. {body}"));
             check(&old, &new, None);
         }
     }
@@ -132,11 +108,7 @@ mod tests {
     #[test]
     fn other_words_behind_white_space_are_something_else() {
         let (front, body) = (prose(2, 80), prose(3, 120));
-        check(
-            &format!("{front}\n\nOne. {body}"),
-            &format!("{front}\nTwo. {body}"),
-            None,
-        );
+        check(&format!("{front}\n\nOne. {body}"), &format!("{front}\nTwo. {body}"), None);
         check(&format!("{front} "), &format!("{front}\n\nMore."), None);
     }
 }

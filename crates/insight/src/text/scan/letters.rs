@@ -99,9 +99,7 @@ fn segment_class(segment: &[u8], word_len: usize) -> Class {
     if digits == 0 {
         return Class::Mixed;
     }
-    let changes = segment
-        .windows(2)
-        .filter(|pair| is_digit(&pair[0]) != is_digit(&pair[1]));
+    let changes = segment.windows(2).filter(|pair| is_digit(&pair[0]) != is_digit(&pair[1]));
     let changes = changes.count();
     // `Dee14` is a name.
     let is_shuffled = changes >= 2 || segment.len() >= LONG_HEX_DIGITS;
@@ -128,11 +126,7 @@ fn is_duration(word: &[u8], digits: usize) -> bool {
     }
     let unit = &word[digits..];
     let is_in_front = word[..digits].iter().all(u8::is_ascii_digit);
-    is_in_front
-        && matches!(
-            unit,
-            b"s" | b"ms" | b"us" | b"sec" | b"min" | b"h" | b"hr" | b"hrs"
-        )
+    is_in_front && matches!(unit, b"s" | b"ms" | b"us" | b"sec" | b"min" | b"h" | b"hr" | b"hrs")
 }
 
 /// Days, hours, minutes and seconds, in this order.
@@ -170,9 +164,7 @@ mod tests {
 
     fn check(words: &[&str], expected: Class) {
         for word in words {
-            let traits = word
-                .bytes()
-                .fold(0, |all, byte| all | TRAITS[usize::from(byte)]);
+            let traits = word.bytes().fold(0, |all, byte| all | TRAITS[usize::from(byte)]);
             assert_eq!(class(word.as_bytes(), traits), expected, "{word}");
         }
     }
@@ -188,16 +180,7 @@ mod tests {
             "kXjQpWzR",
         ];
         check(&random, Class::Random);
-        check(
-            &[
-                "ad3f1",
-                "8f3a2b1c",
-                "550e8400",
-                "run_8f3a2b",
-                "req_01AbCdEf23",
-            ],
-            Class::Hex,
-        );
+        check(&["ad3f1", "8f3a2b1c", "550e8400", "run_8f3a2b", "req_01AbCdEf23"], Class::Hex);
         check(
             &[
                 "base64_utf8",
@@ -213,10 +196,7 @@ mod tests {
             Class::Mixed,
         );
         check(&["Plainly", "HTML", "__init__", "naïve"], Class::Plain);
-        check(
-            &["getUserNameById", "read_file", "JavaScript"],
-            Class::Identifier,
-        );
+        check(&["getUserNameById", "read_file", "JavaScript"], Class::Identifier);
         check(&["3d4h", "1h23m", "2m30s"], Class::TimeUnit);
         check(&["3d4x", "4h3d", "3d"], Class::Mixed);
         check(&["cefed", "faced", "DEADBEEF"], Class::HexLetters);

@@ -123,17 +123,7 @@ mod tests {
 
     #[test]
     fn other_words_have_none() {
-        for word in [
-            "",
-            "may",
-            "sat",
-            "sun",
-            "mon",
-            "use",
-            "users",
-            "a",
-            "zzzzzzzzzzzzzzzzzzzz",
-        ] {
+        for word in ["", "may", "sat", "sun", "mon", "use", "users", "a", "zzzzzzzzzzzzzzzzzzzz"] {
             assert_eq!(class(word.as_bytes()), None, "{word}");
         }
         assert_eq!(class(b"monday"), Some(Class::Weekday));

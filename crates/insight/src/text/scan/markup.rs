@@ -124,9 +124,7 @@ pub(super) fn triangles(rest: &[u8]) -> Option<(usize, Class)> {
     const OPEN: &[u8] = "◁".as_bytes();
     const CLOSE: &[u8] = "▷".as_bytes();
     let inside = rest[..rest.len().min(TAG_BYTES_MAX)].strip_prefix(OPEN)?;
-    let end = inside
-        .windows(CLOSE.len())
-        .position(|bytes| bytes == CLOSE)?;
+    let end = inside.windows(CLOSE.len()).position(|bytes| bytes == CLOSE)?;
     Some((OPEN.len() + end + CLOSE.len(), special(&inside[..end])))
 }
 
@@ -141,10 +139,7 @@ pub(super) fn names_role(front: &[u8], next: Option<u8>) -> bool {
         return false;
     };
     let is_sign = |byte: &u8| byte == quote || *byte == b'\\' || *byte == b' ';
-    let end = field
-        .iter()
-        .rposition(|byte| !is_sign(byte))
-        .map_or(0, |at| at + 1);
+    let end = field.iter().rposition(|byte| !is_sign(byte)).map_or(0, |at| at + 1);
     let names: [&[u8]; 3] = [b"role", b"from", b"speaker"];
     let is_field = names.iter().any(|name| field[..end].ends_with(name));
     is_field && (next == Some(*quote) || next == Some(b'\\'))
@@ -224,9 +219,7 @@ fn holds_id(name: &[u8]) -> bool {
     let mut parts = name.split(|byte| !byte.is_ascii_alphanumeric());
     let is_id = |part: &[u8]| {
         let traits = letters::TRAITS;
-        let all = part
-            .iter()
-            .fold(0, |all, byte| all | traits[usize::from(*byte)]);
+        let all = part.iter().fold(0, |all, byte| all | traits[usize::from(*byte)]);
         let class = letters::class(part, all);
         class.is_random() || (class == Class::Number && part.len() >= ID_DIGITS)
     };
@@ -256,14 +249,8 @@ fn is_thoughts(name: &[u8]) -> bool {
 
 /// Whether a word at the start of a line, with a colon behind it, begins a thought in plain text.
 pub(super) fn announces_thoughts(word: &[u8]) -> bool {
-    let names: [&[u8]; 6] = [
-        b"thought",
-        b"thoughts",
-        b"thinking",
-        b"reasoning",
-        b"scratchpad",
-        b"rationale",
-    ];
+    let names: [&[u8]; 6] =
+        [b"thought", b"thoughts", b"thinking", b"reasoning", b"scratchpad", b"rationale"];
     names.iter().any(|name| word.eq_ignore_ascii_case(name))
 }
 
@@ -281,11 +268,7 @@ fn special(inside: &[u8]) -> Class {
 }
 
 fn thought(is_close: bool) -> Class {
-    if is_close {
-        Class::ThinkClose
-    } else {
-        Class::ThinkOpen
-    }
+    if is_close { Class::ThinkClose } else { Class::ThinkOpen }
 }
 
 /// Whether a tag closes, and its name.
@@ -326,24 +309,9 @@ mod tests {
             "<channel|>",
         ];
         check(&markers, Some(Class::Marker));
-        check(
-            &[
-                "<｜User｜>",
-                "<|assistant|>",
-                "[INST]",
-                "[/INST]",
-                "[|user|]",
-            ],
-            Some(Class::Role),
-        );
-        assert_eq!(
-            triangles("◁think▷".as_bytes()),
-            Some((11, Class::ThinkOpen))
-        );
-        assert_eq!(
-            triangles("◁/think▷ so".as_bytes()),
-            Some((12, Class::ThinkClose))
-        );
+        check(&["<｜User｜>", "<|assistant|>", "[INST]", "[/INST]", "[|user|]"], Some(Class::Role));
+        assert_eq!(triangles("◁think▷".as_bytes()), Some((11, Class::ThinkOpen)));
+        assert_eq!(triangles("◁/think▷ so".as_bytes()), Some((12, Class::ThinkClose)));
         assert_eq!(triangles("◁ and no more".as_bytes()), None);
         let open = [
             "<antThinking>",
@@ -354,24 +322,12 @@ mod tests {
             "<|begin_of_thought|>",
         ];
         check(&open, Some(Class::ThinkOpen));
+        check(&["</think>", "[/THINK]", "<|END_THINKING|>"], Some(Class::ThinkClose));
         check(
-            &["</think>", "[/THINK]", "<|END_THINKING|>"],
-            Some(Class::ThinkClose),
-        );
-        check(
-            &[
-                "<document>",
-                "<tool_call>",
-                "<tool_response>",
-                "<a.b>",
-                "<first--name>",
-            ],
+            &["<document>", "<tool_call>", "<tool_response>", "<a.b>", "<first--name>"],
             Some(Class::Tag),
         );
-        check(
-            &["<tool>", "</tools>", "<tool_description>", "<arg>"],
-            Some(Class::ToolTag),
-        );
+        check(&["<tool>", "</tools>", "<tool_description>", "<arg>"], Some(Class::ToolTag));
         check(
             &[
                 "[1]",

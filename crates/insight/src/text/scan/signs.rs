@@ -7,9 +7,7 @@
 use crate::text::word::Class;
 
 /// Numerals; the place of one is its value, up to ten.
-const NUMERALS: [&str; 11] = [
-    "零", "一", "二", "三", "四", "五", "六", "七", "八", "九", "十",
-];
+const NUMERALS: [&str; 11] = ["零", "一", "二", "三", "四", "五", "六", "七", "八", "九", "十"];
 
 /// The zero of years that are spelled: 二〇二六年.
 const ROUND_ZERO: &str = "〇";
@@ -71,9 +69,7 @@ pub(super) fn class(text: &[u8], at: usize, len: usize) -> Option<Class> {
 /// The value of a numeral.
 fn numeral(character: &str) -> Option<u32> {
     let value = NUMERALS.iter().position(|numeral| *numeral == character);
-    value
-        .map(|value| value as u32)
-        .or((character == ROUND_ZERO).then_some(0))
+    value.map(|value| value as u32).or((character == ROUND_ZERO).then_some(0))
 }
 
 fn is_any(characters: &str, character: &str) -> bool {

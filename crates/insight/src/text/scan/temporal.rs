@@ -26,10 +26,7 @@ pub(super) fn scan(rest: &[u8]) -> Option<(usize, Class)> {
 }
 
 fn digits(bytes: &[u8]) -> usize {
-    bytes
-        .iter()
-        .take_while(|byte| byte.is_ascii_digit())
-        .count()
+    bytes.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
 /// The number of one or two digits at the start of `bytes`, with its length.
@@ -39,9 +36,7 @@ fn small(bytes: &[u8]) -> Option<(u32, usize)> {
 }
 
 fn number(digits: &[u8]) -> u32 {
-    digits
-        .iter()
-        .fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'))
+    digits.iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'))
 }
 
 fn is_year(year: u32) -> bool {
@@ -108,9 +103,7 @@ fn part_of_year(rest: &[u8]) -> Option<(usize, Class)> {
         let len = at + 1 + digits(&rest[at + 1..]);
         let is_week = len == at + 3 && (1..=53).contains(&number(&rest[at + 1..len]));
         let day = rest.get(len) == Some(&b'-') && digits(&rest[len + 1..]) == 1;
-        return is_week
-            .then(|| dated(rest, if day { len + 2 } else { len }))
-            .flatten();
+        return is_week.then(|| dated(rest, if day { len + 2 } else { len })).flatten();
     }
     let len = at + digits(&rest[at..]);
     let part = number(&rest[at..len.min(at + 3)]);
@@ -129,10 +122,7 @@ fn is_hour(figures: &[u8]) -> bool {
 
 /// The name of a month, or its first three letters, at the start of `rest`: its length.
 fn month(rest: &[u8]) -> Option<usize> {
-    let len = rest
-        .iter()
-        .take_while(|byte| byte.is_ascii_alphabetic())
-        .count();
+    let len = rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
     (lexicon::class(&rest[..len])? == Class::Month).then_some(len)
 }
 
@@ -297,16 +287,9 @@ mod tests {
 
     #[test]
     fn times_of_day_are_one_word() {
-        for time in [
-            "17:35",
-            "9:41",
-            "17:35:02",
-            "17:35:02.123",
-            "5:35pm",
-            "5PM",
-            "17:35Z",
-            "17h35",
-        ] {
+        for time in
+            ["17:35", "9:41", "17:35:02", "17:35:02.123", "5:35pm", "5PM", "17:35Z", "17h35"]
+        {
             check(time, Some((time, Class::Time)));
             check(&format!("{time}."), Some((time, Class::Time)));
         }

@@ -29,19 +29,14 @@ fn nesting_is_skipped_however_deep() {
     let event = [&b"\x92\x01\x91"[..], &deep].concat();
     let batch = decode_batch(&event).unwrap();
     assert_eq!((batch.events.len(), batch.num_skipped), (0, 1));
-    let (head, tail) = (
-        &b"\x92\x01\x91\x82\xa1?"[..],
-        &b"\xa4type\xb0AllBlocksCleared"[..],
-    );
+    let (head, tail) = (&b"\x92\x01\x91\x82\xa1?"[..], &b"\xa4type\xb0AllBlocksCleared"[..]);
     let field = [head, &deep, tail];
     let batch = decode_batch(&field.concat()).unwrap();
     assert_eq!(batch.events, [CacheEvent::Cleared]);
     let head = &b"\x92\x01\x91\x99\xabBlockStored\x91\x07\xc0\x90\x01\xc0\xc0\xc0"[..];
     let keys = [head, &deep];
     let batch = decode_batch(&keys.concat()).unwrap();
-    let CacheEvent::Stored(stored) = &batch.events[0] else {
-        panic!("{batch:?}")
-    };
+    let CacheEvent::Stored(stored) = &batch.events[0] else { panic!("{batch:?}") };
     let extra = stored.extras[0].as_ref().expect("set apart");
     assert_eq!(extra.len(), deep.len() - 2 + 16);
 }
@@ -54,12 +49,7 @@ fn what_is_written_is_read_back() {
         let rank = (rng.below(2) == 0).then_some(seed as u32);
         let ts = rng.next_f64();
         let batch = decode_batch(&encode_batch(ts, &events, rank)).unwrap();
-        let expected = EventBatch {
-            ts: Some(ts),
-            events,
-            rank,
-            ..EventBatch::default()
-        };
+        let expected = EventBatch { ts: Some(ts), events, rank, ..EventBatch::default() };
         assert_eq!(batch, expected, "seed {seed}");
     }
 }
@@ -119,11 +109,7 @@ fn the_same_as_by_definition() {
             _ => corpus[rng.below(corpus.len())].clone(),
         };
         let other = &corpus[rng.below(corpus.len())];
-        let payload = if round < 1_000 {
-            seed
-        } else {
-            mutate::mutate(&mut rng, &seed, other)
-        };
+        let payload = if round < 1_000 { seed } else { mutate::mutate(&mut rng, &seed, other) };
         let Some(expected) = reference::decode_batch(&payload) else {
             continue;
         };
@@ -137,17 +123,12 @@ fn the_same_as_by_definition() {
         readable += usize::from(batch.is_some_and(|batch| !batch.events.is_empty()));
     }
     let enough = compared > 50_000 && readable > 10_000;
-    assert!(
-        enough,
-        "{compared} compared, {readable} of them with events"
-    );
+    assert!(enough, "{compared} compared, {readable} of them with events");
 }
 
 /// An event of two blocks, the first with about `KEYS_MAX` extra keys.
 fn keys_in_plenty(rng: &mut Rng) -> Vec<u8> {
-    let keys: Vec<Value> = (0..254 + rng.below(6))
-        .map(|_| rng.below(9).into())
-        .collect();
+    let keys: Vec<Value> = (0..254 + rng.below(6)).map(|_| rng.below(9).into()).collect();
     reference::spelled(&batch_of(vec![with_keys("a", &keys, &["a".into()])]))
 }
 
@@ -174,11 +155,7 @@ fn random_event(rng: &mut Rng) -> CacheEvent {
     let blocks: Vec<_> = (0..=rng.below(3)).map(|_| random_hash(rng)).collect();
     match rng.below(8) {
         0 => CacheEvent::Cleared,
-        1 | 2 => CacheEvent::Removed {
-            blocks,
-            tier,
-            group: [0, 0, 1, 255][rng.below(4)],
-        },
+        1 | 2 => CacheEvent::Removed { blocks, tier, group: [0, 0, 1, 255][rng.below(4)] },
         _ => CacheEvent::Stored(random_stored(rng, blocks, tier)),
     }
 }
@@ -205,11 +182,7 @@ fn random_stored(rng: &mut Rng, blocks: Vec<BlockHash>, tier: Tier) -> StoredBlo
 
 fn random_group(rng: &mut Rng) -> CacheGroup {
     let tokens = 1 + rng.below(1 << 20) as u32;
-    let attention = [
-        Attention::Full,
-        Attention::Window { tokens },
-        Attention::State,
-    ];
+    let attention = [Attention::Full, Attention::Window { tokens }, Attention::State];
     CacheGroup {
         index: [0, 0, 1, 255][rng.below(4)],
         attention: attention[[0, 0, 1, 2][rng.below(4)]],
@@ -226,11 +199,7 @@ fn random_extras(rng: &mut Rng, num_blocks: usize) -> Vec<Option<Arc<[u8]>>> {
         (!items.is_empty()).then(|| Arc::from(media_extra(items)))
     };
     let extras: Vec<_> = (0..num_blocks).map(&mut extra).collect();
-    if extras.iter().all(Option::is_none) {
-        vec![]
-    } else {
-        extras
-    }
+    if extras.iter().all(Option::is_none) { vec![] } else { extras }
 }
 
 fn random_hash(rng: &mut Rng) -> BlockHash {

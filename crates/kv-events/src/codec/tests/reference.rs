@@ -31,11 +31,7 @@ fn batch(value: &Value) -> Option<EventBatch> {
         rank: field(value, Some(2), "data_parallel_rank").and_then(unsigned),
         ..EventBatch::default()
     };
-    for (index, value) in field(value, Some(1), "events")?
-        .as_array()?
-        .iter()
-        .enumerate()
-    {
+    for (index, value) in field(value, Some(1), "events")?.as_array()?.iter().enumerate() {
         match event(value) {
             Ok(event) => batch.events.push(event),
             Err(reason) => {
@@ -53,11 +49,7 @@ fn batch(value: &Value) -> Option<EventBatch> {
                 }
                 batch.num_skipped += 1;
                 batch.may_have_removed |= may_have_removed;
-                batch.skipped.push(SkippedEvent {
-                    index,
-                    reason,
-                    may_have_removed,
-                });
+                batch.skipped.push(SkippedEvent { index, reason, may_have_removed });
             }
         }
     }
@@ -123,9 +115,8 @@ fn stored(value: &Value) -> Result<StoredBlocks, SkipReason> {
         Some(pair) if pair.len() == 2 => unsigned(&pair[0]),
         _ => unsigned(value),
     };
-    let tokens: Option<Vec<_>> = tokens
-        .as_array()
-        .and_then(|tokens| tokens.iter().map(token).collect());
+    let tokens: Option<Vec<_>> =
+        tokens.as_array().and_then(|tokens| tokens.iter().map(token).collect());
     let mut tokens = tokens.ok_or(SkipReason::Invalid("token_ids"))?;
     let block_size =
         field(value, Some(4), "block_size").ok_or(SkipReason::Missing("block_size"))?;
@@ -157,16 +148,9 @@ fn stored(value: &Value) -> Result<StoredBlocks, SkipReason> {
     Ok(StoredBlocks {
         adapter: adapter.map(Into::into),
         salt: salt.map(Into::into),
-        extras: extras
-            .into_iter()
-            .map(|extra| extra.map(Into::into))
-            .collect(),
+        extras: extras.into_iter().map(|extra| extra.map(Into::into)).collect(),
         tier: tier(field(value, Some(6), "medium"))?,
-        group: CacheGroup {
-            index,
-            attention,
-            lookahead,
-        },
+        group: CacheGroup { index, attention, lookahead },
         blocks,
         parent,
         tokens,
@@ -193,9 +177,7 @@ fn lookahead(value: &Value, num_blocks: usize) -> Result<Vec<Vec<u32>>, SkipReas
             && first <= Some(64)
             && lengths.all(|length| Some(length) == first)
     };
-    lists
-        .filter(is_even)
-        .ok_or(SkipReason::Invalid("lookahead_token_ids"))
+    lists.filter(is_even).ok_or(SkipReason::Invalid("lookahead_token_ids"))
 }
 
 /// Adapter, salt, and what else sets each block apart.
@@ -238,10 +220,7 @@ fn apart(value: &Value, num_blocks: usize, begins_prompt: bool) -> Apart {
             second.into_iter().any(|key| key.as_str() == Some(text))
         };
         let first = blocks.first().into_iter().flatten();
-        let last = first
-            .enumerate()
-            .filter(|(_, key)| key.as_str().is_some())
-            .last();
+        let last = first.enumerate().filter(|(_, key)| key.as_str().is_some()).last();
         let found = last.and_then(|(at, key)| {
             let text = key.as_str()?;
             let is_salt = match &salt {
@@ -258,9 +237,7 @@ fn apart(value: &Value, num_blocks: usize, begins_prompt: bool) -> Apart {
     blocks.resize(num_blocks, Vec::new());
     let too_long = too_long.into_iter().chain(std::iter::repeat(None));
     let extras = blocks.iter().zip(too_long);
-    let extras: Vec<_> = extras
-        .map(|(keys, spelled)| spelled.or_else(|| media(keys)))
-        .collect();
+    let extras: Vec<_> = extras.map(|(keys, spelled)| spelled.or_else(|| media(keys))).collect();
     if extras.iter().all(Option::is_none) {
         (adapter, salt, Vec::new())
     } else {
@@ -296,9 +273,7 @@ pub(super) fn spelled(value: &Value) -> Vec<u8> {
 fn hashes(value: &Value) -> Result<Vec<BlockHash>, SkipReason> {
     let name = "block_hashes";
     let hashes = field(value, Some(1), name).ok_or(SkipReason::Missing(name))?;
-    let hashes: Option<_> = hashes
-        .as_array()
-        .and_then(|hashes| hashes.iter().map(hash).collect());
+    let hashes: Option<_> = hashes.as_array().and_then(|hashes| hashes.iter().map(hash).collect());
     hashes.ok_or(SkipReason::Invalid(name))
 }
 
@@ -308,9 +283,7 @@ fn hash(value: &Value) -> Option<BlockHash> {
         let low = padded.last_chunk().filter(|_| !bytes.is_empty())?;
         return Some(BlockHash(*low));
     }
-    let number = value
-        .as_u64()
-        .or_else(|| value.as_i64().map(|number| number as u64));
+    let number = value.as_u64().or_else(|| value.as_i64().map(|number| number as u64));
     number.map(BlockHash::from_u64)
 }
 

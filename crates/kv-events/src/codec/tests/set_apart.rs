@@ -6,19 +6,10 @@ use super::*;
 fn the_salt_is_told_from_the_adapter() {
     let none = [&[][..], &[]];
     let event = |name: Value, first: &[Value]| with_keys(name, first, &[]);
-    check(
-        &event(Value::Nil, &["s".into()]),
-        &apart(None, Some("s"), none),
-    );
-    check(
-        &event("a".into(), &["a".into()]),
-        &apart(Some("a"), None, none),
-    );
+    check(&event(Value::Nil, &["s".into()]), &apart(None, Some("s"), none));
+    check(&event("a".into(), &["a".into()]), &apart(Some("a"), None, none));
     let alike = ["a".into(), "a".into()];
-    check(
-        &event("a".into(), &alike),
-        &apart(Some("a"), Some("a"), none),
-    );
+    check(&event("a".into(), &alike), &apart(Some("a"), Some("a"), none));
     let salted = map(&[("session_id", 7.into()), ("cache_salt", "s".into())]);
     check(&event(salted, &[]), &apart(None, Some("s"), none));
     check(&positional([7.into()]), &apart(Some("7"), None, none));
@@ -43,10 +34,7 @@ fn images_set_their_blocks_apart() {
     let event = with_keys(nil.clone(), &keys, &[]);
     check(&event, &apart(None, None, [cat_dog, &[]]));
     let event = with_keys(nil.clone(), &[], &[pair("cat", -4), pair(vec![0xffu8], 0)]);
-    check(
-        &event,
-        &apart(None, None, [&[], &[(b"cat", -4), (b"\xff", 0)]]),
-    );
+    check(&event, &apart(None, None, [&[], &[(b"cat", -4), (b"\xff", 0)]]));
     let digest = Value::from(vec![7u8; 32]);
     let all = ["a".into(), pair("cat", 3), "s".into(), digest];
     let event = with_keys("a", &all, &["a".into(), pair("cat", -1)]);
@@ -60,11 +48,7 @@ fn images_set_their_blocks_apart() {
     let media = [&[(&b"cat"[..], 0)][..], &[(b"cat", 0)]];
     check(&event, &apart(None, Some("s"), media));
     // Whatever else stands there counts as it is spelled.
-    let event = with_keys(
-        nil,
-        &[5.into(), map(&[]), Value::Array(vec![])],
-        &[Value::Nil],
-    );
+    let event = with_keys(nil, &[5.into(), map(&[]), Value::Array(vec![])], &[Value::Nil]);
     let media = [&[(&b"\x05"[..], 0), (b"\x80", 0), (b"\x90", 0)][..], &[]];
     check(&event, &apart(None, None, media));
 }
@@ -85,8 +69,5 @@ fn extra_keys_need_not_be_as_many_as_blocks() {
     check(&event(vec![many.into()]), &apart(None, None, as_one));
     // Without a list around it, a key stands for itself.
     let second = [&[][..], &[(&b"\x01"[..], 0)]];
-    check(
-        &event(vec![Value::Nil, vec![1u8].into()]),
-        &apart(None, None, second),
-    );
+    check(&event(vec![Value::Nil, vec![1u8].into()]), &apart(None, None, second));
 }

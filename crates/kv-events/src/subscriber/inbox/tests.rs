@@ -10,10 +10,7 @@ use headstart_router::stream::{FollowerConfig, REPLY_TIME_MAX, StreamReport, Str
 use super::*;
 use crate::{encode_batch, wire};
 
-const CONFIG: FollowerConfig = FollowerConfig {
-    can_replay: true,
-    rank: Some(0),
-};
+const CONFIG: FollowerConfig = FollowerConfig { can_replay: true, rank: Some(0) };
 
 /// A batch that removes block `value`.
 fn batch(seq: u64, value: u64) -> SequencedPayload {
@@ -22,10 +19,7 @@ fn batch(seq: u64, value: u64) -> SequencedPayload {
         tier: Tier::Device,
         group: 0,
     };
-    SequencedPayload {
-        seq,
-        payload: encode_batch(1.0 + value as f64, &[removed], Some(0)).into(),
-    }
+    SequencedPayload { seq, payload: encode_batch(1.0 + value as f64, &[removed], Some(0)).into() }
 }
 
 fn raw(seq: u64, payload: &'static [u8]) -> SequencedPayload {
@@ -97,16 +91,10 @@ fn effects_become_updates_and_things_to_do() {
         assert_eq!((from, inbox.replay()), (0, Some(first)));
         assert_eq!(inbox.on_reply(first, reply(batch(0, 10))), Todo::default());
         assert_eq!(inbox.on_live(batch(2, 12)), Todo::default());
-        let (second, from) = inbox
-            .on_reply(first, Ok(Reply::End))
-            .ask
-            .expect("1 is missing");
+        let (second, from) = inbox.on_reply(first, Ok(Reply::End)).ask.expect("1 is missing");
         assert_eq!(from, 0);
         // Too late to be of use.
-        assert_eq!(
-            inbox.on_reply(first, Err(SocketProblem::Unfinished)),
-            Todo::default()
-        );
+        assert_eq!(inbox.on_reply(first, Err(SocketProblem::Unfinished)), Todo::default());
         inbox.on_reply(second, reply(batch(0, 10)));
         inbox.on_reply(second, reply(batch(2, 12)));
         inbox.on_reply(second, Ok(Reply::End));
@@ -124,10 +112,7 @@ fn effects_become_updates_and_things_to_do() {
         Seen::Status(StreamStatus::Down),
     ];
     let report = check(script, &seen);
-    assert_eq!(
-        (report.epoch, report.lost_batches, report.next_seq),
-        (1, 1, 0)
-    );
+    assert_eq!((report.epoch, report.lost_batches, report.next_seq), (1, 1, 0));
 }
 
 #[test]
@@ -141,10 +126,7 @@ fn another_publisher_is_recognised_by_its_payload() {
         inbox.on_reply(replay, reply(batch(0, 9)));
         inbox.on_live(batch(0, 9));
     };
-    check(
-        script,
-        &[REPLAYING, Seen::Value(10), Seen::Clear, Seen::Value(9)],
-    );
+    check(script, &[REPLAYING, Seen::Value(10), Seen::Clear, Seen::Value(9)]);
 }
 
 #[test]
@@ -155,10 +137,7 @@ fn what_cannot_be_read_is_reported() {
         inbox.on_live(raw(1, b"\xc1"));
         inbox.on_live(raw(2, b"\x92\xc0\x92\x01\x91\xb0AllBlocksClearef"));
         inbox.on_bad_message(&bad_frames());
-        inbox.on_live(SequencedPayload {
-            seq: 3,
-            ..batch(3, 13)
-        });
+        inbox.on_live(SequencedPayload { seq: 3, ..batch(3, 13) });
     };
     let seen = [
         REPLAYING,
@@ -171,33 +150,16 @@ fn what_cannot_be_read_is_reported() {
         Seen::Value(13),
     ];
     let report = check(script, &seen);
-    assert_eq!(
-        (
-            report.lost_batches,
-            report.damaged_batches,
-            report.bad_messages
-        ),
-        (1, 1, 1)
-    );
+    assert_eq!((report.lost_batches, report.damaged_batches, report.bad_messages), (1, 1, 1));
     assert_eq!((report.last_ts, report.rank_mismatches), (Some(14.0), 0));
 }
 
 #[test]
 fn a_long_list_of_reasons_is_summed_up() {
-    let mut batch = EventBatch {
-        num_skipped: 9,
-        may_have_removed: true,
-        ..EventBatch::default()
-    };
+    let mut batch = EventBatch { num_skipped: 9, may_have_removed: true, ..EventBatch::default() };
     assert_eq!(damage(&EventBatch::default()), Damage::None);
     let reasons = vec![("unlisted", 9)];
-    assert_eq!(
-        damage(&batch),
-        Damage::Skipped {
-            reasons,
-            may_have_removed: true
-        }
-    );
+    assert_eq!(damage(&batch), Damage::Skipped { reasons, may_have_removed: true });
     batch.num_skipped = 0;
     assert_eq!(damage(&batch), Damage::None);
 }

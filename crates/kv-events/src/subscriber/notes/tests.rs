@@ -21,36 +21,20 @@ fn told(cause: SocketProblem) -> Option<StreamLogLine> {
 #[test]
 fn a_cause_is_told_once_until_it_recovers() {
     let mut notes = Notes::default();
-    assert_eq!(
-        notes.on_trouble(SocketProblem::Refused),
-        told(SocketProblem::Refused)
-    );
+    assert_eq!(notes.on_trouble(SocketProblem::Refused), told(SocketProblem::Refused));
     assert_eq!(notes.on_trouble(SocketProblem::Refused), None);
-    assert_eq!(
-        notes.on_trouble(SocketProblem::NotZeroMq),
-        told(SocketProblem::NotZeroMq)
-    );
+    assert_eq!(notes.on_trouble(SocketProblem::NotZeroMq), told(SocketProblem::NotZeroMq));
     assert!(problem(&notes).starts_with("tcp://h:1: what listens there does not speak ZeroMQ; "));
-    assert_eq!(
-        notes.on_trouble(SocketProblem::Refused),
-        None,
-        "told since it was well"
-    );
+    assert_eq!(notes.on_trouble(SocketProblem::Refused), None, "told since it was well");
     // A connection that breaks at once is no recovery.
     assert_eq!(notes.on_connected(), None);
-    assert_eq!(
-        notes.on_trouble(SocketProblem::Closed),
-        told(SocketProblem::Closed)
-    );
+    assert_eq!(notes.on_trouble(SocketProblem::Closed), told(SocketProblem::Closed));
     assert_eq!(notes.on_connected(), None);
     assert_eq!(notes.on_trouble(SocketProblem::Closed), None);
     assert_eq!(notes.on_connected(), None);
     assert_eq!(notes.on_stood(), Some(StreamLogLine::Mended(Side::Events)));
     assert_eq!((notes.on_stood(), problem(&notes)), (None, String::new()));
-    assert_eq!(
-        notes.on_trouble(SocketProblem::Refused),
-        told(SocketProblem::Refused)
-    );
+    assert_eq!(notes.on_trouble(SocketProblem::Refused), told(SocketProblem::Refused));
 }
 
 #[test]
@@ -67,19 +51,13 @@ fn causes_told_are_bounded() {
     let causes = (0..100).map(|number| SocketProblem::Unreachable(number.to_string()));
     let lines = causes.filter_map(|cause| notes.on_trouble(cause)).count();
     assert_eq!(lines, CAUSES_MAX);
-    assert!(
-        problem(&notes).contains("99"),
-        "the last one is known all the same"
-    );
+    assert!(problem(&notes).contains("99"), "the last one is known all the same");
 }
 
 #[test]
 fn a_silent_socket_is_well_again_when_it_speaks() {
     let mut notes = Notes::default();
-    assert_eq!(
-        notes.on_trouble(SocketProblem::Silent),
-        told(SocketProblem::Silent)
-    );
+    assert_eq!(notes.on_trouble(SocketProblem::Silent), told(SocketProblem::Silent));
     assert_eq!(notes.on_stood(), None);
     assert!(!problem(&notes).is_empty());
     assert_eq!(notes.on_live(), Some(StreamLogLine::Mended(Side::Events)));
@@ -94,10 +72,7 @@ fn replays_are_told_from_the_second_failure_in_a_row() {
     let mut notes = Notes::default();
     for _ in 0..3 {
         assert_eq!(notes.on_replay_failed(SocketProblem::Refused), None);
-        assert_eq!(
-            (notes.on_replayed(), problem(&notes)),
-            (None, String::new())
-        );
+        assert_eq!((notes.on_replayed(), problem(&notes)), (None, String::new()));
     }
     notes.on_replay_failed(SocketProblem::Refused);
     let line = StreamLogLine::Trouble(Side::Replay, SocketProblem::Refused);
@@ -105,10 +80,7 @@ fn replays_are_told_from_the_second_failure_in_a_row() {
     assert_eq!(notes.on_replay_failed(SocketProblem::Refused), None);
     assert!(problem(&notes).starts_with("tcp://h:2: nothing listens at this port"));
     assert!(problem(&notes).contains("replay="));
-    assert_eq!(
-        notes.on_replayed(),
-        Some(StreamLogLine::Mended(Side::Replay))
-    );
+    assert_eq!(notes.on_replayed(), Some(StreamLogLine::Mended(Side::Replay)));
 }
 
 #[test]
@@ -118,11 +90,7 @@ fn losses_are_told_at_once_and_then_once_a_minute() {
     let mut notes = Notes::default();
     assert_eq!((notes.flush(start), notes.due()), (None, None));
     let lost = |unreadable, batches, doubts, error: Option<&str>| {
-        let tally = LossTally {
-            unreadable,
-            batches,
-            doubts,
-        };
+        let tally = LossTally { unreadable, batches, doubts };
         Some(StreamLogLine::Lost(tally, error.map(str::to_owned)))
     };
     notes.on_doubt(3);
@@ -164,10 +132,7 @@ fn an_unknown_type_is_told_once() {
 fn another_rank_is_told_once() {
     let start = Instant::now();
     let mut notes = Notes::default();
-    assert_eq!(
-        notes.on_other_rank(3, start),
-        Some(StreamLogLine::OtherRank(3))
-    );
+    assert_eq!(notes.on_other_rank(3, start), Some(StreamLogLine::OtherRank(3)));
     let later = start + UNKNOWN_TIME / 2;
     assert_eq!(notes.on_other_rank(1, later), None);
     let problem = |at| notes.problem(&config(), at).unwrap_or_default();
@@ -183,20 +148,11 @@ fn a_remedy_names_what_to_change() {
         (remedy(SocketProblem::Refused, events, None), "kv="),
         (remedy(SocketProblem::Refused, replay, None), "replay="),
         (remedy(SocketProblem::NotZeroMq, events, None), "HTTP port"),
-        (
-            remedy(SocketProblem::Unresolved, events, None),
-            "host in kv=",
-        ),
+        (remedy(SocketProblem::Unresolved, events, None), "host in kv="),
         (remedy(SocketProblem::OtherSocket, events, None), "swapped"),
         (remedy(SocketProblem::OtherSocket, replay, None), "swapped"),
-        (
-            remedy(SocketProblem::Refused, events, Some(2)),
-            "data-parallel-size",
-        ),
-        (
-            remedy(SocketProblem::Unanswered, replay, None),
-            "`replay_endpoint`",
-        ),
+        (remedy(SocketProblem::Refused, events, Some(2)), "data-parallel-size"),
+        (remedy(SocketProblem::Unanswered, replay, None), "`replay_endpoint`"),
     ] {
         assert!(text.contains(part), "{text}");
     }

@@ -30,18 +30,8 @@ pub(super) fn attention(qkv: &Tiles, num_heads: usize, spans: &TextBoundaries, o
     let arch = Arch::new();
     let tasks = out.rows_mut().par_chunks_exact_mut(dim).enumerate();
     tasks.for_each_init(Vec::new, |scores, (index, out)| {
-        let head = HeadProjections {
-            qkv,
-            first: index % num_heads * dim,
-            dim,
-        };
-        arch.dispatch(Task {
-            head,
-            spans,
-            tile: index / num_heads,
-            scores,
-            out,
-        });
+        let head = HeadProjections { qkv, first: index % num_heads * dim, dim };
+        arch.dispatch(Task { head, spans, tile: index / num_heads, scores, out });
     });
 }
 
@@ -75,13 +65,7 @@ impl WithSimd for Task<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self {
-            head,
-            spans,
-            tile,
-            scores,
-            out,
-        } = self;
+        let Self { head, spans, tile, scores, out } = self;
         let text_of = |lane| spans.around(tile * TILE + lane);
         let (first, last) = (text_of(0), text_of(TILE - 1));
         let keys = first.start..last.end;
@@ -97,12 +81,7 @@ impl WithSimd for Task<'_> {
             mask(weights, keys.start, &std::array::from_fn(text_of));
         }
         let scale = soften(weights);
-        let mix = Mix {
-            head,
-            keys,
-            weights,
-            scale: &scale,
-        };
+        let mix = Mix { head, keys, weights, scale: &scale };
         let whole = out.len() / BLOCK * BLOCK;
         let (blocks, rest) = out.split_at_mut(whole);
         for (block, out) in blocks.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
@@ -147,11 +126,7 @@ fn mask(scores: &mut [FeatureRow], first: usize, texts: &[Range<usize>; TILE]) {
     for (key, scores) in (first as u32..).zip(scores) {
         for lane in 0..TILE {
             let own = (starts[lane] <= key) & (key < ends[lane]);
-            scores.0[lane] = if own {
-                scores.0[lane]
-            } else {
-                f32::NEG_INFINITY
-            };
+            scores.0[lane] = if own { scores.0[lane] } else { f32::NEG_INFINITY };
         }
     }
 }
@@ -220,10 +195,8 @@ impl Mix<'_> {
             }
             let scale = vectors::<S, 2>(self.scale, vector);
             for (out, sums) in out.iter_mut().zip(&sums) {
-                for ((out, sum), scale) in vectors_mut::<S, 2>(out, vector)
-                    .iter_mut()
-                    .zip(sums)
-                    .zip(scale)
+                for ((out, sum), scale) in
+                    vectors_mut::<S, 2>(out, vector).iter_mut().zip(sums).zip(scale)
                 {
                     *out = simd.mul_f32s(*sum, *scale);
                 }
@@ -249,10 +222,7 @@ mod tests {
         let sum: f64 = weights.iter().sum();
         let value = |d: usize| -> f64 {
             let terms = text.clone().zip(&weights);
-            terms
-                .map(|(key, weight)| weight * qkv[key][2 * width + d])
-                .sum::<f64>()
-                / sum
+            terms.map(|(key, weight)| weight * qkv[key][2 * width + d]).sum::<f64>() / sum
         };
         head.map(value).collect()
     }

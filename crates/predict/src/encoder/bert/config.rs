@@ -37,10 +37,8 @@ impl BertConfig {
     pub(super) fn read(folder: &Path) -> Result<Self, EncoderError> {
         let model = Json::read(folder.join("config.json"))?;
         model.refuse_other_architectures()?;
-        let (hidden, num_heads) = (
-            model.count("hidden_size")?,
-            model.count("num_attention_heads")?,
-        );
+        let (hidden, num_heads) =
+            (model.count("hidden_size")?, model.count("num_attention_heads")?);
         if hidden % num_heads != 0 {
             let reason = format!("hidden_size {hidden} is no multiple of {num_heads} heads");
             return Err(EncoderError::malformed(&model.path, reason));
@@ -61,9 +59,7 @@ impl BertConfig {
             norm_eps: model.value["layer_norm_eps"].as_f64().unwrap_or(1e-12) as f32,
             activation: model.activation()?,
             pooling: pooling.pooling()?,
-            prefix: prompts
-                .prompt()
-                .unwrap_or_else(|| family_prefix(folder, &model)),
+            prefix: prompts.prompt().unwrap_or_else(|| family_prefix(folder, &model)),
             lowercase: transformer.value["do_lower_case"] == true,
         })
     }
@@ -117,16 +113,12 @@ impl Json {
 
     /// A whole number from 1 on.
     fn count(&self, key: &str) -> Result<usize, EncoderError> {
-        let count = self.value[key]
-            .as_u64()
-            .and_then(|count| u32::try_from(count).ok());
+        let count = self.value[key].as_u64().and_then(|count| u32::try_from(count).ok());
         match count {
             Some(count) if count > 0 => Ok(count as usize),
             _ => {
-                let reason = format!(
-                    "`{key}` should be a whole number from 1 on, not {}",
-                    self.value[key]
-                );
+                let reason =
+                    format!("`{key}` should be a whole number from 1 on, not {}", self.value[key]);
                 Err(EncoderError::malformed(&self.path, reason))
             }
         }
@@ -181,9 +173,8 @@ impl Json {
         let flags = self.value.as_object().into_iter().flatten();
         let set = flags.filter(|(_, value)| **value == true);
         let modes = set.filter_map(|(key, _)| key.strip_prefix("pooling_mode_"));
-        let modes: Vec<&str> = modes
-            .chain([named].into_iter().filter(|mode| !mode.is_empty()))
-            .collect();
+        let modes: Vec<&str> =
+            modes.chain([named].into_iter().filter(|mode| !mode.is_empty())).collect();
         match modes[..] {
             ["mean_tokens" | "mean"] => Ok(TokenPooling::Mean),
             ["cls_token" | "cls"] => Ok(TokenPooling::First),

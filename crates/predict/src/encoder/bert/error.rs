@@ -65,16 +65,10 @@ pub enum EncoderError {
 
 impl EncoderError {
     pub(super) fn malformed(path: &Path, reason: impl std::fmt::Display) -> Self {
-        Self::Malformed {
-            path: path.to_owned(),
-            reason: reason.to_string(),
-        }
+        Self::Malformed { path: path.to_owned(), reason: reason.to_string() }
     }
 
     pub(super) fn unsupported(path: &Path, what: impl Into<String>) -> Self {
-        Self::Unsupported {
-            path: path.to_owned(),
-            what: what.into(),
-        }
+        Self::Unsupported { path: path.to_owned(), what: what.into() }
     }
 }

@@ -75,13 +75,7 @@ impl BertModel {
         self.embed(texts, &spans, &mut space.hidden);
         let (tiles, hidden) = (spans.num_tiles(), self.hidden);
         for layer in &self.layers {
-            let Workspace {
-                hidden: x,
-                qkv,
-                mixed,
-                change,
-                wide,
-            } = space;
+            let Workspace { hidden: x, qkv, mixed, change, wide } = space;
             qkv.resize(tiles, layer.qkv.n());
             mixed.resize(tiles, hidden);
             change.resize(tiles, hidden);
@@ -160,8 +154,7 @@ fn pool(x: &Tiles, text: std::ops::Range<usize>, pooling: TokenPooling, out: &mu
     let squares: f64 = out.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
     let scale = 1.0 / squares.sqrt();
     if scale.is_finite() && squares.is_finite() {
-        out.iter_mut()
-            .for_each(|x| *x = (f64::from(*x) * scale) as f32);
+        out.iter_mut().for_each(|x| *x = (f64::from(*x) * scale) as f32);
     } else {
         out.fill(0.0);
     }

@@ -63,13 +63,7 @@ impl TiledLinear {
             }
         }
         bias.resize(blocks * columns, 0.0);
-        Self {
-            weight: packed,
-            bias,
-            columns,
-            k,
-            n,
-        }
+        Self { weight: packed, bias, columns, k, n }
     }
 
     /// Columns.
@@ -86,19 +80,10 @@ impl TiledLinear {
         spans: &TextBoundaries,
         activation: Option<Activation>,
     ) {
-        assert!(
-            x.width() == self.k && y.width() == self.n,
-            "x is [tiles][k], y is [tiles][n]"
-        );
+        assert!(x.width() == self.k && y.width() == self.n, "x is [tiles][k], y is [tiles][n]");
         let arch = Arch::new();
         self.tasks(y).into_par_iter().for_each(|task| {
-            arch.dispatch(TaskProduct {
-                linear: self,
-                x,
-                spans,
-                activation,
-                task,
-            });
+            arch.dispatch(TaskProduct { linear: self, x, spans, activation, task });
         });
     }
 
@@ -107,15 +92,11 @@ impl TiledLinear {
         let group = TASK_TILES * self.n;
         for (index, group) in y.rows_mut().chunks_mut(group).enumerate() {
             let of_group = tasks.len();
-            tasks.extend(
-                (0..self.n)
-                    .step_by(TASK_COLUMNS)
-                    .map(|first_column| ColumnTask {
-                        first_tile: index * TASK_TILES,
-                        first_column,
-                        out: Vec::with_capacity(TASK_TILES),
-                    }),
-            );
+            tasks.extend((0..self.n).step_by(TASK_COLUMNS).map(|first_column| ColumnTask {
+                first_tile: index * TASK_TILES,
+                first_column,
+                out: Vec::with_capacity(TASK_TILES),
+            }));
             for tile in group.chunks_exact_mut(self.n) {
                 let pieces = tile.chunks_mut(TASK_COLUMNS);
                 for (task, piece) in tasks[of_group..].iter_mut().zip(pieces) {
@@ -262,9 +243,7 @@ pub(super) fn vectors_mut<S: Simd, const VECTORS: usize>(
     first: usize,
 ) -> &mut [S::f32s; VECTORS] {
     let (row, _) = S::as_mut_simd_f32s(&mut row.0);
-    row[first..]
-        .first_chunk_mut()
-        .expect("a tile is whole vectors")
+    row[first..].first_chunk_mut().expect("a tile is whole vectors")
 }
 
 /// Number of columns in a block on this machine.
@@ -275,11 +254,7 @@ impl WithSimd for BlockColumns {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> usize {
-        if S::F32_LANES * 2 == TILE {
-            WIDE
-        } else {
-            NARROW
-        }
+        if S::F32_LANES * 2 == TILE { WIDE } else { NARROW }
     }
 }
 

@@ -46,11 +46,7 @@ impl TruncatingTokenizer {
         }
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(malformed)?;
-        let special = tokenizer
-            .encode_fast("", true)
-            .map_err(malformed)?
-            .get_ids()
-            .len();
+        let special = tokenizer.encode_fast("", true).map_err(malformed)?.get_ids().len();
         if special >= settings.max_tokens {
             let reason = format!(
                 "{special} special tokens leave no room in a model of {} positions",
@@ -58,13 +54,9 @@ impl TruncatingTokenizer {
             );
             return Err(EncoderError::malformed(path, reason));
         }
-        let truncation = TruncationParams {
-            max_length: settings.max_tokens,
-            ..TruncationParams::default()
-        };
-        tokenizer
-            .with_truncation(Some(truncation))
-            .map_err(malformed)?;
+        let truncation =
+            TruncationParams { max_length: settings.max_tokens, ..TruncationParams::default() };
+        tokenizer.with_truncation(Some(truncation)).map_err(malformed)?;
         let tokens = Self {
             tokenizer,
             most_bytes: settings.max_tokens * BYTES_PER_TOKEN,

@@ -91,9 +91,7 @@ fn system_text(content: &Value) -> Result<String, NoExactTokens> {
         Value::String(text) => Ok(text.clone()),
         Value::Array(blocks) => {
             let texts = blocks.iter().filter_map(|block| block["text"].as_str());
-            Ok(texts
-                .filter(|text| !text.starts_with(BILLING_HEADER))
-                .collect())
+            Ok(texts.filter(|text| !text.starts_with(BILLING_HEADER)).collect())
         }
         _ => Err(NoExactTokens::Malformed("system")),
     }
@@ -158,9 +156,7 @@ impl MessageBlocks {
                 Some(text) => self.texts.push(json!({"type": "text", "text": text})),
                 None => return Err(malformed),
             },
-            Some("image") => self
-                .media
-                .push(json!({"type": "image_url", "image_url": {}})),
+            Some("image") => self.media.push(json!({"type": "image_url", "image_url": {}})),
             Some("thinking") => self.reasoning += block["thinking"].as_str().unwrap_or_default(),
             Some("redacted_thinking") => {}
             Some("tool_use") => {
@@ -210,9 +206,7 @@ impl MessageBlocks {
                     let name = &part["tool_name"];
                     references.push(json!({"type": "tool_reference", "name": name}));
                 }
-                Some("image") => self
-                    .media
-                    .push(json!({"type": "image_url", "image_url": {}})),
+                Some("image") => self.media.push(json!({"type": "image_url", "image_url": {}})),
                 _ => return Err(NoExactTokens::Malformed("tool_result")),
             }
         }
@@ -244,7 +238,5 @@ fn tools(tools: Option<Value>) -> Result<Option<Value>, NoExactTokens> {
         Ok(json!({"type": "function", "function": function}))
     };
     let tools: Result<Vec<_>, _> = tools.into_iter().map(chat).collect();
-    Ok(Some(tools?)
-        .filter(|tools| !tools.is_empty())
-        .map(Value::from))
+    Ok(Some(tools?).filter(|tools| !tools.is_empty()).map(Value::from))
 }

@@ -151,10 +151,8 @@ fn of_assistant(
         None => {}
         Some(Value::Array(calls)) if calls.is_empty() => {}
         Some(Value::Array(calls)) => {
-            let calls: Result<Vec<_>, _> = calls
-                .into_iter()
-                .map(|call| tool_call(call, first))
-                .collect();
+            let calls: Result<Vec<_>, _> =
+                calls.into_iter().map(|call| tool_call(call, first)).collect();
             read.insert("tool_calls".to_owned(), calls?.into());
         }
         Some(_) => return Err(NoExactTokens::Malformed("tool_calls")),
@@ -211,10 +209,7 @@ fn developer_tools(tools: Value) -> Value {
 /// For a template without the role: developer messages become system messages, and all system
 /// messages one, in front. Whether messages moved.
 pub(super) fn make_system_of_developer(messages: &mut Vec<Value>) -> bool {
-    if !messages
-        .iter()
-        .any(|message| message["role"] == "developer")
-    {
+    if !messages.iter().any(|message| message["role"] == "developer") {
         return false;
     }
     for message in messages.iter_mut() {
@@ -230,9 +225,7 @@ pub(super) fn make_system_of_developer(messages: &mut Vec<Value>) -> bool {
         return false;
     }
     let (system, mut others): (Vec<_>, Vec<_>) = messages.drain(..).partition(is_system);
-    let texts = system
-        .into_iter()
-        .filter_map(|message| text_of(&message["content"]));
+    let texts = system.into_iter().filter_map(|message| text_of(&message["content"]));
     let content = texts.collect::<Vec<_>>().join("\n\n");
     messages.push(serde_json::json!({"role": "system", "content": content}));
     messages.append(&mut others);

@@ -170,9 +170,7 @@ fn chat_tools(tools: Vec<Value>, version: VllmVersion) -> Result<Option<Value>, 
                 let Value::Array(inner) = tool["tools"].take() else {
                     return Err(NoExactTokens::Malformed("tools"));
                 };
-                let namespace = tool["name"]
-                    .as_str()
-                    .ok_or(NoExactTokens::Malformed("tools"))?;
+                let namespace = tool["name"].as_str().ok_or(NoExactTokens::Malformed("tools"))?;
                 for mut tool in inner {
                     if tool["type"] == "function" {
                         let name = tool["name"].as_str().unwrap_or_default();
@@ -187,9 +185,7 @@ fn chat_tools(tools: Vec<Value>, version: VllmVersion) -> Result<Option<Value>, 
             None => return Err(NoExactTokens::Malformed("tools")),
         }
     }
-    Ok(Some(chat)
-        .filter(|tools| !tools.is_empty())
-        .map(Value::from))
+    Ok(Some(chat).filter(|tools| !tools.is_empty()).map(Value::from))
 }
 
 /// The name by which the model sees a function of a namespace.
@@ -199,13 +195,7 @@ fn flat_name(namespace: &str, name: &str) -> String {
 
 fn chat_function(mut tool: Value) -> Result<Value, NoExactTokens> {
     let mut function = json!({});
-    let fields = [
-        "name",
-        "description",
-        "parameters",
-        "strict",
-        "defer_loading",
-    ];
+    let fields = ["name", "description", "parameters", "strict", "defer_loading"];
     for name in fields {
         function[name] = tool[name].take();
     }

@@ -135,14 +135,8 @@ mod tests {
             assert_eq!(sorted(text).as_deref(), expected, "{text}");
         };
         check(r#"{"b":1,"a":2}"#, Some(r#"{"a":2,"b":1}"#));
-        check(
-            r#"{"b": 1e400, "a": "\u00e9\""}"#,
-            Some(r#"{"a": "\u00e9\"", "b": 1e400}"#),
-        );
-        check(
-            "{\n  \"b\": 1,\n  \"a\": [ ]\n}",
-            Some("{\n  \"a\": [ ],\n  \"b\": 1\n}"),
-        );
+        check(r#"{"b": 1e400, "a": "\u00e9\""}"#, Some(r#"{"a": "\u00e9\"", "b": 1e400}"#));
+        check("{\n  \"b\": 1,\n  \"a\": [ ]\n}", Some("{\n  \"a\": [ ],\n  \"b\": 1\n}"));
         check(
             r#" [ {"b":{"d":1,"c":2},"a":0} , 7 ] "#,
             Some(r#" [ {"a":0,"b":{"c":2,"d":1}} , 7 ] "#),
@@ -161,10 +155,7 @@ mod tests {
         for seed in 0..300 {
             let mut rng = Rng::new(seed);
             let value = random(&mut rng, 0);
-            let texts = [
-                value.to_string(),
-                serde_json::to_string_pretty(&value).expect("JSON"),
-            ];
+            let texts = [value.to_string(), serde_json::to_string_pretty(&value).expect("JSON")];
             let expected = in_order(&value);
             let compact = sorted(&texts[0]).unwrap_or_else(|| texts[0].clone());
             assert_eq!(compact, expected.to_string(), "seed {seed}");
@@ -198,11 +189,7 @@ mod tests {
                 let mut entries: Vec<_> = map.iter().collect();
                 entries.sort_by_key(|(key, _)| key.as_str());
                 let entries = entries.into_iter();
-                Value::Object(
-                    entries
-                        .map(|(key, value)| (key.clone(), in_order(value)))
-                        .collect(),
-                )
+                Value::Object(entries.map(|(key, value)| (key.clone(), in_order(value))).collect())
             }
             other => other.clone(),
         }

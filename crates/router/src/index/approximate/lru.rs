@@ -68,11 +68,7 @@ impl LruKeys {
     }
 
     fn room_for(&mut self, key: RouteKey) -> u32 {
-        let node = LruNode {
-            key,
-            newer: NONE,
-            older: NONE,
-        };
+        let node = LruNode { key, newer: NONE, older: NONE };
         let place = if self.nodes.len() < self.capacity {
             self.nodes.push(node);
             self.nodes.len() as u32 - 1

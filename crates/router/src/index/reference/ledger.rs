@@ -50,9 +50,7 @@ impl Ledger {
         match update {
             Update::Track { .. } | Update::Forget => self.contents = Contents::default(),
             Update::Events(events) => {
-                events
-                    .iter()
-                    .for_each(|event| self.contents.apply(event, now));
+                events.iter().for_each(|event| self.contents.apply(event, now));
             }
             Update::Doubt => self.contents.doubt(now),
             Update::Trust => self.contents.trust(now),
@@ -98,9 +96,7 @@ impl<'a> EventWriter<'a> {
             let is_over =
                 matches!(standing, HandleStanding::Doubtful { since } if now >= since + DOUBT_TTL);
             if !is_over {
-                held.entry(block)
-                    .or_default()
-                    .push(((group, tier), standing));
+                held.entry(block).or_default().push(((group, tier), standing));
             }
         }
         Self {
@@ -157,9 +153,7 @@ impl<'a> EventWriter<'a> {
     fn first_place(&mut self, block: BlockHash) -> GroupTier {
         let groups = &self.contents.groups;
         let places = self.held.get(&block).map_or(&[][..], Vec::as_slice);
-        let known = places
-            .iter()
-            .find(|((group, _), _)| groups.contains_key(group));
+        let known = places.iter().find(|((group, _), _)| groups.contains_key(group));
         if let Some(&(place, _)) = known {
             return place;
         }
@@ -178,16 +172,9 @@ impl<'a> EventWriter<'a> {
         StoredBlocks {
             blocks: piece.iter().map(|&(block, ..)| block).collect(),
             parent: first.parent,
-            tokens: piece
-                .iter()
-                .flat_map(|(_, link, _)| link.tokens.iter().copied())
-                .collect(),
+            tokens: piece.iter().flat_map(|(_, link, _)| link.tokens.iter().copied()).collect(),
             block_size: first.block_size,
-            extras: if has_extras {
-                piece.iter().map(extra).collect()
-            } else {
-                Vec::new()
-            },
+            extras: if has_extras { piece.iter().map(extra).collect() } else { Vec::new() },
             tier,
             group: self.group(group),
             salt: name(salt),
@@ -198,11 +185,7 @@ impl<'a> EventWriter<'a> {
     fn group(&self, index: u8) -> CacheGroup {
         let known = self.contents.groups.get(&index);
         let attention = known.map(|group| group.attention).unwrap_or_default();
-        CacheGroup {
-            index,
-            attention,
-            lookahead: known.map_or(0, |group| group.shape.lookahead),
-        }
+        CacheGroup { index, attention, lookahead: known.map_or(0, |group| group.shape.lookahead) }
     }
 
     /// Writes what else is held where, and how it stands.
@@ -211,9 +194,7 @@ impl<'a> EventWriter<'a> {
         let mut doubts: BTreeMap<(Nanos, GroupTier), Vec<BlockHash>> = BTreeMap::new();
         for (&block, places) in &self.held {
             let groups = &self.contents.groups;
-            let known = places
-                .iter()
-                .position(|((group, _), _)| groups.contains_key(group));
+            let known = places.iter().position(|((group, _), _)| groups.contains_key(group));
             let introduced = known.filter(|_| self.introduced.contains(&block));
             for (at, &(place, standing)) in places.iter().enumerate() {
                 let times = match standing {
@@ -261,11 +242,7 @@ impl<'a> EventWriter<'a> {
 
     fn removed(&mut self, (group, tier): GroupTier, blocks: &[BlockHash], at: Nanos) {
         for piece in blocks.chunks(EVENT_BLOCKS_MAX) {
-            let event = CacheEvent::Removed {
-                blocks: piece.to_vec(),
-                tier,
-                group,
-            };
+            let event = CacheEvent::Removed { blocks: piece.to_vec(), tier, group };
             self.events.push((at, event));
         }
     }

@@ -36,10 +36,7 @@ impl Follower {
     /// Doubts the applied state because something is late; the doubt stays revocable if the
     /// publisher can replay and stamps its batches.
     pub(super) fn doubt_lateness(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
-        let late = Doubt::Late {
-            told: now,
-            was_exact: self.is_exact,
-        };
+        let late = Doubt::Late { told: now, was_exact: self.is_exact };
         let may_be_trusted = self.config.can_replay && self.life.is_stamped();
         self.doubt(0, effects);
         if may_be_trusted {

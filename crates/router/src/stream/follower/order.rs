@@ -119,18 +119,9 @@ impl Follower {
         self.doubt = None;
         self.is_catching_up &= self.replays.is_busy();
         self.is_exact |= batch.has_clear();
-        let StreamBatch {
-            seq,
-            events,
-            damage,
-            ..
-        } = batch;
+        let StreamBatch { seq, events, damage, .. } = batch;
         effects.push(StreamEffect::Apply { seq, events });
-        if let Damage::Skipped {
-            reasons,
-            may_have_removed,
-        } = damage
-        {
+        if let Damage::Skipped { reasons, may_have_removed } = damage {
             self.counts.damaged_batches += 1;
             self.is_exact = false;
             let skipped = |(reason, events)| StreamEffect::Skipped { reason, events };
@@ -191,8 +182,7 @@ impl Follower {
     /// waits is of the earlier one, unless it comes after `first` in every respect.
     pub(super) fn restart(&mut self, first: Option<&StreamBatch>, effects: &mut Vec<StreamEffect>) {
         self.life.restart(first.and_then(StreamBatch::time));
-        self.held
-            .retain(|batch| first.is_some_and(|first| batch.is_after(first)));
+        self.held.retain(|batch| first.is_some_and(|first| batch.is_after(first)));
         self.held.iter().for_each(|batch| self.life.see(batch));
         self.replays.stop();
         self.replays.judge(false);

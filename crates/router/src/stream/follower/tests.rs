@@ -67,11 +67,7 @@ impl Script {
         script.play(Up);
         script.play(End);
         (0..applied).for_each(|seq| drop(script.play(Live(seq))));
-        let settled = if applied > 0 {
-            Complete
-        } else {
-            script.follower.status()
-        };
+        let settled = if applied > 0 { Complete } else { script.follower.status() };
         assert_eq!(script.follower.status(), settled);
         // Far enough from the first replay for the next one to be asked for at once.
         script.now = script.now + (SILENCE_TIME_MAX - QUIET);
@@ -134,11 +130,7 @@ impl Script {
 }
 
 fn removed(number: u64) -> CacheEvent {
-    CacheEvent::Removed {
-        blocks: vec![BlockHash::from_u64(number)],
-        tier: Tier::Device,
-        group: 0,
-    }
+    CacheEvent::Removed { blocks: vec![BlockHash::from_u64(number)], tier: Tier::Device, group: 0 }
 }
 
 fn in_short(effect: &StreamEffect) -> Out {
@@ -157,14 +149,8 @@ fn in_short(effect: &StreamEffect) -> Out {
 /// Silence that is left at the start of a [`Script`] before it becomes suspicious.
 const QUIET: Duration = Duration::from_secs(10);
 
-const REPLAYED: FollowerConfig = FollowerConfig {
-    can_replay: true,
-    rank: None,
-};
-const LIVE_ONLY: FollowerConfig = FollowerConfig {
-    can_replay: false,
-    rank: None,
-};
+const REPLAYED: FollowerConfig = FollowerConfig { can_replay: true, rank: None };
+const LIVE_ONLY: FollowerConfig = FollowerConfig { can_replay: false, rank: None };
 
 /// Runs a script on a stream that has applied `0..applied`.
 fn check(applied: u64, lines: &[(In, &[Out])]) -> Script {
@@ -186,10 +172,7 @@ fn check_without_times(applied: u64, lines: &[(In, &[Out])]) {
         (0..applied).for_each(|seq| drop(script.play(Live(seq))));
         let lines = lines.iter().map(|(input, out)| {
             let can_ask = |out: &&Out| config.can_replay || !matches!(out, Ask(_));
-            (
-                *input,
-                out.iter().filter(can_ask).copied().collect::<Vec<_>>(),
-            )
+            (*input, out.iter().filter(can_ask).copied().collect::<Vec<_>>())
         });
         for (index, (input, expected)) in lines.enumerate() {
             let mut seen = script.play(input);

@@ -90,30 +90,15 @@ fn parameters_are_taken_or_refused_by_name() {
         (json!({"messages": []}), "messages"),
         (json!({"messages": null}), "messages"),
         (json!({"messages": [{"role": "user"}]}), "messages[0]"),
-        (
-            json!({"messages": [{"role": "wizard", "content": "x"}]}),
-            "messages[0]",
-        ),
-        (
-            json!({"messages": [{"role": "assistant", "content": "x"}]}),
-            "messages",
-        ),
-        (
-            content(json!({"type": "image", "source": {}})),
-            "messages[0].content: image",
-        ),
+        (json!({"messages": [{"role": "wizard", "content": "x"}]}), "messages[0]"),
+        (json!({"messages": [{"role": "assistant", "content": "x"}]}), "messages"),
+        (content(json!({"type": "image", "source": {}})), "messages[0].content: image"),
         (content(json!({"type": "text"})), "messages[0]"),
-        (
-            content(json!(5)),
-            "messages[0].content: a block without a type",
-        ),
+        (content(json!(5)), "messages[0].content: a block without a type"),
         (json!({"system": 5}), "system"),
         (json!({"tool_choice": {"type": "any"}}), "tool_choice"),
         (json!({"tools": [{"name": "f"}]}), "tools"),
-        (
-            json!({"output_config": {"format": {}}}),
-            "output_config.format",
-        ),
+        (json!({"output_config": {"format": {}}}), "output_config.format"),
         (
             json!({"context_management": {"edits": edits}}),
             "context_management.edits: clear_tool_uses_20250919",

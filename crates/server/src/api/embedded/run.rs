@@ -117,10 +117,7 @@ impl GenerationRun {
         let (writer, body) = body::channel(body::PIECES, &call.gateway.limits, call.closer.clone());
         let mut response = Response::new(body);
         let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("text/event-stream"),
-        );
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         self.describe(&mut response);
         tokio::spawn(async move {
@@ -191,9 +188,7 @@ impl GenerationRun {
     }
 
     fn take(&mut self, token: TokenId, finish: Option<FinishReason>) -> Result<Piece, ApiError> {
-        self.answer
-            .push(token, finish)
-            .map_err(|error| server_error(&error.to_string()))
+        self.answer.push(token, finish).map_err(|error| server_error(&error.to_string()))
     }
 
     fn describe(&self, response: &mut Response) {
@@ -210,34 +205,13 @@ impl GenerationRun {
     /// Seconds from the request's arrival to its first token.
     fn note_first_token(&self) -> f64 {
         let metrics = &self.gateway.metrics;
-        let labels = [
-            &self.reply.model[..],
-            self.accepted.reservation.replica_name(),
-        ];
+        let labels = [&self.reply.model[..], self.accepted.reservation.replica_name()];
         let waited = self.gateway.clock.now().since(self.arrival).as_secs_f64();
-        metrics
-            .requests
-            .ttft
-            .with_label_values(&labels)
-            .observe(waited);
-        metrics
-            .requests
-            .cache_queries
-            .with_label_values(&labels)
-            .inc_by(self.usage.prompt as u64);
-        metrics
-            .requests
-            .cache_hits
-            .with_label_values(&labels)
-            .inc_by(self.usage.cached as u64);
-        metrics
-            .requests
-            .prompt_tokens
-            .with_label_values(&labels)
-            .inc_by(self.usage.prompt as u64);
-        let PrefilledRequest {
-            sources, engine, ..
-        } = &self.accepted;
+        metrics.requests.ttft.with_label_values(&labels).observe(waited);
+        metrics.requests.cache_queries.with_label_values(&labels).inc_by(self.usage.prompt as u64);
+        metrics.requests.cache_hits.with_label_values(&labels).inc_by(self.usage.cached as u64);
+        metrics.requests.prompt_tokens.with_label_values(&labels).inc_by(self.usage.prompt as u64);
+        let PrefilledRequest { sources, engine, .. } = &self.accepted;
         let prompt = self.usage.prompt;
         self.timeline.note(|facts| {
             facts.model = Some(self.reply.model.clone());
@@ -245,9 +219,7 @@ impl GenerationRun {
             facts.prompt_tokens = Some(prompt);
             facts.cached_tokens = Some(self.usage.cached);
         });
-        metrics
-            .savings
-            .note(labels, prompt, sources, engine.as_ref());
+        metrics.savings.note(labels, prompt, sources, engine.as_ref());
         tracing::debug!(
             id = self.reply.id,
             replica = self.accepted.reservation.replica_name(),
@@ -271,21 +243,13 @@ impl GenerationRun {
             facts.output_tokens = Some(self.usage.completion);
             facts.is_complete = true;
         });
-        metrics
-            .requests
-            .e2e
-            .with_label_values(&labels)
-            .observe(took);
+        metrics.requests.e2e.with_label_values(&labels).observe(took);
         metrics
             .requests
             .generation_tokens
             .with_label_values(&labels)
             .inc_by(self.usage.completion as u64);
-        metrics
-            .requests
-            .successes
-            .with_label_values(&[model, replica, finish.name()])
-            .inc();
+        metrics.requests.successes.with_label_values(&[model, replica, finish.name()]).inc();
     }
 }
 
@@ -297,12 +261,7 @@ fn prompt_usage(prompt: usize, block_size: usize, sources: &PromptSources) -> Us
         // Nothing behind a prefix that was loaded in part is cached under its exact name.
         Some(_) => 0,
     };
-    Usage {
-        prompt,
-        cached,
-        created,
-        completion: 0,
-    }
+    Usage { prompt, cached, created, completion: 0 }
 }
 
 #[cfg(test)]

@@ -28,10 +28,7 @@ pub(super) async fn read(
     scope: Scope,
 ) -> Result<(TokenizedPrompt, Option<Chat>), ApiError> {
     refuse_hopeless(embedded, &input)?;
-    let prompt = gateway
-        .prompt_tokens()
-        .expect("embedded models have a tokenizer")
-        .clone();
+    let prompt = gateway.prompt_tokens().expect("embedded models have a tokenizer").clone();
     let predictions = embedded.predictions.clone();
     let vocab = embedded.model.config.vocab;
     let reading = tokio::task::spawn_blocking(move || {
@@ -43,9 +40,7 @@ pub(super) async fn read(
         };
         to_tokens(&prompt, input, scope.salt.as_deref()).map(|prompted| (prompted, chat))
     });
-    let (prompted, chat) = reading
-        .await
-        .map_err(|_| server_error("the tokenizer failed"))??;
+    let (prompted, chat) = reading.await.map_err(|_| server_error("the tokenizer failed"))??;
     let tokens = &prompted.tokens;
     if tokens.is_empty() {
         return Err(ApiError::invalid("prompt", "the prompt has no tokens"));
@@ -81,11 +76,7 @@ fn refuse_hopeless(embedded: &EmbeddedReplicas, input: &UntokenizedPrompt) -> Re
             (at_least(bytes), PromptLength::MoreThan(limit))
         }
     };
-    if num_tokens > limit {
-        Err(ApiError::context_length(length, limit))
-    } else {
-        Ok(())
-    }
+    if num_tokens > limit { Err(ApiError::context_length(length, limit)) } else { Ok(()) }
 }
 
 fn to_tokens(
@@ -134,9 +125,7 @@ fn chat_tokens(
         now_unix_s: unix_seconds() as i64,
         extra: &chat.variables,
     };
-    prompt
-        .chat(&input, salt)
-        .map_err(|error| prompt_error(&error, "messages"))
+    prompt.chat(&input, salt).map_err(|error| prompt_error(&error, "messages"))
 }
 
 fn prompt_error(error: &PromptError, param: &str) -> ApiError {

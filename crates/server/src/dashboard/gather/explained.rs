@@ -119,10 +119,7 @@ fn ghosts(answers: &[GhostAnswer], uptime_s: f64) -> Option<GhostsPart> {
         let found = answers.iter().map(|one| of(one) * one.prompt_tokens as f64);
         found.sum::<f64>() / all as f64
     };
-    let size = |label: &str, hit_rate| GhostPart {
-        label: label.to_owned(),
-        hit_rate,
-    };
+    let size = |label: &str, hit_rate| GhostPart { label: label.to_owned(), hit_rate };
     Some(GhostsPart {
         seconds: uptime_s.min(3600.0),
         requests: answers.iter().map(|one| one.requests).sum(),
@@ -187,9 +184,7 @@ fn request(record: &RequestRecord, seen: ReplicaCapabilities, now_s: f64) -> Req
 }
 
 fn finite_ms(seconds: Option<f64>) -> Option<f64> {
-    seconds
-        .filter(|seconds| seconds.is_finite())
-        .map(|seconds| seconds * 1e3)
+    seconds.filter(|seconds| seconds.is_finite()).map(|seconds| seconds * 1e3)
 }
 
 /// Such as `Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms`; without times
@@ -211,10 +206,7 @@ fn decision(record: &RequestRecord, seen: ReplicaCapabilities) -> String {
     if let Some(ms) = finite_ms(record.predicted_ttft_s) {
         words += &format!(", predicted {}", took(ms));
     }
-    let others = record
-        .candidates
-        .iter()
-        .filter(|one| one.replica != record.replica);
+    let others = record.candidates.iter().filter(|one| one.replica != record.replica);
     let others = others.filter_map(|one| finite_ms(Some(one.predicted_ttft_s)));
     let bounds = others.fold(None, |bounds: Option<(f64, f64)>, ms| {
         let (least, most) = bounds.unwrap_or((ms, ms));
@@ -287,10 +279,7 @@ mod tests {
     }
 
     fn seen(has_cost_model: bool, has_events: bool) -> ReplicaCapabilities {
-        ReplicaCapabilities {
-            has_cost_model,
-            has_events,
-        }
+        ReplicaCapabilities { has_cost_model, has_events }
     }
 
     fn record() -> RequestRecord {
@@ -305,11 +294,7 @@ mod tests {
             model: "m".to_owned(),
             tenant: None,
             replica: 2,
-            candidates: vec![
-                candidate(0, 0.41),
-                candidate(2, 0.062),
-                candidate(3, 0.4099),
-            ],
+            candidates: vec![candidate(0, 0.41), candidate(2, 0.062), candidate(3, 0.4099)],
             prompt_tokens: 4_310,
             predicted_cached_tokens: Some(4_096),
             cached_tokens: Some(4_000),
@@ -337,10 +322,7 @@ mod tests {
         assert_eq!(pair(&record()), Some([62.0, 71.0]));
         let told = request(&record(), uncosted, 7.5);
         let expected = "Replica 2: 4,096 of 4,310 tokens cached";
-        assert_eq!(
-            told.decision, expected,
-            "times of another engine say nothing"
-        );
+        assert_eq!(told.decision, expected, "times of another engine say nothing");
         assert_eq!((&told.model[..], told.status), ("m", 200));
     }
 
@@ -349,11 +331,7 @@ mod tests {
         let mut split = BucketTokens::default();
         split.put(Bucket::IndexWrong, 4_096);
         split.put(Bucket::NeverSeen, 214);
-        let wrong = RequestRecord {
-            cached_tokens: Some(0),
-            split: Some(split),
-            ..record()
-        };
+        let wrong = RequestRecord { cached_tokens: Some(0), split: Some(split), ..record() };
         let told = request(&wrong, seen(false, false), 5.0);
         assert_eq!(
             told.decision,
@@ -367,10 +345,7 @@ mod tests {
 
     #[test]
     fn causes_have_shares_and_what_undoes_them() {
-        let sum = |requests, lost_words| CauseSum {
-            requests,
-            lost_words,
-        };
+        let sum = |requests, lost_words| CauseSum { requests, lost_words };
         let sums = CauseSums {
             looked_at: 20,
             lost_words: 1_000,
@@ -382,15 +357,8 @@ mod tests {
         };
         let told = causes(&sums, "tools".parse().expect("a name"));
         assert_eq!((&told[0].cause[..], told[0].share), ("clock", 0.6));
-        let undone: Vec<_> = told
-            .iter()
-            .map(|cause| cause.normalize.as_deref())
-            .collect();
-        assert_eq!(
-            undone,
-            [Some("tools,clock"), None, None],
-            "tools are sorted already"
-        );
+        let undone: Vec<_> = told.iter().map(|cause| cause.normalize.as_deref()).collect();
+        assert_eq!(undone, [Some("tools,clock"), None, None], "tools are sorted already");
         assert_eq!(causes(&CauseSums::default(), Normalizers::default()), []);
     }
 
@@ -404,31 +372,18 @@ mod tests {
             models: vec![("m".to_owned(), row)],
             prefixes: Vec::new(),
         };
-        let price = Price {
-            cache_miss: 3.0,
-            cache_hit: 1.0,
-            output: 9.0,
-        };
-        let prices = |others| PriceTable {
-            currency: "EUR".to_owned(),
-            models: BTreeMap::new(),
-            others,
-        };
+        let price = Price { cache_miss: 3.0, cache_hit: 1.0, output: 9.0 };
+        let prices =
+            |others| PriceTable { currency: "EUR".to_owned(), models: BTreeMap::new(), others };
         let told = waterfall(&sums, None, Some(&prices(Some(price))));
         let money = |told: &WaterfallPart, bucket: Bucket| {
             let mut buckets = told.buckets.iter();
-            buckets
-                .find(|part| part.bucket == bucket.name())
-                .expect("all")
-                .money
+            buckets.find(|part| part.bucket == bucket.name()).expect("all").money
         };
         let evicted = money(&told, Bucket::Evicted).expect("it has a price");
         assert!((evicted - 304.0 * 2e-6).abs() < 1e-12, "{evicted}");
         assert_eq!(money(&told, Bucket::Device), None);
-        assert_eq!(
-            (told.tokens, told.currency.as_deref()),
-            (4_310, Some("EUR"))
-        );
+        assert_eq!((told.tokens, told.currency.as_deref()), (4_310, Some("EUR")));
         let told = waterfall(&sums, None, Some(&prices(None)));
         assert_eq!(money(&told, Bucket::Evicted), None);
     }
@@ -436,11 +391,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_said() {
         let bare = RequestRecord {
-            candidates: vec![
-                candidate(0, 0.004),
-                candidate(1, 2.25),
-                candidate(2, f64::INFINITY),
-            ],
+            candidates: vec![candidate(0, 0.004), candidate(1, 2.25), candidate(2, f64::INFINITY)],
             predicted_ttft_s: Some(f64::INFINITY),
             cached_tokens: None,
             split: None,

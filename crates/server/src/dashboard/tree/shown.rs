@@ -90,10 +90,7 @@ impl PrefixTree {
         for &at in &self.roots() {
             self.weigh(at, now, &mut weights);
         }
-        let next = |at: usize| BranchCandidate {
-            weight: weights[at],
-            at,
-        };
+        let next = |at: usize| BranchCandidate { weight: weights[at], at };
         let mut open: BinaryHeap<BranchCandidate> = self.roots().into_iter().map(next).collect();
         let mut chosen = vec![false; self.branches.len()];
         for _ in 0..count {
@@ -179,30 +176,16 @@ mod tests {
 
     #[test]
     fn parents_come_before_their_children_and_the_hottest_first() {
-        let tree = tree(&[
-            (&[1, 2, 3], 2),
-            (&[9], 10),
-            (&[1, 2, 4, 5], 20),
-            (&[9, 8], 1),
-        ]);
+        let tree = tree(&[(&[1, 2, 3], 2), (&[9], 10), (&[1, 2, 4, 5], 20), (&[9, 8], 1)]);
         let shown = tree.shown(10, Nanos(5));
-        let rows: Vec<_> = shown
-            .iter()
-            .map(|branch| (branch.parent, branch.blocks, branch.prompts))
-            .collect();
-        let expected = [
-            (None, (0, 2), 22),
-            (Some(0), (2, 2), 20),
-            (Some(0), (2, 1), 2),
-            (None, (0, 1), 11),
-        ];
+        let rows: Vec<_> =
+            shown.iter().map(|branch| (branch.parent, branch.blocks, branch.prompts)).collect();
+        let expected =
+            [(None, (0, 2), 22), (Some(0), (2, 2), 20), (Some(0), (2, 1), 2), (None, (0, 1), 11)];
         assert_eq!(rows, expected);
         assert!((shown[0].share - 22.0 / 33.0).abs() < 1e-9);
         assert_eq!(
-            shown
-                .iter()
-                .map(|branch| branch.is_leaf)
-                .collect::<Vec<_>>(),
+            shown.iter().map(|branch| branch.is_leaf).collect::<Vec<_>>(),
             [false, true, true, true]
         );
         assert_eq!(tree.chain_to(shown[1].key), chain(&[1, 2, 4, 5]));
@@ -215,17 +198,10 @@ mod tests {
             let shown = tree.shown(count, Nanos(5));
             assert_eq!(shown.len(), count.min(4));
             assert!(
-                shown
-                    .iter()
-                    .enumerate()
-                    .all(|(at, branch)| branch.parent.is_none_or(|up| up < at))
+                shown.iter().enumerate().all(|(at, branch)| branch.parent.is_none_or(|up| up < at))
             );
         }
-        let keys: Vec<_> = tree
-            .shown(3, Nanos(5))
-            .iter()
-            .map(|branch| branch.prompts)
-            .collect();
+        let keys: Vec<_> = tree.shown(3, Nanos(5)).iter().map(|branch| branch.prompts).collect();
         assert_eq!(keys, [22, 20, 10], "the leaf of two prompts is not there");
     }
 
@@ -236,10 +212,6 @@ mod tests {
         for turn in 1..3000 {
             tree.insert(&chain(&path[..turn]), Nanos(turn as u64));
         }
-        assert_eq!(
-            tree.shown(3000, Nanos(3000)).len(),
-            2998,
-            "all but the last turn"
-        );
+        assert_eq!(tree.shown(3000, Nanos(3000)).len(), 2998, "all but the last turn");
     }
 }

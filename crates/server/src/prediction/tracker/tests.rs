@@ -42,15 +42,7 @@ fn served(tracker: &mut Tracker, path: &str, now: u64) -> Sighting {
 /// The outcomes since the last look, as (turn id, turn, continued).
 fn outcomes(tracker: &mut Tracker) -> Vec<(TurnId, u16, bool)> {
     let taken = tracker.take_outcomes().into_iter();
-    taken
-        .map(|outcome| {
-            (
-                outcome.id,
-                outcome.turn,
-                outcome.became == Became::Continued,
-            )
-        })
-        .collect()
+    taken.map(|outcome| (outcome.id, outcome.turn, outcome.became == Became::Continued)).collect()
 }
 
 #[test]
@@ -64,11 +56,7 @@ fn a_continuation_has_the_conversation_the_gap_and_in_time_an_outcome() {
     assert_eq!(second.conversation, first.conversation);
     assert_eq!(second.gap, Some(Duration::from_secs(28)));
     tracker.expire(at(111));
-    assert_eq!(
-        outcomes(&mut tracker),
-        [],
-        "endings take as long to be known"
-    );
+    assert_eq!(outcomes(&mut tracker), [], "endings take as long to be known");
     tracker.expire(at(112));
     let told = outcomes(&mut tracker);
     assert_eq!(told, [(first.id, 1, true), (other.id, 1, false)]);
@@ -158,11 +146,7 @@ fn a_full_table_forgets_who_waits_longest() {
     assert_eq!((tracker.len(), tracker.forgotten()), (2, 1));
     assert!(!observe(&mut tracker, "a", 3).is_repeat, "it was forgotten");
     let lost = observe(&mut tracker, "c", 4);
-    assert_eq!(
-        (tracker.len(), tracker.forgotten()),
-        (2, 3),
-        "no room for c"
-    );
+    assert_eq!((tracker.len(), tracker.forgotten()), (2, 3), "no room for c");
     tracker.answered(&prefixes("c")[0], lost.id, at(5));
     tracker.answered(&prefixes("r")[0], running.id, at(6));
     tracker.check();
@@ -211,12 +195,7 @@ impl Reference {
         }
         if let Some((_, turn)) = self.turns.iter_mut().find(|(known, _)| known == path) {
             turn.in_flight += 1;
-            return Sighting {
-                id: turn.id,
-                conversation: turn.conversation,
-                gap,
-                is_repeat: true,
-            };
+            return Sighting { id: turn.id, conversation: turn.conversation, gap, is_repeat: true };
         }
         let conversation = conversation.unwrap_or_else(|| {
             self.ids.1 += 1;
@@ -231,12 +210,7 @@ impl Reference {
             answered: None,
             is_continued: false,
         };
-        let sighting = Sighting {
-            id: turn.id,
-            conversation,
-            gap,
-            is_repeat: false,
-        };
+        let sighting = Sighting { id: turn.id, conversation, gap, is_repeat: false };
         self.turns.push((path.to_owned(), turn));
         sighting
     }
@@ -270,11 +244,7 @@ fn agrees_with_a_searched_list_on_random_traffic() {
                     path.push(['a', 'b', 'c'][rng.below(3)]);
                 }
                 let got = observe(&mut tracker, &path, now);
-                assert_eq!(
-                    got,
-                    reference.observe(&path, at(now)),
-                    "seed {seed} step {step}"
-                );
+                assert_eq!(got, reference.observe(&path, at(now)), "seed {seed} step {step}");
                 repeats += u32::from(got.is_repeat);
                 branches += u32::from(got.gap.is_some() && !got.is_repeat);
                 paths.push(path.clone());
@@ -293,20 +263,9 @@ fn agrees_with_a_searched_list_on_random_traffic() {
             }
             let got = outcomes(&mut tracker);
             ended += got.iter().filter(|(_, _, continued)| !continued).count();
-            assert_eq!(
-                got,
-                std::mem::take(&mut reference.outcomes),
-                "seed {seed} step {step}"
-            );
-            assert_eq!(
-                tracker.len(),
-                reference.turns.len(),
-                "seed {seed} step {step}"
-            );
+            assert_eq!(got, std::mem::take(&mut reference.outcomes), "seed {seed} step {step}");
+            assert_eq!(tracker.len(), reference.turns.len(), "seed {seed} step {step}");
         }
-        assert!(
-            ended > 0 && repeats > 0 && branches > 0,
-            "seed {seed} saw all cases"
-        );
+        assert!(ended > 0 && repeats > 0 && branches > 0, "seed {seed} saw all cases");
     }
 }

@@ -8,8 +8,7 @@ impl FleetRun<'_> {
             Fault::Crash { replica, down, .. } => {
                 if self.replicas[replica].is_alive {
                     self.crash(replica);
-                    self.timeline
-                        .add(self.now + down, FleetEvent::Return(replica));
+                    self.timeline.add(self.now + down, FleetEvent::Return(replica));
                 }
             }
             // One that is down already does not die again.
@@ -57,11 +56,7 @@ impl FleetRun<'_> {
     /// Gateways find out whether a replica serves.
     pub(super) fn notice(&mut self, replica: usize) {
         let id = ReplicaId(replica as u32);
-        let health = if self.replicas[replica].is_alive {
-            Health::Healthy
-        } else {
-            Health::Down
-        };
+        let health = if self.replicas[replica].is_alive { Health::Healthy } else { Health::Down };
         for gateway in 0..self.gateways.len() {
             let seat = &mut self.gateways[gateway];
             seat.gateway.on_health(id, health, self.now);

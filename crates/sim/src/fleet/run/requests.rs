@@ -7,12 +7,9 @@ impl FleetRun<'_> {
     pub(super) fn next_arrival(&mut self, position: usize) {
         let requests = &self.workload.rungs[self.rung].requests;
         let timed = requests.iter().enumerate().skip(position);
-        let next = timed
-            .filter_map(|(position, request)| Some((position, request.at?)))
-            .next();
+        let next = timed.filter_map(|(position, request)| Some((position, request.at?))).next();
         if let Some((position, at)) = next {
-            self.timeline
-                .add(self.rung_start + at, FleetEvent::Arrival(position));
+            self.timeline.add(self.rung_start + at, FleetEvent::Arrival(position));
         }
     }
 
@@ -72,20 +69,12 @@ impl FleetRun<'_> {
                 excluded.push(decision.replica);
                 continue;
             }
-            let submit = self.replicas[replica]
-                .replica
-                .submit(request, &prompt.tokens, self.now);
+            let submit = self.replicas[replica].replica.submit(request, &prompt.tokens, self.now);
             if submit != Submit::Queued {
                 router.on_end(request.seq, self.now);
                 return self.refuse(position);
             }
-            let flight = InFlightRequest {
-                position,
-                gateway,
-                replica,
-                served,
-                has_token: false,
-            };
+            let flight = InFlightRequest { position, gateway, replica, served, has_token: false };
             self.in_flight.insert(request.seq, flight);
             return self.begin_step(replica);
         }
@@ -124,9 +113,7 @@ impl FleetRun<'_> {
             self.note(output, done.began);
         }
         if !done.events.is_empty() {
-            let batch = self.replicas[replica]
-                .publisher
-                .publish(done.events, self.now);
+            let batch = self.replicas[replica].publisher.publish(done.events, self.now);
             self.publish(replica, batch);
         }
         self.begin_step(replica);
@@ -143,8 +130,7 @@ impl FleetRun<'_> {
                 flight.served.started = Some(began);
                 flight.served.cached_tokens = cached_tokens as u32;
                 let prompt_tokens = flight.served.prompt_tokens;
-                self.by_second
-                    .record(began, prompt_tokens, cached_tokens as u32);
+                self.by_second.record(began, prompt_tokens, cached_tokens as u32);
             }
             Output::Loaded { tokens, .. } => flight.served.cached_tokens += tokens as u32,
             // What came was told as loaded.
@@ -153,9 +139,7 @@ impl FleetRun<'_> {
                 if !flight.has_token {
                     flight.has_token = true;
                     flight.served.first_token = self.now;
-                    self.gateways[flight.gateway]
-                        .gateway
-                        .on_first_token(seq, self.now);
+                    self.gateways[flight.gateway].gateway.on_first_token(seq, self.now);
                 }
                 if finish.is_some() {
                     self.end(seq);
@@ -176,8 +160,7 @@ impl FleetRun<'_> {
     pub(super) fn close(&mut self, position: usize) {
         if let Some(next) = self.request(position).next {
             let at = self.now + next.think;
-            self.timeline
-                .add(at, FleetEvent::Follow(next.request as usize));
+            self.timeline.add(at, FleetEvent::Follow(next.request as usize));
         }
         self.open -= 1;
         if self.open == 0 {

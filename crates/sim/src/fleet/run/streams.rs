@@ -20,12 +20,7 @@ impl FleetRun<'_> {
     pub(super) fn deliver(&mut self, gateway: usize, replica: usize, heard: Heard) {
         let at = self.now + self.config.network.event_delay;
         let life = self.gateways[gateway].life;
-        let heard = FleetEvent::Heard {
-            gateway,
-            life,
-            replica,
-            heard,
-        };
+        let heard = FleetEvent::Heard { gateway, life, replica, heard };
         self.timeline.add(at, heard);
     }
 
@@ -58,23 +53,12 @@ impl FleetRun<'_> {
             // Not at once: what is due now was just told the time.
             let at = due.max(self.now + TICK);
             seat.timers[replica] = Some(at);
-            let heard = FleetEvent::Heard {
-                gateway,
-                life,
-                replica,
-                heard: Heard::Time,
-            };
+            let heard = FleetEvent::Heard { gateway, life, replica, heard: Heard::Time };
             self.timeline.add(at, heard);
         }
         if let Some(ReplayRequest { replay, from }) = asked {
             let at = self.now + self.config.network.event_delay;
-            let asked = FleetEvent::Asked {
-                gateway,
-                life,
-                replica,
-                replay,
-                from,
-            };
+            let asked = FleetEvent::Asked { gateway, life, replica, replay, from };
             self.timeline.add(at, asked);
         }
     }

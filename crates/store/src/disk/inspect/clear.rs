@@ -31,9 +31,7 @@ impl SegmentView {
     }
 
     fn has_kept(&self) -> bool {
-        self.entries
-            .iter()
-            .any(|(_, state)| *state == RecordState::Kept)
+        self.entries.iter().any(|(_, state)| *state == RecordState::Kept)
     }
 
     /// Pages between a footer behind its last group and its last page: first page, number of pages.
@@ -46,10 +44,7 @@ impl SegmentView {
 impl RecordState {
     /// Whether the record is left in place; damaged ones are, for later inspection.
     fn stays(self) -> bool {
-        matches!(
-            self,
-            Self::Kept | Self::Dropped(RecoveryVerdict::Quarantined)
-        )
+        matches!(self, Self::Kept | Self::Dropped(RecoveryVerdict::Quarantined))
     }
 }
 
@@ -107,9 +102,7 @@ impl FolderInspector {
             let place = (view.end, pages);
             write_footer(&self.folder, view.id, view.sequence, &stay, place)?;
         }
-        let file = File::options()
-            .write(true)
-            .open(self.folder.segment_path(view.id))?;
+        let file = File::options().write(true).open(self.folder.segment_path(view.id))?;
         for entry in &go {
             give_back(&file, entry.page, entry.pages)?;
         }
@@ -164,10 +157,8 @@ impl FolderInspector {
 
     /// Overwrites records, and what earlier lives of a segment have left behind its last group.
     fn destroy(&self, view: &SegmentView, theirs: &[Range<u32>], pages: u32) -> io::Result<()> {
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .open(self.folder.segment_path(view.id))?;
+        let file =
+            File::options().read(true).write(true).open(self.folder.segment_path(view.id))?;
         for theirs in theirs {
             destroy(&file, theirs.start, theirs.end - theirs.start)?;
         }
@@ -203,10 +194,7 @@ fn give_back(file: &File, page: u32, pages: u32) -> io::Result<()> {
     if pages == 0 {
         return Ok(());
     }
-    let (offset, bytes) = (
-        u64::from(page) * PAGE as u64,
-        u64::from(pages) * PAGE as u64,
-    );
+    let (offset, bytes) = (u64::from(page) * PAGE as u64, u64::from(pages) * PAGE as u64);
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(file, hole, offset, bytes) {
         // It keeps them; nothing else is lost.

@@ -59,13 +59,7 @@ pub(crate) struct FaultyIo {
 impl FaultyIo {
     pub(crate) fn new(inner: Box<dyn Io>, faults: Faults) -> Self {
         let rng = Rng::new(faults.seed);
-        Self {
-            inner,
-            faults,
-            rng,
-            pending: HashMap::new(),
-            finished: Vec::new(),
-        }
+        Self { inner, faults, rng, pending: HashMap::new(), finished: Vec::new() }
     }
 
     fn is_drawn(&mut self, share: f64) -> bool {
@@ -74,12 +68,7 @@ impl FaultyIo {
 
     fn carry_out(&mut self, op: &mut IoOperation) -> std::io::Result<()> {
         match op {
-            IoOperation::Read {
-                file,
-                offset,
-                buffer,
-                len,
-            } => {
+            IoOperation::Read { file, offset, buffer, len } => {
                 self.fail(&self.faults.reads_fail.clone())?;
                 if self.is_drawn(self.faults.failing_reads) {
                     return Err(std::io::Error::from_raw_os_error(libc::EIO));
@@ -88,11 +77,7 @@ impl FaultyIo {
                 file.read_exact_at(&mut room[..*len], *offset)?;
                 self.read_pending(file, *offset, &mut room[..*len])
             }
-            IoOperation::Write {
-                file,
-                offset,
-                pieces,
-            } => {
+            IoOperation::Write { file, offset, pieces } => {
                 self.fail(&self.faults.writes_fail.clone())?;
                 let bytes = pieces.iter().flat_map(|piece| piece.bytes());
                 let mut bytes: Vec<u8> = bytes.copied().collect();

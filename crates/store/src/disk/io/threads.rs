@@ -43,12 +43,7 @@ impl Threads {
         };
         let threads = (0..depth.clamp(1, MOST_THREADS)).map(work);
         let threads = threads.collect::<std::io::Result<_>>()?;
-        Ok(Self {
-            jobs: Some(jobs),
-            signals,
-            sender,
-            threads,
-        })
+        Ok(Self { jobs: Some(jobs), signals, sender, threads })
     }
 }
 
@@ -101,20 +96,11 @@ fn work(inbox: &Mutex<Receiver<(u64, IoOperation)>>, sender: &Sender<IoSignal>) 
 /// Does it, waiting.
 pub(super) fn carry_out(op: &mut IoOperation) -> std::io::Result<()> {
     match op {
-        IoOperation::Read {
-            file,
-            offset,
-            buffer,
-            len,
-        } => {
+        IoOperation::Read { file, offset, buffer, len } => {
             let room = buffer.room().get_mut(..*len);
             file.read_exact_at(room.ok_or(ErrorKind::InvalidInput)?, *offset)
         }
-        IoOperation::Write {
-            file,
-            offset,
-            pieces,
-        } => write(file, *offset, pieces),
+        IoOperation::Write { file, offset, pieces } => write(file, *offset, pieces),
         IoOperation::Sync { file } => file.sync_data(),
     }
 }

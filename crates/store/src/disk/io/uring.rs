@@ -76,11 +76,7 @@ impl Uring {
             let Some((id, op)) = self.queue.pop_front() else {
                 return;
             };
-            let mut flying = Box::new(Flying {
-                op,
-                pieces: Vec::new(),
-                bytes: 0,
-            });
+            let mut flying = Box::new(Flying { op, pieces: Vec::new(), bytes: 0 });
             let entry = flying.entry().user_data(id);
             self.flying.insert(id, flying);
             let is_taken = self.push(entry);
@@ -116,23 +112,14 @@ impl Uring {
 impl Flying {
     fn entry(&mut self) -> Entry {
         match &mut self.op {
-            IoOperation::Read {
-                file,
-                offset,
-                buffer,
-                len,
-            } => {
+            IoOperation::Read { file, offset, buffer, len } => {
                 let room = buffer.room();
                 self.bytes = *len;
                 assert!(*len <= room.len(), "what is read fits its buffer");
                 let read = opcode::Read::new(Fd(file.as_raw_fd()), room.as_mut_ptr(), *len as u32);
                 read.offset(*offset).build()
             }
-            IoOperation::Write {
-                file,
-                offset,
-                pieces,
-            } => {
+            IoOperation::Write { file, offset, pieces } => {
                 let pieces = pieces.iter().map(|piece| libc::iovec {
                     iov_base: piece.bytes().as_ptr().cast_mut().cast(),
                     iov_len: piece.bytes().len(),
@@ -143,9 +130,9 @@ impl Flying {
                 let write = opcode::Writev::new(Fd(file.as_raw_fd()), self.pieces.as_ptr(), count);
                 write.offset(*offset).build()
             }
-            IoOperation::Sync { file } => opcode::Fsync::new(Fd(file.as_raw_fd()))
-                .flags(FsyncFlags::DATASYNC)
-                .build(),
+            IoOperation::Sync { file } => {
+                opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build()
+            }
         }
     }
 }

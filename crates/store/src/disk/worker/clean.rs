@@ -44,11 +44,7 @@ impl Worker {
                 Some(Make::Clean(segment)) => {
                     self.cleaned_in_vain += 1;
                     let left = self.index.of_segment(segment).into();
-                    self.cleaning = Some(Cleaning {
-                        segment,
-                        left,
-                        under_way: 0,
-                    });
+                    self.cleaning = Some(Cleaning { segment, left, under_way: 0 });
                 }
                 Some(Make::Drop(segment)) => self.drop_segment(segment),
                 None => {}
@@ -106,11 +102,7 @@ impl Worker {
     pub(super) fn read_to_move(&mut self, moving: Moving, op: IoOperation, result: io::Result<()>) {
         let Moving { name, place } = moving;
         self.space.remove_reader(place.segment);
-        let IoOperation::Read {
-            buffer: Buffer::Pages(pages),
-            ..
-        } = op
-        else {
+        let IoOperation::Read { buffer: Buffer::Pages(pages), .. } = op else {
             unreachable!("what is moved is read into pages")
         };
         if result.is_err() {

@@ -54,14 +54,7 @@ impl Getting {
         (name, part): (BlockHash, u16),
         place: RecordLocation,
     ) -> Self {
-        Self {
-            ticket,
-            name,
-            part,
-            place,
-            step: PartReadStep::Front,
-            read_bytes: 0,
-        }
+        Self { ticket, name, part, place, step: PartReadStep::Front, read_bytes: 0 }
     }
 
     fn room(&self) -> usize {
@@ -86,9 +79,7 @@ impl Worker {
         op: IoOperation,
         result: io::Result<()>,
     ) {
-        let IoOperation::Read { buffer, len, .. } = op else {
-            unreachable!("parts are read")
-        };
+        let IoOperation::Read { buffer, len, .. } = op else { unreachable!("parts are read") };
         if result.is_err() {
             let outcome = self.read_failed(getting.name, getting.place);
             return self.end_part(getting, outcome);
@@ -153,10 +144,7 @@ impl Worker {
             return self.verify(getting, &header, start as usize, slot);
         }
         if pages.len() > slot.len() {
-            return self.stop(
-                getting,
-                Stop::Outcome(CommandOutcome::Failed(Failure::TooLarge)),
-            );
+            return self.stop(getting, Stop::Outcome(CommandOutcome::Failed(Failure::TooLarge)));
         }
         let from = pages.start;
         getting.step = PartReadStep::Pages { header, from };
@@ -180,10 +168,7 @@ impl Worker {
 
     fn read_at(&mut self, getting: Getting, from: usize, buffer: Buffer, len: usize) {
         let Ok(file) = self.open_file(getting.place.segment) else {
-            return self.stop(
-                getting,
-                Stop::Outcome(CommandOutcome::Failed(Failure::Offline)),
-            );
+            return self.stop(getting, Stop::Outcome(CommandOutcome::Failed(Failure::Offline)));
         };
         let op = IoOperation::Read {
             file,

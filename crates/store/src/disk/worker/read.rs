@@ -76,12 +76,7 @@ impl Worker {
     }
 
     fn start_read(&mut self, wanted: ReadRequest) -> Result<(), CommandOutcome> {
-        let ReadRequest {
-            ticket,
-            name,
-            part,
-            slot,
-        } = wanted;
+        let ReadRequest { ticket, name, part, slot } = wanted;
         if let Some(failure) = self.health.refuses_reads() {
             return Err(CommandOutcome::Failed(failure));
         }
@@ -109,29 +104,16 @@ impl Worker {
         };
         self.space.add_reader(place.segment);
         self.reads.under_way += 1;
-        let getting = RecordRead {
-            ticket,
-            name,
-            place,
-        };
+        let getting = RecordRead { ticket, name, place };
         self.start(Purpose::Get(getting), op);
         Ok(())
     }
 
     pub(super) fn got(&mut self, getting: RecordRead, op: IoOperation, result: io::Result<()>) {
-        let RecordRead {
-            ticket,
-            name,
-            place,
-        } = getting;
+        let RecordRead { ticket, name, place } = getting;
         self.reads.under_way -= 1;
         self.space.remove_reader(place.segment);
-        let IoOperation::Read {
-            buffer: Buffer::Slot(slot),
-            len,
-            ..
-        } = op
-        else {
+        let IoOperation::Read { buffer: Buffer::Slot(slot), len, .. } = op else {
             unreachable!("records are read into slots")
         };
         let outcome = match result {
@@ -334,16 +316,7 @@ mod tests {
         assert_eq!(finished.len(), 4, "all end together");
         worker.finish_all(&mut finished);
         let noted = noted.lock().expect("notes").clone();
-        let expected = [
-            Some(0),
-            Some(0),
-            Some(0),
-            Some(0),
-            Some(1),
-            None,
-            None,
-            None,
-        ];
+        let expected = [Some(0), Some(0), Some(0), Some(0), Some(1), None, None, None];
         assert_eq!(noted, expected, "after the first of them, and handed over");
         assert_eq!((stats.loaded.get(), reports.try_iter().count()), (4, 4));
     }

@@ -194,10 +194,7 @@ impl Worker {
     /// Returns the writes that begin a segment's new life: its header, and the copy in its last
     /// page.
     fn headers(&mut self, segment: SegmentId, sequence: u64) -> io::Result<Vec<IoOperation>> {
-        let header = SegmentHeader {
-            sequence,
-            segment_bytes: self.segments.bytes(),
-        };
+        let header = SegmentHeader { sequence, segment_bytes: self.segments.bytes() };
         let file = self.open_file(segment)?;
         let op = |at: u32| {
             let mut page = Buffer::pages(1)?;
@@ -232,10 +229,7 @@ impl Worker {
                 next.headers_left -= 1;
                 // Durable before anything that belongs to the new life is written.
                 match next.headers_left {
-                    0 => self.start(
-                        Purpose::HeaderCommit { segment },
-                        IoOperation::Sync { file },
-                    ),
+                    0 => self.start(Purpose::HeaderCommit { segment }, IoOperation::Sync { file }),
                     _ => self.space.remove_reader(segment),
                 }
             }
@@ -314,9 +308,8 @@ impl Worker {
     /// Seals those whose groups are all committed.
     pub(super) fn seal_ended(&mut self) {
         let ending = std::mem::take(&mut self.segments.ending);
-        let (ended, ending): (Vec<_>, Vec<_>) = ending
-            .into_iter()
-            .partition(|active| active.groups_under_way == 0);
+        let (ended, ending): (Vec<_>, Vec<_>) =
+            ending.into_iter().partition(|active| active.groups_under_way == 0);
         self.segments.ending = ending;
         for active in ended {
             // Without a footer the next start takes longer; nothing else is lost.

@@ -50,11 +50,7 @@ impl Worker {
         }
         self.writes.last_put += 1;
         let put = self.writes.last_put;
-        let waiting = PutWaiters {
-            put,
-            tenant: entry.tenant,
-            tickets: vec![ticket],
-        };
+        let waiting = PutWaiters { put, tenant: entry.tenant, tickets: vec![ticket] };
         self.writes.waiting.insert(name, waiting);
         self.writes.put_bytes += record.bytes().len();
         self.writes.puts.push_back(Addition {
@@ -113,12 +109,7 @@ impl Worker {
     /// Opens the next segment while the active one still has room.
     fn open_ahead(&mut self) {
         let half = self.segments.pages() / 2;
-        if self
-            .segments
-            .active
-            .as_ref()
-            .is_some_and(|active| active.page > half)
-        {
+        if self.segments.active.as_ref().is_some_and(|active| active.page > half) {
             self.open_next(1);
         }
     }
@@ -186,11 +177,7 @@ impl Worker {
     }
 
     pub(super) fn write_group(&mut self, additions: Vec<Addition>) {
-        let active = self
-            .segments
-            .active
-            .as_mut()
-            .expect("groups have a segment");
+        let active = self.segments.active.as_mut().expect("groups have a segment");
         let (segment, number) = (active.segment, active.num_groups);
         let first_page = active.page;
         let own_pages = table_pages(additions.len());
@@ -198,10 +185,7 @@ impl Worker {
         let mut entries = Vec::with_capacity(additions.len());
         let mut buffers = VecDeque::with_capacity(additions.len() + 1);
         for addition in additions {
-            let entry = TableEntry {
-                page,
-                ..addition.entry
-            };
+            let entry = TableEntry { page, ..addition.entry };
             page += entry.pages;
             entries.push((entry, addition.origin));
             buffers.push_back(addition.buffer);
@@ -209,9 +193,7 @@ impl Worker {
         active.page = page + own_pages as u32;
         active.num_groups += 1;
         active.groups_under_way += 1;
-        active
-            .entries
-            .extend(entries.iter().map(|(entry, _)| *entry));
+        active.entries.extend(entries.iter().map(|(entry, _)| *entry));
         let sequence = active.sequence;
         for (entry, _) in &entries {
             self.index.note(segment, entry);
@@ -267,11 +249,7 @@ impl Worker {
                 bytes = more;
                 pieces.extend(buffers.pop_front());
             }
-            let op = IoOperation::Write {
-                file: file.clone(),
-                offset,
-                pieces,
-            };
+            let op = IoOperation::Write { file: file.clone(), offset, pieces };
             offset += bytes as u64;
             self.group_mut(group).writes_left += 1;
             self.start(Purpose::Write { group }, op);
@@ -355,9 +333,7 @@ impl Worker {
     /// The records of a committed group are there.
     fn publish(&mut self, group: CommitGroup) {
         self.edges.stats.commits.add(1);
-        let CommitGroup {
-            segment, entries, ..
-        } = group;
+        let CommitGroup { segment, entries, .. } = group;
         self.group_ended(segment);
         for (entry, origin) in entries {
             let bytes = u64::from(entry.pages) * PAGE as u64;
@@ -376,9 +352,7 @@ impl Worker {
                 self.space.remove_live(segment, entry.pages);
                 continue;
             }
-            if let Some(before) = self
-                .index
-                .insert(entry.name, RecordLocation::of(segment, &entry))
+            if let Some(before) = self.index.insert(entry.name, RecordLocation::of(segment, &entry))
             {
                 self.space.remove_live(before.segment, before.pages);
             }
@@ -399,15 +373,8 @@ impl Worker {
 
     /// A group that could not be written.
     fn give_up(&mut self, group: CommitGroup, failure: Failure) {
-        let CommitGroup {
-            segment, entries, ..
-        } = group;
-        if self
-            .segments
-            .active
-            .as_ref()
-            .is_some_and(|active| active.segment == segment)
-        {
+        let CommitGroup { segment, entries, .. } = group;
+        if self.segments.active.as_ref().is_some_and(|active| active.segment == segment) {
             self.abandon_active();
         } else if let Some(ending) = self.segments.open_mut(segment) {
             // Its footer would list what is not there.

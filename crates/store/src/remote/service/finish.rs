@@ -119,10 +119,7 @@ impl Service {
             }
         };
         for ticket in put.tickets {
-            self.answer(
-                ticket,
-                failure.map_or(CommandOutcome::Stored, CommandOutcome::Failed),
-            );
+            self.answer(ticket, failure.map_or(CommandOutcome::Stored, CommandOutcome::Failed));
         }
     }
 

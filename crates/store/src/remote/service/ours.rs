@@ -34,18 +34,14 @@ impl Service {
         }
         if self.newer.is_none() && Instant::now() >= self.next_listing {
             self.newer = Some(Newer {
-                names: self
-                    .puts
-                    .keys()
-                    .chain(self.deleting.keys())
-                    .copied()
-                    .collect(),
+                names: self.puts.keys().chain(self.deleting.keys()).copied().collect(),
                 tenants: self.purging.iter().copied().collect(),
             });
             let store = self.setup.store.clone();
-            self.ask(RequestPurpose::List, async move {
-                RequestResult::Listed(store.list().await)
-            });
+            self.ask(
+                RequestPurpose::List,
+                async move { RequestResult::Listed(store.list().await) },
+            );
         }
         if !self.is_sweeping {
             self.start_sweep();
@@ -62,9 +58,8 @@ impl Service {
             ObjectSweep::SetAside(key) => Some(key),
             ObjectSweep::Delete(key) => {
                 keys.push(key);
-                while let Some(ObjectSweep::Delete(key)) = self
-                    .sweeps
-                    .pop_front_if(|next| matches!(next, ObjectSweep::Delete(_)))
+                while let Some(ObjectSweep::Delete(key)) =
+                    self.sweeps.pop_front_if(|next| matches!(next, ObjectSweep::Delete(_)))
                 {
                     keys.push(key);
                     if keys.len() == SWEPT_AT_ONCE {

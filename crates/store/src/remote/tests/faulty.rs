@@ -61,10 +61,7 @@ enum Fate {
 }
 
 fn unreachable() -> Error {
-    Error::Generic {
-        store: "Faulty",
-        source: "status 503".into(),
-    }
+    Error::Generic { store: "Faulty", source: "status 503".into() }
 }
 
 fn takes(count: &mut usize) -> bool {
@@ -75,10 +72,7 @@ fn takes(count: &mut usize) -> bool {
 
 impl Faulty {
     pub(super) fn new() -> Self {
-        Self {
-            inner: Arc::new(InMemory::new()),
-            faults: Arc::default(),
-        }
+        Self { inner: Arc::new(InMemory::new()), faults: Arc::default() }
     }
 
     /// Changes the faults, or reads the counts.
@@ -123,10 +117,7 @@ impl Faulty {
 
     fn may_write(&self, path: &Path) -> Result<()> {
         if self.with(|faults| faults.is_read_only) {
-            Err(Error::PermissionDenied {
-                path: path.to_string(),
-                source: "read only".into(),
-            })
+            Err(Error::PermissionDenied { path: path.to_string(), source: "read only".into() })
         } else {
             Ok(())
         }
@@ -160,10 +151,7 @@ fn damaged(answer: GetResult, faults: &mut Faults) -> GetResult {
         }
         Ok(bytes.into())
     };
-    GetResult {
-        payload: GetResultPayload::Stream(stream.map(spoil).boxed()),
-        ..answer
-    }
+    GetResult { payload: GetResultPayload::Stream(stream.map(spoil).boxed()), ..answer }
 }
 
 #[async_trait]
@@ -187,9 +175,7 @@ impl ObjectStore for Faulty {
     ) -> Result<Box<dyn MultipartUpload>> {
         self.with(|faults| faults.uploads += 1);
         self.may_write(path)?;
-        let inner = self
-            .ask(self.inner.put_multipart_opts(path, options))
-            .await?;
+        let inner = self.ask(self.inner.put_multipart_opts(path, options)).await?;
         let store = self.clone();
         Ok(Box::new(FaultyUpload { inner, store }))
     }
@@ -198,11 +184,7 @@ impl ObjectStore for Faulty {
         self.with(|faults| faults.gets += 1);
         let is_head = options.head;
         let answer = self.ask(self.inner.get_opts(path, options)).await?;
-        if is_head {
-            Ok(answer)
-        } else {
-            Ok(self.with(|faults| damaged(answer, faults)))
-        }
+        if is_head { Ok(answer) } else { Ok(self.with(|faults| damaged(answer, faults))) }
     }
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -256,11 +238,7 @@ impl MultipartUpload for FaultyUpload {
     fn put_part(&mut self, payload: PutPayload) -> UploadPart {
         let is_lost = self.store.with(|faults| takes(&mut faults.drop_parts));
         let part = self.inner.put_part(copied(&payload));
-        if is_lost {
-            Box::pin(async { Err(unreachable()) })
-        } else {
-            part
-        }
+        if is_lost { Box::pin(async { Err(unreachable()) }) } else { part }
     }
 
     async fn complete(&mut self) -> Result<PutResult> {

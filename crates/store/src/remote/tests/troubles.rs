@@ -38,12 +38,7 @@ fn a_part_is_read_alone_and_again_where_it_is_cut_off() {
     bench.put_record(large);
     let part = |bench: &mut Bench, part| {
         let (slot, name) = (bench.slot(), BlockHash::from_u64(1));
-        bench.ask(|ticket| Command::GetPart {
-            ticket,
-            name,
-            part,
-            slot,
-        })
+        bench.ask(|ticket| Command::GetPart { ticket, name, part, slot })
     };
     let bytes_in = |bench: &Bench| bench.remote.stats().bytes_in.load(Relaxed);
     store.with(|faults| faults.cut = 2);
@@ -83,12 +78,7 @@ fn a_record_that_came_in_place_of_another_is_read_by_its_own_header() {
     };
     let part = |bench: &mut Bench, part: u16| {
         let (slot, name) = (bench.slot(), BlockHash::from_u64(1));
-        bench.ask(|ticket| Command::GetPart {
-            ticket,
-            name,
-            part,
-            slot,
-        })
+        bench.ask(|ticket| Command::GetPart { ticket, name, part, slot })
     };
     let record = of_parts(&first, [LEN, LEN], 0);
     assert!(matches!(first.put_record(record), CommandOutcome::Stored));
@@ -97,10 +87,7 @@ fn a_record_that_came_in_place_of_another_is_read_by_its_own_header() {
     let others = [[LEN, LEN], [LEN, 2 * LEN], [LEN, LEN], [80, 70]];
     for (round, lens) in others.into_iter().enumerate() {
         let before = part(&mut second, 1);
-        assert!(
-            matches!(before, CommandOutcome::Part(_)),
-            "{round}: {before:?}"
-        );
+        assert!(matches!(before, CommandOutcome::Part(_)), "{round}: {before:?}");
         let names = vec![BlockHash::from_u64(1)];
         let removed = first.ask(|ticket| Command::Remove { ticket, names });
         assert!(matches!(removed, CommandOutcome::Removed(1)), "{removed:?}");
@@ -145,10 +132,7 @@ fn a_damaged_record_is_set_aside_and_a_purge_takes_it_too() {
     assert_failed(&bench.get(1), Failure::Corrupt);
     bench.lost(1, LossReason::Corrupt);
     assert!(matches!(bench.get(1), CommandOutcome::Missing));
-    assert!(
-        matches!(bench.put(1), CommandOutcome::Stored),
-        "it can be written again"
-    );
+    assert!(matches!(bench.put(1), CommandOutcome::Stored), "it can be written again");
     assert_loaded(&bench.get(1));
     let is_aside = |name: &&String| name.starts_with("kv/quarantine/0000000000000001/");
     assert_eq!(objects(&store).iter().filter(is_aside).count(), 1);
@@ -169,9 +153,7 @@ fn what_is_not_the_record_of_its_name_is_damaged() {
     let other = Path::from(name.replace("_00000000000000000000000000000000_", "_-_"));
     assert_ne!(other.as_ref(), name);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let moved = runtime
-        .expect("a runtime")
-        .block_on(store.inner.rename(&Path::from(name), &other));
+    let moved = runtime.expect("a runtime").block_on(store.inner.rename(&Path::from(name), &other));
     moved.expect("memory renames");
     let mut bench = Bench::over(&store, &options());
     assert_failed(&bench.get(1), Failure::Corrupt);
@@ -192,10 +174,7 @@ fn an_outage_is_told_once_answered_at_once_and_ends() {
     assert_failed(&bench.put(2), Failure::Offline);
     assert_eq!(store.with(|faults| faults.puts), before, "it was not asked");
     // Meanwhile another replica writes.
-    let other = Faulty {
-        inner: store.inner.clone(),
-        faults: Arc::default(),
-    };
+    let other = Faulty { inner: store.inner.clone(), faults: Arc::default() };
     Bench::over(&other, &options()).put(3);
     store.with(|faults| faults.is_down = false);
     bench.condition(Condition::Well);
@@ -253,9 +232,5 @@ fn refused_writes_are_told_and_reading_goes_on() {
     assert_failed(&bench.put(3), Failure::ReadOnly);
     assert_eq!(store.with(|faults| faults.puts), puts, "it was not asked");
     assert_loaded(&bench.get(1));
-    assert_eq!(
-        bench.remote.stats().retries.load(Relaxed),
-        0,
-        "no is an answer"
-    );
+    assert_eq!(bench.remote.stats().retries.load(Relaxed), 0, "no is an answer");
 }

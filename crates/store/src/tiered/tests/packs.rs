@@ -45,11 +45,7 @@ fn order(rng: &mut Rng, num_units: usize, most: usize) -> Vec<u32> {
 }
 
 fn submit_pack(store: &mut TieredStore, pack: &Pack) {
-    store.submit(Transfer::Pack {
-        id: TransferId(77),
-        pack: pack.clone(),
-        tier: Tier::Disk,
-    });
+    store.submit(Transfer::Pack { id: TransferId(77), pack: pack.clone(), tier: Tier::Disk });
 }
 
 fn packs(store: &mut TieredStore, pack: &Pack) -> TransferResult {
@@ -67,15 +63,8 @@ fn tokens_of(store: &mut TieredStore, pack: &FoundPack) -> usize {
     let row = TOKEN_BYTES[usize::from(pack.part)];
     let mut right = 0;
     for (chunk, tokens) in pack.order.chunks(TOKENS).enumerate() {
-        let name = PartName {
-            record: pack.name,
-            part: 1 + chunk as u16,
-        };
-        store.submit(Transfer::LoadPart {
-            id: TransferId(5),
-            name,
-            from: Tier::Disk,
-        });
+        let name = PartName { record: pack.name, part: 1 + chunk as u16 };
+        store.submit(Transfer::LoadPart { id: TransferId(5), name, from: Tier::Disk });
         let moved = wait(store, 1);
         let [TransferReport::PartLoaded { result, .. }] = moved[..] else {
             panic!("{moved:?}");
@@ -131,21 +120,13 @@ fn a_pack_holds_its_tokens_in_its_order_also_after_a_restart() {
         assert_eq!(packs(&mut store, pack), TransferResult::Done);
         let found = found_of(pack);
         assert_eq!(tokens_of(&mut store, &found), pack.order.len());
-        let front = PartName {
-            record: pack.name,
-            part: 0,
-        };
+        let front = PartName { record: pack.name, part: 0 };
         let (id, from) = (TransferId(1), Tier::Disk);
         let name = front;
         store.submit(Transfer::LoadPart { id, name, from });
         let moved = wait(&mut store, 1);
-        let failed = matches!(
-            moved[0],
-            TransferReport::PartLoaded {
-                result: TransferResult::Failed,
-                ..
-            }
-        );
+        let failed =
+            matches!(moved[0], TransferReport::PartLoaded { result: TransferResult::Failed, .. });
         assert!(failed, "what a pack says of itself is no part: {moved:?}");
     }
     drop(store);
@@ -193,11 +174,7 @@ fn what_cannot_be_packed_is_refused_and_leaves_nothing() {
     other.units.push(BlockHash::from_u64(4));
     other.name = BlockHash::from_u64(101);
     assert_eq!(packs(&mut store, &other), TransferResult::Done);
-    store.submit(Transfer::Pack {
-        id: TransferId(1),
-        pack: right(),
-        tier: Tier::Host,
-    });
+    store.submit(Transfer::Pack { id: TransferId(1), pack: right(), tier: Tier::Host });
     let (id, result) = (TransferId(1), TransferResult::Failed);
     assert_eq!(wait(&mut store, 1), [TransferReport::Packed { id, result }]);
     drop(store);
@@ -220,10 +197,7 @@ fn packs_wait_until_nobody_loads_and_no_more_than_may() {
     for name in 100..103 {
         submit_pack(&mut store, &pack(name, &[1], 2, vec![0]));
     }
-    let failed = [TransferReport::Packed {
-        id: TransferId(77),
-        result: TransferResult::Failed,
-    }];
+    let failed = [TransferReport::Packed { id: TransferId(77), result: TransferResult::Failed }];
     assert_eq!(wait(&mut store, 1), failed, "one too many");
     let (tier, names) = (Tier::Disk, vec![BlockHash::from_u64(101)]);
     store.submit(Transfer::Forget { tier, names });
@@ -240,14 +214,8 @@ fn packs_wait_until_nobody_loads_and_no_more_than_may() {
     let is_right = matches!(
         moved[..],
         [
-            TransferReport::PartLoaded {
-                result: TransferResult::Done,
-                ..
-            },
-            TransferReport::Packed {
-                result: TransferResult::Done,
-                ..
-            },
+            TransferReport::PartLoaded { result: TransferResult::Done, .. },
+            TransferReport::Packed { result: TransferResult::Done, .. },
         ]
     );
     assert!(is_right, "{moved:?}");
@@ -266,11 +234,7 @@ fn a_pack_does_not_outlive_its_units() {
         let mut options = DiskOptions::new(folder.path(), 8 << 20);
         options.now_s = now_s;
         let (disk, found) = Disk::open(options, no_waker()).expect("it opens");
-        let below = Below {
-            tier: Tier::Disk,
-            backend: Box::new(disk),
-            found,
-        };
+        let below = Below { tier: Tier::Disk, backend: Box::new(disk), found };
         let mut config = config(parts_config());
         config.now_s = now_s;
         config.lifetimes.each_s = Some(100);
@@ -342,11 +306,7 @@ fn users_of_one_place_hear_of_each_others_packs() {
     );
     let join = || {
         let (member, found) = shared.join(no_waker());
-        let below = Below {
-            tier: Tier::Disk,
-            backend: Box::new(member),
-            found,
-        };
+        let below = Below { tier: Tier::Disk, backend: Box::new(member), found };
         TieredStore::new(config(parts_config()), vec![below], no_waker()).expect("a store")
     };
     let (mut one, mut other) = (join(), join());
@@ -369,10 +329,7 @@ fn users_of_one_place_hear_of_each_others_packs() {
     one.submit(Transfer::Forget { tier, names });
     let mut lost = Vec::new();
     one.poll(&mut lost);
-    while !lost
-        .iter()
-        .any(|moved| matches!(moved, TransferReport::Lost { .. }))
-    {
+    while !lost.iter().any(|moved| matches!(moved, TransferReport::Lost { .. })) {
         lost.clear();
         other.poll(&mut lost);
     }

@@ -83,22 +83,11 @@ const LATENCY: Duration = Duration::from_millis(20);
 
 /// The same over a disk whose reads are that late.
 fn slow(folder: &std::path::Path, parts: PartsConfig, latency: Duration) -> TieredStore {
-    let Below {
-        tier,
-        backend,
-        found,
-    } = disk(folder);
-    let reads = Rate {
-        latency,
-        ..Rate::UNLIMITED
-    };
+    let Below { tier, backend, found } = disk(folder);
+    let reads = Rate { latency, ..Rate::UNLIMITED };
     let writes = Rate::UNLIMITED;
     let slowed = ThrottledBackend::new(backend, ThrottleRates { reads, writes }, no_waker());
-    let below = Below {
-        tier,
-        backend: Box::new(slowed.expect("a thread")),
-        found,
-    };
+    let below = Below { tier, backend: Box::new(slowed.expect("a thread")), found };
     TieredStore::new(config(parts), vec![below], no_waker()).expect("a store")
 }
 
@@ -226,10 +215,7 @@ fn a_line_to_the_device_takes_its_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut parts = parts_config();
     let latency = Duration::from_millis(30);
-    parts.host_line = Some(Rate {
-        latency,
-        ..Rate::UNLIMITED
-    });
+    parts.host_line = Some(Rate { latency, ..Rate::UNLIMITED });
     let mut store = open(folder.path(), parts);
     wait(&mut store, 1);
     store_units(&mut store, &[1], &[Tier::Disk]);
@@ -284,9 +270,7 @@ fn slots_take_about_what_their_parts_have() {
     for lens in [[24, 640], [2_000, 2_100], [640, 2_000], [640, 640]] {
         let folder = tempfile::tempdir().expect("a folder");
         let config = StoreConfig {
-            part_bytes: [lens[0], lens[0], lens[1], lens[1]]
-                .map(|bytes| bytes * TOKENS)
-                .to_vec(),
+            part_bytes: [lens[0], lens[0], lens[1], lens[1]].map(|bytes| bytes * TOKENS).to_vec(),
             ..config(parts_config())
         };
         let said = PartSlots::of(&lens.map(|bytes| bytes * TOKENS));

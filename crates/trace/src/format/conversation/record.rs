@@ -57,10 +57,7 @@ fn truth(truth: Vec<f64>, turns: &[Turn]) -> Result<Vec<Probability>, String> {
         ));
     }
     let probability = |p: f64| {
-        let in_range = (0.0..=1.0)
-            .contains(&p)
-            .then(|| Probability::new(p))
-            .flatten();
+        let in_range = (0.0..=1.0).contains(&p).then(|| Probability::new(p)).flatten();
         in_range.ok_or_else(|| format!("`truth` holds {p}; expected probabilities, 0 to 1"))
     };
     truth.into_iter().map(probability).collect()
@@ -191,14 +188,8 @@ mod tests {
         };
         assert_eq!(parse(&format!("{{{USER}}}"), 4), Ok(expected.clone()));
         let nulls = r#""group": null, "truncated": null, "labels_from": null, "truth": null"#;
-        assert_eq!(
-            parse(&format!("{{{USER}, {nulls}}}"), 4),
-            Ok(expected.clone())
-        );
-        assert_eq!(
-            parse(&format!("{{{USER}, \"group\": \"\"}}"), 4),
-            Ok(expected)
-        );
+        assert_eq!(parse(&format!("{{{USER}, {nulls}}}"), 4), Ok(expected.clone()));
+        assert_eq!(parse(&format!("{{{USER}, \"group\": \"\"}}"), 4), Ok(expected));
     }
 
     #[test]
@@ -219,18 +210,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        check_bad(
-            &format!("{{{USER}, \"truth\": [0.5, 0.5]}}"),
-            "has 2 numbers",
-        );
+        check_bad(&format!("{{{USER}, \"truth\": [0.5, 0.5]}}"), "has 2 numbers");
         check_bad(&format!("{{{USER}, \"truth\": [1.5]}}"), "holds 1.5");
         check_bad(&format!("{{{USER}, \"first_turn\": -1}}"), "invalid value");
         check_bad(&format!("{{{USER}, \"group\": [1]}}"), "`group` is neither");
         let turn = |turn: &str| format!("{{\"turns\": [{turn}]}}");
         check_bad(&turn(r#"{"role": "user"}"#), "turn 1: missing field `text`");
-        check_bad(
-            &turn(r#"{"role": "user", "text": "x", "at": -1}"#),
-            "`at` is -1",
-        );
+        check_bad(&turn(r#"{"role": "user", "text": "x", "at": -1}"#), "`at` is -1");
     }
 }

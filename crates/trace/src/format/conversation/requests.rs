@@ -62,10 +62,7 @@ struct ConversationFormat<'a> {
 pub(in crate::format) fn open<'a>(options: &Options<'a>) -> Result<OpenTrace<'a>, String> {
     let tokenize = options.tokenize.clone();
     let block_tokens = options.block_tokens.unwrap_or(BLOCK_TOKENS);
-    let identity = RouteIdentity {
-        model: "",
-        block_size: block_tokens.max(1),
-    };
+    let identity = RouteIdentity { model: "", block_size: block_tokens.max(1) };
     let conversations = ConversationFormat {
         tokenize: tokenize.ok_or("conversations are text; pass a tokenizing function")?,
         hasher: Rc::new(RouteHasher::new(&identity)),
@@ -116,10 +113,7 @@ impl<'a> LineFormat<'a> for ConversationFormat<'a> {
             turn: 0,
             arrival: Nanos(0),
         };
-        Ok(ParsedLine::Session(RecordedSession {
-            requests: Box::new(talk),
-            bytes,
-        }))
+        Ok(ParsedLine::Session(RecordedSession { requests: Box::new(talk), bytes }))
     }
 }
 
@@ -201,15 +195,12 @@ mod tests {
                 Text::Answer("unspeakable") => return Err("no token for it".to_owned()),
                 Text::Answer(answer) => answer.to_owned(),
                 Text::Logged(_) => return Err("no log is read here".to_owned()),
-                Text::Prompt(turns) => turns
-                    .iter()
-                    .map(|turn| format!("{:?} {} ", turn.role, turn.text))
-                    .collect(),
+                Text::Prompt(turns) => {
+                    turns.iter().map(|turn| format!("{:?} {} ", turn.role, turn.text)).collect()
+                }
             };
-            let token = |word: &str| {
-                word.bytes()
-                    .fold(7u32, |t, b| t.wrapping_mul(31) ^ u32::from(b))
-            };
+            let token =
+                |word: &str| word.bytes().fold(7u32, |t, b| t.wrapping_mul(31) ^ u32::from(b));
             Ok(text.split_whitespace().map(token).collect())
         })
     }
@@ -241,13 +232,7 @@ mod tests {
             .iter()
             .map(|r| {
                 let session = r.session.expect("given").0;
-                (
-                    session,
-                    r.turn,
-                    r.input_tokens,
-                    r.output_tokens,
-                    r.arrival.0,
-                )
+                (session, r.turn, r.input_tokens, r.output_tokens, r.arrival.0)
             })
             .collect();
         let ms = 1_000_000;
@@ -269,10 +254,7 @@ mod tests {
     fn drawn_gaps_stand_between_the_turns() {
         let turn = r#"{"role": "user", "text": "x"}"#;
         let text = format!("{{\"turns\": [{}]}}", vec![turn; 401].join(","));
-        let drawn = |seed| Arrivals::Poisson {
-            mean_gap: Duration::from_secs(1),
-            seed,
-        };
+        let drawn = |seed| Arrivals::Poisson { mean_gap: Duration::from_secs(1), seed };
         let requests = read(&text, drawn(3)).expect("good");
         let mean_s = requests[400].arrival.0 as f64 / 1e9 / 400.0;
         assert_eq!(requests[0].arrival, Nanos(0));
@@ -288,15 +270,9 @@ mod tests {
         assert!(error.to_string().contains("line 1: no token"), "{error}");
         let text = TWO.replace(r#""text": "c d e""#, r#""chars": 5"#);
         let error = read(&text, Arrivals::FileOrder).expect_err("no text");
-        assert!(
-            error.to_string().contains("the text of turn 3 is withheld"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("the text of turn 3 is withheld"), "{error}");
         let turn = r#"{"role": "user", "text": "x"}"#;
-        let text = format!(
-            "{{\"turns\": [{}]}}",
-            vec![turn; USER_TURNS_MAX + 1].join(",")
-        );
+        let text = format!("{{\"turns\": [{}]}}", vec![turn; USER_TURNS_MAX + 1].join(","));
         let error = read(&text, Arrivals::FileOrder).expect_err("too long");
         assert!(error.to_string().contains("the limit is 4096"), "{error}");
     }

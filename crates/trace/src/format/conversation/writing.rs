@@ -12,15 +12,8 @@ use super::{Conversation, Role, Turn};
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write(out: &mut (impl Write + ?Sized), conversation: &Conversation) -> io::Result<()> {
-    let Conversation {
-        id,
-        turns,
-        group,
-        is_truncated,
-        first_turn,
-        labels_from,
-        truth,
-    } = conversation;
+    let Conversation { id, turns, group, is_truncated, first_turn, labels_from, truth } =
+        conversation;
     let line = WrittenConversation {
         id,
         group: group.as_deref(),
@@ -99,14 +92,9 @@ mod tests {
         };
         let said = r#"{"role":"user","text":"a \"b\"\n"}"#;
         check(plain, &format!(r#"{{"id":"p1","turns":[{said}]}}"#));
-        let timed = Turn {
-            at: Some(Nanos(2_250_000_000)),
-            ..turn
-        };
-        let withheld = Turn {
-            withheld_chars: Some(5),
-            ..Turn::new(Role::Assistant, String::new())
-        };
+        let timed = Turn { at: Some(Nanos(2_250_000_000)), ..turn };
+        let withheld =
+            Turn { withheld_chars: Some(5), ..Turn::new(Role::Assistant, String::new()) };
         let all = Conversation {
             id: String::new(),
             turns: vec![timed, withheld],

@@ -25,13 +25,11 @@ impl<'a> RawFields<'a> {
     /// Why it is no object.
     pub(super) fn parse(text: &'a str) -> Result<Self, String> {
         // Not in its own words: they repeat what stands there, and that may be a prompt.
-        serde_json::from_str(text)
-            .map(Self)
-            .map_err(|error| match error.classify() {
-                Category::Data => "it is JSON, and no object".to_owned(),
-                Category::Eof => "it ends too early".to_owned(),
-                _ => format!("no JSON from column {} on", error.column()),
-            })
+        serde_json::from_str(text).map(Self).map_err(|error| match error.classify() {
+            Category::Data => "it is JSON, and no object".to_owned(),
+            Category::Eof => "it ends too early".to_owned(),
+            _ => format!("no JSON from column {} on", error.column()),
+        })
     }
 
     /// The fields' names, some of them, for a message.
@@ -89,9 +87,7 @@ impl<'a> RawFields<'a> {
     /// A count of tokens.
     pub(super) fn count(&self, name: &str) -> Option<u32> {
         let number = self.number(name)?;
-        (0.0..=f64::from(u32::MAX))
-            .contains(&number)
-            .then_some(number as u32)
+        (0.0..=f64::from(u32::MAX)).contains(&number).then_some(number as u32)
     }
 
     /// A point in time.

@@ -28,21 +28,12 @@ pub(super) const IDS: [&str; 3] = ["request_id", "custom_id", "id"];
 pub(super) const USERS: [&str; 5] = ["user", "user_id", "end_user", "userId", "request_user_id"];
 
 /// Fields of its session.
-pub(super) const SESSIONS: [&str; 5] = [
-    "session_id",
-    "conversation_id",
-    "thread_id",
-    "litellm_session_id",
-    "sessionId",
-];
+pub(super) const SESSIONS: [&str; 5] =
+    ["session_id", "conversation_id", "thread_id", "litellm_session_id", "sessionId"];
 
 /// Fields of its time to first token, with what one of them is in seconds.
-pub(super) const TTFTS: [(&str, f64); 4] = [
-    ("ttft_ms", 1e-3),
-    ("ttft_s", 1.0),
-    ("ttft", 1.0),
-    ("time_to_first_token", 1.0),
-];
+pub(super) const TTFTS: [(&str, f64); 4] =
+    [("ttft_ms", 1e-3), ("ttft_s", 1.0), ("ttft", 1.0), ("time_to_first_token", 1.0)];
 
 /// Fields of its prompt, besides `messages` with `system`, `instructions` and `tools`.
 pub(super) const PROMPTS: [&str; 4] = ["prompt", "input", "messages", "prompt_token_ids"];
@@ -108,14 +99,8 @@ fn asked<'a>(line: &RawFields<'a>) -> Result<(PromptPart, RawFields<'a>), String
 
 /// Fields in which a line may have the request's body: `input`, where it is an object, comes from
 /// Langfuse's observations, `inputs` from LangSmith's runs.
-pub(crate) const BODIES: [&str; 6] = [
-    "body",
-    "request",
-    "request_body",
-    "requestBody",
-    "input",
-    "inputs",
-];
+pub(crate) const BODIES: [&str; 6] =
+    ["body", "request", "request_body", "requestBody", "input", "inputs"];
 
 /// Objects in `line` that may be the request's body.
 fn bodies<'a>(line: &RawFields<'a>) -> impl Iterator<Item = RawFields<'a>> {
@@ -138,10 +123,7 @@ fn prompt_of_line(line: &RawFields<'_>) -> Result<PromptPart, String> {
 /// Returns the prompt of `body`, if it has one.
 fn prompt(body: &RawFields<'_>) -> Result<Option<PromptPart>, String> {
     if let Some(messages) = body.list("messages") {
-        return Ok(Some(chat(
-            behind_system(body, "system", messages),
-            tools(body),
-        )));
+        return Ok(Some(chat(behind_system(body, "system", messages), tools(body))));
     }
     for name in PROMPTS {
         match body.value::<Value>(name) {
@@ -167,12 +149,7 @@ fn chat(mut messages: Value, tools: Option<Value>) -> PromptPart {
 /// Langfuse's logs have them.
 fn tools(body: &RawFields<'_>) -> Option<Value> {
     let own = |fields: &RawFields<'_>| fields.list("tools").or_else(|| fields.list("functions"));
-    let names = [
-        "model_parameters",
-        "modelParameters",
-        "optional_params",
-        "invocation_params",
-    ];
+    let names = ["model_parameters", "modelParameters", "optional_params", "invocation_params"];
     let mut parameters = names.iter().filter_map(|name| body.object(name));
     own(body).or_else(|| parameters.find_map(|fields| own(&fields)))
 }
@@ -229,9 +206,7 @@ fn behind_system(body: &RawFields<'_>, field: &str, messages: Value) -> Value {
 
 /// Time to the first token, seconds or their parts as the field's name says.
 fn ttft(line: &RawFields<'_>) -> Option<Duration> {
-    let said = TTFTS
-        .iter()
-        .find_map(|(name, unit)| Some(line.number(name)? * unit));
+    let said = TTFTS.iter().find_map(|(name, unit)| Some(line.number(name)? * unit));
     match said {
         Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
         None => {
@@ -287,11 +262,7 @@ mod tests {
                 "{name}": {{"temperature": 0.2, "tools": [{{"name": "t"}}]}}}}"#
             ));
             let messages = json!([{"role": "user", "content": "x"}]);
-            assert_eq!(
-                got.prompt,
-                chat(messages, Some(json!([{"name": "t"}]))),
-                "{name}"
-            );
+            assert_eq!(got.prompt, chat(messages, Some(json!([{"name": "t"}]))), "{name}");
         }
     }
 
@@ -358,10 +329,7 @@ mod tests {
         let beside = good(r#"{"prompt": "x", "request": {"model": "m"}, "input": {"a": 1}}"#);
         assert_eq!(beside.prompt, PromptPart::Text("x".to_owned()));
         assert_eq!(beside.model.as_deref(), Some("m"));
-        check_bad(
-            r#"{"body": {"prompt": [1, -2]}, "input": {}}"#,
-            "no token ids",
-        );
+        check_bad(r#"{"body": {"prompt": [1, -2]}, "input": {}}"#, "no token ids");
     }
 
     #[test]
@@ -459,10 +427,7 @@ mod tests {
         assert_eq!(langfuse.prompt, chat(user(), None));
         assert_eq!(langfuse.session.as_deref(), Some("s"));
         assert_eq!(langfuse.user.as_deref(), Some("u"));
-        assert_eq!(
-            (langfuse.prompt_tokens, langfuse.output_tokens),
-            (Some(9), Some(2))
-        );
+        assert_eq!((langfuse.prompt_tokens, langfuse.output_tokens), (Some(9), Some(2)));
         assert_eq!(langfuse.arrival, Some(Nanos(1_760_995_776_000_000_000)));
         let helicone = good(
             r#"{"request_id": "h", "request_created_at": "2025-10-20T21:29:36Z",
@@ -470,10 +435,7 @@ mod tests {
             "response_body": {"usage": {"prompt_tokens": 4}}}"#,
         );
         assert_eq!(helicone.prompt, chat(user(), None));
-        assert_eq!(
-            (helicone.name(), helicone.prompt_tokens),
-            ("h".to_owned(), Some(4))
-        );
+        assert_eq!((helicone.name(), helicone.prompt_tokens), ("h".to_owned(), Some(4)));
     }
 
     #[test]
@@ -483,10 +445,7 @@ mod tests {
         check_bad("{}", "expected `messages`, `prompt`, `input` or");
         check_bad(r#"{"prompt": [1, -2]}"#, "no token ids");
         check_bad(r#"{"prompt": [[1], [2]]}"#, "holds 2 prompts");
-        check_bad(
-            r#"{"question": "x", "at": 1}"#,
-            "the line has `at`, `question`",
-        );
+        check_bad(r#"{"question": "x", "at": 1}"#, "the line has `at`, `question`");
         check_bad(r#"{"prompt": ["a", "b"]}"#, "holds 2 prompts");
         check_bad(r#"{"input": [true]}"#, "something else than messages");
         check_bad(r#"{"prompt": {"a": 1}}"#, "no prompt");

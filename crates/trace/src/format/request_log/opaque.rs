@@ -70,10 +70,10 @@ fn kind_of_url(text: &str) -> &str {
 
 /// FNV-1a over 128 bits: a million different contents have one name with a chance of 1 in 10²⁶.
 fn name(content: &str, kind: &str) -> String {
-    let hash = content.bytes().fold(
-        0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128,
-        |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b),
-    );
+    let hash =
+        content.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
+            (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b)
+        });
     let kind: String = kind.chars().take(KIND_LETTERS_MAX).collect();
     format!("[{kind} of {} bytes, {hash:032x}]", content.len())
 }
@@ -97,10 +97,7 @@ mod tests {
         };
         let (one, other) = (part("abcd"), part("abce"));
         let url = one["image_url"]["url"].as_str().expect("a text");
-        assert!(
-            url.starts_with("[image/png of 16022 bytes, ") && url.len() < 80,
-            "{url}"
-        );
+        assert!(url.starts_with("[image/png of 16022 bytes, ") && url.len() < 80, "{url}");
         assert_eq!(one["image_url"]["detail"], "low");
         assert_eq!(one, part("abcd"));
         assert_ne!(one, other);
@@ -117,10 +114,7 @@ mod tests {
             json!({"type": "file", "file": {"filename": "f", "file_data": data}}),
         ] {
             let text = named(json!([part])).to_string();
-            assert!(
-                text.len() < 200 && text.contains(" of 4"),
-                "{text} of {part}"
-            );
+            assert!(text.len() < 200 && text.contains(" of 4"), "{text} of {part}");
         }
     }
 
@@ -149,9 +143,7 @@ mod tests {
             json!({"type": "base64", "data": words}),
             json!({"filename": "f", "file_data": words}),
             json!({"input_audio": {"format": "wav", "data": words}}),
-            json!(format!(
-                "data:image/png;base64,{letters} is the start of which picture?"
-            )),
+            json!(format!("data:image/png;base64,{letters} is the start of which picture?")),
         ] {
             assert_eq!(named(value.clone()), value);
         }

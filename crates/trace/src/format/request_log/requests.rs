@@ -39,13 +39,8 @@ impl Chains {
     /// Blocks of `block_tokens` tokens, at least one.
     #[must_use]
     pub fn new(block_tokens: u32) -> Self {
-        let identity = RouteIdentity {
-            model: "",
-            block_size: block_tokens.max(1),
-        };
-        Self {
-            hasher: RouteHasher::new(&identity),
-        }
+        let identity = RouteIdentity { model: "", block_size: block_tokens.max(1) };
+        Self { hasher: RouteHasher::new(&identity) }
     }
 
     /// `logged` with its blocks, arriving when the log says, or at 0; `info` learns its type.
@@ -59,10 +54,8 @@ impl Chains {
         info: &mut TraceInfo,
     ) -> Result<TraceRequest, String> {
         // The hasher is for all models; a model sets prompts apart as an adapter does.
-        let namespace = Namespace {
-            adapter: logged.model.as_deref(),
-            salt: logged.cache_salt.as_deref(),
-        };
+        let namespace =
+            Namespace { adapter: logged.model.as_deref(), salt: logged.cache_salt.as_deref() };
         Ok(TraceRequest {
             arrival: logged.arrival.unwrap_or_default(),
             blocks: self.blocks(namespace, tokens)?,
@@ -186,11 +179,7 @@ mod tests {
     }
 
     fn options<'a>() -> Options<'a> {
-        Options {
-            block_tokens: Some(2),
-            tokenize: Some(words()),
-            ..Options::default()
-        }
+        Options { block_tokens: Some(2), tokenize: Some(words()), ..Options::default() }
     }
 
     fn read(text: &str) -> Result<(Vec<TraceRequest>, TraceInfo), TraceError> {
@@ -219,10 +208,7 @@ mod tests {
         assert_eq!(arrivals, [0, 2500, 2501, 2502, 2503]);
         assert_eq!(requests[0].session, requests[2].session);
         assert_ne!(requests[0].session, requests[1].session);
-        assert_eq!(
-            (requests[3].session, requests[1].output_tokens),
-            (None, Some(3))
-        );
+        assert_eq!((requests[3].session, requests[1].output_tokens), (None, Some(3)));
         assert_eq!(info.sessions, Provenance::Given);
         assert_eq!(info.turns, Provenance::Inferred);
     }
@@ -249,12 +235,7 @@ mod tests {
         let text = "{\"prompt\": \"a\"}\n{\"prompt\": \"unspeakable\"}";
         let error = read(text).expect_err("no token").to_string();
         assert!(error.contains("t, line 2: no token"), "{error}");
-        let without = Reader::new("t", text.as_bytes())
-            .err()
-            .expect("no function");
-        assert!(
-            without.to_string().contains("tokenizing function"),
-            "{without}"
-        );
+        let without = Reader::new("t", text.as_bytes()).err().expect("no function");
+        assert!(without.to_string().contains("tokenizing function"), "{without}");
     }
 }

@@ -53,11 +53,7 @@ mod tests {
 
     fn check(line: &str, expected: [Option<u32>; 3]) {
         let usage = of(&RawFields::parse(line).expect("an object"));
-        assert_eq!(
-            [usage.prompt, usage.cached, usage.output],
-            expected,
-            "{line}"
-        );
+        assert_eq!([usage.prompt, usage.cached, usage.output], expected, "{line}");
     }
 
     #[test]
@@ -67,10 +63,7 @@ mod tests {
             "prompt_tokens_details": {"cached_tokens": 4}}"#;
         check(&format!(r#"{{"usage": {openai}}}"#), all);
         check(&format!(r#"{{"response": {{"usage": {openai}}}}}"#), all);
-        check(
-            &format!(r#"{{"response": {{"body": {{"usage": {openai}}}}}}}"#),
-            all,
-        );
+        check(&format!(r#"{{"response": {{"body": {{"usage": {openai}}}}}}}"#), all);
         check(openai, all);
         check(
             r#"{"usage": {"input_tokens": 9, "output_tokens": 2,
@@ -82,18 +75,12 @@ mod tests {
                 "cache_creation_input_tokens": 2, "output_tokens": 2}}"#,
             all,
         );
-        check(
-            r#"{"prompt_tokens": 9, "cached_tokens": 4, "output_tokens": 2}"#,
-            all,
-        );
+        check(r#"{"prompt_tokens": 9, "cached_tokens": 4, "output_tokens": 2}"#, all);
     }
 
     #[test]
     fn what_cannot_be_is_not_taken() {
-        check(
-            r#"{"usage": {"prompt_tokens": 9, "cached_tokens": 10}}"#,
-            [Some(9), None, None],
-        );
+        check(r#"{"usage": {"prompt_tokens": 9, "cached_tokens": 10}}"#, [Some(9), None, None]);
         check(r#"{"usage": "none", "response": 7}"#, [None; 3]);
         check(r#"{"usage": {"prompt_tokens": -1}}"#, [None; 3]);
     }

@@ -16,9 +16,7 @@ pub struct Attainable {
 
 impl Default for Attainable {
     fn default() -> Self {
-        Self {
-            bins: vec![[0; 2]; BINS],
-        }
+        Self { bins: vec![[0; 2]; BINS] }
     }
 }
 

@@ -144,9 +144,6 @@ mod tests {
             ],
         );
         check("one [, two|] .", &["One, two.", "One."]);
-        check(
-            "a [apple|useful {x}|one]",
-            &["An apple", "A useful <x>", "A one"],
-        );
+        check("a [apple|useful {x}|one]", &["An apple", "A useful <x>", "A one"]);
     }
 }

@@ -88,10 +88,7 @@ impl Intent {
     }
 
     fn is_visit(self) -> bool {
-        matches!(
-            self,
-            Self::Closing | Self::LastThing | Self::Fact | Self::Chore
-        )
+        matches!(self, Self::Closing | Self::LastThing | Self::Fact | Self::Chore)
     }
 
     /// Returns its weight in the draw, among the intents of visitors or of those at work.
@@ -159,11 +156,7 @@ impl TurnState {
         let is_visit = chance(rng, visits(before));
         let weights = Intent::ALL.iter().map(|&intent| {
             let weight = intent.weight(before.is_none());
-            if intent.is_visit() == is_visit {
-                weight
-            } else {
-                0.0
-            }
+            if intent.is_visit() == is_visit { weight } else { 0.0 }
         });
         let intent = Intent::ALL[weighted(rng, weights)];
         let weights = Cue::ALL.iter().map(|cue| cue.weight(intent));
@@ -178,12 +171,8 @@ impl TurnState {
     /// Every state with its probability, as [`Self::draw`] draws it.
     fn all(before: Option<Self>) -> impl Iterator<Item = (Self, f64)> {
         let sum = |is_visit: bool| {
-            let of_kind = Intent::ALL
-                .iter()
-                .filter(|intent| intent.is_visit() == is_visit);
-            of_kind
-                .map(|intent| intent.weight(before.is_none()))
-                .sum::<f64>()
+            let of_kind = Intent::ALL.iter().filter(|intent| intent.is_visit() == is_visit);
+            of_kind.map(|intent| intent.weight(before.is_none())).sum::<f64>()
         };
         let visits = visits(before);
         let per_weight = [(1.0 - visits) / sum(false), visits / sum(true)];
@@ -191,9 +180,7 @@ impl TurnState {
             let of_cues: f64 = Cue::ALL.iter().map(|cue| cue.weight(intent)).sum();
             let share = per_weight[usize::from(intent.is_visit())];
             let share = share * intent.weight(before.is_none()) / of_cues;
-            Cue::ALL
-                .into_iter()
-                .map(move |cue| (Self { intent, cue }, share * cue.weight(intent)))
+            Cue::ALL.into_iter().map(move |cue| (Self { intent, cue }, share * cue.weight(intent)))
         })
     }
 }
@@ -217,10 +204,7 @@ pub(super) struct Signal {
 impl Signal {
     /// With the bias at which `base` of all turns go on, in conversations of at most `max_turns`.
     pub(super) fn new(strength: f64, base: f64, max_turns: u32) -> Self {
-        let mut signal = Self {
-            strength,
-            bias: ln(base / (1.0 - base)),
-        };
+        let mut signal = Self { strength, bias: ln(base / (1.0 - base)) };
         if strength == 0.0 {
             return signal;
         }
@@ -272,12 +256,9 @@ mod tests {
 
     #[test]
     fn the_bias_gives_the_share_asked_for() {
-        for (strength, base, max_turns) in [
-            (0.0, 0.3, 9),
-            (1.0, 0.55, 20),
-            (3.0, 0.1, 1),
-            (8.0, 0.9, 30),
-        ] {
+        for (strength, base, max_turns) in
+            [(0.0, 0.3, 9), (1.0, 0.55, 20), (3.0, 0.1, 1), (8.0, 0.9, 30)]
+        {
             let share = Signal::new(strength, base, max_turns).share(max_turns);
             assert!((share - base).abs() < 1e-6, "{strength} {base}: {share}");
         }
@@ -285,17 +266,13 @@ mod tests {
 
     #[test]
     fn states_are_drawn_as_often_as_their_shares_say() {
-        let visit = TurnState {
-            intent: Intent::Chore,
-            cue: Cue::Done,
-        };
+        let visit = TurnState { intent: Intent::Chore, cue: Cue::Done };
         for before in [None, Some(visit)] {
             let sum: f64 = TurnState::all(before).map(|(_, share)| share).sum();
             assert!((sum - 1.0).abs() < 1e-12, "{sum}");
             let mut rng = Rng::new(9);
-            let drawn: Vec<TurnState> = (0..20_000)
-                .map(|_| TurnState::draw(before, &mut rng))
-                .collect();
+            let drawn: Vec<TurnState> =
+                (0..20_000).map(|_| TurnState::draw(before, &mut rng)).collect();
             for (state, share) in TurnState::all(before) {
                 let got = drawn.iter().filter(|&&turn| turn == state).count() as f64 / 20_000.0;
                 assert!((got - share).abs() < 0.012, "{state:?}: {got} {share}");

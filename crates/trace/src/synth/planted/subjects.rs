@@ -94,12 +94,7 @@ pub(super) const SUBJECTS: &[SubjectMatter] = &[
             "garden pests",
             "soil acidity",
         ],
-        &[
-            "planting plan",
-            "garden layout",
-            "watering schedule",
-            "seed list",
-        ],
+        &["planting plan", "garden layout", "watering schedule", "seed list"],
     ),
     subject(
         &[
@@ -112,12 +107,7 @@ pub(super) const SUBJECTS: &[SubjectMatter] = &[
             "knee stability",
             "rowing technique",
         ],
-        &[
-            "training plan",
-            "workout log",
-            "diet plan",
-            "warm-up routine",
-        ],
+        &["training plan", "workout log", "diet plan", "warm-up routine"],
     ),
     subject(
         &[
@@ -208,12 +198,7 @@ pub(super) const SUBJECTS: &[SubjectMatter] = &[
             "time management",
             "mentoring",
         ],
-        &[
-            "resume",
-            "cover letter",
-            "presentation",
-            "performance review",
-        ],
+        &["resume", "cover letter", "presentation", "performance review"],
     ),
     subject(
         &[
@@ -226,12 +211,7 @@ pub(super) const SUBJECTS: &[SubjectMatter] = &[
             "rain barrels",
             "wood stoves",
         ],
-        &[
-            "renovation plan",
-            "cost estimate",
-            "wiring diagram",
-            "manual",
-        ],
+        &["renovation plan", "cost estimate", "wiring diagram", "manual"],
     ),
     subject(
         &[
@@ -244,12 +224,7 @@ pub(super) const SUBJECTS: &[SubjectMatter] = &[
             "rabbit housing",
             "bird feeders",
         ],
-        &[
-            "care guide",
-            "feeding schedule",
-            "blog post",
-            "adoption form",
-        ],
+        &["care guide", "feeding schedule", "blog post", "adoption form"],
     ),
 ];
 
@@ -290,6 +265,5 @@ pub(super) const QUALITIES: &[&str] = &[
 ];
 
 /// Numbers that prompts name.
-pub(super) const NUMBERS: &[&str] = &[
-    "3", "4", "5", "6", "8", "10", "12", "15", "20", "25", "30", "50",
-];
+pub(super) const NUMBERS: &[&str] =
+    &["3", "4", "5", "6", "8", "10", "12", "15", "20", "25", "30", "50"];

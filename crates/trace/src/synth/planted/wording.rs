@@ -69,11 +69,7 @@ impl Wording {
             if count > length {
                 break;
             }
-            let side = if chance(rng, 0.5) {
-                &mut before
-            } else {
-                &mut after
-            };
+            let side = if chance(rng, 0.5) { &mut before } else { &mut after };
             side.push(context);
         }
         before.append(&mut said);
@@ -155,10 +151,7 @@ mod tests {
                 let text = Wording::new(&mut rng).one_of(&[template], &mut rng);
                 assert!(!text.contains(['[', ']', '{', '}', '|']), "{text}");
             }
-            let slots = template
-                .split('{')
-                .skip(1)
-                .filter_map(|rest| rest.split('}').next());
+            let slots = template.split('{').skip(1).filter_map(|rest| rest.split('}').next());
             for slot in slots {
                 let known = ["topic", "other", "thing", "person", "number", "quality"];
                 assert!(known.contains(&slot), "{slot} in {template}");
@@ -169,18 +162,12 @@ mod tests {
     #[test]
     fn lengths_are_about_those_asked_for() {
         let mut rng = Rng::new(6);
-        let state = TurnState {
-            intent: Intent::Closing,
-            cue: Cue::Silent,
-        };
+        let state = TurnState { intent: Intent::Closing, cue: Cue::Silent };
         for length in [60, 200] {
             let wording = Wording::new(&mut rng);
             let prompt = words(&wording.prompt(state, length, &mut rng));
             assert!((length - 30..=length).contains(&prompt), "{prompt}");
-            for text in [
-                wording.answer(length, &mut rng),
-                wording.system(length, &mut rng),
-            ] {
+            for text in [wording.answer(length, &mut rng), wording.system(length, &mut rng)] {
                 let got = words(&text);
                 assert!((length..length + 30).contains(&got), "{got}: {text}");
             }

@@ -64,10 +64,7 @@ pub(super) fn drifting() -> Stream {
 
 /// Trace A with exponential gaps and `labels`.
 pub(super) fn labelled(labels: Labels) -> Stream {
-    Stream::Conversations(Conversations {
-        labels,
-        ..conversations(Gap::exponential())
-    })
+    Stream::Conversations(Conversations { labels, ..conversations(Gap::exponential()) })
 }
 
 fn conversations(gap: Gap) -> Conversations {
@@ -115,10 +112,7 @@ pub(super) fn business() -> Vec<Stream> {
     let bursts = Stream::Bursts(Bursts {
         starts_per_s: 1.0,
         size: 8.0,
-        gap: Gap::LogNormal {
-            mu: 0.8,
-            sigma: 1.5,
-        },
+        gap: Gap::LogNormal { mu: 0.8, sigma: 1.5 },
         template: around(600.0),
         payload: around(373.0),
         answer: around(430.0),

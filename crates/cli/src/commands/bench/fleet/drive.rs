@@ -95,10 +95,7 @@ impl Driver<'_> {
     async fn rung(&self, rung: &Rung, on_answer: &dyn Fn()) -> Result<RungObservations> {
         let prompts = rung.requests.iter().zip(0..);
         let prompts = prompts.map(|(request, number)| anyhow::Ok(self.prompt(request, number)));
-        let pace = Pace::Open {
-            speed: 1.0,
-            concurrency: self.concurrency,
-        };
+        let pace = Pace::Open { speed: 1.0, concurrency: self.concurrency };
         let gauges = Arc::new(Mutex::new(MeanGauges::default()));
         let scraper = tokio::spawn(scrape(self.url.to_owned(), gauges.clone()));
         let told = Cell::new(0);
@@ -122,9 +119,7 @@ impl Driver<'_> {
             number,
             arrival: Nanos(0) + request.at.unwrap_or_default(),
             session: request.session.map(SessionId),
-            tokens: tokens
-                .map(|token| start + (token ^ self.salt) % (end - start))
-                .collect(),
+            tokens: tokens.map(|token| start + (token ^ self.salt) % (end - start)).collect(),
             output_tokens: request.answer_tokens,
             is_cut: false,
         }
@@ -197,10 +192,7 @@ fn tokens_before(served: &ServedRequest, end: Nanos) -> u64 {
 
 /// Whether the server refused the request or could not be reached.
 fn is_refusal(error: &LoadgenError) -> bool {
-    matches!(
-        error,
-        LoadgenError::Refused { .. } | LoadgenError::Unreachable { .. }
-    )
+    matches!(error, LoadgenError::Refused { .. } | LoadgenError::Unreachable { .. })
 }
 
 fn warn_of_failures(rung: &Rung, observed: &TraceObserved) {

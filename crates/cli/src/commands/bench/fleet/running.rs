@@ -29,9 +29,7 @@ impl RunningFleet {
         let server = ServerOptions { url, api_key_file };
         let snapshot = server.json(PATH, SNAPSHOT_BYTES_MAX).ok();
         let snapshot = snapshot.and_then(|json| serde_json::from_value(json).ok());
-        snapshot
-            .map(|it: Snapshot| Self::of(&it))
-            .unwrap_or_default()
+        snapshot.map(|it: Snapshot| Self::of(&it)).unwrap_or_default()
     }
 
     fn of(snapshot: &Snapshot) -> Self {

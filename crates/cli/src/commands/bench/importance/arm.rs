@@ -143,10 +143,7 @@ impl ImportanceArmSettings<'_> {
             most_at_once: 1,
             packing,
             policy: Arc::new(move |capacity| {
-                let setting = PolicySetting {
-                    capacity,
-                    block_tokens: BLOCK_TOKENS as u32,
-                };
+                let setting = PolicySetting { capacity, block_tokens: BLOCK_TOKENS as u32 };
                 policy::by_name(variant.policy(), setting).expect("a policy that there is")
             }),
         }
@@ -154,11 +151,7 @@ impl ImportanceArmSettings<'_> {
 
     fn engine(&self) -> Engine {
         let prompt_tokens = self.document_tokens + 2 * QUESTION_TOKENS;
-        one_by_one::engine(
-            self.model,
-            (self.dtype, KvStorageFormat::Same),
-            prompt_tokens,
-        )
+        one_by_one::engine(self.model, (self.dtype, KvStorageFormat::Same), prompt_tokens)
     }
 }
 
@@ -305,22 +298,16 @@ impl ImportanceArm {
 
     /// Counts of partial loads; zeros without importance.
     fn tally(&self) -> PartialLoadTally {
-        self.engine
-            .importance()
-            .map_or_else(PartialLoadTally::default, |it| it.tally)
+        self.engine.importance().map_or_else(PartialLoadTally::default, |it| it.tally)
     }
 
     fn guard(&self) -> GuardCounts {
-        self.engine
-            .importance()
-            .map_or_else(GuardCounts::default, |it| it.guard)
+        self.engine.importance().map_or_else(GuardCounts::default, |it| it.guard)
     }
 
     /// Packs: that there are, and that are being made.
     pub(super) fn packs(&self) -> (usize, usize) {
-        self.engine
-            .importance()
-            .map_or((0, 0), |it| (it.packs.packs, it.packs.pending))
+        self.engine.importance().map_or((0, 0), |it| (it.packs.packs, it.packs.pending))
     }
 
     /// Units whose write has not ended. The disk learns of one only once its checksum is computed.

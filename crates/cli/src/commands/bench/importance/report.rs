@@ -126,16 +126,12 @@ fn cells(row: &ImportanceRow, document_tokens: usize) -> Vec<String> {
     let unless_whole = |text: String| unless(!row.is_partly(), text);
     vec![
         row.variant.name().to_owned(),
-        row.ratio
-            .map_or_else(|| "–".to_owned(), |ratio| format!("{ratio}")),
+        row.ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio}")),
         unless(is_computed, format!("{:.0}", row.bytes_per_s / 1e6)),
         format!("{:.0}", ms(row.ttft())),
         unless(is_computed, format!("{:.0}", ms(row.io()))),
         unless(ttft_gain == 0.0, format!("{ttft_gain:.2}")),
-        unless(
-            io_gain == 0.0 || !io_gain.is_finite() || is_computed,
-            format!("{io_gain:.2}"),
-        ),
+        unless(io_gain == 0.0 || !io_gain.is_finite() || is_computed, format!("{io_gain:.2}")),
         unless(is_computed, percent_to_tenths(row.loaded_share())),
         unless(is_computed, percent_to_tenths(row.disk_share())),
         unless_whole(percent_to_tenths(row.bound(document_tokens))),
@@ -147,10 +143,7 @@ fn cells(row: &ImportanceRow, document_tokens: usize) -> Vec<String> {
             tally.parts[1] as f64 / parts * 100.0
         )),
         unless_whole(format!("{:.2}", tally.agreement / layers)),
-        unless_whole(format!(
-            "{:.0} %",
-            tally.full_layers as f64 / layers * 100.0
-        )),
+        unless_whole(format!("{:.0} %", tally.full_layers as f64 / layers * 100.0)),
         unless_whole(percent_to_tenths(tally.missed / layers)),
         unless(row.known == 0, format!("{}/{}", row.right, row.known)),
         likeness(&row.compared),
@@ -159,12 +152,7 @@ fn cells(row: &ImportanceRow, document_tokens: usize) -> Vec<String> {
 
 /// Returns the agreement and mean divergence from full computation, as text.
 fn likeness(compared: &FullComputeComparison) -> String {
-    let told = format!(
-        "{}/{}, {:.1e}",
-        compared.agreed,
-        compared.compared,
-        compared.kl_mean()
-    );
+    let told = format!("{}/{}, {:.1e}", compared.agreed, compared.compared, compared.kl_mean());
     match (compared.compared, compared.infinite) {
         (0, _) => "–".to_owned(),
         (_, 0) => told,

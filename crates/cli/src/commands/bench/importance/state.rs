@@ -29,10 +29,7 @@ impl DiskStateFolder {
 impl Drop for DiskStateFolder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            output::note(&format!(
-                "{} could not be deleted: {error}",
-                self.0.display()
-            ));
+            output::note(&format!("{} could not be deleted: {error}", self.0.display()));
         }
     }
 }

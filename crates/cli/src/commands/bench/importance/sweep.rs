@@ -86,11 +86,7 @@ impl ImportanceRow {
 
     /// Bytes that were loaded, wherever from; where no tally is kept, those that the disk read.
     pub(super) fn loaded_bytes(&self) -> u64 {
-        if self.is_partly() {
-            self.tally.loaded_bytes()
-        } else {
-            self.disk_bytes()
-        }
+        if self.is_partly() { self.tally.loaded_bytes() } else { self.disk_bytes() }
     }
 
     /// Bytes that the disk read, whole pages and headers.
@@ -151,11 +147,7 @@ pub(super) fn run(
     asked: &ImportanceSweepParameters<'_>,
     mut tell: impl FnMut(ImportanceRow) -> Result<()>,
 ) -> Result<()> {
-    let sweep = ImportanceSweep {
-        workload,
-        asked,
-        num_states: Cell::new(0),
-    };
+    let sweep = ImportanceSweep { workload, asked, num_states: Cell::new(0) };
     let speeds = match asked.bytes_per_s {
         Some(bytes_per_s) => vec![bytes_per_s],
         None => sweep.speeds()?,
@@ -201,11 +193,7 @@ impl ImportanceSweep<'_> {
             model: &self.workload.model,
             dtype: self.asked.dtype,
             folder,
-            chunk_tokens: if variant.is_partly() {
-                self.asked.chunk_tokens
-            } else {
-                UNIT_TOKENS
-            },
+            chunk_tokens: if variant.is_partly() { self.asked.chunk_tokens } else { UNIT_TOKENS },
             document_tokens: self.workload.tokens(),
             documents: self.workload.documents.len(),
             disk: Rate::UNLIMITED,
@@ -247,11 +235,7 @@ impl ImportanceSweep<'_> {
 
     fn prompt(&self, number: u64) -> Vec<headstart_core::TokenId> {
         let question = self.workload.question(number);
-        [
-            &self.workload.documents[question.document][..],
-            &question.tokens,
-        ]
-        .concat()
+        [&self.workload.documents[question.document][..], &question.tokens].concat()
     }
 
     /// The variants in turn, question by question.
@@ -267,16 +251,11 @@ impl ImportanceSweep<'_> {
         for &variant in variants {
             arms.push((variant, self.warm(variant, ratio, bytes_per_s, &progress)?));
         }
-        let mut rows: Vec<ImportanceRow> = arms
-            .iter()
-            .map(|(it, _)| self.row(*it, ratio, bytes_per_s))
-            .collect();
+        let mut rows: Vec<ImportanceRow> =
+            arms.iter().map(|(it, _)| self.row(*it, ratio, bytes_per_s)).collect();
         for number in 0..self.asked.questions {
             let question = self.workload.question(1_000_000 + number as u64);
-            let prompt = [
-                &self.workload.documents[question.document][..],
-                &question.tokens,
-            ];
+            let prompt = [&self.workload.documents[question.document][..], &question.tokens];
             for turn in 0..arms.len() {
                 let index = (number + turn) % arms.len();
                 let (variant, (arm, _)) = &mut arms[index];
@@ -313,10 +292,7 @@ impl ImportanceSweep<'_> {
         progress: &TaskProgress,
     ) -> Result<(ImportanceArm, DiskStateFolder)> {
         let state = self.state(variant)?;
-        let rate = |bytes_per_s| Rate {
-            latency: self.asked.latency,
-            bytes_per_s,
-        };
+        let rate = |bytes_per_s| Rate { latency: self.asked.latency, bytes_per_s };
         let setting = ImportanceArmSettings {
             ratio,
             disk: rate(bytes_per_s),

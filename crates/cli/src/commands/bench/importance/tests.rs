@@ -25,10 +25,7 @@ fn bench(variants: &str, ratios: &str) -> ImportanceBench {
 /// Runs the benchmark and returns the tokens of a document and the measured rows.
 fn rows(variants: &str, ratios: &str) -> (usize, Vec<ImportanceRow>) {
     let folder = tempfile::tempdir().expect("a folder");
-    let bench = ImportanceBench {
-        dir: Some(folder.path().to_owned()),
-        ..bench(variants, ratios)
-    };
+    let bench = ImportanceBench { dir: Some(folder.path().to_owned()), ..bench(variants, ratios) };
     check(&bench).expect("they can be run");
     let workload = workload::load(&bench, Dtype::F32).expect("a workload");
     let mut rows = Vec::new();
@@ -37,9 +34,7 @@ fn rows(variants: &str, ratios: &str) -> (usize, Vec<ImportanceRow>) {
         Ok(())
     };
     measure(&bench, &workload, Dtype::F32, tell).expect("it is measured");
-    let left = std::fs::read_dir(folder.path())
-        .expect("the folder")
-        .count();
+    let left = std::fs::read_dir(folder.path()).expect("the folder").count();
     assert_eq!(left, 0, "all is deleted");
     (workload.tokens(), rows)
 }
@@ -53,11 +48,7 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
     assert_eq!(names, expected);
     for row in &all {
         let name = row.variant.name();
-        assert_eq!(
-            (row.answers.len(), row.known, row.right),
-            (1, 1, 1),
-            "{name}"
-        );
+        assert_eq!((row.answers.len(), row.known, row.right), (1, 1, 1), "{name}");
         assert!(row.full.is_some(), "all are compared with the full load");
     }
     let [recompute, units, full, first, few, again, second, many] = &all[..] else {
@@ -65,26 +56,16 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
     };
     let beside = |row: &ImportanceRow| row.full == Some((again.ttft(), again.io()));
     assert!(beside(second) && !beside(first), "each has its own");
-    assert_eq!(
-        (recompute.disk_bytes(), recompute.compared.compared),
-        (0, 0)
-    );
+    assert_eq!((recompute.disk_bytes(), recompute.compared.compared), (0, 0));
     for whole in [units, full, again] {
         assert!(whole.disk_bytes() >= whole.whole_bytes());
         assert!(whole.loaded_share() >= 1.0);
-        assert_eq!(
-            (whole.packs, whole.compared.compared),
-            (0, 0),
-            "nothing is left out"
-        );
+        assert_eq!((whole.packs, whole.compared.compared), (0, 0), "nothing is left out");
     }
     assert_eq!((units.is_partly(), full.is_partly()), (false, true));
     assert_eq!(full.loaded_bytes(), full.whole_bytes());
     for part in [first, few, second, many] {
-        assert!(
-            part.disk_bytes() >= part.loaded_bytes(),
-            "pages and headers"
-        );
+        assert!(part.disk_bytes() >= part.loaded_bytes(), "pages and headers");
         assert!(part.loaded_bytes() < part.whole_bytes());
         assert!(part.packs > 0);
         assert_eq!((part.compared.compared, part.compared.infinite), (1, 0));
@@ -104,9 +85,7 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
 #[test]
 fn json_says_how_it_was_measured_and_its_shares_add_up() {
     let (tokens, mut all) = rows("impress,units", "0.4");
-    let [units, impress] = &mut all[..] else {
-        unreachable!("two rows")
-    };
+    let [units, impress] = &mut all[..] else { unreachable!("two rows") };
     // As if some had been on their way already, and some prompts had not ended so.
     impress.tally.parts[3] = impress.tally.parts[2];
     (impress.tally.failed, impress.tally.late) = (1, 2);
@@ -120,12 +99,7 @@ fn json_says_how_it_was_measured_and_its_shares_add_up() {
     let shares = shares.map(|it| told[it].as_f64().expect("a share"));
     let sum: f64 = shares.iter().sum();
     assert!((sum - 1.0).abs() < 1e-9 && shares[3] > 0.4, "{shares:?}");
-    for (name, count) in [
-        ("fell_back", 7),
-        ("chunk", 16),
-        ("documents", 1),
-        ("warm_up", 3),
-    ] {
+    for (name, count) in [("fell_back", 7), ("chunk", 16), ("documents", 1), ("warm_up", 3)] {
         assert_eq!(told[name], count, "{name}");
     }
     assert_eq!(told["spared"], 0.02);
@@ -145,13 +119,8 @@ fn the_median_of_an_even_number_lies_between_two() {
 fn infinite_divergences_are_counted_beside_the_mean() {
     let mut guard = Guard::new(GuardOptions::default());
     let mut sum = FullComputeComparison::default();
-    let questions = [
-        (0.5, true),
-        (f32::INFINITY, false),
-        (0.0, true),
-        (1.5, false),
-        (f32::INFINITY, false),
-    ];
+    let questions =
+        [(0.5, true), (f32::INFINITY, false), (0.0, true), (1.5, false), (f32::INFINITY, false)];
     for (kl, top1_agrees) in questions {
         let before = guard.counts();
         guard.compared(&[], Divergence { kl, top1_agrees });

@@ -43,10 +43,7 @@ pub(super) struct DocumentWorkload {
 /// Source of the questions.
 enum Asks {
     /// Of the constructed models: values, or the majority.
-    Needle {
-        documents: Vec<Document>,
-        is_value: bool,
-    },
+    Needle { documents: Vec<Document>, is_value: bool },
     /// The pieces of a text behind the documents.
     Text(Vec<Vec<TokenId>>),
     /// Noise from a vocabulary of this size.
@@ -57,11 +54,7 @@ enum Asks {
 pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<DocumentWorkload> {
     let loaded = model::load(&bench.model, dtype)?;
     let tokens = bench.prefix / MOST_CHUNK * MOST_CHUNK;
-    let most = loaded
-        .model
-        .config
-        .max_context
-        .saturating_sub(QUESTION_TOKENS + 1);
+    let most = loaded.model.config.max_context.saturating_sub(QUESTION_TOKENS + 1);
     if !(MOST_CHUNK..=most).contains(&tokens) {
         let (prefix, model) = (bench.prefix, &bench.model);
         let problem = format!("--prefix {prefix}: expected {MOST_CHUNK} to {most} for {model}");
@@ -87,21 +80,12 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<DocumentWork
             };
             let documents: Vec<Document> = (0..bench.documents).map(draw).collect();
             let texts = documents.iter().map(|it| it.tokens.clone()).collect();
-            (
-                texts,
-                Asks::Needle {
-                    documents,
-                    is_value,
-                },
-            )
+            (texts, Asks::Needle { documents, is_value })
         }
         (None, Some(path)) => {
             let text = std::fs::read_to_string(path);
             let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-            let encoded = loaded
-                .prompt
-                .tokenizer
-                .encode(&text, SpecialTokensIn::AddBosEos)?;
+            let encoded = loaded.prompt.tokenizer.encode(&text, SpecialTokensIn::AddBosEos)?;
             pieces(&encoded, bench.documents, tokens)?
         }
         (None, None) => {
@@ -111,12 +95,7 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<DocumentWork
             (documents, Asks::Noise(vocab))
         }
     };
-    Ok(DocumentWorkload {
-        name: loaded.name,
-        model: loaded.model,
-        documents,
-        asks,
-    })
+    Ok(DocumentWorkload { name: loaded.name, model: loaded.model, documents, asks })
 }
 
 /// Refuses what would say nothing to this model.
@@ -171,10 +150,7 @@ impl DocumentWorkload {
 
     fn question_about(&self, document: usize, rng: &mut Rng) -> BenchQuestion {
         let (tokens, answer) = match &self.asks {
-            Asks::Needle {
-                documents,
-                is_value,
-            } => {
+            Asks::Needle { documents, is_value } => {
                 let asked = &documents[document];
                 let question = if *is_value {
                     asked.ask_value(rng, QUESTION_TOKENS)
@@ -186,10 +162,6 @@ impl DocumentWorkload {
             Asks::Text(pieces) => (pieces[rng.below(pieces.len())].clone(), None),
             Asks::Noise(vocab) => (noise(rng, QUESTION_TOKENS, *vocab), None),
         };
-        BenchQuestion {
-            document,
-            tokens,
-            answer,
-        }
+        BenchQuestion { document, tokens, answer }
     }
 }

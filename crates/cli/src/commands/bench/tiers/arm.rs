@@ -212,10 +212,7 @@ impl TierArm {
                 return Ok(());
             }
             if began.elapsed() > PATIENCE {
-                bail!(
-                    "the disk does not store: {} of {new} units",
-                    self.stored()? - stored_before
-                );
+                bail!("the disk does not store: {} of {new} units", self.stored()? - stored_before);
             }
             self.pulse.rest(Duration::from_millis(1));
         }

@@ -47,10 +47,7 @@ pub(super) fn load(spec: &str, dtype: Dtype) -> Result<NamedModel> {
         None => model::load(spec, dtype)?.model,
     };
     let name = spec.trim_end_matches('/').rsplit('/').next();
-    Ok(NamedModel {
-        name: name.unwrap_or(spec).to_owned(),
-        model,
-    })
+    Ok(NamedModel { name: name.unwrap_or(spec).to_owned(), model })
 }
 
 /// The toy, and one of about a quarter and one of about three times its cost per token.
@@ -61,11 +58,5 @@ fn built_in(spec: &str) -> Option<ModelConfig> {
         "toy-large" => (768, 2_048, 10, 12),
         _ => return None,
     };
-    Some(ModelConfig {
-        hidden,
-        intermediate,
-        num_layers,
-        num_heads,
-        ..toy::config()
-    })
+    Some(ModelConfig { hidden, intermediate, num_layers, num_heads, ..toy::config() })
 }

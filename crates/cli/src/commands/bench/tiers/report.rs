@@ -12,9 +12,7 @@ const GAIN: f64 = 0.95;
 pub(super) fn json(cell: &TierSweepCell) -> Value {
     let ttft_ms = |arm: usize| -> Vec<f64> {
         let answers = cell.answers[arm].iter();
-        answers
-            .map(|it| (it.ttft.as_secs_f64() * 1e6).round() / 1e3)
-            .collect()
+        answers.map(|it| (it.ttft.as_secs_f64() * 1e6).round() / 1e3).collect()
     };
     json!({
         "model": cell.model,
@@ -41,22 +39,12 @@ pub(super) fn progress(cell: &TierSweepCell) -> String {
 
 /// All rows, and what they come to.
 pub(super) fn text(cells: &[TierSweepCell]) -> String {
-    let head = [
-        "model",
-        "prefix",
-        "MB/s",
-        "load ms",
-        "compute ms",
-        "plan ms",
-        "loaded",
-        "ratio",
-    ];
+    let head = ["model", "prefix", "MB/s", "load ms", "compute ms", "plan ms", "loaded", "ratio"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(cells.iter().map(|cell| row(cell).to_vec()));
     let ratios = cells.iter().map(TierSweepCell::ratio);
-    let (best, worst) = ratios.fold((f64::INFINITY, 0.0_f64), |(best, worst), ratio| {
-        (best.min(ratio), worst.max(ratio))
-    });
+    let (best, worst) = ratios
+        .fold((f64::INFINITY, 0.0_f64), |(best, worst), ratio| (best.min(ratio), worst.max(ratio)));
     let faster = cells.iter().filter(|cell| cell.ratio() < GAIN).count();
     format!(
         "{}\nMedian times to the first token, with the prefix on the tier and nowhere else. Ratio: \

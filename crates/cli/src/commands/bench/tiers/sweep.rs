@@ -76,11 +76,7 @@ pub(super) fn run(
     mut tell: impl FnMut(TierSweepCell) -> Result<()>,
 ) -> Result<()> {
     for &prefix_tokens in asked.prefixes {
-        let sweep = PrefixSweep {
-            model,
-            asked,
-            prefix_tokens,
-        };
+        let sweep = PrefixSweep { model, asked, prefix_tokens };
         let progress = TaskProgress::endless(format!("filling with {prefix_tokens} tokens"));
         let compute_s = sweep.fill()?.as_secs_f64();
         progress.end();
@@ -127,10 +123,7 @@ impl PrefixSweep<'_> {
 
     fn open(&self, arm: usize, reads: Rate) -> Result<TierArm> {
         let folder = self.folder(arm);
-        let setting = TierArmSettings {
-            folder: &folder,
-            ..self.setting(arm, reads)
-        };
+        let setting = TierArmSettings { folder: &folder, ..self.setting(arm, reads) };
         TierArm::open(&setting)
     }
 
@@ -150,9 +143,7 @@ impl PrefixSweep<'_> {
     fn fill(&self) -> Result<Duration> {
         let mut shortest = Duration::MAX;
         for arm in 0..ARMS.len() {
-            let answer = self
-                .open(arm, Rate::UNLIMITED)?
-                .ask(BenchPrompt::Known(0))?;
+            let answer = self.open(arm, Rate::UNLIMITED)?.ask(BenchPrompt::Known(0))?;
             shortest = shortest.min(answer.ttft);
         }
         Ok(shortest)
@@ -160,10 +151,7 @@ impl PrefixSweep<'_> {
 
     /// The three arms in turn, each with an engine that knows nothing yet but its warm-up.
     fn cell(&self, bytes_per_s: f64, number: &mut u64) -> Result<[Vec<PromptMeasurement>; 3]> {
-        let reads = Rate {
-            latency: self.asked.latency,
-            bytes_per_s,
-        };
+        let reads = Rate { latency: self.asked.latency, bytes_per_s };
         let mut arms = Vec::new();
         for arm in 0..ARMS.len() {
             arms.push(self.open(arm, reads)?);
@@ -209,10 +197,7 @@ mod tests {
         (config.num_heads, config.num_kv_heads, config.head_dim) = (4, 2, 16);
         config.vocab = 300;
         let model = toy::with_config(config, GenerationDefaults::default(), Dtype::F32);
-        let named = NamedModel {
-            name: "tiny".to_owned(),
-            model: Arc::new(model),
-        };
+        let named = NamedModel { name: "tiny".to_owned(), model: Arc::new(model) };
         let folder = tempfile::tempdir().expect("a folder");
         let asked = TierSweepParameters {
             folder: folder.path(),

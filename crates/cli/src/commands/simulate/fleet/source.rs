@@ -63,12 +63,7 @@ pub(crate) struct SourceOptions {
     ///
     /// The preset's first step runs before them and fills the caches. A rate that the preset lacks
     /// runs for 60 seconds.
-    #[arg(
-        long,
-        value_name = "RATE[,RATE…]",
-        value_delimiter = ',',
-        conflicts_with = "trace"
-    )]
+    #[arg(long, value_name = "RATE[,RATE…]", value_delimiter = ',', conflicts_with = "trace")]
     rates: Vec<f64>,
     /// Duration of each rate except the first [default: as published]
     #[arg(long, value_name = "SECONDS", conflicts_with = "trace")]
@@ -171,11 +166,7 @@ impl SourceOptions {
                 );
                 return Err(UsageError(message).into());
             }
-            Ok(Crowd {
-                users,
-                think_s,
-                seconds,
-            })
+            Ok(Crowd { users, think_s, seconds })
         };
         let crowds = self.users.iter().map(crowd).collect::<Result<Vec<_>>>()?;
         Ok(ladder.draw_closed(&crowds, &mut Rng::new(seed)))
@@ -186,9 +177,7 @@ impl SourceOptions {
         let progress = input.progress();
         let mut reader = input.open(&progress)?;
         let trace = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
-        remarks(&reader)
-            .iter()
-            .for_each(|remark| output::note(remark));
+        remarks(&reader).iter().for_each(|remark| output::note(remark));
         if trace.is_empty() {
             let message = format!("{}: no requests in it", input.name());
             return Err(UsageError(message).into());

@@ -11,31 +11,17 @@ pub(super) struct LexiconGroup {
 }
 
 const fn any(class: Class, words: &'static str) -> LexiconGroup {
-    LexiconGroup {
-        class,
-        capital: false,
-        words,
-    }
+    LexiconGroup { class, capital: false, words }
 }
 
 const fn capital(class: Class, words: &'static str) -> LexiconGroup {
-    LexiconGroup {
-        class,
-        capital: true,
-        words,
-    }
+    LexiconGroup { class, capital: true, words }
 }
 
 /// The entries by class. Of months and days in other languages, what no other word is.
 pub(super) static GROUPS: &[LexiconGroup] = &[
-    capital(
-        Class::Month,
-        "jan feb mar apr may jun jul aug sep sept oct nov dec march",
-    ),
-    capital(
-        Class::Weekday,
-        "mon tue tues wed thu thur thurs fri sat sun",
-    ),
+    capital(Class::Month, "jan feb mar apr may jun jul aug sep sept oct nov dec march"),
+    capital(Class::Weekday, "mon tue tues wed thu thur thurs fri sat sun"),
     any(
         Class::Month,
         "january february april june july august september october november december januar \
@@ -54,10 +40,7 @@ pub(super) static GROUPS: &[LexiconGroup] = &[
          mercoledì giovedì venerdì sabato domenica maandag dinsdag woensdag donderdag vrijdag \
          zaterdag zondag вторник среда четверг пятница суббота",
     ),
-    any(
-        Class::DayPart,
-        "morning afternoon evening night tonight noon midnight",
-    ),
+    any(Class::DayPart, "morning afternoon evening night tonight noon midnight"),
     any(
         Class::Spelled,
         "one two three four five six seven eight nine ten eleven twelve thirteen fourteen \
@@ -93,10 +76,7 @@ pub(super) static GROUPS: &[LexiconGroup] = &[
          interaction transaction txn counter seq sequence job job_id task_id etag ip ulid \
          cuid rid sid random_seed rand_seed rng_seed",
     ),
-    any(
-        Class::IdLabel,
-        "id ids key ref reference identifier header version build",
-    ),
+    any(Class::IdLabel, "id ids key ref reference identifier header version build"),
     any(
         Class::ToolLabel,
         "tools functions parameters properties input_schema inputschema plugins skills \

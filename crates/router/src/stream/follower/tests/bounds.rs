@@ -8,20 +8,14 @@ fn what_waits_is_bounded_and_fetched_again() {
     let end = 20_000;
     (3..end).for_each(|seq| drop(script.play(Live(seq))));
     assert_eq!(script.report().held_batches, HELD_BATCHES_MAX);
-    assert_eq!(
-        script.report().overflown_batches,
-        end - 2 - HELD_BATCHES_MAX as u64
-    );
+    assert_eq!(script.report().overflown_batches, end - 2 - HELD_BATCHES_MAX as u64);
     script.play(Reply(0));
     assert_eq!(script.play(Reply(1)).len(), 1 + HELD_BATCHES_MAX);
     let next = script.report().next_seq;
     assert_eq!(script.play(End), [Ask(next - 1)]);
     (next - 1..end).for_each(|seq| drop(script.play(Reply(seq))));
     assert_eq!(script.play(End), [Status(Complete)]);
-    assert_eq!(
-        (script.report().next_seq, script.report().lost_batches),
-        (end, 0)
-    );
+    assert_eq!((script.report().next_seq, script.report().lost_batches), (end, 0));
 }
 
 /// More is late than can wait: it is applied as it comes, and nothing of it is lost. What was known
@@ -41,10 +35,7 @@ fn a_late_backlog_that_does_not_fit_is_not_lost() {
     (2..end).for_each(|seq| drop(script.play(Reply(seq))));
     assert_eq!(script.play(Reply(end)), []);
     assert_eq!(script.play(End), [Status(Partial)]);
-    assert_eq!(
-        (script.report().next_seq, script.report().lost_batches),
-        (end + 1, 0)
-    );
+    assert_eq!((script.report().next_seq, script.report().lost_batches), (end + 1, 0));
 }
 
 #[test]
@@ -53,15 +44,8 @@ fn what_waits_is_bounded_in_bytes_too() {
         let mut script = Script::new(config, 1);
         for seq in 2..42 {
             let blocks = vec![BlockHash::from_u64(seq); (1 << 20) / size_of::<BlockHash>()];
-            let event = CacheEvent::Removed {
-                blocks,
-                tier: Tier::Device,
-                group: 0,
-            };
-            let batch = StreamBatch {
-                events: vec![event],
-                ..script.batch(0, seq)
-            };
+            let event = CacheEvent::Removed { blocks, tier: Tier::Device, group: 0 };
+            let batch = StreamBatch { events: vec![event], ..script.batch(0, seq) };
             script.follower.on_live(batch, script.now, &mut Vec::new());
             assert!(script.report().held_bytes <= HELD_BYTES_MAX);
             if config.can_replay || script.report().held_batches > 0 {
@@ -78,12 +62,7 @@ fn what_waits_is_bounded_in_bytes_too() {
 fn the_largest_numbers_do_not_overflow() {
     let top = u64::MAX - 1;
     let mut script = check_live_only(1, &[]);
-    let far = StreamBatch {
-        seq: top,
-        ts: Some(1e9),
-        fingerprint: 7,
-        ..StreamBatch::default()
-    };
+    let far = StreamBatch { seq: top, ts: Some(1e9), fingerprint: 7, ..StreamBatch::default() };
     script.follower.on_live(far, script.now, &mut Vec::new());
     let waited = script.play(Tick(REORDER_TIME_MAX));
     assert_eq!(waited, [Doubt(top - 1), Apply(top), Status(Partial)]);

@@ -54,10 +54,7 @@ fn a_late_batch_fills_its_hole() {
     check(2, lines);
     check_live_only(
         2,
-        &[
-            (Live(3), &[Status(Replaying)]),
-            (Live(2), &[Apply(2), Apply(3), Status(Complete)]),
-        ],
+        &[(Live(3), &[Status(Replaying)]), (Live(2), &[Apply(2), Apply(3), Status(Complete)])],
     );
 }
 
@@ -88,10 +85,7 @@ fn a_truncated_first_contact_is_partial_but_not_in_doubt() {
     // The status is Replaying from the start: nothing has settled the connection yet.
     assert_eq!(script.play(Live(9)), [Ask(0)]);
     script.check(&lines[1..]);
-    assert_eq!(
-        (script.report().lost_batches, script.report().next_seq),
-        (8, 10)
-    );
+    assert_eq!((script.report().lost_batches, script.report().next_seq), (8, 10));
 }
 
 /// A live batch that came before the publisher's reply and is not in it may be from another
@@ -135,10 +129,7 @@ fn replays_that_fail_are_repeated_with_growing_pauses_and_then_given_up() {
     assert_eq!(given_up, [Doubt(2), Apply(3), Status(Partial)]);
     assert_eq!(pauses.len(), REPLAY_TRIES_MAX as usize);
     let pauses = &pauses[..5];
-    assert!(
-        pauses.is_sorted() && pauses[4] >= Duration::from_secs(1),
-        "{pauses:?}"
-    );
+    assert!(pauses.is_sorted() && pauses[4] >= Duration::from_secs(1), "{pauses:?}");
     // Once hopeless, the next hole gets one try.
     let lines: &[(In, &[Out])] = &[
         (Tick(Duration::from_secs(11)), &[]),
@@ -165,27 +156,18 @@ fn damage_is_doubted_where_it_may_hide_a_removal() {
     let rows: [(Damage, &[Out]); 4] = [
         (Damage::None, &[Apply(3)]),
         (
-            Damage::Skipped {
-                reasons: vec![("tier", 2)],
-                may_have_removed: false,
-            },
+            Damage::Skipped { reasons: vec![("tier", 2)], may_have_removed: false },
             &[Apply(3), Skipped(2), Status(Partial)],
         ),
         (
-            Damage::Skipped {
-                reasons: vec![("tag", 1)],
-                may_have_removed: true,
-            },
+            Damage::Skipped { reasons: vec![("tag", 1)], may_have_removed: true },
             &[Apply(3), Skipped(1), Doubt(0), Status(Partial)],
         ),
         (Damage::Unreadable, &[Doubt(1), Status(Partial)]),
     ];
     for (damage, expected) in rows {
         let mut script = Script::new(REPLAYED, 3);
-        let batch = StreamBatch {
-            damage,
-            ..script.batch(0, 3)
-        };
+        let batch = StreamBatch { damage, ..script.batch(0, 3) };
         let mut effects = Vec::new();
         script.follower.on_live(batch, script.now, &mut effects);
         assert_eq!(effects.iter().map(in_short).collect::<Vec<_>>(), expected);
@@ -195,28 +177,13 @@ fn damage_is_doubted_where_it_may_hide_a_removal() {
 
 #[test]
 fn other_ranks_and_bad_messages_are_counted() {
-    let mut script = Script::new(
-        FollowerConfig {
-            can_replay: true,
-            rank: Some(1),
-        },
-        1,
-    );
+    let mut script = Script::new(FollowerConfig { can_replay: true, rank: Some(1) }, 1);
     for rank in [None, Some(1), Some(2)] {
         let seq = script.report().next_seq;
-        let batch = StreamBatch {
-            rank,
-            ..script.batch(0, seq)
-        };
+        let batch = StreamBatch { rank, ..script.batch(0, seq) };
         script.follower.on_live(batch, script.now, &mut Vec::new());
     }
-    assert_eq!(
-        (
-            script.report().applied_batches,
-            script.report().rank_mismatches
-        ),
-        (4, 1)
-    );
+    assert_eq!((script.report().applied_batches, script.report().rank_mismatches), (4, 1));
     script.check(&[(Bad, &[Skipped(1)]), (Live(u64::MAX), &[Skipped(1)])]);
     assert_eq!(script.report().bad_messages, 2);
 }
@@ -237,23 +204,15 @@ fn a_hole_in_a_long_replay_is_asked_for_again() {
         (End, &[Ask(safe)]),
         (Reply(safe), &[]),
         (Reply(hole), &[Apply(hole), Apply(hole + 1)]),
-        (
-            Reply(hole + 3),
-            &[Doubt(1), Apply(hole + 3), Apply(hole + 4)],
-        ),
+        (Reply(hole + 3), &[Doubt(1), Apply(hole + 3), Apply(hole + 4)]),
         (End, &[Status(Partial)]),
     ]);
 }
 
 #[test]
 fn behind_a_clear_nothing_is_missing() {
-    let mut script = check(
-        2,
-        &[
-            (Live(3), &[Ask(1), Status(Replaying)]),
-            (Tick(LATE_TIME_MAX), &[Doubt(0)]),
-        ],
-    );
+    let mut script =
+        check(2, &[(Live(3), &[Ask(1), Status(Replaying)]), (Tick(LATE_TIME_MAX), &[Doubt(0)])]);
     let cleared = |script: &Script, seq| StreamBatch {
         events: vec![CacheEvent::Cleared],
         ..script.batch(0, seq)
@@ -266,10 +225,7 @@ fn behind_a_clear_nothing_is_missing() {
     };
     let batch = cleared(&Script::new(REPLAYED, 0), 5);
     let seen = live(batch);
-    assert_eq!(
-        seen,
-        [Doubt(1), Apply(3), Doubt(1), Apply(5), Status(Complete)]
-    );
+    assert_eq!(seen, [Doubt(1), Apply(3), Doubt(1), Apply(5), Status(Complete)]);
     // Replies about the old gap no longer count; the next gap gets a question of its own.
     script.check(&[
         (Reply(4), &[]),

@@ -22,13 +22,7 @@ fn a_long_absence_is_a_doubt_once() {
         (Reply(3), &[Trust, Apply(3)]),
     ];
     assert_eq!(check(3, lines).report().lost_batches, 0);
-    check(
-        0,
-        &[
-            (Down, &[Status(StreamStatus::Down)]),
-            (Tick(LATE_TIME_MAX), &[]),
-        ],
-    );
+    check(0, &[(Down, &[Status(StreamStatus::Down)]), (Tick(LATE_TIME_MAX), &[])]);
 }
 
 /// Gone for long enough to be doubted, and there again.
@@ -121,11 +115,9 @@ fn a_replay_that_fails_at_first_takes_the_doubt_back_when_it_comes() {
 #[test]
 fn another_absence_before_the_reply_is_part_of_the_same() {
     // All is in doubt already, and for as long as since the first one.
-    for (away, end) in [
-        (LATE_TIME_MAX / 2, &[Trust][..]),
-        (LATE_TIME_MAX, &[Trust]),
-        (TRUST_TIME_MAX, &[]),
-    ] {
+    for (away, end) in
+        [(LATE_TIME_MAX / 2, &[Trust][..]), (LATE_TIME_MAX, &[Trust]), (TRUST_TIME_MAX, &[])]
+    {
         check_away(&[
             (Down, &[Status(StreamStatus::Down)]),
             (Tick(away), &[]),
@@ -161,21 +153,12 @@ fn without_the_last_batch_an_absence_stays_a_doubt() {
         (End, &[]),
         (Live(6), &[Apply(6), Status(Partial)]),
     ]);
-    check_away(&[
-        (Live(3), &[]),
-        (End, &[Doubt(0), Apply(3), Status(Partial)]),
-    ]);
+    check_away(&[(Live(3), &[]), (End, &[Doubt(0), Apply(3), Status(Partial)])]);
     // The batch that waited is the next one, but whose?
     check_away(&[(Live(3), &[]), (Reply(4), &[Apply(3), Doubt(0), Apply(4)])]);
     // Another process, as the replay or a live batch tells.
-    check_away(&[
-        (ReplyOf(1, 2), &[Clear, Ask(0)]),
-        (ReplyOf(1, 0), &[Apply(0)]),
-    ]);
-    check_away(&[
-        (LiveOf(1, 0), &[Clear, Apply(0), Status(Complete)]),
-        (Reply(2), &[]),
-    ]);
+    check_away(&[(ReplyOf(1, 2), &[Clear, Ask(0)]), (ReplyOf(1, 0), &[Apply(0)])]);
+    check_away(&[(LiveOf(1, 0), &[Clear, Apply(0), Status(Complete)]), (Reply(2), &[])]);
 }
 
 #[test]
@@ -257,10 +240,7 @@ fn a_gap_is_a_doubt_after_a_second_and_none_any_more_once_it_is_filled() {
             (Reply(2), &[]),
             (Reply(3), &[Trust, Apply(2), Apply(3), Apply(4), Apply(5)]),
         ],
-        &[
-            (Live(3), &[]),
-            (Live(2), &[Trust, Apply(2), Apply(3), Apply(4), Apply(5)]),
-        ],
+        &[(Live(3), &[]), (Live(2), &[Trust, Apply(2), Apply(3), Apply(4), Apply(5)])],
         &[(Reply(3), &[Doubt(1), Apply(3), Apply(4), Apply(5)])],
     ];
     for (end, lost) in ends.into_iter().zip([0, 0, 0, 1]) {
@@ -320,11 +300,7 @@ fn silence_that_nobody_explains_is_a_doubt() {
         seen.extend(script.play(Tick(RETRY_PAUSE_MAX)));
     }
     let doubts = seen.iter().filter(|out| **out == Doubt(0)).count();
-    assert_eq!(
-        (doubts, seen.last()),
-        (1, Some(&Status(Partial))),
-        "{seen:?}"
-    );
+    assert_eq!((doubts, seen.last()), (1, Some(&Status(Partial))), "{seen:?}");
     script.check(&[(Live(4), &[Trust, Apply(4), Status(Complete)])]);
     // Who never answered anything may be unable to.
     script.follower = Follower::new(REPLAYED);
@@ -334,10 +310,7 @@ fn silence_that_nobody_explains_is_a_doubt() {
         seen.extend(script.play(Fail));
         seen.extend(script.play(Tick(SILENCE_TIME_MAX / 5)));
     }
-    assert!(
-        !seen.contains(&Doubt(0)) && seen.contains(&Ask(2)),
-        "{seen:?}"
-    );
+    assert!(!seen.contains(&Doubt(0)) && seen.contains(&Ask(2)), "{seen:?}");
 }
 
 /// A batch that comes late itself does not make what is missing before it any less late.
@@ -361,10 +334,7 @@ fn what_is_applied_at_last_is_in_doubt_where_more_is_late() {
         (Live(3), &[Ask(1), Status(Replaying)]),
         (Tick(LATE_TIME_MAX), &[Doubt(0)]),
         (Live(5), &[]),
-        (
-            Tick(HELD_TIME_MAX - LATE_TIME_MAX),
-            &[Ask(1), Doubt(1), Apply(3), Doubt(0)],
-        ),
+        (Tick(HELD_TIME_MAX - LATE_TIME_MAX), &[Ask(1), Doubt(1), Apply(3), Doubt(0)]),
     ];
     check(2, lines);
 }
@@ -385,10 +355,7 @@ fn each_replay_goes_on_where_the_last_one_stopped() {
         (Fail, &[]),
         (Tick(RETRY_PAUSE_MIN), &[Ask(4)]),
         (Reply(4), &[]),
-        (
-            Reply(5),
-            &[Trust, Apply(2), Apply(3), Apply(4), Apply(5), Apply(6)],
-        ),
+        (Reply(5), &[Trust, Apply(2), Apply(3), Apply(4), Apply(5), Apply(6)]),
         (End, &[Status(Complete)]),
     ];
     check(2, lines);
@@ -416,10 +383,7 @@ fn behind_a_clear_nobody_is_waited_for() {
             (Fail, &[]),
         ],
     );
-    let cleared = StreamBatch {
-        events: vec![CacheEvent::Cleared],
-        ..script.batch(0, 5)
-    };
+    let cleared = StreamBatch { events: vec![CacheEvent::Cleared], ..script.batch(0, 5) };
     script.follower.on_live(cleared, script.now, &mut vec![]);
     script.check(&[(Tick(LATE_TIME_MAX * 2), &[])]);
     assert_eq!(script.follower.status(), Complete);

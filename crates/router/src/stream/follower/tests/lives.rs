@@ -20,10 +20,7 @@ fn a_lower_number_with_a_newer_time_is_a_restart() {
         (End, &[Status(Complete)]),
     ];
     let script = check(5, lines);
-    assert_eq!(
-        (script.report().epoch, script.report().stale_batches),
-        (1, 3)
-    );
+    assert_eq!((script.report().epoch, script.report().stale_batches), (1, 3));
     check(5, &[(LiveOf(1, 0), &[Clear, Apply(0)])]);
     check(5, &[(LiveOf(1, 4), &[Clear, Ask(0), Status(Replaying)])]);
 }
@@ -34,10 +31,7 @@ fn without_times_any_regress_is_a_restart() {
     check_without_times(3, &[(Live(2), &[]), (LiveOf(1, 2), &[Clear, Ask(0)])]);
     check_without_times(
         3,
-        &[
-            (LiveOf(1, 0), &[Clear, Apply(0), Ask(0)]),
-            (LiveOf(1, 1), &[Apply(1)]),
-        ],
+        &[(LiveOf(1, 0), &[Clear, Apply(0), Ask(0)]), (LiveOf(1, 1), &[Apply(1)])],
     );
 }
 
@@ -91,11 +85,7 @@ fn what_waits_of_the_new_process_is_kept() {
 fn a_number_below_an_unreadable_one_is_a_restart_if_nothing_is_newer() {
     for config in [REPLAYED, LIVE_ONLY] {
         let mut script = Script::new(config, 3);
-        let unreadable = StreamBatch {
-            ts: None,
-            damage: Damage::Unreadable,
-            ..script.batch(0, 9)
-        };
+        let unreadable = StreamBatch { ts: None, damage: Damage::Unreadable, ..script.batch(0, 9) };
         script.follower.on_live(unreadable, script.now, &mut vec![]);
         while script.report().next_seq < 10 {
             let due = script.follower.due().expect("what waits is waited for");
@@ -192,33 +182,17 @@ fn what_was_known_before_is_forgotten_where_a_life_begins() {
     };
     let up: (In, &[Out]) = (Up, &[Ask(0), Status(Replaying)]);
     // The same life, whole; another one, whole or shorter than what was seen; a truncated replay.
-    check(
-        &[up, (Reply(0), &[Clear, Apply(0)]), (Reply(1), &[Apply(1)])],
-        0,
-    );
+    check(&[up, (Reply(0), &[Clear, Apply(0)]), (Reply(1), &[Apply(1)])], 0);
     check(&[up, (ReplyOf(1, 0), &[Clear, Apply(0)]), (End, &[])], 1);
-    check(
-        &[
-            up,
-            (End, &[Clear]),
-            (LiveOf(1, 0), &[Apply(0), Status(Complete)]),
-        ],
-        1,
-    );
-    check(
-        &[up, (Reply(2), &[Apply(2)]), (ReplyOf(0, 3), &[Apply(3)])],
-        0,
-    );
+    check(&[up, (End, &[Clear]), (LiveOf(1, 0), &[Apply(0), Status(Complete)])], 1);
+    check(&[up, (Reply(2), &[Apply(2)]), (ReplyOf(0, 3), &[Apply(3)])], 0);
     check(&[up, (ReplyOf(1, 9), &[Apply(9)])], 0);
 }
 
 #[test]
 fn silence_is_asked_about_and_a_dead_socket_replaced() {
-    let idle: &[(In, &[Out])] = &[
-        (Tick(QUIET), &[Ask(2), Status(Replaying)]),
-        (Reply(2), &[]),
-        (End, &[Status(Complete)]),
-    ];
+    let idle: &[(In, &[Out])] =
+        &[(Tick(QUIET), &[Ask(2), Status(Replaying)]), (Reply(2), &[]), (End, &[Status(Complete)])];
     check(3, idle);
     let dead: &[(In, &[Out])] = &[
         (Tick(QUIET), &[Ask(2), Status(Replaying)]),
@@ -236,13 +210,7 @@ fn silence_is_asked_about_and_a_dead_socket_replaced() {
 #[test]
 fn a_clock_that_was_set_back_is_seen_through() {
     for can_replay in [true, false] {
-        let mut script = Script::new(
-            FollowerConfig {
-                can_replay,
-                rank: None,
-            },
-            0,
-        );
+        let mut script = Script::new(FollowerConfig { can_replay, rank: None }, 0);
         (0..3).for_each(|seq| drop(script.play(LiveOf(9, seq))));
         script.now = script.now + Duration::from_secs(20);
         let stale = u64::from(STALE_BATCHES_MAX);

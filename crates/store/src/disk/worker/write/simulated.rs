@@ -27,10 +27,7 @@ struct ManualIo(Arc<Mutex<Vec<(u64, IoOperation)>>>);
 
 impl Io for ManualIo {
     fn start(&mut self, id: u64, op: IoOperation) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((id, op));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((id, op));
     }
 
     fn wait(&mut self, _: Duration, _: &mut Vec<IoCompletion>) {}
@@ -116,9 +113,7 @@ fn options(folder: &Path, budget_bytes: u64) -> DiskOptions {
 
 /// In memory where there is such a place: nothing here needs a disk.
 fn place() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm")
-        .or_else(|_| tempfile::tempdir())
-        .expect("a folder")
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder")
 }
 
 impl Sim {
@@ -191,8 +186,7 @@ impl Sim {
                     }
                 }
                 Report::Found(found) => {
-                    self.stored
-                        .extend(found.iter().map(|found| number_of(found.name)));
+                    self.stored.extend(found.iter().map(|found| number_of(found.name)));
                 }
                 Report::Condition(condition) => self.conditions.push(condition),
             }
@@ -231,49 +225,35 @@ impl Sim {
         self.next += 1;
         let ticket = Ticket(self.next);
         self.waiting.insert(ticket, asked);
-        self.commands
-            .try_send(command(ticket))
-            .expect("there is room");
+        self.commands.try_send(command(ticket)).expect("there is room");
         ticket
     }
 
     fn put(&mut self, name: u64, tenant: u64) -> Option<Ticket> {
         let record = record_of(&self.arena, name, tenant)?;
-        Some(
-            self.give(SimulatedCommand::Put(name), |ticket| Command::Put {
-                ticket,
-                record,
-            }),
-        )
+        Some(self.give(SimulatedCommand::Put(name), |ticket| Command::Put { ticket, record }))
     }
 
     fn get(&mut self, name: u64) -> Option<Ticket> {
         let (slot, of) = (self.arena.take()?, hash(name));
-        Some(
-            self.give(SimulatedCommand::Get(name), |ticket| Command::Get {
-                ticket,
-                name: of,
-                slot,
-            }),
-        )
+        Some(self.give(SimulatedCommand::Get(name), |ticket| Command::Get {
+            ticket,
+            name: of,
+            slot,
+        }))
     }
 
     fn remove(&mut self, name: u64) {
         self.stored.remove(&name);
         let names = vec![hash(name)];
-        let ticket = self.give(SimulatedCommand::Remove, |ticket| Command::Remove {
-            ticket,
-            names,
-        });
+        let ticket =
+            self.give(SimulatedCommand::Remove, |ticket| Command::Remove { ticket, names });
         self.removed.insert(name, ticket);
     }
 
     fn purge(&mut self, tenant: u64) -> Ticket {
         let tenant = TenantTag(tenant);
-        self.give(SimulatedCommand::Purge, |ticket| Command::Purge {
-            ticket,
-            tenant,
-        })
+        self.give(SimulatedCommand::Purge, |ticket| Command::Purge { ticket, tenant })
     }
 
     /// Ends an operation; one that fails was carried out in part.
@@ -290,12 +270,7 @@ impl Sim {
 
     fn carry_out(&mut self, flying: &mut InFlightOperation) -> std::io::Result<()> {
         match &mut flying.op {
-            IoOperation::Read {
-                file,
-                offset,
-                buffer,
-                len,
-            } => {
+            IoOperation::Read { file, offset, buffer, len } => {
                 let room = &mut buffer.room()[..*len];
                 file.read_exact_at(room, *offset)?;
                 if let Some(pages) = self.volatile.get(&inode(file)) {
@@ -424,9 +399,7 @@ fn pages_of(op: &IoOperation) -> impl Iterator<Item = (u64, Page)> + '_ {
     };
     let pages = pieces.iter().flat_map(|piece| piece.bytes().chunks(PAGE));
     let first = offset / PAGE as u64;
-    pages
-        .enumerate()
-        .map(move |(index, page)| (first + index as u64, Arc::new(page.to_vec())))
+    pages.enumerate().map(move |(index, page)| (first + index as u64, Arc::new(page.to_vec())))
 }
 
 fn write_page(file: &File, offset: u64, page: &[u8]) {

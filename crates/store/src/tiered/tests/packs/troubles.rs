@@ -21,11 +21,7 @@ fn whatever_fails_packs_are_right_or_not_there() {
         };
         let backend: Box<dyn Backend> =
             Box::new(Faulty::new(Box::new(Map::default()), shares, no_waker()));
-        let below = Below {
-            tier: Tier::Disk,
-            backend,
-            found: Vec::new(),
-        };
+        let below = Below { tier: Tier::Disk, backend, found: Vec::new() };
         let config = config(parts_config());
         let mut store = TieredStore::new(config, vec![below], no_waker()).expect("a store");
         let mut rng = Rng::new(seed);
@@ -39,9 +35,7 @@ fn whatever_fails_packs_are_right_or_not_there() {
             });
             (0..4).for_each(|number| store.read(number, &Device(number)));
             store.end_reads();
-            until(&mut store, &mut moved, |moved| {
-                matches!(moved, TransferReport::Stored { .. })
-            });
+            until(&mut store, &mut moved, |moved| matches!(moved, TransferReport::Stored { .. }));
             moved.clear();
         }
         for name in 100..120 {
@@ -49,9 +43,7 @@ fn whatever_fails_packs_are_right_or_not_there() {
             let order = order(&mut rng, units.len(), 20);
             let made = pack(name, &units, rng.below(4) as u16, order);
             submit_pack(&mut store, &made);
-            until(&mut store, &mut moved, |moved| {
-                matches!(moved, TransferReport::Packed { .. })
-            });
+            until(&mut store, &mut moved, |moved| matches!(moved, TransferReport::Packed { .. }));
             settle(&mut store, &mut moved);
             let answers = moved.iter().filter_map(|moved| match moved {
                 TransferReport::Packed { result, .. } => Some(*result),
@@ -76,15 +68,10 @@ fn check_right(store: &mut TieredStore, pack: &FoundPack) {
     let mut moved = Vec::new();
     for (chunk, tokens) in pack.order.chunks(TOKENS).enumerate() {
         let (record, number) = (pack.name, 1 + chunk as u16);
-        let name = PartName {
-            record,
-            part: number,
-        };
+        let name = PartName { record, part: number };
         let (id, from) = (TransferId(5), Tier::Disk);
         store.submit(Transfer::LoadPart { id, name, from });
-        until(store, &mut moved, |moved| {
-            matches!(moved, TransferReport::PartLoaded { .. })
-        });
+        until(store, &mut moved, |moved| matches!(moved, TransferReport::PartLoaded { .. }));
         moved.clear();
         let Some(bytes) = store.loaded_part(name) else {
             continue;
@@ -146,10 +133,7 @@ fn a_pack_that_makes_no_sense_goes() {
             draft.part_mut(part).fill(name as u8);
         }
         let record = draft.seal();
-        found.push(ResidentRecord::of(
-            record.meta(),
-            record.bytes().len() as u64,
-        ));
+        found.push(ResidentRecord::of(record.meta(), record.bytes().len() as u64));
         let ticket = Ticket(name);
         map.submit(Command::Put { ticket, record }).expect("taken");
     }
@@ -160,11 +144,7 @@ fn a_pack_that_makes_no_sense_goes() {
         _ => false,
     };
     assert!(reports.iter().all(stored));
-    let below = Below {
-        tier: Tier::Disk,
-        backend: Box::new(map),
-        found,
-    };
+    let below = Below { tier: Tier::Disk, backend: Box::new(map), found };
     let mut store = TieredStore::new(config(parts_config()), vec![below], no_waker()).expect("it");
     let mut moved = Vec::new();
     settle(&mut store, &mut moved);
@@ -174,11 +154,7 @@ fn a_pack_that_makes_no_sense_goes() {
     for name in 0..3 {
         let (slot, record) = (arena.take().expect("a slot"), BlockHash::from_u64(name));
         let ticket = Ticket(1 << 40);
-        let command = Command::Get {
-            ticket,
-            name: record,
-            slot,
-        };
+        let command = Command::Get { ticket, name: record, slot };
         store.below[0].1.submit(command).expect("taken");
         let mut reports = Vec::new();
         store.below[0].1.poll(&mut reports);

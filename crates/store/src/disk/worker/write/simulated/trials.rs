@@ -7,9 +7,7 @@ const SEEDS: u64 = 10;
 
 fn seeds() -> u64 {
     let asked = std::env::var("HEADSTART_SEEDS");
-    asked.map_or(SEEDS, |seeds| {
-        seeds.parse().expect("HEADSTART_SEEDS: a number")
-    })
+    asked.map_or(SEEDS, |seeds| seeds.parse().expect("HEADSTART_SEEDS: a number"))
 }
 
 /// Parameters of a trial.
@@ -36,16 +34,12 @@ fn run(trial: PowerLossTrial) -> Result<usize, String> {
         let mut sim = Sim::open(place.path(), trial.budget_bytes);
         let gone: Vec<u64> = expected.difference(&sim.stored).copied().collect();
         if !gone.is_empty() {
-            return Err(format!(
-                "{trial:?}, life {life}: not found after a crash: {gone:?}"
-            ));
+            return Err(format!("{trial:?}, life {life}: not found after a crash: {gone:?}"));
         }
         // What is found is right, too.
         let missing = load_all(&mut sim, &expected);
         if !missing.is_empty() {
-            return Err(format!(
-                "{trial:?}, life {life}: found and not there: {missing:?}"
-            ));
+            return Err(format!("{trial:?}, life {life}: found and not there: {missing:?}"));
         }
         let steps = 1 + rng.below(trial.steps);
         for _ in 0..steps {
@@ -57,9 +51,7 @@ fn run(trial: PowerLossTrial) -> Result<usize, String> {
             let stored = sim.stored.clone();
             let missing = load_all(&mut sim, &stored);
             if !missing.is_empty() {
-                return Err(format!(
-                    "{trial:?}, life {life}: stored, not there: {missing:?}"
-                ));
+                return Err(format!("{trial:?}, life {life}: stored, not there: {missing:?}"));
             }
             // Nothing is stuck.
             for name in 0..5 {
@@ -94,10 +86,7 @@ fn load_all(sim: &mut Sim, names: &BTreeSet<u64>) -> Vec<u64> {
     for &name in names {
         let ticket = sim.get(name).expect("a slot");
         sim.quiet();
-        if !matches!(
-            sim.outcomes.remove(&ticket),
-            Some(CommandOutcome::Loaded(_))
-        ) {
+        if !matches!(sim.outcomes.remove(&ticket), Some(CommandOutcome::Loaded(_))) {
             missing.push(name);
         }
         sim.outcomes.clear();
@@ -133,11 +122,7 @@ fn random_step(sim: &mut Sim, trial: PowerLossTrial, rng: &mut Rng) {
         }
         let index = rng.below(sim.flying.len());
         let is_read = matches!(sim.flying[index].op, IoOperation::Read { .. });
-        let failing = if is_read {
-            trial.failing_reads
-        } else {
-            trial.failing_writes
-        };
+        let failing = if is_read { trial.failing_reads } else { trial.failing_writes };
         let errno = (rng.next_f64() < failing).then_some(libc::EIO);
         sim.end(index, errno);
         if rng.below(2) == 0 {
@@ -157,12 +142,7 @@ fn check(trial: PowerLossTrial, seeds: std::ops::Range<u64>) {
         }
     }
     println!("{moved} bytes moved, {} of {count} failed", failures.len());
-    assert!(
-        failures.is_empty(),
-        "{} failed, the first: {}",
-        failures.len(),
-        failures[0]
-    );
+    assert!(failures.is_empty(), "{} failed, the first: {}", failures.len(), failures[0]);
 }
 
 const CROWDED: PowerLossTrial = PowerLossTrial {
@@ -183,20 +163,13 @@ fn any_order_and_lost_power_while_segments_are_cleaned() {
 
 #[test]
 fn the_same_with_failing_writes() {
-    let trial = PowerLossTrial {
-        failing_writes: 0.02,
-        ..CROWDED
-    };
+    let trial = PowerLossTrial { failing_writes: 0.02, ..CROWDED };
     check(trial, 0..seeds());
 }
 
 #[test]
 fn the_same_with_failing_writes_and_reads() {
-    let trial = PowerLossTrial {
-        failing_writes: 0.005,
-        failing_reads: 0.01,
-        ..CROWDED
-    };
+    let trial = PowerLossTrial { failing_writes: 0.005, failing_reads: 0.01, ..CROWDED };
     check(trial, 0..seeds());
 }
 
@@ -226,9 +199,7 @@ fn a_move_that_failed_is_not_in_the_footer() {
                 .map(|(index, group)| (worker.writes.first_group + index as u64, group.segment))
                 .collect();
             let active = worker.segments.active.as_ref().map(|active| active.segment);
-            let ended = moves
-                .into_iter()
-                .find(|&(_, segment)| active != Some(segment));
+            let ended = moves.into_iter().find(|&(_, segment)| active != Some(segment));
             let Some((group, segment)) = ended else {
                 continue;
             };
@@ -265,10 +236,7 @@ fn a_move_that_failed_is_not_in_the_footer() {
         }
     }
     assert!(tried > 0, "nothing was tried");
-    assert!(
-        failures.is_empty(),
-        "{tried} tried; (seed, missing): {failures:?}"
-    );
+    assert!(failures.is_empty(), "{tried} tried; (seed, missing): {failures:?}");
 }
 
 /// Records that are moved when their tenant is purged stay purged.
@@ -285,9 +253,7 @@ fn what_is_moved_while_it_is_purged_does_not_come_back() {
             random_step(&mut sim, CROWDED, &mut rng);
             let moves = sim.worker.writes.moves.iter();
             let moves = moves.filter(|addition| addition.entry.tenant == TenantTag(2));
-            moving = moves
-                .map(|addition| number_of(addition.entry.name))
-                .collect();
+            moving = moves.map(|addition| number_of(addition.entry.name)).collect();
             let is_put = |name: &u64| sim.worker.writes.waiting.contains_key(&hash(*name));
             moving.retain(|name| !is_put(name));
             if !moving.is_empty() {
@@ -301,10 +267,7 @@ fn what_is_moved_while_it_is_purged_does_not_come_back() {
         let purge = sim.purge(2);
         sim.step();
         let outcome = sim.outcomes.remove(&purge);
-        assert!(
-            matches!(outcome, Some(CommandOutcome::Removed(_))),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome, Some(CommandOutcome::Removed(_))), "{outcome:?}");
         sim.quiet();
         sim.crash_keeping(1.0, &mut rng);
         let mut sim = Sim::open(place.path(), CROWDED.budget_bytes);
@@ -315,10 +278,7 @@ fn what_is_moved_while_it_is_purged_does_not_come_back() {
         }
     }
     assert!(tried > 0, "nothing was tried");
-    assert!(
-        failures.is_empty(),
-        "{tried} tried; (seed, purged and readable): {failures:?}"
-    );
+    assert!(failures.is_empty(), "{tried} tried; (seed, purged and readable): {failures:?}");
 }
 
 /// Reads that follow each other, so that some are under way at any time, do not keep puts waiting,
@@ -343,20 +303,9 @@ fn reads_do_not_keep_puts_waiting() {
         let mut waits = 0;
         let mut reads = 0;
         while reads < 3_000 {
-            let is_read = |op: &IoOperation| {
-                matches!(
-                    op,
-                    IoOperation::Read {
-                        buffer: Buffer::Slot(_),
-                        ..
-                    }
-                )
-            };
-            let under_way = sim
-                .flying
-                .iter()
-                .filter(|flying| is_read(&flying.op))
-                .count();
+            let is_read =
+                |op: &IoOperation| matches!(op, IoOperation::Read { buffer: Buffer::Slot(_), .. });
+            let under_way = sim.flying.iter().filter(|flying| is_read(&flying.op)).count();
             if under_way < 24 {
                 let all: Vec<u64> = sim.stored.iter().copied().collect();
                 if all.is_empty() {
@@ -364,10 +313,8 @@ fn reads_do_not_keep_puts_waiting() {
                 }
                 sim.get(all[rng.below(all.len())]);
             }
-            let put_waits = sim
-                .waiting
-                .values()
-                .any(|asked| matches!(asked, SimulatedCommand::Put(_)));
+            let put_waits =
+                sim.waiting.values().any(|asked| matches!(asked, SimulatedCommand::Put(_)));
             if !put_waits {
                 sim.put(name, 1);
                 name += 1;
@@ -382,11 +329,7 @@ fn reads_do_not_keep_puts_waiting() {
                 sim.step();
             }
             if under_way >= 24 {
-                let ids = sim
-                    .flying
-                    .iter()
-                    .enumerate()
-                    .map(|(index, flying)| (flying.id, index));
+                let ids = sim.flying.iter().enumerate().map(|(index, flying)| (flying.id, index));
                 let (_, oldest) = ids.min().expect("there are some");
                 sim.end(oldest, None);
                 reads += 1;
@@ -400,8 +343,5 @@ fn reads_do_not_keep_puts_waiting() {
         sim.quiet();
         sim.check_counts();
     }
-    assert!(
-        failures.is_empty(),
-        "(seed, there, there at times, longest wait): {failures:?}"
-    );
+    assert!(failures.is_empty(), "(seed, there, there at times, longest wait): {failures:?}");
 }
