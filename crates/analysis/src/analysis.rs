@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use headstart_core::Progress;
 use headstart_core::figures::thousands;
 use headstart_insight::{Bucket, BucketTokens};
 use headstart_sim::knee;
@@ -18,7 +19,6 @@ use crate::fleet::{self, FleetReplay, FleetReplayOutcome, RandomRoutingHits, Uni
 use crate::headlines;
 use crate::kv_bytes::KvBytes;
 use crate::memory::{self, Bounds};
-use crate::progress::Progress;
 use crate::rendering::Rendering;
 use crate::results::{Amount, Analysis, MemoryEstimate, Routing, UnnamedLoss, WaterfallStep};
 use crate::traffic::LoggedTraffic;
@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
     use crate::cost::{EngineSource, Money};
-    use crate::progress::NoProgress;
+    use headstart_core::NoProgress;
     use crate::traffic::{LogReaderSettings, LogSource, Renderings};
 
     fn analyzed(log: String, bounds: Bounds) -> Analysis {

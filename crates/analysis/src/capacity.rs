@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
+use headstart_core::UsageError;
 use headstart_core::figures::{counted, thousands};
 
 use crate::cost::PromptCostModel;
-use crate::error::UsageError;
 use crate::kv_bytes::KvBytes;
 use crate::memory::Bounds;
 use crate::traffic::LoggedTraffic;

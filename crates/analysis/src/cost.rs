@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use headstart_core::EngineModel;
 use headstart_core::cost::Work;
 use headstart_core::figures::counted;
+use headstart_core::{EngineModel, UsageError};
 use headstart_insight::BucketTokens;
 use headstart_insight::prefill::{self, Prefill, PrefillSample};
 use headstart_insight::prices::PriceTable;
 
-use crate::error::UsageError;
 use crate::results::Amount;
 use crate::traffic::{LoggedPrompt, LoggedTraffic};
 

@@ -1,18 +1,7 @@
 //! Errors of reading and analyzing logs.
 
+use headstart_core::UsageError;
 use headstart_trace::TraceError;
-
-/// Arguments or configuration that cannot be. The message names the argument and what to give.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsageError(pub String);
-
-impl std::fmt::Display for UsageError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
 
 /// An input that cannot be analyzed.
 #[derive(Debug, thiserror::Error)]

@@ -9,10 +9,9 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::io::{self, Write};
 
-use headstart_core::{SessionId, TraceRequest};
+use headstart_core::{Progress, SessionId, TraceRequest};
 use headstart_trace::format::canonical::Writer;
 
-use crate::progress::Progress;
 use crate::traffic::LoggedTraffic;
 
 /// Writes the trace; each request is a step of `progress`.

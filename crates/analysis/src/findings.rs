@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use headstart_core::Progress;
 use headstart_insight::text::{Evidence, Finding, Findings, Loss, Neighbours};
 use headstart_insight::{Bucket, BucketTokens, Cause};
 
@@ -11,7 +12,6 @@ use crate::fix::Fixes;
 use crate::fleet::namespace;
 use crate::logged::moved;
 use crate::memory::Bounds;
-use crate::progress::Progress;
 use crate::results::{Amount, CauseExample, FindingRow};
 use crate::traffic::LoggedPrompt;
 use crate::walk::{sketcher, told_findings};

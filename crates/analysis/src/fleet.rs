@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use headstart_cache::policy::Lru;
-use headstart_core::TraceRequest;
+use headstart_core::{Progress, TraceRequest};
 use headstart_insight::Bucket;
 use headstart_insight::BucketTokens;
 use headstart_insight::documents::Documents;
@@ -19,7 +19,6 @@ use headstart_trace::characterize::Stack;
 use crate::cost::PromptCostModel;
 use crate::logged::{corrected, served};
 use crate::memory::{self, Bounds};
-use crate::progress::Progress;
 use crate::results::{MemoryEstimate, Own};
 use crate::traffic::{LoggedPrompt, LoggedTraffic};
 

@@ -6,14 +6,14 @@ use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
 
-use headstart_core::TokenId;
 use headstart_core::figures::counted;
+use headstart_core::{TokenId, UsageError};
 use headstart_prompt::{GenerationPrompt, PromptError, PromptModel, RenderInput, SpecialTokensIn};
 use headstart_trace::format::conversation::{Text, Tokenize, Turn};
 use headstart_trace::{Options, Provenance, Reader};
 use serde_json::json;
 
-use crate::error::{AnalysisError, UsageError};
+use crate::error::AnalysisError;
 use crate::rendering::Rendering;
 
 /// Opens the trace at `path`; `-` is standard input. Returns its bytes as they are, compressed or

@@ -9,13 +9,12 @@
 //! them. The number is that of one replica, all its GPUs together, without padding or scales
 //! that an engine may add.
 
+use headstart_core::UsageError;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use serde_json::Value;
-
-use crate::error::UsageError;
 
 /// Longest `config.json` that is read; the largest known have some 100 KiB.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;

@@ -10,11 +10,11 @@ mod unnamed;
 use std::path::{Path, PathBuf};
 
 use headstart_core::figures::{counted, thousands};
+use headstart_core::{Progress, UsageError};
 use headstart_insight::Cause;
 use headstart_insight::text::Finding;
 
-use crate::error::{AnalysisError, UsageError};
-use crate::progress::Progress;
+use crate::error::AnalysisError;
 use crate::prompt::PromptBody;
 use crate::rendering::Rendering;
 use crate::walk::{LogWalk, WorstCase};

@@ -6,13 +6,14 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use headstart_core::{Progress, UsageError};
 use headstart_trace::format::conversation;
 use headstart_trace::format::request_log::{LogOptions, LoggedRequest, Requests, of_conversation};
 use headstart_trace::source::Lines;
 use headstart_trace::{Format, TraceError};
 
-use crate::error::{AnalysisError, UsageError};
-use crate::progress::{CountedBytes, Progress};
+use crate::counted_bytes::CountedBytes;
+use crate::error::AnalysisError;
 
 /// Hands each request of the file at `path` (`-` is standard input) to `take`, in order, for as
 /// long as it wants more. The bytes that are read count as progress.

@@ -13,13 +13,11 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use headstart_core::TokenId;
 use headstart_core::figures::counted;
+use headstart_core::{TokenId, UsageError};
 use headstart_prompt::{GenerationPrompt, PrefixTokens, PromptModel, RenderInput, SpecialTokensIn};
 use headstart_trace::format::request_log::PromptPart;
 use serde_json::{Map, Value, json};
-
-use crate::error::UsageError;
 
 /// Memory for beginnings of prompts whose tokens are known.
 const KNOWN_TOKENS_BYTES: usize = 64 << 20;

@@ -17,13 +17,12 @@ mod times;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use headstart_core::figures::counted;
-use headstart_core::{Nanos, SessionId, TraceRequest};
+use headstart_core::{Nanos, Progress, SessionId, TraceRequest, UsageError};
 use headstart_trace::characterize::Stack;
 use headstart_trace::infer::Inference;
 use headstart_trace::{Format, Provenance, TraceInfo};
 
-use crate::error::{AnalysisError, UsageError};
-use crate::progress::Progress;
+use crate::error::AnalysisError;
 use copies::DuplicateCounts;
 pub use counts::LoggedTokenCounts;
 use part::{ParsedLog, RequestMemoryBudget};

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use headstart_core::figures::{counted, thousands};
+use headstart_core::{Progress, UsageError};
 use headstart_trace::format::request_log::LoggedRequest;
 
-use crate::error::{AnalysisError, UsageError};
+use crate::error::AnalysisError;
 use crate::logs;
-use crate::progress::Progress;
 use crate::rendering::Rendering;
 use crate::walk::{LogWalk, PromptComparison};
 

@@ -17,11 +17,11 @@ pub(crate) fn ready(server: &RunningServer, is_toy: bool) -> Result<()> {
         Fleet::Upstreams(upstreams) => counted(upstreams.len() as u64, "upstream"),
     };
     if is_toy {
-        crate::output::note(
+        headstart_terminal::note(
             "The built-in toy model generates random words. For real answers, pass a Llama, Qwen2 \
              or Qwen3 checkpoint: --model ./FOLDER or --model OWNER/NAME",
         );
     }
     let ready = format!("headstart is ready: {url}/v1 ({what})\n  dashboard: {url}/");
-    crate::output::line(&ready)
+    headstart_terminal::line(&ready)
 }

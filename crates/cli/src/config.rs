@@ -25,8 +25,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-pub(crate) use headstart_analysis::UsageError;
-use headstart_core::EngineModel;
+use headstart_core::{EngineModel, UsageError};
 use headstart_insight::prices::PriceTable;
 use headstart_router::Profile;
 use headstart_server::UpstreamConfig;
@@ -162,7 +161,7 @@ pub(crate) fn first_line(path: &Path) -> Result<String> {
 }
 
 /// Parses an option's text; what is wrong becomes a usage error with the option's name.
-pub(crate) fn parsed<T>(text: &str, option: &str) -> Result<T>
+pub fn parsed<T>(text: &str, option: &str) -> Result<T>
 where
     T: std::str::FromStr,
     T::Err: std::fmt::Display,

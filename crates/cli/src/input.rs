@@ -16,16 +16,17 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_analysis::input as trace_file;
-pub(crate) use headstart_analysis::input::remarks;
+pub use headstart_analysis::input::remarks;
+use headstart_core::UsageError;
+use headstart_terminal::TaskProgress;
 use headstart_trace::format::conversation::{self, Conversation};
 use headstart_trace::{Arrivals, Format, Options, Reader};
 
-use crate::config::{UsageError, parsed};
-use crate::output::progress::TaskProgress;
+use crate::config::parsed;
 
 /// A trace and how to read it.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct TraceInput {
+pub struct TraceInput {
     /// Trace file, plain, gzip or zstd; `-` reads standard input
     file: PathBuf,
     /// Format of the trace [default: by the first line]
@@ -69,7 +70,7 @@ pub(crate) struct TraceInput {
 
 impl TraceInput {
     /// The trace in `file`, with everything else as usual.
-    pub(crate) fn of(file: &Path) -> Self {
+    pub fn of(file: &Path) -> Self {
         Self {
             file: file.to_owned(),
             format: None,
@@ -85,17 +86,17 @@ impl TraceInput {
     }
 
     /// Returns the same input, with session starts drawn `mean_gap_s` seconds apart on average.
-    pub(crate) fn spaced(self, mean_gap_s: f64, seed: u64) -> Self {
+    pub fn spaced(self, mean_gap_s: f64, seed: u64) -> Self {
         Self { arrivals: Some(mean_gap_s), arrivals_seed: Some(seed), ..self }
     }
 
     /// Returns the path of the trace; `-` for standard input.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.file
     }
 
     /// The trace's name in messages.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.file.display().to_string()
     }
 
@@ -111,7 +112,7 @@ impl TraceInput {
     }
 
     /// Progress of reading this trace.
-    pub(crate) fn progress(&self) -> TaskProgress {
+    pub fn progress(&self) -> TaskProgress {
         TaskProgress::bytes("reading the trace")
     }
 
@@ -120,7 +121,7 @@ impl TraceInput {
     ///
     /// # Errors
     /// Options that cannot be are usage errors.
-    pub(crate) fn open(&self, progress: &TaskProgress) -> Result<Reader<'static>> {
+    pub fn open(&self, progress: &TaskProgress) -> Result<Reader<'static>> {
         let options = self.options()?;
         let (raw, bytes) = trace_file::opened(&self.file)?;
         if let Some(bytes) = bytes {

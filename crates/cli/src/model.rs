@@ -4,30 +4,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use headstart_core::UsageError;
 use headstart_engine::LanguageModel;
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::{self, HeadLayout};
 use headstart_engine::model::toy;
 use headstart_prompt::PromptModel;
-
-use crate::config::UsageError;
-use crate::output::progress::TaskProgress;
+use headstart_terminal::TaskProgress;
 
 /// The built-in model's name.
 pub(crate) const TOY: &str = "toy";
 
 /// A model ready to serve.
-pub(crate) struct ServableModel {
+pub struct ServableModel {
     /// Weights.
-    pub(crate) model: Arc<LanguageModel>,
+    pub model: Arc<LanguageModel>,
     /// Tokenizer and template.
-    pub(crate) prompt: Arc<PromptModel>,
+    pub prompt: Arc<PromptModel>,
     /// Its name in the API, unless the user gives another.
-    pub(crate) name: String,
+    pub name: String,
 }
 
 /// Loads the model that `spec` names.
-pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<ServableModel> {
+pub fn load(spec: &str, dtype: Dtype) -> Result<ServableModel> {
     if spec == TOY {
         let prompt = PromptModel::toy();
         let model = toy::build(&prompt.stable_words(), prompt.eos_token(), dtype);

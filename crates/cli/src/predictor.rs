@@ -22,20 +22,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use headstart_core::Probability;
+use headstart_core::{Probability, UsageError};
 use headstart_predict::{Definition, Drift, DriftVerdict, Encoder, Situation, TurnPrior, encoder};
 use headstart_server::prediction::{
     Became, ConversationPredictor, PredictionConfig, PredictorStatus, Reads, RecentCalibration,
     TurnOutcome, TurnQuestion,
 };
 
-use crate::config::{ServeOptions, UsageError};
-use crate::situations::num_prompts;
+use crate::config::ServeOptions;
+use headstart_predict::situations::num_prompts;
 use log::OutcomeLog;
 use model_file::{ActiveModel, ModelFile};
 use pending::{PendingTurn, PendingTurns};
 
-pub(crate) use model_file::read_model;
+pub use model_file::read_model;
 pub(crate) use panics::keep_text_out_of_panics;
 
 /// The encoder of a model that names no other, and of a log without a model.

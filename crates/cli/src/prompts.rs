@@ -5,13 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use headstart_core::{TokenId, TraceRequest};
+use headstart_core::{TokenId, TraceRequest, UsageError};
 use headstart_trace::materialize::TokenPrompt;
 use headstart_trace::materialize::{Materialization, Materializer, MaterializerConfig, OverLong};
 use headstart_trace::sample::Sample;
 use headstart_trace::{TraceError, TraceInfo};
-
-use crate::config::UsageError;
 
 /// Tokens of an id in a trace that has lengths only.
 const DEFAULT_ID_TOKENS: u32 = 16;

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 use clap::Args;
+use headstart_core::UsageError;
 pub(crate) use headstart_core::shown::one_line;
 use headstart_loadgen::{LoadgenError, fetch};
+use headstart_terminal::TaskProgress;
 use serde_json::Value;
 
 use crate::commands::serve::runtime;
-use crate::config::{UsageError, first_line};
-use crate::output::progress::TaskProgress;
+use crate::config::first_line;
 
 /// Of a foreign answer, what is looked at.
 const FOREIGN_BYTES: usize = 4096;

@@ -14,7 +14,7 @@ use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
     Admission, AssumedSpeed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
-use headstart_core::{BlockMover, CostModel, EngineModel, Tier};
+use headstart_core::{BlockMover, CostModel, EngineModel, Tier, UsageError};
 use headstart_engine::ModelConfig;
 use headstart_engine::kv::{Dtype, KvStorageFormat};
 use headstart_server::config::TiersOf;
@@ -28,14 +28,14 @@ use headstart_store::shared::{OnCondition, Wakers};
 use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
 use headstart_store::{Disk, DiskOptions, SharedBackend, TieredStore};
 
+use crate::config::ServeOptions;
 use crate::config::importance::wanted;
 use crate::config::tenants::Tenant;
-use crate::config::{ServeOptions, UsageError};
 use importance::PartialLoading;
 use report::report;
 
 /// Tokens of a unit: what a hosted context cache stores at once.
-pub(crate) const UNIT_TOKENS: usize = 64;
+pub const UNIT_TOKENS: usize = 64;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -48,9 +48,11 @@ const CONTEXT_CACHE_HOURS: f64 = 24.0;
 /// Most host memory for what is on its way, bytes; at least the longest prompt fits all the same.
 const STAGING_BYTES: usize = 256 << 20;
 
-/// Assumed speeds of host memory, disk and object store, used until they are measured.
+/// Assumed speed of host memory. All assumed speeds are used until they are measured.
 const HOST: AssumedSpeed = AssumedSpeed { latency_s: 1e-5, bytes_per_s: 5e9 };
-pub(crate) const DISK: AssumedSpeed = AssumedSpeed { latency_s: 1e-3, bytes_per_s: 1e9 };
+/// Assumed speed of a disk.
+pub const DISK: AssumedSpeed = AssumedSpeed { latency_s: 1e-3, bytes_per_s: 1e9 };
+/// Assumed speed of an object store.
 const REMOTE: AssumedSpeed = AssumedSpeed { latency_s: 3e-2, bytes_per_s: 2e8 };
 
 /// Most units that are known of a tier: some hundred bytes each, per replica.
@@ -395,7 +397,7 @@ fn importance_of(
 }
 
 /// Returns the exactness of records of this kind.
-pub(crate) fn exactness(stored: KvStorageFormat) -> Exactness {
+pub fn exactness(stored: KvStorageFormat) -> Exactness {
     match stored {
         KvStorageFormat::Same => Exactness::Exact,
         KvStorageFormat::Fp8 => Exactness::Lossy,
@@ -409,7 +411,8 @@ fn lifetimes(hours: f64, tenants: &[Tenant]) -> Lifetimes {
     Lifetimes { each_s: Some(seconds(hours)), named_s: tenants.iter().filter_map(named).collect() }
 }
 
-pub(crate) fn tier(
+/// A tier that takes every unit and evicts the least recently used one.
+pub fn tier(
     tier: Tier,
     capacity_units: usize,
     assumed: AssumedSpeed,
@@ -427,7 +430,7 @@ pub(crate) fn tier(
 }
 
 /// An engine of which nothing was measured yet.
-pub(crate) fn unknown_engine() -> EngineModel {
+pub fn unknown_engine() -> EngineModel {
     EngineModel {
         cost: CostModel {
             overhead_s: 1e-3,

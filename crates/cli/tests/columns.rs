@@ -28,7 +28,7 @@ const WRONG: &[&str] = &[
     "serve --upstream http://127.0.0.1:1 --cache-blocks 100",
     "serve --model ./a-folder-that-is-not-there/with-a-long-name",
     "calibrate --derive no-model --gpu h100",
-    "simulate prediction --preset no-preset",
+    "simulate fleet --preset no-preset",
     "simulate fleet --preset no-preset",
     "bench chat golden.jsonl",
     "cache ls ./a-folder-that-is-not-there/with-a-long-name",

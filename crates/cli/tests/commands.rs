@@ -135,7 +135,7 @@ fn exit_codes_are_the_same_in_all_commands() {
         (2, "replay absent --capacity 1"),
         (2, "plan absent --model llama3-70b"),
         (2, "simulate fleet --trace absent"),
-        (2, "simulate host-memory --trace absent"),
+        (2, "simulate fleet --trace absent"),
         (2, "train absent --out m"),
         (2, "trace convert absent"),
         (2, "trace materialize absent"),

@@ -16,9 +16,11 @@
 //! | [`cost`] | [`CostModel`]: how long an engine's step takes |
 //! | [`figures`] | numbers, shares, money and times as people read them |
 //! | [`probability`] | a number in `[0, 1]` that is a number |
+//! | [`progress`] | steps of long work, as the caller shows them |
 //! | [`runs`] | a chain of numbered blocks, as runs |
 //! | [`shown`] | texts of strangers, without what a terminal would obey |
 //! | [`stats`] | hit rates and latency summaries, defined once |
+//! | [`usage`] | arguments that cannot be |
 //! | [`rng`] | the seeded generator that all decisions and tests draw from |
 
 pub mod access;
@@ -28,6 +30,7 @@ pub mod event;
 pub mod figures;
 pub mod ids;
 pub mod probability;
+pub mod progress;
 pub mod request;
 pub mod rng;
 pub mod runs;
@@ -36,6 +39,7 @@ pub mod stats;
 pub mod tier;
 pub mod time;
 pub mod transfer;
+pub mod usage;
 
 pub use access::Access;
 pub use block::{
@@ -46,9 +50,11 @@ pub use cost::{CostModel, EngineModel};
 pub use event::CacheEvent;
 pub use ids::{BlockId, ReplicaId, SeqId, SessionId, TokenId};
 pub use probability::Probability;
+pub use progress::{NoProgress, Progress};
 pub use request::TraceRequest;
 pub use rng::Rng;
 pub use runs::{BlockRuns, Run};
 pub use tier::Tier;
 pub use time::Nanos;
 pub use transfer::BlockMover;
+pub use usage::UsageError;

@@ -32,6 +32,7 @@ mod model;
 mod predictor;
 mod prior;
 mod situation;
+pub mod situations;
 mod split;
 pub mod text;
 mod train;

@@ -50,7 +50,7 @@ use tree::PrefixTree;
 
 pub use failures::FailedRequest;
 pub use labels::{LabelResidency, PrefixLabels};
-pub use page::{LOGO, SHARED_SCRIPT, SHARED_STYLE, icon, page};
+pub use page::{icon, page};
 pub use snapshot::Snapshot;
 
 /// Time between two snapshots.

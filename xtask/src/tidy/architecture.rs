@@ -27,10 +27,12 @@ pub(super) struct CrateRow {
 }
 
 /// All crates.
-static CRATES: [CrateRow; 21] = {
+static CRATES: [CrateRow; 25] = {
     use Purity::{Computes, Edge, Pure};
     [
         row("core", 0, Pure, &[]),
+        row("page", 0, Edge, &[]),
+        row("terminal", 1, Edge, &["core"]),
         row("cache", 1, Pure, &["core"]),
         row("selective", 1, Pure, &["core", "cache"]),
         row("scheduler", 1, Pure, &["core", "cache", "selective"]),
@@ -39,7 +41,7 @@ static CRATES: [CrateRow; 21] = {
         row("insight", 1, Pure, &["core", "cache"]),
         row("prompt", 2, Computes, &["core"]),
         row("store", 2, Edge, &["core"]),
-        row("predict", 2, Computes, &["core"]),
+        row("predict", 2, Computes, &["core", "trace"]),
         row("kv-events", 2, Edge, &["core", "router"]),
         row("index-sync", 2, Edge, &["core", "router", "kv-events"]),
         row("engine", 2, Computes, &["core", "cache", "selective", "scheduler"]),
@@ -60,13 +62,43 @@ static CRATES: [CrateRow; 21] = {
                 "engine",
                 "kv-events",
                 "index-sync",
+                "page",
             ],
         ),
         row("loadgen", 3, Edge, &["core", "trace"]),
-        row("cli", 4, Edge, EVERYTHING_BELOW_CLI),
+        row(
+            "report",
+            4,
+            Edge,
+            &[
+                "core", "cache", "trace", "insight", "predict", "sim", "analysis", "terminal",
+                "page",
+            ],
+        ),
+        row("cli", 5, Edge, EVERYTHING_BELOW_CLI),
+        row(
+            "lab",
+            6,
+            Edge,
+            &[
+                "core",
+                "cache",
+                "selective",
+                "scheduler",
+                "trace",
+                "prompt",
+                "engine",
+                "store",
+                "predict",
+                "sim",
+                "terminal",
+                "page",
+                "cli",
+            ],
+        ),
         row(
             "python",
-            4,
+            5,
             Edge,
             &["core", "cache", "router", "trace", "predict", "store", "sim", "analysis"],
         ),
@@ -92,6 +124,9 @@ const EVERYTHING_BELOW_CLI: &[&str] = &[
     "analysis",
     "server",
     "loadgen",
+    "terminal",
+    "page",
+    "report",
 ];
 
 const fn row(

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::UsageError;
+use headstart_core::UsageError;
+
 use crate::prompt::PromptBody;
 
 /// Most parts of the prefix behind which its beginning is hashed: they tell where another one

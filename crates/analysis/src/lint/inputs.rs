@@ -4,11 +4,11 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use headstart_core::{Progress, UsageError};
 use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
 
-use crate::error::{AnalysisError, UsageError};
+use crate::error::AnalysisError;
 use crate::logs;
-use crate::progress::Progress;
 
 /// Files that hold one prompt each.
 const TEXTS: [&str; 3] = ["txt", "md", "prompt"];

@@ -1,6 +1,6 @@
 //! One input, read.
 
-use headstart_core::TraceRequest;
+use headstart_core::{Progress, TraceRequest, UsageError};
 use headstart_trace::format::conversation;
 use headstart_trace::format::request_log::{self, LogOptions, Requests};
 use headstart_trace::source::Lines;
@@ -10,9 +10,8 @@ use super::prompt::LoggedPrompt;
 use super::source::{LogReaderSettings, LogSource};
 use super::texts::TextLogBuilder;
 use super::times::Dates;
-use crate::error::{AnalysisError, UsageError};
+use crate::error::AnalysisError;
 use crate::input::remarks;
-use crate::progress::Progress;
 
 /// Estimated bytes of a request besides its blocks, tokens and text, including the attribution of
 /// its tokens.

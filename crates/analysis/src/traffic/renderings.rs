@@ -3,7 +3,8 @@
 use std::cell::OnceCell;
 use std::path::Path;
 
-use crate::error::UsageError;
+use headstart_core::UsageError;
+
 use crate::rendering::Rendering;
 
 /// A rendering that may not be there yet.

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use headstart_core::{Progress, UsageError};
 use headstart_trace::{Arrivals, Format};
 
 use super::renderings::Renderings;
-use crate::error::{AnalysisError, UsageError};
-use crate::progress::{CountedBytes, Progress};
+use crate::counted_bytes::CountedBytes;
+use crate::error::AnalysisError;
 
 /// Source of a log.
 #[derive(Clone, Debug)]

@@ -14,13 +14,13 @@ use headstart_analysis::kv_bytes::{KvBytes, KvDtype};
 use headstart_analysis::memory::Bounds;
 use headstart_analysis::results::Analysis;
 use headstart_analysis::traffic::{LogReaderSettings, LogSource, LoggedTraffic, Renderings};
+use headstart_core::UsageError;
+use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::Arrivals;
 
-use crate::config::{UsageError, cost_model, parsed, prices};
-use crate::output;
-use crate::output::progress::TaskProgress;
-use crate::report::ReportProvenance;
-use crate::report::analyze as report;
+use crate::config::{cost_model, parsed, prices};
+use headstart_page::ReportProvenance;
+use headstart_report::analyze as report;
 
 /// Default number of replicas.
 const REPLICAS: usize = 4;

@@ -3,12 +3,9 @@
 mod chat;
 mod continuation;
 mod fleet;
-mod importance;
-mod one_by_one;
 mod prediction;
 mod recording;
 mod runs;
-mod tiers;
 mod trace;
 mod trace_tiers;
 
@@ -31,10 +28,6 @@ pub(crate) enum BenchCommand {
     Trace(Box<trace::TraceBenchCommand>),
     /// Send load to a fleet; compare strategies with the simulation.
     Fleet(Box<fleet::FleetBenchCommand>),
-    /// Measure whether loading a prefix is faster than recomputing it.
-    Tiers(tiers::TiersBench),
-    /// Measure what loading part of a prefix saves, and what it changes.
-    Importance(Box<importance::ImportanceBench>),
 }
 
 /// Runs the benchmark.
@@ -43,8 +36,6 @@ pub(crate) fn run(bench: BenchCommand) -> Result<()> {
         BenchCommand::Chat(chat) => chat::run(&chat),
         BenchCommand::Trace(trace) => trace::run(&trace),
         BenchCommand::Fleet(fleet) => fleet::run(&fleet),
-        BenchCommand::Tiers(bench) => tiers::run(&bench),
-        BenchCommand::Importance(bench) => importance::run(&bench),
     }
 }
 

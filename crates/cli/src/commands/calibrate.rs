@@ -7,18 +7,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use headstart_core::EngineModel;
 use headstart_core::cost::roofline::{Gpu, ModelShape};
+use headstart_core::{EngineModel, UsageError};
 use headstart_loadgen::{ApiClient, TimingPlan, TimingSample, timing};
 use headstart_server::{EngineBackend, ServeConfig};
 use headstart_sim::calibrate::{EngineFit, TimedWork, Timing};
+use headstart_terminal::{self as output, TaskProgress};
 
 use self::file::CostModelFile;
 use super::bench::BenchServer;
 use super::serve;
-use crate::config::{ServeOptions, UsageError, cost_model};
-use crate::output;
-use crate::output::progress::TaskProgress;
+use crate::config::{ServeOptions, cost_model};
 use crate::prompts::{unseen_seed, vocabulary};
 
 /// Longest prompt that is timed unless told otherwise, tokens.

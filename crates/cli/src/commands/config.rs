@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args, Subcommand};
 
+use headstart_terminal as output;
+
 use super::serve;
 use crate::config::{EffectiveSettings, ServeOptions, variables};
-use crate::output;
 use crate::reference::template;
 
 /// Default path of the written file.

@@ -8,10 +8,10 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use clap::Args;
 use headstart_analysis::traffic::LogSource;
+use headstart_core::UsageError;
+use headstart_terminal as output;
 
 use super::analyze::{self, AnalyzeOptions};
-use crate::config::UsageError;
-use crate::output;
 
 /// Default path of the page.
 const PAGE: &str = "headstart-demo.html";

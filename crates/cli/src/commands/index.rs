@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use headstart_loadgen::LoadgenError;
+use headstart_terminal as output;
 
-use crate::output;
 use crate::server::ServerOptions;
 use answer::FirstLine;
 

@@ -6,17 +6,16 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use headstart_analysis::Progress;
 use headstart_analysis::lint::{self, Begins, LintFinding, LintInputs, LintReport};
 use headstart_analysis::rendering::Rendering;
+use headstart_core::Progress;
 use headstart_core::figures::{counted, thousands};
 use headstart_insight::Cause;
+use headstart_terminal::{self as output, TaskProgress, colour};
 use serde_json::{Value, json};
 
 use crate::commands::why::{remarks, shown};
 use crate::exit::CheckFailure;
-use crate::output::progress::TaskProgress;
-use crate::output::{self, colour};
 
 /// Find what breaks prefix caching in your prompts.
 #[derive(Args, Debug)]

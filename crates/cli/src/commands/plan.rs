@@ -8,20 +8,18 @@ use anyhow::{Result, bail};
 use clap::Args;
 use headstart_cache::policy;
 use headstart_cache::tiers::AssumedSpeed;
-use headstart_core::TraceRequest;
+use headstart_core::{TraceRequest, UsageError};
 use headstart_sim::sizing::{self, Lower, Sizing};
 use headstart_sim::{Sweep, SweepConfig};
+use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::TraceError;
 use headstart_trace::sample::Sample;
 
 use self::device::{Device, DeviceOptions};
-use super::simulate::parallel;
-use crate::config::UsageError;
 use crate::config::ablations::policy as policy_option;
 use crate::input::{TraceInput, remarks};
-use crate::output;
-use crate::output::progress::TaskProgress;
-use crate::report::plan::{self as report, PlanReport, PlanRow, TraceSummary};
+use crate::parallel::parallel;
+use headstart_report::plan::{self as report, PlanReport, PlanRow, TraceSummary};
 
 /// More room than this, in blocks, is refused, as in replay.
 const ROOM_MAX: u64 = 1 << 26;

@@ -15,19 +15,19 @@ use headstart_analysis::capacity::{self, CapacitySpec, Scale};
 use headstart_analysis::kv_bytes::{KvBytes, KvDtype};
 use headstart_cache::policy;
 use headstart_core::figures::{counted, thousands};
-use headstart_core::{SessionId, TraceRequest};
+use headstart_core::{SessionId, TraceRequest, UsageError};
 use headstart_sim::{Sweep, SweepConfig};
+use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::sample::Sample;
 use headstart_trace::{Format, Reader, TraceError};
 
 use self::cells::ReplayCell;
 use self::predictors::{NamedPredictor, TracePredictions};
 use crate::config::ablations::policy as policy_option;
-use crate::config::{UsageError, parsed};
+use crate::config::parsed;
 use crate::input::{self, TraceInput};
-use crate::output;
-use crate::output::progress::TaskProgress;
-use crate::report::{self, ReplayReport, ReplayRow, ReportProvenance, TraceFacts};
+use headstart_page::ReportProvenance;
+use headstart_report::replay::{self as report, ReplayReport, ReplayRow, TraceFacts};
 
 /// Policies where none is named: what most engines do, and the yardstick.
 const DEFAULT_POLICIES: &str = "lru,belady";

@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use headstart_terminal as output;
+
 use crate::config::prices;
-use crate::output;
 use crate::server::ServerOptions;
 use ledger::ServerLedger;
 

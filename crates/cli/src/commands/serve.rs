@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{ArgMatches, Args};
+use headstart_core::UsageError;
 use headstart_core::figures::counted;
 use headstart_engine::kv::KvStorageFormat;
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
 use headstart_index_sync::shared::{SharedServer, Timing};
 use headstart_prompt::Normalizers;
 use headstart_server::{EmbeddedFleet, EngineBackend, RunningServer, ServeConfig, ServeError};
+use headstart_terminal::{self as output, TaskProgress};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::banner;
 use crate::config::ablations;
 use crate::config::importance::wanted;
-use crate::config::{EffectiveSettings, ServeOptions, UsageError, parsed, variables};
+use crate::config::{EffectiveSettings, ServeOptions, parsed, variables};
 use crate::model::{self, TOY};
-use crate::output;
-use crate::output::progress::TaskProgress;
 use crate::predictor;
 use crate::tiers;
 

@@ -4,9 +4,9 @@ use anyhow::Result;
 use clap::Args;
 use headstart_core::figures::ago;
 use headstart_core::figures::counted;
+use headstart_terminal as output;
 use serde_json::Value;
 
-use crate::output;
 use crate::server::{ServerOptions, one_line};
 
 /// Largest report that is read; one has some eleven rows.

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
+use headstart_core::UsageError;
 use headstart_server::dashboard::Snapshot;
+use headstart_terminal::{self as output, colour};
 
-use crate::config::UsageError;
-use crate::output::{self, colour};
 use crate::server::ServerOptions;
 use frame::Frame;
 use terminal::{KeyPress, Terminal};

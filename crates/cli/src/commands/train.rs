@@ -17,11 +17,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, value_parser};
 
+use headstart_core::UsageError;
+use headstart_terminal as output;
+
 use self::source::{InputKind, TrainingFile};
-use crate::config::{UsageError, parsed};
-use crate::output;
-use crate::report::ReportProvenance;
-use crate::report::train::{self as report, TrainReport};
+use crate::config::parsed;
+use headstart_page::ReportProvenance;
+use headstart_report::train::{self as report, TrainReport};
 
 /// Train a model that predicts whether a conversation continues.
 #[derive(Args, Debug)]

@@ -13,13 +13,12 @@ use headstart_analysis::prompt::PromptBody;
 use headstart_analysis::rendering::Rendering;
 use headstart_analysis::walk::{DivergentPrompts, PromptComparison, PromptRelation};
 use headstart_analysis::why::{self, FoundRequest, WhyQuestion};
+use headstart_core::UsageError;
 use headstart_core::figures::{counted, thousands};
 use headstart_insight::text::Evidence;
+use headstart_terminal::{self as output, TaskProgress, colour};
 use serde_json::{Value, json};
 
-use crate::config::UsageError;
-use crate::output::progress::TaskProgress;
-use crate::output::{self, colour};
 use crate::server::{ServerOptions, one_line};
 
 /// Explain why one request's prompt was recomputed.

@@ -17,7 +17,7 @@ const OF_POLICIES: [&str; 8] = [
 ///
 /// # Errors
 /// When one of the options is not in this build.
-pub(crate) fn policy(spec: &str) -> Result<String, String> {
+pub fn policy(spec: &str) -> Result<String, String> {
     let mut options = spec.split(':').skip(1);
     match options.find(|option| OF_POLICIES.contains(option)) {
         Some(option) if !cfg!(feature = "ablations") => Err(format!(

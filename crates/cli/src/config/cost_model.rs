@@ -18,10 +18,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use headstart_core::cost::Work;
-use headstart_core::{CostModel, EngineModel};
+use headstart_core::{CostModel, EngineModel, UsageError};
 use serde::Deserialize;
 
-use super::{UsageError, toml_error};
+use super::toml_error;
 
 /// Longest step, seconds: an emulated fleet stops only after its current step.
 const STEP_MAX_S: f64 = 60.0;

@@ -4,10 +4,11 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use anyhow::Result;
+use headstart_core::UsageError;
 use headstart_server::{Cors, Edge, EdgeLimits};
 use http::{HeaderValue, Uri};
 
-use super::{ServeOptions, UsageError};
+use super::ServeOptions;
 
 /// Allowed time-outs, seconds: from short ones for tests to a day.
 const SECONDS: RangeInclusive<f64> = 0.001..=86_400.0;

@@ -10,10 +10,11 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use serde_json::json;
 use toml::Value;
 
+use headstart_terminal::COLUMNS;
+
 use super::options::heading;
 use super::sources::{Sources, key};
 use super::{ServeOptions, parse, read};
-use crate::output::COLUMNS;
 
 /// Columns in front of a source, where the setting is short.
 const SETTING: usize = 44;

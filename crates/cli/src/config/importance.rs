@@ -11,8 +11,7 @@ use std::collections::HashSet;
 use std::str::FromStr;
 
 use headstart_cache::tiers::LoadWhen;
-
-use super::UsageError;
+use headstart_core::UsageError;
 
 /// Error of a value: the expected form.
 type ExpectedForm = &'static str;

@@ -1,11 +1,12 @@
 //! `--label-prefix NAME=FILE`: names of prefixes on the dashboard.
 
 use anyhow::Result;
+use headstart_core::UsageError;
 use headstart_core::shown::one_line;
 use headstart_server::EngineBackend;
 use headstart_server::config::PrefixLabel;
 
-use super::{ServeOptions, UsageError};
+use super::ServeOptions;
 
 impl ServeOptions {
     /// Reads the files of `--label-prefix`.

@@ -21,10 +21,11 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use headstart_core::UsageError;
 use headstart_insight::prices::{Price, PriceTable};
 use serde::Deserialize;
 
-use super::{UsageError, toml_error};
+use super::toml_error;
 
 /// Name of the built-in table.
 const BUILTIN_NAME: &str = "builtin";

@@ -11,11 +11,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use headstart_core::UsageError;
 use headstart_router::Profile;
 use headstart_router::profile::{IndexKind, PickerKind, ScorerKind};
 use serde::Deserialize;
-
-use super::UsageError;
 
 /// Largest weight: more would drown all others in rounding.
 const WEIGHT_MAX: f64 = 1e6;

@@ -1,9 +1,8 @@
 //! `--shadow KEY=N,…`.
 
 use anyhow::Result;
+use headstart_core::UsageError;
 use headstart_server::shadow::ShadowConfig;
-
-use super::UsageError;
 
 /// Blocks that all replicas of an arm may hold: names of blocks take some 60 bytes each, and
 /// there are eleven arms.

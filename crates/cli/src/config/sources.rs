@@ -7,7 +7,9 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command};
 use toml::de::DeTable;
 
-use super::{ServeOptions, UsageError};
+use headstart_core::UsageError;
+
+use super::ServeOptions;
 
 /// The source of a setting that is not a default.
 #[derive(Clone, Debug, PartialEq, Eq)]

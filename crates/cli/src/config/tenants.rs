@@ -8,10 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use headstart_core::TenantTag;
+use headstart_core::{TenantTag, UsageError};
 use serde::Deserialize;
-
-use super::UsageError;
 
 /// A tenant as it is written.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]

@@ -7,9 +7,8 @@
 use std::ops::RangeInclusive;
 
 use anyhow::Result;
+use headstart_core::UsageError;
 use headstart_server::UpstreamConfig;
-
-use super::UsageError;
 
 /// Syntax of an upstream.
 const UPSTREAM_FORM: &str =

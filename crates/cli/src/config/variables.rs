@@ -2,8 +2,9 @@
 
 use clap::Command;
 
+use headstart_terminal as output;
+
 use crate::near;
-use crate::output;
 
 /// Begins the names of settings.
 const PREFIX: &str = "HEADSTART_";

@@ -10,12 +10,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use headstart_core::UsageError;
 use headstart_predict::Definition;
 use headstart_predict::log::{OutcomeRecord, header_line};
 use headstart_server::prediction::{Became, TurnOutcome};
 
 use super::pending::PendingTurn;
-use crate::config::UsageError;
 
 /// Largest log, bytes: some 340,000 turns of two vectors each, many times the 20,000 that the
 /// published classifier was trained on.

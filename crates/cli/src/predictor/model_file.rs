@@ -7,10 +7,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
+use headstart_core::UsageError;
 use headstart_predict::{ContinuationModel, Encoder, MAX_BYTES, ModelError, Predictor};
 
 use super::LivePredictor;
-use crate::config::UsageError;
 
 /// Pause between two looks at the file. A change is taken over when two looks in a row find the
 /// same, so that a file is not read while it is being written.
@@ -75,7 +75,7 @@ impl ModelFile {
 ///
 /// # Errors
 /// A sentence about the file, which it does not name.
-pub(crate) fn read_model(path: &Path) -> Result<Vec<u8>, String> {
+pub fn read_model(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error| format!("cannot be read: {error}; `headstart train` writes one");
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {

@@ -1,9 +1,8 @@
 //! Panic messages are printed before anybody can catch the panic, and the standard library's own
 //! quote the string that was sliced wrongly. Where prompts are handled, that would be a prompt.
 
+use headstart_terminal::to_stderr;
 use std::any::Any;
-
-use crate::output::to_stderr;
 
 /// From now on a panic's message is printed only where it cannot hold text of a prompt: when it was
 /// written down in the program, or on threads that know tokens only. Otherwise its place is.

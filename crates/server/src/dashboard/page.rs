@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
 
 use headstart_index_sync::random_key;
+use headstart_page::{LOGO, SHARED_SCRIPT, SHARED_STYLE};
 
 /// The icon, for those who do not read the page's.
 const ICON: &str = concat!(
@@ -14,15 +15,6 @@ const ICON: &str = concat!(
 
 /// Everything but style and scripts.
 const PAGE: &str = include_str!("page/index.html");
-
-/// Colours, type, header, cards and figures: what the HTML reports of the command line share.
-pub const SHARED_STYLE: &str = include_str!("page/shared.css");
-
-/// The mark beside the name, for a page with [`SHARED_STYLE`].
-pub const LOGO: &str = include_str!("page/logo.svg");
-
-/// The theme button, for a page with [`SHARED_STYLE`] and a button `theme`.
-pub const SHARED_SCRIPT: &str = include_str!("page/theme.js");
 
 /// Style sheet of the dashboard alone.
 const STYLE: &str = include_str!("page/style.css");

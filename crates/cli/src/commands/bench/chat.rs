@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use headstart_core::UsageError;
 use headstart_core::figures::counted;
 use headstart_loadgen::{
     Answers, ApiClient, ChatBench, ChatRecord, ChatReport, ProbeReport, ReuseProbe, Starts, chat,
     compare, probe, read_conversations,
 };
 use headstart_server::RunningServer;
+use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::format::conversation::Conversation;
 use serde_json::json;
 
@@ -18,9 +20,7 @@ use super::super::serve;
 use super::continuation::Continuations;
 use super::runs::{Runs, ServerRun};
 use super::{BenchServer, recording};
-use crate::config::{ServeOptions, UsageError, parsed};
-use crate::output;
-use crate::output::progress::TaskProgress;
+use crate::config::{ServeOptions, parsed};
 
 /// Rounds of the reuse probe that `bench chat` ends with.
 const PROBE_ROUNDS: usize = 20;

@@ -11,11 +11,11 @@ use headstart_core::Probability;
 use headstart_loadgen::ChatBench;
 use headstart_loadgen::script::{Exchange, exchanges};
 use headstart_predict::{ContinuationModel, Predictor, Situation, encoder};
+use headstart_terminal as output;
 use headstart_trace::format::conversation::{Conversation, Role, Turn};
 
-use crate::output;
 use crate::predictor::read_model;
-use crate::situations::{num_prompts, of_requests};
+use headstart_predict::situations::{num_prompts, of_requests};
 
 /// Probabilities that another request follows, by conversation and turn.
 #[derive(Debug, Default)]
@@ -98,6 +98,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
+    use headstart_core::Rng;
     use headstart_loadgen::{Answers, ApiClient, Starts, Think, chat};
     use headstart_server::EngineBackend;
     use headstart_server::prediction::{
@@ -131,6 +132,33 @@ mod tests {
             Turn::new(role, text.to_owned())
         });
         Conversation { turns: turns.collect(), first_turn: Some(7), ..Conversation::default() }
+    }
+
+    /// Up to twelve messages of any role.
+    fn random(rng: &mut Rng) -> Conversation {
+        let roles = [Role::System, Role::User, Role::User, Role::Assistant, Role::Assistant];
+        let turns = (0..rng.below(13)).map(|number| {
+            let role = roles[rng.below(roles.len())];
+            let text = if rng.below(5) == 0 { String::new() } else { format!("é{number}") };
+            Turn::new(role, text)
+        });
+        Conversation { turns: turns.collect(), ..Conversation::default() }
+    }
+
+    #[test]
+    fn a_request_is_what_a_client_sends_and_known_by_its_last_prompt() {
+        for seed in 0..2_000 {
+            let conversation = random(&mut Rng::new(seed));
+            let last_prompt = |situation: Situation| situation.prompts.last().cloned();
+            let known = of_requests(&conversation, 1).into_iter().map(last_prompt);
+            // Clients glue what was said in a row.
+            let sent = exchanges(&conversation).into_iter().map(|exchange| {
+                let mut added = exchange.added.into_iter().rev();
+                let text = added.find(|turn| turn.role == Role::User)?.text;
+                text.rsplit("\n\n").next().map(str::to_owned)
+            });
+            assert!(known.eq(sent), "seed {seed}: {conversation:?}");
+        }
     }
 
     /// `expected`: the prompts that each request lets the model read.

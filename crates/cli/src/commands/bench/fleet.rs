@@ -13,23 +13,23 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use headstart_core::UsageError;
 use headstart_loadgen::ApiClient;
 use headstart_router::Profile;
 use headstart_server::{EngineBackend, ServeConfig};
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{FleetConfig, FleetOutcome, FleetPreset, FleetRun, FleetWorkload};
+use headstart_terminal::{self as output, TaskProgress};
 
 use self::drive::Driver;
 use self::running::RunningFleet;
 use super::BenchServer;
 use crate::commands::simulate::SourceOptions;
 use crate::commands::{fleet_engine, serve};
-use crate::config::{ServeOptions, UsageError, cost_model, parsed};
-use crate::output;
-use crate::output::progress::TaskProgress;
+use crate::config::{ServeOptions, cost_model, parsed};
 use crate::prompts::{unseen_seed, vocabulary};
-use crate::report::ReportProvenance;
-use crate::report::fleet::{self as report, FigureOrigin, FleetReport, StrategyRun};
+use headstart_page::ReportProvenance;
+use headstart_report::fleet::{self as report, FigureOrigin, FleetReport, StrategyRun};
 
 /// Default preset of the workload.
 const PRESET: FleetPreset = FleetPreset::Laptop;

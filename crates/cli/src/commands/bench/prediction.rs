@@ -9,16 +9,14 @@ use std::collections::HashMap;
 
 use anyhow::{Result, ensure};
 use headstart_cache::policy::{self, Setting};
-use headstart_core::TraceRequest;
 use headstart_core::figures::counted;
 use headstart_core::stats::HitCount;
+use headstart_core::{TraceRequest, UsageError};
 use headstart_loadgen::TraceSample;
 use headstart_sim::Replay;
 use headstart_trace::materialize::TokenPrompt;
 use headstart_trace::materialize::held::HeldChains;
 use serde::Serialize;
-
-use crate::config::UsageError;
 
 /// Largest cache predicted for a server elsewhere, blocks: at a hundred bytes each, more memory
 /// than the prediction is worth.

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use headstart_loadgen::ChatRecord;
-
-use crate::output;
+use headstart_terminal as output;
 
 /// Runs whose files are looked at beforehand; few benches have more.
 const RUNS_CHECKED: usize = 32;

@@ -3,11 +3,12 @@
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use headstart_cache::policy::{self, Setting};
-use headstart_core::TraceRequest;
 use headstart_core::figures::counted;
+use headstart_core::{TraceRequest, UsageError};
 use headstart_loadgen::trace::{self, SPEED_MIN};
 use headstart_loadgen::{ApiClient, Pace, TraceObserved, TraceReport};
 use headstart_server::{EngineBackend, RunningServer, ServeConfig};
+use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::TraceError;
 use serde_json::json;
 
@@ -15,10 +16,8 @@ use super::super::serve;
 use super::BenchServer;
 use super::prediction::{Agreement, CacheSetting, Prediction};
 use super::trace_tiers::{TierAgreement, TieredServer};
-use crate::config::{ServeOptions, UsageError};
+use crate::config::ServeOptions;
 use crate::input::{TraceInput, remarks};
-use crate::output;
-use crate::output::progress::TaskProgress;
 use crate::prompts::{PromptAlterations, PromptOptions, PromptStream};
 
 /// Requests under way at once unless told otherwise: as many as a replica runs.

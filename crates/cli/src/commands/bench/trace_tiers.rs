@@ -12,7 +12,7 @@ use anyhow::{Result, bail, ensure};
 use headstart_cache::PrefixCache;
 use headstart_cache::policy::{self, Setting};
 use headstart_core::figures::counted;
-use headstart_core::{Nanos, Tier};
+use headstart_core::{Nanos, Tier, UsageError};
 use headstart_engine::engine::EngineConfig;
 use headstart_loadgen::Pace;
 use headstart_scheduler::SchedulerConfig;
@@ -22,7 +22,7 @@ use headstart_sim::{TieredOutcome, TieredReplica, TieredRequest};
 use headstart_trace::materialize::TokenPrompt;
 use serde::Serialize;
 
-use crate::config::{ServeOptions, UsageError};
+use crate::config::ServeOptions;
 use crate::tiers::{FleetShape, in_virtual_time, unknown_engine};
 
 /// The metric that tells where prompt tokens came from.

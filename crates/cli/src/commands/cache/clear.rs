@@ -2,17 +2,15 @@
 
 use anyhow::Result;
 use clap::Args;
-use headstart_core::TenantTag;
 use headstart_core::figures::counted;
+use headstart_core::{TenantTag, UsageError};
 use headstart_store::disk::unix_seconds;
 use headstart_store::inspect::{Cache as Opened, RecordTally};
+use headstart_terminal::{self as output, TaskProgress};
 use serde_json::json;
 
 use super::whose::TenantSelector;
 use super::{CacheLocation, Form, words};
-use crate::config::UsageError;
-use crate::output;
-use crate::output::progress::TaskProgress;
 
 /// Remove expired and replaced records, and free their disk space.
 #[derive(Args, Debug)]

@@ -5,19 +5,18 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use headstart_core::UsageError;
 use headstart_core::figures::counted;
 use headstart_store::disk::{DiskError, FolderInspector, unix_seconds};
 use headstart_store::inspect::Item;
 use headstart_store::inspect::copy::{CopyReport, copy, wakeups};
 use headstart_store::remote::{Remote, RemoteOptions};
 use headstart_store::{Backend, Disk, DiskOptions};
+use headstart_terminal::{self as output, TaskProgress};
 use serde_json::json;
 
 use super::whose::TenantSelector;
 use super::{CacheLocation, Form, in_use, progress, words};
-use crate::config::UsageError;
-use crate::output;
-use crate::output::progress::TaskProgress;
 
 /// Budget of a folder where none is given, GiB: what `serve` takes.
 const BUDGET_GIB: f64 = 10.0;

@@ -8,13 +8,11 @@ use headstart_core::TenantTag;
 use headstart_store::disk::{FolderInspector, Holder, unix_seconds};
 use headstart_store::inspect::{Cache as Opened, Item, RecordTally, Survey};
 use headstart_store::record::{Content, Exactness};
+use headstart_terminal::{self as output, TaskProgress, aligned};
 use serde_json::{Value, json};
 
 use super::whose::TenantSelector;
 use super::{CacheLocation, Form, words};
-use crate::output;
-use crate::output::progress::TaskProgress;
-use crate::report::table::aligned;
 
 /// Tenants and identities that are shown to people.
 const SHOWN: usize = 20;

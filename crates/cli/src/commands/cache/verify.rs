@@ -8,13 +8,12 @@ use headstart_core::figures::counted;
 use headstart_store::disk::unix_seconds;
 use headstart_store::inspect::{Item, RecordReadError, RecordTally};
 use headstart_store::record::Wrong;
+use headstart_terminal::{self as output, TaskProgress};
 use serde_json::{Value, json};
 
 use super::whose::TenantSelector;
 use super::{CacheLocation, Form, arena, progress, words};
 use crate::exit::CheckFailure;
-use crate::output;
-use crate::output::progress::TaskProgress;
 
 /// Verify the checksums of all records.
 #[derive(Args, Debug)]

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use headstart_core::TenantTag;
+use headstart_core::{TenantTag, UsageError};
 
-use crate::config::{UsageError, first_line};
+use crate::config::first_line;
 
 /// A tenant.
 #[derive(Args, Debug)]

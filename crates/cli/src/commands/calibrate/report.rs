@@ -1,10 +1,10 @@
 //! Fit of a cost model to the measured times.
 
 use headstart_sim::calibrate::{EngineFit, TimedWork, Timing};
+use headstart_terminal::aligned;
 use serde_json::{Value, json};
 
 use super::file::CostModelFile;
-use crate::report::aligned;
 
 /// A fit, its timings and its errors.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 use headstart_analysis::kv_bytes::{KvBytes, KvDtype};
-use headstart_core::EngineModel;
 use headstart_core::cost::roofline::{Gpu, ModelShape};
+use headstart_core::{EngineModel, UsageError};
 use headstart_sim::wild::WildModel;
 
-use crate::config::{UsageError, cost_model, parsed};
+use crate::config::{cost_model, parsed};
 
 /// Default GPU for roofs. The ATC'25 study's A800 computes as an A100.
 const GPU: &str = "a100";

@@ -6,17 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use headstart_core::figures::counted;
-use headstart_core::{Probability, SessionId, TraceRequest};
+use headstart_core::{Probability, SessionId, TraceRequest, UsageError};
 use headstart_predict::encoder::{self, Encoder};
 use headstart_predict::{ContinuationModel, Predictor};
+use headstart_terminal::TaskProgress;
 
 use super::texts::SessionConversations;
 use super::turns;
-use crate::config::UsageError;
 use crate::input::TraceInput;
-use crate::output::progress::TaskProgress;
 use crate::predictor::read_model;
-use crate::situations::num_prompts;
+use headstart_predict::situations::num_prompts;
 
 /// The encoder that needs no download, and with which most models are trained.
 const BUILT_IN: &str = "ngram";

@@ -10,7 +10,7 @@ use headstart_core::{Probability, SessionId, TraceRequest};
 use headstart_predict::Situation;
 use headstart_trace::format::conversation::Conversation;
 
-use crate::situations::Situations;
+use headstart_predict::situations::Situations;
 
 /// The conversations of a trace by session.
 #[derive(Debug)]

@@ -9,20 +9,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use headstart_core::CostModel;
 use headstart_core::figures::counted;
+use headstart_core::{CostModel, UsageError};
 use headstart_router::Profile;
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, FleetPreset, FleetRun};
+use headstart_terminal::{self as output, TaskProgress};
 
 pub(crate) use self::source::SourceOptions;
-use super::cells::parallel;
 use crate::commands::fleet_engine;
-use crate::config::{UsageError, cost_model};
-use crate::output;
-use crate::output::progress::TaskProgress;
-use crate::report::ReportProvenance;
-use crate::report::fleet::{
+use crate::config::cost_model;
+use crate::parallel::{parallel, threads};
+use headstart_page::ReportProvenance;
+use headstart_report::fleet::{
     self as fleet_report, FigureOrigin, FleetReport, RunParameters, StrategyRun, told,
 };
 
@@ -99,7 +98,7 @@ pub(super) fn run(fleet: &FleetSimulation) -> Result<()> {
             UsageError(format!("--preset {name}: known are llm-d-73, llm-d-37, laptop"))
         })?,
     };
-    let report = fleet.options.run(preset, super::threads(fleet.threads))?;
+    let report = fleet.options.run(preset, threads(fleet.threads))?;
     if let Some(file) = &fleet.html {
         let cannot_write = || format!("cannot write {}", file.display());
         std::fs::write(file, fleet_report::page(&report, &ReportProvenance::now()))

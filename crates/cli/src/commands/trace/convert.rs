@@ -7,12 +7,12 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use headstart_core::TraceRequest;
 use headstart_core::figures::counted;
+use headstart_terminal as output;
 use headstart_trace::Reader;
 use headstart_trace::format::canonical::Writer;
 
 use super::sessions::SessionCounter;
 use crate::input::{TraceInput, remarks};
-use crate::output;
 
 /// Convert a trace to Headstart's canonical format.
 #[derive(Args, Debug)]

@@ -7,12 +7,12 @@ use anyhow::{Result, bail};
 use clap::Args;
 use headstart_core::TraceRequest;
 use headstart_core::figures::counted;
+use headstart_terminal as output;
 use headstart_trace::TraceError;
 use headstart_trace::format::completions;
 use headstart_trace::materialize::TokenPrompt;
 
 use crate::input::{TraceInput, remarks};
-use crate::output;
 use crate::prompts::{PromptOptions, PromptStream};
 
 /// Convert block ids to prompts that a server can answer.

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use headstart_core::UsageError;
 use headstart_core::figures::counted;
+use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::format::conversation;
 use headstart_trace::synth::planted::{Attainable, Generator};
 use headstart_trace::synth::{Length, PlantedConfig};
-
-use crate::config::UsageError;
-use crate::output;
-use crate::output::progress::TaskProgress;
 
 /// Most conversations: some terabyte by default.
 const CONVERSATIONS_MAX: u64 = 1_000_000_000;

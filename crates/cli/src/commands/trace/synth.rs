@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use headstart_core::UsageError;
 use headstart_core::figures::{counted, thousands};
+use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::format::canonical::Writer;
 use headstart_trace::synth::{Gap, PRESETS, Preset, RequestGenerator, SynthWorkload};
 
 use super::sessions::SessionCounter;
-use crate::config::UsageError;
-use crate::output;
-use crate::output::progress::TaskProgress;
 
 /// Requests between two updates of the progress.
 const BAR_STEP: u64 = 256;

@@ -8,12 +8,12 @@
 use anyhow::Result;
 use headstart_core::figures::counted;
 use headstart_predict::{ConversationOutcome, Label};
+use headstart_terminal::TaskProgress;
 use headstart_trace::format::conversation::{self, Conversation, Role, Turn, USER_TURNS_MAX};
 
 use super::samples::Samples;
 use super::source::TrainingFile;
-use crate::output::progress::TaskProgress;
-use crate::situations::{Situations, num_prompts};
+use headstart_predict::situations::{Situations, num_prompts};
 
 /// Reads up to `limit` conversations; `number` tells them from those of other files. Remarks.
 ///

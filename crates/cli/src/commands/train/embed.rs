@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use headstart_predict::Encoder;
+use headstart_terminal::TaskProgress;
 
 use super::embeddings::Embeddings;
-
-use crate::output::progress::TaskProgress;
 
 /// Texts per call of the encoder: enough that it can sort them by length.
 const BATCH: usize = 128;

@@ -11,14 +11,13 @@
 //!
 //! Used entries are written first, so that a full file forgets what was not asked for.
 
+use headstart_core::UsageError;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-
-use crate::config::UsageError;
 
 const MAGIC: &[u8; 8] = b"HSEMBED1";
 

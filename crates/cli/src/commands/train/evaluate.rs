@@ -6,7 +6,7 @@ use headstart_core::{Probability, Rng};
 use headstart_predict::metrics::Confusion;
 use headstart_predict::{ContinuationModel, Dataset, DatasetSplit, Scores, scores_by};
 
-use crate::report::train::Lift;
+use headstart_report::train::Lift;
 
 /// Draws of the bootstrap.
 const DRAWS: usize = 1_000;

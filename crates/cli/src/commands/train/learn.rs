@@ -10,12 +10,14 @@ use headstart_predict::{
     LearningCurvePoint, Scores, SplitShares, TrainOptions, TrainingResult, learning_curve,
     train as fit,
 };
+use headstart_terminal::TaskProgress;
 
 use super::Train;
 use super::evaluate::Evaluation;
 use super::material::Material;
-use crate::output::progress::TaskProgress;
-use crate::report::train::{Elsewhere, InputFacts, OfSeed, PhaseTimes, SplitCounts, TrainReport};
+use headstart_report::train::{
+    Elsewhere, InputFacts, OfSeed, PhaseTimes, SplitCounts, TrainReport,
+};
 
 /// Default halvings of the learning curve, and the most turns that it is drawn for by default.
 const CURVE_STEPS: u32 = 4;

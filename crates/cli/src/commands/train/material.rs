@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use headstart_core::UsageError;
 use headstart_core::figures::counted;
 use headstart_predict::{
     ConversationOutcome, Dataset, Definition, Encoder, Label, Parts, TrainOptions, encoder, log,
 };
+use headstart_terminal::{self as output, TaskProgress};
 use headstart_trace::source::decompress;
 
 use super::embed::Embedder;
@@ -18,10 +20,7 @@ use super::embeddings::{self, EmbeddingFileState, Embeddings};
 use super::samples::Samples;
 use super::source::{InputKind, TrainingFile};
 use super::{Train, corpus, sessions};
-use crate::config::UsageError;
-use crate::output;
-use crate::output::progress::TaskProgress;
-use crate::report::train::{InputFacts, PhaseTimes};
+use headstart_report::train::{InputFacts, PhaseTimes};
 
 /// Records of one prediction log.
 const RECORDS_MAX: usize = 1 << 19;

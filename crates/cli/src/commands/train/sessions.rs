@@ -8,12 +8,11 @@ use std::collections::HashMap;
 use anyhow::{Result, bail};
 use headstart_core::{Nanos, SessionId, TraceRequest};
 use headstart_predict::{ConversationOutcome, Label, Situation};
+use headstart_terminal::TaskProgress;
 use headstart_trace::{Options, Provenance, Reader};
 
 use super::samples::Samples;
 use super::source::TrainingFile;
-
-use crate::output::progress::TaskProgress;
 
 /// Characters of a token, about.
 const TOKEN_CHARS: usize = 4;

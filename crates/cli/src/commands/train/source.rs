@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
+use headstart_terminal::TaskProgress;
 use headstart_trace::source;
-
-use crate::output::progress::TaskProgress;
 
 /// Of the first line, as much as is looked at to tell what a file is.
 const START_BYTES: u64 = 1 << 12;

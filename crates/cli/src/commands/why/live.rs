@@ -2,13 +2,12 @@
 //! misses.
 
 use anyhow::{Result, ensure};
+use headstart_core::UsageError;
 use headstart_core::figures::thousands;
 use headstart_insight::{Bucket, Cause};
+use headstart_terminal::{self as output, aligned, colour};
 use serde_json::Value;
 
-use crate::config::UsageError;
-use crate::output::{self, colour};
-use crate::report::aligned;
 use crate::server::{ServerOptions, one_line};
 
 /// Longest answer that is read: one request and all replicas that it could have gone to.

@@ -4,10 +4,9 @@ use headstart_analysis::change::{ChangeContext, ChangedText};
 use headstart_analysis::walk::WorstCase;
 use headstart_core::figures::counted;
 use headstart_core::shown::is_hidden;
+use headstart_terminal::COLUMNS;
 use serde_json::{Value, json};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-
-use crate::output::COLUMNS;
 
 /// Columns of the spaces and the line around a name.
 const FRAME: usize = 5;

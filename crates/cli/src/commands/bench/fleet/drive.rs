@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use headstart_core::{Nanos, SessionId, TokenId};
+use headstart_core::{Nanos, SessionId, TokenId, UsageError};
 use headstart_loadgen::{ApiClient, LoadgenError, Pace, TraceObserved, TraceSample, fetch, trace};
 use headstart_server::upstream::EngineLoad;
 use headstart_sim::fleet::outcome::Mean;
@@ -18,10 +18,8 @@ use headstart_sim::fleet::workload::tokens_of;
 use headstart_sim::fleet::{
     FleetOutcome, FleetWorkload, Request, Rung, RungObservations, ServedRequest, Slo,
 };
+use headstart_terminal as output;
 use headstart_trace::materialize::TokenPrompt;
-
-use crate::config::UsageError;
-use crate::output;
 
 /// Time between two looks at the server's gauges.
 const SCRAPE: Duration = Duration::from_millis(500);

@@ -4,16 +4,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use headstart_core::Rng;
 use headstart_core::figures::counted;
+use headstart_core::{Rng, UsageError};
 use headstart_sim::fleet::{
     Crowd, FleetPreset, FleetWorkload, Ladder, TraceArrivals, TraceConversion,
 };
+use headstart_terminal as output;
 
-use crate::config::UsageError;
 use crate::input::{TraceInput, remarks};
-use crate::output;
-use crate::report::fleet::RunParameters;
+use headstart_report::fleet::RunParameters;
 
 /// Length of an answer that the trace does not know, tokens.
 const ANSWER_TOKENS: u32 = 200;

@@ -1,0 +1,64 @@
+//! `headstart-lab`: studies that reproduce published methods, and measurements of one mechanism.
+//!
+//! Users of `headstart` need none of them, so the package does not install this binary. It takes the
+//! parts of the command line, and the policies, tiers and models are those that serve.
+
+mod host_memory;
+mod importance;
+mod one_by_one;
+mod prediction;
+mod tiers;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use headstart_terminal as output;
+
+/// Longest simulated run, minutes: a day.
+const MINUTES_MAX: f64 = 1_440.0;
+
+/// Reproduce published studies, and measure single mechanisms.
+#[derive(Debug, Parser)]
+#[command(name = "headstart-lab", version)]
+#[command(after_help = "Examples:
+  cargo run --release -p headstart-lab -- tiers
+  cargo run --release -p headstart-lab -- prediction --preset lpc-lmsys --minutes 5 --seeds 1")]
+struct Lab {
+    #[command(subcommand)]
+    study: Study,
+}
+
+#[derive(Debug, Subcommand)]
+enum Study {
+    /// Measure whether loading a prefix is faster than recomputing it.
+    Tiers(tiers::TiersBench),
+    /// Measure what loading part of a prefix saves, and what it changes.
+    Importance(Box<importance::ImportanceBench>),
+    /// Simulate sizes of host memory and eviction policies.
+    HostMemory(Box<host_memory::HostMemory>),
+    /// Simulate eviction policies with predictors on one replica.
+    Prediction(Box<prediction::PredictionSimulation>),
+}
+
+fn main() -> ExitCode {
+    output::colour::start();
+    let matches = Lab::command().max_term_width(output::COLUMNS).get_matches();
+    let lab = Lab::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let outcome = match lab.study {
+        Study::Tiers(bench) => tiers::run(&bench),
+        Study::Importance(bench) => importance::run(&bench),
+        Study::HostMemory(study) => host_memory::run(&study),
+        Study::Prediction(study) => prediction::run(&study),
+    };
+    headstart::ended(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Lab::command().debug_assert();
+    }
+}

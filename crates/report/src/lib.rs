@@ -1,0 +1,18 @@
+//! Results of the libraries as a person or a program reads them: tables, sentences, JSON, CSV, pages.
+//!
+//! | module | renders |
+//! |---|---|
+//! | [`analyze`] | where the prompt tokens of a log went, and what would avoid it |
+//! | [`replay`] | hit rates by eviction policy and capacity |
+//! | [`fleet`] | routing strategies, simulated or measured |
+//! | [`plan`] | what each size of a lower tier saves |
+//! | [`train`] | a trained predictor and its scores |
+//!
+//! A renderer takes a finished result. It computes shares and sentences, and no result; it knows no
+//! command, no option and no file.
+
+pub mod analyze;
+pub mod fleet;
+pub mod plan;
+pub mod replay;
+pub mod train;
