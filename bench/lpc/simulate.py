@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The closed-loop experiment of learned prefix caching: every table, as text and CSV.
 
-    python3 bench/lpc/simulate.py [--binary target/release/headstart] [--work bench/out/lpc]
+    python3 bench/lpc/simulate.py [--binary target/release/headstart-lab] [--work bench/out/lpc]
                                   [--only NAME ...] [--seeds 5]
 
 Each data set is run four times: hit rate against cache size, against the predictor's quality
@@ -9,7 +9,7 @@ Each data set is run four times: hit rate against cache size, against the predic
 The first two are run for hours: 20 minutes, as in the study, are some 2,400 gaps, and five draws
 of them differ by up to 0.06. The other two are of 20 minutes. Some 75 minutes in all on two
 cores that had other work too.
-The CSV files have every seed, and means and spreads are printed; `headstart simulate prediction --preset`
+The CSV files have every seed, and means and spreads are printed; `headstart-lab prediction --preset`
 without --csv prints the published figures beside its own.
 What the acceptance of the experiment asks is checked: of the noisy oracles that hit rate rises
 with MCC and from MCC 0.1 on is not below LRU by more than the spread, and of the long runs that

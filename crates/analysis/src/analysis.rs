@@ -268,8 +268,8 @@ mod tests {
 
     use super::*;
     use crate::cost::{EngineSource, Money};
-    use headstart_core::NoProgress;
     use crate::traffic::{LogReaderSettings, LogSource, Renderings};
+    use headstart_core::NoProgress;
 
     fn analyzed(log: String, bounds: Bounds) -> Analysis {
         let rendering = Renderings::of(None).expect("the toy");

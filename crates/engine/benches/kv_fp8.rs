@@ -70,7 +70,7 @@ fn main() {
     }
 }
 
-/// The toy, and those of about a quarter and three times its cost, as in `bench tiers`.
+/// The toy, and those of about a quarter and three times its cost, as in `headstart-lab tiers`.
 fn built_in(dtype: Dtype) -> Vec<(String, Arc<LanguageModel>)> {
     let shapes = [
         ("toy", (512, 1_024, 8, 8), true),

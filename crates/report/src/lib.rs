@@ -1,4 +1,4 @@
-//! Results of the libraries as a person or a program reads them: tables, sentences, JSON, CSV, pages.
+//! Results of the libraries, as tables, sentences, JSON, CSV and HTML pages.
 //!
 //! | module | renders |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What a command shows: results on standard output or in a file, notes and progress on standard
+//! Output of commands: results on standard output or in a file, notes and progress on standard
 //! error.
 //!
 //! Results fit 80 columns, and have colours on a terminal only. A closed pipe is no error.

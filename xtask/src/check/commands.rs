@@ -16,7 +16,7 @@ use super::{Outcome, binary};
 use crate::cargo::Cargo;
 
 /// Commands that do not run here, by a part of them, and why.
-const SKIPPED: [(&str, &str); 26] = [
+const SKIPPED: [(&str, &str); 23] = [
     ("git clone", "fetches"),
     ("cargo ", "is cargo's own"),
     ("vllm ", "needs vLLM"),
@@ -37,11 +37,8 @@ const SKIPPED: [(&str, &str); 26] = [
     ("/debug/", "needs a server with requests"),
     ("calibrate --url", "is a pattern"),
     ("headstart cache ", "needs a cache with records"),
-    ("bench tiers", "takes minutes"),
-    ("bench importance", "takes minutes"),
     ("bench fleet", "takes minutes"),
     ("simulate fleet", "takes minutes"),
-    ("simulate host-memory", "takes minutes"),
     ("headstart train", "takes minutes"),
 ];
 

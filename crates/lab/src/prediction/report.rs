@@ -194,8 +194,8 @@ fn signed(rate: f64) -> String {
 
 #[cfg(test)]
 mod testing {
-    use crate::prediction::grid::Grid;
     use super::*;
+    use crate::prediction::grid::Grid;
     use headstart_sim::experiment::Arm;
     use headstart_sim::workload::WORKLOADS;
 

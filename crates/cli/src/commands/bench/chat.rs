@@ -83,7 +83,7 @@ pub(crate) struct ChatBenchCommand {
     users: UserTimingOptions,
     /// Write a record of each run, without text
     ///
-    /// `headstart simulate prediction --record` repeats it. The second run goes to FILE with `.2`
+    /// `headstart-lab prediction --record` repeats it. The second run goes to FILE with `.2`
     /// before its extension, and so on.
     #[arg(long, value_name = "FILE", conflicts_with = "probe_only")]
     #[arg(help_heading = "Output")]
