@@ -60,8 +60,10 @@ pub fn of(
 ) -> Analysis {
     let (fleet, bounds) = (setting.fleet, &setting.bounds);
     let (beside, mut played) = computed(traffic, setting, progress);
+    // The fit needs the replay's splits: a time to the first token depends on the computed tokens.
     let cost = setting.cost.fitted(traffic, &played.splits);
     let per_token = per_token(traffic, &played, &cost);
+    // These sizes come before the findings below take the comparison apart.
     let kept = kept(traffic, &beside, &played, bounds);
     let fixes = Fixes::of(traffic, fleet, setting.rendering, SEED);
     let (findings, unnamed) = beside.compared.findings(
@@ -104,13 +106,16 @@ pub fn of(
         characterization,
         kept,
     };
+    // These remarks need the finished analysis: they depend on its buckets and its counts.
     analysis.remarks.extend(analysis.not_told_apart());
     if analysis.currency.is_some() {
         let unpriced = unpriced(&played.splits, &per_token);
         analysis.remarks.extend(unpriced);
     }
+    // A bound that was met changes figures, so each one is a remark as well as a row on memory.
     let lost = analysis.kept.iter().filter_map(|kept| kept.lost.clone());
     analysis.remarks.extend(lost.collect::<Vec<_>>());
+    // Headlines quote the other figures, so they come last.
     analysis.headlines = headlines::of(&analysis);
     analysis
 }
@@ -124,10 +129,13 @@ fn computed(
     let fleet = setting.fleet;
     let replay = FleetReplay { traffic, cost: setting.cost, bounds: &setting.bounds, seed: SEED };
     std::thread::scope(|scope| {
+        // The replay needs no result of the other computations, so it runs beside them.
         let played = scope.spawn(|| fleet.play(replay, progress));
         let beside = beside(traffic, setting, progress);
+        // The computations of this thread are done; the replay may still show its own progress.
         progress.end();
         let played = played.join();
+        // A panic of the replay keeps its own message instead of one about a failed join.
         (beside, played.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
@@ -135,7 +143,7 @@ fn computed(
 /// The point of the size curve at which it bends.
 fn bend(characterization: &Characterization) -> Option<usize> {
     let curve = characterization.curve.iter();
-    let points = curve.map(|it| (it.capacity_blocks, it.block_hit_rate));
+    let points = curve.map(|point| (point.capacity_blocks, point.block_hit_rate));
     knee::knee(&points.collect::<Vec<_>>())
 }
 
@@ -148,6 +156,7 @@ fn beside(
     let characterization = characterized(traffic, setting);
     let random = setting.fleet.random(traffic, SEED, progress);
     progress.phase("comparing texts", Some(traffic.said.len()));
+    // Without texts no position but the prefix can match: the figure is absent, not zero.
     let has_texts = !traffic.said.is_empty();
     FleetIndependentResults {
         characterization,
@@ -177,6 +186,7 @@ fn kept(
 fn characterized(traffic: &LoggedTraffic, setting: &AnalysisParameters<'_>) -> Characterization {
     let block_tokens = traffic.info.block_tokens;
     let per_logged = traffic.counts.factor();
+    // The model's bytes are per token of its own tokenizer; the figures here count other tokens.
     let kv_bytes_per_token = setting.kv.map(|kv| kv.per_token as f64 / per_logged);
     let device_tokens = setting.fleet.capacity_blocks as f64 * f64::from(block_tokens);
     let mut characterizer = Characterizer::new(Settings {
@@ -185,6 +195,7 @@ fn characterized(traffic: &LoggedTraffic, setting: &AnalysisParameters<'_>) -> C
         device_bytes: kv_bytes_per_token.map(|bytes| bytes * device_tokens),
         limits: setting.bounds.limits,
     });
+    // Users become numbers in order of appearance: the characterizer does not hold their names.
     let mut users: HashMap<&str, u64> = HashMap::new();
     for (index, request) in traffic.requests.iter().enumerate() {
         let user = traffic.said.get(index).and_then(|said| said.user.as_deref());
@@ -215,6 +226,7 @@ fn per_token(
 fn unnamed_loss(traffic: &LoggedTraffic, index: usize) -> UnnamedLoss {
     let said = &traffic.said[index];
     let source = said.source as usize;
+    // The advice is a command line with a file of requests; a generated log has no file.
     let is_log = traffic.formats.get(source) == Some(&Format::Requests)
         && traffic.is_file.get(source) == Some(&true);
     let file = traffic.files.get(source).filter(|_| is_log);
@@ -228,6 +240,7 @@ fn is_separate(traffic: &LoggedTraffic, characterization: &Characterization) -> 
     traffic.said.is_empty()
         && traffic.info.sessions == Provenance::Given
         && characterization.sessions.count > 1
+        // A trace without any reuse would pass the last test for lack of hits.
         && origins.same_session > 0
         && origins.other_session + origins.unknown_session == 0
 }
@@ -235,6 +248,7 @@ fn is_separate(traffic: &LoggedTraffic, characterization: &Characterization) -> 
 fn waterfall(splits: &[BucketTokens], per_token: &[PerToken]) -> Vec<WaterfallStep> {
     let mut steps = Bucket::ALL.map(|bucket| WaterfallStep { bucket, amount: Amount::default() });
     for (split, per_token) in splits.iter().zip(per_token) {
+        // Each token of a request costs the average of its kind: computed or served.
         for (bucket, tokens) in split.iter() {
             let amount = per_token.amount(u64::from(tokens), bucket.is_served());
             let step = steps.iter_mut().find(|step| step.bucket == bucket);
@@ -363,9 +377,9 @@ mod tests {
         let analysis = analyzed(long_prompts(20), bounds(100_000));
         check_bounds(&analysis);
         assert_eq!(lost(&analysis), [""; 0]);
-        let texts = analysis.kept.iter().find(|it| it.what == "prompts to compare with");
+        let texts = analysis.kept.iter().find(|part| part.what == "prompts to compare with");
         // At least each word, of which there are 300 in each prompt.
-        assert!(texts.is_some_and(|it| it.bytes > 20 * 300 * 16), "{texts:?}");
+        assert!(texts.is_some_and(|part| part.bytes > 20 * 300 * 16), "{texts:?}");
     }
 
     /// A long trace of ids: more requests than are held.
@@ -388,7 +402,7 @@ mod tests {
         assert_eq!(lost(&analysis), ["requests and texts"]);
         assert!(analysis.characterization.requests < 5_000);
         let first = &analysis.kept[0].lost;
-        let said = first.as_ref().is_some_and(|it| it.starts_with("only the first 3"));
+        let said = first.as_ref().is_some_and(|remark| remark.starts_with("only the first 3"));
         assert!(said, "{first:?}");
     }
 }

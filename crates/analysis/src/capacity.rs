@@ -50,11 +50,14 @@ impl FromStr for CapacitySpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no capacity; write {FORMS}");
         let is_digit = |letter: char| letter.is_ascii_digit() || letter == '.';
+        // The unit begins at the first character that is no part of the number.
         let end = text.find(|letter| !is_digit(letter)).unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
+        // An empty number fails here, so a unit alone is no capacity.
         let number: f64 = number.parse().map_err(|_| wrong())?;
         let capacity =
             of_unit(number, &unit.trim_start().to_ascii_lowercase()).ok_or_else(wrong)?;
+        // A negative number cannot come this far: its sign is no digit.
         if number > 0.0 {
             Ok(capacity)
         } else {
@@ -70,6 +73,7 @@ fn of_unit(number: f64, unit: &str) -> Option<CapacitySpec> {
     if let Some(prefix) = unit.strip_suffix("tok") {
         return Some(CapacitySpec::Tokens(number * factor(prefix)?));
     }
+    // `ib` ends in `b` as well, so powers of 1024 are tried first.
     if let Some(prefix) = unit.strip_suffix("ib") {
         return Some(CapacitySpec::Bytes(number * binary(prefix)?));
     }
@@ -115,6 +119,7 @@ impl CapacitySpec {
             }
             Self::Percent(percent) => {
                 let blocks = (percent / 100.0 * scale.distinct_blocks as f64).round();
+                // A small share of a small trace would round to no block.
                 (blocks.max(1.0), String::new())
             }
             Self::Bytes(bytes) => {
@@ -146,6 +151,7 @@ impl ReplicaCapacity {
     pub fn of_engine(traffic: &LoggedTraffic, cost: &PromptCostModel) -> Self {
         let counts = &traffic.counts;
         let tokens = cost.engine().kv_tokens as f64;
+        // The engine's memory holds tokens of its own tokenizer; the blocks here hold other ones.
         let blocks = tokens * counts.factor() / f64::from(traffic.info.block_tokens.max(1));
         let logged = if counts.differ() {
             format!(": {} of the log's tokens", thousands(tokens as u64))
@@ -175,6 +181,8 @@ impl ReplicaCapacity {
         let scale = Scale {
             block_tokens: traffic.info.block_tokens,
             distinct_blocks: match capacity {
+                // Counting the distinct blocks is a pass over the trace, so only a share pays for
+                // it.
                 CapacitySpec::Percent(_) => traffic.distinct_blocks(pieces),
                 _ => 0,
             },
@@ -196,17 +204,21 @@ impl ReplicaCapacity {
 /// Sizes spread evenly over the logarithm, from a thousandth of the distinct blocks to all of
 /// them, cut to two digits.
 pub fn grid(distinct_blocks: u64) -> Vec<u64> {
+    // The logarithm of zero blocks is not finite.
     let all = distinct_blocks.max(1) as f64;
     let smallest = (GRID_SMALLEST * all).max(1.0);
     let step = (all / smallest).powf(1.0 / (GRID_SIZES - 1) as f64);
     let sizes = (0..GRID_SIZES - 1).map(|index| smallest * step.powi(index as i32));
     let mut grid: Vec<u64> = sizes.map(two_digits).collect();
+    // The last size is exact: cut to two digits it may be smaller than the trace.
     grid.push(distinct_blocks.max(1));
+    // Small traces give the same size several times.
     grid.dedup();
     grid
 }
 
 fn two_digits(value: f64) -> u64 {
+    // Below ten the unit stays 1: sizes are whole blocks.
     let unit = 10_f64.powf((value.log10().floor() - 1.0).max(0.0));
     ((value / unit).floor() * unit) as u64
 }
@@ -222,7 +234,7 @@ mod tests {
     fn check(text: &str, expected: Result<u64, &str>) {
         let kv = kv();
         let scale = Scale { block_tokens: 512, distinct_blocks: 20_000, kv: Some(&kv) };
-        let got = text.parse().and_then(|it: CapacitySpec| it.blocks(&scale));
+        let got = text.parse().and_then(|capacity: CapacitySpec| capacity.blocks(&scale));
         match (&got, expected) {
             (Ok(got), Ok(expected)) => assert_eq!(*got, expected, "{text}"),
             (Err(got), Err(part)) => assert!(got.contains(part), "{text}: {got}"),

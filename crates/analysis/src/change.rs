@@ -86,6 +86,7 @@ impl ChangeContext {
 
 impl ChangedText {
     fn of(body: &PromptBody, span: Range<usize>, most: usize) -> Self {
+        // `most` may be `usize::MAX`, so the sum saturates.
         let kept = span.start..span.end.min(span.start.saturating_add(most));
         Self { text: body.cut(kept).to_string(), len: span.len(), after: first(body, span.end) }
     }
@@ -95,11 +96,14 @@ impl ChangedText {
 fn first(body: &PromptBody, at: usize) -> String {
     match body {
         PromptBody::Text(_) => {
+            // This number of bytes holds the characters even if each has four; the surplus is
+            // dropped below.
             let rest = body.cut(at..at + CONTEXT_CHARS * LETTER_BYTES).to_string();
             rest.chars().take(CONTEXT_CHARS).collect()
         }
         PromptBody::Ids(_) => match body.cut(at..at + CONTEXT_IDS).to_string() {
             ids if ids.is_empty() => ids,
+            // A blank separates the ids of the excerpt from those of the change.
             ids => format!(" {ids}"),
         },
     }
@@ -109,6 +113,7 @@ fn first(body: &PromptBody, at: usize) -> String {
 fn last(body: &PromptBody, at: usize) -> String {
     match body {
         PromptBody::Text(_) => {
+            // The cut may begin inside a character; `cut` moves it to a boundary.
             let front = at.saturating_sub(CONTEXT_CHARS * LETTER_BYTES)..at;
             let front = body.cut(front).to_string();
             let left = front.chars().count().saturating_sub(CONTEXT_CHARS);

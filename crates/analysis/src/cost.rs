@@ -108,6 +108,7 @@ impl PromptCostModel {
                 unpaired += u64::from(said.ttft.is_some());
                 continue;
             };
+            // The model's coefficients are per token of the log, as the prices are.
             let scale = scale(said, split, traffic.counts.factor());
             let [cached, uncached] = found_and_not(split).map(|tokens| tokens as f64 * scale);
             prefill.add(PrefillSample {
@@ -116,6 +117,7 @@ impl PromptCostModel {
                 seconds: ttft.as_secs_f64(),
             });
         }
+        // A poor fit never replaces the engine's model silently: the name says why it was dropped.
         let seconds = match (judged(&prefill, unpaired), &self.seconds) {
             (Ok(fitted), _) => PrefillTimeSource::Fitted(
                 fitted.model,
@@ -129,6 +131,7 @@ impl PromptCostModel {
             (Err(Some(why)), PrefillTimeSource::Engine(name)) => {
                 PrefillTimeSource::Engine(format!("{name}; {why}"))
             }
+            // A log without times needs no excuse.
             (Err(_), seconds) => seconds.clone(),
         };
         Self {
@@ -153,6 +156,7 @@ impl PromptCostModel {
     pub(crate) fn computing(&self, found: u32, computed: u32) -> Duration {
         let base_s = self.engine.base_s(Work::default());
         let prefill_s = self.engine.prefill_s(found as usize, computed as usize, base_s);
+        // Times that are not finite or too long count as no time instead of ending the analysis.
         Duration::try_from_secs_f64(prefill_s).unwrap_or_default()
     }
 
@@ -191,7 +195,9 @@ impl PromptCostModel {
     ) -> PerToken {
         let [served, computed] = found_and_not(split);
         let scaled = |tokens: usize| (tokens as f64 * scale).round() as usize;
+        // The computed tokens also attend to the served ones, so their time depends on both counts.
         let computed_s = self.prefill_s(scaled(served), scaled(computed));
+        // A fit may predict less for the whole prompt than for its end; a saving is never negative.
         let saved_s = (self.prefill_s(0, scaled(served + computed)) - computed_s).max(0.0);
         let each = |seconds: f64, tokens: usize| seconds / tokens.max(1) as f64;
         let seconds = [each(computed_s, computed), each(saved_s, served)];
@@ -200,6 +206,8 @@ impl PromptCostModel {
             Money::Hour(hour) => Some(seconds.map(|seconds| seconds / 3600.0 * hour)),
             Money::Table { table, .. } => table
                 .of(model.unwrap_or_default())
+                // The second price is of a token that a cache served: the difference to a computed
+                // one.
                 .map(|price| [price.paid(1.0, 0.0, 0.0), price.saved(1.0)])
                 .map(|prices| prices.map(|price| price * scale)),
         };
@@ -209,6 +217,7 @@ impl PromptCostModel {
     fn prefill_s(&self, before: usize, new: usize) -> f64 {
         match &self.seconds {
             PrefillTimeSource::Fitted(model, _) => {
+                // The fixed time is no cost of a token: it is spent on a prompt of any length.
                 (model.seconds(before as u32, new as u32) - model.fixed).max(0.0)
             }
             PrefillTimeSource::Engine(_) => {
@@ -221,6 +230,7 @@ impl PromptCostModel {
 
 /// Tokens that were found, and the others.
 fn found_and_not(split: &BucketTokens) -> [usize; 2] {
+    // A hit in any tier counts as served, not only one on the device.
     let served = split.iter().filter(|(bucket, _)| bucket.is_served());
     let served: u64 = served.map(|(_, tokens)| u64::from(tokens)).sum();
     [served as usize, (split.total() - served) as usize]
@@ -239,6 +249,7 @@ pub(crate) fn scale(said: &LoggedPrompt, split: &BucketTokens, factor: f64) -> f
 /// counts times of requests whose log does not say what was cached.
 fn judged(prefill: &Prefill, unpaired: u64) -> Result<prefill::PrefillFit, Option<String>> {
     let samples = prefill.samples();
+    // The log has times that are not used, so the report says why.
     if samples == 0 && unpaired > 0 {
         return Err(Some(
             "the log's own times to the first token are not used, because it does not say what \
@@ -246,7 +257,8 @@ fn judged(prefill: &Prefill, unpaired: u64) -> Result<prefill::PrefillFit, Optio
                 .to_owned(),
         ));
     }
-    let fitted = prefill.fit().filter(|it| it.samples >= SAMPLES_MIN);
+    // A few samples fit any three coefficients.
+    let fitted = prefill.fit().filter(|fit| fit.samples >= SAMPLES_MIN);
     let Some(fitted) = fitted else {
         let few = || {
             let all = counted(samples, "time");
@@ -254,6 +266,7 @@ fn judged(prefill: &Prefill, unpaired: u64) -> Result<prefill::PrefillFit, Optio
         };
         return Err((samples > 0).then(few));
     };
+    // A proxy's constant time fits well and says nothing about tokens.
     if !fitted.grows() {
         return Err(Some(
             "not fitted to the log's own times to the first token, which do not grow with the \
@@ -287,6 +300,7 @@ impl PerToken {
 
     /// Returns the amount for `tokens`, either served or computed.
     pub(crate) fn amount(&self, tokens: u64, is_served: bool) -> Amount {
+        // Index 0 is the computed token, index 1 the served one.
         let kind = usize::from(is_served);
         Amount {
             tokens,

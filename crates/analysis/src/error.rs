@@ -37,6 +37,7 @@ impl AnalysisError {
     pub fn with_causes(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
+        // The chain of causes is followed to the system's own message.
         while let Some(error) = cause {
             text = format!("{text}: {error}");
             cause = error.source();

@@ -37,9 +37,10 @@ struct AnonymousIds {
 
 impl AnonymousIds {
     fn anonymous(&mut self, request: &TraceRequest) -> TraceRequest {
+        // A hash of a block would let a reader test a guessed prompt, so a number takes its place.
         let blocks = request.blocks.iter().map(|id| number(&mut self.blocks, id));
         let blocks = blocks.collect();
-        let session = request.session.map(|it| SessionId(number(&mut self.sessions, it)));
+        let session = request.session.map(|session| SessionId(number(&mut self.sessions, session)));
         TraceRequest { blocks, session, ..request.clone() }
     }
 }
@@ -65,7 +66,7 @@ mod tests {
         let second = names.anonymous(&request(&[900, 7, 55], 99));
         let ids = |request: &TraceRequest| request.blocks.iter().collect::<Vec<_>>();
         assert_eq!((ids(&first), ids(&second)), (vec![0, 1, 2], vec![0, 1, 3]));
-        assert_eq!([first.session, second.session], [0, 1].map(|it| Some(SessionId(it))));
+        assert_eq!([first.session, second.session], [0, 1].map(|number| Some(SessionId(number))));
         assert_eq!(first.blocks.runs().len(), 1, "new blocks of a prompt are one run");
     }
 }

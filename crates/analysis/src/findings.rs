@@ -57,8 +57,10 @@ pub(crate) fn compared(
         progress.at(index);
         let sketch = sketcher.sketch(&request.text);
         let space = namespace(request);
+        // The comparison comes before the insertion: otherwise a prompt is nearest to itself.
         if let Some(told) = neighbours.tell(space, &sketch)
             && let Some(explanation) = told.explanation
+            // A difference without a named cause is no finding; its tokens stay in the unnamed row.
             && let Some(evidence) = explanation.evidence
         {
             let tokens = tokens_in(request, explanation.divergence.lost_bytes);
@@ -90,17 +92,22 @@ impl TextComparison {
         for (pair, tokens) in &self.pairs {
             let split = &mut splits[pair.new];
             let known = split.get(Bucket::Diverged);
+            // The text says that tokens were there before; the replay says how many were computed.
             let most = u64::from(known + split.get(Bucket::NeverSeen));
             let tokens = (*tokens).min(most) as u32;
+            // By the replay none of these tokens is new or diverged, so the difference cost nothing.
             if tokens == 0 {
                 continue;
             }
+            // The replay's memory of blocks may have forgotten the earlier text and call its tokens
+            // new.
             let more = tokens.saturating_sub(known);
             *split = moved(split, Bucket::NeverSeen, Bucket::Diverged, more);
             named[pair.new] = tokens;
             let amount = per_token[pair.new].amount(u64::from(tokens), false);
             costs.entry(pair.evidence.cause).or_default().add(&amount);
             let loss = Loss::new(&pair.evidence, u64::from(tokens));
+            // The pair is cloned only if it is the worst of its finding.
             findings.add(loss, || pair.clone());
         }
         let sorted = told_findings(findings, said.len() as u64);
@@ -110,6 +117,7 @@ impl TextComparison {
                 (pair.evidence.cause, pair.evidence.place) == (finding.cause, finding.place)
             };
             let pairs = self.pairs.iter().map(|(pair, _)| pair).filter(is_it);
+            // A fix takes a replay of the whole log, so only the largest findings get one.
             let saved_tokens = if rank < FIXES_MAX { fixes.saved(pairs) } else { None };
             FindingRow { saved_tokens, ..row(finding, said, &costs, show_text) }
         });
@@ -121,6 +129,7 @@ impl TextComparison {
 /// `named` cause.
 fn most_unnamed(splits: &[BucketTokens], named: &[u32]) -> Option<usize> {
     let unnamed = |index: usize| splits[index].get(Bucket::Diverged).saturating_sub(named[index]);
+    // The reverse order makes the first of equals win: `max_by_key` returns the last one.
     let most = (0..named.len()).rev().max_by_key(|&index| unnamed(index))?;
     (unnamed(most) > 0).then_some(most)
 }
@@ -157,8 +166,10 @@ fn row(
 
 fn example(pair: &Pair, said: &[LoggedPrompt], show_text: bool) -> CauseExample {
     let (old, new) = (&said[pair.old], &said[pair.new]);
+    // Offsets are bytes of the text; the token is where both lists of tokens part.
     let together = old.tokens.iter().zip(&new.tokens);
     let shown = |text: &str, span: &Range<usize>| {
+        // A span that does not fit the text shows nothing instead of ending the analysis.
         show_text.then(|| shortened(text.get(span.clone()).unwrap_or_default()))
     };
     CauseExample {
@@ -176,6 +187,7 @@ fn example(pair: &Pair, said: &[LoggedPrompt], show_text: bool) -> CauseExample 
 fn stands_now(evidence: &Evidence, len: usize) -> Range<usize> {
     let start = evidence.new.start;
     match evidence.cause {
+        // The older prompt had more text in between, so all that follows has moved.
         Cause::Trimmed => start..len.max(start),
         _ => evidence.new.clone(),
     }
@@ -184,6 +196,7 @@ fn stands_now(evidence: &Evidence, len: usize) -> Range<usize> {
 /// Returns the last `CONTEXT_CHARS` characters before a byte.
 fn before(text: &str, byte: usize) -> String {
     let front = text.get(..byte).unwrap_or_default();
+    // The nth character from the end, so that the cut is never inside a character.
     let start = front.char_indices().rev().nth(CONTEXT_CHARS - 1);
     front[start.map_or(0, |(start, _)| start)..].to_owned()
 }

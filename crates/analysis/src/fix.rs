@@ -45,6 +45,7 @@ impl<'a> Fixes<'a> {
         let replicas = fleet.replicas;
         let settings = SpreadConfig {
             replicas,
+            // The replay divides this among the replicas again, so each has the fleet's capacity.
             capacity_blocks: fleet.capacity_blocks.saturating_mul(replicas as u64),
             block_tokens: traffic.info.block_tokens,
             seed,
@@ -56,6 +57,7 @@ impl<'a> Fixes<'a> {
     /// whose text is not known.
     pub(crate) fn saved<'p>(&self, pairs: impl Iterator<Item = &'p Pair>) -> Option<u64> {
         let fixed = self.fixed(pairs)?;
+        // The log as it is takes a whole replay, and all findings compare with the same one.
         let before = self.before.get_or_init(|| self.computed(&HashMap::new()));
         Some(before.saturating_sub(self.computed(&fixed)))
     }
@@ -67,7 +69,8 @@ impl<'a> Fixes<'a> {
             spread.serve(fixed.get(&index).unwrap_or(request));
         }
         let outcomes = spread.outcomes().into_iter();
-        outcomes.map(|it| it.prompt_tokens - it.hit_tokens).sum()
+        // A replay serves no more than the prompt, so the difference is not negative.
+        outcomes.map(|outcome| outcome.prompt_tokens - outcome.hit_tokens).sum()
     }
 
     /// The requests that change, by their index.
@@ -82,24 +85,32 @@ impl<'a> Fixes<'a> {
         for Pair { old, new, evidence } in pairs {
             let said = &self.traffic.said[*new];
             let before = &self.traffic.said[*old];
+            // The text of a prompt of ids is its numbers, which the tokenizer would cut into other
+            // tokens.
             if said.is_ids || before.is_ids {
                 return None;
             }
             let (end, own_end) = (evidence.old.end, evidence.new.end);
+            // The earlier prompt may be fixed as well: then this one begins as its fixed text does.
+            // An earlier prompt whose change ends later is taken as it was sent.
             let front = match fronts.get(old).filter(|front| front.end <= end) {
                 Some(front) => front.text.clone() + before.text.get(front.end..end)?,
                 None => before.text.get(..end)?.to_owned(),
             };
+            // Tokens may join across the end of the change, so the whole text is tokenized again.
             let tokens = rendering.tokens(&(front.clone() + said.text.get(own_end..)?));
             let tokens = tokens.ok()?;
             let namespace =
                 Namespace { adapter: said.model.as_deref(), salt: said.cache_salt.as_deref() };
+            // Session, turn and arrival stay: the fix changes the prompt and nothing else.
             let request = TraceRequest {
                 blocks: chains.blocks(namespace, &tokens).ok()?,
                 input_tokens: u32::try_from(tokens.len()).ok(),
                 ..self.traffic.requests[*new].clone()
             };
             fixed.insert(*new, request);
+            // Offsets of later pairs count in the text as it was sent, so the front says where that
+            // continues.
             let (text, end) = (front, own_end);
             fronts.insert(*new, Front { text, end });
         }

@@ -86,11 +86,14 @@ impl UniformFleet {
     fn play_ids(self, replay: FleetReplay<'_>, progress: &dyn Progress) -> FleetReplayOutcome {
         let FleetReplay { traffic, cost, .. } = replay;
         let block_tokens = traffic.info.block_tokens;
+        // A stack takes memory by the run and not by the block, so long traces fit.
         let mut runs = ExplainedRuns::new(self.replicas, self.capacity_blocks, block_tokens);
+        // Without usable times all requests come one after the other, and nothing is in flight.
         let is_timed = traffic.tells_what_is_at_once();
         let progress = progress.beside("replaying", traffic.requests.len());
         let serve = |request: &TraceRequest| {
             progress.inc(1);
+            // Zero time means that the prompt can be found by the next request already.
             runs.serve(request, |found, computed| {
                 if is_timed { cost.computing(found, computed) } else { Duration::ZERO }
             })
@@ -103,10 +106,11 @@ impl UniformFleet {
     /// Real caches and the attributor of the gateway, which look at tokens too.
     fn play_texts(self, replay: FleetReplay<'_>, progress: &dyn Progress) -> FleetReplayOutcome {
         let FleetReplay { traffic, cost, bounds, seed } = replay;
-        let references = traffic.requests.iter().map(|it| it.blocks.len() as u64);
+        let references = traffic.requests.iter().map(|request| request.blocks.len() as u64);
         let references: u64 = references.sum();
         // More than there are references would change nothing.
         let asked = self.capacity_blocks.min(references).max(1);
+        // The bound is divided among the replicas; each has at least one block.
         let blocks = asked.min(bounds.fleet_blocks / self.replicas as u64).max(1);
         let tokens: usize = traffic.said.iter().map(|said| said.tokens.len()).sum();
         let memory = AttributorConfig {
@@ -125,6 +129,7 @@ impl UniformFleet {
         };
         let mut explained = ExplainedReplay::new(config, |blocks| Box::new(Lru::new(blocks)));
         let is_timed = traffic.tells_what_is_at_once();
+        // The cost model counts tokens as the log's server does.
         let scaled = |tokens: u32| (f64::from(tokens) / traffic.counts.factor()).round() as u32;
         let progress = progress.beside("replaying", traffic.requests.len());
         for (request, said) in traffic.requests.iter().zip(&traffic.said) {
@@ -132,6 +137,7 @@ impl UniformFleet {
             explained.begin(request, content(said), |found, computed| {
                 match (is_timed, said.ttft) {
                     (false, _) => Duration::ZERO,
+                    // The log's own time to the first token is better than a model's.
                     (true, Some(ttft)) => ttft,
                     (true, None) => cost.computing(scaled(found), scaled(computed)),
                 }
@@ -153,6 +159,7 @@ impl UniformFleet {
         progress: &dyn Progress,
     ) -> RandomRoutingHits {
         let (least, most) = DRAWS;
+        // Many draws of few requests, few draws of many: the work stays about the same.
         let draws = (LOTS / traffic.requests.len().max(1)).clamp(least, most);
         let (mut tokens, mut pieces, mut is_exact) = (0, 0, true);
         progress.phase("routing at random", Some(draws));
@@ -161,6 +168,7 @@ impl UniformFleet {
                 replicas: self.replicas,
                 capacity_blocks: self.capacity_blocks.saturating_mul(self.replicas as u64),
                 block_tokens: traffic.info.block_tokens,
+                // Each draw has a seed of its own, so the average is over different routings.
                 seed: seed + draw as u64,
             };
             let mut spread = SpreadComparison::new(&[PlacementPolicy::Random], settings);
@@ -172,9 +180,11 @@ impl UniformFleet {
                 tokens += outcome.hit_tokens;
                 is_exact &= outcome.is_exact;
             }
+            // The draws come one after the other, so the memory is that of the largest.
             pieces = pieces.max(spread.num_pieces());
         }
         RandomRoutingHits {
+            // `draws` is at least two.
             tokens: tokens / draws as u64,
             draws,
             kept: memory::random(pieces, is_exact),
@@ -191,14 +201,19 @@ fn told(
     let mut own = Own::default();
     let mut found_tokens = 0;
     for (index, split) in splits.iter_mut().enumerate() {
+        // Random routing, which this is compared with, has no service times and finds these as
+        // well.
         let found = split.get(Bucket::Device) + split.get(Bucket::InFlight);
         found_tokens += u64::from(found);
         let said = traffic.said.get(index);
+        // Only requests whose log has both counts are corrected; the others keep the replay's
+        // answer.
         if let Some(tokens) = said.and_then(|said| served(said, split)) {
             own.requests += 1;
             own.prompt_tokens += split.total();
             own.served_tokens += u64::from(tokens);
             own.replayed_tokens += u64::from(found);
+            // The counts above use the replay's split, so the correction comes last.
             *split = corrected(split, tokens);
         }
     }
@@ -212,6 +227,7 @@ fn content(said: &LoggedPrompt) -> PromptContent<'_> {
 /// Requests share a cache if they ask the same model under the same salt.
 pub(crate) fn namespace(said: &LoggedPrompt) -> u64 {
     let mut hasher = DefaultHasher::new();
+    // A tuple with its options hashes `None` apart from an empty name.
     (&said.model, &said.cache_salt).hash(&mut hasher);
     hasher.finish()
 }
@@ -227,6 +243,7 @@ pub(crate) fn order_free(
     let mut documents = Documents::with_chunks_max(seed, bounds.chunks);
     let mut tokens = 0;
     for (request, said) in traffic.requests.iter().zip(&traffic.said) {
+        // Tokens of a prefix that any cache would serve are not counted a second time.
         let prefix = prefix_seen(&mut seen, request) * traffic.info.block_tokens as usize;
         tokens += documents.add(namespace(said), &said.tokens, prefix);
     }
@@ -235,6 +252,7 @@ pub(crate) fn order_free(
 
 /// Leading blocks of a request that were in an earlier one.
 fn prefix_seen(seen: &mut Stack<()>, request: &TraceRequest) -> usize {
+    // The lookup comes before the touch: afterwards every block of the request is known.
     let known = seen.matched(&request.blocks, u64::MAX);
     seen.touch(&request.blocks, |_| ());
     known as usize

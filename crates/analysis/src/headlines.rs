@@ -29,6 +29,7 @@ pub(crate) fn of(analysis: &Analysis) -> Vec<String> {
         return vec![said.to_owned()];
     }
     let candidates = [
+        // The order is the importance; the first five that have something to say are shown.
         few_requests(analysis),
         copies(analysis),
         not_served(analysis),
@@ -76,12 +77,15 @@ fn not_served(analysis: &Analysis) -> Option<String> {
     let share = |tokens: u64| tokens as f64 / own.prompt_tokens.max(1) as f64;
     let (served, replayed) = (share(own.served_tokens), share(own.replayed_tokens));
     let lost = own.replayed_tokens.saturating_sub(own.served_tokens);
+    // The replay may find less than the log; only a shortfall of the engine is worth a sentence.
     if own.requests == 0 || analysis.share(lost) < MATERIAL {
         return None;
     }
     let fleet = format!("A replay on {} hits {}", analysis.fleet(), percent(replayed));
     let requests = counted(own.requests, "request");
     Some(match own.served_tokens {
+        // No hit at all has other causes than too few: a cache that is off, or hits that are not
+        // reported.
         0 => format!(
             "The engine served nothing from its cache: it reports 0 cached tokens in all \
              {requests}. {fleet}. Its prefix cache is off, it does not report hits, or requests \
@@ -109,6 +113,7 @@ fn again(analysis: &Analysis) -> u64 {
 
 fn computed_again(analysis: &Analysis) -> Option<String> {
     let again = again(analysis);
+    // All tokens were served, so no sentence on recomputed ones is left to say.
     if analysis.prompt_tokens() == analysis.served_tokens() {
         return None;
     }
@@ -123,15 +128,17 @@ fn computed_again(analysis: &Analysis) -> Option<String> {
     if let Some(first) = causes.first() {
         let share = percent(analysis.share(first.tokens));
         text += &format!(" Main cause: {} ({share} of all prompt tokens)", first.name);
-        let is_large = |it: &&CauseTold| it.tokens as f64 >= SECOND_MIN * again as f64;
+        // A second cause that is small beside the first would only lengthen the sentence.
+        let is_large = |cause: &&CauseTold| cause.tokens as f64 >= SECOND_MIN * again as f64;
         if let Some(second) = causes.get(1).filter(is_large) {
             let share = percent(analysis.share(second.tokens));
             text += &format!("; then {} ({share})", second.name);
         }
         text += ".";
     }
-    let named: u64 = analysis.findings.iter().map(|it| it.amount.tokens).sum();
-    let first_is_named = causes.first().is_some_and(|it| it.bucket.is_none());
+    let named: u64 = analysis.findings.iter().map(|finding| finding.amount.tokens).sum();
+    // The first cause is a mistake already; the sentence would repeat it.
+    let first_is_named = causes.first().is_some_and(|cause| cause.bucket.is_none());
     if named > 0 && !first_is_named {
         let share = percent(analysis.share(named));
         text += &format!(" Mistakes in prompts explain {share}.");
@@ -154,10 +161,16 @@ pub struct CauseTold {
 pub fn causes(analysis: &Analysis) -> Vec<CauseTold> {
     let findings = analysis.findings.iter();
     let mut causes: Vec<_> = findings
-        .map(|it| CauseTold { tokens: it.amount.tokens, name: it.title.clone(), bucket: None })
+        .map(|finding| CauseTold {
+            tokens: finding.amount.tokens,
+            name: finding.title.clone(),
+            bucket: None,
+        })
         .collect();
-    for step in analysis.waterfall.iter().filter(|it| is_again(it.bucket)) {
+    for step in analysis.waterfall.iter().filter(|step| is_again(step.bucket)) {
         let (tokens, name) = match step.bucket {
+            // Findings explain a part of this bucket. The rest is the unnamed row, so no token
+            // counts twice.
             Bucket::Diverged => {
                 (analysis.unnamed_tokens(), "a different prefix, for an unknown reason")
             }
@@ -165,6 +178,7 @@ pub fn causes(analysis: &Analysis) -> Vec<CauseTold> {
         };
         causes.push(CauseTold { tokens, name: name.to_owned(), bucket: Some(step.bucket) });
     }
+    // Buckets without tokens are in the waterfall too.
     causes.retain(|cause| cause.tokens > 0);
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.tokens));
     causes
@@ -230,6 +244,7 @@ fn unnamed(analysis: &Analysis) -> Option<String> {
 /// As a shell takes it for one word.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-:/".contains(letter);
+    // A leading hyphen would be read as an option.
     if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
         word.to_owned()
     } else {
@@ -257,9 +272,11 @@ fn size(analysis: &Analysis) -> Option<String> {
         let enough = share * ideal as f64;
         curve.iter().find(|point| point.hits as f64 >= enough)
     };
+    // The headline compares 90 % and 99 % of the hits of an unlimited cache.
     let (most, all) = (reaching(0.9)?, reaching(0.99)?);
     let times = all.capacity_blocks as f64 / most.capacity_blocks.max(1) as f64;
     let gain = all.token_hit_rate - most.token_hit_rate;
+    // The sentence is worth its place only if the last hits take much more memory.
     (ideal > 0 && times >= 1.5 && gain >= MATERIAL).then(|| {
         format!(
             "A cache of {} tokens{} reaches 90 % of the hits of an unlimited one; 99 % needs \
@@ -288,6 +305,7 @@ fn few_sessions(analysis: &Analysis) -> Option<String> {
     let (below, _) = skew.lorenz.iter().rev().find(|(_, total)| *total <= 0.5)?;
     let few = 1.0 - below;
     let is_worth = numbers.ideal.block_hit_rate >= MATERIAL;
+    // A few of fewer than 20 sessions are no sign of skew.
     (skew.owners >= 20 && few <= 0.2 && is_worth).then(|| {
         format!(
             "{} of the {} sessions{} make half of all hits.",
@@ -309,6 +327,7 @@ fn inferred(analysis: &Analysis) -> &'static str {
 fn others(analysis: &Analysis) -> Option<String> {
     let numbers = &analysis.characterization;
     let origins = &numbers.origins;
+    // Hits of sessions that are not known are left out of the share.
     let known = origins.same_session + origins.other_session;
     let share = origins.other_session as f64 / known.max(1) as f64;
     let of_all = share * numbers.ideal.block_hit_rate;

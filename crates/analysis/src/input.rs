@@ -94,10 +94,12 @@ pub fn remarks(reader: &Reader<'_>) -> Vec<String> {
 /// When the folder holds no tokenizer that can be read.
 pub fn tokenizer(folder: Option<&Path>) -> Result<Rc<Tokenize<'static>>, UsageError> {
     let rendering = OnceCell::new();
+    // A folder that cannot be read fails here, before the first line of the trace is read.
     if folder.is_some() {
         let loaded = Rendering::of(folder)?;
         rendering.get_or_init(|| loaded);
     }
+    // The trace reader holds the function for as long as it reads, so it owns its tokenizer.
     Ok(Rc::new(move |text: Text<'_>| {
         let rendering = match rendering.get() {
             Some(rendering) => rendering,
@@ -107,9 +109,13 @@ pub fn tokenizer(folder: Option<&Path>) -> Result<Rc<Tokenize<'static>>, UsageEr
             }
         };
         let tokens = match text {
+            // Logged prompts have tools and parts, which only the rendering for logs puts into one
+            // text.
             Text::Logged(prompt) => return rendering.tokens_of(prompt, &rendering.text(prompt)),
             Text::Answer(answer) => {
                 let tokenizer = &rendering.model().tokenizer;
+                // An answer continues a prompt, so no token for the beginning of a text comes
+                // first.
                 tokenizer.encode(answer, SpecialTokensIn::ParseOnly)
             }
             Text::Prompt(turns) => tokens(rendering.model(), turns),
@@ -119,6 +125,7 @@ pub fn tokenizer(folder: Option<&Path>) -> Result<Rc<Tokenize<'static>>, UsageEr
 }
 
 fn tokens(model: &PromptModel, turns: &[Turn]) -> Result<Vec<TokenId>, PromptError> {
+    // A base model has no template. The tokenizer adds the tokens that begin and end a text.
     if model.template.is_none() {
         return model.tokenizer.encode(&plain(turns), SpecialTokensIn::AddBosEos);
     }

@@ -89,6 +89,7 @@ impl KvDtype {
 
     /// By the name that PyTorch gives it.
     fn of_torch(name: &str) -> Option<Self> {
+        // Older releases of `transformers` write `torch.float16`, newer ones `float16`.
         match name.strip_prefix("torch.").unwrap_or(name) {
             "float32" | "float" => "f32",
             "float16" | "half" => "f16",
@@ -122,6 +123,7 @@ impl KvBytes {
         let wrong = |reason: String| UsageError(format!("--model {}: {reason}", file.display()));
         let mut text = String::new();
         let read = File::open(&file)
+            // A limit instead of the file's length: the path may be a pipe or a huge file.
             .and_then(|file| file.take(CONFIG_BYTES_MAX).read_to_string(&mut text));
         read.map_err(|error| {
             wrong(format!("{error}; expected a folder with a config.json, or the file"))
@@ -133,11 +135,14 @@ impl KvBytes {
 
     /// Reads a parsed `config.json`; `dtype` goes before what it says itself.
     fn of(config: &Value, dtype: Option<KvDtype>) -> Result<Self, String> {
+        // Multimodal models nest the language model's fields; those outside describe other parts.
         let text = text_part(config);
         if config["is_encoder_decoder"].as_bool() == Some(true) {
             return Err(no_single_size("is_encoder_decoder", "keys of the encoder's"));
         }
+        // Hybrids also have layers and heads, so they are refused before a size is computed.
         refuse_hybrids(text)?;
+        // The flag wins: an engine can store another type than the checkpoint names.
         let (dtype, from) = match dtype {
             Some(dtype) => (dtype, ""),
             None => match quantized(text, config)? {
@@ -166,16 +171,19 @@ fn text_part(config: &Value) -> &Value {
 
 /// Values that one layer stores per token, and how they come about.
 fn values_per_layer(text: &Value) -> Result<(u64, String), String> {
+    // Multi-head latent attention stores one latent for all heads, and keys and values share it.
     if let Some(rank) = optional(text, &["kv_lora_rank"])? {
         let rotary = number(text, &["qk_rope_head_dim"])?;
         return Ok((rank + rotary, format!("({rank} latent + {rotary} rotary)")));
     }
     let heads = number(text, &["num_attention_heads", "n_head", "n_heads"])?;
     let kv_heads = kv_heads(text, heads)?;
+    // `head_dim` goes first: some models have wider heads than their share of the hidden size.
     let width = match optional(text, &["head_dim", "kv_channels", "attention_head_dim"])? {
         Some(width) => width,
         None => width_of_share(text, heads)?,
     };
+    // Some models have values that are narrower than their keys.
     match optional(text, &["v_head_dim"])?.filter(|&values| values != width) {
         None => {
             let shape = format!("2 × {kv_heads} heads × {width}");
@@ -192,6 +200,7 @@ fn values_per_layer(text: &Value) -> Result<(u64, String), String> {
 fn width_of_share(text: &Value, heads: u64) -> Result<u64, String> {
     let names = ["hidden_size", "n_embd", "d_model"];
     let hidden = number(text, &names)?;
+    // Without this a rounded-down width would give a plausible but wrong size.
     if hidden.is_multiple_of(heads) {
         return Ok(hidden / heads);
     }
@@ -212,11 +221,14 @@ fn kv_heads(text: &Value, heads: u64) -> Result<u64, String> {
     if is("multi_query_attention") {
         return number(text, &["multi_query_group_num"]);
     }
+    // MPT and DBRX nest the count.
     if let Some(kv_heads) = optional(&text["attn_config"], &["kv_n_heads"])? {
         return Ok(kv_heads);
     }
     let named = ["num_key_value_heads", "num_kv_heads", "n_head_kv"];
+    // Without a count of its own each attention head has its own keys and values.
     let kv_heads = optional(text, &named)?.unwrap_or(heads);
+    // The names may belong to another part of a model; a larger number cannot be right.
     if kv_heads > heads {
         let name = present(text, &named).unwrap_or_default();
         return Err(format!("`{name}` is {kv_heads}, more than the {heads} attention heads"));
@@ -226,6 +238,7 @@ fn kv_heads(text: &Value, heads: u64) -> Result<u64, String> {
 
 fn refuse_hybrids(text: &Value) -> Result<(), String> {
     let model_type = text["model_type"].as_str().unwrap_or_default();
+    // These have no attention at all, and may have no field of the lists below.
     if STATE_ONLY.iter().any(|kind| model_type.starts_with(kind)) {
         return Err(format!(
             "`model_type` is `{model_type:.40}`, which has no KV cache per token; give the \
@@ -237,7 +250,8 @@ fn refuse_hybrids(text: &Value) -> Result<(), String> {
             return Err(no_single_size(field, what));
         }
     }
-    for (field, _) in text.as_object().into_iter().flatten().filter(|it| is_set(it.1)) {
+    // Families name these fields differently, so any field with such a beginning counts.
+    for (field, _) in text.as_object().into_iter().flatten().filter(|entry| is_set(entry.1)) {
         let known = NOT_PER_TOKEN_PREFIXES.iter();
         let mut found = known.filter(|(prefix, _)| field.starts_with(prefix));
         if let Some((_, what)) = found.next() {
@@ -245,13 +259,16 @@ fn refuse_hybrids(text: &Value) -> Result<(), String> {
         }
     }
     let types = text["layer_types"].as_array().into_iter().flatten();
+    // One layer of another type is enough: then layers differ in what they keep of a token.
     let mut others = types.filter(|name| !matches!(name.as_str(), Some("full_attention")));
     if let Some(other) = others.next() {
         return Err(no_single_size("layer_types", &format!("layers of type {other}")));
     }
+    // Qwen2 writes a window and turns it off by `use_sliding_window`.
     let is_off = text["use_sliding_window"].as_bool() == Some(false);
     let context = text["max_position_embeddings"].as_u64().unwrap_or(u64::MAX);
     match text["sliding_window"].as_u64() {
+        // A window as long as the context never cuts anything. `layer_types` was judged above.
         Some(window) if !is_off && window < context && text["layer_types"].is_null() => {
             Err(no_single_size("sliding_window", "layers with a sliding window"))
         }
@@ -277,6 +294,7 @@ fn no_single_size(field: &str, what: &str) -> String {
 
 /// Returns the quantization of keys and values in the checkpoint, if any.
 fn quantized(text: &Value, config: &Value) -> Result<Option<KvDtype>, String> {
+    // Multimodal files have the scheme outside or inside the text part.
     let scheme = |place: &'_ Value| place["quantization_config"]["kv_cache_scheme"].clone();
     let schemes = [scheme(text), scheme(config)];
     let Some(scheme) = schemes.iter().find(|scheme| !scheme.is_null()) else {
@@ -293,6 +311,7 @@ fn quantized(text: &Value, config: &Value) -> Result<Option<KvDtype>, String> {
 }
 
 fn own_dtype(text: &Value, config: &Value) -> Result<KvDtype, String> {
+    // The text part names its own type first; newer releases write `dtype`.
     let places =
         [text, config].into_iter().flat_map(|place| [&place["dtype"], &place["torch_dtype"]]);
     let name = places.into_iter().find_map(Value::as_str);
@@ -314,6 +333,7 @@ fn optional(text: &Value, names: &[&str]) -> Result<Option<u64>, String> {
         return Ok(None);
     };
     let value = &text[name];
+    // Zero would divide or multiply to nothing; the upper limit keeps products within 64 bits.
     let fits = |value: &u64| (1..=DIMENSION_MAX).contains(value);
     match value.as_u64().filter(fits) {
         Some(value) => Ok(Some(value)),

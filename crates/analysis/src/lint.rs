@@ -63,6 +63,7 @@ pub fn check(
     rendering: &Rendering,
     begin: &dyn Fn(Option<usize>) -> Box<dyn Progress>,
 ) -> Result<LintReport, AnalysisError> {
+    // The baseline is checked before the prompts are read: a wrong one fails at once.
     let tokenizer = rendering.tokenizer_id();
     let baseline = asked.baseline;
     let baseline = baseline.map(|path| Baseline::read(path, &tokenizer));
@@ -70,6 +71,7 @@ pub fn check(
     let mut walk = LogWalk::new(rendering);
     let (mut stable, mut unnamed) = (Stable::default(), UnnamedChanges::default());
     let mut prompts = 0;
+    // The prefix and the findings come from one pass: standard input cannot be read twice.
     let read = inputs::each(asked.files, asked.skip_bad, begin, |request| {
         let told = walk.add(request);
         stable.add(&told.prompt.body);
@@ -78,6 +80,7 @@ pub fn check(
     });
     // A check that could not look is not one that found something.
     read.map_err(|error| UsageError(error.with_causes()))?;
+    // No prompts would mean no findings, and a wrong path would pass as a clean check.
     if prompts == 0 {
         let message = "there are no prompts to look at; a request log has one JSON object a line";
         return Err(UsageError(message.to_owned()).into());
@@ -87,6 +90,7 @@ pub fn check(
         prompts,
         findings: walk.findings(),
         unnamed: unnamed.told(),
+        // The prefix is cut in bytes, so its tokens are counted again.
         stable_tokens: prefix.count(rendering),
         begins: baseline.as_ref().map(|baseline| baseline.begins(&prefix)),
         baseline,
@@ -120,6 +124,7 @@ impl LintReport {
     pub fn complaint(&self) -> Option<String> {
         let prefix = match self.shrank() {
             true => "the stable prefix has become shorter",
+            // A finding fails the check even if the prefix kept its length.
             false if self.num_causes() == 0 => return None,
             false => "the prompts could share more than they do",
         };
@@ -153,6 +158,8 @@ impl LintReport {
         let Begins::Otherwise { shared } = begins else {
             return None;
         };
+        // The hashes show a share of the prefix; its tokens are estimated from the baseline's
+        // count.
         let alike = (baseline.stable_prefix_tokens as f64 * shared) as u64;
         let from = match alike {
             0 => "its text is not the baseline's".to_owned(),
@@ -162,6 +169,7 @@ impl LintReport {
                 thousands(alike)
             ),
         };
+        // A shorter prefix is a failure with its own words.
         (!self.shrank()).then(|| {
             format!(
                 "{from}: every cache recomputes it once. If the change is intended, \

@@ -28,12 +28,15 @@ const OF_THE_REPLAY: [Bucket; 3] = [Bucket::HeldElsewhere, Bucket::Reset, Bucket
 /// count differently.
 pub(crate) fn served(said: &LoggedPrompt, split: &BucketTokens) -> Option<u32> {
     let (prompt, cached) = said.cached.filter(|(prompt, _)| *prompt > 0)?;
+    // A log that reports more cached tokens than the prompt has is taken at the whole prompt.
     let share = (f64::from(cached) / f64::from(prompt)).min(1.0);
+    // The share is at most 1, so the product fits the prompt's `u32`.
     Some((share * split.total() as f64).round() as u32)
 }
 
 /// Returns `split`, corrected to `served` served tokens.
 pub(crate) fn corrected(split: &BucketTokens, served: u32) -> BucketTokens {
+    // Tokens move between buckets and never vanish: the corrected sum is the prompt's.
     let mut left = Bucket::ALL.map(|bucket| (bucket, split.get(bucket)));
     let mut take = |bucket: Bucket, most: u32| {
         let place = left.iter_mut().find(|(name, _)| *name == bucket);
@@ -43,16 +46,20 @@ pub(crate) fn corrected(split: &BucketTokens, served: u32) -> BucketTokens {
             taken
         })
     };
+    // The replay's hits are the first that the log confirms.
     let found = take(Bucket::Device, u32::MAX);
     let mut more = served.saturating_sub(found);
+    // The log served more than the replay found: those tokens come from the likeliest buckets.
     for bucket in SERVED_AFTER_ALL {
         more -= take(bucket, more);
     }
-    let of_the_replay: u32 = OF_THE_REPLAY.map(|it| take(it, u32::MAX)).iter().sum();
+    // The engine did not serve these, whatever cause the replay gave them.
+    let of_the_replay: u32 = OF_THE_REPLAY.map(|bucket| take(bucket, u32::MAX)).iter().sum();
     let mut corrected = BucketTokens::default();
     for (bucket, tokens) in left {
         corrected.put(bucket, tokens);
     }
+    // `more` is left over only where no bucket has tokens; it never exceeds `served`.
     corrected.put(Bucket::Device, served - more);
     corrected.put(Bucket::IndexWrong, found.saturating_sub(served) + of_the_replay);
     corrected
@@ -77,7 +84,7 @@ mod tests {
 
     fn split(parts: &[(Bucket, u32)]) -> BucketTokens {
         let mut split = BucketTokens::default();
-        parts.iter().for_each(|&(it, tokens)| split.put(it, tokens));
+        parts.iter().for_each(|&(bucket, tokens)| split.put(bucket, tokens));
         split
     }
 

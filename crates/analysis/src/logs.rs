@@ -27,6 +27,7 @@ pub fn each(
     progress: &dyn Progress,
     mut take: impl FnMut(&LoggedRequest) -> ControlFlow<()>,
 ) -> Result<(), AnalysisError> {
+    // The name is the whole path here: the messages tell which file to open.
     let name = name(path);
     let mut lines = Lines::new(name.clone(), opened(path, &name, progress)?)?;
     match Format::of(&mut lines) {
@@ -65,7 +66,8 @@ fn opened<'p>(
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdin()));
     }
-    if ["http://", "https://"].iter().any(|it| name.starts_with(it)) {
+    // A user who pastes the server's address gets the option that takes it.
+    if ["http://", "https://"].iter().any(|scheme| name.starts_with(scheme)) {
         let message = format!(
             "{name} is an address, and no file: `headstart why REQUEST --url {name}` asks a \
              running server"
@@ -89,6 +91,7 @@ fn opened<'p>(
 /// may have tools and images, which a recorded dialogue has not.
 fn is_request(lines: &mut Lines<'_>) -> bool {
     let asks = lines.peek_with(|line| {
+        // A line that is not JSON has no fields here; the reader reports it.
         let fields: serde_json::Map<String, serde_json::Value> =
             serde_json::from_str(line).unwrap_or_default();
         Ok(fields.contains_key("messages"))

@@ -125,10 +125,12 @@ pub(crate) fn caches(replicas: usize, blocks: u64, asked: u64, bounds: &Bounds) 
 /// Returns the memory of the characterization of the traffic.
 pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> MemoryEstimate {
     let sampling = &numbers.sampling;
+    // Only the sampled sessions and users are held.
     let sessions = numbers.sessions.count as f64 * sampling.session_rate;
     let users = numbers.users.as_ref().map_or(0, |users| users.count) as f64;
     let kept = sampling.pieces + (sessions + users * sampling.user_rate) as u64;
     let RecordLimits { pieces, sessions, users } = bounds.limits;
+    // The remark names the worse of both rates.
     let rate = sampling.session_rate.min(sampling.user_rate);
     MemoryEstimate {
         what: "reuse, sessions and users",
@@ -189,5 +191,6 @@ pub(crate) fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    // The kernel reports KiB.
     Some(kib << 10)
 }

@@ -68,6 +68,7 @@ impl PromptBody {
 
     /// The part in `range`; as much of it as there is, on boundaries of characters.
     pub(crate) fn cut(&self, range: Range<usize>) -> Self {
+        // Both ends are clipped on their own, so a range beyond the text is empty.
         let (start, end) = (self.boundary(range.start), self.boundary(range.end));
         match self {
             Self::Text(text) => Self::Text(text[start..end.max(start)].to_owned()),
@@ -80,9 +81,11 @@ impl PromptBody {
         match (self, other) {
             (Self::Text(one), Self::Text(other)) => {
                 let bytes = alike(one.as_bytes(), other.as_bytes());
+                // Bytes may agree within a character that differs.
                 self.boundary(bytes)
             }
             (Self::Ids(one), Self::Ids(other)) => alike(one, other),
+            // A text and ids share no unit, so nothing is comparable.
             _ => 0,
         }
     }
@@ -97,6 +100,7 @@ impl PromptBody {
 
     /// Returns the number of tokens; estimated at four bytes each if the tokenizer fails.
     pub(crate) fn count(&self, rendering: &Rendering) -> u64 {
+        // Four bytes are about a token of English.
         let tokens = self.tokens(rendering);
         tokens.map_or(self.len().div_ceil(4), |tokens| tokens.len()) as u64
     }
@@ -111,6 +115,7 @@ impl PromptBody {
     /// The last place up to `at` that can be cut at.
     fn boundary(&self, at: usize) -> usize {
         let at = at.min(self.len());
+        // A cut inside a character would panic.
         match self {
             Self::Text(text) => text.floor_char_boundary(at),
             Self::Ids(_) => at,
@@ -156,11 +161,15 @@ impl PromptRecord {
     /// Tokens that it has in common with `old` from the start, as the log counts tokens if it does.
     pub(crate) fn shared_tokens(&self, old: &Self, rendering: &Rendering) -> u64 {
         let (one, other) = (&old.body, &self.body);
+        // A cache matches tokens, and equal bytes at the end of a prefix may belong to other
+        // tokens.
         let (shared, all) = match (one.tokens(rendering), other.tokens(rendering)) {
             (Some(one), Some(other)) => (alike(&one, &other) as u64, other.len() as u64),
+            // One of both has no tokens: the common bytes give an estimate.
             _ => (other.common(one) as u64 / 4, other.count(rendering)),
         };
         match self.logged_tokens.map(u64::from) {
+            // The log counts with its own tokenizer, so the shared part is scaled to its count.
             Some(logged) if logged != all => in_counting(shared, all, logged),
             _ => shared,
         }
@@ -176,6 +185,7 @@ fn alike<T: PartialEq>(one: &[T], other: &[T]) -> usize {
 /// `shared` of `all` tokens, where another tokenizer counts `logged`: the same share of them.
 fn in_counting(shared: u64, all: u64, logged: u64) -> u64 {
     let share = shared as f64 / all.max(1) as f64;
+    // Rounding must not make the shared part longer than the prompt.
     ((share * logged as f64).round() as u64).min(logged)
 }
 

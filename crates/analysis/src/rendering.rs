@@ -69,13 +69,16 @@ impl Rendering {
     /// The whole prompt as the model would read it, special tokens spelled out.
     pub fn text(&self, prompt: &PromptPart) -> String {
         let (messages, tools) = match prompt {
+            // A prompt that came as text is final: no template applies to it.
             PromptPart::Text(text) => return text.clone(),
             PromptPart::Tokens(ids) => return numbers(ids),
             PromptPart::Chat { messages, tools } => (messages, tools.as_ref()),
         };
+        // The template may fail on parts and on missing contents, so they are texts before it runs.
         let messages = flat(messages, self.is_toy);
         let rendered = self.model.chat_text(&RenderInput {
             messages: &messages,
+            // An empty list would make some templates print their text about tools.
             tools: tools.filter(|tools| **tools != json!([])),
             generation_prompt: GenerationPrompt::Add,
             // The same prompt on every day: templates that print the date print 1970.
@@ -83,6 +86,7 @@ impl Rendering {
             extra: &Map::new(),
         });
         rendered.unwrap_or_else(|_| {
+            // One odd request must not end the analysis of a log; the count becomes a remark.
             self.refused.set(self.refused.get() + 1);
             plain(&messages, tools)
         })
@@ -104,11 +108,14 @@ impl Rendering {
     /// # Errors
     /// Why the tokenizer has none for it.
     pub fn tokens(&self, text: &str) -> Result<Vec<TokenId>, String> {
+        // The remark on approximate lengths depends on it; a tokenizer's name alone does not set
+        // it.
         self.has_tokenized.set(true);
         self.encode(text)
     }
 
     fn encode(&self, text: &str) -> Result<Vec<TokenId>, String> {
+        // Special tokens are spelled out in the text, so they are parsed and none is added.
         let tokens = self.tokens.encode(text, SpecialTokensIn::ParseOnly);
         tokens.map_err(|error| error.to_string())
     }
@@ -117,6 +124,8 @@ impl Rendering {
     pub fn tokenizer_id(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(self.model.tokenizer.vocab_size() as u64).to_le_bytes());
+        // Models of a family may have vocabularies of one size, so the cuts of a text count as
+        // well.
         for token in self.encode(PROBE).unwrap_or_default() {
             hasher.update(&token.to_le_bytes());
         }
@@ -158,11 +167,13 @@ fn flat(messages: &Value, for_toy: bool) -> Value {
 }
 
 fn flat_message(message: &Value, for_toy: bool) -> Value {
+    // A message that is no object is still part of the prompt, so its JSON takes its place.
     let Some(fields) = message.as_object() else {
         return json!({"role": "user", "content": message.to_string()});
     };
     let mut fields = fields.clone();
     let mut content = fields.get("content").map_or_else(String::new, text_of);
+    // A model's own template prints thoughts and calls where it wants them; the toy's prints none.
     if for_toy {
         let thoughts = ["reasoning_content", "reasoning"].map(|name| fields.get(name));
         let thoughts = thoughts.into_iter().flatten().find_map(Value::as_str);
@@ -179,6 +190,7 @@ fn flat_message(message: &Value, for_toy: bool) -> Value {
             "function" => "tool",
             _ => "user",
         };
+        // The toy's template prints no other field.
         fields = Map::from_iter([("role".to_owned(), role.into())]);
     }
     fields.insert("content".to_owned(), content.into());
@@ -192,6 +204,7 @@ fn text_of(content: &Value) -> String {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         Value::Array(parts) => {
+            // Parts of other kinds keep their JSON, so equal parts give equal texts.
             let text = |part: &Value| match (part["text"].as_str(), part["thinking"].as_str()) {
                 (Some(text), _) => text.to_owned(),
                 (None, Some(thoughts)) => format!("<think>\n{thoughts}\n</think>"),

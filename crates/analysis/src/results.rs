@@ -211,7 +211,7 @@ impl Analysis {
 
     /// Tokens that are known behind another prefix, and of which no finding says why.
     pub fn unnamed_tokens(&self) -> u64 {
-        let named: u64 = self.findings.iter().map(|it| it.amount.tokens).sum();
+        let named: u64 = self.findings.iter().map(|finding| finding.amount.tokens).sum();
         self.tokens_in(Bucket::Diverged).saturating_sub(named)
     }
 
@@ -259,6 +259,7 @@ impl Analysis {
         let Some(kv) = &self.kv else {
             return String::new();
         };
+        // The model's bytes are per token of its own tokenizer.
         let gb = tokens as f64 / self.counts.factor() * kv.per_token as f64 / 1e9;
         format!(" ({gb:.1} GB)")
     }

@@ -69,16 +69,19 @@ impl LoggedTraffic {
         reading: &LogReaderSettings<'_>,
         progress: &dyn Progress,
     ) -> Result<Self, AnalysisError> {
+        // One budget for all inputs: two files may not take twice the memory.
         let mut budget = RequestMemoryBudget { held: 0, most: reading.held_bytes, is_spent: false };
         let mut parts = Vec::new();
         for source in sources {
             parts.push(part::part(source, reading, progress, &mut budget)?);
         }
+        // Remarks on the template and the tokenizer matter only if a text was rendered.
         let has_text = parts.iter().any(|part| part.has_text);
         let mut traffic = Self::joined(parts, sources)?;
         if let Some(rendering) = reading.rendering.used().filter(|_| has_text) {
             traffic.remarks.extend(rendering.remarks());
         }
+        // Implausible counts must go before any figure uses the factor.
         traffic.counts = LoggedTokenCounts::of(&mut traffic.said);
         traffic.remarks.extend(traffic.counts.remark());
         traffic.held_bytes = budget.held;
@@ -103,6 +106,7 @@ impl LoggedTraffic {
             );
             return Err(UsageError(message).into());
         }
+        // One input without dates would land at 1970, far from the others.
         let merges = parts.iter().all(|part| part.is_dated);
         let is_text = parts.iter().all(|part| part.format.is_text());
         let mut traffic = Self {
@@ -119,22 +123,26 @@ impl LoggedTraffic {
             held_bytes: 0,
             left_out: None,
         };
+        // Files are compared before their times and blocks are shifted.
         let mut copies = DuplicateCounts::of_files(&parts, &traffic.files);
         let mut dates = Dates::default();
         parts.iter().for_each(|part| dates.add(part.dates));
         for (number, part) in parts.into_iter().enumerate() {
             traffic.append(part, number as u64, merges);
         }
+        // `said` has one entry for each request or none, and a trace has no texts.
         if !is_text {
             traffic.said.clear();
         }
         traffic.sort();
         traffic.times = TimestampProvenance::of(&traffic.requests, dates);
         traffic.infer();
+        // Copied files explain equal ids already; a second remark would count the same requests.
         if copies.requests == 0 {
             copies.add_ids(&traffic.requests, &traffic.said);
         }
         traffic.copies = copies.requests;
+        // Copies change all figures, so their remark comes before the others.
         traffic.remarks.splice(0..0, copies.remarks);
         let has_blocks = traffic.requests.iter().any(|request| !request.blocks.is_empty());
         if !has_blocks && block_tokens == 0 {
@@ -156,16 +164,22 @@ impl LoggedTraffic {
 
     fn append(&mut self, part: ParsedLog, number: u64, merges: bool) {
         let end = self.requests.last().map_or(Nanos(0), |last| last.arrival);
-        let first = part.requests.iter().map(|it| it.arrival).min().unwrap_or_default();
-        let types: Vec<u16> = part.info.types.iter().map(|it| self.info.type_index(it)).collect();
+        // Times of an input may start anywhere; when appended they count from its earliest request.
+        let first = part.requests.iter().map(|request| request.arrival).min().unwrap_or_default();
+        let types: Vec<u16> =
+            part.info.types.iter().map(|name| self.info.type_index(name)).collect();
         let is_numbered = !part.format.is_text();
+        // Merged inputs keep their own times, which all count from 1970.
         let shift = |at: Nanos| {
             if merges { at } else { Nanos(end.0.saturating_add(at.0.saturating_sub(first.0))) }
         };
         self.requests.extend(part.requests.into_iter().map(|mut request| {
             request.arrival = shift(request.arrival);
             let index = usize::from(request.request_type);
+            // Each input numbers its types on its own, so indices are mapped to the joint list.
             request.request_type = types.get(index).copied().unwrap_or(0);
+            // Block numbers of two traces collide; names of texts do not, because they are hashes
+            // of content.
             if is_numbered && number > 0 {
                 set_apart(&mut request, number);
             }
@@ -174,6 +188,7 @@ impl LoggedTraffic {
         let source = number as u32;
         let said = part.said.into_iter().map(|said| LoggedPrompt { source, ..said });
         self.said.extend(said);
+        // The first input decides the provenance of sessions, turns and types.
         if number == 0 {
             self.info.sessions = part.info.sessions;
             self.info.turns = part.info.turns;
@@ -189,7 +204,10 @@ impl LoggedTraffic {
         order.sort_by_key(|&index| self.requests[index].arrival);
         let start = order.first().map_or(Nanos(0), |&first| self.requests[first].arrival);
         let taken = |requests: &mut Vec<TraceRequest>, index: usize| {
+            // Each index occurs once, so every request is taken once and no copy of its blocks is
+            // made.
             let mut request = std::mem::take(&mut requests[index]);
+            // The first in order is the earliest, so the difference is not negative.
             request.arrival = Nanos(request.arrival.0 - start.0);
             request
         };
@@ -218,10 +236,13 @@ impl LoggedTraffic {
             let mut hasher = DefaultHasher::new();
             user.hash(&mut hasher);
             let user = hasher.finish();
+            // Blocks that are mixed with the user never match another user's, so no session joins
+            // both. The shift leaves a number after every id, at which a run can end.
             let own = request.blocks.iter().map(|id| mixed(id ^ user) >> 1);
             let own = own.collect();
             let shared = std::mem::replace(&mut request.blocks, own);
             inference.assign(request);
+            // Hits across users are real, so the request gets its own blocks back.
             request.blocks = shared;
         }
         let is_inferred = |provenance| provenance == Provenance::Inferred;
@@ -243,6 +264,7 @@ impl LoggedTraffic {
             seen.touch(&request.blocks, |_| ());
         }
         let blocks: u64 = seen.pieces().map(|(count, ())| u64::from(count)).sum();
+        // Under sampling each block that is counted represents `weight` of them.
         blocks * seen.weight()
     }
 
@@ -261,6 +283,7 @@ impl LoggedTraffic {
 
 /// Changes blocks and session of a request so that only the `number`th input has them.
 fn set_apart(request: &mut TraceRequest, number: u64) {
+    // The input's number is mixed first: small numbers alone would flip a few low bits.
     let apart = |id: u64| mixed(id ^ mixed(number)) >> 1;
     let blocks = request.blocks.iter().map(apart);
     request.blocks = blocks.collect();

@@ -91,10 +91,11 @@ pub struct LogWalk<'a> {
 pub(crate) fn told_findings<E>(findings: Findings<E>, prompts: u64) -> Vec<Finding<E>> {
     let mut findings = findings.sorted();
     let is_many = prompts >= MANY_PROMPTS;
-    findings.retain(|it| {
-        let is_template = it.cause == Cause::Template;
-        let is_own = is_template && it.place != 0 && it.is_new_each_time();
-        !is_own && (!is_many || it.requests > 1 || is_template)
+    findings.retain(|finding| {
+        let is_template = finding.cause == Cause::Template;
+        // Of the detectors of a template only the one for wordings names a place.
+        let is_own = is_template && finding.place != 0 && finding.is_new_each_time();
+        !is_own && (!is_many || finding.requests > 1 || is_template)
     });
     findings
 }
@@ -114,6 +115,7 @@ impl DivergentPrompts {
         match self.divergence.changes.first() {
             Some(change) => (change.old.clone(), change.new.clone()),
             None => {
+                // Without a region only the position is known at which they part.
                 let (old, new) = (self.divergence.old_byte, self.divergence.new_byte);
                 (old..old, new..new)
             }
@@ -180,12 +182,14 @@ impl<'a> LogWalk<'a> {
     pub fn add(&mut self, request: &LoggedRequest) -> PromptComparison {
         let body = PromptBody::of(&request.prompt, self.rendering);
         let sketch = body.sketch(&self.sketcher);
+        // The comparison comes before the insertion: otherwise a prompt is nearest to itself.
         let told = self.told(request, body, &sketch);
         self.prompts += 1;
         if let Some(parted) = &told.parted
             && let Some(evidence) = &parted.evidence
         {
             let loss = Loss::new(evidence, parted.lost_tokens);
+            // The example is made on demand: most losses are smaller than the worst of the finding.
             self.findings.add(loss, || told.example(parted));
         }
         let prompt = Rc::clone(&told.prompt);
@@ -206,6 +210,8 @@ impl<'a> LogWalk<'a> {
         let near = Rc::clone(told.near.name);
         let shared_tokens = prompt.shared_tokens(&near, self.rendering);
         let behind = |one: &PromptRecord| one.tokens(self.rendering).saturating_sub(shared_tokens);
+        // Neither prompt has more tokens to lose than follow the shared ones. The estimate by bytes
+        // may exceed that.
         let most = behind(&prompt).min(behind(&near));
         let parted = told.explanation.map(|explanation| DivergentPrompts {
             lost_tokens: prompt.lost(&explanation.divergence, self.rendering).min(most),

@@ -90,9 +90,11 @@ pub fn find(
             (true, Some(_)) => namesakes.add(request),
             _ => {}
         }
+        // Reading continues only to count the requests with the same id; they need no comparison.
         if of_id.is_some() {
             return ControlFlow::Continue(());
         }
+        // A log may have numbers for ids, so an id that comes later still wins over the line.
         if request.line.to_string() == asked {
             of_line = Some(walk.tell(request));
         }
@@ -100,7 +102,9 @@ pub fn find(
         if ids.len() < TOLD_MAX {
             ids.push(request.name());
         }
+        // The request is remembered after its comparison: otherwise it is nearest to itself.
         walk.remember(request);
+        // Without ids no later request can have the one that was asked for.
         if of_line.is_some() && !has_ids {
             ControlFlow::Break(())
         } else {
@@ -111,6 +115,7 @@ pub fn find(
         // What is wrong behind it is not about it.
         return Ok(FoundRequest { told, namesakes });
     }
+    // A failed read is reported before an answer by line: a later id might have been the one meant.
     read.map_err(|error| UsageError(error.with_causes()))?;
     if let Some(told) = of_line {
         return Ok(FoundRequest { told, namesakes });

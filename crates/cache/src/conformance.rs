@@ -34,6 +34,7 @@ pub fn policy(make: impl Fn(usize) -> Box<dyn Policy>) {
         let mut policy = make(calls::CAPACITY);
         for _ in 0..NUM_CALLS {
             calls.step(policy.as_mut());
+            // Asking changes nothing, so it can follow every call.
             calls.ask(policy.as_mut(), None);
         }
     }

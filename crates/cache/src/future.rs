@@ -31,8 +31,10 @@ impl Future {
         assert!(requests.len() < Self::NEVER as usize, "requests are numbered with 32 bits");
         let mut next_of = NextOf::default();
         let mut reversed = Vec::with_capacity(requests.len());
+        // The walk is backwards, so that the map holds exactly the requests that come later.
         for (index, request) in requests.iter().enumerate().rev() {
             let mut nexts = Vec::new();
+            // All are read before any is set: a prompt that repeats a block must not find itself.
             for run in request.blocks.runs() {
                 next_of.read(run, &mut nexts);
             }
@@ -58,6 +60,7 @@ impl Future {
     pub fn next_uses(&self, request: u32) -> impl Iterator<Item = u32> + '_ {
         let mut start = 0;
         self.runs_of(request).iter().flat_map(move |&(next, end)| {
+            // Runs store their ends, so a length is the difference of two ends.
             let count = end - std::mem::replace(&mut start, end);
             std::iter::repeat_n(next, count as usize)
         })
@@ -79,6 +82,7 @@ impl Future {
 
     fn runs_of(&self, request: u32) -> &[(u32, u32)] {
         let request = request as usize;
+        // There is one start more than requests, so each request of the trace has a pair.
         match self.starts.get(request..=request + 1) {
             Some(bounds) => &self.runs[bounds[0]..bounds[1]],
             None => &[],
@@ -97,6 +101,7 @@ impl NextOf {
         let mut at = run.start;
         while at < end {
             let (until, next) = self.piece(at, end);
+            // At most the run's own count, which has 32 bits.
             let count = (until - at) as u32;
             match nexts.last_mut() {
                 Some(last) if last.0 == next => last.1 += count,
@@ -108,6 +113,7 @@ impl NextOf {
 
     /// Returns the end of the range that holds `at` (at most `end`), and its value.
     fn piece(&self, at: u64, end: u64) -> (u64, u32) {
+        // Ranges are disjoint: only the one that starts last, up to `at`, can hold it.
         if let Some((_, &(until, next))) = self.0.range(..=at).next_back()
             && at < until
         {
@@ -120,6 +126,7 @@ impl NextOf {
     /// All ids of `run` are asked for by request `next`.
     fn set(&mut self, run: &Run, next: u32) {
         let (start, end) = (run.start, run.start + u64::from(run.count));
+        // A range that starts before the run keeps its front, and its rear beyond the run.
         if let Some((&before, &(until, value))) = self.0.range(..start).next_back()
             && until > start
         {
@@ -128,6 +135,7 @@ impl NextOf {
                 self.0.insert(end, (until, value));
             }
         }
+        // Ranges that start within the run are replaced; the last one may reach beyond it.
         while let Some((&within, &(until, value))) = self.0.range(start..end).next() {
             self.0.remove(&within);
             if until > end {
@@ -141,6 +149,7 @@ impl NextOf {
 fn session_ends(requests: &[TraceRequest]) -> Vec<u32> {
     let mut last: HashMap<SessionId, u32> = HashMap::new();
     let mut ends = Vec::with_capacity(requests.len());
+    // Backwards: the first request of a session that is met is its last one.
     for (index, request) in requests.iter().enumerate().rev() {
         let index = index as u32;
         let end = |session| *last.entry(session).or_insert(index);

@@ -66,6 +66,7 @@ impl Ghosts {
     /// Adds the ghost of `hash` as the newest of `list`; it must be in none.
     pub(crate) fn push(&mut self, list: usize, hash: BlockHash) {
         let fingerprint = fingerprint(hash);
+        // Two names have one fingerprint: the older ghost serves both.
         if self.index_of(fingerprint).is_some() {
             return;
         }
@@ -81,6 +82,7 @@ impl Ghosts {
         }
         self.lists[list].newest = index;
         self.lists[list].len += 1;
+        // With more live ghosts than expected, the table is full of live names and must grow.
         if self.names.len() == self.names.capacity() && self.names.len() <= self.expected {
             self.rebuild_names();
         } else {
@@ -123,6 +125,8 @@ impl Ghosts {
         if self.first_unused == NONE {
             if self.entries.len() == self.entries.capacity() {
                 let len = self.entries.len();
+                // The pool grows by an eighth and does not double: a policy's memory is accounted
+                // for. The last step before `expected` ends exactly there.
                 let more = (len / 8).max(16);
                 let expected = self.expected.saturating_sub(len);
                 let is_last = (1..more).contains(&expected);

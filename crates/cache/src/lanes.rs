@@ -96,6 +96,7 @@ impl Lanes {
 
     /// Takes a block out of its lane, wherever it stands. O(1), or O(log n) if it came back.
     pub(crate) fn take(&mut self, lane: usize, block: BlockId) {
+        // A block that came back is in the heap, and its links in the list are stale.
         if self.returned.contains(block) {
             return self.returned.remove(lane, block);
         }

@@ -45,6 +45,8 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        // `release` and `give_back` empty the lease, so only a forgotten one has blocks left. The
+        // cache cannot be reached from here: the list keeps them until its next call.
         if !self.blocks.is_empty() {
             let blocks = std::mem::take(&mut self.blocks);
             self.returns.push(DroppedLease { blocks, committed: self.committed });
@@ -69,6 +71,7 @@ impl Returns {
     }
 
     pub(crate) fn take(&self) -> Vec<DroppedLease> {
+        // The lock ends with this statement: the cache works through the list without it.
         std::mem::take(&mut *self.lock())
     }
 

@@ -76,6 +76,7 @@ pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyEr
     let mut options = SpecOptions::new(spec);
     let Some(found) = ONLINE.iter().find(|entry| entry.name == options.name) else {
         let name = options.name.to_owned();
+        // The name of a bound is known, so the error says why it cannot serve.
         return Err(if OFFLINE_NAMES.contains(&&*name) {
             PolicyError::NeedsFuture { name }
         } else {
@@ -83,6 +84,7 @@ pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyEr
         });
     };
     let policy = (found.make)(setting, &mut options)?;
+    // `make` has read its options: one that is left is one that the policy does not have.
     options.finish()?;
     Ok(policy)
 }
@@ -126,6 +128,7 @@ pub fn split_charge(spec: &str, block_tokens: u32) -> Result<(String, usize), Po
     let is_fine = |tokens: f64| tokens >= 0.0 && tokens.is_finite();
     let tokens = options.number("charge", 0.0, is_fine)?;
     let blocks = (tokens / f64::from(block_tokens.max(1))).ceil() as usize;
+    // The other options are the policy's, which reads them from the rest.
     let rest = [&[options.name], &options.rest[..]].concat();
     Ok((rest.join(":"), blocks))
 }
@@ -151,6 +154,7 @@ impl<'a> SpecOptions<'a> {
         default: f64,
         is_fine: impl Fn(f64) -> bool,
     ) -> Result<f64, PolicyError> {
+        // The option is noted even if it is absent: an error lists all that the policy reads.
         self.asked.push(format!("`{key}=NUMBER`"));
         let is_key = |part: &&str| part.split_once('=').is_some_and(|(name, _)| name == key);
         let Some(index) = self.rest.iter().position(is_key) else {
@@ -179,6 +183,7 @@ impl<'a> SpecOptions<'a> {
     }
 
     pub(crate) fn whole(&mut self, key: &'static str, default: u64) -> Result<u64, PolicyError> {
+        // Below 2^53, up to which an `f64` holds every whole number exactly.
         let is_whole = |value: f64| (0.0..9e15).contains(&value) && value.fract() == 0.0;
         Ok(self.number(key, default as f64, is_whole)? as u64)
     }

@@ -100,6 +100,7 @@ pub(crate) const ONLINE: [OnlinePolicy; 12] = [
     // `half-life`: uses of the cache after which one counts half; without it no use fades.
     online("importance", |at, options| {
         Ok(match options.number("half-life", 0.0, |uses| uses > 0.0)? {
+            // The default. No half-life that the option accepts is 0.
             0.0 => Box::new(Importance::new(at.capacity)),
             uses => Box::new(Importance::fading(at.capacity, uses)),
         })
@@ -134,6 +135,7 @@ const fn online(name: &'static str, make: MakePolicy) -> OnlinePolicy {
 pub const NAMES: &[&str] = &{
     let mut names = [""; ONLINE.len()];
     let mut index = 0;
+    // A constant cannot use `for`.
     while index < names.len() {
         names[index] = ONLINE[index].name;
         index += 1;

@@ -118,6 +118,7 @@ impl PrefixCache {
         self.take_returned();
         let mut blocks = Vec::with_capacity(chain.len());
         for &hash in chain {
+            // The next block usually lies in a neighbouring slot, which is cheaper than the table.
             let before = blocks.last().copied();
             let Some(block) = self.slots.find_behind(before, hash) else {
                 break;
@@ -134,11 +135,14 @@ impl PrefixCache {
     pub fn grow(&mut self, lease: &mut Lease, count: usize, now: Nanos) -> Grow {
         self.take_returned();
         let available = self.available();
+        // A growth that cannot finish must evict nothing, so this precedes the first eviction.
         if available < count {
             return Grow::Short { available };
         }
         for _ in 0..count {
             let block = self.allocate(now, None);
+            // A pin covers its whole prefix, so an unpinned block has unpinned descendants only.
+            // One of them is a leaf that may go.
             lease.blocks.push(block.expect("an unpinned block implies a candidate"));
         }
         Grow::Done
@@ -152,12 +156,15 @@ impl PrefixCache {
         let position = lease.committed;
         let block = lease.blocks[position];
         lease.committed += 1;
+        // Another sequence committed the same block meanwhile. A name has one slot, so the private
+        // copy is freed.
         if let Some(first) = self.slots.find(hash) {
             self.pin(first);
             self.slots.free(block);
             lease.blocks[position] = first;
             return Commit::Adopted;
         }
+        // Adoption may have replaced the block before this one, so the lease names the parent.
         let parent = position.checked_sub(1).map(|before| lease.blocks[before]);
         self.settle(block, hash, parent, access);
         Commit::Stored
@@ -192,7 +199,10 @@ impl PrefixCache {
     /// Gives the blocks back, tail first, as one use that `access` describes. Uncommitted blocks
     /// become free.
     pub fn release(&mut self, mut lease: Lease, access: &Access) {
+        // The lease is emptied, so that its drop does not give the blocks back a second time.
         let blocks = std::mem::take(&mut lease.blocks);
+        // The policy learns of the use before the blocks are offered: the key of a candidate must
+        // not change.
         self.policy.release(&blocks[..lease.committed], access);
         self.put_back(&blocks, lease.committed);
     }
@@ -207,6 +217,7 @@ impl PrefixCache {
     /// Drops every unpinned block. Pinned and in-flight blocks stay.
     pub fn clear(&mut self, now: Nanos) {
         self.take_returned();
+        // Each eviction may make its parent a leaf, so the policy is asked for one at a time.
         while self.num_unpinned > 0 {
             let block = self.evict(now, None);
             self.slots.free(block.expect("an unpinned block implies a candidate"));
@@ -282,6 +293,7 @@ impl PrefixCache {
         self.policy.remove(block, hash);
         self.num_unpinned -= 1;
         self.effects.push(Effect::Evicted { block, hash });
+        // A parent is offered once its last child is gone: tails go before heads.
         if let Some(parent) = bared {
             self.policy.offer(parent);
         }
@@ -304,6 +316,7 @@ impl PrefixCache {
     fn pin(&mut self, block: BlockId) {
         match self.slots.pin(block) {
             PinEffect::Already => {}
+            // It was no candidate because of its children: only the count changes.
             PinEffect::Inner => self.num_unpinned -= 1,
             PinEffect::Leaf => {
                 self.num_unpinned -= 1;
@@ -326,9 +339,11 @@ impl PrefixCache {
 
     fn put_back(&mut self, blocks: &[BlockId], committed: usize) {
         let (committed, private) = blocks.split_at(committed);
+        // Tail first onto a stack: the next sequence takes the slots in ascending order again.
         for &block in private.iter().rev() {
             self.slots.free(block);
         }
+        // Tail first, so that a pinned block never has an unpinned parent, not even in between.
         for &block in committed.iter().rev() {
             self.unpin(block);
         }

@@ -81,6 +81,7 @@ impl<K: Copy + Ord> Queues<K> {
         assert_ne!(position, NOWHERE, "{block:?} is in no queue");
         let position = position as usize;
         debug_assert_eq!(self.heaps[queue][position].block, block.0, "in its own queue");
+        // The sift below writes the positions of other blocks only.
         self.positions[block.index()] = NOWHERE;
         let heap = &mut self.heaps[queue];
         let last = heap.pop().expect("a queued block has an entry");
@@ -88,10 +89,12 @@ impl<K: Copy + Ord> Queues<K> {
             // Blocks move from queue to queue: what one grew to must not stay with it.
             heap.shrink_to(heap.len() + (heap.len() / 8).max(16));
         }
+        // The removed block was the last entry itself.
         if position == heap.len() {
             return;
         }
         let gone = std::mem::replace(&mut heap[position], last);
+        // The last entry comes from another subtree: it may belong above this place or below it.
         if last < gone {
             self.rise(queue, position);
         } else {
@@ -111,6 +114,7 @@ impl<K: Copy + Ord> Queues<K> {
 
     fn rise(&mut self, queue: usize, mut position: usize) {
         let heap = &mut self.heaps[queue];
+        // The entry is written once, at its final place; those on its way move by one level.
         let entry = heap[position];
         while position > 0 {
             let above = (position - 1) / ARITY;
@@ -131,6 +135,7 @@ impl<K: Copy + Ord> Queues<K> {
         loop {
             let first = position * ARITY + 1;
             let children = first..(first + ARITY).min(heap.len());
+            // Below a leaf the range starts past its end, and is empty.
             let Some(least) = children.min_by_key(|&child| heap[child]) else {
                 break;
             };

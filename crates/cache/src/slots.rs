@@ -55,6 +55,7 @@ pub(crate) struct Slots {
 impl Slots {
     /// `capacity` free slots.
     pub(crate) fn new(capacity: usize) -> Self {
+        // A count that does not fit 32 bits becomes `u32::MAX`, which the assert refuses.
         let last = u32::try_from(capacity).unwrap_or(u32::MAX);
         assert!(last < IN_FLIGHT, "a tier holds fewer than 2^32 - 2 blocks");
         let free =
@@ -93,8 +94,10 @@ impl Slots {
     #[inline]
     pub(crate) fn find_behind(&self, before: Option<BlockId>, hash: BlockHash) -> Option<BlockId> {
         if let Some(BlockId(before)) = before {
+            // Below slot 0 the index wraps to one that no slot has, and `get` finds nothing.
             for near in [before.wrapping_add(1), before.wrapping_sub(1)] {
                 let slot = self.slots.get(near as usize);
+                // A slot that is free or in flight keeps its old name, so `pins` must rule it out.
                 if slot.is_some_and(|slot| slot.hash == hash && slot.pins < IN_FLIGHT) {
                     return Some(BlockId(near));
                 }
@@ -129,6 +132,7 @@ impl Slots {
     pub(crate) fn take_free(&mut self) -> Option<BlockId> {
         let block = (self.first_free != NONE).then_some(BlockId(self.first_free))?;
         let slot = &mut self.slots[block.index()];
+        // While a slot is free, `parent` is the next free one.
         self.first_free = slot.parent;
         slot.pins = IN_FLIGHT;
         self.num_free -= 1;
@@ -162,6 +166,7 @@ impl Slots {
             // Full of what was removed: it would double.
             self.names.clear();
             let is_resident = |slot: &u32| self.slots[*slot as usize].pins < IN_FLIGHT;
+            // This includes `block`, whose slot is resident by now.
             (0..self.slots.len() as u32)
                 .filter(is_resident)
                 .for_each(|slot| insert(&mut self.names, &self.slots, slot));
@@ -177,10 +182,12 @@ impl Slots {
         assert!(slot.children == 0 && slot.pins == 0, "a victim is a leaf without holders");
         let entry = self.names.find_entry(spread(slot.hash), |&found| found == block.0);
         entry.expect("a resident block has a name").remove();
+        // In flight and not free: the caller takes the slot at once, or frees it.
         self.slots[block.index()].pins = IN_FLIGHT;
         let parent = (slot.parent != NONE).then_some(BlockId(slot.parent))?;
         let above = self.resident_mut(parent);
         above.children -= 1;
+        // A pinned parent is offered when its last pin ends, not here.
         (above.children == 0 && above.pins == 0).then_some(parent)
     }
 

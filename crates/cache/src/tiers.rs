@@ -226,6 +226,7 @@ impl Tiers {
     /// All blocks of a unit are on the device, the last one since now: it is offered to the tiers
     /// that are written at once. `access.offset` is its first block's.
     pub fn committed(&mut self, unit: Unit, blocks: &[BlockId], access: &Access) {
+        // Only the nearest tier takes units that the device evicts, and only if it is write-back.
         let first_is_back = self.shelves.first().map(|shelf| shelf.write) == Some(WriteWhen::Back);
         if first_is_back {
             let on_device = OnDevice { unit, blocks: blocks.to_vec(), access: *access };
@@ -250,6 +251,7 @@ impl Tiers {
         let Some(OnDevice { unit, blocks, access }) = self.on_device.remove(&name) else {
             return;
         };
+        // The time is the eviction's; session and class are those of the last use.
         let access = Access { now, ..access };
         let first = self.shelves.first().map(|shelf| shelf.tier);
         self.store(unit, &blocks, &access, |shelf| Some(shelf.tier) == first);
@@ -260,9 +262,11 @@ impl Tiers {
         for shelf in &mut self.shelves {
             shelf.level.touch(names, access);
         }
-        // Who evicts them from the device says nothing of their use.
+        // An eviction carries no request of its own, so the last use is kept for it.
         for name in names {
             if let Some(unit) = self.on_device.get_mut(name) {
+                // The offset is the unit's place in its prompt, which the request's access does not
+                // tell.
                 let offset = unit.access.offset;
                 unit.access = Access { offset, ..*access };
             }
@@ -281,6 +285,7 @@ impl Tiers {
         let id = self.new_id();
         let link = Link::from(&unit);
         let mut to = Vec::new();
+        // The loop is by index, because `begin` borrows all tiers.
         for index in 0..self.shelves.len() {
             let is_wanted = wants(&self.shelves[index]);
             if is_wanted && self.begin(index, link, access) {
@@ -308,11 +313,13 @@ impl Tiers {
         if self.shelves[index].level.knows(link.name) {
             return false;
         }
+        // This precedes admission, so that a dropped offer does not count there as one.
         if !self.may_write(index) {
             self.shelves[index].counts.dropped += 1;
             return false;
         }
         let tokens = self.unit_tokens();
+        // Attention makes deep tokens dearer, so the depth is part of the cost.
         let before = access.offset as usize * self.config.block_tokens;
         let shelf = &mut self.shelves[index];
         let candidate = AdmissionCandidate {
@@ -328,6 +335,8 @@ impl Tiers {
         }
         let mut evicted = Vec::new();
         let begun = shelf.level.begin(link, access, &mut evicted);
+        // These are evicted even if the newcomer was declined: its tenant's share had to give way
+        // first.
         self.demote(index, evicted, access.now);
         begun == Begin::Started
     }
@@ -343,6 +352,7 @@ impl Tiers {
             let name = link.name;
             self.changes.push(Change::Removed { tier, name });
             let below = self.shelves.get(index + 1);
+            // A write-through tier was offered the unit when it was computed.
             let wants = below.is_some_and(|below| below.write == WriteWhen::Back);
             let access = Access::at(now);
             if !wants || !self.begin(index + 1, *link, &access) {
@@ -353,6 +363,7 @@ impl Tiers {
             self.transfers.push(Transfer::Demote { id, name, from: tier, to });
         }
         let names = evicted.into_iter().map(|link| link.name).collect();
+        // This comes last, because the demotions above read the bytes that it drops.
         self.transfers.push(Transfer::Forget { tier, names });
     }
 

@@ -16,6 +16,7 @@ pub(crate) fn ready(server: &RunningServer, is_toy: bool) -> Result<()> {
         }
         Fleet::Upstreams(upstreams) => counted(upstreams.len() as u64, "upstream"),
     };
+    // The toy answers every request, so a first user could take its words for a broken model.
     if is_toy {
         headstart_terminal::note(
             "The built-in toy model generates random words. For real answers, pass a Llama, Qwen2 \

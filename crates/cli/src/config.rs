@@ -58,6 +58,7 @@ impl ServeOptions {
     /// # Errors
     /// When the executor is unknown, or the file is not a cost model.
     pub(crate) fn emulated(&self) -> Result<Option<ReplicaCostModel>> {
+        // A program that builds the engine in memory has no file to name.
         if self.emulated.is_some() {
             return Ok(self.emulated);
         }
@@ -84,6 +85,7 @@ impl ServeOptions {
 
     /// Returns the address to listen on: `--host` and `--port`, else `--listen`.
     pub(crate) fn listen_address(&self) -> SocketAddr {
+        // The parts of the command line replace the address of the file as a whole.
         let named = ListenAddress::of(self.host, self.port);
         let ListenAddress(address) = named.or(self.listen).unwrap_or_default();
         address
@@ -91,6 +93,8 @@ impl ServeOptions {
 
     /// The secret that the index's keys are made with.
     pub(crate) fn index_secret(&self) -> Result<Option<u64>> {
+        // The secret must not reach a terminal or a log, so clap parses it without an error of its
+        // own.
         let number = |secret: IndexSecret| {
             secret.0.context(
                 "--index-secret (HEADSTART_INDEX_SECRET) is no whole number from 0 to 2^64 - 1; \
@@ -153,6 +157,7 @@ impl ServeOptions {
 pub(crate) fn first_line(path: &Path) -> Result<String> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    // Editors end a file with a line break, which is no part of the key.
     let key = text.lines().next().unwrap_or_default().trim();
     if key.is_empty() {
         return Err(UsageError(format!("{}: the first line is empty", path.display())).into());
@@ -173,9 +178,11 @@ where
 fn read(path: Option<&Path>, matches: &ArgMatches) -> Result<Option<(PathBuf, String)>> {
     let path = match path {
         Some(path) => path,
+        // A missing default file is no error; a missing `--config FILE` is one, at the read below.
         None if Path::new(DEFAULT_FILE).exists() => Path::new(DEFAULT_FILE),
         None => return Ok(None),
     };
+    // The error names the source, because the variable may be set without the user's knowledge.
     let by = match matches.value_source("config") {
         Some(ValueSource::EnvVariable) => "HEADSTART_CONFIG",
         Some(_) => "--config",

@@ -16,6 +16,7 @@ impl std::error::Error for CheckFailure {}
 
 /// The exit code of a command that ended with `error`.
 pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
+    // The type survives any context that was added to the error on its way.
     let is_answer = error.downcast_ref::<CheckFailure>().is_some();
     ExitCode::from(if is_answer { 1 } else { 2 })
 }

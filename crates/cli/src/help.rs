@@ -20,6 +20,7 @@ pub(crate) fn grouped(command: Command) -> Command {
     let width = width.max().unwrap_or(0);
     let mut commands = String::new();
     for (heading, names) in GROUPS {
+        // Writing to a `String` cannot fail.
         let _ = writeln!(commands, "{header}{heading}:{header:#}");
         for name in names {
             let about = command.find_subcommand(name).and_then(Command::get_about);

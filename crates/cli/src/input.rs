@@ -122,6 +122,7 @@ impl TraceInput {
     /// # Errors
     /// Options that cannot be are usage errors.
     pub fn open(&self, progress: &TaskProgress) -> Result<Reader<'static>> {
+        // Options are checked before the file is opened, so a mistake in them is reported first.
         let options = self.options()?;
         let (raw, bytes) = trace_file::opened(&self.file)?;
         if let Some(bytes) = bytes {
@@ -145,6 +146,7 @@ impl TraceInput {
         options: Options<'static>,
     ) -> Result<Reader<'static>> {
         let reader = trace_file::reader(self.name(), raw, options)?;
+        // The format is known only now, so options that do not go with it are refused here.
         self.refuse_foreign(reader.format())?;
         Ok(reader)
     }
@@ -184,6 +186,8 @@ impl TraceInput {
             drop_duplicates: !self.keep_duplicates,
             block_tokens: self.block_tokens,
             infer: !self.no_infer,
+            // The tokenizer of a folder is loaded now, so a wrong path fails before the trace is
+            // read.
             tokenize: Some(trace_file::tokenizer(self.tokenizer.as_deref())?),
         })
     }
@@ -192,6 +196,7 @@ impl TraceInput {
 /// Seconds as the user gave them.
 fn duration(option: &str, seconds: f64) -> Result<Duration> {
     match Duration::try_from_secs_f64(seconds) {
+        // A gap of zero would start all sessions at once, which is no Poisson process.
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err(UsageError(format!("{option} {seconds}: expected seconds above 0")).into()),
     }

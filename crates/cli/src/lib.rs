@@ -158,6 +158,7 @@ pub fn ended(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            // The suggestion needs the causes: the list of known names may be in one of them.
             let text = format!("error: {}", near::suggested(with_causes(&error)));
             headstart_terminal::to_stderr(&(headstart_terminal::for_stderr(&text) + "\n"));
             exit::code(&error)
@@ -167,6 +168,7 @@ pub fn ended(outcome: anyhow::Result<()>) -> ExitCode {
 
 /// Ends with an error of the command line, or with the help that was asked for.
 fn refuse(error: &clap::Error) -> ! {
+    // Help goes to standard output as it is; a pipe gets lines that are not broken.
     if !error.use_stderr() || !std::io::stderr().is_terminal() {
         error.exit();
     }
@@ -182,20 +184,23 @@ fn with_variable(mut error: clap::Error) -> clap::Error {
         return error;
     };
     let (arg, command) = (arg.clone(), Cli::command());
+    // Clap names an option with its value name, as in `--port <PORT>`.
     let option = arg.split([' ', '=', '[']).next().unwrap_or_default();
     let line = std::env::args_os().skip(1);
     let line: Vec<String> = line.map(|word| word.to_string_lossy().into_owned()).collect();
     let mut leaf = &command;
     for word in &line {
+        // Words that are no command leave the search where it is: they are options or values.
         leaf = leaf.find_subcommand(word).unwrap_or(leaf);
     }
-    let is_it = |it: &&clap::Arg| {
-        let long = it.get_long().map(|long| format!("--{long}"));
+    let is_it = |arg: &&clap::Arg| {
+        let long = arg.get_long().map(|long| format!("--{long}"));
         long.as_deref() == Some(option)
     };
     let variable = leaf.get_arguments().find(is_it).and_then(clap::Arg::get_env);
     let is_given = |word: &String| word.split('=').next() == Some(option);
     if let Some(variable) = variable.filter(|name| std::env::var_os(name).is_some())
+        // A flag wins over its variable, so with both given the flag has the wrong value.
         && !line.iter().any(is_given)
     {
         let named = format!("{arg} ({})", variable.to_string_lossy());
@@ -205,6 +210,7 @@ fn with_variable(mut error: clap::Error) -> clap::Error {
 }
 
 fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    // Generated into memory first: a closed pipe would make the generator panic.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "headstart", &mut script);
     headstart_terminal::line(String::from_utf8_lossy(&script).trim_end())
@@ -214,6 +220,7 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
 fn with_causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
+        // Some errors repeat their cause in their own text.
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }

@@ -34,12 +34,14 @@ impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // A full address comes first: its port is in the text, and IPv6 has colons of its own.
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(Self(address));
         }
         if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
             return Ok(Self((HOST, port).into()));
         }
+        // An IPv6 address without brackets has colons that separate no port.
         let is_address = text.parse::<IpAddr>().is_ok();
         let (name, port) = match text.rsplit_once(':') {
             Some((name, number)) if !is_address => (name, port(number)?),
@@ -59,6 +61,7 @@ impl TryFrom<String> for ListenAddress {
 
 /// An IP address, or the one that a name stands for.
 pub(crate) fn host(name: &str) -> Result<IpAddr, String> {
+    // Brackets belong to the address in a URL, and the parser refuses them.
     if let Ok(address) = name.trim_matches(['[', ']']).parse() {
         return Ok(address);
     }
@@ -67,11 +70,13 @@ pub(crate) fn host(name: &str) -> Result<IpAddr, String> {
         return Ok(HOST);
     }
     let wrong = |why: &str| format!("{why}; write HOST:PORT, :PORT or PORT, without http://");
+    // These characters are of URLs and patterns, so the message names the right forms.
     if name.is_empty() || name.contains([':', '/', '*', ' ']) {
         let why = "a host is a name or an IP address, 0.0.0.0 for all of this machine";
         return Err(wrong(why));
     }
     let found = (name, 0).to_socket_addrs();
+    // A name with several addresses gives the first: the server binds to one.
     let first = found.ok().and_then(|mut found| found.next());
     let first = first.map(|address| address.ip());
     first.ok_or_else(|| wrong(&format!("the host {name:?} is not known")))

@@ -41,12 +41,14 @@ pub fn load(spec: &str, dtype: Dtype) -> Result<ServableModel> {
             name: shape.name().to_owned(),
         });
     }
+    // An existing folder wins over a hub name of the same form.
     let dir = if Path::new(spec).is_dir() { PathBuf::from(spec) } else { fetch(spec)? };
     let progress = TaskProgress::endless(format!("loading {spec}"));
     let model = LanguageModel::load(&dir, dtype).with_context(|| format!("cannot load {spec}"))?;
     let prompt = PromptModel::from_dir(&dir).with_context(|| format!("cannot load {spec}"))?;
     progress.end();
     let (known, vocabulary) = (prompt.tokenizer.vocab_size(), model.config.vocab);
+    // A larger vocabulary is padding and common; a smaller one lets ids index past the embeddings.
     if known > vocabulary {
         bail!(
             "{spec}: tokenizer.json has {known} tokens, but the model's vocabulary is \
@@ -59,6 +61,7 @@ pub fn load(spec: &str, dtype: Dtype) -> Result<ServableModel> {
 
 /// Downloads a model of the hub into its usual cache folder; what is there is not fetched again.
 fn fetch(name: &str) -> Result<PathBuf> {
+    // A hub name has one slash. A path without its folder should not start a download.
     let looks_like_path = name.starts_with(['.', '/', '~']) || name.matches('/').count() != 1;
     if looks_like_path {
         let message = format!(
@@ -67,6 +70,7 @@ fn fetch(name: &str) -> Result<PathBuf> {
         );
         return Err(UsageError(message).into());
     }
+    // A model that was fetched before needs no network at all.
     if let Some(folder) = cached(name) {
         return Ok(folder);
     }
@@ -83,6 +87,7 @@ fn fetch(name: &str) -> Result<PathBuf> {
     let files = info.siblings.iter().map(|sibling| &sibling.rfilename);
     let files: Vec<_> = files.filter(|file| wanted(file)).collect();
     progress.inc_length(files.len() as u64);
+    // The hub's cache puts all files of a revision into one folder, so the last path will do.
     let mut folder = None;
     for file in files {
         let path = repository.get(file).map_err(offline)?;
@@ -97,6 +102,7 @@ fn cached(name: &str) -> Option<PathBuf> {
     let repository = hf_hub::Cache::from_env().model(name.to_owned());
     let folder = repository.get("config.json")?.parent()?.to_path_buf();
     let mut files = std::fs::read_dir(&folder).ok()?.filter_map(Result::ok);
+    // A download that was cut off may leave the small files without the weights.
     let has_weights = files.any(|file| file.path().extension().is_some_and(|e| e == "safetensors"));
     (has_weights && folder.join("tokenizer.json").exists()).then_some(folder)
 }
@@ -105,6 +111,7 @@ fn cached(name: &str) -> Option<PathBuf> {
 fn wanted(file: &str) -> bool {
     let name =
         file.ends_with(".safetensors") || file.ends_with(".json") || file.ends_with(".jinja");
+    // Files in subfolders are other formats of the same weights.
     name && !file.contains('/')
 }
 

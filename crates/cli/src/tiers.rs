@@ -83,6 +83,7 @@ enum ContextCacheLocation {
 
 impl ContextCacheLocation {
     fn of(place: &str) -> Self {
+        // Every URL of an object store has a scheme.
         if place.contains("://") {
             Self::Store(place.to_owned())
         } else {
@@ -124,6 +125,7 @@ pub(crate) fn of(options: &ServeOptions, shape: &FleetShape<'_>) -> Result<Optio
     let Some(place) = &options.context_cache else {
         return refuse_without_place(options, shape.stored).map(|()| None);
     };
+    // An emulated engine stores names without bytes, so there is nothing to round.
     if shape.is_emulated && shape.stored != KvStorageFormat::Same {
         return Err(usage(
             "--context-cache-dtype fp8 rounds keys and values, and --executor cost-model=FILE \
@@ -132,11 +134,13 @@ pub(crate) fn of(options: &ServeOptions, shape: &FleetShape<'_>) -> Result<Optio
     }
     budgets::check(options, place)?;
     let recipe = Arc::new(Recipe::new(options, place, shape)?);
+    // A folder in use or without permission is reported now and not by the first replica.
     recipe.check().context("the context cache cannot be used (--context-cache)")?;
     let reporting = recipe.clone();
     let importance = recipe.importance.as_ref();
     Ok(Some(TiersOf {
         importance: importance.map(|importance| Arc::new(importance.engine())),
+        // The error crosses into a crate without `anyhow`, so all causes go into one text.
         make: Arc::new(move |replica, waker| {
             let made = recipe.make(replica, waker);
             made.map_err(|error| format!("{error:#}"))
@@ -161,6 +165,7 @@ pub(crate) fn refuse_without_place(options: &ServeOptions, stored: KvStorageForm
     if let Some((name, _)) = settings.iter().find(|(_, value)| value.is_some()) {
         return Err(usage(&format!("{name} needs --context-cache DIR|URL")));
     }
+    // The setting would be accepted and ignored, and a user would believe the cache is in use.
     if wanted(options.importance.as_deref()).is_some() {
         return Err(usage(
             "--importance needs --context-cache DIR: it loads part of what is stored there",
@@ -182,6 +187,7 @@ fn usage(message: &str) -> anyhow::Error {
 
 fn positive(value: Option<f64>, default: f64, name: &str) -> Result<f64> {
     let value = value.unwrap_or(default);
+    // The upper limit keeps the products in bytes within 64 bits.
     if value.is_finite() && value > 0.0 && value < 1e9 {
         Ok(value)
     } else {
@@ -196,11 +202,13 @@ impl Recipe {
             positive(options.context_cache_hours, CONTEXT_CACHE_HOURS, "--context-cache-hours")?;
         let budget_bytes = (gib * GIB) as u64;
         let importance = importance_of(options, place, shape, budget_bytes)?;
+        // Larger blocks than a unit make units of one block.
         let unit_blocks = (UNIT_TOKENS / shape.block_size).max(1);
         let layers = shape.model.num_layers;
         let stored = shape.stored;
         let layer_bytes = stored.layer_bytes(shape.model, shape.dtype, shape.block_size);
         let mut store = StoreConfig {
+            // An emulated engine computes no keys and values: its records have a name only.
             part_bytes: if shape.is_emulated { Vec::new() } else { vec![layer_bytes; layers] },
             exactness: exactness(stored),
             unit_blocks,
@@ -221,9 +229,11 @@ impl Recipe {
             let gib = positive(Some(gib), 0.0, "--host-cache-gib")?;
             store.host_units = (gib * GIB) as usize / unit_bytes;
         }
+        // Budgets are whole units: a record is never stored in part.
         let units = |gib: f64| (gib * GIB) as usize / unit_bytes;
         let share = |tenant: &Tenant| Some((tenant.tag, units(tenant.gib?)));
         let tenant_gib = options.context_cache_tenant_gib;
+        // Clap parses any number, so zero and NaN come this far.
         if let Some(gib) = tenant_gib {
             positive(Some(gib), 0.0, "--context-cache-tenant-gib")?;
         }
@@ -231,7 +241,9 @@ impl Recipe {
             each: tenant_gib.map(units),
             named: options.tenants.iter().filter_map(share).collect(),
         };
+        // A prompt may end within a unit, which takes a slot as well.
         let longest = shape.model.max_context / (unit_blocks * shape.block_size) + 1;
+        // A single longest prompt must fit, or it could never be loaded.
         let most_at_hand = (STAGING_BYTES / unit_bytes).max(longest);
         // As much again for what is on its way down.
         store.staging_units = most_at_hand + most_at_hand.min(64);
@@ -253,9 +265,11 @@ impl Recipe {
         match &self.place {
             ContextCacheLocation::Folder(_) => {
                 let opened = self.open()?;
+                // A panic of another thread leaves the state as it was, so the lock can be used.
                 *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
             }
             ContextCacheLocation::Store(url) => {
+                // Only the options are checked here: an object store may be reachable later.
                 drop(Remote::open(&RemoteOptions::new(url), no_waker())?);
             }
         }
@@ -269,11 +283,13 @@ impl Recipe {
     /// Opens what all replicas share: the tier below host memory.
     fn open(&self) -> Result<SharedTierState> {
         let unit_bytes = self.store.unit_bytes();
+        // Waking is set up before the backend opens, so no completion is missed.
         let wakers = Wakers::default();
         let waker = wakers.waker();
         let (tier, shared, units, assumed, stats) = match &self.place {
             ContextCacheLocation::Folder(folder) => {
                 let (disk, found) = Disk::open(self.disk(folder), waker)?;
+                // Packs take the rest of the budget, so units must not fill it.
                 let share = self.importance.as_ref().map_or(1.0, PartialLoading::unit_share);
                 let units = (disk.capacity_records(unit_bytes) as f64 * share) as usize;
                 let stats = Stats::Disk(disk.stats().clone());
@@ -290,12 +306,14 @@ impl Recipe {
                 (Tier::Remote, shared, units, REMOTE, stats)
             }
         };
+        // A budget below one unit could store nothing.
         if units == 0 {
             anyhow::bail!(
                 "the context cache has no room for a unit of {unit_bytes} bytes: raise \
                  --context-cache-gib"
             );
         }
+        // Names of units are in memory, whatever the budget on the disk allows.
         let units = units.min(MOST_UNITS);
         Ok(SharedTierState { tier, shared, units, assumed, stats })
     }
@@ -343,14 +361,17 @@ impl Recipe {
     }
 
     fn make(&self, replica: u32, waker: ReplicaWaker) -> Result<(Tiers, Box<dyn BlockMover>)> {
+        // The first replica opens the tier while the lock is held, so no second one opens it.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match &mut *opened {
             Some(opened) => opened,
+            // A folder is open already; an object store is opened by the first replica.
             none => none.insert(self.open()?),
         };
         let (member, found) = opened.shared.join(waker.clone());
         let below = Below { tier: opened.tier, backend: Box::new(member), found };
         let mut tiers = Vec::new();
+        // Tiers are in order from the nearest, and loading looks in that order.
         if self.store.host_units > 0 {
             let shares = Shares::default();
             tiers.push(tier(Tier::Host, self.store.host_units, HOST, shares));
@@ -431,6 +452,7 @@ pub fn tier(
 
 /// An engine of which nothing was measured yet.
 pub fn unknown_engine() -> EngineModel {
+    // Until steps were measured, the plan needs some cost to compare a load with.
     EngineModel {
         cost: CostModel {
             overhead_s: 1e-3,

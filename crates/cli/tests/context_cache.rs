@@ -144,7 +144,7 @@ fn fp8_and_exact_servers_never_use_each_others_units() {
     let stat: Value = serde_json::from_slice(&stat.stdout).expect("JSON");
     let tally = |kind: &str, field: &str| {
         let kinds = stat["kinds"].as_array().expect("a list");
-        let tally = kinds.iter().find(|it| it["exactness"] == kind);
+        let tally = kinds.iter().find(|entry| entry["exactness"] == kind);
         tally.expect("both are there")[field].as_f64().expect("a number")
     };
     assert_eq!(tally("exact", "records"), tally("lossy", "records"));

@@ -21,7 +21,7 @@ fn lines(args: &[&str]) -> Vec<Value> {
     assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
     let lines = text(&out.stdout);
     let parsed = lines.lines().map(serde_json::from_str);
-    parsed.map(|it| it.expect("JSON")).collect()
+    parsed.map(|line| line.expect("JSON")).collect()
 }
 
 /// Six system prompts in turn, in Mooncake's form.
@@ -61,8 +61,8 @@ fn a_fleet_is_measured_beside_what_is_simulated() {
     ];
     let lines = lines(&args);
     let of = |origin: &str, strategy: &str| {
-        let is = |it: &&Value| {
-            it["origin"] == origin && it["strategy"] == strategy && it["rung"] == "all"
+        let is = |line: &&Value| {
+            line["origin"] == origin && line["strategy"] == strategy && line["rung"] == "all"
         };
         lines.iter().find(is).unwrap_or_else(|| panic!("{origin} {strategy}"))
     };
@@ -78,8 +78,8 @@ fn a_fleet_is_measured_beside_what_is_simulated() {
         assert!(ttft > 0.005, "a step takes so long: {ttft}");
     }
     let agreement = |strategy: &str| {
-        let mut found = lines.iter().filter(|it| it["strategy"] == strategy);
-        let line = found.find(|it| it["agreement"].is_object());
+        let mut found = lines.iter().filter(|line| line["strategy"] == strategy);
+        let line = found.find(|line| line["agreement"].is_object());
         line.expect("both ways")["agreement"]["hit_rate_points"].as_f64()
     };
     let points = agreement("precise").expect("a number");
@@ -120,8 +120,11 @@ fn an_emulated_engine_is_found_by_its_times() {
         assert!((0.6..1.6).contains(&ratio), "{key}: {ratio} times, {told}");
     };
     near("token_s", 2e-4);
-    let step = |it: &Value| {
-        ["overhead_s", "weights_s"].map(|key| it[key].as_f64().unwrap_or(0.0)).iter().sum::<f64>()
+    let step = |model: &Value| {
+        ["overhead_s", "weights_s"]
+            .map(|key| model[key].as_f64().unwrap_or(0.0))
+            .iter()
+            .sum::<f64>()
     };
     assert!((0.003..0.009).contains(&step(&told)), "{told}");
     let written = std::fs::read_to_string(&found).expect("written");
@@ -157,7 +160,7 @@ fn a_running_server_is_simulated_as_it_is() {
     let url = server.url();
     let args = ["bench", "fleet", "--url", &url, "--trace", &trace, "--cost-model", &engine];
     let rungs = lines(&[&args[..], &["--json"]].concat());
-    let simulated = rungs.iter().find(|it| it["origin"] == "simulated");
+    let simulated = rungs.iter().find(|line| line["origin"] == "simulated");
     assert_eq!(simulated.expect("simulated")["strategy"], "round-robin");
     let out = output(args);
     let printed = text(&out.stdout);

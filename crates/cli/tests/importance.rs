@@ -31,7 +31,7 @@ fn arguments<'a>(folder: &'a str, importance: Option<&'a str>) -> Vec<&'a str> {
     let mut arguments = vec!["--replicas", "1", "--context-cache", folder];
     // What stands in it is moved to make room for another prompt.
     arguments.extend(["--context-cache-gib", "0.2", "--cache-blocks", "60"]);
-    arguments.extend(importance.into_iter().flat_map(|it| ["--importance", it]));
+    arguments.extend(importance.into_iter().flat_map(|setting| ["--importance", setting]));
     arguments
 }
 
@@ -133,7 +133,7 @@ fn answers_from_a_part_say_so_and_who_wants_none_gets_none() {
     for (number, expected) in expected.iter().enumerate() {
         let answer = ask(&server, number, "the first");
         let loaded = answer.loaded.expect("it says so");
-        let percent = loaded.strip_prefix("loaded=").and_then(|it| it.strip_suffix('%'));
+        let percent = loaded.strip_prefix("loaded=").and_then(|share| share.strip_suffix('%'));
         let percent: u32 = percent.expect("a share").parse().expect("per cent");
         assert!((1..=100).contains(&percent), "{loaded}");
         assert!(answer.hit_tokens > 400, "{} found", answer.hit_tokens);
@@ -215,7 +215,7 @@ fn all_of_it_answers_like_a_server_that_keeps_nothing() {
     let server = filled(&folder.path("kv"), ALL);
     for more in ["the first", "the second"] {
         let answers: Vec<Answer> = (0..PROMPTS).map(|number| ask(&server, number, more)).collect();
-        let loaded = answers.iter().filter(|it| it.loaded.is_some()).count();
+        let loaded = answers.iter().filter(|answer| answer.loaded.is_some()).count();
         assert_eq!(loaded, 0, "where nothing was left out nothing is said");
         assert_eq!(texts(answers), exact_texts(more));
     }

@@ -112,7 +112,8 @@ fn prompts_go_where_lower_tiers_hold_them_and_events_name_the_medium() {
     ];
     let server = Served::start(arguments);
     let replicas = server.index()["replicas"].as_array().expect("replicas").clone();
-    let endpoints = replicas.iter().map(|it| it["kv_events"].as_str().expect("an address"));
+    let endpoints =
+        replicas.iter().map(|replica| replica["kv_events"].as_str().expect("an address"));
     let heard: Vec<_> = endpoints.map(listen).collect();
     let heard_any = |kind, medium| heard.iter().any(|heard| has(heard, kind, medium));
 

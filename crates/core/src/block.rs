@@ -36,6 +36,7 @@ impl BlockHash {
     /// A name from a number, for traces whose blocks are numbered.
     #[must_use]
     pub fn from_u64(number: u64) -> Self {
+        // Big-endian, so that the name prints as the number.
         Self(u128::from(number).to_be_bytes())
     }
 }
@@ -83,6 +84,7 @@ impl TenantTag {
         };
         let digest = blake3::derive_key("headstart 2026 TenantTag v1", salt.as_bytes());
         let (first, _) = digest.split_first_chunk().expect("a digest has 32 bytes");
+        // 0 is the tag of requests without a salt, so no tenant gets it.
         Self(u64::from_le_bytes(*first).max(1))
     }
 }
@@ -100,6 +102,8 @@ impl BlockHasher {
     /// When the block size is 0.
     #[must_use]
     pub fn new(identity: &BlockIdentity<'_>) -> Self {
+        // All of these change the bytes. Without one of them, a name would match blocks of another
+        // kind.
         let fields = [
             Some(identity.model),
             Some(identity.weights_revision),
@@ -136,6 +140,7 @@ impl BlockHasher {
     pub fn chain(&self, tokens: &[TokenId]) -> Vec<BlockHash> {
         let mut parent = None;
         let blocks = tokens.chunks_exact(self.block_size());
+        // One name follows from the one before, so the blocks cannot be hashed in parallel.
         blocks.map(|block| *parent.insert(self.next(parent, block))).collect()
     }
 }
@@ -150,6 +155,7 @@ struct Chain {
 impl Chain {
     fn new(context: &str, fields: &[Option<&str>], block_size: u32) -> Self {
         assert!(block_size > 0, "a block holds at least one token");
+        // The context string separates the kinds of names: equal fields give other keys elsewhere.
         let mut hasher = blake3::Hasher::new_derive_key(context);
         hasher.update(&block_size.to_le_bytes());
         absorb_fields(&mut hasher, fields);
@@ -157,6 +163,7 @@ impl Chain {
     }
 
     fn next(&self, parent: Option<[u8; 16]>, tokens: &[TokenId]) -> [u8; 16] {
+        // With another length, a child could be read as a block at the start of a prompt.
         assert_eq!(tokens.len(), self.block_size, "only full blocks have a name");
         // A root block differs from every child by the length of what is hashed.
         let mut hasher = blake3::Hasher::new_keyed(&self.key);

@@ -72,6 +72,7 @@ impl CostModel {
     /// Adds attention of `new` tokens behind `before` others to `work`.
     pub fn add_attention(&self, work: &mut Work, before: usize, new: usize) {
         let pairs = new as u128 * before as u128 + new as u128 * (new as u128 + 1) / 2;
+        // The larger of two times is the entry's own roof; sums over entries may mix both kinds.
         if pairs as f64 * self.pair_s > (before + new) as f64 * self.kv_token_s {
             work.pairs += pairs;
         } else {
@@ -161,6 +162,7 @@ impl EngineModel {
     /// the steps last as long as they take with what is computed `beside` in each. O(steps).
     #[must_use]
     pub fn prefill_steps_s(&self, before: usize, new: usize, beside: Work) -> f64 {
+        // At least one token a step, even where the decodes alone fill it: the loop must end.
         let most = self.max_batched_tokens.saturating_sub(beside.tokens).max(1);
         let (mut at, end) = (before, before + new);
         let mut total_s = 0.0;
@@ -182,6 +184,7 @@ impl EngineModel {
     pub fn prefill_s(&self, before: usize, new: usize, base_s: f64) -> f64 {
         let mut work = Work::default();
         self.cost.add_attention(&mut work, before, new);
+        // A fraction: prompts that wait together share a step.
         let steps = new as f64 / self.max_batched_tokens.max(1) as f64;
         new as f64 * self.cost.token_s + self.cost.attention_s(work) + steps * base_s
     }

@@ -37,6 +37,7 @@ pub fn compact(value: f64) -> String {
     for (size, unit) in [(1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k')] {
         let scaled = value / size;
         if value >= 1e4 && scaled >= 1.0 {
+            // Together with the digits before the point these make three.
             let decimals = usize::from(scaled < 100.0) + usize::from(scaled < 10.0);
             return format!("{scaled:.decimals$} {unit}");
         }
@@ -50,7 +51,9 @@ pub fn compact(value: f64) -> String {
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         all if all >= 100.0 => "100 %".to_owned(),
+        // Rounded down, so that 99.96 does not read as 100.
         nearly if nearly >= 99.0 => format!("{:.1} %", (nearly * 10.0).floor() / 10.0),
+        // 9.95 is the first value whose tenths round to 10.0.
         most if most >= 9.95 => format!("{most:.0} %"),
         some if some >= 0.05 => format!("{some:.1} %"),
         little if little > 0.0 => "<0.1 %".to_owned(),
@@ -85,6 +88,7 @@ pub fn money(currency: &str, amount: f64) -> String {
     }
     let sign = if amount < 0.0 { "-" } else { "" };
     let text = match size {
+        // At 0.995, and at its tenths, rounding gains a digit; so the coarser format begins there.
         0.995.. => {
             let cents = (size * 100.0).round() as u64;
             format!("{}.{:02}", thousands(cents / 100), cents % 100)

@@ -14,6 +14,8 @@ impl Rng {
     /// A generator whose whole sequence is fixed by `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
+        // SplitMix64 spreads similar seeds, and never gives the all-zero state, which xoshiro
+        // cannot leave.
         let mut mix = seed;
         let state = std::array::from_fn(|_| split_mix(&mut mix));
         Self { state }
@@ -37,6 +39,7 @@ impl Rng {
     /// Uniform in `[0, 1)`, 53 bits.
     #[inline]
     pub fn next_f64(&mut self) -> f64 {
+        // An `f64` has 53 bits of precision: all results are exact and below 1.
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
@@ -46,12 +49,14 @@ impl Rng {
     /// When `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         assert!(bound > 0, "an empty range has no element");
+        // Multiply and shift (Lemire): without a division. The bias is below `bound` / 2^64.
         let wide = u128::from(self.next_u64()) * bound as u128;
         (wide >> 64) as usize
     }
 
     /// Shuffles in place (Fisher-Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        // From the end: each place draws from all that are not placed yet.
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }

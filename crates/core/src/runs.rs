@@ -57,9 +57,11 @@ impl BlockRuns {
         if run.count == 0 {
             return;
         }
+        // `iter` adds start and count, so an overflow is refused here, once.
         let end = run.start.checked_add(u64::from(run.count));
         assert!(end.is_some(), "block ids fit 64 bits");
         self.len += run.count as usize;
+        // A run of more than 2^32 - 1 blocks is split, because its count does not fit.
         if let Some(last) = self.runs.last_mut()
             && last.start + u64::from(last.count) == run.start
             && let Some(count) = last.count.checked_add(run.count)
@@ -75,6 +77,7 @@ impl BlockRuns {
     pub fn prefix(&self, len: usize) -> Self {
         let mut prefix = Self::default();
         for run in &self.runs {
+            // `prefix.len` is at most `len`: the loop ends when they are equal.
             let room = u32::try_from(len - prefix.len).unwrap_or(u32::MAX);
             prefix.push_run(Run { start: run.start, count: run.count.min(room) });
             if prefix.len == len {

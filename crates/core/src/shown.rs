@@ -25,6 +25,7 @@ pub fn is_hidden(letter: char) -> bool {
 /// A text on one line: white space as one blank each, what is hidden as `\u{…}`.
 #[must_use]
 pub fn one_line(text: &str) -> String {
+    // Line breaks go first: a text must not add lines to the terminal.
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut line = String::new();
     for letter in words.join(" ").chars() {

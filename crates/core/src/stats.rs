@@ -60,6 +60,7 @@ impl Summary {
         }
         values.sort_by(f64::total_cmp);
         let rank = |share: f64| {
+            // Nearest rank: the value is always one of the sample, never a mean of two.
             let rank = (share * values.len() as f64).ceil() as usize;
             values[rank.clamp(1, values.len()) - 1]
         };

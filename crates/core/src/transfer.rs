@@ -75,6 +75,7 @@ impl Pack {
         let mut hasher = blake3::Hasher::new_derive_key("headstart 2026 Pack v2");
         hasher.update(&part.to_le_bytes());
         hasher.update(&generation.to_le_bytes());
+        // The count separates the units from the order.
         hasher.update(&(units.len() as u64).to_le_bytes());
         units.iter().for_each(|unit| {
             hasher.update(&unit.0);

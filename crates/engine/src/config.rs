@@ -105,6 +105,7 @@ impl ModelConfig {
         refuse_unsupported(json)?;
         let hidden = positive(json, "hidden_size")?;
         let num_heads = positive(json, "num_attention_heads")?;
+        // Without the field, each query head has keys of its own.
         let num_kv_heads = optional(json, "num_key_value_heads")?.unwrap_or(num_heads);
         let head_dim = optional(json, "head_dim")?.unwrap_or(hidden / num_heads);
         let eps = json["rms_norm_eps"].as_f64().ok_or(ConfigError::Field("rms_norm_eps"))?;
@@ -139,6 +140,7 @@ impl ModelConfig {
     }
 
     fn check_shape(&self) -> Result<(), ConfigError> {
+        // Otherwise the last query heads would have no keys.
         if !self.num_heads.is_multiple_of(self.num_kv_heads) {
             return Err(ConfigError::Field("num_key_value_heads"));
         }
@@ -183,8 +185,10 @@ fn refuse_unsupported(json: &Value) -> Result<(), ConfigError> {
 
 fn rope(json: &Value) -> Result<Rope, ConfigError> {
     let new_form = &json["rope_parameters"];
+    // `transformers` 5.x writes `rope_parameters`, 4.x writes `rope_scaling`.
     let scaling = if new_form.is_null() { &json["rope_scaling"] } else { new_form };
     let theta = scaling["rope_theta"].as_f64().or(json["rope_theta"].as_f64()).unwrap_or(1e4);
+    // `type` is the older name of the field.
     let kind = scaling["rope_type"].as_str().or(scaling["type"].as_str()).unwrap_or("default");
     let llama3 = match kind {
         "default" => None,
@@ -219,6 +223,7 @@ const SHAPE_LIMIT: u64 = 1 << 24;
 
 fn positive(json: &Value, field: &'static str) -> Result<usize, ConfigError> {
     match json[field].as_u64() {
+        // Never 0, because heads and widths divide others.
         Some(number @ 1..SHAPE_LIMIT) => Ok(number as usize),
         _ => Err(ConfigError::Field(field)),
     }

@@ -214,6 +214,7 @@ impl Engine {
 
     /// Puts a request in the queue.
     pub fn submit(&mut self, submission: Submission, now: Nanos) -> Submit {
+        // A salt is part of a block's identity, so its requests need a hasher of their own.
         let hasher = match &submission.salt {
             None => self.hasher.clone(),
             Some(salt) => {
@@ -255,17 +256,23 @@ impl Engine {
     /// Forgets a request; unknown ids are ignored.
     pub fn cancel(&mut self, seq: SeqId, now: Nanos) {
         self.scheduler.cancel(seq, now);
+        // It may have been the last request: no further step would read blocks that wait to be
+        // stored.
         self.copy_if_idle();
     }
 
     /// Schedules, computes and completes one step. What it has computed is stored beside the next
     /// one, which must follow unless [`Self::is_idle`].
     pub fn step(&mut self, now: Nanos) -> EngineStep {
+        // Arrivals come first, so that the batch can use their blocks.
         self.take_moved(now);
         self.begin_check(now);
         let batch = self.scheduler.schedule(now);
+        // The batch overwrites evicted blocks; its copies read those that are handed over here
+        // first.
         self.hand_over();
         let arrived = batch.arrivals.iter().map(|arrival| arrival.blocks.len());
+        // The count is taken here, because the copies below reset the number of unread blocks.
         let copied_blocks = self.unread_blocks + arrived.sum::<usize>();
         let tokens = self.copy_and_compute(&batch);
         if !batch.is_empty() {
@@ -274,9 +281,11 @@ impl Engine {
         }
         let has_advanced = self.advance_partly(now);
         let pairs = batch.entries.iter().map(|entry| {
+            // Attention is causal: each new token sees all tokens before it, and itself.
             let (before, new) = (entry.start as u128, entry.tokens.len() as u128);
             new * before + new * (new + 1) / 2
         });
+        // The partial prompts have advanced: their first tokens belong to this step.
         let outputs = self.take_outputs();
         self.copy_if_idle();
         EngineStep {
@@ -292,10 +301,11 @@ impl Engine {
 
     /// A step took so long: what loading is compared with.
     pub fn took(&mut self, step: &EngineStep, seconds: f64) {
-        // What is copied beside a short step would be taken for what its few tokens cost.
+        // Copies beside a short step would be taken for the cost of its few tokens.
         let is_copying = step.copied_tokens > 2 * step.num_tokens;
         // Nor do its tokens tell what the layers of others cost.
         let tells_nothing = step.num_tokens == 0 || is_copying || step.is_partly;
+        // Without lower tiers no load is compared with computing.
         if self.mover.is_none() || tells_nothing {
             return;
         }
@@ -310,6 +320,7 @@ impl Engine {
     /// lower tiers keep theirs.
     pub fn clear_device(&mut self, now: Nanos) {
         self.scheduler.clear_device(now);
+        // Evicted blocks may still have to be stored, and no step may follow that reads them.
         self.hand_over();
         self.copy_and_compute(&Batch::default());
     }
@@ -351,6 +362,7 @@ impl Engine {
         let mut moved = Vec::new();
         mover.poll(&mut moved);
         for moved in moved {
+            // Reports about parts and packs end here: the scheduler knows whole units only.
             let moved = match &mut self.importance {
                 Some(importance) => importance.moved(moved, &mut self.scheduler, now),
                 None => Some(moved),
@@ -368,6 +380,7 @@ impl Engine {
         for transfer in self.scheduler.take_transfers() {
             match (&transfer, &mut self.importance) {
                 (Transfer::Store { blocks, .. }, _) => self.unread_blocks += blocks.len(),
+                // A unit that leaves its tier must not be served from parts in memory either.
                 (Transfer::Forget { tier, names }, Some(importance)) => {
                     importance.forgotten(*tier, names);
                 }
@@ -384,9 +397,11 @@ impl Engine {
         let mover = self.mover.as_deref_mut();
         let copies = mover.and_then(|mover| Copies::new(mover, &batch.arrivals, unread));
         let mut tokens = Vec::new();
+        // Copies go beside the layers, so that a step does not wait for them.
         if !batch.entries.is_empty() {
             tokens = self.executor.executor().execute(batch, copies);
         } else if let Some(copies) = copies {
+            // No layer is computed, so the copies run alone.
             self.executor.executor().copy(copies);
         }
         tokens

@@ -113,12 +113,14 @@ impl Executor for CpuExecutor {
     fn execute(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<TokenId> {
         let logits = self.logits_and_copies(batch, copies);
         let rows = logits.chunks_exact(self.model.config.vocab);
+        // Rows of logits are in the order of the entries that sample, and of no others.
         if let Some((watched, kept)) = &mut self.watched {
             let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
             let found = sampled.zip(rows.clone()).find(|(entry, _)| entry.seq == *watched);
             kept.extend(found.into_iter().flat_map(|(_, row)| row));
         }
         let suppressed = &self.model.generation.suppress_tokens;
+        // The position seeds the draw, so that the rest of the batch does not change the token.
         let asked = batch.entries.iter().filter_map(|entry| {
             entry.sampling.map(|sampling| (entry.start + entry.tokens.len(), sampling))
         });
@@ -156,6 +158,7 @@ impl Buffers {
     /// Adds the attention of `layer` to the stream, writing the batch's keys and values.
     fn attention(&mut self, pass: &Pass<'_>, index: usize, kv: &mut LayerKv) {
         self.project(pass, index);
+        // Keys and values come before attention: the tokens of a prompt also attend to each other.
         self.store(pass, kv, |entry| entry.pruned_in(index));
         self.attend(pass, index, kv, |entry| entry.pruned_in(index));
     }
@@ -173,6 +176,7 @@ impl Buffers {
         for (row, qkv) in self.qkv.chunks_exact_mut(q_stride).enumerate() {
             let (queries, rest) = qkv.split_at_mut(q_width);
             let (keys, _) = rest.split_at_mut(kv_width);
+            // Qwen3 norms each head before its rotation; values are neither normed nor rotated.
             if let Some((q_norm, k_norm)) = &layer.head_norms {
                 ops::rms_norm_heads(queries, q_norm, config.rms_eps);
                 ops::rms_norm_heads(keys, k_norm, config.rms_eps);
@@ -190,6 +194,7 @@ impl Buffers {
         let kv_width = config.num_kv_heads * config.head_dim;
         let block_size = kv.block_size();
         let slots = pass.batch.entries.iter().flat_map(|entry| {
+            // Tokens are pruned before `start` only, so this cannot underflow.
             let start = entry.start - pruned(entry);
             let slots = start..start + entry.tokens.len();
             slots.map(move |at| (entry.blocks[at / block_size], at % block_size))
@@ -236,6 +241,7 @@ impl Buffers {
     /// Logits of the last token of every entry that samples, `[entries, vocab]`.
     fn logits(&self, model: &LanguageModel, batch: &Batch) -> Vec<f32> {
         let config = &model.config;
+        // Only rows that sample go through the head, which is as wide as the vocabulary.
         let sampled = self.sampled_rows(model, batch);
         let mut normed = vec![0.0; sampled.len()];
         ops::rms_norm(&sampled, &model.final_norm, config.rms_eps, &mut normed);
@@ -252,6 +258,7 @@ impl Buffers {
         for entry in &batch.entries {
             end += entry.tokens.len();
             if entry.sampling.is_some() {
+                // Only the last token of an entry predicts one that is not known yet.
                 sampled.extend_from_slice(&self.stream[(end - 1) * hidden..end * hidden]);
             }
         }

@@ -179,7 +179,9 @@ impl ImportanceLoader {
         let share = self.config.probes.share();
         PartlyWhen {
             least_tokens: self.config.least_tokens,
+            // With none at once, no prompt would ever be loaded in part.
             most_at_once: self.config.most_at_once.max(1),
+            // The read amplification is not known beforehand, so the least one is assumed.
             share: headstart_selective::bound(share, self.config.selecting.ratio, 1.0),
         }
     }
@@ -195,6 +197,7 @@ impl ImportanceLoader {
             TransferReport::PartLoaded { id, result, ago, took } => {
                 let report = PartLoadReport { id, result, ago, took };
                 let ended = self.parts.loaded(report, now);
+                // Parts load the disk too, so its speed is learned from them as well.
                 if let (Some(ended), Some(tiers)) = (ended, scheduler.tiers_mut()) {
                     tiers.part_arrived(ended.bytes, ended.asked_at, ended.arrived);
                 }
@@ -212,6 +215,7 @@ impl ImportanceLoader {
                 None
             }
             TransferReport::Lost { tier, mut names } => {
+                // Tiers know units only, so a lost pack ends here.
                 names.retain(|&name| !self.lose(name));
                 Some(TransferReport::Lost { tier, names })
             }
@@ -227,6 +231,7 @@ impl ImportanceLoader {
     /// Drops doomed packs that no prompt reads any more.
     fn drop_packs(&mut self) {
         let (packing, prefills) = (&mut self.packing, &self.prefills);
+        // A prompt that has begun with a pack keeps it until its first token.
         let names = packing.take_dropped(|name| {
             let mut prefills = prefills.iter();
             prefills.any(|prefill| prefill.packs.contains(&name))
@@ -257,13 +262,15 @@ impl ImportanceLoader {
         (scheduler, executor, mover): (&mut Scheduler, &mut CpuExecutor, &dyn BlockMover),
         now: Nanos,
     ) -> Advance {
+        // This comes first, because the blocks of unwanted prompts are others' by now.
         self.forget_unwanted(scheduler);
         let begun = scheduler.take_partly();
+        // A new prompt computes the first layer's projection at once.
         let mut advance = Advance { has_computed: !begun.is_empty(), has_ended: false };
         let asked_bytes = RefCell::new(Vec::new());
         let mut asked = |bytes, at| asked_bytes.borrow_mut().push((bytes, at));
         let mut all_asked: Vec<(u64, Nanos)> = Vec::new();
-        // Who asks for a part reads it; others that need it as well do not.
+        // The prompt that asks for a part accounts for its bytes; others that need it do not.
         let mut note = |prefill: &mut PartialPrefill| {
             let asked = asked_bytes.take();
             let bytes = asked.iter().map(|(bytes, _)| *bytes);
@@ -286,6 +293,7 @@ impl ImportanceLoader {
             self.prefills.push(prefill);
         }
         let (mut ended, mut missing) = (Vec::new(), Vec::new());
+        // All prompts are taken out; those that still wait are put back, in their order.
         for mut prefill in std::mem::take(&mut self.prefills) {
             let computed = prefill.computed();
             let progress = prefill.advance(&mut shared, now);
@@ -304,6 +312,7 @@ impl ImportanceLoader {
             let asked = all_asked.into_iter();
             asked.for_each(|(bytes, at)| tiers.part_asked(bytes, at));
         }
+        // Prompts read the packs through `shared` until here, so none could go before.
         missing.into_iter().for_each(|name| self.packing.missing(name));
         for (prefill, progress) in ended {
             advance.has_ended = true;
@@ -327,6 +336,7 @@ impl ImportanceLoader {
                 let units = (&partly.prefix[..], partly.first);
                 let packs = prefill.packs.iter().copied();
                 self.packing.used(units, partly.origin, &prefill.named, packs, now);
+                // A prompt that lost no token is exact, so there is nothing to compare.
                 if pruned.iter().any(|&pruned| pruned > 0) {
                     self.checks.consider(scheduler, (seq, place), logits);
                 }
@@ -339,6 +349,7 @@ impl ImportanceLoader {
                 };
                 scheduler.complete_partly(seq, place, done, now);
             }
+            // Prompts that wait are not ended, so only failures get here.
             PrefillProgress::Waits | PrefillProgress::Failed => {
                 self.tally.end(tally, PartialLoadEnd::Failed);
                 scheduler.fail_partly(seq, place, now);

@@ -130,6 +130,7 @@ impl Numbers {
         match self {
             Self::F32(values) => &values[range],
             Self::Bf16(values) => {
+                // Overwritten in full below, so that old contents need no clearing.
                 scratch.resize(range.len(), 0.0);
                 widen_into(&values[range], scratch);
                 scratch
@@ -294,6 +295,7 @@ impl LayerKv {
         if self.stored == KvStorageFormat::Fp8 {
             return self.store_fp8(block, bytes);
         }
+        // Keys and values of a block have equal lengths.
         let (keys, values) = bytes.split_at_mut(bytes.len() / 2);
         keys.copy_from_slice(self.keys.bytes(self.block_range(block)));
         values.copy_from_slice(self.values.bytes(self.block_range(block)));
@@ -311,6 +313,7 @@ impl LayerKv {
     }
 
     fn store_fp8(&self, block: BlockId, bytes: &mut [u8]) {
+        // All codes come first, then a pair of exponents for each head.
         let (codes, exponents) = bytes.split_at_mut(2 * self.block_len());
         let (keys, values) = codes.split_at_mut(self.block_len());
         let numbers = self.head_dim * self.block_size;
@@ -347,6 +350,7 @@ impl LayerKv {
     pub fn write(&mut self, block: BlockId, slot: usize, key: &[f32], value: &[f32]) {
         for head in 0..self.num_kv_heads {
             let base = self.base(block, head);
+            // Keys are transposed inside a block, for the attention kernel; values are not.
             for dim in 0..self.head_dim {
                 let from = head * self.head_dim + dim;
                 self.keys.set(base + dim * self.block_size + slot, key[from]);

@@ -24,6 +24,7 @@ pub fn naive_attention(q: &[f32], k: &[f32], v: &[f32], start: usize, heads: Hea
         for head in 0..num_kv * group {
             let at = token * width + head * dim;
             let key_at = |position: usize| (position * num_kv + head / group) * dim;
+            // Summed in f64, so that the reference's own rounding does not matter.
             let dot = |position: usize| -> f64 {
                 let key = &k[key_at(position)..][..dim];
                 q[at..at + dim].iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum()

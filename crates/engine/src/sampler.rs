@@ -15,6 +15,7 @@ pub fn sample(
     sampling: &Sampling,
     position: usize,
 ) -> TokenId {
+    // The softmax below divides by the temperature.
     if sampling.temperature <= 0.0 {
         return greedy(logits, suppressed);
     }
@@ -23,6 +24,7 @@ pub fn sample(
     let weights = softmax(&candidates, sampling.temperature);
     let kept = nucleus(&weights, sampling.top_p);
     let total: f64 = weights[..kept].iter().sum();
+    // A generator for each position: no token depends on how many draws came before.
     let mut rng = Rng::new(sampling.seed ^ (position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut point = rng.next_f64() * total;
     for (candidate, weight) in candidates.iter().zip(&weights[..kept]) {
@@ -31,12 +33,14 @@ pub fn sample(
             return candidate.1;
         }
     }
+    // Rounding may leave a rest after the last weight.
     candidates[kept - 1].1
 }
 
 /// The likeliest token; of equals the first.
 #[must_use]
 pub fn greedy(logits: &[f32], suppressed: &[TokenId]) -> TokenId {
+    // Both lists ascend, so one walk over the suppressed tokens is enough.
     let mut suppressed = suppressed.iter().copied().peekable();
     let mut best = (f32::NEG_INFINITY, 0);
     for (token, &logit) in logits.iter().enumerate() {
@@ -54,6 +58,7 @@ fn candidates(logits: &[f32], suppressed: &[TokenId]) -> Vec<(f32, TokenId)> {
     let all = logits.iter().enumerate().map(|(token, &logit)| (logit, token as TokenId));
     let mut kept: Vec<_> =
         all.filter(|&(_, token)| suppressed.next_if_eq(&token).is_none()).collect();
+    // A total order, also with NaN: equal inputs give the same candidates.
     kept.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     kept
 }
@@ -67,6 +72,7 @@ fn keep_top_k(candidates: &mut Vec<(f32, TokenId)>, top_k: usize) {
 /// Unnormalized probabilities, the first 1.
 fn softmax(candidates: &[(f32, TokenId)], temperature: f32) -> Vec<f64> {
     let best = candidates[0].0;
+    // Relative to the largest, so that no exponential overflows.
     let weight = |&(logit, _): &(f32, TokenId)| f64::from((logit - best) / temperature).exp();
     candidates.iter().map(weight).collect()
 }
@@ -79,6 +85,7 @@ fn nucleus(weights: &[f64], top_p: f32) -> usize {
         sum += weight;
         sum >= target
     });
+    // The running sum may round differently and miss the target.
     reached.map_or(weights.len(), |index| index + 1)
 }
 

@@ -30,6 +30,7 @@ impl Clock {
     /// The time when something happened so long ago; of what was before the clock's zero, zero.
     #[must_use]
     pub fn ago(&self, age: Duration) -> Nanos {
+        // A restored event may be older than the clock's zero.
         Nanos(0) + (START + self.start.elapsed()).saturating_sub(age)
     }
 }
@@ -37,6 +38,8 @@ impl Clock {
 /// Seconds since 1970.
 #[must_use]
 pub fn unix_seconds() -> f64 {
+    // A machine clock before 1970 reads as 0: the server starts, and a saved index is from the
+    // future.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 

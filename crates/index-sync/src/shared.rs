@@ -181,6 +181,7 @@ impl SharedIndex {
         let shared = Arc::new(SyncContext::new(config, local, timeline)?);
         let link = match shared.open() {
             Ok(link) => {
+                // Counts as a round, or the gateway would go alone before its first one.
                 shared.lock().renewed = Some(Instant::now());
                 Some(link)
             }
@@ -188,6 +189,8 @@ impl SharedIndex {
                 shared.note_loss(&reason);
                 None
             }
+            // At the start only: an operator sees it. Later it counts as an outage, and requests go
+            // on.
             Err(ConnectFailure::Refused(error)) => return Err(error),
         };
         let steward = shared.clone();
@@ -223,6 +226,7 @@ impl SharedIndex {
         state.is_stopping = true;
         self.shared.changed.notify_all();
         let end = Instant::now() + LEAVE_TIME_MAX;
+        // Every change wakes all waiters, so the condition is checked again each time.
         while !state.has_left {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -269,6 +273,8 @@ impl PrefixIndex for SharedIndex {
     }
 
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
+        // The local index is asked for its block shapes only. Its keys come from digests, not from
+        // tokens.
         let nothing = Prompt { tokens: &[], ..prompt };
         let known = self.shared.local.hash(nothing);
         let shapes = known.chains().iter().map(|chain| chain.shape);
@@ -312,6 +318,8 @@ impl SyncContext {
         let identity =
             blake3::derive_key("headstart 2026 shared index v1", config.identity.as_bytes());
         let identity: String = identity[..8].iter().map(|b| format!("{b:02x}")).collect();
+        // The secret's key is the same for all secrets: there gateways with different ones must
+        // meet.
         let fleet = format!("headstart:index:v1:{}", config.model);
         let space = format!("{fleet}:{identity}");
         let seat = |(replica, name): (ReplicaId, String)| {
@@ -324,6 +332,7 @@ impl SyncContext {
             read_error: String::new(),
             is_stalled: false,
             unsent_bytes: 0,
+            // The first round must not wait for a tick.
             is_urgent: true,
             is_stopping: false,
             has_left: false,
@@ -366,6 +375,7 @@ impl SyncContext {
         let mut link = ServerLink::open(&self.client, self.timing).map_err(closed)?;
         let (key, ours) = &self.secret;
         let found = link.agree(key, ours).map_err(closed)?;
+        // With another secret each would use keys of its own, and silently share nothing.
         if found != *ours {
             let address = self.address.clone();
             return Err(ConnectFailure::Refused(SharedIndexError::OtherSecret { address }));
@@ -377,6 +387,7 @@ impl SyncContext {
     fn note_loss(&self, reason: &str) {
         self.counts.errors.fetch_add(1, Relaxed);
         let was_connected = self.counts.is_connected.swap(false, Relaxed);
+        // A gateway that never had a connection must log its first failure, too.
         if was_connected || self.counts.errors.load(Relaxed) == 1 {
             let address = &self.address;
             tracing::warn!(address, reason, "no server of the shared index; going on alone");

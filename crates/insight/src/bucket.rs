@@ -129,6 +129,8 @@ impl Bucket {
     }
 
     fn index(self) -> usize {
+        // `ALL` lists the variants in the order of their declaration, so that this is also the
+        // place in `ALL`.
         self as usize
     }
 }
@@ -179,6 +181,7 @@ impl BucketTokens {
 
     /// The buckets that have tokens, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Bucket, u32)> + '_ {
+        // The counts are in the order of `ALL`, because `index` is the discriminant.
         let all = Bucket::ALL.into_iter().zip(self.0);
         all.filter(|&(_, tokens)| tokens > 0)
     }

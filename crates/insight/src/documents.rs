@@ -70,10 +70,16 @@ impl Documents {
     /// many of the others are in chunks that an earlier prompt of the same `namespace` (salt,
     /// adapter and model) held.
     pub fn add(&mut self, namespace: u64, tokens: &[TokenId], prefix: usize) -> u64 {
+        // The namespace is part of the key, so that equal texts of two tenants get different
+        // hashes.
         let key = self.key ^ mixed(namespace);
         let chunks: Vec<(usize, usize, u64)> = chunks(key, tokens).collect();
         let mut again = 0;
+        // All look-ups come before the first insertion: a prompt that repeats itself reuses
+        // nothing.
         for &(start, end, hash) in &chunks {
+            // A chunk that starts inside the cached prefix does not count, even where it ends after
+            // it.
             if start >= prefix && (self.younger.contains(&hash) || self.older.contains(&hash)) {
                 again += (end - start) as u64;
             }
@@ -86,6 +92,7 @@ impl Documents {
 
     fn remember(&mut self, hash: u64) {
         let mut gone = HashSet::new();
+        // Two halves bound the memory without a time per chunk: the older half goes as a whole.
         if self.younger.len() >= self.chunks_max / 2 {
             gone = std::mem::replace(&mut self.older, std::mem::take(&mut self.younger));
         }
@@ -103,17 +110,24 @@ fn chunks(key: u64, tokens: &[TokenId]) -> impl Iterator<Item = (usize, usize, u
     let mut at = 0;
     std::iter::from_fn(move || {
         let start = at;
+        // The end of a prompt is too short to be a chunk: it would repeat by chance.
         if tokens.len() - start < CHUNK_MIN {
             return None;
         }
         let (mut rolling, mut hash) = (0u64, key);
         while at < tokens.len() {
+            // Ids have few bits: unmixed, only a few of the last 16 tokens would reach the boundary
+            // bits.
             let token = mixed(u64::from(tokens[at]) ^ key);
             rolling = (rolling << STEP).wrapping_add(token);
             hash = mixed(hash ^ token);
             at += 1;
+            // The uppermost bits depend on all of the last 16 tokens, the lowest ones on the last
+            // token only.
             let is_boundary = rolling >> (u64::BITS - BOUNDARY_BITS) == 0;
             let length = at - start;
+            // Text that repeats one token may never have a boundary; the limit still ends its
+            // chunks.
             if (length >= CHUNK_MIN && is_boundary) || length == CHUNK_MAX {
                 break;
             }

@@ -92,6 +92,7 @@ impl GhostConfig {
     /// (in ratio, nearly), up to `capacity`.
     #[must_use]
     pub fn curve(capacity: u64, block_tokens: u32) -> Self {
+        // The range ends early enough that `size + size / 2` fits 64 bits.
         let powers = (0..u64::BITS - 2).map(|power| 1u64 << power);
         let sizes = powers.flat_map(|size| [size, size + size / 2]);
         let mut capacities: Vec<u64> = sizes.take_while(|&size| size < capacity).collect();
@@ -168,6 +169,7 @@ impl Ghost {
     /// Empty caches.
     #[must_use]
     pub fn new(mut settings: GhostConfig) -> Self {
+        // `record` finds the smallest size that hits by binary search.
         settings.capacities.sort_unstable();
         settings.capacities.dedup();
         let sizes = settings.capacities.len();
@@ -206,6 +208,7 @@ impl Ghost {
         (counts.near, counts.far, counts.seen) = (0, 0, 0);
         let capacities = &self.settings.capacities;
         let slot = now.0 / SLOT_NS;
+        // Any other slot starts a new count, also an earlier one.
         if self.slot != slot {
             (self.slot, self.lookups) = (slot, 0);
         }
@@ -219,7 +222,10 @@ impl Ghost {
             *lookups += 1;
             counts.near += weight;
             if let Depth::At(depth) = depth {
+                // A cache hits at a depth below its size: the first such size is noted, and the
+                // larger ones hit too.
                 let size = capacities.partition_point(|&capacity| capacity <= depth);
+                // Deeper than the largest size: all sizes miss.
                 if size < capacities.len() {
                     counts.hits.push((size, weight));
                 }
@@ -231,7 +237,9 @@ impl Ghost {
         });
         self.total.count(counts);
         self.window.add(counts, now);
+        // Halving leaves about half of the blocks, so some `FOLLOWED_MIN` or more remain.
         if self.lookups > self.lookups_max && self.track.len() >= 2 * FOLLOWED_MIN {
+            // Both are halved: the look-ups of a chain follow the larger of the two rates.
             self.track.halve();
             self.seen.halve();
             self.lookups = 0;
@@ -262,6 +270,7 @@ impl Ghost {
         let tokens = |hits: f64| {
             let hit = hits * f64::from(self.settings.block_tokens);
             let all = counts.tokens as f64;
+            // A chain may include the partial last block, which counts as a whole one here.
             if all > 0.0 { (hit / all).min(1.0) } else { 0.0 }
         };
         // What the sample has too little of, or too much.
@@ -273,6 +282,7 @@ impl Ghost {
         let sizes = self.settings.capacities.iter().zip(&counts.hits);
         let points = sizes.map(|(&capacity_blocks, hits)| {
             below += hits;
+            // The correction would give a cache without room the hits that the sample lacks.
             let hit_blocks = if capacity_blocks == 0 { 0.0 } else { corrected(below, counts.near) };
             Point {
                 capacity_blocks,

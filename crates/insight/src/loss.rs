@@ -106,6 +106,7 @@ impl ReplicaHistory {
     /// Counts `blocks` more stored blocks, and forgets a reset that lies too far back.
     fn advance(&mut self, blocks: u32) {
         self.stored = self.stored.wrapping_add(blocks);
+        // The counter wraps, so distances are compared and never the counters themselves.
         let is_past = |reset_at: &u32| self.stored.wrapping_sub(*reset_at) > RESET_BLOCKS;
         if self.reset_at.as_ref().is_some_and(is_past) {
             self.reset_at = None;
@@ -143,16 +144,21 @@ impl Attributor {
 
     /// Its first token is out: the prompt is computed, and held where it was sent.
     pub fn computed(&mut self, pending: &mut Pending, now: Nanos) {
+        // `finish` calls this as well, and a request counts once however often it is called.
         if !std::mem::replace(&mut pending.is_computing, false) {
             return;
         }
         let place = self.place(pending.replica);
         let replica = &mut self.replicas[usize::from(place)];
+        // With events each block counts when its `Stored` event arrives; otherwise this is the only
+        // sign.
         if !replica.has_events {
+            // `arrive` limits `computes_from` to the number of names.
             let new = pending.names.len() - pending.computes_from;
             replica.advance(new as u32);
         }
         let (at, stored) = (ticks(now), replica.stored);
+        // Blocks in front of it were noted on arrival, with their time of use.
         let fresh = pending.fresh_from.min(pending.computes_from);
         self.blocks.fetch(&pending.names[fresh..]);
         for (block, &name) in pending.names.iter().enumerate().skip(fresh) {
@@ -165,6 +171,7 @@ impl Attributor {
                 }
                 (entry.at, entry.stored) = (at, stored);
             }
+            // Without tokens the contents were not looked at, so the block stays unread.
             if pending.is_read {
                 entry.read();
             }
@@ -179,8 +186,11 @@ impl Attributor {
 
     /// The answer said what was served. Sums to the prompt whatever it said.
     pub fn finish(&mut self, mut pending: Pending, served: &ServedTokens, now: Nanos) -> Outcome {
+        // The caller may not have reported the first token; then the end of the answer counts as
+        // it.
         self.computed(&mut pending, now);
         let split = layout::overlay(pending.prompt_tokens, &pending.runs, served);
+        // These three rest on memory: a forgotten block would have another bucket.
         let unsure = [Bucket::Namespace, Bucket::Diverged, Bucket::NeverSeen];
         let unsure: u64 = unsure.map(|bucket| u64::from(split.get(bucket))).iter().sum();
         let share = unsure as f32 / split.total().max(1) as f32;
@@ -193,11 +203,14 @@ impl Attributor {
 
     /// It ended before its prompt was computed: what is new in it was never seen.
     pub fn abandon(&mut self, pending: &Pending) {
+        // Once computed, the blocks are held, and an abandoned answer does not undo that.
         if !pending.is_computing {
             return;
         }
         for (block, &name) in pending.names.iter().enumerate() {
             if block >= pending.computes_from
+                // An entry that was forgotten meanwhile has no count to lower, and must not come
+                // back.
                 && let Some(entry) = self.blocks.find_mut(name)
             {
                 pending.uncounted.end(block, entry);
@@ -208,11 +221,13 @@ impl Attributor {
     /// A replica said what changed, in order.
     pub fn observe(&mut self, replica: ReplicaId, changes: &[BlockChange], now: Nanos) {
         let place = self.place(replica);
+        // One message suffices. From then on events count stored blocks, and `computed` does not.
         self.replicas[usize::from(place)].has_events = true;
         let keys = changes.iter().filter_map(|change| match *change {
             BlockChange::Stored(key, _) | BlockChange::Removed(key, _) => Some(key),
             BlockChange::Cleared => None,
         });
+        // One wait for memory for the whole message instead of one per change.
         self.fetch(place, keys);
         for &change in changes {
             match change {
@@ -228,6 +243,7 @@ impl Attributor {
         let place = self.place(replica);
         let replica = &mut self.replicas[usize::from(place)];
         replica.has_events = true;
+        // A copy to a lower tier is no new block: it would be counted twice.
         if tier == Tier::Device {
             replica.advance(1);
         }
@@ -250,6 +266,7 @@ impl Attributor {
     pub fn cleared(&mut self, replica: ReplicaId) {
         let place = self.place(replica);
         let replica = &mut self.replicas[usize::from(place)];
+        // Blocks up to and with this number are lost.
         replica.reset_at = Some(replica.stored);
         // What is stored from now on has a higher number.
         replica.advance(1);
@@ -278,6 +295,7 @@ impl Attributor {
 
     /// Returns the index of a replica in `replicas`, which grows as needed.
     fn place(&mut self, replica: ReplicaId) -> u16 {
+        // A large id must not grow the list without limit.
         let place = (replica.0 as usize).min(REPLICAS - 1);
         if place >= self.replicas.len() {
             self.replicas.resize(place + 1, ReplicaHistory::default());
@@ -287,6 +305,7 @@ impl Attributor {
 }
 
 fn ticks(now: Nanos) -> u32 {
+    // The cast wraps after 497 days; ages across the wrap then read as 0.
     (now.0 / TICK) as u32
 }
 

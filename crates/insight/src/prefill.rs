@@ -143,6 +143,8 @@ impl PrefillModel {
         let cached = tokens_of(&served);
         let uncached = tokens_of(&|bucket| !served(bucket));
         let computed = self.compute(cached, uncached);
+        // The saving includes the attention of uncached tokens to cached ones: both prefills are
+        // compared whole.
         let saved = self.compute(0.0, cached + uncached) - computed;
         let buckets = Bucket::ALL.map(|bucket| {
             let (seconds, of) =
@@ -173,6 +175,7 @@ impl PrefillFit {
 impl Prefill {
     /// Takes a sample; one whose time is not above 0, or that computed nothing, is passed over.
     pub fn add(&mut self, sample: PrefillSample) {
+        // A time of 0 or a sample without work would divide by zero in the relative errors.
         let is_usable = sample.uncached > 0 && sample.seconds > 0.0 && sample.seconds.is_finite();
         if is_usable {
             self.seen += 1;
@@ -194,11 +197,14 @@ impl Prefill {
         if samples.len() < SAMPLES_MIN {
             return None;
         }
+        // The start is low on purpose: waiting only adds time, so a middle fit would keep waits.
         let mut model = solve(&self.cells.low(LOW))?;
         let mut used = Vec::new();
         for _ in 0..ROUNDS {
             used = dense(&model, &samples);
             let next = solve(&used)?;
+            // The same samples give the same model, bit by bit: further rounds would change
+            // nothing.
             let is_settled = next == model;
             model = next;
             if is_settled {
@@ -234,6 +240,7 @@ impl PrefillSample {
     /// Observed over predicted time, as a logarithm.
     fn log_ratio(&self, model: &PrefillModel) -> f64 {
         let predicted = model.seconds(self.cached, self.uncached);
+        // A model may predict 0, and the logarithm must stay finite.
         (self.seconds / predicted.max(f64::MIN_POSITIVE)).ln()
     }
 }
@@ -242,11 +249,13 @@ impl PrefillSample {
 fn dense(model: &PrefillModel, samples: &[PrefillSample]) -> Vec<PrefillSample> {
     let mut ratios: Vec<f64> = samples.iter().map(|sample| sample.log_ratio(model)).collect();
     ratios.sort_by(f64::total_cmp);
+    // The shortest interval with half of the ratios ignores waits, which lie on one side only.
     let half = ratios.len().div_ceil(2);
     let widths = ratios.windows(half).map(|part| part[half - 1] - part[0]);
     let narrowest = widths.enumerate().min_by(|one, other| one.1.total_cmp(&other.1));
     let (first, width) = narrowest.unwrap_or((0, 0.0));
     let center = ratios[first + half / 2];
+    // Exact samples have a width of 0, and rounding alone would then exclude most of them.
     let reach = (width * REACH).max(REACH_MIN);
     let near = samples.iter().filter(|sample| (sample.log_ratio(model) - center).abs() <= reach);
     near.copied().collect()
@@ -277,6 +286,7 @@ fn r_squared(model: &PrefillModel, samples: &[PrefillSample]) -> f64 {
         explained += (sample.seconds - predicted).powi(2);
         all += (sample.seconds - mean).powi(2);
     }
+    // All times are equal: there is no variance to explain.
     if all > 0.0 { 1.0 - explained / all } else { 0.0 }
 }
 

@@ -160,10 +160,14 @@ impl EventPublisher {
     pub fn publish(&self, events: Vec<CacheEvent>, timestamp_s: f64) -> PublishOutcome {
         let mut queue = self.queue.lock().expect("no panic while numbering");
         let unsent = Unsent { seq: queue.next_seq, timestamp_s, events };
+        // Before the attempt: a dropped batch uses its number up, so that subscribers see a hole.
         queue.next_seq += 1;
         match queue.sender.try_send(unsent) {
             Ok(()) => PublishOutcome::Queued,
+            // A full queue and an ended task are the same for the engine, which must not wait for
+            // either.
             Err(_) => {
+                // A statistic: no other memory depends on its order.
                 self.dropped_batches.fetch_add(1, Ordering::Relaxed);
                 PublishOutcome::Dropped
             }
@@ -179,6 +183,7 @@ impl EventPublisher {
     /// Like dropping it, but returns when the ports are free.
     pub async fn close(self) {
         let Self { queue, task, .. } = self;
+        // The queue's only sender. Without it the task sends the rest and ends.
         drop(queue);
         if let Err(error) = task.await {
             tracing::warn!(%error, "the publisher's task failed");
@@ -194,6 +199,7 @@ impl Unsent {
 }
 
 async fn bind(socket: &mut impl Socket, endpoint: &str) -> Result<String, PublishError> {
+    // ZeroMQ's `*` means all interfaces. The library would take it for a host name.
     let any_interface = endpoint.replacen("tcp://*:", "tcp://0.0.0.0:", 1);
     match socket.bind(&any_interface).await {
         Ok(bound) => Ok(bound.to_string()),

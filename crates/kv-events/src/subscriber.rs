@@ -185,6 +185,8 @@ async fn run(config: SubscriberConfig, mut inbox: Inbox) {
             Ok(link) => {
                 let start = Instant::now();
                 link.follow(&mut inbox).await;
+                // A publisher that accepts and hangs up at once must not be tried every 50 ms for
+                // ever.
                 if start.elapsed() > RECONNECT_PAUSE_MAX {
                     pause = RECONNECT_PAUSE_MIN;
                 }
@@ -198,6 +200,7 @@ async fn run(config: SubscriberConfig, mut inbox: Inbox) {
 
 /// Waits until `end`, and for the stream whatever it asks for meanwhile.
 async fn wait(inbox: &mut Inbox, end: Instant) {
+    // Timers of the stream and of the log run without a connection as well.
     while let Some(due) = inbox.due().filter(|due| *due < end) {
         sleep_until(due).await;
         // Without a connection there is no publisher to ask.

@@ -49,6 +49,7 @@ pub(super) fn live(topic: Bytes, batch: SequencedPayload) -> ZmqMessage {
 pub(super) fn parse_live(message: ZmqMessage) -> Result<SequencedPayload, BadFrames> {
     match &*message.into_vec() {
         [_topic, seq, payload] => match parse_number(seq) {
+            // The highest number marks the end of a replay, so no batch can have it.
             Some(seq) if seq != END => Ok(SequencedPayload { seq, payload: payload.clone() }),
             _ => Err(BadFrames { frames: 3 }),
         },
@@ -58,6 +59,7 @@ pub(super) fn parse_live(message: ZmqMessage) -> Result<SequencedPayload, BadFra
 
 /// Asks for every batch from `start` on.
 pub(super) fn request(start: u64) -> ZmqMessage {
+    // A DEALER socket adds no delimiter by itself, so the request brings its own.
     message([Bytes::new(), number(start)])
 }
 
@@ -87,10 +89,13 @@ pub(super) fn end(identity: Bytes) -> ZmqMessage {
 pub(super) fn parse_reply(message: ZmqMessage) -> Result<Reply, BadFrames> {
     let frames = message.into_vec();
     let bad = BadFrames { frames: frames.len() };
+    // SGLang and older vLLM leave the topic out; newer ones may have an empty topic. Exactly one
+    // empty frame is the delimiter.
     let inner = match &*frames {
         [first, inner @ ..] if first.is_empty() => inner,
         all => all,
     };
+    // The topic says nothing here: the replay socket belongs to one publisher.
     let ([seq, payload] | [_, seq, payload]) = inner else {
         return Err(bad);
     };

@@ -170,6 +170,7 @@ impl WildOptions {
         shared: &SharedOptions<'_>,
     ) -> Result<WildReport> {
         let mut plan = self.plan(shared)?;
+        // A preset draws its own requests; a trace is read, once for each seed that changes it.
         let requests = match (traffic, &self.trace) {
             (Some(traffic), _) => plan.drawn(traffic, shared.threads)?,
             (None, Some(file)) => self.read(file, &mut plan, shared)?,
@@ -197,6 +198,7 @@ impl WildOptions {
 
     fn plan(&self, shared: &SharedOptions<'_>) -> Result<WildPlan> {
         let minutes = shared.minutes.unwrap_or(MINUTES);
+        // By default the first half of a run is warm-up.
         let warm_up = shared.warm_up.unwrap_or(minutes / 2.0);
         if !(minutes > 0.0 && minutes <= crate::MINUTES_MAX) {
             let most = crate::MINUTES_MAX;
@@ -231,7 +233,7 @@ impl WildOptions {
         }
         let found = self.models.iter().map(|name| {
             WildModel::find(name).ok_or_else(|| {
-                let known = WildModel::ALL.map(|it| it.shape.name).join(", ");
+                let known = WildModel::ALL.map(|model| model.shape.name).join(", ");
                 UsageError(format!("--models {name}: known are {known}")).into()
             })
         });
@@ -242,7 +244,7 @@ impl WildOptions {
         if self.host.is_empty() {
             return Ok(HOST.to_vec());
         }
-        let wrong = self.host.iter().find(|it| !(0.0..=HOST_MAX).contains(*it));
+        let wrong = self.host.iter().find(|times| !(0.0..=HOST_MAX).contains(*times));
         match wrong {
             Some(wrong) => {
                 let message = format!("--host {wrong:?}: expected a number from 0 to {HOST_MAX}");
@@ -259,6 +261,7 @@ impl WildOptions {
         plan: &mut WildPlan,
         shared: &SharedOptions<'_>,
     ) -> Result<WildRequests> {
+        // Without drawn gaps every seed has the same requests.
         let seeds = match self.session_gap {
             Some(_) => plan.seeds,
             None => 1,
@@ -272,13 +275,16 @@ impl WildOptions {
             };
             let progress = input.progress();
             let mut reader = input.open(&progress)?;
+            // The trace may be longer than the run.
             let end = Nanos::from_secs_f64(plan.asked.seconds);
             let in_time = |request: &Result<TraceRequest, TraceError>| {
-                request.as_ref().map_or(true, |it| it.arrival < end)
+                // An error is passed on, so that the collection below reports it.
+                request.as_ref().map_or(true, |request| request.arrival < end)
             };
             let requests = reader.by_ref().take_while(in_time);
             runs.push(requests.collect::<Result<Vec<_>, _>>()?);
             block_tokens = reader.info().block_tokens;
+            // Remarks repeat for each seed.
             if seed == 1 {
                 told = remarks(&reader);
             }
@@ -332,10 +338,12 @@ impl WildPlan {
     /// A trace that ends sooner is a shorter run.
     fn end_with(&mut self, requests: &[TraceRequest], shared: &SharedOptions<'_>) -> Result<()> {
         let last = requests.last().map(|request| request.arrival);
+        // Arrivals count nanoseconds.
         let last_s = last.unwrap_or_default().0 as f64 / 1e9;
         if last_s >= self.asked.seconds {
             return Ok(());
         }
+        // The rates are per second of the run, so a shorter trace shortens it.
         self.asked.seconds = last_s;
         self.asked.warm_up_s = shared.warm_up.map_or(last_s / 2.0, |minutes| minutes * 60.0);
         if self.asked.warm_up_s > last_s {
@@ -347,6 +355,7 @@ impl WildPlan {
     }
 
     fn drawn(&self, traffic: WildTraffic, threads: usize) -> Result<WildRequests> {
+        // Traffic depends on the model, because the load is given in its prefill time.
         let pairs: Vec<(WildModel, u64)> = (self.models.iter())
             .flat_map(|model| (1..=self.seeds).map(|seed| (*model, seed)))
             .collect();
@@ -357,11 +366,13 @@ impl WildPlan {
             drawn
         });
         progress.end();
+        // A short run may draw no request, which is no figure of zero.
         let Some(runs) = runs.into_iter().collect::<Option<Vec<_>>>() else {
             let message =
                 "--minutes minus --warm-up is too short: no request arrives; raise --minutes";
             bail!(UsageError(message.to_owned()));
         };
+        // Pairs are ordered by model, so each chunk holds the seeds of one.
         let by_model = runs.chunks(self.seeds as usize).map(<[_]>::to_vec);
         let by_model: Vec<_> = by_model.collect();
         let mut told = vec![format!(
@@ -386,6 +397,7 @@ impl WildPlan {
         };
         let mut cells = Vec::new();
         for (number, &model) in self.models.iter().enumerate() {
+            // A trace is the same for all models.
             let runs = requests.by_model.get(number).unwrap_or(&requests.by_model[0]);
             for &host_times in &self.host {
                 for policy in &self.policies {
@@ -403,6 +415,7 @@ impl WildPlan {
         progress.end();
         let measured: Vec<WildMeasurements> = measured.into_iter().collect::<Result<_, _>>()?;
         let seeds = requests.by_model[0].len();
+        // The cells of one row differ in the seed only.
         let cells = cells.chunks(seeds).map(|cells| cells[0].0);
         let rows = cells.zip(measured.chunks(seeds)).map(|(cell, runs)| WildRow {
             model: cell.model,
@@ -420,6 +433,7 @@ fn policies(asked: Option<&[String]>) -> Result<Vec<String>> {
         Some(asked) => asked.to_vec(),
         None => POLICIES.split(',').map(str::to_owned).collect(),
     };
+    // The policies are checked by name before any traffic is drawn.
     let setting = policy::Setting { capacity: 1, block_tokens: BLOCK_TOKENS };
     for spec in &policies {
         policy::by_name(spec, setting)

@@ -229,7 +229,7 @@ fn check(bench: &ImportanceBench) -> Result<()> {
     if let Some(ratio) = bench.ratio.iter().find(|ratio| !(0.001..=1.0).contains(*ratio)) {
         return usage(format!("--ratio {ratio}: expected shares from 0.001 to 1"));
     }
-    if let Some(share) = bench.io_share.iter().find(|it| !(0.01..0.999).contains(*it)) {
+    if let Some(share) = bench.io_share.iter().find(|share| !(0.01..0.999).contains(*share)) {
         return usage(format!("--io-share {share}: expected shares from 0.01 to 0.99"));
     }
     if !(0.0..=1.0).contains(&bench.spared) {

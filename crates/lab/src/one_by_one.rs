@@ -41,6 +41,7 @@ pub(super) struct ScratchFolder(pub(super) PathBuf);
 
 impl ScratchFolder {
     pub(super) fn new(parent: &Path) -> Result<Self> {
+        // The process id keeps two benchmarks in one folder apart.
         let path = parent.join(format!("headstart-bench-{}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| {
             format!("cannot make a folder in {}; name another one with --dir", parent.display())
@@ -66,6 +67,7 @@ pub(super) struct Pulse {
 impl Pulse {
     /// Begins now; the waker ends a pause.
     pub(super) fn new() -> (Self, Waker) {
+        // A channel of one slot: wake-ups are not counted.
         let (wakes, woken) = sync_channel(1);
         // A wake-up that waits already is enough.
         let waker: Waker = Arc::new(move || wakes.try_send(()).unwrap_or_default());
@@ -80,6 +82,7 @@ impl Pulse {
     /// Waits until something was moved, or for `pause`; how long.
     pub(super) fn rest(&self, pause: Duration) -> Duration {
         let began = Instant::now();
+        // A timeout and a wake-up both end the pause.
         let _ = self.woken.recv_timeout(pause);
         began.elapsed()
     }
@@ -107,6 +110,7 @@ impl SlowDisk {
         let capacity_units = disk.capacity_records(unit_bytes);
         let stats = disk.stats().clone();
         let limits = ThrottleRates { reads, writes: Rate::UNLIMITED };
+        // Writes are not slowed: only reads are on the way to an answer.
         let throttled = ThrottledBackend::new(Box::new(disk), limits, waker.clone())?;
         let is_lifted = throttled.is_lifted();
         let metered = MeteredBackend::new(Box::new(throttled));
@@ -140,6 +144,7 @@ pub(super) fn engine(
     (dtype, stored): (Dtype, KvStorageFormat),
     prompt_tokens: usize,
 ) -> Engine {
+    // A few blocks more than the prompt, for the answer and for rounding.
     let cache_blocks = prompt_tokens / BLOCK_TOKENS + 16;
     let config = EngineConfig {
         cache_blocks,
@@ -147,6 +152,7 @@ pub(super) fn engine(
         kv_dtype: dtype,
         stored,
         max_batched_tokens: MAX_BATCHED_TOKENS,
+        // One sequence at a time, so times are not shared with another prompt.
         max_sequences: 1,
         max_waiting: 2,
         order: QueueOrder::FirstCome,

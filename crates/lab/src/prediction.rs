@@ -163,6 +163,7 @@ pub(super) fn run(simulate: &PredictionSimulation) -> Result<()> {
         (0..axes.gaps.len()).flat_map(|gap| seeds.iter().map(move |&seed| (gap, seed))).collect();
     let pacing = simulate.pacing();
     let progress = TaskProgress::steps("generating conversations", pairs.len());
+    // Traffic depends on gap and seed only, so all arms and sizes share it.
     let traffics = parallel(&pairs, threads, |&(gap, seed)| {
         let corpus = simulate.corpus;
         let traffic = source.traffic(&axes.gaps[gap], pacing, Seeds { corpus, gaps: seed });
@@ -170,6 +171,7 @@ pub(super) fn run(simulate: &PredictionSimulation) -> Result<()> {
         traffic
     });
     progress.end();
+    // A record has its own length, so the minutes are known only now.
     let minutes = traffics[0].script().seconds() / 60.0;
     if simulate.warm_up > 0.0 && simulate.warm_up >= minutes {
         let message = format!("--warm-up {:?}: the run has {minutes:.1} minutes", simulate.warm_up);
@@ -213,6 +215,7 @@ struct GroupRuns<'a> {
 
 impl GroupRuns<'_> {
     fn of<'a>(&'a self, group: &'a RunGroup) -> impl Iterator<Item = SimulationCell<'a>> {
+        // Traffics are in the order of gaps, and each gap has one per seed.
         let traffics = self.traffics.iter().skip(group.gap * self.num_seeds);
         traffics.take(self.num_seeds).map(|traffic| SimulationCell {
             traffic,
@@ -230,6 +233,7 @@ fn measure(
 ) -> Result<Vec<Vec<report::RunMeasurements>>> {
     let cells = grid.groups.iter().flat_map(|group| runs.of(group));
     let measured = run(&cells.collect::<Vec<_>>())?;
+    // Cells of a group are neighbours, because they were made group by group.
     let by_group = measured.chunks(runs.num_seeds);
     Ok(by_group.map(<[_]>::to_vec).collect())
 }
@@ -259,15 +263,18 @@ impl PredictionSimulation {
         let largest = self.sizes.iter().copied().max();
         let varies = |sweep| self.sweep.contains(&sweep);
         let mut gaps = positive("--lambda", &self.lambda, 1e6)?;
+        // With a mean gap of zero all turns would come at once.
         if gaps.contains(&0.0) {
             return Err(UsageError("--lambda 0: users need time".to_owned()).into());
         }
+        // Without that sweep further gaps would be generated and not shown.
         if !varies(SweepAxis::Lambda) {
             gaps.truncate(1);
         }
         let gaps = gaps.into_iter().map(|mean_s| self.gap(mean_s));
         Ok(Axes {
             sizes: self.sizes.clone(),
+            // The other sweeps run at the largest size unless the user names others.
             at: if self.at.is_empty() { largest.into_iter().collect() } else { self.at.clone() },
             gaps: gaps.collect::<Result<_>>()?,
             predictor: self.predictor(source, mccs.first().copied())?,
@@ -275,6 +282,7 @@ impl PredictionSimulation {
                 0 | 1 => numbers(DEFAULT_MCCS),
                 _ => mccs,
             },
+            // The sweep varies the multiple of one, so the base is 1 GB.
             charge: if varies(SweepAxis::Charge) {
                 1.0
             } else {
@@ -292,6 +300,7 @@ impl PredictionSimulation {
         let sigma = self.gaps.strip_prefix("lognormal:");
         let sigma = sigma.and_then(|text| text.parse::<f64>().ok());
         match sigma.filter(|sigma| (0.0..=5.0).contains(sigma)) {
+            // The mean of the lognormal distribution is `exp(mu + sigma² / 2)`.
             Some(sigma) => Ok(Gap::LogNormal { mu: mean_s.ln() - sigma * sigma / 2.0, sigma }),
             None => {
                 let known = "exponential, or lognormal:SIGMA with SIGMA from 0 to 5";
@@ -302,12 +311,13 @@ impl PredictionSimulation {
 
     fn predictor(&self, source: &TrafficSource, mcc: Option<f64>) -> Result<PredictionSource> {
         let default = if source.has_predictions() { "model" } else { "noisy" };
-        let channel = NoiseChannel::ALL.into_iter().find(|it| it.name() == self.oracle);
+        let channel = NoiseChannel::ALL.into_iter().find(|channel| channel.name() == self.oracle);
         let channel = channel.ok_or_else(|| {
             let known = "flips, logit or confident";
             UsageError(format!("--oracle {}: expected {known}", self.oracle))
         })?;
         let named = self.predictor.as_deref().unwrap_or(default);
+        // The option would have no effect on another predictor.
         if named != "noisy" && mcc.is_some() && !self.sweep.contains(&SweepAxis::Mcc) {
             let message = format!("--mcc is for --predictor noisy; here it is {named}");
             return Err(UsageError(message).into());
@@ -335,6 +345,7 @@ fn tokens(text: &str) -> Result<u32, String> {
         Some(digits) => (digits, 1_000.0),
         None => (text, 1.0),
     };
+    // Thousands may have a fraction, such as 2.5K.
     let number = digits.parse::<f64>().ok().map(|number| number * factor);
     match number.filter(|number| (1.0..=f64::from(TOKENS_MAX)).contains(number)) {
         Some(number) => Ok(number as u32),
@@ -343,7 +354,7 @@ fn tokens(text: &str) -> Result<u32, String> {
 }
 
 fn positive(name: &str, values: &[f64], most: f64) -> Result<Vec<f64>> {
-    match values.iter().find(|it| !(0.0..=most).contains(*it)) {
+    match values.iter().find(|value| !(0.0..=most).contains(*value)) {
         Some(value) => {
             let message = format!("{name} {value:?}: expected a number from 0 to {most}");
             Err(UsageError(message).into())

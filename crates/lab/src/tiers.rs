@@ -93,8 +93,9 @@ pub(super) fn run(bench: &TiersBench) -> Result<()> {
     let stored = parsed(&bench.context_cache_dtype, "--context-cache-dtype")?;
     let models = bench.model.iter().map(|spec| models::load(spec, dtype));
     let models: Vec<models::NamedModel> = models.collect::<Result<_>>()?;
+    // All models must hold all prefixes before the first measurement, which takes minutes.
     for (model, &prefix) in
-        models.iter().flat_map(|model| bench.prefix.iter().map(move |it| (model, it)))
+        models.iter().flat_map(|model| bench.prefix.iter().map(move |prefix| (model, prefix)))
     {
         model.must_hold(prefix)?;
     }
@@ -112,6 +113,7 @@ pub(super) fn run(bench: &TiersBench) -> Result<()> {
     let mut cells = Vec::new();
     for model in &models {
         sweep::run(model, &asked, |cell| {
+            // Rows are printed as they are done: a sweep may take hours.
             if bench.json {
                 output::line(&report::json(&cell).to_string())?;
             } else {
@@ -135,6 +137,7 @@ fn check(bench: &TiersBench) -> Result<()> {
             bench.latency_ms
         ));
     }
+    // NaN fails both comparisons.
     let is_rate = |&rate: &f64| rate.is_finite() && rate > 0.0;
     if let Some(rate) = bench.mb_per_s.iter().find(|rate| !is_rate(rate)) {
         return usage(format!("--mb-per-s {rate}: expected numbers above 0"));

@@ -35,15 +35,22 @@ impl StreamedAnswer {
         payload: &str,
         now: Instant,
     ) -> Result<ControlFlow<()>, LoadgenError> {
+        // OpenAI ends a stream with this literal. It is not JSON, so the test comes before parsing.
         if payload == DONE {
             return Ok(ControlFlow::Break(()));
         }
         let chunk = StreamChunk::parse(payload)?;
         // Behind `include_usage` every chunk has the field; only a set one counts.
         self.usage = chunk.usage.or(self.usage);
+        // No body asks for several answers (`n` is never sent), so the first choice has all the
+        // text.
         if let Some(choice) = chunk.choices.into_iter().next() {
             let finish_reason = choice.finish_reason.clone();
+            // A later chunk (the one with the usage, say) has no reason and must not clear an
+            // earlier one.
             self.finish_reason = finish_reason.or(self.finish_reason.take());
+            // The first event often names the role with an empty text; `content` drops it, so it
+            // starts no TTFT.
             if let Some(content) = choice.content() {
                 self.first_content.get_or_insert(now);
                 self.text.push_str(&content);
@@ -62,6 +69,7 @@ impl StreamedAnswer {
         replica: Option<String>,
     ) -> Result<Completion, LoadgenError> {
         let malformed = |reason| Err(LoadgenError::Malformed { reason });
+        // A body can end cleanly without `[DONE]`; the missing reason then shows that it was cut.
         let Some(finish_reason) = self.finish_reason else {
             return malformed("it ended before any `finish_reason`".to_owned());
         };
@@ -70,6 +78,7 @@ impl StreamedAnswer {
             return malformed(reason.to_owned());
         };
         let (prompt_tokens, cached_tokens) = (usage.prompt_tokens, usage.cached_tokens());
+        // Callers subtract the one from the other, so a server's nonsense must stop here.
         if cached_tokens > prompt_tokens {
             return malformed(format!(
                 "{cached_tokens} of {prompt_tokens} prompt tokens are said to be cached"
@@ -77,6 +86,7 @@ impl StreamedAnswer {
         }
         Ok(Completion {
             text: self.text,
+            // Both instants were read after `sent`, so neither subtraction can underflow.
             ttft: self.first_content.unwrap_or(span.ended) - span.sent,
             e2e: span.ended - span.sent,
             prompt_tokens,

@@ -102,7 +102,9 @@ pub async fn run(
 ) -> ChatObservations {
     assert!(bench.active > 0, "nothing happens without active conversations");
     let (starts, at_once) = match bench.starts {
+        // The slots bound the load, and the start times are all zero: a free slot sends at once.
         Starts::Chained => (vec![Duration::ZERO; conversations.len()], bench.active),
+        // The start times bound the load; a limit here would delay starts if answers are slow.
         Starts::Spaced => (planned_starts(conversations, bench), conversations.len()),
     };
     let begin = Instant::now();
@@ -132,11 +134,15 @@ pub async fn run(
 fn planned_starts(conversations: &[Conversation], bench: &ChatBench) -> Vec<Duration> {
     let think = |number, turn| bench.think.draw(bench.seed, number, turn);
     let span = |(number, conversation)| {
+        // As many turns as `play` will send: those beyond the limit take no time in the slot.
         let turns = exchanges(conversation).len();
         let turns = bench.max_turns.map_or(turns, |max| max.min(turns));
+        // From 2, because no think time comes before the first request.
         (2..=turns).map(|turn| think(number, turn)).sum()
     };
     let spans: Vec<Duration> = conversations.iter().enumerate().map(span).collect();
+    // A log-normal's mean can exceed all that a `Duration` holds; the limit also prevents that
+    // panic.
     let ramp = Duration::from_secs_f64(bench.think.mean_s().min(RAMP_MAX_S));
     spaced_starts(&spans, bench.active, ramp)
 }
@@ -175,6 +181,7 @@ fn play<'a>(
     stream::unfold(Some(player), |player| async move {
         let mut player = player?;
         let step = player.step().await;
+        // Any ending drops the player, so no request follows a failed one.
         let goes_on = matches!(step, ConversationStep::Answered(_));
         Some((step, goes_on.then_some(player)))
     })
@@ -197,6 +204,7 @@ struct Player<'a> {
 impl Player<'_> {
     async fn step(&mut self) -> ConversationStep {
         let bench = self.run.bench;
+        // Before the length check: a conversation that reaches both limits counts as completed.
         if bench.max_turns.is_some_and(|max| self.turn >= max) {
             return ConversationStep::Ended(Ending::Completed);
         }
@@ -205,18 +213,22 @@ impl Player<'_> {
         };
         self.turn += 1;
         self.history.extend(exchange.added);
+        // Before the think time: a conversation that cannot continue ends without a wait.
         if self.is_too_long() {
             return ConversationStep::Ended(Ending::Truncated);
         }
         let think = bench.think.draw(bench.seed, self.number, self.turn);
         let due = self.answered + think;
         let end = bench.duration.map(|duration| self.run.begin + duration);
+        // An answer may come so late that `due` lies in the past; the request would go out now.
         if end.is_some_and(|end| due.max(Instant::now()) > end) {
             return ConversationStep::Ended(Ending::Unfinished);
         }
         sleep_until(due).await;
         match self.ask(exchange.recorded, think).await {
             Ok(sample) => ConversationStep::Answered(sample),
+            // The estimate may be too low. The server's refusal then ends the conversation in the
+            // same way.
             Err(error) if error.is_context_overflow() => ConversationStep::Ended(Ending::Truncated),
             Err(error) => ConversationStep::Ended(Ending::Failed(format!(
                 "conversation {}, turn {}: {error}",
@@ -236,6 +248,7 @@ impl Player<'_> {
             max_tokens: self.run.bench.max_tokens,
             cache_salt: None,
         };
+        // Read here and not taken from `due`, because a timer may fire late.
         let sent = self.run.begin.elapsed();
         let completion = self.run.client.chat(&request).await?;
         self.answered = Instant::now();
@@ -251,8 +264,10 @@ impl Player<'_> {
             e2e: completion.e2e,
             replica: completion.replica,
         };
+        // Before the answer joins the history: the server counted the prompt without it.
         self.tokens_per_byte = f64::from(sample.prompt_tokens) / self.history_bytes().max(1) as f64;
         let recorded = recorded.filter(|_| self.run.bench.answers == Answers::Recorded);
+        // A recording may end with a user turn; the server's answer then takes the place.
         let text = recorded.unwrap_or(completion.text);
         self.history.push(Turn::new(Role::Assistant, text));
         Ok(sample)

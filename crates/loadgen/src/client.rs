@@ -99,8 +99,11 @@ impl ApiClient {
     pub fn new(base_url: &str, model: &str, api_key: Option<&str>) -> Result<Self, LoadgenError> {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        // Nagle's algorithm could hold back the end of a request, and the delay would count as
+        // TTFT.
         connector.set_nodelay(true);
         let http = Client::builder(TokioExecutor::new())
+            // Without a timer the pool cannot close idle connections in the background.
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
@@ -143,6 +146,8 @@ impl ApiClient {
 
     async fn answer(&self, endpoint: &Uri, body: Bytes) -> Result<Completion, LoadgenError> {
         let answer = self.send(endpoint, body);
+        // One limit for connecting, waiting and reading: a server that trickles events runs out of
+        // it too.
         match tokio::time::timeout(self.request_timeout, answer).await {
             Ok(completion) => completion,
             Err(_) => Err(LoadgenError::TimedOut {
@@ -157,6 +162,7 @@ impl ApiClient {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = endpoint.clone();
         *request.headers_mut() = self.headers.clone();
+        // Read last, so that the client's own preparation is not charged to the server.
         let sent = Instant::now();
         let response = self.http.request(request).await;
         let response = response
@@ -179,9 +185,11 @@ async fn read(
     let mut answer = StreamedAnswer::default();
     let mut decoder = sse::Decoder::default();
     while let Some(frame) = body.frame().await {
+        // One time per frame and before decoding: all events of a frame arrived together.
         let now = Instant::now();
         let frame = frame
             .map_err(|source| LoadgenError::BrokenOff { url: endpoint.to_string(), source })?;
+        // Trailers hold no events.
         let Ok(bytes) = frame.into_data() else {
             continue;
         };
@@ -196,6 +204,7 @@ async fn read(
             }
         }
     }
+    // Some servers end a stream without `[DONE]`; `finish` then judges by the reason and the usage.
     Ok((answer, Instant::now()))
 }
 
@@ -238,6 +247,7 @@ pub(crate) fn headers(api_key: Option<&str>) -> Result<HeaderMap, LoadgenError> 
     if let Some(key) = api_key {
         let bearer = HeaderValue::try_from(format!("Bearer {key}"));
         let mut bearer = bearer.map_err(|_| LoadgenError::ApiKey)?;
+        // A sensitive value is left out of `Debug` output, so the key reaches no log.
         bearer.set_sensitive(true);
         headers.insert(AUTHORIZATION, bearer);
     }

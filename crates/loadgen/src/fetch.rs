@@ -46,6 +46,7 @@ pub async fn fetch(
     *request.uri_mut() = uri;
     *request.headers_mut() = headers(api_key)?;
     let timed_out = |after: Duration| LoadgenError::TimedOut { url: url.clone(), after };
+    // This covers connecting and the head only; a long body has a limit per piece instead.
     let response = tokio::time::timeout(ANSWER_TIMEOUT, client.request(request)).await;
     let response = response.map_err(|_| timed_out(ANSWER_TIMEOUT))?;
     let response =
@@ -55,11 +56,13 @@ pub async fn fetch(
     }
     let mut body = response.into_body();
     loop {
+        // The document's length is unknown, so the limit is on a pause and not on the whole.
         let frame = tokio::time::timeout(STALL_TIMEOUT, body.frame()).await;
         let Some(frame) = frame.map_err(|_| timed_out(STALL_TIMEOUT))? else {
             return Ok(());
         };
         let frame = frame.map_err(|source| LoadgenError::BrokenOff { url: url.clone(), source })?;
+        // Trailers are no part of the document.
         if let Ok(bytes) = frame.into_data() {
             write(&bytes).map_err(LoadgenError::Output)?;
         }

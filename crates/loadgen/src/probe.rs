@@ -81,6 +81,7 @@ pub async fn run(
     probe: &ReuseProbe,
     progress: impl Fn(usize),
 ) -> Result<ProbeReport, LoadgenError> {
+    // At 1 the calibration would divide by zero.
     assert!((0.0..1.0).contains(&probe.new_share), "a share below one");
     let mut words = TextGenerator::new(probe.seed);
     let lengths = calibrate(client, probe, &mut words).await?;
@@ -91,6 +92,7 @@ pub async fn run(
             client,
             probe,
             order: ProbeOrder::of_round(number),
+            // Unique per run and per round: no round finds the blocks of another.
             salt: format!("probe-{run_id:x}-{number}"),
         };
         let texts = [lengths.first, lengths.added].map(|count| words.text(count));
@@ -115,15 +117,18 @@ async fn calibrate(
     probe: &ReuseProbe,
     words: &mut TextGenerator,
 ) -> Result<TextLengths, LoadgenError> {
+    // The first turn alone: the second one adds the `new_share` to it.
     let wanted = f64::from(probe.prompt_tokens) * (1.0 - probe.new_share) * LENGTH_MARGIN;
     let mut first = CALIBRATION_WORDS;
     let mut reached = 0;
     for _ in 0..CALIBRATION_LIMIT {
         let messages = [said(Role::User, words.text(first))];
+        // Only the prompt's count matters here, so the shortest answer will do.
         let request = ChatApiRequest { messages: &messages, max_tokens: 1, cache_salt: None };
         reached = client.chat(&request).await?.prompt_tokens;
         let words_per_token = first as f64 / f64::from(reached.max(1));
         if f64::from(reached) >= wanted {
+            // The two turns are to each other as `1 - new_share` to `new_share`.
             let new_tokens = f64::from(reached) * probe.new_share / (1.0 - probe.new_share);
             let added = ((new_tokens * words_per_token) as usize).max(1);
             return Ok(TextLengths { first, added });
@@ -146,10 +151,13 @@ impl Round<'_> {
     /// Measures; in words, why not, when the round is invalid.
     async fn measure(&self, [first, added]: [String; 2]) -> Result<ProbeRound, String> {
         let mut messages = vec![said(Role::User, first)];
+        // Under the cached request's salt, so that only that one can find these blocks.
         let answer = self.ask(&messages, "kept").await;
         let answer = answer.map_err(|error| format!("turn 1: {error}"))?;
+        // The answer as generated: any other text would differ from the blocks in the cache.
         messages.push(said(Role::Assistant, answer.text));
         messages.push(said(Role::User, added));
+        // One request at a time in either order: a concurrent pair would share the engine's steps.
         let pair = match self.order {
             ProbeOrder::CachedFirst => {
                 let cached = self.ask(&messages, "kept").await;
@@ -182,6 +190,7 @@ impl Round<'_> {
             let wanted = self.probe.prompt_tokens;
             return Err(format!("the prompt has {prompt_tokens} tokens, not {wanted}"));
         }
+        // A hit here would shorten the time that is to show no reuse.
         if uncached.cached_tokens > 0 {
             let found = uncached.cached_tokens;
             return Err(format!(
@@ -189,6 +198,7 @@ impl Round<'_> {
             ));
         }
         let repeated = f64::from(prompt_tokens) * (1.0 - self.probe.new_share);
+        // The tokens found include the answer of turn 1, hence a share and no exact count.
         if f64::from(found) <= repeated * FOUND_SHARE {
             return Err(format!(
                 "only {found} of {prompt_tokens} prompt tokens were cached; does the server \
@@ -212,6 +222,8 @@ fn said(role: Role, text: String) -> Turn {
 /// Sets this run's salts apart from those of all others.
 fn run_id() -> u128 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    // A clock before 1970 repeats the salts of earlier such runs. Hits under the fresh salt then
+    // make the rounds invalid.
     since_epoch.map_or(0, |time| time.as_nanos())
 }
 

@@ -105,6 +105,7 @@ impl ChatRecord {
         predicted: impl Fn(usize, usize) -> Option<Probability>,
     ) -> Self {
         let mut by_conversation: BTreeMap<usize, Vec<&TurnSample>> = BTreeMap::new();
+        // Samples are in order of their answers, so those of all conversations are mixed.
         for sample in &observed.samples {
             let samples = by_conversation.entry(sample.conversation).or_default();
             samples.push(sample);
@@ -114,6 +115,7 @@ impl ChatRecord {
             samples.sort_by_key(|sample| sample.turn);
             ConversationRecord {
                 conversation: number,
+                // A conversation has an entry only if it has a sample, so index 0 exists.
                 start_s: samples[0].sent.as_secs_f64(),
                 shared: heads.shared(number, samples[0].prompt_tokens),
                 turns: turns(&samples, |turn| predicted(number, turn)),
@@ -160,6 +162,7 @@ fn turns(
 ) -> Vec<TurnRecord> {
     let mut known = 0;
     let record = |sample: &&TurnSample| {
+        // A recorded answer can be shorter than the generated one that `known` counts.
         let new_tokens = sample.prompt_tokens.saturating_sub(known);
         known = sample.prompt_tokens + sample.output_tokens;
         TurnRecord {
@@ -194,8 +197,10 @@ impl FirstPrompts {
             let neighbours = below.next_back().into_iter().chain(above.take(1));
             let shared = neighbours
                 .map(|(other, &other_number)| (common_bytes(&text, other), other_number))
+                // Among equal heads the earliest conversation wins.
                 .max_by_key(|&(bytes, other_number)| (bytes, std::cmp::Reverse(other_number)));
             let bytes = text.len();
+            // A repeated text keeps its first conversation, so later ones refer to the earliest.
             earlier.entry(text).or_insert(number);
             (bytes, shared.map(|(bytes, number)| (number, bytes)))
         };
@@ -205,6 +210,7 @@ impl FirstPrompts {
     fn shared(&self, number: usize, prompt_tokens: u32) -> Option<SharedHead> {
         let (bytes, shared) = *self.of.get(number)?;
         let (conversation, common) = shared?;
+        // The server's count includes its template; the bytes give only the share.
         let tokens = f64::from(prompt_tokens) * common as f64 / bytes.max(1) as f64;
         let tokens = (tokens as u32).min(prompt_tokens);
         (tokens > 0).then_some(SharedHead { conversation, tokens })
@@ -216,6 +222,7 @@ fn first_prompt(conversation: &Conversation) -> String {
     let first = exchanges(conversation).into_iter().next();
     let added = first.map(|exchange| exchange.added).unwrap_or_default();
     let texts: Vec<String> =
+        // The role is compared too: the same words from system and user make different prompts.
         added.into_iter().map(|turn| format!("{:?} {}", turn.role, turn.text)).collect();
     texts.join("\n")
 }

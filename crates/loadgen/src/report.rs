@@ -126,6 +126,7 @@ impl ChatReport {
             prompt_tokens: tokens(|sample| sample.prompt_tokens),
             cached_tokens: tokens(|sample| sample.cached_tokens),
             output_tokens,
+            // A run in which nothing was sent may have no duration.
             output_tokens_per_s: if wall_s > 0.0 { output_tokens as f64 / wall_s } else { 0.0 },
             replicas,
         }
@@ -168,6 +169,7 @@ impl ChatReport {
                 self.replicas.iter().map(|(name, requests)| format!("{name} {requests}")).collect();
             let _ = writeln!(text, "\nRequests per replica: {}", counts.join(", "));
         }
+        // First turns may have nothing in common, so only later turns without a hit are suspicious.
         if self.later.requests > 0 && self.all.cached_tokens_mean == 0.0 {
             text.push_str(
                 "\nNo request reported cached tokens: nothing was reused, or the server does \
@@ -221,6 +223,7 @@ fn rows(samples: &[TurnSample]) -> Vec<TurnRow> {
 
 fn ttft_cells(row: &TurnRow) -> String {
     if row.requests == 0 {
+        // A dash, because a zero would read as a very fast server.
         return "– | – | –".to_owned();
     }
     let cells = [row.ttft_ms_p50, row.ttft_ms_p90, row.ttft_ms_p99];

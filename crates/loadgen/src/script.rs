@@ -54,11 +54,14 @@ pub fn exchanges(conversation: &Conversation) -> Vec<Exchange> {
                 Some(last) if last.role == Role::User => append(&mut last.text, &turn.text),
                 _ => added.push(turn.clone()),
             },
+            // A system turn alone asks for nothing, so it waits for the next user turn.
             Role::Assistant if asks(&added) => exchanges.push(Exchange {
                 added: std::mem::take(&mut added),
                 recorded: Some(turn.text.clone()),
             }),
             Role::Assistant => {
+                // A system turn in between separates two answers. The second one has no place and
+                // is dropped.
                 let answer = exchanges.last_mut().filter(|_| added.is_empty());
                 if let Some(answer) = answer.and_then(|last| last.recorded.as_mut()) {
                     append(answer, &turn.text);
@@ -66,6 +69,7 @@ pub fn exchanges(conversation: &Conversation) -> Vec<Exchange> {
             }
         }
     }
+    // System turns at the end make no request of their own.
     if asks(&added) {
         let recorded = None;
         exchanges.push(Exchange { added, recorded });

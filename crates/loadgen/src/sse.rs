@@ -39,6 +39,7 @@ impl Decoder {
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<String>, EventTooLong> {
         let mut payloads = Vec::new();
         let mut rest = bytes;
+        // A CR LF may be cut between two reads. Its LF must not count as a second, blank line.
         if self.after_carriage_return && !rest.is_empty() {
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
             self.after_carriage_return = false;
@@ -49,6 +50,7 @@ impl Decoder {
             let is_carriage_return = rest[end] == b'\r';
             rest = &rest[end + 1..];
             if is_carriage_return {
+                // Only at the end of the bytes can an LF still follow.
                 self.after_carriage_return = rest.is_empty();
                 rest = rest.strip_prefix(b"\n").unwrap_or(rest);
             }
@@ -58,6 +60,8 @@ impl Decoder {
     }
 
     fn extend_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
+        // Ended lines count as well: an event of endless short lines must not fill the memory
+        // either.
         if self.line.len() + self.data.len() + bytes.len() > EVENT_LIMIT_BYTES {
             return Err(EventTooLong);
         }
@@ -67,13 +71,18 @@ impl Decoder {
 
     /// Uses the finished line; returns a payload when it was the blank one behind an event.
     fn end_line(&mut self) -> Option<String> {
+        // Whole lines only, so a character that two reads cut is complete here.
         let line = String::from_utf8_lossy(&self.line);
         if line.is_empty() {
+            // This drops the last line's end. An event without data, such as a comment, has none
+            // and yields nothing.
             self.data.pop()?;
             return Some(std::mem::take(&mut self.data));
         }
         let value = match line.split_once(':') {
+            // The standard strips one space only, so that text may begin with spaces.
             Some(("data", value)) => Some(value.strip_prefix(' ').unwrap_or(value)),
+            // By the standard, a line without a colon is a field with an empty value.
             None if line == "data" => Some(""),
             _ => None,
         };

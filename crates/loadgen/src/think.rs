@@ -67,9 +67,12 @@ impl Think {
         let seconds = match *self {
             Self::None => 0.0,
             Self::Fixed { seconds } => seconds,
+            // `1 - u` lies in (0, 1], so the logarithm is finite.
             Self::Exponential { mean_s } => -mean_s * (1.0 - rng.next_f64()).ln(),
             Self::LogNormal { mu, sigma } => (mu + sigma * normal(&mut rng)).exp(),
         };
+        // A log-normal draw can exceed all that a `Duration` holds; the limit also prevents that
+        // panic.
         Duration::from_secs_f64(seconds.min(THINK_MAX_S))
     }
 
@@ -124,6 +127,7 @@ pub fn spaced_starts(spans: &[Duration], slots: usize, ramp: Duration) -> Vec<Du
     let opens = |slot: usize| Reverse(ramp.mul_f64(slot as f64 / slots as f64));
     let mut free: BinaryHeap<_> = (0..slots).map(opens).collect();
     let begin = |span: &Duration| {
+        // Each conversation takes one slot and returns it, so the heap never runs empty.
         let Reverse(start) = free.pop().expect("as many slots as before");
         free.push(Reverse(start + *span));
         start
@@ -133,6 +137,7 @@ pub fn spaced_starts(spans: &[Duration], slots: usize, ramp: Duration) -> Vec<Du
 
 fn number(text: &str, least: f64, most: f64) -> Option<f64> {
     let number = text.parse().ok()?;
+    // NaN lies in no range, so it is refused as well.
     (least..=most).contains(&number).then_some(number)
 }
 

@@ -95,6 +95,7 @@ impl TimingPlan {
         let behind = [longest / 4, longest / 2].into_iter().flat_map(|before| {
             let left = (longest - before).min(longest / 2);
             doubled(left, SHORTEST * 2)
+                // Every second length: each of these shapes costs two requests a round.
                 .step_by(2)
                 .map(move |new| PlannedShape::Prefill { before, new })
         });
@@ -104,10 +105,12 @@ impl TimingPlan {
             let long = room.min(longest);
             let contexts = [SHORTEST * 4, long / 2, long];
             let useful =
+                // With little room, `long / 2` is too short and the fixed context too long.
                 contexts.into_iter().filter(move |&context| context >= SHORTEST && context <= long);
             useful.map(move |context| PlannedShape::Decode { sequences, context })
         });
         let mut all: Vec<PlannedShape> = alone.chain(behind).chain(decode).collect();
+        // Where `long` is 128 tokens, `long / 2` repeats the fixed context.
         all.dedup();
         all
     }
@@ -145,6 +148,7 @@ impl Prober<'_> {
         for _ in 0..self.plan.rounds.max(1) {
             timed.push(self.time(shape).await?);
         }
+        // Whole samples are sorted, so the counts reported belong to the median time.
         timed.sort_by_key(TimingSample::time);
         Ok(timed[timed.len() / 2])
     }
@@ -158,6 +162,7 @@ impl Prober<'_> {
 
     async fn prefill(&mut self, before: u32, new: u32) -> Result<TimingSample, LoadgenError> {
         let tokens = self.tokens(before + new);
+        // One token of answer is enough to leave the head in the cache.
         if before > 0 {
             let head = self.prompt(tokens[..before as usize].to_vec(), 1);
             self.client.complete(&head).await?;
@@ -165,6 +170,7 @@ impl Prober<'_> {
         let completion = self.client.complete(&self.prompt(tokens, 1)).await?;
         Ok(TimingSample::Prefill {
             cached: completion.cached_tokens,
+            // `StreamedAnswer::finish` refuses an answer with more cached than prompt tokens.
             new: completion.prompt_tokens - completion.cached_tokens,
             ttft: completion.ttft,
         })
@@ -174,6 +180,8 @@ impl Prober<'_> {
         let mut prompts = Vec::new();
         for _ in 0..sequences {
             let tokens = self.tokens(context);
+            // The prompt is cached first, so that the timed answers do not wait for each other's
+            // prefill.
             self.client.complete(&self.prompt(tokens.clone(), 1)).await?;
             prompts.push(self.prompt(tokens, self.plan.answer_tokens));
         }
@@ -184,6 +192,7 @@ impl Prober<'_> {
         let answered = answers.iter().map(|answer| answer.output_tokens).max();
         Ok(TimingSample::Decode {
             sequences,
+            // Each answer adds a token per step, so on average half of it is in the context.
             context: answers[0].prompt_tokens + answered.unwrap_or(0) / 2,
             tpot: times[times.len() / 2],
         })
@@ -229,6 +238,7 @@ impl TimingSample {
 }
 
 fn tpot(completion: &Completion) -> Duration {
+    // TTFT covers the first token, so the rest of the time has one token less.
     let rest = completion.output_tokens.saturating_sub(1).max(1);
     completion.e2e.saturating_sub(completion.ttft) / rest
 }

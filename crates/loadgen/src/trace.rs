@@ -94,6 +94,7 @@ pub async fn run<E>(
     let concurrency = match pace {
         Pace::Sequential => 1,
         Pace::Open { speed, concurrency } => {
+            // A NaN fails this comparison as well.
             assert!(speed >= SPEED_MIN, "time passes");
             concurrency
         }
@@ -102,6 +103,7 @@ pub async fn run<E>(
     let start = Instant::now();
     let answers = scheduled(prompts, start, pace)
         .map(|ready| async move {
+            // A fault of the trace ends the run; a failed request is only recorded.
             let (due, prompt) = ready?;
             Ok((prompt.number, send(client, &prompt, due).await))
         })
@@ -124,6 +126,7 @@ async fn send(
     prompt: &TokenPrompt,
     due: Option<Instant>,
 ) -> Result<TraceSample, LoadgenError> {
+    // The first poll comes when there is room, so waiting for room counts as late.
     let late = due.map_or(Duration::ZERO, |due| due.elapsed());
     let completion = client.complete(prompt).await?;
     Ok(TraceSample {
@@ -155,6 +158,7 @@ fn scheduled<E>(
         };
         Ok((due, prompt))
     });
+    // `then` holds one prompt while it sleeps; the later ones are not drawn from the iterator yet.
     stream::iter(timed).then(|timed| async move {
         if let Ok((Some(due), _)) = timed {
             tokio::time::sleep_until(due.into()).await;

@@ -81,6 +81,7 @@ fn bytes(body: &impl Serialize) -> Bytes {
 /// One event of the stream.
 #[derive(Deserialize)]
 pub(crate) struct StreamChunk {
+    // An event that reports an error has no choices.
     #[serde(default)]
     pub(crate) choices: Vec<ChunkChoice>,
     pub(crate) usage: Option<ReportedUsage>,
@@ -103,6 +104,7 @@ impl ChunkChoice {
     /// The text that it adds: a chat's `delta.content`, a plain completion's `text`.
     pub(crate) fn content(self) -> Option<String> {
         let content = self.delta.and_then(|delta| delta.content).or(self.text);
+        // Empty text comes with the role and with the end; counted, it would end TTFT too early.
         content.filter(|content| !content.is_empty())
     }
 }
@@ -140,6 +142,8 @@ impl StreamChunk {
             serde_json::from_str(payload).map_err(|error| LoadgenError::Malformed {
                 reason: format!("an event that is no completion chunk ({error})"),
             })?;
+        // An engine that fails mid-stream has already sent its status line, so the failure comes as
+        // an event.
         match &chunk.error {
             Some(error) => Err(LoadgenError::GaveUp { message: message_of(error) }),
             None => Ok(chunk),
@@ -154,6 +158,7 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> LoadgenError {
     let error = parsed.as_ref().map(|body| body.get("error").unwrap_or(body));
     LoadgenError::Refused {
         status,
+        // Older vLLM puts the HTTP status here as a number, which is no code word.
         code: error.and_then(|error| Some(error.get("code")?.as_str()?.to_owned())),
         message: error.map_or_else(|| beginning(&String::from_utf8_lossy(body)), message_of),
     }
@@ -163,6 +168,7 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> LoadgenError {
 fn message_of(error: &Value) -> String {
     match error.get("message").unwrap_or(error) {
         Value::String(message) => message.clone(),
+        // An error without a message may be any JSON, of any length.
         other => beginning(&other.to_string()),
     }
 }

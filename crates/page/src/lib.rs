@@ -51,15 +51,15 @@ impl ReportProvenance {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let arguments = std::env::args_os().skip(1);
         Self {
-            unix_s: since.map_or(0, |it| it.as_secs()),
-            arguments: arguments.map(|it| it.to_string_lossy().into_owned()).collect(),
+            unix_s: since.map_or(0, |time| time.as_secs()),
+            arguments: arguments.map(|argument| argument.to_string_lossy().into_owned()).collect(),
         }
     }
 
     /// `headstart analyze log.jsonl`, as a shell takes it. Of files elsewhere only the name is
     /// shown, of addresses no user and no password.
     fn command(&self) -> String {
-        let arguments = self.arguments.iter().map(|it| quoted(&shown(it)));
+        let arguments = self.arguments.iter().map(|argument| quoted(&shown(argument)));
         std::iter::once("headstart".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
     }
 }

@@ -57,6 +57,7 @@ impl Calibration {
         let uses = [[true, true], [true, false], [false, true], [false, false]];
         let fits = uses.map(|uses| LogisticFit::new(raw, &targets, uses).solve());
         let is_valid = |fit: &&Self| fit.slope >= 0.0 && fit.turn_slope >= 0.0;
+        // By the loss alone. The ridge only steadies the steps.
         let cost = |fit: &Self| fit.cost(raw, &targets);
         let best = fits.iter().filter(is_valid).min_by(|a, b| cost(a).total_cmp(&cost(b)));
         best.copied().unwrap_or(Self::IDENTITY)
@@ -83,6 +84,7 @@ impl Calibration {
 fn smoothed(continued: &[bool]) -> Vec<f64> {
     let ones = continued.iter().filter(|&&continued| continued).count() as f64;
     let zeros = continued.len() as f64 - ones;
+    // Platt's targets: without them separable classes would pull the slopes to infinity.
     let targets = [1.0 / (zeros + 2.0), (ones + 1.0) / (ones + 2.0)];
     let target = |&continued: &bool| targets[usize::from(continued)];
     continued.iter().map(target).collect()
@@ -120,6 +122,7 @@ impl<'a> LogisticFit<'a> {
                 .map(|length| [0, 1, 2].map(|at| weights[at] - length * step[at]))
                 .map(|weights| (weights, self.cost(weights)))
                 .find(|(_, next)| *next < cost);
+            // No length of the step helps, so the cost is at its minimum but for rounding.
             let Some(next) = next else {
                 break;
             };
@@ -138,6 +141,7 @@ impl<'a> LogisticFit<'a> {
     /// Newton's step: the inverse of the second derivatives times the first.
     fn newton(&self, weights: [f64; 3]) -> Option<[f64; 3]> {
         let mut slope = weights.map(|weight| RIDGE * weight);
+        // On the offset, too: a column of zeros would make the matrix singular otherwise.
         let mut curve = [[RIDGE, 0.0, 0.0], [0.0, RIDGE, 0.0], [0.0, 0.0, RIDGE]];
         for (row, target) in self.rows.iter().zip(self.targets) {
             let p = sigmoid(dot(weights, *row));
@@ -167,6 +171,7 @@ fn solve(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
         determinant(replaced) / all
     };
     let x = [with(0), with(1), with(2)];
+    // A singular matrix gives infinities or no numbers here.
     x.iter().all(|x| x.is_finite()).then_some(x)
 }
 

@@ -95,6 +95,7 @@ impl Dataset {
         labels: Vec<Label>,
     ) -> Result<Self, TrainError> {
         let width = definition.width();
+        // A row cut off in the middle would move all rows after it into wrong columns.
         if values.len() != labels.len() * width {
             return Err(TrainError::Shape { values: values.len(), labels: labels.len(), width });
         }
@@ -136,6 +137,7 @@ impl Dataset {
     /// it is an error of the pipeline.
     #[must_use]
     pub fn shuffled(&self, seed: u64) -> Self {
+        // Unknown outcomes keep their rows, so the parts of a split stay as they were.
         let known = |label: &Label| label.outcome != ConversationOutcome::Unknown;
         let labels = self.labels.iter().filter(|label| known(label));
         let mut outcomes: Vec<ConversationOutcome> = labels.map(|label| label.outcome).collect();
@@ -144,6 +146,7 @@ impl Dataset {
         let targets = shuffled.labels.iter_mut().filter(|label| known(label));
         for (label, outcome) in targets.zip(outcomes) {
             label.outcome = outcome;
+            // The true probability belonged to the old outcome.
             label.truth = None;
         }
         shuffled

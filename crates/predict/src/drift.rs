@@ -101,9 +101,11 @@ impl Drift {
         }
         if self.seen.len() >= self.options.needed {
             let (mean, error) = self.excess();
+            // The way back has a lower bound, so the model does not switch on and off at one value.
             self.drifted = if self.drifted {
                 mean > 0.0
             } else {
+                // Two standard errors, because few outcomes exceed the bound by chance.
                 mean > self.options.bound && mean > 2.0 * error
             };
         }
@@ -150,6 +152,7 @@ impl Drift {
 
     /// Mean, and its standard error.
     fn excess(&self) -> (f64, f64) {
+        // An empty window has no excess, and no division by zero.
         let n = self.seen.len().max(1) as f64;
         let mean = self.seen.iter().map(|(_, excess)| excess).sum::<f64>() / n;
         let squares = self.seen.iter().map(|(_, excess)| (excess - mean).powi(2));

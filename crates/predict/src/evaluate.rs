@@ -119,6 +119,7 @@ pub fn report(data: &Dataset, split: &DatasetSplit, model: &ContinuationModel) -
 /// `said` gives the probability for the example at an index.
 #[must_use]
 pub fn scores_by(data: &Dataset, split: &DatasetSplit, said: impl Fn(usize) -> f32) -> Scores {
+    // Without anything to tell apart the threshold is infinite, which JSON cannot hold.
     let threshold = metrics::best_threshold(&scored(data, &split.validation, &said)).min(1.0);
     scores(data, &split.test, &scored(data, &split.test, said), threshold)
 }
@@ -140,6 +141,7 @@ pub fn learning_curve(
         let part = split.part_of_training(&data.labels, 0.5f64.powi(step as i32));
         let trained = train::train(data, &part, options, 0, &mut |_| ControlFlow::Continue(()));
         let trained = match trained {
+            // A small part may lack examples. The whole must not, so its error ends the curve.
             Err(TrainError::TooFew { .. } | TrainError::OneClass { .. }) if step > 0 => continue,
             trained => trained?,
         };
@@ -175,6 +177,7 @@ pub(crate) fn by_model(
 ) -> Vec<ScoredPrediction> {
     let mut rows = Vec::with_capacity(part.len() * data.definition.width());
     part.iter().for_each(|&at| rows.extend_from_slice(data.row(at)));
+    // One call for all rows: the products are efficient for many rows only.
     let said = model.predict_rows(&rows);
     let said: HashMap<usize, f32> = part
         .iter()
@@ -218,6 +221,7 @@ fn mcc_interval(
         .filter(|label| label.outcome != ConversationOutcome::Unknown);
     let mut slots: HashMap<u64, usize> = HashMap::new();
     let mut cells: Vec<Confusion> = Vec::new();
+    // `scored` left out the same unknown outcomes, so both sides are in step.
     for (label, one) in known.zip(scored) {
         let slot = *slots.entry(label.conversation).or_insert_with(|| {
             cells.push(Confusion::default());
@@ -238,6 +242,7 @@ fn mcc_interval(
     };
     let mut draws: Vec<f64> = (0..DRAWS).map(|_| draw()).collect();
     draws.sort_by(f64::total_cmp);
+    // A fortieth of the draws, 2.5 %, lies beyond each end.
     let tail = DRAWS / 40;
     (draws[tail], draws[DRAWS - 1 - tail])
 }
@@ -245,6 +250,7 @@ fn mcc_interval(
 fn attainable_mcc(data: &Dataset, split: &DatasetSplit) -> Option<f64> {
     let truth = |at: usize| data.labels[at].truth.map(|truth| truth.value() as f32);
     let parts = split.validation.iter().chain(&split.test);
+    // One example without a true probability would make the figure one of another set.
     let all_known = parts.clone().all(|&at| truth(at).is_some());
     let said = |at| truth(at).unwrap_or(0.0);
     (all_known && parts.count() > 0).then(|| scores_by(data, split, said).mcc)

@@ -125,6 +125,7 @@ impl Definition {
     /// When `encoder` is not the definition's.
     #[must_use]
     pub fn rows(&self, encoder: &dyn Encoder, situations: &[Situation]) -> Vec<f32> {
+        // Another encoder of the same width would give rows without meaning, and no error.
         assert_eq!(encoder.identity(), self.encoder, "rows need their encoder");
         let mut rows = Vec::with_capacity(situations.len() * self.width());
         for situations in situations.chunks(BATCH) {
@@ -143,6 +144,7 @@ impl Definition {
 /// first prompt's, and the transformer's time is worth it.
 fn encode_once(encoder: &dyn Encoder, texts: &[String]) -> Vec<f32> {
     let mut distinct: Vec<&str> = texts.iter().map(String::as_str).collect();
+    // Neighbours only: a first prompt's two texts follow each other.
     distinct.dedup();
     let vectors = encoder.encode(&distinct);
     let mut embeddings = Vec::with_capacity(texts.len() * encoder.dims());
@@ -173,6 +175,7 @@ fn behaviour(situation: &Situation) -> [f32; BEHAVIOUR_COLUMNS] {
 
 /// `ln(1 + value)` and 1, or two zeros where there is no value that is a number.
 fn logarithm(value: Option<f32>) -> [f32; 2] {
+    // A damaged value must not put NaN into a row.
     let value = value.filter(|value| value.is_finite());
     value.map_or([0.0, 0.0], |value| [value.max(0.0).ln_1p(), 1.0])
 }

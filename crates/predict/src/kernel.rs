@@ -69,8 +69,11 @@ impl WithSimd for Product<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { a, b, c, n, write } = self;
         let k = b.len() / n;
+        // Packed rows lie in the order of the inner loop, whichever way `a` is stored.
         let mut packed = vec![[0.0; ROWS]; k];
         for (tile, c) in c.chunks_mut(ROWS * n).enumerate() {
+            // The last tile may have fewer rows. Old values in the others are summed and never
+            // stored.
             let rows = c.len() / n;
             for (k, packed) in packed.iter_mut().enumerate() {
                 for (row, slot) in packed.iter_mut().enumerate().take(rows) {
@@ -103,6 +106,7 @@ impl Tile<'_> {
             self.vectors::<S, 1>(simd, c, column);
             column += S::F32_LANES;
         }
+        // Columns that fill no vector, such as the single one of the last layer.
         for column in column..self.n {
             for (row, c) in c.chunks_exact_mut(self.n).enumerate() {
                 let terms = self.a.iter().enumerate();

@@ -116,6 +116,7 @@ impl OutcomeRecord {
         let row = row.ok_or_else(|| {
             format!("`row` is not {width} values of four hexadecimal digits each")
         })?;
+        // A value too large for 16 bits was written as infinity.
         if !row.iter().all(|value| value.is_finite()) {
             return Err("`row` holds a value that is not a finite number".to_owned());
         }
@@ -177,12 +178,14 @@ pub fn read(mut source: impl BufRead, limit: usize) -> Result<Log, LogError> {
         let record = match record {
             Ok(record) => record,
             Err(wrong) => {
+                // The header is line 1, and every record so far was kept or skipped.
                 let number = log.said.len() + log.skipped + 2;
                 log.first_skipped.get_or_insert((number, wrong));
                 log.skipped += 1;
                 continue;
             }
         };
+        // Checked after parsing, so that only a further record counts as cut off.
         if log.said.len() == limit {
             log.truncated = true;
             break;
@@ -210,6 +213,7 @@ impl Log {
     fn find_groups(&mut self) {
         let mut first_rows: HashMap<u64, [u8; 32]> = HashMap::new();
         for (at, label) in self.dataset.labels.iter().enumerate() {
+            // Only the first row is made from the first prompt alone.
             if label.turn == 1 {
                 let bytes = self.dataset.row(at).iter().flat_map(|x| x.to_le_bytes());
                 let bytes: Vec<u8> = bytes.collect();
@@ -232,6 +236,7 @@ fn definition(line: &str) -> Result<Definition, LogError> {
     let version = value.get("headstart_outcomes").and_then(|v| v.as_u64());
     match version {
         None => Err(LogError::Foreign),
+        // The version first: a newer header may have fields that we do not know.
         Some(version) if version != u64::from(VERSION) => {
             Err(LogError::Version(u32::try_from(version).unwrap_or(u32::MAX)))
         }
@@ -252,6 +257,7 @@ fn next_line(source: &mut impl BufRead) -> io::Result<Option<Option<String>>> {
     if limited.read_until(b'\n', &mut bytes)? == 0 {
         return Ok(None);
     }
+    // The rest of the line would pass for lines of its own.
     if bytes.last() != Some(&b'\n') && bytes.len() as u64 == MAX_LINE_BYTES {
         source.skip_until(b'\n')?;
         return Ok(Some(None));

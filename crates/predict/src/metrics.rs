@@ -65,6 +65,7 @@ impl Confusion {
     #[must_use]
     pub fn mcc(&self) -> f64 {
         let [tp, fp, fneg, tn] = self.cells();
+        // In floating point, because a product of four counts overflows 64 bits.
         let product = (tp + fp) * (tp + fneg) * (tn + fp) * (tn + fneg);
         if product == 0.0 {
             return 0.0;
@@ -95,6 +96,7 @@ impl Confusion {
 pub fn best_threshold(scored: &[ScoredPrediction]) -> f32 {
     let sorted = sorted(scored);
     let ended = scored.iter().filter(|one| !one.continued).count() as u64;
+    // Above everything: all are said to end.
     let mut confusion = Confusion {
         false_negative: scored.len() as u64 - ended,
         true_negative: ended,
@@ -110,6 +112,7 @@ pub fn best_threshold(scored: &[ScoredPrediction]) -> f32 {
             }
             confusion.count(true, one.continued, 1);
         }
+        // Halfway to the next value, so that rounding in another place does not flip a prediction.
         let threshold = next.map_or(tie[0].p, |next| between(next.p, tie[0].p));
         if confusion.mcc() > best.0 {
             best = (confusion.mcc(), threshold);
@@ -121,6 +124,7 @@ pub fn best_threshold(scored: &[ScoredPrediction]) -> f32 {
 /// A number above `low` and not above `high`.
 fn between(low: f32, high: f32) -> f32 {
     let middle = low + (high - low) / 2.0;
+    // Between neighbouring floats the middle rounds to `low`, which must not pass the threshold.
     if middle > low { middle } else { high }
 }
 
@@ -133,6 +137,8 @@ pub fn auc(scored: &[ScoredPrediction]) -> f64 {
     for (tie, _) in ties(&sorted) {
         let continued = tie.iter().filter(|one| one.continued).count() as f64;
         let ended = tie.len() as f64 - continued;
+        // Each ended one wins against all continued ones above it, and half against those of its
+        // tie.
         wins += ended * (continued_above + continued / 2.0);
         continued_above += continued;
     }
@@ -179,6 +185,7 @@ pub fn reliability(scored: &[ScoredPrediction], bins: usize) -> Vec<Bin> {
     let mut sums = vec![(0usize, 0.0, 0.0); bins];
     for one in scored {
         let bin = (f64::from(one.p) * bins as f64) as usize;
+        // A probability of 1 belongs to the last bar.
         let (count, sum_p, continued) = &mut sums[bin.min(bins - 1)];
         *count += 1;
         *sum_p += f64::from(one.p);

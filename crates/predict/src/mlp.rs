@@ -38,6 +38,7 @@ impl DenseLayer {
     /// `[rows, inputs]` to `[rows, outputs]`.
     pub(crate) fn forward(&self, x: &[f32]) -> Vec<f32> {
         let outputs = self.bias.len();
+        // The product adds to what is there, so the bias costs no pass of its own.
         let mut y = self.bias.repeat(x.len() / self.inputs());
         let x = LeftOperand::rows(x, self.inputs());
         product(x, &self.weight, &mut y, outputs, AccumulationMode::Add);
@@ -60,6 +61,7 @@ impl Mlp {
             weight: layers(2).flat_map(|layer| &layer.weight).copied().collect(),
             bias: vec![layers(2).map(|layer| layer.bias[0]).sum()],
         };
+        // The mean is folded into the last layer, so several members cost one pass.
         let scaled = last.weight.iter_mut().chain(&mut last.bias);
         scaled.for_each(|value| *value *= share);
         Self { layers: [beside(layers(0), Inputs::Shared), beside(layers(1), Inputs::Apart), last] }
@@ -102,6 +104,7 @@ fn beside<'a>(layers: impl Iterator<Item = &'a DenseLayer> + Clone, inputs: Inpu
         Inputs::Shared => rows.max().unwrap_or(0),
         Inputs::Apart => rows.sum(),
     };
+    // Zeros keep the members apart: none reads another's hidden values.
     let mut weight = vec![0.0; rows * outputs];
     let (mut row, mut column) = (0, 0);
     for layer in layers.clone() {

@@ -158,6 +158,7 @@ pub(crate) fn raw(definition: &Definition, mlp: &Mlp, prior: &TurnPrior, rows: &
     let turns = rows.chunks_exact(definition.width()).map(|row| definition.turn(row));
     let raw = |(&classifier, turn): (&f32, u16)| Raw {
         classifier,
+        // Counts may say 0 or 1, whose log-odds are infinite.
         turn: prior.p(turn).log_odds(MARGIN) as f32,
     };
     log_odds.iter().zip(turns).map(raw).collect()

@@ -24,6 +24,7 @@ impl Predictor {
         encoder: Arc<dyn Encoder>,
     ) -> Result<Self, ModelError> {
         let ContinuationModel { definition, .. } = &*model;
+        // A model file may name the right encoder and another width.
         if definition.encoder != encoder.identity() || definition.dims != encoder.dims() {
             return Err(ModelError::OtherEncoder {
                 model: definition.encoder.clone(),

@@ -73,6 +73,7 @@ impl TurnPrior {
 
     /// The user message of `turn`, from 1, was followed by another one, or was not.
     pub fn observe(&mut self, turn: u16, continued: bool) {
+        // Without forgetting an observation touches one cell only.
         if self.keep < 1.0 {
             for cell in &mut self.cells {
                 cell.continued *= self.keep;
@@ -104,6 +105,7 @@ impl TurnPrior {
     /// Whether it could have come about: a file may hold anything.
     pub(crate) fn is_valid(&self) -> bool {
         let cell = |cell: &TurnCounts| {
+            // The comparisons are false for NaN, so no test of its own is needed.
             cell.all.is_finite() && cell.continued >= 0.0 && cell.continued <= cell.all
         };
         self.cells.len() == usize::from(Self::LAST_TURN)

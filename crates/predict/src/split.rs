@@ -53,6 +53,8 @@ impl DatasetSplit {
         let mut split = Self::default();
         let total = known.len() as f64;
         for group in groups {
+            // By what the side has already: a large group may exceed its share, but is never
+            // divided.
             let side = if (split.train.len() as f64) < shares.train * total {
                 &mut split.train
             } else if (split.validation.len() as f64) < shares.validation * total {
@@ -95,6 +97,8 @@ fn connected(labels: &[Label], known: &[usize]) -> Vec<Vec<usize>> {
         let group = *by_group.entry(labels[at].group).or_insert(slot);
         for other in [conversation, group] {
             let (a, b) = (root(&mut parent, slot), root(&mut parent, other));
+            // The smaller root stays, so a group is known by its first index, and the order is
+            // fixed.
             parent[a.max(b)] = a.min(b);
         }
     }

@@ -48,6 +48,7 @@ pub fn compose(situation: &Situation, options: &TextOptions) -> String {
     let prompts = &situation.prompts;
     let first = prompts.len().saturating_sub(options.window + 1);
     let shown = prompts.len() - first;
+    // No answer follows the current prompt.
     let pieces = if options.answers { (2 * shown).saturating_sub(1) } else { shown };
     let share = options.budget_words / pieces.max(1);
     let mut text = String::new();
@@ -79,12 +80,14 @@ pub fn current(situation: &Situation, options: &TextOptions) -> String {
 /// Appends `prompt`, or its two ends where it has more than `share` words.
 fn push_shortened(text: &mut String, prompt: &str, share: usize) {
     let prompt = prompt.trim();
+    // `nth` stops at the budget: a prompt of megabytes is not read to its end.
     let fits_words = prompt.split_whitespace().nth(share).is_none();
     let fits_chars = prompt.char_indices().nth(share * WORD_CHARS).is_none();
     if fits_words && fits_chars {
         text.push_str(prompt);
         return;
     }
+    // A budget of one word still shows both ends.
     let half = (share / 2).max(1);
     text.push_str(head(prompt, half));
     text.push_str(ELLIPSIS);

@@ -181,6 +181,7 @@ pub fn train(
     check(data, split, options)?;
     let (mlp, history) = fit_all(data, split, options, observer)?;
     let validation = ExampleRows::of(data, &split.validation);
+    // From the training part only: the report compares with it on the test part.
     let prior = turn_prior(data, &split.train);
     let raw = model::raw(&data.definition, &mlp, &prior, &validation.rows);
     let calibration = Calibration::fit(&raw, &validation.targets);
@@ -195,6 +196,7 @@ pub fn train(
         trained_at_s,
     };
     let said = evaluate::by_model(data, &split.validation, &model);
+    // The threshold is infinite where validation tells nothing apart, and the file needs a share.
     model.threshold = metrics::best_threshold(&said).min(1.0);
     let report = evaluate::report(data, split, &model);
     model.summary = EvaluationSummary::of(&report);
@@ -223,6 +225,7 @@ fn fit_all(
     let mut rng = Rng::new(options.seed);
     let mut train = ExampleRows::of(data, &split.train);
     let mut validation = ExampleRows::of(data, &split.validation);
+    // The training part alone sets the scale, or validation would leak into the weights.
     let scaling = scaling(&train.rows, data.definition.width());
     train.scale(&scaling);
     validation.scale(&scaling);
@@ -235,6 +238,7 @@ fn fit_all(
     };
     let (mut members, mut history) = (Vec::new(), Vec::new());
     let mut observed = ControlFlow::Continue(());
+    // One generator for all: members differ, and the same seed gives the same members.
     for member in 1..=options.members {
         members.push(fitting.fit(member, &mut rng, &mut |epoch| {
             history.push(*epoch);
@@ -278,6 +282,7 @@ impl Fitting<'_> {
             rng.shuffle(&mut order);
             let train_loss = self.round(&mut network, &order, rng);
             let validation_loss = network.evaluate(&self.validation.batch(self.class_weights));
+            // A later epoch cannot recover from weights that are no numbers.
             if !(train_loss.is_finite() && validation_loss.is_finite()) {
                 return Err(TrainError::Diverged { epoch });
             }
@@ -300,6 +305,7 @@ impl Fitting<'_> {
             decay: self.options.weight_decay,
         };
         let mut loss = 0.0;
+        // A small last batch would normalize by statistics of a few examples.
         for picked in equal_chunks(order, self.options.batch) {
             let (rows, targets) = self.train.pick(picked);
             let batch =
@@ -362,6 +368,7 @@ fn scaling(rows: &[f32], width: usize) -> Scaling {
     for row in rows.chunks_exact(width) {
         mean.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x) / n);
     }
+    // A second pass over the distances keeps digits that a difference of sums would lose.
     for row in rows.chunks_exact(width) {
         for ((sum, x), mean) in square.iter_mut().zip(row).zip(&mean) {
             *sum += (f64::from(*x) - mean).powi(2) / n;
@@ -381,6 +388,7 @@ fn scaling(rows: &[f32], width: usize) -> Scaling {
 fn class_weights(targets: &[bool]) -> [f32; 2] {
     let continued = targets.iter().filter(|&&target| target).count();
     let ended = targets.len() - continued;
+    // `check` refused parts with one class, so no count is 0.
     [ended, continued].map(|count| targets.len() as f32 / count as f32)
 }
 
@@ -392,6 +400,7 @@ fn equal_chunks(items: &[usize], size: usize) -> impl Iterator<Item = &[usize]> 
 }
 
 fn check(data: &Dataset, split: &DatasetSplit, options: &TrainOptions) -> Result<(), TrainError> {
+    // A batch of one has no variance to normalize by.
     if [options.hidden, options.epochs, options.members].contains(&0) || options.batch < 2 {
         return Err(TrainError::Options(
             "hidden units, epochs and members are at least 1, a batch is at least 2 examples",

@@ -54,6 +54,7 @@ impl KeptTokens {
         match self {
             Self::All => {}
             Self::First(limit) => tokens.truncate(limit),
+            // A limit above the number of tokens keeps all of them.
             Self::Last(limit) => drop(tokens.drain(..tokens.len().saturating_sub(limit))),
         }
     }
@@ -78,9 +79,11 @@ impl PromptModel {
         mut request: Map<String, Value>,
         now_unix_s: i64,
     ) -> Result<ChatText, NoExactTokens> {
+        // Only chat requests may bring a template of their own.
         if api != Api::Chat {
             request.shift_remove("chat_template");
         }
+        // The template comes first: the engine reads messages into the form that it expects.
         let template = self.template_of(&mut request)?;
         if dialect == Dialect::Sglang {
             // It knows neither field.
@@ -95,8 +98,11 @@ impl PromptModel {
         };
         let special =
             if adds_special { SpecialTokensIn::AddBosEos } else { SpecialTokensIn::ParseOnly };
+        // The fields are read here, before `dialect.read` consumes the request.
         let kept = KeptTokens::of(&request)?;
         let mut conversation = dialect.read(request, api, &template)?;
+        // Tokens of media are known to the engine only; the text in front of the first one is
+        // exact.
         if let Some(index) = conversation.medium_in {
             let before = before_medium(&template, &mut conversation, index, now_unix_s)?;
             return Err(NoExactTokens::Media { before });
@@ -115,12 +121,15 @@ impl PromptModel {
     /// As [`crate::Tokenizer::encode`].
     pub fn complete(&self, chat: &ChatText, tokens: &mut Vec<TokenId>) -> Result<(), PromptError> {
         if !chat.answer_begins.is_empty() {
+            // SGLang encodes the beginning of an answer by itself and drops the BOS token that this
+            // adds.
             let begun = (self.tokenizer).encode(&chat.answer_begins, SpecialTokensIn::AddBosEos)?;
             let bos = self.special_tokens.bos.as_deref();
             let bos = bos.and_then(|bos| self.tokenizer.token_id(bos));
             let skipped = usize::from(bos.is_some() && begun.first().copied() == bos);
             tokens.extend(&begun[skipped..]);
         }
+        // Truncation comes last, because it counts all tokens of the prompt.
         chat.kept.truncate(tokens);
         Ok(())
     }
@@ -177,21 +186,25 @@ fn continued(
     }
     let last = conversation.messages.as_array_mut().and_then(|all| all.last_mut());
     let content = match last.and_then(|message| message.get_mut("content")) {
+        // Of several parts, the last text is the one to continue.
         Some(Value::Array(parts)) => (parts.iter_mut().rev()).find_map(|part| part.get_mut("text")),
         content => content,
     };
     let Some(Value::String(content)) = content else {
         return Err(malformed());
     };
+    // The text is taken before the tag is appended, to check below that the template printed it.
     let text = strip(content).to_owned();
     content.push_str(CONTINUE_TAG);
     let mut rendered = render(template, conversation, now_unix_s)?;
+    // A template may trim the content, and with it the last space of the tag.
     let tag = rendered.rfind(CONTINUE_TAG.trim_end());
     let (Some(tag), true) = (tag, rendered.contains(&text)) else {
         return Err(malformed());
     };
     let keeps_space = rendered[tag..].starts_with(CONTINUE_TAG);
     rendered.truncate(tag);
+    // The template trimmed the content, so white space in front of the tag goes too.
     if !keeps_space {
         let length = strip_end(&rendered).len();
         rendered.truncate(length);
@@ -215,11 +228,13 @@ fn before_medium(
         None => *content = MEDIUM_TAG.into(),
     }
     let with_tag = render(template, conversation, now_unix_s)?;
+    // A template that does not print the tag shows no place; then no text is certain.
     let place = with_tag.find(MEDIUM_TAG).unwrap_or(0);
     let same = (with_tag.as_bytes()[..place].iter())
         .zip(with_medium.as_bytes())
         .take_while(|(a, b)| a == b)
         .count();
+    // Bytes may agree into the middle of a character.
     let end = (0..=same).rev().find(|&end| with_tag.is_char_boundary(end));
     Ok(with_tag[..end.unwrap_or(0)].to_owned())
 }

@@ -58,6 +58,8 @@ impl Detokenizer {
     pub fn push(&mut self, token: TokenId) -> Result<String, PromptError> {
         self.window.push(token);
         let text = self.tokenizer.decode(&self.window, self.special)?;
+        // Text that is no longer than the context has nothing new, such as a special token left
+        // out.
         let is_settled = !text.ends_with(REPLACEMENT) && text.len() > self.context.len();
         if is_settled || self.window.len() - self.num_context >= HELD_TOKENS_MAX {
             self.release(&text)
@@ -89,6 +91,7 @@ impl Detokenizer {
         }
         self.window.drain(..self.num_context);
         self.num_context = self.window.len();
+        // Decoded again, because the text of the window began with the old context.
         self.context = self.tokenizer.decode(&self.window, self.special)?;
         Ok(piece)
     }

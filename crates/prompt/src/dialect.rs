@@ -150,6 +150,7 @@ impl Dialect {
 
 /// The fields of a tool call's arguments; `None` where its text is no JSON object.
 fn arguments(text: &str) -> Option<Map<String, Value>> {
+    // Python also reads half of a surrogate pair; only texts that failed are read a second time.
     let read = read_json(text).or_else(|_| read_json(&read_halves(text)));
     match read {
         Ok(Value::Object(fields)) => Some(fields),

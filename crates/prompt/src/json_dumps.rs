@@ -27,7 +27,9 @@ pub(crate) fn tojson(value: &Value, options: &Kwargs) -> Result<String, Error> {
         return Err(Error::from(ErrorKind::UndefinedError));
     }
     let dumps = Dumps::new(options)?;
+    // An option that is not known must fail: ignored, it would change tokens.
     options.assert_all_used()?;
+    // Marked numbers lose their quotation marks after the serializer wrote them, by `dumped`.
     dumps
         .to_string(value)
         .map(dumped)
@@ -62,6 +64,7 @@ impl Dumps {
         let (item_separator, key_separator) = match separators.as_deref() {
             Some([item, key]) => (item.as_str(), key.as_str()),
             Some(_) => return Err(ErrorKind::CannotUnpack.into()),
+            // Python writes no space after a comma where the line ends.
             None if indent.is_some() => (",", ": "),
             None => (", ", ": "),
         };
@@ -81,6 +84,7 @@ impl Dumps {
         let formatter = PythonFormatter { dumps: self, depth: 0, has_items: false };
         let mut serializer = Serializer::with_formatter(&mut bytes, formatter);
         if self.sort_keys {
+            // The serializer writes maps in their own order, so sorted keys need a copy.
             let mut sorted = serde_json::to_value(value)?;
             sorted.sort_all_objects();
             sorted.serialize(&mut serializer)?;
@@ -116,6 +120,7 @@ impl PythonFormatter<'_> {
 
     fn close(&mut self, writer: &mut (impl ?Sized + Write), bracket: &[u8]) -> io::Result<()> {
         self.depth -= 1;
+        // An empty container has no line break in it.
         if self.has_items {
             self.line_break(writer)?;
         }
@@ -202,6 +207,7 @@ pub(crate) fn float_repr(value: f64) -> String {
     let (digits, exponent) = scientific.split_once('e').expect("`e` formatting has an e");
     let exponent: i32 = exponent.parse().expect("and an integer behind it");
     if (-4..16).contains(&exponent) {
+        // `Debug` writes `1.0` for a whole number, as Python does.
         return format!("{value:?}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -215,6 +221,7 @@ fn write_ascii<W: ?Sized + Write>(writer: &mut W, text: &str) -> io::Result<()> 
             writer.write_all(&[character as u8])?;
             continue;
         }
+        // A half of a pair has no UTF-16 of its own; its code is the escape.
         if let Some(half) = half_of(character) {
             write!(writer, "\\u{half:04x}")?;
             continue;

@@ -54,6 +54,7 @@ impl PromptModel {
         if let Some(source) = read_if_there(&directory.join("chat_template.jinja"))? {
             sources.insert(DEFAULT_TEMPLATE.to_owned(), source);
         }
+        // A file wins over a template of the same name in the configuration.
         sources.extend(additional_templates(&directory.join("additional_chat_templates"))?);
         let legacy = directory.join("chat_template.json");
         if !sources.contains_key(DEFAULT_TEMPLATE)
@@ -137,6 +138,7 @@ impl PromptModel {
                 self.text(&[id]).is_some_and(|text| is_word(&text) && self.gives(&text, &[id]))
             })
             .collect();
+        // Words that survive by themselves may still join with their neighbours.
         match self.text(&words) {
             Some(text) if self.gives(&text, &words) => words,
             _ => Vec::new(),
@@ -163,6 +165,7 @@ fn read_if_there(path: &Path) -> Result<Option<String>, PromptError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        // A file that cannot be read must not pass for an absent one: prompts would differ.
         Err(source) => Err(PromptError::Unreadable {
             path: path.to_owned(),
             source,

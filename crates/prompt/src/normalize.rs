@@ -147,6 +147,7 @@ impl Normalizers {
 }
 
 fn bit(one: Normalizer) -> u8 {
+    // Six variants fit eight bits.
     1 << one as u8
 }
 

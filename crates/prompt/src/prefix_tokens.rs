@@ -151,6 +151,7 @@ impl PrefixTokens {
         };
         match around {
             Some(around) if !plan.segments.is_empty() => self.encode_plan(text, &plan, around),
+            // No boundary, or tokens around that depend on the text: it is encoded in one piece.
             _ => {
                 self.count(0, text.len());
                 self.tokenizer.encode(text, special)
@@ -193,6 +194,7 @@ impl PrefixTokens {
     fn plan(&self, text: &str, salt: Option<&str>) -> SegmentPlan {
         let mut segments = Vec::with_capacity(text.len() / self.segment_bytes);
         let mut start = 0;
+        // A salt begins a chain of keys of its own, so two tenants never share a segment.
         let mut key = salt.map_or(SegmentKey::default(), |salt| {
             first_16(blake3::keyed_hash(&self.salt_key, salt.as_bytes()))
         });
@@ -215,6 +217,7 @@ impl PrefixTokens {
         plan: &SegmentPlan,
         around: &Around,
     ) -> Result<Vec<TokenId>, PromptError> {
+        // The lock covers the look-up only: no thread waits while this one tokenizes.
         let known = self.lock().find(plan.segments.iter().map(|(_, key)| key));
         let encode = |range: &Range<usize>| {
             let text = &text[range.clone()];
@@ -238,6 +241,7 @@ impl PrefixTokens {
         }
         tokens.extend(encode(&plan.rest)?);
         tokens.extend(&around.after);
+        // A text that was known in full takes the lock once.
         if !new.is_empty() {
             self.lock().keep(new);
         }
@@ -248,6 +252,7 @@ impl PrefixTokens {
     fn count(&self, hit_bytes: usize, miss_bytes: usize) {
         let counts = [(&self.hit_bytes, hit_bytes), (&self.miss_bytes, miss_bytes)];
         for (count, bytes) in counts {
+            // Statistics only: no other memory depends on their order.
             count.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }

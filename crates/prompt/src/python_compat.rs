@@ -101,6 +101,7 @@ fn call_method(
     args: &[Value],
 ) -> Result<Value, Error> {
     match value.as_str().map(|text| call_str_method(text, method, args)) {
+        // Methods that are not defined here are left to `minijinja_contrib`.
         Some(Err(error)) if error.kind() == ErrorKind::UnknownMethod => {}
         Some(outcome) => return outcome,
         None => {}
@@ -128,6 +129,7 @@ fn call_str_method(text: &str, method: &str, args: &[Value]) -> Result<Value, Er
             None => triple(["", "", text]),
         },
         "index" => match text.find(one()?) {
+            // Python counts characters.
             Some(start) => Value::from(text[..start].chars().count()),
             None => {
                 return Err(Error::new(ErrorKind::InvalidOperation, "substring not found"));
@@ -144,7 +146,9 @@ fn triple(parts: [&str; 3]) -> Value {
 fn rsplit(text: &str, args: &[Value]) -> Result<Value, Error> {
     let (separator, limit): (&str, Option<i64>) = from_args(args)?;
     let pieces = match limit.map(usize::try_from) {
+        // Python limits the number of splits, Rust that of pieces.
         Some(Ok(limit)) => text.rsplitn(limit + 1, separator).collect::<Vec<_>>(),
+        // A negative limit means all splits, as an absent one does.
         _ => text.rsplit(separator).collect(),
     };
     Ok(pieces.into_iter().rev().map(Value::from).collect())
@@ -179,6 +183,7 @@ fn splitlines(text: &str, args: &[Value]) -> Result<Value, Error> {
     while !rest.is_empty() {
         let end = rest.find(is_end).unwrap_or(rest.len());
         let behind = &rest[end..];
+        // `\r\n` is one line end, although each of its characters is one as well.
         let end_length = if behind.starts_with("\r\n") {
             2
         } else {

@@ -121,12 +121,15 @@ fn convert(rest: &mut Peekable<Chars<'_>>, values: &mut Values<'_>) -> Result<St
         }
     }
     let width = number(rest, values)?.unwrap_or(0);
+    // A width from `*` may be negative, which means left-aligned.
     field.is_left |= width < 0;
     field.width = bounded(width.unsigned_abs())?;
     if rest.next_if_eq(&'.').is_some() {
         let precision = number(rest, values)?.unwrap_or(0);
+        // Python takes a negative precision for 0.
         field.precision = Some(bounded(precision.max(0).unsigned_abs())?);
     }
+    // Sizes of C are allowed and change nothing.
     rest.next_if(|size| "hlL".contains(*size));
     let conversion = rest.next().ok_or_else(incomplete)?;
     let value = match of_key {
@@ -164,6 +167,7 @@ fn number(rest: &mut Peekable<Chars<'_>>, values: &mut Values<'_>) -> Result<Opt
     while let Some(digit) = rest.peek().and_then(|digit| digit.to_digit(10)) {
         rest.next();
         let so_far: i128 = number.unwrap_or(0);
+        // A number that saturates is refused by `bounded`.
         number = Some(so_far.saturating_mul(10).saturating_add(i128::from(digit)));
     }
     Ok(number)
@@ -228,6 +232,7 @@ impl Field {
                 } else {
                     digits
                 };
+                // Python writes no sign for NaN.
                 let is_negative = number.is_sign_negative() && !number.is_nan();
                 Ok(self.number(is_negative, "", &digits))
             }
@@ -270,6 +275,7 @@ impl Field {
             (false, false, false) => "",
         };
         let taken = sign.len() + prefix.len() + digits.len();
+        // Left alignment switches zeros off.
         let zeros = if self.is_zero_filled && !self.is_left {
             "0".repeat(self.width.saturating_sub(taken))
         } else {
@@ -300,6 +306,7 @@ impl Field {
 
     /// `precision` digits: fixed where the exponent is small, else with an exponent.
     fn general(&self, number: f64, precision: usize) -> String {
+        // Callers pass a precision of 1 at least.
         let (digits, exponent) = scientific(number, precision - 1);
         let places = i64::try_from(precision).unwrap_or(i64::MAX) - 1 - i64::from(exponent);
         let trimmed = |digits: String| {
@@ -311,6 +318,7 @@ impl Field {
         };
         match usize::try_from(places) {
             Ok(places) if exponent >= -4 => trimmed(format!("{number:.places$}")),
+            // A negative number of places means an exponent beyond the precision.
             _ => with_exponent(&trimmed(digits), exponent),
         }
     }
@@ -338,6 +346,7 @@ fn decimal(value: &Value) -> Result<(bool, String), Error> {
         }
     }
     match float(value).filter(|float| float.is_finite()) {
+        // A number that is cut to 0 has no sign.
         Some(float) => Ok((float <= -1.0, format!("{:.0}", float.abs().trunc()))),
         None => Err(wrong_type('d', "a finite number")),
     }

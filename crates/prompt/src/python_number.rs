@@ -29,9 +29,11 @@ const SAFE_DIGITS: usize = 18;
 /// (`python_surrogate`).
 pub fn read_json(text: &str) -> Result<Value, serde_json::Error> {
     match serde_json::from_str(text) {
+        // Nearly all texts end here; only suspect ones are read a second time.
         Ok(value) if !may_be_rounded(&value) => Ok(value),
         Ok(_) => serde_json::from_str(&marked(text)),
         Err(error) => match marked(text) {
+            // Nothing was marked, so the text has another fault.
             Cow::Borrowed(_) => Err(error),
             Cow::Owned(text) => serde_json::from_str(&text),
         },
@@ -59,6 +61,7 @@ fn marked(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     while at < bytes.len() {
         match bytes[at] {
+            // Digits inside of a string are text.
             b'"' => at = end_of_string(bytes, at),
             b'-' | b'0'..=b'9' | b'N' | b'I' => {
                 let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
@@ -100,6 +103,7 @@ fn needs_mark(token: &str) -> bool {
     }
     let digits = token.strip_prefix('-').unwrap_or(token);
     if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        // A leading zero is an error in JSON and must stay one.
         return digits.len() > SAFE_DIGITS && !digits.starts_with('0');
     }
     // A float beyond all floats is infinite in Python.
@@ -165,6 +169,7 @@ pub(crate) fn dumped(text: String) -> String {
         _ => number.to_owned(),
     };
     let text = replaced(text, &format!("\"{OPEN}"), &format!("{CLOSE}\""), as_json);
+    // With `ensure_ascii` the marks are escaped as well.
     replaced(text, "\"\\uf8ff\\uf8fd", "\\uf8fe\"", as_json)
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn as_filters(source: String) -> String {
         }),
         Err(_) => return source,
     }
+    // The sort is stable: at one place the edits of the outer operation come first, as visited.
     edits.sort_by_key(|edit| edit.at);
     let (mut output, mut copied) = (String::with_capacity(source.len() * 2), 0);
     for edit in edits {
@@ -114,7 +115,9 @@ fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     };
     if let (Some(left), Some(right)) = (integer(left), integer(right)) {
         let remainder = left.checked_rem(right).ok_or_else(zero)?;
+        // Python's remainder has the sign of the divisor, Rust's that of the dividend.
         let is_other_sign = remainder != 0 && (remainder < 0) != (right < 0);
+        // Their signs differ, so this sum cannot overflow.
         return Ok(Value::from(remainder + if is_other_sign { right } else { 0 }));
     }
     let float = |value: &Value| match value.kind() {
@@ -128,6 +131,7 @@ fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     let remainder = left % right;
     let is_other_sign = remainder != 0.0 && (remainder < 0.0) != (right < 0.0);
     Ok(Value::from(match (remainder == 0.0, is_other_sign) {
+        // A remainder of 0 has the sign of the divisor as well.
         (true, _) => 0f64.copysign(right),
         (false, true) => remainder + right,
         (false, false) => remainder,

@@ -67,6 +67,7 @@ fn write_repr(text: &mut String, value: &Value, depth: usize) -> Result<(), Erro
                 write_repr(text, &item, depth + 1)?;
             }
             text.push_str(match (is_tuple, length) {
+                // Python writes a comma after the only item of a tuple.
                 (true, 1) => ",)",
                 (true, _) => ")",
                 (false, _) => "]",
@@ -118,6 +119,7 @@ fn is_printable(character: char) -> bool {
     match character {
         ' '..='~' => true,
         '\0'..='\x7f' => false,
+        // Only an escape such as `\u{200b}` ends with a brace here, because `}` is ASCII.
         _ => !format!("a{character}").escape_debug().to_string().ends_with('}'),
     }
 }

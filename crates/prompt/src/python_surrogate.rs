@@ -34,12 +34,14 @@ pub(crate) fn read_halves(text: &str) -> Cow<'_, str> {
     };
     while let Some(escape) = text[at..].find('\\').map(|found| at + found) {
         let first = code(escape);
+        // A complete pair is a character, which any reader of JSON takes.
         let is_pair = matches!(first, Some(0xd800..=0xdbff))
             && matches!(code(escape + 6), Some(0xdc00..=0xdfff));
         let half = first.filter(|half| (0xd800..=0xdfff).contains(half) && !is_pair);
         let length = match first {
             Some(_) if is_pair => 12,
             Some(_) => 6,
+            // Another escape. Its second character may be a backslash, which begins no escape.
             None => 2,
         };
         if let Some(half) = half.and_then(|half| char::from_u32(half - FIRST_HALF + FIRST)) {
@@ -48,6 +50,7 @@ pub(crate) fn read_halves(text: &str) -> Cow<'_, str> {
             copied = escape + length;
         }
         at = text.len().min(escape + length);
+        // In a text that is no JSON, any character may follow a backslash.
         while !text.is_char_boundary(at) {
             at += 1;
         }

@@ -101,6 +101,7 @@ impl Object for Dictionary {
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         let place = match self.entries.len() {
+            // The same limit as in `new`, which builds no table for fewer entries.
             0..=SEARCHED_MAX => self.entries.iter().position(|(name, _)| **name == *key),
             _ => self.places.get(key).copied(),
         };

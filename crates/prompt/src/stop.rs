@@ -66,15 +66,18 @@ impl StopMatcher {
     fn first_match(&self) -> Option<(usize, usize)> {
         let stops = self.stops.iter().enumerate();
         let matches = stops.filter(|(_, stop)| !stop.is_empty()).filter_map(|(which, stop)| {
+            // The first occurrence of each string suffices, because later ones end later.
             let start = self.held.find(stop.as_str())?;
             Some((start + stop.len(), start, which))
         });
+        // The earliest end wins; of equal ends the earliest start, which is the longest string.
         matches.min().map(|(_, start, which)| (start, which))
     }
 
     /// Length in bytes of the longest end of the held text that begins a stop string.
     fn num_undecided(&self) -> usize {
         let begins = |stop: &str| {
+            // A whole stop string would have matched, so only its proper beginnings are held.
             let longest = stop.len().saturating_sub(1).min(self.held.len());
             let mut lengths = (1..=longest).rev().filter(|&length| stop.is_char_boundary(length));
             lengths.find(|&length| self.held.ends_with(&stop[..length]))

@@ -98,6 +98,7 @@ impl ChatTemplate {
     /// [`PromptError::TemplateSyntax`].
     pub fn from_request(source: &str, special_tokens: SpecialTokens) -> Result<Self, PromptError> {
         let mut environment = environment();
+        // The client wrote this template, and a loop in it must end.
         environment.set_fuel(Some(REQUEST_FUEL));
         Self::in_environment(environment, source, special_tokens)
     }
@@ -181,10 +182,12 @@ impl ChatTemplate {
         }));
         let error = match rendered {
             Ok(Ok(text)) if holds_half(&text) => {
+                // No engine can encode half of a pair, so there are no tokens to predict.
                 return Err(PromptError::Render {
                     reason: "the text holds half of a surrogate pair".to_owned(),
                 });
             }
+            // Marks of numbers are taken out last, after all filters saw them.
             Ok(Ok(text)) => return Ok(printed(text)),
             Ok(Err(error)) => error,
             Err(_) => Error::new(ErrorKind::InvalidOperation, "the template engine panicked"),
@@ -249,7 +252,9 @@ pub(crate) fn syntax() -> SyntaxConfig {
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_syntax(syntax());
+    // A prompt is no HTML.
     environment.set_auto_escape_callback(|_| AutoEscape::None);
+    // As by Jinja2's default, an undefined value prints as nothing.
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     python_compat::install(&mut environment);
     python_operators::install(&mut environment);
@@ -266,6 +271,7 @@ fn environment() -> Environment<'static> {
 fn takes_inline_system(source: &str) -> bool {
     let mut environment = Environment::new();
     environment.set_syntax(syntax());
+    // The template may come from a request, so the probe needs a limit as well.
     environment.set_fuel(Some(REQUEST_FUEL));
     python_compat::install(&mut environment);
     let message = |role: &str| serde_json::json!({"role": role, "content": "t"});
@@ -289,6 +295,7 @@ pub(crate) fn scope_generation_tags(source: &str) -> String {
         let inner = tag.trim_start_matches(['-', '+']).trim_start();
         let end = inner.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
         let (word, after) = inner.split_at(end.unwrap_or(inner.len()));
+        // Only a tag with nothing but the word counts.
         let closes = after.trim_start().trim_start_matches(['-', '+']).starts_with("%}");
         let scope = match word {
             "generation" if closes => "with",
@@ -315,6 +322,7 @@ fn raise_exception(message: &Value) -> Result<Value, Error> {
 
 fn refusal(error: &Error) -> Option<String> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    // The engine wraps errors, so the refusal may be any of the causes.
     while let Some(error) = cause {
         if let Some(Refusal(message)) = error.downcast_ref() {
             return Some(message.clone());

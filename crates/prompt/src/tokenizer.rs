@@ -92,6 +92,7 @@ impl Tokenizer {
         text: &str,
         special: SpecialTokensIn,
     ) -> Result<Vec<TokenId>, PromptError> {
+        // A text on which the fast implementation fails is encoded by the reference.
         match self.fast.as_ref().and_then(|fast| encode_fast(fast, text, special)) {
             Some(tokens) => Ok(tokens),
             None => encode_reference(&self.reference, text, special),
@@ -150,6 +151,7 @@ impl std::fmt::Debug for Tokenizer {
 
 fn load_fast(bytes: &[u8]) -> Option<fastokens::Tokenizer> {
     let json = serde_json::from_slice(bytes).ok()?;
+    // A panic over a file costs speed, but the model still loads.
     let mut fast = catch_unwind(|| fastokens::Tokenizer::from_json(json).ok()).ok()??;
     fast.set_truncation(None);
     fast.set_padding(None);
@@ -160,12 +162,14 @@ fn load_fast(bytes: &[u8]) -> Option<fastokens::Tokenizer> {
 fn agree(fast: &fastokens::Tokenizer, reference: &tokenizers::Tokenizer) -> bool {
     let added = reference.get_added_tokens_decoder();
     let mut added: Vec<_> = added.iter().map(|(id, token)| (*id, token.content.as_str())).collect();
+    // Sorted, because the probe takes only the first ones and the map has no order.
     added.sort_unstable();
     let texts = probe::texts(added.into_iter().map(|(_, content)| content));
     let ways = [SpecialTokensIn::ParseOnly, SpecialTokensIn::AddBosEos];
     texts.iter().all(|text| {
         ways.iter().all(|&special| {
             let expected = encode_reference(reference, text, special).ok();
+            // Two failures are no agreement.
             expected.is_some() && encode_fast(fast, text, special) == expected
         })
     })

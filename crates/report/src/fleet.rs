@@ -56,7 +56,7 @@ impl RunParameters {
         Self {
             name: preset.name().to_owned(),
             told,
-            published: Some(preset).filter(|it| !it.published().is_empty()),
+            published: Some(preset).filter(|preset| !preset.published().is_empty()),
         }
     }
 
@@ -119,24 +119,24 @@ impl StrategyRun {
 
     /// Describes the recovery from each fault.
     fn recoveries(&self) -> impl Iterator<Item = String> {
-        self.outcome.recoveries.iter().map(|it| {
-            let (what, at) = match it.fault {
+        self.outcome.recoveries.iter().map(|recovery| {
+            let (what, at) = match recovery.fault {
                 Fault::Crash { replica, at, .. } => (format!("replica {replica} died"), at),
                 Fault::GatewayRestart { gateway, at, .. } => {
                     (format!("gateway {gateway} restarted"), at)
                 }
             };
-            let back = match it.back_s {
+            let back = match recovery.back_s {
                 Some(back_s) => format!("back to 95 % of it {back_s:.1} s after its return"),
-                None if it.before.lookups == 0 => "no requests before it".to_owned(),
+                None if recovery.before.lookups == 0 => "no requests before it".to_owned(),
                 None => "never back to 95 % of it".to_owned(),
             };
             format!(
                 "{what} at {:.0} s: hit rate {:.1} % before, {:.1} % in the ten seconds after its \
                  return; {back}",
                 at.as_secs_f64(),
-                it.before.rate() * 100.0,
-                it.after.rate() * 100.0,
+                recovery.before.rate() * 100.0,
+                recovery.after.rate() * 100.0,
             )
         })
     }
@@ -177,7 +177,9 @@ impl FleetReport {
 pub fn told(fleet: &FleetConfig, origin: &str) -> Vec<String> {
     let spec = &fleet.replicas[0];
     let cost = &spec.cost;
-    let memory = |it: &ReplicaSpec| it.capacity_blocks as u64 * it.scheduler.block_size as u64;
+    let memory = |replica: &ReplicaSpec| {
+        replica.capacity_blocks as u64 * replica.scheduler.block_size as u64
+    };
     let all = || fleet.replicas.iter().map(memory);
     let tokens = match (all().min(), all().max()) {
         (Some(least), Some(most)) if least < most => {
@@ -185,7 +187,7 @@ pub fn told(fleet: &FleetConfig, origin: &str) -> Vec<String> {
         }
         _ => thousands(memory(spec)),
     };
-    let of_first = if fleet.replicas.iter().any(|it| it.cost != *cost) {
+    let of_first = if fleet.replicas.iter().any(|replica| replica.cost != *cost) {
         " of the first replica (others are faster or slower)"
     } else {
         ""

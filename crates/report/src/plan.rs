@@ -193,11 +193,11 @@ fn line(report: &PlanReport, index: usize) -> Vec<String> {
         size(below),
         colour::hit(&percent_to_hundredths(row.tokens.rate())),
         percent_to_hundredths(share),
-        shown(marginal.map(|it| it.rate), |rate| format!("{:.2} pp", rate * 100.0)),
+        shown(marginal.map(|gain| gain.rate), |rate| format!("{:.2} pp", rate * 100.0)),
     ];
     for tier in [0, 1] {
         let Some(saved_s) = row.saved_s else { break };
-        let more = marginal.and_then(|it| it.saved_s).map(|it| it[tier]);
+        let more = marginal.and_then(|gain| gain.saved_s).map(|saved_s| saved_s[tier]);
         line.push(seconds(report.an_hour(saved_s[tier])));
         line.push(shown(more, seconds));
     }
@@ -303,7 +303,7 @@ pub fn json(report: &PlanReport) -> String {
         "enough": report.enough,
         "times_enough": report.least().map(|row| row.times),
         "times_knee": report.knee().map(|row| row.times),
-        "prefill_s_per_hour": report.computed_s.map(|it| report.an_hour(it)),
+        "prefill_s_per_hour": report.computed_s.map(|computed_s| report.an_hour(computed_s)),
         "rows": rows.collect::<Vec<_>>(),
         "words": words(report),
     })
@@ -319,9 +319,9 @@ fn row_json(report: &PlanReport, index: usize) -> Value {
         "times": row.times,
         "below_bytes": report.device_bytes() * (row.times - 1) as f64,
         "token_hit_rate": row.tokens.rate(),
-        "marginal_token_hit_rate": marginal.map(|it| it.rate),
-        "saved_s_per_hour": saved(row.saved_s.map(|it| it.map(|it| report.an_hour(it)))),
-        "marginal_saved_s_per_hour": saved(marginal.and_then(|it| it.saved_s)),
+        "marginal_token_hit_rate": marginal.map(|gain| gain.rate),
+        "saved_s_per_hour": saved(row.saved_s.map(|tiers| tiers.map(|time| report.an_hour(time)))),
+        "marginal_saved_s_per_hour": saved(marginal.and_then(|gain| gain.saved_s)),
     })
 }
 

@@ -37,6 +37,7 @@ impl Backlog {
     /// A request that takes `work_s` is sent.
     pub fn add(&mut self, work_s: f64, now: Nanos) {
         self.queued_s += work_s;
+        // An idle replica begins now, a busy one after the work in front.
         let from = self.done_at.0.max(now.0);
         self.done_at = Nanos(from) + duration(work_s);
         let note = |mean: f64| mean + NEWEST * (work_s - mean);
@@ -65,6 +66,7 @@ impl Backlog {
 }
 
 fn duration(work_s: f64) -> Duration {
+    // `from_secs_f64` panics for negative numbers, and for those beyond its range.
     Duration::from_secs_f64(work_s.clamp(0.0, WORK_MAX_S))
 }
 

@@ -30,6 +30,8 @@ impl Homes {
     /// key that the turn added.
     pub(crate) fn find(&self, prompt: &[RouteKey]) -> Option<ReplicaId> {
         let latest = prompt.iter().rev().take(KEYS_MAX);
+        // From the end: the longest earlier prompt is the latest turn. A shorter one may be shared
+        // with conversations that went elsewhere.
         latest.into_iter().find_map(|key| self.replicas.get(key).copied())
     }
 
@@ -39,6 +41,7 @@ impl Homes {
             return;
         };
         if self.replicas.insert(last, replica).is_some() {
+            // A known turn keeps its place in the queue, so each key is in it once.
             return;
         }
         self.order.push_back(last);

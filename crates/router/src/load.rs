@@ -111,6 +111,7 @@ pub struct Load {
 impl Load {
     /// Takes a report over, unless a later one is known.
     pub fn report(&mut self, report: ReportedLoad) {
+        // Scrapes may overlap, so an older report can come last.
         if self.report.is_none_or(|known| known.at <= report.at) {
             self.report = Some(report);
         }
@@ -159,6 +160,8 @@ impl Load {
             Some(report) if report.running as usize > own => {
                 let running = report.running as usize;
                 let tokens = match own {
+                    // None of the running requests is ours: the memory in use is the best measure
+                    // of their context.
                     0 => (self.kv_usage(now).unwrap_or(0.0) * engine.kv_tokens as f64) as usize,
                     own => own_tokens * running / own,
                 };

@@ -72,6 +72,7 @@ impl Best {
         self.turn += 1;
         self.last.insert(chosen, self.turn);
         if self.last.len() > 2 * scored.len() + SPARE_TURNS {
+            // The trait promises that `scored` is sorted by replica.
             let is_there = |replica| scored.binary_search_by_key(&replica, |one| one.view.replica);
             self.last.retain(|&replica, _| is_there(replica).is_ok());
         }
@@ -92,12 +93,14 @@ impl Picker for Best {
         let mut earliest = None;
         for (at, _) in tied {
             let last = self.last.get(&scored[at].view.replica).copied();
+            // `None` is less than any turn: a replica that was never chosen goes first.
             if longest_ago.is_empty() || last < earliest {
                 (earliest, longest_ago) = (last, vec![at]);
             } else if last == earliest {
                 longest_ago.push(at);
             }
         }
+        // The best score ties with itself, so there is one at least.
         let at = longest_ago[rng.below(longest_ago.len())];
         self.note(scored[at].view.replica, scored);
         at
@@ -172,6 +175,7 @@ impl Picker for RoundRobin {
         _request: &RouteRequest<'_>,
         _rng: &mut Rng,
     ) -> usize {
+        // Before the first choice `last` is `None`, which is less than any id.
         let is_next = |candidate: &ScoredCandidate| Some(candidate.view.replica) > self.last;
         let next = scored.iter().position(is_next).unwrap_or(0);
         self.last = Some(scored[next].view.replica);
@@ -211,6 +215,8 @@ impl Picker for SessionHash {
         request: &RouteRequest<'_>,
         rng: &mut Rng,
     ) -> usize {
+        // A prompt without a key goes to a random replica; a fixed key would send all of them to
+        // one.
         let key = self.session_key(request).unwrap_or_else(|| rng.next_u64());
         let bound = max_requests(scored);
         let has_room = |&at: &usize| scored[at].view.requests < bound;

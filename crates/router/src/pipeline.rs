@@ -60,6 +60,7 @@ impl Pipeline {
         }
         for preference in &self.preferences {
             let is_preferred = |view: &ReplicaView| preference.admits(view, request);
+            // A preference that would leave no candidate is skipped: a full fleet still serves.
             if candidates.iter().any(is_preferred) {
                 candidates.retain(is_preferred);
             }
@@ -80,6 +81,7 @@ impl Pipeline {
             let scores = scorer.score(candidates, request);
             assert_eq!(scores.len(), candidates.len(), "one score per candidate");
             for (candidate, score) in scored.iter_mut().zip(scores) {
+                // Scorers see all candidates at once, because some scores compare them.
                 candidate.score += weight * score;
             }
         }

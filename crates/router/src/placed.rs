@@ -31,6 +31,7 @@ impl PlacedTokens {
     /// A prompt that was sent is not going to be computed.
     pub fn take_back(&mut self, tokens: usize, held: usize, now: Nanos) {
         *self = self.as_of(now);
+        // Tokens faded between `add` and now, so the full amount may be more than is left.
         self.tokens = (self.tokens - tokens as f64).max(0.0);
         if 2 * held < tokens {
             self.new_tokens = (self.new_tokens - tokens as f64).max(0.0);
@@ -54,6 +55,7 @@ impl PlacedTokens {
         Self {
             tokens: self.tokens * left,
             new_tokens: self.new_tokens * left,
+            // A call with an earlier time must not make later ones fade twice.
             at: now.max(self.at),
         }
     }

@@ -97,6 +97,8 @@ impl Profile {
     /// Its filters, scorers and picker, for requests to `model`.
     #[must_use]
     pub fn pipeline(&self, model: &str) -> Pipeline {
+        // Not part of any profile: a replica that is down or has failed the request is never a
+        // choice.
         let filters: Vec<Box<dyn Filter>> = vec![Box::new(Healthy), Box::new(NotExcluded)];
         let scorers = self
             .scorers
@@ -115,6 +117,7 @@ impl Profile {
     /// # Errors
     /// If no profile has this name.
     pub fn find(name: &str, own: &BTreeMap<String, Self>) -> Result<Self, UnknownProfile> {
+        // A configuration may replace a profile of the router by one of the same name.
         let found = own.get(name).cloned().or_else(|| Self::known(name));
         found.ok_or_else(|| UnknownProfile {
             name: name.to_owned(),

@@ -46,6 +46,7 @@ impl Reservations {
         let Phase::Prefill { tokens } = before.phase else {
             return None;
         };
+        // A decode reads the cached part of the prompt as well.
         live.phase = Phase::Decode { tokens: tokens + before.overlap_tokens };
         Some(before)
     }

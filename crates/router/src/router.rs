@@ -164,6 +164,7 @@ impl Router {
     pub fn remove_replica(&mut self, replica: ReplicaId, now: Nanos) {
         if self.replicas.remove(&replica).is_some() {
             self.update_indices(replica, Update::Forget, now);
+            // Reservations must not outlive their replica; `load_mut` relies on that.
             self.reservations.close_all(replica);
         }
     }
@@ -174,6 +175,7 @@ impl Router {
         let Some(member) = self.replicas.get_mut(&replica) else {
             return;
         };
+        // Also where it was down before: a report may have come since.
         if health == Health::Down {
             member.load.forget_report();
         }
@@ -221,6 +223,7 @@ impl Router {
     pub fn route(&mut self, request: &RouteRequest<'_>) -> Result<Decision, NoReplica> {
         let hashed;
         let keys = match (request.keys, prompt_of(request)) {
+            // Callers that hashed the prompt without holding the router pass its keys.
             (None, Some(prompt)) => {
                 hashed = self.index.hash(prompt);
                 Some(&hashed)
@@ -275,8 +278,10 @@ impl Router {
         let held = before.overlap_tokens;
         let load = load_mut(&mut self.replicas, before.replica);
         load.in_flight.leave(before.phase);
+        // Each decode step reads the whole prompt, cached or computed.
         load.in_flight.enter(Phase::Decode { tokens: tokens + held });
         load.backlog.remove(before.work_s, now);
+        // Overlaps from text are estimates; they would blur the rate of the index's predictions.
         if before.is_exact {
             self.counts.predicted.record(tokens + held, held);
         }
@@ -288,6 +293,8 @@ impl Router {
         if let Some(ended) = self.reservations.close(reservation) {
             let load = load_mut(&mut self.replicas, ended.replica);
             load.in_flight.leave(ended.phase);
+            // Without a first token its prompt may never be computed, so neither work nor tokens
+            // stay.
             if let Phase::Prefill { tokens } = ended.phase {
                 let held = ended.overlap_tokens;
                 load.backlog.remove(ended.work_s, now);
@@ -357,6 +364,7 @@ impl Router {
             let overlap = by_text.map_or(exact, |by_text| exact.or_longer(by_text));
             let (load, engine) = (&member.load, &member.engine);
             // Of requests that only a report knows, each is taken to be like the others.
+            // Not below 0: the depth is the larger of two counts, one of which is `queued`.
             let unknown = load.queue_depth(now) - load.in_flight.queued;
             ReplicaView {
                 replica,
@@ -410,6 +418,7 @@ impl Router {
 fn set_home_lead(views: &mut [ReplicaView], home: ReplicaId, are_estimates: bool) {
     let others = views.iter().filter(|view| view.replica != home);
     let most = others.map(|view| view.any_tier_tokens).max().unwrap_or(0);
+    // `None` where another replica holds more: leaving the home then saves work.
     if let Some(view) = views.iter_mut().find(|view| view.replica == home) {
         let lead = view.any_tier_tokens.checked_sub(most);
         view.home_lead = lead.or(are_estimates.then_some(0));

@@ -63,7 +63,9 @@ impl Scorer for Prefix {
         let total = request.prompt_tokens().min(self.at_most).max(1) as f64;
         let worth = |view: &ReplicaView| {
             let device = view.device_tokens.min(self.at_most);
+            // `at_most` cuts both, and device tokens are never more than those of any tier.
             let lower = view.any_tier_tokens.min(self.at_most) - device;
+            // Loading from a lower tier costs less than computing, but more than nothing.
             let worth = device as f64 + LOWER_TIER_WEIGHT * lower as f64;
             worth * trust(view) / total
         };
@@ -150,6 +152,7 @@ fn fewest(candidates: &[ReplicaView], measure: impl Fn(&ReplicaView) -> f64) -> 
     let values: Vec<f64> = candidates.iter().map(measure).collect();
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // Equal values would divide by 0.
     if most <= least {
         return vec![1.0; values.len()];
     }

@@ -39,6 +39,7 @@ pub(crate) fn commits(
         let Effect::Stored { hash, .. } = effect else {
             continue;
         };
+        // Adopted blocks have no effect. The stored ones come in order, so the search ends.
         while sequence.hashes[position] != hash {
             position += 1;
         }

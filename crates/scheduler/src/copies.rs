@@ -52,6 +52,7 @@ impl<'a> Copies<'a> {
     /// # Panics
     /// If what has arrived is no longer available.
     pub fn copy(&mut self, part: usize, device: &mut dyn DevicePart) {
+        // Reads come first: an arrival in the same step may overwrite a block that is to be stored.
         self.mover.read(part, device);
         for arrival in self.arrivals {
             let bytes = self.mover.part(arrival.claim.name, part);

@@ -32,6 +32,7 @@ impl BlockNameCache {
     /// The names of all full blocks of `tokens`, as [`BlockHasher::chain`] computes them.
     pub(crate) fn of(&mut self, hasher: &BlockHasher, tokens: &[TokenId]) -> Vec<BlockHash> {
         let size = hasher.block_size();
+        // The first block's name is always computed, so remembering a single block saves nothing.
         if tokens.len() < 2 * size {
             return hasher.chain(tokens);
         }
@@ -54,8 +55,10 @@ impl BlockNameCache {
             self.bytes -= before.bytes();
         }
         if self.bytes + bytes > KNOWN_BYTES {
+            // All at once, without an order of use: prompts in use come back with the next request.
             *self = Self::default();
         }
+        // A prompt that alone exceeds the limit is not remembered.
         if bytes <= KNOWN_BYTES {
             self.bytes += bytes;
             let (tokens, names) = (tokens.into(), names.into());
@@ -70,6 +73,8 @@ impl RememberedPrompt {
         let ours = self.tokens.chunks_exact(size);
         let pairs = ours.zip(tokens.chunks_exact(size));
         let same = pairs.take_while(|(one, other)| one == other).count();
+        // The first blocks have one name. The bound keeps the caller's slice valid if that is a
+        // collision.
         same.max(1)
     }
 

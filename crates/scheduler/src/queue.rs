@@ -40,6 +40,7 @@ impl QueueOrder {
         let Self::LongestPrefix { max_age } = self else {
             return Some(earliest);
         };
+        // No ready one is older: after the preempted ones the queue is in the order of arrival.
         if first.was_started() || now.since(first.arrival) >= max_age {
             return Some(earliest);
         }
@@ -49,6 +50,8 @@ impl QueueOrder {
         };
         let best = waiting
             .iter()
+            // The earliest ready one counts even beyond the limit, so that there is always a
+            // candidate.
             .take(LOOK_AHEAD.max(earliest + 1))
             .enumerate()
             .filter(|(_, sequence)| ready(sequence))

@@ -143,12 +143,15 @@ impl Scheduler {
         assert!(!is_counted || new.stop_tokens.is_empty(), "counted answers end by their length");
         // Room for one generated token.
         let limit = self.context() - 1;
+        // Length comes before the queue's state: a client that is refused for its length need not
+        // retry.
         if new.prompt.len() > limit {
             return Submit::TooLong { limit };
         }
         if self.waiting.len() >= self.config.max_waiting {
             return Submit::QueueFull;
         }
+        // Both refusals come first, so that a refused prompt costs no hashing.
         let sequence = Sequence::new(new, &mut self.names, now);
         self.waiting.push_back(sequence);
         Submit::Queued
@@ -157,6 +160,7 @@ impl Scheduler {
     /// Sets the probability that another request of the conversation follows `seq`; the cache
     /// policy receives it when the sequence ends. Unknown ids (already finished) are ignored.
     pub fn annotate(&mut self, seq: SeqId, p_continue: Probability) {
+        // A prediction may come while its sequence is preempted, so the queue is searched too.
         let mut sequences = self.running.iter_mut().chain(&mut self.waiting);
         if let Some(sequence) = sequences.find(|sequence| sequence.new.id == seq) {
             sequence.new.access.p_continue = Some(p_continue);
@@ -166,6 +170,8 @@ impl Scheduler {
     /// Forgets a sequence and frees its blocks; what it committed stays cached. Unknown ids
     /// (already finished) are ignored. Not between `schedule` and `complete`.
     pub fn cancel(&mut self, seq: SeqId, now: Nanos) {
+        // A waiting sequence has no lease, but it may have claims on loads or a hold on stored
+        // units.
         for sequence in self.waiting.iter_mut().filter(|sequence| sequence.new.id == seq) {
             Self::release_loads(self.tiers.as_mut(), sequence);
         }
@@ -189,9 +195,13 @@ impl Scheduler {
         let before = self.preemptions;
         let budget = self.config.max_batched_tokens;
         let taken = self.schedule_running(0, &mut batch, budget, now);
+        // A preemption shows that blocks are short. An admission would take those that it has just
+        // freed.
         if self.preemptions == before {
             self.admit_waiting(&mut batch, budget - taken, now);
         }
+        // Evictions are announced before the step completes: `announce::commits` skips those among
+        // the effects.
         self.announce_evictions(now);
         batch
     }
@@ -202,6 +212,7 @@ impl Scheduler {
     /// # Panics
     /// When `sampled` does not fit the batch.
     pub fn complete(&mut self, batch: &Batch, sampled: &[TokenId], now: Nanos) {
+        // The first token reports loads, so they are noted before any token is appended.
         self.complete_arrivals(batch, now);
         let mut sampled = sampled.iter();
         // Entries are in the order of the running sequences.
@@ -278,6 +289,8 @@ impl Scheduler {
     ) -> usize {
         let mut left = budget;
         while index < self.running.len() && left > 0 {
+            // Later arrivals are this sequence's: if it is preempted they must not be copied into
+            // its old blocks.
             let first_arrival = batch.arrivals.len();
             let most = match self.take_arrivals(index, batch, now) {
                 StepAction::Compute(most) => most,
@@ -306,11 +319,14 @@ impl Scheduler {
             let sequence = &mut self.running[index];
             let needed = sequence.blocks_for(sequence.computed + chunk);
             let lease = sequence.lease_mut();
+            // Admission grew the lease for a full chunk; a shorter one in front of a load needs
+            // less.
             let missing = needed.saturating_sub(lease.blocks().len());
             if self.cache.grow(lease, missing, now) == Grow::Done {
                 return true;
             }
             self.preempt_youngest(now);
+            // All younger ones are gone; the last one preempted was this sequence itself.
             if self.running.len() == index {
                 return false;
             }
@@ -322,11 +338,15 @@ impl Scheduler {
         Self::release_loads(self.tiers.as_mut(), &mut sequence);
         sequence.fetch = Fetch::Open;
         self.preemptions += 1;
+        // Its committed blocks stay cached: the next admission matches those that are still
+        // resident.
         sequence.computed = 0;
         sequence.pruned = None;
         let lease = sequence.lease.take().expect("a running sequence holds a lease");
         let access = sequence.access(now);
         self.cache.release(lease, &access);
+        // To the front, since it has run before. The youngest goes first, so preempted ones keep
+        // their order.
         self.waiting.push_front(sequence);
     }
 
@@ -346,9 +366,11 @@ impl Scheduler {
             let is_ready = |sequence: &Sequence| Self::is_ready(tiers, cache, sequence, now);
             let next = order.next(&self.waiting, cache, is_ready, now);
             let Some(index) = next else { return };
+            // The new plan may make it wait for a load, so the queue chooses again.
             if self.plan_late(index, now) {
                 continue;
             }
+            // None overtakes: a smaller prompt would take the blocks that this one needs.
             let Some(lease) = self.lease_for(index, budget, now) else {
                 return;
             };
@@ -363,6 +385,8 @@ impl Scheduler {
             }
             self.offer_matched(&sequence, now);
             self.running.push(sequence);
+            // The newcomer is the youngest. If blocks run short, it loses its own place, not that
+            // of another.
             let taken = self.schedule_running(self.running.len() - 1, batch, budget, now);
             budget -= taken;
         }
@@ -374,6 +398,7 @@ impl Scheduler {
         let sequence = &self.waiting[index];
         let mut lease = self.cache.acquire(sequence.matchable());
         let matched_tokens = lease.matched() * self.config.block_size;
+        // At least one token is left, because `matchable` leaves out the last.
         let chunk = budget.min(sequence.tokens.len() - matched_tokens);
         let first = sequence.blocks_for(matched_tokens + chunk) - lease.matched();
         let whole = sequence.blocks_for(sequence.tokens.len()) - lease.matched();
@@ -381,6 +406,7 @@ impl Scheduler {
         {
             return Some(lease);
         }
+        // A failed admission is no use of these blocks, so the policy must not see one.
         self.cache.give_back(lease);
         None
     }
@@ -388,6 +414,7 @@ impl Scheduler {
     /// Returns whether the sequence ended with it.
     fn append(&mut self, index: usize, token: TokenId, now: Nanos) -> bool {
         let context = self.context();
+        // Clients expect the loads before the first token; see `Output::Loaded`.
         self.tell_loads(index);
         let sequence = &mut self.running[index];
         let finish = sequence.push(token, context);
@@ -416,6 +443,7 @@ fn entry(sequence: &Sequence, chunk: usize) -> Entry {
         tokens: sequence.tokens[sequence.computed..end].to_vec(),
         start: sequence.computed,
         blocks: lease.blocks().to_vec(),
+        // Only the logits of the last token choose one: the tokens after the others are known.
         sampling: (end == sequence.tokens.len()).then_some(sequence.new.sampling),
         pruned: sequence.pruned.clone(),
     }

@@ -254,6 +254,8 @@ impl Sequence {
 
     /// Notes that the tokens up to `end` were loaded, `tokens` of them into blocks of its own.
     pub(crate) fn note_loaded(&mut self, from: Tier, tokens: usize, end: usize) {
+        // A preempted sequence loads some tokens again, and blocks shared with others are not
+        // copied.
         let new = end.saturating_sub(self.told).min(tokens);
         if new > 0 {
             *self.loaded.entry(from).or_default() += new;
@@ -275,7 +277,9 @@ impl Sequence {
             let hash = self.new.hasher.next(self.hashes.last().copied(), block);
             self.hashes.push(hash);
         }
+        // Not below 0: the sequence leaves with the token that makes it 0.
         self.new.max_tokens -= 1;
+        // At the limit a stop token still counts as one: the model itself ended the answer.
         if self.new.stop_tokens.contains(&token) {
             Some(FinishReason::Stop)
         } else if self.new.max_tokens == 0 || self.tokens.len() >= context {

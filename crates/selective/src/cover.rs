@@ -110,6 +110,7 @@ impl Matching<'_> {
             at += 1;
             for &right in self.graph.ends(left) {
                 let index = right as usize;
+                // Dead vertices lead to no free one, in this search or in any later one.
                 if self.is_dead_right[index] || self.came_from[index].1 == from {
                     continue;
                 }
@@ -120,6 +121,8 @@ impl Matching<'_> {
                 }
             }
         }
+        // No augmenting path starts here. By König, the cover has the right vertices reached, not
+        // the left.
         for &left in &self.queue {
             self.is_dead_left[left as usize] = true;
             for &right in self.graph.ends(left) {
@@ -133,6 +136,7 @@ impl Matching<'_> {
             let (left, _) = self.came_from[right as usize];
             let before = std::mem::replace(&mut self.of_left[left as usize], right);
             self.of_right[right as usize] = left;
+            // Only the vertex that the search started from was unmatched.
             if before == NONE {
                 return;
             }

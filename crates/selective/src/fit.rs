@@ -53,10 +53,12 @@ pub struct RetainedTokens {
 /// When an importance is missing, or a wish is on the device.
 #[must_use]
 pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> RetainedTokens {
+    // Nothing counts as cached: the answer must not depend on what memory holds.
     let question = &Cover { is_cached: &|_| false, ..*question };
     let named = &wish.selection.tokens;
     let granted = RetainedTokens { tokens: named.clone(), missed: 0.0 };
     let mut numbers = wish.importances.iter().copied().flatten();
+    // Sums over these would be no numbers either, so the wish is granted as it is.
     if !numbers.all(|number| number.is_finite()) {
         return granted;
     }
@@ -68,6 +70,7 @@ pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> RetainedTokens {
         let (all, sure): (f64, f64) = (attention(named), attention(&wish.selection.sure));
         (probe.named, probe.spared) = (all, (all - sure) * wish.spared);
     }
+    // Sure tokens are kept at any price, so their parts come first.
     for read in reads(question, &wish.selection.sure) {
         parts.take(parts.read_by(question, &read), &mut probes);
     }
@@ -77,6 +80,7 @@ pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> RetainedTokens {
         if now == 0 {
             break;
         }
+        // A probe that has enough no longer counts, which changes every part's value.
         if now != lacking {
             parts.weigh(&probes);
             lacking = now;
@@ -84,6 +88,7 @@ pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> RetainedTokens {
         let Some(next) = parts.best() else { break };
         parts.take(next, &mut probes);
     }
+    // Whole parts must save reads; otherwise the named tokens are the better answer.
     if parts.taken >= reads(question, named).len() {
         granted
     } else {
@@ -211,6 +216,8 @@ impl PartCoverage {
         self.weights.fill(0.0);
         for probe in probes.iter().filter(|probe| probe.lacks()) {
             for (weight, importance) in self.weights.iter_mut().zip(probe.importances) {
+                // A probe that lacks something has named some attention, so this divides by no
+                // zero.
                 *weight += f64::from(importance.max(0.0)) / probe.named;
             }
         }
@@ -227,6 +234,8 @@ impl PartCoverage {
     fn best(&mut self) -> Option<usize> {
         while let Some(mut most) = self.heap.peek_mut() {
             let value = self.values[most.part];
+            // Values only fall, so a queued one is an upper bound. The top is right once it is
+            // current.
             if most.value.total_cmp(&value).is_eq() {
                 let best = PeekMut::pop(most);
                 return (value > ROUNDING).then_some(best.part);
@@ -238,8 +247,10 @@ impl PartCoverage {
 
     fn take(&mut self, part: usize, probes: &mut [Probe<'_>]) {
         self.taken += 1;
+        // The part's tokens are emptied, so that it is not taken twice.
         for token in std::mem::take(&mut self.tokens[part]) {
             let at = (token - self.skip) as usize;
+            // A token may be in a unit and in a chunk: the other part has brought it already.
             if std::mem::replace(&mut self.is_covered[at], true) {
                 continue;
             }

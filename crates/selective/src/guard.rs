@@ -119,6 +119,7 @@ impl Guard {
     #[must_use]
     pub fn allows(&self, units: &[BlockHash]) -> bool {
         let is_barred = |unit| self.prefixes.get(unit).is_some_and(|known| known.is_barred);
+        // If nothing is barred, the walk over the units is saved.
         self.counts.barred == 0 || !units.iter().any(is_barred)
     }
 
@@ -131,7 +132,9 @@ impl Guard {
         let before = self.prefixes.get(&first).map_or(0, |known| known.disagreements);
         let disagreements = if divergence.top1_agrees { 0 } else { before + 1 };
         let is_too_often = disagreements >= self.options.most_disagreements;
+        // An agreement resets the count, because only disagreements in a row count.
         self.remember(first, disagreements, is_too_often);
+        // Not a number counts as too far: such logits must not pass the guard.
         let is_too_far = divergence.kl > self.options.most_kl || divergence.kl.is_nan();
         let unit = match (is_too_often, is_too_far) {
             (true, _) => first,
@@ -169,6 +172,7 @@ impl Guard {
             self.counts.barred -= usize::from(is_barred);
         }
         let is_barred = bars || before.is_some_and(|before| before.is_barred);
+        // A prefix without a doubt takes none of the limited places.
         if !is_barred && disagreements == 0 {
             return;
         }
@@ -200,13 +204,14 @@ pub fn divergence(full: &[f32], selective: &[f32]) -> Divergence {
         .map(|(&full, &selective)| {
             let log_p = f64::from(full) - full_scale;
             let log_q = f64::from(selective) - selective_scale;
-            // What is impossible in full weighs nothing, whatever the other says.
+            // A token that is impossible in full weighs nothing, even if the other allows it.
             match log_p.exp() {
                 0.0 => 0.0,
                 p => p * (log_p - log_q),
             }
         })
         .sum();
+    // A term of weight 0 hides a NaN of the selective logits from the sum.
     let is_number = !kl.is_nan() && !selective.iter().any(|logit| logit.is_nan());
     Divergence {
         // Rounding must not make it negative.
@@ -218,6 +223,7 @@ pub fn divergence(full: &[f32], selective: &[f32]) -> Divergence {
 fn log_sum_exp(logits: &[f32]) -> f64 {
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let largest = f64::from(largest);
+    // Relative to the largest, so that no exponential overflows.
     let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - largest).exp()).sum();
     largest + sum.ln()
 }

@@ -51,5 +51,6 @@ pub use select::{ALPHA, MOST_SPARED, Merge, SURE, Selecting, Selection, select, 
 /// ```
 #[must_use]
 pub fn bound(probe_share: f64, ratio: f64, amplification: f64) -> f64 {
+    // The kept tokens drag whole parts in, but never more than all of the rest.
     probe_share + (ratio * amplification).min(1.0) * (1.0 - probe_share)
 }

@@ -133,6 +133,8 @@ impl Nodes {
         for &name in units {
             let known = self.names.get(&name).copied();
             let Some(id) = known.or_else(|| self.track(name)) else {
+                // Only whole prefixes are tracked: a unit without the one before it is worth
+                // nothing.
                 return;
             };
             self.link(before, id);
@@ -141,6 +143,7 @@ impl Nodes {
         }
         if let Some(last) = before {
             let unit = self.unit_mut(last);
+            // A prompt ended in front of known units, so no pack may span this place.
             unit.is_end |= !unit.children.is_empty();
         }
     }
@@ -162,6 +165,7 @@ impl Nodes {
             let counts = self.unit_mut(id).counts(layer, unit_tokens);
             for &token in tokens {
                 let count = token as usize % unit_tokens;
+                // Halving all counts of the unit keeps their order and makes room for one more.
                 if counts[count] & COUNT == COUNT {
                     counts.iter_mut().for_each(halve);
                 }
@@ -185,6 +189,7 @@ impl Nodes {
         }
         let mut runs = self.runs();
         let uses = |run: &Vec<u32>| self.unit(run[0]).uses;
+        // Prompts enter a run at its first unit, so that unit's uses count for the run.
         runs.retain(|run| run.len() >= LEAST_UNITS && uses(run) >= self.options.least_uses);
         runs.sort_by_key(|run| std::cmp::Reverse(uses(run)));
         let mut jobs = Vec::new();
@@ -194,6 +199,7 @@ impl Nodes {
                 return jobs;
             }
             let job = self.job(&run);
+            // A run without a job was looked at as well: the next look waits for new uses.
             run.iter().for_each(|id| self.unit_mut(*id).uses = 0);
             if let Some(job) = job {
                 self.pack(&run, &job);
@@ -258,6 +264,7 @@ impl Nodes {
     fn track(&mut self, name: BlockHash) -> Option<u32> {
         if self.names.len() >= self.options.most_units {
             let &(last_use, coldest) = self.leaves.first()?;
+            // Forgetting a unit of this very prompt would tear its own prefix apart.
             if last_use == self.clock {
                 return None;
             }
@@ -294,6 +301,7 @@ impl Nodes {
         let unit = self.unit_mut(parent);
         unit.children.retain(|child| *child != id);
         if unit.children.is_empty() {
+            // A leaf ends every prompt through it, which needs no mark.
             unit.is_end = false;
             let last_use = unit.last_use;
             self.leaves.insert((last_use, parent));
@@ -302,12 +310,14 @@ impl Nodes {
 
     /// Makes a unit the child of the one before it, where its parent was not known.
     fn link(&mut self, before: Option<u32>, id: u32) {
+        // A name covers its whole prefix, so a known parent does not change.
         let (Some(before), None) = (before, self.unit(id).parent) else {
             return;
         };
         self.unit_mut(id).parent = Some(before);
         let parent = self.unit_mut(before);
         parent.children.push(id);
+        // It is no leaf any more.
         let place = (parent.last_use, before);
         self.leaves.remove(&place);
     }
@@ -335,6 +345,7 @@ impl Nodes {
             let Some(unit) = unit else {
                 continue;
             };
+            // A unit in the middle of a node: the node is built from its first unit.
             if unit.parent.is_some_and(|parent| !self.is_last(self.unit(parent))) {
                 continue;
             }
@@ -343,6 +354,7 @@ impl Nodes {
                 (!self.is_last(unit)).then(|| unit.children[0])
             };
             let node: Vec<u32> = std::iter::successors(Some(id), next).collect();
+            // At least two units a piece; the caller drops a shorter rest, which is worth no pack.
             let pieces = node.chunks(self.options.most_pack_units.max(LEAST_UNITS));
             runs.extend(pieces.map(<[u32]>::to_vec));
         }
@@ -352,12 +364,14 @@ impl Nodes {
     /// Returns the packing job of a run; `None` if no layer is worth packing.
     fn job(&self, run: &[u32]) -> Option<Job> {
         let straddles = self.straddles(run);
+        // Layers come into being with their first selection, so units may have fewer.
         let num_layers = run.iter().map(|id| self.unit(*id).layers.len()).max()?;
         let orders = (0..num_layers).map(|layer| (layer, self.order(run, layer)));
         let is_worth_it = |(layer, order): &(usize, Vec<u32>)| {
             let is_new = |token: &&u32| !self.is_packed(run, *layer, **token);
             let num_new = order.iter().filter(is_new).count();
             !order.is_empty()
+                // Prompts part within an old pack now, so it is replaced even by the same tokens.
                 && (straddles || num_new as f64 >= self.options.least_change * order.len() as f64)
         };
         let job = Job {
@@ -388,6 +402,7 @@ impl Nodes {
             }
         }
         let most = self.options.most_share * (run.len() * unit_tokens) as f64;
+        // Tokens that were never selected are in no pack.
         let selected = by_count.into_iter().skip(1).rev().flatten();
         selected.take(most as usize).collect()
     }
@@ -407,6 +422,7 @@ impl Nodes {
             unit.packing = packing;
             for (layer, _) in &job.layers {
                 let counts = unit.layers.get_mut(*layer).into_iter().flatten();
+                // Halved, so that old selections fade; the bit of the old pack goes as well.
                 counts.for_each(|count| *count = (*count & COUNT) >> 1);
             }
         }

@@ -83,16 +83,19 @@ impl Packs {
         if self.packs.contains_key(&pack.name) {
             return Vec::new();
         }
+        // The next pack made here must be newer than this one, even if this one is refused.
         self.newest = self.newest.max(pack.generation);
         let rivals = self.rivals(&pack.units, pack.part);
         let is_newer = |name: &BlockHash| rank(&self.packs[name].pack) < rank(&pack);
         if pack.units.is_empty() || rivals.iter().any(is_newer) {
             return vec![pack];
         }
+        // Replicas that make packs at the same time do not see each other's, so twice is allowed.
         let most = 2 * self.capacity;
         let Some(mut gone) = self.make_room((&rivals, pack.units.len()), most, now) else {
             return vec![pack];
         };
+        // Rivals go only now, when it is sure that the new pack comes in.
         gone.extend(rivals.iter().filter_map(|name| self.forget(*name)));
         for (at, unit) in pack.units.iter().enumerate() {
             self.places.insert((*unit, pack.part), (pack.name, at));
@@ -154,6 +157,7 @@ impl Packs {
                 at += 1;
                 continue;
             };
+            // A prompt may leave the pack's node early, so only the units that agree are served.
             let pairs = pack.units[before..].iter().zip(&units[at..]);
             let agreeing = pairs.take_while(|(one, other)| one == other).count();
             views.push(PackView {
@@ -163,6 +167,7 @@ impl Packs {
                 units: agreeing,
                 order: &pack.order,
             });
+            // At least 1, because the place was found by this unit.
             at += agreeing;
         }
         views
@@ -225,6 +230,7 @@ impl Packs {
         };
         let uses = self.uses.iter();
         let idle = uses.filter_map(|(used, name)| is_idle(name, used).then_some(name));
+        // Names are collected first: if too little is idle, nothing may be dropped.
         let mut gone = Vec::new();
         for name in idle.filter(|name| !rivals.contains(name)) {
             if surplus == 0 {

@@ -110,6 +110,7 @@ impl PartCache {
         Self {
             levels: levels.iter().map(&mut level).collect(),
             slots: vec![None; num_slots],
+            // Slots are taken from the end, so slot 0 is the first.
             free: (0..last).rev().map(BlockId).collect(),
             names: BTreeMap::new(),
             holds: HashMap::new(),
@@ -136,6 +137,7 @@ impl PartCache {
         let request = self.counts.uses;
         self.counts.uses = request.wrapping_add(1);
         let mut released = Vec::new();
+        // All parts of the call are marked as in use first, so that none pushes out another.
         let known: Vec<_> = parts.iter().map(|(name, _)| self.find_use(*name)).collect();
         for (&(name, share), known) in parts.iter().zip(known) {
             let access = Access { request, importance: Some(share), ..Access::at(now) };
@@ -145,6 +147,7 @@ impl PartCache {
                 self.promote(block, now, &mut released);
             }
             let block = known.or_else(|| self.enter(name, &access, &mut released));
+            // Every level hears of it: a part keeps its score when it moves between levels.
             for level in &mut self.levels {
                 block.iter().for_each(|&block| level.policy.release(&[block], &access));
             }
@@ -155,8 +158,10 @@ impl PartCache {
                 self.settle(block);
             }
         }
+        // A part that is held follows when it is let go.
         released.retain(|name| !self.holds.contains_key(name));
         released.sort_unstable();
+        // A part that found no room is released once, even if the call names it twice.
         released.dedup();
         released
     }
@@ -183,6 +188,7 @@ impl PartCache {
             return None;
         }
         self.holds.remove(&name);
+        // A part that is cached stays in memory without its holders.
         let Some(&block) = self.names.get(&name) else {
             return Some(name);
         };
@@ -204,6 +210,7 @@ impl PartCache {
     /// is to be released now; one that is held follows when it is let go. O(log n).
     pub fn forget_part(&mut self, name: PartName) -> Option<PartName> {
         let block = *self.names.get(&name)?;
+        // A policy may be told to forget only a block that it may not choose.
         self.withdraw(block);
         self.drop_part(block, None);
         (!self.holds.contains_key(&name)).then_some(name)
@@ -301,6 +308,7 @@ impl PartCache {
         let room =
             (0..self.levels.len()).find(|&level| self.make_room(level, access.now, released));
         let Some(level) = room else {
+            // It was loaded for this use, so its bytes must be freed.
             self.counts.not_kept += 1;
             released.push(name);
             return None;
@@ -310,6 +318,7 @@ impl PartCache {
         self.slots[block.index()] =
             Some(PartSlot { name, level, is_offered: false, is_in_use: true });
         self.levels[level].num_parts += 1;
+        // Its slot is the same at every level, so all policies learn of it at once.
         for level in &mut self.levels {
             level.policy.insert(block, slot_name(name), access);
         }
@@ -350,6 +359,7 @@ impl PartCache {
         };
         self.levels[level].evictions += 1;
         let mut below = level + 1..self.levels.len();
+        // Levels below make room first, so the victim leaves only when its new place is free.
         match below.find(|&below| self.make_room(below, now, released)) {
             Some(below) => {
                 self.withdraw(victim);
@@ -365,6 +375,7 @@ impl PartCache {
     fn drop_part(&mut self, block: BlockId, chosen_by: Option<usize>) -> PartName {
         let PartSlot { name, level, .. } = *self.slot(block);
         for (index, level) in self.levels.iter_mut().enumerate() {
+            // One policy chose the part; to the others it is a block that is lost.
             match chosen_by {
                 Some(chosen_by) if chosen_by == index => {
                     level.policy.remove(block, slot_name(name));

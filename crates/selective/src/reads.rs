@@ -88,6 +88,7 @@ pub fn reads(question: &Cover<'_>, tokens: &[u32]) -> Vec<PartRead> {
     let tokens = &tokens[tokens.partition_point(|&token| (token as usize) < question.skip)..];
     let is_within = |&token: &u32| (token as usize) < num_tokens;
     assert!(tokens.last().is_none_or(is_within), "a token of a stored unit");
+    // If every token is wanted, units hold them without gaps and packs only double them.
     let packs = match tokens.len() + question.skip {
         all if all >= num_tokens => &[],
         _ => question.packs,
@@ -124,6 +125,7 @@ pub(super) fn unit_part(question: &Cover<'_>, unit: u32) -> PartName {
 pub(super) fn find(question: &Cover<'_>, packs: &[PackView<'_>], tokens: &[u32]) -> PackPositions {
     let unit_tokens = question.unit_tokens;
     let num_tokens = match packs {
+        // Without packs there is nothing to look up, so the table stays empty.
         [] => 0,
         _ => question.units.len() * unit_tokens,
     };
@@ -135,10 +137,12 @@ pub(super) fn find(question: &Cover<'_>, packs: &[PackView<'_>], tokens: &[u32])
     for pack in packs {
         let first = pack.before * unit_tokens;
         let held = first..first + pack.units * unit_tokens;
+        // The chunks of a pack are its parts from 1 on.
         for (part, order) in (1..=u16::MAX).zip(pack.order.chunks(unit_tokens)) {
             let name = PartName { record: pack.name, part };
             let wanted = order.iter().zip(0u16..).filter_map(|(&token, at)| {
                 let token = token as usize;
+                // Called only for tokens within `held`, so the difference is not negative.
                 let of_run = || token - first + pack.first_unit * unit_tokens;
                 let index = held.contains(&token).then(|| index[of_run()])?;
                 (index != u32::MAX).then_some((index as usize, at))
@@ -165,6 +169,7 @@ impl PackPositions {
         let (is_cached, chunk) = (is_cached(name), self.chunks.len() as u32);
         for (token, at) in wanted {
             let before = self.places[token].map(|(before, _)| &self.chunks[before as usize]);
+            // A cached chunk costs no load, so it takes the token from one that does.
             if before.is_none_or(|before| is_cached && !before.is_cached) {
                 self.places[token] = Some((chunk, at));
             }
@@ -189,14 +194,16 @@ fn choose(question: &Cover<'_>, packed: &PackPositions, tokens: &[u32]) -> Verte
             num_tokens += 1;
             match place {
                 None => is_forced = true,
+                // Served by memory: the token asks for neither its unit nor a load.
                 Some((chunk, _)) if packed.chunks[*chunk as usize].is_cached => {}
                 Some((chunk, _)) => ends.push(*chunk),
             }
         }
-        // What is cached, or read in any case, can serve all of its tokens.
+        // A unit that is cached, or read in any case, can serve all of its tokens.
         let is_read =
             is_forced || (num_tokens > 0 && (question.is_cached)(unit_part(question, unit)));
         is_sure.push(is_read);
+        // A unit that is read anyway serves its tokens, so no edge has to be covered for it.
         graph.push(ends.drain(..).filter(|_| !is_read));
     }
     let mut chosen = graph.cover();

@@ -138,8 +138,10 @@ pub fn select(selecting: &Selecting, importances: &[&[f32]], queries: usize) -> 
     let first = selecting.first.min(num_tokens);
     let recent = selecting.recent.min(num_tokens - first);
     let free = first..num_tokens - recent;
+    // Tokens that are always kept use up the budget first.
     let kept = count(selecting.ratio, num_tokens).saturating_sub(first + recent);
     let kept = kept.min(free.len());
+    // Only free tokens are compared: those always kept would make any probes agree.
     let sets: Vec<Bits> = importances.iter().map(|probe| top(&probe[free.clone()], kept)).collect();
     let agreement = agreement(&sets);
     let threshold = match kept {
@@ -147,6 +149,7 @@ pub fn select(selecting: &Selecting, importances: &[&[f32]], queries: usize) -> 
         _ => threshold(kept as f64 / free.len() as f64, selecting.alpha),
     };
     let mut tokens: Vec<u32> = (0..first as u32).collect();
+    // Probes that agree too little may look at noise, so nothing is left out.
     if selecting.falls_back && agreement < threshold {
         tokens.extend(first as u32..end - recent as u32);
     } else {
@@ -186,6 +189,7 @@ fn top(importances: &[f32], kept: usize) -> Bits {
         if value.is_nan() { f32::NEG_INFINITY } else { value }
     };
     let mut places: Vec<u32> = (0..importances.len() as u32).collect();
+    // At the ends there is nothing to divide, and `kept - 1` would underflow.
     if 0 < kept && kept < places.len() {
         places.select_nth_unstable_by(kept - 1, |&one, &other| {
             let order = value(other).partial_cmp(&value(one));
@@ -233,6 +237,7 @@ impl Free<'_> {
                 let probes = self.importances;
                 let sum = |at| probes.iter().map(|probe| probe[at]).sum();
                 let sums: Vec<f32> = self.places.clone().map(sum).collect();
+                // The sums cover all probes, so the limits do too.
                 let times = probes.len() as f32;
                 let limits = (self.spared * times, MOST_SPARED * times);
                 spare(&sums, &top(&sums, self.kept), limits)
@@ -263,6 +268,7 @@ fn spare(importances: &[f32], set: &Bits, (spared, most): (f32, f32)) -> Bits {
     let mut sum = 0.0;
     let is_spared = |at: &u32| {
         sum += value(*at);
+        // In ascending order: the first token that does not fit ends it.
         sum <= spared && value(*at) <= most
     };
     let num_spared =
@@ -300,6 +306,7 @@ impl Bits {
     /// In order.
     fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().zip(0u32..).flat_map(|(&word, index)| {
+            // `word & (word - 1)` clears the lowest bit that is set.
             let rest = |word: &u64| Some(word & (word - 1)).filter(|&rest| rest != 0);
             let first = Some(word).filter(|&word| word != 0);
             std::iter::successors(first, rest).map(move |word| index * 64 + word.trailing_zeros())

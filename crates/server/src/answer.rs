@@ -82,6 +82,7 @@ impl Answer {
         token: TokenId,
         finish: Option<FinishReason>,
     ) -> Result<Piece, PromptError> {
+        // The token that the engine computed is neither shown nor counted.
         if !self.is_wanted {
             return Ok(Piece { text: String::new(), finish: finish.map(|_| Finish::Length) });
         }
@@ -98,11 +99,13 @@ impl Answer {
             FinishReason::Stop => Finish::EndToken,
             FinishReason::Length => Finish::Length,
         });
+        // Matched on text, because a stop string may span several tokens.
         Ok(match self.stops.push(&text) {
             StopOutcome::Stopped { text, which } => {
                 Piece { text, finish: Some(Finish::StopString(self.stop_texts[which].clone())) }
             }
             StopOutcome::Continue(mut text) => {
+                // Text that might have begun a stop string was held back until now.
                 if reason.is_some() {
                     text.push_str(&self.stops.finish());
                 }

@@ -77,6 +77,7 @@ pub struct Closer(pub Arc<Notify>);
 
 /// All routes.
 pub fn routes(gateway: Arc<HttpGateway>) -> Router {
+    // Open to all: load balancers, scrapers and browsers send no key.
     let open = Router::new()
         .route("/", get(|| async { crate::dashboard::page() }))
         .route("/favicon.ico", get(|| async { crate::dashboard::icon() }))
@@ -86,12 +87,15 @@ pub fn routes(gateway: Arc<HttpGateway>) -> Router {
         .route("/openapi.json", get(openapi::document))
         .method_not_allowed_fallback(method_not_allowed);
     let cors = cors::layer(&gateway.edge.cors);
+    // A layer covers the routes that were merged before it, so only the API and the debug routes
+    // need the key. Errors are counted outside of it, so a refused key counts too.
     let router = api(&gateway)
         .merge(debugging())
         .layer(middleware::from_fn_with_state(gateway.clone(), auth::authorize))
         .merge(open)
         .layer(middleware::from_fn_with_state(gateway.clone(), counted::errors))
         .layer(middleware::from_fn(anthropic::error::translated));
+    // Outermost: a browser's preflight request carries no key, and every answer needs the headers.
     let router = match cors {
         Some(cors) => router.layer(cors),
         None => router,
@@ -116,6 +120,7 @@ fn api(gateway: &HttpGateway) -> Router<Arc<HttpGateway>> {
             .route("/v1/responses/{id}", get(stored_response).delete(delete_response))
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(not_found),
+        // An engine may take other methods on these paths, and has paths of its own.
         Fleet::Upstreams(_) => common
             .route("/v1/messages", post(messages))
             .route("/v1/responses", post(responses))
@@ -198,6 +203,7 @@ async fn answer_or_error(
     request: Request,
     kind: ApiKind,
 ) -> Result<Response, ApiError> {
+    // Before the body is read: the time to the first token counts from here.
     let arrival = gateway.clock.now();
     let (head, body) = request.into_parts();
     let timeline = RequestTimeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
@@ -224,6 +230,7 @@ async fn answer_or_error(
         Fleet::Embedded(_) => embedded::answer(call, &body).await,
         Fleet::Upstreams(_) => proxied::answer(call, body).await,
     };
+    // An error, too, says what was changed of its request.
     let response = outcome.unwrap_or_else(ApiError::into_response);
     Ok(normalized::say(&gateway, response, changed))
 }
@@ -262,6 +269,7 @@ impl CompletionCall {
             return Ok(None);
         };
         let ms = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+        // NaN parses as a number. No comparison holds for it, so it is refused.
         match ms.filter(|ms: &f64| *ms > 0.0 && *ms <= SLO_TTFT_MAX_MS) {
             Some(ms) => Ok(Some(Duration::from_secs_f64(ms / 1e3))),
             None => Err(ApiError::invalid(
@@ -282,6 +290,7 @@ impl CompletionCall {
         let is_asked = values.peek().is_some();
         let is_off =
             |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"off");
+        // Without the header `all` holds as well; the answer then is that it was not asked for.
         if values.all(is_off) {
             Ok(is_asked)
         } else {

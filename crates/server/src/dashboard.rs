@@ -153,6 +153,7 @@ impl Listener {
 /// Counts seconds for as long as the gateway lives, and tells those who listen.
 pub async fn run(gateway: Weak<HttpGateway>) {
     let mut ticks = tokio::time::interval(PERIOD);
+    // After a stall, a burst of ticks would add seconds without requests to the history.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;

@@ -102,6 +102,7 @@ impl DriftWatch {
     /// of prompt tokens is known and not ours. Says yes once: the question counts as asked.
     pub fn is_due(&self, subject: &Subject, counts_differ: bool, now: Nanos) -> bool {
         let mut watched = self.lock();
+        // A full table still checks the subjects that it knows.
         if watched.len() >= WATCHED_MAX && !watched.contains_key(subject) {
             return false;
         }

@@ -207,6 +207,8 @@ impl HttpGateway {
     pub fn new(parts: GatewayParts) -> Self {
         let prompt = match &parts.fleet {
             Fleet::Embedded(embedded) => Some(embedded.prompt.clone()),
+            // The gateway tokenizes a prompt before it chooses an upstream, so it needs one
+            // tokenizer: the first one configured.
             Fleet::Upstreams(all) => all.iter().find_map(|upstream| upstream.prompt.clone()),
         };
         let labels = prompt.as_deref().map(|model| PrefixLabels::new(&parts.labels, model));
@@ -244,6 +246,8 @@ impl HttpGateway {
             dashboard: Dashboard::with(labels.unwrap_or_default()),
             is_comparing: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
+            // Microseconds, so that two processes started in the same second still issue different
+            // answer ids.
             run_id: (headstart_index_sync::clock::unix_seconds() * 1e6) as u64,
         }
     }
@@ -294,6 +298,7 @@ impl HttpGateway {
         match &self.fleet {
             Fleet::Embedded(embedded) => vec![embedded.name.clone()],
             Fleet::Upstreams(upstreams) => {
+                // Several upstreams may list the same model; a client sees it once.
                 let mut names: Vec<_> = upstreams.iter().flat_map(Upstream::models).collect();
                 names.sort();
                 names.dedup();
@@ -333,18 +338,26 @@ impl HttpGateway {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let healthy = self.router().replicas().any(|replica| replica.health == Health::Healthy);
+        // A server that drains answers what it has, but a load balancer must send no more.
         healthy && !self.draining.load(Relaxed)
     }
 
     /// Updates the index while requests are routed, if the replica counts.
     fn tell_index(&self, replica: ReplicaId, update: Update<'_>, num_events: usize) {
+        // The guard ends with the condition: requests are routed while the index takes the events.
+        // If the replica goes down in between, `Router::set_health` clears its blocks again when it
+        // returns.
         if self.router().listens_to(replica, num_events) {
             let now = self.clock.now();
+            // The text index holds prompts that were sent, not blocks, so that single blocks mean
+            // nothing to it. A cleared cache does.
             if matches!(update, Update::Events(events) if events.contains(&CacheEvent::Cleared)) {
                 self.text_index.update(replica, update, now);
             }
             match (&self.observers.insight, update) {
                 (Some(insight), Update::Events(events)) => {
+                    // The index names the blocks: events carry the engine's own hashes, and insight
+                    // knows only our keys.
                     let mut changes = Vec::new();
                     let index = &self.index;
                     index.update_and_tell(replica, events, now, &mut changes);
@@ -374,6 +387,7 @@ impl HttpGateway {
         excluded: &[ReplicaId],
     ) -> Result<(Decision, Reservation), ApiError> {
         let Placing { tokens, messages, namespace, session, slo_ttft, .. } = placing;
+        // Hashing reads the whole prompt, so it comes before the router is locked.
         let (keys, text) = self.keys(&placing);
         let lacks_tokens = placing.text.is_some();
         let request = RouteRequest {
@@ -389,14 +403,19 @@ impl HttpGateway {
             now: self.clock.now(),
         };
         let mut router = self.router();
+        // In the router's lock, so that the decision sees the loads of this moment and no older
+        // ones.
         self.report_loads(&mut router, request.now);
         let decision = router.route(&request).map_err(|none| {
             ApiError::replica_gone(format!("{none}; send the request again later"))
         })?;
+        // Metrics and insight take locks of their own; no request waits for them at the router.
         drop(router);
         let labels = [self.profile.name.as_str(), &decision.replica.to_string()];
         self.metrics.requests.routed.with_label_values(&labels).inc();
         let now = request.now;
+        // Tokens in front of a medium are only a part of the prompt, and a part cannot be
+        // explained.
         let exact = tokens.zip(keys.as_ref()).filter(|_| !lacks_tokens);
         let placed = exact.map(|(tokens, keys)| PlacedRequest {
             decision: &decision,
@@ -416,6 +435,7 @@ impl HttpGateway {
             id: decision.reservation,
             replica: decision.replica,
             replica_name: labels[1].to_owned(),
+            // A prompt known in part has no prediction to compare with the engine's count.
             predicted_tokens: is_exact.then_some(decision.overlap_tokens),
             ticket: Mutex::new(ticket),
         };
@@ -435,6 +455,7 @@ impl HttpGateway {
                 kv_usage: gauges::kv_usage(&load),
                 at: now,
             };
+            // A replica's position in the list is its id.
             router.report(ReplicaId(index as u32), report);
         }
     }

@@ -99,6 +99,7 @@ impl InsightTicket {
 
     /// The engine said how many it found, and not where.
     pub fn serve_somewhere(&mut self, tokens: usize) {
+        // A split by tier that came first is kept; a bare count says less.
         self.served.get_or_insert(ServedTokens::by_device(tokens as u32));
     }
 }
@@ -128,6 +129,7 @@ impl Insight {
             requests: AtomicU64::new(0),
             names: NameHasher::new(secret),
             metrics,
+            // Sketches are compared within this process only, so their key need not outlive it.
             causes: Arc::new(Causes::start(&random_key())),
         }
     }
@@ -142,8 +144,11 @@ impl Insight {
         let chain = keys.chains().first();
         let (block_size, keys) =
             chain.map_or((0, &[][..]), |chain| (chain.shape.size, &chain.keys[..]));
+        // A ticket's number only has to be unique; no other data depends on its order.
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let named = self.names.namespace(namespace);
+        // Copies into flat lists. The caller holds the batch's lock for this copy and for no
+        // analysis.
         self.say(|batch| {
             batch.tokens.extend_from_slice(tokens);
             batch.keys.extend_from_slice(keys);
@@ -155,6 +160,8 @@ impl Insight {
                 block_size,
                 namespace: named,
                 capacity_blocks: capacity_blocks.map(|blocks| blocks as u64),
+                // The ends of the lists: an arrival owns the entries between the end before it and
+                // its own.
                 tokens: batch.tokens.len(),
                 keys: batch.keys.len(),
                 overlaps: batch.overlaps.len(),
@@ -171,6 +178,8 @@ impl Insight {
             predicted_tokens: predicted as u32,
             block_size,
             tenant: namespace.salt.map(|salt| self.names.tenant(salt)),
+            // A key covers its block and all before it. The 16th one names the first 256 tokens,
+            // system prompt included.
             prefix: keys.get(EARLY_BLOCK - 1).or(keys.last()).copied(),
             candidates: foremost(decision.replica, &decision.candidates),
             served: None,
@@ -192,6 +201,7 @@ impl Insight {
         now: Nanos,
     ) {
         let (replica, served) = (ticket.replica.0, ticket.served);
+        // Engines may leave the id out of an answer. The client's own id still finds the request.
         let id = answered.id.or(answered.request_id).unwrap_or_default();
         let chosen = ticket.candidates.iter().find(|one| one.replica == replica);
         let record = RequestRecord {
@@ -290,6 +300,7 @@ impl Insight {
     /// Returns the causes of prompt divergence, after it applies the waiting batch.
     #[must_use]
     pub fn causes(&self) -> &Arc<Causes> {
+        // The lock applies the waiting batch, which sends finished requests to the causes.
         drop(self.lock());
         &self.causes
     }
@@ -348,6 +359,8 @@ impl Insight {
         let op = say(&mut batch);
         batch.ops.push(op);
         let is_full = batch.is_full(self.batch_ops);
+        // Released first: `lock` takes the state and then the batch, and the other order could
+        // deadlock.
         drop(batch);
         if is_full {
             drop(self.lock());
@@ -356,8 +369,11 @@ impl Insight {
 
     /// Locks the state, after it applies the waiting batch.
     fn lock(&self) -> MutexGuard<'_, InsightState> {
+        // The state before the batch: batches are then applied in the order in which they were
+        // taken.
         let mut state = lock(&self.state);
         let mut batch = std::mem::take(&mut state.spare);
+        // Writers wait for a swap and not for the whole batch, and both lists keep their memory.
         std::mem::swap(&mut batch, &mut *lock(&self.waiting));
         let told = InsightSinks { metrics: &self.metrics, causes: &self.causes };
         state.settle(&mut batch, &told);

@@ -39,6 +39,7 @@ pub fn message_keys(
         return Vec::new();
     };
     let mut chain = ChainHash::default();
+    // First, so that equal messages of another model or tenant have other keys.
     chain.add(model.as_bytes());
     chain.add(salt.unwrap_or_default().as_bytes());
     for head in HEADS.iter().filter_map(|&name| fields.get(name)) {
@@ -62,6 +63,7 @@ struct ChainHash(XxHash3_64);
 
 impl ChainHash {
     fn add(&mut self, piece: &[u8]) -> RouteKey {
+        // The length keeps pieces apart that join to the same bytes.
         self.0.write_u64(piece.len() as u64);
         self.0.write(piece);
         RouteKey(self.0.finish())
@@ -104,12 +106,14 @@ fn without_hints(json: &[u8]) -> Cow<'_, [u8]> {
     while let Some(at) = memmem::find(rest, HINT) {
         let (before, hint) = rest.split_at(at);
         let Some(after) = behind_hint(hint) else {
+            // The word may belong to a value of another form, which is kept.
             kept.extend_from_slice(before);
             kept.extend_from_slice(HINT);
             rest = &hint[HINT.len()..];
             continue;
         };
         let before = before.trim_ascii_end();
+        // One comma goes with the field: the one before it, or else the one after it.
         match before.strip_suffix(b",") {
             Some(before) => {
                 kept.extend_from_slice(before);

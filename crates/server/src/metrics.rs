@@ -327,6 +327,7 @@ impl ReplicaMetrics {
         };
         set(&self.running, report.running);
         set(&self.waiting, report.waiting);
+        // NaN means that the engine does not report its share.
         if report.kv_usage.is_finite() {
             self.kv_usage.with_label_values(labels).set(report.kv_usage);
         }
@@ -350,5 +351,6 @@ impl ReplicaMetrics {
 
 /// Brings a counter up to a count that is kept elsewhere.
 pub(crate) fn raise(counter: &prometheus::IntCounter, count: u64) {
+    // A count that started again at 0 leaves the counter where it is: a counter never falls.
     counter.inc_by(count.saturating_sub(counter.get()));
 }

@@ -141,6 +141,7 @@ impl PromptTokens {
     ) -> Result<TokenizedPrompt, PromptError> {
         let tokens = self.known.encode_salted(text, special, salt);
         self.metrics.tokenize.observe(start.elapsed().as_secs_f64());
+        // After the measurement: a look at the text is no part of tokenizing.
         let sketch = self.causes.as_ref().and_then(|causes| causes.look(text));
         Ok(TokenizedPrompt { tokens: tokens?, sketch })
     }

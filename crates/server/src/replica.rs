@@ -101,6 +101,8 @@ impl EmbeddedReplica {
         let status = Arc::new(PublishedStatus::new(&name));
         let is_awake = Arc::new(AtomicBool::new(false));
         let waker = waker(commands.clone(), is_awake.clone());
+        // The first engine is built on the caller's thread, which needs its context. Later ones are
+        // built on the replica's own.
         let engine = (hooks.build)(waker.clone());
         let context = engine.context();
         let worker = ReplicaWorker { hooks, clock, inbox, waker, is_awake, status: status.clone() };
@@ -188,7 +190,10 @@ impl EmbeddedReplica {
 
     /// Ends the thread after its present step and waits for it.
     pub fn stop(&self) {
+        // Waits for room in the inbox. The thread takes commands at every turn, and a thread that
+        // is gone fails the send at once.
         let _ = self.commands.send(ReplicaCommand::Stop);
+        // Taken, so that `drop` after an explicit stop does not join twice.
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -221,6 +226,7 @@ enum LoopEnd {
 
 impl ReplicaWorker {
     fn run(self, engine: Engine) {
+        // The first turn takes the engine that was built by the caller.
         let mut engine = Some(engine);
         let mut in_a_row = 0;
         loop {
@@ -228,16 +234,23 @@ impl ReplicaWorker {
                 engine.take().unwrap_or_else(|| (self.hooks.build)(self.waker.clone()));
             self.set_health(Health::Healthy);
             let mut steps = 0u64;
+            // A panic may leave the engine in any state. It is not used again after this.
             let turn = AssertUnwindSafe(|| self.serve(&mut current, &mut steps));
             match std::panic::catch_unwind(turn).unwrap_or(LoopEnd::Panicked) {
                 LoopEnd::Stopped => return,
                 LoopEnd::Panicked => {}
             }
+            // Its memory is freed before another engine is built, since the two may not fit
+            // together.
             drop(current);
+            // A completed step shows that the engine works; a panic at once, again and again, that
+            // it does not.
             in_a_row = if steps > 0 { 1 } else { in_a_row + 1 };
             self.status.panics.fetch_add(1, Relaxed);
             self.set_health(Health::Down);
+            // Subscribers must drop what the old engine held.
             self.publish(vec![CacheEvent::Cleared]);
+            // The shift is safe: `in_a_row` is at most `RESTARTS` here.
             if in_a_row > RESTARTS || self.refuse_for(RESTART_PAUSE * (1 << in_a_row)) {
                 return;
             }
@@ -251,7 +264,11 @@ impl ReplicaWorker {
             let left = until.since(self.clock.now());
             match self.inbox.recv_timeout(left) {
                 Ok(ReplicaCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
+                // A waker sends nothing while this flag is set, so a wake-up that leaves it set
+                // would be the last.
                 Ok(ReplicaCommand::Wake) => self.is_awake.store(false, Release),
+                // Dropping a submission closes its channel. Its request is then placed on another
+                // replica.
                 Ok(
                     ReplicaCommand::Submit(..)
                     | ReplicaCommand::Annotate(..)
@@ -263,6 +280,7 @@ impl ReplicaWorker {
     }
 
     fn serve(&self, engine: &mut Engine, steps: &mut u64) -> LoopEnd {
+        // Dropped when the engine panics, which closes the channels of all its requests.
         let mut clients: HashMap<SeqId, mpsc::Sender<ReplicaEvent>> = HashMap::new();
         let (mut was_busy, mut check_at) = (true, Nanos(0));
         loop {
@@ -273,6 +291,8 @@ impl ReplicaWorker {
                     check_at = self.check(engine);
                 }
                 self.status.report(engine);
+                // Nothing can change before a command comes or a transfer ends, and a transfer
+                // sends a wake-up.
                 match self.inbox.recv_timeout(IDLE_PAUSE) {
                     Ok(ReplicaCommand::Stop) | Err(RecvTimeoutError::Disconnected) => {
                         engine.rest();
@@ -286,12 +306,15 @@ impl ReplicaWorker {
                     }
                 }
             }
+            // All waiting commands before a step, so that new requests join this batch rather than
+            // the next.
             while let Ok(command) = self.inbox.try_recv() {
                 if matches!(command, ReplicaCommand::Stop) {
                     return LoopEnd::Stopped;
                 }
                 self.obey(command, engine, &mut clients);
             }
+            // Before the step, which would compute tokens that no client reads.
             self.cancel_abandoned(engine, &mut clients);
             let began = self.clock.now();
             let step = engine.step(began);
@@ -299,9 +322,13 @@ impl ReplicaWorker {
             *steps += 1;
             let is_empty = step.is_empty;
             was_busy |= !is_empty;
+            // Events before outputs: a client that has its answer may send the next turn at once.
+            // Its router should know the blocks by then.
             self.publish(step.events);
             self.status.report(engine);
             step.outputs.into_iter().for_each(|output| tell(output, &mut clients));
+            // An empty step means that all sequences wait for loads, and another step would do
+            // nothing either.
             if is_empty && self.rest(engine, &mut clients) {
                 return LoopEnd::Stopped;
             }
@@ -327,6 +354,8 @@ impl ReplicaWorker {
         let Some(until) = engine.waits_until(now) else {
             return false;
         };
+        // At least ten turns a second, so that clients that went away are noticed during a long
+        // load.
         let pause = until.since(now).min(IDLE_PAUSE);
         match self.inbox.recv_timeout(pause) {
             Ok(ReplicaCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
@@ -344,6 +373,8 @@ impl ReplicaWorker {
     ) {
         match command {
             ReplicaCommand::Wake => {
+                // Cleared before the look: a transfer that ends during the look sends another
+                // wake-up.
                 self.is_awake.store(false, Release);
                 self.look_round(engine);
             }
@@ -354,11 +385,15 @@ impl ReplicaWorker {
                         clients.insert(id, client);
                     }
                     refused => {
+                        // The channel is new and has room, so this fails only if the client is
+                        // gone.
                         let _ = client.try_send(ReplicaEvent::Refused(refused));
                     }
                 }
             }
             ReplicaCommand::Annotate(seq, p_continue) => {
+                // A sequence without a client has ended or was cancelled: the prediction came too
+                // late.
                 let is_there = clients.contains_key(&seq);
                 if is_there {
                     engine.annotate(seq, p_continue);
@@ -368,6 +403,7 @@ impl ReplicaWorker {
                 count.fetch_add(1, Relaxed);
             }
             ReplicaCommand::Panic => panic!("a panic was injected"),
+            // The callers take this command before they call; only the type requires the arm.
             ReplicaCommand::Stop => {}
         }
     }
@@ -378,6 +414,7 @@ impl ReplicaWorker {
         clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>,
     ) {
         clients.retain(|&seq, client| {
+            // A dropped receiver is the only sign that a client went away.
             let is_there = !client.is_closed();
             if !is_there {
                 engine.cancel(seq, self.clock.now());
@@ -392,6 +429,8 @@ impl ReplicaWorker {
     }
 
     fn publish(&self, events: Vec<CacheEvent>) {
+        // A tier that loses everything reports it in one turn, which may be too much for one
+        // message.
         batches(events).into_iter().for_each(&self.hooks.publish);
     }
 

@@ -125,6 +125,7 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
     config.check()?;
     let open_files = open_files::raise();
     let listen = |source| ServeError::Listen { address: config.listen, source };
+    // A port that is taken fails the start before replicas and sockets exist.
     let listener = bind(&config).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
     let start::ServerAssembly { gateway, watchers, event_endpoints, saving } =
@@ -139,6 +140,7 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
 /// A listening socket whose connections inherit the limit on unsent bytes.
 fn bind(config: &ServeConfig) -> std::io::Result<TcpListener> {
     let socket = if config.listen.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restart must not wait for the closed connections of the process before it.
     socket.set_reuseaddr(true)?;
     socket.set_send_buffer_size(config.limits.send_buffer_bytes)?;
     socket.bind(config.listen)?;
@@ -167,6 +169,7 @@ impl RunningServer {
     /// Stops taking connections, lets running requests finish within the drain limit, saves the
     /// index where that is wanted, then stops the replicas.
     pub async fn shutdown(self) {
+        // First: readiness checks fail, and dashboards end, while connections are still served.
         self.gateway.draining.store(true, Relaxed);
         // There is no receiver if accepting has ended by itself.
         let _ = self.stop.send(true);
@@ -189,6 +192,7 @@ impl RunningServer {
             }
             gateway.observers.stop();
         };
+        // Joining threads blocks, and so does the last batch of spans.
         let _ = tokio::task::spawn_blocking(stop_replicas).await;
     }
 }

@@ -195,6 +195,7 @@ impl Shadow {
     /// Whether there is room for a prompt.
     fn enqueue(&self, message: Message) -> bool {
         let bytes = message.bytes();
+        // Reserved before the check, so that requests at the same time cannot pass it together.
         let before = self.state.queued_bytes.fetch_add(bytes, Relaxed);
         let is_taken = before + bytes <= QUEUE_BYTES && self.queue.try_send(message).is_ok();
         if !is_taken {

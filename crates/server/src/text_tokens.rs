@@ -33,6 +33,7 @@ pub fn text_tokens(body: &[u8]) -> Vec<TokenId> {
     let mut text = Vec::new();
     for name in FIELDS {
         if let Some(raw) = fields.get(name) {
+            // The name keeps equal texts of different fields apart.
             text.extend_from_slice(name.as_bytes());
             write_without_data(raw.get().as_bytes(), &mut text);
         }
@@ -42,6 +43,8 @@ pub fn text_tokens(body: &[u8]) -> Vec<TokenId> {
     }
     text.truncate(TEXT_BYTES);
     let number = |bytes: &[u8; 4]| TokenId::from_le_bytes(*bytes);
+    // Up to three bytes at the end are left out: with the next turn they would become another
+    // number.
     text.as_chunks().0.iter().map(number).collect()
 }
 
@@ -118,6 +121,7 @@ fn write_without_data(json: &[u8], text: &mut Vec<u8>) {
 fn end_of_string(json: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while at < json.len() && json[at] != b'"' {
+        // An escaped quote does not end the string.
         at += if json[at] == b'\\' { 2 } else { 1 };
     }
     (at + 1).min(json.len())

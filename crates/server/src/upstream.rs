@@ -174,6 +174,7 @@ impl Upstream {
         config: &UpstreamConfig,
         prompt: Option<Arc<PromptModel>>,
     ) -> Result<Self, UpstreamError> {
+        // OpenAI's clients write the base URL with `/v1`.
         let base = config.url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
         let wrong = |reason: String| UpstreamError::Address { url: config.url.clone(), reason };
         let uri: Uri = base.parse().map_err(|error| wrong(format!("{error}")))?;
@@ -188,6 +189,7 @@ impl Upstream {
                 reason: "a user and a password are sent to no engine".to_owned(),
             });
         }
+        // A port beyond 65535 reads as no port, and requests would go to port 80.
         if uri.port_u16().is_none() && uri.host() != Some(authority) {
             return Err(wrong("its port is not one from 0 to 65535".to_owned()));
         }

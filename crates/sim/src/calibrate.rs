@@ -65,6 +65,7 @@ impl EngineFit {
     #[must_use]
     pub fn of(timings: &[Timing], max_batched_tokens: usize) -> Self {
         assert!(!timings.is_empty() && max_batched_tokens > 0, "something");
+        // A random search may end in a side valley, so the best of several counts.
         let fits = (0..SEARCHES).map(|seed| search(timings, max_batched_tokens, seed));
         let best = fits.min_by(|a, b| a.0.total_cmp(&b.0));
         Self::from(best.expect("several searches").1, max_batched_tokens)
@@ -94,9 +95,11 @@ impl EngineFit {
     fn prefill_s(&self, before: usize, new: usize) -> f64 {
         let (mut done, mut seconds) = (0, 0.0);
         while done < new {
+            // An engine computes a long prompt in several steps, each with its own overhead.
             let tokens = (new - done).min(self.max_batched_tokens);
             let mut work =
                 Work { tokens, sampled: usize::from(done + tokens == new), ..Work::default() };
+            // A later part attends to all tokens before it, computed or cached.
             self.cost.add_attention(&mut work, before + done, tokens);
             seconds += self.cost.step_s(work);
             done += tokens;
@@ -116,6 +119,7 @@ impl EngineFit {
 
     fn squared_error(&self, timings: &[Timing]) -> f64 {
         let errors =
+            // The logarithm weighs half as long and twice as long alike.
             timings.iter().map(|timing| (self.seconds(timing.shape) / timing.seconds).ln().powi(2));
         errors.sum::<f64>() / timings.len() as f64
     }
@@ -124,6 +128,7 @@ impl EngineFit {
 fn search(timings: &[Timing], max_batched_tokens: usize, seed: u64) -> (f64, FitParameters) {
     let mut rng = Rng::new(seed);
     let error = |numbers| EngineFit::from(numbers, max_batched_tokens).squared_error(timings);
+    // Every search starts elsewhere, or the seed would change only its steps.
     let start = start(timings).map(|number| number * normal(&mut rng).exp());
     let mut best = (error(start), start);
     let mut step = 1.0;
@@ -133,12 +138,14 @@ fn search(timings: &[Timing], max_batched_tokens: usize, seed: u64) -> (f64, Fit
         let mut numbers = best.1;
         for (at, number) in numbers.iter_mut().enumerate() {
             if chosen == at || chosen >= best.1.len() {
+                // Multiplied, so a number stays above 0 and is searched over orders of magnitude.
                 *number = (*number * (step * normal(&mut rng)).exp()).max(LEAST_S);
             }
         }
         let error = error(numbers);
         if error < best.0 {
             best = (error, numbers);
+            // Longer steps after a success, shorter ones after a failure.
             step = f64::min(step * 1.5, 2.0);
         } else {
             step = f64::max(step * 0.98, 1e-4);
@@ -158,6 +165,7 @@ fn start(timings: &[Timing]) -> FitParameters {
     });
     let token_s = token_s.min_by(f64::total_cmp).unwrap_or(shortest);
     [
+        // The shortest time is overhead and weights together, in an unknown proportion.
         shortest / 2.0,
         shortest / 2.0,
         token_s,
@@ -170,6 +178,7 @@ fn start(timings: &[Timing]) -> FitParameters {
 
 /// About normal: the sum of twelve uniform numbers.
 fn normal(rng: &mut Rng) -> f64 {
+    // Twelve uniform numbers have variance 1, and mean 6.
     (0..12).map(|_| rng.next_f64()).sum::<f64>() - 6.0
 }
 

@@ -132,6 +132,7 @@ impl ScriptedConversation {
     /// `answer_token_s`. Without that it is the sum of the gaps.
     #[must_use]
     pub fn open_s(&self, answer_token_s: f64) -> f64 {
+        // No prompt follows the last turn, so its gap counts for nothing.
         let followed = self.turns.len().saturating_sub(1);
         let gaps_s: f64 = self.turns[..followed].iter().map(|turn| turn.gap_s).sum();
         let answers = self.turns.iter().map(|turn| f64::from(turn.answer_tokens));

@@ -65,6 +65,8 @@ pub fn step(cost: &CostModel, batch: &Batch) -> Duration {
 /// [`step`] for a batch with all of them, to the bit.
 #[must_use]
 pub fn counted_step(cost: &CostModel, decode: Decode, batch: &Batch) -> Duration {
+    // Decoding sequences first, as in a batch with all of them: the order of sums fixes the last
+    // bit.
     let mut work = cost.decode(decode.sequences, decode.kv_tokens);
     batch.add_work(&mut work, cost);
     Duration::from_secs_f64(cost.step_s(work))
@@ -94,6 +96,7 @@ impl VirtualExecutor {
 impl Executor for VirtualExecutor {
     fn execute(&mut self, batch: &Batch, _: Option<Copies<'_>>) -> Vec<TokenId> {
         self.step = step(&self.cost, batch);
+        // Only entries that end a prompt, or decode, give a token.
         let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
         sampled
             .map(|entry| tokens::of_sequence(entry.seq, entry.start + entry.tokens.len()))

@@ -106,6 +106,7 @@ impl Traffic {
         learn: &LearnTurns,
     ) -> Self {
         let [corpus, training, noise_seed] = parts(seeds.corpus);
+        // A shared system prompt: the head of the first conversation, in all of them.
         let behind_head = move |mut conversation: ScriptedConversation| {
             if let (1.., Some(first)) = (shared_tokens, conversation.turns.first_mut()) {
                 first.new_tokens = first.new_tokens.saturating_add(shared_tokens);
@@ -117,6 +118,7 @@ impl Traffic {
         let source = workload.conversations(gap, Seeds { corpus, gaps });
         let source = source.map(behind_head);
         let script = Script::new(source, pacing);
+        // Another corpus, so that the turn count does not learn from the conversations of the run.
         let (corpus, gaps) = (training, training);
         let training = workload.conversations(gap, Seeds { corpus, gaps });
         Self {
@@ -171,6 +173,7 @@ impl Traffic {
             for turn in &mut conversation.turns {
                 turn.gap_s = gap.draw(&mut gaps);
             }
+            // `Script` skips conversations without turns, so only the others have a number there.
             if !conversation.turns.is_empty() {
                 chosen.push(index);
             }
@@ -179,6 +182,7 @@ impl Traffic {
         let has_turns = recorded.iter().any(|recording| !recording.conversation.turns.is_empty());
         assert!(has_turns, "there is a conversation to draw");
         let script = Script::new(source, pacing);
+        // The script draws one conversation more than it keeps, to see that it starts too late.
         let told = chosen.iter().take(script.conversations().len());
         Self {
             cases: script.turns().collect(),
@@ -209,7 +213,9 @@ impl Traffic {
     ) -> Result<ChatOutcome, PolicyError> {
         let block_tokens = replica.scheduler.block_size as u32;
         let (spec, charged) = policy::split_charge(&arm.policy, block_tokens)?;
+        // The predictor's memory comes off the cache, as in the study.
         let blocks = capacity_tokens.saturating_sub(arm.charge_tokens) / block_tokens;
+        // A cache must hold a block, whatever is taken off.
         let capacity = (blocks as usize).saturating_sub(charged).max(1);
         let setting = Setting { capacity, block_tokens };
         let policy = policy::by_name(&spec, setting)?;
@@ -228,10 +234,12 @@ impl Traffic {
         match predictor {
             PredictionSource::Nobody => Box::new(|_| None),
             PredictionSource::TurnCount => Box::new(|place| {
+                // Without a share for any turn there is nothing to predict with.
                 let last = self.turn_shares.len().checked_sub(1)?;
                 Some(self.turn_shares[place.turn.min(last)])
             }),
             PredictionSource::Noisy { channel, mcc } => {
+                // Calibrated on the turns of the run itself, so its MCC there is the wanted one.
                 let oracle = NoisyOracle::calibrated(channel, mcc, &self.cases, self.noise_seed);
                 Box::new(move |place| Some(oracle.predict(place, goes_on(place))))
             }

@@ -48,10 +48,12 @@ fn kneedle(points: &[(f64, f64)]) -> Option<usize> {
         .iter()
         .map(|(x, y)| (y - low) / (high - low) - (x - left) / (right - left))
         .collect();
+    // The paper's threshold: the mean distance of points on an axis from 0 to 1.
     let fall = SENSITIVITY / (points.len() - 1) as f64;
     let inner = 1..points.len() - 1;
     inner
         .filter(|&index| is_peak(&above, index) && falls_by(&above[index..], fall))
+        // Of several knees the one highest above the diagonal.
         .max_by(|&one, &two| above[one].total_cmp(&above[two]))
 }
 

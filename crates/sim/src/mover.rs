@@ -90,10 +90,13 @@ impl SimMover {
     fn plan(&mut self, tier: Tier, due: PendingTransfer) {
         let place = self.tiers.get_mut(&tier).expect("a tier that there is");
         let took = self.unit_bytes as f64 / place.channel.bytes_per_s;
+        // Transfers of a tier share its rate, so each starts after the last one.
         let start = place.busy_until.max(self.now);
         place.busy_until = start + Duration::from_secs_f64(took);
+        // The latency occupies no bandwidth: the next transfer starts before it is over.
         let at = place.busy_until + place.channel.latency;
         self.asked += 1;
+        // The number keeps transfers with equal times apart, and in order.
         self.due.insert((at, self.asked), due);
         *self.moved_bytes.entry(tier).or_default() += self.unit_bytes;
     }
@@ -111,6 +114,7 @@ impl SimMover {
                 TransferReport::Stored { id, tier, result }
             }
             PendingTransfer::Load(id, name, from) => {
+                // Blocks may be dropped between the request and its turn.
                 let result = if self.held(from).contains(&name) {
                     self.at_hand.insert(name);
                     TransferResult::Done
@@ -168,10 +172,12 @@ impl BlockMover for SimMover {
 
     fn poll(&mut self, moved: &mut Vec<TransferReport>) {
         moved.append(&mut self.refused);
+        // In order of time, and only what is due.
         while let Some(entry) = self.due.first_entry() {
             if entry.key().0 > self.now {
                 return;
             }
+            // A poll may come later than the end of the transfer.
             let ago = self.now.since(entry.key().0);
             let due = entry.remove();
             moved.push(self.carry_out(due, ago));

@@ -77,6 +77,7 @@ impl NoisyOracle {
         let yes = cases.iter().filter(|(_, truth)| *truth).count();
         let base = yes as f64 / cases.len().max(1) as f64;
         let oracle = |clarity| Self::new(channel, clarity, base, seed);
+        // The ends need no search: nothing passes, or everything does.
         if mcc <= 0.0 || mcc >= 1.0 {
             return oracle(mcc);
         }
@@ -89,6 +90,7 @@ impl NoisyOracle {
                 high = middle;
             }
         }
+        // From above: its MCC is at least the wanted one, up to the search's precision.
         oracle(high)
     }
 
@@ -97,6 +99,7 @@ impl NoisyOracle {
     #[must_use]
     pub fn predict(&self, place: Place, truth: bool) -> Probability {
         let number = (place.conversation as u64) << 16 | place.turn as u64;
+        // The place fixes the draw, so that all arms of a seed meet the same errors.
         let mut rng = Rng::new(mix(self.seed ^ mix(number)));
         let evidence = self.evidence(truth, &mut rng);
         let prior = (self.base / (1.0 - self.base)).ln();
@@ -120,6 +123,7 @@ impl NoisyOracle {
                 distance * (side * distance / 2.0 + normal(rng))
             }
             NoiseChannel::Confident => {
+                // At clarity 0 the exponent is infinite, and no case is sure.
                 let exponent = (1.0 - clarity) / clarity;
                 let sure = rng.next_f64().powf(exponent);
                 flipped(sure, rng)

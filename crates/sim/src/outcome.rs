@@ -86,6 +86,7 @@ impl HitTally {
         let input = request.input_tokens.map_or(whole, |input| input as usize);
         let mut tally = Self { requests: 1, ..Self::default() };
         tally.blocks.record(request.blocks.len(), hits);
+        // Without a block size hits cannot be counted in tokens.
         if block_tokens > 0 {
             tally.tokens.record(input, (hits * block_tokens).min(input));
         }

@@ -37,19 +37,23 @@ impl RecentWork {
     #[must_use]
     pub fn longest(&self, blocks: usize, held: impl Fn(usize) -> u64) -> usize {
         let mean = self.replicas.iter().sum::<f64>() / self.replicas.len() as f64;
+        // The request's own blocks are added, or an idle fleet could take nothing.
         let limit = SLACK * mean + blocks as f64;
         let able = self.replicas.iter().enumerate();
         let able = able.filter(|&(_, &work)| work <= limit);
         let rated = able.map(|(index, &work)| (held(index), work, index));
         let best = rated.max_by(|one, other| {
             let by_held = one.0.cmp(&other.0);
+            // Of equals the idlest, or prompts that no replica holds would all go to one.
             by_held.then(other.1.total_cmp(&one.1))
         });
+        // The least of the numbers is at most their mean, so the filter leaves one.
         best.map(|(_, _, index)| index).expect("some replica has no more than the mean")
     }
 
     /// Records a request of which `replica` computed `computed` blocks.
     pub fn served(&mut self, replica: usize, computed: u64) {
+        // Decay in every step makes old work count less, without a list of requests.
         for work in &mut self.replicas {
             *work *= self.keep;
         }

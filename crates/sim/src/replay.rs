@@ -83,10 +83,12 @@ impl Replay {
         };
         let mut lease = self.cache.acquire(&self.chain);
         let hits = lease.matched();
+        // Blocks after the hits are computed and offered to the cache one by one.
         for (offset, &hash) in self.chain.iter().enumerate().skip(hits) {
             let access = Access { offset: offset as u32, ..access };
             if self.cache.admit(&mut lease, hash, &access) == Admit::Declined {
                 self.outcome.full_at.get_or_insert(self.served);
+                // A block after a gap could never be matched.
                 break;
             }
         }
@@ -123,6 +125,7 @@ impl Replay {
                 Effect::Stored { .. } => self.outcome.insertions += 1,
                 Effect::Evicted { .. } => {
                     self.outcome.evictions += 1;
+                    // The first eviction shows that the cache is full.
                     self.outcome.full_at.get_or_insert(self.served);
                 }
             }

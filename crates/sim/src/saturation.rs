@@ -70,9 +70,11 @@ impl Saturation {
         engine.work();
         engine.counted = HitCount::default();
         let warm_at = engine.now;
+        // Hits are spread evenly: their number grows by one whenever the share reaches a whole.
         let hits_before = |number: usize| (number as f64 * self.hit_share) as usize;
         for number in 0..self.requests {
             engine.submit(hits_before(number + 1) > hits_before(number));
+            // At least one: with 0 the loop would never end.
             while engine.present() >= self.at_once.max(1) {
                 engine.step();
             }

@@ -115,6 +115,7 @@ impl Sizing<'_> {
         let block_tokens = self.block_tokens as usize;
         let held = self.held(device, tokens);
         let first_unit = held / block_tokens;
+        // The larger cache may hold less of a prompt under policies other than LRU.
         let units = (self.held(all, tokens) / block_tokens).saturating_sub(first_unit);
         if units == 0 {
             return 0.0;
@@ -144,6 +145,7 @@ impl Sizing<'_> {
     /// Tokens of whole blocks before the prompt's last token, which is always computed.
     fn held(&self, hits: u32, tokens: usize) -> usize {
         let block_tokens = self.block_tokens as usize;
+        // The last token's block is always computed, however much is cached.
         let most = tokens.saturating_sub(1) / block_tokens;
         (hits as usize).min(most) * block_tokens
     }
@@ -163,6 +165,7 @@ pub fn grid(device_blocks: u64, distinct_blocks: u64) -> Vec<u64> {
         }
         power *= 2;
     }
+    // Multiples beyond all blocks say nothing new, but the one that holds all is of interest.
     grid.retain(|&times| times < all);
     grid.push(all);
     grid
@@ -178,6 +181,7 @@ pub fn least<E>(
     mut reaches: impl FnMut(u64) -> Result<bool, E>,
 ) -> Result<u64, E> {
     while high - low > 1 {
+        // Without overflow, however large the sizes are.
         let middle = low + (high - low) / 2;
         if reaches(middle)? {
             high = middle;

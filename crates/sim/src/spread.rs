@@ -176,6 +176,7 @@ impl PlacementFleet {
             capacity,
             replicas: (0..replicas).map(|_| replica()).collect(),
             work: RecentWork::new(replicas),
+            // Drawn first, so that sessions fall differently with each seed.
             salt: rng.next_u64(),
             rng,
             requests: 0,
@@ -199,6 +200,7 @@ impl PlacementFleet {
         self.references += references;
         self.hits += hits;
         self.prompt_tokens += tokens;
+        // The last token of a prompt is computed even where its block hits.
         self.hit_tokens += in_blocks(hits).min(servable_tokens(request, self.block_tokens));
     }
 
@@ -208,6 +210,8 @@ impl PlacementFleet {
             (PlacementPolicy::Pooled, _) => 0,
             (PlacementPolicy::RoundRobin, _) => (self.requests % count as u64) as usize,
             (PlacementPolicy::SessionHash, Some(session)) => {
+                // A generator of its own per session: the same session always gives the same
+                // replica.
                 Rng::new(self.salt ^ session.0).below(count)
             }
             (PlacementPolicy::Random | PlacementPolicy::SessionHash, _) => self.rng.below(count),
@@ -237,6 +241,7 @@ impl PlacementFleet {
             prompt_tokens: self.prompt_tokens,
             hit_tokens: self.hit_tokens,
             token_hit_rate: share(self.hit_tokens, self.prompt_tokens),
+            // The busiest over the mean: 1 where work is even.
             imbalance: share(busiest * self.replicas.len() as u64, all),
             is_exact: self.replicas.iter().all(|replica| replica.cache.weight() == 1),
         }
@@ -250,7 +255,10 @@ impl StackReplica {
         let mut first_miss = None;
         self.cache.touch(&request.blocks, |touch| {
             if first_miss.is_none() {
+                // A block that was never used is infinitely far down the stack.
                 let distance = touch.before.map_or(u64::MAX, |before| before.distance);
+                // The distance says how many blocks were used since, so the rest of the room was
+                // left.
                 let held = capacity.saturating_sub(distance);
                 if held < u64::from(touch.count) {
                     first_miss = Some(touch.offset + held);

@@ -65,9 +65,11 @@ impl<'a> Sweep<'a> {
         config: SweepConfig,
         specs: &[String],
     ) -> Result<Self, PolicyError> {
+        // All specs are checked first: a sweep takes long, and a typo must not end it late.
         specs.iter().try_for_each(|spec| known(spec))?;
         let is_offline = |spec: &String| OFFLINE_NAMES.contains(&name(spec));
         let reads_future = specs.iter().any(is_offline);
+        // Built only if a policy reads it, because it has an entry per reference.
         let future = reads_future.then(|| Arc::new(Future::of(requests)));
         Ok(Self { requests, config, extent: Extent::of(requests, config), future })
     }
@@ -82,6 +84,7 @@ impl<'a> Sweep<'a> {
     /// change nothing.
     #[must_use]
     pub fn room(&self, capacity: u64) -> u64 {
+        // Slots cost memory, and a trace cannot fill more than it has blocks.
         capacity.min(self.extent.distinct_blocks)
     }
 
@@ -137,6 +140,7 @@ impl Extent {
         let mut seen = SeenIds::default();
         let mut infinite = ReplayOutcome::default();
         for (index, request) in requests.iter().enumerate() {
+            // Before the blocks are added: a request does not hit itself.
             let hits = seen.leading(request.blocks.runs());
             request.blocks.runs().iter().for_each(|run| seen.add(run));
             let is_cold = index < config.cold_requests as usize;
@@ -160,6 +164,7 @@ impl SeenIds {
         for run in runs {
             let end = run.start + u64::from(run.count);
             let range = self.0.range(..=run.start).next_back();
+            // A range that starts earlier may end before the run begins.
             let until = range.map_or(run.start, |(_, &until)| until.clamp(run.start, end));
             leading += (until - run.start) as usize;
             if until < end {
@@ -176,6 +181,7 @@ impl SeenIds {
             if until < start {
                 break;
             }
+            // The run is known already, and nothing changes.
             if first <= start && end <= until {
                 return;
             }

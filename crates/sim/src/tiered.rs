@@ -105,6 +105,7 @@ impl TieredReplica {
     pub fn clear_device(&mut self) {
         self.scheduler.clear_device(self.now);
         self.move_units();
+        // The mover learns of evictions before it is asked what was moved.
         self.settle();
     }
 
@@ -135,10 +136,13 @@ impl TieredReplica {
             }
             let arrival = to_come.peek().map(|(request, _)| request.arrival);
             let deadline = self.scheduler.waits_until(self.now);
+            // All requests may wait for loads, and then only a transfer or a deadline moves time
+            // on.
             let next = [arrival, self.mover.next(), deadline];
             let Some(next) = next.into_iter().flatten().min() else {
                 break;
             };
+            // None of them may move time back.
             self.now = next.max(self.now);
         }
         self.scheduler.check();
@@ -164,6 +168,7 @@ impl TieredReplica {
             salt: None,
             access,
         };
+        // A refused request has no flight, so its outcome stays unanswered.
         if self.scheduler.submit(new, self.now) == Submit::Queued {
             self.flights.insert(id, (index, request.arrival));
         }
@@ -177,12 +182,14 @@ impl TieredReplica {
         if batch.is_empty() {
             return false;
         }
+        // A batch may only copy blocks, which takes no time of the engine.
         if !batch.entries.is_empty() {
             self.now = self.now + cost::step(&self.cost, &batch);
         }
         let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
         let sampled = vec![1; sampled.count()];
         self.scheduler.complete(&batch, &sampled, self.now);
+        // Blocks that the step evicted start their way down now.
         self.move_units();
         self.take_notes();
         true

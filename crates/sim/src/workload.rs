@@ -116,6 +116,7 @@ impl ChatWorkload {
         seeds: Seeds,
     ) -> impl Iterator<Item = ScriptedConversation> + use<> {
         let gap = gap.clone();
+        // Two generators: other gaps must not change what is said.
         let (mut corpus, mut gaps) = (Rng::new(seeds.corpus), Rng::new(seeds.gaps));
         std::iter::repeat_with(move || {
             let mut conversation = self.conversation(&mut corpus);
@@ -134,6 +135,7 @@ impl ChatWorkload {
                 answer_tokens: length(self.answer_tokens).draw(rng, LENGTH_MAX),
                 gap_s: 0.0,
             });
+            // A limit, because a data set with many follow-ups could draw for very long.
             if turns.len() == TURNS_MAX || rng.next_f64() >= self.goes_on(turns.len()) {
                 return ScriptedConversation { turns, head: None };
             }

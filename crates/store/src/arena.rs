@@ -40,6 +40,7 @@ impl Arena {
         let too_large = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let len = slot_bytes.checked_mul(num_slots).ok_or_else(too_large)?;
         let last = u32::try_from(num_slots).map_err(|_| too_large())?;
+        // Also for an arena without slots: `base` has to point somewhere.
         let mut map = MmapMut::map_anon(len.max(PAGE))?;
         #[cfg(target_os = "linux")]
         {
@@ -52,6 +53,8 @@ impl Arena {
             base,
             slot_bytes,
             num_slots,
+            // Slots are taken from the end: those used last come first, so that untouched ones
+            // keep costing no memory.
             free: Mutex::new((0..last).rev().collect()),
         }))
     }
@@ -82,6 +85,7 @@ impl Arena {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
+        // A push or a pop cannot leave the list half changed, so a panic elsewhere does no harm.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

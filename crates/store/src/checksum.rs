@@ -11,6 +11,8 @@ use twox_hash::XxHash3_64;
 #[must_use]
 pub(crate) fn of_part(name: BlockHash, part: usize, bytes: &[u8]) -> u64 {
     let (first, _) = name.0.split_first_chunk().expect("a name has 16 bytes");
+    // The factor (2^64 over the golden ratio) spreads the number over the seed, so that swapped
+    // parts do not verify.
     let seed = u64::from_le_bytes(*first) ^ (part as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }

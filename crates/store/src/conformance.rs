@@ -186,6 +186,7 @@ impl ConformanceRun<'_> {
     }
 
     fn remove(&mut self, number: u64, name: u64) {
+        // With nothing else under way, it is certain afterwards that the name is gone.
         self.quiet(number);
         let names = vec![BlockHash::from_u64(name)];
         let ticket = Ticket(number);
@@ -290,6 +291,7 @@ impl ConformanceRun<'_> {
                 UnansweredCommand::Get { name, is_known, .. },
                 outcome @ (CommandOutcome::Loaded(_) | CommandOutcome::Part(_)),
             ) => {
+                // It may have been stored while the get was under way.
                 let is_known = is_known || self.is_known(name);
                 assert!(is_known, "{trial:?}, command {number}: {name} was removed");
                 self.must_be(number, asked, outcome);

@@ -115,6 +115,7 @@ impl DiskOptions {
                 most: LONGEST_SEGMENT_BYTES,
             });
         }
+        // A segment has at most 1 GiB here, so the product does not overflow.
         let least = self.segment_bytes().max(LEAST_SEGMENT_BYTES) * FEWEST_SEGMENTS + LISTS_BYTES;
         if self.budget_bytes >= least {
             Ok(())
@@ -127,6 +128,7 @@ impl DiskOptions {
         let page = crate::record::PAGE as u64;
         let usual = self.budget_bytes / 16;
         let usual = usual.clamp(LEAST_SEGMENT_BYTES, SEGMENT_BYTES);
+        // Whole pages only: direct I/O and the layout require them.
         self.segment_bytes.unwrap_or(usual) / page * page
     }
 }
@@ -166,8 +168,10 @@ impl Disk {
     ) -> Result<(Self, Vec<ResidentRecord>), DiskError> {
         options.check()?;
         options.depth = options.depth.max(1);
+        // `check` has made sure that the budget is larger than this.
         let budget_bytes = options.budget_bytes - LISTS_BYTES;
         let segment_bytes = options.segment_bytes();
+        // Locked before anything is read, because recovery also writes and deletes.
         let folder = DiskFolder::open(&options.folder)?;
         let io = |source| DiskError::Io { path: options.folder.clone(), source };
         let now_s = (options.now_s)();
@@ -227,9 +231,11 @@ impl Disk {
     #[must_use]
     pub fn capacity_records(&self, bytes: u64) -> usize {
         let pages = bytes.div_ceil(PAGE as u64).max(1) as usize;
+        // Header and trailer take a page each.
         let room = self.segment_pages - 2;
         let each = pages + 2 * layout::table_pages(1);
         let mut counts = (1..=room / each).rev();
+        // Tried from the top: the footer grows with the count, so a division does not give it.
         let fits = counts.find(|&count| count * each + layout::table_pages(count) <= room);
         self.usable_segments * fits.unwrap_or(0) * space::FILL_PERCENT / 100
     }
@@ -269,6 +275,7 @@ impl Backend for Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        // Set before the bell, so that the thread that wakes up sees it.
         self.stop.store(true, Ordering::Release);
         (self.bell)();
         if let Some(thread) = self.thread.take() {

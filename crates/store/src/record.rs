@@ -130,7 +130,10 @@ impl Draft {
         for (index, part) in header.parts.iter_mut().enumerate() {
             part.checksum = checksum::of_part(name, index, &slot[part.range()]);
         }
+        // The header comes last, because it holds the checksums of the parts.
         let mut end = header.write(&mut slot);
+        // The gaps hold bytes of an earlier record, perhaps of another
+        // tenant: these must not reach a disk.
         for part in &header.parts {
             slot[end..part.range().start].fill(0);
             end = part.range().end;
@@ -232,6 +235,7 @@ impl Record {
 /// What is wrong with it.
 pub fn verify_bytes(bytes: &[u8], name: BlockHash) -> Result<Header, Wrong> {
     let header = Header::read(bytes, bytes.len())?;
+    // A whole record, but another one: an earlier one of this place, or a misdirected write.
     if header.meta.name != name {
         return Err(Wrong::Misplaced);
     }

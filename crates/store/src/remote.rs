@@ -265,6 +265,7 @@ impl Remote {
         options: &RemoteOptions,
         waker: Waker,
     ) -> Result<(Self, Vec<ResidentRecord>), RemoteError> {
+        // `RandomState` has random keys, so that replicas draw different pauses.
         let seed = RandomState::new().hash_one(std::process::id());
         let store = Store::new(objects, ObjectLayout::under(root), options.rules(), seed);
         let stats = store.stats.clone();
@@ -369,11 +370,13 @@ fn serve(setup: Setup, ready: &Sender<Result<Vec<ResidentRecord>, Trouble>>) {
             }
         }
     });
+    // A folder that does not answer blocks threads of the pool: they are left to themselves.
     runtime.shutdown_timeout(STUCK);
 }
 
 impl Backend for Remote {
     fn submit(&mut self, command: Command) -> Result<(), Command> {
+        // Reports that were not polled count as well, because their channel has no limit.
         if self.unanswered >= self.queue {
             return Err(command);
         }
@@ -393,6 +396,7 @@ impl Backend for Remote {
         let before = reports.len();
         reports.extend(self.reports.try_iter());
         reports.extend(self.late.drain(..));
+        // Only these answer a command; losses and finds come by themselves.
         let is_answer = |report: &&Report| matches!(report, Report::Done { .. });
         let num_answers = reports[before..].iter().filter(is_answer).count();
         self.unanswered = self.unanswered.saturating_sub(num_answers);

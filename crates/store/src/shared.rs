@@ -111,6 +111,7 @@ impl SharedBackend {
         on_condition: OnCondition,
     ) -> Arc<Self> {
         let uses = found.len() as u64;
+        // They come oldest first, so positions serve as numbers of use.
         let known = (0..).zip(found).map(|(use_, record)| (record.name, (use_, record)));
         Arc::new(Self {
             hub: Mutex::new(Hub {
@@ -136,6 +137,8 @@ impl SharedBackend {
         hub.last_member += 1;
         let number = hub.last_member;
         let place = MemberInbox { reports: Vec::new(), waker: waker.clone() };
+        // The hub stays locked until the list below is taken, so that
+        // the member misses no report.
         hub.members.insert(number, place);
         self.wakers.lock().insert(number, waker);
         let mut known: Vec<(u64, ResidentRecord)> = hub.known.values().copied().collect();
@@ -173,6 +176,7 @@ impl Hub {
                 self.asked.insert(ours, asked);
                 Ok(())
             }
+            // The caller gets the command back with its own ticket.
             Err(command) => Err(renamed(command, theirs).1),
         }
     }
@@ -227,6 +231,8 @@ impl Hub {
                     }
                 }
             }
+            // After a failure as well: a record that is forgotten by
+            // mistake is a miss and nothing worse.
             (CommandEffect::Remove(names), _) => self.gone(member, names),
             (CommandEffect::Purge(tenant), _) => {
                 let all = self.known.values().map(|(_, resident)| resident);
@@ -234,8 +240,10 @@ impl Hub {
                 let names = theirs.map(|resident| resident.name).collect();
                 self.gone(member, names);
             }
+            // A failed get changes nothing: if the record is lost, `Report::Lost` says so.
             (CommandEffect::Put(_) | CommandEffect::Get(_) | CommandEffect::GetPart(..), _) => {}
         }
+        // A member that has left gets no answer; a slot in the outcome is free again.
         if let Some(place) = self.members.get_mut(&member) {
             place.reports.push(Report::Done { ticket, outcome });
             (place.waker)();

@@ -162,6 +162,7 @@ impl TieredStore {
     }
 
     fn store(&mut self, (id, unit): (TransferId, Unit), blocks: Vec<BlockId>, to: Vec<Tier>) {
+        // The backends are behind: another record would hold its slot until they catch up.
         let is_busy = self.backlog.len() >= BACKLOG;
         let draft = self.arena.take().filter(|_| !is_busy).and_then(|slot| {
             let now_s = (self.config.now_s)();
@@ -276,6 +277,7 @@ impl TieredStore {
 
     /// Hands a command over, behind those that wait.
     fn give(&mut self, index: usize, command: Command) {
+        // Order matters: a removal must not overtake the put of the same name.
         if !self.backlog.is_empty() {
             return self.backlog.push_back((index, command));
         }
@@ -301,6 +303,8 @@ impl TieredStore {
                     Report::Done { ticket, outcome } => self.done(ticket, outcome),
                     Report::Lost { names, .. } => self.lost(index, names),
                     Report::Found(found) => self.found(index, &found),
+                    // Transfers to a backend in trouble fail one by one; nothing
+                    // else depends on its condition here.
                     Report::Condition(_) => {}
                 }
             }
@@ -336,6 +340,8 @@ impl TieredStore {
                 self.arrived(id, record);
             }
             (CommandPurpose::Load { id }, _) => self.load_failed(id),
+            // Not compared with `fits`: the record only moves to another
+            // tier, and no device reads it.
             (CommandPurpose::Demote { id, to }, CommandOutcome::Loaded(record)) => {
                 self.put(id, record, to);
             }
@@ -368,6 +374,7 @@ impl TieredStore {
                 SealerResult::Copied => {}
                 SealerResult::Packed { pack, record } => self.packed(pack, record),
                 SealerResult::Damaged { id, name } => {
+                    // Damaged in memory: every later load of it would fail as well.
                     self.host.remove(&name);
                     self.load_failed(id);
                 }
@@ -405,6 +412,7 @@ impl BlockMover for TieredStore {
             Transfer::Load { id, name, from } => self.load(id, name, from),
             Transfer::Keep { name, tier } => {
                 if let Some(record) = self.at_hand.get(&name).filter(|_| tier == Tier::Host) {
+                    // A clone shares the slot, so both maps together hold the bytes once.
                     self.host.insert(name, record.clone());
                 }
             }
@@ -430,6 +438,7 @@ impl BlockMover for TieredStore {
     fn end_reads(&mut self) {
         let (parts_read, opened) = self.filling.take();
         for UnitDraft { id, draft, to, .. } in opened {
+            // After an early end, some parts still hold bytes of earlier records.
             if parts_read == self.parts.len() {
                 self.sealer.submit(SealerJob::Seal { id, draft, to });
             } else {
@@ -442,6 +451,7 @@ impl BlockMover for TieredStore {
         self.take_sealed();
         self.give_backlog();
         self.take_reports();
+        // After the reports, because they free slots that these reads wait for.
         while !self.reads.is_empty() && self.arena.free() > 0 {
             if let Some((index, name, pending)) = self.reads.pop_front() {
                 self.get(index, name, pending);

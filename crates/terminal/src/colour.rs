@@ -8,6 +8,7 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// Looks at standard output and the environment, once.
 pub fn start() {
+    // One flag and no other data depend on it, so no ordering is needed.
     IS_ON.store(io::stdout().is_terminal() && are_wanted(), Relaxed);
 }
 

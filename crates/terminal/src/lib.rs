@@ -29,13 +29,16 @@ pub const COLUMNS: usize = 80;
 /// `text` in lines of at most `columns`, broken at spaces; further lines begin with `indent`. A
 /// number stays with its `%`, and colours take no columns.
 pub fn wrapped(text: &str, indent: &str, columns: usize) -> String {
+    // A space without a break keeps a number and its sign together; it is replaced at the end.
     let text = text.replace(" %", "\u{a0}%");
     let start = text.len() - text.trim_start_matches(' ').len();
     let mut lines = vec![text[..start].to_owned()];
     let mut is_empty = true;
     for word in text[start..].split(' ') {
         let last = lines.last_mut().expect("never empty");
+        // Widths are in columns: colours have bytes without any, and some letters take two.
         let width = measure_text_width(last) + usize::from(!is_empty) + measure_text_width(word);
+        // A word longer than a line gets a line of its own and is not cut.
         if is_empty || width <= columns {
             last.push_str(if is_empty { "" } else { " " });
             last.push_str(word);
@@ -52,6 +55,7 @@ pub fn wrapped(text: &str, indent: &str, columns: usize) -> String {
 pub fn fitted(text: &str) -> String {
     let (mut fitted, mut rows) = (String::new(), Vec::new());
     for line in text.lines() {
+        // The rows of a table are gathered: column widths are known after the last one.
         if line.starts_with("| ") {
             rows.push(cells(line));
             continue;
@@ -60,6 +64,7 @@ pub fn fitted(text: &str) -> String {
         if line.starts_with("|-") {
             continue;
         }
+        // This line ends a table, if there was one.
         fitted += &aligned(&std::mem::take(&mut rows));
         let start = line.len() - line.trim_start().len();
         let indent = " ".repeat(start + 2);
@@ -77,6 +82,7 @@ pub fn fitted(text: &str) -> String {
 /// `text` for standard error: where that is a terminal, in lines of its width. A pipe or a file
 /// gets the lines as they are, to search in.
 pub fn for_stderr(text: &str) -> String {
+    // A log file is searched line by line, so its lines are not broken.
     if !io::stderr().is_terminal() {
         return text.to_owned();
     }
@@ -97,6 +103,7 @@ impl Write for Stderr {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let fitted = for_stderr(&String::from_utf8_lossy(text));
         progress::beside(|| to_stderr(&fitted));
+        // The text counts as written: the logger could not report a failure either.
         Ok(text.len())
     }
 
@@ -131,6 +138,7 @@ pub fn note(text: &str) {
 
 /// The cells of a row in Markdown.
 fn cells(row: &str) -> Vec<String> {
+    // An escaped `|` is text, so it must not split the cell.
     let row = row.replace("\\|", "\u{0}");
     let inner = row.trim().trim_start_matches('|').trim_end_matches('|');
     let cells = inner.split('|').map(|cell| cell.trim().replace('\u{0}', "|"));
@@ -139,8 +147,10 @@ fn cells(row: &str) -> Vec<String> {
 
 /// Prints `text` and a line end. A closed pipe is not an error: the reader has seen enough.
 pub fn line(text: &str) -> Result<()> {
+    // The bar is hidden while the line is written, or both would share a row.
     let written = progress::beside(|| {
         let mut stdout = io::stdout().lock();
+        // The flush belongs to the write: a full disk shows up only then.
         writeln!(stdout, "{text}").and_then(|()| stdout.flush())
     });
     match written {
@@ -158,6 +168,7 @@ pub fn check(path: &Path, trace: Option<&Path>) -> Result<()> {
     let wrong = if has_extension(path, "zst") {
         "zstd is read here but not written; name it .gz, or pipe through `zstd`"
     } else if trace.is_some_and(|trace| is_same_file(path, trace)) {
+        // Creating the output would empty the trace before its first line is read.
         "is the trace itself, which would be lost; name another file"
     } else {
         return Ok(());
@@ -173,6 +184,7 @@ pub fn check(path: &Path, trace: Option<&Path>) -> Result<()> {
 /// written where it is.
 pub fn files(outputs: &[(&str, &Path)], inputs: &[&Path]) -> Result<()> {
     for (index, &(option, path)) in outputs.iter().enumerate() {
+        // Two outputs to one path would overwrite each other, whichever comes first.
         let is_taken = |&&(_, other): &&(&str, &Path)| place(path) == place(other);
         let wrong = if inputs.iter().any(|input| is_same_file(path, input)) {
             "is an input, which would be lost; name another file".to_owned()
@@ -190,12 +202,13 @@ pub fn files(outputs: &[(&str, &Path)], inputs: &[&Path]) -> Result<()> {
 
 /// Returns the canonical path of a file that may not exist yet.
 fn place(path: &Path) -> Option<PathBuf> {
+    // A file that does not exist has no canonical path, but its folder has one.
     let there = path.canonicalize().ok();
     there.or_else(|| Some(folder(path).canonicalize().ok()?.join(path.file_name()?)))
 }
 
 fn folder(path: &Path) -> &Path {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 
@@ -212,8 +225,11 @@ fn writable(path: &Path) -> Result<(), String> {
         Ok(there) if !there.is_file() => {
             return Err("is a device or a pipe, no regular file; name another one".to_owned());
         }
+        // Opening for writing checks permissions and changes nothing.
         Ok(_) => OpenOptions::new().write(true).open(path).map(drop),
         Err(_) => {
+            // `create_new` fails if another process made the file in the meantime, so nothing is
+            // lost.
             let made = OpenOptions::new().write(true).create_new(true).open(path);
             made.and_then(|_| fs::remove_file(path))
         }
@@ -233,6 +249,7 @@ pub fn to<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Re
     if path.as_os_str() == "-" {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
         let written = write(&mut out).and_then(|written| {
+            // An error of the flush counts as a failed write.
             out.flush()?;
             Ok(written)
         });
@@ -244,6 +261,7 @@ pub fn to<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Re
     let written = if has_extension(path, "gz") {
         let mut packed = GzEncoder::new(out, Compression::default());
         write(&mut packed).and_then(|written| {
+            // The trailer of gzip is written now; without it the file is cut off.
             packed.finish()?.flush()?;
             Ok(written)
         })
@@ -261,6 +279,7 @@ pub fn to<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Re
 fn unless_closed<T>(written: Result<T>, cannot_write: impl Fn() -> String) -> Result<Option<T>> {
     match written {
         Ok(written) => Ok(Some(written)),
+        // Only errors of the output itself can be a closed pipe; others come from the computation.
         Err(error) => match error.downcast_ref::<io::Error>().map(io::Error::kind) {
             Some(ErrorKind::BrokenPipe) => Ok(None),
             Some(_) => Err(error.context(cannot_write())),
@@ -270,12 +289,13 @@ fn unless_closed<T>(written: Result<T>, cannot_write: impl Fn() -> String) -> Re
 }
 
 fn has_extension(path: &Path, extension: &str) -> bool {
-    path.extension().is_some_and(|it| it == extension)
+    path.extension().is_some_and(|found| found == extension)
 }
 
 /// Whether both are one file on a disk, be it by different names or links. Terminals and pipes
 /// can be read and written at once.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    // A path without a file behind it is the same as no other.
     let (Ok(one_is), Ok(other_is)) = (one.metadata(), other.metadata()) else {
         return false;
     };
@@ -285,6 +305,7 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
+        // Device and inode are equal for hard links and for paths through symbolic links.
         (one_is.dev(), one_is.ino()) == (other_is.dev(), other_is.ino())
     }
     #[cfg(not(unix))]

@@ -72,6 +72,7 @@ impl TaskProgress {
 
     /// Says at once what begins, where there is no terminal: for work of minutes.
     pub fn announced(self) -> Self {
+        // On a terminal the bar itself tells what began.
         if BARS.is_hidden() && !after().is_zero() && after() < NEVER {
             to_stderr(&(line(&self.0.bar) + "\n"));
         }
@@ -79,11 +80,13 @@ impl TaskProgress {
     }
 
     fn begin(what: String, unit: ProgressUnit, length: Option<u64>) -> Self {
+        // The bar is hidden until `AFTER` has passed: most commands end sooner.
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
         let bar = bar.with_message(what);
         bar.set_style(style(unit, length.is_some()));
         let (end, ended) = mpsc::channel();
         let watched = bar.clone();
+        // Tests ask for no delay, so the bar is there before the watcher thread runs.
         if after().is_zero() {
             show(&bar);
         }
@@ -100,6 +103,7 @@ impl TaskProgress {
     pub fn phase(&self, what: &'static str, length: Option<usize>) {
         let bar = &self.0.bar;
         *self.unit() = ProgressUnit::Steps;
+        // The estimate of the remaining time must not count the phase before.
         bar.reset();
         bar.set_message(what);
         match length {
@@ -121,6 +125,7 @@ impl TaskProgress {
 
     /// The same, for calls on a hot path.
     pub fn at(&self, position: usize) {
+        // Every 256th step is enough for a reader, and the others cost one test only.
         if position.is_multiple_of(STEP) {
             self.0.bar.set_position(position as u64);
         }
@@ -130,6 +135,7 @@ impl TaskProgress {
     pub fn inc_length(&self, length: u64) {
         self.0.bar.inc_length(length);
         let unit = *self.unit();
+        // The style depends on a known length: with one there is a bar instead of a spinner.
         self.0.bar.set_style(style(unit, true));
     }
 
@@ -179,10 +185,14 @@ impl Progress for TaskProgress {
 impl SharedBar {
     fn end(&self) {
         let watcher = self.watcher.lock().ok();
+        // `take` makes the end idempotent: clones and the drop call it again.
         if let Some((end, thread)) = watcher.and_then(|mut watcher| watcher.take()) {
+            // The dropped sender wakes the watcher at once, so a short command does not wait for a
+            // tick.
             drop(end);
             // A panic there has been reported, and costs no result.
             let _ = thread.join();
+            // After the join no other thread draws, so the line stays cleared.
             self.bar.finish_and_clear();
             BARS.remove(&self.bar);
         }
@@ -215,6 +225,7 @@ fn after() -> Duration {
 
 /// Shows progress after a while, until the work has ended.
 fn watch(bar: &ProgressBar, ended: &Receiver<()>) {
+    // A closed channel means that the work ended; only a timeout means that it continues.
     let has_ended = |wait| ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
     if !after().is_zero() {
         if has_ended(after()) {
@@ -222,6 +233,7 @@ fn watch(bar: &ProgressBar, ended: &Receiver<()>) {
         }
         show(bar);
     }
+    // Standard error is no terminal, so lines appear instead of a bar.
     if BARS.is_hidden() {
         while !has_ended(EVERY) {
             to_stderr(&(line(bar) + "\n"));
@@ -245,6 +257,7 @@ fn show(bar: &ProgressBar) {
 fn line(bar: &ProgressBar) -> String {
     let (what, done) = (bar.message(), bar.position());
     match bar.length() {
+        // Without any step done there is no speed to estimate from.
         Some(length) if done > 0 && length > 0 => format!(
             "{what}: {:.0} %, about {:#} left",
             (100.0 * done as f64 / length as f64).min(100.0),

@@ -188,6 +188,7 @@ impl Hits {
         if self.references == 0 {
             return 0.0;
         }
+        // Under sampling, hits are estimated and can exceed the references.
         (self.hits as f64 / self.references as f64).min(1.0)
     }
 }
@@ -243,6 +244,8 @@ impl Characterizer {
     /// Counts the next request, of `user` (any number that names one).
     pub fn add_of(&mut self, request: &TraceRequest, user: Option<u64>) {
         let sender = Sender {
+            // A request out of order counts at the latest time so far, so no difference of times is
+            // negative.
             now: request.arrival.max(self.end),
             request_type: request.request_type,
             turn: request.turn.min(TURNS_MAX),
@@ -272,6 +275,8 @@ impl Characterizer {
     /// Uses the request's blocks; how many of them hit. Under sampling that is an estimate which
     /// is right on average, and can be above their number.
     fn touch(&mut self, request: &TraceRequest, sender: Sender) -> u64 {
+        // Read first: the end of the touch may halve the rate, but its hits are counted at this
+        // one.
         let weight = self.stack.weight();
         let block_tokens = self.settings.block_tokens;
         let servable = servable_tokens(request, block_tokens) / u64::from(block_tokens.max(1));
@@ -290,6 +295,8 @@ impl Characterizer {
         } = self;
         stack.touch(&request.blocks, |touch: Touch<UseRecord>| {
             let Some(before) = touch.before else {
+                // A block hits only if all blocks before it do, so the first new block ends the
+                // hits.
                 is_leading = false;
                 return UseRecord::new(sender);
             };
@@ -298,8 +305,12 @@ impl Characterizer {
             if is_leading {
                 known += blocks;
                 curve.add(before.distance, touch.count, weight);
+                // The block of the prompt's last token is recomputed, so a hit on it serves no
+                // token.
                 let good = servable.saturating_sub(touch.offset);
                 let good = good.min(u64::from(touch.count)) as u32;
+                // The others are the last blocks of the piece, so their distances begin `good`
+                // later.
                 unservable.add(before.distance + u64::from(good), touch.count - good, weight);
                 origins.add(&record, sender, blocks);
                 let gap_ms = (sender.now.0 - record.last.0) / 1_000_000;
@@ -309,14 +320,17 @@ impl Characterizer {
                 let of_turn = reuse_by_turn.entry(record.turn).or_default();
                 of_turn.add(gap_ms, blocks);
             } else {
+                // A known block after a new one: its id cannot name its whole prefix.
                 ideal.orphans += blocks;
             }
+            // The next reuse is charged to this request's type, turn, session and user.
             UseRecord {
                 first: record.first,
                 uses: record.uses.saturating_add(1),
                 ..UseRecord::new(sender)
             }
         });
+        // All blocks, sampled or not, because a request says how many it has.
         self.ideal.references += request.blocks.len() as u64;
         self.ideal.hits += known;
         known
@@ -329,6 +343,8 @@ impl Characterizer {
         let tokens = request.input_tokens.map_or(all_blocks, u64::from);
         self.ideal.prompt_tokens += tokens;
         let servable = servable_tokens(request, self.settings.block_tokens);
+        // The hits are estimated under sampling, and the last block of a full prompt serves
+        // nothing.
         self.ideal.hit_tokens += in_blocks(hits).min(servable);
         self.prompt_tokens.add(tokens, 1);
         if let Some(output) = request.output_tokens {
@@ -339,8 +355,10 @@ impl Characterizer {
 
     /// Hits by offset and by stride: the first `hits` of `references` blocks hit.
     fn count_places(&mut self, references: u64, hits: u64) {
+        // An estimate under sampling can exceed the references.
         let hits = hits.min(references);
         let mut from = 0;
+        // Bins double in width, so a prompt of any length falls into few of them.
         let mut until = 1;
         let mut bin = 0;
         while from < references {
@@ -352,15 +370,19 @@ impl Characterizer {
             self.offsets[bin].references += here(references);
             self.offsets[bin].hits += here(hits);
             let stride = 1 << bin;
+            // Hits are a prefix. A pair begins at each hit with another block one stride later.
             self.strides[bin].0 += hits.min(references.saturating_sub(stride));
+            // Both blocks hit where the second one lies in the prefix as well.
             self.strides[bin].1 += hits.saturating_sub(stride);
             (from, until, bin) = (until, until * 2, bin + 1);
         }
     }
 
     fn count_senders(&mut self, sender: Sender, turn: u16, hits: Hits, tokens: u64) {
+        // A request without a session is a turn of its own.
         let mut is_new_turn = true;
         let mut is_new_session = false;
+        // Only a known session uses the weight, and to look it up halves nothing.
         let weight = self.sessions.weight();
         let session = (sender.session != NOBODY).then(|| self.sessions.of(sender.session));
         if let Some(session) = session.flatten() {
@@ -369,11 +391,13 @@ impl Characterizer {
             if is_new_session {
                 session.first = sender.now;
             } else {
+                // The request before was followed, so its class and its time get the count.
                 *self.followed.entry(session.class).or_insert(0) += weight;
                 self.moments.at(session.last).next.followed += weight;
                 let gap_ms = (sender.now.0 - session.last.0) / 1_000_000;
                 self.gaps.add(gap_ms, weight);
             }
+            // Last, because the counts above need the request before.
             session.add(sender, turn, hits, tokens);
         }
         if sender.user == NOBODY {
@@ -412,6 +436,7 @@ impl UseRecord {
 impl Origins {
     fn add(&mut self, before: &UseRecord, sender: Sender, blocks: u64) {
         let count = match (before.session, sender.session) {
+            // Two requests without a session do not share one.
             (NOBODY, _) | (_, NOBODY) => &mut self.unknown_session,
             (one, other) if one == other => &mut self.same_session,
             _ => &mut self.other_session,

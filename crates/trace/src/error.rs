@@ -41,7 +41,9 @@ impl TraceError {
     pub fn bad_line(input: &str, line: usize, reason: impl Into<String>) -> Self {
         let mut reason = reason.into();
         if reason.len() > REASON_BYTES_MAX {
+            // `truncate` panics in the middle of a character.
             reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+            // The parser's quote may be as long as the line, and errors may be kept.
             reason.shrink_to_fit();
             reason.push('…');
         }

@@ -136,10 +136,13 @@ type FieldTest = fn(&LineFields) -> bool;
 const BY_FIELDS: [(Format, FieldTest); 7] = [
     (Format::Canonical, canonical::fits),
     (Format::Agent, agent::fits),
+    // Before Mooncake, because both have `hash_ids`.
     (Format::Bailian, bailian::fits),
     (Format::Mooncake, mooncake::fits),
+    // Before requests: `turns` and `conversations` belong to dialogues, whatever else a line has.
     (Format::Conversation, conversation::has_turns),
     (Format::Requests, request_log::fits),
+    // After requests: `messages` alone is a dialogue.
     (Format::Conversation, conversation::has_messages),
 ];
 
@@ -210,6 +213,7 @@ pub(crate) fn info(block_tokens: u32, [sessions, turns, types]: [Provenance; 3])
 /// The time `value`, in units of `unit_ns` nanoseconds, of a `field`.
 pub(crate) fn nanos(field: &str, value: f64, unit_ns: f64) -> Result<Nanos, String> {
     let nanos = (value * unit_ns).round();
+    // A NaN lies in no range. The bound is the largest round number below 2^64.
     if (0.0..1.8e19).contains(&nanos) {
         return Ok(Nanos(nanos as u64));
     }

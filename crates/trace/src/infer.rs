@@ -114,6 +114,7 @@ impl Inference {
             (_, Some((session, turn))) => (session, turn.saturating_add(1)),
             (_, None) => (self.fresh_session(), 1),
         };
+        // A repeat as well, so the next turn follows the latest request with this end.
         self.remember(request, session, turn);
         if self.fills_sessions {
             request.session = Some(session);
@@ -136,15 +137,18 @@ impl Inference {
         let Some((id, next)) = self.ends.deepest(request) else {
             return (RequestLink::New, None);
         };
+        // `deepest` has just found it, so this is never taken.
         let Some(end) = self.ends.get_mut(id) else {
             return (RequestLink::New, None);
         };
+        // One beyond the limit is enough to tell, which bounds the list.
         if let Some(next) = next
             && end.branches.len() <= BRANCHES_MAX
             && !end.branches.contains(&next)
         {
             end.branches.push(next);
         }
+        // A template stays one, because `remember` keeps the branches of an end.
         if end.branches.len() > BRANCHES_MAX {
             return (RequestLink::Template, None);
         }
@@ -156,6 +160,7 @@ impl Inference {
     /// Keeps where the whole blocks of `request` end.
     fn remember(&mut self, request: &TraceRequest, session: SessionId, turn: u16) {
         let blocks = &request.blocks;
+        // The last block may be partial, so the end is the block before it.
         if blocks.len() <= DEPTH_MIN {
             return;
         }
@@ -163,6 +168,7 @@ impl Inference {
         let Some(end) = second_last(runs) else {
             return;
         };
+        // The end gets a new request, but what followed it stays known.
         let branches = self.ends.remove(end).map_or(Vec::new(), |end| end.branches);
         let end_of = PromptEnd { session, turn, prompt: prompt_of(request), branches };
         self.ends.insert(end, end_of);
@@ -185,12 +191,14 @@ impl Ends {
         let mut depth = request.blocks.len();
         for run in request.blocks.runs().iter().rev() {
             depth -= run.count as usize;
+            // Blocks above the least depth are no ends; only the first run has such blocks.
             let first = run.start + (DEPTH_MIN - 1).saturating_sub(depth) as u64;
             let last = last_id(run);
             if first <= last {
                 let in_run = |ends: &BTreeMap<u64, PromptEnd>| {
                     ends.range(first..=last).next_back().map(|(id, _)| *id)
                 };
+                // Ids of a run grow with depth, so the larger of the two is the deeper.
                 if let Some(id) = in_run(&self.younger).max(in_run(&self.older)) {
                     let next = if id < last { Some(id + 1) } else { behind };
                     return Some((id, next));

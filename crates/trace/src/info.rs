@@ -58,6 +58,7 @@ impl TraceInfo {
         let index = known.unwrap_or(self.types.len());
         if known.is_none() {
             if index >= TYPES_MAX || name.len() > TYPE_NAME_BYTES_MAX {
+                // A trace with endless names must not fill the table; index 0 is `unknown`.
                 return 0;
             }
             self.types.push(name.to_owned());

@@ -127,6 +127,7 @@ impl Materializer {
     /// When blocks of that length, from that vocabulary, could have equal tokens.
     pub fn new(config: MaterializerConfig) -> Result<Self, MaterializeError> {
         let Range { start, end } = config.vocabulary;
+        // A reversed range counts as empty and is refused below.
         let len = end.saturating_sub(start);
         if len < 2 {
             return Err(MaterializeError::Vocabulary { len });
@@ -139,6 +140,7 @@ impl Materializer {
                 vocabulary: len,
             });
         }
+        // Two keys, because block ids and request numbers may both count from 0.
         let mut keys = Rng::new(config.seed);
         let mut tokens = || BlockTokens::new(keys.next_u64(), config.vocabulary.clone());
         Ok(Self { shared: tokens(), own: tokens(), config, number: 0 })
@@ -147,6 +149,7 @@ impl Materializer {
     /// The prompt of the next request. O(its tokens), which the limit bounds.
     pub fn next(&mut self, request: &TraceRequest) -> Materialization {
         let number = self.number;
+        // Refused and empty requests count too: a number is a place in the trace.
         self.number += 1;
         let (tokens, limit) = (self.len(request), u64::from(self.config.max_prompt_tokens));
         if tokens > limit && self.config.over_long == OverLong::Refuse {
@@ -186,6 +189,7 @@ impl Materializer {
         let block_tokens = self.config.block_tokens as usize;
         let mut tokens = Vec::with_capacity(len);
         for id in request.blocks.iter() {
+            // A trace may list more blocks than its prompt's length fills.
             if tokens.len() == len {
                 break;
             }

@@ -139,6 +139,7 @@ impl<'a> Reader<'a> {
             None => Format::of(&mut lines)?,
         };
         check(format, &options).map_err(|reason| unsuitable(&lines, reason))?;
+        // Peeked only: a header is also the first line that the parser gets.
         let opened = lines.peek_with(|first| format::open(format, Some(first), &options));
         let (parser, mut info) = match opened {
             Some(opened) => opened?,
@@ -187,6 +188,7 @@ impl<'a> Reader<'a> {
     /// The next request as its format and the schedule give it.
     fn pull(&mut self) -> Option<Result<TraceRequest, TraceError>> {
         loop {
+            // Sessions under way come first; a further line is read only if it could begin earlier.
             if let Some(next) = self.schedule.next(self.is_last_read) {
                 let name = self.lines.name();
                 return Some(
@@ -198,6 +200,7 @@ impl<'a> Reader<'a> {
             }
             let (parser, info) = (&mut self.parser, &mut self.info);
             match self.lines.next_with(|line| parser.read(line, info)) {
+                // Sessions may still be under way, so the loop continues.
                 None => self.is_last_read = true,
                 Some(Ok(ParsedLine::Nothing)) => {}
                 Some(Ok(ParsedLine::Duplicate)) => self.tally.duplicates += 1,
@@ -224,6 +227,7 @@ impl<'a> Reader<'a> {
         self.tally.blocks += request.blocks.len() as u64;
         self.tally.oversized += u64::from(is_oversized(request, self.info.block_tokens));
         self.tally.undersized += u64::from(is_undersized(request, self.info.block_tokens));
+        // After the arrival is final, in the order in which requests are handed out.
         if let Some(inference) = &mut self.inference {
             inference.assign(request);
         }
@@ -240,6 +244,7 @@ impl Iterator for Reader<'_> {
                     self.admit(&mut request);
                     return Some(Ok(request));
                 }
+                // Only bad lines are skipped. The other errors concern the whole input.
                 Err(TraceError::BadLine { .. }) if self.skip_bad => self.tally.skipped += 1,
                 Err(error) => return Some(Err(error)),
             }
@@ -278,6 +283,7 @@ fn is_oversized(request: &TraceRequest, block_tokens: u32) -> bool {
         return false;
     };
     let held = request.blocks.len() as u64 * u64::from(block_tokens);
+    // A prompt shorter than a block still has a block.
     held > 2 * u64::from(input.max(block_tokens))
 }
 

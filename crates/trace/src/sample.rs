@@ -29,6 +29,7 @@ impl Sample {
     #[must_use]
     pub fn new(scale: f64, seed: u64) -> Option<Self> {
         let is_share = scale > 0.0 && scale <= 1.0;
+        // A key per kind, so that equal ids of different kinds are judged independently.
         let mut keys = Rng::new(seed);
         is_share.then(|| Self {
             scale,

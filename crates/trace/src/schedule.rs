@@ -86,9 +86,11 @@ impl<'a> Schedule<'a> {
         mut session: RecordedSession<'a>,
         line: usize,
     ) -> Result<(), String> {
+        // Before the draw: a session without requests leaves the other starts as they are.
         let Some(next) = session.requests.next() else {
             return Ok(());
         };
+        // A session alone is accepted at any size, because it must be held in any case.
         if session.bytes > OPEN_BYTES_MAX - self.open_bytes && !self.open.is_empty() {
             return Err(format!(
                 "{} sessions under way at once need more than {} MiB; draw their starts further \
@@ -115,6 +117,7 @@ impl<'a> Schedule<'a> {
     pub(crate) fn next(&mut self, is_last: bool) -> Option<Result<TraceRequest, (usize, String)>> {
         let entry = self.open.first_entry()?;
         let (time, number) = *entry.key();
+        // The next session begins at `next_start` at the earliest, possibly before this request.
         if !is_last && self.gaps.is_some() && time > self.next_start {
             return None;
         }
@@ -122,16 +125,19 @@ impl<'a> Schedule<'a> {
         if self.gaps.is_none() {
             self.next_start = self.next_start.max(time);
         }
+        // An error ends its session.
         let following = session.requests.next().filter(|_| next.is_ok());
         match following {
             Some(next) => {
                 let open = OpenSession { next, session, start, line };
+                // Recorded times may go back within a session; its order wins.
                 self.open.insert((open.time().max(time), number), open);
             }
             None => self.open_bytes = self.open_bytes.saturating_sub(session.bytes),
         }
         Some(match next {
             Ok(mut request) => {
+                // The key, which unlike the recorded time never goes back.
                 request.arrival = time;
                 Ok(request)
             }

@@ -31,6 +31,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 pub fn decompress<'a>(raw: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let mut raw = BufReader::with_capacity(BUFFER_BYTES, raw);
     let start = start(&mut raw)?;
+    // The bytes that were looked at come first again.
     let raw = io::Cursor::new(start.clone()).chain(raw);
     Ok(if start.starts_with(&GZIP_MAGIC) {
         buffered(MultiGzDecoder::new(raw))
@@ -117,6 +118,7 @@ impl<'a> Lines<'a> {
         look: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<Result<T, TraceError>> {
         let found = self.next_with(look);
+        // At the end there is no line to hand out again.
         self.is_peeked = !self.is_over;
         found
     }
@@ -132,6 +134,7 @@ impl<'a> Lines<'a> {
     ) -> Option<Result<T, TraceError>> {
         match self.advance() {
             Err(source) => {
+                // A broken stream would give the same error for ever.
                 self.is_over = true;
                 return Some(Err(TraceError::Read {
                     input: self.name.clone(),
@@ -142,6 +145,7 @@ impl<'a> Lines<'a> {
             Ok(false) => return None,
             Ok(true) => {}
         }
+        // A file may begin with a byte order mark, which is no JSON.
         let parsed = match std::str::from_utf8(&self.buffer) {
             Ok(text) => parse(&surrogates::mended(text.trim_start_matches('\u{feff}').trim())),
             Err(error) => Err(format!("not UTF-8 text ({error})")),
@@ -169,6 +173,7 @@ impl<'a> Lines<'a> {
 
     fn read_line(&mut self) -> io::Result<usize> {
         self.buffer.clear();
+        // The limit applies before the bytes are in memory.
         let read =
             self.reader.by_ref().take(LINE_LIMIT_BYTES).read_until(b'\n', &mut self.buffer)?;
         if read as u64 == LINE_LIMIT_BYTES {

@@ -52,7 +52,10 @@ impl Baseline {
     pub(super) fn of(prefix: &PromptBody, tokens: u64, tokenizer: String) -> Self {
         let prefix = &*prefix.bytes();
         let parts = (prefix.len() / PART_BYTES_MIN).clamp(1, PARTS_MAX);
+        // The standard library seeds it from the operating system, so no generator of random
+        // numbers is needed.
         let random = RandomState::new();
+        // Each of the four hashes is 64 bits: the key has 256.
         let key = (0u64..4).map(|part| format!("{:016x}", random.hash_one(part)));
         let key: String = key.collect();
         Self {
@@ -60,9 +63,11 @@ impl Baseline {
             tokenizer,
             stable_prefix_bytes: prefix.len(),
             hash: hash(&key, prefix),
+            // The last part ends with the prefix, whose hash is above.
             hashes: (1..parts)
                 .map(|part| hash(&key, &prefix[..prefix.len() * part / parts]))
                 .collect(),
+            // The key goes last into the struct because the hashes above borrow it.
             key,
         }
     }
@@ -80,6 +85,7 @@ impl Baseline {
         };
         let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
         let baseline: Self = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        // Counts of two tokenizers cannot be compared: a shorter text may have more tokens.
         if baseline.tokenizer != tokenizer {
             let other = format!(
                 "its lengths are in tokens of another tokenizer ({}, here {tokenizer}); give the \
@@ -102,15 +108,19 @@ impl Baseline {
     pub(super) fn begins(&self, prefix: &PromptBody) -> Begins {
         let (bytes, prefix) = (self.stable_prefix_bytes, &*prefix.bytes());
         let is_same = |front: &[u8], expected: &str| hash(&self.key, front) == expected;
+        // The prefix may be shorter than the baseline's; then no slice of that length exists.
         let whole = prefix.get(..bytes);
+        // The whole is compared first: a longer prefix that begins alike is no change.
         if whole.is_some_and(|front| is_same(front, &self.hash)) {
             return Begins::AsBefore;
         }
         let parts = self.hashes.len() + 1;
+        // The bounds are those with which the file was written.
         let is_part = |(part, expected): &(usize, &String)| {
             let front = prefix.get(..bytes * part / parts);
             front.is_some_and(|front| is_same(front, expected))
         };
+        // Each hash is of a beginning, so after the first that differs all others differ as well.
         let same = (1..parts).zip(&self.hashes).take_while(is_part).count();
         Begins::Otherwise { shared: same as f64 / parts as f64 }
     }

@@ -31,15 +31,20 @@ impl<K: Ord + Copy, V> Heaviest<K, V> {
     /// lightest key makes room.
     pub(super) fn add(&mut self, key: K, weight: u64, fresh: impl FnOnce() -> V) -> &mut V {
         let mut inherited = 0;
+        // A known key replaces none, so room is made for new ones only.
         if !self.kept.contains_key(&key) && self.kept.len() == self.most {
+            // A scan of all keys is linear, but happens only for a new key while the table is full.
             let lightest = self.kept.iter().min_by_key(|(_, kept)| kept.rank);
             if let Some((lightest, rank)) = lightest.map(|(key, kept)| (*key, kept.rank)) {
                 self.kept.remove(&lightest);
+                // The rank must not fall below the weight that may have been lost with an earlier
+                // eviction.
                 inherited = rank;
             }
         }
         let kept =
             self.kept.entry(key).or_insert_with(|| RankedValue { rank: inherited, value: fresh() });
+        // The sum of many weights saturates rather than wraps to the lightest.
         kept.rank = kept.rank.saturating_add(weight);
         &mut kept.value
     }
@@ -81,7 +86,7 @@ mod tests {
             assert!(kept.len() <= most);
             for (key, weight) in &all {
                 let counted = kept.get(key);
-                assert!(counted.is_none_or(|it| it <= weight), "{key} of seed {seed}");
+                assert!(counted.is_none_or(|count| count <= weight), "{key} of seed {seed}");
                 let is_heavy = *weight > total / most as u64;
                 assert!(!is_heavy || counted.is_some(), "{key} of seed {seed}");
             }

@@ -34,6 +34,7 @@ pub(super) fn each(
         } else if is_text(file) {
             take(&text_prompt(file)?);
         } else {
+            // Each log shows progress of its own, in bytes.
             logs::each(file, skip_bad, &*begin(None), |request| {
                 take(request);
                 ControlFlow::Continue(())
@@ -44,8 +45,9 @@ pub(super) fn each(
 }
 
 fn is_text(file: &Path) -> bool {
-    let extension = file.extension().and_then(|it| it.to_str());
-    extension.is_some_and(|it| TEXTS.contains(&it))
+    // The content does not decide: a text that holds JSON is still one prompt.
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| TEXTS.contains(&extension))
 }
 
 /// The text files of a folder, by name.
@@ -54,11 +56,14 @@ fn texts(folder: &Path) -> Result<Vec<PathBuf>, AnalysisError> {
         || AnalysisError::file(format!("cannot read the folder {}", folder.display()));
     let entries = fs::read_dir(folder).map_err(cannot_read())?;
     let paths = entries.map(|entry| match entry {
+        // An entry that cannot be read fails the check: a skipped prompt could hide a finding.
         Ok(entry) => Ok(entry.path()),
         Err(error) => Err(cannot_read()(error)),
     });
     let mut paths = paths.collect::<Result<Vec<_>, AnalysisError>>()?;
+    // Other files of the folder, such as a README without an extension, are no prompts.
     paths.retain(|path| path.is_file() && is_text(path));
+    // The order of a folder's entries differs by file system; the result must not.
     paths.sort();
     Ok(paths)
 }
@@ -67,6 +72,7 @@ fn text_prompt(file: &Path) -> Result<LoggedRequest, AnalysisError> {
     let name = file.display().to_string();
     let cannot_read = || AnalysisError::file(format!("cannot read {name}"));
     let bytes = fs::metadata(file).map_err(cannot_read())?.len();
+    // A log that is named .txt would count as one huge prompt.
     if bytes > TEXT_BYTES_MAX {
         let message = format!(
             "{name} has {bytes} bytes, more than a prompt of {TEXT_BYTES_MAX}; is it a log? Name \
@@ -76,6 +82,7 @@ fn text_prompt(file: &Path) -> Result<LoggedRequest, AnalysisError> {
     }
     let text = fs::read_to_string(file).map_err(cannot_read())?;
     Ok(LoggedRequest {
+        // A text file has no id of its own, so its path names it in findings.
         id: Some(name),
         line: 1,
         arrival: None,

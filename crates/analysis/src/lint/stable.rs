@@ -25,9 +25,11 @@ impl Stable {
     pub(super) fn add(&mut self, body: &PromptBody) {
         let front = match body {
             PromptBody::Text(_) => body.cut(0..FRONT_BYTES_MAX),
+            // Both limits are in bytes; an id has four.
             PromptBody::Ids(_) => body.cut(0..FRONT_BYTES_MAX / size_of::<u32>()),
         };
         let bytes = front.bytes().len();
+        // A front that is too large is skipped, and smaller ones after it may still find room.
         if self.fronts.len() < PROMPTS_MAX && self.bytes + bytes <= BYTES_MAX {
             self.bytes += bytes;
             self.fronts.push(front);
@@ -38,9 +40,13 @@ impl Stable {
     /// order.
     pub(super) fn prefix(mut self) -> PromptBody {
         self.fronts.sort_unstable();
+        // Integers instead of 0.9: the least number that is at least nine tenths.
         let needed = (self.fronts.len() * 9).div_ceil(10).max(1);
         let windows = self.fronts.windows(needed);
+        // Sorted neighbours share least between the first and the last, so one comparison per
+        // window is enough.
         let common = windows.map(|window| (window[0].common(&window[needed - 1]), &window[0]));
+        // Reversed, because `max_by_key` returns the last of equals and the first is wanted.
         let longest = common.rev().max_by_key(|(len, _)| *len);
         match longest {
             Some((len, front)) => front.cut(0..len),

@@ -74,9 +74,11 @@ impl UnnamedChanges {
         let Some(parted) = &told.parted else {
             return;
         };
+        // A change with a name is a finding already. A long one is content that differs by intent.
         if parted.evidence.is_some() || !is_value(&parted.divergence) {
             return;
         }
+        // The two hashes are of the words on either side of the change.
         let (key, tokens) =
             ((parted.divergence.place, parted.divergence.behind), parted.lost_tokens);
         let place = self.places.add(key, tokens, || ChangeSite {
@@ -87,6 +89,7 @@ impl UnnamedChanges {
         });
         place.requests += 1;
         place.tokens += tokens;
+        // The first example is the best only until a later prompt loses more.
         if tokens > place.most {
             (place.most, place.example) = (tokens, told.example(parted));
         }
@@ -94,8 +97,10 @@ impl UnnamedChanges {
 
     /// Returns the places that are not due to chance, most tokens lost first.
     pub(super) fn told(self) -> Vec<ChangeSite> {
+        // Chance makes a few prompts part at one place; a form makes a share of all do so.
         let least = REQUESTS_MIN.max(self.prompts / SHARE);
         let mut places = joined(self.places.into_values());
+        // Places are joined first: parts of one place may each be too rare.
         places.retain(|place| place.requests >= least);
         places.sort_by_key(|place| std::cmp::Reverse(place.tokens));
         places
@@ -108,9 +113,10 @@ fn joined(places: impl Iterator<Item = (ChangeSiteKey, ChangeSite)>) -> Vec<Chan
     let mut groups: Vec<(Vec<ChangeSiteKey>, ChangeSite)> = Vec::new();
     for (key, place) in places {
         let is_same = |(keys, _): &mut (Vec<ChangeSiteKey>, ChangeSite)| {
-            keys.iter().any(|it| it.0 == key.0 || it.1 == key.1)
+            keys.iter().any(|known| known.0 == key.0 || known.1 == key.1)
         };
         let mut joined = (vec![key], place);
+        // All groups that share a side are taken out, because the new place may connect several.
         for (keys, place) in groups.extract_if(.., is_same) {
             joined.0.extend(keys);
             joined.1.join(place);
@@ -126,6 +132,7 @@ fn is_value(divergence: &PromptDivergence) -> bool {
         .changes
         .first()
         .is_some_and(|change| change.old.len().max(change.new.len()) <= CHANGE_BYTES_MAX);
+    // The same words follow on both sides, so the change is inside something that stays.
     divergence.is_loss() && is_short && divergence.agrees_words >= LOSS_WORDS
 }
 

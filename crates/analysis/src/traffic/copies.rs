@@ -26,7 +26,7 @@ impl DuplicateCounts {
         let mut copies = Self::default();
         for (number, part) in parts.iter().enumerate() {
             let before = &parts[..number];
-            let same = before.iter().position(|it| it.requests == part.requests);
+            let same = before.iter().position(|earlier| earlier.requests == part.requests);
             let Some(same) = same.filter(|_| !part.requests.is_empty()) else {
                 continue;
             };
@@ -49,6 +49,7 @@ impl DuplicateCounts {
         let (mut copies, mut ids) = (0, 0);
         for (request, said) in requests.iter().zip(said).filter(|(_, said)| said.has_id) {
             let prompt = prompt(request, said);
+            // A hash of the name takes eight bytes, however long the id is.
             match known.insert(hashed(&said.name), prompt) {
                 Some(before) if before == prompt => copies += 1,
                 Some(_) => ids += 1,
@@ -75,6 +76,7 @@ impl DuplicateCounts {
 /// A prompt's name: its last block's, which covers all before, and the tokens behind.
 fn prompt(request: &TraceRequest, said: &LoggedPrompt) -> u64 {
     let last = request.blocks.runs().last();
+    // Tokens after the last whole block are in no block's name.
     let tail = said.tokens.len().saturating_sub(TAIL_TOKENS);
     hashed(&(last.map(|run| (run.start, run.count)), said.tokens.len(), &said.tokens[tail..]))
 }

@@ -34,7 +34,7 @@ impl LoggedTokenCounts {
             let is_likely = |logged: &u32| {
                 here.div_ceil(FACTOR_MAX) <= *logged && logged.div_ceil(FACTOR_MAX) <= here
             };
-            said.counted = said.counted.filter(|it| *it > 0 && is_likely(it));
+            said.counted = said.counted.filter(|logged| *logged > 0 && is_likely(logged));
             if let Some(logged) = said.counted {
                 counts.requests += 1;
                 counts.logged += u64::from(logged);

@@ -42,7 +42,10 @@ impl RequestMemoryBudget {
     /// Whether `request` and what was said of it find room.
     pub(super) fn takes(&mut self, request: &TraceRequest, said: Option<&LoggedPrompt>) -> bool {
         let text = said.map_or(0, |said| said.text.len() + size_of_val(&said.tokens[..]));
+        // Consecutive ids take 16 bytes per run, however many blocks it has.
         let bytes = REQUEST_BYTES + size_of_val(request.blocks.runs()) + text;
+        // Once a request did not fit, later smaller ones are refused too: the analysis is of a
+        // prefix.
         self.is_spent |= self.held + bytes > self.most;
         if !self.is_spent {
             self.held += bytes;
@@ -64,6 +67,7 @@ pub(super) fn part(
         Some(format) => format,
         None => Format::of(&mut lines)?,
     };
+    // Texts have times or their order in the file; only sessions of agents lack a start.
     let is_drawn = reading.arrivals != Arrivals::FileOrder;
     let part = match format {
         Format::Requests | Format::Conversation if is_drawn => {
@@ -75,6 +79,7 @@ pub(super) fn part(
         Format::Requests | Format::Conversation => texts(lines, format, reading, budget)?,
         _ => trace(lines, reading, budget)?,
     };
+    // With a spent budget an input without requests is one that found no room.
     if part.requests.is_empty() && !budget.is_spent {
         return Err(AnalysisError::Empty(format!("{name} has no request")));
     }
@@ -97,6 +102,7 @@ fn trace(
     let mut requests = Vec::new();
     for request in reader.by_ref() {
         let request = request?;
+        // The rest of the trace is not read; the remark names how many requests are analyzed.
         if !budget.takes(&request, None) {
             break;
         }
@@ -113,6 +119,7 @@ fn trace(
         info: reader.info().clone(),
         format: reader.format(),
         remarks,
+        // A trace's times count from its own start, which says nothing about other inputs.
         is_dated: false,
         has_text: false,
     })

@@ -19,6 +19,7 @@ impl Renderings {
     pub fn of(folder: Option<&Path>) -> Result<Self, UsageError> {
         let renderings = Self::default();
         if folder.is_some() {
+            // The cell was made above and is empty, so the value is always set.
             let _ = renderings.0.set(Rendering::of(folder)?);
         }
         Ok(renderings)
@@ -32,6 +33,7 @@ impl Renderings {
         if let Some(made) = self.0.get() {
             return Ok(made);
         }
+        // The toy is built before the cell is set, because a closure cannot return its error.
         let toy = Rendering::of(None)?;
         Ok(self.0.get_or_init(|| toy))
     }

@@ -81,6 +81,7 @@ fn opened<'p>(
     let cannot_open = || AnalysisError::file(format!("cannot open {}", path.display()));
     let file = File::open(path).map_err(cannot_open())?;
     let metadata = file.metadata().map_err(cannot_open())?;
+    // Opening a folder succeeds on Unix, and reading it fails without a hint.
     if metadata.is_dir() {
         let message = format!("{} is a folder; name its files", path.display());
         return Err(UsageError(message).into());

@@ -60,6 +60,7 @@ impl<'r> TextLogBuilder<'r> {
             // File order stands for times, unless few have none: a millisecond each.
             request.arrival = self.last + Duration::from_millis(1);
         }
+        // A refused request may set it: nothing is read after that one.
         self.last = request.arrival;
         let said = LoggedPrompt {
             name: logged.name(),
@@ -72,12 +73,15 @@ impl<'r> TextLogBuilder<'r> {
             cache_salt: logged.cache_salt.clone(),
             user: logged.user.clone(),
             counted: logged.prompt_tokens,
+            // Both counts come from the server, so their share does not depend on the tokenizer
+            // here.
             cached: logged.prompt_tokens.zip(logged.cached_tokens),
             ttft: logged.ttft,
         };
         let is_taken = budget.takes(&request, Some(&said));
         if is_taken {
             if logged.arrival.is_none() {
+                // Indices ascend, because `fill_in` searches them as a sorted list.
                 self.undated.push(self.part.requests.len());
             }
             self.part.has_text |= !said.is_ids;
@@ -95,6 +99,7 @@ impl<'r> TextLogBuilder<'r> {
     pub(super) fn into_part(mut self, format: Format, skipped: u64) -> ParsedLog {
         let requests = self.part.requests.len() as u64;
         self.part.dates.requests = requests;
+        // Only a request that was taken is in `undated`, so the difference is not negative.
         self.part.dates.dated = requests - self.undated.len() as u64;
         self.part.is_dated = self.part.dates.are_enough();
         if self.part.is_dated {
@@ -106,8 +111,8 @@ impl<'r> TextLogBuilder<'r> {
         let given = |is_given: bool| {
             if is_given { Provenance::Given } else { Provenance::Absent }
         };
-        part.info.sessions = given(part.requests.iter().any(|it| it.session.is_some()));
-        part.info.turns = given(part.requests.iter().any(|it| it.turn > 0));
+        part.info.sessions = given(part.requests.iter().any(|request| request.session.is_some()));
+        part.info.turns = given(part.requests.iter().any(|request| request.turn > 0));
         part.info.types_from = Provenance::Given;
         if skipped > 0 {
             part.remarks.push(format!("{} left out", counted(skipped, "bad line")));

@@ -49,13 +49,17 @@ pub struct Dates {
 impl TimestampProvenance {
     /// Classifies the times of requests in order; `dates` counts the requests with a time.
     pub(super) fn of(requests: &[TraceRequest], dates: Dates) -> Self {
+        // Times of a few requests would make gaps that are file order for the rest.
         if !dates.are_enough() {
             return Self::Unknown(Why::Dates(dates));
         }
         let between = requests.windows(2);
+        // Requests are sorted by time, so no gap is negative.
         let between = between.map(|pair| pair[1].arrival.0 - pair[0].arrival.0);
         let shared = between.clone().filter(|&gap| gap == 0).count() as u64;
+        // The greatest common divisor finds ticks of any size, such as a log in tenths of a second.
         let tick = Duration::from_nanos(between.fold(0, divisor));
+        // Many requests with one time tell nothing; a single request has no gap to judge by.
         if tick.is_zero() && requests.len() > 1 {
             Self::Unknown(Why::OneTime)
         } else {
@@ -92,6 +96,7 @@ impl Dates {
     /// Of a trace, whose requests have times or have not.
     pub(super) fn of_trace(requests: &[TraceRequest]) -> Self {
         let all = requests.len() as u64;
+        // A trace gives times to all of its requests or to none.
         Self { requests: all, dated: if are_given(requests) { all } else { 0 }, unread: 0 }
     }
 

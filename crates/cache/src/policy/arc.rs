@@ -94,6 +94,7 @@ impl Arc {
 
     fn adapt(&mut self, list: usize) {
         let (here, there) = (self.ghosts.len(list), self.ghosts.len(1 - list));
+        // `here` is at least 1, because it counts the ghost that was just found.
         let step = (there as f64 / here as f64).max(1.0);
         self.target = match list {
             ONCE => (self.target + step).min(self.capacity as f64),
@@ -113,6 +114,7 @@ impl Arc {
 
     /// Returns the list that gives up a block for a newcomer with a ghost in list `returning`.
     fn giver(&self, returning: Option<usize>) -> usize {
+        // REPLACE of the paper: a hit in B2 takes from T1 even where T1 has exactly its target.
         let once = self.lens[ONCE] as f64;
         let is_full = once > self.target || (returning == Some(AGAIN) && once == self.target);
         if self.lens[ONCE] > 0 && is_full { ONCE } else { AGAIN }
@@ -121,6 +123,8 @@ impl Arc {
 
 impl Policy for Arc {
     fn insert(&mut self, block: BlockId, hash: BlockHash, _: &Access) {
+        // A newcomer that took a free slot was not met before, and its ghost must move the target
+        // too.
         let returning = self.meet(hash);
         self.met = None;
         let flags = Flags { is_again: returning.is_some(), is_known: false };

@@ -60,12 +60,14 @@ impl Policy for Belady {
     fn release(&mut self, blocks: &[BlockId], access: &Access) {
         self.recency.release(blocks);
         let nexts = self.future.next_uses(access.request);
+        // The blocks are a prefix of the request's, so both lists have the same offsets.
         for (&block, next) in blocks.iter().zip(nexts) {
             self.next[block.index()] = next;
         }
     }
 
     fn offer(&mut self, block: BlockId) {
+        // The smallest key goes first: a block that is never used again gets 0.
         let nearness = Future::NEVER - self.next[block.index()];
         let key = RankedKey::new(nearness, self.recency.of(block));
         self.candidates.push(0, block, key);
@@ -79,6 +81,8 @@ impl Policy for Belady {
         let (_, block) = self.candidates.first(0)?;
         if let (true, Some(Newcomer { access, .. })) = (self.may_bypass, newcomer) {
             let next = self.future.next_use(access.request, access.offset);
+            // Declined also where the victim never returns either: that eviction would gain
+            // nothing.
             if next == Future::NEVER || next > self.next[block.index()] {
                 return None;
             }

@@ -60,6 +60,7 @@ impl Priority for ContinuationOrder {
         let end = self.future.session_end(access.request);
         for block in blocks {
             let until = &mut self.wanted_until[block.index()];
+            // The last request of a session adds no wish, but keeps those of other sessions.
             if end > access.request {
                 *until = end.max(*until);
             }

@@ -81,6 +81,7 @@ impl Gdsf {
                 return false;
             }
             self.declined = name;
+            // As in libcachesim. Else a cache of popular blocks could decline newcomers for ever.
             self.clock = worth;
         }
         true
@@ -89,7 +90,9 @@ impl Gdsf {
 
 impl Policy for Gdsf {
     fn insert(&mut self, block: BlockId, hash: BlockHash, _: &Access) {
+        // Every call but another question ends the repetition: the next one is a new request.
         self.declined = None;
+        // The newcomer competed at the clock before its victim went, so its worth starts there.
         let admitted = self.admitted.take().filter(|admitted| admitted.0 == hash);
         self.uses[block.index()] = 0;
         self.worth[block.index()] = admitted.map_or(self.clock, |(_, clock)| clock);
@@ -136,6 +139,7 @@ impl Policy for Gdsf {
     fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.candidates.remove(0, block);
         self.declined = None;
+        // A worth that was set long ago may lie below the clock, which never runs backwards.
         self.clock = self.clock.max(self.worth[block.index()]);
     }
 

@@ -72,9 +72,11 @@ impl ImportanceOrder {
             Some(half_life) => {
                 let use_now = share.log2() + self.num_releases as f64 / half_life;
                 let (less, more) = (score.min(use_now), score.max(use_now));
+                // Both are zero: the difference of the logarithms would not be a number.
                 if more == f64::NEG_INFINITY {
                     return more;
                 }
+                // log2(2^less + 2^more), in a form in which neither power overflows.
                 more + (less - more).exp2().ln_1p() * std::f64::consts::LOG2_E
             }
         }
@@ -94,10 +96,11 @@ impl Priority for ImportanceOrder {
 
     fn release(&mut self, blocks: &[BlockId], access: &Access) {
         self.num_releases += 1;
-        // What is no number, or negative, is 0.
+        // A negative share, or one that is not a number, counts 0.
         let share = access.importance.map_or(1.0, |share| f64::from(share).max(0.0));
         let before = self.recency.clock();
         for &block in blocks.iter().rev() {
+            // Released already in this call: the chain repeats the block.
             let is_repeated = self.recency.of(block) > before;
             self.recency.release(&[block]);
             if !is_repeated {
@@ -116,6 +119,7 @@ impl Priority for ImportanceOrder {
 /// Bits that are in the order of the numbers.
 fn ordered(number: f64) -> u64 {
     let (bits, sign) = (number.to_bits(), 1 << 63);
+    // Negative numbers descend by their bits, so all of these flip; positive ones go above them.
     if bits & sign == 0 { bits | sign } else { !bits }
 }
 

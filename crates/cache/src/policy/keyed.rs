@@ -57,6 +57,7 @@ impl<P: Priority> Policy for Keyed<P> {
 
     #[inline]
     fn offer(&mut self, block: BlockId) {
+        // The cache reports a release before the offer, so the key includes the last use.
         self.candidates.push(0, block, self.priority.key(block));
     }
 

@@ -141,18 +141,21 @@ impl Priority for LpcOrder {
     }
 
     fn release(&mut self, blocks: &[BlockId], access: &Access) {
+        // A clock that steps back must not make a newer use look older.
         self.now = self.now.max(access.now);
         self.recency.release(blocks);
         let key = ordered_bits(self.key_now(access.p_continue));
         let user = named(access.session);
         for block in blocks.iter().map(|block| block.index()) {
             let (old, users) = (&mut self.keys[block], &mut self.users[block]);
+            // `SEVERAL` is also a conversation without a name; two of these need not be the same.
             let is_its_own = *users == user && user != SEVERAL;
             *old = match self.options.pooling {
                 _ if *users == NOBODY => key,
                 Pooling::ByConversation if is_its_own => key,
                 Pooling::ByConversation | Pooling::Literal => key.max(*old),
             };
+            // The users change after the key, which depends on those before.
             *users = match *users {
                 NOBODY => user,
                 same if same == user => user,

@@ -44,6 +44,7 @@ impl Priority for LfuOrder {
     fn release(&mut self, blocks: &[BlockId], _: &Access) {
         let before = self.recency.clock();
         for &block in blocks.iter().rev() {
+            // Released already in this call: the chain repeats the block, which counts once.
             let is_repeated = self.recency.of(block) > before;
             self.recency.release(&[block]);
             if !is_repeated {

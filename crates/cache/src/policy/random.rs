@@ -46,6 +46,7 @@ impl Policy for Random {
     fn offer(&mut self, block: BlockId) {
         self.positions[block.index()] = self.candidates.len() as u32;
         self.candidates.push(block);
+        // The draw is over all candidates, so it is repeated when their set changes.
         self.chosen = None;
     }
 
@@ -53,6 +54,7 @@ impl Policy for Random {
         let position = self.positions[block.index()] as usize;
         self.positions[block.index()] = NOWHERE;
         self.candidates.swap_remove(position);
+        // The last candidate has moved into the gap, unless it was the one that left.
         if let Some(moved) = self.candidates.get(position) {
             self.positions[moved.index()] = position as u32;
         }

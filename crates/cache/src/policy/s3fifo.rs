@@ -101,6 +101,7 @@ impl S3Fifo {
 
     /// Whether `hash` was evicted from the small queue not long ago; its ghost is used up.
     fn is_returning(&mut self, hash: BlockHash) -> bool {
+        // The first question uses the ghost up; `returning` keeps the answer for the insertion.
         if self.returning != Some(hash) && self.ghosts.remove(hash).is_some() {
             self.returning = Some(hash);
         }
@@ -131,12 +132,14 @@ impl S3Fifo {
         } else {
             SMALL
         };
+        // A queue whose blocks are all set aside is empty here, so the other one is swept.
         let mut either = [wanted, 1 - wanted].into_iter();
         either.find(|&queue| !self.queues.is_empty(queue))
     }
 
     /// Sweeps `queue` up to a block that may go; `None` when it is swept through.
     fn sweep(&mut self, queue: usize) -> Option<BlockId> {
+        // The sweep ends, because each round shortens the queue or lowers a count of uses.
         while let Some(block) = self.queues.front(queue) {
             let flags = &mut self.flags[block.index()];
             let is_spared = flags.is_spared();
@@ -180,6 +183,7 @@ impl Policy for S3Fifo {
                 flags.uses = (flags.uses + 1).min(MOST_USES);
             }
             flags.is_known = true;
+            // Used while it was set aside: the next sweep must find it at its own place.
             if flags.is_spared() {
                 self.come_back(block);
             }
@@ -208,6 +212,7 @@ impl Policy for S3Fifo {
             self.is_returning(newcomer.hash);
         }
         while self.chosen.is_none() {
+            // A block that is offered is in one of the queues, so one of them is not empty.
             let queue = self.queue_to_sweep()?;
             self.chosen = self.sweep(queue);
         }
@@ -234,6 +239,7 @@ impl Policy for S3Fifo {
         self.chosen = None;
         let flags = self.flags[block.index()];
         self.lens[flags.queue()] -= 1;
+        // A block that was set aside is in no queue.
         if !flags.is_aside {
             self.queues.take(flags.queue(), block);
         }

@@ -79,6 +79,7 @@ impl Sieve {
         let passes = self.passes(block);
         let flags = &mut self.flags[block.index()];
         flags.is_aside = false;
+        // A pass of the hand since the last use would have cleared the bit.
         flags.is_visited &= self.used_after[block.index()] == passes;
         self.lanes.rejoin(self.lane(block), block);
     }
@@ -100,6 +101,7 @@ impl Sieve {
 
     /// Moves the hand from the newest block's end back to the oldest.
     fn wrap(&mut self) {
+        // All that lies on the far side of the hand comes up again in the next lap, in its order.
         self.lanes.swap(AHEAD, BEHIND);
         self.hand = 0;
         self.laps = self.laps.wrapping_add(1);
@@ -119,6 +121,7 @@ impl InsertionOrder {
     }
 
     fn push_newest(&mut self, block: BlockId) {
+        // `NONE` is beyond every slot, so an empty list has nothing to link.
         if let Some(newer) = self.newer.get_mut(self.newest as usize) {
             *newer = block.0;
         }
@@ -181,6 +184,7 @@ impl Policy for Sieve {
         if self.num_offered == 0 {
             return None;
         }
+        // The loop ends, because an offered block stays in a lane and one lap clears its bit.
         loop {
             if self.lanes.is_empty(AHEAD) {
                 self.wrap();
@@ -190,6 +194,8 @@ impl Policy for Sieve {
             if flags.may_go && !flags.is_visited {
                 return Some(block);
             }
+            // Unused but not evictable: it leaves the lanes, so that the hand need not step over it
+            // again.
             flags.is_aside = !flags.is_visited;
             let was_visited = std::mem::take(&mut flags.is_visited);
             self.pass(block);
@@ -202,6 +208,7 @@ impl Policy for Sieve {
     fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.num_offered -= 1;
         self.pass(block);
+        // The victim was the newest block, so the hand has come to the end of its lap.
         if self.order.remove(block) {
             self.wrap();
         }

@@ -77,6 +77,7 @@ impl Priority for TailLruOrder {
     }
 
     fn release(&mut self, blocks: &[BlockId], _: &Access) {
+        // This precedes the release, which makes every block of the request a known one.
         self.learn_growth(blocks);
         self.recency.release(blocks);
         let needed = self.needed(blocks.len());

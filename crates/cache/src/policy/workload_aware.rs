@@ -187,6 +187,7 @@ impl WorkloadAware {
         if let Some(&class) = self.classes.get(&key) {
             return class;
         }
+        // Each eviction compares the heads of all classes, so their number is limited.
         if self.heads.len() == MAX_CLASSES {
             return 0;
         }
@@ -221,9 +222,11 @@ impl WorkloadAware {
         let mut least = self.score(class, &first, now);
         for (class, head) in heads {
             let score = self.score(class, &head, now);
+            // Equal scores go to the earlier release: without a fit this is exactly LRU.
             if score < least || (score == least && head.key < fit.key) {
                 (fit, least) = (head, score);
             }
+            // All keys count one clock, so the least head of all is LRU's victim.
             if head.key < lru.key {
                 lru = head;
             }
@@ -260,6 +263,7 @@ impl WorkloadAware {
             Evictor::Fit => choice.lru,
             Evictor::Lru => choice.fit,
         };
+        // `is_due` counts the eviction, so it is asked first, whatever the rest says.
         if self.guard.is_due() && kept != gone && !self.slots[kept.index()].is_in_duel {
             let given_up = self.guard.open(hash, kept, evictor);
             self.end_duel(given_up);
@@ -272,10 +276,12 @@ impl Policy for WorkloadAware {
     fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
         self.recency.forget(block);
         let class = self.class_of(access);
+        // The block keeps this answer for its whole stay: the sampling rate may change meanwhile.
         let is_sampled = self.observer.is_sampled(hash);
         let place = if is_sampled { self.observer.came(block, hash) } else { observer::NONE };
         self.slots[block.index()] =
             WaSlot { used_at: access.now, place, class, is_sampled, is_in_duel: false };
+        // The block was asked for and was not resident, which decides a duel about it.
         let kept = self.guard.returned(hash);
         self.end_duel(kept);
     }

@@ -89,6 +89,7 @@ impl RadixCache {
     pub fn commit(&mut self, chain: &[BlockHash], length: usize) {
         let place = self.find(&chain[..length]);
         self.num_in_flight -= 1;
+        // Another holder stored the same block meanwhile.
         if let Some(present) = self.step(place, chain[length]) {
             self.pin(present);
             return;
@@ -97,6 +98,7 @@ impl RadixCache {
         let entry = RadixEntry { hash: chain[length], pins: 1, released: 0 };
         let node = &self.nodes[place.node];
         let at_end = place.depth == node.run.len();
+        // The run of a leaf grows in place; elsewhere a new edge begins.
         if place.node != ROOT && at_end && node.children.is_empty() {
             self.nodes[place.node].run.push(entry);
             return;
@@ -177,6 +179,7 @@ impl RadixCache {
     }
 
     fn pin(&mut self, place: RadixPosition) {
+        // The entry among the candidates is found by the state before the change.
         self.withdraw(place.node);
         self.entry(place).pins += 1;
         self.offer(place.node);
@@ -190,6 +193,7 @@ impl RadixCache {
         let children = std::mem::take(&mut node.children);
         let first = run[0].hash;
         let lower = self.new_node(RadixNode { parent: place.node, run, children });
+        // The lower half took the children, so their parent has changed.
         let grandchildren: Vec<_> = self.nodes[lower].children.values().copied().collect();
         for child in grandchildren {
             self.nodes[child].parent = lower;
@@ -236,6 +240,7 @@ impl RadixCache {
         self.evicted.push(entry.hash);
         self.num_resident -= 1;
         if self.nodes[index].run.is_empty() {
+            // The run was one block long, so the edge's key is the evicted name.
             self.nodes[parent].children.remove(&entry.hash);
             self.unused.push(index);
             self.offer(parent);

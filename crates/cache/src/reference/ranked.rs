@@ -248,9 +248,11 @@ impl Policy for RankedPolicy {
             resident.chain_len = blocks.len();
             resident.access = *access;
             resident.growth = growth;
+            // The first use keeps the clock at which room was made for it.
             if !resident.users.is_empty() {
                 resident.clock = clock;
             }
+            // A request counts once for a block, at its last place in the chain.
             if !blocks[depth + 1..].contains(&block) {
                 resident.users.push(access.request);
                 let share = access.importance.map_or(1.0, f64::from);
@@ -277,6 +279,7 @@ impl Policy for RankedPolicy {
                 return None;
             }
             let mut newcomer = self.newcomer(victim, *hash, access);
+            // It is judged as it will be after this use.
             newcomer.users.push(access.request);
             let worth = (self.worth)(&newcomer, now);
             if (self.declines)(worth, least) {

@@ -74,6 +74,7 @@ impl Policy for ListSieve {
         let at = self.list.iter().position(|entry| entry.block == block);
         let at = at.expect("only what is resident is evicted");
         self.list.remove(at);
+        // The next block has moved into this place; at the end the hand starts over.
         self.hand = (at < self.list.len()).then_some(at);
     }
 

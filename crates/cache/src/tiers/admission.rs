@@ -54,6 +54,7 @@ impl Offers {
         let count = self.counts.entry(name).or_default();
         *count = count.saturating_add(1);
         let now = *count;
+        // Queued at the first offer only, so that the queue has each name once.
         if now == 1 {
             self.order.push_back(name);
             if self.order.len() > COUNTED
@@ -75,6 +76,7 @@ impl Admission {
             Self::Worth { seconds_per_gb } => {
                 let predicted = candidate.access.p_continue;
                 let reuse = predicted.map_or(USUAL_REUSE, |predicted| predicted.value());
+                // Negative where loading takes longer than computing: then no wear is worth it.
                 let saved_s = reuse * (candidate.compute_s - candidate.load_s);
                 saved_s * 1e9 >= seconds_per_gb * candidate.bytes as f64
             }

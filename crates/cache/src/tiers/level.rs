@@ -91,6 +91,7 @@ impl TierContents {
         let last = u32::try_from(capacity).expect("a tier holds fewer than 2^32 units");
         Self {
             slots: vec![UnitSlot::Free; capacity],
+            // Slots are taken from the end, so slot 0 is the first.
             free: (0..last).rev().map(BlockId).collect(),
             names: HashMap::new(),
             children: HashMap::new(),
@@ -129,6 +130,7 @@ impl TierContents {
         if self.names.contains_key(&unit.name) {
             return Begin::Present;
         }
+        // A tenant with a full share replaces its own unit, even if the tier has a free slot.
         if !self.keeps_share(unit, evicted) {
             return Begin::Declined;
         }
@@ -158,7 +160,9 @@ impl TierContents {
         self.slots[slot.index()] = UnitSlot::Resident { unit, pins: 0 };
         self.num_resident += 1;
         self.policy.insert(slot, name, access);
+        // The use is reported before the offer, so that it counts in the policy's key.
         self.policy.release(&[slot], access);
+        // A tail may have come before its head, which then is no candidate.
         if self.is_leaf(name) {
             self.offer(slot);
         }
@@ -169,6 +173,7 @@ impl TierContents {
         let Some((slot, unit)) = self.writing(name) else {
             return;
         };
+        // The policy has not heard of it yet, so it has nothing to forget.
         self.leave(unit);
         self.slots[slot.index()] = UnitSlot::Free;
         self.free.push(slot);
@@ -184,6 +189,7 @@ impl TierContents {
         candidates.iter().for_each(|&slot| self.withdraw(slot));
         self.policy.release(&slots, access);
         if let Some(owners) = &mut self.owners {
+            // Tail first, so that a tenant gives up tails before heads.
             slots.iter().rev().for_each(|&slot| owners.touch(slot));
         }
         candidates.iter().rev().for_each(|&slot| self.offer(slot));
@@ -192,6 +198,7 @@ impl TierContents {
     /// Pins a unit for a reader: it stays. Unpin the returned slot, whatever name it has by then.
     pub(super) fn pin(&mut self, name: BlockHash) -> Option<BlockId> {
         let slot = *self.names.get(&name)?;
+        // The state is read before the pin, which ends the candidacy.
         let was_candidate = self.is_candidate(slot);
         let UnitSlot::Resident { pins, .. } = &mut self.slots[slot.index()] else {
             return None;
@@ -214,6 +221,7 @@ impl TierContents {
             panic!("what is pinned stays in its slot")
         };
         *pins = pins.checked_sub(1).expect("it was pinned");
+        // Lost while it was read: the last reader frees the slot.
         if self.slots[slot.index()] == (UnitSlot::Lost { pins: 0 }) {
             self.slots[slot.index()] = UnitSlot::Free;
             self.free.push(slot);
@@ -236,10 +244,13 @@ impl TierContents {
         let UnitSlot::Resident { unit, pins } = self.slots[slot.index()] else {
             return false;
         };
+        // A policy may be told to forget only a block that it may not choose.
         if self.is_candidate(slot) {
             self.withdraw(slot);
         }
+        // Its name goes at once, even if readers still have the slot.
         self.drop_resident(slot, unit);
+        // A reader still has the slot, which must not be written before it is done.
         if pins > 0 {
             self.slots[slot.index()] = UnitSlot::Lost { pins };
         } else {
@@ -309,6 +320,7 @@ impl TierContents {
             return None;
         }
         self.policy.remove(slot, unit.name);
+        // `remove` has ended the policy's offer already, so `withdraw` would end it twice.
         if let Some(owners) = &mut self.owners {
             owners.withdraw(unit.tenant, slot);
         }
@@ -320,6 +332,7 @@ impl TierContents {
     /// Makes room for a unit in its tenant's share. Whether there is.
     fn keeps_share(&mut self, unit: Link, evicted: &mut Vec<Link>) -> bool {
         let Link { parent, tenant, .. } = unit;
+        // The newcomer's own parent stays, as in `evict`.
         let head = parent.and_then(|parent| self.names.get(&parent).copied());
         let excess = |owners: &Owners| owners.excess(tenant);
         while self.owners.as_ref().map_or(0, excess) > 0 {
@@ -329,6 +342,7 @@ impl TierContents {
             let UnitSlot::Resident { unit, .. } = self.slots[slot.index()] else {
                 return false;
             };
+            // The policy did not choose it, so it is withdrawn and forgotten, not removed.
             self.withdraw(slot);
             self.drop_resident(slot, unit);
             self.free.push(slot);
@@ -391,6 +405,7 @@ impl TierContents {
     fn add_child(&mut self, parent: Option<BlockHash>) {
         let Some(parent) = parent else { return };
         let slot = self.names.get(&parent).copied();
+        // The state is read before the child counts, which ends the candidacy.
         let was_candidate = slot.is_some_and(|slot| self.is_candidate(slot));
         *self.children.entry(parent).or_default() += 1;
         if let Some(slot) = slot.filter(|_| was_candidate) {
@@ -406,6 +421,7 @@ impl TierContents {
             return;
         }
         self.children.remove(&parent);
+        // Children are counted by name: their parent may be in another tier only.
         if let Some(&slot) = self.names.get(&parent)
             && self.is_candidate(slot)
         {

@@ -102,6 +102,7 @@ impl Tiers {
     /// In which tiers the units of `names`, in order, are from the first on, until one is nowhere.
     fn runs(&self, names: &[BlockHash]) -> Vec<TierRun> {
         let mut runs: Vec<(Option<Tier>, TierRun)> = Vec::new();
+        // `fetch_link` refuses loads beyond the limit, so this cannot underflow.
         let room = self.config.most_at_hand - self.loads.units.len();
         let mut new = 0;
         for &name in names {
@@ -111,9 +112,12 @@ impl Tiers {
                 Some(load) => Some(load.from),
                 None => match self.nearest(name) {
                     Some(tier) if new < room && self.answers(tier) => Some(tier),
+                    // A prefix with a gap is of no use, so the run ends at the first unit that
+                    // cannot come.
                     _ => break,
                 },
             };
+            // Units that are ready or on their way have their place already.
             new += usize::from(at_hand.is_none());
             match runs.last_mut() {
                 Some((last, run)) if *last == tier => run.units += 1,
@@ -130,6 +134,7 @@ impl Tiers {
             None => TierRun { units: 1, start_s: 0.0, unit_s: 0.0 },
             Some(shelf) => TierRun {
                 units: 1,
+                // Loads that the tier still owes come first.
                 start_s: shelf.speed.seconds(0),
                 unit_s: self.config.unit_bytes as f64 / shelf.speed.bytes_per_s(),
             },
@@ -162,6 +167,7 @@ impl Tiers {
         prompt_tokens: usize,
         beside: Work,
     ) -> Plan {
+        // A unit that the device holds in part is loaded whole.
         let first_unit = device_tokens / self.unit_tokens();
         let runs = self.runs(names.get(first_unit..).unwrap_or_default());
         let question = Question {
@@ -186,6 +192,8 @@ impl Tiers {
         let wait_s = match self.config.load {
             LoadWhen::Faster => {
                 let grace_s = GRACE_S.max(plan.computed_s * GRACE);
+                // The limit comes before the conversion: `from_secs_f64` panics on a time that is
+                // too long.
                 (plan.load_s * PATIENCE + grace_s).min(LONGEST_WAIT_S)
             }
             LoadWhen::Always | LoadWhen::Never => LONGEST_WAIT_S,
@@ -202,6 +210,7 @@ impl Tiers {
     pub(super) fn fetch_link(&mut self, link: Link, now: Nanos) -> Option<Claim> {
         let name = link.name;
         if let Some(load) = self.loads.units.get_mut(&name) {
+            // The state is read before the new user counts, which ends the abandonment.
             let was_abandoned = load.is_abandoned();
             load.users += 1;
             let (load, from) = (load.id, load.from);
@@ -211,12 +220,15 @@ impl Tiers {
             return Some(Claim { name, load });
         }
         let from = self.nearest(name)?;
+        // A load that is shared needs no further place, so the limit is checked after that case.
         if self.loads.units.len() >= self.config.most_at_hand || !self.answers(from) {
             return None;
         }
         let id = self.new_id();
         let bytes = self.config.unit_bytes;
         let shelf = self.shelf(from)?;
+        // The slot stays pinned until the unit has arrived: it must not be overwritten while it is
+        // read.
         let slot = shelf.level.pin(name);
         shelf.speed.asked(bytes, now);
         let load = UnitLoad { id, from, link, users: 1, asked_at: now, is_here: false, slot };
@@ -257,7 +269,7 @@ impl Tiers {
         if load.is_abandoned() {
             *self.loads.abandoned.entry(load.from).or_default() += 1;
         }
-        // What is on its way arrives first: it cannot be called back.
+        // A load under way cannot be called back: its arrival releases it.
         if load.users == 0 && load.is_here {
             self.loads.units.remove(&name);
             self.transfers.push(Transfer::Release { name });
@@ -277,6 +289,7 @@ impl Tiers {
         let Some(load) = self.loads.units.get_mut(&name) else {
             return;
         };
+        // The state is read before the load counts as arrived, which ends the abandonment.
         let was_abandoned = load.is_abandoned();
         load.is_here = true;
         let slot = load.slot.take();
@@ -302,13 +315,17 @@ impl Tiers {
         }
         match result {
             TransferResult::Done => {
+                // `Keep` goes out before `Release`, which drops the loaded bytes.
                 self.promote(link, from, now);
+                // All users gave up meanwhile, or it was loaded ahead of need.
                 if users == 0 {
                     self.loads.units.remove(&name);
                     self.transfers.push(Transfer::Release { name });
                 }
             }
             TransferResult::Failed => {
+                // Its bytes cannot be read, so no later plan may count on them. Claims find it
+                // gone.
                 self.lose_slot(from, slot, name);
                 self.loads.units.remove(&name);
             }
@@ -328,6 +345,7 @@ impl Tiers {
         let begun = self.shelves[0].level.begin(link, &access, &mut evicted);
         self.demote(0, evicted, now);
         if begun == Begin::Started {
+            // There is no write to wait for: the bytes are in memory already.
             let name = link.name;
             self.shelves[0].level.commit(name, &access);
             self.transfers.push(Transfer::Keep { name, tier });

@@ -84,12 +84,14 @@ impl Owners {
     /// A slot that may not go was used.
     pub(super) fn touch(&mut self, slot: BlockId) {
         self.clock += 1;
+        // This is the key among the candidates, so it must not change while the slot is one.
         self.used[slot.index()] = self.clock;
     }
 
     /// It may go.
     pub(super) fn offer(&mut self, tenant: TenantTag, slot: BlockId) {
         let owned = self.owned.entry(tenant).or_default();
+        // Uses are numbered, so no two slots share a key.
         owned.candidates.insert(self.used[slot.index()], slot);
     }
 
@@ -106,6 +108,7 @@ impl Owners {
             return;
         };
         owned.units -= 1;
+        // Keeps the map no longer than the tier, however many tenants come and go.
         if owned.units == 0 {
             self.owned.remove(&tenant);
         }

@@ -70,6 +70,7 @@ impl Tiers {
     pub fn partly(&self, question: &PartlyQuestion<'_>, plan: &Plan) -> Option<PartlyPlan> {
         let unit_tokens = self.unit_tokens();
         let shelf = self.shelves.iter().find(|shelf| shelf.tier == PARTS_FROM)?;
+        // A unit that the device holds in part is read whole.
         let from = question.device_tokens / unit_tokens;
         let behind = question.names.get(from..).unwrap_or_default();
         let units = behind.iter().take_while(|name| shelf.level.holds(**name));

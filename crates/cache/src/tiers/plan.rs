@@ -121,6 +121,7 @@ pub fn plan(question: &Question<'_>) -> Plan {
     let best = ends
         .map(|to| {
             let plain = question.with(question.first_unit, to);
+            // Doing both at once must beat the plain load clearly.
             plain.unless(question.best_start(to))
         })
         .reduce(|best, plan| if plan.total_s < best.total_s { plan } else { best });
@@ -134,6 +135,7 @@ impl Question<'_> {
     fn best_start(&self, to: usize) -> Plan {
         let (mut low, mut high) = (self.first_unit, to);
         while low < high {
+            // The front's time rises with the start and the load's falls: they cross once.
             let middle = usize::midpoint(low, high);
             if self.front_s(middle) < self.load_s(middle, to) {
                 low = middle + 1;
@@ -141,6 +143,7 @@ impl Question<'_> {
                 high = middle;
             }
         }
+        // The crossing lies between two units, and either may be the better start.
         let before = low.saturating_sub(1).max(self.first_unit);
         let (one, other) = (self.with(before, to), self.with(low, to));
         if one.total_s <= other.total_s { one } else { other }
@@ -149,6 +152,7 @@ impl Question<'_> {
     /// Loading these units; `computed_s`, which is the same for all, is left to the caller.
     fn with(&self, from: usize, to: usize) -> Plan {
         let load_s = self.load_s(from, to);
+        // The device may hold a part of the first unit, which is not recomputed.
         let end = (to * self.unit_tokens).max(self.device_tokens);
         let rest_s = self.compute_s(end, self.prompt_tokens);
         Plan { from, to, load_s, total_s: self.front_s(from).max(load_s) + rest_s, computed_s: 0.0 }

@@ -66,6 +66,7 @@ impl Speed {
 
     /// Bytes a second.
     pub(super) fn bytes_per_s(&self) -> f64 {
+        // At least 1, because times are computed by dividing by it.
         (self.bytes / self.seconds).max(1.0)
     }
 
@@ -77,6 +78,7 @@ impl Speed {
     /// Bytes were asked for.
     pub(super) fn asked(&mut self, bytes: u64, now: Nanos) {
         if self.transfers == 0 {
+            // The tier was idle. That time is no transfer time, so the next measurement starts now.
             if now.since(self.last).as_secs_f64() > STALE_S {
                 self.forget_half();
             }
@@ -88,10 +90,13 @@ impl Speed {
 
     /// They are there; `asked_at` is when they were asked for.
     pub(super) fn arrived(&mut self, bytes: u64, asked_at: Nanos, now: Nanos) {
+        // `last` is the latest arrival, or the start of this busy period.
         let had_nothing_before = self.last <= asked_at;
+        // Until the later of the two, the tier worked for other transfers.
         let since = now.since(self.last.max(asked_at)).as_secs_f64();
         self.last = self.last.max(now);
         self.left(bytes);
+        // To first order, a factor whose power of `MEMORY` is one half.
         let keep = 1.0 - std::f64::consts::LN_2 / MEMORY;
         let rate_s = bytes as f64 / self.bytes_per_s();
         if had_nothing_before {
@@ -112,6 +117,7 @@ impl Speed {
     /// Nothing was asked for in a while: what was assumed counts as much as what was measured, so
     /// that a tier that was slow once is tried again.
     fn forget_half(&mut self) {
+        // One half of the seconds keeps the measured rate, the other gets the assumed one.
         self.seconds /= 2.0;
         self.bytes = self.bytes / 2.0 + self.assumed.bytes_per_s * self.seconds;
         self.seconds *= 2.0;

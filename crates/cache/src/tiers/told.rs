@@ -70,6 +70,7 @@ impl Tiers {
 
     /// Takes in what a tier turned out to hold; what has no place there is forgotten.
     fn found(&mut self, tier: Tier, units: &[FoundUnit], now: Nanos) {
+        // `self.shelf` would borrow the changes and transfers as well.
         let Some(shelf) = self.shelves.iter_mut().find(|shelf| shelf.tier == tier) else {
             return;
         };
@@ -91,6 +92,8 @@ impl Tiers {
                 }
                 // Found again: another process has used it.
                 Begin::Present => shelf.level.touch(&[name], &access),
+                // No room, or its tenant's share is full: bytes that no lookup finds only take up
+                // space.
                 Begin::Declined => gone.push(name),
             }
         }

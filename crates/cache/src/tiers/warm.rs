@@ -58,6 +58,7 @@ impl Warm {
 impl Tiers {
     /// A prompt was used whose units are these.
     pub(super) fn remember(&mut self, names: &[BlockHash]) {
+        // Units after that one are in no tier, so a restart could not find them.
         let is_known = |name: &&BlockHash| self.knows(**name);
         let Some(&tail) = names.iter().rfind(is_known) else {
             return;
@@ -86,6 +87,7 @@ impl Tiers {
     pub(super) fn recall(&mut self, tails: &[BlockHash], now: Nanos) {
         let access = Access::at(now);
         let mut chains = Vec::new();
+        // The list is in order of use: of one that is too long, the latest are kept.
         for &tail in tails.iter().rev().take(MOST).rev() {
             let chain = self.chain(tail);
             if chain.is_empty() {
@@ -129,8 +131,10 @@ impl Tiers {
         let (room, _) = host.level.size();
         let mut seen = HashSet::new();
         let latest_first = chains.into_iter().rev().flatten();
+        // Prompts share prefixes, and each unit is loaded once.
         let new = latest_first.filter(|link| seen.insert(link.name));
         let mut wanted: Vec<Link> = new.take(room).collect();
+        // Units are taken from the end: the first unit of the latest prompt comes first.
         wanted.reverse();
         self.warm.wanted = wanted;
         self.warm.is_filling = true;
@@ -142,7 +146,9 @@ impl Tiers {
         if !self.warm.is_filling {
             return;
         }
+        // `want` starts to fill only where the nearest tier is host memory.
         let (room, units) = self.shelves[0].level.size();
+        // A share of the limit only: requests come first.
         let few = self.config.most_at_hand.div_ceil(4).min(AT_ONCE);
         let most = few.min(room.saturating_sub(units));
         while self.loads.under_way() < most
@@ -152,6 +158,7 @@ impl Tiers {
                 continue;
             }
             if let Some(claim) = self.fetch_link(link, now) {
+                // No request waits for it: its arrival puts it into host memory.
                 self.release(claim);
             }
         }
@@ -164,6 +171,7 @@ impl Tiers {
 
     /// The latest prompts came first, and would go first.
     fn put_in_order(&mut self, now: Nanos) {
+        // Oldest first, so that the latest prompt ends as the most recently used one.
         for tail in self.warm.tails() {
             let names: Vec<BlockHash> = self.chain(tail).iter().map(|link| link.name).collect();
             self.shelves[0].level.touch(&names, &Access::at(now));

@@ -161,11 +161,13 @@ pub(crate) struct AnalyzeOptions {
 
 /// Reads, analyzes and tells.
 pub(crate) fn run(analyze: &Analyze) -> Result<()> {
+    // Outputs are checked first: reading and replaying may take minutes.
     check_outputs(analyze)?;
     let sources: Vec<_> = analyze.files.iter().cloned().map(LogSource::File).collect();
     let progress = TaskProgress::bytes("reading");
     let rendering = Renderings::of(analyze.options.tokenizer.as_deref())?;
     let traffic = LoggedTraffic::read(&sources, &analyze.reading(&rendering)?, &progress)?;
+    // The export needs no analysis, so it is written even if the analysis fails.
     if let Some(path) = &analyze.export {
         let progress = TaskProgress::steps("writing the trace", traffic.requests.len());
         output::to(path, |out| Ok(export::write(out, &traffic, &progress)?))?;
@@ -200,6 +202,7 @@ fn reading(rendering: &Renderings) -> LogReaderSettings<'_> {
 /// No file that is written is one that is read, and standard output is written once.
 fn check_outputs(analyze: &Analyze) -> Result<()> {
     let is_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout_path);
+    // The report already goes to standard output.
     if is_stdout(&analyze.export) {
         let message = "--export -: standard output is for the report; name a file".to_owned();
         return Err(UsageError(message).into());
@@ -212,6 +215,7 @@ fn check_outputs(analyze: &Analyze) -> Result<()> {
     let given = outputs
         .iter()
         .filter_map(|(name, path)| Some((*name, path.as_deref()?)))
+        // `-` names no file, so it is neither an input nor in the way of another output.
         .filter(|(_, path)| !is_stdout_path(path));
     let inputs: Vec<&Path> = analyze.files.iter().map(PathBuf::as_path).collect();
     output::files(&given.collect::<Vec<_>>(), &inputs)
@@ -240,6 +244,7 @@ impl Analyze {
         }
         let arrivals = match self.arrivals.map(Duration::try_from_secs_f64) {
             None => Arrivals::FileOrder,
+            // The seed is fixed, so two runs on one log give the same report.
             Some(Ok(mean_gap)) if !mean_gap.is_zero() => Arrivals::Poisson { mean_gap, seed: 0 },
             Some(_) => {
                 let message = "--arrivals: expected seconds above 0".to_owned();
@@ -315,6 +320,7 @@ impl AnalyzeOptions {
             None => EngineSource::DataSheet,
         };
         let money = match (self.gpu_hour, self.price_table.as_deref()) {
+            // Clap refuses both options together, so the order of these arms decides nothing.
             (Some(hour), _) => Money::per_hour(hour)?,
             (None, Some(name)) => {
                 Money::Table { table: prices::read(name)?, meaning: prices::explained(Some(name)) }
@@ -325,6 +331,7 @@ impl AnalyzeOptions {
     }
 
     fn kv_bytes(&self) -> Result<Option<KvBytes>> {
+        // The number wins: a model's file is not read if the bytes are given.
         if let Some(per_token) = self.kv_bytes {
             let shape = "--kv-bytes".to_owned();
             return Ok(Some(KvBytes { per_token, shape }));
@@ -336,6 +343,7 @@ impl AnalyzeOptions {
     }
 
     fn tell(&self, analysis: &Analysis) -> Result<()> {
+        // The page is built on demand, because most calls write text only.
         let page = || report::page(analysis, &ReportProvenance::now());
         if let Some(file) = &self.html {
             if is_stdout_path(file) {

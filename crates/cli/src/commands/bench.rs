@@ -93,6 +93,7 @@ impl BenchServer {
     /// file.
     pub(crate) fn options(&self) -> ServeOptions {
         ServeOptions {
+            // A free port: several servers run one after the other, and another may be in use.
             port: Some(0),
             replicas: self.replicas.map(usize::from),
             model: self.model.clone(),
@@ -113,6 +114,7 @@ impl BenchServer {
     pub(crate) async fn start(&self, config: ServeConfig) -> Result<(RunningServer, ApiClient)> {
         let server = headstart_server::serve(config).await?;
         let models = server.gateway().models();
+        // Without a name from the user the first model of the server is asked.
         let model = self.served_model_name.as_deref().or(models.first().map(String::as_str));
         let model = model.context("the upstreams name no model; do they run and listen there?")?;
         let client = ApiClient::new(&format!("http://{}", server.address()), model, None)?;

@@ -89,12 +89,14 @@ impl CacheLocation {
 /// Says who uses a folder, and what works all the same.
 fn explained(error: InspectError) -> anyhow::Error {
     match error {
+        // The store's own error knows the folder, but not which commands still work.
         InspectError::Disk(DiskError::InUse { path }) => in_use(&path),
         other => other.into(),
     }
 }
 
 fn in_use(path: &Path) -> anyhow::Error {
+    // The holder is looked up without the lock, which the other process has.
     let holder = FolderInspector::look(path).map(|folder| folder.holder());
     let who = match holder {
         Ok(Holder::Process(Some(process))) => format!("process {process}"),
@@ -115,6 +117,7 @@ fn arena(items: &[Item]) -> Result<std::sync::Arc<Arena>> {
 /// Progress over the items' bytes.
 fn progress(what: &'static str, items: &[Item]) -> TaskProgress {
     let progress = TaskProgress::bytes(what);
+    // Progress is in bytes, because records differ in size.
     progress.inc_length(items.iter().map(|item| item.resident.bytes).sum());
     progress
 }

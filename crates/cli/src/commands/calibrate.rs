@@ -116,6 +116,7 @@ struct ServerLimits {
 
 /// Measures or derives, and tells.
 pub(crate) fn run(calibrate: &Calibrate) -> Result<()> {
+    // The file is written after minutes of measurements, so its place is checked now.
     if let Some(file) = &calibrate.output {
         output::files(&[("--output", file)], &[])?;
     }
@@ -129,12 +130,13 @@ fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
     let unknown = |option: &str, name: &str, known: &[&str]| {
         UsageError(format!("{option} {name}: known are {}", known.join(", ")))
     };
-    let models = ModelShape::KNOWN.map(|it| it.name);
+    let models = ModelShape::KNOWN.map(|shape| shape.name);
     let (model, gpu) = (&model.to_lowercase()[..], &gpu.to_lowercase()[..]);
     let shape = ModelShape::find(model).ok_or_else(|| unknown("--derive", model, &models))?;
-    let gpus = Gpu::KNOWN.map(|it| it.name);
+    let gpus = Gpu::KNOWN.map(|gpu| gpu.name);
     let known = Gpu::find(gpu).ok_or_else(|| unknown("--gpu", gpu, &gpus))?;
     let number = calibrate.gpus;
+    // Tensor parallelism gives each GPU the same number of heads.
     if !(shape.query_heads as u32).is_multiple_of(number) {
         let message = format!(
             "--gpus {number}: {model} has {} query heads, which {number} GPUs cannot share equally",
@@ -163,6 +165,7 @@ fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
 
 fn measure(calibrate: &Calibrate) -> Result<()> {
     let starting = TaskProgress::endless("measuring the engine's steps: about three minutes");
+    // The measurement takes minutes, so a log gets its first line at once.
     let starting = starting.announced();
     let (timed, limits) = serve::runtime()?.block_on(async {
         match &calibrate.url {
@@ -175,12 +178,15 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
             None => {
                 let given = calibrate.server.options();
                 let config = serve::config(&ServeOptions {
+                    // One replica, because several would share the machine's threads and disturb
+                    // each other.
                     replicas: Some(given.replicas.unwrap_or(1)),
                     ..given
                 })?;
                 let limits = calibrate.limits_of(&config)?;
                 let (server, client) = calibrate.server.start(config).await?;
                 let timed = calibrate.time(&client, limits).await;
+                // The server is stopped even if the measurement failed.
                 server.shutdown().await;
                 Ok((timed?, limits))
             }
@@ -188,6 +194,7 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
     })?;
     starting.end();
     let timings: Vec<Timing> = timed.iter().map(timing_of).collect();
+    // The budget of a step matters: longer prompts are computed in several steps.
     let fit = EngineFit::of(&timings, limits.max_batched_tokens);
     let shown = report::CalibrationReport::new(fit, &timings);
     let written = CostModelFile {
@@ -198,6 +205,7 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
             kv_tokens: limits.kv_tokens,
             load_token_s: 0.0,
         },
+        // A step must have room for a token of each sequence.
         max_sequences: limits.max_sequences.min(limits.max_batched_tokens),
         latency_s: fit.latency_s,
     };
@@ -226,6 +234,7 @@ fn tell(
     shown: Option<&report::CalibrationReport>,
 ) -> Result<()> {
     let text = written.to_toml();
+    // The file is read back as `serve` reads it, so a bad fit is not written.
     cost_model::parse(&text)
         .map_err(|error| anyhow::anyhow!("no cost model that can be: {error}"))?;
     if let Some(file) = &calibrate.output {
@@ -244,7 +253,7 @@ fn write(file: &Path, text: &str) -> Result<()> {
 
 impl Calibrate {
     fn batched(&self) -> Option<usize> {
-        self.max_batched_tokens.map(|it| it as usize)
+        self.max_batched_tokens.map(|tokens| tokens as usize)
     }
 
     fn limits_of(&self, config: &ServeConfig) -> Result<ServerLimits> {
@@ -262,6 +271,7 @@ impl Calibrate {
             max_batched_tokens: self.batched().unwrap_or(engine.max_batched_tokens),
             kv_tokens: self.kv_tokens.unwrap_or(kv_tokens),
             max_sequences: engine.max_sequences,
+            // An emulated engine has no model whose context could limit a prompt.
             max_context: match fleet.emulated {
                 Some(_) => kv_tokens,
                 None => fleet.model.config.max_context,
@@ -297,6 +307,7 @@ impl Calibrate {
             answer_tokens: self.answer_tokens,
             rounds: self.rounds as usize,
             vocabulary: vocabulary(&self.vocab)?,
+            // A new seed for each run: prompts of an earlier one may still be cached.
             seed: unseen_seed(),
         };
         if plan.is_empty() {

@@ -57,6 +57,8 @@ pub(crate) fn run(config: Config, matches: &ArgMatches) -> Result<()> {
             variables::warn();
             let settings =
                 EffectiveSettings::resolve(show.options, show.config.as_deref(), matches)?;
+            // The command must refuse what the server refuses, or the printed file could not be
+            // used.
             serve::check(&settings.options).map_err(|error| settings.sources.named(error))?;
             if show.json {
                 output::line(&settings.to_json()?.to_string())
@@ -72,6 +74,7 @@ fn write(init: &Init) -> Result<()> {
         return output::line(template().trim_end());
     }
     let shown = init.output.display();
+    // `create_new` leaves no moment in which another process's file could be overwritten.
     let file = std::fs::File::create_new(&init.output);
     let mut file = match file {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {

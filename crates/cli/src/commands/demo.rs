@@ -45,6 +45,7 @@ pub(crate) struct Demo {
 
 /// Makes the log up, analyzes it and tells.
 pub(crate) fn run(mut demo: Demo) -> Result<()> {
+    // The default page is the only file that the user did not name, so its error names the option.
     if demo.options.html().is_none() {
         let can_be = output::files(&[("the page", Path::new(PAGE))], &[]);
         can_be.map_err(|error| UsageError(format!("{error}; --html FILE puts it elsewhere")))?;
@@ -56,6 +57,7 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
     output::files(&outputs, &[])?;
     let log = traffic::log(demo.seed);
     if let Some(path) = &demo.log {
+        // The same log may be written again: a second run must not fail.
         if is_another_file(path, &log) {
             bail!(
                 "{} exists and is another file; name a new one with --log, or remove it",
@@ -76,6 +78,7 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
         page.display(),
         again.unwrap_or_default(),
     );
+    // With the page on standard output no page has a path to open.
     if analyze::is_stdout_path(&page) {
         return Ok(());
     }
@@ -87,8 +90,10 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
 /// Whether a file at `path` has other contents than `log`. Pipes and empty files do not count.
 fn is_another_file(path: &Path, log: &[u8]) -> bool {
     let size = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    // A pipe has no length and holds nothing that could be lost.
     match size.map_or(0, |file| file.len()) {
         0 => false,
+        // The lengths are compared first, so most other files are not read.
         size if size == log.len() as u64 => std::fs::read(path).is_ok_and(|known| known != log),
         _ => true,
     }

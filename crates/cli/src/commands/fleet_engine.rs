@@ -17,6 +17,7 @@ const MAX_WAITING: usize = 1 << 20;
 
 /// The fleet of `preset`, with any strategy.
 pub(crate) fn fleet_of(preset: FleetPreset) -> FleetConfig {
+    // The strategy changes nothing of the engines, so any will do.
     preset.fleet("random".parse().expect("a known profile"))
 }
 
@@ -55,6 +56,7 @@ pub(crate) fn of_server(cost: &ReplicaCostModel, fleet: &EmbeddedFleet) -> Repli
 /// Returns the specification of external replicas, as far as the file describes them.
 pub(crate) fn of_file(cost: &ReplicaCostModel, block_size: Option<usize>) -> ReplicaSpec {
     let block_size = block_size.unwrap_or(BLOCK_SIZE);
+    // A memory below one block still gets one, because the simulator needs it.
     let capacity_blocks = (cost.engine.kv_tokens / block_size).max(1);
     ReplicaSpec {
         cost: cost.engine.cost,
@@ -62,6 +64,7 @@ pub(crate) fn of_file(cost: &ReplicaCostModel, block_size: Option<usize>) -> Rep
             max_batched_tokens: cost.engine.max_batched_tokens,
             max_sequences: cost.max_sequences,
             max_waiting: MAX_WAITING,
+            // An engine elsewhere has its own limit; the memory is the only one that is known.
             max_context: capacity_blocks * block_size,
             block_size,
             order: QueueOrder::FirstCome,

@@ -88,6 +88,7 @@ pub(crate) fn run(index: &IndexCommand) -> Result<()> {
 fn show(server: &ServerOptions, json: bool) -> Result<()> {
     let asked = server.asked("/debug/index");
     let body = server.document(&asked, SUMMARY_BYTES_MAX)?;
+    // A proxy or another server may answer as well; only the shape of the answer tells.
     let index = answer::summary(&body).ok_or_else(|| asked.foreign(&body))?;
     if json {
         return output::line(&String::from_utf8_lossy(&body));
@@ -96,6 +97,7 @@ fn show(server: &ServerOptions, json: bool) -> Result<()> {
 }
 
 fn dump(server: &ServerOptions, query: &str, path: &Path) -> Result<()> {
+    // A dump may be large, so a bad path fails before the server is asked.
     if path.as_os_str() != "-" {
         output::files(&[("--output", path)], &[])?;
     }
@@ -103,7 +105,9 @@ fn dump(server: &ServerOptions, query: &str, path: &Path) -> Result<()> {
     let mut first = FirstLine::default();
     let mut out = DumpDestination::of(path);
     let got =
+        // Nothing is written until the first line is known to be an entry.
         server.get(&format!("{}?{query}", asked.path), |bytes| out.write(first.take(bytes)?))?;
+    // A foreign answer explains more than the error of the write that it caused.
     if let Some(body) = first.foreign() {
         return Err(asked.foreign(body));
     }
@@ -114,6 +118,7 @@ fn dump(server: &ServerOptions, query: &str, path: &Path) -> Result<()> {
         Err(error) => {
             let error = asked.explained(error);
             Err(if out.has_begun() {
+                // Some lines may be in the file already, and a reader would take them for all.
                 error.context(format!("{} is incomplete", path.display()))
             } else {
                 error
@@ -140,6 +145,7 @@ impl<'a> DumpDestination<'a> {
             if bytes.is_empty() {
                 return Ok(());
             }
+            // A file that exists keeps its contents until there is something to replace them.
             *self = Self::Now(path, BufWriter::new(File::create(path)?));
         }
         match self {
@@ -162,6 +168,7 @@ impl<'a> DumpDestination<'a> {
     }
 
     fn is_closed_pipe(&self, error: &io::Error) -> bool {
+        // Only standard output has a reader that may leave.
         matches!(self, Self::Standard) && error.kind() == io::ErrorKind::BrokenPipe
     }
 

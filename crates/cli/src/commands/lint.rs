@@ -74,6 +74,7 @@ const COUNTS: &str = "Counts compare texts. `headstart analyze` also replays a c
 
 /// Reads all prompts and tells.
 pub(crate) fn run(command: &Lint) -> Result<()> {
+    // The baseline must not overwrite a log that is still to be read.
     if let Some(path) = &command.write_baseline {
         let inputs: Vec<_> = command.files.iter().map(PathBuf::as_path).collect();
         output::files(&[("--write-baseline", path)], &inputs)?;
@@ -92,6 +93,7 @@ pub(crate) fn run(command: &Lint) -> Result<()> {
         let cannot_write = || format!("cannot write {}", path.display());
         fs::write(path, report.new_baseline().json()).with_context(cannot_write)?;
     }
+    // Remarks go to standard error, so that the JSON stays one object.
     remarks(&rendering);
     output::line(&if command.json {
         report_json(&report, command.show_text).to_string()
@@ -100,6 +102,7 @@ pub(crate) fn run(command: &Lint) -> Result<()> {
     })?;
     match (complaint, &command.write_baseline) {
         (None, _) => Ok(()),
+        // The user asked for a file that was not written, so the error says why.
         (Some(complaint), Some(path)) if is_kept => bail!(CheckFailure(format!(
             "{complaint}; {} was not written (--write-baseline without --baseline accepts what \
              is there)",
@@ -119,17 +122,17 @@ fn progress(files: Option<usize>) -> Box<dyn Progress> {
 }
 
 fn report_json(report: &LintReport, show_text: bool) -> Value {
-    let findings = report.all().map(|it| {
+    let findings = report.all().map(|finding| {
         json!({
-            "cause": it.cause.map(Cause::name),
-            "title": it.title(),
-            "requests": it.requests,
-            "tokens": it.tokens,
+            "cause": finding.cause.map(Cause::name),
+            "title": finding.title(),
+            "requests": finding.requests,
+            "tokens": finding.tokens,
             "seconds": null,
             "money": null,
-            "fix": it.fix(),
+            "fix": finding.fix(),
             "fix_saves_tokens": null,
-            "example": shown::worst_case(it.example, show_text),
+            "example": shown::worst_case(finding.example, show_text),
         })
     });
     let baseline = report.baseline.as_ref();
@@ -137,8 +140,8 @@ fn report_json(report: &LintReport, show_text: bool) -> Value {
         "requests": report.prompts,
         "findings": findings.collect::<Vec<_>>(),
         "stable_prefix_tokens": report.stable_tokens,
-        "baseline_stable_prefix_tokens": baseline.map(|it| it.stable_prefix_tokens),
-        "begins_as_baseline": report.begins.map(|it| it == Begins::AsBefore),
+        "baseline_stable_prefix_tokens": baseline.map(|baseline| baseline.stable_prefix_tokens),
+        "begins_as_baseline": report.begins.map(|begins| begins == Begins::AsBefore),
         "note": report.change_told(),
         "ok": report.complaint().is_none(),
     })

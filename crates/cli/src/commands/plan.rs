@@ -95,8 +95,10 @@ pub(crate) fn run(plan: &PlanCommand) -> Result<()> {
     let read = plan.read()?;
     let sizing = Sizing {
         requests: &read.requests,
+        // The first requests meet an empty cache and say little about its size.
         cold_requests: (read.requests.len() as f64 * plan.cold).round() as usize,
         block_tokens: read.trace.block_tokens,
+        // Fractions of a block hold nothing, so the size is rounded down.
         device_blocks: (device.kv_tokens / f64::from(read.trace.block_tokens)) as u64,
     };
     if sizing.device_blocks == 0 {
@@ -123,6 +125,7 @@ impl PlanCommand {
             let message = format!("{option} {value:?}: expected a share above 0, up to {ALL}");
             UsageError(message)
         };
+        // The comparison fails for NaN as well.
         if !(self.enough > 0.0 && self.enough <= ALL) {
             bail!(share("--enough", self.enough));
         }
@@ -138,6 +141,7 @@ impl PlanCommand {
                 bail!(UsageError(message));
             }
         }
+        // The name is checked before a long trace is read.
         let setting = policy::Setting { capacity: 1, block_tokens: 16 };
         let known = policy::by_name(&self.policy, setting);
         known.map_err(|error| UsageError(format!("--policy: {error}")))?;
@@ -155,6 +159,7 @@ impl PlanCommand {
         let requests = requests?;
         progress.end();
         let name = self.input.name();
+        // Lengths alone cannot show a common prefix.
         if requests.iter().all(|request| request.blocks.is_empty()) {
             bail!("{name} has no request with blocks, so no prefix can be reused");
         }
@@ -165,13 +170,15 @@ impl PlanCommand {
             )));
         }
         let ends = [requests.first(), requests.last()];
-        let [first, last] = ends.map(|it| it.map_or_else(Default::default, |it| it.arrival));
+        let [first, last] =
+            ends.map(|request| request.map_or_else(Default::default, |request| request.arrival));
         let file = self.input.path().file_name().unwrap_or_default();
         let trace = TraceSummary {
             name: file.to_string_lossy().into_owned(),
             remarks: remarks(&reader),
             block_tokens,
             requests: requests.len(),
+            // The number of blocks is known after the sweep.
             distinct_blocks: 0,
             seconds: last.since(first).as_secs_f64(),
         };
@@ -190,6 +197,7 @@ impl PlanCommand {
         };
         let sweep = Sweep::new(sizing.requests, config, &[])?;
         trace.distinct_blocks = sweep.extent().distinct_blocks;
+        // No size above this limit is replayed, and the ideal needs them all.
         if trace.distinct_blocks.min(ROOM_MAX) < trace.distinct_blocks {
             bail!(UsageError(format!(
                 "the trace has {} different blocks, more than the {ROOM_MAX} that are held in \
@@ -198,6 +206,7 @@ impl PlanCommand {
             )));
         }
         let ideal = sweep.extent().infinite.steady.tokens;
+        // Multiples of the device's memory, up to one that holds every block.
         let times = sizing::grid(sizing.device_blocks, trace.distinct_blocks);
         let mut points = self.points(sizing, &times, &trace)?;
         let enough = ideal.rate() * self.enough;
@@ -206,6 +215,8 @@ impl PlanCommand {
         // The last size holds everything.
         let high = reached.unwrap_or(points.len() - 1);
         if high > 0 {
+            // The rate is below at the first bound and reached at the second, so the search has its
+            // interval.
             let bounds = (points[high - 1].0, points[high].0);
             let progress = TaskProgress::endless("searching the smallest sufficient size");
             let least = sizing::least(bounds, |times| {
@@ -216,9 +227,11 @@ impl PlanCommand {
                 anyhow::Ok(reaches)
             })?;
             progress.end();
+            // The points of the search are dropped, except the one that was found.
             points.retain(|point| times.contains(&point.0) || point.0 == least);
         }
         points.sort_by_key(|point| point.0);
+        // Rows beyond the ideal would all be the same.
         let all = points.iter().position(|point| rate(point) >= ideal.rate() * ALL);
         points.truncate(all.map_or(points.len(), |index| index + 1));
         let rows = self.rows(sizing, device, &points);
@@ -229,6 +242,7 @@ impl PlanCommand {
             policy: self.policy.clone(),
             cold_requests: sizing.cold_requests,
             gbps: [self.host_bytes_per_s(device) / 1e9, self.disk_gbps],
+            // The first row is the device alone, which every saving is measured against.
             computed_s: device.engine.map(|engine| sizing.computed_s(&points[0].1, &engine)),
             enough: self.enough,
             ideal,
@@ -247,6 +261,7 @@ impl PlanCommand {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.map_or(cores, usize::from);
         let progress = TaskProgress::steps("replaying with each size", times.len());
+        // Replays of different sizes share nothing, so they run side by side.
         let hits = parallel(times, threads, |&times| {
             let hits = sizing.hits(&self.policy, self.room(sizing, times, trace));
             progress.inc(1);
@@ -263,7 +278,7 @@ impl PlanCommand {
     }
 
     fn host_bytes_per_s(&self, device: &Device) -> f64 {
-        self.host_gbps.map_or(device.host_bytes_per_s, |it| it * 1e9)
+        self.host_gbps.map_or(device.host_bytes_per_s, |gbps| gbps * 1e9)
     }
 
     fn rows(

@@ -137,11 +137,13 @@ struct ReplayPlan {
 
 /// Replays the trace once per policy and capacity, and tells what was hit.
 pub(crate) fn run(replay: &ReplayCommand) -> Result<()> {
+    // The page is written last, after a replay that may take minutes.
     check_output(replay)?;
     let plan = ReplayPlan::of(replay)?;
     let ReplayInput { requests, sessions, mut trace } = ReplayInput::of(replay, &plan)?;
     let predictions = TracePredictions::all(&plan.predictors, &replay.input, &requests, &sessions)?;
     let remarks = plan.remarks(&predictions, &requests, trace.seconds);
+    // JSON lines have no place for sentences, so they go to standard error.
     if replay.json {
         remarks.iter().for_each(|remark| output::note(remark));
     }
@@ -149,6 +151,7 @@ pub(crate) fn run(replay: &ReplayCommand) -> Result<()> {
     let config =
         SweepConfig { block_tokens: trace.info.block_tokens, cold_requests: trace.cold_requests };
     let sweep = Sweep::new(&requests, config, &plan.policies).map_err(policy_error)?;
+    // Sizes in per cent need the distinct blocks, which the sweep counts.
     trace.distinct_blocks = sweep.extent().distinct_blocks;
     let cells = plan.cells(&trace, &predictions)?;
     let progress = TaskProgress::steps("replaying", cells.len() * requests.len());
@@ -216,6 +219,7 @@ impl ReplayPlan {
         let dtype = dtype.map(|name| parsed::<KvDtype>(name, "--kv-dtype")).transpose()?;
         let kv = replay.model.as_deref().map(|path| KvBytes::of_model(path, dtype)).transpose()?;
         let in_bytes = capacities.iter().find(|(_, capacity)| capacity.needs_model());
+        // Bytes become blocks only with a model's bytes per token.
         if let (Some((text, _)), None) = (in_bytes, &kv) {
             let message = format!("--capacity {text}: bytes need --model, a folder or config.json");
             return Err(UsageError(message).into());
@@ -229,6 +233,7 @@ impl ReplayPlan {
         })?;
         let policies = policies(&replay.policy)?;
         let predictors = NamedPredictor::all(&replay.predictor, &replay.encoder)?;
+        // A predictor that no policy reads would be computed for nothing.
         if !predictors.is_empty() && !policies.iter().any(|spec| policy::reads_predictions(spec)) {
             let message = "--predictor: none of the policies reads predictions; lpc does";
             return Err(UsageError(message.to_owned()).into());
@@ -266,6 +271,7 @@ impl ReplayPlan {
             blocks: 0,
         };
         let mut arms = Vec::new();
+        // A policy that reads predictions is replayed once for each predictor.
         for spec in &self.policies {
             if policy::reads_predictions(spec) {
                 arms.extend(predictions.iter().map(|said| arm(spec, Some(said))));
@@ -283,6 +289,7 @@ impl ReplayPlan {
         predictions: &'a [TracePredictions],
     ) -> Result<Vec<ReplayCell<'a>>> {
         let sizes = self.sizes(trace)?;
+        // A cache larger than the trace takes no more memory than the trace.
         let too_large = |blocks: u64| blocks.min(trace.distinct_blocks) > ROOM_MAX;
         if let Some((_, blocks)) = sizes.iter().find(|(_, blocks)| too_large(*blocks)) {
             bail!(UsageError(format!(
@@ -291,6 +298,7 @@ impl ReplayPlan {
             )));
         }
         let arms = self.arms(predictions);
+        // One cell per policy and size: cells are independent and run in parallel.
         let cells = arms.iter().flat_map(|arm| {
             sizes.iter().map(|(asked, blocks)| ReplayCell {
                 asked: asked.clone(),
@@ -304,6 +312,7 @@ impl ReplayPlan {
     /// The capacities as asked, and in blocks.
     fn sizes(&self, trace: &TraceFacts) -> Result<Vec<(Option<String>, u64)>> {
         if self.capacities.is_empty() {
+            // The default sizes stop at the limit instead of failing there.
             let grid = capacity::grid(trace.distinct_blocks.min(ROOM_MAX));
             return Ok(grid.into_iter().map(|blocks| (None, blocks)).collect());
         }
@@ -331,6 +340,7 @@ fn policies(asked: &[String]) -> Result<Vec<String>> {
             spec => vec![spec],
         };
         for spec in specs {
+            // `all` may follow a name that it contains.
             if !policies.iter().any(|known| known == spec) {
                 policies.push(spec.to_owned());
             }
@@ -357,11 +367,13 @@ impl ReplayInput {
     fn of(replay: &ReplayCommand, plan: &ReplayPlan) -> Result<Self> {
         let progress = replay.input.progress();
         let mut reader = replay.input.open(&progress)?;
+        // Sessions are collected only for models: the set holds every session of the trace.
         let reads_text = plan.predictors.iter().any(NamedPredictor::reads_text);
         if reads_text {
             refuse_textless(&replay.input, &reader)?;
         }
         let mut sessions = BTreeSet::new();
+        // The sessions of the whole trace are needed, also of requests that the sample leaves out.
         let all = reader.by_ref().inspect(|request| {
             let session = request.as_ref().ok().and_then(|request| request.session);
             sessions.extend(session.filter(|_| reads_text));
@@ -378,6 +390,7 @@ impl ReplayInput {
 /// A predictor that reads text needs a trace that has some, and has it still.
 fn refuse_textless(input: &TraceInput, reader: &Reader<'_>) -> Result<()> {
     let format = reader.format();
+    // Only conversations have the texts that a model reads.
     if format != Format::Conversation {
         bail!(UsageError(format!(
             "--predictor: a model reads what is said, and this trace is {format}, without text; \
@@ -401,7 +414,8 @@ fn facts(replay: &ReplayCommand, reader: &Reader<'_>, requests: &[TraceRequest])
         let kept = thousands(requests.len() as u64);
         remarks.push(format!("--scale {}: {kept} of {all} left", replay.scale));
     }
-    let arrivals = [requests.first(), requests.last()].map(|end| end.map(|it| it.arrival));
+    let arrivals =
+        [requests.first(), requests.last()].map(|end| end.map(|request| request.arrival));
     let [first, last] = arrivals.map(Option::unwrap_or_default);
     TraceFacts {
         name: shown_name(replay.input.path()),

@@ -58,6 +58,7 @@ pub(crate) struct Savings {
 
 /// Reads the metrics and tells.
 pub(crate) fn run(savings: &Savings) -> Result<()> {
+    // A wrong table fails before the server is asked.
     let prices = savings.price_table.as_deref().map(prices::read);
     let prices = prices.transpose()?;
     let (name, text) = match &savings.metrics {
@@ -68,6 +69,7 @@ pub(crate) fn run(savings: &Savings) -> Result<()> {
         }
         None => (savings.server.url.clone(), fetched(&savings.server)?),
     };
+    // Any server with Prometheus metrics answers here, so the names decide.
     let Some(ledger) = ServerLedger::read(&text) else {
         bail!(
             "{name} has no metrics of a Headstart server; name a server's address, or a file of \

@@ -71,10 +71,13 @@ pub(crate) struct Serve {
 
 /// Serves until interrupted.
 pub(crate) fn run(serve: Serve, matches: &ArgMatches) -> Result<()> {
+    // The hook is set first: any later panic may hold text of a prompt.
     predictor::keep_text_out_of_panics();
+    // The log comes before all settings, because reading them may warn.
     log_to_stderr()?;
     variables::warn();
     let settings = EffectiveSettings::resolve(serve.options, serve.config.as_deref(), matches)?;
+    // Errors name the source of an option, which may be a file that the user forgot.
     run_with(&settings.options).map_err(|error| settings.sources.named(error))
 }
 
@@ -84,8 +87,10 @@ fn run_with(options: &ServeOptions) -> Result<()> {
     let is_toy = options.upstream.is_empty() && options.model.as_deref().unwrap_or(TOY) == TOY;
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
+        // Signals are caught before the server is ready: a supervisor may stop it at once.
         let signals = Signals::new()?;
         let server = headstart_server::serve(config).await.map_err(usage)?;
+        // The progress bar must be gone before the banner is printed.
         starting.end();
         if let Some(note) = predictor::note(options) {
             output::note(note);
@@ -138,6 +143,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
 pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
     let upstreams = options.upstreams()?;
     let backend = if upstreams.is_empty() {
+        // Options of the other kind would be ignored, so they are refused by name.
         refuse_upstream_options(options)?;
         EngineBackend::Embedded(embedded(options)?)
     } else {
@@ -156,6 +162,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
             .clone()
             .map(|url| SharedServer { url, timing: Timing::default() }),
         engine_model: options.engine_model()?,
+        // Labels need the tokenizers of the backend, so it moves into the configuration below.
         labels: options.labels(&backend)?,
         backend,
         prices: options.prices()?,
@@ -171,11 +178,13 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
 /// Refuses what a server refuses, without the files of a model, a context cache or a predictor.
 pub(crate) fn check(options: &ServeOptions) -> Result<()> {
     if options.upstream.is_empty() {
+        // The lean options below leave these settings out, so they are checked here.
         tiers::refuse_without_place(options, stored(options)?)?;
         predictor::horizon(options)?;
     } else {
         refuse_engine_options(options)?;
     }
+    // Only files are left out; every other setting is resolved as for a server.
     let lean = ServeOptions {
         model: None,
         context_cache: None,
@@ -205,6 +214,7 @@ fn normalizers(options: &ServeOptions) -> Result<Normalizers> {
     let Some(list) = &options.normalize else {
         return Ok(Normalizers::default());
     };
+    // Shadow mode passes requests unchanged, and normalizing changes them.
     if options.shadow.is_some() {
         let message = "--normalize does not go with --shadow, which passes requests on unchanged";
         return Err(UsageError(message.to_owned()).into());
@@ -226,6 +236,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
             return Err(UsageError(message).into());
         }
     };
+    // The model is loaded here, so that its size is known for the cache.
     let loaded = model::load(options.model.as_deref().unwrap_or(TOY), dtype)?;
     let block_size = options.block_size.unwrap_or(16);
     if !(16..=BLOCK_SIZE_MAX).contains(&block_size) {
@@ -240,9 +251,11 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
     let cache_blocks = options.cache_blocks.unwrap_or_else(default_blocks);
     let replicas = options.replicas.unwrap_or(2);
     let block_bytes = match &emulated {
+        // Names of blocks take memory too, so even an emulated cache has a limit.
         Some(_) => EMULATED_BLOCK_BYTES,
         None => loaded.model.config.kv_bytes_per_token(dtype.bytes()) * block_size,
     };
+    // The pool is allocated at once, so a size beyond the memory ends the process.
     check_memory(cache_blocks, block_bytes, replicas)?;
     // As vLLM has it on such an engine; the embedded one is smaller.
     let limits = match &emulated {
@@ -276,7 +289,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
         policy: policy(options.policy.as_deref().unwrap_or("lru"))?,
         model: loaded.model,
         prompt: loaded.prompt,
-        emulated: emulated.map(|it| Box::new(it.engine)),
+        emulated: emulated.map(|emulated| Box::new(emulated.engine)),
         prediction: predictor::config(options)?,
         kv_events_port: options.kv_events_port,
     })
@@ -291,13 +304,16 @@ fn policy(spec: &str) -> Result<String> {
 fn default_blocks(config: &ModelConfig, element_bytes: usize, block_size: usize) -> usize {
     let block_bytes = config.kv_bytes_per_token(element_bytes) * block_size.max(1);
     let one_conversation = config.max_context.min(DEFAULT_CONTEXT).div_ceil(block_size.max(1));
+    // The memory may be too small for one long conversation of a large model.
     (DEFAULT_CACHE_BYTES / block_bytes).max(one_conversation)
 }
 
 /// Refuses KV pools that this machine could never hold: the allocation would end the process.
 fn check_memory(cache_blocks: usize, block_bytes: usize, replicas: usize) -> Result<()> {
+    // A product that overflows is more than any memory.
     let wanted = cache_blocks.checked_mul(block_bytes).and_then(|one| one.checked_mul(replicas));
     let limit = memory_bytes().unwrap_or(1 << 40);
+    // Blocks are numbered with 32 bits.
     if wanted.is_some_and(|wanted| wanted <= limit) && u32::try_from(cache_blocks).is_ok() {
         return Ok(());
     }
@@ -313,6 +329,7 @@ fn check_memory(cache_blocks: usize, block_bytes: usize, replicas: usize) -> Res
 /// Physical memory, where the system says.
 pub(crate) fn memory_bytes() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    // The line has the form `MemTotal:  16384 kB`.
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: usize = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     kib.checked_mul(1024)
@@ -390,10 +407,12 @@ impl Signals {
 }
 
 async fn until_interrupted(server: RunningServer, mut signals: Signals) -> Result<()> {
+    // The first signal stops new requests; running ones are finished.
     signals.next().await;
     output::note("finishing the running requests; interrupt again to stop at once");
     tokio::select! {
         () = server.shutdown() => Ok(()),
+        // The second signal is a user who does not want to wait.
         () = signals.next() => Err(anyhow!("stopped before all requests were done")),
     }
 }

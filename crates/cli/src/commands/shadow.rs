@@ -64,12 +64,14 @@ fn table(report: &Value) -> String {
 
 /// Reports how much of an hour the arms have seen: they begin with empty caches.
 fn cold(report: &Value) -> String {
+    // A gateway of another version may not report how long it has seen.
     let (Some(seconds), Some(share)) =
         (report["seconds"].as_f64(), report["share_of_hour"].as_f64())
     else {
         return String::new();
     };
     let seen = ago(seconds);
+    // Hits over a longer time than the arms have seen are unknown: a large cache is still filling.
     if share < 1.0 {
         format!(
             "They began empty and have seen {seen}, {:.0} % of an hour: larger caches may yet find \
@@ -85,6 +87,7 @@ fn row(name: &str, blocks: &str, found: &Value) -> String {
     match found["hit_rate"].as_f64() {
         None => format!("{name:<16} {blocks:>14}  not known\n"),
         Some(rate) => {
+            // The rate comes from another program, so it is bounded before it becomes a length.
             let bar = "█".repeat((rate.clamp(0.0, 1.0) * BAR as f64).round() as usize);
             format!("{name:<16} {blocks:>14}  {:>5.1} %  {bar}\n", rate * 100.0)
         }
@@ -99,6 +102,7 @@ fn sentence(report: &Value) -> Option<String> {
     let (rate, best) = known.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let name = one_line(best["strategy"].as_str()?);
     let points = (rate - now) * 100.0;
+    // A difference below a twentieth of a point is shown as 0.0 or is noise.
     Some(if points > 0.05 {
         format!(
             "The best, {name} with {} a replica, would have found {points:.1} points more \

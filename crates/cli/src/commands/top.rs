@@ -66,6 +66,7 @@ pub(crate) struct Top {
 
 /// Shows it.
 pub(crate) fn run(top: &Top) -> Result<()> {
+    // JSON needs no terminal, so it goes before the check.
     if top.json {
         let told = top.server.json(PATH, SNAPSHOT_BYTES_MAX)?;
         return output::line(&told.to_string());
@@ -81,6 +82,7 @@ pub(crate) fn run(top: &Top) -> Result<()> {
         };
         return output::line(&frame.of(&snapshot(&top.server)?).join("\n"));
     }
+    // Escape codes in a file or a pipe would be no frames.
     if !is_terminal {
         let message = "standard output is not a terminal; use --once for one frame, or --json \
                        for the figures";
@@ -118,6 +120,7 @@ struct LatestSnapshot {
 impl LatestSnapshot {
     /// Records a late answer as trouble, unless there already is some.
     fn note_lateness(&mut self) {
+        // An error that was reported already says more than its lateness.
         if self.trouble.is_none() && self.told_at.elapsed() > LATE {
             self.trouble = Some("it does not answer".to_owned());
         }
@@ -134,15 +137,18 @@ fn watch(server: &ServerOptions) -> Result<()> {
         trouble: None,
     };
     let (sender, events) = sync_channel(EVENTS);
+    // A channel of one slot: several key presses ask the server once.
     let (wake, woken) = sync_channel(1);
     let (asked, answers) = (server.clone(), sender.clone());
     std::thread::spawn(move || {
+        // A timeout asks again after a period; a wake-up asks at once.
         while woken.recv_timeout(PERIOD) != Err(RecvTimeoutError::Disconnected) {
             if answers.send(TopEvent::Told(snapshot(&asked).map(Box::new))).is_err() {
                 return;
             }
         }
     });
+    // The terminal is taken after the first answer, so an error is printed on a normal screen.
     let mut terminal = Terminal::take(move |key| sender.send(TopEvent::Pressed(key)).is_ok())?;
     follow(seen, &events, &wake, |seen| {
         let (columns, rows) = terminal::size().unwrap_or((COLUMNS, 24));
@@ -164,6 +170,8 @@ fn follow(
     mut draw: impl FnMut(&LatestSnapshot) -> Result<()>,
 ) -> Result<()> {
     loop {
+        // Lateness is checked before each frame, because events may arrive more often than the
+        // timeout.
         seen.note_lateness();
         draw(&seen)?;
         match events.recv_timeout(PERIOD) {
@@ -173,6 +181,7 @@ fn follow(
             // Where it is being asked already, that will do.
             Ok(TopEvent::Pressed(KeyPress::Other)) => drop(wake.try_send(())),
             Ok(TopEvent::Told(Ok(next))) => {
+                // An answer clears the trouble of the one before.
                 (seen.last, seen.told_at, seen.trouble) = (next, Instant::now(), None);
             }
             Ok(TopEvent::Told(Err(error))) => seen.trouble = Some(error.to_string()),

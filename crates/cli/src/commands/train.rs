@@ -137,9 +137,11 @@ pub(crate) struct Train {
 pub(crate) fn run(train: &Train) -> Result<()> {
     check_outputs(train)?;
     let (sources, others) = sources(train)?;
+    // The kind of the inputs decides which options have an effect.
     let plan = material::MaterialPlan::of(train, sources[0].kind)?;
     let material = material::gather(train, &plan, &sources, &others)?;
     let learnt = learn::learn(train, material)?;
+    // The model is written before the report, which may fail at its own files.
     if let (Some(out), Some(model)) = (&train.output, &learnt.model) {
         replace(out, |file| io::Write::write_all(file, &model.to_bytes()))?;
     }
@@ -151,6 +153,7 @@ pub(crate) fn run(train: &Train) -> Result<()> {
 /// # Errors
 /// A usage error.
 fn check_outputs(train: &Train) -> Result<()> {
+    // `-` is standard output and no file.
     let json = train.json.as_deref().filter(|path| !is_stdout(path));
     let named = [
         ("--output", train.output.as_deref()),
@@ -175,6 +178,7 @@ fn sources(train: &Train) -> Result<(Vec<TrainingFile>, Vec<TrainingFile>)> {
     let (inputs, others) = (open(&train.inputs)?, open(&train.test_on)?);
     let first = &inputs[0];
     for other in inputs.iter().chain(&others) {
+        // Rows of different kinds cannot be trained together.
         if other.kind != first.kind {
             bail!(UsageError(format!(
                 "{} is taken for a {} and {} for a {}; give inputs of one kind, or name it \
@@ -214,10 +218,13 @@ fn is_stdout(path: &Path) -> bool {
 /// wrong or the process is stopped.
 fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
+    // The process id keeps two trainings of one model apart.
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
     let written = File::create(&part).and_then(|mut file| {
         write(&mut file)?;
+        // The data must be on the disk before the name points to it, or a crash leaves an empty
+        // file.
         file.sync_all()?;
         fs::rename(&part, path)
     });

@@ -142,10 +142,10 @@ fn told_json(told: &PromptComparison, rendering: &Rendering, show_text: bool) ->
             "token": told.shared_tokens,
             "byte": is_text.then_some(parted.divergence.new_byte),
         })),
-        "cause": evidence.map(|it| it.cause.name()),
+        "cause": evidence.map(|evidence| evidence.cause.name()),
         "title": evidence.map(Evidence::title),
         "fix": evidence.map(Evidence::fix),
-        "also": evidence.and_then(|it| it.also).map(|it| it.name()),
+        "also": evidence.and_then(|evidence| evidence.also).map(|cause| cause.name()),
     });
     for (name, value) in shown::fields_of(changed.as_ref(), show_text) {
         object[name] = value;

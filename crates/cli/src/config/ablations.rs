@@ -20,6 +20,7 @@ const OF_POLICIES: [&str; 8] = [
 pub fn policy(spec: &str) -> Result<String, String> {
     let mut options = spec.split(':').skip(1);
     match options.find(|option| OF_POLICIES.contains(option)) {
+        // The option is known but would be ignored, so it is refused by name.
         Some(option) if !cfg!(feature = "ablations") => Err(format!(
             "`{option}` switches a part of the policy off, for studies; leave it out, or build \
              with `--features ablations`"

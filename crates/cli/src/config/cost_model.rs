@@ -106,6 +106,7 @@ fn emulated(file: &File) -> Result<ReplicaCostModel, String> {
             return Err(message);
         }
     }
+    // A step must have room for a token of each sequence, so the default follows a small limit.
     let default = MAX_SEQUENCES.min(file.max_batched_tokens);
     let max_sequences = file.max_sequences.unwrap_or(default);
     let counts =
@@ -115,6 +116,7 @@ fn emulated(file: &File) -> Result<ReplicaCostModel, String> {
             return Err(format!("{name} {count}: expected 1 to {COUNT_MAX}"));
         }
     }
+    // Every running sequence decodes one token per step, beside the tokens of prompts.
     if max_sequences > file.max_batched_tokens {
         return Err(format!(
             "max_sequences {max_sequences}: a step computes max_batched_tokens {}, and a token of \
@@ -122,6 +124,7 @@ fn emulated(file: &File) -> Result<ReplicaCostModel, String> {
             file.max_batched_tokens
         ));
     }
+    // The blocks of an emulated cache take memory here, though nothing is computed.
     if !(1..=KV_TOKENS_MAX).contains(&file.kv_tokens) {
         return Err(format!("kv_tokens {}: expected 1 to {KV_TOKENS_MAX}", file.kv_tokens));
     }
@@ -131,6 +134,7 @@ fn emulated(file: &File) -> Result<ReplicaCostModel, String> {
         kv_tokens: file.kv_tokens,
         load_token_s: file.load_token_s,
     };
+    // The longest step is a prefill of the whole budget; a fleet stops only after its current step.
     let step_s = engine.prefill_s(0, file.max_batched_tokens, engine.base_s(Work::default()));
     if step_s <= STEP_MAX_S {
         Ok(ReplicaCostModel { engine, max_sequences, latency_s: file.latency_s })

@@ -22,6 +22,7 @@ impl ServeOptions {
         let usual = EdgeLimits::default();
         let seconds = |given: Option<f64>, option: &str, usual: Duration| match given {
             None => Ok(usual),
+            // The range also excludes values for which `from_secs_f64` panics.
             Some(seconds) if SECONDS.contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
             Some(seconds) => {
                 let (least, most) = (SECONDS.start(), SECONDS.end());
@@ -29,6 +30,7 @@ impl ServeOptions {
                 Err(UsageError(message))
             }
         };
+        // Connections beyond the limit wait, so with zero all clients would wait forever.
         if self.max_connections == Some(0) {
             let message = "--max-connections 0 accepts no client; write 1 or more, or leave it out";
             return Err(UsageError(message.to_owned()).into());
@@ -70,6 +72,7 @@ fn body_bytes(mib: Option<usize>) -> Result<Option<usize>> {
 
 /// Parses the origins of the web pages that may call the API.
 fn cors(origins: &[String]) -> Result<Cors> {
+    // With `*` in the list the other origins change nothing, so they are not parsed.
     if origins.iter().any(|origin| origin == "*") {
         return Ok(Cors::Any);
     }
@@ -82,11 +85,14 @@ fn cors(origins: &[String]) -> Result<Cors> {
 
 /// An origin as browsers write it: scheme, host and port, and nothing behind them.
 fn origin(text: &str) -> Result<HeaderValue> {
+    // Browsers send origins in lower case and without a trailing slash; both are compared as bytes.
     let plain = text.trim().trim_end_matches('/').to_ascii_lowercase();
     let uri = plain.parse::<Uri>().ok();
     let is_origin = uri.is_some_and(|uri| {
         let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
+        // An origin with a path or a query never equals the header of a browser.
         let is_bare = uri.path() == "/" && uri.query().is_none();
+        // A user name is part of the authority of a URI, and no browser sends one.
         is_web && is_bare && !plain.contains('@')
     });
     let value = HeaderValue::from_str(&plain).ok().filter(|_| is_origin);

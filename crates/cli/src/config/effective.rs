@@ -54,6 +54,7 @@ impl EffectiveSettings {
         matches: &ArgMatches,
     ) -> Result<Self> {
         let mut sources = Sources::given(matches);
+        // The address is checked before the file is read: the contradiction is on the command line.
         sources.check_address()?;
         let found = read(path, matches)?;
         let Some((path, text)) = found else {
@@ -63,11 +64,14 @@ impl EffectiveSettings {
         let name = path.display().to_string();
         let wrong = |error| super::UsageError(format!("{name}: {error}"));
         let mut file = parse(&text).map_err(wrong)?;
+        // A flag is a plain `bool`, so `over` cannot tell a given `false` from an absent one.
         if sources.of("pass-admin-routes").is_some() {
             file.serve.pass_admin_routes = given.pass_admin_routes;
         }
+        // Flags and variables are already in the map, and an entry there is not replaced.
         sources.add_file(&name, &text);
         let mut tables: toml::Table = toml::from_str(&text)?;
+        // The section is printed setting by setting, with sources; the other tables as they are.
         tables.remove("serve");
         let options = given.over(file).with_context(|| name.clone())?;
         Ok(Self { options, sources, path: Some(path), tables })
@@ -106,6 +110,7 @@ impl EffectiveSettings {
     fn effective(&self) -> Result<Vec<EffectiveSetting>> {
         let mut given = toml::Table::try_from(&self.options)?;
         let listen = self.options.listen_address();
+        // Three settings give one address, and only the resolved one is printed.
         given.insert("listen".to_owned(), listen.to_string().into());
         let command = ServeOptions::augment_args(Command::new("serve"));
         let args = command.get_arguments();
@@ -127,7 +132,9 @@ impl EffectiveSettings {
         if !self.is_effective(&key, arg.get_help_heading().unwrap_or_default()) {
             return None;
         }
-        let is_emulated = self.options.executor.as_deref().is_some_and(|it| it != "cpu");
+        let is_emulated =
+            self.options.executor.as_deref().is_some_and(|executor| executor != "cpu");
+        // The cost model sets these, so the defaults of the command line would be wrong here.
         let (value, words) = if is_emulated && OF_COST_MODEL.contains(&key.as_str()) {
             (None, "as the cost model says".to_owned())
         } else {
@@ -138,6 +145,7 @@ impl EffectiveSettings {
 
     /// Whether a setting says something beside those that are given.
     fn is_effective(&self, key: &str, of: &str) -> bool {
+        // A setting without effect would make `serve` refuse the printed configuration.
         let options = &self.options;
         let has_engines = !options.upstream.is_empty();
         match key {
@@ -174,6 +182,7 @@ impl EffectiveSetting {
         };
         let setting = setting.trim_end();
         let line = format!("{setting:<SETTING$}  # {source}\n");
+        // A long value would push its source out of the line, so the source comes first.
         Ok(if line.trim_end().chars().count() <= COLUMNS {
             line
         } else {
@@ -184,6 +193,7 @@ impl EffectiveSetting {
 
 /// The default of a setting: as in the file, or in words.
 fn default(arg: &Arg) -> (Option<Value>, String) {
+    // A default in clap would hide the value of the file, so only the help text names it.
     let help = arg.get_long_help().or(arg.get_help());
     let help = help.map(ToString::to_string).unwrap_or_default();
     let default = help.split_once("[default: ");
@@ -198,6 +208,7 @@ fn default(arg: &Arg) -> (Option<Value>, String) {
             words.parse::<i64>().ok().map(Value::Integer)
         }
         (_, "GIB" | "HOURS") => words.parse().ok().map(Value::Float),
+        // Words such as "last part of --model" describe a default and are no value for a file.
         _ if words.contains(' ') || words == "none" => None,
         _ => Some(words.into()),
     };
@@ -224,6 +235,7 @@ fn hidden(text: &str) -> String {
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         shown += "://";
+        // The last `@` ends the user's part: a password may contain others.
         match part.rsplit_once('@') {
             Some((_, host)) => shown += &format!("…@{host}"),
             None => shown += part,
@@ -250,7 +262,7 @@ mod tests {
     }
 
     fn shown(file: &str, args: &[&str]) -> String {
-        let text = settings(file, args).and_then(|it| it.to_toml());
+        let text = settings(file, args).and_then(|settings| settings.to_toml());
         text.expect("valid").replace("  ", " ").replace("  ", " ")
     }
 
@@ -298,14 +310,14 @@ mod tests {
             let second = settings(&text, &[]).expect(&text);
             let config = crate::commands::serve::config(&second.options);
             assert!(config.is_ok(), "{:?}\n{text}", config.err());
-            let values = |it: &EffectiveSettings| {
-                let all = it.effective().expect("valid");
+            let values = |settings: &EffectiveSettings| {
+                let all = settings.effective().expect("valid");
                 let number = |value| match value {
                     Some(Value::Integer(number)) => Some(Value::Float(number as f64)),
                     other => other,
                 };
                 let all = all.into_iter();
-                all.map(|it| (it.key, number(it.value))).collect::<Vec<_>>()
+                all.map(|setting| (setting.key, number(setting.value))).collect::<Vec<_>>()
             };
             assert_eq!(values(&first), values(&second));
         }
@@ -316,7 +328,7 @@ mod tests {
         let file = "[serve]\nlisten = \"0.0.0.0:9000\"\n";
         let address = |args: &[&str]| {
             let settings = settings(file, args);
-            settings.map(|it| it.options.listen_address().to_string())
+            settings.map(|settings| settings.options.listen_address().to_string())
         };
         assert_eq!(address(&[]).expect("valid"), "0.0.0.0:9000");
         assert_eq!(address(&["--port", "1"]).expect("valid"), "127.0.0.1:1");

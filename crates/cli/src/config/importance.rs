@@ -60,12 +60,15 @@ impl FromStr for ImportanceOption {
     fn from_str(text: &str) -> Result<Self, UsageError> {
         let mut option = Self::default();
         let mut known = HashSet::new();
-        for setting in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
+        for setting in text.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
+            // A setting without `=` reaches `set` with an empty value, which reports its expected
+            // form.
             let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
             let set = option.set(key.trim(), value.trim());
             set.map_err(|expected| {
                 UsageError(format!("--importance {setting}: expected {expected}"))
             })?;
+            // Two values of one key contradict each other, and the last one would win silently.
             if !known.insert(key.trim()) {
                 return Err(UsageError(format!("--importance {setting}: {key} is given twice")));
             }
@@ -80,6 +83,7 @@ impl ImportanceOption {
             "ratio" => self.ratio = number(value, 0.001, 1.0, "a share from 0.001 to 1")?,
             "least" => self.least_tokens = count(value, "tokens, 64 or more")?,
             "check" => self.check = number(value, 0.0, 1.0, "a share from 0 to 1")?,
+            // The build decides whether the remaining keys exist.
             _ => return self.set_ablation(key, value),
         }
         Ok(())

@@ -15,8 +15,9 @@ impl ServeOptions {
     /// When one is not NAME=FILE, its file cannot be read or is empty, or no engine of `backend`
     /// has a tokenizer.
     pub(crate) fn labels(&self, backend: &EngineBackend) -> Result<Vec<PrefixLabel>> {
+        // A label is matched by its tokens, which only a tokenizer can make from the text.
         if let EngineBackend::Upstreams(engines) = backend
-            && engines.iter().all(|it| it.tokenizer.is_none())
+            && engines.iter().all(|engine| engine.tokenizer.is_none())
             && !self.label_prefix.is_empty()
         {
             let message = "--label-prefix needs a tokenizer: give --upstream URL,tokenizer=DIR";
@@ -38,6 +39,7 @@ fn label(given: &str) -> Result<PrefixLabel, String> {
     };
     let text = std::fs::read_to_string(file)
         .map_err(|error| format!("cannot read {file}: {error}; name a text file"))?;
+    // Editors add a line break at the end, which is not a part of the prefix.
     let text = text.trim_end();
     if text.is_empty() {
         Err(format!("{file} is empty; name a file with the prefix"))

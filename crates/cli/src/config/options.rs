@@ -392,6 +392,7 @@ impl ServeOptions {
         let ConfigFile { serve: file, profiles, tenants } = file;
         Ok(Self {
             listen: self.listen.or(file.listen),
+            // A file has `listen` only; host and port are flags.
             host: self.host,
             port: self.port,
             replicas: self.replicas.or(file.replicas),
@@ -400,6 +401,7 @@ impl ServeOptions {
             dtype: self.dtype.or(file.dtype),
             executor: self.executor.or(file.executor),
             cost_model: self.cost_model.or(file.cost_model),
+            // No file and no flag sets this one.
             emulated: self.emulated,
             strategy: self.strategy.or(file.strategy),
             cache_blocks: self.cache_blocks.or(file.cache_blocks),
@@ -434,6 +436,7 @@ impl ServeOptions {
             max_body_mib: self.max_body_mib.or(file.max_body_mib),
             cors_origin: given_or(self.cors_origin, file.cors_origin),
             label_prefix: given_or(self.label_prefix, file.label_prefix),
+            // A flag can only switch it on. `resolve` handles a variable that switches it off.
             pass_admin_routes: self.pass_admin_routes || file.pass_admin_routes,
             state_dir: self.state_dir.or(file.state_dir),
             api_key_file: self.api_key_file.or(file.api_key_file),
@@ -472,6 +475,7 @@ impl std::str::FromStr for IndexSecret {
 
 impl std::fmt::Debug for IndexSecret {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // `{:?}` of the settings must not print the secret.
         formatter.write_str("IndexSecret")
     }
 }

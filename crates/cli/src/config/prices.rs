@@ -81,6 +81,7 @@ pub(crate) fn read(name: &str) -> Result<PriceTable> {
 fn parse(text: &str) -> Result<PriceTable, String> {
     let PriceFile { currency, models } = toml::from_str(text)
         .map_err(|error| toml_error::explained(text, &error, "see --price-table"))?;
+    // Reports print the currency as it is, and a control character could change a terminal.
     if currency.is_empty() || currency.chars().any(char::is_control) {
         return Err("currency: expected a name such as EUR".to_owned());
     }
@@ -92,6 +93,7 @@ fn parse(text: &str) -> Result<PriceTable, String> {
         let prices =
             [("cache_miss", row.cache_miss), ("cache_hit", row.cache_hit), ("output", row.output)];
         for (name, price) in prices {
+            // The range excludes infinities and NaN, which would turn every sum into one.
             if !PRICES.contains(&price) {
                 return Err(format!(
                     "{model}: {name} {price}: expected what a million tokens cost, 0 or more"

@@ -53,6 +53,7 @@ impl ProfileTable {
             self.picker.map(|picker| picker.parse()).transpose().map_err(|error| text(&error))?;
         let preferences = self.prefer.iter().map(|preference| preference.parse());
         let scorers = self.weights.into_iter().map(|(scorer, weight)| {
+            // The comparison fails for NaN as well.
             if !(weight > 0.0 && weight <= WEIGHT_MAX) {
                 return Err(format!(
                     "weight {weight} of {scorer}: expected more than 0, at most {WEIGHT_MAX}"

@@ -21,6 +21,7 @@ pub(super) fn parse(text: &str) -> Result<ShadowConfig> {
         let Ok(number) = value.trim().parse::<usize>() else {
             return Err(wrong(part, "expected a whole number"));
         };
+        // Place and range go together, so no key can be stored with the limits of another.
         let (place, range) = match key.trim() {
             "replicas" => (&mut config.replicas, 1..=REPLICAS_MAX),
             "blocks" => (&mut config.blocks, 1..=BLOCKS_MAX),
@@ -33,6 +34,7 @@ pub(super) fn parse(text: &str) -> Result<ShadowConfig> {
         }
         *place = number;
     }
+    // Both factors are bounded above, so the product does not overflow.
     if config.replicas * config.blocks > BLOCKS_MAX {
         let message = format!("{BLOCKS_MAX} blocks at most, on all replicas together");
         return Err(wrong(text, &message));

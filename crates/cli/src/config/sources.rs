@@ -47,6 +47,7 @@ impl Sources {
                 ValueSource::EnvVariable => {
                     SettingSource::Variable(arg.get_env()?.to_string_lossy().into_owned())
                 }
+                // Defaults have no source, and the file's settings are added later.
                 _ => return None,
             };
             Some((key(id), source))
@@ -57,6 +58,7 @@ impl Sources {
 
     /// Adds those that only the file called `name` sets.
     pub(super) fn add_file(&mut self, name: &str, text: &str) {
+        // The text was parsed before; this second parse keeps the positions of the keys.
         let Ok(document) = DeTable::parse(text) else {
             return;
         };
@@ -66,11 +68,13 @@ impl Sources {
             return;
         };
         for (key, _) in serve.iter() {
+            // The span counts bytes of this text, so the slice ends at the beginning of the key.
             let before = text.get(..key.span().start).unwrap_or_default();
             let source = SettingSource::File {
                 name: name.to_owned(),
                 line: before.matches('\n').count() + 1,
             };
+            // Flags and variables win over the file, so an entry that exists stays.
             self.0.entry(key.get_ref().to_string()).or_insert(source);
         }
     }
@@ -91,6 +95,7 @@ impl Sources {
             return Ok(());
         }
         let listen = self.0.insert("listen".to_owned(), SettingSource::CommandLine);
+        // An address of a variable or a file gives way; one of the same command line contradicts.
         match listen {
             Some(SettingSource::CommandLine) => Err(UsageError(format!(
                 "--listen and {} both set the address; give --listen HOST:PORT alone",
@@ -105,6 +110,7 @@ impl Sources {
         let text = crate::with_causes(&error);
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
         let mut origins = Vec::new();
+        // Messages name options as `--key`, so each word is tried as one.
         for key in text.split(|letter| !is_part(letter)) {
             let key = key.strip_prefix("--").unwrap_or_default();
             let source = self.of(key).filter(|&source| *source != SettingSource::CommandLine);

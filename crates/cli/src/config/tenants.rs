@@ -36,12 +36,14 @@ pub(crate) struct Tenant {
 pub(super) fn tenants(tables: BTreeMap<String, TenantTable>) -> Result<Vec<Tenant>, UsageError> {
     let tenant = |(salt, table): (String, TenantTable)| {
         let positive = |name: &str, value: Option<f64>| match value {
+            // The comparison fails for NaN as well.
             Some(value) if !(value > 0.0 && value < 1e9) => Err(UsageError(format!(
                 "[tenants.{salt}]: {name} {value}: expected a number above 0"
             ))),
             value => Ok(value),
         };
         Ok(Tenant {
+            // Records name a tenant by this tag and never by its salt.
             tag: TenantTag::of(Some(&salt)),
             gib: positive("context-cache-gib", table.context_cache_gib)?,
             hours: positive("context-cache-hours", table.context_cache_hours)?,

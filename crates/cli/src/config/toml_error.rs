@@ -8,6 +8,7 @@ const LISTED_MAX: usize = 8;
 
 /// Describes the error in `text`; `hint` says where all keys are listed.
 pub(crate) fn explained(text: &str, error: &toml::de::Error, hint: &str) -> String {
+    // Only errors of unknown keys list all keys; other messages are short.
     let Some((name, known)) = unknown(error.message()) else {
         return error.to_string().trim_end().to_owned();
     };
@@ -15,10 +16,12 @@ pub(crate) fn explained(text: &str, error: &toml::de::Error, hint: &str) -> Stri
     let before = text.get(..at).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
     let is_header = |line: &&str| line.trim_start().starts_with('[');
+    // An unknown section is reported at its header, an unknown key below one.
     let here = text.lines().nth(line - 1).filter(is_header);
     let above = text.lines().take(line - 1).filter(is_header).last();
     let what = match (here, above) {
         (Some(_), _) => format!("unknown section [{name}]"),
+        // A comment after the header is no part of it.
         (None, Some(header)) => {
             let header = header.trim().split('#').next().unwrap_or_default().trim_end();
             format!("unknown key `{name}` in {header}")
@@ -36,8 +39,10 @@ pub(crate) fn explained(text: &str, error: &toml::de::Error, hint: &str) -> Stri
 
 /// The key that is unknown, and those that are known, in serde's words.
 fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
+    // The form of serde's message is not promised: without a match the caller shows it as it is.
     let rest = message.strip_prefix("unknown field `")?;
     let (name, rest) = rest.split_once('`')?;
+    // Names are in backquotes, so every second part is one.
     let known = rest.split('`').skip(1).step_by(2);
     Some((name, known.collect()))
 }

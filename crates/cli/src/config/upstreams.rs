@@ -22,6 +22,7 @@ const DATA_PARALLEL_SIZE_MAX: u32 = 1024;
 pub(super) fn parse(specs: &[String]) -> Result<Vec<UpstreamConfig>> {
     let configs: Result<Vec<UpstreamConfig>> = specs.iter().map(|spec| upstream(spec)).collect();
     let configs = configs?;
+    // The number of upstreams is small, so all pairs are compared.
     for (at, one) in configs.iter().enumerate() {
         for (before, other) in configs[..at].iter().enumerate() {
             if let Some(clash) = clash(other, one) {
@@ -44,6 +45,7 @@ fn clash(one: &UpstreamConfig, other: &UpstreamConfig) -> Option<String> {
         ));
     }
     let others = endpoints(other);
+    // A `kv` port of one engine may collide with the `replay` port of another, so all pairs count.
     let mut pairs = endpoints(one).into_iter().flat_map(|one| {
         let others = others.iter().cloned();
         others.map(move |other| (one.clone(), other))
@@ -59,9 +61,11 @@ fn clash(one: &UpstreamConfig, other: &UpstreamConfig) -> Option<String> {
 /// An engine's address in one spelling.
 fn address(url: &str) -> String {
     let url = url.to_ascii_lowercase();
+    // Clients may give the address with or without the API's version.
     let url = url.trim_end_matches('/').trim_end_matches("/v1");
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+    // The last colon may be inside an IPv6 address in brackets.
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() => (host, port),
         _ => (authority, "80"),
@@ -107,11 +111,13 @@ fn endpoints(config: &UpstreamConfig) -> Vec<Endpoint> {
     let given = [("kv", config.kv_events.as_deref()), ("replay", config.kv_replay.as_deref())];
     let endpoint = |(option, address): (&'static str, Option<&str>)| {
         let (host, port) = address?.strip_prefix("tcp://")?.rsplit_once(':')?;
+        // The last rank may lead beyond port 65535, so ports are `u32`.
         let first: u32 = port.parse().ok()?;
         Some(Endpoint {
             option,
             address: address?.to_owned(),
             host: same_host(host),
+            // Rank r has the first port plus r.
             ports: first..=first + config.data_parallel_size.max(1) - 1,
         })
     };
@@ -160,12 +166,15 @@ fn upstream(spec: &str) -> Result<UpstreamConfig> {
         }
         given.push((name, part));
     }
+    // Events name blocks by tokens, so the gateway must tokenize prompts to look them up.
     if config.kv_events.is_some() && config.tokenizer.is_none() {
         return Err(wrong("kv= needs tokenizer=, or prompts cannot be matched with the events"));
     }
+    // Replay fills gaps in the sequence of events, so it is useless without them.
     if config.kv_replay.is_some() && config.kv_events.is_none() {
         return Err(wrong("replay= needs kv="));
     }
+    // The ranks of one engine can overlap with themselves as well.
     if let [kv, replay] = &endpoints(&config)[..]
         && kv.overlaps(replay)
     {
@@ -188,6 +197,7 @@ fn data_parallel_size(ranks: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Re
 fn tcp(address: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Result<String> {
     let rest = address.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':'));
     match rest {
+        // Engines bind to `*` or to port 0, and users copy that address from the engine's command.
         Some(("*", _)) | Some((_, "0")) => Err(wrong(&format!(
             "`{address}` is where an engine binds, not where it is reached; give its host and the \
              port that it publishes on"

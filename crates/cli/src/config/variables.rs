@@ -22,6 +22,7 @@ const OF_SERVICES: [&str; 2] = ["SERVICE_", "PORT_"];
 pub(crate) fn warn() {
     let known = known();
     for (name, value) in std::env::vars_os() {
+        // A value that is no UTF-8 can still have a misspelled name.
         let value = value.to_string_lossy();
         if let Some(warning) = name.to_str().and_then(|name| warning(name, &value, &known)) {
             output::note(&warning);
@@ -48,11 +49,13 @@ fn add(command: &Command, known: &mut Vec<String>) {
 fn warning(name: &str, value: &str, known: &[String]) -> Option<String> {
     let rest = name.strip_prefix(PREFIX)?;
     let is_of_service = OF_SERVICES.iter().any(|start| rest.starts_with(start));
-    if known.iter().any(|it| it == rest) || is_of_service || value.contains("://") {
+    // Kubernetes also sets `HEADSTART_PORT`, to a URL, for a service called `headstart`.
+    if known.iter().any(|name| name == rest) || is_of_service || value.contains("://") {
         return None;
     }
     let names = known.iter().map(String::as_str).chain(OF_LISTEN);
     let meant = match near::nearest(rest, names) {
+        // `HOST` and `PORT` are no settings themselves: one variable sets both.
         Some(name) if OF_LISTEN.contains(&name) => Some("LISTEN"),
         other => other,
     };
@@ -71,7 +74,7 @@ mod tests {
         let check = |name: &str, value: &str, expected: Option<&str>| {
             let warning = warning(name, value, &known());
             match expected {
-                Some(part) => assert!(warning.is_some_and(|it| it.contains(part)), "{name}"),
+                Some(part) => assert!(warning.is_some_and(|text| text.contains(part)), "{name}"),
                 None => assert_eq!(warning, None, "{name}"),
             }
         };

@@ -59,8 +59,10 @@ impl PartialLoading {
         let model = shape.model;
         let probes = Probes::of(model);
         let part_bytes = probes.part_bytes(model, shape.dtype, shape.block_size);
+        // `refuse` has made sure that a unit is a whole number of blocks.
         let unit_blocks = UNIT_TOKENS / shape.block_size;
         let unit_parts = [part_bytes[0], part_bytes[model.num_layers]];
+        // The first parts are the probes' keys of each layer, the next ones the rest of each layer.
         let [probe_bytes, rest_bytes] = unit_parts.map(|bytes| (bytes * unit_blocks).max(1) as u64);
         // A prompt needs its probes' keys twice, this layer's and the next one's.
         let longest = model.max_context.div_ceil(UNIT_TOKENS) + 1;
@@ -73,9 +75,11 @@ impl PartialLoading {
             format: Arc::new(probes.rest_format(model, shape.dtype, shape.block_size)),
             host_line: None,
         };
+        // A pack may be a twentieth of the budget, and no larger than a disk takes.
         let most = MOST_PACK_BYTES.min(budget_bytes / SEGMENTS);
         let units_of_one =
             (most as f64 / (rest_bytes as f64 * NodeOptions::default().most_share)) as usize;
+        // Without reordering no pack is ever written, so none gets room.
         let pack_bytes = match option.reorder_s {
             Some(_) => budget_bytes as f64 * FILL * PACK_SHARE,
             None => 0.0,
@@ -164,6 +168,7 @@ impl RetainedParts {
     /// As many as take `memory` bytes at most, with the slots that they are in. Of a unit's probe
     /// part and rest part, the bytes.
     fn of(memory: u64, [probe_bytes, rest_bytes]: [u64; 2]) -> Self {
+        // A part takes more than its bytes, because slots are rounded up.
         let lens = [probe_bytes as usize, rest_bytes as usize];
         let slots = PartSlots::of(&lens);
         let parts = memory / (slots.large_bytes + slots.small_bytes) as u64;
@@ -178,6 +183,7 @@ impl RetainedParts {
 
 /// Explains why blocks of `block_size` tokens do not fit a chunk; `None` if they do.
 fn wrong_block(block_size: usize) -> Option<String> {
+    // A chunk is read as a whole, so its bounds must be those of blocks.
     (!UNIT_TOKENS.is_multiple_of(block_size)).then(|| {
         format!(
             "--importance reads chunks of {UNIT_TOKENS} tokens, and blocks of {block_size} do not \
@@ -242,7 +248,7 @@ mod tests {
         for (block_size, fits) in [(8, true), (16, true), (64, true), (48, false), (128, false)] {
             let problem = wrong_block(block_size);
             assert_eq!(problem.is_none(), fits, "{block_size}");
-            let names = |it: &String| it.contains("give --block-size 16, 32 or 64");
+            let names = |message: &String| message.contains("give --block-size 16, 32 or 64");
             assert!(problem.iter().all(names), "{problem:?}");
         }
     }

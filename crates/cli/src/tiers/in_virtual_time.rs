@@ -25,12 +25,15 @@ pub(crate) fn tiers(
 ) -> Result<(Tiers, SimMover)> {
     let place = options.context_cache.as_ref();
     let place = place.context("there are no lower tiers without --context-cache")?;
+    // The same recipe as for a server, so that both decide by the same sizes.
     let config = Recipe::new(options, place, shape)?.config(engine);
     let of =
         |&(which, units): &(Tier, usize)| tier(which, units, assumed(which), Shares::default());
     let channels: Vec<(Tier, Channel)> = capacities
         .iter()
         .map(|&(tier, _)| {
+            // The speeds are the assumed ones, because a fresh server has measured nothing yet
+            // either.
             let AssumedSpeed { latency_s, bytes_per_s } = assumed(tier);
             let latency = Duration::from_secs_f64(latency_s);
             let channel = Channel { latency, bytes_per_s };

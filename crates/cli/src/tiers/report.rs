@@ -18,6 +18,7 @@ pub(super) fn report(tier: Tier, stats: &Stats, status: Status) -> TierReport {
     };
     let common = TierReport {
         tier,
+        // Failed writes leave reads possible, so the two are reported apart.
         reads: !matches!(status.condition, Condition::Gone(_)),
         writes: status.condition == Condition::Well,
         records: status.records as u64,
@@ -65,6 +66,7 @@ pub(super) fn report(tier: Tier, stats: &Stats, status: Status) -> TierReport {
             written_bytes: stats.bytes_out.load(Relaxed),
             stored: stats.puts.load(Relaxed),
             loaded: stats.gets.load(Relaxed),
+            // Each kind of failure has a counter of its own; the metric is their sum.
             failed: Failure::ALL.iter().map(|&why| stats.failures(why)).sum(),
             retries: Some(stats.retries.load(Relaxed)),
             ..common

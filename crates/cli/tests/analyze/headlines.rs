@@ -164,7 +164,7 @@ fn made_up_arrivals_of_sessions_are_said() {
         json!({"t": at, "type": "n", "in": tokens, "out": 1, "hash_ids": ids})
     };
     let session = |id: u64| {
-        let requests: Vec<_> = (0..4).map(|it| request(it * 10, 5 + it)).collect();
+        let requests: Vec<_> = (0..4).map(|number| request(number * 10, 5 + number)).collect();
         json!({"id": id.to_string(), "block_size": 64, "hash_id_scope": "local",
             "requests": requests})
         .to_string()

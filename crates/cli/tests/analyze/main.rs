@@ -122,7 +122,8 @@ fn without_a_price_for_every_model_no_sum_has_money() {
         };
         let remarks = report["trace"]["remarks"].as_array().expect("remarks");
         let mut said = remarks.iter().filter_map(Value::as_str);
-        let remark = said.find_map(|it| it.split_once(" of the prompt tokens are for models"));
+        let remark =
+            said.find_map(|remark| remark.split_once(" of the prompt tokens are for models"));
         let unpriced = remark.map(|(count, _)| count.replace(',', ""));
         let unpriced = unpriced.map(|count| count.parse::<u64>().expect("a number"));
         let money = &report["findings"][0]["money"];
@@ -305,11 +306,11 @@ fn the_demo_needs_nothing_and_finds_what_was_put_in() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report = parsed(&text(&output.stdout));
     let findings = report["findings"].as_array().expect("findings");
-    let causes: Vec<_> = findings.iter().filter_map(|it| it["cause"].as_str()).collect();
+    let causes: Vec<_> = findings.iter().filter_map(|finding| finding["cause"].as_str()).collect();
     assert_eq!(causes, ["clock", "document-order", "tool-order"]);
     let headlines = report["headlines"].as_array().expect("headlines");
     assert!((3..=5).contains(&headlines.len()), "{headlines:?}");
-    let names_a_file = |it: &Value| it.to_string().contains("headstart why");
+    let names_a_file = |headline: &Value| headline.to_string().contains("headstart why");
     assert!(!headlines.iter().any(names_a_file), "there is none: {headlines:?}");
     let page = std::fs::read_to_string(page).expect("written");
     for resource in ["http:", "https:", "src=", "href=", "url(", "@import", "fetch("] {

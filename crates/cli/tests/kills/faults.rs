@@ -87,23 +87,26 @@ pub(crate) fn inject(
     for _ in 0..1 + rng.below(4) {
         match rng.below(100) {
             0..40 => {
-                let places =
-                    ranges(layout, |it| it.records.iter().map(|it| it.pages.clone()).collect());
+                let places = ranges(layout, |segment| {
+                    segment.records.iter().map(|record| record.pages.clone()).collect()
+                });
                 counts.bits_in_records += harm.flip(files, &places, rng);
             }
             40..50 => {
-                let places = ranges(layout, |it| {
-                    let tables = it.records.iter().flat_map(|it| it.tables.clone());
+                let places = ranges(layout, |segment| {
+                    let tables = segment.records.iter().flat_map(|record| record.tables.clone());
                     tables.collect()
                 });
                 counts.bits_in_tables += harm.flip(files, &places, rng);
             }
             50..60 => {
-                let places = ranges(layout, |it| it.footer.iter().flatten().cloned().collect());
+                let places =
+                    ranges(layout, |segment| segment.footer.iter().flatten().cloned().collect());
                 counts.bits_in_footers += harm.flip(files, &places, rng);
             }
             60..62 => {
-                let places = ranges(layout, |it| vec![0..1, it.pages.max(1) - 1..it.pages]);
+                let places =
+                    ranges(layout, |segment| vec![0..1, segment.pages.max(1) - 1..segment.pages]);
                 counts.bits_in_headers += harm.flip(files, &places, rng);
             }
             62..85 => counts.torn_pages += harm.tear(files, before, &changed, rng),
@@ -119,8 +122,9 @@ fn ranges(
     layout: &BTreeMap<PathBuf, Layout>,
     of: impl Fn(&Layout) -> Vec<Range<usize>>,
 ) -> Vec<(PathBuf, Range<usize>)> {
-    let all =
-        layout.iter().flat_map(|(path, it)| of(it).into_iter().map(|range| (path.clone(), range)));
+    let all = layout
+        .iter()
+        .flat_map(|(path, segment)| of(segment).into_iter().map(|range| (path.clone(), range)));
     all.collect()
 }
 

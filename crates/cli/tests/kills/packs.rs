@@ -175,7 +175,7 @@ impl Counts {
                 };
                 let packed = token(&pack[1 + place / UNIT_TOKENS], place % UNIT_TOKENS);
                 let own = token(&unit[description.part], at % UNIT_TOKENS);
-                let largest = own.iter().fold(1.0, |most: f32, it| most.max(it.abs()));
+                let largest = own.iter().fold(1.0, |most: f32, value| most.max(value.abs()));
                 let pairs = packed.iter().zip(&own);
                 let is_same =
                     |(one, other): (&f32, &f32)| (one - other).abs() <= ROUNDING * largest;
@@ -214,7 +214,7 @@ fn packs_of_other_tokens_would_be_seen() {
     let packs = || {
         let metrics = server.metrics();
         let lines = metrics.lines();
-        let mut lines = lines.filter(|it| it.starts_with("headstart_importance_packs{"));
+        let mut lines = lines.filter(|line| line.starts_with("headstart_importance_packs{"));
         lines.any(|line| !line.ends_with(" 0"))
     };
     eventually("something is packed", || {

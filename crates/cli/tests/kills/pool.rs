@@ -151,7 +151,7 @@ impl Pool {
         for piece in PIECES {
             pool.learn(["--replicas", "2", "--max-batched-tokens", piece]);
         }
-        let rounded = pool.requests.iter().filter(|it| it.expected.len() > 1);
+        let rounded = pool.requests.iter().filter(|request| request.expected.len() > 1);
         let rounded = rounded.count();
         println!("{rounded} of {} answers depend on rounding", pool.len());
         assert!(rounded * 20 <= pool.len(), "nearly all do not");
@@ -182,7 +182,7 @@ impl Pool {
 
     /// Different answers to all requests together.
     pub(crate) fn num_answers(&self) -> usize {
-        self.requests.iter().map(|it| it.expected.len()).sum()
+        self.requests.iter().map(|request| request.expected.len()).sum()
     }
 
     pub(crate) fn len(&self) -> usize {

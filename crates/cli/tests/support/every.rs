@@ -72,7 +72,7 @@ pub fn leaves() -> Vec<&'static str> {
 /// Whether there is a terminal to run commands on.
 pub fn has_terminal() -> bool {
     let version = Command::new("script").arg("--version").output();
-    let is_there = version.is_ok_and(|it| text(&it.stdout).contains("util-linux"));
+    let is_there = version.is_ok_and(|output| text(&output.stdout).contains("util-linux"));
     if !is_there {
         super::skipped("no `script` of util-linux");
     }
@@ -175,7 +175,7 @@ pub fn plain(text: &str) -> String {
         match char {
             '\u{1b}' if chars.clone().next() == Some('[') => {
                 // Parameters, and the letter that ends them.
-                let _ = chars.by_ref().skip(1).find(|it| it.is_ascii_alphabetic());
+                let _ = chars.by_ref().skip(1).find(|character| character.is_ascii_alphabetic());
             }
             '\r' => {}
             other => plain.push(other),

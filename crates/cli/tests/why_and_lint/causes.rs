@@ -29,7 +29,7 @@ fn why_and_analyze_name_the_same_cause_of_a_text_that_repeats_itself() {
         assert_eq!(told["cause"], "clock", "{word}: {told}");
         let analysis = object(&output(["analyze", &path, "--json"]));
         let findings = analysis["findings"].as_array().expect("findings");
-        let told = findings.iter().map(|it| (&it["cause"], &it["requests"]));
+        let told = findings.iter().map(|finding| (&finding["cause"], &finding["requests"]));
         let told: Vec<_> = told.collect();
         assert_eq!(told, [(&json!("clock"), &json!(5))], "{word}: {analysis}");
     }

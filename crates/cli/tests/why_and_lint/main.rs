@@ -322,7 +322,7 @@ fn another_text_as_long_as_the_baselines_passes_and_is_told() {
         assert!(told.contains(expected) && told.contains("recomputes it once"), "{told}");
         let told = object(&lint(&["--baseline", &baseline, "--json"]));
         assert_eq!((&told["begins_as_baseline"], &told["ok"]), (&json!(false), &json!(true)));
-        assert!(told["note"].as_str().is_some_and(|it| it.contains(expected)), "{told}");
+        assert!(told["note"].as_str().is_some_and(|note| note.contains(expected)), "{told}");
     }
 }
 

@@ -36,6 +36,7 @@ impl Medium {
 pub fn media_extra<'a>(items: impl IntoIterator<Item = (&'a [u8], i64)>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (identifier, offset) in items {
+        // The length goes first: one identifier's end cannot be read as the next one's start.
         bytes.extend((identifier.len() as u64).to_le_bytes());
         bytes.extend(identifier);
         bytes.extend(offset.to_le_bytes());
@@ -62,13 +63,17 @@ impl<'a> MediaOfBlocks<'a> {
     /// The extra of the block of the tokens `start..end`, empty for a block without media. Blocks
     /// come in ascending order. Costs the media that were passed.
     pub fn extra(&mut self, start: usize, end: usize) -> Vec<u8> {
+        // Both loops pass each medium once, because blocks come in order.
         while let [first, rest @ ..] = self.rest
             && first.end() <= start
         {
             self.rest = rest;
         }
+        // A medium stays in `rest` while it reaches into the next block.
         let inside = self.rest.iter().take_while(|medium| medium.start < end);
         media_extra(inside.map(|medium| {
+            // Negative where the medium began before the block: its later blocks differ from one
+            // another.
             let offset = medium.start as i64 - start as i64;
             (medium.identifier.as_bytes(), offset)
         }))

@@ -64,6 +64,7 @@ impl BlockShape {
     /// Blocks of a prompt that have a name.
     #[must_use]
     pub fn num_blocks(self, num_tokens: usize) -> usize {
+        // The default shape has size 0, and nothing may divide by it.
         num_tokens.saturating_sub(self.lookahead as usize) / self.size.max(1) as usize
     }
 }
@@ -98,6 +99,7 @@ impl RouteHasher {
         let mut hasher = blake3::Hasher::new_derive_key("headstart 2026 RouteKey v2");
         hasher.update(&identity.block_size.to_le_bytes());
         super::absorb_fields(&mut hasher, &[Some(identity.model)]);
+        // One extendable output gives both: the secret is longer than a plain BLAKE3 hash.
         let (mut key, mut secret) = ([0; 32], [0; SECRET_BYTES]);
         let mut bytes = hasher.finalize_xof();
         bytes.fill(&mut key);
@@ -153,6 +155,7 @@ impl RouteHasher {
         extra: Option<&[u8]>,
     ) -> RouteKey {
         assert_eq!(tokens.len(), self.block_size, "only full blocks have a name");
+        // The state starts with the parent's key, which covers the whole prefix.
         let mut state = parent.0;
         let mut bytes = [0; 8 + 4 * PIECE_TOKENS];
         for piece in tokens.chunks(PIECE_TOKENS) {
@@ -209,6 +212,7 @@ impl RouteHasher {
         media: &'a [Medium],
     ) -> impl Iterator<Item = (&'a [TokenId], Option<Vec<u8>>)> {
         let Self { block_size, lookahead, .. } = *self;
+        // The last blocks have no name while the tokens that they cover are not known.
         let covered = tokens.len().saturating_sub(lookahead);
         let mut media = MediaOfBlocks::new(media);
         let blocks = tokens[..covered].chunks_exact(block_size);
@@ -217,6 +221,7 @@ impl RouteHasher {
             let extra = media.extra(end - block_size, end);
             let extra = match lookahead {
                 0 => extra,
+                // In range: `covered` leaves `lookahead` tokens after the last block.
                 _ => lookahead_extra(&extra, &tokens[end..end + lookahead]),
             };
             (block, (!extra.is_empty()).then_some(extra))
@@ -244,6 +249,7 @@ pub fn lookahead_extra(media: &[u8], tokens: &[TokenId]) -> Vec<u8> {
 #[must_use]
 pub fn without_lookahead(extra: &[u8], lookahead: u32) -> &[u8] {
     let added = lookahead as usize * size_of::<TokenId>() + LOOKAHEAD_MARK.len();
+    // Extras come from engines, too: one that is shorter than its mark promises leaves nothing.
     if extra.ends_with(LOOKAHEAD_MARK) {
         &extra[..extra.len().saturating_sub(added)]
     } else {

@@ -30,6 +30,7 @@ impl LearnedCost {
     /// A step of this work took so long. `pairs` are all pairs of a query and a key in it.
     pub fn observe(&mut self, work: Work, pairs: u128, seconds: f64) {
         let keep = 1.0 - std::f64::consts::LN_2 / MEMORY;
+        // Few tokens cost hardly more than the step itself, so such a step shows the overhead.
         if work.tokens < FEW_TOKENS {
             let before = self.decode_s.unwrap_or(seconds);
             self.decode_s = Some(before * keep + seconds * (1.0 - keep));
@@ -39,6 +40,8 @@ impl LearnedCost {
             return;
         }
         let (tokens, pairs) = (work.tokens as f64, pairs as f64);
+        // A decode step's time is subtracted, but at most half: slow decodes must not make tokens
+        // free.
         let seconds = (seconds - self.decode_s.unwrap_or(0.0)).max(seconds / 2.0);
         for (sum, product) in [
             (&mut self.tokens_tokens, tokens * tokens),
@@ -47,6 +50,7 @@ impl LearnedCost {
             (&mut self.tokens_seconds, tokens * seconds),
             (&mut self.pairs_seconds, pairs * seconds),
         ] {
+            // Old sums decay at each step, so the costs follow an engine whose speed changes.
             *sum = *sum * keep + product;
         }
     }
@@ -77,6 +81,8 @@ impl LearnedCost {
     fn solve(&self) -> (f64, f64) {
         let tokens_alone = (self.tokens_seconds / self.tokens_tokens, 0.0);
         let determinant = self.tokens_tokens * self.pairs_pairs - self.tokens_pairs.powi(2);
+        // Tokens and pairs in proportion cannot be told apart, and rounding would decide the
+        // result.
         if determinant <= 1e-6 * self.tokens_tokens * self.pairs_pairs {
             return tokens_alone;
         }
@@ -86,6 +92,7 @@ impl LearnedCost {
         let pair_s = (self.pairs_seconds * self.tokens_tokens
             - self.tokens_seconds * self.tokens_pairs)
             / determinant;
+        // A negative cost is noise, and would make computing look free.
         match (token_s > 0.0, pair_s > 0.0) {
             (true, true) => (token_s, pair_s),
             _ => tokens_alone,

@@ -145,6 +145,7 @@ impl EngineModel {
         let gpus = f64::from(gpus.max(1));
         let bandwidth = gpu.bandwidth * BANDWIDTH_SHARE * gpus;
         let attention_flops = gpu.flops * FLOPS_SHARE * gpus;
+        // Eight-bit weights double the rate of layers. Attention is in sixteen bits either way.
         let flops = if gpu.has_fp8 {
             attention_flops * (2.0 / model.parameter_bytes)
         } else {
@@ -156,6 +157,7 @@ impl EngineModel {
         let pair_flop = 4.0 * model.layers * model.query_heads * model.head_values;
         let weights = model.parameters * model.parameter_bytes;
         let left = gpu.memory * gpus * MEMORY_SHARE - weights;
+        // Negative where the weights do not fit; the condition below refuses that.
         let kv_tokens = (left / kv_bytes).floor();
         (kv_tokens >= 1.0).then(|| Self {
             cost: CostModel {

@@ -38,6 +38,7 @@ impl Space {
     pub fn number(self) -> u64 {
         let first = |name: Option<&str>| name.and_then(|name| name.bytes().next());
         let [salt, adapter] =
+            // All names differ in their first byte, so a byte each tells them apart.
             [self.salt, self.adapter].map(|name| first(name).map_or(0, u64::from));
         salt | adapter << 8
     }
@@ -162,6 +163,7 @@ impl Author {
     /// Returns the conversation's next request; `None` after its last turn.
     pub fn go_on(&mut self, session: usize) -> Option<RequestDraft> {
         let left = &mut self.sessions[session].turns_left;
+        // The first turn was asked at the beginning, so a conversation of one turn ends here.
         *left = left.checked_sub(1)?;
         Some(self.ask(session, 1))
     }
@@ -177,12 +179,14 @@ impl Author {
 
     fn ask(&mut self, session: usize, copies: usize) -> RequestDraft {
         let question = self.write(20, 300);
+        // Written even where it is not used, so that stamps do not change later draws.
         let stamp = self.write(STAMP, STAMP + 1);
         let AuthorSession { history, space, is_stamped, .. } = &mut self.sessions[session];
         history.extend(question);
         let mut prompt = history.clone();
         if *is_stamped {
             let at = STAMP_AT.min(prompt.len());
+            // The history stays without stamps: each prompt has one that was never seen.
             prompt.splice(at..at, stamp);
         }
         RequestDraft { prompt, space: *space, session, copies }
@@ -205,6 +209,7 @@ impl Author {
     /// One of `count`, the first ones more often.
     fn popular(&mut self, count: usize) -> usize {
         let share = self.rng.next_f64().powi(2);
+        // Rounding may give `count` itself.
         ((share * count as f64) as usize).min(count - 1)
     }
 

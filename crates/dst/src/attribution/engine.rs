@@ -87,14 +87,18 @@ impl ReplicaEngine {
         oracle: &mut Oracle,
         now: Nanos,
     ) -> Running {
+        // Only usable blocks are looked up: an engine always computes the block of the last token.
         let mut lease = self.cache.acquire(&hashes(&nodes[..usable]));
         let device = lease.matched();
         let below = nodes[device..usable].iter();
+        // A load continues the device's prefix, so a hole in the lower tier ends it.
         let below = below.take_while(|node| self.lower.held.contains_key(node)).count();
         let (loaded, failed) = if loads { (below, 0) } else { (0, below) };
+        // Blocks that could not be loaded are computed like all that were missing.
         for &node in &nodes[device + loaded..] {
             oracle.computes(node);
         }
+        // Loaded blocks need room on the device, too.
         self.grow(&mut lease, nodes.len() - device, now);
         self.settle(End::Evicted, oracle);
         Running { lease, device, loaded, failed }
@@ -123,6 +127,7 @@ impl ReplicaEngine {
         oracle: &mut Oracle,
         now: Nanos,
     ) {
+        // All of them are withdrawn, computed or not: this request computes none of them any more.
         for &node in &nodes[running.device + running.loaded..] {
             oracle.computed(node);
         }
@@ -153,11 +158,13 @@ impl ReplicaEngine {
     /// Ends the process without an event; no request runs here any more.
     pub fn crash(&mut self, oracle: &mut Oracle, now: Nanos) {
         self.lose(oracle, now);
+        // Changes that were not sent yet die with the process.
         self.changes.clear();
     }
 
     fn lose(&mut self, oracle: &mut Oracle, now: Nanos) {
         self.cache.clear(now);
+        // The cache reports evictions here, but the process lost all blocks at once.
         for effect in self.cache.drain_effects() {
             if let Effect::Evicted { hash, .. } = effect {
                 oracle.ended(self.replica, node_of(hash), End::Reset);
@@ -177,6 +184,7 @@ impl ReplicaEngine {
     /// As many more blocks as there are, up to `count`.
     fn grow(&mut self, lease: &mut Lease, count: usize, now: Nanos) {
         if let Grow::Short { available } = self.cache.grow(lease, count, now) {
+            // The rest of the request stays without blocks, as on an engine whose cache is in use.
             let grown = self.cache.grow(lease, available, now);
             assert_eq!(grown, Grow::Done, "that many are available");
         }
@@ -203,6 +211,8 @@ impl ReplicaEngine {
                     self.changes.push(ResidencyChange::Stored(node_of(hash), Tier::Device));
                 }
                 Effect::Evicted { hash, .. } => {
+                    // First down, then away: at no moment are there zero copies, which would count
+                    // as an end.
                     self.demote(node_of(hash), oracle);
                     oracle.ended(self.replica, node_of(hash), end);
                     self.changes.push(ResidencyChange::Removed(node_of(hash), Tier::Device));
@@ -230,6 +240,8 @@ impl LowerTier {
     /// Whether it is new there.
     fn enter(&mut self, node: Node) -> bool {
         self.next += 1;
+        // An older entry of the block stays in the queue, and its number shows that it is out of
+        // date.
         self.order.push_back((node, self.next));
         self.held.insert(node, self.next).is_none()
     }
@@ -238,6 +250,7 @@ impl LowerTier {
     fn drop_oldest(&mut self) -> Option<Node> {
         while self.held.len() > self.capacity {
             let (node, entry) = self.order.pop_front()?;
+            // Entries that were renewed since are passed over.
             if self.held.get(&node) == Some(&entry) {
                 self.held.remove(&node);
                 return Some(node);

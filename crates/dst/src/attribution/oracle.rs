@@ -73,6 +73,7 @@ impl BlockHistory {
     /// gateway sees no difference between them.
     fn is_in_flight(&self) -> bool {
         let mut waiting = self.waiting.keys();
+        // A request that waits where the block is already will compute nothing.
         self.computing > 0 || waiting.any(|replica| !self.copies.contains_key(replica))
     }
 }
@@ -100,6 +101,7 @@ impl Oracle {
         let blocks = tokens.chunks_exact(block_size);
         let mut name = |block: &[WrittenToken]| {
             let tokens = block.iter().map(|written| written.token).collect();
+            // Names are exact: the key holds the tokens themselves, so no two blocks can collide.
             let next = self.names.len() as Node + 1;
             parent = *self.names.entry((namespace, parent, tokens)).or_insert(next);
             parent
@@ -124,6 +126,7 @@ impl Oracle {
         if *copies == 0 {
             block.copies.remove(&replica);
         }
+        // Only the last copy's end counts: until then another replica holds the block.
         if block.copies.is_empty() {
             block.last_end = Some(end);
         }
@@ -174,6 +177,7 @@ impl Oracle {
         tokens: usize,
         block_size: usize,
     ) {
+        // The block of the last token is never cached whole, so it tells later prompts nothing.
         let read = tokens.min(floor(prompt.len(), block_size));
         let births = prompt[..read].iter().map(|written| written.birth);
         self.read.extend(births);
@@ -197,6 +201,8 @@ impl Oracle {
             if known.is_some_and(BlockHistory::is_in_flight) {
                 return Bucket::InFlight;
             }
+            // The router counted on these tokens, and this is asked for tokens that were not
+            // served.
             if at < question.predicted {
                 return Bucket::IndexWrong;
             }
@@ -223,11 +229,13 @@ impl Oracle {
         if sent_in.is_some_and(|namespaces| !namespaces.iter().all(is_own)) {
             return Bucket::Namespace;
         }
+        // Births tell a copy from a token that is equal by chance.
         if self.read.contains(&written.birth) { Bucket::Diverged } else { Bucket::NeverSeen }
     }
 
     /// The most leading blocks that another replica holds.
     fn held_elsewhere(&self, question: &OracleQuery<'_>) -> usize {
+        // A replica without the first block holds no prefix, however many later blocks it has.
         let Some(&first) = question.named.nodes.first() else {
             return 0;
         };

@@ -40,6 +40,7 @@ impl Verdicts {
     #[must_use]
     pub fn right(&self) -> f64 {
         let right: u64 = (0..BUCKETS).map(|at| self.tokens[at][at]).sum();
+        // A world without requests has no tokens, and no division by zero.
         right as f64 / self.total().max(1) as f64
     }
 
@@ -163,9 +164,11 @@ pub(super) fn truth(why: &[Bucket], served: &ServedTokens) -> Vec<Bucket> {
 /// Returns the bucket that the attributor gave each token.
 pub(super) fn said(laid_out: &[(u32, Bucket)], served: &ServedTokens, len: usize) -> Vec<Bucket> {
     let mut said = Vec::with_capacity(len);
+    // Runs have ends and no lengths, so each one fills up to its end.
     for &(end, bucket) in laid_out {
         said.resize(end as usize, bucket);
     }
+    // Served tokens are known from the engine and are no finding of the attributor.
     cover(&mut said, served);
     said
 }

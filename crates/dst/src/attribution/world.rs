@@ -161,6 +161,7 @@ pub struct World {
     rng: Rng,
     now: Nanos,
     order: u64,
+    // Ordered by time and then by number: events of one moment happen as they were made.
     queue: BinaryHeap<Reverse<(Nanos, u64)>>,
     events: HashMap<u64, WorldEvent>,
     begun: usize,
@@ -190,6 +191,7 @@ impl World {
             WorldReplica {
                 engine: {
                     let tiers = &TIERS[1..];
+                    // Lower tiers in turn, so that a fleet of three or more has them all.
                     let tier = tiers[id % tiers.len()];
                     ReplicaEngine::new(id, config.blocks, tier, config.lower_blocks)
                 },
@@ -205,6 +207,7 @@ impl World {
         let replicas = (0..config.replicas).map(replica).collect();
         Self {
             config,
+            // Another seed than the author's, or traffic and faults would use the same draws.
             rng: Rng::new(config.seed ^ 0x5eed),
             now: Nanos(1_000_000_000),
             order: 0,
@@ -231,6 +234,7 @@ impl World {
         self.after(Duration::ZERO, WorldEvent::Begin);
         let fault = self.around(self.config.resets);
         self.after(fault, WorldEvent::Fault);
+        // The queue runs dry: no new conversation and no new fault begins after the last session.
         while let Some(Reverse((at, order))) = self.queue.pop() {
             self.now = at;
             match self.events.remove(&order).expect("it was put there") {
@@ -257,6 +261,7 @@ impl World {
         let draft = self.author.begin();
         if self.begun < self.config.sessions {
             let is_busy = self.now.0 / PHASE.as_nanos() as u64 % 2 == 1;
+            // Half and one and a half: the mean over both phases is the configured one.
             let share = if is_busy { 0.5 } else { 1.5 };
             let pause = self.around(self.config.pause.mul_f64(share));
             self.after(pause, WorldEvent::Begin);
@@ -266,6 +271,7 @@ impl World {
 
     /// A time around `mean`, exponential.
     fn around(&mut self, mean: Duration) -> Duration {
+        // The argument of the logarithm is above 0, because a draw is below 1.
         mean.mul_f64(-(1.0 - self.rng.next_f64()).ln())
     }
 

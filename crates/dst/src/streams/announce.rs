@@ -32,6 +32,7 @@ impl Voice {
         let mut events: Vec<CacheEvent> = Vec::new();
         for &happening in happenings {
             let event = self.event(happening, spec, catalog);
+            // Mostly joined and sometimes not, because engines differ and an index must not care.
             let last = events.last_mut().filter(|_| rng.below(8) > 0);
             if !last.is_some_and(|last| join(last, &event)) {
                 events.push(event);
@@ -73,6 +74,7 @@ impl Voice {
         } else {
             (Vec::new(), Vec::new())
         };
+        // vLLM sends the salt with the first block of a prompt only.
         let salt = block.namespace.salt.filter(|_| block.parent.is_none());
         StoredBlocks {
             blocks: vec![self.handle(place.block)],
@@ -101,6 +103,7 @@ impl Voice {
 fn join(last: &mut CacheEvent, event: &CacheEvent) -> bool {
     match (last, event) {
         (CacheEvent::Stored(last), CacheEvent::Stored(next)) => {
+            // One event has one parent, so only a direct successor fits.
             let is_next = next.parent.is_some()
                 && next.parent.as_ref() == last.blocks.last()
                 && (last.tier, last.group) == (next.tier, next.group)

@@ -66,6 +66,7 @@ impl Hasher for KeyHasher {
     }
 
     fn write(&mut self, _bytes: &[u8]) {
+        // A key is hashed as one `u64`; another way would mean that its type has changed.
         unreachable!("a key is one number");
     }
 
@@ -134,6 +135,7 @@ impl Catalog {
     fn number(&mut self, key: RouteKey, block: impl FnOnce() -> Block) -> BlockNo {
         let next = BlockNo(self.blocks.len() as u32);
         let blocks = &mut self.blocks;
+        // Equal prefixes get equal numbers, whichever prompt names them first.
         *self.numbers.entry(key).or_insert_with(|| {
             blocks.push(block());
             next

@@ -112,8 +112,10 @@ impl FaultyChannel {
 
     /// Makes a connection after `pause`.
     pub fn connect(&mut self, now: Nanos, pause: Duration, rng: &mut Rng) {
+        // Not before the last message in order, which arrived on the earlier connection.
         let at = (now + pause).max(self.tail);
         let is_slow = hits(self.faults.slow_join, rng);
+        // A subscription takes a moment to arrive, and a publisher sends nothing until then.
         let until_joined = if is_slow { below(SETTLE_TIME, rng) } else { Duration::ZERO };
         self.open = Some(at + until_joined);
         self.tail = at;
@@ -163,6 +165,7 @@ impl FaultyChannel {
     fn hold_up(&mut self, now: Nanos, rng: &mut Rng) {
         let is_live = |delivery: &Delivery| matches!(delivery, Delivery::Live(_));
         let held = self.queue.extract_if(.., |_, delivery| is_live(delivery));
+        // Taken out before any is put back, or a held message could be held again.
         let held: Vec<Delivery> = held.map(|(_, delivery)| delivery).collect();
         for delivery in held {
             self.put(now + below(HELD_UP_MAX, rng), delivery);
@@ -178,6 +181,7 @@ impl FaultyChannel {
     /// Drops everything sent or asked for `time`, without notice to either end.
     pub fn partition(&mut self, now: Nanos, time: Duration) {
         self.mute_until = now + time;
+        // A connection in the making is held up as well.
         self.open = self.open.map(|open| open.max(self.mute_until));
     }
 
@@ -228,10 +232,12 @@ impl FaultyChannel {
 
     /// Sends a live message. Breaks the connection where that is what goes wrong.
     pub fn send(&mut self, batch: &StreamBatch, now: Nanos, rng: &mut Rng) {
+        // A publisher without a subscriber drops the message, and its number is used up.
         if self.open.is_none_or(|open| now < open) || hits(self.faults.drop, rng) {
             return;
         }
         if hits(self.faults.deaf, rng) {
+            // A time that never comes: the connection stays and carries nothing.
             self.open = Some(Nanos(u64::MAX));
             return;
         }
@@ -241,6 +247,7 @@ impl FaultyChannel {
         } else {
             usual
         };
+        // A delayed message leaves the tail where it is, so later ones overtake it.
         if at == usual {
             self.tail = usual;
         }
@@ -260,6 +267,7 @@ impl FaultyChannel {
         rng: &mut Rng,
     ) -> ReplayAnswer {
         let mut at = now + below(Duration::from_millis(20), rng);
+        // Silence, not a refusal: the subscriber has to give up by its own time.
         if hits(self.faults.replay_silent, rng) || now < self.mute_until {
             return ReplayAnswer::None;
         }
@@ -277,6 +285,7 @@ impl FaultyChannel {
             at = at + below(Duration::from_millis(2), rng);
             self.put(at, Delivery::Reply(replay, batch));
         }
+        // Drawn in any case, so that a whole replay takes as many draws as a cut one.
         match (is_cut, rng.below(2)) {
             (false, _) => self.put(at, Delivery::End(replay)),
             (true, 0) => self.put(at, Delivery::Failed(replay)),

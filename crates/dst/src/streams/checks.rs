@@ -43,6 +43,7 @@ pub fn residents<'a>(
             now: *now,
         };
         let residents = of_replica(station.replica, index, catalog, *now);
+        // Surplus first: a block that is confirmed wrongly is worse than one that is missing.
         let difference = residents.and_then(|residents| {
             check.surplus(&residents, tally)?;
             check.missing(&residents, tally)
@@ -63,18 +64,23 @@ pub fn overlaps(
     commons.index.overlaps(&prompt, commons.now, &mut answer);
     for station in stations {
         let truth = &station.truth;
+        // Assumed prompts are the router's guess, and no event confirms or denies them.
         if truth.has_blurred() || commons.now < station.assumed_until {
             continue;
         }
         let spec = station.applied_engine();
+        // Routers see prompts without their images.
         let plain = PromptText { image: None, ..text.clone() };
         let groups = spec.groups.iter();
         let known: Vec<(GroupSpec, Vec<BlockNo>)> = groups
+            // An index cannot require a group that it never heard of.
             .filter(|group| truth.is_announced(group.group.index))
             .map(|group| (*group, commons.catalog.chain(&plain, group.block_size)))
             .collect();
         let longest = |only_device| {
             let mut all = (0..=plain.tokens.len()).rev();
+            // From the longest down: a window or a state may allow a length whose shorter ones are
+            // missing.
             let longest = all.find(|&tokens| is_enough(truth, &known, tokens, only_device));
             longest.filter(|_| !known.is_empty()).unwrap_or(0) as u32
         };
@@ -123,6 +129,7 @@ fn is_enough(
                 blocks.min(before.div_ceil(block_size))
             }
         };
+        // A length has at most the chain's blocks, so the slice lies within it.
         let mut needed = chain[blocks - num_needed..blocks].iter();
         num_tokens.is_multiple_of(block_size)
             && needed.all(|&block| truth.holds(known.group.index, block, only_device))
@@ -148,6 +155,7 @@ fn of_replica(
         let place = BlockLocation { group: resident.group, tier: resident.tier, block };
         found.push((place, resident.is_doubtful));
     });
+    // Sorted once, so that each later look-up is a search by halves.
     found.sort_unstable();
     if let Some(resident) = unknown {
         return Err(format!("no replica ever had {resident:?}"));
@@ -215,6 +223,7 @@ impl ReplicaCheck<'_> {
     ) -> Result<(), String> {
         if self.is_complete {
             tally.complete_checks += 1;
+            // `Complete` is a claim that nothing is missing, so a loss or a doubt contradicts it.
             if self.truth.has_loss() || self.truth.is_doubted() {
                 return Err("claims to be complete after a loss".to_owned());
             }

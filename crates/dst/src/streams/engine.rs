@@ -165,10 +165,12 @@ impl SimulatedEngine {
 
     /// Computes a prompt.
     pub fn serve(&mut self, text: &PromptText, catalog: &mut Catalog, rng: &mut Rng) {
+        // The second halves of earlier moves come a step after the first ones.
         self.finish_moves();
         self.clock += 1;
         let full_size = self.spec.block_size();
         let mut groups = self.spec.groups.clone();
+        // In any order: an index must not rely on which group's events come first.
         rng.shuffle(&mut groups);
         for spec in groups {
             let chain = catalog.chain(text, spec.block_size);
@@ -230,6 +232,7 @@ impl SimulatedEngine {
     fn num_copies(&self, tier: Tier) -> usize {
         let held = self.held.iter().filter(|(place, _)| place.tier == tier);
         let copies: usize = held.map(|(_, entry)| entry.copies).sum();
+        // Copies whose move has begun are on their way out, and make room already.
         copies - self.leaving().filter(|place| place.tier == tier).count()
     }
 
@@ -246,6 +249,7 @@ impl SimulatedEngine {
         match self.spec.eviction {
             Eviction::TailFirst => {
                 let rank = |(place, entry): &(&BlockLocation, &HeldCopies)| {
+                    // Deeper blocks first, because a block without its prefix cannot be matched.
                     (entry.used, Reverse(catalog.block(place.block).depth))
                 };
                 places.min_by_key(rank).map(|(&place, _)| place)
@@ -261,6 +265,7 @@ impl SimulatedEngine {
         let below = BlockLocation { tier: Tier::Host, ..place };
         let entry = self.held[&place];
         let moves = self.spec.host_blocks > 0 && rng.below(3) > 0;
+        // Only the last copy moves, and only where the host has none.
         if entry.copies > 1 || !moves || self.held.contains_key(&below) {
             return self.remove(place);
         }
@@ -290,6 +295,8 @@ impl SimulatedEngine {
                 PendingMove::Arrive(place) => self.arrive(place),
                 PendingMove::Leave(place, used) => {
                     let entry = self.held.get(&place);
+                    // Used since then, or copied: the block stays on the device, and the host has
+                    // it as well.
                     if entry.is_some_and(|entry| entry.used == used && entry.copies == 1) {
                         self.remove(place);
                     }
@@ -328,6 +335,7 @@ fn wanted(spec: GroupSpec, keeps_all: bool, chain: &[BlockNo]) -> &[BlockNo] {
         Attention::State => 1,
         Attention::Window { tokens } => tokens.saturating_sub(1).div_ceil(spec.block_size) as usize,
     };
+    // A prompt may have fewer blocks than the group's layers can use.
     &chain[chain.len().saturating_sub(num_needed)..]
 }
 

@@ -85,17 +85,21 @@ impl Process {
         rng: &mut Rng,
     ) -> Option<StreamBatch> {
         batch.seq = self.records.len() as u64;
+        // Before damage and mark: it is a hash of the bytes as they were sent.
         batch.fingerprint = fingerprint(&batch);
         batch.damage = damage(&mut batch.events, fate, rng);
         if batch.damage == Damage::Unreadable {
+            // A batch that cannot be read has no timestamp either.
             batch.ts = None;
         }
         record.damage = batch.damage.clone();
         self.records.push(record);
+        // Recorded but never sent, so its number is a hole.
         if fate == Fate::Burnt {
             return None;
         }
         batch.events.push(mark(BatchPosition { process: self.number, seq: batch.seq }));
+        // Burnt numbers are left out: no subscriber can reach them.
         self.last = Some(batch.seq);
         self.buffer.push_back(batch.clone());
         if self.buffer.len() > self.buffer_max {
@@ -142,6 +146,7 @@ fn damage(events: &mut Vec<CacheEvent>, fate: Fate, rng: &mut Rng) -> Damage {
             let is_stored = matches!(lost, CacheEvent::Stored(_));
             Damage::Skipped {
                 reasons: vec![("simulated", 1)],
+                // A decoder that does not know an event cannot tell whether it removes something.
                 may_have_removed: !is_stored || rng.below(4) == 0,
             }
         }

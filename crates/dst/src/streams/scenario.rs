@@ -115,12 +115,14 @@ impl StationSpec {
         Self {
             configured_size: [None, Some(engine.block_size()), Some(2)][rng.below(3)],
             engine,
+            // Only the clock shows an unnoticed restart, so it must be right then.
             can_hide: has_ts && habits.set_clock == 0,
             changes: rng.below(3) == 0,
             follower: FollowerConfig { can_replay, rank: None },
             tells_all_tokens,
             tells_host_tokens: rng.below(2) == 0,
             has_ts,
+            // From no replay at all to one that always reaches back.
             buffer_max: [0, 1, 2 + rng.below(20), 20 + rng.below(20), usize::MAX][rng.below(5)],
             habits,
             faults,

@@ -183,6 +183,7 @@ impl Station {
         if self.is_down {
             self.start(commons);
         }
+        // A new connection makes the follower ask for everything that it missed.
         self.channel.disconnect(commons.now, &mut commons.rng);
         let pause = Duration::from_millis(100);
         self.channel.connect(commons.now, pause, &mut commons.rng);
@@ -218,6 +219,7 @@ impl Station {
         }
         if self.follower.due().is_some_and(|due| due <= commons.now) {
             is_told |= self.tell(commons, Follower::on_time)?;
+            // `on_time` must move its time on, or the loop would never advance.
             let due = self.follower.due();
             if due.is_some_and(|due| due <= commons.now) {
                 return Err(format!("on_time left something due: {due:?}"));
@@ -253,6 +255,7 @@ impl Station {
             ProcessEnd::Hidden => self.channel.outlive_process(now, rng),
         }
         let limit = Duration::from_millis([10, 500, 5_000][rng.below(3)]);
+        // A clock cannot tell two processes of the same instant apart.
         self.next_step = now + below(limit, rng) + HIDDEN_TIME_MIN;
         if self.spec.habits.hurries {
             self.hurry = self.process().records().len() + commons.rng.below(5);
@@ -299,9 +302,11 @@ impl Station {
     fn work(&mut self, commons: &mut Commons) {
         let habits = self.spec.habits;
         if hits(habits.set_clock, &mut commons.rng) {
+            // From 80 s back to 20 s ahead.
             self.clock_offset_s -= commons.rng.next_f64() * 100.0 - 20.0;
             self.lateness.on_clock_set();
         }
+        // The product of two draws: one step in four serves two prompts.
         for _ in 0..1 + commons.rng.below(2) * commons.rng.below(2) {
             if hits(habits.clear, &mut commons.rng) {
                 self.engine.clear();
@@ -335,6 +340,7 @@ impl Station {
             None if is_idle => Duration::from_secs([15, 100, 500][rng.below(3)]),
             None => commons.pace,
         };
+        // At least a nanosecond, so that time moves on.
         self.next_step = commons.now + below(limit, rng) + Duration::from_nanos(1);
     }
 
@@ -373,6 +379,7 @@ impl Station {
     fn publish(&mut self, fate: Fate, commons: &mut Commons) {
         let happenings = self.engine.take_happenings();
         if happenings.is_empty() {
+            // Engines publish no empty batches.
             return;
         }
         let is_first = self.process().records().is_empty() && self.processes.len() > 1;

@@ -31,9 +31,11 @@ impl Texts {
         }
         let room = TOKENS_MAX - text.tokens.len();
         let num_new = rng.below(room.min(8) + 1);
+        // Few different tokens, so that prompts share prefixes by chance as well.
         text.tokens.extend((0..num_new).map(|_| rng.below(3) as TokenId));
         match self.recent.len() {
             0..TEXTS_MAX => self.recent.push(text.clone()),
+            // A random one makes room, so old prompts may come back late.
             len => self.recent[rng.below(len)] = text.clone(),
         }
         text

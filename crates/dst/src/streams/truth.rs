@@ -90,12 +90,15 @@ impl Truth {
         if before.is_none() {
             self.enter();
         }
+        // Something was applied after the doubt, so it cannot be taken back any more.
         self.last_doubt = None;
         let first = before.map_or(0, |before| before.seq + 1);
         if seq < first {
             return Err(format!("batch {seq} was applied after {before:?}"));
         }
+        // Aged first: what the batch announces was not in doubt before.
         self.age(now);
+        // The engine did these things as well, but no one told the subscriber.
         for lost in first..seq {
             self.take(lost, &records[lost as usize], AnnouncementStatus::No, catalog);
         }
@@ -123,6 +126,7 @@ impl Truth {
         self.last_doubt = Some((now, self.is_doubted));
         self.is_doubted |= self.position.is_some();
         for standing in self.held.values_mut() {
+            // The first doubt counts, because its age decides when a block is forgotten.
             standing.doubted.get_or_insert(now);
         }
     }
@@ -135,6 +139,7 @@ impl Truth {
             in_time.ok_or_else(|| format!("takes {doubt:?} back at {now:?}"))?;
         self.is_doubted = was_doubted;
         let held = self.held.values_mut();
+        // Blocks doubted earlier stay in doubt: this doubt was not their first.
         for standing in held.filter(|standing| standing.doubted == Some(at)) {
             standing.doubted = None;
         }
@@ -221,6 +226,7 @@ impl Truth {
     fn enter(&mut self) {
         let is_doubted = self.is_doubted;
         *self = Self::default();
+        // A doubt outlives the process until a clear arrives, or until all is forgotten.
         self.is_doubted = is_doubted;
     }
 
@@ -240,6 +246,7 @@ impl Truth {
     ) {
         let may_have_removed = match record.damage {
             Damage::Skipped { may_have_removed, .. } => {
+                // A subscriber does not know what a lost batch would have said.
                 may_have_removed || told == AnnouncementStatus::No
             }
             _ => told != AnnouncementStatus::Yes,
@@ -313,6 +320,7 @@ impl Truth {
         self.held.clear();
         self.tainted.clear();
         self.announced.clear();
+        // A clear that never arrived ends no doubt on the subscriber's side.
         if told == AnnouncementStatus::Yes {
             self.blurred.clear();
             (self.has_loss, self.is_doubted) = (false, false);

@@ -74,6 +74,7 @@ impl StreamWorld {
             let dump = self.commons.index.dump(self.commons.now);
             self.go_through(restored - dumped)?;
             self.restore(&dump)?;
+            // Steps that were taken already count, so a restored run is as long as any other.
             self.num_steps -= restored / self.stations.len();
         }
         self.go_through(self.num_steps * self.stations.len())?;
@@ -152,10 +153,12 @@ impl StreamWorld {
     fn rest(&mut self, time: Duration) -> Result<(), String> {
         let end = self.commons.now + time;
         for station in &mut self.stations {
+            // Engines do nothing until they are stepped by hand.
             station.next_step = Nanos(u64::MAX);
         }
         for _ in 0..TURNS_MAX {
             let next = self.next();
+            // Both: timers may be due later than the end while a message is still under way.
             if next > end && self.stations.iter().all(Station::is_quiet) {
                 self.commons.now = self.commons.now.max(end);
                 return self.compare_all();
@@ -173,6 +176,7 @@ impl StreamWorld {
                 station.publish_something(&mut self.commons);
             }
         }
+        // Assumed prompts must have aged out, or overlaps could not be compared.
         self.rest(SETTLE_TIME.max(ASSUMPTION_TTL))?;
         self.ask_much()
     }
@@ -204,6 +208,7 @@ impl StreamWorld {
             self.commons.tally.ended_complete += u64::from(is_complete);
             self.commons.tally.ended_partial += u64::from(!is_complete);
         }
+        // All that is in doubt ages out in this time.
         self.rest(DOUBT_TTL)?;
         let mut result = Ok(());
         let stations = &self.stations;
@@ -229,6 +234,7 @@ impl StreamWorld {
     /// Behind a restart, every stream whose publisher answers is complete.
     fn restart(&mut self) -> Result<(), String> {
         for station in &mut self.stations {
+            // Every replay reaches back to the first batch, so no excuse is left.
             station.spec.buffer_max = usize::MAX;
             match self.commons.rng.below(3) {
                 0 if station.spec.can_hide => station.crash(ProcessEnd::Hidden, &mut self.commons),
@@ -265,6 +271,7 @@ impl StreamWorld {
 fn up_to_date(station: &Station, must_be_complete: bool) -> Result<bool, String> {
     let (at, last) = (station.truth.position(), station.process().last());
     let status = station.follower.status();
+    // A clear that was applied ends both, so losses before it do not count.
     let is_exact = !station.truth.has_loss() && !station.truth.is_doubted();
     let is_complete = status == StreamStatus::Complete;
     let is_right = match status {

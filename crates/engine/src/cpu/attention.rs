@@ -81,6 +81,7 @@ impl LayerAttention<'_> {
         staging.clear();
         staging.resize(out.len(), 0.0);
         let arch = Arch::new();
+        // Each task gets a piece of its own, so that no two threads write one row.
         let mut rest = &mut staging[..];
         let mut tasks = Vec::with_capacity(tiles.len());
         for tile in &tiles {
@@ -91,6 +92,7 @@ impl LayerAttention<'_> {
         tasks.into_par_iter().for_each(|(tile, out)| {
             arch.dispatch(TileAttention { layer: self, tile, out });
         });
+        // The tiles of a token's heads are apart; the caller wants them side by side.
         gather(&tiles, heads, staging, out);
     }
 }
@@ -111,6 +113,7 @@ impl QueryTile<'_> {
 }
 
 fn tiles<'a>(queries: &[Queries<'a>], heads: Heads) -> Vec<QueryTile<'a>> {
+    // At least one token, even if its group has more query heads than a tile has rows.
     let tile_tokens = (TILE_ROWS / heads.group).max(1);
     let mut tiles = Vec::new();
     for query in queries {
@@ -154,6 +157,7 @@ impl WithSimd for TileAttention<'_> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         let rows = self.tile.rows(self.layer.heads);
         let queries = self.pack_queries(rows);
+        // Rounded up, because the kernel writes whole groups of rows.
         let mut scores = vec![0.0f32; rows.next_multiple_of(SCORE_ROWS) * KEYS];
         let mut states = vec![RowState { max: f32::NEG_INFINITY, sum: 0.0 }; rows];
         let context = self.tile.start + self.tile.num_tokens;
@@ -172,6 +176,7 @@ impl WithSimd for TileAttention<'_> {
             self.add_values(simd, first, count, &mut value_scratch, &scores);
         }
         for (state, out) in states.iter().zip(self.out.chunks_exact_mut(self.layer.heads.dim)) {
+            // A row sees at least its own key, so the sum is not 0.
             let scale = 1.0 / state.sum;
             out.iter_mut().for_each(|value| *value *= scale);
         }
@@ -256,10 +261,12 @@ impl TileAttention<'_> {
             let block = self.tile.blocks[(first + key) / size];
             let values = self.layer.kv.values(block, self.tile.kv_head, scratch);
             let offset = (first + key) % size;
+            // Slots after the last key of the sequence are not read.
             let end = (size - offset).min(count - key);
             let values = &values[offset * dim..(offset + end) * dim];
             for (group, out) in self.out.chunks_mut(VALUE_ROWS * dim).enumerate() {
                 let scores = &scores[group * VALUE_ROWS * KEYS + key..];
+                // The last rows of a tile may be fewer than the kernel takes.
                 if out.len() == VALUE_ROWS * dim {
                     add_rows::<S, VALUE_ROWS>(simd, scores, values, dim, out);
                 } else {

@@ -21,6 +21,7 @@ pub fn rows_dot(x: &[f32], table: &Numbers, k: usize, logits: &mut [f32]) {
         .into_par_iter()
         .map(|piece| {
             let entries = piece * ENTRIES..n.min((piece + 1) * ENTRIES);
+            // A buffer for each task, because a row of the logits has columns of all tasks.
             let mut values = vec![0.0; m * entries.len()];
             arch.dispatch(
                 #[inline(always)]
@@ -30,6 +31,7 @@ pub fn rows_dot(x: &[f32], table: &Numbers, k: usize, logits: &mut [f32]) {
         })
         .collect();
     for (piece, values) in pieces.iter().enumerate() {
+        // Without rows there are no values: the divisor only must not be 0.
         let width = values.len() / m.max(1);
         for (row, values) in values.chunks_exact(width.max(1)).enumerate() {
             logits[row * n + piece * ENTRIES..][..width].copy_from_slice(values);

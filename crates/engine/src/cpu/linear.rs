@@ -64,6 +64,7 @@ impl Linear {
     pub fn columns_as_rows(&self, first: usize, count: usize) -> (usize, Vec<f32>) {
         let mut panel = Vec::new();
         self.widen_panel(first, count, &mut panel);
+        // The panel is `[k, count]`, so this reads it transposed.
         let at = |index: usize| panel[index % self.k * count + index / self.k];
         (self.k, (0..count * self.k).map(at).collect())
     }
@@ -75,6 +76,7 @@ impl Linear {
     pub fn apply(&self, x: &[f32], y: &mut [f32], write: Write) {
         let m = x.len() / self.k;
         assert!(x.len() == m * self.k && y.len() == m * self.n, "x is [m, k], y is [m, n]");
+        // The checks of `gemm` subtract one from the number of rows.
         if m == 0 {
             return;
         }
@@ -101,6 +103,7 @@ impl Linear {
         match &self.weight {
             Numbers::F32(weight) => gemm(x, weight, self.n, y, self.n, [m, self.k, self.n], write),
             Numbers::Bf16(_) => {
+                // Panel by panel, so that no f32 copy of the whole matrix is needed.
                 let mut panel = Vec::with_capacity(self.k * PANEL);
                 for first in (0..self.n).step_by(PANEL) {
                     let width = PANEL.min(self.n - first);

@@ -78,9 +78,11 @@ pub fn exp(x: f32) -> f32 {
     /// ln 2 in two parts; the first has few bits, so that `n * LN2_HIGH` is exact.
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
+    // Just beyond these the result leaves the range of normal f32s.
     let x = x.clamp(-87.0, 88.0);
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
+    // In two steps, so that the low bits of `r` are not lost.
     let r = x - n * LN2_HIGH - n * LN2_LOW;
     let series = 1.0 / 720.0;
     let series = series * r + 1.0 / 120.0;
@@ -89,11 +91,13 @@ pub fn exp(x: f32) -> f32 {
     let series = series * r + 0.5;
     let series = series * r + 1.0;
     let series = series * r + 1.0;
+    // The low bits hold n; moved into the exponent they make 2^n.
     series * f32::from_bits(shifted.to_bits().wrapping_add(127) << 23)
 }
 
 #[inline(always)]
 fn rms_scale(x: &[f32], eps: f32) -> f32 {
+    // Sixteen partial sums, as in `exp_in_place`.
     let mut sums = [0.0f32; 16];
     let (pieces, rest) = x.as_chunks::<16>();
     for piece in pieces {

@@ -41,6 +41,7 @@ impl<'a> Strip<'a> {
             Self { first, width, rows: Vec::with_capacity(m) }
         });
         let mut strips: Vec<Self> = strips.collect();
+        // All rows are cut at the same columns, so a strip gets a piece of each.
         for row in y.chunks_exact_mut(n) {
             for (strip, piece) in strips.iter_mut().zip(row.chunks_mut(STRIP)) {
                 strip.rows.push(piece);
@@ -63,6 +64,7 @@ struct PackedRows {
 impl PackedRows {
     fn new(x: &[f32], k: usize) -> Self {
         let pack = |rows: &[f32]| {
+            // 1, 2, 4 or 8 rows, for which there are kernels; rows added are zero.
             let width = (rows.len() / k).next_power_of_two();
             let mut packed = vec![0.0; k * width];
             for (row, x) in rows.chunks_exact(k).enumerate() {
@@ -96,13 +98,16 @@ impl WithSimd for StripProduct<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { x, weight, n, strip, write } = self;
         let Strip { first: column, width, mut rows } = strip;
+        // Only bf16 weights need room to be widened.
         let mut scratch = vec![0.0; if let Numbers::Bf16(_) = weight { DEPTH * width } else { 0 }];
         for first in (0..x.k).step_by(DEPTH) {
             let depth = first..x.k.min(first + DEPTH);
+            // The first rows of W may replace `y`; the later ones add to it.
             let write = if first == 0 { write } else { Write::Add };
             let (weight, stride) = match weight {
                 Numbers::F32(weight) => (&weight[first * n + column..], n),
                 Numbers::Bf16(weight) => {
+                    // Widened once for all groups of rows.
                     for (row, wide) in depth.clone().zip(scratch.chunks_exact_mut(width)) {
                         widen_into(&weight[row * n + column..][..width], wide);
                     }
@@ -150,6 +155,7 @@ impl Sums<'_> {
             self.columns::<S, ROWS, 1>(simd, x, rows, column);
             column += S::F32_LANES;
         }
+        // The last columns fill no vector.
         for column in column..self.width {
             for (row, out) in rows.iter_mut().enumerate() {
                 let terms = x.iter().enumerate();

@@ -30,6 +30,7 @@ impl Engine {
         let sizes = (config.block_size, unit_tokens);
         let importance =
             ImportanceLoader::new(importance, &self.model.config, config.kv_dtype, sizes);
+        // The layout is part of a block's identity, so the hasher changes with it.
         let layout = Some(importance.layout());
         let hasher = hasher(&self.model, &self.name, (config, layout), None);
         self.hasher = Arc::new(hasher);
@@ -79,6 +80,7 @@ impl Engine {
             let parts = (&mut self.scheduler, &mut **executor, &**mover);
             let advance = importance.advance(parts, now);
             has_computed |= advance.has_computed;
+            // Without progress or a new transfer, another round would find the same.
             if !self.tend_partly(now) && !advance.has_computed || advance.has_ended {
                 return has_computed;
             }

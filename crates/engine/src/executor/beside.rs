@@ -42,6 +42,7 @@ fn copy_layer(copies: &mut Copies<'_>, (index, num_layers): (usize, usize), laye
     if !layer.has_probes() {
         return copies.copy(index, layer);
     }
+    // Stored units have the probe parts of all layers first, then the rest parts.
     for (section, part) in [(Section::Probes, index), (Section::Rest, num_layers + index)] {
         copies.copy(part, &mut SectionOf { layer, section });
     }
@@ -58,10 +59,12 @@ pub(super) fn compute(
         return layers.for_each(|(index, layer)| compute(index, layer));
     };
     let num_layers = layers.len();
+    // The first layer has no computation before it to be copied beside.
     if let Some(first) = layers.first_mut() {
         copy_layer(&mut copies, (0, num_layers), first);
     }
     for index in 0..num_layers {
+        // Two borrows that cannot overlap: one layer to compute, the others to copy.
         let (ready, rest) = layers[index..].split_at_mut(1);
         let copy_next = || {
             if let Some(next) = rest.first_mut() {

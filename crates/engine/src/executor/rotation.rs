@@ -51,6 +51,7 @@ fn frequencies(config: &ModelConfig) -> Vec<f32> {
 
 fn stretch(frequency: f32, scaling: &Llama3Rope) -> f32 {
     let wavelength = 2.0 * std::f32::consts::PI / frequency;
+    // Turns within the first training context. A small number means a long wavelength.
     let turns = scaling.original_context / wavelength;
     if turns < scaling.low {
         frequency / scaling.factor

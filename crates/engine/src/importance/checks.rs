@@ -60,6 +60,7 @@ impl Checks {
         if !is_wanted || self.waiting.len() >= MOST {
             return;
         }
+        // Wraps after 2^32 checks, when the ids that it meets again have long ended.
         let id = SeqId(FIRST_ID + self.begun % (1 << 32));
         self.begun += 1;
         if let Some((new, units)) = scheduler.in_full(seq, place, id) {
@@ -75,6 +76,7 @@ impl Checks {
     /// Begins with the next one where nothing else is to be done. The sequence whose logits are
     /// wanted.
     pub(super) fn begin(&mut self, scheduler: &mut Scheduler, now: Nanos) -> Option<SeqId> {
+        // A check begins only while no request waits or runs, because it must not delay one.
         if self.running.is_some() || !scheduler.is_idle() {
             return None;
         }
@@ -97,11 +99,13 @@ impl Checks {
     ) {
         let is_done =
             |output: &Output| matches!(output, Output::Token { seq, .. } if Self::is_one(*seq));
+        // The search precedes the removal of the check's outputs.
         let has_token = outputs.iter().any(is_done);
         outputs.retain(|output| !Self::is_one(output.seq()));
         if !has_token {
             return;
         }
+        // All three are evaluated, so the check has ended even if something is missing.
         if let (Some(check), Some(full), Some(guard)) =
             (self.running.take(), logits(), scheduler.guard_mut())
         {
@@ -113,6 +117,7 @@ impl Checks {
     /// barred bar it no second time; but they may bar what is in front of it.
     fn judge(&mut self, check: &Check, full: &[f32], guard: &mut Guard) {
         let front = &check.units[..check.units.len().min(1)];
+        // The guard is asked before the comparison, which may bar these prefixes.
         let was_allowed = [front, &check.units].map(|units| guard.allows(units));
         let verdict = guard.compared(&check.units, divergence(full, &check.logits));
         let Verdict::FullFromNowOn { unit } = verdict else {

@@ -143,6 +143,7 @@ impl PackManager {
         for (layer, tokens) in kept.iter().enumerate() {
             nodes.selected(&units[first..], layer, tokens);
         }
+        // All origins are forgotten at once: later prompts name those that still matter.
         if self.origins.len() + units.len() > MOST_ORIGINS {
             self.origins.clear();
         }
@@ -160,6 +161,7 @@ impl PackManager {
         let Some(wanted) = self.queue.pop_front() else {
             return;
         };
+        // A pack is numbered at its turn: newer packs may have been found since it was queued.
         let pack = wanted.of_generation(self.packs.next_generation());
         let found = FoundPack {
             name: pack.name,
@@ -168,6 +170,7 @@ impl PackManager {
             order: pack.order.clone(),
             generation: pack.generation,
         };
+        // Without room the tokens count as unpacked, so that a later look finds them again.
         let Some(gone) = self.packs.room_for(&pack.units, pack.part, now) else {
             self.unpacked(&found);
             return;
@@ -185,6 +188,7 @@ impl PackManager {
         let Some(nodes) = &mut self.nodes else { return };
         for job in nodes.due(now, MOST_JOBS) {
             let origin = job.units.first().and_then(|unit| self.origins.get(unit));
+            // The origins were cleared meanwhile. A later prompt names them again.
             let Some(&origin) = origin else {
                 let layers = job.layers.iter().map(|(layer, _)| *layer);
                 layers.for_each(|layer| nodes.unpacked(&job.units, layer));
@@ -192,6 +196,7 @@ impl PackManager {
             };
             for (layer, order) in job.layers {
                 let part = (self.num_layers + layer) as u16;
+                // Another replica's pack, or one from before a start, may hold these tokens.
                 if !is_new(&self.packs, &self.options, (&job.units, part), &order) {
                     continue;
                 }
@@ -213,6 +218,7 @@ impl PackManager {
         match result {
             TransferResult::Done => {
                 self.counts.made += 1;
+                // A doomed pack of the same name must not drop this one.
                 self.doomed.remove(&pack.name);
                 // It may have been refused itself: then others hold some of its units.
                 let gone = self.add(pack, true, now);
@@ -235,6 +241,7 @@ impl PackManager {
     fn add(&mut self, pack: FoundPack, is_ours: bool, now: Nanos) -> Vec<FoundPack> {
         let is_rest = usize::from(pack.part) >= self.num_layers;
         let name = Pack::name_of(&pack.units, pack.part, (&pack.order, pack.generation));
+        // The name follows from the contents, so one that differs was damaged or made otherwise.
         if !is_rest || pack.name != name {
             self.doomed.insert(pack.name);
             return Vec::new();
@@ -243,6 +250,7 @@ impl PackManager {
         let parts = parts_of(&pack, self.options.unit_tokens);
         let gone = self.packs.insert(pack, is_ours, now);
         self.doom(&gone);
+        // The insertion may have refused it.
         if is_first && self.packs.contains(name) {
             self.superseded.extend(parts);
         }
@@ -261,7 +269,7 @@ impl PackManager {
     }
 
     fn bare(&mut self, units: Vec<BlockHash>, part: u16) {
-        // What is forgotten is packed when something else is wanted.
+        // A run that is not noted is packed when other tokens are wanted.
         if !units.is_empty() && self.bare.len() < MOST_BARE {
             self.bare.push((units, part));
         }
@@ -276,6 +284,7 @@ impl PackManager {
         }
         for (units, part) in self.bare.drain(..) {
             let layer = usize::from(part).checked_sub(self.num_layers);
+            // Another replica may have packed them since they were noted.
             let is_bare = self.packs.find(&units, part).is_empty();
             if let Some(layer) = layer.filter(|_| is_bare) {
                 nodes.unpacked(&units, layer);
@@ -318,6 +327,7 @@ impl PackManager {
 
     /// A pack could not be read: it is dropped wherever it is, and made again.
     pub(super) fn missing(&mut self, name: BlockHash) {
+        // Its bytes may be on the disk still, so they are dropped there as well.
         if self.lost(name) {
             self.doomed.insert(name);
         }
@@ -359,6 +369,7 @@ fn is_new(
     });
     let held: HashSet<usize> = held.collect();
     let new = wanted.iter().filter(|token| !held.contains(&(**token as usize)));
+    // With a share of 0, an equal pack would otherwise be made again at each look.
     new.count() as f64 >= (options.least_change * wanted.len() as f64).max(1.0)
 }
 

@@ -115,9 +115,12 @@ impl PartTable {
     pub(super) fn ask(&mut self, kind: PartKind, name: PartName, bytes: u64) -> (Tier, bool) {
         let found = self.cache(kind).find(name);
         self.cache(kind).hold(name);
+        // If no cache keeps it, it comes from the disk, or another prompt holds it already.
         let from = found.unwrap_or(PARTS_FROM);
         let needs_load = match self.states.get_mut(&name) {
+            // In memory: only a simulated device may still need the copy from host memory.
             Some(PartResidency::Here) => from == Tier::Host && self.is_host_far,
+            // The load serves this prompt too, even if the first one gave it up.
             Some(PartResidency::Loading { is_wanted }) => {
                 *is_wanted = true;
                 false
@@ -153,10 +156,12 @@ impl PartTable {
         let load = self.under_way.remove(&report.id)?;
         let name = load.name;
         let is_here = report.result == TransferResult::Done;
+        // A failed load leaves no state, and prompts then find the part gone.
         let state = self.states.remove(&name);
         if is_here {
             self.states.insert(name, PartResidency::Here);
         }
+        // Every prompt gave it up meanwhile, so it is released on arrival.
         if state == Some(PartResidency::Loading { is_wanted: false }) {
             self.release([name]);
         }
@@ -202,6 +207,7 @@ impl PartTable {
                     self.states.remove(&name);
                     at_hand.push(name);
                 }
+                // A load cannot be called back: its arrival releases the part.
                 Some(PartResidency::Loading { is_wanted }) => *is_wanted = false,
                 None => {}
             }

@@ -123,6 +123,7 @@ impl PartialPrefill {
         for index in 0..self.units() {
             let unit = self.partly.units()[index];
             self.ask((layer, PartKind::Probes), probe_part(unit, layer), shared, now);
+            // Nothing will be chosen, so the rest parts need not wait for the probes.
             if shared.wants_all() {
                 let part = shared.shape.rest_part(layer);
                 let rest = PartName { record: unit, part };
@@ -150,9 +151,11 @@ impl PartialPrefill {
             match self.wait(shared.parts) {
                 Where::Here => {}
                 Where::Loading => return PrefillProgress::Waits,
+                // A pack may be dropped at any time; units hold the same tokens.
                 Where::Gone if self.is_without_packs(shared, now) => continue,
                 Where::Gone => return PrefillProgress::Failed,
             }
+            // After a finished layer the next one waits for its probe parts; `choose` sets its own.
             let stage = std::mem::replace(&mut self.stage, Stage::Probes(0));
             match stage {
                 Stage::Probes(_) => self.choose(shared, now),
@@ -180,6 +183,7 @@ impl PartialPrefill {
             }
             Stage::Rest { here, reads, .. } => (here, Box::new(reads.iter().map(|read| read.part))),
         };
+        // Held parts stay available, so those found before are not looked at again.
         for name in names.skip(*here) {
             match parts.look(name) {
                 Where::Here => *here += 1,
@@ -214,11 +218,13 @@ impl PartialPrefill {
             self.select(shared)
         };
         let reads = self.reads(&chosen, shared);
+        // Otherwise the rest parts were asked for ahead, with the probe parts.
         if !shared.wants_all() {
             for read in &reads {
                 self.ask((self.layer, PartKind::Rest), read.part, shared, now);
             }
         }
+        // The next layer's parts come while this one is computed.
         self.ask_ahead(self.layer + 1, shared, now);
         self.stage = Stage::Rest { chosen, reads, here: 0 };
     }
@@ -228,6 +234,7 @@ impl PartialPrefill {
     fn is_without_packs(&mut self, shared: &mut PrefillContext<'_>, now: Nanos) -> bool {
         let units = self.partly.units();
         let is_pack = |read: &PartRead| !units.contains(&read.part.record);
+        // Probe parts are units' parts, so no pack is missing.
         let Stage::Rest { reads, .. } = &self.stage else {
             return false;
         };
@@ -242,6 +249,7 @@ impl PartialPrefill {
         // Whole parts were chosen among chunks that are gone.
         let chosen = self.select(shared);
         let reads = self.reads(&chosen, shared);
+        // Parts of the first choice stay held until the layer is done.
         for read in &reads {
             self.ask((self.layer, PartKind::Rest), read.part, shared, now);
         }
@@ -257,6 +265,7 @@ impl PartialPrefill {
         let mut stored = StoredKeys::default();
         for (index, &unit) in self.partly.units().iter().enumerate() {
             let bytes = at_hand(shared.mover, probe_part(unit, self.layer));
+            // The device holds the first tokens of the first unit, whose keys are in `front`.
             let from = if index == 0 { skipped } else { 0 };
             stored.push(&bytes[from..], shape.dtype);
         }
@@ -274,6 +283,7 @@ impl PartialPrefill {
         let wish =
             Wish { selection: &selection, importances: &sums, spared: shared.selecting.spared };
         let packs = !self.avoids_packs;
+        // Nothing counts as cached: memory must not change which tokens are kept.
         let fitted = self.ask_cover(shared, (packs, &|_| false), |cover| fit(cover, &wish));
         AttendedTokens { kept: fitted.tokens, missed: fitted.missed, selection }
     }
@@ -282,6 +292,7 @@ impl PartialPrefill {
     fn reads(&mut self, chosen: &AttendedTokens, shared: &PrefillContext<'_>) -> Vec<PartRead> {
         let parts = &*shared.parts;
         let is_cached = |name| parts.is_kept(name);
+        // Units hold all tokens without gaps, so packs are of use for a part of them only.
         let packs = !chosen.selection.is_all && !self.avoids_packs;
         self.ask_cover(shared, (packs, &is_cached), |cover| reads(cover, &chosen.kept))
     }
@@ -314,6 +325,7 @@ impl PartialPrefill {
         shared: &mut PrefillContext<'_>,
         now: Nanos,
     ) {
+        // Without gaps, whole blocks can be copied instead of single tokens.
         let is_all = chosen.kept.len() == self.partly.stored.len();
         if is_all {
             self.place_all(shared);
@@ -329,6 +341,7 @@ impl PartialPrefill {
         let used: Vec<_> = reads.iter().map(|read| (read.part, share(read))).collect();
         shared.parts.used(PartKind::Rest, &used, now);
         let units = self.partly.units().iter();
+        // All tokens of a probe part are read, whatever is chosen.
         let probes = units.map(|&unit| (probe_part(unit, self.layer), 1.0));
         let probes: Vec<_> = probes.collect();
         shared.parts.used(PartKind::Probes, &probes, now);
@@ -339,6 +352,7 @@ impl PartialPrefill {
         self.layer += 1;
         self.computed += 1;
         self.avoids_packs = false;
+        // This comes last, because the layer's parts are read until it is computed.
         self.let_go(shared.parts, self.layer);
     }
 
@@ -349,6 +363,7 @@ impl PartialPrefill {
         for (index, read) in reads.iter().enumerate() {
             tokens.extend(read.tokens.iter().map(|&(token, place)| (token, index, place)));
         }
+        // Reads are part by part, but slots follow the order of tokens.
         tokens.sort_unstable();
         let parts: Vec<&[u8]> = reads.iter().map(|read| at_hand(mover, read.part)).collect();
         let units = self.partly.units().iter();
@@ -390,6 +405,7 @@ impl PartialPrefill {
                 let blocks = at_hand(mover, part(unit)).chunks_exact(bytes).enumerate();
                 blocks.map(move |(block, bytes)| (index * unit_blocks + block, bytes))
             });
+            // The device has these blocks of the first unit already.
             let blocks = blocks.skip(skip);
             let blocks = blocks.map(|(block, bytes)| (first + block, bytes));
             let to = (self.layer, section);

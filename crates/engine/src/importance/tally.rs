@@ -88,6 +88,7 @@ impl PartialLoadTally {
             PartialLoadEnd::Left => &mut tally.left,
         };
         *outcome += 1;
+        // Without a token nothing was saved, so its prefix is not compared with the loads.
         if ended != PartialLoadEnd::Loaded {
             tally.whole_bytes = 0;
         }
@@ -112,6 +113,7 @@ impl PartialLoadTally {
 
     /// One of the parts that are needed is asked for from the disk.
     pub(super) fn asked(&mut self, bytes: u64) {
+        // Cannot underflow: `loaded` has counted each of these as shared.
         self.parts[SHARED] -= 1;
         self.bytes[SHARED] -= bytes;
         self.parts[DISK] += 1;
@@ -146,6 +148,7 @@ impl PartialLoadTally {
     }
 
     fn sum(&mut self, other: &Self, op: impl Fn(u64, u64) -> u64) {
+        // Copied, because `counts` borrows mutably.
         let mut other = *other;
         let counts = self.counts().into_iter().zip(other.counts());
         counts.for_each(|(mine, others)| *mine = op(*mine, *others));

@@ -89,6 +89,7 @@ fn encode_as<T: Copy>(group: &[T], codes: &mut [u8], wide: impl Fn(T) -> f32) ->
         #[inline(always)]
         || {
             let exponent = exponent_of(largest(group, &wide));
+            // The opposite of an exponent lies in [-120, 124], so this is a normal f32.
             let down = power_of_two(-exponent);
             for (code, &number) in codes.iter_mut().zip(group) {
                 *code = code_of(wide(number), down);
@@ -148,6 +149,7 @@ fn largest<T: Copy>(group: &[T], wide: impl Fn(T) -> f32) -> u32 {
 
 /// The exponent of a group whose greatest magnitude has these bits.
 fn exponent_of(largest: u32) -> i32 {
+    // Anything larger would be rounded up to infinity.
     let rounded = cut(largest.min(MOST));
     let (power, fraction) = ((rounded >> 3) as i32 - 127, rounded & 7);
     // 1.75 × 2^8 is the greatest code: what is rounded to 1.875 needs another power of two.
@@ -158,6 +160,7 @@ fn exponent_of(largest: u32) -> i32 {
 /// The exponent, and three bits of the fraction, to which an f32 without sign is rounded.
 #[inline(always)]
 fn cut(bits: u32) -> u32 {
+    // Just under one half, and one more if the last bit that stays is odd: ties to even.
     bits.wrapping_add(HALF).wrapping_add((bits >> CUT) & 1) >> CUT
 }
 
@@ -168,6 +171,7 @@ fn power_of_two(exponent: i32) -> f32 {
 
 /// Returns the factor that decodes a group's codes.
 fn scale_of(exponent: i8) -> f32 {
+    // Stored bytes may be anything, so an exponent out of range is brought into it.
     power_of_two(i32::from(exponent).clamp(LEAST, GREATEST))
 }
 
@@ -177,7 +181,9 @@ fn code_of(number: f32, down: f32) -> u8 {
     let bits = number.to_bits();
     let magnitude = bits & MAGNITUDE;
     let scaled = f32::from_bits(magnitude.min(MOST)) * down;
+    // Wraps for a small number, which takes the next code instead.
     let normal = cut(scaled.to_bits()).wrapping_sub(BIAS);
+    // The sum rounds to a multiple of a quantum, which its low bits then count.
     let small = (scaled + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits());
     let code = if scaled < LEAST_NORMAL { small } else { normal };
     let code = if magnitude < INFINITE { code } else { NAN };

@@ -42,6 +42,7 @@ impl Probes {
     /// When there are none, the model has no such head, or one is named twice.
     pub fn new(heads: &[usize], config: &ModelConfig) -> Result<Self, String> {
         let mut heads = heads.to_vec();
+        // Sorting puts a head that is named twice next to itself.
         heads.sort_unstable();
         let num_heads = config.num_heads;
         if heads.is_empty() {
@@ -71,8 +72,12 @@ impl Probes {
             _ => (0..count)
                 .map(|probe| {
                     if kv_heads >= count {
+                        // The middle group of the probe's share, as a whole number, then its first
+                        // query head.
                         (2 * probe + 1) * kv_heads / (2 * count) * group
                     } else {
+                        // The key-value heads take turns; each turn takes the next query head of a
+                        // group.
                         probe % kv_heads * group + probe / kv_heads
                     }
                 })
@@ -125,6 +130,7 @@ impl Probes {
         let probes = self.num_probed() * head;
         let rest = (2 * config.num_kv_heads - self.num_probed()) * head;
         let parts = |bytes: usize| std::iter::repeat_n(bytes, config.num_layers);
+        // In the order of a unit's parts: probe parts of all layers, then rest parts.
         parts(probes).chain(parts(rest)).collect()
     }
 
@@ -174,15 +180,18 @@ impl RestFormat {
 impl TokenFormat for RestFormat {
     fn copy_token(&self, from: &[u8], at: usize, to: &mut [u8], to_at: usize) {
         let (size, element) = (self.block_size, self.element);
+        // A part has several blocks, and the token lies in one of them.
         let from = &from[at / size * self.block_bytes()..][..self.block_bytes()];
         let to = &mut to[to_at / size * self.block_bytes()..][..self.block_bytes()];
         let (at, to_at) = (at % size * element, to_at % size * element);
         let columns = self.keys * self.dim;
         let rows = size * element;
+        // Keys are transposed: a token has one element in each of these columns.
         for column in 0..columns {
             let start = column * rows;
             to[start + to_at..][..element].copy_from_slice(&from[start + at..][..element]);
         }
+        // Values are rows, so a token's value is one piece.
         for head in 0..self.values {
             let start = columns * rows + head * self.dim * rows;
             let (at, to_at) = (start + at * self.dim, start + to_at * self.dim);
@@ -287,6 +296,7 @@ impl LayerKv {
             let range = self.range(block, head);
             let to = self.keys.bytes_mut(range);
             let from = pieces.next().expect("a piece a head");
+            // Keys are transposed, so a token's key is one element in each row.
             for row in 0..dim {
                 let (at, to_at) = ((row * size + slot) * element, (row * size + to_slot) * element);
                 to[to_at..to_at + element].copy_from_slice(&from[at..at + element]);

@@ -47,6 +47,7 @@ impl KvStorageFormat {
     pub(super) fn bytes(self, dtype: Dtype, num_kv_heads: usize, numbers: usize) -> usize {
         let group_bytes = match self {
             Self::Same => numbers * dtype.bytes(),
+            // A byte for each number, and the exponent of the group.
             Self::Fp8 => numbers + 1,
         };
         2 * num_kv_heads * group_bytes

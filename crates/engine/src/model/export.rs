@@ -79,6 +79,7 @@ impl LanguageModel {
                 (&layer.down, &[("mlp.down_proj", hidden)]),
             ];
             for (matrix, parts) in matrices {
+                // Projections of one input are side by side here; a checkpoint has them apart.
                 let mut first = 0;
                 for &(part, n) in parts {
                     let (k, rows) = matrix.columns_as_rows(first, n);

@@ -33,6 +33,7 @@ impl GenerationDefaults {
             seed: 0,
         };
         let mut suppress_tokens = tokens(&generation["suppress_tokens"]);
+        // The sampler walks them beside the logits, in order.
         suppress_tokens.sort_unstable();
         Self {
             stop_tokens: tokens(&field["eos_token_id"]).into(),

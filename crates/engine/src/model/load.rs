@@ -82,16 +82,19 @@ impl LanguageModel {
     pub fn load(dir: &Path, dtype: Dtype) -> Result<Self, LoadError> {
         let json = read_json(&dir.join("config.json"))?;
         let config = ModelConfig::from_json(&json)?;
+        // Optional: without it, `config.json` names the tokens that end an answer.
         let generation = match dir.join("generation_config.json") {
             path if path.exists() => read_json(&path)?,
             _ => Value::Null,
         };
         let generation = GenerationDefaults::from_json(&generation, &json);
         let (mut tensors, digest) = TensorFiles::read(dir)?;
+        // Weights that are rounded otherwise give other keys and values.
         let revision = format!("{digest}-{}", dtype.name());
         let (hidden, vocab) = (config.hidden, config.vocab);
         let table = |values| Numbers::from_f32(dtype, values);
         let embedding = table(tensors.take("model.embed_tokens.weight", &[vocab, hidden])?);
+        // A tied head is the embedding; its files need not hold one.
         let head = if config.tied {
             None
         } else {
@@ -184,6 +187,7 @@ impl TensorFiles {
     fn read(dir: &Path) -> Result<(Self, String), LoadError> {
         let mut hasher = blake3::Hasher::new();
         let mut tensors = Self { files: Vec::new(), at: HashMap::new() };
+        // In the order of names, so that the digest does not depend on the file system.
         for path in weight_files(dir)? {
             let bytes = fs::read(&path).map_err(|source| read_error(&path, source))?;
             hasher.update(&bytes);
@@ -200,6 +204,7 @@ impl TensorFiles {
         let missing = || LoadError::MissingTensor(name.to_owned());
         let file = *self.at.get(name).ok_or_else(missing)?;
         let (path, bytes) = &self.files[file];
+        // A view borrows the bytes stored beside it, so it is made for each tensor.
         let view = parse(path, bytes)?.tensor(name).map_err(|_| missing())?;
         if view.shape() != shape {
             return Err(LoadError::Shape {

@@ -71,6 +71,7 @@ pub fn with_config(
         (0..len).map(|_| ((rng.next_f64() * 2.0 - 1.0) * bound) as f32).collect()
     };
     let (hidden, vocab) = (config.hidden, config.vocab);
+    // A fan-in of 3 makes the bound 1.
     let embedding = Numbers::from_f32(dtype, uniform(vocab * hidden, 3));
     let layers = (0..config.num_layers).map(|_| layer(&config, dtype, &mut uniform)).collect();
     let head = (!config.tied).then(|| Numbers::from_f32(dtype, uniform(vocab * hidden, hidden)));

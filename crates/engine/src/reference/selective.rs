@@ -108,12 +108,14 @@ impl ReferencePrefix {
         let mut layers = Vec::new();
         for (index, layer) in model.layers.iter().enumerate() {
             let mut own = project(model, layer, &rotation, &stream);
+            // The engine reads these back from its pool, which rounds them.
             round(self.dtype, &mut own.k);
             round(self.dtype, &mut own.v);
             let view = VisibleKv { heads: heads(model), prefix: &self.layers[index], own: &own };
             let importance = probes.par_iter().map(|probe| view.importance(*probe));
             let importance: Vec<Vec<f32>> = importance.collect();
             let mut kept = choose(index, &importance);
+            // The caller may name positions in any order, and twice.
             kept.sort_unstable();
             kept.dedup();
             let attended = view.attend(&kept);

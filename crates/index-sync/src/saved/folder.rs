@@ -85,8 +85,10 @@ impl Folder {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(PRIVATE_FOLDER);
         let made = builder.create(path);
+        // The obstacle itself is a better message than the system's error for the whole path.
         made.map_err(|source| not_a_folder(path).unwrap_or_else(|| io_error(path, source)))?;
         let mut options = OpenOptions::new();
+        // Another gateway may hold this file: it must not be emptied before the lock is tried.
         options.create(true).truncate(false).write(true).mode(PRIVATE_FILE);
         let name = path.join(LOCK);
         let lock = options.open(&name);
@@ -116,6 +118,8 @@ impl Folder {
                 path = %path.display(),
                 "the index's secret is damaged; a new one replaces it, and the saved index is lost"
             ),
+            // Only a missing file means a first start. An unreadable one may hold a secret that is
+            // in use.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(FolderError::Io { path, source }),
         }
@@ -136,6 +140,7 @@ impl Folder {
     /// When it cannot be written; the last one is still there then.
     pub fn write(&self, saved: &SavedIndex, seal: &Seal) -> io::Result<u64> {
         self.replace(INDEX, |file| {
+            // All saves use one key, so each needs a nonce of its own.
             let nonce = first(&random_key());
             let mut file = file;
             saved.write(&mut file, seal, nonce)?;
@@ -154,6 +159,7 @@ impl Folder {
             Err(error) => return Err(error.into()),
         };
         let size = file.metadata()?.len();
+        // The limit comes before the allocation, because a hostile file may have any size.
         if size > FILE_BYTES_MAX {
             return Err(FileError::TooLarge(size));
         }
@@ -174,9 +180,12 @@ impl Folder {
             _ => {}
         }
         let mut options = OpenOptions::new();
+        // Fails on a link that was put in this place, so nothing is written elsewhere.
         options.create_new(true).write(true).mode(PRIVATE_FILE);
         let file = options.open(&new).map_err(named)?;
         let placed = write(file).and_then(|file| {
+            // Forced to the disk before the rename, or a crash could leave the name with an empty
+            // file.
             file.sync_all()?;
             fs::rename(&new, self.path.join(name))?;
             Ok(file.metadata()?.len())
@@ -201,6 +210,7 @@ fn io_error(path: &Path, source: io::Error) -> FolderError {
 fn not_a_folder(path: &Path) -> Option<FolderError> {
     let ways = path.ancestors().filter(|way| !way.as_os_str().is_empty());
     let (way, kind) = ways
+        // Links are seen as such here, because one that leads nowhere has no other metadata.
         .filter_map(|way| Some((way, way.symlink_metadata().ok()?)))
         .find(|(way, _)| !way.is_dir())?;
     let what = match (kind.is_symlink(), way.metadata()) {
@@ -252,6 +262,7 @@ pub fn drawn_secret() -> u64 {
 /// A secret, if the file holds one.
 fn read_secret(path: &Path) -> io::Result<Option<u64>> {
     let file = open_regular(path)?;
+    // A warning only: the secret still works, and its mode is the operator's to change.
     if file.metadata()?.permissions().mode() & OTHERS != 0 {
         tracing::warn!(
             path = %path.display(),

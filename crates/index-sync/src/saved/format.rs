@@ -148,9 +148,11 @@ impl SavedIndex {
             return Err(FileError::NotOurs);
         }
         let version = head.u32()?;
+        // The layout of everything that follows depends on the version.
         if version != VERSION {
             return Err(FileError::OtherVersion(version));
         }
+        // Compared before the tag, which fails as well then but would say that the file is damaged.
         if head.array()? != seal.identity {
             return Err(FileError::OtherSecret);
         }
@@ -161,6 +163,8 @@ impl SavedIndex {
         let tag = ByteReader(&file[end..]).array()?;
         let (head, rest) = file.split_at_mut(HEAD_BYTES);
         let sealed = &mut rest[..end - HEAD_BYTES];
+        // The tag covers the head too, so `saved_at` is as written. Arithmetic on ages needs a
+        // finite one.
         if !seal.open(nonce, head, sealed, tag) || !saved_at.is_finite() {
             return Err(FileError::Damaged);
         }
@@ -170,6 +174,7 @@ impl SavedIndex {
             runs: body.list(8, ByteReader::run)?,
             replicas: body.list(16, ByteReader::replica)?,
         };
+        // Bytes that are left over mean that the counts were not those of the writer.
         body.end()?;
         Ok(saved)
     }
@@ -224,8 +229,10 @@ fn put_place(out: &mut impl Write, place: &PlaceDump) -> io::Result<()> {
         Tier::Remote => 3,
     };
     out.write_all(&[place.group, tier])?;
+    // A doubt of 584 years must not become the mark for no doubt.
     let nanos = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(CONFIRMED - 1);
     put_u64(out, place.doubtful_for.map_or(CONFIRMED, nanos))?;
+    // Blocks of a prompt lie in a row, so most blocks cost one handle and no position.
     let is_next =
         |a: &BlockDump, b: &BlockDump| (b.run, Some(b.offset)) == (a.run, a.offset.checked_add(1));
     put_count(out, place.blocks.chunk_by(is_next).count())?;
@@ -267,6 +274,7 @@ impl<'a> ByteReader<'a> {
     /// Reads a count of items of at least `bytes_each` bytes; fails if the rest is too short.
     fn count(&mut self, bytes_each: usize) -> Result<usize, FileError> {
         let count = self.u32()? as usize;
+        // A count is believed only as far as there are bytes, so it is safe to allocate for.
         match count.checked_mul(bytes_each) {
             Some(bytes) if bytes <= self.0.len() => Ok(count),
             _ => Err(FileError::Damaged),
@@ -304,6 +312,8 @@ impl<'a> ByteReader<'a> {
             endpoint: self.text()?,
             models: self.list(4, Self::text)?,
             held: ReplicaDump {
+                // Numbers change with the configuration. The keeper finds the replica by its
+                // endpoint.
                 replica: ReplicaId(0),
                 groups: self.list(14, Self::group)?,
                 places: self.list(14, Self::place)?,
@@ -341,6 +351,7 @@ impl<'a> ByteReader<'a> {
             for at in 0..count {
                 blocks.push(BlockDump {
                     run,
+                    // A hostile offset must not wrap around to another block of the run.
                     offset: first.checked_add(at as u32).ok_or(FileError::Damaged)?,
                     handle: self.u64()?,
                 });

@@ -118,6 +118,7 @@ impl Keeper {
         let Some(saved) = self.folder.read(&self.seal)? else {
             return Ok(None);
         };
+        // The age first: a file that is too old must not reach the index.
         let age = age(saved.saved_at, now)?;
         let dump = self.of_today(saved, gateway);
         let holdings = self.index.restore(&dump, gateway.clock().ago(age))?;
@@ -134,12 +135,14 @@ impl Keeper {
         let mut replicas = Vec::new();
         for replica in saved.replicas {
             let SavedReplica { endpoint, models, held } = replica;
+            // Removed, so that a file which names an endpoint twice restores it once.
             let id = ids.remove(&endpoint[..]);
             let Some(id) = id.filter(|&id| !gateway.is_down(id)) else {
                 tracing::info!(endpoint, "not there any more: what it held is not restored");
                 continue;
             };
             let served = gateway.base_models(id);
+            // Models that are not known yet are no contradiction: the replica may be starting.
             if !models.is_empty() && !served.is_empty() && models != served {
                 tracing::warn!(endpoint, "serves other models: what it held is not restored");
                 continue;
@@ -160,6 +163,7 @@ impl Keeper {
         let dump = self.index.dump(gateway.clock().now());
         let blocks: usize = dump.runs.iter().map(|run| run.keys.len()).sum();
         let size = blocks.saturating_add(dump.num_holdings());
+        // Checked before the write, because a start would refuse the file.
         if size > MAX_DUMP_BLOCKS {
             return Err(SaveError::TooLarge(size));
         }
@@ -189,6 +193,7 @@ impl Keeper {
 /// Returns the age of a file, or an error if it is too old or from the future.
 fn age(saved_at: f64, now: f64) -> Result<Duration, FileError> {
     let age_s = now - saved_at;
+    // Ages have no meaning once the clock was set back, and doubt ends by age.
     if age_s < 0.0 {
         return Err(FileError::FromTheFuture { ahead_s: -age_s });
     }
@@ -241,14 +246,18 @@ async fn save_on(
     loop {
         let wait = tokio::time::timeout(pause, stopped.wait_for(|is_stopped| *is_stopped));
         let is_last = match wait.await {
+            // The pause is over: time for a save.
             Err(_) => false,
             Ok(Ok(_)) => true,
+            // The handle was dropped, and with it the wish for a last save.
             Ok(Err(_)) => return,
         };
+        // Held weakly: the task must not keep a gateway alive that has ended.
         let Some(gateway) = gateway.upgrade() else {
             return;
         };
         let (keeper, start) = (keeper.clone(), Instant::now());
+        // Writing waits for the disk, and a dump holds the index's lock for a part of the time.
         let saving = tokio::task::spawn_blocking(move || keeper.save_and_tell(&*gateway));
         if saving.await.is_err() {
             tracing::error!("saving the index failed by a defect of this program");

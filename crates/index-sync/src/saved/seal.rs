@@ -38,6 +38,7 @@ impl Seal {
     #[must_use]
     pub fn new(model: &str) -> Self {
         let key = blake3::derive_key(KEY_CONTEXT, model.as_bytes());
+        // The identity lies in the file in clear, so it must not tell anything of the key.
         let identity = blake3::derive_key(IDENTITY_CONTEXT, model.as_bytes());
         Self { cipher: XChaCha20Poly1305::new(&key.into()), identity: first(&identity) }
     }
@@ -50,6 +51,7 @@ impl Seal {
         body: &mut [u8],
     ) -> Option<[u8; TAG_BYTES]> {
         let nonce = XNonce::from(nonce);
+        // The head is authenticated but not encrypted: it says which secret opens the body.
         let tag = self.cipher.encrypt_inout_detached(&nonce, head, body.into());
         Some(tag.ok()?.into())
     }

@@ -22,6 +22,7 @@ impl fmt::Debug for SharedServer {
     /// Without the address, which may have a password in it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = formatter.debug_struct("SharedServer");
+        // The address is left out on purpose, and the output shows that a field is missing.
         fields.field("timing", &self.timing).finish_non_exhaustive()
     }
 }
@@ -105,6 +106,7 @@ impl Timeline {
     #[must_use]
     pub fn of(clock: Clock) -> Self {
         let unix = (unix_seconds() * 1e9) as u64;
+        // Saturating: the clock starts at an hour, and a machine's clock may be near 1970.
         Self { start: unix.saturating_sub(clock.now().0), now: Arc::new(move || clock.now()) }
     }
 
@@ -124,6 +126,7 @@ impl Timeline {
 
     /// As this gateway knows it: not later than now, and at its start where it was before.
     pub(super) fn heard(&self, at: u64) -> Nanos {
+        // Another gateway's clock may be ahead. An event from the future would never grow old.
         Nanos(at.saturating_sub(self.start)).min(self.now())
     }
 }

@@ -39,8 +39,10 @@ pub(super) fn run(shared: &SyncContext, mut link: Option<ServerLink>) {
         let done = link.as_mut().map(|link| round(shared, link, &mut next_tick));
         if let Some(Err(error)) = done {
             shared.note_loss(&reason(&error));
+            // Answers under way would be taken for those of the next command.
             link = None;
         }
+        // Both depend on time alone, so they are checked with a connection and without one.
         shared.note_outage();
         shared.note_stall();
         wait(shared, next_tick, link.is_some());
@@ -49,6 +51,7 @@ pub(super) fn run(shared: &SyncContext, mut link: Option<ServerLink>) {
         // Leases end by themselves otherwise.
         let _ = leave(shared, &mut link);
     }
+    // Also without a connection: `SharedIndex::leave` waits for this.
     shared.lock().has_left = true;
     shared.changed.notify_all();
 }
@@ -56,6 +59,7 @@ pub(super) fn run(shared: &SyncContext, mut link: Option<ServerLink>) {
 /// Says what is left to say, and gives all leases back.
 fn leave(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     let end = Instant::now() + LEAVE_TIME_MAX;
+    // Written before the leases go: a new owner's term begins with what the log has by then.
     while write(shared, link)? && Instant::now() < end {}
     let held = shared.lock().leases();
     for (_, keys, lease) in held {
@@ -72,6 +76,7 @@ fn reconnect(shared: &SyncContext) -> Option<ServerLink> {
                 shared.note_loss(&reason(&error));
                 return None;
             }
+            // Leases may have run out meanwhile: the next round must not wait for a tick.
             shared.lock().is_urgent = true;
             Some(link)
         }
@@ -79,6 +84,7 @@ fn reconnect(shared: &SyncContext) -> Option<ServerLink> {
             shared.note_loss(&reason);
             None
         }
+        // No reason to end a gateway that serves requests: the operator may restore the server.
         Err(ConnectFailure::Refused(error)) => {
             shared.note_loss(&error.to_string());
             None
@@ -99,6 +105,7 @@ fn check_logs(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
         let LeaseRole::Owning(owning) = &seat.role else {
             continue;
         };
+        // A server may restart from an older save, without entries that it had confirmed.
         if last < owning.sent() {
             seat.follow();
         }
@@ -107,17 +114,21 @@ fn check_logs(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
 }
 
 fn round(shared: &SyncContext, link: &mut ServerLink, next_tick: &mut Instant) -> RedisResult<()> {
+    // Taken before the work, so that a change during the round makes the next one urgent.
     let is_urgent = std::mem::take(&mut shared.lock().is_urgent);
     let started = Instant::now();
     let is_tick = is_urgent || *next_tick <= started;
     if is_tick {
         *next_tick = started + shared.timing.tick;
+        // Our own leases come first, because they run out. Free ones and bases can wait.
         renew(shared, link)?;
         settle(shared, link)?;
         rebase(shared, link)?;
     }
+    // A backlog must not keep leases from being renewed.
     while write(shared, link)? && Instant::now() < *next_tick {}
     give_back(shared, link)?;
+    // The start counts: other gateways may have taken a lease while the round ran.
     if is_tick {
         shared.note_round(started);
     }
@@ -130,6 +141,7 @@ fn renew(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
         // It was lost, and others were faster.
         return Err((ErrorKind::Client, "gateways with another --index-secret").into());
     }
+    // Copied: requests need the lock, and must not wait for a round trip.
     let held = shared.lock().leases();
     let leases: Vec<_> = held.iter().map(|(_, k, l)| (k.clone(), l.clone())).collect();
     let answers = link.renew(&leases)?;
@@ -158,6 +170,7 @@ fn settle(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
             Some(holder) if may_read => seat.note_leader(holder.term),
             Some(_) => {}
             None if may_read && seat.is_wanted() => {
+                // The lock ends before the round trip, and `take` needs it as well.
                 drop(state);
                 if Instant::now() < end {
                     take(shared, link, (replica, keys))?;
@@ -189,6 +202,7 @@ fn take(
     };
     let mut state = shared.lock();
     if let Some(seat) = state.seats.get_mut(&replica) {
+        // The bytes of earlier owners are unknown. Their entries were counted by the server.
         seat.size = LogSize { entries, ..LogSize::default() };
         seat.take(lease);
     }
@@ -200,6 +214,8 @@ fn rebase(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     let timing = &shared.timing;
     let is_long = |size: &LogSize| {
         size.entries >= timing.rebase_entries
+            // Not before the log is as large as the base, so a large base is not rewritten for a
+            // few entries.
             || size.bytes >= timing.rebase_bytes.max(size.base_bytes)
     };
     let mut long = Vec::new();
@@ -207,9 +223,11 @@ fn rebase(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
         if let LeaseRole::Owning(owning) = &seat.role
             && is_long(&seat.size)
         {
+            // Only entries that the server has can be summed up there.
             long.push((replica, seat.keys.clone(), owning.lease.clone(), owning.sent()));
         }
     }
+    // More than one base in a round could take longer than a lease lasts.
     let has_more = long.len() > 1;
     let Some((replica, keys, lease, position)) = long.into_iter().next() else {
         return Ok(());
@@ -244,6 +262,7 @@ fn write(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<bool> {
     let mut state = shared.lock();
     for (replica, (_, lease, entries)) in batch {
         for entry in entries {
+            // Without an answer the entry may be missing, and later ones would leave a hole.
             let answer = answers.next().unwrap_or(LeaseCheck::No);
             if state.check_held(shared, replica, &lease, answer) {
                 state.note_sent(shared, replica, entry.position);
@@ -265,6 +284,7 @@ fn give_back(shared: &SyncContext, link: &mut ServerLink) -> RedisResult<()> {
     for (replica, keys, lease) in leaving {
         link.release(&keys, &lease)?;
         let mut state = shared.lock();
+        // Marked as lost at once: an entry made from now on would have no lease.
         state.check_held(shared, replica, &lease, LeaseCheck::No);
     }
     Ok(())
@@ -300,6 +320,7 @@ impl SyncContext {
 
     fn note_base(&self, replica: ReplicaId, seat: &mut ReplicaRole, written: BaseWriteOutcome) {
         let was_too_large = seat.size.is_too_large;
+        // This thread alone sends entries, so no entry follows the base's position.
         seat.size =
             LogSize { is_too_large: written == BaseWriteOutcome::TooLarge, ..LogSize::default() };
         match written {
@@ -326,6 +347,7 @@ impl SyncContext {
 
 fn wait(shared: &SyncContext, next_tick: Instant, is_connected: bool) {
     let patience = shared.timing.lease;
+    // Checked under the lock: a notification between the check and the wait would get lost.
     let state = shared.lock();
     let has_work = is_connected && (state.is_urgent || state.has_work(patience));
     if has_work || state.is_stopping {
@@ -377,10 +399,12 @@ impl SyncState {
         let Some(seat) = self.seats.get_mut(&replica) else {
             return false;
         };
+        // The seat took another lease during the round trip, and the answer is about the old one.
         if seat.lease() != Some(lease) {
             return false;
         }
         if answer == LeaseCheck::No {
+            // A lease that was being given back is no loss.
             if !seat.is_leaving(shared.timing.lease) {
                 shared.counts.lost_leases.fetch_add(1, Relaxed);
                 tracing::warn!(
@@ -404,6 +428,7 @@ impl SyncState {
         let LeaseRole::Owning(owning) = &mut seat.role else {
             return;
         };
+        // The role may have changed during the round trip, and with it the entries that wait.
         if let Some(first) = owning.unsent.pop_front_if(|e| e.position == position) {
             seat.size.entries += 1;
             seat.size.bytes += first.payload.len() + ENTRY_OVERHEAD;

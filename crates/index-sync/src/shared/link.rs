@@ -208,11 +208,14 @@ enum ServerScript {
 impl ServerLink {
     pub(super) fn open(client: &Client, timing: Timing) -> RedisResult<Self> {
         let mut connection = client.get_connection_with_timeout(timing.reply)?;
+        // A server that hangs must not hold the thread for longer than a lease lasts.
         connection.set_read_timeout(Some(timing.reply))?;
         connection.set_write_timeout(Some(timing.reply))?;
         let mut scripts: [String; 6] = Default::default();
         let texts = [HOLDERS, ACQUIRE, RENEW, APPEND, REBASE, RELEASE];
         for (name, text) in scripts.iter_mut().zip(texts) {
+            // Per connection: a restarted server has no scripts, and its error ends the old
+            // connection.
             *name = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection)?;
         }
         Ok(Self { connection, timing, scripts })
@@ -227,6 +230,7 @@ impl ServerLink {
         pipe.cmd("XTRIM").arg(probe).arg("MINID").arg(0).ignore();
         let set = pipe.cmd("SET").arg(key).arg(wanted).arg("NX");
         set.arg("PX").arg(keep).ignore();
+        // `SET NX` leaves an existing key's end as it was.
         pipe.cmd("PEXPIRE").arg(key).arg(keep).ignore();
         pipe.cmd("GET").arg(key);
         let (found,): (String,) = pipe.query(&mut self.connection)?;
@@ -273,6 +277,7 @@ impl ServerLink {
         &mut self,
         leases: &[(ReplicaKeys, ReplicaLease)],
     ) -> RedisResult<Vec<LeaseCheck>> {
+        // One round trip for all leases, however many replicas there are.
         let mut pipe = redis::pipe();
         for (keys, lease) in leases {
             let mut command = self.script(ServerScript::Renew, keys);
@@ -339,6 +344,7 @@ impl ServerLink {
         may_wait: bool,
     ) -> RedisResult<Vec<(usize, Entries)>> {
         let mut command = redis::cmd("XREAD");
+        // Fewer of each log where there are many, so that one answer stays within some megabytes.
         let count = READ_ENTRIES_OF_ALL / logs.len().max(1);
         let count = count.clamp(READ_ENTRIES_MIN, READ_ENTRIES);
         command.arg("COUNT").arg(count);
@@ -352,12 +358,14 @@ impl ServerLink {
         logs.iter().for_each(|(_, position)| {
             command.arg(position.to_string());
         });
+        // An empty answer comes only after the wait, and then takes as long as any other.
         let patience = self.timing.reply + self.timing.wait;
         self.connection.set_read_timeout(Some(patience))?;
         let read: Option<Vec<(String, Entries)>> = command.query(&mut self.connection)?;
         self.connection.set_read_timeout(Some(self.timing.reply))?;
         let read = read.unwrap_or_default();
         let names = logs.iter().enumerate();
+        // The server names logs by key and leaves out those without news.
         let names: HashMap<_, _> = names.map(|(at, (keys, _))| (&keys.log, at)).collect();
         let place = |(log, entries)| Some((*names.get(&log)?, entries));
         Ok(read.into_iter().filter_map(place).collect())
@@ -377,6 +385,7 @@ impl ServerLink {
         let mut parts: Vec<Vec<u8>> = Vec::new();
         let mut bytes = 0;
         loop {
+            // In pieces: each must arrive within the time for one answer.
             let mut range = redis::cmd("LRANGE");
             range.arg(&key).arg(parts.len());
             range.arg(parts.len() + PARTS - 1);
@@ -385,12 +394,15 @@ impl ServerLink {
                 break;
             }
             bytes += more.iter().map(Vec::len).sum::<usize>();
+            // Any client of the server may have written a base of any size.
             if bytes > self.timing.base_bytes + NUMBER_BYTES {
                 return Ok(None);
             }
             parts.extend(more);
         }
         let count = parts.first().and_then(|text| str::from_utf8(text).ok());
+        // A writer that died, or an end of life between two pieces, leaves fewer parts than
+        // announced.
         let is_whole = count.and_then(|count| count.parse().ok()) == Some(parts.len());
         Ok(is_whole.then(|| (position, parts.split_off(1))))
     }
@@ -404,9 +416,11 @@ impl ServerLink {
     ) -> RedisResult<LeaseCheck> {
         let key = keys.base_at(position);
         let mut pipe = redis::pipe();
+        // Parts of an earlier attempt at the same position would come first.
         pipe.cmd("DEL").arg(&key).ignore();
         let count = (parts.len() + 1).to_string();
         pipe.cmd("RPUSH").arg(&key).arg(count).ignore();
+        // Not the base yet: if this gateway dies now, the parts expire.
         pipe.cmd("PEXPIRE").arg(&key).arg(millis(GRACE)).ignore();
         pipe.query::<()>(&mut self.connection)?;
         for parts in parts.chunks(PARTS) {
@@ -414,6 +428,8 @@ impl ServerLink {
             push.arg(&key).arg(parts);
             push.query::<Value>(&mut self.connection)?;
         }
+        // The base changes last and in one step, so a reader finds the old one or the whole new
+        // one.
         let mut command = self.script(ServerScript::Rebase, keys);
         command.arg(&lease.value).arg(position.to_string());
         command.arg(millis(self.timing.keep)).arg(millis(GRACE));

@@ -49,6 +49,7 @@ impl Pseudonymizer {
     pub(super) fn new(identity: &str) -> Self {
         let handles = RouteHasher::new(&RouteIdentity {
             model: &format!("{identity} handles"),
+            // Four words of 32 bits are the 128 bits of a handle.
             block_size: 4,
         });
         Self { identity: identity.to_owned(), handles, sizes: RwLock::default() }
@@ -73,6 +74,8 @@ impl Pseudonymizer {
         let (block_size, tokens) = if is_well_formed(stored) {
             (stored.block_size, self.digests(stored))
         } else {
+            // Tokens with a block size of 0 fit no index, so the event stays unusable without its
+            // tokens.
             (0, vec![0])
         };
         let namespace =
@@ -89,6 +92,7 @@ impl Pseudonymizer {
             extras: vec![hidden_lookahead(stored.group.lookahead); num_extras],
             tier: stored.tier,
             group: stored.group,
+            // The adapter's name is part of the hidden salt.
             salt: self.salt(namespace).map(Into::into),
             adapter: None,
         }
@@ -102,6 +106,7 @@ impl Pseudonymizer {
         let mut digests = vec![0; stored.tokens.len()];
         let size = stored.block_size as usize;
         let blocks = stored.tokens.chunks_exact(size).enumerate();
+        // Well-formed: the tokens fill the blocks, so no chunk is left over.
         for ((index, tokens), digest) in blocks.zip(digests.chunks_exact_mut(size)) {
             let extra = stored.extras.get(index).and_then(Option::as_deref);
             of_size.digest(tokens, extra, digest);
@@ -143,6 +148,7 @@ impl Pseudonymizer {
         if let Some(known) = sizes.get(&block_size) {
             return known.clone();
         }
+        // The lock cannot be upgraded: a writer that still reads would wait for itself.
         drop(sizes);
         let hasher = |model: &str| RouteHasher::new(&RouteIdentity { model, block_size });
         let new = Arc::new(OfSize {
@@ -150,6 +156,7 @@ impl Pseudonymizer {
             chain: hasher(&self.identity),
         });
         let mut sizes = self.sizes.write().unwrap_or_else(PoisonError::into_inner);
+        // Sizes come from engines. A hostile one gets answers, but no more memory.
         if sizes.len() < SIZES_MAX {
             sizes.insert(block_size, new.clone());
         }
@@ -162,6 +169,7 @@ impl OfSize {
     fn digest(&self, tokens: &[TokenId], extra: Option<&[u8]>, digest: &mut [TokenId]) {
         let RouteKey(bits) = self.digest.next_with(START, tokens, extra);
         digest[0] = bits as u32;
+        // A block of one token has room for half of the digest only.
         if let Some(high) = digest.get_mut(1) {
             *high = (bits >> 32) as u32;
         }

@@ -33,6 +33,7 @@ pub(super) fn run(shared: &SyncContext) {
     let mut link = None;
     while !shared.lock().is_stopping {
         let logs = logs(shared);
+        // Without a server the steward's outage counts, and not a stall of this thread.
         if logs.is_empty() || !shared.counts.is_connected.load(Relaxed) {
             shared.note_read();
             wait(shared);
@@ -82,6 +83,7 @@ fn read(shared: &SyncContext, link: &mut ServerLink, logs: Vec<ReplicaLog>) -> R
     };
     if shared.lock().is_stalled {
         // Whether they can be read at all.
+        // `note_read` ends the stall then, and the next round reads the bases again.
         return link.read(&ask(&logs), false).map(drop);
     }
     let (known, unknown): (Vec<_>, Vec<_>) =
@@ -93,6 +95,7 @@ fn read(shared: &SyncContext, link: &mut ServerLink, logs: Vec<ReplicaLog>) -> R
     if known.is_empty() {
         return Ok(());
     }
+    // A wait would delay the logs whose bases are still to be read.
     for (at, entries) in link.read(&ask(&known), unknown.is_empty())? {
         let entries = entries.iter();
         let entries: Vec<_> = entries.map(|(id, f)| LogEntry::read(id, f)).collect();
@@ -115,14 +118,17 @@ fn load(shared: &SyncContext, link: &mut ServerLink, log: &ReplicaLog) -> RedisR
     let mut is_ours = shared.if_unchanged(log, |_, tell| tell(Update::Track { block_size }, now));
     for part in base.parts() {
         let Some((at, events)) = part else {
+            // Earlier parts were applied already, so the index is not blank.
             shared.begin_log(log, false);
             return Ok(());
         };
         let at = shared.timeline.heard(at);
         is_ours = is_ours && shared.if_unchanged(log, |_, tell| tell(Update::Events(&events), at));
+        // A large base takes time, and each part is progress.
         shared.lock().read_at = Instant::now();
     }
     if is_ours {
+        // Set last: until then a reader that fails starts over with the base.
         shared.if_unchanged(log, |following, _| following.position = Some(base.position));
     }
     Ok(())
@@ -134,6 +140,7 @@ fn apply(shared: &SyncContext, log: &ReplicaLog, entries: Vec<LogEntry>) {
         return;
     };
     for entry in entries {
+        // Also after `own_if_met` below: entries that follow our own first one are ours to write.
         if seat.epoch != log.epoch {
             return;
         }
@@ -143,6 +150,7 @@ fn apply(shared: &SyncContext, log: &ReplicaLog, entries: Vec<LogEntry>) {
         let now = shared.timeline.now();
         let position = following.position.unwrap_or_default();
         if !entry.follows(position) {
+            // The base may cover a hole, so it is read again before anything is given up.
             if !following.is_lost_before(entry.position) {
                 return seat.reload();
             }

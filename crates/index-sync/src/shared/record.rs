@@ -109,9 +109,11 @@ impl LogEntry {
             Some("taken") => LogRecord::Taken {
                 before: text("p").and_then(|text| text.parse().ok()).unwrap_or_default(),
             },
+            // A newer gateway may write kinds that we do not know, and one may have been a removal.
             _ => LogRecord::Damaged,
         };
         Self {
+            // An unreadable position follows nothing, so the reader looks for what is missing.
             position: id.parse().unwrap_or_default(),
             at: text("t").and_then(|at| at.parse().ok()).unwrap_or_default(),
             record,
@@ -156,6 +158,7 @@ pub(super) fn update<'a>(
 /// Events from their bytes.
 pub(super) fn events(payload: &[u8]) -> LogRecord {
     match decode_batch(payload) {
+        // One event left out is a hole that no position shows.
         Ok(batch) if batch.num_skipped == 0 => LogRecord::Events(batch.events),
         _ => LogRecord::Damaged,
     }
@@ -173,6 +176,7 @@ pub(super) fn payloads(events: &[CacheEvent]) -> Vec<Vec<u8>> {
     for (at, event) in usable.iter().enumerate() {
         bytes += size(event);
         if bytes >= ENTRY_BYTES || at + 1 == usable.len() {
+            // The time is a field of the entry. A log belongs to one replica, so it needs no rank.
             payloads.push(encode_batch(0.0, &usable[first..=at], None));
             (first, bytes) = (at + 1, 0);
         }

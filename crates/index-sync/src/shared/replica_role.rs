@@ -84,6 +84,7 @@ const RELOADS_MAX: u32 = 3;
 impl Following {
     /// Something is missing before an entry. Returns whether it is lost, being looked for already.
     pub(super) fn is_lost_before(&mut self, entry: Position) -> bool {
+        // The base was read since and did not cover the same hole: the entries are gone.
         let is_lost = self.hole == Some(entry) || self.reloads >= RELOADS_MAX;
         self.hole = Some(entry);
         self.reloads += 1;
@@ -193,6 +194,8 @@ impl ReplicaRole {
         self.epoch += 1;
         match std::mem::replace(&mut self.role, LeaseRole::Alone) {
             LeaseRole::Following(_) => {
+                // A follower begins without events of its own, so the engine is listened to from
+                // the start.
                 self.starts += 1;
                 self.can_trust = false;
                 true
@@ -210,6 +213,8 @@ impl ReplicaRole {
         if let LeaseRole::Following(following) = &mut self.role {
             following.taking = Some((lease, Instant::now()));
             following.lead = Lead::Somebody;
+            // The server writes our first entry before it answers, so the reader may have met it
+            // already.
             self.own_if_met();
         }
     }
@@ -228,6 +233,7 @@ impl ReplicaRole {
         let position = first(&lease);
         self.can_trust = false;
         self.epoch += 1;
+        // A new owner listens from the start, to confirm what the engine still holds.
         self.starts += 1;
         self.role = LeaseRole::Owning(Owning { lease, position, unsent: VecDeque::new() });
         true
@@ -276,6 +282,7 @@ impl ReplicaRole {
 impl Owning {
     /// The last entry that the server has, as far as is known.
     pub(super) fn sent(&self) -> Position {
+        // Number 0 begins the term, so an unsent entry has one before it.
         let before = |first: &UnsentEntry| Position {
             number: first.position.number.saturating_sub(1),
             ..first.position

@@ -42,10 +42,12 @@ pub(super) fn write(
     let (mut ledger, mut position) = begin(link, keys, latest)?;
     let mut can_trust = false;
     while position < upto {
+        // Checked before each read, because the ledger must not grow far beyond its limit.
         if ledger.num_handles() > shared.timing.base_handles {
             return Ok(BaseWriteOutcome::TooLarge);
         }
         let entries = link.range(keys, position, upto)?;
+        // The log was cut or lost meanwhile, so the sum would have a hole.
         if entries.is_empty() {
             return Ok(BaseWriteOutcome::Not);
         }
@@ -62,6 +64,7 @@ pub(super) fn write(
     let Some(parts) = parts.filter(|parts| bytes(parts) <= shared.timing.base_bytes) else {
         return Ok(BaseWriteOutcome::TooLarge);
     };
+    // The base in the server may be later than `upto` already.
     if position != upto {
         return Ok(BaseWriteOutcome::Not);
     }
@@ -83,6 +86,8 @@ fn begin(
     };
     for part in base.parts() {
         let Some((at, events)) = part else {
+            // Half a base would pass for a whole one. The log's own beginning is at least
+            // consistent.
             return Ok((Ledger::default(), Position::START));
         };
         ledger.apply(Update::Events(&events), Nanos(at.min(latest)));
@@ -107,6 +112,7 @@ fn parts(shared: &SyncContext, ledger: &Ledger) -> Vec<Vec<u8>> {
     let now = Nanos(shared.timeline.told(shared.timeline.now()));
     let written = ledger.write_out(shared.timing.departed, now);
     let mut parts = Vec::new();
+    // A part has one time, so events of different times go apart.
     for same_time in written.chunk_by(|a, b| a.0 == b.0) {
         for piece in same_time.chunks(PART_EVENTS) {
             let events: Vec<CacheEvent> = piece.iter().map(|(_, event)| event.clone()).collect();

@@ -24,6 +24,7 @@ impl SyncContext {
         };
         let was_tracked = seat.tracked.replace(block_size).is_some();
         match &seat.role {
+            // Followers hold blocks of this replica and have to drop them as well.
             LeaseRole::Owning(_) if was_tracked => {
                 self.write(&mut state, replica, "reset", &[], now);
             }
@@ -40,6 +41,7 @@ impl SyncContext {
     pub(super) fn forget(&self, replica: ReplicaId, now: Nanos) {
         let mut state = self.lock();
         self.local.update(replica, Update::Forget, now);
+        // Written while the seat is still an owner's: followers must forget, too.
         self.write(&mut state, replica, "reset", &[], now);
         if let Some(seat) = state.seats.get_mut(&replica) {
             seat.tracked = None;
@@ -58,6 +60,7 @@ impl SyncContext {
         now: Nanos,
         changes: &mut Vec<BlockChange>,
     ) {
+        // Hashing takes the longest, so it comes before the lock that requests wait for.
         let named: Vec<_> = events.iter().filter_map(|e| self.names.event(e)).collect();
         let payloads = record::payloads(&named);
         let mut state = self.lock();
@@ -90,6 +93,7 @@ impl SyncContext {
             return self.local.update(replica, Update::Doubt, now);
         };
         if let LeaseRole::Owning(_) | LeaseRole::Alone = seat.role {
+            // Only the engine's stream can take this doubt back.
             seat.can_trust = true;
             self.local.update(replica, Update::Doubt, now);
             self.write(&mut state, replica, "doubt", &[], now);
@@ -128,6 +132,8 @@ impl SyncContext {
         state.unsent_bytes += owning.push(kind, self.timeline.told(now), payload.to_vec());
         if state.unsent_bytes > UNSENT_BYTES_MAX {
             state.unsent_bytes -= owning.unsent_bytes();
+            // The next round takes the lease again, in a new term that puts the replica in doubt
+            // for all.
             seat.go_alone();
         }
         self.changed.notify_all();

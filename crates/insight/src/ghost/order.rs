@@ -41,6 +41,7 @@ impl FenwickSet {
     pub(super) fn free(&mut self, place: usize) {
         self.words[place / WORD] &= !(1 << (place % WORD));
         self.total -= 1;
+        // Minus one modulo 2³²: `add` wraps, and each sum is a count that is at least 0 afterwards.
         self.add(place / WORD, u32::MAX);
     }
 
@@ -50,6 +51,7 @@ impl FenwickSet {
         // All bits up to and including the place.
         let mask = u64::MAX >> (WORD - 1 - place % WORD);
         let mut sum = (self.words[word] & mask).count_ones();
+        // The tree has the whole words in front; this one's own bits are counted already.
         let mut end = word;
         while end > 0 {
             sum += self.sums[end - 1];
@@ -60,11 +62,13 @@ impl FenwickSet {
 
     /// The first taken place at or behind `place`.
     pub(super) fn first_from(&self, place: usize) -> Option<usize> {
+        // The mask clears the places in front of `place` in its word.
         let first = self.words.get(place / WORD)? & (u64::MAX << (place % WORD));
         if first != 0 {
             return Some(place / WORD * WORD + first.trailing_zeros() as usize);
         }
         let later = self.words[place / WORD + 1..].iter();
+        // Callers move on past the places that they saw, so the scan passes an empty word once.
         let skipped = later.clone().take_while(|&&word| word == 0).count();
         let word = place / WORD + 1 + skipped;
         let bits = self.words.get(word)?;

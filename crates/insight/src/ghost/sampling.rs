@@ -11,6 +11,8 @@ pub(super) struct SampleRate {
 
 impl SampleRate {
     pub(super) fn keeps(self, key: u64) -> bool {
+        // The blocks of a lower rate are a subset of those of a higher one, so halving only drops
+        // blocks.
         self.halvings == 0 || mix(key).leading_zeros() >= self.halvings
     }
 
@@ -26,6 +28,7 @@ impl SampleRate {
 
     /// Half of it; whether that was possible.
     pub(super) fn halve(&mut self) -> bool {
+        // The limit keeps the shift in `weight` within 64 bits.
         self.halvings += u32::from(self.halvings < HALVINGS_MAX);
         self.halvings < HALVINGS_MAX
     }

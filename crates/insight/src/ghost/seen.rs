@@ -42,6 +42,7 @@ impl RecentKeySet {
     /// Uses a chain: `visit` sees of each sampled block, in order, whether it and all before it
     /// were used before, and for how many blocks it stands.
     pub(super) fn touch(&mut self, chain: &[u64], now: Nanos, mut visit: impl FnMut(bool, u64)) {
+        // One swap forgets all blocks that were not used for a span: no time is kept per block.
         if now.since(self.since) >= self.span {
             self.older = std::mem::take(&mut self.younger);
             self.since = now;
@@ -49,9 +50,12 @@ impl RecentKeySet {
         let rate = self.rate;
         let mut is_leading = true;
         for &key in chain.iter().filter(|&&key| rate.keeps(key)) {
+            // The infinite cache is a prefix cache too: after the first new block of a chain
+            // nothing counts as seen.
             is_leading &= self.insert(key);
             visit(is_leading, rate.weight());
         }
+        // The bound is enforced after the chain, so that one rate applies to all of its blocks.
         while self.len() > self.blocks_max && self.halve() {}
     }
 
@@ -67,6 +71,7 @@ impl RecentKeySet {
     /// Whether the block was there.
     fn insert(&mut self, key: u64) -> bool {
         let hash = table_hash(key);
+        // A block used in the current span is found here, without a look into the older table.
         if self.younger.find(hash, |known| *known == key).is_some() {
             return true;
         }

@@ -62,14 +62,19 @@ impl Track {
     /// Uses a chain: `visit` sees the depth of each sampled block, in order, and for how many
     /// blocks it stands. Of a chain, the head becomes the younger.
     pub(super) fn touch(&mut self, chain: &[u64], mut visit: impl FnMut(Depth, u64)) {
+        // The list is taken out of `self` because `make_room` and the loop borrow the other fields.
         let mut sampled = std::mem::take(&mut self.sampled);
         sampled.clear();
         sampled.extend(chain.iter().filter(|&&key| self.rate.keeps(key)));
+        // Room is made before the loop: a move in its middle would change the places that it hands
+        // out.
         self.make_room(sampled.len());
         let weight = self.rate.weight();
         let (mut deepest, mut is_leading, mut fresh) = (0, true, 0);
         let end = self.next + sampled.len();
         for (step, &key) in sampled.iter().enumerate() {
+            // Places count up with youth. The head of the chain gets the last one: a request
+            // releases its tail first.
             let place = end - 1 - step;
             let same = |known: &(u64, u32)| known.0 == key;
             let depth = match self.places.find_mut(table_hash(key), same) {
@@ -78,6 +83,8 @@ impl Track {
                     // What this chain just used for the first time was not there before.
                     let depth = self.order.behind(old).saturating_sub(fresh) as u64 * weight;
                     self.order.free(old);
+                    // A prefix match ends at the first miss, so a block hits only where all before
+                    // it do.
                     deepest = depth.max(deepest);
                     Depth::At(deepest)
                 }
@@ -86,6 +93,7 @@ impl Track {
                     let hash = |known: &(u64, u32)| table_hash(known.0);
                     self.places.insert_unique(table_hash(key), entry, hash);
                     fresh += 1;
+                    // The first unknown block ends the match at every size.
                     is_leading = false;
                     Depth::Unknown
                 }
@@ -106,13 +114,16 @@ impl Track {
 
     /// Drops what is deeper than is asked for; then samples less, if there still is too much.
     fn shrink(&mut self) {
+        // The followed blocks times `weight` estimate the depth of the whole stack.
         while self.places.len() as u64 * self.rate.weight() > self.depth_max {
             let Some(place) = self.order.first_from(self.oldest) else {
                 return;
             };
             self.remove(self.keys[place], place);
+            // No place before it is taken any more, so the next search starts here.
             self.oldest = place + 1;
         }
+        // The cut comes first: it drops blocks that no size can hit, while halving costs accuracy.
         while self.places.len() > self.blocks_max && self.halve() {}
     }
 
@@ -142,6 +153,7 @@ impl Track {
         if self.next + count <= self.keys.len() {
             return;
         }
+        // Moved together, the blocks keep their order, and depth depends on the order only.
         let live = self.order.total();
         let mut keys = Vec::with_capacity(live);
         let mut from = self.oldest;
@@ -155,6 +167,7 @@ impl Track {
                 known.1 = place as u32;
             }
         }
+        // Twice the live blocks: about as many uses as there are blocks fit before the next move.
         let room = (2 * live + 2 * count).max(PLACES_MIN);
         keys.resize(room, 0);
         self.keys = keys;

@@ -82,10 +82,12 @@ impl Window {
     pub(super) fn add(&mut self, request: &RequestCounts, now: Nanos) {
         let minute = now.0 / MINUTE_NS;
         let (of, place) = &mut self.ring[(minute % MINUTES) as usize];
+        // A place is emptied when its next minute writes into it, so idle minutes cost nothing.
         if *of < minute {
             *of = minute;
             *place = WindowCounts::new(self.sizes);
         }
+        // A time more than an hour back has lost its place to a later minute.
         if *of == minute {
             place.count(request);
         }
@@ -96,6 +98,7 @@ impl Window {
         let minute = now.0 / MINUTE_NS;
         let mut sum = WindowCounts::new(self.sizes);
         for (of, counts) in &self.ring {
+            // The ring may hold minutes that are older than an hour, and some after `now`.
             if *of <= minute && *of + MINUTES > minute {
                 sum.add(counts);
             }

@@ -33,6 +33,7 @@ pub(super) fn arrive(
         overlaps: arrival.overlaps,
         replicas: &memory.replicas,
         followed: best.map(|(place, tokens)| (place, (tokens / size) as usize)),
+        // Keys may cover fewer blocks than the index reports; `computed` relies on this limit.
         computes_from: ((predicted_tokens / size) as usize).min(names.len()),
         now,
         layout: PromptLayout::of(arrival, predicted_tokens),
@@ -41,16 +42,21 @@ pub(super) fn arrive(
         fresh_from: names.len(),
         uncounted: UncountedBlocks::default(),
     };
+    // All lines are requested before the loop: one wait for memory instead of one per block.
     memory.blocks.fetch(&names);
     for (block, &name) in names.iter().enumerate() {
+        // The entry is read before it is counted as computing, or the request would wait for
+        // itself.
         walk.meet(block, memory.blocks.find_mut(name));
         if block >= walk.computes_from {
             walk.uncounted.start(block, memory.blocks.enter(name));
         }
     }
     let Walk { computes_from, mut layout, evicted, unread, fresh_from, uncounted, .. } = walk;
+    // Contents come after the blocks, because only the part without a known block is read.
     let new = look_at_contents(memory, arrival, (model, unread), &mut layout);
     let tables = [
+        // Counts are taken now, because they say what the memory had forgotten when it was asked.
         (memory.blocks.capacity(), memory.blocks.counts().0),
         (memory.contents.capacity(), memory.contents.counts().0),
     ];
@@ -59,6 +65,7 @@ pub(super) fn arrive(
         prompt_tokens: arrival.prompt_tokens,
         predicted_tokens,
         computes_from,
+        // With tokens, `computed` also visits the blocks from `unread` on, to mark them as read.
         fresh_from: if arrival.tokens.is_some() { fresh_from.min(unread) } else { fresh_from },
         names,
         is_computing: true,
@@ -108,6 +115,7 @@ impl Walk<'_> {
         if !entry.is_read() {
             self.unread = self.unread.min(block);
         }
+        // The bucket is taken first, because `follow` and `note` change the entry.
         let bucket = self.remembered(entry);
         self.layout.remember(block, bucket);
         if self.evicted.is_none() && bucket == Some(Bucket::Evicted) {
@@ -119,6 +127,7 @@ impl Walk<'_> {
 
     /// Returns the bucket of a block that is not served, as far as the memory knows it.
     fn remembered(&self, entry: &BlockEntry) -> Option<Bucket> {
+        // A block that is computed now wins over its past, as in the order of the waterfall.
         if entry.computing > 0 {
             return Some(Bucket::InFlight);
         }
@@ -147,6 +156,8 @@ impl Walk<'_> {
     /// Whether its holder was reset since it stored or used it.
     fn was_reset(&self, entry: &BlockEntry) -> bool {
         let reset_at = self.replicas[usize::from(entry.holder)].reset_at;
+        // Counters wrap: a difference of at most 0, as a signed number, means stored before the
+        // reset.
         reset_at.is_some_and(|reset_at| entry.stored.wrapping_sub(reset_at) as i32 <= 0)
     }
 
@@ -154,6 +165,7 @@ impl Walk<'_> {
     fn follow(&self, block: usize, entry: &mut BlockEntry) {
         if let Some((place, blocks)) = self.followed
             && block < blocks
+            // A block that its holder still has keeps that holder: an entry follows one copy.
             && (entry.state() == CopyState::Removed || self.was_reset(entry))
         {
             entry.hold(place, Tier::Device);
@@ -169,6 +181,7 @@ impl Walk<'_> {
             self.fresh_from = self.fresh_from.min(block);
             return;
         }
+        // A holder that already has it keeps its tiers; `hold` would add the device.
         if entry.state() != CopyState::Held || entry.holder != self.chosen {
             entry.hold(self.chosen, Tier::Device);
         }
@@ -201,6 +214,7 @@ fn look_at_contents(
     let Some(tokens) = arrival.tokens.filter(|tokens| tokens.len() >= to) else {
         return new;
     };
+    // Every block before the floor is known and was read, so there is nothing to look up.
     if read_from >= to {
         return new;
     }
@@ -214,6 +228,7 @@ fn look_at_contents(
         if end <= start {
             return;
         }
+        // A known text that runs past the end of a known front comes from the same prompt.
         if let Some((known, bucket)) = front
             && (start..end).contains(&(known * size))
         {
@@ -238,12 +253,15 @@ fn look_at_fronts(
     let mut name = 0;
     let mut blocks = Vec::new();
     for (block, tokens) in tokens.chunks_exact(size).enumerate() {
+        // Names chain, so each covers the whole front; the loop starts at the first block every
+        // time.
         name = memory.key.of_tokens(name, tokens);
         if block >= unread && is_front(block) {
             blocks.push(block);
             new.fronts.push(name);
         }
     }
+    // The table is read only after all names are known, so that its lines arrive together.
     memory.fronts.fetch(&new.fronts);
     let mut front = None;
     for (block, &name) in blocks.into_iter().zip(&new.fronts) {
@@ -254,6 +272,7 @@ fn look_at_fronts(
             // In its own namespace: the memory of blocks has forgotten it.
             let bucket = if seen == new.namespace { Bucket::Evicted } else { Bucket::Namespace };
             layout.remember(block, Some(bucket));
+            // A longer front replaces a shorter one, because its name covers all blocks before.
             front = Some((block + 1, bucket));
         }
     }

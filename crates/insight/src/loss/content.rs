@@ -68,6 +68,8 @@ impl ContentMemory {
     pub(super) fn new(tokens: usize, key: NameSecret) -> Self {
         let ring = Ring::new(tokens.next_power_of_two());
         Self {
+            // Winnowing picks about two anchors per row of windows, so this is a place per expected
+            // anchor.
             places: Places::new(ring.capacity() / (SPREAD / 2)),
             windows: Windows::new(key),
             ring,
@@ -94,17 +96,20 @@ impl ContentMemory {
     ) -> Fresh {
         self.windows.read(tokens);
         let hashes = self.windows.anchors().map(|(_, hash)| hash);
+        // Anchors lie all over the table; fetched one by one, each would wait for memory.
         self.places.fetch(hashes);
         let mut fresh = Fresh::default();
         // Up to where it is known, and remembered well enough.
         let (mut known, mut kept) = (0, 0);
         for (start, hash) in self.windows.anchors() {
+            // The marks already covered this window: no look-up is needed.
             if start + WINDOW <= known {
                 continue;
             }
             let Some(found) = self.find(start, hash) else {
                 continue;
             };
+            // Ranges must come in order and apart, and marks may agree backwards into the last one.
             visit(found.start.max(known), found.end);
             known = found.end;
             // What is about to be overwritten is entered once more.
@@ -119,6 +124,7 @@ impl ContentMemory {
 
     /// Remembers a text.
     pub(super) fn enter(&mut self, fresh: &Fresh) {
+        // Places of anchors count from where the text begins, so this is read before the write.
         let base = self.ring.written();
         self.ring.write(&fresh.marks);
         self.places.fetch(fresh.anchors.iter().map(|anchor| anchor.1));
@@ -133,6 +139,7 @@ impl ContentMemory {
         let place = self.ring.place(self.places.find(hash)?)?;
         let marks = self.windows.marks();
         let behind = self.ring.agree_from(place, &marks[start..]);
+        // A tag or an old place matched by chance: then the marks disagree within the window.
         if behind < WINDOW {
             return None;
         }
@@ -148,14 +155,17 @@ impl Fresh {
             return;
         }
         let marks = windows.marks();
+        // Windows that lie across the border to known text must be found again too.
         let start = start.saturating_sub(WINDOW - 1);
         let end = (end + WINDOW - 1).min(marks.len());
+        // A part shorter than a window has no anchor, so nothing could ever find it.
         if end - start < WINDOW {
             return;
         }
         let base = self.marks.len();
         self.marks.extend_from_slice(&marks[start..end]);
         let inside = windows.anchors_in(start, end);
+        // `anchors_in` yields starts from `start` on, so the subtraction cannot wrap.
         let anchors = inside.map(|(at, hash)| ((base + at - start) as u32, hash));
         self.anchors.extend(anchors);
     }

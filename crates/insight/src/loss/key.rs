@@ -19,6 +19,8 @@ impl NameSecret {
 
     /// A block's name here.
     pub(super) fn of_block(self, key: RouteKey, model: u64) -> u64 {
+        // A multiplication carries bits upwards only; the shift brings them down to those that pick
+        // a set.
         let mixed = (key.0 ^ self.0 ^ model).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ (mixed >> 32)
     }

@@ -27,16 +27,20 @@ impl Lately {
         if self.marks.is_empty() {
             (self.span, self.marks) = (span, vec![[0; 2]]);
         }
+        // An earlier `now` adds no mark. After a long idle time one full set of marks suffices.
         let passed = span.saturating_sub(self.span).min(MARKS as u64 + 1);
         self.span = self.span.max(span);
         self.marks.extend((0..passed).map(|_| entered));
         let gone = self.marks.len().saturating_sub(MARKS + 1);
         self.marks.drain(..gone);
         let share = |table: usize| {
+            // The first mark always exists: the first call adds one, and the drain keeps the latest
+            // ones.
             let lately = entered[table].saturating_sub(self.marks[0][table]);
             let forgotten = lately.saturating_sub(tables[table].0 as u64);
             forgotten as f32 / lately.max(1) as f32
         };
+        // An answer rests on both tables, so the worse one decides.
         share(0).max(share(1))
     }
 }

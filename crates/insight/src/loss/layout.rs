@@ -43,6 +43,7 @@ impl PromptLayout {
             block_size,
             predicted: predicted as usize,
             elsewhere: others.map(|&(_, tokens)| tokens).max().unwrap_or(0) as usize,
+            // A block without a key has no entry, so nothing can be known of it.
             blocks: vec![None; (floor / block_size).min(arrival.keys.len())],
             diverged: Vec::new(),
         }
@@ -51,6 +52,7 @@ impl PromptLayout {
     /// Says what is known of a block. One behind it that is known makes it known, too: names
     /// cover all before.
     pub(super) fn remember(&mut self, block: usize, bucket: Option<Bucket>) {
+        // Blocks from the floor on have no place here, and `None` must not erase what is known.
         if let (Some(place), Some(_)) = (self.blocks.get_mut(block), bucket) {
             *place = bucket;
         }
@@ -61,6 +63,8 @@ impl PromptLayout {
         let known = self.blocks.iter().rposition(Option::is_some);
         let known = known.map_or(0, |block| (block + 1) * self.block_size);
         let held = self.predicted.max(self.elsewhere);
+        // A block that is held in part counts as held: overlaps are in tokens, this layout in
+        // blocks.
         let from = known.max(held.div_ceil(self.block_size) * self.block_size);
         (from.min(self.floor), self.floor)
     }
@@ -77,17 +81,21 @@ impl PromptLayout {
         let mut push = |end: usize, bucket: Bucket| {
             let end = end as u32;
             match runs.last_mut() {
+                // A run that ends no later is covered: the first bucket that applies wins.
                 Some(BucketRun { end: before, .. }) if *before >= end => {}
                 Some(run) if run.bucket == bucket => run.end = end,
                 _ if end > 0 => runs.push(BucketRun { end, bucket }),
                 _ => {}
             }
         };
+        // After `fill` the known blocks are the leading ones, up to the last that is known.
         let known = self.blocks.iter().take_while(|known| known.is_some()).count();
         for (block, bucket) in self.blocks[..known].iter().enumerate() {
             let start = block * self.block_size;
             // What is being computed comes before what is held, and that before what was.
             if *bucket != Some(Bucket::InFlight) {
+                // Should the engine compute a token that the index promised, then the index was
+                // wrong.
                 push(self.predicted.min(start + self.block_size), Bucket::IndexWrong);
                 push(self.elsewhere.min(start + self.block_size), Bucket::HeldElsewhere);
             }
@@ -99,6 +107,7 @@ impl PromptLayout {
             push(start.min(self.floor), Bucket::NeverSeen);
             push(end.min(self.floor), Bucket::Diverged);
         }
+        // Text after the last known range, up to the floor, is new.
         push(self.floor, Bucket::NeverSeen);
         push(self.prompt, Bucket::BlockFloor);
         runs
@@ -120,6 +129,8 @@ pub(super) fn overlay(prompt: u32, runs: &[BucketRun], served: &ServedTokens) ->
     let mut at = 0;
     // Fills up to `end`, and never beyond the prompt.
     let mut fill = |bucket: Bucket, end: u32| {
+        // An engine may report more than the prompt has, or tiers that overlap; the sum must not
+        // change.
         let end = end.clamp(at, prompt);
         split.put(bucket, end - at);
         at = end;
@@ -128,12 +139,14 @@ pub(super) fn overlay(prompt: u32, runs: &[BucketRun], served: &ServedTokens) ->
     let failed = (Bucket::LoadFailed, served.load_failed);
     let mut end = 0u32;
     for (bucket, tokens) in tiers.into_iter().zip(served.tiers).chain([failed]) {
+        // The numbers come from an engine's answer and may be anything.
         end = end.saturating_add(tokens);
         fill(bucket, end);
     }
     for run in runs {
         fill(run.bucket, run.end);
     }
+    // The runs end where the prompt ends, so this only guards the sum.
     fill(Bucket::NeverSeen, prompt);
     split
 }

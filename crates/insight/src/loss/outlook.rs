@@ -18,9 +18,11 @@ impl Errors {
     /// Adds one; what is no number counts for nothing.
     pub fn add(&mut self, predicted: f64, actual: f64) {
         let error = predicted - actual;
+        // One infinite error would make the sum useless for good.
         if !error.is_finite() {
             return;
         }
+        // The ring is filled in order, so `count` also names the oldest place.
         let place = (self.count % KEPT as u64) as usize;
         match self.latest.get_mut(place) {
             Some(oldest) => *oldest = error,
@@ -48,6 +50,7 @@ impl Errors {
         let mut sizes: Vec<f64> = self.latest.iter().map(|error| error.abs()).collect();
         sizes.sort_by(f64::total_cmp);
         let rank = (q.clamp(0.0, 1.0) * sizes.len() as f64).ceil() as usize;
+        // Ranks count from 1, and `ceil` gives 0 for a share of 0.
         sizes.get(rank.max(1) - 1).copied().unwrap_or(0.0)
     }
 }
@@ -66,6 +69,7 @@ impl Outlook {
     /// Adds whether a conversation went on that was predicted to with probability `p`.
     pub fn continued(&mut self, p: f64, went_on: bool) {
         if (0.0..=1.0).contains(&p) {
+            // A probability of exactly 1 belongs to the last bin.
             let bin = ((p * BINS as f64) as usize).min(BINS - 1);
             let (count, sum, on) = &mut self.bins[bin];
             *count += 1;

@@ -91,12 +91,15 @@ impl UncountedBlocks {
     pub(super) fn start(&mut self, block: usize, entry: &mut BlockEntry) {
         match entry.computing.checked_add(1) {
             Some(count) => entry.computing = count,
+            // The list stays sorted, because one pass over the blocks in order fills it.
             None => self.0.push(block),
         }
     }
 
     pub(super) fn end(&self, block: usize, entry: &mut BlockEntry) {
         if self.0.binary_search(&block).is_err() {
+            // The table may have evicted the entry since, and entered it again without this
+            // request.
             entry.computing = entry.computing.saturating_sub(1);
         }
     }

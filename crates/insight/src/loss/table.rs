@@ -55,6 +55,7 @@ impl BlockEntry {
 
     /// `holder` holds it in `tier`; what others hold is not followed any more.
     pub(super) fn hold(&mut self, holder: u16, tier: Tier) {
+        // A new holder replaces the old one with all of its tiers: an entry follows one copy.
         let others = if self.state() == CopyState::Held && self.holder == holder {
             self.bits & TIERS
         } else {
@@ -68,6 +69,7 @@ impl BlockEntry {
     pub(super) fn remove(&mut self, holder: u16, tier: Tier) {
         if self.state() == CopyState::Held && self.holder == holder {
             let left = self.bits & TIERS & !bit(tier);
+            // A block that is removed from one tier may remain in another one of the same replica.
             let state = if left == 0 { REMOVED } else { HELD };
             self.bits = left | state | self.bits & READ;
         }
@@ -83,6 +85,7 @@ impl BlockEntry {
     }
 
     fn is_free(&self) -> bool {
+        // A block that a request computes occupies its entry before any replica holds it.
         self.bits == 0 && self.computing == 0
     }
 }
@@ -133,6 +136,7 @@ impl BlockTable {
     /// The same, of keys as they come.
     pub(super) fn fetch_each(&self, keys: impl Iterator<Item = u64>) {
         let first = |key| self.sets[self.place(key).0].0[0].tag;
+        // Without it the compiler would drop loads whose sum is not used.
         black_box(keys.fold(0, |sum, key| sum ^ first(key)));
     }
 
@@ -147,6 +151,7 @@ impl BlockTable {
     pub(super) fn find_mut(&mut self, key: u64) -> Option<&mut BlockEntry> {
         let (set, tag) = self.place(key);
         let entries = self.sets[set].0.iter_mut();
+        // A free entry has tag 0, as a block may: the tag alone does not tell them apart.
         let mut found = entries.filter(|entry| entry.tag == tag && !entry.is_free());
         found.next()
     }
@@ -164,12 +169,15 @@ impl BlockTable {
         let way = (0..WAYS).min_by_key(|&way| rank(&entries[way]));
         let entry = &mut entries[way.unwrap_or(0)];
         self.entered += 1;
+        // An entry without a holder is not counted: no copy of its block is forgotten.
         self.forgotten += u64::from(entry.state() != CopyState::Unheld);
         *entry = BlockEntry { tag, ..BlockEntry::default() };
         entry
     }
 
     fn place(&self, key: u64) -> (usize, u32) {
+        // The lower half picks the set and the upper half is the tag: they share no bits below 2³²
+        // sets.
         let set = (key as usize) & (self.sets.len() - 1);
         (set, (key >> 32) as u32)
     }
@@ -192,6 +200,7 @@ impl NamespaceTable {
     /// As [`BlockTable::fetch`].
     pub(super) fn fetch(&self, keys: &[u64]) {
         let lines = keys.iter().map(|&key| self.sets[self.place(key).0][0].0);
+        // As above: the loads must happen although their sum is unused.
         black_box(lines.fold(0, |sum, tag| sum ^ tag));
     }
 
@@ -209,6 +218,7 @@ impl NamespaceTable {
         let known = entries.iter().position(|entry| entry.0 == tag);
         let free = || entries.iter().position(|entry| entry.0 == 0);
         let way = known.or_else(free).unwrap_or_else(|| {
+            // Entries keep no time of use. A counter picks them in turn, at no cost in memory.
             self.next = self.next.wrapping_add(1);
             self.next as usize % 8
         });
@@ -217,6 +227,7 @@ impl NamespaceTable {
 
     fn place(&self, key: u64) -> (usize, u32) {
         let set = (key as usize) & (self.sets.len() - 1);
+        // 0 marks a free entry.
         (set, ((key >> 32) as u32).max(1))
     }
 }

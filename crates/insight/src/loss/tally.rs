@@ -63,9 +63,13 @@ impl<K: Ord + Clone> WaterfallTally<K> {
             self.requests.push(0);
             self.rows.len() - 1
         } else {
+            // A linear search: only a key without a place pays for it.
             let rarest = self.requests.iter().enumerate().min_by_key(|(_, count)| **count);
             let rarest = rarest.map_or(0, |(place, _)| place);
+            // The newcomer inherits the count of the rarest key, which may be counted too high by
+            // as much.
             let gone = std::mem::replace(&mut self.rows[rarest], newcomer(self.requests[rarest]));
+            // The row moves to the shared one, so that all rows together still cover all requests.
             self.other.merge(&gone.waterfall);
             self.places.remove(&gone.key);
             rarest

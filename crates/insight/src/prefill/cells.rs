@@ -53,7 +53,9 @@ impl Cells {
         let chosen = full.map(|cell| {
             let mut samples = cell.samples.clone();
             let pace = |sample: &PrefillSample| sample.seconds / f64::from(sample.uncached);
+            // Samples have uncached tokens, so the pace is finite.
             samples.sort_by(|one, other| pace(one).total_cmp(&pace(other)));
+            // `LOW` is below 1, so the index is inside.
             samples[(samples.len() as f64 * low) as usize]
         });
         chosen.collect()
@@ -61,11 +63,13 @@ impl Cells {
 }
 
 fn place(sample: &PrefillSample) -> usize {
+    // Samples of 131,072 uncached tokens and more share the last class.
     let size = (sample.uncached.max(1).ilog2() as usize).min(SIZES - 1);
     let (cached, uncached) = (u64::from(sample.cached), u64::from(sample.uncached));
     let share = match cached {
         0 => 0,
         _ if cached <= uncached => 1,
+        // In 64 bits: eight times 32 bits would not fit.
         _ if cached <= 8 * uncached => 2,
         _ => 3,
     };

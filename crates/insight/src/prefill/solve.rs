@@ -14,12 +14,16 @@ pub(super) fn solve(samples: &[PrefillSample]) -> Option<PrefillModel> {
     let normal = Normal::of(samples);
     let solved = (1..1u32 << TERMS).filter_map(|subset| {
         let solution = normal.solve(subset)?;
+        // A negative time makes no sense, and a clamped coefficient would not be the best fit of
+        // the others.
         let is_positive = solution.iter().all(|&coefficient| coefficient >= 0.0);
         is_positive.then(|| (normal.loss(&solution), solution))
     });
+    // The subsets are few, so trying all of them is exact where projection methods are not.
     let best = solved.min_by(|one, other| one.0.total_cmp(&other.0));
     best.map(|(_, [fixed, per_token, per_pair])| PrefillModel {
         fixed,
+        // Back from the units of the matrix to seconds.
         per_token: per_token * TOKENS,
         per_pair: per_pair * PAIRS,
     })
@@ -45,6 +49,7 @@ impl Normal {
         };
         for sample in samples {
             let (cached, uncached) = (f64::from(sample.cached), f64::from(sample.uncached));
+            // A new token attends to all before it, on average to half of the new ones.
             let pairs = uncached * (cached + uncached / 2.0);
             // Divided by the observed time: the sum should be 1.
             let row = [1.0, uncached * TOKENS, pairs * PAIRS].map(|term| term / sample.seconds);
@@ -72,6 +77,8 @@ impl Normal {
             let pivot = &upper[place];
             // What is no number is refused too.
             let is_regular = pivot[place] > PIVOT_MIN * self.matrix[term][term];
+            // Samples of one prompt length cannot tell the terms apart; the pivot is then rounding
+            // noise.
             if !is_regular {
                 return None;
             }
@@ -83,6 +90,7 @@ impl Normal {
             }
         }
         let mut solution = [0.0; TERMS];
+        // The last row has one unknown; each row in front adds one.
         for (place, &term) in terms.iter().enumerate().rev() {
             let later = terms.iter().enumerate().skip(place + 1);
             let known = later.map(|(column, &term)| rows[place][column] * solution[term]);
@@ -94,6 +102,8 @@ impl Normal {
 
     /// The sum of squared relative errors.
     fn loss(&self, solution: &[f64; TERMS]) -> f64 {
+        // Expanded square: the sum of (1 − row · solution)² from the stored sums, without the
+        // samples.
         let mut loss = self.count;
         for one in 0..TERMS {
             loss -= 2.0 * solution[one] * self.right[one];

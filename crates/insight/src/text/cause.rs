@@ -251,6 +251,7 @@ const WORDING: usize = DETECTORS.len() - 1;
 
 /// The first cause that explains where two prompts part.
 pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
+    // The detectors see words only, and where only white space changed those are all equal.
     if let Some((old, new)) = white_space::find(aligned) {
         return Some(Evidence {
             cause: Cause::WhiteSpace,
@@ -285,6 +286,7 @@ const VALUE_CHANGES: usize = 16;
 /// the value alone to explain the difference.
 fn find_before_an_order(aligned: &PromptAlignment<'_>) -> Option<Evidence> {
     let most = aligned.regions.first()?.changes.end.min(VALUE_CHANGES);
+    // The most changes first: a time may change in several words, and all of them must go.
     (1..=most).rev().find_map(|count| {
         let region = Region { changes: 0..count, agrees: 0 };
         let (cause, _, whole) = VALUES.iter().find(|value| value.1(aligned, &region))?;

@@ -65,6 +65,7 @@ pub(super) fn changes(old: &[Word], new: &[Word]) -> Vec<DiffHunk> {
             (old_at, new_at) = (one + 1, other + 1);
         }
         open.push(DiffHunk { old: old_at..part.old.end, new: new_at..part.new.end });
+        // The stack is worked off from its end: reversed, the leftmost gap comes first.
         open[first..].reverse();
     }
     found
@@ -124,6 +125,7 @@ fn by_table(old: &[Word], new: &[Word]) -> Vec<(usize, usize)> {
     let mut table = vec![0u16; (old.len() + 1) * width];
     for one in (0..old.len()).rev() {
         for other in (0..new.len()).rev() {
+            // 16 bits suffice: within `TABLE_CELLS_MAX` the shorter text has at most 256 words.
             table[one * width + other] = if old[one].hash == new[other].hash {
                 table[(one + 1) * width + other + 1] + 1
             } else {
@@ -150,6 +152,7 @@ fn by_table(old: &[Word], new: &[Word]) -> Vec<(usize, usize)> {
 pub(super) fn run_hashes(words: &[Word], run: usize) -> impl Iterator<Item = u64> + '_ {
     words.windows(run).map(|run| {
         let sum = run.iter().fold(0u64, |sum, word| {
+            // The factor between makes the order of the words count.
             sum.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(word.hash)
         });
         mixed(sum)

@@ -129,6 +129,7 @@ impl<'a> PromptAlignment<'a> {
         let lost: Vec<usize> = (served..self.new.len()).filter(known).collect();
         let bytes = lost.iter().map(|at| {
             let word = &self.new[*at];
+            // White space between two lost words is lost as well.
             let next = self.new.get(at + 1).filter(|_| self.is_known(at + 1));
             next.map_or(word.end(), |next| next.start) - word.start
         });
@@ -191,6 +192,7 @@ impl<'a> PromptAlignment<'a> {
     fn is_known(&self, at: usize) -> bool {
         match at.checked_sub(self.lead) {
             Some(index) => self.known.get(index).copied().unwrap_or(false),
+            // Words in front of the first difference are the same in both.
             None => true,
         }
     }
@@ -207,6 +209,7 @@ impl<'a> PromptAlignment<'a> {
     /// The words of a region on both sides.
     pub(super) fn span(&self, region: &Region) -> (Range<usize>, Range<usize>) {
         let changes = &self.changes[region.changes.clone()];
+        // A region has at least one change.
         let (first, last) = (&changes[0], &changes[changes.len() - 1]);
         (first.old.start..last.old.end, first.new.start..last.new.end)
     }
@@ -255,6 +258,7 @@ fn known(old: &[Word], new: &[Word], lead: usize, changes: &[DiffHunk]) -> Vec<b
     let end = lead + new.len();
     for change in starts.chain(std::iter::once(end..end)) {
         let (start, end) = (change.start - lead, change.end - lead);
+        // Shorter stretches between changes agree by chance.
         if start - at >= REGION_GAP_WORDS {
             known[at..start].fill(true);
         }

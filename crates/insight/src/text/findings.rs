@@ -65,6 +65,7 @@ impl<E> Finding<E> {
     #[must_use]
     pub fn is_new_each_time(&self) -> bool {
         let versions = self.versions.len();
+        // At most `VERSIONS_MAX` are stored, so more requests cannot show more versions.
         let few = self.requests.min(VERSIONS_MAX as u64) as usize;
         versions >= MANY_VERSIONS && versions * 4 >= few * 3
     }
@@ -80,6 +81,8 @@ impl<E> Findings<E> {
     /// Adds what a prompt lost. `example` is asked for only if it is the worst so far.
     pub fn add(&mut self, loss: Loss, example: impl FnOnce() -> E) {
         let mut key = (loss.cause, loss.place);
+        // Further places share place 0 of their cause, so the table grows by one entry a cause at
+        // most.
         if self.places.len() >= PLACES_MAX && !self.places.contains_key(&key) {
             key.1 = 0;
         }
@@ -117,6 +120,7 @@ impl<E> Findings<E> {
     pub fn sorted(self) -> Vec<Finding<E>> {
         let mut findings: Vec<_> = self.places.into_values().collect();
         findings.sort_by_key(|finding| {
+            // Ties are broken by cause and place, so that a report is the same each time.
             (std::cmp::Reverse(finding.tokens), finding.cause, finding.place)
         });
         findings

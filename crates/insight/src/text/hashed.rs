@@ -19,6 +19,7 @@ impl Hasher for AsItIs {
     }
 
     fn write(&mut self, bytes: &[u8]) {
+        // Keys are `u64`, so tables call `write_u64` only; this completes the trait.
         for byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
         }

@@ -154,9 +154,13 @@ impl<N> Neighbours<N> {
             [(&mut self.anchors, sketch.anchors()), (&mut self.marks, sketch.marks())]
         {
             for key in keys {
+                // The namespace is part of the key: prompts that never share a cache do not meet
+                // here.
                 let holders = map.entry(mixed(key ^ namespace)).or_default();
+                // A prompt that repeats an anchor is listed once.
                 if holders.last() != Some(&number) {
                     if holders.len() == HOLDERS_MAX {
+                        // The oldest holder goes; of eight, a shift is cheap.
                         holders.remove(0);
                     }
                     holders.push(number);
@@ -166,7 +170,9 @@ impl<N> Neighbours<N> {
         self.words += sketch.words().len();
         self.num_kept += 1;
         self.kept.push_back(Some(StoredSketch { name, namespace, sketch }));
+        // A prompt that exceeds the limit by itself goes too, after all others.
         while self.num_kept > self.limits.sketches || self.words > self.limits.words {
+            // The first place is never empty: `remove` drops empty places from the front.
             self.remove(self.first);
             self.forgotten += 1;
         }
@@ -254,6 +260,7 @@ impl<N> Neighbours<N> {
         let mut numbers = self.holders(namespace, sketch.anchors());
         let mut deepest = self.deepest(namespace, sketch);
         deepest.retain(|number| !numbers.contains(number));
+        // The latest holders come last in their list.
         numbers.extend(deepest.into_iter().rev().take(CANDIDATES_MAX));
         numbers
     }
@@ -263,12 +270,14 @@ impl<N> Neighbours<N> {
     fn holders(&self, namespace: u64, anchors: &[u64]) -> Vec<u64> {
         let mut counts: ByHash<(usize, usize)> = ByHash::default();
         let mut seen = Hashes::default();
+        // Each anchor counts once, however often the prompt repeats it.
         for anchor in anchors.iter().filter(|anchor| seen.insert(**anchor)) {
             let holders = self.anchors.get(&mixed(anchor ^ namespace));
             let holders = holders.map_or(&[][..], Vec::as_slice);
             for holder in holders {
                 let (count, weight) = counts.entry(*holder).or_default();
                 *count += 1;
+                // 840 is divisible by every count up to eight, so all shares are exact.
                 *weight += ANCHOR_WEIGHT / holders.len();
             }
         }
@@ -276,6 +285,7 @@ impl<N> Neighbours<N> {
         let mut best = |key: fn((usize, usize)) -> usize| {
             let mut order: Vec<_> =
                 counts.iter().map(|(number, sums)| (key(*sums), *number)).collect();
+            // Sorted by number as well, because the order of a hash map must not decide.
             order.sort_unstable_by(|one, other| other.cmp(one));
             for (_, number) in order.into_iter().take(CANDIDATES_MAX) {
                 if !numbers.contains(&number) {
@@ -319,6 +329,7 @@ impl<N> Neighbours<N> {
     }
 
     fn remove(&mut self, number: u64) {
+        // Holders and `first` name kept prompts only, so the number is not below `first`.
         let index = (number - self.first) as usize;
         if let Some(kept) = self.kept.get_mut(index).and_then(Option::take) {
             self.num_kept -= 1;
@@ -338,6 +349,7 @@ impl<N> Neighbours<N> {
                 }
             }
         }
+        // Empty places at the front go, so that `first` names a kept prompt.
         while matches!(self.kept.front(), Some(None)) {
             self.kept.pop_front();
             self.first += 1;

@@ -92,6 +92,7 @@ impl<'a> Scanner<'a> {
             _ => {
                 self.is_line_start = false;
                 let is_name = is_capital(&self.bytes[start..]);
+                // A word that is no name uses up all places for names on this line.
                 self.names += if is_name { 1 } else { NAMES_MAX };
             }
         }
@@ -120,11 +121,13 @@ impl<'a> Scanner<'a> {
 
     fn letters(&self, first: u8) -> ScannedWord {
         let rest = &self.bytes[self.at..];
+        // Without this, the dots would cut `p.m.` into four words.
         if let [_, b'.', b'm' | b'M', b'.', ..] = rest
             && matches!(first | 0x20, b'a' | b'p')
         {
             return self.word(self.at + 4, Class::Zone);
         }
+        // A UUID begins with a hexadecimal digit, a date with a decimal one: other words skip both.
         if first.is_ascii_hexdigit() {
             let special = if first.is_ascii_digit() {
                 temporal::scan(rest).or_else(|| letters::uuid(rest))
@@ -145,6 +148,7 @@ impl<'a> Scanner<'a> {
             traits |= its;
             len += 1;
         }
+        // A long word may be cut inside of a character; the cut then moves back to its first byte.
         if len == WORD_BYTES_MAX {
             while rest.get(len).is_some_and(|byte| byte & 0xC0 == 0x80) {
                 len -= 1;

@@ -31,14 +31,17 @@ pub fn seam(
     let pairs = old.iter().zip(new);
     let first = pairs.take_while(|(one, other)| one == other).count();
     let (one, other) = (&old[first..], &new[first..]);
+    // One prompt begins the other, so nothing parts them.
     if one.is_empty() || other.is_empty() {
         return None;
     }
     let most = one.len().min(SEAM_TOKENS_MAX) + other.len().min(SEAM_TOKENS_MAX);
+    // In order of the total length, so that the first match is the shortest stretch.
     for total in 2..=most {
         for left in 1..total.min(one.len() + 1) {
             let right = total - left;
             if right <= other.len()
+                // The ids are compared first, because `is_same_text` may have to decode.
                 && agree(&one[left..], &other[right..])
                 && is_same_text(&one[..left], &other[..right])
             {

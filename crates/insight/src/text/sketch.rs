@@ -74,6 +74,7 @@ impl Sketcher {
             part.copy_from_slice(&hash.to_le_bytes());
         }
         let mut sketcher = Self { secret: wide, bytes: [0; 256], words_max: WORDS_MAX };
+        // Single bytes are hashed in advance: most spaces and all punctuation are one byte.
         sketcher.bytes = std::array::from_fn(|byte| sketcher.slow_hash(&[byte as u8]));
         sketcher
     }
@@ -89,6 +90,7 @@ impl Sketcher {
     #[must_use]
     pub fn sketch(&self, text: &str) -> Sketch {
         let bytes = text.as_bytes();
+        // Words store their offsets in 32 bits.
         let bytes = &bytes[..bytes.len().min(u32::MAX as usize)];
         let mut sketch = Sketch {
             words: Vec::with_capacity((bytes.len() / 3).min(self.words_max)),
@@ -108,6 +110,7 @@ impl Sketcher {
                 windows.push(word.hash, &mut sketch.marks, &mut sketch.anchors);
             }
         }
+        // The capacity was a guess from the length, and a sketch may be kept for long.
         sketch.words.shrink_to_fit();
         sketch
     }
@@ -255,12 +258,15 @@ impl WordWindow {
         let oldest = std::mem::replace(&mut self.last[self.oldest], hash);
         self.oldest = (self.oldest + 1) % ANCHOR_WORDS;
         let gone = oldest.wrapping_mul(OLDEST_FACTOR);
+        // After this multiplication the oldest word has the fifth power of the factor, which `gone`
+        // takes off.
         self.window = self.window.wrapping_mul(FACTOR).wrapping_add(hash);
         self.window = self.window.wrapping_sub(gone);
         self.count += 1;
         if self.count.is_multiple_of(MARK_WORDS) {
             marks.push(mixed(self.chain));
         }
+        // `last` still holds zeros in place of words.
         if self.count < ANCHOR_WORDS {
             return;
         }
@@ -270,6 +276,8 @@ impl WordWindow {
         }
         self.gap += 1;
         if hash >> ANCHOR_SHIFT == 0 || self.gap == ANCHOR_GAP {
+            // The choice needs a hash with leading zeros. The stored one is mixed, because tables
+            // take it as its own hash.
             anchors.push(mixed(self.least.1));
             self.gap = 0;
         }

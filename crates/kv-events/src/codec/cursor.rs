@@ -33,6 +33,7 @@ const SIZES: [u8; 256] = {
             0xd6 => 6,
             0xd7 => 10,
             0xd8 => 18,
+            // Headers of arrays, maps and long texts: their length is in the bytes that follow.
             _ => 0,
         };
         byte += 1;
@@ -96,12 +97,16 @@ impl<'a> Cursor<'a> {
             byte @ 0x80..=0x8f => return self.map(usize::from(byte & 0x0f)),
             byte @ 0x90..=0x9f => return self.array(usize::from(byte & 0x0f)),
             byte @ 0xa0..=0xbf => Value::Text(self.take(usize::from(byte & 0x1f))?),
+            // 0xc1 is the byte that MessagePack never uses. An engine that sends it loses this
+            // value only.
             0xc0 | 0xc1 => Value::Nil,
             0xc2 | 0xc3 => Value::Other,
             byte @ 0xc4..=0xc6 => Value::Bytes(self.sized(byte - 0xc4)?),
             byte @ 0xc7..=0xc9 => self.extension(byte - 0xc7)?,
             0xca => Value::Float(f64::from(f32::from_be_bytes(self.array_of()?))),
             0xcb => Value::Float(f64::from_be_bytes(self.array_of()?)),
+            // MessagePack's type bytes count in powers of two, so the distance from the first is
+            // the exponent.
             byte @ 0xcc..=0xcf => Value::Unsigned(self.unsigned(byte - 0xcc)?),
             byte @ 0xd0..=0xd3 => self.signed(byte - 0xd0)?,
             byte @ 0xd4..=0xd8 => {
@@ -111,6 +116,8 @@ impl<'a> Cursor<'a> {
             }
             byte @ 0xd9..=0xdb => Value::Text(self.sized(byte - 0xd9)?),
             byte @ 0xdc..=0xdd => {
+                // Arrays and maps have no form with a length of one byte, so their widths start at
+                // 1.
                 let length = self.unsigned(byte - 0xdc + 1)? as usize;
                 return self.array(length);
             }
@@ -137,12 +144,15 @@ impl<'a> Cursor<'a> {
     pub(super) fn skip(&mut self, values: usize) -> Result<(), CutOff> {
         let mut pending = values;
         while pending > 0 {
+            // Each round takes a byte at least or fails, so a claimed count costs no more than the
+            // payload has.
             pending -= 1;
             let size = self.rest.first().map_or(0, |&byte| SIZES[usize::from(byte)]);
             if size > 0 {
                 self.take(usize::from(size))?;
                 continue;
             }
+            // `head` reads the same byte again: the look at it did not move the cursor.
             pending += match self.head()? {
                 ValueHead::Whole(_) => 0,
                 ValueHead::Array(length) => length,
@@ -155,12 +165,15 @@ impl<'a> Cursor<'a> {
     /// The next value, if it is a number of 32 bits, not negative, and not among the last bytes.
     #[inline]
     fn obvious_number(&mut self) -> Option<u32> {
+        // Eight bytes cover the longest number of 32 bits, and one load replaces a branch per
+        // width.
         let word = u64::from_be_bytes(*self.rest.first_chunk()?);
         let (shift, mask) = match (word >> 56) as u8 {
             0x00..=0x7f => (56, 0x7f),
             0xcc => (48, 0xff),
             0xcd => (40, 0xffff),
             0xce => (24, u32::MAX),
+            // Longer numbers, signed ones and SGLang's pairs are left to the slow path.
             _ => return None,
         };
         self.rest = &self.rest[usize::from(SIZES[(word >> 56) as usize])..];
@@ -170,6 +183,8 @@ impl<'a> Cursor<'a> {
     fn items(&mut self, left: usize) -> Result<Items<'a>, CutOff> {
         let before = self.rest;
         self.skip(left)?;
+        // Cut to the elements themselves: a reader of the items cannot run into the value that
+        // follows.
         let cursor = Self::new(&before[..before.len() - self.rest.len()]);
         Ok(Items { cursor, left })
     }
@@ -180,6 +195,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn map(&self, pairs: usize) -> Result<ValueHead<'a>, CutOff> {
+        // Half of the bytes bound the pairs, so `2 * pairs` cannot overflow.
         let fits = pairs <= self.rest.len() / 2;
         fits.then_some(ValueHead::Map(pairs)).ok_or(CutOff)
     }
@@ -219,6 +235,8 @@ impl<'a> Cursor<'a> {
             2 => i64::from(i32::from_be_bytes(self.array_of()?)),
             _ => i64::from_be_bytes(self.array_of()?),
         };
+        // Some encoders write positive numbers in a signed form: one number has one representation
+        // here.
         Ok(u64::try_from(number).map_or(Value::Signed(number), Value::Unsigned))
     }
 
@@ -248,6 +266,7 @@ impl<'a> Items<'a> {
     /// All of them as numbers of 32 bits; `read` is asked of those that are not obviously one. As
     /// [`Iterator::map`], only faster.
     pub(super) fn numbers(mut self, read: impl Fn(Value<'a>) -> Option<u32>) -> Option<Vec<u32>> {
+        // At most one place per byte: `items` checked that all elements are there.
         let mut numbers = Vec::with_capacity(self.left);
         while self.left > 0 {
             let obvious = self.cursor.obvious_number();
@@ -260,6 +279,7 @@ impl<'a> Items<'a> {
 
     /// The next one, as a list of one.
     pub(super) fn next_alone(&mut self) -> Option<Self> {
+        // A removal from `left` first: an empty list must not read past its bytes.
         self.left = self.left.checked_sub(1)?;
         self.cursor.items(1).ok()
     }
@@ -330,6 +350,7 @@ impl<'a> Value<'a> {
         let Self::Map(mut items) = self else {
             return None;
         };
+        // Both halves are read in each round, so a key is never mistaken for a value.
         while let (Some(name), Some(value)) = (items.next(), items.next()) {
             if matches!(name, Value::Text(text) if text == key.as_bytes()) {
                 return value.present();

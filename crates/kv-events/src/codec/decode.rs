@@ -30,6 +30,7 @@ pub fn decode_batch(payload: &[u8]) -> Result<EventBatch, DecodeError> {
         ValueHead::Array(length @ 2..) => {
             batch.ts = timestamp(cursor.value()?);
             read_events(&mut cursor, &mut batch)?;
+            // Older engines send no rank. Newer ones may add elements, which are skipped.
             if length > 2 {
                 batch.rank = unsigned_32(cursor.value()?);
                 cursor.skip(length - 3)?;
@@ -47,6 +48,7 @@ fn read_named(
     pairs: usize,
     batch: &mut EventBatch,
 ) -> Result<(), DecodeError> {
+    // A map has no order: the rank may come before the events.
     let (mut ts, mut rank, mut has_events) = (None, None, false);
     for _ in 0..pairs {
         match cursor.value()? {
@@ -76,11 +78,14 @@ fn read_events(cursor: &mut Cursor<'_>, batch: &mut EventBatch) -> Result<(), De
     let ValueHead::Array(length) = cursor.head()? else {
         return Err(DecodeError::NotABatch);
     };
+    // A header may claim an element per byte, and an event here is far larger than a byte. Only as
+    // many as could be usable get room.
     let most = cursor.num_left() / EVENT_BYTES_MIN;
     batch.events.reserve_exact(length.min(most));
     for index in 0..length {
         match event(cursor, &mut batch.unknown_type)? {
             Ok(event) => batch.events.push(event),
+            // An event that cannot be used ends nothing: its neighbours are still read.
             Err((reason, may_have_removed)) => {
                 batch.skip(SkippedEvent { index, reason, may_have_removed })
             }
@@ -93,6 +98,7 @@ impl EventBatch {
     fn skip(&mut self, skipped: SkippedEvent) {
         self.num_skipped += 1;
         self.may_have_removed |= skipped.may_have_removed;
+        // All are counted, but a payload of skipped events must not become a longer list of them.
         if self.skipped.len() < SKIPPED_MAX {
             self.skipped.push(skipped);
         }
@@ -108,10 +114,12 @@ fn event(
     unknown_type: &mut Option<Box<str>>,
 ) -> Result<EventResult, CutOff> {
     let Some(fields) = EventFields::read(cursor)? else {
+        // Anything of an unknown form may have been a removal, so the caller must doubt.
         return Ok(Err((SkipReason::NotAnEvent, true)));
     };
     Ok(match fields.tag() {
         Some("BlockStored") => {
+            // A store that is left out makes the index miss blocks, and never makes blocks up.
             let stored = stored(&fields).map(CacheEvent::Stored);
             stored.map_err(|reason| (reason, false))
         }
@@ -123,6 +131,7 @@ fn event(
         Some("AllBlocksCleared") => Ok(CacheEvent::Cleared),
         Some(name) => {
             unknown_type.get_or_insert_with(|| in_short(name));
+            // A newer engine's event may remove blocks under a name that we do not know.
             Err((SkipReason::UnknownTag, true))
         }
         None => Err((SkipReason::NotAnEvent, true)),
@@ -133,6 +142,8 @@ fn event(
 fn in_short(name: &str) -> Box<str> {
     let mut characters = name.chars();
     let start = characters.by_ref().take(TYPE_CHARS_MAX);
+    // Escaped because the name goes to a log: a hostile engine must not write lines of its own
+    // there.
     let mut short: String = start.flat_map(char::escape_default).collect();
     if characters.next().is_some() {
         short += "...";
@@ -144,11 +155,14 @@ fn stored(fields: &EventFields<'_>) -> Result<StoredBlocks, SkipReason> {
     let (mut group, may_be_sparse) = group(fields)?;
     let blocks = block_hashes(fields)?;
     if blocks.is_empty() {
+        // A store of nothing would leave its tokens without a block to belong to.
         return Err(SkipReason::Invalid(EventField::BlockHashes.text()));
     }
     let parent = parent(fields)?;
     let mut tokens = required(fields, EventField::TokenIds, |value| value.array()?.numbers(token))?;
     let block_size = required(fields, EventField::BlockSize, unsigned_32)?;
+    // Groups with a window, or of states, keep only some blocks of the prompt whose tokens they
+    // send.
     if !fills(tokens.len(), blocks.len(), block_size)? {
         if !may_be_sparse {
             return Err(SkipReason::Length {
@@ -157,9 +171,11 @@ fn stored(fields: &EventFields<'_>) -> Result<StoredBlocks, SkipReason> {
                 block_size,
             });
         }
+        // The tokens cannot be matched to the blocks, so another group's event has to bring them.
         tokens = Vec::new();
     }
     let adapter = extras::adapter(fields);
+    // vLLM hashes the salt into the first block only. Later blocks inherit it through their parent.
     let salt = match parent {
         None => extras::salt(fields, adapter.as_deref()),
         Some(_) => Salt::default(),
@@ -218,6 +234,7 @@ fn fills(tokens: usize, blocks: usize, block_size: u32) -> Result<bool, SkipReas
     if block_size == 0 {
         return Err(SkipReason::Invalid(EventField::BlockSize.text()));
     }
+    // Widened: 32 bits of size times a count of blocks may exceed 32 bits.
     Ok(tokens as u64 == blocks as u64 * u64::from(block_size))
 }
 
@@ -231,6 +248,7 @@ fn tier(fields: &EventFields<'_>) -> Result<Tier, SkipReason> {
         ("EXTERNAL", Tier::Remote),
     ];
     let Some(medium) = fields.get(EventField::Medium) else {
+        // No medium means the device: older engines report no other tier.
         return Ok(Tier::Device);
     };
     let medium = medium.text().ok_or(SkipReason::Invalid(EventField::Medium.text()))?;
@@ -240,6 +258,7 @@ fn tier(fields: &EventFields<'_>) -> Result<Tier, SkipReason> {
 }
 
 fn group_index(fields: &EventFields<'_>) -> Result<u8, SkipReason> {
+    // Engines with a single cache group name none.
     let Some(value) = fields.get(EventField::Group) else {
         return Ok(0);
     };
@@ -257,9 +276,11 @@ fn group(fields: &EventFields<'_>) -> Result<(CacheGroup, bool), SkipReason> {
         Some("full_attention" | "mla_attention" | "sink_full_attention") => {
             (Attention::Full, false)
         }
+        // An index above 0 means several groups, any of which may be sparse.
         None => (Attention::Full, index > 0),
         Some("sliding_window" | "sliding_window_mla") => match window() {
             Some(tokens @ 1..) => (Attention::Window { tokens }, true),
+            // Without its length a window cannot be used for matching.
             _ => (Attention::Full, true),
         },
         Some("mamba") => (Attention::State, true),

@@ -44,6 +44,8 @@ impl PayloadWriter {
         match event {
             CacheEvent::Stored(stored) => self.stored(stored),
             CacheEvent::Removed { blocks, tier, group } => {
+                // The group's field is written only where it is not 0, and the map's header must
+                // count it.
                 self.map(3 + usize::from(*group != 0));
                 self.pair("type", "BlockRemoved");
                 self.text("block_hashes");
@@ -63,6 +65,8 @@ impl PayloadWriter {
 
     fn stored(&mut self, stored: &StoredBlocks) {
         let lookahead = stored.group.lookahead;
+        // A header precedes its fields in MessagePack, so the count must agree with the writes
+        // below.
         self.map(9 + num_group_fields(stored.group) + usize::from(lookahead > 0));
         self.pair("type", "BlockStored");
         self.text("block_hashes");
@@ -79,6 +83,7 @@ impl PayloadWriter {
         }
         self.text("block_size");
         self.number(u64::from(stored.block_size));
+        // Our adapters have a name and no number.
         self.text("lora_id");
         self.nil();
         self.pair("medium", medium(stored.tier));
@@ -137,6 +142,7 @@ impl PayloadWriter {
     /// One element per block: the adapter's name, what is in the block, and on the first block of
     /// a prompt the salt.
     fn extra_keys(&mut self, stored: &StoredBlocks) {
+        // The salt belongs to the first block of a prompt, so an event with a parent sends none.
         let salt = stored.salt.as_deref().filter(|_| stored.parent.is_none());
         let adapter = stored.adapter.as_deref();
         if salt.is_none() && adapter.is_none() && stored.extras.is_empty() {
@@ -165,6 +171,8 @@ impl PayloadWriter {
             Media::Items(items) => {
                 for (name, place) in items {
                     self.array(2);
+                    // Identifiers of other engines may be bytes, and MessagePack's texts must be
+                    // UTF-8.
                     match std::str::from_utf8(name) {
                         Ok(name) => self.text(name),
                         Err(_) => self.bytes(name),

@@ -38,8 +38,10 @@ pub(super) struct Salt<'a> {
 /// The adapter's name. Engines that send only a number, above 0, get that as a name: their
 /// blocks must not pass for the base model's.
 pub(super) fn adapter(fields: &EventFields<'_>) -> Option<Arc<str>> {
+    // A map in this field is SGLang's salt, so only a text counts as a name.
     let name = fields.get(EventField::LoraName).and_then(Value::text);
     let number = || fields.get(EventField::LoraId).and_then(Value::unsigned);
+    // vLLM numbers adapters from 1: 0 is the base model.
     let number = || number().filter(|&id| id > 0).map(|id| Arc::from(id.to_string()));
     name.map(Arc::from).or_else(number)
 }
@@ -55,6 +57,8 @@ pub(super) fn salt<'a>(fields: &EventFields<'a>, adapter: Option<&str>) -> Salt<
     let is_again =
         |text: &str| second.is_some_and(|block| block.texts().any(|(_, other)| other == text));
     let last = first.and_then(|block| block.texts().last());
+    // With a label the place is sure. Without one, a text that the second block repeats is an
+    // image.
     let found = last.filter(|&(_, text)| match named {
         Some(named) => text == named,
         None => !is_again(text),
@@ -74,6 +78,7 @@ pub(super) fn media(
         let Some(extra) = block.media(salt.place.filter(|_| index == 0)) else {
             continue;
         };
+        // Most events have no such keys, so the list is made for the first one only.
         if media.is_empty() {
             media = vec![None; num_blocks];
         }
@@ -102,7 +107,9 @@ impl<'a> Iterator for BlockExtrasIter<'a, '_> {
     fn next(&mut self) -> Option<BlockExtras<'a>> {
         let alone = self.keys.as_mut()?.next_alone()?;
         let mut block = alone;
+        // An element that is no list counts as a list of one: its bytes still set the block apart.
         let keys = block.next()?.array().unwrap_or(alone);
+        // vLLM puts the adapter's name first. The same text further back is a salt or an image.
         let is_adapter = |&(_, text): &(usize, &str)| Some(text) == self.adapter;
         let first = texts(keys).next().filter(is_adapter);
         Some(BlockExtras { keys, adapter: first.map(|(place, _)| place) })

@@ -126,6 +126,7 @@ impl<'a> EventFields<'a> {
 
     fn read_positions(&mut self, cursor: &mut Cursor<'a>, length: usize) -> Result<(), CutOff> {
         let names = match self.tag() {
+            // vLLM only appends fields, so older engines send a prefix of the list.
             Some("BlockStored") => STORED,
             Some("BlockRemoved") => REMOVED,
             _ => &[Tag],
@@ -157,6 +158,7 @@ impl<'a> EventFields<'a> {
 pub(super) fn block_hash(value: Value<'_>) -> Option<BlockHash> {
     match value {
         Value::Unsigned(number) => Some(BlockHash::from_u64(number)),
+        // The same 64 bits: an engine in Python may send a hash as a signed integer.
         Value::Signed(number) => Some(BlockHash::from_u64(number as u64)),
         Value::Bytes(bytes) | Value::Text(bytes) => low_16(bytes).map(BlockHash),
         _ => None,
@@ -165,10 +167,12 @@ pub(super) fn block_hash(value: Value<'_>) -> Option<BlockHash> {
 
 fn low_16(bytes: &[u8]) -> Option<[u8; 16]> {
     if bytes.is_empty() {
+        // An empty hash would be the same handle as the number 0.
         return None;
     }
     let low = &bytes[bytes.len().saturating_sub(16)..];
     let mut hash = [0; 16];
+    // Padding on the left gives bytes and the integer of the same value one handle.
     hash[16 - low.len()..].copy_from_slice(low);
     Some(hash)
 }
@@ -178,6 +182,7 @@ fn low_16(bytes: &[u8]) -> Option<[u8; 16]> {
 #[inline]
 pub(super) fn token(value: Value<'_>) -> Option<TokenId> {
     match value {
+        // Two elements exactly: a longer array is no pair of SGLang's.
         Value::Array(mut pair) if pair.len() == 2 => unsigned_32(pair.next()?),
         _ => unsigned_32(value),
     }

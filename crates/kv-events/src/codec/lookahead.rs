@@ -29,15 +29,18 @@ pub(super) fn add(
         return Ok(0);
     };
     let lists = value.array().ok_or_else(invalid)?;
+    // One list per block, or a list could belong to another block.
     if lists.len() != num_blocks {
         return Err(invalid());
     }
     let length = |list: Value<'_>| list.array().map(|list| list.len());
     let covered = lists.clone().next().and_then(length).unwrap_or(0);
+    // A name's length is a property of the group, so a list of another length is damage.
     let is_even = lists.clone().all(|list| length(list) == Some(covered));
     if covered > LOOKAHEAD_MAX || !is_even {
         return Err(invalid());
     }
+    // Another event brings the blocks' tokens, and the lookahead tokens with them.
     if covered == 0 || !has_tokens {
         return Ok(covered as u32);
     }

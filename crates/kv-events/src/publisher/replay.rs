@@ -37,6 +37,8 @@ impl ReplayServer {
             loop {
                 tokio::select! {
                     request = socket.recv() => match request {
+                        // One request at a time: a hostile peer can hold up other replays, but not
+                        // live messages.
                         Ok(request) => answer(&mut socket, request, &topic, &ring).await,
                         Err(error) => {
                             tracing::debug!(%error, "the replay socket failed");
@@ -53,6 +55,7 @@ impl ReplayServer {
 
     /// Frees the port.
     pub(super) async fn stop(self) {
+        // The receiver sees a dropped sender as an end.
         drop(self.stop);
         if let Err(error) = self.task.await {
             tracing::warn!(%error, "the replay task failed");
@@ -73,16 +76,20 @@ async fn answer(
             return;
         }
     };
+    // The lock ends here: the copies share their bytes, and sending must not stop the live task.
     let batches = ring.lock().expect("no panic in the ring").since(start);
     let send = async {
         for batch in batches {
             socket.send(wire::reply(identity.clone(), topic.clone(), batch)).await?;
         }
+        // Sent even where there was no batch: the end tells the subscriber that older ones are
+        // gone.
         socket.send(wire::end(identity.clone())).await
     };
     match tokio::time::timeout(REPLAY_SEND_TIME_MAX, send).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, start, "a replay was not sent"),
+        // No end is sent, so the subscriber counts this replay as failed.
         Err(_) => tracing::debug!(start, "a replay took too long"),
     }
 }

@@ -29,12 +29,14 @@ impl ReplayBuffer {
         self.batches.push_back(batch);
         while self.is_over() {
             let oldest = self.batches.pop_front();
+            // The sum covers every batch in the ring, so the subtraction cannot underflow.
             self.bytes -= oldest.map_or(0, |oldest| oldest.payload.len());
         }
     }
 
     /// All batches from number `start` on, in order. Shares their bytes.
     pub(super) fn since(&self, start: u64) -> Vec<SequencedPayload> {
+        // Numbers grow, though with holes, so a search by halves finds the first one wanted.
         let first = self.batches.partition_point(|batch| batch.seq < start);
         self.batches.range(first..).cloned().collect()
     }

@@ -113,6 +113,7 @@ impl Inbox {
 
     /// The time of [`Self::due`] has come.
     pub(super) fn on_time(&mut self) -> Todo {
+        // Taken, so that one connection is noted once.
         if self.stood_at.take_if(|at| *at <= Instant::now()).is_some() {
             self.note(Notes::on_stood);
         }
@@ -146,14 +147,17 @@ impl Inbox {
 
     fn tell(&mut self, event: impl FnOnce(&mut Follower, Nanos, &mut Vec<StreamEffect>)) -> Todo {
         let now = Nanos(0) + self.start.elapsed();
+        // The list goes back afterwards: its memory serves all messages of the stream.
         let mut effects = std::mem::take(&mut self.effects);
         event(&mut self.follower, now, &mut effects);
+        // The lock ends before the sink runs, so a report never waits for the index.
         let line = self.show(&effects);
         let mut todo = Todo::default();
         for effect in effects.drain(..) {
             self.carry_out(effect, &mut todo);
         }
         self.effects = effects;
+        // Logged last: writing a line may take long, and updates must not wait for it.
         self.write(line);
         todo
     }
@@ -189,6 +193,7 @@ impl Inbox {
 
     fn carry_out(&mut self, effect: StreamEffect, todo: &mut Todo) {
         let update = match effect {
+            // A batch without events changes nothing in the index.
             StreamEffect::Apply { events, .. } if events.is_empty() => return,
             StreamEffect::Apply { events, .. } => StreamUpdate::Events(events),
             StreamEffect::Clear => StreamUpdate::Clear,
@@ -254,8 +259,10 @@ fn damage(batch: &EventBatch) -> Damage {
     }
     let mut reasons: Vec<(&'static str, u64)> = Vec::new();
     let listed = batch.skipped.iter().map(|skipped| (skipped.reason.label(), 1));
+    // Each skipped event is counted, and only the first ones are listed: this cannot underflow.
     let unlisted = (batch.num_skipped - batch.skipped.len()) as u64;
     for (label, count) in listed.chain([("unlisted", unlisted)]) {
+        // A search in a list: there are fewer than ten labels.
         match reasons.iter_mut().find(|(reason, _)| *reason == label) {
             Some((_, sum)) => *sum += count,
             None => reasons.push((label, count)),

@@ -47,6 +47,7 @@ impl<'a> PublisherConnection<'a> {
         let mut options = SocketOptions::default();
         options.connect_timeout(CONNECT_TIME_MAX);
         let mut socket = SubSocket::with_options(options);
+        // Before the connection is made, so that none of its events is missed.
         let monitor = socket.monitor();
         socket.subscribe(&config.topic_prefix).await?;
         socket.connect(&config.endpoint).await?;
@@ -71,6 +72,7 @@ impl<'a> PublisherConnection<'a> {
                 return SocketProblem::Silent;
             }
             let replay = inbox.replay();
+            // The stream may have given the replay up. Dropping the task ends it.
             self.replay = self.replay.take().filter(|(id, _)| replay == Some(*id));
             // A lost connection first: what is read behind it may be of another process.
             let input = tokio::select! {
@@ -78,6 +80,8 @@ impl<'a> PublisherConnection<'a> {
                 event = self.monitor.next() => match event {
                     Some(SocketEvent::Disconnected(_)) | None => return SocketProblem::Closed,
                     Some(_) => {
+                        // Other events of the socket change nothing here. The emptied list keeps
+                        // the last request from being sent again.
                         todo = Todo::default();
                         continue;
                     }

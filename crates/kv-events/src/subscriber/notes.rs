@@ -110,6 +110,7 @@ impl Notes {
     /// A connection was made.
     pub(super) fn on_connected(&mut self) -> Option<StreamLogLine> {
         let is_first = !std::mem::replace(&mut self.was_followed, true);
+        // After a logged problem the line about its end says the same.
         (is_first && self.events.told.is_empty()).then_some(StreamLogLine::Following)
     }
 
@@ -127,6 +128,7 @@ impl Notes {
 
     /// A live message came.
     pub(super) fn on_live(&mut self) -> Option<StreamLogLine> {
+        // Only a message proves that a silent socket works: it could always be connected to.
         let was_silent = self.events.cause == Some(SocketProblem::Silent);
         was_silent.then(|| self.events.mend(Side::Events))?
     }
@@ -184,6 +186,7 @@ impl Notes {
     /// When [`Self::flush`] has something to tell.
     pub(super) fn due(&self) -> Option<Instant> {
         let is_any = self.losses.since != LossTally::default();
+        // Without an earlier line the next flush tells at once, and needs no timer.
         self.losses.told.filter(|_| is_any).map(|told| told + QUIET_TIME)
     }
 
@@ -229,6 +232,7 @@ const OTHER_RANK: &str = "they are taken for this replica's; are kv= and data-pa
 impl Socket {
     fn fail(&mut self, side: Side, cause: SocketProblem) -> Option<StreamLogLine> {
         self.cause = Some(cause.clone());
+        // Texts of the system may differ from attempt to attempt, and must not fill the log.
         if self.told.contains(&cause) || self.told.len() >= CAUSES_MAX {
             return None;
         }
@@ -248,6 +252,7 @@ impl Losses {
         if self.since == LossTally::default() {
             return None;
         }
+        // Lines so far named no error, so the first one does not wait for the quiet time to end.
         let is_new = self.since.unreadable > 0 && !self.was_error_told;
         let is_quiet = self.told.is_some_and(|told| now < told + QUIET_TIME);
         if is_quiet && !is_new {

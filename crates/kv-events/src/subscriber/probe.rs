@@ -34,6 +34,7 @@ pub(super) async fn cause_of(error: &ZmqError, endpoint: &str) -> SocketProblem 
 }
 
 async fn plainly(endpoint: &str) -> SocketProblem {
+    // Resolved apart from the connection: a wrong name and a closed port need different fixes.
     let address = endpoint.trim_start_matches("tcp://");
     let addresses: Vec<SocketAddr> = match timeout(PROBE_TIME_MAX, lookup_host(address)).await {
         Ok(Ok(found)) => found.collect(),

@@ -34,6 +34,7 @@ pub enum RankError {
 /// When it is no address to connect to, or its port is too high.
 pub fn endpoint_of_rank(endpoint: &str, rank: u32) -> Result<String, RankError> {
     let (host, port) = parts(endpoint)?;
+    // A shift past 65535 must not wrap around to another service's port.
     let shifted = u16::try_from(rank).ok().and_then(|rank| port.checked_add(rank));
     let port = shifted.ok_or_else(|| RankError::NoPort { endpoint: endpoint.to_owned(), rank })?;
     Ok(format!("tcp://{host}:{port}"))
@@ -44,6 +45,7 @@ fn parts(endpoint: &str) -> Result<(&str, u16), RankError> {
     let error = |problem| RankError::NoAddress { endpoint: endpoint.to_owned(), problem };
     let address = endpoint.strip_prefix("tcp://");
     let address = address.ok_or(error("it must begin with tcp://"))?;
+    // From the right: an IPv6 host has colons of its own.
     let (host, port) = address.rsplit_once(':').ok_or(error("it names no port"))?;
     let port = port.parse();
     match (host, port.map_err(|_| error("its port is no number up to 65535"))?) {

@@ -65,10 +65,12 @@ async fn ask(
         match wire::parse_reply(socket.recv().await?) {
             Ok(reply) => {
                 let is_end = reply == Reply::End;
+                // A full channel stops the reading, so a long replay cannot fill the memory.
                 if replies.send(Ok(reply)).await.is_err() || is_end {
                     return Ok(());
                 }
             }
+            // One bad reply may be followed by good ones, and the stream limits the wait for them.
             Err(error) => tracing::debug!(%error, "a reply was ignored"),
         }
     }

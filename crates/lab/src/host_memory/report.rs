@@ -108,8 +108,9 @@ impl Gains<'_> {
     /// The least and the greatest.
     fn range(&self, figure: impl Fn(&Gain) -> f64) -> (f64, f64) {
         let figures = self.by_seed.iter().map(figure);
-        figures
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| (low.min(it), high.max(it)))
+        figures.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), figure| {
+            (low.min(figure), high.max(figure))
+        })
     }
 }
 
@@ -130,7 +131,7 @@ impl WildReport {
             (run.blocks.rate(), run.qttft_s.mean)
         };
         let of_seed = |seed: usize| {
-            let others: Vec<_> = baselines.iter().map(|it| figures(it, seed)).collect();
+            let others: Vec<_> = baselines.iter().map(|baseline| figures(baseline, seed)).collect();
             Gain::of(figures(row, seed), &others)
         };
         let by_seed: Option<Vec<Gain>> = (0..row.runs.len()).map(of_seed).collect();
@@ -149,7 +150,8 @@ impl WildReport {
         }
         let mut told = Vec::new();
         for name in names {
-            let own: Vec<&Gains<'_>> = gains.iter().filter(|it| it.row.policy == name).collect();
+            let own: Vec<&Gains<'_>> =
+                gains.iter().filter(|gains| gains.row.policy == name).collect();
             told.push(over(name, &own));
             told.push(faster(name, &own));
         }
@@ -159,13 +161,13 @@ impl WildReport {
 
 /// Hit rates.
 fn over(name: &str, gains: &[&Gains<'_>]) -> String {
-    let best: Vec<f64> = gains.iter().map(|it| it.mean(|it| it.over_best)).collect();
-    let worst: Vec<f64> = gains.iter().map(|it| it.mean(|it| it.over_worst)).collect();
+    let best: Vec<f64> = gains.iter().map(|gains| gains.mean(|gain| gain.over_best)).collect();
+    let worst: Vec<f64> = gains.iter().map(|gains| gains.mean(|gain| gain.over_worst)).collect();
     let count = |beside| {
-        let found = best.iter().filter(|it| RangePosition::of(**it, &OVER_BEST) == beside);
+        let found = best.iter().filter(|gain| RangePosition::of(**gain, &OVER_BEST) == beside);
         found.count()
     };
-    let loses = best.iter().filter(|it| **it < 0.0).count();
+    let loses = best.iter().filter(|gain| **gain < 0.0).count();
     format!(
         "{name}: block hits over the best baseline {}, published {:+} to {:+} %: below that in {} \
          of {} settings (worse than the baseline in {loses}), within it in {}, above it in {}; \
@@ -185,9 +187,9 @@ fn over(name: &str, gains: &[&Gains<'_>]) -> String {
 
 /// Times.
 fn faster(name: &str, gains: &[&Gains<'_>]) -> String {
-    let best: Vec<f64> = gains.iter().map(|it| it.mean(|it| it.qttft_best)).collect();
-    let worst: Vec<f64> = gains.iter().map(|it| it.mean(|it| it.qttft_worst)).collect();
-    let reaches = |values: &[f64]| values.iter().filter(|it| **it <= *QTTFT.end()).count();
+    let best: Vec<f64> = gains.iter().map(|gains| gains.mean(|gain| gain.qttft_best)).collect();
+    let worst: Vec<f64> = gains.iter().map(|gains| gains.mean(|gain| gain.qttft_worst)).collect();
+    let reaches = |values: &[f64]| values.iter().filter(|change| **change <= *QTTFT.end()).count();
     format!(
         "{name}: mean QTTFT against the best baseline {}, against the slowest {}, published {} to \
          {} %: as much or more is saved in {} and in {} of {} settings",
@@ -255,9 +257,9 @@ mod tests {
     fn gains_are_over_the_baselines_of_the_same_setting() {
         let report = report();
         let gains = report.gains();
-        let best: Vec<f64> = gains.iter().map(|it| it.mean(|it| it.over_best)).collect();
+        let best: Vec<f64> = gains.iter().map(|gains| gains.mean(|gain| gain.over_best)).collect();
         assert!((best[0] - 3.5).abs() < 1e-9 && (best[1] + 2.0).abs() < 1e-9);
-        let (low, high) = gains[0].range(|it| it.over_best);
+        let (low, high) = gains[0].range(|gain| gain.over_best);
         assert!((low - 2.0).abs() < 1e-9 && (high - 5.0).abs() < 1e-9);
         assert_eq!(gains[0].best.policy, "lru", "sieve is no baseline of theirs");
         assert_eq!(gains.len(), 2);

@@ -77,6 +77,7 @@ impl ImportanceArmSettings<'_> {
             return probes.part_bytes(config, self.dtype, BLOCK_TOKENS);
         }
         let layer_bytes = KvStorageFormat::Same.layer_bytes(config, self.dtype, BLOCK_TOKENS);
+        // One layer's part for each layer, as `serve` stores it.
         vec![layer_bytes; config.num_layers]
     }
 
@@ -87,7 +88,9 @@ impl ImportanceArmSettings<'_> {
         let layers = config.num_layers;
         let slots = |part: usize| {
             let bytes = (part_bytes[part] * self.unit_blocks()).max(1) as u64;
+            // The memory is divided as the bytes of one unit divide into probes and rest.
             let share = part_bytes[part] as f64 / (part_bytes[0] + part_bytes[layers]) as f64;
+            // Room beyond the kept parts, for the loads of a question.
             (kept as f64 * share / bytes as f64) as usize + 3 * self.units() + 16
         };
         PartsConfig {
@@ -122,16 +125,20 @@ impl ImportanceArmSettings<'_> {
         let packing = variant.packs().then(|| PackingOptions {
             nodes: NodeOptions {
                 unit_tokens: self.chunk_tokens,
+                // A pack may be made at once: the benchmark waits for it before the next question.
                 interval: Duration::from_millis(1),
                 ..NodeOptions::default()
             },
+            // Room for all units of all layers, so no pack is refused for lack of it.
             most_units: self.units() * self.documents * config.num_layers,
         });
         ImportanceConfig {
             probes: variant.probes(config),
             selecting: variant.selecting(self.ratio, self.spared, self.merge),
+            // Every document qualifies: it has at least one chunk.
             least_tokens: self.chunk_tokens,
             guard: GuardOptions {
+                // A share of one checks each answer, a share of zero none.
                 sample: f64::from(u8::from(self.is_checked)),
                 // It looks on, and bars nothing.
                 most_kl: f32::INFINITY,
@@ -150,6 +157,7 @@ impl ImportanceArmSettings<'_> {
     }
 
     fn engine(&self) -> Engine {
+        // The document and the question, and as much again for the answer.
         let prompt_tokens = self.document_tokens + 2 * QUESTION_TOKENS;
         one_by_one::engine(self.model, (self.dtype, KvStorageFormat::Same), prompt_tokens)
     }
@@ -236,6 +244,7 @@ impl ImportanceArm {
         let budget_bytes = 2 * unit_bytes * units as u64 + (128 << 20);
         let options = DiskOptions::new(setting.folder, budget_bytes);
         let disk = SlowDisk::open(options, unit_bytes, setting.disk, &waker)?;
+        // The choice between loading and computing is not under test here.
         let load = match setting.variant {
             Variant::Recompute => LoadWhen::Never,
             _ => LoadWhen::Always,
@@ -260,6 +269,7 @@ impl ImportanceArm {
 
     /// Asks while the disk is as fast as it can: what follows on answers matters, not they.
     pub(super) fn warm(&mut self, prompt: Vec<TokenId>) -> Result<()> {
+        // The flag is read by the disk's thread on its own; no other data depends on it.
         self.is_lifted.store(true, Ordering::Relaxed);
         self.ask_now(prompt).map(drop)
     }
@@ -272,6 +282,7 @@ impl ImportanceArm {
     }
 
     fn ask_now(&mut self, prompt: Vec<TokenId>) -> Result<AnswerMeasurement> {
+        // Without this the device would hold the prefix and nothing would be loaded.
         self.engine.clear_device(self.now());
         self.last_id += 1;
         let submission = submission(self.last_id, prompt, 1);
@@ -279,6 +290,7 @@ impl ImportanceArm {
         let asked = self.now();
         match self.engine.submit(submission, asked) {
             Submit::Queued => {}
+            // One prompt at a time cannot find the queue full, so another answer is a defect.
             refused => bail!("the engine refused the question: {refused:?}"),
         }
         let (token, ttft, io) = self.answer(asked)?;
@@ -298,16 +310,20 @@ impl ImportanceArm {
 
     /// Counts of partial loads; zeros without importance.
     fn tally(&self) -> PartialLoadTally {
-        self.engine.importance().map_or_else(PartialLoadTally::default, |it| it.tally)
+        self.engine
+            .importance()
+            .map_or_else(PartialLoadTally::default, |importance| importance.tally)
     }
 
     fn guard(&self) -> GuardCounts {
-        self.engine.importance().map_or_else(GuardCounts::default, |it| it.guard)
+        self.engine.importance().map_or_else(GuardCounts::default, |importance| importance.guard)
     }
 
     /// Packs: that there are, and that are being made.
     pub(super) fn packs(&self) -> (usize, usize) {
-        self.engine.importance().map_or((0, 0), |it| (it.packs.packs, it.packs.pending))
+        self.engine
+            .importance()
+            .map_or((0, 0), |importance| (importance.packs.packs, importance.packs.pending))
     }
 
     /// Units whose write has not ended. The disk learns of one only once its checksum is computed.
@@ -324,6 +340,7 @@ impl ImportanceArm {
             let began = self.now();
             let step = self.engine.step(began);
             let seconds = self.now().since(began).as_secs_f64();
+            // The engine learns the speed of its steps, as in a server.
             self.engine.took(&step, seconds);
             for output in &step.outputs {
                 if let Output::Token { token, .. } = output {
@@ -331,6 +348,7 @@ impl ImportanceArm {
                 }
             }
             if step.is_empty {
+                // Only empty steps count: a load beside a computing step delays nothing.
                 io += self.pulse.rest(PAUSE);
             }
             if self.now().since(asked) > PATIENCE {
@@ -343,13 +361,16 @@ impl ImportanceArm {
     fn settle(&mut self) -> Result<()> {
         let began = Instant::now();
         let mut still = 0;
+        // Three quiet rounds in a row: in a single one, work may be between two threads.
         while still < 3 {
             let now = self.now();
             let is_empty = if self.engine.is_idle() {
+                // An idle engine takes no steps, so the tiers are looked after directly.
                 self.engine.look_round(now).is_empty()
             } else {
                 self.engine.step(now).is_empty
             };
+            // The meter sees requests that the engine has given to the disk and not got back.
             let counts = self.meter.counts();
             let kinds = [counts.gets, counts.parts, counts.puts];
             let under_way: u64 = kinds.iter().map(|kind| kind.under_way()).sum();
@@ -361,6 +382,7 @@ impl ImportanceArm {
             }
             self.pulse.rest(Duration::from_millis(1));
         }
+        // A wrong count would make all later figures wrong.
         self.engine.check();
         Ok(())
     }

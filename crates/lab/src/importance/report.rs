@@ -30,16 +30,18 @@ pub(super) fn json(bench: &ImportanceBench, row: &ImportanceRow, document_tokens
         "bytes_per_s": row.bytes_per_s,
     });
     let told = [setting, loaded(row, document_tokens), answered(row)];
-    let objects = told.into_iter().filter_map(|it| match it {
+    let objects = told.into_iter().filter_map(|part| match part {
         Value::Object(object) => Some(object),
         _ => None,
     });
+    // The parts share no key, so their order does not matter.
     objects.flatten().collect()
 }
 
 /// Returns the loaded bytes of a row, by source, as JSON.
 fn loaded(row: &ImportanceRow, document_tokens: usize) -> Value {
     let tally = &row.tally;
+    // A row without answers shows zeros instead of NaN, which JSON cannot hold.
     let per_answer = |count: u64| count as f64 / row.answers.len().max(1) as f64;
     let parts: u64 = tally.parts.iter().sum();
     let hit = |place: usize| tally.parts[place] as f64 / parts.max(1) as f64;
@@ -68,8 +70,8 @@ fn answered(row: &ImportanceRow) -> Value {
     let (tally, compared) = (&row.tally, &row.compared);
     let of_layer = |sum: f64| sum / tally.layers.max(1) as f64;
     json!({
-        "ttft_ms": row.answers.iter().map(|it| ms(it.ttft)).collect::<Vec<_>>(),
-        "io_ms": row.answers.iter().map(|it| ms(it.io)).collect::<Vec<_>>(),
+        "ttft_ms": row.answers.iter().map(|answer| ms(answer.ttft)).collect::<Vec<_>>(),
+        "io_ms": row.answers.iter().map(|answer| ms(answer.io)).collect::<Vec<_>>(),
         "ttft_gain": row.gain().map(|(ttft, _)| ttft),
         "io_gain": row.gain().map(|(_, io)| io),
         "full_layers": of_layer(tally.full_layers as f64),
@@ -119,6 +121,7 @@ const HEAD: [&str; 18] = [
 fn cells(row: &ImportanceRow, document_tokens: usize) -> Vec<String> {
     let is_computed = row.variant == Variant::Recompute;
     let tally = &row.tally;
+    // A dash says that a figure does not apply; a zero would look measured.
     let unless = |is_none: bool, text: String| if is_none { "–".to_owned() } else { text };
     let parts = tally.parts.iter().sum::<u64>().max(1) as f64;
     let layers = tally.layers.max(1) as f64;
@@ -131,6 +134,7 @@ fn cells(row: &ImportanceRow, document_tokens: usize) -> Vec<String> {
         format!("{:.0}", ms(row.ttft())),
         unless(is_computed, format!("{:.0}", ms(row.io()))),
         unless(ttft_gain == 0.0, format!("{ttft_gain:.2}")),
+        // A row without waiting has no finite gain.
         unless(io_gain == 0.0 || !io_gain.is_finite() || is_computed, format!("{io_gain:.2}")),
         unless(is_computed, percent_to_tenths(row.loaded_share())),
         unless(is_computed, percent_to_tenths(row.disk_share())),

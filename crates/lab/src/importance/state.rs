@@ -14,6 +14,7 @@ impl DiskStateFolder {
     /// Copies the folder `stored` to `folder`, which must not exist yet. No process may have
     /// `stored` open.
     pub(super) fn copied(stored: &Path, folder: PathBuf) -> Result<Self> {
+        // The guard exists before the copy, so a failed copy is deleted as well.
         let state = Self(folder);
         let copied = copy(stored, &state.0);
         copied.with_context(|| format!("cannot copy to {}", state.0.display()))?;
@@ -28,6 +29,7 @@ impl DiskStateFolder {
 impl Drop for DiskStateFolder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
+            // A drop cannot fail; the user learns which folder is left.
             output::note(&format!("{} could not be deleted: {error}", self.0.display()));
         }
     }
@@ -43,6 +45,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
             copy(&entry.path(), &copied)?;
         } else {
             fs::copy(entry.path(), &copied)?;
+            // Dirty pages would be written back during the measurement.
             File::open(&copied)?.sync_all()?;
         }
     }

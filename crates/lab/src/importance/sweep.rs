@@ -71,12 +71,12 @@ pub(super) struct ImportanceRow {
 impl ImportanceRow {
     /// The median time to the first token.
     pub(super) fn ttft(&self) -> Duration {
-        median(self.answers.iter().map(|it| it.ttft))
+        median(self.answers.iter().map(|answer| answer.ttft))
     }
 
     /// The median time that was spent waiting for what was loaded.
     pub(super) fn io(&self) -> Duration {
-        median(self.answers.iter().map(|it| it.io))
+        median(self.answers.iter().map(|answer| answer.io))
     }
 
     /// Whether anything was loaded by importance.
@@ -91,7 +91,7 @@ impl ImportanceRow {
 
     /// Bytes that the disk read, whole pages and headers.
     pub(super) fn disk_bytes(&self) -> u64 {
-        self.answers.iter().map(|it| it.disk_bytes).sum()
+        self.answers.iter().map(|answer| answer.disk_bytes).sum()
     }
 
     /// Bytes that are stored of what was asked about.
@@ -156,6 +156,7 @@ pub(super) fn run(
         for (index, &ratio) in asked.ratios.iter().enumerate() {
             let variants = turn(&asked.variants, index == 0);
             let rows = sweep.rows(&variants, ratio, bytes_per_s)?;
+            // The full load of the same ratio, measured in turn with the others.
             let full = rows.iter().find(|row| row.variant == Variant::Full);
             let full = full.map(|row| (row.ttft(), row.io()));
             for mut row in rows {
@@ -171,8 +172,9 @@ pub(super) fn run(
 /// only the full load is measured again at further ratios, so that what is compared with it was
 /// measured beside it.
 fn turn(variants: &[Variant], is_first: bool) -> Vec<Variant> {
-    let (chosen, plain): (Vec<_>, Vec<_>) = variants.iter().partition(|it| it.has_ratio());
-    let is_due = |it: &Variant| is_first || (*it == Variant::Full && !chosen.is_empty());
+    let (chosen, plain): (Vec<_>, Vec<_>) =
+        variants.iter().partition(|variant| variant.has_ratio());
+    let is_due = |variant: &Variant| is_first || (*variant == Variant::Full && !chosen.is_empty());
     let plain = plain.into_iter().filter(is_due);
     plain.chain(chosen.iter().copied()).collect()
 }
@@ -193,6 +195,7 @@ impl ImportanceSweep<'_> {
             model: &self.workload.model,
             dtype: self.asked.dtype,
             folder,
+            // Units are not read in chunks.
             chunk_tokens: if variant.is_partly() { self.asked.chunk_tokens } else { UNIT_TOKENS },
             document_tokens: self.workload.tokens(),
             documents: self.workload.documents.len(),
@@ -207,11 +210,13 @@ impl ImportanceSweep<'_> {
     /// Documents are computed once per layout.
     fn state(&self, variant: Variant) -> Result<DiskStateFolder> {
         let stored = self.asked.folder.join(variant.layout());
+        // The layout is filled once; each arm then gets its own copy.
         if !stored.exists() {
             let mut arm = ImportanceArm::open(&self.setting(variant, &stored))?;
             let documents = self.workload.documents.iter();
-            documents.cloned().try_for_each(|it| arm.warm(it))?;
+            documents.cloned().try_for_each(|document| arm.warm(document))?;
         }
+        // Each copy has a number of its own: two arms of one variant must not share a folder.
         let number = self.num_states.get();
         self.num_states.set(number + 1);
         DiskStateFolder::copied(&stored, self.asked.folder.join(format!("state-{number}")))
@@ -225,10 +230,12 @@ impl ImportanceSweep<'_> {
         let mut computing = Vec::new();
         for number in 0..CALIBRATIONS {
             let answer = arm.ask(self.prompt(number))?;
+            // Waiting is subtracted: only computing is wanted here.
             computing.push(answer.ttft.saturating_sub(answer.io));
         }
         let computing_s = median(computing.into_iter()).as_secs_f64();
         let bytes = setting.document_bytes() as f64;
+        // Solved for the speed at which loading takes the wanted share of the whole time.
         let speed = |share: &f64| bytes * (1.0 - share) / (share * computing_s);
         Ok(self.asked.io_shares.iter().map(speed).collect())
     }
@@ -252,14 +259,19 @@ impl ImportanceSweep<'_> {
             arms.push((variant, self.warm(variant, ratio, bytes_per_s, &progress)?));
         }
         let mut rows: Vec<ImportanceRow> =
-            arms.iter().map(|(it, _)| self.row(*it, ratio, bytes_per_s)).collect();
+            arms.iter().map(|(variant, _)| self.row(*variant, ratio, bytes_per_s)).collect();
         for number in 0..self.asked.questions {
+            // Questions of the warm-up have other numbers, so none is asked twice.
             let question = self.workload.question(1_000_000 + number as u64);
             let prompt = [&self.workload.documents[question.document][..], &question.tokens];
+            // The order rotates with each question, so drifts of the machine hit all variants
+            // alike.
             for turn in 0..arms.len() {
                 let index = (number + turn) % arms.len();
                 let (variant, (arm, _)) = &mut arms[index];
                 progress.inc(1);
+                // A full computation is slow and always takes the same time; the first few are
+                // enough.
                 if *variant == Variant::Recompute && number >= RECOMPUTED {
                     continue;
                 }
@@ -273,6 +285,7 @@ impl ImportanceSweep<'_> {
             }
         }
         progress.end();
+        // Packs are counted at the end: they grow while questions are asked.
         for (row, (_, (arm, _))) in rows.iter_mut().zip(&arms) {
             row.packs = arm.packs().0;
         }
@@ -298,11 +311,13 @@ impl ImportanceSweep<'_> {
             disk: rate(bytes_per_s),
             host: rate(bytes_per_s * self.asked.host_speed),
             kept: self.asked.kept,
+            // A full computation compared with itself would show nothing.
             is_checked: variant != Variant::Recompute,
             ..self.setting(variant, state.folder())
         };
         let mut arm = ImportanceArm::open(&setting)
             .with_context(|| format!("cannot open {}", variant.name()))?;
+        // Nothing is loaded, so there is nothing to warm.
         if variant == Variant::Recompute {
             progress.inc(self.warm_ups() as u64);
             return Ok((arm, state));

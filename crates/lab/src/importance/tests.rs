@@ -96,7 +96,7 @@ fn json_says_how_it_was_measured_and_its_shares_add_up() {
     assert!(of_units["ratio"].is_null() && of_units["spared"].is_null());
     let told = report::json(&bench, impress, tokens);
     let shares = ["device_hits", "host_hits", "disk_reads", "shared"];
-    let shares = shares.map(|it| told[it].as_f64().expect("a share"));
+    let shares = shares.map(|key| told[key].as_f64().expect("a share"));
     let sum: f64 = shares.iter().sum();
     assert!((sum - 1.0).abs() < 1e-9 && shares[3] > 0.4, "{shares:?}");
     for (name, count) in [("fell_back", 7), ("chunk", 16), ("documents", 1), ("warm_up", 3)] {

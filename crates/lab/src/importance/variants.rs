@@ -47,7 +47,8 @@ impl Variant {
     /// Returns the variants that make sense for `model`: without groups no probe is blind.
     pub(super) fn all(model: &ModelConfig) -> Vec<Self> {
         let all = Self::ALL.into_iter();
-        let says_something = |it: &Self| *it != Self::ImpressBlind || model.group() > 1;
+        // Without groups each head has keys of its own, and every probe sees its own keys.
+        let says_something = |variant: &Self| *variant != Self::ImpressBlind || model.group() > 1;
         all.filter(says_something).collect()
     }
 
@@ -81,6 +82,7 @@ impl Variant {
     /// Returns the name of the storage layout. Variants with the same layout can read each other's
     /// records.
     pub(super) fn layout(self) -> &'static str {
+        // Records can be read only in the layout in which they were written.
         match self {
             Self::Units => "units",
             Self::ImpressBlind => "blind",
@@ -98,6 +100,7 @@ impl Variant {
         match self {
             _ if self.reads_all_keys() => Probes::all(model),
             Self::ImpressBlind => {
+                // The first heads may all share one key head, which is what makes the probe blind.
                 let heads: Vec<usize> = (0..3.min(model.num_heads)).collect();
                 Probes::new(&heads, model).expect("a model has its first heads")
             }
@@ -111,7 +114,9 @@ impl Variant {
             ratio: if self == Self::Full { 1.0 } else { ratio },
             spared,
             whole_parts: matches!(self, Self::Chunks | Self::ChunksNoReorder),
+            // H2O sums the attention of all heads.
             merge: if is_h2o { Merge::Sum } else { merge },
+            // H2O has no probes that could disagree.
             falls_back: !is_h2o,
             ..Selecting::default()
         }

@@ -52,7 +52,9 @@ enum Asks {
 /// Loads the model, documents and questions of `bench`.
 pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<DocumentWorkload> {
     let loaded = load_model(&bench.model, dtype)?;
+    // Documents are whole chunks in every layout, so no tokens are left over.
     let tokens = bench.prefix / MOST_CHUNK * MOST_CHUNK;
+    // The question and one answer token must fit the context as well.
     let most = loaded.model.config.max_context.saturating_sub(QUESTION_TOKENS + 1);
     if !(MOST_CHUNK..=most).contains(&tokens) {
         let (prefix, model) = (bench.prefix, &bench.model);
@@ -60,6 +62,7 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<DocumentWork
         return Err(UsageError(problem).into());
     }
     refuse_ignored(bench)?;
+    // The seed is fixed: every variant and every run gets the same documents.
     let mut rng = Rng::new(8);
     let (documents, asks) = match (HeadLayout::named(&bench.model), &bench.text) {
         (Some(_), _) => {
@@ -78,7 +81,7 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<DocumentWork
                 Document::new(&mut rng, size, majority)
             };
             let documents: Vec<Document> = (0..bench.documents).map(draw).collect();
-            let texts = documents.iter().map(|it| it.tokens.clone()).collect();
+            let texts = documents.iter().map(|document| document.tokens.clone()).collect();
             (texts, Asks::Needle { documents, is_value })
         }
         (None, Some(path)) => {
@@ -110,6 +113,7 @@ fn refuse_ignored(bench: &ImportanceBench) -> Result<()> {
 
 /// A text as documents, one behind the other, and questions from what is left.
 fn pieces(encoded: &[TokenId], count: usize, tokens: usize) -> Result<(Vec<Vec<TokenId>>, Asks)> {
+    // One question at least must be left after the documents.
     let needed = count * tokens + QUESTION_TOKENS;
     if encoded.len() < needed {
         let found = encoded.len();

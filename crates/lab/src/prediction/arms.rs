@@ -26,12 +26,14 @@ pub(crate) fn arm(name: &str, predicting: Predicting) -> Result<Arm, String> {
         Some((base, options)) => (base, format!(":{options}")),
         None => (name, String::new()),
     };
+    // An interval in the options is the user's; the traffic's mean gap is the default.
     let interval = if options.contains(":interval=") {
         String::new()
     } else {
         format!(":interval={}", predicting.interval_s)
     };
     let (policy, predictor, charge_tokens) = match base {
+        // The turn count and the truth cost no memory, so they are not charged.
         "turn-only" => (format!("lpc{options}{interval}"), PredictionSource::TurnCount, 0),
         "oracle" => (format!("lpc{options}{interval}"), PredictionSource::Truth, 0),
         "lpc" => {
@@ -46,6 +48,7 @@ pub(crate) fn arm(name: &str, predicting: Predicting) -> Result<Arm, String> {
 
 fn check(arm: &Arm) -> Result<(), String> {
     let setting = Setting { capacity: 1, block_tokens: 16 };
+    // The charge belongs to the arm and not to the policy, which would refuse it.
     let (spec, _) = policy::split_charge(&arm.policy, 16).map_err(|error| error.to_string())?;
     policy::by_name(&spec, setting)
         .map(drop)

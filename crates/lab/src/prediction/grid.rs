@@ -96,6 +96,7 @@ impl Grid {
     }
 
     fn add(&mut self, axes: &Axes, point: GridPoint, name: &str) -> Result<(), String> {
+        // Every point needs LRU and the oracle of its own traffic and cache, to compare with.
         let lru = self.group(axes, point, "lru")?;
         let oracle = self.group(axes, point, "oracle")?;
         let group = self.group(axes, point, name)?;
@@ -121,7 +122,8 @@ impl Grid {
             size_tokens: point.size_tokens,
             arm: arm(name, predicting)?,
         };
-        let known = self.groups.iter().position(|it| *it == group);
+        // Sweeps share groups, and a group that is known is not run a second time.
+        let known = self.groups.iter().position(|known| *known == group);
         Ok(known.unwrap_or_else(|| {
             self.groups.push(group);
             self.groups.len() - 1
@@ -148,7 +150,12 @@ impl Axes {
                 self.sizes.iter().map(|&size| point(f64::from(size), size)).collect()
             }
             SweepAxis::Lambda => at(&|point| {
-                let gap = |(gap, it): (usize, &Gap)| GridPoint { x: it.mean_s(), gap, ..point };
+                // The index selects the traffic; the mean is the place on the axis.
+                let gap = |(gap, distribution): (usize, &Gap)| GridPoint {
+                    x: distribution.mean_s(),
+                    gap,
+                    ..point
+                };
                 self.gaps.iter().enumerate().map(gap).collect()
             }),
             SweepAxis::Mcc => at(&|point| {
@@ -173,6 +180,8 @@ impl Axes {
     fn names(&self, point: GridPoint) -> Vec<String> {
         let depends = |name: &&String| match point.sweep {
             SweepAxis::Size | SweepAxis::Lambda => true,
+            // Other policies read no predictions, so quality and memory of the predictor change
+            // nothing.
             SweepAxis::Mcc | SweepAxis::Charge => *name == "lpc" || name.starts_with("lpc:"),
         };
         self.arms.iter().filter(depends).cloned().collect()
@@ -185,6 +194,7 @@ fn shown_name(point: GridPoint, name: &str) -> String {
         (SweepAxis::Mcc, PredictionSource::Noisy { channel, .. }) => {
             format!("{name} {} at {}", channel.name(), kilo(point.size_tokens))
         }
+        // The axis is the size itself.
         (SweepAxis::Size, _) => name.to_owned(),
         _ => format!("{name} at {}", kilo(point.size_tokens)),
     }

@@ -62,6 +62,7 @@ pub(super) fn read(file: &Path) -> Result<RecordedRun> {
     let name = file.display();
     let opened = File::open(file).with_context(|| format!("cannot read {name}"))?;
     let mut lines = BufReader::new(opened).lines();
+    // The header comes first and names format and version, so a wrong file fails at once.
     let first = lines.next().with_context(|| format!("{name} is empty"))??;
     let header = serde_json::from_str::<RecordHeaderLine>(&first);
     match header {
@@ -82,7 +83,8 @@ pub(super) fn read(file: &Path) -> Result<RecordedRun> {
 }
 
 fn checked(line: ConversationLine) -> Result<ConversationLine> {
-    let times = line.turns.iter().flat_map(|it| [it.think_s, it.e2e_s, it.sent_s]);
+    let times = line.turns.iter().flat_map(|turn| [turn.think_s, turn.e2e_s, turn.sent_s]);
+    // The range also excludes NaN and infinity, which no clock can hold.
     let is_time = |seconds: f64| (0.0..=SECONDS_MAX).contains(&seconds);
     ensure!(
         is_time(line.start_s) && times.into_iter().all(is_time),
@@ -92,11 +94,13 @@ fn checked(line: ConversationLine) -> Result<ConversationLine> {
 }
 
 fn run(lines: &[ConversationLine]) -> RecordedRun {
-    let lines: Vec<_> = lines.iter().filter(|it| !it.turns.is_empty()).collect();
+    // A conversation without turns sends nothing and would shift the indices below.
+    let lines: Vec<_> = lines.iter().filter(|line| !line.turns.is_empty()).collect();
     let indices: HashMap<usize, usize> =
         lines.iter().enumerate().map(|(index, line)| (line.conversation, index)).collect();
     let started = lines.iter().map(|line| {
         let head = line.shared.as_ref().and_then(|shared| {
+            // A head may name a conversation that was left out; then nothing is shared.
             Some(Head { conversation: *indices.get(&shared.conversation)?, tokens: shared.tokens })
         });
         let turns = turns(&line.turns);
@@ -111,6 +115,7 @@ fn run(lines: &[ConversationLine]) -> RecordedRun {
         told.collect::<Vec<_>>()
     });
     let told: Vec<_> = told.collect();
+    // Without any prediction the record counts as one without a model.
     let is_told = told.iter().flatten().any(Option::is_some);
     RecordedRun {
         script: Script::recorded(started.collect(), end_s, SLACK_S),
@@ -124,11 +129,13 @@ const SLACK_S: f64 = 600.0;
 /// The gap of a turn is what the next one says it waited.
 fn turns(fields: &[TurnField]) -> Vec<ScriptedTurn> {
     let gaps = fields.iter().skip(1).map(|next| next.think_s);
+    // No gap follows the last turn.
     let gaps = gaps.chain([0.0]);
     fields
         .iter()
         .zip(gaps)
         .map(|(field, gap_s)| ScriptedTurn {
+            // A turn has one token at least, whatever the record says.
             new_tokens: field.new_tokens.max(1),
             answer_tokens: field.answer_tokens.max(1),
             gap_s,

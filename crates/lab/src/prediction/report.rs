@@ -102,7 +102,7 @@ impl RunMeasurements {
             mcc: outcome.quality().mcc,
             preemptions: outcome.preemptions,
             refused: outcome.refused,
-            turns: outcome.turns.iter().map(|(&turn, &it)| (turn, it)).collect(),
+            turns: outcome.turns.iter().map(|(&turn, &times)| (turn, times)).collect(),
             contexts: outcome.contexts(block_tokens),
         }
     }

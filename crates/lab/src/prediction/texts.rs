@@ -62,12 +62,15 @@ impl TokenCountOptions {
     pub(super) fn of(&self, conversation: &conversation::Conversation) -> UntimedConversation {
         let exchanges = exchanges(conversation);
         let turns = exchanges.iter().enumerate().map(|(index, exchange)| {
+            // Only the first turn carries the shared prefix; later ones contain it already.
             let shared = if index == 0 { self.shared_tokens } else { 0 };
             let around = shared.saturating_add(self.template_tokens);
             let answer = exchange.answer.as_ref();
             ScriptedTurn {
                 new_tokens: around.saturating_add(self.tokens(&exchange.said)),
-                answer_tokens: answer.map_or(self.answer_tokens, |it| self.tokens(it)).max(1),
+                answer_tokens: answer
+                    .map_or(self.answer_tokens, |answer| self.tokens(answer))
+                    .max(1),
                 gap_s: 0.0,
             }
         });
@@ -113,6 +116,7 @@ pub(super) fn predict(
     for (spoken, recorded) in conversations.chunks(BATCH).zip(recorded.chunks_mut(BATCH)) {
         let known: Vec<Situation> = spoken.iter().flat_map(known).collect();
         let mut told = predictor.predict(&known).into_iter();
+        // The predictions come in the order of conversations and turns.
         for recorded in recorded {
             recorded.told = told.by_ref().take(recorded.told.len()).collect();
         }
@@ -124,6 +128,7 @@ pub(super) fn predict(
 /// texts have times, because each seed draws new ones.
 fn situations(conversation: &conversation::Conversation, num_prompts: usize) -> Vec<Situation> {
     let mut known = situations::of_requests(conversation, num_prompts);
+    // Recorded gaps would tell the model of a time that the simulation does not have.
     known.iter_mut().for_each(|known| known.gap_s = None);
     known
 }
@@ -135,6 +140,7 @@ fn exchanges(conversation: &conversation::Conversation) -> Vec<MessageExchange> 
     let (mut said, mut asks) = (ExchangeText::default(), false);
     for turn in &conversation.turns {
         match turn.role {
+            // Only an answer to a question completes an exchange.
             Role::Assistant if asks => {
                 let mut answer = ExchangeText::default();
                 answer.push(turn);
@@ -145,17 +151,20 @@ fn exchanges(conversation: &conversation::Conversation) -> Vec<MessageExchange> 
                 asks = false;
             }
             Role::Assistant => {
-                let last = exchanges.last_mut().and_then(|it| it.answer.as_mut());
+                // A second answer belongs to the exchange before; one before any question is dropped.
+                let last = exchanges.last_mut().and_then(|exchange| exchange.answer.as_mut());
                 if let Some(answer) = last {
                     answer.push(turn);
                 }
             }
+            // System messages are part of the next prompt and ask for nothing by themselves.
             role => {
                 said.push(turn);
                 asks |= role == Role::User;
             }
         }
     }
+    // The last question has no answer in the record, but the simulation answers it.
     if asks {
         exchanges.push(MessageExchange { said, answer: None });
     }
@@ -192,7 +201,8 @@ mod tests {
         ]);
         let recorded = lengths.of(&spoken);
         let turns = recorded.conversation.turns;
-        let turns: Vec<_> = turns.iter().map(|it| (it.new_tokens, it.answer_tokens)).collect();
+        let turns: Vec<_> =
+            turns.iter().map(|turn| (turn.new_tokens, turn.answer_tokens)).collect();
         assert_eq!(turns, [(100 + 5 + 3, 3), (5 + 2, 77)]);
         assert_eq!(recorded.told, [None, None]);
         let mut withheld = conversation(&[(Role::User, "1234"), (Role::Assistant, "")]);
@@ -214,10 +224,10 @@ mod tests {
             turn.at = Some(Nanos(1));
         }
         let situations = situations(&spoken, 2);
-        let got = situations.iter().map(|it| (it.turn, it.prompts.join(" ")));
+        let got = situations.iter().map(|situation| (situation.turn, situation.prompts.join(" ")));
         let wanted = expected.iter().map(|&(turn, text)| (turn, text.to_owned()));
         assert!(got.eq(wanted), "{said}: {situations:?}");
-        assert!(situations.iter().all(|it| it.gap_s.is_none()));
+        assert!(situations.iter().all(|situation| situation.gap_s.is_none()));
         assert_eq!(situations.len(), exchanges(&spoken).len(), "{said}");
     }
 

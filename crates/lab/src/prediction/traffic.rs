@@ -119,6 +119,7 @@ impl TrafficOptions {
 
     /// Reads what is to be read.
     pub(super) fn source(&self) -> Result<TrafficSource> {
+        // Options that contradict each other are reported before a file is read.
         self.check()?;
         if let Some(file) = &self.record {
             let run = record::read(file)?;
@@ -179,15 +180,19 @@ impl TrafficOptions {
             answer_tokens: self.answer_tokens.unwrap_or(ANSWER_TOKENS),
             shared_tokens: self.shared_tokens,
         };
-        let mut recorded: Vec<UntimedConversation> = read.iter().map(|it| lengths.of(it)).collect();
+        let mut recorded: Vec<UntimedConversation> =
+            read.iter().map(|conversation| lengths.of(conversation)).collect();
         if let Some(model) = &self.model {
             texts::predict(model, &self.encoder, &read, &mut recorded)?;
         }
-        recorded.retain(|it| !it.conversation.turns.is_empty());
+        // A conversation without a user message never sends a request.
+        recorded.retain(|recorded| !recorded.conversation.turns.is_empty());
         if recorded.is_empty() {
             bail!("{} has no conversation with a user message", file.display());
         }
-        let goes_on = |it: &UntimedConversation| it.conversation.turns.len() > 1;
+        let goes_on = |recorded: &UntimedConversation| recorded.conversation.turns.len() > 1;
+        // Starts are spaced by the length of conversations; without gaps and answer times all are
+        // zero.
         if self.answer_ms == 0.0 && !recorded.iter().any(goes_on) {
             let message = format!(
                 "--conversations {}: all have one turn, so nothing spaces their starts; say by \
@@ -229,6 +234,7 @@ impl TrafficSource {
 
     pub(super) fn seeds(&self, asked: usize) -> Vec<u64> {
         match self {
+            // A record repeats one run, so more seeds would repeat it exactly.
             Self::Record { .. } => vec![1],
             _ => (1..=asked as u64).collect(),
         }
@@ -297,6 +303,7 @@ fn turn_shares(turns: &mut dyn Iterator<Item = (u16, bool)>) -> Vec<Probability>
 fn drawn(conversations: u64, turns: u64) -> String {
     let (said, turns) = (counted(conversations, "conversation"), counted(turns, "turn"));
     let mut text = format!("{said}, {turns} with the first seed");
+    // At the limit the run ends early, and its figures are of a shorter time.
     if conversations >= CONVERSATIONS_MAX as u64 {
         text += "; that is the maximum, and it is reached before the run ends: no conversation \
                  starts after it. Fewer minutes or slots, or --answer-ms, need fewer";

@@ -42,6 +42,7 @@ pub(super) struct TierArmSettings<'a> {
 impl TierArmSettings<'_> {
     /// Units of a prompt.
     fn units(&self) -> usize {
+        // A partial unit at the end is not stored.
         (self.prefix_tokens + NEW_TOKENS) / UNIT_TOKENS
     }
 
@@ -112,6 +113,7 @@ impl TierArm {
         let budget_bytes = 2 * MOST_PREFIXES as u64 * unit_bytes * setting.units() as u64;
         let options = DiskOptions::new(setting.folder, budget_bytes + (64 << 20));
         let disk = SlowDisk::open(options, unit_bytes, setting.reads, &waker)?;
+        // The folder holds one prefix only, so enough units mean that it is stored.
         let knows_prefix = disk.below.found.len() * UNIT_TOKENS >= setting.prefix_tokens;
         let tiers = disk.tiers(&store, setting.units() + 1, setting.load);
         let meter = disk.meter;
@@ -130,6 +132,7 @@ impl TierArm {
 
     /// Asks with nothing on the device, and waits until nothing moves any more.
     pub(super) fn ask(&mut self, prompt: BenchPrompt) -> Result<PromptMeasurement> {
+        // Nothing may be found on the device: the tier is under test.
         self.engine.clear_device(self.now());
         self.last_id += 1;
         let prompt_tokens = self.tokens(prompt);
@@ -148,6 +151,7 @@ impl TierArm {
     fn tokens(&self, prompt: BenchPrompt) -> Vec<TokenId> {
         match prompt {
             BenchPrompt::Known(number) => {
+                // Odd numbers are for known prompts and even ones for unknown, so no tokens repeat.
                 let new = tokens(2 * number + 1, NEW_TOKENS, self.vocab);
                 [&self.prefix[..], &new].concat()
             }
@@ -171,6 +175,8 @@ impl TierArm {
                 match output {
                     Output::Loaded { tokens, .. } => loaded_tokens += tokens,
                     Output::Token { finish, .. } => {
+                        // The first token counts, and the later ones teach the cost of a decoding
+                        // step.
                         let told = *ttft.get_or_insert_with(|| self.pulse.now());
                         if finish.is_some() {
                             return Ok(PromptMeasurement {
@@ -187,6 +193,7 @@ impl TierArm {
                 bail!("no answer after {} s", PATIENCE.as_secs());
             }
             if step.is_empty {
+                // The engine may wait for a deadline of its own, such as a late load.
                 let until = self.engine.waits_until(now).unwrap_or(now + PAUSE);
                 self.pulse.rest(until.since(now).min(PAUSE));
             }
@@ -200,12 +207,14 @@ impl TierArm {
             _ => 0,
         };
         let units = self.prefix.len() + NEW_TOKENS;
+        // Units that were stored before are not stored again.
         let new = (units / UNIT_TOKENS - known / UNIT_TOKENS) as u64;
         let began = Instant::now();
         loop {
             self.engine.look_round(self.now());
             let counts = self.meter.counts();
             let is_still = counts.gets.under_way() + counts.puts.under_way() == 0;
+            // Reads that came too late must not take bandwidth from the next prompt.
             if is_still && self.stored()? >= stored_before + new {
                 self.engine.check();
                 self.knows_prefix |= matches!(prompt, BenchPrompt::Known(_));
@@ -221,7 +230,7 @@ impl TierArm {
     /// Units that were stored since it was opened.
     fn stored(&self) -> Result<u64> {
         let tiers = self.engine.tiers().context("made with tiers")?;
-        Ok(tiers.summary().iter().map(|it| it.counts.stored).sum())
+        Ok(tiers.summary().iter().map(|tier| tier.counts.stored).sum())
     }
 
     fn now(&self) -> Nanos {

@@ -21,6 +21,7 @@ impl NamedModel {
     /// Refuses prefixes that are no whole units, and those that the model does not compute.
     pub(super) fn must_hold(&self, prefix_tokens: usize) -> Result<()> {
         let most = self.model.config.max_context.saturating_sub(NEW_TOKENS + 1);
+        // Prefixes are whole units, so the limit is rounded down to one.
         let most = most / UNIT_TOKENS * UNIT_TOKENS;
         let is_whole = prefix_tokens.is_multiple_of(UNIT_TOKENS);
         if is_whole && (UNIT_TOKENS..=most).contains(&prefix_tokens) {

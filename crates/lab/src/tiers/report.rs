@@ -13,12 +13,13 @@ const GAIN: f64 = 0.95;
 pub(super) fn json(cell: &TierSweepCell) -> Value {
     let ttft_ms = |arm: usize| -> Vec<f64> {
         let answers = cell.answers[arm].iter();
-        answers.map(|it| (it.ttft.as_secs_f64() * 1e6).round() / 1e3).collect()
+        answers.map(|answer| (answer.ttft.as_secs_f64() * 1e6).round() / 1e3).collect()
     };
     json!({
         "model": cell.model,
         "prefix_tokens": cell.prefix_tokens,
         "prefix_bytes": cell.prefix_bytes,
+        // JSON has no infinity: a missing rate means the disk itself.
         "bytes_per_s": cell.bytes_per_s.is_finite().then_some(cell.bytes_per_s),
         "load_ttft_ms": ttft_ms(0),
         "compute_ttft_ms": ttft_ms(1),

@@ -49,7 +49,7 @@ pub(super) struct TierSweepCell {
 impl TierSweepCell {
     /// The median time to the first token of an arm.
     pub(super) fn ttft(&self, arm: usize) -> Duration {
-        let mut ttfts: Vec<Duration> = self.answers[arm].iter().map(|it| it.ttft).collect();
+        let mut ttfts: Vec<Duration> = self.answers[arm].iter().map(|answer| answer.ttft).collect();
         ttfts.sort_unstable();
         ttfts[ttfts.len() / 2]
     }
@@ -63,7 +63,7 @@ impl TierSweepCell {
     /// Share of the prefix that the plan loads, on average.
     pub(super) fn loaded_share(&self) -> f64 {
         let [.., ours] = &self.answers;
-        let loaded: usize = ours.iter().map(|it| it.loaded_tokens).sum();
+        let loaded: usize = ours.iter().map(|answer| answer.loaded_tokens).sum();
         loaded as f64 / (ours.len() * self.prefix_tokens) as f64
     }
 }
@@ -81,6 +81,7 @@ pub(super) fn run(
         progress.end();
         let bytes = sweep.setting(0, Rate::UNLIMITED).prefix_bytes();
         let given = asked.mb_per_s.iter().map(|rate| rate * 1e6);
+        // The break-even speed moves the prefix in the time in which it is computed.
         let chosen = SHARES.map(|share| share * bytes as f64 / compute_s);
         let chosen = chosen.into_iter().chain([f64::INFINITY]);
         let rates: Vec<f64> = match asked.mb_per_s {
@@ -101,6 +102,7 @@ pub(super) fn run(
                 answers,
             })?;
         }
+        // The next prefix must not find records of this one.
         for arm in 0..ARMS.len() {
             std::fs::remove_dir_all(sweep.folder(arm))?;
         }
@@ -142,7 +144,9 @@ impl PrefixSweep<'_> {
     fn fill(&self) -> Result<Duration> {
         let mut shortest = Duration::MAX;
         for arm in 0..ARMS.len() {
+            // The first computation includes no load, because nothing is stored yet.
             let answer = self.open(arm, Rate::UNLIMITED)?.ask(BenchPrompt::Known(0))?;
+            // The shortest of the three counts: noise only adds.
             shortest = shortest.min(answer.ttft);
         }
         Ok(shortest)
@@ -161,6 +165,7 @@ impl PrefixSweep<'_> {
         };
         for (arm, load) in arms.iter_mut().zip(ARMS) {
             arm.ask(BenchPrompt::Known(next()))?;
+            // Only the plan learns: it needs the cost of computing as well as that of loading.
             if load == LoadWhen::Faster {
                 arm.ask(BenchPrompt::Unknown(next()))?;
                 for _ in 2..WARM_UP {
@@ -171,6 +176,7 @@ impl PrefixSweep<'_> {
         let mut answers = [const { Vec::new() }; 3];
         for round in 0..self.asked.rounds {
             for turn in 0..arms.len() {
+                // The arms take turns, so drifts of the machine hit all alike.
                 let arm = (round + turn) % arms.len();
                 answers[arm].push(arms[arm].ask(BenchPrompt::Known(next()))?);
             }
@@ -217,7 +223,7 @@ mod tests {
         for cell in &cells {
             let loaded = |arm: usize| -> Vec<usize> {
                 let answers = cell.answers[arm].iter();
-                answers.map(|it| it.loaded_tokens).collect()
+                answers.map(|answer| answer.loaded_tokens).collect()
             };
             assert_eq!([loaded(0), loaded(1)], [[128; 2], [0; 2]]);
             assert_eq!(loaded(2).len(), 2);

@@ -89,6 +89,7 @@ impl ProbeReport {
             cached_tokens_mean: summary(|round| f64::from(round.cached_tokens)).mean,
             ttft_ms_cached_p50: cached,
             ttft_ms_uncached_p50: uncached,
+            // The summary of no rounds has a median of 0, and the ratio would be NaN.
             ttft_ratio: (uncached > 0.0).then(|| cached / uncached),
             rounds: valid,
         }

@@ -111,11 +111,13 @@ impl TraceReport {
             self.output_tokens,
             self.wall_s,
         );
+        // With one replica there is no split to show.
         if self.replicas.len() > 1 {
             let counts = self.replicas.iter();
             let counts: Vec<_> = counts.map(|(name, count)| format!("{name} {count}")).collect();
             let _ = writeln!(text, "\nRequests per replica: {}", counts.join(", "));
         }
+        // Sequential runs are never late, so this concerns open mode only.
         if self.late_ms_p99 > LATE_MS {
             let _ = writeln!(
                 text,

@@ -77,6 +77,7 @@ impl BertEncoder {
     /// # Errors
     /// [`EncoderError`], saying which file or tensor and what is wrong.
     pub fn open_with(folder: &Path, options: BertOptions) -> Result<Self, EncoderError> {
+        // First: an unsupported model is refused before hundreds of megabytes are read.
         let config = BertConfig::read(folder)?;
         let config_json = read(&folder.join("config.json"))?;
         let tokenizer_path = folder.join("tokenizer.json");
@@ -106,10 +107,13 @@ impl BertEncoder {
     }
 
     fn encode_texts(&self, texts: &[&str], vectors: &mut [f32]) {
+        // Reused, because the activations of a batch take some 32 MB.
         let mut space = self.free_spaces().pop().unwrap_or_default();
         let windows = texts.chunks(TOKENIZED_TEXTS);
         let outs = vectors.chunks_mut(TOKENIZED_TEXTS * self.model.hidden);
         for (texts, mut vectors) in windows.zip(outs) {
+            // Texts are independent, so they are tokenized in parallel before the batches run one
+            // by one.
             let ids: Vec<Vec<u32>> = texts.par_iter().map(|text| self.token_ids(text)).collect();
             let ids: Vec<&[u32]> = ids.iter().map(Vec::as_slice).collect();
             let mut rest = &ids[..];
@@ -159,6 +163,7 @@ fn batch_length(texts: &[&[u32]]) -> usize {
         tokens += text.len();
         tokens <= BATCH_TOKENS
     });
+    // An empty batch would never end the caller's loop.
     fits.count().max(1)
 }
 
@@ -166,6 +171,7 @@ fn batch_length(texts: &[&[u32]]) -> usize {
 fn identity(config: &BertConfig, settings: &TextSettings, files: [&[u8]; 3]) -> String {
     let mut hasher = blake3::Hasher::new();
     for file in files {
+        // The lengths keep bytes from moving between files without another hash.
         hasher.update(&(file.len() as u64).to_le_bytes());
         hasher.update(file);
     }

@@ -110,12 +110,14 @@ impl FeatureCounts {
     fn add_word(&mut self, hash: u64, previous: &mut Option<u64>) {
         self.add(FeatureKind::Word, hash);
         if let Some(previous) = previous {
+            // The rotation makes the order count: "not good" is another pair than "good not".
             self.add(FeatureKind::Pair, mix(previous.rotate_left(17) ^ hash));
         }
         *previous = Some(hash);
     }
 
     fn add(&mut self, kind: FeatureKind, hash: u64) {
+        // At most half full, so probing stays short.
         if self.slots.len() < 2 * (self.used.len() + 1) {
             self.grow();
         }
@@ -131,6 +133,7 @@ impl FeatureCounts {
 
     fn slot(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
+        // Bits above those that name the kind.
         let mut at = (key >> 20) as usize & mask;
         while self.slots[at].1 != 0 && self.slots[at].0 != key {
             at = (at + 1) & mask;
@@ -149,6 +152,7 @@ impl FeatureCounts {
     }
 
     fn clear(&mut self) {
+        // Only the used slots: the table may have grown for one long text.
         for used in self.used.drain(..) {
             self.slots[used] = (0, 0);
         }
@@ -159,7 +163,10 @@ impl FeatureCounts {
         for &used in &self.used {
             let (key, count) = self.slots[used];
             let hash = mix(key);
+            // The product's high half maps a hash to a place without a division.
             let place = ((u128::from(hash) * DIMS as u128) >> 64) as usize;
+            // The place comes from the high bits and the sign from the lowest, so they are
+            // independent.
             let sign = if hash & 1 == 0 { 1.0 } else { -1.0 };
             vector[place] += sign * WEIGHTS[(key & 3) as usize] * (1.0 + (count as f32).ln());
         }
@@ -190,6 +197,7 @@ impl WordBuffer {
             return None;
         }
         let hash = hash(&self.chars);
+        // Shorter words have no piece besides themselves.
         if self.chars.len() + 2 > PIECE {
             self.chars.insert(0, u32::from('^'));
             self.chars.push(u32::from('$'));

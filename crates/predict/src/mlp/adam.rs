@@ -37,6 +37,7 @@ impl Adam {
         step: i32,
         rate: OptimizerRates,
     ) {
+        // The means start at 0, so early ones are too small by this factor.
         let size = rate.learning / (1.0 - BETA_1.powi(step));
         let unbias = 1.0 / (1.0 - BETA_2.powi(step));
         let keep = 1.0 - rate.learning * rate.decay;

@@ -110,6 +110,7 @@ impl TrainingNetwork {
         self.steps += 1;
         let step = self.steps;
         for (layer, [linear, normal]) in self.hidden.iter_mut().zip(gradients) {
+            // Decay pulls towards 0, which suits weights and not a bias or a gain.
             let no_decay = OptimizerRates { decay: 0.0, ..rate };
             let [weight, bias, gain, shift] = &mut layer.adam;
             weight.step(&mut layer.linear.weight, &linear.weight, step, rate);
@@ -147,6 +148,7 @@ impl TrainingNetwork {
 
     /// The weighted loss on `batch` without noise, by the running statistics.
     pub(crate) fn evaluate(&self, batch: &ExampleBatch<'_>) -> f64 {
+        // Evaluated as it will be used, so the checkpoint is chosen by the folded network.
         let mlp = self.fold_layers();
         loss_and_slope(&mlp.log_odds(batch.rows), batch).0
     }
@@ -204,6 +206,7 @@ impl HiddenLayer {
             let unit = at % outputs;
             *normal = (*normal - mean[unit]) * deviation[unit];
             let value = *normal * self.gain[unit] + self.shift[unit];
+            // The mask holds ReLU's zeros as well, so the way back needs one factor per value.
             if value <= 0.0 {
                 mask[at] = 0.0;
             }
@@ -214,6 +217,7 @@ impl HiddenLayer {
 
     /// Into the running statistics, with Bessel's correction as PyTorch has it.
     fn remember(&mut self, mean: &[f32], variance: &[f32], n: usize) {
+        // A batch of one has no variance to correct.
         let unbias = n as f32 / (n.max(2) - 1) as f32;
         let running = self.running_mean.iter_mut().zip(&mut self.running_variance);
         for ((running_mean, running_variance), (mean, variance)) in
@@ -334,6 +338,7 @@ fn linear_gradient(x: &[f32], slope: &[f32], outputs: usize) -> Gradient {
 /// The slope by the input of a linear layer, from that by its output.
 fn input_slope(linear: &DenseLayer, slope: &[f32]) -> Vec<f32> {
     let (inputs, outputs) = (linear.inputs(), linear.bias.len());
+    // The kernel reads its right side row by row.
     let transposed: Vec<f32> = (0..outputs)
         .flat_map(|column| linear.weight.iter().skip(column).step_by(outputs))
         .copied()

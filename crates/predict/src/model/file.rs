@@ -118,8 +118,10 @@ fn check(header: &ModelHeader, weight_bytes: usize) -> Result<(), String> {
         let layers = header.layers;
         return Err(format!("layers {layers:?} for rows of {width} ({parts} texts)"));
     }
+    // In 64 bits: sizes up to 2^25 were admitted above, and their product stays below 2^51.
     let numbers = |[inputs, outputs]: &[usize; 2]| (*inputs as u64 + 1) * *outputs as u64;
     let expected = 4 * header.layers.iter().map(numbers).sum::<u64>();
+    // Exactly, so that a damaged size cannot shift all weights by one.
     if weight_bytes as u64 != expected {
         return Err(format!("{weight_bytes} bytes of weights, not {expected}"));
     }
@@ -137,6 +139,7 @@ fn check(header: &ModelHeader, weight_bytes: usize) -> Result<(), String> {
 
 /// Of a header that was checked.
 fn assemble(header: ModelHeader, weights: &[u8]) -> ContinuationModel {
+    // The check made the length a multiple of four.
     let (words, _) = weights.as_chunks::<4>();
     let mut words = words.iter().map(|word| f32::from_le_bytes(*word));
     let layers = header.layers.map(|[inputs, outputs]| DenseLayer {

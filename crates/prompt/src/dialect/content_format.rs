@@ -31,9 +31,11 @@ impl ContentFormat {
     /// Source: SGLang 0.5.23, `parser/jinja_template_utils.py`.
     #[must_use]
     pub fn detect_as_sglang(source: &str) -> Self {
+        // SGLang takes any mention, also one in a comment of the template.
         if (["image", "audio", "video", "vision"].iter()).any(|word| source.contains(word)) {
             return Self::Parts;
         }
+        // The tag is unknown to minijinja, and a template that does not parse would get strings.
         let source = scope_generation_tags(source);
         let Ok(root) = parse(&source, "chat_template", syntax()) else {
             return Self::String;
@@ -111,6 +113,7 @@ impl<'t, 's> TemplateNodes<'t, 's> {
                     None => each.within.is_empty() && name == "content",
                 });
             if is_found {
+                // The engine's search fails at a loop whose target is no plain name.
                 return variable(each.target).map(|_| true);
             }
         }
@@ -129,6 +132,7 @@ impl<'t, 's> TemplateNodes<'t, 's> {
     fn aliases_of_messages(&self) -> Option<Vec<&'s str>> {
         let mut aliases = vec!["messages"];
         let mut next = 0;
+        // A work list, so that two variables assigned from each other end it.
         while let Some(&alias) = aliases.get(next) {
             next += 1;
             for (target, value) in &self.assignments {
@@ -177,6 +181,8 @@ impl<'t, 's> TemplateNodes<'t, 's> {
             Stmt::Template(root) => self.statements(&root.children, within),
             Stmt::EmitExpr(emit) => self.expression(&emit.expr),
             Stmt::ForLoop(each) => {
+                // The loop is listed before its body: the first match in the order of the source
+                // decides.
                 self.loops.push(Loop {
                     target: &each.target,
                     iterated: &each.iter,
@@ -216,6 +222,7 @@ impl<'t, 's> TemplateNodes<'t, 's> {
                 self.statements(&block.macro_decl.body, within);
             }
             Stmt::Do(run) => self.call(&run.call.expr, &run.call.args),
+            // Raw text and loop controls hold no expression.
             _ => {}
         }
     }

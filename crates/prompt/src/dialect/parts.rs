@@ -68,10 +68,12 @@ pub(super) fn read(part: Value) -> Result<Option<ContentPart>, NoExactTokens> {
     };
     let has_id = fields.get("uuid").is_some_and(|id| !id.is_null());
     let kind = match fields.get("type") {
+        // vLLM reads a part with a `uuid` by its fields, whatever its type says.
         Some(Value::String(kind)) if !has_id => kind.clone(),
         None | Some(Value::Null | Value::String(_)) => return medium_without_type(&fields),
         Some(_) => return Err(NoExactTokens::Malformed("content.type")),
     };
+    // Without a text, a part of the first two types is left out; the others are refused.
     let (field, may_be_absent) = match kind.as_str() {
         "text" => ("text", true),
         "refusal" => ("refusal", true),
@@ -142,6 +144,7 @@ impl ContentPart {
                 unknown
             }
         };
+        // `unknown` holds no declared field, so nothing that was set above is replaced.
         fields.extend(unknown);
         Value::Object(fields)
     }

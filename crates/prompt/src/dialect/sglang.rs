@@ -46,6 +46,7 @@ pub(super) fn read(
     let mut answer_begins = String::new();
     if let Some(last) = messages.last_mut()
         && last["role"] == "assistant"
+        // A content that was kept as parts is not rewritten.
         && let Some(text) = last["content"].as_str().map(str::to_owned)
     {
         if continues_last {
@@ -59,6 +60,7 @@ pub(super) fn read(
         messages: Value::Array(messages),
         tools: tools(&mut request)?,
         generation_prompt: GenerationPrompt::Add,
+        // The beginning of the answer left the messages, so the template's text ends as usual.
         continues_last: false,
         answer_begins,
         variables: variables(&mut request)?,
@@ -86,6 +88,7 @@ fn message(
     let is_list = message.get("content").is_some_and(Value::is_array);
     let content = content(take(&mut message, "content"), format, has_media)?;
     let content = match content {
+        // Results of tools become one text, also for a template that gets parts.
         Value::Array(parts) if role == "tool" && parts.iter().all(is_text) => {
             let texts = parts.iter().filter_map(|part| part["text"].as_str());
             texts.collect::<Vec<_>>().join(" ").into()
@@ -151,6 +154,7 @@ fn content(
 
 /// A part with its declared fields; `None` where it is left out.
 fn content_part(part: Value, has_media: &mut bool) -> Result<Option<Value>, NoExactTokens> {
+    // Only the kind of a medium reaches the template, never its address.
     let mut medium = |modality: &str| {
         *has_media = true;
         Ok(Some(serde_json::json!({"type": modality})))
@@ -190,6 +194,7 @@ fn tool_call(call: Value, parses_arguments: bool) -> Result<Value, NoExactTokens
     };
     let arguments: Value = match take(&mut function, "arguments") {
         Some(Value::String(text)) if parses_arguments => match arguments(&text) {
+            // SGLang parses arguments with orjson, which has floats for integers beyond 64 bits.
             Some(fields) => with_floats(fields.into()).ok_or(malformed)?,
             None => return Err(malformed),
         },
@@ -243,6 +248,7 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
             function["defer_loading"] = defers.clone();
         }
     }
+    // SGLang rewrites such a schema, and the result is not known here.
     if function.get("parameters").is_some_and(has_unusual_type) {
         return Err(NoExactTokens::Unsupported("tools"));
     }
@@ -251,6 +257,7 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
         "strict" | "defer_loading" => !value.is_null(),
         _ => false,
     });
+    // Fields that are absent go to the end; those that are there kept their places.
     for name in ["description", "parameters"] {
         function.entry(name).or_insert(Value::Null);
     }
@@ -293,9 +300,11 @@ fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoE
             return Err(NoExactTokens::Unsupported("reasoning_effort"));
         }
         for name in ["thinking", "enable_thinking"] {
+            // The request's own variables win.
             chosen.entry(name).or_insert((effort != "none").into());
         }
     }
+    // A variable of that name wins over the field.
     if let Some(effort) = take(&mut chosen, "reasoning_effort").or(effort) {
         variables.insert("reasoning_effort".to_owned(), effort);
     }

@@ -97,6 +97,7 @@ fn read_chat(
     mut request: Map<String, Value>,
     reading: Reading<'_>,
 ) -> Result<EngineConversation, NoExactTokens> {
+    // Both change how media become tokens, which only the engine computes.
     for field in ["mm_processor_kwargs", "media_io_kwargs"] {
         if take(&mut request, field).is_some() {
             return Err(NoExactTokens::Unsupported(field));
@@ -110,6 +111,7 @@ fn read_chat(
     for (index, message) in messages.into_iter().enumerate() {
         let mut has_media = false;
         conversation.push(messages::read(message, reading, &mut has_media)?);
+        // The first medium matters: only the text in front of it is exact.
         medium_in = medium_in.or(has_media.then_some(index));
     }
     if !reading.template.names_developer() && messages::make_system_of_developer(&mut conversation)
@@ -122,6 +124,7 @@ fn read_chat(
     let is_true = |value: Option<Value>| value.and_then(|value| value.as_bool());
     let continues_last = is_true(take(&mut request, "continue_final_message")).unwrap_or(false);
     let adds_prompt = is_true(take(&mut request, "add_generation_prompt")).unwrap_or(true);
+    // The two contradict each other, and vLLM refuses them.
     if continues_last && adds_prompt {
         return Err(NoExactTokens::Malformed("continue_final_message"));
     }
@@ -151,6 +154,7 @@ fn effort_when_disabled(template: &ChatTemplate) -> &'static str {
         };
         let reading = Reading {
             template,
+            // Releases differ in nothing that this request has.
             version: VllmVersion::NEWEST,
             first_of_call: FirstOfCall::Arguments,
         };
@@ -159,6 +163,7 @@ fn effort_when_disabled(template: &ChatTemplate) -> &'static str {
             messages: &conversation.messages,
             tools: None,
             generation_prompt: GenerationPrompt::Add,
+            // All renderings have the same time, so any time serves.
             now_unix_s: 0,
             extra: &conversation.variables,
         });
@@ -166,6 +171,7 @@ fn effort_when_disabled(template: &ChatTemplate) -> &'static str {
     };
     let efforts = ["low", "medium", "high", "xhigh", "max"];
     match render("none") {
+        // A template that knows the effort prints another text for it than for each other one.
         Some(text) if efforts.iter().all(|effort| render(effort).as_ref() != Some(&text)) => "none",
         _ => "low",
     }

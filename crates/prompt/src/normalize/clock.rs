@@ -47,6 +47,7 @@ fn cut_line(line: &str) -> String {
 }
 
 fn is_word_start(text: &str, at: usize) -> bool {
+    // A date inside of a word or a longer number is something else.
     let before = text.as_bytes()[..at].last();
     text.is_char_boundary(at)
         && text.as_bytes()[at].is_ascii_alphanumeric()
@@ -55,6 +56,7 @@ fn is_word_start(text: &str, at: usize) -> bool {
 
 fn says_now(before: &str) -> bool {
     let mut from = before.len().saturating_sub(NOW_WITHIN);
+    // The window may begin inside of a character.
     while !before.is_char_boundary(from) {
         from += 1;
     }
@@ -64,6 +66,7 @@ fn says_now(before: &str) -> bool {
 
 /// Finds the end of a date that begins at `at`, and the end of the time behind it, in bytes.
 fn dated_time(text: &str, at: usize) -> Option<(usize, usize)> {
+    // The reader works on a copy of the text, so that a failed attempt consumes nothing.
     let mut reader = DateReader { rest: &text[at..] };
     reader.date()?;
     let date_end = text.len() - reader.rest.len();
@@ -129,6 +132,7 @@ impl<'a> DateReader<'a> {
     /// `Mar 03 2025`.
     fn date(&mut self) -> Option<()> {
         if let Some(number) = self.digits(1, 4) {
+            // Days end at 31, so a larger number is a year.
             if number > 31 {
                 return self.numeric_date();
             }
@@ -163,6 +167,7 @@ impl<'a> DateReader<'a> {
         let word = self.letters();
         let is = |month: &&&str| {
             let full = month.eq_ignore_ascii_case(word);
+            // Names of months are ASCII, so three bytes are three letters.
             full || month[..3].eq_ignore_ascii_case(word)
         };
         MONTHS.iter().find(is)?;
@@ -211,6 +216,7 @@ impl<'a> DateReader<'a> {
             let Some(behind) = rest.strip_prefix(half) else {
                 continue;
             };
+            // `14:05 amber` does not say a half of the day.
             if !behind.starts_with(|c: char| c.is_alphanumeric()) {
                 self.rest = behind;
                 return;
@@ -223,6 +229,7 @@ impl<'a> DateReader<'a> {
         if self.eat("Z").is_some() {
             return;
         }
+        // A word that is no zone stays, with the space in front of it.
         let before = self.rest;
         let _ = self.eat(" ");
         let named = ZONES.into_iter().any(|zone| self.eat(zone).is_some());
@@ -232,6 +239,7 @@ impl<'a> DateReader<'a> {
             self.rest = before;
             return;
         }
+        // JavaScript writes the long name of the zone in brackets after the offset.
         let is_long = named && is_offset && self.rest.starts_with(" (");
         if is_long && let Some((_, rest)) = self.rest.split_once(')') {
             self.rest = rest;

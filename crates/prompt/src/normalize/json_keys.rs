@@ -81,6 +81,7 @@ fn sort_in(value: &mut Value, kind: KeyKind) -> bool {
 
 fn kind_below(kind: KeyKind, key: &str) -> KeyKind {
     match kind {
+        // Below data nothing is a schema again.
         KeyKind::Data => KeyKind::Data,
         KeyKind::Names => KeyKind::Schema,
         KeyKind::Schema if NAMING.contains(&key) => KeyKind::Names,
@@ -90,6 +91,7 @@ fn kind_below(kind: KeyKind, key: &str) -> KeyKind {
 }
 
 fn sort_keys(map: &mut Map<String, Value>, kind: KeyKind) -> bool {
+    // Checked first: keys in order must not be reported as a change.
     if map.keys().is_sorted_by(|a, b| order(kind, a, b).is_le()) {
         return false;
     }

@@ -5,6 +5,7 @@
 /// have stood there otherwise: at the front, and behind another blank line.
 pub(super) fn without(text: &str, gone: impl Fn(&str) -> bool) -> Option<String> {
     let mut kept = String::with_capacity(text.len());
+    // The start counts as a blank line, so that no blank line comes first.
     let mut is_behind_blank = true;
     let mut is_behind_gone = false;
     let mut any = false;

@@ -9,6 +9,7 @@ pub(super) fn drop(request: &mut Value) -> bool {
     let mut changed = system::each_text(request, |said| lines::without(said.text, is_nonce));
     if let Some(Value::String(prompt)) = request.get_mut("prompt") {
         let first = prompt.find('\n').map_or(prompt.len(), |end| end + 1);
+        // A prompt that is nothing but an id stays, because an empty prompt is another request.
         if is_nonce(prompt[..first].trim()) && first < prompt.len() {
             let rest = prompt[first..].trim_start_matches(['\r', '\n']);
             *prompt = rest.to_owned();
@@ -39,6 +40,7 @@ const NAMES: [&str; 6] = ["request", "req", "trace", "correlation", "span", "x-r
 /// As in `Request-ID: 0b6f…`: a name, `id`, and a UUID or eight digits and letters or more, in one
 /// of two brackets or none.
 fn is_request_id(line: &str) -> bool {
+    // An opening bracket needs its closing one.
     let line = line.strip_prefix('[').map_or(Some(line), |rest| rest.strip_suffix(']'));
     let Some((name, id)) = line.and_then(|line| line.split_once([':', '='])) else {
         return false;
@@ -56,6 +58,7 @@ const SHORTEST_ID: usize = 8;
 
 fn is_id(text: &str) -> bool {
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    // Letters alone may be a name.
     text.len() >= SHORTEST_ID && digits > 0 && is_word(text)
 }
 

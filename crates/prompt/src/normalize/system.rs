@@ -48,6 +48,7 @@ fn each_part(parts: &mut Vec<Value>, change: impl Fn(SystemText<'_>) -> Option<S
         let is_gone = is_new && text.is_empty() && others;
         changed |= is_new;
         if is_gone {
+            // The next part moves to this index.
             parts.remove(index);
         } else {
             index += 1;

@@ -39,6 +39,7 @@ fn from_answer(answer: &mut Value) -> bool {
         return changed;
     };
     for name in FIELDS {
+        // Other types are not understood here and stay.
         if fields.get(name).is_some_and(|value| value.is_string() || value.is_null()) {
             fields.shift_remove(name);
             changed = true;
@@ -50,6 +51,7 @@ fn from_answer(answer: &mut Value) -> bool {
 fn from_parts(parts: &mut Vec<Value>) -> bool {
     let mut changed = false;
     let is_text = |part: &Value| part.get("type").is_some_and(|kind| kind == "text");
+    // Thinking comes before the answer, so only the first text can begin with it.
     if let Some(part) = parts.iter_mut().find(|part| is_text(part))
         && let Some(Value::String(text)) = part.get_mut("text")
     {
@@ -60,6 +62,7 @@ fn from_parts(parts: &mut Vec<Value>) -> bool {
         let kind = part.get("type").and_then(Value::as_str);
         matches!(kind, Some("thinking" | "reasoning"))
     };
+    // A message of nothing but thinking keeps it, or its content would be empty.
     if parts.iter().any(|part| !is_thinking(part)) {
         parts.retain(|part| !is_thinking(part));
     }

@@ -13,6 +13,7 @@ pub(super) fn tidy(request: &mut Value) -> bool {
         if said.is_whole {
             return Some(tidied(&text));
         }
+        // White space at the ends of a part touches the next part, so it stays.
         let inner = text.trim();
         let (front, _) = text.split_at(text.len() - text.trim_start().len());
         let end = &text[front.len() + inner.len()..];
@@ -32,6 +33,7 @@ fn tidied(text: &str) -> String {
             blank_lines += 1;
             continue;
         }
+        // A line break is written in front of a line, so blank lines at the end leave nothing.
         if !tidied.is_empty() {
             tidied.push('\n');
             if blank_lines > 0 {

@@ -76,6 +76,7 @@ impl Boundaries {
         }
         let separators = Separators::of(added);
         let gaps = Gaps::of(reference, added);
+        // `None` means off, so an empty set is kept where there are gaps.
         Self { separators: (gaps.is_some() || !separators.is_empty()).then_some(separators), gaps }
     }
 
@@ -100,6 +101,7 @@ impl Boundaries {
                 gap = self.gaps.as_ref().and_then(|gaps| gaps.next(text, from));
             }
             let to = gap.unwrap_or(text.len());
+            // A separator in front of the gap comes first: cuts ascend.
             let cut = separators.next(text, from, to).or(gap)?;
             from = cut + least;
             Some(cut)
@@ -128,6 +130,7 @@ impl Boundaries {
 fn added_tokens(tokenizer: &Tokenizer) -> Vec<AddedToken> {
     let added = tokenizer.reference().get_added_tokens_decoder();
     let mut added: Vec<(u32, AddedToken)> = added.into_iter().collect();
+    // The map has no order, and of too many added tokens only the first ones are used.
     added.sort_unstable_by_key(|(id, _)| *id);
     added.into_iter().map(|(_, token)| token).collect()
 }
@@ -145,6 +148,7 @@ fn draws_lots(model: &ModelWrapper) -> bool {
 fn texts(added: &[AddedToken]) -> Vec<String> {
     let mut texts = probe::texts(added.iter().map(|token| token.content.as_str()));
     let source: Vec<char> = texts.iter().flat_map(|text| text.chars()).collect();
+    // A fixed seed: a tokenizer passes or fails the self-test in every process alike.
     let mut rng = Rng::new(1);
     for _ in 0..MIXTURES {
         let mut text = String::new();
@@ -179,6 +183,7 @@ fn around(tokenizer: &Tokenizer, texts: &[String]) -> Option<Around> {
         full.windows(bare.len()).position(|window| window == bare)?
     };
     let around = Around { before: full[..at].to_vec(), after: full[at + bare.len()..].to_vec() };
+    // One text is not enough: a post-processor may treat another one differently.
     let same = |text: &String| pair(text).is_some_and(|(bare, full)| around.put(&bare) == full);
     texts.iter().all(same).then_some(around)
 }

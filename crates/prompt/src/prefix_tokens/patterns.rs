@@ -132,6 +132,7 @@ fn pattern_takes(pattern: &str) -> Option<u8> {
     loop {
         let (behind, takes) = FORMS.iter().find_map(|(form, takes)| {
             let behind = rest.strip_prefix(form)?;
+            // One form may begin another, such as `\p{N}` and `\p{N}+`: it must end here.
             (behind.is_empty() || behind.starts_with('|')).then_some((behind, takes))
         })?;
         taken |= takes;

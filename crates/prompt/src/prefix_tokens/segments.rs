@@ -86,12 +86,14 @@ impl Segments {
 
     /// Keeps the tokens of segments, given in the order of their text; older ones make room.
     pub(super) fn keep(&mut self, new: Vec<(SegmentKey, Arc<[TokenId]>)>) {
+        // In reverse, so that the beginning of the text is the most recent and goes last.
         for (key, tokens) in new.into_iter().rev() {
             let cost = cost(&tokens);
             // Another thread may have been first.
             if cost > self.capacity_bytes / MAX_SHARE || self.by_key.contains_key(&key) {
                 continue;
             }
+            // An entry costs at most an eighth of the capacity, so this ends.
             while self.held_bytes + cost > self.capacity_bytes {
                 self.drop_oldest();
             }
@@ -140,6 +142,7 @@ impl Segments {
         assert_ne!(slot, NONE, "bytes are held by segments");
         self.unlink(slot);
         let old = &mut self.slots[slot as usize];
+        // The slot waits for its next use, and the tokens must not wait with it.
         let tokens = std::mem::take(&mut old.tokens);
         self.held_bytes -= cost(&tokens);
         self.by_key.remove(&old.key);

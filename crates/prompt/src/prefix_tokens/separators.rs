@@ -33,6 +33,7 @@ impl Separators {
     /// Collects the separators among `added`, which is in the order of ids.
     pub(super) fn of(added: &[AddedToken]) -> Self {
         let raw: Vec<&AddedToken> = added.iter().filter(|token| !token.normalized).collect();
+        // Their number is limited before the comparison below, whose work grows with it.
         let mut contents: Vec<String> = raw
             .iter()
             .filter(|token| is_plain(token))
@@ -49,6 +50,7 @@ impl Separators {
         contents.retain(|_| keep.next().unwrap_or(false));
         let mut starts = [false; 256];
         for content in &contents {
+            // `is_plain` saw a first character, so no content is empty.
             starts[content.as_bytes()[0] as usize] = true;
         }
         Self { contents, starts }
@@ -85,6 +87,7 @@ fn is_plain(token: &AddedToken) -> bool {
 /// Unmarks the `contents`, sorted, whose start `token` could reach across, or that it continues.
 fn mark_reached(token: &str, contents: &[String], stands_alone: &mut [bool]) {
     for at in 0..token.len() {
+        // Contents begin with ASCII, so a byte inside of a character matches no beginning.
         let rest = &token.as_bytes()[at..];
         // Those with the same first byte are neighbours.
         let first = contents.partition_point(|content| content.as_bytes()[0] < rest[0]);

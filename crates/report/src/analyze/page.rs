@@ -76,7 +76,7 @@ fn possible(analysis: &Analysis) -> KeyFigure {
 /// Builds the tile of the recomputation cost, per day if the log is long enough.
 fn wasted(analysis: &Analysis) -> KeyFigure {
     let mut amount = Amount::default();
-    let again = analysis.waterfall.iter().filter(|it| is_again(it.bucket));
+    let again = analysis.waterfall.iter().filter(|step| is_again(step.bucket));
     again.for_each(|step| amount.add(&step.amount));
     let span_s = analysis.span_s.filter(|&span_s| span_s > SPAN_MIN_S);
     let factor = span_s.map_or(1.0, |span_s| DAY_S / span_s);
@@ -108,7 +108,7 @@ fn top_cause(analysis: &Analysis) -> KeyFigure {
 /// loss.
 fn first(analysis: &Analysis) -> Value {
     let finding = analysis.findings.first();
-    if let Some(it) = finding.filter(|it| analysis.share(it.amount.tokens) >= MATERIAL) {
+    if let Some(it) = finding.filter(|finding| analysis.share(finding.amount.tokens) >= MATERIAL) {
         let share = percent(analysis.share(it.amount.tokens));
         let mut why = format!(
             "{}: {share} of the prompt tokens, {} of prefill.",
@@ -121,8 +121,8 @@ fn first(analysis: &Analysis) -> Value {
         return json!({"cause": it.cause, "fix": format!("{}.", it.fix), "why": why});
     }
     let all = causes(analysis);
-    let cause = all.iter().find(|it| it.bucket.is_some());
-    let cause = cause.filter(|it| analysis.share(it.tokens) >= MATERIAL);
+    let cause = all.iter().find(|cause| cause.bucket.is_some());
+    let cause = cause.filter(|cause| analysis.share(cause.tokens) >= MATERIAL);
     let (fix, why) = match cause.and_then(|cause| Some((cause, cause.bucket?))) {
         Some((cause, bucket)) => {
             let share = percent(analysis.share(cause.tokens));

@@ -46,7 +46,7 @@ fn facts(analysis: &Analysis) -> String {
         Some(span) if span >= 1.0 => format!(" over {}", duration(span)),
         _ => String::new(),
     };
-    let users = numbers.users.as_ref().map(|it| format!(" of {}", counted(it.count, "user")));
+    let users = numbers.users.as_ref().map(|users| format!(" of {}", counted(users.count, "user")));
     let facts = format!(
         "{}: {}{span}, {} ({}){}, {} in blocks of {}",
         one_line(&analysis.files.join(", ")),

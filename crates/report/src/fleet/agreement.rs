@@ -40,24 +40,24 @@ pub(super) fn table(report: &FleetReport) -> Option<String> {
     let mut text = format!("measured beside simulated\n{}", aligned(&rows));
     if all.len() > 1 {
         let by = |of: fn(&StrategyPair<'_>) -> f64| order(&all, of);
-        text += &format!("by TTFT p50, measured: {}\n", by(|it| it.measured.ttft.p50));
-        text += &format!("by TTFT p50, simulated: {}\n", by(|it| it.simulated.ttft.p50));
+        text += &format!("by TTFT p50, measured: {}\n", by(|pair| pair.measured.ttft.p50));
+        text += &format!("by TTFT p50, simulated: {}\n", by(|pair| pair.simulated.ttft.p50));
     }
     Some(text)
 }
 
 /// The same for scripts, a line a strategy.
 pub(super) fn json_lines(report: &FleetReport) -> Vec<Value> {
-    let line = |it: &StrategyPair<'_>| {
+    let line = |pair: &StrategyPair<'_>| {
         json!({
             "asked": report.asked.name,
-            "strategy": it.name,
+            "strategy": pair.name,
             "agreement": {
-                "hit_rate_points": points(it),
-                "ttft_p50_ratio": ratio(it, |rung| rung.ttft.p50),
-                "ttft_p90_ratio": ratio(it, |rung| rung.ttft.p90),
-                "ttft_mean_ratio": ratio(it, |rung| rung.ttft.mean),
-                "output_tokens_ratio": ratio(it, |rung| rung.tokens_s),
+                "hit_rate_points": points(pair),
+                "ttft_p50_ratio": ratio(pair, |rung| rung.ttft.p50),
+                "ttft_p90_ratio": ratio(pair, |rung| rung.ttft.p90),
+                "ttft_mean_ratio": ratio(pair, |rung| rung.ttft.mean),
+                "output_tokens_ratio": ratio(pair, |rung| rung.tokens_s),
             },
         })
     };
@@ -65,7 +65,7 @@ pub(super) fn json_lines(report: &FleetReport) -> Vec<Value> {
 }
 
 fn both(report: &FleetReport) -> Vec<StrategyPair<'_>> {
-    let of = |origin: FigureOrigin| report.runs.iter().filter(move |it| it.origin == origin);
+    let of = |origin: FigureOrigin| report.runs.iter().filter(move |run| run.origin == origin);
     of(FigureOrigin::Measured)
         .filter_map(|measured| pair(measured, of(FigureOrigin::Simulated)))
         .collect()
@@ -75,7 +75,7 @@ fn pair<'a>(
     measured: &'a StrategyRun,
     mut simulated: impl Iterator<Item = &'a StrategyRun>,
 ) -> Option<StrategyPair<'a>> {
-    let simulated = simulated.find(|it| it.name == measured.name)?;
+    let simulated = simulated.find(|run| run.name == measured.name)?;
     // Without answered requests there are no times to compare.
     let is_answered = |run: &StrategyRun| run.outcome.all.answered > 0;
     (is_answered(measured) && is_answered(simulated)).then_some(StrategyPair {
@@ -115,7 +115,7 @@ fn ratio(both: &StrategyPair<'_>, of: fn(&RungOutcome) -> f64) -> f64 {
 }
 
 fn row(both: &StrategyPair<'_>) -> Vec<String> {
-    let percent = |it: &RungOutcome| percent_to_tenths(it.hits.rate());
+    let percent = |rung: &RungOutcome| percent_to_tenths(rung.hits.rate());
     let mut row = vec![
         both.name.to_owned(),
         percent(both.measured),
@@ -123,7 +123,7 @@ fn row(both: &StrategyPair<'_>) -> Vec<String> {
         format!("{:+.1}", points(both)),
     ];
     let figures: [fn(&RungOutcome) -> f64; 3] =
-        [|it| it.ttft.p50, |it| it.ttft.p90, |it| it.ttft.mean];
+        [|rung| rung.ttft.p50, |rung| rung.ttft.p90, |rung| rung.ttft.mean];
     for of in figures {
         row.push(format!("{:.3}", of(both.measured)));
         row.push(format!("{:.3}", of(both.simulated)));
@@ -150,6 +150,6 @@ mod tests {
             measured: rung,
             simulated: rung,
         });
-        assert_eq!(order(&all, |it| it.measured.ttft.p50), "fast ≈ also < slow");
+        assert_eq!(order(&all, |pair| pair.measured.ttft.p50), "fast ≈ also < slow");
     }
 }

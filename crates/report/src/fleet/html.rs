@@ -21,7 +21,7 @@ fn data(report: &FleetReport) -> Value {
         let rungs = run.rungs().skip(report.warm_up()).map(|rung| {
             let mut point = json::figures(rung);
             let published = report.published(&run.name, rung.rate);
-            point["published"] = json!(published.map(|it| [it.0, it.1]));
+            point["published"] = json!(published.map(|figures| [figures.0, figures.1]));
             point
         });
         let mut rungs: Vec<Value> = rungs.collect();

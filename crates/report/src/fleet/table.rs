@@ -28,7 +28,7 @@ pub fn table(report: &FleetReport) -> String {
         aligned(&compared(
             report,
             |rung| format!("{:.0}", rung.tokens_s),
-            |it| { format!("{:.0}", it.0) }
+            |figures| { format!("{:.0}", figures.0) }
         ))
     );
     text += &format!(
@@ -36,7 +36,7 @@ pub fn table(report: &FleetReport) -> String {
         aligned(&compared(
             report,
             |rung| seconds(rung, rung.ttft.p90, 3),
-            |it| { format!("{:.3}", it.1) }
+            |figures| { format!("{:.3}", figures.1) }
         ))
     );
     for run in &report.runs {
@@ -119,7 +119,7 @@ fn detail(name: &str, rung: &RungOutcome) -> Vec<String> {
         answered(rung.ttft.p50, 3),
         answered(rung.ttft.p90, 3),
         answered(rung.ttft.p99, 3),
-        known(rung.service_ttft.map(|it| it.p90), |it| answered(it, 3)),
+        known(rung.service_ttft.map(|ttft| ttft.p90), |seconds| answered(seconds, 3)),
         answered(rung.tpot.p50, 4),
         answered(rung.tpot.p90, 4),
         answered(rung.e2e.p50, 1),
@@ -129,10 +129,10 @@ fn detail(name: &str, rung: &RungOutcome) -> Vec<String> {
         format!("{:.2}", rung.goodput),
         format!("{:.1} %", rung.hits.rate() * 100.0),
         format!("{:.0}", rung.cached_tokens_s),
-        known(rung.waiting, |it| format!("{it:.1}")),
-        known(rung.running, |it| format!("{it:.1}")),
-        known(rung.kv_usage, |it| format!("{:.1} %", it * 100.0)),
-        known(rung.preemptions, |it| it.to_string()),
+        known(rung.waiting, |waiting| format!("{waiting:.1}")),
+        known(rung.running, |running| format!("{running:.1}")),
+        known(rung.kv_usage, |usage| format!("{:.1} %", usage * 100.0)),
+        known(rung.preemptions, |count| count.to_string()),
     ]
 }
 
@@ -150,7 +150,7 @@ fn rate(rung: &RungOutcome) -> String {
 /// Formats a time of the rung's requests; a dash if none of them was answered.
 fn seconds(rung: &RungOutcome, value: f64, digits: usize) -> String {
     match rung.answered {
-        0 => known(None::<f64>, |it| it.to_string()),
+        0 => known(None::<f64>, |value| value.to_string()),
         _ => format!("{value:.digits$}"),
     }
 }

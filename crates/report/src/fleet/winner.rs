@@ -64,7 +64,8 @@ fn by_ttft(report: &FleetReport, runs: &[&StrategyRun], at: usize) -> Vec<String
     let sorted = by_p90(runs, at);
     let alike: Vec<_> =
         sorted.iter().copied().filter(|run| p90(run, at) <= p90(sorted[0], at) * ALIKE).collect();
-    let higher = sustained(report, &alike).filter(|&it| rate(alike[0], it) > rate(alike[0], at));
+    let higher =
+        sustained(report, &alike).filter(|&rung| rate(alike[0], rung) > rate(alike[0], at));
     let (Some(higher), 2..) = (higher, alike.len()) else {
         return compared(&sorted, at);
     };

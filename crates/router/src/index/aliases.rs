@@ -34,6 +34,7 @@ impl Crowds {
 
     /// Puts a handle into the block's crowd. Returns whether it has one.
     pub(super) fn join(&mut self, forest: &Forest<'_>, spot: Spot, handle: u64) -> bool {
+        // Nearly always so, and it spares the look-up of the key.
         if self.0.is_empty() {
             return false;
         }
@@ -56,6 +57,7 @@ impl Crowds {
         [holder, new]: [u64; 2],
         again: &mut StableMap<(u32, BlockPlace), OffsetSet>,
     ) {
+        // One handle held the block so far, so all that the view says of it is that handle's.
         let known = CrowdMember { handle: holder, records: records(forest, slot, spot, again) };
         let new = CrowdMember { handle: new, records: Records::default() };
         self.0.insert(forest.key(spot), vec![known, new]);
@@ -208,6 +210,7 @@ impl Crowds {
         let member = members.iter_mut().find(|member| member.handle == handle)?;
         let changed = change(&mut member.records);
         let standing = combined(members, place);
+        // An unchanged standing needs no entry in the log.
         if forest.view.standing(spot, slot, place) != standing {
             forest.set(Span::one(spot), slot, place, standing);
         }

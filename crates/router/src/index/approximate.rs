@@ -109,6 +109,7 @@ impl PrefixIndex for ApproximateIndex {
         for (&replica, held) in self.lock().iter() {
             let known = keys.iter().take_while(|key| held.contains(**key)).count() as u32;
             let tokens = known * self.config.block_size;
+            // The trait leaves out replicas without any overlap.
             if tokens > 0 {
                 answer.lengths.push(Overlap {
                     replica,

@@ -88,6 +88,8 @@ impl IndexWriter {
             bytes = self.bytes(draft.view);
         }
         let left = limit.saturating_sub(bytes);
+        // Fewer new blocks than this cannot reach the limit, since none takes more than
+        // `MAX_BLOCK_BYTES`.
         self.budget.look_at = self.size() + (left / MAX_BLOCK_BYTES).max(MIN_NEW_BLOCKS);
     }
 
@@ -102,6 +104,7 @@ impl IndexWriter {
         for replica in self.replicas.iter_mut().flatten() {
             self.budget.evicted += replica.evict(&mut forest, &is_cold);
         }
+        // Assumed blocks have no names, so no replica's eviction found them.
         for (run, _) in is_cold.iter().enumerate().filter(|(_, is_cold)| **is_cold) {
             end_assumptions(&mut forest, run as u32);
         }
@@ -111,9 +114,12 @@ impl IndexWriter {
     fn coldest(&self, draft: &ViewDraft<'_>, bytes: usize) -> Vec<bool> {
         let runs = draft.view.runs().iter().enumerate().filter(|(_, run)| run.len() > 0);
         let mut order: Vec<(u64, usize)> = runs.map(|(id, run)| (run.last_used(), id)).collect();
+        // Numbers break ties, so that equal histories evict alike.
         order.sort_unstable();
         let mut is_cold = vec![false; draft.view.runs().len()];
         let total = self.bytes(draft.view);
+        // An average, because names and holders of a run lie in many tables. The loop in
+        // `keep_to_budget` makes up for what it misses.
         let per_block = total / self.land.num_blocks().max(1);
         let mut found = 0;
         for (_, id) in order {
@@ -131,6 +137,7 @@ fn end_assumptions(forest: &mut Forest<'_>, run: u32) {
     let holders = forest.view.run(run).holders().others();
     let slots: Vec<u32> = holders.map(|holder| holder.slot).collect();
     for slot in slots {
+        // Later than any end, so that all of them expire and the run can be cut.
         let now = Nanos(u64::MAX);
         forest.apply(ViewChange::ExpireAssumptions { run, slot, now });
     }

@@ -51,6 +51,7 @@ impl Keys {
     /// Notes that the run is in use.
     pub(super) fn touch(&self, now: Nanos) {
         let stamp = now.0 >> STAMP_SHIFT;
+        // Most look-ups only read here. A store takes the line of memory from all other readers.
         if self.last_used() < stamp {
             self.slots[0].store(stamp, Ordering::Relaxed);
         }

@@ -24,6 +24,7 @@ impl IndexWriter {
         let slot = self.slot_of(draft.view, replica);
         let known = slot.and_then(|slot| self.replicas[slot as usize].as_mut());
         if let Some(known) = known {
+            // Lent to the replica for this update: changes are found deep inside of it.
             known.told = Some(std::mem::take(changes));
         }
         self.update(draft, replica, Update::Events(events), now);

@@ -131,6 +131,7 @@ impl IndexWriter {
         let mut numbers = vec![None; view.runs().len()];
         let mut runs = Vec::new();
         for (id, run) in view.runs().iter().enumerate() {
+            // The end of a run that is only named or assumed is not kept.
             let held = run.holders().iter().map(|holder| holder.held_end()).max().unwrap_or(0);
             if held > 0 {
                 numbers[id] = Some(runs.len() as u32);
@@ -190,6 +191,7 @@ impl IndexWriter {
         if self.land.num_blocks() > 0 {
             return Err(DumpError::NotEmpty);
         }
+        // All checks come before the first change: a damaged dump leaves the index as it was.
         dump.validate()?;
         let mut restored = 0;
         let mut runs: Vec<Option<u32>> = vec![None; dump.runs.len()];
@@ -210,6 +212,7 @@ impl IndexWriter {
                 }
             }
         }
+        // Restored runs are whole, but replicas that are not tracked may have held their ends.
         self.trim(draft, &runs, now);
         self.keep_to_budget(draft, now);
         Ok(restored)
@@ -230,6 +233,7 @@ fn to_keep(
         BlockStanding::Doubtful { since } => Some(now.since(since)),
     };
     let BlockPlace { group, tier } = place;
+    // A handful of places: a search in a list is enough.
     let known = places.iter().position(|known| {
         (known.group, known.tier, known.doubtful_for) == (group, tier, doubtful_for)
     });
@@ -256,6 +260,7 @@ impl IndexDump {
 
     fn validate(&self) -> Result<(), DumpError> {
         let num_blocks: usize = self.runs.iter().map(|run| run.keys.len()).sum();
+        // Checked first, because the sets below take memory for each block.
         if num_blocks.saturating_add(self.num_holdings()) > MAX_DUMP_BLOCKS {
             return Err(DumpError::TooLarge);
         }

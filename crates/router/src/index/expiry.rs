@@ -20,6 +20,7 @@ impl TrackedReplica {
         let slot = self.slot;
         let since = since_doubt(forest.now, self.doubted);
         self.doubted = Some(since);
+        // Marks belong to confirmed blocks.
         self.again.clear();
         self.crowds.doubt(since);
         self.waiting.change_all(|records| records.doubt(since));
@@ -36,6 +37,7 @@ impl TrackedReplica {
     pub(super) fn trust(&mut self, forest: &mut Forest<'_>) {
         let slot = self.slot;
         let doubted = self.doubted.take();
+        // A doubt that has aged out is not taken back: blocks may have been swept in between.
         let Some(since) = doubted.filter(|&since| !is_over(since, forest.now)) else {
             return;
         };
@@ -67,12 +69,14 @@ impl TrackedReplica {
             }
         }
         let names = std::mem::take(&mut self.names);
+        // All names go before the first cut: a run is cut from its end, up to a block with a name.
         for (_, spot) in names.iter() {
             forest.land.unname(spot);
         }
         for run in runs {
             forest.trim(run);
         }
+        // The meaning of a handle ends with the clear, so none of them survives.
         self.waiting = Waiting::default();
         self.crowds = Crowds::default();
         self.departed.clear();
@@ -90,6 +94,7 @@ impl TrackedReplica {
         }
         self.waiting.change_all(|records| records.expire(now));
         let mut is_left = false;
+        // Collected before doubts expire; afterwards the view no longer shows who held what.
         let held: Vec<(u64, Spot)> = self
             .names
             .awake()
@@ -106,6 +111,7 @@ impl TrackedReplica {
                 is_left |= holder.is_some_and(|holder| holder.is_doubtful());
             }
         }
+        // A block in several places departs only when the last of them has expired.
         for (block, spot) in held {
             if !self.is_held(forest, block, spot) {
                 self.depart(block);
@@ -142,6 +148,7 @@ impl TrackedReplica {
             self.crowds.leave(forest, spot, block);
             self.names.remove(forest.land, block);
         }
+        // The queue counts departures by handle, and these handles are unknown from now on.
         self.departed.keep_named(&self.names);
         for run in runs {
             forest.trim(run);

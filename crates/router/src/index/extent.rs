@@ -67,6 +67,7 @@ impl OffsetSet {
         while let Some(word) = words.get((offset / WORD) as usize) {
             let ones = (word >> (offset % WORD)).trailing_ones();
             offset += ones;
+            // A word of ones may continue in the next word.
             if ones == 0 || !offset.is_multiple_of(WORD) {
                 break;
             }
@@ -141,6 +142,7 @@ impl OffsetSet {
         };
         words.resize(num_words.max(words.len()), 0);
         change(&mut words);
+        // Equal sets must be stored alike, and `end` reads the last word.
         while words.last() == Some(&0) {
             words.pop();
         }
@@ -159,6 +161,7 @@ fn masks(range: Range<u32>, num_words: usize) -> impl Iterator<Item = (usize, u6
         let base = at as u32 * WORD;
         let low = range.start.saturating_sub(base);
         let high = range.end.saturating_sub(base).min(WORD);
+        // Without bits the shift is 64, which `checked_shr` refuses; the mask is empty then.
         let below = |bits: u32| u64::MAX.checked_shr(WORD - bits).unwrap_or(0);
         (at, below(high) & !below(low))
     })

@@ -124,6 +124,7 @@ impl Forest<'_> {
     }
 
     fn find(&self, parent: Option<Spot>, key: RouteKey) -> Option<Spot> {
+        // Most chains continue in their run, which needs no search by key.
         if let Some(Spot { run, offset }) = parent {
             let next = offset + 1;
             let known = self.view.run(run);
@@ -131,6 +132,8 @@ impl Forest<'_> {
                 return Some(Spot { run, offset: next });
             }
         }
+        // A key names its whole prefix, so the run that begins with it has the block, whatever its
+        // parent.
         let run = self.view.head(key)?;
         Some(Spot { run, offset: 0 })
     }
@@ -146,6 +149,7 @@ impl Forest<'_> {
     /// Whether the next block can stand right behind this one.
     fn is_at_end(&self, Spot { run, offset }: Spot) -> bool {
         let next = offset + 1;
+        // A name keeps offsets in 16 bits.
         next == self.view.run(run).len() && next < MAX_RUN_BLOCKS
     }
 
@@ -173,6 +177,7 @@ impl Forest<'_> {
         let ledger = &mut self.land.ledgers[run as usize];
         let must_move = ledger.is_cut || offset == known.capacity();
         let room = (room(offset as usize) as u32).max(offset + 1 + self.coming);
+        // Readers may still see the old keys, which therefore stay as they are.
         let keys = must_move.then(|| known.keys().moved(offset, room));
         keys.as_ref().unwrap_or(known.keys()).put(offset, key);
         ledger.is_cut = false;
@@ -200,6 +205,7 @@ impl Forest<'_> {
         if named == old {
             return;
         }
+        // Assumptions are never part of a plain lead.
         let holders = self.view.run(run).holders().others();
         let assumed = holders.map(|holder| holder.assumed_end()).max().unwrap_or(0);
         let len = named.max(assumed as usize);
@@ -207,6 +213,7 @@ impl Forest<'_> {
             return;
         }
         let known = self.view.run(run);
+        // Keys move only where much room is left over: a run may soon grow again.
         let is_roomy = known.capacity() as usize > 2 * len + 8;
         let keys = is_roomy.then(|| known.keys().moved(len as u32, len as u32));
         ledger.is_cut = keys.is_none() && len > 0;
@@ -226,6 +233,7 @@ impl Forest<'_> {
         let mut rest = keys;
         while let Some(&key) = rest.first() {
             let spot = self.locate(parent, key, block_size);
+            // `matched` compares from a run's start; inside of a run blocks go one by one.
             let matched = match spot.offset {
                 0 => self.view.run(spot.run).matched(rest),
                 _ => 1,

@@ -53,6 +53,7 @@ impl<'a> RunHolder<'a> {
     /// Blocks of `range` that are confirmed in `place`.
     pub(super) fn count_confirmed(self, place: BlockPlace, range: Range<u32>) -> u32 {
         let more = |more: &More| more.count_confirmed(place, range.clone());
+        // At most one of the two counts anything: a holder has a lead or more.
         self.count_usual(place, range.clone()) + self.more.map_or(0, more)
     }
 

@@ -76,6 +76,8 @@ impl Holders {
     pub(super) fn iter(&self) -> impl Iterator<Item = RunHolder<'_>> {
         let mut others = self.others();
         self.shares().iter().map(move |&Share { slot, lead }| {
+            // Both lists are in the order of slots, so the next share without a lead is the next
+            // other's.
             let more = match lead {
                 0 => others.next().and_then(|other| other.more),
                 _ => None,
@@ -99,6 +101,7 @@ impl Holders {
         let found = self.find(slot);
         let lead = found.map_or(0, |at| self.shares()[at].lead);
         let is_other = found.is_ok() && lead == 0;
+        // The change may leave no more than a lead; the rest is put back below.
         let more = if is_other { self.other(slot).more.take() } else { None };
         let mut holding = Holding { lead, more };
         let tally = |holding: &Holding| {
@@ -213,6 +216,8 @@ impl ShareList {
             Self::Many(shares) if shares.is_empty() => *self = Self::One(new),
             Self::Many(shares) => {
                 if shares.len() == shares.capacity() {
+                    // Half as much again: popular runs have thousands of shares. At least two, so
+                    // this makes room.
                     shares.reserve_exact(shares.len() / 2);
                 }
                 shares.insert(at, new);
@@ -236,6 +241,8 @@ impl ShareList {
         if let [last] = shares[..] {
             *self = Self::One(last);
         } else if shares.capacity() > 4 * shares.len() {
+            // Only a mostly empty list moves; a holder that comes and goes must not cost a copy
+            // each time.
             shares.shrink_to(2 * shares.len());
         }
     }

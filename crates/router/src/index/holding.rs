@@ -29,6 +29,7 @@ impl Holding {
         standing: Option<BlockStanding>,
     ) {
         if self.more.is_none() && place == BlockPlace::USUAL {
+            // Most changes prolong the lead or cut its end, which need no planes.
             match standing {
                 Some(BlockStanding::Confirmed) if range.start <= self.lead => {
                     self.lead = self.lead.max(range.end);
@@ -75,6 +76,7 @@ impl Holding {
 
     /// Changes it with all in planes.
     fn change(&mut self, change: impl FnOnce(&mut More)) {
+        // As a plane the lead takes part in the change; `settle` turns it back where it can.
         let lead = std::mem::take(&mut self.lead);
         let more = self.more.get_or_insert_default();
         if lead > 0 {

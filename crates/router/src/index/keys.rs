@@ -44,6 +44,7 @@ impl PromptKeys {
             let num_blocks = chain.shape.num_blocks(num_tokens);
             assert_eq!(chain.keys.len(), num_blocks, "one key per full block");
         }
+        // `Self::of` searches by shape.
         chains.sort_by_key(|chain| chain.shape);
         Self { num_tokens, chains, are_past: false }
     }

@@ -66,12 +66,16 @@ impl<V: ReplayTarget<O>, W, O> Twin<V, W, O> {
     /// Shows the value to `read`. Waits for no writer, unless there is one copy only.
     pub(super) fn read<T>(&self, read: impl FnOnce(&V) -> T) -> T {
         loop {
+            // Pairs with the writer's release: the copy that this names is complete.
             let front = self.front.load(Ordering::Acquire);
+            // The other copy is complete as well, unless a writer has it locked.
             for copy in [front, self.behind(front)] {
                 if let Some(value) = try_read(&self.copies[copy]) {
                     return read(&value);
                 }
             }
+            // The writer changed the roles between the two tries, and had each of them locked in
+            // turn.
             spin_loop();
         }
     }
@@ -87,6 +91,7 @@ impl<V: ReplayTarget<O>, W, O> Twin<V, W, O> {
     pub(super) fn write<T>(&self, write: impl FnOnce(&mut W, &mut V, &mut Vec<O>) -> T) -> T {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let WriterState { state, log } = &mut *writer;
+        // A writer that panicked has left its changes there.
         log.clear();
         let front = self.front.load(Ordering::Acquire);
         let back = self.behind(front);
@@ -99,6 +104,7 @@ impl<V: ReplayTarget<O>, W, O> Twin<V, W, O> {
             self.front.store(back, Ordering::Release);
             written
         };
+        // Readers that are still in this copy are waited for; new ones take the other.
         if !self.is_alone {
             let copy = self.copies[front].write();
             let mut value = copy.unwrap_or_else(PoisonError::into_inner);

@@ -32,6 +32,7 @@ impl MixedScratch {
         now: Nanos,
         found: &mut Lengths,
     ) {
+        // Never shorter, so that the inner vectors keep their memory.
         self.paths.resize(self.paths.len().max(prompt.chains().len()), Vec::new());
         for (path, chain) in self.paths.iter_mut().zip(prompt.chains()) {
             find_path(view, chain, now, path);
@@ -59,6 +60,7 @@ impl MixedScratch {
         for (usable, need) in self.usable.iter_mut().zip(needs) {
             let is_meant = |chain: &KeyChain| chain.shape == need.shape;
             usable.clear();
+            // Without keys of its shape the need accepts no block.
             let Some(at) = prompt.chains().iter().position(is_meant) else {
                 continue;
             };
@@ -89,6 +91,7 @@ impl MixedScratch {
 
     /// Tokens of the longest prefix that all groups can go on behind.
     fn prefix(&self, num_tokens: usize, needs: &[Need], level: fn(&Reach) -> u32) -> usize {
+        // Each group may only shorten the prefix, so the loop ends.
         let mut tokens = num_tokens;
         loop {
             let before = tokens;
@@ -114,6 +117,7 @@ fn needed(need: &Need, blocks: usize) -> usize {
         Attention::Full => blocks,
         Attention::State => blocks.min(1),
         Attention::Window { tokens } => {
+            // The window includes the next token, which is not part of the prefix.
             let before = tokens.saturating_sub(1) as usize;
             blocks.min(before.div_ceil(need.shape.size as usize))
         }
@@ -129,6 +133,8 @@ fn find_path(view: &View, chain: &KeyChain, now: Nanos, path: &mut Vec<PromptPie
                 depth += piece.matched;
                 path.push(piece);
             }
+            // A window may follow blocks that no replica has, so the path continues after a
+            // hole.
             None => depth += 1,
         }
     }
@@ -138,6 +144,7 @@ fn find_path(view: &View, chain: &KeyChain, now: Nanos, path: &mut Vec<PromptPie
 fn add_up(usable: &mut [Reach]) {
     let mut before = Reach::default();
     for here in usable {
+        // A 0 breaks the row: the product then drops all that came before.
         here.device += here.device * before.device;
         here.any_tier += here.any_tier * before.any_tier;
         here.trusted += here.trusted * before.trusted;

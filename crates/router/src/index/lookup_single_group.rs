@@ -36,6 +36,7 @@ fn begin(
     found.uneven.clear();
     fill(&mut found.all, holders.shares(), piece.matched, block_size);
     let mut leads = holders.shares().iter();
+    // A share without a lead never counts here; the others are added below.
     let goes_on = leads.any(|share| share.lead >= piece.matched);
     if holders.has_others() {
         add_others(view, block_size, piece, now, found) | goes_on
@@ -49,6 +50,7 @@ fn begin(
 fn fill(lengths: &mut Vec<OverlapLength>, shares: &[Share], matched: u32, block_size: u32) {
     lengths.resize(shares.len(), OverlapLength::default());
     for (length, share) in lengths.iter_mut().zip(shares) {
+        // Slots are replica numbers here: `View::uniform_shape` asks for that.
         *length =
             OverlapLength { replica: share.slot, tokens: share.lead.min(matched) * block_size };
     }
@@ -71,12 +73,14 @@ fn add_others(
         let reach = holder.reach(BlockPlace::USUAL.group, piece.matched, now);
         goes_on |= reach.any_tier == piece.matched;
         is_left_out |= reach.any_tier == 0;
+        // `fill` has put each holder in, so `at` is this one's place.
         let mut overlap = found.overlap(found.all[at]);
         overlap.device_tokens = reach.device * block_size;
         overlap.any_tier_tokens = reach.any_tier * block_size;
         overlap.trusted_tokens = reach.trusted * block_size;
         found.set(at, overlap);
     }
+    // Its assumption or its doubts are over, so it holds nothing now.
     if is_left_out {
         found.all.retain(|length| length.tokens > 0);
     }
@@ -99,6 +103,7 @@ fn step(view: &View, block_size: u32, piece: PromptPiece, now: Nanos, found: &mu
         if length.replica != share.slot || length.tokens != depth {
             continue;
         }
+        // An even answer plus a plain lead stays even: one addition instead of three lengths.
         let blocks = if share.lead > 0 && found.is_even(length) {
             let blocks = share.lead.min(piece.matched);
             found.all[at].tokens += blocks * block_size;

@@ -38,11 +38,13 @@ pub(super) struct ResolvedHandle {
 /// wrong route at most.
 pub(super) fn handle(block: BlockHash) -> u64 {
     let wide = u128::from_be_bytes(block.0);
+    // Only one half is multiplied, so hashes with swapped halves differ.
     let mut bits = (wide as u64) ^ ((wide >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     // The finalizer of SplitMix64: the same bits for the same number, others for others.
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^= bits >> 31;
+    // The number above is a gap's.
     (bits >> (u64::BITS - HANDLE_BITS)).min(MAX_HANDLE)
 }
 
@@ -50,6 +52,7 @@ impl Name {
     /// Returns how many departures are left; `left` counts them where there are many.
     fn end_departure(&mut self, left: impl FnOnce() -> usize) -> u32 {
         self.set_departures(match self.departures() {
+            // A full count is only a lower bound, so the queue is counted.
             MANY_DEPARTURES => left().min(MANY_DEPARTURES as usize) as u32,
             few => few.saturating_sub(1),
         });
@@ -75,6 +78,7 @@ impl Names {
     /// A handle that holds the block, other than `new`; asked while it has no crowd.
     pub(super) fn holder_but(&mut self, spot: Spot, new: u64) -> Option<u64> {
         let awake = &self.awake;
+        // `new` is awake already, but it is the other holder that is asked for.
         let holding = self.holding.get_or_insert_with(|| {
             let others = awake.iter().filter(|name| name.handle() != new);
             others.map(|name| (name.spot(), name.handle())).collect()
@@ -109,6 +113,7 @@ impl Names {
             let is_idle = false;
             return Some(ResolvedHandle { spot, is_idle });
         }
+        // Its departures stay counted in the name, since the queue still has them.
         let idle = self.idle.remove(handle)?;
         self.put(idle);
         Some(ResolvedHandle { spot: idle.spot(), is_idle: true })
@@ -141,6 +146,7 @@ impl Names {
             land.unname(spot);
             return Some(spot);
         }
+        // It came back since this departure, so only the count changes.
         if let Some(awake) = self.awake.get_mut(handle) {
             awake.end_departure(left);
         }

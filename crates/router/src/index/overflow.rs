@@ -117,11 +117,13 @@ impl More {
 
     #[cold]
     pub(super) fn reach(&self, group: u8, limit: u32, now: Nanos) -> Reach {
+        // An assumption that is over stays until the writer ends it, so the time decides.
         let is_current = |assumed: &&AssumedPrefix| now < assumed.until;
         let current = self.assumed.iter().filter(is_current);
         let assumed = current.map(|assumed| assumed.blocks).max().unwrap_or(0);
         let leading = |counts: fn(&Plane) -> bool| {
             let mut end = assumed;
+            // Planes take turns, because each may continue where another ends.
             loop {
                 let before = end;
                 for plane in self.planes.iter().filter(|plane| counts(plane)) {
@@ -175,6 +177,7 @@ impl More {
 
     /// Marks blocks doubtful since `from` as doubtful since `to`; `None` means confirmed.
     pub(super) fn turn(&mut self, from: Option<Nanos>, to: Option<Nanos>) {
+        // `plane` may add planes at the end, which are as they should be.
         for at in 0..self.planes.len() {
             let plane = &mut self.planes[at];
             if plane.doubtful_since == from {
@@ -190,6 +193,7 @@ impl More {
         let covers =
             |a: &AssumedPrefix, b: &AssumedPrefix| a.blocks >= b.blocks && a.until >= b.until;
         if !self.assumed.iter().any(|known| covers(known, &new)) {
+            // An assumption that is shorter and ends earlier says nothing beside this one.
             self.assumed.retain(|known| !covers(&new, known));
             let at = self.assumed.partition_point(|known| known.blocks < blocks);
             self.assumed.insert(at, new);
@@ -210,6 +214,7 @@ impl More {
 
     /// Restores the invariants. Returns the leading blocks if there is nothing else to say.
     pub(super) fn settle(&mut self) -> Option<u32> {
+        // Changes leave empty planes, which would count towards the limit.
         self.planes.retain(|plane| !plane.extent.is_empty());
         self.limit();
         match self.planes.as_slice() {

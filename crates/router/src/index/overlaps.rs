@@ -63,6 +63,7 @@ impl Overlaps {
     /// Overlaps of the replicas that hold some of the prompt, by ascending replica.
     pub fn iter(&self) -> impl Iterator<Item = Overlap> {
         let mut uneven = self.lengths.uneven.iter().peekable();
+        // Both lists are by ascending replica.
         self.lengths.all.iter().map(move |length| {
             let is_meant = |overlap: &&Overlap| overlap.replica.0 == length.replica;
             uneven.next_if(is_meant).map_or(length.even(), |overlap| *overlap)
@@ -125,6 +126,7 @@ impl Lengths {
 
     /// Brings them into order.
     pub(super) fn sort(&mut self) {
+        // One chain is in order already; only several chains, or mixed replicas, need sorting.
         if !self.all.is_sorted_by_key(|length| length.replica) {
             self.all.sort_unstable_by_key(|length| length.replica);
             self.uneven.sort_unstable_by_key(|overlap| overlap.replica);
@@ -139,6 +141,7 @@ impl Lengths {
 
     /// Whether the lengths of a replica that is in are all the same.
     pub(super) fn is_even(&self, length: OverlapLength) -> bool {
+        // The usual answer has no uneven lengths, so no search is made.
         self.uneven.is_empty() || find(&self.uneven, length.replica).is_err()
     }
 

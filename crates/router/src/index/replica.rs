@@ -125,10 +125,13 @@ impl TrackedReplica {
         stored: &StoredBlocks,
     ) -> Option<BTreeSet<BlockShape>> {
         if !stored.tokens.is_empty() {
+            // Nothing of it is used: with another number of tokens, none is surely that of its
+            // hash.
             let Some(hasher) = hasher.filter(|_| is_well_formed(stored)) else {
                 self.counters.malformed_events += 1;
                 return None;
             };
+            // Handles get their blocks first, so that holding finds them below.
             self.introduce_all(forest, hasher, stored);
         }
         let has_learned = self.learn(stored);
@@ -154,6 +157,7 @@ impl TrackedReplica {
     }
 
     fn hold_all(&mut self, forest: &mut Forest<'_>, blocks: &[BlockHash], place: BlockPlace) {
+        // Blocks in a row become one change of the view; most events are one row.
         let mut pending: Option<Span> = None;
         for &block in blocks {
             let block = handle(block);
@@ -164,6 +168,7 @@ impl TrackedReplica {
             let spot = known.spot;
             self.tell_stored(forest, spot, place);
             if known.is_idle {
+                // `tell_apart` reads the view, which must show the blocks before this one.
                 self.hold(forest, pending.take(), place);
                 self.tell_apart(forest, block, spot);
             }
@@ -171,6 +176,7 @@ impl TrackedReplica {
                 continue;
             }
             match &mut pending {
+                // The block continues the row: it costs no change of its own.
                 Some(span) if (span.run, span.offsets.end) == (spot.run, spot.offset) => {
                     span.offsets.end += 1;
                 }
@@ -194,6 +200,7 @@ impl TrackedReplica {
 
     /// Puts a handle that held nothing into a crowd with the others that hold its block, if any.
     pub(super) fn tell_apart(&mut self, forest: &Forest<'_>, block: u64, spot: Spot) {
+        // With one name in the fleet, the block has no other handle here.
         let is_known_otherwise = forest.land.num_names(spot) > 1;
         if !is_known_otherwise
             || self.crowds.join(forest, spot, block)
@@ -212,6 +219,7 @@ impl TrackedReplica {
             return;
         };
         let holder = forest.view.run(span.run).holder(self.slot);
+        // Seldom confirmed already, so the blocks are rarely looked at one by one.
         if let Some(holder) = holder
             && holder.count_confirmed(place, span.offsets.clone()) > 0
         {
@@ -267,6 +275,7 @@ impl TrackedReplica {
         let holder = forest.view.run(first.run).holder(self.slot);
         let held = holder.map_or(0, |holder| holder.count_in(place, start..end));
         let is_plain = self.again.is_empty() && self.crowds.is_empty();
+        // A mark or a crowd lets a block outlast its removal, so each is released by itself.
         if !is_plain || (held as usize) < blocks.len() {
             for &(block, spot) in blocks {
                 let was_there = self.release(forest, block, spot, place);
@@ -278,6 +287,7 @@ impl TrackedReplica {
         forest.set(span, self.slot, place, None);
         let holder = forest.view.run(first.run).holder(self.slot);
         for &(block, spot) in blocks {
+            // Another tier or group may still hold it.
             if holder.is_none_or(|holder| !holder.holds(spot.offset)) {
                 self.depart(block);
             }
@@ -297,6 +307,8 @@ impl TrackedReplica {
             let before = forest.view.standing(spot, self.slot, place);
             if before.is_some() {
                 let since = since_alone(forest.now);
+                // Stored twice and removed once, the block may still be there: it becomes doubtful
+                // instead.
                 let is_left = self.unmark(spot, place);
                 let standing = is_left.then_some(BlockStanding::Doubtful { since });
                 forest.set(Span::one(spot), self.slot, place, standing);
@@ -328,6 +340,7 @@ impl TrackedReplica {
 
     /// Forgets departed handles if there are too many, the oldest first.
     pub(super) fn end_update(&mut self, forest: &mut Forest<'_>) {
+        // The number of names counts, so that a large engine remembers more departures.
         let most = self.departed.end_update(self.names.len());
         // The run that lost names last: what leaves together stood together.
         let mut run = None;
@@ -348,6 +361,7 @@ impl TrackedReplica {
     /// Shapes of the blocks that the replica may hold.
     pub(super) fn shapes(&self) -> BTreeSet<BlockShape> {
         let shapes = self.groups.values().map(|group| group.shape);
+        // Events know better than the configuration.
         let configured = self.configured_size.filter(|_| self.groups.is_empty());
         shapes.chain(configured.map(BlockShape::of_size)).collect()
     }
@@ -435,6 +449,7 @@ fn continues(blocks: &[(u64, Spot)], spot: Spot) -> bool {
     let (Some((_, first)), Some((_, last))) = (blocks.first(), blocks.last()) else {
         return true;
     };
+    // A row has one direction, which its first two blocks decide.
     let steps = (i64::from(spot.offset) - i64::from(last.offset), first.offset.cmp(&last.offset));
     spot.run == last.run
         && match steps {
@@ -445,6 +460,7 @@ fn continues(blocks: &[(u64, Spot)], spot: Spot) -> bool {
 }
 
 fn is_well_formed(stored: &StoredBlocks) -> bool {
+    // A hostile event may have any block size; the product must not overflow.
     let num_tokens = stored.blocks.len().checked_mul(stored.block_size as usize);
     stored.block_size > 0 && num_tokens == Some(stored.tokens.len())
 }

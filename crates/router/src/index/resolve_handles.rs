@@ -51,6 +51,7 @@ impl TrackedReplica {
         for (index, (&block, tokens)) in stored.blocks.iter().zip(contents).enumerate() {
             let extra = stored.extras.get(index).cloned().flatten();
             let block = handle(block);
+            // Lists that grow now make room for the whole event at once.
             forest.coming = (stored.blocks.len() - index - 1) as u32;
             let spot =
                 self.introduce(forest, hasher, block, before, BlockContent { tokens, extra });
@@ -66,9 +67,11 @@ impl TrackedReplica {
         before: Predecessor,
         content: BlockContent<'_>,
     ) -> Option<Spot> {
+        // The first meaning of a handle stays until the replica is cleared.
         if let Some(known) = self.names.find(block) {
             return Some(known.spot);
         }
+        // It waits with its first tokens already.
         if self.waiting.is_linked(block) {
             return None;
         }
@@ -77,6 +80,7 @@ impl TrackedReplica {
             Predecessor::Root(key) => Ok((None, key)),
             Predecessor::Block(spot) => Ok((Some(spot), forest.key(spot))),
             Predecessor::Handle(parent) => match self.names.find(parent) {
+                // A key of one block size cannot follow a key of another.
                 Some(ResolvedHandle { spot, .. }) if forest.block_size(spot) == block_size => {
                     Ok((Some(spot), forest.key(spot)))
                 }
@@ -113,6 +117,7 @@ impl TrackedReplica {
         let block_size = hasher.block_size() as u32;
         let first = forest.locate(parent, key, block_size);
         self.name(forest, block, first);
+        // Nearly always none waits, and then neither records nor children are looked for.
         if self.waiting.len() == 0 {
             return first;
         }
@@ -120,6 +125,7 @@ impl TrackedReplica {
         let mut due = vec![(block, first)];
         while let Some((parent, spot)) = due.pop() {
             let key = forest.key(spot);
+            // Only children of this block size: the others wait until the replica is cleared.
             for child in self.waiting.children(parent, block_size) {
                 let Some(link) = self.waiting.link_of(child).cloned() else {
                     continue;
@@ -138,6 +144,8 @@ impl TrackedReplica {
         if self.waiting.holds(block) {
             self.name(forest, block, spot);
         } else {
+            // Removed while it waited: it is remembered as a departure, as if it had been known in
+            // time.
             self.names.insert_idle(forest.land, block, spot);
             self.departed.push(block);
         }

@@ -135,6 +135,7 @@ impl PrefixIndex for RunIndex {
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
         let known = |view: &View| (view.hashers().clone(), view.uses_hashers());
         let (hashers, are_in_use) = self.twin.read(known);
+        // Hashing takes as long as the prompt is, so it happens outside of `read`.
         let keys = PromptKeys::new(prompt, &hashers);
         if are_in_use { keys } else { keys.past() }
     }
@@ -148,6 +149,7 @@ impl PrefixIndex for RunIndex {
             view.visit(|run, replica, place, standing, extent| {
                 let is_doubtful = match standing {
                     BlockStanding::Confirmed => false,
+                    // Aged out, though no sweep has removed it yet.
                     BlockStanding::Doubtful { since } if is_over(since, now) => return,
                     BlockStanding::Doubtful { .. } => true,
                 };

@@ -45,6 +45,7 @@ pub(super) fn is_over(since: Nanos, now: Nanos) -> bool {
 /// Since when what is confirmed at `now` is doubtful if everything is: unlike any time before it.
 pub(super) fn since_doubt(now: Nanos, last: Option<Nanos>) -> Nanos {
     let since = Nanos(now.0 | 1);
+    // Two more, so that the time stays odd.
     last.map_or(since, |last| since.max(Nanos(last.0 + 2)))
 }
 
@@ -102,6 +103,7 @@ impl Records {
                 let since = since_alone(now);
                 self.put(place, HoldingRecord::Doubtful { since });
             }
+            // A doubtful block is gone with its first removal: the doubt was whether it is there.
             _ => self.0.retain(|(known, _)| *known != place),
         }
         before.is_some()

@@ -115,12 +115,14 @@ impl Table {
 
     /// Adds a name whose handle is not known.
     pub(super) fn insert(&mut self, name: Name) {
+        // A quarter of the homes stay free, so that a search is short.
         if (self.len + 1) * 8 > self.homes * MAX_EIGHTHS {
             self.resize(MIN_HOMES.max(self.homes + self.homes / 8));
         }
         let at = self.place(name.handle());
         let behind = self.slots[at..].iter().position(Name::is_gap);
         let gap = at + behind.unwrap_or(0);
+        // The last slot stays a gap, at which every search ends.
         if gap + 1 == self.slots.len() {
             self.slots.push(GAP);
         }
@@ -154,6 +156,8 @@ impl Table {
     /// Gives back memory that is not needed.
     pub(super) fn shrink(&mut self) {
         let homes = (self.len * 8).div_ceil(MAX_EIGHTHS);
+        // Only when an eighth of the homes would go: the next names would soon make the table grow
+        // again.
         if homes + homes / 8 < self.homes {
             self.resize(homes.max(MIN_HOMES));
         }
@@ -174,14 +178,17 @@ impl Table {
     }
 
     fn home(&self, handle: u64) -> usize {
+        // 48 bits times the number of homes can exceed 64 bits.
         ((u128::from(handle) * self.homes as u128) >> HANDLE_BITS) as usize
     }
 
     fn resize(&mut self, homes: usize) {
         let old = std::mem::take(&mut self.slots);
         self.homes = homes;
+        // A few names spill over the last home; room for them spares a second allocation.
         self.slots.reserve_exact(homes + MIN_HOMES);
         for name in old.into_iter().filter(|name| !name.is_gap()) {
+            // Not before the names that are placed already: the order stays.
             let home = self.home(name.handle()).max(self.slots.len());
             self.slots.resize(home, GAP);
             self.slots.push(name);

@@ -64,6 +64,7 @@ impl DepartureQueue {
     }
 
     pub(super) fn clear(&mut self) {
+        // A new queue, because a cleared one keeps its memory.
         self.queue = VecDeque::new();
         self.recent = [0, 0];
     }

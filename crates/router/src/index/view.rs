@@ -142,11 +142,14 @@ impl KeyRun {
     /// Counts the leading keys that equal those of `keys`, whose first one does. Keys are chained,
     /// so all keys before an equal one are equal.
     pub(super) fn matched(&self, keys: &[RouteKey]) -> u32 {
+        // At least 1: both begin with the same key.
         let limit = self.len.min(keys.len() as u32);
         let is_equal = |at: u32| self.key(at) == keys[at as usize];
+        // Prompts mostly match to the end, which one comparison shows.
         if is_equal(limit - 1) {
             return limit;
         }
+        // The first key is equal and the last is not; the search is for the first that differs.
         let (mut low, mut high) = (1, limit - 1);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -335,10 +338,12 @@ impl View {
         }
         let runs = &self.runs;
         let key_of = |&run: &u32| runs[run as usize].key(0).0;
+        // `Forest` begins a run only for a key that it did not find.
         self.heads.insert_unique(key.0, run, key_of);
     }
 
     fn cut(&mut self, id: u32, keys: Option<&Keys>, len: u32) {
+        // Read before the keys go, because the head is found by it.
         let key = self.run(id).key(0);
         let run = &mut self.runs[id as usize];
         run.len = len;
@@ -350,6 +355,7 @@ impl View {
         }
         run.keys = Keys::default();
         self.num_holders -= run.holders().len();
+        // At 0 no name is left, so no replica holds or assumes anything of the run.
         run.holders = Holders::default();
         if let Ok(entry) = self.heads.find_entry(key.0, |&run| run == id) {
             entry.remove();
@@ -361,6 +367,7 @@ impl View {
         let holders = &mut self.runs[run as usize].holders;
         let num_before = holders.len();
         let TallyChange { before, after } = holders.change(slot, change);
+        // Added before subtracting, since the difference may be negative.
         self.num_holders = self.num_holders + holders.len() - num_before;
         self.tally.entries = self.tally.entries + after.entries - before.entries;
         self.tally.doubtful = self.tally.doubtful + after.doubtful - before.doubtful;

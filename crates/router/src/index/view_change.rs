@@ -69,6 +69,7 @@ impl ViewChange {
             offsets.end = new.offsets.end;
             return true;
         }
+        // A removal may name a prompt's blocks from its end to its start.
         if is_same && offsets.start == new.offsets.end {
             offsets.start = new.offsets.start;
             return true;

@@ -72,6 +72,7 @@ impl Waiting {
 
     /// Links a handle that is not linked yet. Returns how many were given up for it.
     pub(super) fn link(&mut self, handle: u64, link: ParentLink) -> u64 {
+        // By parent as well: when a block gets its spot, all that wait for it are found at once.
         self.children.entry(link.parent).or_default().insert(handle);
         self.enter(handle).link = Some(link);
         self.limit()
@@ -98,6 +99,7 @@ impl Waiting {
 
     /// Changes all of them.
     pub(super) fn change_all(&mut self, mut change: impl FnMut(&mut Records)) {
+        // A change may remove its handle, so they are collected first, in a fixed order.
         let handles: Vec<u64> = self.queue.values().copied().collect();
         for handle in handles {
             self.change(handle, &mut change);
@@ -124,6 +126,7 @@ impl Waiting {
             link.is_some_and(|link| link.block_size == block_size)
         };
         let mut children: Vec<u64> = children.iter().copied().filter(is_alike).collect();
+        // A hash set has no order, but equal calls must build equal indices.
         children.sort_unstable();
         children
     }

@@ -44,6 +44,7 @@ pub(super) struct PromptPiece {
 
 /// Answers `prompt` from `view`.
 pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
+    // One shape in the usual group, as in most fleets: no profile is read per holder.
     if let Some(shape) = view.uniform_shape() {
         let mut chains = prompt.chains().iter();
         match chains.find(|chain| chain.shape == shape) {
@@ -61,6 +62,7 @@ pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mu
     if view.has_mixed() {
         scratch.mixed.ask(view, prompt, now, lengths);
     }
+    // Chains and mixed replicas come one after the other, not by replica.
     lengths.sort();
 }
 
@@ -69,6 +71,7 @@ pub(super) fn piece(view: &View, chain: &KeyChain, depth: u32, now: Nanos) -> Op
     let keys = chain.keys.get(depth as usize..).filter(|keys| !keys.is_empty())?;
     let id = view.head(keys[0])?;
     let run = view.run(id);
+    // Block sizes have keys of their own, so this is a collision.
     if run.block_size != chain.shape.size {
         return None;
     }
@@ -83,6 +86,7 @@ fn walk(view: &View, chain: &KeyChain, now: Nanos, candidates: &mut Vec<WalkCand
     };
     let mut goes_on = begin(view, chain.shape, first, now, candidates);
     let mut depth = first.matched;
+    // A run that no replica holds to its end ends the walk: nothing after it is a prefix.
     while goes_on && let Some(piece) = piece(view, chain, depth, now) {
         goes_on = step(view, piece, now, candidates);
         depth += piece.matched;
@@ -127,6 +131,7 @@ fn step(view: &View, piece: PromptPiece, now: Nanos, candidates: &mut [WalkCandi
             break;
         };
         let reach = &mut candidate.reach;
+        // A hole in an earlier run ended its prefix.
         if candidate.slot != holder.slot || reach.any_tier != piece.depth {
             continue;
         }

@@ -91,8 +91,10 @@ impl IndexWriter {
             (Update::Trust, Some(slot)) => self.change(draft, slot, now, TrackedReplica::trust),
             (Update::Assume(prompt), Some(slot)) => self.assume(draft, slot, prompt, now),
         }
+        // After the update: a run that it confirms is not cut first and begun again.
         self.retire(draft, now);
         self.sweep(draft, now);
+        // Departures are remembered by updates of events, so only these end one.
         if let (Update::Events(_), Some(slot)) = (update, slot) {
             self.change(draft, slot, now, TrackedReplica::end_update);
         }
@@ -102,7 +104,8 @@ impl IndexWriter {
     }
 
     pub(super) fn slot_of(&self, view: &View, replica: ReplicaId) -> Option<u32> {
-        // Nearly all have the slot of their own number.
+        // Nearly all have the slot of their own number. This runs at each update, so it spares the
+        // map wherever it can.
         let group = view.groups().get(replica.0 as usize);
         if group.is_some_and(|group| group.id == replica) {
             return Some(replica.0);
@@ -147,9 +150,11 @@ impl IndexWriter {
 
     fn forget(&mut self, draft: &mut ViewDraft<'_>, replica: ReplicaId, slot: u32, now: Nanos) {
         self.change(draft, slot, now, TrackedReplica::clear);
+        // `clear` forgets what events said. Assumptions are the writer's own.
         self.end_assumptions(draft, slot, now);
         self.slots.remove(&replica);
         if let Some(gone) = self.replicas[slot as usize].take() {
+            // Counters only grow, so those of a replica that left stay in the sum.
             gone.counters.add_to(&mut self.past);
             for shape in gone.shapes() {
                 self.leave_shape(shape);
@@ -164,6 +169,7 @@ impl IndexWriter {
             replica.look_ahead(events);
         }
         for event in events {
+            // A hasher refuses block size 0, which a malformed event may have.
             let hasher = match event {
                 CacheEvent::Stored(stored) if stored.block_size > 0 => {
                     let hashers = &mut self.hashers;
@@ -180,6 +186,7 @@ impl IndexWriter {
                 let id = draft.view.replicas()[slot as usize].id;
                 self.publish(draft, slot, id);
             }
+            // A cleared engine does not have the prompts that were sent to it before, either.
             if matches!(event, CacheEvent::Cleared) {
                 self.end_assumptions(draft, slot, now);
             }
@@ -226,6 +233,7 @@ impl IndexWriter {
 
     /// Ends assumptions that are over, of all replicas, and the oldest if there are too many.
     fn retire(&mut self, draft: &mut ViewDraft<'_>, now: Nanos) {
+        // All last equally long, so the oldest ends first.
         while let Some(oldest) = self.assumptions.front() {
             if now < oldest.until && self.num_assumed_blocks <= MAX_ASSUMED_BLOCKS {
                 break;
@@ -233,6 +241,7 @@ impl IndexWriter {
             let Some(over) = self.assumptions.pop_front() else {
                 break;
             };
+            // Above the limit it ends before its time, so its own end is taken for the present.
             self.end(draft, &over, over.until.max(now), now);
         }
     }
@@ -255,10 +264,12 @@ impl IndexWriter {
         until: Nanos,
         now: Nanos,
     ) {
+        // Each assumption leaves the list before it gets here, so it is subtracted once.
         self.num_assumed_blocks -= assumption.num_blocks;
         let mut forest = forest(&mut self.land, draft, now);
         let slot = assumption.slot;
         for &run in &assumption.runs {
+            // The replica may have left the run since, by a clear or an eviction.
             if forest.view.run(run).holder(slot).is_some() {
                 forest.apply(ViewChange::ExpireAssumptions { run, slot, now: until });
             }
@@ -270,6 +281,7 @@ impl IndexWriter {
         if now < self.sweep_at {
             return;
         }
+        // The loop below finds the next time from what is left.
         self.sweep_at = Nanos(u64::MAX);
         for slot in 0..self.replicas.len() {
             let replica = self.replicas[slot].as_ref();
@@ -355,6 +367,7 @@ impl IndexWriter {
         let needs = replica.map_or(Needs::Unknown, TrackedReplica::needs);
         let profile = SlotProfile { id, needs };
         draft.apply(ViewChange::Profile { slot, profile });
+        // Readers hash with these, so they are replaced only when the shapes differ.
         let shown = draft.view.hashers().iter().map(RouteHasher::shape);
         // The last shapes stay: a prompt can then be compared with those before a restart.
         if !self.shapes.is_empty() && !shown.eq(self.shapes.keys().copied()) {

@@ -165,6 +165,7 @@ impl FromStr for ScorerKind {
         let leading = text
             .strip_prefix("prefix:")
             .and_then(|tokens| tokens.parse().ok())
+            // With 0 tokens all replicas would have one score.
             .filter(|&tokens| tokens > 0);
         match (text, leading) {
             (_, Some(tokens)) => Ok(Self::Prefix { at_most: Some(tokens) }),

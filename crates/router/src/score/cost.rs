@@ -116,6 +116,7 @@ fn cost_s(view: &ReplicaView, request: &RouteRequest<'_>, fleet: &Means) -> f64 
     let work_s = work_s(view, prompt);
     let ttft_s = ttft_s(view, work_s);
     let own_s = request.slo_ttft.map_or(ttft_s, |slo| late_s(ttft_s, slo));
+    // Overlaps are never longer than the prompt.
     let uncached = (prompt - view.any_tier_tokens) as f64 / prompt.max(1) as f64;
     let place = home(view, fleet, prompt) * uncached + crowding(view, fleet);
     own_s + price(view, fleet) * work_s + place * cold_work_s(view, prompt)
@@ -131,6 +132,7 @@ fn price(view: &ReplicaView, fleet: &Means) -> f64 {
 fn home(view: &ReplicaView, fleet: &Means, prompt: usize) -> f64 {
     let least = FEW * prompt.max(1) as f64;
     let above = |tokens: f64, mean: f64| (tokens - mean) / mean.max(least);
+    // `above` is at least -1, so this is at least 0.
     let homes = 1.0 + above(view.placed_new_tokens, fleet.placed_new_tokens);
     let traffic = above(view.placed_tokens, fleet.placed_tokens).clamp(-LITTLE, MUCH);
     let by_chance = traffic.clamp(-CHANCE, CHANCE);
@@ -139,11 +141,13 @@ fn home(view: &ReplicaView, fleet: &Means, prompt: usize) -> f64 {
 
 /// Returns the cost of one more request there, in units of its cold work.
 fn crowding(view: &ReplicaView, fleet: &Means) -> f64 {
+    // An idle fleet has a mean of 0.
     let times = view.requests as f64 / fleet.requests.max(1.0);
     CROWDING * (times - CROWDED).max(0.0)
 }
 
 fn late_s(ttft_s: f64, slo: Duration) -> f64 {
+    // If all replicas are late, the earliest is still the best.
     if ttft_s <= slo.as_secs_f64() { 0.0 } else { LATE_S + ttft_s }
 }
 
@@ -168,6 +172,7 @@ fn cold_work_s(view: &ReplicaView, prompt: usize) -> f64 {
 /// Seconds that the replica spends on a prompt of `prompt` tokens.
 pub(crate) fn work_s(view: &ReplicaView, prompt: usize) -> f64 {
     let held = view.any_tier_tokens.min(prompt);
+    // Device tokens are part of those of any tier.
     let loaded = view.any_tier_tokens - view.device_tokens;
     let load_s = loaded as f64 * view.engine.load_token_s;
     let base_s = view.engine.base_s(view.decoding);

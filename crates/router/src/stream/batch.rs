@@ -48,6 +48,7 @@ impl StreamBatch {
     /// be read says nothing that could be of the wrong process.
     pub(super) fn is_after(&self, other: &Self) -> bool {
         let is_unreadable = self.damage == Damage::Unreadable;
+        // Without both timestamps nothing shows that it is newer.
         let is_newer = self.time().zip(other.time()).is_some_and(|(ts, other)| ts > other);
         self.seq > other.seq && (is_newer || is_unreadable)
     }

@@ -120,12 +120,14 @@ impl Follower {
     pub fn on_connected(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         self.link = ConnectionState::up(now);
         self.replays.stop();
+        // Earlier failures were of another connection; the new one has all its tries.
         self.replays.judge(false);
         if self.config.can_replay {
             self.drop_held();
             self.ask_who_it_is(now);
         } else {
             self.settle_below(self.life.end(), now, effects);
+            // Without replays no one can tell what happened while there was no connection.
             self.doubt(0, effects);
         }
         self.finish(now, effects);
@@ -146,6 +148,7 @@ impl Follower {
 
     /// A batch came live.
     pub fn on_live(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<StreamEffect>) {
+        // On the wire this number marks the end of a replay.
         if batch.seq == u64::MAX {
             return self.on_bad_message(now, effects);
         }
@@ -156,6 +159,7 @@ impl Follower {
         }
         self.on_live_message(&batch, now);
         let seq = batch.seq;
+        // A waiting batch's fingerprint counts too, so that its repeat is known as one.
         match self.life.judge_live(&batch, self.held.fingerprint_of(seq)) {
             BatchVerdict::Duplicate => {
                 self.stale_in_a_row = 0;
@@ -228,6 +232,7 @@ impl Follower {
 
     /// A replay came to its end.
     pub fn on_replay_end(&mut self, replay: ReplayId, now: Nanos, effects: &mut Vec<StreamEffect>) {
+        // A replay that was given up may still end; its answer is of no use.
         let Some(running) = self.replays.take(replay) else {
             return;
         };
@@ -242,6 +247,8 @@ impl Follower {
         } else {
             if running.replies == 0 {
                 self.doubt_stranger(effects);
+                // Asked from batch 0 on, the publisher has nothing: all that is known is of an
+                // earlier life.
                 if running.next == 0 {
                     self.begin(effects);
                 }
@@ -286,6 +293,7 @@ impl Follower {
         if let Some(replay) = self.replays.overdue(now) {
             self.on_replay_failed(replay, now, effects);
         }
+        // A hole may be followed by others that are as old.
         while let Some((seq, since)) = self.held.first()
             && since + self.held_time_max() <= now
         {
@@ -364,6 +372,7 @@ impl Follower {
         self.link.on_live(now);
         self.spoke = now;
         self.count_rank(batch);
+        // A live message shows that the socket works, so the replay checks nothing more.
         if let Some(running) = self.replays.any_running() {
             running.is_check = false;
         }
@@ -379,6 +388,7 @@ impl Follower {
             self.stale_in_a_row = 0;
             self.life.forget_times();
         }
+        // A single batch with an old number is late; the network may bring a few of these.
         if !is_many && seq < self.life.next() {
             return;
         }
@@ -393,6 +403,7 @@ impl Follower {
     /// The publisher may be another one, or be further than is known: nothing live is believed
     /// before a replay has told.
     fn ask_who_it_is(&mut self, now: Nanos) {
+        // Without anything applied there is nothing to protect from another publisher's batches.
         let has_applied = self.life.has_applied();
         (self.is_stranger, self.is_catching_up) = (has_applied, has_applied);
         self.replays.want(now);

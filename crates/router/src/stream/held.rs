@@ -39,6 +39,7 @@ impl HeldBatches {
     /// Keeps `batch`, unless it would be too much: then it comes back.
     pub(super) fn insert(&mut self, batch: StreamBatch, now: Nanos) -> Result<(), StreamBatch> {
         let bytes = self.bytes + batch.footprint();
+        // Both limits: many small batches cost entries, few large ones cost bytes.
         if self.batches.len() >= HELD_BATCHES_MAX || bytes > HELD_BYTES_MAX {
             return Err(batch);
         }
@@ -80,6 +81,7 @@ impl HeldBatches {
     /// Gives up what is not to be kept.
     pub(super) fn retain(&mut self, is_kept: impl Fn(&StreamBatch) -> bool) {
         self.batches.retain(|_, waiting| is_kept(&waiting.batch));
+        // Batches differ in size, so the sum is taken again.
         self.bytes = self.iter().map(StreamBatch::footprint).sum();
     }
 

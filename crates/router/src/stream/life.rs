@@ -80,6 +80,7 @@ impl PublisherLife {
     pub(super) fn restart(&mut self, ts: Option<f64>) {
         let newest = self.newest.or(self.floor);
         *self = Self {
+            // A clock that was set back gives no floor: all of the new life would lie below it.
             floor: newest.filter(|newest| ts.is_none_or(|ts| ts > *newest)),
             ..Self::default()
         };
@@ -88,6 +89,7 @@ impl PublisherLife {
     /// Forgets batches that were seen and not applied. A new connection begins, and they may be of
     /// another life.
     pub(super) fn forget_unapplied(&mut self) {
+        // Nothing waits any more, so nothing beyond the applied batches is known.
         self.top = self.next.checked_sub(1);
         self.mark = self.last_mark;
     }
@@ -95,6 +97,7 @@ impl PublisherLife {
     /// Timestamps so far are not to be compared with any more: the clock was set.
     pub(super) fn forget_times(&mut self) {
         (self.mark, self.last_mark, self.newest, self.floor) = (None, None, None, None);
+        // Fingerprints stay: they do not depend on the clock.
         self.recent.iter_mut().for_each(|recent| recent.ts = None);
     }
 
@@ -120,6 +123,7 @@ impl PublisherLife {
             Some(known) if known != batch.fingerprint => BatchVerdict::Restart,
             _ if self.is_ahead(batch) => BatchVerdict::Restart,
             Some(_) => BatchVerdict::Duplicate,
+            // Applied too long ago for a fingerprint to be remembered.
             None if batch.seq < self.next => BatchVerdict::Duplicate,
             None => BatchVerdict::New,
         }
@@ -132,6 +136,7 @@ impl PublisherLife {
         is_same: Option<bool>,
     ) -> BatchVerdict {
         if let Some(ts) = batch.time() {
+            // An equal payload under the same number is a repeat, not another life.
             if self.is_ahead(batch) && is_same != Some(true) {
                 return BatchVerdict::Restart;
             }
@@ -177,6 +182,7 @@ impl PublisherLife {
         let seq = batch.seq;
         self.top = self.top.max(Some(seq));
         let Some(ts) = batch.time() else { return };
+        // A batch that comes late must not pull the mark back.
         if self.mark.is_none_or(|mark| seq >= mark.seq) {
             self.mark = Some(BatchMark { seq, ts });
         }
@@ -205,6 +211,7 @@ impl PublisherLife {
         self.last = Some(batch.seq);
         let mark = batch.time().map(|ts| BatchMark { seq: batch.seq, ts });
         self.last_mark = mark.or(self.last_mark);
+        // Older repeats are recognized by their number alone.
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
         }
@@ -256,6 +263,7 @@ impl PublisherLife {
     /// Returns the first batch of a replay: the last applied one, which identifies the publisher.
     /// If the batches after it were given up, it is the next one.
     pub(super) fn ask_from(&self) -> u64 {
+        // The last applied batch identifies its sender only while no given up batches follow it.
         let last = self.last.filter(|last| last + 1 == self.next);
         last.unwrap_or(self.next)
     }

@@ -57,6 +57,8 @@ impl ConnectionState {
     pub(super) fn on_replay(&mut self, now: Nanos, asked: Nanos, is_complete: bool) {
         if let Self::Up { since, heard, patience, is_settled } = self {
             *heard = now;
+            // Asked earlier, the replay may lack what was sent before the subscription was in
+            // place.
             if asked >= *since + SETTLE_TIME {
                 *patience = SILENCE_TIME_MAX;
                 *is_settled |= is_complete;

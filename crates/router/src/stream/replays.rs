@@ -76,6 +76,7 @@ pub(super) struct Replays {
 impl Replays {
     /// One is needed: it is started as soon as [`Self::start`] may.
     pub(super) fn want(&mut self, now: Nanos) {
+        // One at a time. `Follower::finish` asks again if something is still missing afterwards.
         if self.is_busy() {
             return;
         }
@@ -83,6 +84,7 @@ impl Replays {
         if last.is_none_or(|last| now >= last + CALM_TIME) {
             self.in_a_row = 0;
         }
+        // Counted from the last question and not from now: waiting since then counts as pause.
         let earliest = last.map(|last| last + pause(self.in_a_row));
         self.wanted = Some(earliest.unwrap_or(now).max(now));
     }
@@ -91,6 +93,7 @@ impl Replays {
     pub(super) fn start(&mut self, now: Nanos, from: u64, next: u64) -> Option<&mut ActiveReplay> {
         self.wanted.take_if(|wanted| *wanted <= now)?;
         self.num_asked += 1;
+        // Counted where it starts, since a wanted replay may be stopped before.
         self.in_a_row = self.in_a_row.saturating_add(1);
         self.last_asked = Some(now);
         Some(self.running.insert(ActiveReplay {
@@ -180,6 +183,7 @@ fn pause(in_a_row: u32) -> Duration {
     match in_a_row.checked_sub(2) {
         None => Duration::ZERO,
         Some(doublings) => {
+            // The longest pause is reached long before; the bound keeps the product in range.
             let factor = 1u32.checked_shl(doublings.min(16)).unwrap_or(u32::MAX);
             (RETRY_PAUSE_MIN * factor).min(RETRY_PAUSE_MAX)
         }

@@ -150,10 +150,13 @@ impl LowerTiers {
     }
 
     fn store(&mut self, name: BlockHash, tier: Tier) {
+        // The tier held the unit at start, or another replica stored it: its tokens are unknown
+        // here.
         let Some(known) = self.units.get_mut(&name) else {
             return;
         };
         let bit = 1 << place(tier);
+        // A unit is shown at each return to the device, with tiers that are announced already.
         if known.announced & bit != 0 {
             return;
         }
@@ -180,6 +183,7 @@ impl LowerTiers {
         }
         known.announced &= !bit;
         let mut gone = Vec::new();
+        // From the end, so that no block is removed while one that follows it is still announced.
         for &block in known.blocks.iter().rev() {
             let counts = self.blocks.get_mut(&block).expect("it was counted");
             counts[place(tier)] -= 1;

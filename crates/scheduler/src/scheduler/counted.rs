@@ -63,12 +63,15 @@ impl Counter {
     fn plan(&mut self, sequence: &Sequence, from: u64, context: usize) {
         let block_size = sequence.block_size();
         let filled = sequence.computed % block_size;
+        // Its next token begins a block, which the next step must allocate.
         if filled == 0 {
             self.growing.push(sequence.place);
         }
         let until_full = block_size - filled;
         let until_end = sequence.steps_to_end(context);
         let steps = until_full.min(until_end) as u64;
+        // At least one step: a full block leaves a whole one to fill, and a sequence that ended has
+        // left.
         self.due.push(Reverse((from + steps - 1, sequence.place)));
     }
 
@@ -76,6 +79,7 @@ impl Counter {
     fn settle(&mut self, sequence: &mut Sequence, context: usize) {
         let since = sequence.decoding_since.expect("it decodes");
         sequence.decoding_since = Some(self.step);
+        // A made-up token depends on sequence and position only, so it can be written down later.
         for _ in since..self.step {
             let token = (self.answer)(sequence.new.id, sequence.tokens.len());
             let end = sequence.push(token, context);
@@ -90,6 +94,7 @@ impl Counter {
             self.settle(sequence, context);
             sequence.decoding_since = None;
             self.decoding -= 1;
+            // Only after `settle` does the sequence's own count agree with its part of the sum.
             self.computed -= sequence.computed;
         }
     }
@@ -140,12 +145,15 @@ impl Scheduler {
         self.plan_loads(now);
         let before = self.preemptions;
         let mut growing = std::mem::take(&mut self.counter().growing);
+        // By place, the order of admission: the reference grows the oldest first and preempts the
+        // youngest.
         growing.sort_unstable();
         for place in growing {
             // A sequence that is gone was preempted or cancelled.
             if let Some(index) = self.running_at(place)
                 && !self.make_room(index, 1, now)
             {
+                // The sequence preempted itself as the youngest, so no later one runs.
                 break;
             }
         }
@@ -153,7 +161,10 @@ impl Scheduler {
         let decode =
             Decode { sequences: counter.decoding, kv_tokens: counter.computed + counter.decoding };
         let mut batch = Batch::default();
+        // `Self::counted` asserts that all that run fit the budget.
         let budget = self.config.max_batched_tokens - decode.sequences;
+        // Those that decode are the first of `running`: budget goes to the oldest prompt until it
+        // is done.
         let taken = self.schedule_running(decode.sequences, &mut batch, budget, now);
         if self.preemptions == before {
             self.admit_waiting(&mut batch, budget - taken, now);
@@ -175,10 +186,14 @@ impl Scheduler {
             && at == step
         {
             self.counter().due.pop();
+            // A sequence that left keeps its entry until that step; its place is not found any
+            // more.
             if let Some(index) = self.running_at(place) {
                 self.complete_decode(index, step, now);
             }
         }
+        // Sequences that ended left `running` above, so the prompts begin right after those that
+        // decode.
         let mut index = self.counter().decoding;
         for entry in &batch.entries {
             self.running[index].computed += entry.tokens.len();
@@ -202,6 +217,7 @@ impl Scheduler {
         counter.settle(sequence, context);
         sequence.computed += 1;
         self.commit_full_blocks(index, now);
+        // Only the last token is an output; `Decode::sequences` counts those in between.
         if self.running[index].steps_to_end(context) == 1 {
             self.append_made_up(index, now);
             return;

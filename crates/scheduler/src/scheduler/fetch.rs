@@ -124,6 +124,7 @@ impl Scheduler {
     pub(super) fn plan_late(&mut self, index: usize, now: Nanos) -> bool {
         let sequence = &self.waiting[index];
         let is_open = sequence.fetch == Fetch::Open;
+        // The plan counts on the device's prefix. If part of it was evicted, the plan has a gap.
         if self.tiers.is_none() || !(is_open || self.on_device(sequence) < sequence.counted_on) {
             return false;
         }
@@ -144,6 +145,7 @@ impl Scheduler {
         let Some(tiers) = &self.tiers else {
             return Work::default();
         };
+        // One remaining token is mostly the one sampled last: such a sequence decodes.
         let decoding = self.running.iter().filter(|sequence| sequence.remaining() == 1);
         let (count, kv_tokens) = decoding.fold((0, 0), |(count, kv_tokens), sequence| {
             (count + 1, kv_tokens + sequence.tokens.len())
@@ -190,6 +192,7 @@ impl Scheduler {
         let Fetch::Units { next, claims, deadline } = &sequence.fetch else {
             return true;
         };
+        // Without a claim on the next unit its tokens are computed, which needs no wait.
         let (Some(tiers), Some(Some(claim))) = (tiers, claims.front()) else {
             return true;
         };
@@ -218,6 +221,7 @@ impl Scheduler {
                 Fetch::Open | Fetch::Nothing => return StepAction::Compute(usize::MAX),
             };
             let (Some(tiers), Some(&claim)) = (&self.tiers, claims.front()) else {
+                // All units were copied or given up; the rest of the prompt is computed.
                 self.running[index].fetch = Fetch::Nothing;
                 continue;
             };
@@ -225,12 +229,17 @@ impl Scheduler {
             let (start, end) = (next * unit_tokens, (next + 1) * unit_tokens);
             let state = claim.map_or(FetchState::Gone, |claim| tiers.fetched(claim));
             let is_awaited = state == FetchState::Loading && now < *deadline;
+            // Tokens in front of the unit are computed up to its start, and no further: the unit
+            // brings the rest.
             if sequence.computed < start && (is_awaited || state == FetchState::Here) {
                 return StepAction::Compute(start - sequence.computed);
             }
+            // The device may have got the unit's tokens since the plan; then it is not copied.
             match claim.filter(|_| state == FetchState::Here && sequence.computed < end) {
                 Some(claim) => {
                     if !self.make_room(index, end - sequence.computed, now) {
+                        // Its blocks went with its lease, so the units that it took in this call
+                        // have no destination.
                         self.drop_arrivals(batch, first);
                         return StepAction::Preempted;
                     }
@@ -264,6 +273,7 @@ impl Scheduler {
         let blocks = &sequence.lease_mut().blocks()[own..end / block_size];
         let numbered = (own - first..).zip(blocks.iter().copied());
         let arrival = Arrival { seq, claim, end, blocks: numbered.collect() };
+        // The unit counts as computed now: each part of the step copies it before computing there.
         sequence.computed = end;
         let _ = next_claim(sequence);
         arrival
@@ -283,9 +293,11 @@ impl Scheduler {
         for arrival in &batch.arrivals {
             let is_it = |sequence: &Sequence| sequence.new.id == arrival.seq;
             let index = self.running.iter().position(is_it);
+            // No cancellation may come between `schedule` and `complete`.
             let index = index.expect("a loading sequence runs");
             self.commit_full_blocks(index, now);
             let Some(tiers) = &mut self.tiers else { return };
+            // The source is read before the release, which may drop the load and its source.
             if let Some(from) = tiers.source(arrival.claim) {
                 let tokens = arrival.blocks.len() * self.config.block_size;
                 self.running[index].note_loaded(from, tokens, arrival.end);
@@ -324,6 +336,8 @@ impl Scheduler {
         };
         let unit_blocks = tiers.config().unit_blocks;
         let Some(lease) = &sequence.lease else { return };
+        // Both divisions round down: units that became complete, without one whose end is not
+        // computed yet.
         for number in first / unit_blocks..full / unit_blocks {
             let start = number * unit_blocks;
             let blocks = &lease.blocks()[start..start + unit_blocks];

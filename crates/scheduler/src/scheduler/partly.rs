@@ -225,6 +225,8 @@ impl Scheduler {
         let sequence = &mut self.running[index];
         if let Fetch::Partly { to, .. } = sequence.fetch {
             let end = to * unit_tokens;
+            // The engine takes over only a prefix that the device lacks, so `end` lies behind
+            // `computed`.
             let tokens = end - sequence.computed;
             sequence.note_loaded(PARTS_FROM, tokens, end);
             if !is_exact {
@@ -238,6 +240,7 @@ impl Scheduler {
         }
         Self::release_loads(self.tiers.as_mut(), sequence);
         sequence.pruned = (!is_exact).then_some(done.pruned);
+        // The engine computed the whole prompt, outside of batches.
         sequence.computed = sequence.tokens.len();
         self.commit_full_blocks(index, now);
         self.append(index, done.token, now);
@@ -291,8 +294,10 @@ impl Scheduler {
             return StepAction::Wait;
         }
         let (unit_tokens, unit_blocks) = (tiers.unit_tokens(), tiers.config().unit_blocks);
+        // The device may hold more of the prefix than when the load was planned.
         let from = from.max(stored.start / unit_tokens);
         let remaining = self.running[index].remaining();
+        // The engine computes the whole prompt at once, so it needs all blocks now.
         if !self.make_room(index, remaining, now) {
             return StepAction::Preempted;
         }

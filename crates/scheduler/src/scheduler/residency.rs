@@ -41,6 +41,8 @@ impl Scheduler {
         }
         for position in first..full {
             let access = Access { offset: position as u32, ..access };
+            // A commit may swap a block for an equal resident one. Each batch entry reads the lease
+            // again.
             self.cache.commit(lease, sequence.hashes[position], &access);
         }
         announce::commits(sequence, first, self.cache.drain_effects(), &mut self.events);
@@ -52,6 +54,7 @@ impl Scheduler {
         let Self { cache, tiers, lower, .. } = self;
         let tell = |effect: &Effect| {
             if let (Some(tiers), Effect::Evicted { hash, .. }) = (tiers.as_mut(), effect) {
+                // The tiers come first: a unit that they write back now is still needed.
                 tiers.evicted(*hash, now);
                 lower.left_device(*hash, tiers.knows(*hash));
             }

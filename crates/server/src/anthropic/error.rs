@@ -44,6 +44,7 @@ pub async fn translated(request: Request, next: Next) -> Response {
             let (mut head, _) = response.into_parts();
             let json = HeaderValue::from_static("application/json");
             head.headers.insert(header::CONTENT_TYPE, json);
+            // The length is that of the body before.
             head.headers.remove(header::CONTENT_LENGTH);
             Response::from_parts(head, Body::from(body))
         }

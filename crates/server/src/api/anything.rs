@@ -38,6 +38,7 @@ async fn pass_parts(
 ) -> Result<Response, ApiError> {
     let arrival = gateway.clock.now();
     let target = super::target(&head.uri);
+    // Refused before the body is read and before an engine sees anything.
     let place = paths::place(&head.method, target, gateway.edge.pass_admin_routes)?;
     refuse_preflight(&head)?;
     let timeline = RequestTimeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
@@ -57,6 +58,7 @@ async fn pass_parts(
         request,
         model: model.as_deref(),
         pinned: holder.map(|pin| pin.replica),
+        // Only requests with a prompt have a salt, an objective, tokens and text.
         salt: None,
         session: session.and_then(|value| value.to_str().ok()),
         slo_ttft: None,
@@ -87,6 +89,7 @@ async fn pass_parts(
 /// A browser's question whether a page of another origin may call: the gateway answers it, and
 /// only where `--cors-origin` says so.
 fn refuse_preflight(head: &request::Parts) -> Result<(), ApiError> {
+    // Only a preflight request has this header. Any other OPTIONS request is for the engine.
     let is_preflight = head.method == Method::OPTIONS
         && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     if !is_preflight {
@@ -107,6 +110,7 @@ fn model(headers: &HeaderMap, body: &Bytes) -> Option<String> {
     if let Some(boundary) = multipart::boundary(kind) {
         return multipart::field(body, boundary, "model").map(str::to_owned);
     }
+    // A body that names no model goes to an engine by load.
     let named: ModelField = serde_json::from_slice(body).ok()?;
     named.model.as_str().map(str::to_owned)
 }
@@ -116,6 +120,7 @@ fn combined(answers: Vec<EngineAnswer>) -> Response {
     let is_done = |answer: &EngineAnswer| answer.status.is_some_and(|status| status.is_success());
     let failed = answers.iter().filter(|answer| !is_done(answer)).count();
     let first = answers.iter().find(|answer| !is_done(answer));
+    // The first failure gives the status of all. An engine that did not answer is a bad gateway.
     let status = match first {
         None => StatusCode::OK,
         Some(answer) => answer.status.unwrap_or(StatusCode::BAD_GATEWAY),

@@ -46,6 +46,7 @@ fn bearer_token(value: &[u8]) -> Option<&[u8]> {
 /// Compares in a time that does not depend on where the two differ.
 fn same_secret(given: &[u8], secret: &[u8]) -> bool {
     let differences = given.iter().zip(secret).fold(0, |sum, (a, b)| sum | (a ^ b));
+    // `zip` stops at the shorter one: a prefix of the key has no differences, only another length.
     given.len() == secret.len() && differences == 0
 }
 

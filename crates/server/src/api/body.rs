@@ -29,10 +29,12 @@ pub(super) async fn read(
 ) -> Result<Bytes, ApiError> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced: Option<u64> = announced.and_then(|text| text.parse().ok());
+    // By the announced length, before a byte of the body is read.
     if announced.is_some_and(|bytes| bytes > limits.body_bytes as u64) {
         return Err(too_large(limits));
     }
     let codings = encoding::codings(headers)?;
+    // The header may be absent or wrong. This limit counts the bytes that come.
     let body = Limited::new(body, limits.body_bytes).collect();
     match tokio::time::timeout(limits.read_timeout, body).await {
         Ok(Ok(body)) => encoding::decoded(body.to_bytes(), codings, limits).await,

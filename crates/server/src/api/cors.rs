@@ -22,6 +22,7 @@ pub(super) fn layer(cors: &Cors) -> Option<CorsLayer> {
     };
     let methods =
         [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    // Scripts of another origin see only the headers that are named here, and a few common ones.
     let exposed = [
         REPLICA_HEADER,
         CACHED_HEADER,
@@ -36,6 +37,7 @@ pub(super) fn layer(cors: &Cors) -> Option<CorsLayer> {
         "x-ratelimit-reset-tokens",
     ];
     let exposed = exposed.into_iter().map(HeaderName::from_static).chain([header::RETRY_AFTER]);
+    // The requested headers are mirrored, because a wildcard does not cover `Authorization`.
     let layer = CorsLayer::new()
         .allow_origin(origin)
         .allow_methods(methods)

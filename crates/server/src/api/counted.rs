@@ -47,6 +47,7 @@ pub(super) async fn errors(
         route: asked.route,
         request_id: request_id(request.headers()).map(str::to_owned),
     };
+    // A stream may fail long after its head was sent with a success.
     request.extensions_mut().insert(counter.clone());
     let response = next.run(request).await;
     let status = response.status();
@@ -110,6 +111,7 @@ impl ClientRoute {
     }
 
     fn is_error(self, status: StatusCode) -> bool {
+        // On a path of no known API these say that a scanner asked for other software.
         let is_elsewhere = matches!(
             status,
             StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED

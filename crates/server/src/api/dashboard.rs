@@ -26,6 +26,7 @@ pub(super) async fn snapshot(gateway: &Arc<HttpGateway>) -> Response {
 
 /// Snapshots until the client goes or the server stops.
 pub(super) async fn events(gateway: &Arc<HttpGateway>, closer: Closer) -> Response {
+    // Before the first snapshot, so that none is missed between the two.
     let Some(listener) = gateway.dashboard.listen() else {
         return full().into_response();
     };
@@ -48,6 +49,7 @@ async fn send(
 ) -> Result<(), body::ClientGone> {
     writer.send(first.clone()).await?;
     loop {
+        // A page that was closed gives its place back at once.
         let event = tokio::select! {
             event = listener.next() => event,
             () = writer.closed() => return Err(body::ClientGone),

@@ -80,6 +80,7 @@ fn set<T: FromStr>(wanted: &mut Option<T>, name: &str, value: &str) -> Result<()
 /// Sizes, counters, and per replica: health, stream and blocks by tier.
 pub(super) async fn index(gateway: &Arc<HttpGateway>) -> Response {
     let gateway = gateway.clone();
+    // The visit of all blocks is too long for a network thread.
     match tokio::task::spawn_blocking(move || summary(&gateway)).await {
         Ok(summary) => Json(summary).into_response(),
         Err(_) => failed(),
@@ -91,6 +92,7 @@ fn summary(gateway: &HttpGateway) -> Value {
     gateway.index().residents(gateway.clock.now(), &mut |resident| {
         blocks.entry(resident.replica).or_default().add(&resident);
     });
+    // One guard for both, so that they are of the same moment. The count of blocks is over by then.
     let (statuses, stats) = {
         let router = gateway.router();
         (router.replicas().collect::<Vec<_>>(), router.stats())
@@ -172,6 +174,7 @@ fn shared(stats: &SharedIndexStats) -> Value {
 /// State of an event stream, as JSON.
 fn stream(told: &StreamReporter) -> Value {
     let report = told.report();
+    // The engine's clock may be ahead of ours.
     let lag_s = report.last_ts.map(|ts| (unix_seconds() - ts).max(0.0));
     json!({
         "state": report.status.name(),
@@ -268,6 +271,7 @@ fn write_entries(
     let mut left = wanted.limit.unwrap_or(usize::MAX);
     let mut sent = Ok(());
     gateway.index().residents(gateway.clock.now(), &mut |resident| {
+        // A visit cannot be stopped early, so further blocks are passed over.
         let is_wanted = wanted.replica.is_none_or(|id| resident.replica.0 == id);
         if !is_wanted || left == 0 || sent.is_err() {
             return;

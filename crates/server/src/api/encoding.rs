@@ -45,6 +45,7 @@ pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, ApiError> {
     let mut codings = Vec::new();
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let text = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
+        // The list has the order in which codings were applied (RFC 9110, section 8.4).
         for name in text.split(',').map(str::trim) {
             codings.push(match name {
                 "" | "identity" => continue,
@@ -56,6 +57,7 @@ pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, ApiError> {
             });
         }
     }
+    // Every coding multiplies the work of a hostile body.
     if codings.len() <= CODINGS {
         Ok(codings)
     } else {
@@ -79,7 +81,9 @@ pub(super) async fn decoded(
     let name = codings.last().map_or("", |coding| coding.name());
     // A large body takes a tenth of a second.
     let work = tokio::task::spawn_blocking(move || {
+        // Each stage has the limit, since a body between two codings may be the largest.
         let undo = |body: Bytes, coding: &Coding| coding.undo(&body, limit).map(Bytes::from);
+        // The last coding that was applied is undone first.
         codings.iter().rev().try_fold(body, undo)
     });
     let failure = match work.await {
@@ -108,6 +112,7 @@ impl Coding {
 
     fn undo(self, body: &[u8], limit: usize) -> Result<Vec<u8>, DecodeFailure> {
         match self {
+            // A gzip body may consist of several members (RFC 1952).
             Self::Gzip => read(MultiGzDecoder::new(body), limit, Vec::new()),
             // RFC 9110 means zlib's format, and some clients send it without its head.
             Self::Deflate if is_zlib(body) => read(ZlibDecoder::new(body), limit, Vec::new()),
@@ -137,6 +142,8 @@ fn unzstd(body: &[u8], limit: usize) -> Result<Vec<u8>, DecodeFailure> {
 
 /// All that `decoder` gives, behind what is there; not more than `limit` bytes.
 fn read(decoder: impl Read, limit: usize, mut out: Vec<u8>) -> Result<Vec<u8>, DecodeFailure> {
+    // `out` is within the limit, or the frame before would have failed. One more byte shows whether
+    // the limit is passed.
     let left = (limit - out.len()) as u64 + 1;
     let read = decoder.take(left).read_to_end(&mut out);
     read.map_err(|error| DecodeFailure::Broken(error.to_string()))?;
@@ -148,6 +155,7 @@ fn is_zlib(body: &[u8]) -> bool {
     let &[method, flags, ..] = body else {
         return false;
     };
+    // The method is 8 (deflate), and the two bytes together are a multiple of 31.
     method & 0x0f == 8 && u16::from_be_bytes([method, flags]) % 31 == 0
 }
 

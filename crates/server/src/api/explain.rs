@@ -52,6 +52,7 @@ pub(super) async fn request(
         ApiError::new(StatusCode::NOT_FOUND, "no_such_request", message)
     })?;
     let mut told = of_record(&record);
+    // By the record's own id: causes are kept under that, whichever id was asked for.
     if let Some(parted) = insight(&gateway)?.causes().of(&record.id) {
         add_parted(&mut told, &parted);
     }
@@ -61,6 +62,7 @@ pub(super) async fn request(
 pub(super) async fn waterfall(
     State(gateway): State<Arc<HttpGateway>>,
 ) -> Result<Response, ApiError> {
+    // Asked here, because `sums` cannot refuse.
     insight(&gateway)?;
     let asked = gateway.clone();
     let answer = gateway.dashboard.sums.get(move || sums(&asked)).await;
@@ -220,6 +222,7 @@ fn of_eviction(evicted: &FirstEviction) -> Value {
 
 /// All buckets in order, with their shares.
 pub(super) fn of_waterfall(waterfall: &Waterfall) -> Value {
+    // Shares of no tokens are 0 and not NaN, which JSON does not have.
     let total = waterfall.total().max(1) as f64;
     let rows = waterfall.iter().map(|(bucket, tokens)| {
         json!({

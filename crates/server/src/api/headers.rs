@@ -37,6 +37,7 @@ pub(super) fn to_engine(gateway: &HttpGateway, client: &HeaderMap) -> HeaderMap 
     for name in REQUEST_FRAMING {
         headers.remove(name);
     }
+    // The key is the gateway's own; the engines must not see it.
     if gateway.api_key.is_some() {
         headers.remove(header::AUTHORIZATION);
         headers.remove(API_KEY_HEADER);
@@ -48,6 +49,7 @@ pub(super) fn to_engine(gateway: &HttpGateway, client: &HeaderMap) -> HeaderMap 
 pub(super) fn to_client(engine: &HeaderMap) -> HeaderMap {
     let mut headers = engine.clone();
     remove_hop_by_hop(&mut headers);
+    // The body is framed again on the client's connection.
     headers.remove(header::CONTENT_LENGTH);
     remove_prefix(&mut headers, CORS_PREFIX);
     headers
@@ -62,6 +64,7 @@ fn remove_prefix(headers: &mut HeaderMap, prefix: &str) {
 }
 
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    // `Connection` names further headers that are for this connection only.
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

@@ -29,6 +29,7 @@ pub(super) fn field<'a>(body: &'a [u8], boundary: &str, name: &str) -> Option<&'
         let head_end = find(rest, b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&rest[..head_end.min(VALUE_BYTES)]);
         let is_wanted = head.split(['\r', '\n', ';']).any(|part| part.trim() == wanted);
+        // A part with a file name is a file, whatever its field is called.
         if is_wanted && !head.contains("filename") {
             let value = &rest[head_end + 4..];
             let end = find(value, b"\r\n--")?;

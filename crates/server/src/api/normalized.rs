@@ -28,11 +28,13 @@ pub(super) async fn normalized(gateway: &HttpGateway, body: Bytes) -> (Bytes, No
     if chosen.is_empty() {
         return (body, chosen);
     }
+    // `Bytes` share their memory. This copy is the answer if the rewrite fails.
     let again = body.clone();
     let rewritten = if body.len() <= SHORT_BYTES {
         // A defect of a normalizer must cost the prefix and not the request.
         catch_unwind(AssertUnwindSafe(|| rewrite(&body, chosen))).ok()
     } else {
+        // The pool catches a panic as well: it comes back as a join error.
         let rewrite = move || rewrite(&body, chosen);
         tokio::task::spawn_blocking(rewrite).await.ok()
     };
@@ -65,6 +67,7 @@ fn rewrite(body: &[u8], chosen: Normalizers) -> Option<(Bytes, Normalizers)> {
     for (name, raw) in &fields.0 {
         if FIELDS.contains(&name.as_str()) {
             let value: Value = serde_json::from_str(raw.get()).ok()?;
+            // Parsers differ in which of two equal fields counts, so such a body stays as it is.
             if request.insert(name.clone(), value).is_some() {
                 return None;
             }

@@ -45,6 +45,7 @@ fn build(own: &str, models: &[String], needs_key: bool) -> serde_json::Result<Va
     let components = &mut document["components"];
     add(&mut components["schemas"], own["schemas"].take());
     add(&mut components["responses"], own["responses"].take());
+    // An empty list would allow no name at all.
     if !models.is_empty() {
         components["schemas"]["ModelName"]["enum"] = json!(models);
     }

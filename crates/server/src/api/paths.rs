@@ -103,8 +103,10 @@ pub(super) fn place(
 ) -> Result<RequestDestination, ApiError> {
     check_length(target)?;
     let path = target.split('?').next().unwrap_or_default();
+    // Engines decode a path before they route it, so an encoded name must not pass the list.
     let plain = decoded(path);
     let mut parts = plain.split(['/', '\\']).filter(|part| !part.is_empty());
+    // `/v1/../sleep` begins with `v1` and is an administrative path.
     let is_climbing = |part: &str| part == "." || part == "..";
     if !plain.starts_with('/') || parts.clone().any(is_climbing) {
         let message = "the path must begin with / and have no parts . or ..";
@@ -121,6 +123,8 @@ pub(super) fn place(
     }
     // SGLang empties its cache on GET as well as on POST.
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    // One engine can report for itself, such as `get_server_info`. Any other act is for all
+    // engines.
     let is_act = is_admin && !parts.clone().any(is_report);
     if is_act || (!is_read && (is_admin || is_for_all(&plain))) {
         return Ok(RequestDestination::All);
@@ -167,6 +171,7 @@ fn is_for_all(path: &str) -> bool {
 /// The path as engines read it: with `%61` as `a`, until nothing changes.
 fn decoded(path: &str) -> String {
     let mut bytes = path.as_bytes().to_vec();
+    // A pass that changes anything shortens the path, so the loop ends.
     loop {
         let next = decoded_once(&bytes);
         if next == bytes {

@@ -102,9 +102,11 @@ async fn known_prompt(
     let request =
         ToRender { path, body, has_media: matches!(made, Err(NoExactTokens::Media { .. })) };
     let shape = RequestShape::of(call.kind, body);
+    // The tokens of this shape once differed from an engine's. Its own are used until both agree.
     if gateway.has_drift(model, shape) {
         let lack = Lack::Differs;
         let known = gateway.prompt_without_tokens(lack, model, &request, None).await;
+        // The comparison costs nothing here, and notices a template that was corrected.
         if let Ok(made) = made
             && known.exact() == Some(&made.tokens)
         {
@@ -188,6 +190,7 @@ fn shadowed(
 impl ForwardedRequest {
     /// The answer has this id: by it, a client finds a stored response on its replica again.
     pub(super) fn note_id(&mut self, id: Option<&str>, reservation: &Reservation) {
+        // Every event of a stream may have the id. The first one is enough.
         let Some(id) = id.filter(|_| self.answer_id.is_none()) else {
             return;
         };
@@ -208,6 +211,7 @@ impl ForwardedRequest {
             facts.output_tokens = usage.completion_tokens;
             facts.is_complete = true;
         });
+        // Before the explanation, which takes the ticket.
         if let Some(cached) = usage.cached_tokens {
             reservation.note_cached(cached);
         }
@@ -219,6 +223,7 @@ impl ForwardedRequest {
         };
         match (self.known.exact(), &self.gateway.observers.insight) {
             (None, Some(insight)) => {
+                // An explanation needs the length of the prompt, which only the engine knows here.
                 let counts = usage.prompt_tokens.map(|all| (all, usage.cached_tokens));
                 if let Some(counts) = counts {
                     let salt = self.salt.as_deref();
@@ -281,6 +286,7 @@ const HOPS: u32 = 4;
 /// Notes in the headers that the request passed this gateway.
 pub(super) fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
     let before = headers.get(HOPS_HEADER).and_then(|value| value.to_str().ok());
+    // A client may send anything here. A value that is no number counts as no hop.
     let hops = before.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0) + 1;
     if hops > HOPS {
         let message = "the request passed too many gateways; does one name itself as upstream?";

@@ -25,11 +25,13 @@ pub(super) fn respond(
     mut sent: ForwardedRequest,
 ) -> Response {
     let is_stream = is_event_stream(&proxied.head.headers);
+    // A stream has its usage at its end: it is read while the stream passes by.
     let (whole, answer_id) = if is_stream {
         (EngineUsage::default(), None)
     } else {
         EngineUsage::of_answer(&proxied.first)
     };
+    // An error has no usage, and its id names no stored response.
     let is_success = proxied.head.status.is_success();
     if is_success {
         sent.note_id(answer_id.as_deref(), &proxied.reservation);
@@ -89,6 +91,7 @@ fn stream(
         gateway: gateway.clone(),
         writer,
         errors,
+        // Errors of other routes have the shape of OpenAI's chat.
         kind: counted.as_ref().map_or(ApiKind::Chat, |(sent, _)| sent.kind),
         scan: UsageScan::default(),
     };
@@ -166,10 +169,13 @@ impl Copying {
         note_id: &mut impl FnMut(&UsageScan),
     ) -> Result<StreamEnd, ClientGone> {
         self.scan.feed(&first);
+        // Before the piece is sent: a client may continue the response as soon as it reads the id.
         note_id(&self.scan);
         self.writer.send(first).await?;
         let limit = self.gateway.limits.silence_timeout;
         loop {
+            // A client that hangs up during a silence is noticed at once, and its place is free
+            // again.
             let frame = tokio::select! {
                 frame = tokio::time::timeout(limit, rest.frame()) => frame,
                 () = self.writer.closed() => return Err(ClientGone),

@@ -154,6 +154,7 @@ fn tokenized(
             return plain_tokens(prompt, input, salt).map_err(failed);
         }
     };
+    // The other fields stay unparsed: they may have megabytes and change no token.
     let mut fields = Map::new();
     for &name in names {
         if let Some(value) = value(name)? {

@@ -38,6 +38,7 @@ impl SessionKeys {
         Ok(Self {
             prompt_cache_key: text(&value("prompt_cache_key")),
             previous_response_id: text(&value("previous_response_id")),
+            // A conversation is named by its id, or by an object that has the id.
             conversation: text(&conversation).or_else(|| text(&conversation["id"])),
             metadata_user: text(&value("metadata")["user_id"]),
             user,
@@ -58,6 +59,7 @@ impl SessionKeys {
             self.metadata_user.as_deref(),
             self.user.as_deref(),
         ];
+        // An empty key would put unrelated requests into one conversation.
         keys.into_iter().flatten().find(|key| !key.is_empty())
     }
 }

@@ -67,6 +67,8 @@ impl EngineUsage {
     }
 
     fn of(usage: &Value) -> Self {
+        // `prompt_tokens` is the word of OpenAI's chats and completions, `input_tokens_details`
+        // that of its Responses API. The third form is Anthropic's.
         let found = match (usage.get("prompt_tokens"), usage.get("input_tokens_details")) {
             (Some(_), _) => Self {
                 prompt_tokens: count(&usage["prompt_tokens"]),
@@ -152,6 +154,7 @@ impl UsageScan {
     /// Looks at the next piece.
     pub(super) fn feed(&mut self, piece: &[u8]) {
         for part in piece.split_inclusive(|&byte| byte == b'\n') {
+            // A line beyond the limit is passed over to its end. The next one is read again.
             self.is_too_long |= self.line.len() + part.len() > LINE_BYTES_MAX;
             if !self.is_too_long {
                 self.line.extend_from_slice(part);
@@ -174,6 +177,7 @@ impl UsageScan {
 
     fn end_line(&mut self) {
         let has_mark = has_usage(&self.line);
+        // Every event is parsed until the id is known, and afterwards only those with a usage.
         let is_wanted = has_mark || self.id.is_none();
         if is_wanted
             && !self.is_too_long

@@ -158,6 +158,7 @@ fn replicas(
     occupancy: &DeviceOccupancy,
     totals: &Totals,
 ) -> Vec<ReplicaPart> {
+    // Collected first: `with_load` locks the router again.
     let statuses: Vec<ReplicaStatus> = gateway.router().replicas().collect();
     let part = |status: &ReplicaStatus| {
         let id = status.replica;
@@ -284,6 +285,7 @@ fn tell_holders(nodes: &mut [NodePart], leaf: usize, overlaps: &Overlaps) {
     while let Some(at) = next {
         let node = &mut nodes[at];
         next = node.parent.map(|parent| parent as usize);
+        // A shared ancestor: each of its leaves gives the same holders.
         if !node.holders.is_empty() {
             continue;
         }

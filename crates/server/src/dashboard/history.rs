@@ -112,7 +112,9 @@ impl History {
         let (Some(first), Some(last)) = (self.totals.front(), self.totals.back()) else {
             return MinuteStats::default();
         };
+        // There is one entry at least, by the check above.
         let seconds = (self.totals.len() - 1).max(1) as f64;
+        // Counters only grow, so these differences are not negative.
         let tokens = last.prompt_tokens() - first.prompt_tokens();
         let found = last.cached_tokens() - first.cached_tokens();
         MinuteStats {

@@ -76,6 +76,7 @@ impl PrefixLabels {
             for keys in label.keys(index) {
                 index.overlaps(&keys, now, &mut overlaps);
                 for overlap in overlaps.iter().filter(|holder| holder.any_tier_tokens > 0) {
+                    // A label has two forms. The one of which more is held counts.
                     let most: &mut u32 = held.entry(overlap.replica).or_default();
                     *most = overlap.any_tier_tokens.max(*most);
                 }
@@ -109,6 +110,8 @@ fn chat(system: &str, model: &PromptModel) -> Option<Vec<TokenId>> {
         };
         model.chat_tokens(&input).ok()
     };
+    // The two questions have no common beginning, so the common tokens end where the questions
+    // begin.
     let (one, other) = (tokens("A")?, tokens("1")?);
     let pairs = one.iter().zip(&other);
     let same = pairs.take_while(|(one, other)| one == other).count();

@@ -32,6 +32,7 @@ impl RecentPrompts {
     /// Takes the next one.
     pub(super) fn note(&self, keys: PromptKeys, now: Nanos) {
         let size = num_keys(&keys);
+        // A prompt larger than the whole window would push out everything, and then itself.
         if size == 0 || size > KEYS_MAX {
             return;
         }

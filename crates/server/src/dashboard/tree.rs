@@ -73,6 +73,7 @@ impl Heat {
     }
 
     fn add(&mut self, now: Nanos) {
+        // Prompts of several threads may come slightly out of order.
         *self = Self { value: self.at(now) + 1.0, at: now.max(self.at) };
     }
 }
@@ -136,6 +137,8 @@ impl PrefixTree {
                 break;
             };
             let matched = matched(&self.branch(found).keys, rest);
+            // The prompt leaves the branch here. Each key counts exactly the prompts that contain
+            // it.
             if matched < self.branch(found).keys.len() {
                 self.split(found, matched);
             }
@@ -211,6 +214,7 @@ impl PrefixTree {
     fn drop_cold(&mut self, now: Nanos) {
         let part = |max: usize| (max as f64 * KEPT) as usize;
         let (branches, keys) = (part(self.branches_max), part(self.keys_max));
+        // A removed leaf may turn its parent into a leaf, so the search starts again.
         while self.heads.len() > branches || self.num_keys > keys {
             let mut leaves: Vec<(f64, usize)> = self
                 .heads

@@ -112,6 +112,7 @@ impl HttpGateway {
     ) -> Result<PrefilledRequest, ApiError> {
         let Ask { generation, prompt, forecast, timeline, .. } = *ask;
         let placing = ask.placing();
+        // Checked before the request takes a place, so that a bad one never reaches a replica.
         let max_tokens = max_tokens(embedded, generation, prompt.len())?;
         let mut excluded: Vec<ReplicaId> = Vec::new();
         let mut last = ReplicaRefusal::Gone;
@@ -129,11 +130,14 @@ impl HttpGateway {
             let submission = self.submission(embedded, ask, max_tokens);
             let seq = submission.id;
             let events = replica.submit(submission);
+            // Before the wait for the first token: a prediction that comes meanwhile goes to this
+            // replica.
             if let Some(forecast) = forecast {
                 forecast.placed(decision.replica.0 as usize, seq);
             }
             timeline.mark(Mark::Routed);
             let first = first_token(events, timeline);
+            // Each attempt has the whole limit; there are two at most.
             let limit = self.limits.first_token_timeout;
             match tokio::time::timeout(limit, first).await.unwrap_or(Err(ReplicaRefusal::TooSlow)) {
                 Ok((sources, first, events)) => {
@@ -142,6 +146,8 @@ impl HttpGateway {
                     return Ok(PrefilledRequest {
                         reservation,
                         sources,
+                        // Read when the prompt is computed, so that what the replica learned from
+                        // this prompt counts.
                         engine: replica.learned(),
                         first,
                         events,
@@ -149,9 +155,12 @@ impl HttpGateway {
                 }
                 Err(refusal) => last = refusal,
             }
+            // The other replicas run the same model, and a client that waited its whole limit gets
+            // no second wait.
             if matches!(last, ReplicaRefusal::TooLong(_) | ReplicaRefusal::TooSlow) {
                 break;
             }
+            // The second attempt must meet another replica: this one is full or has just panicked.
             excluded.push(decision.replica);
         }
         Err(last.error(prompt.len()))
@@ -170,6 +179,8 @@ impl HttpGateway {
             temperature: generation.temperature.unwrap_or(defaults.temperature),
             top_k: generation.top_k.unwrap_or(defaults.top_k),
             top_p: generation.top_p.unwrap_or(defaults.top_p),
+            // Requests without a seed must differ from each other, and from those of the process
+            // before.
             seed: generation.seed.unwrap_or(id ^ self.run_id),
         };
         Submission {
@@ -200,6 +211,8 @@ fn max_tokens(
     prompt: usize,
 ) -> Result<usize, ApiError> {
     let context = embedded.context();
+    // One token of the answer must fit as well, so that a prompt as long as the context is too
+    // long.
     if prompt >= context {
         let prompt = PromptLength::Exactly(prompt);
         return Err(ApiError::context_length(prompt, context.saturating_sub(1)));
@@ -211,6 +224,7 @@ fn max_tokens(
                 "the prompt has {prompt} tokens and {asked} more were asked for, but prompt and \
                  answer together may have {context}; ask for at most {left}"
             );
+            // OpenAI's code for a prompt that does not fit.
             let error = ApiError::invalid("max_tokens", message);
             Err(ApiError { code: "context_length_exceeded", ..error })
         }
@@ -227,10 +241,12 @@ async fn first_token(
     events: Option<mpsc::Receiver<ReplicaEvent>>,
     timeline: &RequestTimeline,
 ) -> Result<GenerationStart, ReplicaRefusal> {
+    // The inbox of the replica is full.
     let mut events = events.ok_or(ReplicaRefusal::Full)?;
     let mut sources = PromptSources::default();
     loop {
         match events.recv().await {
+            // The channel closed without a last token: the engine panicked, or its thread is gone.
             None => return Err(ReplicaRefusal::Gone),
             Some(ReplicaEvent::Refused(Submit::TooLong { limit })) => {
                 return Err(ReplicaRefusal::TooLong(limit));

@@ -35,12 +35,15 @@ impl HttpGateway {
             return Vec::new();
         };
         let limit = self.limits.first_token_timeout;
+        // Ranks share an engine, which would load or unload an adapter once per rank.
         let engines = (0..)
             .map(ReplicaId)
             .zip(upstreams)
             .filter(|(id, _)| first_of_engine(upstreams, *id) == *id);
         let answers = engines.map(|(_, upstream)| answer(upstream, request, limit));
         let answers = futures::future::join_all(answers).await;
+        // These routes change the models that engines list, and the next request may already name a
+        // new one.
         self.ask_all_models().await;
         answers
     }
@@ -48,6 +51,7 @@ impl HttpGateway {
 
 async fn answer(upstream: &Upstream, request: &Outgoing<'_>, limit: Duration) -> EngineAnswer {
     let base = upstream.base().to_owned();
+    // No rank header: the request is for the engine, not for one of its ranks.
     let response = match upstream.of_rank(None).forward(request, limit).await {
         Ok(response) => response,
         Err(error) => {
@@ -59,6 +63,7 @@ async fn answer(upstream: &Upstream, request: &Outgoing<'_>, limit: Duration) ->
     let text = match tokio::time::timeout(limit, body).await {
         Ok(Ok(body)) => {
             let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+            // Characters, not bytes: a cut inside a character would not be UTF-8.
             text.chars().take(TEXT_CHARS).collect()
         }
         Ok(Err(error)) => format!("the answer could not be read: {error}"),

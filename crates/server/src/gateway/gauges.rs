@@ -21,6 +21,7 @@ impl HttpGateway {
             return None;
         };
         let replica = embedded.replicas.get(replica.0 as usize)?;
+        // A replica that has not reported yet has a capacity of 0, and that is not its size.
         Some(replica.load().capacity_blocks).filter(|&blocks| blocks > 0)
     }
 
@@ -28,6 +29,7 @@ impl HttpGateway {
     #[must_use]
     pub fn render_metrics(&self) -> String {
         let metrics = &self.metrics;
+        // Each guard ends with its statement: a scrape must not hold up requests.
         let stats = self.router().stats();
         let entries =
             metrics.replicas.index_entries.with_label_values(&[self.profile.name.as_str()]);
@@ -79,6 +81,8 @@ impl HttpGateway {
             metrics
                 .replicas
                 .kv_capacity
+                // The capacity is in the labels, as in vLLM's `cache_config_info`, and the value is
+                // always 1.
                 .with_label_values(&[labels[0], labels[1], &tokens, &blocks])
                 .set(1);
         }
@@ -101,6 +105,7 @@ impl HttpGateway {
 
     /// Says how each replica's event stream is.
     fn refresh_streams(&self, replicas: &[ReplicaStatus]) {
+        // Copied, because a report takes the stream's own lock.
         let streams = self.lock_streams().clone();
         for replica in replicas {
             let stream = streams.get(&replica.replica).map(|stream| match replica.health {
@@ -117,6 +122,8 @@ impl HttpGateway {
         let Fleet::Upstreams(upstreams) = &self.fleet else {
             return;
         };
+        // A report that has expired must vanish from the metrics rather than stay at its last
+        // value.
         self.metrics.replicas.forget_loads();
         for (index, upstream) in upstreams.iter().enumerate() {
             let rank = upstream.rank().map(|rank| rank.to_string());
@@ -136,6 +143,8 @@ impl HttpGateway {
 
 /// Share of the KV blocks that running requests hold, in `[0, 1]`.
 pub(crate) fn kv_usage(load: &SchedulerLoad) -> f64 {
+    // The two counts are read one after the other from a running thread, and may be of different
+    // steps.
     let used = load.capacity_blocks.saturating_sub(load.available_blocks);
     used as f64 / load.capacity_blocks.max(1) as f64
 }

@@ -18,6 +18,7 @@ impl HttpGateway {
     /// Takes note of what its engine says of a replica's load. Whether it says anything.
     pub fn on_load(&self, replica: ReplicaId, load: &EngineLoad) -> bool {
         let rank = self.upstream(replica).and_then(Upstream::rank);
+        // One answer of the engine has the loads of all its ranks.
         let report = load.of(rank, self.clock.now());
         let name = replica.to_string();
         for (source, tokens) in load.cached(rank) {
@@ -33,6 +34,7 @@ impl HttpGateway {
     /// Takes note that a replica went down or came back. Requests that wait for an upstream which
     /// went down go elsewhere.
     pub fn set_health(&self, replica: ReplicaId, health: Health) {
+        // An engine that came back may serve another model.
         if let Some(insight) = &self.observers.insight {
             insight.set_models(replica, &self.base_models(replica));
         }
@@ -45,10 +47,12 @@ impl HttpGateway {
         }
         let mut router = self.router();
         let before = router.replicas().find(|status| status.replica == replica);
+        // The watcher reports each check; only a change has consequences.
         if before.is_some_and(|status| status.health == health) {
             return;
         }
         router.set_health(replica, health, self.clock.now());
+        // The engine may have restarted with another tokenizer or template.
         self.drift.forget(replica);
         if let Some(upstream) = self.upstream(replica) {
             // While the router is held, so that whom it chooses is not told to leave at once.
@@ -56,6 +60,8 @@ impl HttpGateway {
         }
         let is_any_up = router.replicas().any(|status| status.health == Health::Healthy);
         drop(router);
+        // After the router, so that no request is placed between the two and explained by lost
+        // blocks.
         if health == Health::Down {
             self.tell_lost(replica);
         }
@@ -85,6 +91,7 @@ impl HttpGateway {
         is_any_up: bool,
     ) {
         let replicas = of_same_engine(upstreams, first);
+        // Ranks of one engine have consecutive ids, so that the first and the last name them all.
         let last = replicas.last().unwrap_or(first);
         let replica = if last == first { first.to_string() } else { format!("{first}-{last}") };
         let upstream = &upstreams[first.0 as usize];

@@ -37,9 +37,12 @@ impl HttpGateway {
             return Ok(Vec::new());
         };
         let lacking = not_serving(upstreams, model);
+        // One engine that may serve it is enough. An engine that never answered with a list counts
+        // as one.
         if lacking.len() < upstreams.len() {
             return Ok(lacking);
         }
+        // An engine may have loaded the model since its list was read.
         self.ask_models().await;
         let lacking = not_serving(upstreams, model);
         if lacking.len() < upstreams.len() {
@@ -51,13 +54,19 @@ impl HttpGateway {
 
     /// Asks all engines for their models, unless another request does so after this call.
     pub async fn ask_models(&self) {
+        // Before the lock: an answer that another request got while this one waited is newer than
+        // this request.
         let begin = Instant::now();
         let mut last = self.model_lists.0.lock().await;
         match *last {
             Some(at) if at >= begin => return,
+            // The wait is inside the lock, so that all requests that come meanwhile share one
+            // question.
             Some(at) => tokio::time::sleep_until(at + PAUSE).await,
             None => {}
         }
+        // Set before the question, because a change after this moment may be missing in the
+        // answers.
         *last = Some(Instant::now());
         self.ask_all_models().await;
     }
@@ -70,6 +79,7 @@ impl HttpGateway {
         let asked = (0..)
             .map(ReplicaId)
             .zip(upstreams)
+            // An engine that is down would hold up all waiting requests until its time limit.
             .filter(|(id, _)| first_of_engine(upstreams, *id) == *id && !self.is_down(*id))
             .map(|(_, upstream)| upstream.ask_models());
         futures::future::join_all(asked).await;

@@ -37,17 +37,22 @@ struct PinMap {
 impl Pins {
     /// Notes that `replica` holds the response `id`, which continues the response `previous`.
     pub fn learn(&self, id: &str, previous: Option<&str>, replica: ReplicaId) {
+        // A client or an engine that makes long ids must not fill the memory.
         if id.is_empty() || id.len() > ID_BYTES {
             return;
         }
         let mut map = self.lock();
         let id: Arc<str> = id.into();
+        // The chain's root survives as long as its latest turn is known, even after the root's own
+        // id was evicted.
         let before = previous.and_then(|previous| map.pins.get(previous));
         let root = before.map_or_else(|| id.clone(), |before| before.root.clone());
         let pin = Pin { replica, root };
+        // An id that is learned again keeps its place in the order, so that no id is in it twice.
         if map.pins.insert(id.clone(), pin).is_none() {
             map.order.push_back(id);
         }
+        // One id came in, so that removing one keeps the limit.
         if map.order.len() > PINS
             && let Some(oldest) = map.order.pop_front()
         {

@@ -162,6 +162,8 @@ impl RenderPatience {
 
     fn note(&mut self, is_late: bool, now: Instant) {
         self.late = if is_late { self.late + 1 } else { 0 };
+        // Engines that are late time after time are busy or stuck, and each late question delays
+        // its request by the whole limit.
         if self.late >= LATE_MAX {
             *self = Self { late: 0, paused_until: Some(now + RENDER_PAUSE) };
             tracing::warn!(
@@ -250,25 +252,30 @@ impl HttpGateway {
         model: &str,
         request: &ToRender<'_>,
     ) -> Option<RenderedPrompt> {
+        // The lock is taken for a statement at a time, never across the engine's answer.
         let patience = || self.prompts.patience.lock().unwrap_or_else(PoisonError::into_inner);
         if patience().is_paused(Instant::now()) {
             return None;
         }
+        // No wait: a prompt that goes by its text is better than one that queues for an engine.
         let _turn = self.prompts.asking.try_acquire().ok()?;
         let Fleet::Upstreams(upstreams) = &self.fleet else {
             return None;
         };
+        // The router's guard ends with this statement, before the engine is asked.
         let up = self.router().replicas().find_map(|replica| {
             let upstream = &upstreams[replica.replica.0 as usize];
             let serves = upstream.models().iter().any(|served| served == model);
             (replica.health == Health::Healthy && serves).then_some(replica.replica)
         });
         let upstream = &upstreams[up?.0 as usize];
+        // `prompt_without_tokens` discards a rendering that does not name the media.
         if request.has_media && !upstream.names_media() {
             return None;
         }
         let start = Instant::now();
         let tokens = upstream.render(request.path, request.body, RENDER_TIMEOUT);
+        // `render` may ask more than one route. This limit is for all of it.
         let tokens = tokio::time::timeout(RENDER_TIMEOUT, tokens).await;
         let is_late = start.elapsed() >= RENDER_TIMEOUT;
         patience().note(is_late, Instant::now());
@@ -277,6 +284,8 @@ impl HttpGateway {
 
     /// Counts a prompt without tokens of ours; logs a reason when it first comes up.
     fn note_lack(&self, lack: &Lack, model: &str, is_rendered: bool) {
+        // A client may send any name. Only listed names become labels and keys, so that their
+        // number is bounded.
         let reason = lack.reason();
         let is_listed = self.serving(model).next().is_some();
         let model = if is_listed { model } else { UNLISTED };
@@ -288,6 +297,7 @@ impl HttpGateway {
         let mut lacks = self.prompts.lacks.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (model.to_owned(), reason);
         let is_new = !lacks.contains_key(&key);
+        // The counters above still count it.
         if is_new && lacks.len() >= LACKS_MAX {
             return;
         }
@@ -325,6 +335,7 @@ impl HttpGateway {
                 format!("{model}: {all} without exact tokens ({reason}), {by}")
             }
         });
+        // Collected, so that this lock is released before the other two are taken.
         let lacking: Vec<_> = lacking.collect();
         drop(lacks);
         let differing = self.drift.differing().into_iter().map(|(model, replica, shape)| {

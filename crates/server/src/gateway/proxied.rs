@@ -109,10 +109,13 @@ impl HttpGateway {
             media: request.media,
             text: request.text,
             messages: request.messages,
+            // Only an adapter changes keys and values. A base model has one cache under all its
+            // served names.
             namespace: Namespace { adapter: request.model.filter(is_adapter), salt: request.salt },
             session: request.session,
             slo_ttft: request.slo_ttft,
         };
+        // One deadline for all attempts: a client waits once, however often its request moves.
         let deadline = Instant::now() + self.limits.first_token_timeout;
         while !tries.are_over() {
             let pinned = self.pinned(request, &tries);
@@ -122,6 +125,7 @@ impl HttpGateway {
             };
             let (decision, reservation) = match placed {
                 Ok(placed) => placed,
+                // The last refusal or error says more than that no engine is left.
                 Err(none) => return tries.outcome(none),
             };
             request.timeline.mark(Mark::Routed);
@@ -131,6 +135,7 @@ impl HttpGateway {
             let upstream = &upstreams[decision.replica.0 as usize];
             let failure = match self.first_bytes(upstream, request, deadline).await {
                 Ok(begun) => {
+                    // An error has no first token; it must not count as a time to the first token.
                     if begun.0.status.is_success() {
                         request.timeline.mark(Mark::FirstToken);
                         reservation.first_token();
@@ -174,12 +179,16 @@ impl HttpGateway {
         let same = of_same_engine(upstreams, replica);
         match failure.what {
             FailureKind::OutOfTime => {}
+            // A refusal is about this request at this moment, so the engine's health does not
+            // change.
             FailureKind::Refused => {
                 tries.refusals += 1;
                 tries.excluded.push(replica);
             }
             FailureKind::ClosedEarly if !tries.closed.contains(&replica) => {
                 tries.deaths += 1;
+                // An engine that closes connections may be dying: its watcher checks now instead of
+                // at the next interval.
                 upstreams[replica.0 as usize].look_again();
                 tries.closed.push(replica);
             }
@@ -189,12 +198,15 @@ impl HttpGateway {
                 tries.excluded.push(replica);
             }
             FailureKind::Unreachable => {
+                // A connection is made to the engine, so that a failure concerns all its
+                // data-parallel ranks.
                 for rank in same {
                     self.set_health(rank, Health::Down);
                     tries.excluded.push(rank);
                 }
             }
             FailureKind::Died => {
+                // Its watcher has set its health already: that is what woke this request.
                 tries.deaths += 1;
                 tries.excluded.extend(same);
             }
@@ -211,6 +223,8 @@ impl HttpGateway {
         deadline: Instant,
     ) -> Result<AnswerStart, StartFailure> {
         tokio::select! {
+            // The answer is polled first: one that arrives together with the news of a death still
+            // counts.
             biased;
             answer = self.begin(upstream, request, deadline) => answer,
             () = upstream.died() => Err(StartFailure::died(upstream)),
@@ -225,11 +239,14 @@ impl HttpGateway {
     ) -> Result<AnswerStart, StartFailure> {
         let limit = self.limits.first_token_timeout;
         let late = || StartFailure::late(upstream, limit);
+        // Time that earlier attempts used is gone; nothing is left after the deadline, and the
+        // request times out at once.
         let left = deadline.saturating_duration_since(Instant::now());
         let answer = upstream.forward(&request.request, left).await;
         let answer = answer.map_err(|error| StartFailure::of(upstream, &error, limit))?;
         let (head, mut rest) = answer.into_parts();
         match head.status {
+            // The engine, or a proxy in front of it, did not serve the request; another engine may.
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => {
                 let what = format!("answered {}", head.status);
                 let refused = StartFailure::refused(upstream, &what);
@@ -245,6 +262,8 @@ impl HttpGateway {
         // A stream begins with its first frame; anything else is taken whole, so that a broken
         // one can still be asked of another replica.
         while first.is_empty() || !is_stream {
+            // The deadline is for the first bytes. Later ones only have to keep coming: a long
+            // answer may take longer than any limit for its start.
             let until = if first.is_empty() {
                 deadline
             } else {
@@ -257,12 +276,14 @@ impl HttpGateway {
                     return Err(StartFailure::broken_off(upstream, &root_cause(&error)));
                 }
                 Ok(Some(Ok(frame))) => {
+                    // Trailers carry no data and do not count as first bytes.
                     if let Ok(data) = frame.into_data() {
                         first.extend_from_slice(&data);
                     }
                 }
                 Ok(None) => break,
             }
+            // Memory is bounded even if the engine never ends its answer.
             if first.len() > WHOLE_BYTES {
                 return Err(StartFailure::refused(upstream, "sent too large an answer"));
             }
@@ -279,6 +300,8 @@ async fn words(rest: &mut Incoming) -> Option<Bytes> {
             if let Ok(data) = frame.ok()?.into_data() {
                 text.extend_from_slice(&data);
             }
+            // A body that is cut off would be broken JSON to the client, so that a long one is
+            // dropped whole.
             if text.len() > WORDS_BYTES {
                 return None;
             }
@@ -307,6 +330,8 @@ struct Tries {
 
 impl Tries {
     fn are_over(&self) -> bool {
+        // Connections that could not be made do not count: each of them excludes its engine, so
+        // that the loop ends when no engine is left.
         self.refusals >= REFUSALS || self.deaths >= DEATHS
     }
 
@@ -358,6 +383,8 @@ impl StartFailure {
         let UpstreamError::Unreachable { source, .. } = error else {
             return Self::late(upstream, limit);
         };
+        // A connection was there and ended. That may be an idle one that the engine closed, so that
+        // this alone does not make it dead.
         if !source.is_connect() {
             let broken_off = Self::broken_off(upstream, &error.cause());
             return Self::new(FailureKind::ClosedEarly, broken_off.error);
@@ -458,6 +485,7 @@ fn is_hopeless(upstreams: &[Upstream], model: &str, tokens: &[TokenId]) -> bool 
     let serving =
         upstreams.iter().filter(|upstream| upstream.models().iter().any(|name| name == model));
     let mut contexts = serving.map(|upstream| upstream.context(model)).peekable();
+    // An unknown model has no serving upstreams, and `all` of an empty list is true.
     contexts.peek().is_some()
         && contexts.all(|context| context.is_some_and(|limit| tokens.len() > limit))
 }

@@ -48,6 +48,7 @@ impl Reservation {
     /// The prefill is done.
     pub fn first_token(&self) {
         let now = self.gateway.clock.now();
+        // The router's guard ends with the statement; insight has locks of its own.
         self.gateway.router().first_token(self.id, now);
         if let (Some(insight), Some(ticket)) = (&self.gateway.observers.insight, &*self.ticket()) {
             insight.computed(ticket, now);
@@ -64,6 +65,7 @@ impl Reservation {
 
     /// The engine says how many prompt tokens it found cached.
     pub fn note_cached(&self, cached_tokens: usize) {
+        // Keeps the tiers that `note_sources` may have told already.
         if let Some(ticket) = &mut *self.ticket() {
             ticket.serve_somewhere(cached_tokens);
         }
@@ -75,6 +77,7 @@ impl Reservation {
 
     /// Explains the request from the data collected so far.
     pub fn explain(&self, answered: &AnswerFacts<'_>, sketch: Option<Sketch>) {
+        // Taken, so that the drop at the end of the request does not abandon it as well.
         let ticket = self.ticket().take();
         if let (Some(insight), Some(ticket)) = (&self.gateway.observers.insight, ticket) {
             insight.finish(ticket, answered, sketch, self.gateway.clock.now());
@@ -101,6 +104,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let now = self.gateway.clock.now();
+        // Runs on every path: answered, failed, or cancelled with the client's connection.
         self.gateway.router().finish(self.id, now);
         if let (Some(insight), Some(ticket)) =
             (&self.gateway.observers.insight, self.ticket().take())

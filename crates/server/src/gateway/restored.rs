@@ -27,6 +27,7 @@ impl HttpGateway {
         };
         let mut models = upstream.models();
         models.retain(|model| !upstream.is_adapter(model));
+        // Engines list models in any order; an equal set must compare as equal.
         models.sort();
         models
     }

@@ -45,6 +45,7 @@ impl HttpGateway {
         if !(self.drift).is_due(&subject, counts_differ, self.clock.now()) {
             return;
         }
+        // The tokens and the body are copied only now: most requests are not compared.
         let comparison = make();
         tokio::spawn(async move { turn.0.compare(subject, comparison).await });
     }
@@ -61,6 +62,8 @@ impl HttpGateway {
         let verdict = match (TokenComparison::of(&tokens, theirs.as_deref()), counted) {
             // An engine that does not tell its tokens still counted them.
             (TokenComparison::Unavailable, Some(count)) if count != tokens.len() => {
+                // Without the engine's ids only the lengths differ. The prompts part at the end of
+                // the shorter one at the latest.
                 TokenComparison::Differs(Difference {
                     position: count.min(tokens.len()),
                     ours: None,
@@ -85,6 +88,7 @@ impl HttpGateway {
             prompt.text_of(tokens)
         };
         let (ours, theirs) = (text(sides.ours), text(sides.theirs));
+        // Only the text in front of the difference is looked at, to find the message that it is in.
         let before = text(&sides.ours[..position.min(sides.ours.len())]);
         DifferenceCause {
             part: part_behind(&before.unwrap_or_default(), sides.body),
@@ -143,10 +147,12 @@ const FOUND_BY: usize = 40;
 fn part_behind(before: &str, body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let messages = body["messages"].as_array().or(body["input"].as_array());
+    // Each search starts after the message before it, so two equal messages have two places.
     let (mut rest, mut last) = (before, None);
     for (number, message) in messages.into_iter().flatten().enumerate() {
         let content = &message["content"];
         let text = content.as_str().or(content[0]["text"].as_str()).unwrap_or_default();
+        // The beginning is enough to find it, and templates may trim messages.
         let begin: String = text.trim().chars().take(FOUND_BY).collect();
         if !begin.is_empty()
             && let Some(place) = rest.find(&begin)

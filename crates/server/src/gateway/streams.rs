@@ -21,6 +21,7 @@ impl HttpGateway {
         match update {
             StreamUpdate::Events(events) => {
                 self.tell_index(replica, Update::Events(&events), events.len());
+                // After the index took the events, because the lag includes that time.
                 self.note_lag(replica, &name);
                 count("applied", events.len() as u64);
             }

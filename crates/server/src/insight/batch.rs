@@ -78,6 +78,7 @@ impl InsightBatch {
     pub(super) fn clear(&mut self) {
         self.ops.clear();
         self.tokens.clear();
+        // One long prompt must not keep its memory for good.
         self.tokens.shrink_to(2 * TOKENS);
         self.keys.clear();
         self.keys.shrink_to(TOKENS);

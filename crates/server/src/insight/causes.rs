@@ -112,6 +112,7 @@ impl Causes {
     pub fn start(secret: &[u8; 32]) -> Self {
         let told = Arc::new(Mutex::new(CauseHistory::default()));
         let purse = Arc::new(Mutex::new(Purse::new(Instant::now())));
+        // Bounded, because prompts may come faster than one thread compares them.
         let (queue, questions) = sync_channel(QUEUE);
         let (teller, payer) = (told.clone(), purse.clone());
         let thread = std::thread::Builder::new().name("causes".to_owned());
@@ -134,7 +135,9 @@ impl Causes {
     /// Sketches a text of about `bytes` bytes, if there is time for it. Calls `text` only then.
     #[must_use]
     pub fn look_at<T: AsRef<str>>(&self, bytes: usize, text: impl FnOnce() -> T) -> Option<Sketch> {
+        // Without the thread there is no reader, and a sketch would be made for nothing.
         self.queue.as_ref()?;
+        // The time is paid under the lock and spent outside of it.
         let has_time = lock(&self.purse).takes(bytes, Instant::now());
         has_time.then(|| self.sketcher.sketch(text().as_ref()))
     }
@@ -158,6 +161,7 @@ impl Causes {
     #[must_use]
     pub fn of(&self, id: &str) -> Option<NeighbourDivergence> {
         let told = lock(&self.told);
+        // The latest first: a client may use an id twice.
         let found = told.latest.iter().rev().find(|(one, _)| one == id);
         found.map(|(_, parted)| parted.clone())
     }
@@ -181,10 +185,15 @@ fn explain_all(questions: &Receiver<CauseQuery>, told: &Mutex<CauseHistory>, pur
     let mut neighbours = Neighbours::new(MEMORY);
     while let Ok(question) = questions.recv() {
         let start = Instant::now();
+        // Prompts that lost few tokens are explained only while at least half of the savings are
+        // left.
         let has_time = question.is_worth || lock(purse).is_half_full();
         let parted = if has_time { explained(&neighbours, &question) } else { None };
         lock(told).add(&question.id, parted);
+        // Inserted after the comparison, since a prompt would be its own nearest neighbour.
         neighbours.insert(question.namespace, question.id, question.sketch);
+        // The true time, after the fact. The balance may fall below zero, and then nothing is
+        // looked at for a while.
         lock(purse).pay(start.elapsed().as_secs_f64());
     }
 }
@@ -265,6 +274,7 @@ impl Purse {
         // A second that becomes busy counts as busy before it is over.
         let per_s = self.per_s.max(f64::from(self.prompts));
         let share = 1.0 / (1.0 + per_s / BUSY);
+        // The cap shrinks with load as well, so a burst cannot spend the savings of a quiet minute.
         self.seconds = (self.seconds + passed * EARNED * share).min(SAVED * share);
     }
 

@@ -117,9 +117,12 @@ impl ReplicaGhosts {
                     watched.most = watched.most.max(watched.held);
                 }
                 BlockChange::Removed(_, Tier::Device) => {
+                    // The gateway may see the removal of a block that was stored before it followed
+                    // the events.
                     watched.held = watched.held.saturating_sub(1);
                 }
                 BlockChange::Cleared => {
+                    // The rest of the list counts from an empty cache.
                     self.clear(replica, now);
                     return self.observe(replica, &changes[at + 1..], now);
                 }
@@ -132,6 +135,7 @@ impl ReplicaGhosts {
     pub(super) fn clear(&mut self, replica: u32, now: Nanos) {
         let watched = self.watched(replica);
         watched.held = 0;
+        // Requests from before the loss must see the cache as it was.
         watched.catch_up();
         if let Some(ghost) = &mut watched.ghost {
             ghost.clear(now);
@@ -146,6 +150,7 @@ impl ReplicaGhosts {
     /// Returns the estimates of one replica; `None` if it has no ghost or its size is unknown.
     pub(super) fn answer(&mut self, replica: u32, now: Nanos) -> Option<GhostAnswer> {
         let watched = self.watched.get_mut(&replica)?;
+        // The estimate includes requests that still wait.
         watched.catch_up();
         let capacity = watched.capacity.unwrap_or(watched.most);
         let ghost = watched.ghost.as_ref().filter(|_| capacity > 0)?;
@@ -171,6 +176,7 @@ impl GhostWatch {
 }
 
 fn answer(replica: u32, capacity: u64, hour: &Estimate) -> GhostAnswer {
+    // Quarters of the capacity in integers: 4 is the present size, 5 a quarter more, 8 twice.
     let at = |quarters: u64| hit_rate(hour, capacity.saturating_mul(quarters) / 4);
     GhostAnswer {
         replica,
@@ -190,11 +196,13 @@ fn hit_rate(hour: &Estimate, capacity: u64) -> f64 {
     for point in &hour.points {
         if point.capacity_blocks >= capacity {
             let span = (point.capacity_blocks - below).max(1) as f64;
+            // All earlier points are smaller than `capacity`, so the subtraction is safe.
             let share = (capacity - below) as f64 / span;
             return rate + (point.token_hit_rate - rate) * share;
         }
         (below, rate) = (point.capacity_blocks, point.token_hit_rate);
     }
+    // Beyond the last point the curve is flat.
     rate
 }
 

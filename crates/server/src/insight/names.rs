@@ -19,6 +19,7 @@ impl NameHasher {
     /// A number that stands for a namespace.
     pub(super) fn namespace(&self, namespace: Namespace<'_>) -> u64 {
         match (namespace.adapter, namespace.salt) {
+            // Most requests have neither an adapter nor a salt; their number is hashed once.
             (None, None) => self.unnamed,
             _ => numbered(&self.secret, namespace),
         }
@@ -28,6 +29,7 @@ impl NameHasher {
     pub(super) fn models(&self, models: &[String]) -> u64 {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         for model in models {
+            // The length in front keeps `ab`, `c` apart from `a`, `bc`.
             hasher.update(&(model.len() as u64).to_le_bytes());
             hasher.update(model.as_bytes());
         }
@@ -39,6 +41,8 @@ impl NameHasher {
     /// Returns the tag that stands for a tenant: 12 hex digits that do not reveal its salt.
     pub(super) fn tenant(&self, salt: &str) -> String {
         let namespace = Namespace { adapter: None, salt: Some(salt) };
+        // The upper 48 bits are 12 hex digits: few enough to read, and enough to tell tenants
+        // apart.
         format!("{:012x}", self.namespace(namespace) >> 16)
     }
 }
@@ -47,6 +51,7 @@ fn numbered(secret: &[u8; 32], namespace: Namespace<'_>) -> u64 {
     let mut hasher = blake3::Hasher::new_keyed(secret);
     for field in [namespace.adapter, namespace.salt] {
         let text = field.unwrap_or_default();
+        // An empty salt is a salt. Without this byte it would share a number with no salt.
         hasher.update(&[u8::from(field.is_some())]);
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());

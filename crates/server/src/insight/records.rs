@@ -88,6 +88,7 @@ impl From<&Candidate> for CandidateRecord {
 /// The chosen one of the candidates and those of the highest scores, in their order.
 pub(super) fn foremost(chosen: ReplicaId, candidates: &[Candidate]) -> Vec<CandidateRecord> {
     let mut scores: Vec<f64> = Vec::new();
+    // Most fleets have fewer replicas, and then nothing needs sorting.
     if candidates.len() > CANDIDATES {
         scores.extend(candidates.iter().map(|one| one.score));
         scores.sort_by(|one, other| other.total_cmp(one));
@@ -143,6 +144,7 @@ impl RequestHistory {
             sums.models.add(&record.model[..], split);
             let tenant = record.tenant.as_deref();
             sums.tenants.add(tenant.unwrap_or_default(), split);
+            // A prompt without known blocks has no prefix to count.
             if let Some(prefix) = prefix {
                 sums.prefixes.add(prefix, split);
             }
@@ -185,6 +187,8 @@ impl RequestHistory {
         let is_it = |record: &&Arc<RequestRecord>| {
             record.id == id || record.request_id.as_deref() == Some(id)
         };
+        // The newest first, because a client may reuse an id. Operators ask for single requests, so
+        // a scan is fast enough.
         self.latest.iter().rev().find(is_it).cloned()
     }
 }

@@ -32,6 +32,7 @@ pub struct BucketSeconds {
 impl Seconds {
     /// A request whose first token took so long, where that is known.
     pub(super) fn add(&mut self, split: &BucketTokens, ttft_s: Option<f64>) {
+        // Before the early return: tokens count even where no time to the first token is known.
         for (sums, part) in self.parts.iter_mut().zip(&PARTS) {
             let seconds = part.split(split).buckets;
             for (sum, (_, seconds)) in sums.iter_mut().zip(seconds) {
@@ -55,6 +56,7 @@ impl Seconds {
         let fitted = self.prefill.fit()?;
         let weights = [fitted.model.per_token, fitted.model.per_pair];
         let mut at = 0;
+        // `ALL` has the order of the sums, so that a running index finds each bucket.
         let buckets = Bucket::ALL.map(|bucket| {
             let parts = self.parts.iter().zip(weights);
             let seconds = parts.map(|(sums, weight)| sums[at] * weight).sum();

@@ -83,6 +83,7 @@ impl InsightSnapshot {
         let rows = |tally: &headstart_insight::loss::WaterfallTally<String>| {
             let rows = tally.rows();
             let mut rows: Vec<_> = rows.map(|(key, row)| (key.clone(), row.clone())).collect();
+            // Tenants or models beyond the limit share this row; it is left out while it is empty.
             if tally.other().requests() > 0 {
                 rows.push(("other".to_owned(), tally.other().clone()));
             }

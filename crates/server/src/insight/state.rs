@@ -64,6 +64,7 @@ impl InsightState {
     #[inline(never)]
     pub(super) fn settle(&mut self, batch: &mut InsightBatch, told: &InsightSinks<'_>) {
         let mut done = BatchCursor::default();
+        // Taken out, because applying an operation borrows the batch's other lists.
         let mut ops = std::mem::take(&mut batch.ops);
         for op in ops.drain(..) {
             match op {
@@ -88,6 +89,7 @@ impl InsightState {
                 }
                 InsightOp::Unknown(unknown) => self.unknown(*unknown, told),
                 InsightOp::Changed(replica, end, now) => {
+                    // Operations are in order, so that each begins where the one before it ended.
                     let changes = &batch.changes[done.changes..end];
                     done.changes = end;
                     self.attributor.observe(replica, changes, now);
@@ -100,7 +102,9 @@ impl InsightState {
                 InsightOp::Serves(replica, model) => self.attributor.set_model(replica, model),
             }
         }
+        // Given back for its memory.
         batch.ops = ops;
+        // Once per batch: the metrics' locks are shared with all requests.
         self.tell_sums(told.metrics);
     }
 
@@ -111,6 +115,7 @@ impl InsightState {
         done: &mut BatchCursor,
         now: Nanos,
     ) -> Pending {
+        // Lists and ends were written under one lock, so that the ranges are valid.
         let tokens = &batch.tokens[done.tokens..arrived.tokens];
         let arrival = ArrivingRequest {
             replica: arrived.replica,
@@ -139,6 +144,8 @@ impl InsightState {
         // An engine that says nothing of its cache cannot be explained; it was computed all the
         // same.
         self.attributor.computed(&mut pending, now);
+        // The attributor is done with the names once the prompt is computed, and the ghost takes
+        // them without a copy.
         let (names, tokens) = (pending.take_names(), record.prompt_tokens);
         let replica = ReplicaId(record.replica).0;
         self.ghosts.record(replica, block_size, names, tokens, now);
@@ -156,6 +163,7 @@ impl InsightState {
             told.causes.explain(namespace, record.id.clone(), sketch, lost);
         }
         self.records.add(record, prefix);
+        // Model names come from clients, so that the list is bounded between two updates.
         if self.sums.len() > MODELS {
             self.tell_sums(told.metrics);
         }
@@ -169,7 +177,10 @@ impl InsightState {
     ) {
         if let Some(cached) = record.cached_tokens {
             let mut split = BucketTokens::default();
+            // The engine gives a count without a place; its own memory is the nearest.
             split.put(Bucket::Device, cached);
+            // An engine may count cached tokens beyond its prompt count; a difference below zero
+            // means nothing.
             let computed = record.prompt_tokens.saturating_sub(cached);
             split.put(Bucket::NoTokens, computed);
             self.seconds.add(&split, record.ttft_s);
@@ -189,6 +200,7 @@ impl InsightState {
     }
 
     fn sum(&mut self, model: &str, split: &BucketTokens) {
+        // At most `MODELS` rows and one more, so that a scan finds the model.
         let known = self.sums.iter().position(|(known, _)| known == model);
         let at = known.unwrap_or_else(|| {
             self.sums.push((model.to_owned(), Waterfall::default()));

@@ -186,6 +186,7 @@ impl CheckMetrics {
             raise(&self.prompts.with_label_values(&[replica, outcome]), count);
         }
         let sum = self.divergence.with_label_values(&[replica]);
+        // A counter takes no negative step.
         sum.inc_by((guard.kl_sum - sum.get()).max(0.0));
         let most = self.most.with_label_values(&[replica]);
         most.set(f64::from(guard.kl_max));

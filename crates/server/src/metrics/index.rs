@@ -145,6 +145,7 @@ impl IndexMetrics {
         let direction = match lag_s {
             ..=LAG_MAX_S if lag_s >= -AHEAD_MAX_S => {
                 let lags = self.event_lag.with_label_values(&[replica]);
+                // Clocks differ by a little: a stamp that is slightly ahead is no lag.
                 return lags.observe(lag_s.max(0.0));
             }
             ..0.0 => "ahead",

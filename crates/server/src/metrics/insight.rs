@@ -102,6 +102,7 @@ fn sizes(answer: &GhostAnswer) -> [(&'static str, f64); 4] {
 }
 
 fn set_error(gauge: &GaugeVec, error: &ErrorSummary) {
+    // Without a prediction, an error of 0 would say that all were right.
     if error.count > 0 {
         let values = [("bias", error.bias), ("p50", error.p50), ("p90", error.p90)];
         for (statistic, value) in values {

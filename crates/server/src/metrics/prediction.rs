@@ -186,6 +186,7 @@ impl PredictorMetrics {
         let known = status.calibration;
         set_or_remove(&self.calibration_error, known.map(|calibration| calibration.error));
         set_or_remove(&self.excess_log_loss, known.map(|calibration| calibration.excess_log_loss));
+        // The model is a label: the series of the one before must go.
         self.model.reset();
         if let Some(fingerprint) = &status.model {
             self.model.with_label_values(&[fingerprint]).set(1);

@@ -44,6 +44,7 @@ impl PromptSources {
     #[must_use]
     pub fn loaded_percent(&self) -> Option<u64> {
         let (loaded, whole) = self.partly?;
+        // Rounded up, because 0 would say that nothing was loaded.
         Some((loaded * 100).div_ceil(whole.max(1)))
     }
 
@@ -143,6 +144,7 @@ impl SavingsMetrics {
 
     /// An upstream said how long a prompt was and how much of it it had found.
     pub fn note_upstream(&self, labels: [&str; 2], tokens: usize, cached: usize) {
+        // An engine may count more cached tokens than the prompt has.
         let cached = cached.min(tokens);
         self.found(labels, "upstream", cached);
         self.computed(labels, tokens - cached);

@@ -168,6 +168,7 @@ impl TierMetrics {
                 raise(&self.moved_bytes.with_label_values(&[tier, what]), bytes);
             }
         }
+        // Before anything is stored, the ratio says nothing.
         if report.stored_bytes > 0 {
             let ratio = report.written_bytes as f64 / report.stored_bytes as f64;
             self.amplification.with_label_values(&[tier]).set(ratio);
@@ -237,6 +238,7 @@ impl BlockMover for TimedMover {
             {
                 let histogram = &self.metrics.load_seconds;
                 let histogram = histogram.with_label_values(&[tier.name()]);
+                // The load ended before this poll, by `ago`.
                 let took = asked_at.elapsed().saturating_sub(*ago);
                 histogram.observe(took.as_secs_f64());
             }

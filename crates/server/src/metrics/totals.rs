@@ -64,6 +64,8 @@ impl Metrics {
             foretold: [
                 sum(&self.index.predicted) as u64,
                 sum(&self.index.realised) as u64,
+                // A request's error is one observation, in tokens, so the histogram's sum is the
+                // total.
                 histogram_sum(&self.index.error) as u64,
             ],
             ..Totals::default()

@@ -51,6 +51,7 @@ impl Fields {
 
     /// Takes a field; absent and `null` are the same.
     pub fn take(&mut self, name: &str) -> Option<Value> {
+        // Keeps the order of the others: an error names the first field that is left.
         self.fields.shift_remove(name).filter(|value| !value.is_null())
     }
 

@@ -48,6 +48,8 @@ fn complete(message: &mut Map<String, Value>, at: &str) -> Result<(), ApiError> 
         content => flat_content(content, at)?,
     };
     message.insert("content".to_owned(), content.into());
+    // Clients move this hint to the latest message with every turn: it must not become part of the
+    // prompt.
     message.shift_remove("cache_control");
     tool_calls(message, at)
 }

@@ -175,6 +175,7 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
     generation.stream_usage = stream_options(fields.take("stream_options"), generation.stream)?;
     let mut max_tokens = fields.integer("max_tokens", TOKENS)?;
     if limit_name != "max_tokens" {
+        // `max_completion_tokens` replaces `max_tokens` in OpenAI's API, so it wins.
         max_tokens = fields.integer(limit_name, TOKENS)?.or(max_tokens);
     }
     generation.stop = stop(fields.take("stop"), "stop", STOPS)?;
@@ -204,7 +205,9 @@ pub(crate) fn sampling(fields: &mut Fields) -> Result<Generation, ApiError> {
         stream: fields.boolean("stream")?.unwrap_or(false),
         temperature: fields.number("temperature", 0.0..=2.0)?.map(|number| number as f32),
         top_p: fields.number("top_p", 0.0..=1.0)?.map(|number| number as f32),
+        // As in vLLM, -1 is no limit; 0 means the same here.
         top_k: fields.integer("top_k", -1..=i64::from(u32::MAX))?.map(|k| k.max(0) as usize),
+        // Any 64-bit number is a seed. A negative one keeps its bits.
         seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map(|seed| seed as u64),
         cache_salt: key(fields, "cache_salt")?,
         ..Generation::default()

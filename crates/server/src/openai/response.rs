@@ -69,6 +69,7 @@ impl AnswerWriter for Envelope {
     fn close(&mut self, finish: &Finish, usage: Usage, events: &mut Events) {
         let choice = if self.is_chat { json!({"delta": {}}) } else { json!({"text": ""}) };
         events.push(&self.piece(choice, Some(finish.name()), usage));
+        // OpenAI's last chunk has the usage and no choices.
         if self.stream_usage != StreamUsage::Omit {
             let mut body = self.head(self.piece_object());
             body["choices"] = json!([]);

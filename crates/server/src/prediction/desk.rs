@@ -84,6 +84,7 @@ impl Predictions {
     /// answer.
     pub(crate) fn forecast(self: &Arc<Self>, chat: Chat, arrival: Nanos) -> Forecast {
         let Chat { keys, turn, said } = chat;
+        // The tracker is released before the outcomes are queued.
         let (sighting, outcomes) = {
             let mut tracker = self.tracker();
             let sighting = tracker.observe(&keys, turn, arrival);
@@ -103,6 +104,7 @@ impl Predictions {
             prior: self.guarded(|| self.predictor.prior(turn)),
             is_answered: false,
         };
+        // A predictor that reads no prompts is never asked.
         if said.prompts.is_empty() {
             self.count("prior");
             return forecast;
@@ -164,6 +166,7 @@ impl Predictions {
 
     /// Runs the predictor's code. Returns `None` if it panics, and counts that.
     pub(super) fn guarded<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
+        // The predictor is passed in by the binary. Its panic must not end a request or the thread.
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(call));
         if outcome.is_err() {
             self.metrics.predictor.panics.inc();
@@ -199,6 +202,7 @@ impl Predictions {
         let thread = thread.unwrap_or_else(PoisonError::into_inner).take();
         let until = Instant::now() + STOP_PATIENCE;
         if let Some(thread) = thread {
+            // `join` has no time limit.
             while !thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -238,6 +242,8 @@ impl Forecast {
     /// Takes note that `seq` was submitted to a replica: the model's number is sent there, now or
     /// when it comes.
     pub(crate) fn placed(&self, replica: usize, seq: SeqId) {
+        // This call and the worker's answer meet under one lock: the second of them sends the
+        // number, once.
         let mut state = self.ticket.state();
         state.place = Some((replica, seq));
         let known = state.p.filter(|_| !state.is_sent);
@@ -258,6 +264,7 @@ impl Drop for Forecast {
     fn drop(&mut self) {
         let mut state = self.ticket.state();
         state.is_over = true;
+        // An answer that comes later finds the request over, and counts itself as late.
         if state.p.is_some() && !state.is_sent {
             self.predictions.note_late();
         }

@@ -92,6 +92,7 @@ impl PredictionQueue {
     /// Hands over outcomes; those that do not fit are gone. Returns how many these were.
     pub(super) fn tell(&self, outcomes: Vec<TurnOutcome>) -> usize {
         let mut state = self.lock();
+        // Every job that is not a question is an outcome.
         let waiting = state.jobs.len() - state.questions;
         let room = self.limits.outcomes.saturating_sub(waiting);
         let lost = outcomes.len().saturating_sub(room);
@@ -105,6 +106,7 @@ impl PredictionQueue {
     pub(super) fn take(&self, patience: Duration) -> PredictionBatch {
         let until = Instant::now() + patience;
         let mut state = self.lock();
+        // A wake-up may be spurious, so the condition is checked again.
         while state.jobs.is_empty() && !state.is_closed {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -114,6 +116,8 @@ impl PredictionQueue {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let mut batch = PredictionBatch::default();
+        // A batch is answered before it is learned from, so an outcome still comes after its
+        // question.
         while batch.questions.len() < self.limits.batch {
             match state.jobs.pop_front() {
                 Some(PredictionJob::Answer(asked)) => {

@@ -93,6 +93,7 @@ impl Tracker {
     /// that), which is the conversation's `number`-th user message. [`Self::answered`] or
     /// [`Self::withdrawn`] must follow. Constant time but for the turns that end.
     pub fn observe(&mut self, prefixes: &[PrefixKey], number: u16, now: Nanos) -> Sighting {
+        // A turn whose horizon has passed must not count as continued by this request.
         self.expire(now);
         let Some((own, earlier)) = prefixes.split_last() else {
             let (id, conversation) = (self.new_turn(), self.new_conversation());
@@ -103,6 +104,7 @@ impl Tracker {
             turn.in_flight += 1;
             let repeated =
                 Sighting { id: turn.id, conversation: turn.conversation, gap, is_repeat: true };
+            // It is being answered again. Its horizon starts when that answer ends.
             self.stop_waiting(own);
             return repeated;
         }
@@ -136,6 +138,8 @@ impl Tracker {
         let Some(turn) = self.turns.get_mut(key) else {
             return (None, None);
         };
+        // If turns that another server answered lie between, the silence before this one is
+        // unknown.
         let is_previous = index + 1 == earlier.len();
         let answered = turn.answered.filter(|_| is_previous);
         let gap = answered.map(|answered| now.since(answered));
@@ -162,6 +166,7 @@ impl Tracker {
             return;
         };
         turn.in_flight = turn.in_flight.saturating_sub(1);
+        // An earlier answer still counts if this request was withdrawn.
         turn.answered = answered.or(turn.answered);
         if turn.in_flight > 0 {
             return;
@@ -178,6 +183,7 @@ impl Tracker {
 
     /// Tells what became of the turns whose horizon has passed.
     pub fn expire(&mut self, now: Nanos) {
+        // Sorted by the end of their answers, so the first one that is not due ends the search.
         while let Some((&(answered, id), &key)) = self.waiting.first_key_value() {
             if now < answered + self.limits.horizon {
                 return;

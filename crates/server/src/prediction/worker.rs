@@ -34,6 +34,7 @@ impl PredictionWorker {
             outcomes.extend(expired);
             self.learn(&outcomes);
             self.desk.metrics.predictor.busy.inc_by(start.elapsed().as_secs_f64());
+            // With one reference left, no caller remains that could ask.
             if batch.is_last || Arc::strong_count(&self.desk) == 1 {
                 return;
             }
@@ -45,6 +46,7 @@ impl PredictionWorker {
             asked.into_iter().map(|asked| (asked.question, (asked.ticket, asked.at))).unzip();
         let desk = &self.desk;
         let answers = desk.guarded(|| desk.predictor.predict(&questions));
+        // Answers belong to questions by their position, so a wrong number of them is a failure.
         let Some(answers) = answers.filter(|answers| answers.len() == questions.len()) else {
             questions.iter().for_each(|_| desk.count("failed"));
             return;

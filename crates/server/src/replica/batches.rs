@@ -11,10 +11,13 @@ pub(super) fn batches(events: Vec<CacheEvent>) -> Vec<Vec<CacheEvent>> {
     let mut batches: Vec<Vec<CacheEvent>> = Vec::new();
     let mut blocks = BATCH_BLOCKS_MAX;
     for event in events {
+        // The count is of the open batch and this event together.
         blocks += num_blocks(&event);
         match batches.last_mut() {
             Some(batch) if blocks <= BATCH_BLOCKS_MAX => batch.push(event),
             _ => {
+                // An event is never split, so that one large event is a batch by itself, beyond the
+                // limit.
                 blocks = num_blocks(&event);
                 batches.push(vec![event]);
             }

@@ -57,6 +57,7 @@ pub(super) fn tell(output: Output, clients: &mut HashMap<SeqId, mpsc::Sender<Rep
         // A closed channel is an abandoned request: cancelled before the next step.
         let _ = client.try_send(event);
     }
+    // The last token ends the request. Without its sender the client's stream ends as well.
     if is_last {
         clients.remove(&seq);
     }

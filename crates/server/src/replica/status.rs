@@ -35,6 +35,8 @@ impl PublishedStatus {
 
     /// Says how it is now.
     pub(super) fn report(&self, engine: &Engine) {
+        // The counts are independent gauges. Readers need no common moment, so that relaxed stores
+        // are enough.
         let load = engine.load();
         self.running.store(load.running, Relaxed);
         self.waiting.store(load.waiting, Relaxed);
@@ -54,6 +56,7 @@ impl PublishedStatus {
 
     fn report_importance(&self, report: ImportanceReport) {
         let mut told = self.importance.lock().unwrap_or_else(PoisonError::into_inner);
+        // The counts only grow; the log has one line per rise, not one per report.
         let before = told.as_ref().map_or(0, |report| report.barred.prefixes);
         let (guard, barred) = (&report.guard, &report.barred);
         if barred.prefixes > before {

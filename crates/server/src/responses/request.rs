@@ -50,6 +50,7 @@ impl ResponsesRequest {
         earlier: impl FnOnce(&str) -> Option<Arc<StoredResponse>>,
     ) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
+        // Read first: the calls below take the fields out.
         let echo = echo(&fields);
         let mut generation = sampling(&mut fields)?;
         let max_tokens = fields.integer("max_output_tokens", TOKENS)?;
@@ -59,6 +60,7 @@ impl ResponsesRequest {
         let mut history = Vec::new();
         if let Some(id) = fields.string("previous_response_id")? {
             let earlier = earlier(&id).ok_or_else(|| unknown_response(&id))?;
+            // Copied, because another branch may continue the same response.
             history.clone_from(&earlier.messages);
             generation.session = generation.session.or_else(|| earlier.session.clone());
         }

@@ -81,6 +81,7 @@ impl AnswerWriter for ResponseShape {
             self.push(event, json!({"response": response}), events);
         }
         let mut item = self.item(ResponseStatus::InProgress, "");
+        // The part comes as an event of its own.
         item["content"] = json!([]);
         let added = json!({"output_index": 0, "item": item});
         self.push("response.output_item.added", added, events);
@@ -105,6 +106,8 @@ impl AnswerWriter for ResponseShape {
         let done = json!({"output_index": 0, "item": item});
         self.push("response.output_item.done", done, events);
         let response = self.response(status, json!([item]), Some(usage));
+        // Before the last event, because a client may continue the response as soon as it reads
+        // that.
         self.keep(&text, &response);
         let name = format!("response.{}", status.name());
         self.push(&name, json!({"response": response}), events);

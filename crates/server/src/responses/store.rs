@@ -52,6 +52,7 @@ struct ResponseEntry {
 impl ResponseStore {
     /// Keeps a response under its id. One that is larger than [`MAX_BYTES`] is not kept.
     pub fn put(&self, id: String, stored: StoredResponse, now: Nanos) {
+        // Measured before the lock: it visits every value.
         let values = stored.messages.iter().chain([&stored.response]);
         let bytes = values.map(size).sum::<usize>();
         if bytes > MAX_BYTES {
@@ -65,6 +66,7 @@ impl ResponseStore {
         let stored = Arc::new(stored);
         let entry = ResponseEntry { stored, bytes, since: now };
         kept.by_id.insert(id, entry);
+        // One large response may push out several small ones. It fits by itself, so the loop ends.
         while kept.bytes > MAX_BYTES || kept.by_id.len() > MAX_RESPONSES {
             kept.drop_oldest();
         }

@@ -16,6 +16,7 @@ impl ServeConfig {
     /// # Errors
     /// [`ServeError`], saying what to change.
     pub fn check(&self) -> Result<(), ServeError> {
+        // Anyone who reaches the port could use the engines.
         if !self.listen.ip().is_loopback() && self.api_key.is_none() {
             return Err(ServeError::Exposed(self.listen));
         }

@@ -38,6 +38,8 @@ pub(super) async fn accept(
     let mut places = ConnectionSlots::new(max, gateway.limits.head_timeout);
     let mut failures = LogThrottle::default();
     loop {
+        // The place comes first: a client without one waits in the system's queue and holds no open
+        // file.
         let accepted = tokio::select! {
             _ = stopped.changed() => break,
             accepted = async { (places.next().await, listener.accept().await) } => accepted,
@@ -62,6 +64,7 @@ pub(super) async fn accept(
             (Err(_), _) => break,
         }
     }
+    // Closed before the wait, so that new clients are refused instead of hanging.
     drop(listener);
     if tokio::time::timeout(gateway.limits.drain_timeout, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish within the drain limit");
@@ -78,6 +81,7 @@ struct ConnectionSlots {
 
 impl ConnectionSlots {
     fn new(max: usize, head_timeout: Duration) -> Self {
+        // `Semaphore::new` panics beyond this number.
         let max = max.min(Semaphore::MAX_PERMITS);
         Self {
             free: Arc::new(Semaphore::new(max)),
@@ -127,6 +131,7 @@ struct Connection {
 impl Connection {
     async fn run(self, routes: Router, graceful: Watcher) {
         let _held = self.place;
+        // The pieces of a stream are small, and Nagle's algorithm would hold them back.
         let _ = self.socket.set_nodelay(true);
         let closer = Closer::default();
         let for_requests = closer.clone();
@@ -134,6 +139,7 @@ impl Connection {
             request.extensions_mut().insert(for_requests.clone());
             routes.clone().call(request.map(Body::new))
         });
+        // hyper needs a timer for the time limit of the head.
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.head_timeout)

@@ -84,6 +84,7 @@ fn follow_one(
         replica: replica.to_string(),
         upstream: gateway.upstream(replica).map(|upstream| upstream.base().to_owned()),
     };
+    // A strong reference would keep the gateway alive through its own subscriptions.
     let weak = Arc::downgrade(gateway);
     let sink = move |update| {
         if let Some(gateway) = weak.upgrade() {
@@ -111,6 +112,7 @@ async fn watch_engine(gateway: Weak<HttpGateway>, members: Vec<StreamMember>) {
     let mut subscriptions: Vec<Option<(u64, SubscriberHandle)>> =
         members.iter().map(|_| None).collect();
     while let Some(gateway) = gateway.upgrade() {
+        // Asked before the look, which may bring the engine up within this turn.
         let were_down: Vec<bool> =
             members.iter().map(|&(replica, _)| gateway.is_down(replica)).collect();
         let health = look(&gateway, first).await;
@@ -162,6 +164,7 @@ async fn watch_load(gateway: Weak<HttpGateway>, ranks: Vec<ReplicaId>) {
             let used = ranks.iter().filter(|&&rank| gateway.on_load(rank, &load));
             used.count() > 0
         });
+        // The silence of a dead engine does not say that it has no metrics.
         unanswered = if is_used || is_down { 0 } else { unanswered + 1 };
         if unanswered == SILENT_QUESTIONS {
             tracing::info!(
@@ -171,6 +174,7 @@ async fn watch_load(gateway: Weak<HttpGateway>, ranks: Vec<ReplicaId>) {
             );
         }
         let pauses = if unanswered < SILENT_QUESTIONS { 1 } else { SILENT_PAUSES };
+        // Not held during the pause, so that the gateway can end.
         drop(gateway);
         tokio::time::sleep(pause * pauses).await;
     }

@@ -52,6 +52,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
     let clock = Clock::start();
     let mut observers = Observers::start(&config, clock)?;
     let folder = state_folder(&config)?;
+    // Replicas start before the gateway exists. Their hooks find it here once it does.
     let later = Later::default();
     let metrics = Metrics::priced(config.prices.clone());
     let engine_model = emulated(&config.backend).or(config.engine_model);
@@ -97,8 +98,10 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<ServerAssembly, Serve
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
     let _ = later.set(Arc::downgrade(&gateway)); // Set once, here.
+    // The restore of a saved index asks which engines are up, and for which models.
     follow::look_at_all(&gateway).await;
     let saving = keep(keeper, &gateway).await?;
+    // After the restore: a stream must know that it continues restored contents.
     let mut watchers = follow::all(&gateway, &streams);
     watchers.push(dashboard(&gateway));
     let endpoints = streams.into_iter().filter_map(|stream| stream.events);
@@ -263,6 +266,7 @@ pub(super) const EVENT_PORTS: usize = 2;
 /// Returns the addresses at which a replica publishes and replays its events.
 fn event_endpoints(base: Option<u16>, replica: usize) -> (String, String) {
     // Without a base any free port, which is what 0 means.
+    // `check` has refused a base from which the last replica's ports do not fit.
     let first = base.map_or(0, |base| usize::from(base) + EVENT_PORTS * replica);
     let second = base.map_or(0, |_| first + 1);
     let on_port = |port: usize| format!("tcp://127.0.0.1:{port}");

@@ -107,6 +107,8 @@ impl ShadowStage {
     fn take(&mut self, message: Message) {
         match message {
             Message::Arrived { id, tokens, salt, session, now } => {
+                // Threads read the clock before they queue, so a message may be older than the one
+                // before it.
                 self.now = now.max(self.now);
                 let namespace = Namespace { adapter: None, salt: salt.as_deref() };
                 let keys = self.hasher.chain(namespace, &tokens);

@@ -96,6 +96,7 @@ impl Spans {
 
     /// A time of the server's clock as wall time.
     pub(super) fn wall(&self, at: Nanos) -> SystemTime {
+        // Counted from one reading of the wall clock, so that a step of it does not distort spans.
         if at >= self.then {
             self.start + at.since(self.then)
         } else {

@@ -158,6 +158,7 @@ fn phases(
     let mut phases = Vec::new();
     let mut from = arrival;
     for (name, to) in chain {
+        // After a retry, a mark of the first attempt may lie before the phase begins.
         if let Some(to) = to.filter(|&to| to >= from) {
             phases.push((name, from, to));
             from = to;

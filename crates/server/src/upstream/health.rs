@@ -41,6 +41,7 @@ impl Upstream {
             }
             Err(error) => Some(error.cause()),
         };
+        // Any answer, good or bad, ends the row of missed checks.
         self.engine.missed_checks.store(0, Relaxed);
         match trouble {
             Some(cause) => {
@@ -86,6 +87,7 @@ impl Upstream {
     /// Waits until it is taken for dead; returns at once if it is.
     pub async fn died(&self) {
         let mut is_down = self.engine.is_down.subscribe();
+        // `wait_for` looks at the present value first, so a death before this call is not missed.
         if is_down.wait_for(|&is_down| is_down).await.is_err() {
             unreachable!("the sender lives in the engine, which `self` holds");
         }
@@ -93,6 +95,7 @@ impl Upstream {
 
     /// Asks its watcher to look at once.
     pub fn look_again(&self) {
+        // The notice is stored while the watcher is busy with a check.
         self.engine.look.notify_one();
     }
 
@@ -103,6 +106,7 @@ impl Upstream {
 
     /// Asks for its list of models; without an answer the last list stays.
     pub async fn ask_models(&self) {
+        // Before the question, so that a list is never older than this says.
         *self.models_read() = Some(Instant::now());
         let request = self.request(Method::GET, "/v1/models", Bytes::new());
         let Ok(response) = self.send(request, HEALTH_TIMEOUT).await else {
@@ -123,6 +127,7 @@ impl Upstream {
         let mut models = self.lock_models();
         let is_change = !models.is_empty() && *models != listed;
         models.clone_from(&listed);
+        // `models` below takes the same lock.
         drop(models);
         if is_change {
             let models = self.models();

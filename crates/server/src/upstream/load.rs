@@ -140,6 +140,7 @@ fn together(one: Gauges, other: Gauges) -> Gauges {
         cached,
         waiting: add(one.waiting, other.waiting),
         running: add(one.running, other.running),
+        // Shares do not add up; the fullest rank counts.
         kv_usage: [one.kv_usage, other.kv_usage].into_iter().flatten().reduce(f64::max),
     }
 }
@@ -148,12 +149,14 @@ fn together(one: Gauges, other: Gauges) -> Gauges {
 fn sample(line: &str) -> Option<(Gauge, &str, f64)> {
     let end = line.find(['{', ' '])?;
     let gauge = gauge(&line[..end])?;
+    // A label's value may hold a brace or a space.
     let (labels, rest) = match line[end..].strip_prefix('{') {
         Some(rest) => rest.split_at_checked(labels_end(rest)?)?,
         None => ("", &line[end..]),
     };
     let value = rest.trim_start_matches('}').split_whitespace().next()?;
     let value: f64 = value.parse().ok()?;
+    // Prometheus allows NaN and infinities. Neither is a load.
     value.is_finite().then_some((gauge, labels, value))
 }
 

@@ -133,6 +133,8 @@ impl Upstream {
                 Err(
                     StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN,
                 ) => {
+                    // Remembered until the engine goes down, so that each prompt costs one question
+                    // and not two.
                     self.engine.has_no_render.store(true, Relaxed);
                 }
                 Err(_) => return None,
@@ -185,6 +187,7 @@ fn media(features: &Value, num_tokens: usize) -> Option<Vec<Medium>> {
         }
     }
     media.sort_by_key(|medium| medium.start);
+    // Media that overlap, or end beyond the prompt, would give block keys that no engine has.
     let mut end = 0;
     for medium in &media {
         let is_apart = medium.start >= end && medium.end() <= num_tokens;
@@ -195,6 +198,7 @@ fn media(features: &Value, num_tokens: usize) -> Option<Vec<Medium>> {
 
 /// The body with vLLM's request to leave out the tensors of media, which may have megabytes.
 fn without_tensors(body: &Bytes) -> Bytes {
+    // Added to the text, because a body with images may have megabytes to parse.
     let Some(end) = body.iter().rposition(|&byte| byte == b'}') else {
         return body.clone();
     };
@@ -234,6 +238,7 @@ fn tokenize_question(path: &str, body: &[u8]) -> Option<Value> {
         let variables = variables.as_object_mut()?;
         if let Some(effort) = effort {
             let is_on = (effort != "none").into();
+            // The client's own setting wins.
             variables.entry("enable_thinking").or_insert(is_on);
             variables.insert("reasoning_effort".to_owned(), effort);
         }

@@ -104,11 +104,13 @@ impl<'a> ChatRun<'a> {
         let end = Nanos::from_secs_f64(self.script.end_s());
         if self.scheduler.is_idle() {
             let next = self.events.peek().map(|Reverse((at, _))| *at);
+            // An idle engine does nothing until the next prompt, so time jumps there.
             self.now = self.now.max(next.unwrap_or(end));
         }
         if self.now >= end {
             return false;
         }
+        // Before the schedule: a step serves all that came before it began.
         self.take_arrivals();
         let batch = self.scheduler.schedule(self.now);
         if !batch.entries.is_empty() {
@@ -120,6 +122,7 @@ impl<'a> ChatRun<'a> {
         for output in self.scheduler.take_outputs() {
             self.take_note(output);
         }
+        // No router listens to this replica.
         self.scheduler.take_events().clear();
         true
     }
@@ -155,6 +158,7 @@ impl<'a> ChatRun<'a> {
                 ChatEvent::Arrival(place) => self.submit(place, at),
                 ChatEvent::Prediction(place) => {
                     if let Some(p) = (self.predict)(place) {
+                        // A request that ended meanwhile goes without its prediction.
                         self.scheduler.annotate(sequence(place), p);
                     }
                 }
@@ -177,6 +181,8 @@ impl<'a> ChatRun<'a> {
         }
         let delay = self.replica.prediction_delay;
         let p_continue = match delay {
+            // Without a delay the prediction comes with the request, so the policy has it from the
+            // start.
             Duration::ZERO => (self.predict)(place),
             _ => None,
         };
@@ -221,6 +227,7 @@ impl<'a> ChatRun<'a> {
         while prompt.len() < length {
             let position = prompt.len();
             let (owner, end) = self.owner(conversation, position);
+            // One owner's tokens at a time: a shared head is long.
             let end = length.min(end);
             prompt.extend((position..end).map(|at| tokens::token(number(owner), at)));
         }
@@ -256,10 +263,12 @@ impl<'a> ChatRun<'a> {
         let open = &mut self.open[place.conversation];
         open.cached = cached_tokens;
         let (prompt, arrival) = (open.prompt, open.arrival);
+        // By arrival, so that a request counts with all that it causes or not at all.
         if !self.counts(arrival) {
             return;
         }
         self.outcome.tokens.record(prompt, cached_tokens);
+        // The cached tokens are part of the prompt.
         self.outcome.computed_tokens += (prompt - cached_tokens) as u64;
         let turns = &mut self.outcome.turns;
         let tally = turns.entry(turn_number(place.turn)).or_default();
@@ -288,6 +297,7 @@ impl<'a> ChatRun<'a> {
             return;
         }
         let open = &mut self.open[place.conversation];
+        // The answer is part of what the next prompt repeats.
         open.context = open.prompt + open.answered;
         if self.goes_on(place) {
             let turns = &self.script.conversations()[place.conversation].turns;

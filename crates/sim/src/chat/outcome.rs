@@ -91,6 +91,7 @@ impl ChatOutcome {
     #[must_use]
     pub fn contexts(&self, block_tokens: u32) -> Vec<ContextBin> {
         let bin = |(index, &from_tokens): (usize, &u32)| {
+            // The last bin has no upper end.
             let below = CONTEXT_BINS.get(index + 1).copied().unwrap_or(u32::MAX);
             let range = from_tokens..below;
             let inside = |token: &&FirstToken| range.contains(&token.context_tokens);
@@ -101,6 +102,7 @@ impl ChatOutcome {
             };
             ContextBin {
                 from_tokens,
+                // Caches hold whole blocks, so a part of one may be missing from a full hit.
                 hit: summary(&|token| token.cached_tokens + block_tokens > token.context_tokens),
                 miss: summary(&|token| token.cached_tokens == 0),
             }

@@ -56,16 +56,19 @@ impl Script {
     #[must_use]
     pub fn new(source: impl IntoIterator<Item = ScriptedConversation>, pacing: Pacing) -> Self {
         assert!(pacing.slots > 0, "conversations need a place");
+        // The place that is free first is on top.
         let mut free: BinaryHeap<Reverse<Nanos>> = opening_times(pacing).map(Reverse).collect();
         let end = Nanos::from_secs_f64(pacing.seconds);
         let (mut conversations, mut starts) = (Vec::new(), Vec::new());
         for mut conversation in
             source.into_iter().filter(|conversation| !conversation.turns.is_empty())
         {
+            // Before the place is taken: turns that are cut off hold no place.
             conversation.turns.truncate(TURNS_MAX);
             let Some(Reverse(start)) = free.pop() else {
                 break;
             };
+            // The first start after the end stops the source, which may be endless.
             if start >= end || conversations.len() == CONVERSATIONS_MAX {
                 break;
             }

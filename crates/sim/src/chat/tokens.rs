@@ -38,6 +38,7 @@ pub(crate) fn forked(
 
 /// The token at `position` of `session`.
 pub(crate) fn token(session: SessionId, position: usize) -> TokenId {
+    // Mixed twice, so that neighbouring sessions share no tokens at neighbouring positions.
     let mixed = mix(mix(session.0) ^ position as u64);
     (mixed >> 32) as TokenId
 }

@@ -138,6 +138,7 @@ impl ExplainedReplay {
         takes: impl Fn(u32, u32) -> Duration,
     ) {
         let now = request.arrival;
+        // First everything that was computed by now, so that the request can find it.
         while let Some(first) = self.flights.first_entry()
             && first.key().0 <= now
         {
@@ -147,11 +148,13 @@ impl ExplainedReplay {
         let number = flight.access.request;
         let computed = flight.pending.prompt_tokens() - flight.found;
         let due = now + takes(flight.found, computed);
+        // Taking no time means that nothing is ever in flight.
         if due <= now {
             let split = self.land(flight, now).split;
             return self.note(number, split);
         }
         self.flights.insert((due, number), flight);
+        // A bound on memory: the earliest is taken for computed.
         if self.flights.len() > FLIGHTS_MAX {
             self.land_first();
         }
@@ -198,7 +201,9 @@ impl ExplainedReplay {
         self.look();
         let replica = self.place(request.session);
         let hits = self.overlaps[replica].1;
+        // Blocks that were not found are work. It counts before overlaps become tokens.
         self.work.served(replica, (self.chain.len() - hits as usize) as u64);
+        // The attributor counts in tokens, as a gateway tells it.
         for (_, blocks) in &mut self.overlaps {
             *blocks *= size;
         }
@@ -228,6 +233,7 @@ impl ExplainedReplay {
             chain: std::mem::take(&mut self.chain),
             access,
             pending,
+            // The last token is always computed, so its block is never served.
             found: (hits * size).min(servable_tokens(request, size) as u32),
         }
     }
@@ -241,6 +247,7 @@ impl ExplainedReplay {
 
     fn note(&mut self, number: u32, split: BucketTokens) {
         let number = number as usize;
+        // Requests land in order of their ends, and are listed in order of their starts.
         if self.landed.len() <= number {
             self.landed.resize(number + 1, BucketTokens::default());
         }
@@ -250,6 +257,7 @@ impl ExplainedReplay {
     /// Its prompt is computed: all of it can be found from now on.
     fn land(&mut self, flight: Flight, now: Nanos) -> Outcome {
         let Flight { replica, chain, access, pending, found } = flight;
+        // The policy sees the blocks when they are computed, not when the request came.
         let access = Access { now, ..access };
         self.fill(replica, &chain, &access);
         let served = ServedTokens::by_device(found);
@@ -257,6 +265,7 @@ impl ExplainedReplay {
         self.total.add(&outcome.split);
         let class = (access.request_type, access.turn);
         self.classes.add(&class, &outcome.split);
+        // The list goes back, because its memory serves every request.
         self.chain = chain;
         outcome
     }
@@ -277,6 +286,7 @@ impl ExplainedReplay {
         match (self.config.placement, session) {
             (Placement::RoundRobin, _) => turn,
             (Placement::Session, Some(SessionId(id))) => {
+                // The seed varies the assignment, and a session keeps its replica for a whole run.
                 (Rng::new(id ^ self.config.seed).next_u64() % replicas as u64) as usize
             }
             (Placement::Random | Placement::Session, _) => self.rng.below(replicas),
@@ -293,6 +303,7 @@ impl ExplainedReplay {
         let mut lease = cache.acquire(chain);
         for (offset, &hash) in chain.iter().enumerate().skip(lease.matched()) {
             let access = Access { offset: offset as u32, ..*access };
+            // A later block without its prefix could never be matched.
             if cache.admit(&mut lease, hash, &access) == Admit::Declined {
                 break;
             }

@@ -50,6 +50,7 @@ impl ExplainedRuns {
     #[must_use]
     pub fn new(replicas: usize, blocks: u64, block_tokens: u32) -> Self {
         let replicas = replicas.max(1);
+        // The bound is for all replicas together, but each needs some pieces to say anything.
         let pieces = (PIECES_MAX / replicas).max(PIECES_MIN);
         let cache = |_| Stack::with_depth(pieces, blocks);
         Self {
@@ -81,6 +82,7 @@ impl ExplainedRuns {
         }
         let references = request.blocks.len();
         self.overlaps.clear();
+        // Asked before anything is used: the request must not find its own blocks.
         for cache in &self.replicas {
             let held = cache.matched(&request.blocks, self.blocks);
             self.overlaps.push(held);
@@ -93,6 +95,7 @@ impl ExplainedRuns {
         let floor = servable_tokens(request, self.block_tokens);
         let found = (hits * size).min(floor);
         let due = now + takes(found as u32, (prompt - found) as u32);
+        // `due` is known only now, because it depends on what was found.
         self.look(request, hits, due);
         let split = self.split(replica, [found, floor, prompt], now);
         self.begin(replica, request, due);
@@ -125,11 +128,14 @@ impl ExplainedRuns {
         let mut end = 0;
         self.seen.touch(&request.blocks, |touch| {
             let before = touch.before.map(|before| before.record);
+            // Only an unbroken beginning is known: the first new block ends it.
             if let Some(until) = before.filter(|_| touch.offset == end) {
                 known.push((touch.count, until));
                 end += u64::from(touch.count);
             }
             let until = before.unwrap_or_default();
+            // Blocks found on the replica are not computed. The others may be in flight twice,
+            // until the later end.
             if touch.offset >= hits { until.max(due) } else { until }
         });
     }
@@ -144,6 +150,7 @@ impl ExplainedRuns {
         let mut split = BucketTokens::default();
         let mut at = 0;
         let mut fill = |bucket: Bucket, end: u64| {
+            // Clamped, so that a bucket which ends before the last one is empty.
             let end = end.clamp(at, prompt);
             split.put(bucket, (end - at) as u32);
             at = end;
@@ -155,6 +162,7 @@ impl ExplainedRuns {
             if until > now {
                 fill(Bucket::InFlight, end.min(floor));
             } else {
+                // Other replicas first, as in the order of the buckets.
                 fill(Bucket::HeldElsewhere, elsewhere.min(end).min(floor));
                 fill(Bucket::Evicted, end.min(floor));
             }
@@ -173,6 +181,7 @@ impl ExplainedRuns {
         }
         let flight = (replica, request.blocks.clone());
         self.flights.insert((due, number), flight);
+        // The same bound as in the slow replay, so that both say the same up to it.
         if self.flights.len() > FLIGHTS_MAX {
             self.land_first();
         }

@@ -91,6 +91,7 @@ impl FleetConfig {
     /// Whether all events arrive, so that no replay is needed.
     #[must_use]
     pub fn is_calm(&self) -> bool {
+        // Only then can a publisher keep a single batch.
         self.faults.is_empty() && self.network.event_loss <= 0.0
     }
 }

@@ -72,6 +72,7 @@ impl Gateway {
         Self {
             index: router.index(),
             router,
+            // An index that learns from its own decisions has no streams.
             streams: streams.take(if is_told { replicas } else { 0 }).collect(),
             effects: Vec::new(),
             reservations: HashMap::new(),
@@ -101,6 +102,7 @@ impl Gateway {
         excluded: &[ReplicaId],
         now: Nanos,
     ) -> Result<Decision, NoReplica> {
+        // Routers know a session by a text.
         let session = request.session.map(|session| session.to_string());
         let decision = self.router.route(&RouteRequest {
             tokens: Some(&prompt.tokens),
@@ -116,6 +118,7 @@ impl Gateway {
 
     /// The first token of a request is here.
     pub fn on_first_token(&mut self, seq: SeqId, now: Nanos) {
+        // The gateway may have given the request up.
         if let Some(&reservation) = self.reservations.get(&seq) {
             self.router.first_token(reservation, now);
         }
@@ -135,6 +138,7 @@ impl Gateway {
         match heard {
             Heard::Connected => stream.on_connected(now, effects),
             Heard::Disconnected => stream.on_disconnected(now, effects),
+            // Copied only where another gateway still has the batch.
             Heard::Live(batch) => stream.on_live(Arc::unwrap_or_clone(batch), now, effects),
             Heard::Reply(replay, batch) => {
                 stream.on_reply(replay, Arc::unwrap_or_clone(batch), now, effects);
@@ -149,6 +153,7 @@ impl Gateway {
                 StreamEffect::Clear => self.router.apply(replica, &[CacheEvent::Cleared], now),
                 StreamEffect::Doubt { .. } => self.update(replica, Update::Doubt, now),
                 StreamEffect::Trust => self.update(replica, Update::Trust, now),
+                // A stream has one replay at a time, so the last request counts.
                 StreamEffect::Ask { replay, from } => asked = Some(ReplayRequest { replay, from }),
                 StreamEffect::Skipped { .. }
                 | StreamEffect::Reconnect
@@ -184,6 +189,7 @@ impl Gateway {
     }
 
     fn update(&mut self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
+        // A replica that is down reports nothing that counts, as in a real gateway.
         if self.router.listens_to(replica, 0) {
             self.index.update(replica, update, now);
         }

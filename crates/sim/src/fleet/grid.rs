@@ -77,6 +77,7 @@ pub fn burst(seed: u64) -> FleetWorkload {
     let cell = Cell { replicas: HARD_REPLICAS, rate: 2.0, working_set: 0.5, order: Order::InTurn };
     let mut workload = cell.workload(seed);
     let counted = &mut workload.rungs[1].requests;
+    // At 16 requests a second a period has 320, and the second half of them comes at its start.
     let per_period = 2 * BURST_REQUESTS;
     for (number, request) in counted.iter_mut().enumerate() {
         if let Some(at) = request.at.filter(|_| number % per_period >= BURST_REQUESTS) {
@@ -84,6 +85,7 @@ pub fn burst(seed: u64) -> FleetWorkload {
             request.at = Some(Duration::from_secs_f64(period * BURST_EVERY_S));
         }
     }
+    // A rung's requests are sent in order of time, and bursts have moved some forward.
     counted.sort_by_key(|request| request.at);
     workload
 }
@@ -108,6 +110,7 @@ pub fn hard_fleet(profile: Profile) -> FleetConfig {
 
 fn fleet_of(replicas: usize, profile: Profile) -> FleetConfig {
     let mut fleet = FleetPreset::LlmD73.fleet(profile);
+    // Every replica is the same, so the preset's first one gives them all.
     fleet.replicas = vec![fleet.replicas[0]; replicas];
     fleet
 }
@@ -120,6 +123,7 @@ impl Cell {
         let groups = self.working_set * kv_tokens / f64::from(SYSTEM_TOKENS);
         let replicas = self.replicas as f64;
         let ladder = Ladder {
+            // A small fleet with a small working set still needs a system prompt.
             groups: (groups.round() as usize).max(1),
             prompts: QUESTIONS,
             system_tokens: SYSTEM_TOKENS,

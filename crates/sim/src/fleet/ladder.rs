@@ -104,6 +104,8 @@ impl Ladder {
             for prompt in 0..self.prompts as u64 {
                 let system = Segment { text: group, tokens: self.system_tokens };
                 let question = Segment {
+                    // Every pair of group and prompt has a number, so no two questions share
+                    // tokens.
                     text: QUESTIONS + group * self.prompts as u64 + prompt,
                     tokens: self.question_tokens,
                 };
@@ -112,11 +114,13 @@ impl Ladder {
         }
         let weights = match self.order {
             Order::InTurn => {
+                // Shuffled once: each prompt comes again after exactly one round.
                 rng.shuffle(&mut all);
                 Vec::new()
             }
             Order::Zipf { exponent } => {
                 let weight = |group: usize| ((group + 1) as f64).powf(-exponent);
+                // Sums, so that a draw is a search by halves.
                 let sums = (0..self.groups).scan(0.0, |sum, group| {
                     *sum += weight(group);
                     Some(*sum)
@@ -158,12 +162,14 @@ impl Maker<'_> {
         let mut requests = Vec::new();
         for round in 0..rounds {
             for user in 0..crowd.users {
+                // Spread over a pause, so that the users do not begin with one burst.
                 let first = crowd.think_s * f64::from(user) / f64::from(crowd.users);
                 let next = (round + 1 < rounds).then(|| FollowUpRequest {
                     request: (round + 1) * crowd.users + user,
                     think: Duration::from_secs_f64(think.draw(rng)),
                 });
                 requests.push(Request {
+                    // Only the first round has a time. Later ones wait for the answer before.
                     at: (round == 0).then(|| Duration::from_secs_f64(first)),
                     next,
                     ..self.request(rng)
@@ -174,6 +180,7 @@ impl Maker<'_> {
     }
 
     fn request(&mut self, rng: &mut Rng) -> Request {
+        // A name of its own for each, because the answer's tokens come from it.
         let seq = Request::name(self.next_answer, 0);
         self.next_answer += 1;
         Request {
@@ -206,6 +213,7 @@ impl PromptSource {
             }
             Some(sum) => {
                 let drawn = rng.next_f64() * sum;
+                // The first sum above the draw: a group's share is its weight.
                 let group = self.weights.partition_point(|&sum| sum <= drawn);
                 group * self.per_group + rng.below(self.per_group)
             }

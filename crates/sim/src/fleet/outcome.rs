@@ -52,6 +52,7 @@ impl ServedRequest {
     #[must_use]
     pub fn tpot_s(&self) -> f64 {
         let rest = self.ended.since(self.first_token).as_secs_f64();
+        // An answer of one token has no time between tokens, and no division by zero.
         rest / f64::from(self.answer_tokens.max(2) - 1)
     }
 
@@ -180,6 +181,7 @@ impl FleetOutcome {
         let requests: usize = counted.map(|rung| rung.requests.len()).sum();
         let rungs = collected.iter().zip(rungs);
         Self {
+            // The mean rate over rungs of different rates and lengths.
             all: all.outcome(requests as f64 / all.seconds, slo),
             rungs: rungs.map(|(observations, rung)| observations.outcome(rung.rate, slo)).collect(),
             ..Self::default()
@@ -197,6 +199,7 @@ impl RungObservations {
         self.waiting.add(other.waiting);
         self.running.add(other.running);
         self.kv_usage.add(other.kv_usage);
+        // Unknown stays unknown: only rungs that reported are added up.
         if let Some(preemptions) = other.preemptions {
             *self.preemptions.get_or_insert(0) += preemptions;
         }
@@ -222,6 +225,7 @@ impl RungObservations {
             refused: self.refused,
             failed: self.failed,
             retried: self.retried,
+            // Until the last token: a fleet that falls back must not look good for a short window.
             goodput: good as f64 / self.lasted_s,
             ttft: summary(&ServedRequest::ttft_s),
             service_ttft: self.service_ttft(),

@@ -175,6 +175,7 @@ impl FleetPreset {
         let known = names.map(|name| name.parse::<Profile>().expect("a known profile"));
         let mut profiles = known.to_vec();
         if self == Self::LlmD37 {
+            // The first two score prefixes: precise and approximate.
             for profile in &mut profiles[..2] {
                 for (kind, weight) in &mut profile.scorers {
                     let is_prefix = matches!(kind, ScorerKind::Prefix { .. });
@@ -207,6 +208,7 @@ impl FleetPreset {
             Self::LlmD37 => CostModel {
                 weights_s: base.weights_s * LLAMA_WEIGHTS,
                 token_s: base.token_s * LLAMA_WEIGHTS,
+                // Two GPUs share the pairs of the base, and Llama has more of them.
                 pair_s: base.pair_s / 2.0 * LLAMA_PAIRS,
                 kv_token_s: base.kv_token_s / 2.0 * LLAMA_KV,
                 ..base
@@ -247,6 +249,7 @@ impl FleetPreset {
         if self == Self::Laptop {
             return LAPTOP_KV_TOKENS;
         }
+        // Fitted memory: the published figure does not explain the published usage.
         (self.published_kv_tokens() * fitted::MEMORY) as usize
     }
 
@@ -263,6 +266,8 @@ impl FleetPreset {
         ReplicaSpec {
             cost: self.cost(),
             scheduler: SchedulerConfig {
+                // Smaller by the factor of the prompts, so that a prompt takes as many steps as
+                // before.
                 max_batched_tokens: if is_small {
                     (MAX_BATCHED_TOKENS as f64 / SMALLER) as usize
                 } else {

@@ -38,9 +38,11 @@ impl Prompts {
         let tokens = tokens_of(prompt);
         self.tokens += tokens.len();
         if self.tokens > KNOWN_TOKENS {
+            // All at once: workloads repeat their prompts, so the useful ones come back soon.
             self.known.clear();
             self.tokens = tokens.len();
         }
+        // Hashed once for all gateways: their indexes name blocks alike.
         let keys = index.hash(Prompt { tokens: &tokens, ..Prompt::default() });
         let known = Arc::new(KeyedPrompt { tokens, keys });
         self.known.insert(prompt.clone(), known.clone());

@@ -43,6 +43,7 @@ impl Publisher {
         let batch = Arc::new(StreamBatch {
             seq: self.next,
             ts: Some(EPOCH_S + now.0 as f64 * 1e-9),
+            // Process and number together make each batch unlike all others.
             fingerprint: u128::from(self.process) << 64 | u128::from(self.next),
             events,
             ..StreamBatch::default()
@@ -50,8 +51,11 @@ impl Publisher {
         self.next += 1;
         let (most, kept) = match self.keeps {
             BatchRetention::Batches(most) => (most, batch.clone()),
+            // A replay only has to show which process answers, so events would be memory for
+            // nothing.
             BatchRetention::LastHead => (1, Arc::new(head(&batch))),
         };
+        // A publisher without a buffer keeps nothing, and the queue must not grow.
         if most > 0 {
             if self.kept.len() == most {
                 self.kept.pop_front();

@@ -70,6 +70,7 @@ struct TraceRequestMaker<'a> {
 
 impl TraceRequestMaker<'_> {
     fn as_recorded(&mut self, trace: &[TraceRequest], speed: f64) -> Rung {
+        // A trace may begin at any time, and a rung begins at 0.
         let first = trace.first().map_or(Nanos(0), |request| request.arrival);
         let at = |request: &TraceRequest| request.arrival.since(first).div_f64(speed);
         let requests: Vec<Request> =
@@ -87,10 +88,12 @@ impl TraceRequestMaker<'_> {
         (rate, lasts_s): (f64, f64),
         rng: &mut Rng,
     ) -> Rung {
+        // A hundredth more than the mean, so that a draw rarely grows the list.
         let mut requests = Vec::with_capacity((rate * lasts_s * 1.01) as usize);
         let gap = Gap::Exponential { mean_s: 1.0 / rate };
         let mut at_s = gap.draw(rng);
         'passes: for pass in 0.. {
+            // A new pass has new texts, or everything would be cached from the first one.
             self.texts.clear();
             for request in trace {
                 if at_s >= lasts_s {
@@ -112,6 +115,7 @@ impl TraceRequestMaker<'_> {
             at: Some(at),
             prompt: self.prompt(request),
             answer_tokens: answer_tokens.max(1),
+            // Sessions of another pass are other sessions.
             session: request.session.map(|session| session.0 ^ pass << SESSION_BITS),
             next: None,
         }
@@ -120,6 +124,7 @@ impl TraceRequestMaker<'_> {
     fn prompt(&mut self, request: &TraceRequest) -> Arc<[Segment]> {
         let block_tokens = self.recorded.block_tokens;
         let in_blocks = request.blocks.len() as u64 * u64::from(block_tokens);
+        // A prompt without tokens cannot be served.
         let length = request.input_tokens.map_or(in_blocks, u64::from).max(1);
         let mut segments = Vec::new();
         let mut left = length;
@@ -130,11 +135,13 @@ impl TraceRequestMaker<'_> {
             }
             let next = self.next_text;
             let text = *self.texts.entry(block).or_insert(next);
+            // The number is used up only if the block is new.
             self.next_text += u64::from(text == next);
             left -= tokens;
             segments.push(segment(text, tokens));
         }
         if left > 0 {
+            // Beyond its blocks a prompt shares nothing, so the rest is a text of its own.
             segments.push(segment(self.next_text, left));
             self.next_text += 1;
         }

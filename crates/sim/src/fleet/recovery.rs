@@ -53,6 +53,7 @@ impl BySecond {
         let wanted = BACK * before.rate();
         let is_back = |second: &usize| {
             let hits = self.sum(*second, second + 1);
+            // A second without requests says nothing about the hit rate.
             hits.lookups > 0 && hits.rate() >= wanted
         };
         let back = (up..self.seconds.len()).find(is_back);
@@ -67,6 +68,7 @@ impl BySecond {
 
     fn sum(&self, from: usize, to: usize) -> HitCount {
         let mut sum = HitCount::default();
+        // A window may reach beyond the end of the run.
         let to = to.min(self.seconds.len());
         let within = self.seconds.get(from..to).unwrap_or_default();
         within.iter().for_each(|hits| sum.add(*hits));

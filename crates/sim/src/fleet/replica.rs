@@ -92,6 +92,7 @@ impl VirtualReplica {
 
     /// Begins the next step, if none is running and there is work. Returns its end.
     pub fn begin(&mut self, now: Nanos) -> Option<Nanos> {
+        // An engine does one step at a time. The end of this one begins the next.
         if self.step.is_some() {
             return None;
         }
@@ -111,6 +112,7 @@ impl VirtualReplica {
         let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
         Done {
             began,
+            // Decoding sequences give a token each, prompts only with their last part.
             tokens: decode.sequences + sampled.count(),
             outputs: self.scheduler.take_outputs(),
             events: self.scheduler.take_events(),
@@ -130,6 +132,7 @@ impl VirtualReplica {
     #[must_use]
     pub fn report(&self, now: Nanos) -> ReportedLoad {
         let load = self.scheduler.load();
+        // Blocks that are cached but not in use count as free.
         let used = load.capacity_blocks - load.available_blocks;
         ReportedLoad {
             waiting: load.waiting as u32,

@@ -151,6 +151,7 @@ impl<'a> FleetRun<'a> {
             run.gateways.push(seat);
             run.connect_all(number);
         }
+        // Planned before the first rung, so that a fault at time 0 precedes its requests.
         for &fault in &config.faults {
             let (Fault::Crash { at, .. } | Fault::GatewayRestart { at, .. }) = fault;
             run.timeline.add(now + at, FleetEvent::Fault(fault));
@@ -169,6 +170,7 @@ impl<'a> FleetRun<'a> {
     /// The same; calls `on_rung` with the number of finished rungs whenever that grows.
     #[must_use]
     pub fn finish_with(mut self, on_rung: impl Fn(usize)) -> FleetOutcome {
+        // Scrapes plan each other for ever, so the rungs end the run, not the queue.
         while self.rung < self.workload.rungs.len()
             && let Some((at, what)) = self.timeline.pop()
         {
@@ -217,6 +219,7 @@ impl<'a> FleetRun<'a> {
 
     fn new_replica(&self, number: usize, life: u32) -> ReplicaSeat {
         let spec = &self.config.replicas[number];
+        // Without losses a replay is asked for only to know the publisher.
         let keeps = if self.config.is_calm() {
             BatchRetention::LastHead
         } else {
@@ -233,6 +236,7 @@ impl<'a> FleetRun<'a> {
     }
 
     fn new_gateway(&self, number: usize, life: u32) -> GatewaySeat {
+        // Each process draws differently, and the same in every run.
         let seed = self.config.seed ^ (number as u64) << 32 ^ u64::from(life);
         let router =
             RouterConfig { model: MODEL.to_owned(), profile: self.config.profile.clone(), seed };
@@ -260,6 +264,7 @@ impl<'a> FleetRun<'a> {
         self.open = rung.requests.len();
         self.collected
             .push(RungObservations { seconds: rung.seconds, ..RungObservations::default() });
+        // Its end would never come: the last request ends a rung.
         if self.open == 0 {
             self.end_rung();
         } else {
@@ -268,6 +273,7 @@ impl<'a> FleetRun<'a> {
     }
 
     fn end_rung(&mut self) {
+        // Processes that died have counts as well, or a crash would lower the sum.
         let seats = self.replicas.iter();
         let preemptions = seats.map(|seat| seat.preemptions + seat.replica.preemptions());
         let preemptions: u64 = preemptions.sum();
@@ -275,6 +281,7 @@ impl<'a> FleetRun<'a> {
         let before = std::mem::replace(&mut self.preemptions, preemptions);
         let collected = self.collected();
         collected.preemptions = Some(preemptions - before);
+        // A rung lasts as long as planned even if its requests end earlier.
         collected.lasted_s = lasted_s.max(collected.seconds);
         self.rung += 1;
         if self.rung < self.workload.rungs.len() {
@@ -288,9 +295,11 @@ impl<'a> FleetRun<'a> {
                 continue;
             }
             let report = seat.replica.report(self.now);
+            // A gateway that is down sees no report.
             for gateway in self.gateways.iter_mut().filter(|gateway| gateway.up_at <= self.now) {
                 gateway.gateway.on_report(ReplicaId(number as u32), report);
             }
+            // Between two rungs there is nothing to add to.
             if let Some(collected) = self.collected.get_mut(self.rung) {
                 collected.waiting.note(f64::from(report.waiting));
                 collected.running.note(f64::from(report.running));

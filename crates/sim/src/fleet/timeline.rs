@@ -42,6 +42,8 @@ impl<T> EventQueue<T> {
 impl<T> Ord for Due<T> {
     /// The earliest is the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
+        // Reversed, because the heap gives the greatest first. The number keeps equal times in
+        // order.
         (other.at, other.number).cmp(&(self.at, self.number))
     }
 }

@@ -101,6 +101,7 @@ impl FleetWorkload {
     /// When one is not.
     pub fn check(&self) {
         for rung in &self.rungs {
+            // Each request is sent by its own time, or by the one other that it follows.
             let mut ways: Vec<u32> =
                 rung.requests.iter().map(|request| request.at.is_some().into()).collect();
             for next in rung.requests.iter().filter_map(|request| request.next) {

@@ -96,7 +96,9 @@ impl WildCell<'_> {
             vocabulary: 0..TokenId::MAX,
             seed: 1,
             max_prompt_tokens: MAX_PROMPT_TOKENS,
+            // Cut: a trace's longest prompts must not end the run.
             over_long: OverLong::Cut,
+            // As in the study's code, requests only prefill.
             output_tokens: Some(1),
         })
         .expect("blocks differ");
@@ -123,10 +125,12 @@ impl WildCell<'_> {
             max_batched_tokens: engine.max_batched_tokens,
             max_sequences: MAX_SEQUENCES,
             max_waiting: MAX_WAITING,
+            // Room for the one token of the answer.
             max_context: MAX_PROMPT_TOKENS as usize + 1,
             block_size: block_tokens,
             order: QueueOrder::FirstCome,
         };
+        // A unit has at least one block, also where blocks are larger than units.
         let unit_blocks = (UNIT_TOKENS / setting.block_tokens).max(1) as usize;
         let token_bytes = self.model.shape.kv_token_bytes();
         let unit_bytes = (token_bytes * (block_tokens * unit_blocks) as f64) as u64;
@@ -138,6 +142,7 @@ impl WildCell<'_> {
             engine,
             load: LoadWhen::Faster,
         };
+        // Whole units, rounded down: the host has no room for a part of one.
         let units = (blocks as f64 * self.host_times) as usize / unit_blocks;
         let bytes_per_s = self.model.host_bytes_per_s();
         let mut tiers = Vec::new();
@@ -147,6 +152,7 @@ impl WildCell<'_> {
                 capacity_units: units,
                 policy: self.policy(units, setting.block_tokens * unit_blocks as u32)?,
                 admission: Admission::Always,
+                // The host takes in what the device evicts.
                 write: WriteWhen::Back,
                 shares: Shares::default(),
                 assumed: AssumedSpeed { latency_s: PCIE_LATENCY_S, bytes_per_s },
@@ -203,12 +209,14 @@ impl WildMeasurements {
         let mut measured = Self { host, ..Self::default() };
         let mut qttft_s = Vec::new();
         for outcome in outcomes {
+            // A refused request has no time to its first token. It is counted apart.
             if !outcome.is_answered {
                 measured.refused += 1;
                 continue;
             }
             let loaded: usize = outcome.loaded_tokens.values().sum();
             let hits = outcome.device_tokens + loaded;
+            // A partial last block is a block of the prompt, which never hits.
             let prompt_blocks = outcome.prompt_tokens.div_ceil(block_tokens);
             measured.blocks.record(prompt_blocks, hits / block_tokens);
             measured.tokens.record(outcome.prompt_tokens, hits);

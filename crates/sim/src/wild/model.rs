@@ -75,6 +75,7 @@ impl WildModel {
     /// Returns the rate of loads from host memory, bytes per second: each GPU loads its own share.
     #[must_use]
     pub fn host_bytes_per_s(&self) -> f64 {
+        // Each GPU has lanes of its own and loads its share of every block.
         PCIE_BYTES_PER_S * f64::from(self.gpus)
     }
 }

@@ -40,6 +40,7 @@ impl Gain {
         let worst = baselines.iter().min_by(by_rate)?;
         let slowest = baselines.iter().map(|baseline| baseline.1).fold(0.0, f64::max);
         let percent = |own: f64, other: f64| (own / other - 1.0) * 100.0;
+        // Ratios to nothing would be infinite.
         let is_known = worst.0 > 0.0 && best.1 > 0.0;
         is_known.then(|| Self {
             over_best: percent(own.0, best.0),

@@ -75,9 +75,11 @@ impl WildTraffic {
         asked: &LoadTarget,
         seed: u64,
     ) -> Option<Vec<TraceRequest>> {
+        // A fixed seed, so that the rate depends on the load alone and not on the run's seed.
         let pilot = self.at(PILOT_PER_S, asked.seconds, PILOT_SEED);
         let pilot_load = counted_load(&pilot, model, asked);
         let rate = PILOT_PER_S * asked.load / pilot_load;
+        // Drawn from the same workload at the rate that gives the wanted load.
         (pilot_load > 0.0).then(|| self.at(rate, asked.seconds, seed))
     }
 
@@ -96,6 +98,7 @@ impl WildTraffic {
 pub fn counted_load(requests: &[TraceRequest], model: &WildModel, asked: &LoadTarget) -> f64 {
     let from = Nanos::from_secs_f64(asked.warm_up_s);
     let until = Nanos::from_secs_f64(asked.seconds);
+    // Requests are in order of arrival, so the part that counts is one slice.
     let first = requests.partition_point(|request| request.arrival < from);
     let end = requests.partition_point(|request| request.arrival < until);
     let counted = &requests[first..end];

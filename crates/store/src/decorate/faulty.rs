@@ -154,6 +154,7 @@ impl Faulty {
     }
 
     fn stored(&mut self, name: BlockHash) -> Option<Report> {
+        // A record that was stored again is a new and whole copy.
         self.gone.remove(&name);
         self.damaged.remove(&name);
         if self.draws(self.shares.lost) {
@@ -170,6 +171,7 @@ impl Faulty {
     /// A record of which a bit has flipped.
     fn flipped(&mut self, name: BlockHash, record: Record) -> (CommandOutcome, Option<Report>) {
         let at = self.rng.below(record.bytes().len());
+        // A clone that is in use must not change.
         let mut slot = match record.into_slot() {
             Ok(slot) => slot,
             Err(record) => return (CommandOutcome::Loaded(record), None),
@@ -277,10 +279,12 @@ impl Backend for Faulty {
             }
         }
         let late = std::mem::take(&mut self.late).into_iter();
+        // Taken out before the counts go down, so that none goes below zero.
         let (due, late): (Vec<_>, Vec<_>) = late.partition(|late| late.polls == 0);
         self.late = late;
         self.late.iter_mut().for_each(|late| late.polls -= 1);
         reports.extend(due.into_iter().flat_map(|late| late.told));
+        // Late answers need further polls, so the caller is woken for them.
         if !self.late.is_empty() {
             (self.waker)();
         }

@@ -69,12 +69,14 @@ impl KindCounts {
     /// Returns the number of commands not answered yet.
     #[must_use]
     pub fn under_way(&self) -> u64 {
+        // Each answered command was counted as asked before.
         self.asked - self.done - self.missing - self.failed
     }
 
     /// Returns the mean duration of a done command; zero if there was none.
     #[must_use]
     pub fn mean(&self) -> Duration {
+        // A `Duration` can be divided by a `u32` only. For larger counts rounding does no harm.
         match u32::try_from(self.done) {
             Ok(0) => Duration::ZERO,
             Ok(done) => self.took / done,
@@ -169,6 +171,7 @@ impl Backend for MeteredBackend {
             Command::Put { record, .. } => record.bytes().len() as u64,
             _ => 0,
         };
+        // Before the call, because a backend may finish the command within it.
         let at = Instant::now();
         self.inner.submit(command)?;
         self.asked.insert(ticket, TimedCommand { kind, at, bytes });
@@ -179,6 +182,7 @@ impl Backend for MeteredBackend {
     fn poll(&mut self, reports: &mut Vec<Report>) {
         let first = reports.len();
         self.inner.poll(reports);
+        // Most polls bring nothing and need no lock.
         if reports.len() == first {
             return;
         }

@@ -119,6 +119,7 @@ impl ThrottledBackend {
                 None => now,
             },
         };
+        // The number keeps the order of reports that are due at the same time.
         self.num_withheld += 1;
         self.withheld.insert((due, self.num_withheld), report);
     }
@@ -138,6 +139,7 @@ impl ThrottledBackend {
             (Kind::GetPart, CommandOutcome::Part(part)) => {
                 self.reads.due(asked.at, part.read_bytes())
             }
+            // An answer without bytes still waits for the line and for the latency.
             (Kind::Get | Kind::GetPart, _) => self.reads.due(asked.at, 0),
             (Kind::Put | Kind::Remove | Kind::Purge, _) => self.writes.due(asked.at, asked.bytes),
         }
@@ -146,6 +148,7 @@ impl ThrottledBackend {
 
 impl Backend for ThrottledBackend {
     fn submit(&mut self, command: Command) -> Result<(), Command> {
+        // Withheld reports count as well: each may hold a slot.
         if self.asked.len() + self.withheld.len() >= MOST_COMMANDS {
             return Err(command);
         }
@@ -182,6 +185,7 @@ impl Backend for ThrottledBackend {
 fn let_go(report: Report, due: Instant) -> Report {
     match report {
         Report::Done { ticket, outcome: CommandOutcome::Loaded(record) } => {
+            // The place below may be slower than the line.
             let since = due.max(record.since());
             let outcome = CommandOutcome::Loaded(record.with_since(since));
             Report::Done { ticket, outcome }
@@ -212,6 +216,7 @@ impl ThroughputLine {
     pub(crate) fn due(&mut self, asked: Nanos, bytes: usize) -> Nanos {
         let seconds = bytes as f64 / self.rate.bytes_per_s;
         let took = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        // An idle line starts when the bytes are asked for.
         self.busy_until = self.busy_until.max(asked) + took;
         self.busy_until + self.rate.latency
     }
@@ -242,6 +247,7 @@ impl Alarm {
     pub(crate) fn set(&self, at: Option<Instant>) {
         let (setting, changed) = &*self.shared;
         let mut setting = setting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Every poll sets the alarm: the thread wakes only when the time changes.
         if setting.at != at {
             setting.at = at;
             changed.notify_one();
@@ -269,6 +275,7 @@ fn ring((setting, changed): &(Mutex<AlarmState>, Condvar), waker: &Waker) {
             None => changed.wait(held).unwrap_or_else(PoisonError::into_inner),
             Some(Duration::ZERO) => {
                 held.at = None;
+                // Without the lock: `set` must not wait for the waker.
                 drop(held);
                 waker();
                 setting.lock().unwrap_or_else(PoisonError::into_inner)

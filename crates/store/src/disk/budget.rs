@@ -12,6 +12,7 @@ const FILE: &str = "budget";
 /// Notes the budget of `folder`, bytes.
 pub(super) fn note(folder: &Path, bytes: u64) -> io::Result<()> {
     let path = folder.join(FILE);
+    // Renamed into place, so that a report never reads half a number.
     let beside = path.with_extension("new");
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);

@@ -39,6 +39,7 @@ impl DiskHealth {
     /// Why nothing can be written now, if so. Once the pause is over, one attempt is free.
     pub(super) fn refuses_writes(&self, now: Duration) -> Option<Failure> {
         match self.condition {
+            // No write is tried meanwhile: `look_if_back` reopens the whole folder instead.
             Condition::Gone(failure) => Some(failure),
             Condition::WritesFail(failure) if now < self.retry_at => Some(failure),
             Condition::WritesFail(_) | Condition::Well => None,
@@ -49,6 +50,7 @@ impl DiskHealth {
     pub(super) fn refuses_reads(&self) -> Option<Failure> {
         match self.condition {
             Condition::Gone(failure) => Some(failure),
+            // A disk that is full or read-only still serves reads.
             Condition::WritesFail(_) | Condition::Well => None,
         }
     }
@@ -62,6 +64,8 @@ impl DiskHealth {
     pub(super) fn write_failed(&mut self, failure: Failure, now: Duration) -> bool {
         self.wait(now);
         let condition = match self.condition {
+            // A write that was under way when the disk went away fails
+            // late: the disk is still gone.
             Condition::Gone(_) => self.condition,
             Condition::Well | Condition::WritesFail(_) => Condition::WritesFail(failure),
         };
@@ -75,6 +79,8 @@ impl DiskHealth {
                 self.pause = FIRST_PAUSE;
                 self.change(Condition::Well)
             }
+            // A late success does not bring a lost disk back: its folder
+            // has to be recovered first.
             Condition::Gone(_) | Condition::Well => false,
         }
     }
@@ -117,6 +123,8 @@ pub(super) fn failure_of(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::Full,
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Failure::ReadOnly,
+        // The folder is missing, or its server no longer knows the
+        // file: a lost mount, not a bad write.
         io::ErrorKind::NotFound | io::ErrorKind::StaleNetworkFileHandle => Failure::Offline,
         _ => Failure::Io,
     }

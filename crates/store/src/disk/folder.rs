@@ -129,6 +129,8 @@ impl DiskFolder {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(PRIVATE_FILE);
         let lock = options.open(&lock_path).map_err(io_at(&lock_path))?;
+        // The lock is not waited for: a second server fails at once. The
+        // system frees the lock of a killed process.
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -144,6 +146,7 @@ impl DiskFolder {
         let lock_path = path.join(LOCK);
         match File::open(&lock_path) {
             Ok(lock) => Ok(Self { path: path.to_owned(), lock }),
+            // Every tier creates its lock file, so a folder without one never held records.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(DiskError::NoCache { path: path.to_owned() })
             }
@@ -171,6 +174,8 @@ impl DiskFolder {
         let ours = self.lock.metadata();
         let theirs = fs::metadata(self.path.join(LOCK));
         match (ours, theirs) {
+            // A folder that was deleted and created again has the same
+            // path but another lock file.
             (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
             _ => false,
         }
@@ -188,6 +193,8 @@ impl DiskFolder {
             let name = entry.file_name();
             let number = name.to_str().and_then(|name| name.strip_prefix(SEGMENT));
             let number = number.and_then(|number| u32::from_str(number).ok());
+            // Only the exact spelling counts, or `segment-7` and
+            // `segment-00007` would be one segment.
             let Some(id) = number.map(SegmentId).filter(|&id| name == *segment_name(id)) else {
                 continue;
             };
@@ -203,8 +210,10 @@ impl DiskFolder {
     /// The file of a segment, of exactly `bytes` bytes of which the disk has all.
     pub(super) fn open_segment(&self, id: SegmentId, bytes: u64) -> io::Result<File> {
         let path = self.segment_path(id);
+        // Asked before the file is opened, which creates it.
         let is_new = !path.exists();
         let file = open_direct(&path)?;
+        // A crash between creation and allocation leaves a file that is too short.
         let is_cut = file.metadata()?.len() != bytes;
         if is_cut {
             file.set_len(bytes)?;
@@ -215,11 +224,14 @@ impl DiskFolder {
                 // Not every file system can promise room; writes then find out.
                 Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
                 Err(error) if is_new => {
+                    // `open_next` relies on this: it then counts the segment as
+                    // one without a file.
                     let _ = fs::remove_file(&path);
                     return Err(error.into());
                 }
                 Err(error) => return Err(error.into()),
             }
+            // The entry of a new file is durable only once its folder is synced.
             File::open(&self.path)?.sync_all()?;
         }
         Ok(file)
@@ -232,6 +244,7 @@ impl DiskFolder {
         let direct = OFlags::DIRECT.bits() as i32;
         let path = self.segment_path(id);
         match options.clone().custom_flags(direct).open(&path) {
+            // File systems without direct I/O refuse the flag with EINVAL.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => options.open(path),
             opened => opened,
         }
@@ -283,6 +296,7 @@ impl DiskFolder {
     /// in the index either way.
     fn note(&self, line: &str) -> io::Result<()> {
         let path = self.path.join(QUARANTINE);
+        // A full list starts again. Records that it named are verified when they are read.
         let is_long = fs::metadata(&path).is_ok_and(|file| file.len() > QUARANTINE_BYTES);
         let mut options = OpenOptions::new();
         options.create(true).mode(PRIVATE_FILE);
@@ -299,6 +313,7 @@ impl DiskFolder {
     pub(super) fn quarantined(&self) -> Result<Vec<(u64, u32)>, DiskError> {
         let path = self.path.join(QUARANTINE);
         let list = read_list(&path).map_err(io_at(&path))?.unwrap_or_default();
+        // Lossy, so that one damaged byte does not make the other lines unreadable.
         let list = String::from_utf8_lossy(&list);
         let place = |line: &str| {
             let (sequence, rest) = line.split_once(' ')?;
@@ -306,6 +321,7 @@ impl DiskFolder {
             Some((sequence.parse().ok()?, page.parse().ok()?))
         };
         let places = list.lines().filter_map(place);
+        // A damaged number near 2^64 would leave no higher one for new segments.
         Ok(places.filter(|&(number, _)| number < SEQUENCES).collect())
     }
 
@@ -324,13 +340,16 @@ impl DiskFolder {
         *upto = sequence.max(*upto);
         let list = purged_list(&purged);
         let path = self.path.join(PURGED);
+        // Written beside and renamed: a crash leaves the old list or the new one, never a part.
         let beside = path.with_extension("new");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
         let mut file = options.open(&beside)?;
         file.write_all(list.as_bytes())?;
+        // Synced before the rename, or a crash could leave the new name without contents.
         file.sync_all()?;
         fs::rename(beside, path)?;
+        // Without this, a crash could undo the rename after the purge was reported as done.
         File::open(&self.path)?.sync_all()
     }
 
@@ -364,7 +383,9 @@ pub(super) fn segment_name(id: SegmentId) -> String {
 
 /// Creates a folder if it does not exist, so that it survives a loss of power.
 fn create(path: &Path) -> io::Result<()> {
+    // Listed before they exist: the parent of each new folder has to be synced as well.
     let missing = path.ancestors().take_while(|above| !above.exists());
+    // The last ancestor of a relative path is the empty path.
     let missing = missing.filter(|above| !above.as_os_str().is_empty());
     let missing: Vec<&Path> = missing.collect();
     let mut builder = DirBuilder::new();
@@ -418,6 +439,7 @@ fn purged_of(list: &[u8]) -> Option<BTreeMap<TenantTag, u64>> {
 /// Whether `path` may be opened again as what it was: it exists with a lock of ours, or would be
 /// made on the file system on which it was. Where a mount is gone, what lies below it is not it.
 pub(super) fn is_back(path: &Path, device: Option<u64>) -> bool {
+    // The nearest ancestor that exists tells on which file system the folder would be.
     let above = path.ancestors().find_map(|above| fs::metadata(above).ok());
     path.join(LOCK).exists() || (device.is_some() && above.map(|above| above.dev()) == device)
 }
@@ -437,9 +459,11 @@ fn open_direct(path: &Path) -> io::Result<File> {
 pub(super) fn destroy(file: &File, page: u32, pages: u32) -> io::Result<()> {
     use std::os::unix::fs::FileExt;
     let (offset, bytes) = (u64::from(page) * PAGE as u64, u64::from(pages) * PAGE as u64);
+    // A hole returns the blocks to the file system, and later reads of it give zeros.
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(file, hole, offset, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP) => {
+            // A mapping, because direct I/O needs page-aligned memory.
             let zeros = memmap2::MmapMut::map_anon(bytes as usize)?;
             file.write_all_at(&zeros, offset)
         }

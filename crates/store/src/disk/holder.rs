@@ -49,6 +49,7 @@ fn holder(line: &str, number: u64) -> Option<(Option<(u32, u32)>, Option<u32>)> 
     }
     // How binding, and of which kind.
     let mut words = words.skip(2);
+    // The kernel shows 0 for a process in a PID namespace that is not visible here.
     let process = words.next()?.parse().ok().filter(|&process| process > 0);
     let mut file = words.next()?.split(':');
     let hexadecimal = |text: &str| u32::from_str_radix(text, 16).ok();

@@ -71,6 +71,7 @@ impl Index {
         name: BlockHash,
         place: RecordLocation,
     ) -> Option<RecordLocation> {
+        // The known header is that of the previous place.
         self.headers.remove(name);
         self.places.insert(name, place)
     }
@@ -87,6 +88,7 @@ impl Index {
 
     /// Remembers the verified header of a record that is still at `place`.
     pub(super) fn know(&mut self, name: BlockHash, place: RecordLocation, header: &VerifiedHeader) {
+        // The record may have been moved or removed while its header was read.
         if self.get(name) == Some(place) {
             self.headers.insert(name, header.clone());
         }
@@ -109,6 +111,7 @@ impl Index {
         let theirs = self.added[segment.index()].iter();
         for added in theirs.filter(|added| added.tenant == tenant) {
             match runs.last_mut() {
+                // Adjacent records form one run, so that one system call destroys them all.
                 Some((page, pages)) if *page + *pages == added.page => *pages += added.pages,
                 _ => runs.push((added.page, added.pages)),
             }
@@ -126,6 +129,8 @@ impl Index {
         let added = self.added[segment.index()].iter();
         let is_there = |added: &&AddedRecord| {
             let place = self.places.get(&added.name);
+            // A record that was moved or stored again is still listed
+            // here, but its place is elsewhere.
             place.is_some_and(|place| place.segment == segment && place.page == added.page)
         };
         added.filter(is_there).map(|added| added.name).collect()

@@ -200,6 +200,8 @@ impl FolderInspector {
     fn views(&self, now_s: u64) -> Result<Views, DiskError> {
         let filter = RecoveryFilter::new(&self.folder, now_s)?;
         let files = self.folder.segments().map_err(io_at(self.folder.path()))?;
+        // Without a budget: every segment is shown, also those that a
+        // smaller budget would delete.
         let sorted = sort(&self.folder, &files, u64::MAX, PAGE as u64)?;
         let SortedFiles { segments, last_sequence, segment_bytes, unknown, unwanted, .. } = sorted;
         let pages = (segment_bytes / PAGE as u64) as u32;
@@ -210,12 +212,14 @@ impl FolderInspector {
             let damaged = scanned.damaged.iter().map(|(entry, _)| entry.page);
             let damaged: HashSet<u32> = damaged.collect();
             let state = |entry: TableEntry| match filter.verdict(sequence, &entry) {
+                // The next start will set these aside (`recover`).
                 RecoveryVerdict::Wanted if damaged.contains(&entry.page) => {
                     (entry, RecordState::Dropped(RecoveryVerdict::Quarantined))
                 }
                 RecoveryVerdict::Wanted => (entry, RecordState::Kept),
                 dropped => (entry, RecordState::Dropped(dropped)),
             };
+            // Recovery drops the same entries, so the report shows what a start would find.
             let entries = apart(scanned.entries, pages).into_iter().map(state);
             views.push(SegmentView {
                 id,
@@ -275,7 +279,9 @@ impl FolderInspector {
             file.read_exact_at(&mut bytes, u64::from(page) * PAGE as u64).ok()?;
             Header::read(&bytes, item.resident.bytes as usize).ok()
         };
+        // One page holds most headers; only a longer one costs a second read.
         let header = read(1).or_else(|| read(pages.min(HEADER_PAGES)))?;
+        // The segment may have begun another life since the survey.
         (header.meta.name == item.resident.name).then_some(header)
     }
 
@@ -313,6 +319,7 @@ impl FolderInspector {
             is_it.then_some(record).ok_or(other)
         });
         match checked {
+            // Under our lock nothing changes, so a failed check means damage.
             Err(_) if !self.is_ours && !self.is_life(id, sequence) => Err(RecordReadError::Gone),
             checked => checked,
         }
@@ -383,6 +390,7 @@ struct SegmentFileCache(Option<(u32, File)>);
 
 impl SegmentFileCache {
     fn file(&mut self, id: u32, open: impl FnOnce() -> io::Result<File>) -> io::Result<&File> {
+        // Items come segment by segment, so one open file is enough.
         if self.0.as_ref().is_none_or(|(known, _)| *known != id) {
             self.0 = Some((id, open()?));
         }

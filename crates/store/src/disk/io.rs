@@ -115,6 +115,7 @@ pub(crate) fn open(kind: IoKind, depth: usize) -> std::io::Result<(Box<dyn Io>, 
         if kind != IoKind::Threads {
             match uring::Uring::new(depth) {
                 Ok(uring) => return Ok((Box::new(uring), "io_uring")),
+                // Only `Auto` falls back to threads: a kind that was asked for by name fails.
                 Err(error) if kind == IoKind::Uring => return Err(error),
                 Err(_) => {}
             }

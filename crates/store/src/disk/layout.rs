@@ -98,6 +98,7 @@ pub(crate) fn is_segment_bytes(bytes: u64) -> bool {
 
 /// Pages that a table of `entries` entries takes.
 pub(crate) fn table_pages(entries: usize) -> usize {
+    // The checksum takes the last 8 bytes.
     (TABLE_START + entries * ENTRY_BYTES + 8).div_ceil(PAGE)
 }
 
@@ -116,13 +117,16 @@ pub(crate) fn write_table(
     out.u64(entries.len() as u64);
     for entry in entries {
         out.bytes(&entry.name.0);
+        // The flag below says whether there is a parent, because zeros could be a hash as well.
         out.bytes(&entry.parent.map_or([0; 16], |parent| parent.0));
         out.u64(entry.tenant.0);
         out.u32(entry.page);
         out.u32(entry.pages);
         out.u32(entry.tokens);
         out.u16(entry.content.flags(entry.parent.is_some()));
+        // Unused. It keeps `expires_s` on a multiple of eight bytes.
         out.u16(0);
+        // 0 means no limit: no record expires in 1970.
         out.u64(entry.expires_s.unwrap_or(0));
     }
     let sum = checksum::of_fields(kind as u64, out.written());
@@ -135,6 +139,7 @@ pub(crate) fn claimed_entries(kind: TableKind, sequence: u64, page: &[u8]) -> Op
     let mut from = FieldReader::new(page);
     let is_it = from.u64()? == kind as u64 && from.u64()? == sequence;
     let _number = from.u64()?;
+    // The checksum was not compared yet, so the count may be anything.
     let entries = usize::try_from(from.u64()?).ok()?;
     (is_it && entries <= MAX_ENTRIES).then_some(entries)
 }
@@ -143,10 +148,12 @@ pub(crate) fn claimed_entries(kind: TableKind, sequence: u64, page: &[u8]) -> Op
 pub(crate) fn read_table(kind: TableKind, sequence: u64, pages: &[u8]) -> Option<RecordTable> {
     let entries = claimed_entries(kind, sequence, pages)?;
     let end = TABLE_START + entries * ENTRY_BYTES;
+    // No entry is used before the checksum has confirmed all of them.
     let sum = pages.get(end..end + 8)?;
     if checksum::of_fields(kind as u64, &pages[..end]).to_le_bytes() != *sum {
         return None;
     }
+    // Kind and sequence come first: `claimed_entries` has compared them.
     let mut from = FieldReader::new(&pages[16..]);
     let number = from.u64()?;
     let entries = pages[TABLE_START..end].chunks_exact(ENTRY_BYTES);
@@ -233,6 +240,7 @@ fn read_fields<const N: usize>(magic: u64, page: &[u8]) -> Option<[u64; N]> {
     for field in &mut fields {
         *field = from.u64()?;
     }
+    // The magic number and the fields: the checksum covers both.
     let checked = page.get(..8 * (N + 1))?;
     (from.u64()? == checksum::of_fields(magic, checked)).then_some(fields)
 }

@@ -66,6 +66,7 @@ pub(super) fn recover(
     segment_bytes: u64,
     now_s: u64,
 ) -> Result<RecoveredState, DiskError> {
+    // Before any file changes: without the list of purges, purged records could come back.
     let mut filter = RecoveryFilter::new(folder, now_s)?;
     let files = folder.segments().map_err(io_at(folder.path()))?;
     let sorted = sort(folder, &files, budget_bytes, segment_bytes)?;
@@ -90,9 +91,11 @@ pub(super) fn recover(
     files.others.iter().filter(is_blocked).for_each(|&id| {
         recovered.space.block(id);
     });
+    // Oldest first, so that a younger copy of a record replaces the older one.
     for (sequence, id) in sorted.segments {
         let scanned = scan(folder, id, sequence, pages);
         let scanned = scanned.map_err(io_at(folder.segment_path(id)))?;
+        // Entered before `add`, which would otherwise take damaged records for good ones.
         for (entry, _) in &scanned.damaged {
             filter.quarantined.insert((sequence, entry.page));
         }
@@ -108,6 +111,7 @@ pub(super) fn recover(
         let _ = write_header(folder, id, header);
     }
     for id in sorted.unknown {
+        // Nothing tells which tenants it holds, so that no later purge could find their records.
         let noted = folder.quarantine_segment(id);
         let removed = folder.remove_segment(id);
         removed.map_err(io_at(folder.segment_path(id)))?;
@@ -141,6 +145,7 @@ fn seal(
         for unknown in &scanned.unknown {
             destroy(&file, unknown.start, unknown.end - unknown.start)?;
         }
+        // Durable before the footer: a sealed segment is not searched for unknown pages again.
         file.sync_data()?;
     }
     write_footer(folder, id, sequence, &scanned.entries, (scanned.end, pages))
@@ -168,8 +173,10 @@ pub(super) fn sort(
             SegmentHead::Blank => unwanted.push(id),
         }
     }
+    // Of two copies of one segment the lower id counts, as in the loop below.
     let youngest = headed.iter().max_by_key(|(id, header)| (header.sequence, Reverse(*id)));
     let last_sequence = youngest.map_or(0, |(_, header)| header.sequence);
+    // The folder's own length wins, so that a start with another budget keeps the records.
     let segment_bytes = youngest.map_or(segment_bytes, |(_, header)| header.segment_bytes);
     let count = (budget_bytes / segment_bytes) as usize;
     let mut segments = BTreeMap::new();
@@ -212,6 +219,7 @@ impl RecoveryFilter {
 
     pub(super) fn verdict(&self, sequence: u64, entry: &TableEntry) -> RecoveryVerdict {
         let purged_upto = self.purged.get(&entry.tenant);
+        // Records that the tenant stored after the purge are in later segments.
         if purged_upto.is_some_and(|&upto| sequence <= upto) {
             RecoveryVerdict::Purged
         } else if self.quarantined.contains(&(sequence, entry.page)) {
@@ -238,6 +246,7 @@ impl RecoveredState {
         let FoundSegment { id, sequence, entries } = found;
         self.space.found(id, sequence, 0);
         for entry in entries {
+            // Unwanted records are noted as well: a purge has to overwrite their bytes, too.
             self.index.note(id, &entry);
             if filter.verdict(sequence, &entry) != RecoveryVerdict::Wanted {
                 continue;
@@ -259,6 +268,7 @@ impl RecoveredState {
             self.space.found(id, sequence, pages);
         }
         let mut seen: HashSet<BlockHash> = HashSet::with_capacity(self.residents.len());
+        // Reversed twice, to keep the youngest copy of each name at its own place in the order.
         self.residents.reverse();
         self.residents.retain(|resident| seen.insert(resident.name));
         self.residents.reverse();

@@ -48,6 +48,7 @@ pub(super) fn head(folder: &DiskFolder, id: SegmentId, len: u64) -> io::Result<S
         Ok(None)
     };
     let header = page_of(&first).and_then(SegmentHeader::read);
+    // A file may be cut short, but no tier makes one longer than its header says.
     let header = header.filter(|header| len <= header.segment_bytes);
     let copy = page_of(&last).and_then(|page| header_in_last(page, len));
     let is_ours = |header: &SegmentHeader| {
@@ -59,6 +60,8 @@ pub(super) fn head(folder: &DiskFolder, id: SegmentId, len: u64) -> io::Result<S
         let header = found;
         return Ok(SegmentHead::Is { header, is_first });
     }
+    // Page 1 holds the first table. Zeros in the two header pages
+    // alone do not prove that a file is unused.
     let pages = [first?, read_pages(&file, 1, 1)?, last?];
     let is_whole = pages.iter().all(Option::is_some);
     Ok(if is_whole && is_blank(&pages) { SegmentHead::Blank } else { SegmentHead::Unknown })
@@ -77,6 +80,7 @@ fn is_blank(pages: &[Option<Vec<u8>>]) -> bool {
 fn header_in_last(page: &[u8], len: u64) -> Option<SegmentHeader> {
     let of_trailer =
         |trailer: Trailer| SegmentHeader { sequence: trailer.sequence, segment_bytes: len };
+    // Only in a file of full length is this page the last one of the segment.
     let copy = SegmentHeader::read(page).filter(|header| header.segment_bytes == len);
     copy.or_else(|| Trailer::read(page).map(of_trailer))
 }
@@ -146,6 +150,7 @@ pub(super) fn scan(
             is_sealed: true,
         });
     }
+    // A damaged footer loses nothing: the tables of the groups say the same.
     let (entries, end) = scan.groups()?;
     scan.note_end(end, trailer)?;
     Ok(SegmentContents {
@@ -160,6 +165,7 @@ pub(super) fn scan(
 
 /// Keeps the entries that lie within a segment one behind the other, in the order added.
 pub(super) fn apart(mut entries: Vec<TableEntry>, pages: u32) -> Vec<TableEntry> {
+    // Page 0 holds the header.
     let mut free = 1;
     entries.retain(|entry| {
         let start = u64::from(entry.page);
@@ -178,6 +184,7 @@ fn read_pages(file: &File, page: u32, count: usize) -> io::Result<Option<Vec<u8>
     let mut pages = vec![0; count * PAGE];
     match file.read_exact_at(&mut pages, u64::from(page) * PAGE as u64) {
         Ok(()) => Ok(Some(pages)),
+        // The file was cut: that is no failure of the disk.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),
     }
@@ -215,6 +222,7 @@ impl Scan<'_> {
     /// Returns the first page and the number of pages of the footer, if the trailer is plausible.
     fn within(&self, trailer: Trailer) -> Option<(u32, usize)> {
         let (page, count) = (trailer.footer_page, trailer.footer_pages);
+        // Bounds the read before the footer's checksum can be compared.
         let most = table_pages(MAX_ENTRIES.min(self.pages as usize)) as u64;
         let is_within = trailer.sequence == self.sequence
             && count <= most
@@ -233,6 +241,8 @@ impl Scan<'_> {
                 Some(found) => Some(found),
                 None => self.group_behind(at)?,
             };
+            // Groups do not overlap, and their numbers rise. u64::MAX is
+            // excluded because of the `+ 1` below.
             let found = found.filter(|(table, pages)| {
                 pages.start >= end && (least..u64::MAX).contains(&table.number)
             });
@@ -244,6 +254,8 @@ impl Scan<'_> {
                 self.unknown.push(end..pages.start);
             }
             for entry in table.entries {
+                // The process may have died after the table was written and
+                // before the records were.
                 if let Err(wrong) = self.verify(&entry)? {
                     self.damaged.push((entry, wrong));
                 }
@@ -301,6 +313,7 @@ impl Scan<'_> {
             return Ok(None);
         };
         let first = table.entries.first().map(|entry| entry.page);
+        // The records follow the first table, which is as long as this one.
         let start = first.and_then(|first| first.checked_sub(own));
         let is_before = first.and_then(|first| behind(&table, first)) == Some(at);
         let start = start.filter(|_| is_before);
@@ -375,6 +388,8 @@ pub(super) fn write_footer(
     (end, pages): (u32, u32),
 ) -> io::Result<()> {
     let footer_pages = table_pages(entries.len());
+    // The worker reserves room for a footer. Where damage hides
+    // that room, the segment stays unsealed.
     if u64::from(end) + footer_pages as u64 >= u64::from(pages) {
         return Ok(());
     }

@@ -55,6 +55,7 @@ struct SegmentState {
 
 impl SegmentState {
     fn is_free(&self) -> bool {
+        // To reuse pages under a reader would give it the bytes of another record.
         self.usage == SegmentUsage::Free && self.readers == 0 && !self.is_barred
     }
 }
@@ -92,8 +93,10 @@ impl SegmentSpace {
 
     /// A segment was found with this sequence number and `live` wanted pages.
     pub(crate) fn found(&mut self, id: SegmentId, sequence: u64, live: u32) {
+        // Sequence numbers are below 2^63 (`SEQUENCES`), so the sum does not overflow.
         self.next_sequence = self.next_sequence.max(sequence + 1);
         let segment = &mut self.segments[id.index()];
+        // Recovery calls this twice: with 0 for each file, then with the pages that are wanted.
         segment.usage = if live > 0 { SegmentUsage::Sealed } else { SegmentUsage::Free };
         segment.sequence = sequence;
         segment.live = live;
@@ -114,6 +117,7 @@ impl SegmentSpace {
 
     /// There is no file for a free segment.
     pub(crate) fn unmake(&mut self, id: SegmentId) {
+        // Lives are counted from 1, so 0 marks a segment without a file.
         self.segments[id.index()].sequence = 0;
     }
 
@@ -144,6 +148,8 @@ impl SegmentSpace {
     /// files exist.
     pub(crate) fn open(&mut self) -> Option<(SegmentId, u64)> {
         let free = (0..self.segments.len()).filter(|&index| self.segments[index].is_free());
+        // Among equals the lowest number: a later start with a smaller
+        // budget deletes the highest.
         let index =
             free.max_by_key(|&index| (self.segments[index].sequence > 0, usize::MAX - index))?;
         let sequence = self.next_sequence;
@@ -169,7 +175,9 @@ impl SegmentSpace {
     /// Subtracts `pages` from its wanted pages; a sealed segment without any becomes free.
     pub(crate) fn remove_live(&mut self, id: SegmentId, pages: u32) {
         let segment = &mut self.segments[id.index()];
+        // `add_live` or `found` counted the same pages before, so this does not go below zero.
         segment.live -= pages;
+        // An open segment without live pages stays open, because groups may still be added.
         if segment.live == 0 && segment.usage == SegmentUsage::Sealed {
             segment.usage = SegmentUsage::Free;
         }
@@ -228,6 +236,7 @@ impl SegmentSpace {
         let sequences = self.segments.iter().map(|segment| segment.sequence);
         let oldest = sequences.filter(|&sequence| sequence > 0).min();
         let last = self.next_sequence - 1;
+        // Without any file no noted purge is needed, and `note_purge` drops all of them.
         (last, oldest.unwrap_or(self.next_sequence))
     }
 
@@ -247,6 +256,8 @@ impl SegmentSpace {
     }
 
     fn worth(&self, id: SegmentId) -> f64 {
+        // Only sealed segments are compared. Their numbers are below `next_sequence`; that of a
+        // blocked segment is not.
         let age = self.next_sequence - self.segments[id.index()].sequence;
         let wanted = self.wanted(id);
         (1.0 - wanted) * age as f64 / (1.0 + wanted)

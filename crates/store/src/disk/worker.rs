@@ -149,12 +149,15 @@ impl Worker {
             self.look_round();
             self.pump();
             self.show();
+            // Once per round: to wake the reader for each report costs more than it gains.
             self.tell();
             if self.edges.stop.load(Ordering::Acquire) {
                 let since = *closing.get_or_insert_with(Instant::now);
+                // The time limit: a disk that hangs must not keep the process from ending.
                 if self.is_quiet() && self.segments.is_closed() || since.elapsed() > CLOSE {
                     return;
                 }
+                // Footers are operations as well, so the loop waits until they are written.
                 self.close_active();
             }
             self.edges.io.wait(LOOK_ROUND, &mut finished);
@@ -198,6 +201,7 @@ impl Worker {
 
     fn finish(&mut self, done: IoCompletion) {
         let IoCompletion { id, op, result } = done;
+        // Only a probe has no purpose (`trouble`): its answer came after the limit.
         let Some(purpose) = self.ops.remove(&id) else {
             return;
         };
@@ -275,6 +279,7 @@ impl Worker {
 
     /// Destroys what belongs to a tenant: forgotten for good first, then overwritten.
     fn purge(&mut self, ticket: Ticket, tenant: TenantTag) {
+        // Records on their way are not in the index yet.
         let on_their_way = self.writes.of_tenant(tenant);
         let theirs = self.index.iter().filter(|(_, place)| place.tenant == tenant);
         let theirs: Vec<BlockHash> = theirs.map(|(name, _)| name).collect();
@@ -283,6 +288,7 @@ impl Worker {
         // Beyond what is noted below.
         self.begin_anew();
         let (last, oldest) = self.space.sequences();
+        // Noted before anything is destroyed: a crash in between must not bring records back.
         let noted = match &self.folder {
             Some(folder) => folder.note_purge(tenant, last, oldest).is_ok(),
             None => false,
@@ -298,6 +304,7 @@ impl Worker {
 
     /// Overwrites whatever was added for a tenant, also what was removed since.
     fn destroy_all(&mut self, tenant: TenantTag) -> std::io::Result<()> {
+        // Segment by segment, so that each file is synced once.
         for segment in (0..self.space.count() as u32).map(SegmentId) {
             let runs = self.index.of_tenant(segment, tenant);
             if runs.is_empty() {
@@ -333,6 +340,7 @@ impl Worker {
 
     /// Largest record that a segment takes, pages.
     fn most_pages(&self) -> usize {
+        // Header and trailer take a page each; a lone record has two tables and a footer.
         self.segments.pages() as usize - 2 - 3 * table_pages(1)
     }
 }
@@ -344,6 +352,7 @@ fn entry_of(record: &Record) -> TableEntry {
         name: meta.name,
         parent: meta.parent,
         tenant: meta.tenant,
+        // Assigned when its group is written (`write_group`).
         page: 0,
         pages: (record.bytes().len() / PAGE) as u32,
         tokens: meta.tokens,

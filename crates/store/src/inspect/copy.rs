@@ -71,6 +71,7 @@ pub fn copy(
     mut progress: impl FnMut(u64),
 ) -> std::io::Result<CopyReport> {
     let arena = Arena::new(slot_bytes(items), SLOTS)?;
+    // The reader calls the closures by turns, never one within the other, so no borrow overlaps.
     let delivery = std::cell::RefCell::new(RecordDelivery {
         to: to.0,
         wakeups: to.1,

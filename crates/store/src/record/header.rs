@@ -180,6 +180,7 @@ impl Header {
     /// When `bytes` hold no header, or it is damaged.
     pub fn read(bytes: &[u8], room: usize) -> Result<Self, Wrong> {
         let (meta, num_parts, record_bytes) = fields(bytes).ok_or(Wrong::NoRecord)?;
+        // Bounds the table before its checksum can be compared.
         if num_parts > MAX_PARTS {
             return Err(Wrong::Header);
         }
@@ -191,6 +192,8 @@ impl Header {
         let table = bytes[PARTS_START..checked].chunks_exact(PART_BYTES);
         let parts = table.map(part).collect::<Option<_>>();
         let header = Self { meta, parts: parts.ok_or(Wrong::Senseless)? };
+        // A correct checksum does not prove sense. Later slicing
+        // relies on parts in order, within the room.
         let is_sensible = header.parts_are_in_order()
             && header.record_bytes() == record_bytes
             && record_bytes <= room;

@@ -44,6 +44,7 @@ impl Headers {
     }
 
     pub(crate) fn insert(&mut self, name: BlockHash, header: VerifiedHeader) {
+        // A header of the same name must not be counted twice.
         self.remove(name);
         self.last += 1;
         self.bytes += bytes_of(&header);
@@ -52,10 +53,13 @@ impl Headers {
         while self.bytes > self.most_bytes
             && let Some((number, name)) = self.order.pop_front()
         {
+            // The entry of a header that was removed or replaced is only skipped.
             if self.is_there(number, name) {
                 self.remove(name);
             }
         }
+        // Removals leave entries here. They are swept once they outnumber the headers, so that a
+        // call costs O(1) on average.
         if self.order.len() > 64 + 2 * self.known.len() {
             let order = std::mem::take(&mut self.order).into_iter();
             let there = order.filter(|&(number, name)| self.is_there(number, name));

@@ -27,6 +27,7 @@ impl Layout {
     /// Bytes that a slot needs for any part of this length, wherever it lies: whole pages are read.
     #[must_use]
     pub fn slot_bytes(self, part_bytes: usize) -> usize {
+        // The worst case: a dense part begins at the last aligned place of a page.
         let before = match self.align(part_bytes) {
             PART_ALIGN => PAGE - PART_ALIGN,
             _ => 0,
@@ -46,6 +47,7 @@ impl Layout {
 
     fn align(self, part_bytes: usize) -> usize {
         match self {
+            // For a shorter part, the gap before it could be longer than the part.
             Self::Paged if part_bytes >= PAGE => PAGE,
             Self::Dense | Self::Paged => PART_ALIGN,
         }

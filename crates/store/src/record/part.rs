@@ -129,6 +129,7 @@ impl PartBytes {
         let room = slot.get_mut(..bytes.len()).ok_or(Wrong::Part(index))?;
         room.copy_from_slice(bytes);
         let header = record.header();
+        // The slot holds the part alone, so its bytes begin at the part's own offset.
         let from = header.0.parts[index].range().start;
         Self::verify(slot, from, &header, part)
     }

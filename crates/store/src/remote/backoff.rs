@@ -27,6 +27,7 @@ impl Backoff {
     }
 
     fn longest(&self, failed: u32) -> Duration {
+        // An overflow means that the longest wait was passed before.
         let factor = 1_u32.checked_shl(failed.saturating_sub(1));
         let wait = factor.and_then(|factor| self.first.checked_mul(factor));
         wait.unwrap_or(self.most).min(self.most)

@@ -73,6 +73,8 @@ impl RemoteHealth {
         match &mut self.writes {
             Some(refused) if now < refused.again_at => Err(refused.why),
             Some(refused) => {
+                // One write is enough to see; those after it are refused until
+                // its outcome is known.
                 refused.again_at = now + WRITES_AGAIN_AFTER;
                 Ok(())
             }
@@ -89,6 +91,7 @@ impl RemoteHealth {
     pub(super) fn wrote(&mut self) -> Option<Condition> {
         self.failures = 0;
         self.writes.take()?;
+        // If the store is gone, `back` reports the condition later.
         (!self.is_gone()).then_some(Condition::Well)
     }
 
@@ -130,6 +133,7 @@ impl RemoteHealth {
     pub(super) fn back(&mut self) -> Option<Condition> {
         self.failures = 0;
         self.gone.take()?;
+        // An answer to a probe does not show that writes work again.
         let refused = self.writes.as_ref();
         Some(refused.map_or(Condition::Well, |refused| Condition::WritesFail(refused.why)))
     }

@@ -71,6 +71,7 @@ impl ObjectIndex {
     /// Adds an object, unless one of its name is there that lasts as long.
     pub(super) fn insert(&mut self, object: ListedObject) {
         let known = self.objects.entry(object.key.name).or_insert(object);
+        // Of equal keys the later one is kept: it has the present length and time.
         if object.key >= known.key {
             *known = object;
         }
@@ -107,6 +108,7 @@ impl ObjectIndex {
         let mut best: HashMap<BlockHash, ListedObject> =
             HashMap::with_capacity(listing.objects.len());
         let objects = listing.objects.into_iter();
+        // Changed since the listing began, which may show the state before.
         for object in objects.filter(|object| !is_newer(&object.key)) {
             match best.entry(object.key.name) {
                 Entry::Vacant(entry) => drop(entry.insert(object)),
@@ -120,6 +122,7 @@ impl ObjectIndex {
                 }
             }
         }
+        // A listing that was cut short does not prove that an object is gone.
         if listing.is_whole {
             self.objects.retain(|name, object| {
                 let stays = best.contains_key(name) || is_newer(&object.key);
@@ -174,6 +177,8 @@ impl ObjectIndex {
             changes.delete.push(object.key);
             changes.evicted.push(object.key.name);
         }
+        // An object that is found and dropped at once was never
+        // reported, so its loss is not reported either.
         let was_found: Vec<BlockHash> = found.iter().map(|object| object.key.name).collect();
         let was_found: std::collections::HashSet<BlockHash> = was_found.into_iter().collect();
         changes.evicted.retain(|name| !was_found.contains(name));

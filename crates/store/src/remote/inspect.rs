@@ -114,9 +114,11 @@ impl StoreInspector {
         let mut wanted: HashMap<BlockHash, ListedObject> = HashMap::new();
         let (mut expired, mut replaced) = (Vec::new(), Vec::new());
         for object in listing.objects {
+            // Only the end in the name counts: an age limit is an option of the server.
             if object.key.expires_s().is_some_and(|at| at <= now_s) {
                 expired.push(object);
             } else {
+                // The keys ascend, so the object that is replaced ends earlier.
                 replaced.extend(wanted.insert(object.key.name, object));
             }
         }
@@ -133,6 +135,7 @@ impl StoreInspector {
 
     /// Reads and verifies records, some at once.
     pub fn read(&self, items: &[Item], slot: &mut dyn FnMut() -> Slot, visit: &mut Visit<'_>) {
+        // In chunks, which bound the slots that are in use at once.
         for items in items.chunks(AT_ONCE) {
             let reads = items.iter().map(|item| {
                 let (store, slot) = (self.store.clone(), slot());

@@ -186,6 +186,7 @@ impl ObjectLayout {
         let records = self.records();
         let mut parts = object.prefix_match(&records)?;
         let tenant = parts.next()?;
+        // The shard follows from the name, so the comparison below covers it.
         let (_shard, file_name) = (parts.next()?, parts.next()?);
         let key = ObjectKey::parse(tenant.as_ref(), file_name.as_ref())?;
         // Reading is more generous than writing: signs, leading zeros, capitals.

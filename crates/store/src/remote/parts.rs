@@ -79,6 +79,7 @@ impl Store {
             return Ok(FoundPart::None);
         };
         let len = place.range().len();
+        // `read_part` copies to the slot without a check of its own.
         if len > slot.len() {
             let text = format!("part {part} has {len} bytes");
             return Err(Trouble::new(TroubleKind::TooLarge, text));
@@ -108,21 +109,26 @@ impl Store {
         mut slot: Slot,
     ) -> Result<PartReadOutcome, Trouble> {
         let range = header.header().parts[usize::from(part)].range();
+        // Stores refuse a request for an empty range.
         if !range.is_empty() {
             let wanted = range.start as u64..range.end as u64;
             let piece = match self.range(object, wanted).await {
                 Ok(piece) => piece,
+                // Most likely the object ends before this range, so the header
+                // may be out of date.
                 Err(trouble) if trouble.kind == TroubleKind::Refused => {
                     return Ok(PartReadOutcome::Nothing(slot, trouble));
                 }
                 Err(trouble) => return Err(trouble),
             };
+            // An object of another length has another header.
             if piece.of != header.header().record_bytes() as u64 {
                 return Ok(PartReadOutcome::Other(slot));
             }
             slot[..range.len()].copy_from_slice(&piece.bytes);
             add(&self.stats.bytes_in, range.len());
         }
+        // On a thread of its own: a checksum of megabytes would hold up the network.
         let verify = move || PartBytes::verify_or_slot(slot, range.start, &header, part);
         let verified = tokio::task::spawn_blocking(verify).await;
         match verified.map_err(|error| Trouble::new(TroubleKind::Refused, error.to_string()))? {
@@ -138,12 +144,15 @@ impl Store {
     async fn header(&self, object: ListedObject) -> Result<Result<VerifiedHeader, Wrong>, Trouble> {
         let mut front = self.range(&object, 0..object.bytes.min(FRONT)).await?;
         let claimed = Header::claimed_bytes(&front.bytes).unwrap_or(0) as u64;
+        // The length is not verified yet: it is worth a second read
+        // only if the object is as long.
         if claimed > front.bytes.len() as u64 && claimed <= front.of {
             front = self.range(&object, 0..claimed).await?;
         }
         add(&self.stats.bytes_in, front.bytes.len());
         let room = usize::try_from(front.of).unwrap_or(usize::MAX);
         let header = VerifiedHeader::read(&front.bytes, room, object.key.name);
+        // The object's name also promises the tenant, the parent, the tokens and the end.
         let header = header.and_then(|header| {
             if ObjectKey::of(&header.header().meta) == object.key {
                 Ok(header)
@@ -176,6 +185,7 @@ impl Store {
             };
             let trouble = match attempts.within(read).await {
                 Ok(piece)
+                    // An answer may end early without an error.
                     if piece.bytes.len() as u64
                         == piece.of.min(range.end).saturating_sub(range.start) =>
                 {

@@ -44,6 +44,7 @@ impl StoreLocation {
     pub(super) fn parse(url: &str) -> Result<Self, RemoteError> {
         let wrong =
             |reason: &str| RemoteError::Url { url: url.to_owned(), reason: reason.to_owned() };
+        // Without a scheme it is a folder, which may be relative.
         let Some((scheme, rest)) = url.split_once("://") else {
             return match url {
                 "" => Err(wrong("it is empty")),
@@ -51,6 +52,7 @@ impl StoreLocation {
             };
         };
         if scheme == "file" {
+            // The name of a host would come before the first `/`.
             let is_absolute = rest.starts_with('/');
             let folder = || Self::Folder(rest.into());
             return is_absolute
@@ -58,6 +60,7 @@ impl StoreLocation {
                 .ok_or_else(|| wrong("a folder after `file://` begins with `/`"));
         }
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        // No port, user or query: such settings come from the environment.
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if bucket.is_empty() || !bucket.bytes().all(is_name) {
             return Err(wrong("the name of a bucket is missing or no name"));
@@ -74,6 +77,7 @@ impl StoreLocation {
 
     /// The store, and where in it.
     pub(super) fn open(self) -> Result<(Arc<dyn ObjectStore>, Path), RemoteError> {
+        // The clients for HTTPS need a TLS provider of the process.
         choose_cryptography();
         match self {
             Self::S3 { bucket, prefix } => {
@@ -115,6 +119,7 @@ impl StoreLocation {
                 std::fs::create_dir_all(&folder).map_err(|error| wrong(error.to_string()))?;
                 let store = LocalFileSystem::new_with_prefix(&folder);
                 let store = store.map_err(|error| wrong(error.to_string()))?;
+                // A put counts as stored only if it survives a crash.
                 Ok((Arc::new(store.with_fsync(true)), Path::default()))
             }
         }

@@ -176,10 +176,13 @@ impl Service {
             let has_room = self.held.is_none() && self.num_commands < self.setup.max_concurrent;
             let wake_at = self.wake_at();
             tokio::select! {
+                // In this order: closing comes first, and results free room for commands.
                 biased;
                 _ = &mut self.setup.closing => break,
                 Some(done) = self.requests.join_next_with_id() => {
                     self.finish(done);
+                    // The request that ended may be the one that this command
+                    // waits for; if not, it is held again.
                     if let Some(command) = self.held.take() {
                         self.start(command);
                     }
@@ -223,6 +226,7 @@ impl Service {
                 let Some(object) = self.readable(name) else {
                     return self.answer(ticket, CommandOutcome::Missing);
                 };
+                // The listing has the length, so a slot that is too small costs no request.
                 if object.bytes > slot.len() as u64 {
                     return self.answer(ticket, CommandOutcome::Failed(Failure::TooLarge));
                 }
@@ -242,8 +246,10 @@ impl Service {
             }
             Command::Remove { ticket, names } => self.start_remove(ticket, names),
             Command::Purge { ticket, tenant } => {
+                // Removed before the request starts, so that no get finds them during the purge.
                 self.setup.index.remove_tenant(tenant);
                 self.purging.push(tenant);
+                // A listing under way may still name the tenant's objects.
                 if let Some(newer) = &mut self.newer {
                     newer.tenants.insert(tenant);
                 }
@@ -275,16 +281,21 @@ impl Service {
         let (now, now_s) = (self.now(), now_s());
         let key = ObjectKey::of(record.meta());
         let bytes = record.bytes().len() as u64;
+        // The record has expired already: an upload would be in vain.
         if key.expires_s().is_some_and(|expires| expires <= now_s) {
             return self.answer(ticket, CommandOutcome::Failed(Failure::Aborted));
         }
+        // The same record by definition, so one upload answers both commands.
         if let Some(put) = self.puts.get_mut(&key.name) {
             super::stats::add(&self.setup.store.stats.puts_saved, 1);
             return put.tickets.push(ticket);
         }
+        // Asked last, because it may let this write through as the one
+        // that shows whether writes work.
         if let Err(why) = self.setup.health.may_write(now) {
             return self.answer(ticket, CommandOutcome::Failed(why));
         }
+        // Read first, because `readable` removes an expired object.
         let before = self.setup.index.get(key.name);
         let known = self.readable(key.name);
         // The one that is there may be another that lasts longer.
@@ -313,6 +324,7 @@ impl Service {
             return self.answer(ticket, CommandOutcome::Removed(0));
         }
         let names: Vec<BlockHash> = known.iter().map(|key| key.name).collect();
+        // Puts of these names wait, or the deletion could hit the new object.
         self.block(&names);
         let store = self.setup.store.clone();
         let remove = async move { RequestResult::Removed(store.delete(&known).await) };
@@ -369,6 +381,7 @@ impl Service {
 
     /// Answers all that waits, and lets what is under way end.
     async fn close(mut self) {
+        // No command comes in after this, so the loop below ends.
         self.setup.commands.close();
         let held = self.held.take();
         for command in
@@ -387,6 +400,7 @@ impl Service {
         }
         self.requests.shutdown().await;
         let asked: Vec<RequestPurpose> = self.asked.drain().map(|(_, asked)| asked).collect();
+        // A request that was cut off still answers its command.
         for asked in asked {
             self.end(asked, None);
         }

@@ -33,6 +33,7 @@ impl Store {
         let folder = self.layout.records();
         let mut attempts = Attempts::new(self, 0);
         loop {
+            // Each attempt starts over: pages of two listings do not fit together.
             let mut listing = Listing::default();
             let walk = self.walk(&folder, until, |object| {
                 match self.layout.parse(&object.location) {
@@ -43,6 +44,7 @@ impl Store {
                     }),
                     None => listing.strangers += 1,
                 }
+                // Strangers count as well, or a bucket full of them would be listed to its end.
                 listing.objects.len() + listing.strangers < self.rules.max_objects
             });
             match walk.await {
@@ -69,6 +71,7 @@ impl Store {
         });
         // Where it cannot be counted, some more are set aside than should be.
         let _ = walk.await;
+        // A maximum, because records may have been set aside during the count.
         self.quarantined.fetch_max(found, Relaxed);
         (found, bytes)
     }
@@ -83,6 +86,7 @@ impl Store {
         let mut objects = self.objects.list(Some(prefix));
         loop {
             let left = until.saturating_duration_since(Instant::now());
+            // Each answer has the limit of a request; the whole listing has `until`.
             let limit = self.rules.request.min(left);
             match timeout(limit, objects.next()).await {
                 Err(_) => {
@@ -137,6 +141,8 @@ impl Store {
                 Ok(Some(Ok(object))) => drop(gone.insert(object)),
                 // Stores that say so answer object by object, in order.
                 Ok(Some(Err(Error::NotFound { .. }))) => gone.extend(objects.get(asked).cloned()),
+                // The other answers still count. One error is enough for
+                // another attempt at the rest.
                 Ok(Some(Err(error))) => trouble = Some(error.into()),
             }
         }
@@ -161,6 +167,7 @@ impl Store {
                     objects.len() < PURGED_AT_ONCE
                 });
                 match walk.await {
+                    // Listed again until nothing is left: others may write while this deletes.
                     Ok(_) if objects.is_empty() => break,
                     Ok(_) => num_gone += self.delete_objects(objects).await?,
                     Err(trouble) => attempts.again(trouble).await?,
@@ -190,6 +197,7 @@ impl Store {
         let object = self.layout.probe();
         match timeout(self.rules.request, self.objects.head(&object)).await {
             Ok(Ok(_)) => true,
+            // `NotFound` is an answer as well: the object of the probe never exists.
             Ok(Err(error)) => !Trouble::from(error).kind.is_passing(),
             Err(_) => false,
         }

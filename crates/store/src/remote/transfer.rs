@@ -67,10 +67,12 @@ impl Store {
         presence: Presence,
     ) -> Result<(), Trouble> {
         let object = self.layout.object(key);
+        // The index may be out of date, so the store is asked before the upload is saved.
         if presence == Presence::There && self.has(&object).await? {
             add(&self.stats.puts_saved, 1);
             return Ok(());
         }
+        // The upload holds the record's slot, so its bytes are not copied.
         let bytes = Bytes::from_owner(UploadBytes(record));
         let mut attempts = Attempts::new(self, bytes.len());
         let mut mode = match presence {
@@ -102,10 +104,12 @@ impl Store {
                         add(&self.stats.puts_saved, 1);
                         return Ok(());
                     }
+                    // A passing error, so that the put is tried again.
                     Trouble::new(TroubleKind::Unreachable, trouble.text)
                 }
                 // Not every store has conditions. All that is lost without is a transfer.
                 Err(trouble) if trouble.kind == TroubleKind::Refused && mode == PutMode::Create => {
+                    // Without counting an attempt: this happens at most once.
                     mode = PutMode::Overwrite;
                     continue;
                 }
@@ -132,6 +136,7 @@ impl Store {
         object: &Path,
         bytes: &Bytes,
     ) -> Result<(), Trouble> {
+        // A part is sent again alone; another attempt at the whole would send all of them.
         let options = PutMultipartOptions::default().with_retry_policy(self.clone());
         let begin = self.objects.put_multipart_opts(object, options);
         let mut upload = attempts.within(begin).await?;
@@ -147,6 +152,7 @@ impl Store {
         let part = self.rules.part;
         let starts = (0..bytes.len()).step_by(part);
         let parts = starts.map(|start| bytes.slice(start..bytes.len().min(start + part)));
+        // Parts are numbered in the order of these calls; only the sending overlaps.
         let sends: Vec<_> = parts.map(|part| upload.put_part(part.into())).collect();
         futures::stream::iter(sends).buffer_unordered(PARTS_AT_ONCE).try_collect::<()>().await?;
         upload.complete().await?;
@@ -196,6 +202,7 @@ impl Store {
                 let mut filled = 0;
                 while let Some(piece) = stream.try_next().await? {
                     let rest = room.get_mut(filled..filled + piece.len());
+                    // More bytes than announced must not go beyond the record's room.
                     rest.ok_or_else(|| cut_off(object))?.copy_from_slice(&piece);
                     filled += piece.len();
                 }
@@ -210,6 +217,7 @@ impl Store {
                 let (held, read) = read
                     .await
                     .map_err(|error| Trouble::new(TroubleKind::Refused, error.to_string()))?;
+                // Returned before the error is looked at, because the next attempt needs it.
                 *slot = Some(held);
                 read?;
                 Ok(len)
@@ -230,6 +238,7 @@ fn lost_slot() -> Trouble {
 /// Whether this is the record, the whole record, and the one that its object's name promises.
 fn check(key: ObjectKey, slot: Slot, len: usize) -> FoundRecord {
     match Record::verify(slot, key.name) {
+        // The checksums do not cover bytes after the record, so the length is compared.
         Ok(record) if record.bytes().len() == len && ObjectKey::of(record.meta()) == key => {
             FoundRecord::Whole(record)
         }
@@ -244,6 +253,8 @@ impl RetryPolicy for Store {
     async fn retry(&self, context: RetryContext) -> bool {
         let is_passing = match context.failure {
             RetryFailure::Status(status) => {
+                // Too slow (408) and too many (429) may pass; other refusals
+                // of the client are final.
                 status.is_server_error() || matches!(status.as_u16(), 408 | 429)
             }
             _ => true,

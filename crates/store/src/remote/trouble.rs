@@ -80,6 +80,7 @@ impl From<Error> for Trouble {
             Error::NotFound { .. } => TroubleKind::Missing,
             Error::AlreadyExists { .. } => TroubleKind::There,
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => TroubleKind::Denied,
+            // Another attempt may go better if the cause is not known.
             Error::Generic { .. } => of_cause(&error).unwrap_or(TroubleKind::Unreachable),
             _ => TroubleKind::Refused,
         };
@@ -96,8 +97,10 @@ impl From<std::io::Error> for Trouble {
 
 /// Classifies an error by the server's or the operating system's answer, if there is one.
 fn of_cause(error: &Error) -> Option<TroubleKind> {
+    // The cause may be wrapped several times, by the store's client and by the HTTP library.
     let mut source = error.source();
     while let Some(error) = source {
+        // Errors of a folder carry the kind that the system gave.
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
             return of_kind(error.kind());
         }
@@ -125,6 +128,7 @@ fn of_status(status: u16) -> Option<TroubleKind> {
         // Too slow, two at once, too many: another attempt may go better.
         408 | 409 | 429 => None,
         400..500 => Some(TroubleKind::Refused),
+        // Errors within the server (5xx) may pass.
         _ => None,
     }
 }

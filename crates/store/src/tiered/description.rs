@@ -87,6 +87,7 @@ pub(super) fn is_sensible(units: &[BlockHash], order: &[u32], unit_tokens: u32) 
     if units.len() > MOST_UNITS || order.len() > MOST_TOKENS {
         return false;
     }
+    // One flag for each token of the units; the limit above bounds the memory.
     let mut is_seen = vec![false; units.len() * unit_tokens as usize];
     order.iter().all(|&token| {
         let seen = is_seen.get_mut(token as usize);

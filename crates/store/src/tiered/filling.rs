@@ -33,6 +33,7 @@ impl Filling {
         if self.opened.is_empty() {
             return;
         }
+        // The length of a chunk must not be zero, or the call below panics.
         let block_bytes = device.block_bytes().max(1);
         for UnitDraft { draft, blocks, .. } in &mut self.opened {
             let bytes = draft.part_mut(part);

@@ -36,6 +36,7 @@ pub(super) fn write(path: &Path, tails: &[BlockHash]) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.open(&new)?.write_all(&bytes)?;
+    // Not synced: after a loss of power the list may be damaged, which reads as an empty one.
     fs::rename(&new, path)
 }
 

@@ -149,6 +149,7 @@ impl TieredStore {
             return None;
         }
         let chunks = pack.order.len().div_ceil(unit_tokens as usize);
+        // A description first, then chunks that are as long as the part of a unit.
         let mut parts = vec![chunk; 1 + chunks];
         parts[0] = description::bytes(pack.units.len(), pack.order.len());
         let bytes = self.config.layout().record_bytes(&parts);
@@ -159,6 +160,7 @@ impl TieredStore {
     pub(super) fn pump_packs(&mut self) {
         self.read_fronts();
         let loads = self.loads + self.single.as_ref().map_or(0, |parts| parts.loads);
+        // Packing is background work: it must not delay a prompt that waits for a load.
         if loads > 0 {
             return;
         }
@@ -166,6 +168,7 @@ impl TieredStore {
             && packs.current.is_none()
             && let Some(asked) = packs.waiting.pop_front()
         {
+            // A pack that cannot begin is answered at once, and the next one gets its turn.
             self.begin_pack(asked);
         }
         self.read_units();
@@ -236,6 +239,7 @@ impl TieredStore {
             return;
         };
         let format = packs.format.clone();
+        // The pack was given up while this unit was read.
         let Some(packing) = packs.packing(pack) else {
             return;
         };
@@ -248,6 +252,7 @@ impl TieredStore {
         let is_last = packing.left.is_empty() && packing.reading.is_empty();
         let tokens = Tokens { from, moves, unit_tokens };
         self.sealer.submit(SealerJob::CopyTokens { tokens, format });
+        // The sealer works in order, so all tokens are in place before it ends the pack.
         if is_last {
             self.sealer.submit(SealerJob::EndPack { pack, expires_s });
         }
@@ -267,6 +272,7 @@ impl TieredStore {
     /// All tokens are in their places.
     pub(super) fn packed(&mut self, pack: u64, record: Record) {
         let packs = self.packs.as_mut();
+        // The pack was given up while it was sealed.
         let Some(packing) = packs.and_then(|packs| packs.packing(pack)) else {
             return;
         };
@@ -284,6 +290,7 @@ impl TieredStore {
         let Some(packing) = packs.packing(pack) else {
             return;
         };
+        // If it was forgotten during the put, its removal follows the put.
         let is_there = matches!(outcome, CommandOutcome::Stored) && !packing.is_forgotten;
         let (index, pack) = (packing.asked.index, &packing.asked.pack);
         let (name, part) = (pack.name, pack.part);
@@ -319,6 +326,7 @@ impl TieredStore {
         let ends = match current.filter(|packing| is_it(&packing.asked)) {
             Some(packing) => {
                 packing.is_forgotten = true;
+                // A put under way is not interrupted: `pack_put` ends the pack then.
                 !packing.is_put
             }
             None => false,
@@ -361,6 +369,7 @@ impl TieredStore {
             && let Some(slot) = packs.fronts.take()
             && let Some((index, name)) = packs.found.pop_front()
         {
+            // The pack was lost or forgotten while it waited.
             if !packs.awaited.contains(&name) {
                 continue;
             }
@@ -379,10 +388,12 @@ impl TieredStore {
         }
         let found = match outcome {
             CommandOutcome::Part(front) => self.found_pack(name, &front),
+            // The backend could not read it now. The pack may be usable, so it stays.
             CommandOutcome::Failed(Failure::Offline | Failure::Aborted) => return,
             _ => None,
         };
         let (Some(found), Some(packs)) = (found, &mut self.packs) else {
+            // A pack that cannot be used here would only take room.
             return self.drop_packs(index, vec![name]);
         };
         packs.known.insert(name, (index, found.part));
@@ -397,6 +408,7 @@ impl TieredStore {
         let found = description::read(name, front.bytes(), unit_tokens)?;
         let chunk = *self.parts.get(usize::from(found.part))?;
         let chunks = found.order.len().div_ceil(unit_tokens as usize);
+        // Part 0 was read, so the record has at least one part.
         let lens = front.header().header().parts[1..].iter();
         let mut lens = lens.map(|part| part.bytes as usize);
         let meta = front.meta();

@@ -141,6 +141,7 @@ impl LoadedParts {
 
     /// A part of this length waits for a slot.
     fn wait(&mut self, name: PartName, source: PartSource, len: usize) {
+        // If all parts have one length there are no small slots.
         let class = if len <= self.small_bytes && self.small.arena.num_slots() > 0 {
             &mut self.small
         } else {
@@ -167,6 +168,7 @@ impl Nearer {
     fn begin(&mut self, id: TransferId, name: PartName, bytes: usize) {
         let now = self.now();
         let due = self.line.due(now, bytes);
+        // Tells parts apart that are due at the same time.
         self.count += 1;
         self.under_way.insert((due, self.count), (id, name, now));
         self.set_alarm();
@@ -178,6 +180,7 @@ impl Nearer {
         let first = self.under_way.first_entry()?;
         let (due, _) = *first.key();
         if due > now {
+            // Polls also come for other reasons: wake again when the part is due.
             self.set_alarm();
             return None;
         }
@@ -202,10 +205,12 @@ impl TieredStore {
         };
         let parts = self.single.as_mut();
         let Some(parts) = parts.filter(|parts| parts.loads < parts.most_loads) else {
+            // Not counted in `loads` yet, so `end_load` would count down too far.
             return self.tell_part(id, TransferResult::Failed, Came::default());
         };
         parts.loads += 1;
         if let Some(part) = parts.at_hand.get(&name) {
+            // Only a measurement has a line; without one, a loaded part is there at once.
             return match (&mut parts.nearer, from) {
                 (Some(nearer), Tier::Host) => nearer.begin(id, name, part.bytes().len()),
                 _ => self.end_load(id, TransferResult::Done, Came::default()),
@@ -245,6 +250,8 @@ impl TieredStore {
                 PartSource::Host => match self.host.get(&name.record).cloned() {
                     Some(record) => self.sealer.submit(SealerJob::CopyPart { name, record, slot }),
                     None => {
+                        // The slot is free before the answer, because another part may
+                        // wait for it.
                         drop(slot);
                         self.part_arrived(name, None);
                     }
@@ -329,6 +336,7 @@ impl TieredStore {
         let packed = self.packs.as_ref().and_then(|packs| packs.part_of(record));
         let len = |part: u16| self.parts.get(usize::from(part)).copied();
         match packed {
+            // Part 0 of a pack is its description, which is not loaded as a part.
             Some(packed) => (Content::Pack, len(packed).filter(|_| part > 0)),
             None => (Content::Unit, len(part)),
         }
@@ -347,6 +355,7 @@ impl TieredStore {
         let is_right = meta.content == content
             && meta.exactness == self.config.exactness
             && len == Some(part.bytes().len());
+        // The parts of a pack were compared when it was found or made.
         is_it && is_right && (content == Content::Pack || self.is_unit(part))
     }
 

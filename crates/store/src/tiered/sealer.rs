@@ -127,11 +127,13 @@ impl Sealer {
 
 impl Drop for Sealer {
     fn drop(&mut self) {
+        // Closes the channel: the thread ends after the jobs that wait.
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
         self.notes = None;
+        // A disk may hang: after this time the thread is left to itself.
         let _ = self.noting.recv_timeout(NOTE_PATIENCE);
     }
 }
@@ -146,6 +148,7 @@ fn start_noting() -> std::io::Result<(SyncSender<Note>, Receiver<()>)> {
             // A hint, which may be missing.
             let _ = notes::write(&path, &tails);
         }
+        // The thread owns the sender, so its end closes the channel that `drop` waits for.
         drop::<Sender<()>>(is_noting);
     })?;
     Ok((notes, noting))
@@ -193,6 +196,7 @@ fn carry_out(job: SealerJob, pack: &mut Option<Draft>) -> Option<SealerResult> {
 
 fn copy(tokens: &Tokens, format: &dyn TokenFormat, draft: &mut Draft) {
     for &(at, to) in &tokens.moves {
+        // Part 0 is the description.
         let chunk = 1 + (to / tokens.unit_tokens) as usize;
         let to_at = (to % tokens.unit_tokens) as usize;
         let to = draft.part_mut(chunk);

@@ -37,6 +37,8 @@ impl Ages {
         let mut place = age;
         while place < self.sums.len() {
             self.sums[place] += blocks;
+            // In a Fenwick tree from index 0, the next sum that covers `age` sets its lowest zero
+            // bit.
             place |= place + 1;
         }
     }
@@ -44,8 +46,10 @@ impl Ages {
     /// `count` blocks of `age`, up to the place `end` of its chain, were used again.
     pub(super) fn take(&mut self, age: u32, count: u32, end: u64) {
         let age = age as usize;
+        // Never more than the age has: no trace, however broken, may wrap the sums.
         let count = u64::from(count).min(self.blocks[age]);
         self.blocks[age] -= count;
+        // A cut only moves forward, as the blocks before it belong to younger requests.
         self.cuts[age] = self.cuts[age].max(end);
         self.total -= count;
         let mut place = age;
@@ -61,6 +65,7 @@ impl Ages {
         let mut sum = 0;
         while end > 0 {
             sum += self.sums[end - 1];
+            // Clearing the lowest set bit leads to the sum that ends just before this one's range.
             end &= end - 1;
         }
         self.total - sum
@@ -74,12 +79,15 @@ impl Ages {
     /// Renumbers the ages that `pieces` (age and number of blocks) have, in their order, with room
     /// for four times as many; returns the new number of each old one.
     pub(super) fn renumber(&mut self, pieces: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
+        // Not taken from `self.blocks`: pieces that were sampled out or forgotten left their counts
+        // there.
         let mut blocks = vec![0; self.blocks.len()];
         for (age, count) in pieces {
             blocks[age as usize] += u64::from(count);
         }
         let is_live = blocks.iter().map(|&blocks| blocks > 0);
         let live = is_live.clone().filter(|&live| live).count();
+        // Three new ages per live one come before the next renumbering, which pays for this pass.
         let room = (4 * live).max(ROOM_MIN);
         let old = std::mem::replace(
             self,
@@ -91,6 +99,7 @@ impl Ages {
                 total: 0,
             },
         );
+        // Ages without blocks keep 0; no piece refers to them.
         let mut numbers = vec![0; blocks.len()];
         let alive = (0..blocks.len()).filter(|&age| blocks[age] > 0);
         for (new, age) in alive.enumerate() {

@@ -11,6 +11,7 @@ impl Distances {
     /// Counts `count` hits at the distances from `first` on, each `weight` times.
     pub(super) fn add(&mut self, first: u64, count: u32, weight: u64) {
         let until = first.saturating_add(u64::from(count));
+        // Bin by bin and not distance by distance: a run can be a whole prompt long.
         let mut next = first;
         while next < until {
             let bin = bin(next);
@@ -29,7 +30,9 @@ impl Distances {
         let (mut hits, mut in_part) = (0, 0);
         let sizes = self.0.iter().enumerate().map(move |(bin, count)| {
             hits += count;
+            // `part` ends at its own largest distance, which may be lower.
             in_part += part.0.get(bin).copied().unwrap_or(0);
+            // A cache of C blocks hits the distances below C, so the bin's end is the size.
             (*count, (start(bin + 1), hits, in_part))
         });
         sizes.filter(|(count, _)| *count > 0).map(|(_, point)| point)
@@ -38,6 +41,7 @@ impl Distances {
 
 fn bin(distance: u64) -> usize {
     let bits = u64::BITS - distance.leading_zeros();
+    // Small distances have no bits to drop, so each one has a bin of its own.
     let shift = bits.saturating_sub(BITS + 1);
     ((u64::from(shift) << BITS) + (distance >> shift)) as usize
 }
@@ -46,6 +50,7 @@ fn bin(distance: u64) -> usize {
 fn start(bin: usize) -> u64 {
     let bin = bin as u64;
     let shift = (bin >> BITS).saturating_sub(1);
+    // The end of the last bin is 2^64, which needs the wider type.
     let mantissa = u128::from(bin - (shift << BITS)) << shift;
     u64::try_from(mantissa).unwrap_or(u64::MAX)
 }

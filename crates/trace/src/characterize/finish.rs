@@ -80,10 +80,12 @@ struct Blocks {
 impl Blocks {
     fn of(counts: &Characterizer) -> Self {
         let weight = counts.stack.weight();
+        // The histogram counts milliseconds, and the times of uses are nanoseconds.
         let horizon = counts.reuse.percentile(LATE) as u64 * NANOS_PER_MS;
         let (mut distinct, mut once, mut open) = (0, 0, 0);
         let (mut all, mut reused) = (Histogram::default(), Histogram::default());
         let mut reuses = OwnerHistogram::default();
+        // One more place, for blocks whose last use is in the last bucket.
         let mut changes = vec![0i64; counts.moments.buckets().len() + 1];
         for (count, record) in counts.stack.pieces() {
             let blocks = u64::from(count) * weight;
@@ -91,14 +93,17 @@ impl Blocks {
             reuses.add(u64::from(record.uses - 1), blocks);
             let life_ms = record.last.since(record.first).as_millis() as u64;
             all.add(life_ms, blocks);
+            // No cache gains from a block that is used once, so it is live in no bucket.
             if record.uses == 1 {
                 once += blocks;
                 continue;
             }
             reused.add(life_ms, blocks);
+            // `end` is the latest arrival, so no use lies after it.
             if counts.end.0 - record.last.0 < horizon {
                 open += blocks;
             }
+            // Only the two ends of a lifespan are marked; `running` fills the buckets between.
             changes[counts.moments.place(record.first)] += blocks as i64;
             changes[counts.moments.place(record.last) + 1] -= blocks as i64;
         }
@@ -120,6 +125,7 @@ impl Blocks {
 fn running(changes: &[i64]) -> Vec<u64> {
     let sums = changes.iter().scan(0, |sum, change| {
         *sum += change;
+        // Each block is added no later than it is subtracted, so no sum is negative.
         Some(*sum as u64)
     });
     sums.take(changes.len() - 1).collect()
@@ -144,6 +150,7 @@ impl NextTurns {
         let weight = counts.sessions.weight();
         for session in counts.sessions.records() {
             let next = ended.entry(session.class).or_default();
+            // So late in the trace, the next request may lie beyond its end.
             if counts.end.0 - session.last.0 < horizon {
                 next.open += weight;
             } else {
@@ -166,6 +173,7 @@ impl NextTurns {
         let all = with_p(all);
         let within = WITHIN_S.map(|seconds| {
             let bins = counts.gaps.iter();
+            // A bin counts only if it lies within the time as a whole.
             let soon = bins.filter(|&(_, last, _)| last as f64 * UNIT_S <= seconds);
             let followed = soon.map(|(_, _, times)| times).sum();
             (seconds, share(followed, all.followed + all.ended))
@@ -222,6 +230,7 @@ fn over_time(counts: &Characterizer, blocks: &Blocks, next: &NextTurns) -> OverT
 fn curve(counts: &Characterizer, ideal: &Ideal) -> Vec<CurvePoint> {
     let block_tokens = u64::from(counts.settings.block_tokens);
     let points = || counts.curve.hits(&counts.unservable);
+    // Hits without those on blocks that are recomputed in any case.
     let serving = |(_, hits, unservable): (u64, u64, u64)| hits - unservable;
     // A block's tokens, but for what sampling rounds.
     let tokens_per_hit = share(ideal.hit_tokens, points().last().map_or(0, serving));
@@ -264,6 +273,7 @@ fn types(counts: &Characterizer) -> Vec<TypeShare> {
 impl Hits {
     fn without(&self, part: &Self) -> Self {
         Self {
+            // Both are estimates under sampling, so a part can exceed its whole.
             requests: self.requests.saturating_sub(part.requests),
             references: self.references.saturating_sub(part.references),
             hits: self.hits.saturating_sub(part.hits),
@@ -321,6 +331,7 @@ fn kind(sessions: &SampledTable<Session>, is_of: impl Fn(&Session) -> bool) -> S
         kind.all.hits += session.hits * weight;
         prompt_tokens += session.prompt_tokens * weight;
     }
+    // A mean and no share; `share` also covers a kind without requests.
     kind.prompt_tokens_mean = share(prompt_tokens, kind.all.requests);
     kind
 }
@@ -357,10 +368,12 @@ fn reuse(times: &Histogram) -> Reuse {
     let (mut below, mut next, mut at_once) = (0, 0.0, 0);
     for (_, last, number) in times.iter() {
         below += number;
+        // The bin of 0 ms is exact, and no fit includes it.
         if last == 0 {
             at_once = number;
         }
         let reached = share(below, times.count());
+        // A point per step of the share keeps the curve short for any number of bins.
         if reached >= next {
             cdf.push((last as f64 * UNIT_S, reached));
             next = reached + CDF_STEP;
@@ -370,6 +383,7 @@ fn reuse(times: &Histogram) -> Reuse {
 }
 
 fn locality(counts: &Characterizer) -> Locality {
+    // The bins of `count_places`: offsets 0, 1, 2 to 3, 4 to 7 and on.
     let mut from = 0;
     let by_offset = counts.offsets.iter().enumerate().map(|(bin, hits)| {
         let until = 1 << bin;
@@ -421,6 +435,7 @@ fn capacity(counts: &Characterizer, over_time: &OverTime, curve: &[CurvePoint]) 
         settings.kv_bytes_per_token.map(|bytes| bytes * f64::from(settings.block_tokens));
     let peak_bytes = block_bytes.map(|bytes| bytes * peak_blocks as f64);
     let device = settings.device_bytes.filter(|&bytes| bytes > 0.0);
+    // Points are in order of size, so the last one has all hits.
     let all = curve.last().map_or(0, |point| point.hits);
     let is_enough = |point: &&CurvePoint| point.hits as f64 >= 0.99 * all as f64;
     Capacity {

@@ -92,6 +92,7 @@ struct Times {
 pub fn fits(times: &Histogram) -> Fits {
     let times = Times::of(times);
     let observations = times.count as u64;
+    // With a single bin the deviation is 0, and the log-normal's density would divide by it.
     if observations < OBSERVATIONS_MIN || times.bins.len() < 2 {
         return Fits { observations, fits: Vec::new() };
     }
@@ -129,6 +130,7 @@ impl Times {
         let mut below = 0.0;
         let mut ks: f64 = 0.0;
         for &(_, end, weight) in &self.bins {
+            // The order within a bin is unknown, so both shares are compared at bin ends only.
             below += weight;
             ks = ks.max((below / self.count - distribution(end)).abs());
         }
@@ -154,6 +156,7 @@ fn exponential(times: &Times) -> Fit {
 
 fn weibull(times: &Times) -> Fit {
     let shape = weibull_shape(times);
+    // In units of the mean: a power of up to 50 of a long time would overflow.
     let powers = times.bins.iter().map(|bin| (bin.0 / times.mean).powf(shape) * bin.2);
     let scale = times.mean * (powers.sum::<f64>() / times.count).powf(1.0 / shape);
     times.judge(
@@ -172,6 +175,7 @@ fn weibull_shape(times: &Times) -> f64 {
     let is_too_large = |shape: f64| {
         let (mut powers, mut logs) = (0.0, 0.0);
         for &(t, _, weight) in &times.bins {
+            // In units of the mean, as in `weibull`, to keep the powers within an `f64`.
             let log = (t / times.mean).ln();
             let power = (shape * log).exp() * weight;
             powers += power;
@@ -181,6 +185,7 @@ fn weibull_shape(times: &Times) -> f64 {
     };
     let (mut low, mut high) = SHAPES;
     for _ in 0..BISECTIONS {
+        // The geometric middle, because the bounds span three orders of magnitude.
         let middle = (low * high).sqrt();
         if is_too_large(middle) {
             high = middle;
@@ -212,8 +217,10 @@ fn normal(z: f64) -> f64 {
     const B: [f64; 5] =
         [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
     let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
+    // Horner's scheme, from the highest power down.
     let series = B.iter().rev().fold(0.0, |sum, b| (sum + b) * t);
     let upper = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * series;
+    // `upper` is the tail beyond |z|, which is the lower tail for a negative z.
     if z > 0.0 { 1.0 - upper } else { upper }
 }
 

@@ -51,6 +51,7 @@ impl Histogram {
         self.count += times;
         let (value_f, times) = (value as f64, times as f64);
         self.sum += value_f * times;
+        // A square of a large value does not fit 64 bits.
         self.squares += value_f * value_f * times;
         self.max = self.max.max(value);
     }
@@ -75,11 +76,13 @@ impl Histogram {
     /// The value at `share` of all, by nearest rank: the middle of its bin; 0 when empty.
     #[must_use]
     pub fn percentile(&self, share: f64) -> f64 {
+        // A share of 0 asks for the smallest value, whose rank is 1.
         let rank = ((share * self.count as f64).ceil() as u64).max(1);
         let mut below = 0;
         for (middle, last, times) in self.iter() {
             below += times;
             if below >= rank {
+                // The middle of the last bin may lie above the largest value.
                 return if last >= self.max { self.max as f64 } else { middle };
             }
         }
@@ -97,6 +100,7 @@ impl Histogram {
         Spread {
             count: self.count,
             mean: mean * unit,
+            // Rounding can leave a difference slightly below zero.
             sd: (self.squares / count - mean * mean).max(0.0).sqrt() * unit,
             p10: self.percentile(0.10) * unit,
             p50: self.percentile(0.50) * unit,
@@ -117,6 +121,7 @@ fn bin(value: u64) -> usize {
 fn first(bin: usize) -> u64 {
     let per_doubling = 1 << BITS;
     let bin = bin as u64;
+    // These bins are exact. The shift below would underflow for the first half of them.
     if bin < 2 * per_doubling {
         return bin;
     }

@@ -45,12 +45,15 @@ impl<T: Default> SampledTable<T> {
 
     /// The record of `id`, a new one where there was none; `None` where it is not sampled.
     pub(super) fn of(&mut self, id: u64) -> Option<&mut T> {
+        // A known id needs no room, so only a new one can lower the rate.
         while self.records.len() >= self.records_max && !self.records.contains_key(&id) {
+            // An id that this rate drops anyway must not lower it for the others.
             if !is_kept(id, self.halvings) {
                 return None;
             }
             self.halvings += 1;
             let halvings = self.halvings;
+            // The hash alone decides, so each record that stays has seen all of its id's requests.
             self.records.retain(|&id, _| is_kept(id, halvings));
         }
         let is_kept = is_kept(id, self.halvings);

@@ -24,11 +24,13 @@ impl OwnerHistogram {
     pub(super) fn skew(&self) -> Skew {
         let owners: u64 = self.0.values().sum();
         let total: u64 = self.0.iter().map(|(amount, owners)| amount * owners).sum();
+        // The shares of nothing would be 0 / 0.
         if total == 0 {
             return Skew { owners, ..Skew::default() };
         }
         let corners = self.corners(owners, total);
         let mut area = 0.0;
+        // Trapezoids are exact here, because the curve consists of straight lines.
         for pair in corners.windows(2) {
             area += (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0;
         }
@@ -39,6 +41,7 @@ impl OwnerHistogram {
         Skew {
             owners,
             total,
+            // Rounding can make equal amounts slightly negative.
             gini: (1.0 - 2.0 * area).max(0.0),
             top_1_percent: 1.0 - at(&corners, 0.99),
             top_10_percent: 1.0 - at(&corners, 0.90),
@@ -69,6 +72,7 @@ fn at(corners: &[(f64, f64)], share: f64) -> f64 {
     let Some(&(x1, y1)) = corners.get(right) else {
         return 1.0;
     };
+    // Corner `right` is the first at or beyond `share`, so `x0 < share <= x1`.
     let (x0, y0) = corners[right - 1];
     y0 + (y1 - y0) * (share - x0) / (x1 - x0)
 }

@@ -131,6 +131,7 @@ impl<T: Copy> Stack<T> {
     /// Uses the blocks of one request. `visit` sees its (sampled) blocks in order, piece by
     /// piece, and says what to keep of each.
     pub fn touch(&mut self, blocks: &BlockRuns, mut visit: impl FnMut(Touch<T>) -> T) {
+        // Renumbering keeps the order of ages, so no distance changes.
         if self.ages.is_full() {
             self.renumber();
         }
@@ -141,8 +142,10 @@ impl<T: Copy> Stack<T> {
                 let place = offset + (part.start - run.start);
                 self.touch_run(part, place, age, &mut visit);
             }
+            // The whole run counts: places are those of the real chain, also under sampling.
             offset += u64::from(run.count);
         }
+        // Only now do older ages lose blocks: all distances of a request are those from before it.
         let Self { moved, ages, added, .. } = self;
         let mut total = std::mem::take(added);
         for (from, count, end) in moved.drain(..) {
@@ -153,6 +156,7 @@ impl<T: Copy> Stack<T> {
             }
         }
         ages.close(age, total);
+        // Last, so that one weight holds for all blocks of the request.
         self.shrink();
     }
 
@@ -165,6 +169,7 @@ impl<T: Copy> Stack<T> {
             for part in sampled(*run, self.halvings) {
                 let place = offset + (part.start - run.start);
                 let matched = self.matched_run(part, place, capacity);
+                // The first miss ends the prefix, and all before it matched.
                 if matched < u64::from(part.count) {
                     return place + matched;
                 }
@@ -176,6 +181,7 @@ impl<T: Copy> Stack<T> {
 
     fn matched_run(&self, run: Run, place: u64, capacity: u64) -> u64 {
         let end = run.start + u64::from(run.count);
+        // A piece that begins before the run may reach into it.
         let before = self.pieces.range(..=run.start).next_back();
         let first = before.map_or(run.start, |(&start, _)| start);
         let mut next = run.start;
@@ -185,9 +191,11 @@ impl<T: Copy> Stack<T> {
                 continue;
             }
             let distance = self.distance(piece.age, place + (next - run.start), None);
+            // An id before this piece was never used, or the piece lies too deep for the cache.
             if start > next || distance >= capacity {
                 break;
             }
+            // Within a piece the distance grows by one per block.
             let held = capacity - distance;
             if held < stop.min(end) - next {
                 return next - run.start + held;
@@ -203,21 +211,26 @@ impl<T: Copy> Stack<T> {
             Some((known, younger)) if known == age => younger,
             _ => self.ages.younger(age),
         };
+        // Ages are sums of sampled blocks and are scaled up; a place in a chain is exact.
         younger * self.weight() + offset.saturating_sub(self.ages.cut(age))
     }
 
     fn touch_run(&mut self, run: Run, place: u64, age: u32, visit: &mut impl FnMut(Touch<T>) -> T) {
         let end = run.start + u64::from(run.count);
+        // After both cuts, each piece lies within the run or outside of it.
         split(&mut self.pieces, run.start);
         split(&mut self.pieces, end);
         let weight = self.weight();
         let Self { pieces, ages, added, moved, fresh, .. } = self;
+        // `visit` is an argument, because the loop below calls it as well.
         let mut new = |from: u64, until: u64, visit: &mut dyn FnMut(Touch<T>) -> T| {
             let count = (until - from) as u32;
             let record = visit(Touch { offset: place + (from - run.start), count, before: None });
+            // The loop holds the map, so new pieces wait until it ends.
             fresh.push((from, StackPiece { count, age, record }));
             *added += until - from;
         };
+        // Neighbours often have the same age, and its sum costs a walk through the tree.
         let mut known = None;
         let mut next = run.start;
         for (&start, piece) in pieces.range_mut(run.start..end) {
@@ -252,6 +265,7 @@ impl<T: Copy> Stack<T> {
         if self.depth_max < u64::MAX {
             self.renumber();
         }
+        // Without some room to spare, the next requests would renumber all pieces again.
         let enough = if self.depth_max < u64::MAX {
             self.pieces_max - self.pieces_max / 4
         } else {
@@ -267,6 +281,7 @@ impl<T: Copy> Stack<T> {
         self.halvings += 1;
         let halvings = self.halvings;
         let pieces = std::mem::take(&mut self.pieces);
+        // A piece may span several groups, and each of them is kept or dropped whole.
         let parts = pieces.into_iter().flat_map(|(start, piece)| {
             let run = Run { start, count: piece.count };
             sampled(run, halvings).map(move |part| {
@@ -281,6 +296,7 @@ impl<T: Copy> Stack<T> {
     /// Renumbers the ages, without those that no block has any more or that are too deep.
     fn renumber(&mut self) {
         if self.depth_max < u64::MAX {
+            // The sums are of sampled blocks, so the limit is scaled down to them.
             let depth_max = self.depth_max / self.weight();
             let ages = &self.ages;
             self.pieces.retain(|_, piece| ages.younger(piece.age) < depth_max);
@@ -299,6 +315,7 @@ fn split<T: Copy>(pieces: &mut BTreeMap<u64, StackPiece<T>>, at: u64) {
         return;
     };
     let head = at - start;
+    // The piece ends before `at`, so there is nothing to cut.
     if head >= u64::from(piece.count) {
         return;
     }
@@ -312,6 +329,7 @@ fn sampled(run: Run, halvings: u32) -> impl Iterator<Item = Run> {
     let end = run.start + u64::from(run.count);
     let mut next = run.start;
     std::iter::from_fn(move || {
+        // Without sampling the run passes as it is, with no hash per group.
         if halvings == 0 {
             let whole = (next < end).then_some(run);
             next = end;
@@ -321,6 +339,7 @@ fn sampled(run: Run, halvings: u32) -> impl Iterator<Item = Run> {
             next = group_end(next).min(end);
         }
         let start = next;
+        // Groups that follow one another stay one run.
         while next < end && is_kept(next / GROUP_IDS, halvings) {
             next = group_end(next).min(end);
         }
@@ -330,6 +349,7 @@ fn sampled(run: Run, halvings: u32) -> impl Iterator<Item = Run> {
 }
 
 fn group_end(id: u64) -> u64 {
+    // The last group ends at 2^64, beyond the type.
     (id / GROUP_IDS + 1).saturating_mul(GROUP_IDS)
 }
 

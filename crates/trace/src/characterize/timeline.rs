@@ -30,6 +30,7 @@ impl<T> Default for TimeBuckets<T> {
 impl<T: BucketCounter> TimeBuckets<T> {
     /// The bucket that `time` falls into.
     pub(super) fn at(&mut self, time: Nanos) -> &mut T {
+        // One request may lie many lengths beyond the last bucket, hence a loop.
         while self.place(time) >= BUCKETS_MAX {
             self.double();
         }
@@ -42,6 +43,7 @@ impl<T: BucketCounter> TimeBuckets<T> {
 
     /// The number of the bucket that `time` falls into.
     pub(super) fn place(&self, time: Nanos) -> usize {
+        // On a 32-bit machine a far time must not wrap into an early bucket.
         usize::try_from(time.0 / self.bucket_ns).unwrap_or(usize::MAX)
     }
 

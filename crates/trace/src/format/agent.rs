@@ -62,6 +62,7 @@ pub(super) fn open<'a>(first: Option<&str>, options: &Options<'a>) -> OpenTrace<
     }
     // A bad first line is reported when it is read.
     let start = first.and_then(|first| serde_json::from_str::<Start>(first).ok());
+    // A size of 0 is reported with its line, when that one is read.
     let stated = start.and_then(|start| start.block_size).filter(|&s| s > 0);
     let block_tokens = options.block_tokens.or(stated).unwrap_or(BLOCK_TOKENS);
     let agent =
@@ -112,6 +113,8 @@ impl<'de> Deserialize<'de> for HasText {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut words: A) -> Result<HasText, A::Error> {
                 let mut has_text = false;
+                // The list is read to its end even after a match, or the parser would stop inside
+                // of it.
                 while let Some(InputType(word)) = words.next_element()? {
                     has_text |= word == "text";
                 }
@@ -122,11 +125,14 @@ impl<'de> Deserialize<'de> for HasText {
     }
 }
 
+// A word with an escape cannot be borrowed from the line.
 #[derive(Deserialize)]
 struct InputType<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> LineFormat<'a> for Agent {
     fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
+        // Counted before anything can fail: a bad line leaves the ids of later sessions as they
+        // are.
         let session = SessionId(self.num_lines);
         self.num_lines += 1;
         let line: Line<'_> = serde_json::from_str(line)
@@ -137,12 +143,14 @@ impl<'a> LineFormat<'a> for Agent {
                 self.block_tokens
             ));
         }
+        // Before any id is taken, so a session that is left out uses none.
         if self.drop_duplicates && line.dup_of.is_some() {
             return Ok(ParsedLine::Duplicate);
         }
         let mut flat = Flat { requests: Vec::new(), session, info };
         flat.add(line.requests, 0.0, None)?;
         let mut requests = flat.requests;
+        // A stable sort: requests of one time keep their order.
         requests.sort_by_key(|request| request.arrival);
         let base = match line.hash_id_scope.as_deref() {
             None | Some("local") => self.take_ids(&requests)?,
@@ -191,6 +199,7 @@ impl Flat<'_> {
             let at_s = start_s + step.t;
             if let Some(nested) = step.requests {
                 let kind = step.subagent_type.as_deref().unwrap_or(&step.kind);
+                // serde_json nests at most 128 levels, which bounds the recursion.
                 self.add(nested, at_s, Some(kind))?;
                 continue;
             }
@@ -221,6 +230,7 @@ fn end(run: &Run) -> u64 {
 fn shifted(mut request: TraceRequest, base: u64) -> TraceRequest {
     let mut blocks = BlockRuns::default();
     for &Run { start, count } in request.blocks.runs() {
+        // `take_ids` checked that the highest id fits.
         let start = start + base;
         blocks.push_run(Run { start, count });
     }

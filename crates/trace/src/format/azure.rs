@@ -36,6 +36,7 @@ pub(super) fn is_header(line: &str) -> bool {
 
 pub(super) fn open<'a>(first: Option<&str>) -> Result<OpenTrace<'a>, String> {
     let azure = Azure {
+        // An empty file has no line to take columns from, so any will do.
         columns: first.map_or(Ok([0, 1, 2]), columns)?,
         is_header_read: false,
         start: None,
@@ -98,7 +99,9 @@ pub(super) fn nanos_since_1970(text: &str) -> Option<i128> {
     let (hours, minutes, seconds) = (time.next()?, time.next()?, time.next()?);
     let (seconds, fraction) = seconds.split_once('.').unwrap_or((seconds, "0"));
     let days = days_since_1970(number(year, 9999)?, number(month, 12)?, number(day, 31)?)?;
+    // ISO 8601 allows 24:00, and a leap second is number 60.
     let in_day = number(hours, 24)? * 3600 + number(minutes, 59)? * 60 + number(seconds, 60)?;
+    // Local time is ahead of UTC by the offset.
     let seconds = days * 86_400 + in_day - offset_s;
     Some(i128::from(seconds) * 1_000_000_000 + i128::from(nanos_of(fraction)?))
 }
@@ -108,6 +111,7 @@ fn split_offset(time: &str) -> Option<(&str, i64)> {
     if let Some(time) = time.strip_suffix(['Z', 'z']) {
         return Some((time, 0));
     }
+    // The date is already split off, so a sign can only begin an offset.
     let Some(at) = time.find(['+', '-']) else {
         return Some((time, 0));
     };
@@ -119,6 +123,7 @@ fn split_offset(time: &str) -> Option<(&str, i64)> {
 
 /// Digits only, up to `max`.
 fn number(text: &str, max: i64) -> Option<i64> {
+    // `parse` alone would also accept a sign.
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = is_number.then(|| text.parse().ok())??;
     (number <= max).then_some(number)
@@ -129,6 +134,7 @@ fn nanos_of(fraction: &str) -> Option<i64> {
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
+    // Padded at the end: a fraction of `5` is half a second.
     let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(9);
     Some(digits.fold(0, |nanos, digit| nanos * 10 + i64::from(digit - b'0')))
 }

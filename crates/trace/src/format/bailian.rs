@@ -60,6 +60,7 @@ struct BailianLine {
 
 impl<'a> LineFormat<'a> for Bailian {
     fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
+        // Bad lines count as well, so skipping them moves no later arrival.
         let index = self.read;
         self.read += 1;
         let line: BailianLine = serde_json::from_str(line)
@@ -69,6 +70,7 @@ impl<'a> LineFormat<'a> for Bailian {
         // Without times, file order stands for them: request i arrives at i milliseconds.
         let seconds = line.timestamp.unwrap_or(index as f64 / 1e3);
         let arrival = nanos("timestamp", seconds, 1e9)?;
+        // A first turn has the parent -1, which is no `u64`.
         let parent = line.parent_chat_id.and_then(|id| u64::try_from(id).ok());
         Ok(ParsedLine::Request(TraceRequest {
             arrival,
@@ -99,9 +101,11 @@ impl SessionRoots {
                 *self.younger.get(&parent).or_else(|| self.older.get(&parent)).unwrap_or(&parent)
             }
         };
+        // Half the limit per map, so both together keep within it.
         if self.younger.len() >= CHATS_MAX / 2 {
             self.older = std::mem::take(&mut self.younger);
         }
+        // Each turn enters the younger half, so a session in use is not forgotten.
         self.younger.insert(chat, first);
         first
     }

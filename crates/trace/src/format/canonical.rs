@@ -250,6 +250,7 @@ pub(super) fn open<'a>(first: Option<&str>) -> Result<OpenTrace<'a>, String> {
         ));
     }
     let header: TraceHeader = serde_json::from_str(first).map_err(wrong)?;
+    // A request without a type has index 0, so the meaning of 0 is fixed.
     if header.types.first().is_none_or(|name| name != "unknown") {
         return Err("the first of `types` must be `unknown`".to_owned());
     }
@@ -260,6 +261,7 @@ pub(super) fn open<'a>(first: Option<&str>) -> Result<OpenTrace<'a>, String> {
         ..TraceInfo::new(header.block_tokens)
     };
     let mut canonical = Canonical { is_header_read: false, types: vec![0] };
+    // `TraceInfo::new` already has `unknown`.
     canonical.learn(&mut info, header.types.into_iter().skip(1))?;
     Ok((Box::new(canonical), info))
 }
@@ -279,6 +281,8 @@ impl Canonical {
                     "the name of a request type is longer than {TYPE_NAME_BYTES_MAX} bytes"
                 ));
             }
+            // Repeated names are not merged, because indices count all of them. The limit fits 16
+            // bits.
             self.types.push(info.types.len() as u16);
             info.types.push(printable(&name).into_owned());
         }
@@ -305,6 +309,7 @@ impl<'a> LineFormat<'a> for Canonical {
         let Some(&request_type) = self.types.get(usize::from(kind)) else {
             return Err(format!("`type` is {kind}, but only {known} have a name"));
         };
+        // Token figures would all be 0.
         if info.block_tokens == 0 && !line.blocks.0.is_empty() {
             return Err(
                 "there are `blocks`, but `block_tokens` in the header is 0; say there how many \

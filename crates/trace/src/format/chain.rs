@@ -31,6 +31,7 @@ impl<'de> Visitor<'de> for ChainVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<PromptChain, A::Error> {
         let mut blocks = BlockRuns::default();
         while let Some(ChainPiece(run)) = items.next_element()? {
+            // The sum never passes the limit, so the subtraction cannot underflow.
             if run.count as usize > BLOCKS_MAX - blocks.len() {
                 let message = format!("more than {BLOCKS_MAX} blocks in one request");
                 return Err(A::Error::custom(message));
@@ -54,6 +55,7 @@ struct PieceVisitor;
 
 impl PieceVisitor {
     fn run<E: Error>(start: u64, count: u32) -> Result<ChainPiece, E> {
+        // Everything that takes a run adds these two to find its end.
         match start.checked_add(u64::from(count)) {
             Some(_) => Ok(ChainPiece(Run { start, count })),
             None => Err(E::custom(format!("block id {start} is too large"))),
@@ -76,6 +78,7 @@ impl<'de> Visitor<'de> for PieceVisitor {
         let short = || A::Error::custom("a run is [start, count]");
         let start = pair.next_element()?.ok_or_else(short)?;
         let count = pair.next_element()?.ok_or_else(short)?;
+        // Three numbers are a list of ids with a bracket too many.
         match pair.next_element::<u64>()? {
             None => Self::run(start, count),
             Some(_) => Err(short()),

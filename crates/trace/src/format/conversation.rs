@@ -90,6 +90,7 @@ impl Conversation {
         let count = self.turns.iter().filter(is_user).count();
         let label = |number: usize| {
             let is_last = number == count;
+            // The last turn of a cut record may have been followed by one that is not here.
             let is_known = number >= self.labels_from as usize && !(is_last && self.is_truncated);
             is_known.then_some(!is_last)
         };
@@ -153,6 +154,7 @@ pub fn read(
     let mut lines = Lines::new(name, raw)?;
     let mut conversations = Vec::new();
     let mut record = 0;
+    // Before the read, so no line beyond the last one wanted can be an error.
     while limit.is_none_or(|limit| conversations.len() < limit) {
         record += 1;
         match lines.next_with(|line| parse(line, record)) {

@@ -44,6 +44,7 @@ struct MooncakeLine {
 
 impl<'a> LineFormat<'a> for Mooncake {
     fn read(&mut self, line: &str, _: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
+        // Bad lines count as well, so skipping them moves no later arrival.
         let index = self.read;
         self.read += 1;
         let line: MooncakeLine = serde_json::from_str(line)

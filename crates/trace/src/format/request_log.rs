@@ -162,6 +162,7 @@ impl PromptPart {
             return 0;
         };
         let messages = messages.as_array().map_or(&[][..], Vec::as_slice);
+        // A message that is no object gives null here, not a panic.
         let count = messages.iter().filter(|m| m["role"] == "user").count();
         u16::try_from(count).unwrap_or(u16::MAX)
     }
@@ -252,6 +253,7 @@ impl Iterator for Requests<'_> {
             let mut is_unread = false;
             let mut request = self.lines.next_with(|line| {
                 let request = parse(line)?;
+                // This parses the line again, but only if it gave no time.
                 is_unread = request.arrival.is_none() && names_time(line);
                 Ok(request)
             })?;
@@ -260,6 +262,7 @@ impl Iterator for Requests<'_> {
                 self.unread_times += u64::from(is_unread);
             }
             match request {
+                // A read error is never skipped, because it ends the input.
                 Err(TraceError::BadLine { .. }) if self.options.skip_bad => self.skipped += 1,
                 other => return Some(other),
             }

@@ -13,6 +13,7 @@ use super::{BY_FIELDS, Format};
 /// # Errors
 /// Why it looks like none of them.
 pub(crate) fn sniff(first: &str) -> Result<Format, String> {
+    // The header is the only known first line that is no JSON.
     if super::azure::is_header(first) {
         return Ok(Format::Azure);
     }
@@ -60,6 +61,7 @@ impl<'de> Visitor<'de> for &mut LineFields {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(name) = fields.next_key::<String>()? {
             self.0.insert(name);
+            // Skipped without a copy, as a first line can have megabytes.
             fields.next_value::<IgnoredAny>()?;
         }
         Ok(())

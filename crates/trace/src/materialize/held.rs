@@ -68,12 +68,15 @@ impl HeldChains {
     /// `prompt`, made of `request`, as the engine holds it.
     pub fn of(&mut self, request: &TraceRequest, prompt: &TokenPrompt) -> HeldRequest {
         let tokens = prompt.tokens.len() as u64;
+        // A block has a name only if ids cover all of its tokens.
         let named = tokens.min(request.blocks.len() as u64 * self.block_tokens);
         let num_named = (named / self.block_size) as usize;
+        // The answer's last token is sampled, but no step computes its keys and values.
         let computed = tokens + u64::from(prompt.output_tokens) - 1;
         let num_blocks = (computed / self.block_size) as usize;
         let mut chain = self.named(&request.blocks, num_named);
         while chain.len() < num_blocks {
+            // A run counts in 32 bits, so a loop covers any length.
             let room = u32::try_from(num_blocks - chain.len()).unwrap_or(u32::MAX);
             let start = self.unique;
             self.unique += u64::from(room);
@@ -91,6 +94,7 @@ impl HeldChains {
         let mut taken = 0;
         for block in 1..=count as u64 {
             let last = block * self.block_size - 1;
+            // An id may be shorter than a block, so a block can take several.
             while taken <= last / self.block_tokens {
                 id = ids.next();
                 taken += 1;

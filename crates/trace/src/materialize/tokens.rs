@@ -32,6 +32,7 @@ impl BlockTokens {
         let base = u128::from(len);
         let mut reach = base;
         let mut digits = 1;
+        // A reach below 2^64 times a 32-bit base fits 128 bits.
         while reach <= u128::from(u64::MAX) {
             reach *= base;
             digits += 1;
@@ -43,12 +44,14 @@ impl BlockTokens {
     pub(super) fn of(&self, id: u64, len: usize) -> impl Iterator<Item = TokenId> + use<> {
         let Range { start, end } = self.vocabulary;
         let base = end - start;
+        // XOR can be undone, so different ids keep different names.
         let name = id ^ self.key;
         let mut rest = name;
         let mut drawn = Rng::new(name);
         let digits = Self::digits(base);
         (0..len).map(move |position| {
             if position >= digits {
+                // Drawn from the name, so equal ids agree beyond the digits too.
                 return start + drawn.below(base as usize) as TokenId;
             }
             let digit = rest % u64::from(base);

@@ -23,6 +23,7 @@ impl<R: BufRead> Elements<R> {
     fn next(&mut self, byte: u8) -> u8 {
         if self.is_text {
             match byte {
+                // An escaped quote does not end the text.
                 _ if self.is_escaped => self.is_escaped = false,
                 b'\\' => self.is_escaped = true,
                 b'"' => self.is_text = false,
@@ -34,17 +35,21 @@ impl<R: BufRead> Elements<R> {
             b'"' => self.is_text = true,
             b'[' | b'{' => {
                 self.depth += 1;
+                // The array's own bracket becomes a blank, so that each byte stays one byte.
                 if self.depth == 1 {
                     return b' ';
                 }
             }
             b']' | b'}' => {
+                // A stray bracket must not wrap. The reader of the lines reports it.
                 self.depth = self.depth.saturating_sub(1);
                 if self.depth == 0 {
                     return b'\n';
                 }
             }
+            // Deeper commas belong to an element.
             b',' if self.depth == 1 => return b'\n',
+            // An element over several lines must become one line.
             b'\n' | b'\r' if self.depth > 0 => return b' ',
             _ => {}
         }

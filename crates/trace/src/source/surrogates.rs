@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 /// `json` with U+FFFD in place of every half that stands alone.
 pub(super) fn mended(json: &str) -> Cow<'_, str> {
+    // Nearly every line passes here and is not copied.
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return json.into();
     }
@@ -15,7 +16,9 @@ pub(super) fn mended(json: &str) -> Cow<'_, str> {
     while let Some(found) = json[at..].find('\\') {
         at += found;
         let len = match half(&bytes[at..]) {
+            // Two signs, so the second half of an escaped backslash begins no escape.
             None => 2,
+            // `half` has seen six bytes, so this slice lies within the text.
             Some(Half::High) if half(&bytes[at + 6..]) == Some(Half::Low) => 12,
             Some(_) => {
                 mended.push_str(&json[taken..at]);

@@ -52,6 +52,7 @@ impl<R: BufRead> Frames<R> {
 
     fn skip(&mut self, length: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.raw.by_ref().take(length), &mut io::sink())?;
+        // The file was cut within the frame.
         if skipped < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -61,6 +62,7 @@ impl<R: BufRead> Frames<R> {
 
 impl<R: BufRead> Read for Frames<R> {
     fn read(&mut self, text: &mut [u8]) -> io::Result<usize> {
+        // Below, zero bytes read mean that the frame has ended.
         if text.is_empty() {
             return Ok(0);
         }
@@ -72,6 +74,7 @@ impl<R: BufRead> Read for Frames<R> {
                     None => return Ok(0),
                 },
             };
+            // One block at a time: a frame can hold gigabytes of text.
             while frame.can_collect() == 0 && !frame.is_finished() {
                 frame
                     .decode_blocks(&mut self.raw, BlockDecodingStrategy::UptoBlocks(1))
@@ -81,6 +84,7 @@ impl<R: BufRead> Read for Frames<R> {
             if read > 0 {
                 return Ok(read);
             }
+            // The checksum covers the whole text, so it is known only now.
             check_sum(frame)?;
             self.frame = None;
         }

@@ -42,8 +42,10 @@ pub struct Agents {
 impl Agents {
     /// Requests of one session and its forks on average, were there no context limit.
     pub(super) fn requests_per_start(&self) -> f64 {
+        // Steps of a turn and turns of a session are geometric.
         let steps = 1.0 / (1.0 - self.p_step);
         let main = steps / (1.0 - self.p_turn);
+        // A fork has the steps of one turn.
         main * (1.0 + self.p_fork * steps)
     }
 
@@ -134,6 +136,7 @@ impl Source {
             request_type: self.types.of(&session),
             p_continue: None,
         };
+        // Before the session continues, because the fork leaves this request's prompt.
         if !session.is_fork && chance(&mut self.rng, self.config.p_fork) {
             self.fork(now, &session, ids);
         }
@@ -144,6 +147,7 @@ impl Source {
     fn start(&mut self, ids: &mut Ids) -> AgentSession {
         let prompt = self.openings.draw(&mut self.rng, ids);
         let opening_tokens = prompt.tokens();
+        // An opening takes at most half of the context, see `Openings`.
         let room = self.config.context_tokens - opening_tokens;
         AgentSession {
             id: ids.session(),
@@ -164,6 +168,7 @@ impl Source {
         let mut kept = main.opening_tokens;
         if chance(&mut self.rng, self.config.retries) {
             let history = (main.prompt.tokens() - kept) as usize;
+            // One more, as the end of the prompt is a valid point too.
             kept += self.rng.below(history + 1) as u32;
         } else {
             fork.turn = 1;
@@ -193,6 +198,7 @@ impl Source {
         if session.prompt.tokens().saturating_add(session.growth) > limit {
             return;
         }
+        // No user waits for a fork, so its requests follow like those of tools.
         let user_is_next = session.user_is_next && !session.is_fork;
         let gap = if user_is_next { &self.config.user_gap } else { &self.config.tool_gap };
         let gap_s = gap.draw(&mut self.rng);
@@ -203,6 +209,7 @@ impl Source {
 impl AgentTypes {
     fn of(&self, session: &AgentSession) -> u16 {
         match session {
+            // Before the user's arm: a fork has one type for all its requests.
             AgentSession { is_fork: true, .. } => self.fork,
             AgentSession { user_is_next: true, .. } => self.agent,
             AgentSession { .. } => self.tool,

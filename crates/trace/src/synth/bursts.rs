@@ -72,8 +72,10 @@ impl BurstSource {
         };
         let limit = self.config.context_tokens;
         let mut prompt = template.clone();
+        // The template takes at most half of the context.
         let room = limit - prompt.tokens();
         prompt.extend(self.config.payload.draw(&mut self.rng, room), ids);
+        // With this chance of another one, a burst has `size` requests on average.
         if chance(&mut self.rng, 1.0 - 1.0 / self.config.size) {
             let gap_s = self.config.gap.draw(&mut self.rng);
             self.timeline.wait(now, gap_s, template);

@@ -40,6 +40,7 @@ impl Behaviours {
         let mut holder: Vec<usize> = (0..steps.len()).collect();
         let mut moves = vec![holder.clone()];
         for _ in &config.changes_at {
+            // From the holders of the period before, so changes add up.
             exchange(&mut holder, &mut rng);
             moves.push(holder.clone());
         }
@@ -50,6 +51,7 @@ impl Behaviours {
     /// Returns the behaviour at `now` of a conversation of type `kind` after its `turn`-th turn.
     pub(super) fn of(&self, now: Nanos, kind: usize, turn: u16) -> Step {
         let (start, end) = (self.starts[kind], self.starts[kind + 1]);
+        // The last step of a type holds for all later turns.
         let class = (start + usize::from(turn.max(1)) - 1).min(end - 1);
         let period = self.changes.partition_point(|&change| change <= now);
         self.steps[self.moves[period][class]]
@@ -59,6 +61,7 @@ impl Behaviours {
 /// One cycle through all of them (Sattolo): none stays where it was.
 fn exchange(holders: &mut [usize], rng: &mut Rng) {
     for last in (1..holders.len()).rev() {
+        // Below `last` and never `last` itself, which makes the permutation one cycle.
         holders.swap(last, rng.below(last));
     }
 }
@@ -105,6 +108,7 @@ impl Labeller {
     fn random(&mut self) -> (u16, u16) {
         let kind = weighted(&mut self.rng, self.weights.iter().copied());
         let mut turn = 1;
+        // A chance of 0.6 gives 2.5 turns on average.
         while turn < RANDOM_TURN_MAX && chance(&mut self.rng, 0.6) {
             turn += 1;
         }

@@ -113,9 +113,11 @@ impl Conversations {
 impl RequestType {
     fn mean_requests(&self) -> f64 {
         let last = self.steps.last().map_or(0.0, |step| step.p_next);
+        // The last step holds for all later turns, so their number is geometric.
         let beyond = 1.0 / (1.0 - last);
         let firsts = &self.steps[..self.steps.len().saturating_sub(1)];
         let more = |turns: f64, step: &Step| 1.0 + step.p_next * turns;
+        // Backwards, from the turns beyond the last step. Repeats are geometric as well.
         firsts.iter().rev().fold(beyond, more) / (1.0 - self.repeat)
     }
 
@@ -184,6 +186,7 @@ impl ConversationSource {
     pub(super) fn step(&mut self, ids: &mut Ids) -> TraceRequest {
         let (now, mut session) = match self.timeline.next(&mut self.rng) {
             Event::Start(now) => (now, self.start(ids)),
+            // A repeat sends the same prompt, so it must not grow.
             Event::Resume(now, session) if session.repeated.is_some() => (now, session),
             Event::Resume(now, session) => (now, self.resume(session, ids)),
         };
@@ -193,6 +196,7 @@ impl ConversationSource {
         let repeated = session.repeated.take();
         let request = TraceRequest {
             arrival: now,
+            // `blocks` would give the partial last block of a repeat another id.
             blocks: repeated.unwrap_or_else(|| session.prompt.blocks(ids)),
             input_tokens: Some(session.prompt.tokens()),
             output_tokens: Some(answer),
@@ -215,6 +219,7 @@ impl ConversationSource {
         let kind = weighted(&mut self.rng, weights);
         let mut prompt = self.openings.draw(&mut self.rng, ids);
         let opening_tokens = prompt.tokens();
+        // An opening takes at most half of the context, see `Openings`.
         let room = self.config.context_tokens - opening_tokens;
         let question = self.config.types[kind].question;
         prompt.extend(question.draw(&mut self.rng, room), ids);
@@ -234,9 +239,11 @@ impl ConversationSource {
         let before = session.prompt.tokens();
         if chance(&mut self.rng, self.config.types[session.kind].rewrite) {
             let history = (before - session.opening_tokens) as usize;
+            // One more, as the end of the prompt is a valid point too.
             let kept = session.opening_tokens + self.rng.below(history + 1) as u32;
             session.prompt.truncate(kept, ids);
         }
+        // The part that was rewritten is as long as before, with blocks of its own.
         let rewritten = before - session.prompt.tokens();
         session.prompt.extend(rewritten + session.growth, ids);
         session

@@ -102,6 +102,7 @@ impl Length {
             let deviation = self.sigma * normal(rng) - self.sigma * self.sigma / 2.0;
             tokens *= exp(deviation);
         }
+        // `clamp` panics on reversed bounds, which a limit of 0 would give.
         let tokens = tokens.round().clamp(1.0, f64::from(limit.max(1)));
         tokens as u32
     }
@@ -137,6 +138,7 @@ impl Zipf {
     pub(super) fn draw(&self, rng: &mut Rng) -> usize {
         let point = rng.next_f64() * self.sums.last().copied().unwrap_or(1.0);
         let rank = self.sums.partition_point(|&sum| sum <= point);
+        // Rounding can put the point at the total, beyond the last rank.
         rank.min(self.sums.len() - 1)
     }
 }
@@ -148,12 +150,14 @@ pub(super) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
 
 /// True with probability `p`.
 pub(super) fn chance(rng: &mut Rng, p: f64) -> bool {
+    // A draw is below 1, so a probability of 1 always holds and one of 0 never does.
     rng.next_f64() < p
 }
 
 /// An index drawn in proportion to `weights`, of which one is positive.
 pub(super) fn weighted(rng: &mut Rng, weights: impl Iterator<Item = f64> + Clone) -> usize {
     let mut point = rng.next_f64() * weights.clone().sum::<f64>();
+    // Rounding can leave the point beyond all weights; the last positive one then takes it.
     let mut last = 0;
     for (index, weight) in weights.enumerate() {
         if weight > 0.0 {
@@ -174,6 +178,7 @@ pub fn normal(rng: &mut Rng) -> f64 {
         let u = 2.0 * rng.next_f64() - 1.0;
         let v = 2.0 * rng.next_f64() - 1.0;
         let square = u * u + v * v;
+        // Near the centre the square leaves the normal numbers, which `ln` needs.
         if square > 1e-300 && square < 1.0 {
             return u * (-2.0 * ln(square) / square).sqrt();
         }

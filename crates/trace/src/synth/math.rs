@@ -27,12 +27,14 @@ pub(super) fn ln(x: f64) -> f64 {
     let fraction = bits & ((1 << FRACTION_BITS) - 1);
     let mut exponent = (bits >> FRACTION_BITS) as i64 - BIAS;
     let mut mantissa = f64::from_bits(fraction | ((BIAS as u64) << FRACTION_BITS));
+    // Around 1 the series converges fastest: |s| is at most 0.172.
     if mantissa > SQRT_2 {
         mantissa *= 0.5;
         exponent += 1;
     }
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let square = s * s;
+    // Horner's scheme, from the smallest term up.
     let term = |sum: f64, k: u32| sum * square + 1.0 / f64::from(2 * k + 1);
     let series = (0..LN_TERMS).rev().fold(0.0, term);
     2.0 * s * series + exponent as f64 * LN_2
@@ -41,10 +43,12 @@ pub(super) fn ln(x: f64) -> f64 {
 /// e to the power of `x`; beyond ±700, where an `f64` ends, the value at the bound.
 pub(super) fn exp(x: f64) -> f64 {
     let x = x.clamp(-700.0, 700.0);
+    // `e^x` is `2^power · e^rest`, where |rest| is at most 0.35.
     let power = (x / LN_2).round();
     let rest = x - power * LN_2;
     let term = |sum: f64, k: u32| 1.0 + sum * rest / f64::from(k);
     let series = (1..=EXP_TERMS).rev().fold(1.0, term);
+    // Up to ±700 the power is within ±1010, so the biased exponent is that of a normal number.
     let scale = ((power as i64 + BIAS) as u64) << FRACTION_BITS;
     series * f64::from_bits(scale)
 }

@@ -114,6 +114,7 @@ impl PlantedConfig {
         self.check().map_err(InvalidPlanted)?;
         let mut rng = Rng::new(self.seed);
         let prompts = (0..self.system_prompts).map(|_| {
+            // A wording of its own, so that system prompts differ in their subjects.
             let words = self.system.draw(&mut rng, WORDS_MAX);
             Wording::new(&mut rng).system(words, &mut rng)
         });
@@ -161,9 +162,11 @@ impl Iterator for Generator {
         if self.done == self.config.conversations {
             return None;
         }
+        // From 1, as number 0 would share the seed of the system prompts.
         self.done += 1;
         // Each conversation draws on its own: more of them leave the first ones as they were.
         let mut rng = Rng::new(self.config.seed ^ self.done.rotate_left(32));
+        // A second source, so other lengths and wordings leave the outcomes as they are.
         let mut words = Rng::new(rng.next_u64());
         let mut conversation = Conversation {
             id: format!("planted-{}-{}", self.config.seed, self.done),
@@ -195,6 +198,7 @@ impl Generator {
             conversation.turns.push(Turn::new(Role::Assistant, answer));
             conversation.truth.push(p);
             let goes_on = chance(rng, p.value());
+            // The outcome says that another turn followed, so this is a cut and no end.
             conversation.is_truncated = goes_on && turn == self.config.max_turns;
             if !goes_on || conversation.is_truncated {
                 return;

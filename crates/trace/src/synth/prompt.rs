@@ -56,6 +56,7 @@ impl SynthPrompt {
     pub(super) fn extend(&mut self, more: u32, ids: &mut Ids) {
         self.tokens = self.tokens.saturating_add(more);
         let full = self.tokens / ids.block_tokens;
+        // The full blocks never hold more than the tokens so far, so this cannot underflow.
         let new = full - self.full.len() as u32;
         self.full.push_run(ids.blocks(new));
     }
@@ -64,6 +65,7 @@ impl SynthPrompt {
     pub(super) fn truncate(&mut self, tokens: u32, ids: &Ids) {
         self.tokens = self.tokens.min(tokens);
         let full = (self.tokens / ids.block_tokens) as usize;
+        // A block that the cut divides loses its id, because its tokens will be others.
         if full < self.full.len() {
             self.full = self.full.prefix(full);
         }
@@ -139,6 +141,7 @@ impl Openings {
             popularity: Zipf::new(config.prompts, config.exponent),
             prompts: vec![None; config.prompts],
             users: vec![None; config.users],
+            // A quarter for the system prompt and a quarter for the user's text.
             limit: context_tokens / 4,
             config: config.clone(),
         }

@@ -47,12 +47,14 @@ impl<S> SessionTimeline<S> {
     /// Takes the next event.
     pub(super) fn next(&mut self, rng: &mut Rng) -> Event<S> {
         let now = self.next_at();
+        // A start wins a tie, so that equal times have one order in every run.
         if now == self.next_start {
             self.next_start = later(now, exponential(rng, self.mean_between_starts_s));
             return Event::Start(now);
         }
         match self.open.pop() {
             Some(Reverse(first)) => Event::Resume(now, first.session),
+            // A time that is no start's is that of an open session, so this is never taken.
             None => Event::Start(now),
         }
     }
@@ -79,6 +81,7 @@ struct WaitingSession<S> {
 
 impl<S> PartialEq for WaitingSession<S> {
     fn eq(&self, other: &Self) -> bool {
+        // The order is unique, so the session itself takes no part.
         (self.at, self.order) == (other.at, other.order)
     }
 }

@@ -61,6 +61,7 @@ impl SynthWorkload {
     #[must_use]
     pub fn nominal_duration(&self) -> Duration {
         let seconds = self.requests.unwrap_or(0) as f64 / self.requests_per_s();
+        // A rate of 0 makes the quotient infinite or NaN.
         let by_requests = Duration::try_from_secs_f64(seconds).unwrap_or(DURATION_MAX);
         self.duration.unwrap_or(by_requests).min(DURATION_MAX)
     }
@@ -81,6 +82,8 @@ impl SynthWorkload {
         let nominal = self.nominal_duration();
         let sources = self.streams.iter().map(|stream| {
             stream.source(&mut StreamSetting {
+                // Streams draw their seeds in turn, so one added at the end leaves the others as
+                // they are.
                 seeds: std::array::from_fn(|_| rng.next_u64()),
                 nominal,
                 info: &mut info,
@@ -132,12 +135,14 @@ impl Iterator for RequestGenerator {
     type Item = TraceRequest;
 
     fn next(&mut self) -> Option<TraceRequest> {
+        // `min_by_key` keeps the first of equal times, so ties go by the order of streams.
         let source = self.sources.iter_mut().min_by_key(|source| source.next_at())?;
         if self.left == 0 || source.next_at() >= self.end {
             return None;
         }
         self.left -= 1;
         let mut request = source.step(&mut self.ids);
+        // Rounded only on the way out; the streams keep exact times.
         request.arrival = Nanos(request.arrival.0 / TICK_NANOS * TICK_NANOS);
         Some(request)
     }

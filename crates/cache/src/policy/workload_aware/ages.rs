@@ -14,8 +14,10 @@ const LAST_OCTAVE: u32 = 50;
 /// The bin of the time that has passed from `earlier` to `now`.
 #[inline]
 pub(super) fn bin(now: Nanos, earlier: Nanos) -> usize {
+    // A clock that steps back gives an age of 0, and so the first bin.
     let age = now.0.saturating_sub(earlier.0).max(1 << FIRST_OCTAVE);
     let octave = age.ilog2();
+    // The two bits below the leading one.
     let quarter = (age >> (octave - 2)) & 3;
     ((4 * (octave - FIRST_OCTAVE)) as usize + quarter as usize).min(BINS - 1)
 }

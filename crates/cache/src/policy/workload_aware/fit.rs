@@ -80,10 +80,12 @@ impl Exponential {
             time += count * ages::middle_s(bin);
             waiting += f64::from(histogram.waiting[bin]);
         }
+        // Without a reuse there is no rate to estimate.
         if reused < 1.0 {
             return None;
         }
         let mut fit = Self { share: reused / (reused + waiting), rate: reused / time };
+        // A use that waits counts by the chance that its reuse is still to come.
         for _ in 0..ROUNDS {
             let (mut to_come, mut time_to_come) = (0.0, 0.0);
             for bin in bins.clone().filter(|&bin| histogram.waiting[bin] > 0.0) {
@@ -122,7 +124,7 @@ fn hazards(histogram: &ReuseHistogram, prior: &Hazards, weight: f64) -> Hazards 
     std::array::from_fn(|bin| {
         let used = f64::from(histogram.reused[bin]);
         let waiting = f64::from(histogram.waiting[bin]);
-        // What waits in the bin was at risk for half of it, on average.
+        // Uses that wait in the bin were at risk for half of it, on average.
         let of = at_risk - waiting / 2.0 + weight;
         at_risk -= used + waiting;
         if of > 0.0 { ((used + weight * prior[bin]) / of).clamp(0.0, 1.0) } else { 0.0 }
@@ -149,6 +151,7 @@ fn within(hazards: &Hazards, bin: usize, life_s: f64) -> f64 {
         if start >= from + life_s {
             break;
         }
+        // The horizon may cut a bin. Its survival then falls evenly in logarithms.
         let share = (end.min(from + life_s) - start.max(from)) / (end - start);
         survival *= (1.0 - hazard).powf(share);
     }
@@ -167,6 +170,7 @@ fn density(hazards: &Hazards, bin: usize) -> f64 {
         let part = if later == bin { 0.5 } else { 1.0 };
         let width = part * (ages::start_s(later + 1) - ages::start_s(later));
         let next = survival * (1.0 - part * hazard);
+        // Mean survival in the bin times its width: the residence that is expected in it.
         time += width * (survival + next) / 2.0;
         survival = next;
         best = best.max((1.0 - survival) / time);
@@ -177,10 +181,12 @@ fn density(hazards: &Hazards, bin: usize) -> f64 {
 /// In logs, because the plain form underflows to ties.
 fn published(fit: Option<Exponential>, life: Life) -> AgeScores {
     std::array::from_fn(|bin| {
+        // Without a fit all blocks are equal, and the tie-break is LRU's.
         let Some(Exponential { share, rate }) = fit else {
             return 0.0;
         };
         let soon = match life {
+            // ln(1 - exp(-rate · life)), without the cancellation at low rates.
             Life::Fixed(life_s) => (-(-rate * life_s).exp_m1()).ln(),
             Life::Learnt | Life::Unbounded => 0.0,
         };

@@ -73,6 +73,7 @@ impl FitGuard {
 
     /// Counts an eviction; whether it is one to make a duel of.
     pub(super) fn is_due(&mut self) -> bool {
+        // Stays at 0 until a duel opens: an eviction on which both agree does not use up the turn.
         self.until_next = self.until_next.saturating_sub(1);
         self.until_next == 0
     }
@@ -157,6 +158,7 @@ impl FitGuard {
             Evictor::Fit => 1.0,
             Evictor::Lru => -1.0,
         };
+        // Between the two leads nothing changes, so the evictor does not flip with every duel.
         if self.balance.abs() > LEAD {
             self.trusts_fit = self.balance > 0.0;
         }

@@ -99,9 +99,11 @@ impl ReuseObserver {
     /// Notes the length of a request's chain, which sets the sampling rate.
     pub(super) fn request(&mut self, len: usize) {
         self.requests += 1;
+        // The plain mean of the first requests, which would otherwise be drawn towards 0.
         let weight = LENGTH_WEIGHT.max(1.0 / self.requests as f64);
         self.mean_length += weight * (len as f64 - self.mean_length);
         let ratio = (self.mean_length / USES_PER_REQUEST).max(1.0);
+        // Each bit halves the sample, so it shrinks as chains grow.
         self.sampled_bits = (ratio as u64).ilog2();
     }
 
@@ -125,6 +127,7 @@ impl ReuseObserver {
 
     /// A sampled block was evicted; `place` is its last use.
     pub(super) fn went(&mut self, block: BlockId, hash: BlockHash, place: u32) {
+        // The ring has overwritten its last use: there is nothing left to follow.
         if !self.is_open(block, place) {
             return;
         }
@@ -154,6 +157,7 @@ impl ReuseObserver {
             let histogram = &mut histograms[one.class as usize];
             match one.owner {
                 OVER => histogram.reused[one.bin as usize] += 1.0,
+                // Neither residents nor ghosts have a next use yet: both are censored at `now`.
                 _ => histogram.waiting[ages::bin(now, one.at)] += 1.0,
             }
         }
@@ -173,6 +177,7 @@ impl ReuseObserver {
         let place = self.next;
         self.next = (self.next + 1) % WINDOW;
         let old = std::mem::replace(&mut self.uses[place], new);
+        // The name must go with its use, or it would lead to the new one at this place.
         if old.owner == GHOST {
             let place = place as u32;
             let entry = self.ghosts.find_entry(old.fingerprint, |&found| found == place);

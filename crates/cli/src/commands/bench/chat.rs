@@ -147,6 +147,7 @@ fn check(chat: &ChatBenchCommand) -> Result<()> {
             return Err(UsageError(format!("{name} must be at least 1")).into());
         }
     }
+    // All options are checked before the first server starts, which takes seconds.
     chat.runs.check()?;
     bench_of(chat).map(drop)
 }
@@ -180,6 +181,7 @@ fn bench_of(chat: &ChatBenchCommand) -> Result<ChatBench> {
 }
 
 async fn run_chat(chat: &ChatBenchCommand) -> Result<()> {
+    // The records of a run of hours must not fail at the end.
     if let Some(record) = &chat.record {
         let inputs = [&chat.file, &chat.server.predictor];
         let inputs: Vec<&Path> = inputs.into_iter().filter_map(Option::as_deref).collect();
@@ -191,6 +193,7 @@ async fn run_chat(chat: &ChatBenchCommand) -> Result<()> {
     };
     let config = bench_of(chat)?;
     let predictor = chat.server.predictor.as_deref();
+    // Predictions are only for the record, and computing them takes time.
     let predicted = match predictor.filter(|_| chat.record.is_some()) {
         Some(file) => {
             let encoder = chat.server.encoder.as_deref();
@@ -204,6 +207,7 @@ async fn run_chat(chat: &ChatBenchCommand) -> Result<()> {
         None => bench.measure_servers().await?,
     };
     print(chat, &reports, probed.as_ref())?;
+    // The report comes first: it shows the failures that the error below counts.
     check_outcome(&reports)
 }
 
@@ -273,12 +277,14 @@ impl Bench<'_> {
             // A fresh server, so that no run profits from another's cache.
             let (server, client) = start(&self.chat.server, &run).await?;
             let report = self.measure(number, &run.name, &client).await;
+            // The server is stopped even if the run failed, so that the next one gets its memory.
             server.shutdown().await;
             reports.push((run.name, report?));
         }
         if self.chat.probe_rounds == 0 {
             return Ok((reports, None));
         }
+        // The probe gets a server of its own: caches of the last run would change its misses.
         let (server, client) = start(&self.chat.server, &ServerRun::default()).await?;
         let probed = probe_reuse(self.chat, &client).await;
         server.shutdown().await;

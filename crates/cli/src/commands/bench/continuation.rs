@@ -41,6 +41,7 @@ impl Continuations {
         let encoder = encoder::open(encoder.unwrap_or("ngram")).context("--encoder")?;
         let predictor = Predictor::new(Arc::new(model), encoder).with_context(wrong)?;
         let definition = &predictor.model().definition;
+        // Lengths of answers are features of the behaviour as well as their texts.
         if definition.behaviour || definition.text.answers {
             output::note(&format!(
                 "{} reads answers: the record has no probability",
@@ -70,7 +71,9 @@ fn situations(
     num_prompts: usize,
 ) -> Vec<Situation> {
     let mut known = of_requests(&as_sent(conversation), num_prompts);
+    // The benchmark sends no further turns, so no prediction is needed for them.
     known.truncate(bench.max_turns.unwrap_or(usize::MAX));
+    // Think times are drawn with the numbers that the benchmark uses, so both are the same.
     for (request, known) in (1..).zip(&mut known) {
         let think = bench.think.draw(bench.seed, number, request);
         known.gap_s = (request > 1).then_some(think.as_secs_f32());
@@ -87,6 +90,7 @@ fn as_sent(conversation: &Conversation) -> Conversation {
         added.chain(answer)
     };
     let messages = exchanges(conversation).into_iter().flat_map(messages);
+    // Messages before the record are not sent, so the count of turns begins at zero.
     Conversation {
         turns: messages.map(|(role, text)| Turn::new(role, text)).collect(),
         ..Conversation::default()
@@ -164,7 +168,7 @@ mod tests {
     /// `expected`: the prompts that each request lets the model read.
     fn check(said: &str, bench: &ChatBench, expected: &[(u16, &str)]) {
         let situations = situations(0, &conversation(said), bench, 2);
-        let got = situations.iter().map(|it| (it.turn, it.prompts.join(" ")));
+        let got = situations.iter().map(|situation| (situation.turn, situation.prompts.join(" ")));
         let wanted = expected.iter().map(|&(turn, text)| (turn, text.to_owned()));
         assert!(got.eq(wanted), "{said}: {situations:?}");
         let gaps: Vec<_> = situations.iter().map(|situation| situation.gap_s).collect();
@@ -236,8 +240,12 @@ mod tests {
         heard.expect("a question for every request");
         server.shutdown().await;
         let heard = listener.0.lock().expect("no panic holds it");
-        let heard = heard.iter().map(|it| (it.turn, it.said.prompts.clone(), it.gap.is_some()));
-        let known = known.into_iter().map(|it| (it.turn, it.prompts, it.gap_s.is_some()));
+        let heard = heard
+            .iter()
+            .map(|question| (question.turn, question.said.prompts.clone(), question.gap.is_some()));
+        let known = known
+            .into_iter()
+            .map(|situation| (situation.turn, situation.prompts, situation.gap_s.is_some()));
         assert_eq!(heard.collect::<Vec<_>>(), known.collect::<Vec<_>>());
     }
 

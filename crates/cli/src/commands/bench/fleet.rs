@@ -109,24 +109,29 @@ pub(crate) struct FleetBenchCommand {
 
 /// Simulates all strategies, then measures them.
 pub(super) fn run(bench: &FleetBenchCommand) -> Result<()> {
+    // The page is written after minutes of measurements, so its place is checked now.
     if let Some(page) = &bench.html {
         let trace = bench.source.trace.as_deref();
         output::files(&[("--html", page)], &trace.into_iter().collect::<Vec<_>>())?;
     }
     let (workload, asked) = bench.source.workload(bench.preset()?, bench.seed)?;
+    // Requests of a chat depend on answers; only due times can be simulated and sent alike.
     drive::check(&workload)?;
     let servers = bench.servers()?;
     // The simulator takes a second, so that what cannot be is known before minutes have passed.
-    let simulated: Vec<_> = servers.iter().filter_map(|it| it.simulated(&workload)).collect();
+    let simulated: Vec<_> =
+        servers.iter().filter_map(|server| server.simulated(&workload)).collect();
     let progress =
         TaskProgress::steps("measuring requests", servers.len() * workload.num_requests());
+    // The measurement takes minutes, so a log gets its first line at once.
     let progress = progress.announced();
     let engine = servers.iter().find_map(Server::told);
     let (measured, unanswered) = serve::runtime()?.block_on(async {
         let (mut measured, mut unanswered) = (Vec::new(), Vec::new());
         for server in servers {
             let (run, failure) = bench.measure(server, &workload, &|| progress.inc(1)).await?;
-            unanswered.extend(failure.map(|it| format!("{}: {it}", run.name)));
+            // A failure ends this strategy only; the others are still measured.
+            unanswered.extend(failure.map(|failure| format!("{}: {failure}", run.name)));
             measured.push(run);
         }
         anyhow::Ok((measured, unanswered))
@@ -187,6 +192,7 @@ impl FleetBenchCommand {
 
     /// Whether the engines are other people's, or real.
     fn is_emulated(&self) -> bool {
+        // Only an emulated engine has a cost that is known without a file.
         self.url.is_none() && !self.real && self.server.upstream.is_empty()
     }
 
@@ -216,12 +222,14 @@ impl FleetBenchCommand {
                 return Err(UsageError(message.to_owned()).into());
             }
         };
+        // A wrong name must fail here, before the server is asked.
         if let Some(name) = &given {
             parsed::<Profile>(name, "--strategies")?;
         }
         let reported = RunningFleet::ask(url, self.server.api_key_file.clone());
         let strategy = given.or(reported.strategy);
-        let profile = strategy.as_deref().and_then(|it| it.parse::<Profile>().ok());
+        // A server may have a profile of its own configuration, which cannot be simulated.
+        let profile = strategy.as_deref().and_then(|name| name.parse::<Profile>().ok());
         let replicas = self.server.replicas.map(usize::from).or(reported.replicas);
         let mut fleet = None;
         if let Some(file) = &self.cost_model {
@@ -252,6 +260,7 @@ impl FleetBenchCommand {
         on_answer: &dyn Fn(),
     ) -> Result<(StrategyRun, Option<String>)> {
         let (outcome, failure) = match (server.config, &self.url) {
+            // A server that was started is stopped even if the run failed.
             (Some(config), _) => {
                 let (running, client) = self.server.start(config).await?;
                 let url = format!("http://{}", running.address());
@@ -324,7 +333,8 @@ impl FleetBenchCommand {
                 (fleet_engine::of_server(&cost, fleet), fleet.replicas)
             }
             EngineBackend::Upstreams(engines) => {
-                let ranks = engines.iter().map(|it| it.data_parallel_size.max(1) as usize);
+                // Each data-parallel rank is a replica of the fleet.
+                let ranks = engines.iter().map(|engine| engine.data_parallel_size.max(1) as usize);
                 let block_size = self.block_size.map(usize::from);
                 (fleet_engine::of_file(&cost, block_size), ranks.sum())
             }

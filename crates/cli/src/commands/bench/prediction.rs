@@ -79,6 +79,7 @@ impl Prediction {
         if setting.blocks > BLOCKS_MAX {
             return usage(format!("--cache-blocks: at most {BLOCKS_MAX} can be predicted"));
         }
+        // A cache of no block would underflow below.
         if setting.blocks == 0 || setting.block_size == 0 {
             return usage("--cache-blocks and --block-size must be at least 1".to_owned());
         }
@@ -101,6 +102,7 @@ impl Prediction {
     pub(super) fn serve(&mut self, request: &TraceRequest, prompt: &TokenPrompt) {
         let held = self.chains.of(request, prompt);
         let hits = self.replay.serve(&TraceRequest { blocks: held.chain, ..*request });
+        // A hit cannot exceed the matchable blocks: the last token is always computed.
         let tokens = hits.min(held.matchable) as u32 * self.setting.block_size;
         self.cached_tokens.insert(prompt.number, tokens);
     }
@@ -112,6 +114,7 @@ impl Prediction {
         let mut differences = Vec::new();
         for sample in samples {
             let predicted = self.cached_tokens.get(&sample.number).copied().unwrap_or(0);
+            // The server counts other tokens than were sent, and then no comparison holds.
             ensure!(
                 predicted <= sample.prompt_tokens,
                 "request {}: the server counts {} prompt tokens, fewer than it was sent",

@@ -16,6 +16,7 @@ const RUNS_CHECKED: usize = 32;
 /// # Errors
 /// A usage error for what is one of `inputs`, and for what cannot be written.
 pub(super) fn check(file: &Path, inputs: &[&Path]) -> Result<()> {
+    // The number of runs is not known here, so the first names are checked.
     (1..=RUNS_CHECKED)
         .try_for_each(|number| output::files(&[("--record", &numbered(file, number))], inputs))
 }
@@ -39,6 +40,7 @@ fn numbered(file: &Path, number: usize) -> PathBuf {
         numbered.push(".");
         numbered.push(extension);
     }
+    // `with_extension` replaces the extension, so the number and the old one go in together.
     file.with_extension(numbered)
 }
 

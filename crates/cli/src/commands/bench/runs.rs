@@ -52,6 +52,7 @@ impl Runs {
     pub(super) fn all(&self) -> Vec<ServerRun> {
         let strategies: Vec<Option<&str>> = match (&self.strategies[..], &self.policies[..]) {
             ([], []) => DEFAULT_STRATEGIES.iter().copied().map(Some).collect(),
+            // Policies alone are compared under the server's own strategy.
             ([], _) => vec![None],
             (strategies, _) => strategies.iter().map(|name| Some(&name[..])).collect(),
         };
@@ -59,6 +60,7 @@ impl Runs {
             [] => vec![None],
             policies => policies.iter().map(|name| Some(&name[..])).collect(),
         };
+        // Every strategy meets every policy; the first varies slowest.
         let pairs = strategies
             .iter()
             .flat_map(|&strategy| policies.iter().map(move |&policy| (strategy, policy)));

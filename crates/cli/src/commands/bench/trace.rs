@@ -131,6 +131,8 @@ pub(super) fn run(trace: &TraceBenchCommand) -> Result<()> {
                     None => LiveRunReference::Replay(setting_of(&config)),
                 };
                 let (server, client) = trace.server.start(config).await?;
+                // The result is kept until the server has stopped; an early return would leave it
+                // running.
                 let measured = measure_own(trace, (&server, &client), prompts, pace, beside).await;
                 server.shutdown().await;
                 measured
@@ -150,6 +152,7 @@ fn pace(trace: &TraceBenchCommand) -> Result<Pace> {
     if trace.speed.is_nan() || trace.speed < SPEED_MIN {
         return usage(&format!("--speed must be at least {SPEED_MIN}"));
     }
+    // A policy's name is checked without a cache, before the server starts.
     let nowhere = Setting { capacity: 0, block_tokens: 1 };
     let known = trace.policy.as_deref().map(|name| policy::by_name(name, nowhere));
     if let Some(Err(error)) = known {
@@ -176,6 +179,7 @@ fn options(trace: &TraceBenchCommand) -> ServeOptions {
 /// The one cache of the server that is started; several find other things than one.
 fn setting_of(config: &ServeConfig) -> Option<CacheSetting> {
     match &config.backend {
+        // Two replicas have two caches, and routing decides between them.
         EngineBackend::Embedded(fleet) if fleet.replicas == 1 => Some(CacheSetting {
             blocks: fleet.engine.cache_blocks,
             block_size: fleet.engine.block_size as u32,
@@ -207,6 +211,7 @@ where
 {
     let gateway = server.gateway();
     if let LiveRunReference::Tiers(_) = &beside {
+        // Units of an earlier run would be hits that the simulation does not know.
         TieredServer::check_empty(gateway)?;
     }
     let mut measured = measure(trace, client, prompts, pace, &mut beside).await?;
@@ -237,9 +242,11 @@ where
         }
         LiveRunReference::Tiers(tiered) => (None, Some(tiered)),
     };
+    // The stream is borrowed only: its counts of altered requests are read below.
     let sent = prompts.by_ref().take(trace.requests.unwrap_or(usize::MAX));
     let sent = sent.map(|prompt| {
         let (request, prompt) = prompt?;
+        // The replay runs as prompts are sent, so the trace is read once.
         if let Some(prediction) = &mut prediction {
             prediction.serve(&request, &prompt);
         }
@@ -254,6 +261,7 @@ where
     })
     .await;
     progress.end();
+    // The bar ends before an error is printed.
     let observed = observed?;
     let agreement = prediction.map(|prediction| prediction.compare(&observed.samples));
     Ok(TraceRunResult {
@@ -273,6 +281,7 @@ fn report(trace: &TraceBenchCommand, measured: &TraceRunResult) -> Result<()> {
         });
         output::line(&line.to_string())?;
     } else {
+        // The report comes before the failures, which end the command with an error.
         output::line(&output::fitted(&report.to_markdown()))?;
         if let Some(agreement) = &measured.agreement {
             output::line(&output::fitted(&agreement.to_markdown()))?;

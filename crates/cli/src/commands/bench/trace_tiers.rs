@@ -135,7 +135,7 @@ impl TieredServer {
             }
         }
         let summary = replica.tiers().summary();
-        let capacity_units = summary.iter().map(|it| (it.tier.name(), it.capacity_units));
+        let capacity_units = summary.iter().map(|row| (row.tier.name(), row.capacity_units));
         let mut agreement = TierAgreement {
             capacity_units: capacity_units.collect(),
             rows: rows(&live, &simulated),
@@ -158,6 +158,7 @@ impl TieredServer {
 
     fn replica(&self, embedded: &EmbeddedReplicas) -> Result<TieredReplica> {
         let live = &embedded.replicas[0];
+        // A server that has computed nothing yet has learned nothing.
         let engine = live.learned().unwrap_or_else(unknown_engine);
         let shape = FleetShape {
             model: &embedded.model.config,
@@ -168,6 +169,7 @@ impl TieredServer {
         };
         let capacities: Vec<(Tier, usize)> =
             live.tiers().iter().map(|tier| (tier.tier, tier.capacity_units)).collect();
+        // A tier that failed to open is left out by the server, with a warning in its log.
         ensure!(!capacities.is_empty(), "the server has no lower tiers; see its log");
         let (tiers, mover) = in_virtual_time::tiers(&self.options, &shape, &capacities, engine)?;
         let config = SchedulerConfig {
@@ -192,6 +194,7 @@ impl TieredServer {
         match pace {
             Pace::Sequential => {
                 let serve = |request: &TieredRequest| {
+                    // One request at a time: each arrives when the one before has ended.
                     let request = TieredRequest { arrival: replica.now(), ..request.clone() };
                     replica.serve(&[request]).remove(0)
                 };
@@ -199,6 +202,7 @@ impl TieredServer {
             }
             Pace::Open { speed, .. } => {
                 let first = self.requests.first().map_or(Nanos(0), |first| first.arrival);
+                // The driver divides the recorded gaps by the speed as well.
                 let at = |arrival: Nanos| Nanos(0) + arrival.since(first).div_f64(speed);
                 let requests = self.requests.iter().map(|request| TieredRequest {
                     arrival: at(request.arrival),
@@ -259,11 +263,13 @@ fn by_source(metrics: &str) -> BTreeMap<&'static str, u64> {
     let lines = metrics.lines().filter_map(|line| line.strip_prefix(BY_SOURCE));
     for line in lines {
         let source = SOURCES.iter().find(|source| {
+            // The source is one of several labels, whose order is not promised.
             let label = format!("source=\"{source}\"");
             line.contains(&label)
         });
         let count = line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok());
         if let (Some(&source), Some(count)) = (source, count) {
+            // Replicas have a line each, so the counts add up.
             *tokens.entry(source).or_default() += count as u64;
         }
     }
@@ -287,6 +293,7 @@ fn rows(live: &BTreeMap<&str, u64>, simulated: &BTreeMap<&str, u64>) -> Vec<Toke
             points: (simulated_share - live_share) * 100.0,
         }
     };
+    // Tiers that the server does not have are not shown.
     let is_used = |row: &TokenSourceRow| row.live_tokens + row.simulated_tokens > 0;
     SOURCES.into_iter().map(row).filter(is_used).collect()
 }

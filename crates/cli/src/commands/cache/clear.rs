@@ -82,6 +82,7 @@ pub(super) fn gc(gc: &Gc) -> Result<()> {
 }
 
 pub(super) fn purge(purge: &Purge) -> Result<()> {
+    // A wrong tag fails before the cache is opened and locked.
     let tenant = purge.whose.tag()?;
     let progress = TaskProgress::endless("destroying records");
     let cache = purge.place.open()?;
@@ -118,6 +119,7 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
 
 /// Returns the error that names the records to destroy and asks for `--yes`.
 fn ask_back(cache: &Opened, tenant: Option<TenantTag>, place: &str) -> Result<anyhow::Error> {
+    // The survey shows the user the size of the loss before it happens.
     let mut items = cache.survey(unix_seconds())?.items;
     items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
     let bytes = items.iter().map(|item| item.resident.bytes).sum();

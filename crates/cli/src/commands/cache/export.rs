@@ -62,6 +62,7 @@ pub(super) fn run(export: &Export) -> Result<()> {
     } else {
         let gib = export.context_cache_gib.unwrap_or(BUDGET_GIB);
         let budget_bytes = (gib * f64::from(1 << 30)) as u64;
+        // This check comes before the folder is opened, because opening it evicts.
         refuse_to_shrink(&export.dest, budget_bytes)?;
         let options = DiskOptions::new(&export.dest, budget_bytes);
         match Disk::open(options, waker) {
@@ -86,6 +87,7 @@ pub(super) fn run(export: &Export) -> Result<()> {
 fn refuse_to_shrink(dest: &str, budget_bytes: u64) -> Result<()> {
     let held = match FolderInspector::look(dest.as_ref()) {
         Ok(folder) => folder.file_bytes()?,
+        // A folder that is no cache yet has nothing to lose.
         Err(DiskError::NoCache { .. }) => return Ok(()),
         Err(other) => return Err(other.into()),
     };
@@ -104,8 +106,10 @@ fn refuse_to_shrink(dest: &str, budget_bytes: u64) -> Result<()> {
 
 /// A cache would be read while it is written, for nothing.
 fn refuse_itself(export: &Export) -> Result<()> {
+    // Links and relative paths can name one folder in two ways.
     let real = |place: &str| PathBuf::from(place).canonicalize().ok();
     let (from, to) = (&export.place.cache, &export.dest);
+    // URLs have no canonical form, so only their spelling is compared.
     let is_same = from.trim_end_matches('/') == to.trim_end_matches('/')
         || real(from).is_some_and(|from| Some(from) == real(to));
     if is_same {
@@ -118,6 +122,7 @@ fn refuse_itself(export: &Export) -> Result<()> {
 fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {
     let mut failed: Vec<(String, u64)> =
         copied.failed.iter().map(|(failure, count)| (failure.to_string(), *count)).collect();
+    // A map has no order; sorted lines are the same in each run.
     failed.sort();
     let lines = || {
         let mut lines = vec![format!(
@@ -154,6 +159,7 @@ fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {
     } else {
         lines()
     })?;
+    // The report comes first, so a script gets the figures of a failed copy as well.
     let num_failed: u64 = copied.failed.values().sum();
     if num_failed > 0 {
         bail!("{} could not be written to {}", counted(num_failed, "record"), export.dest);
@@ -165,6 +171,7 @@ fn tell(export: &Export, items: &[Item], copied: &CopyReport) -> Result<()> {
             export.place.cache
         );
     }
+    // Evicted copies were written and are gone again, so the copy is incomplete.
     if copied.evicted > 0 {
         bail!("{} is too small for all of them: raise --context-cache-gib", export.dest);
     }

@@ -70,8 +70,10 @@ pub(super) fn ls(ls: &Ls) -> Result<()> {
     let now_s = unix_seconds();
     let survey = cache.survey(now_s)?;
     let items = survey.items.into_iter();
+    // The filter comes before the limit: the limit counts records of this tenant.
     let items = items.filter(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
     let mut items: Vec<Item> = items.take(ls.limit.unwrap_or(usize::MAX)).collect();
+    // Reading the start of each record takes time, so only those shown are described.
     cache.describe(&mut items);
     progress.end();
     let text = if ls.form.json {
@@ -90,6 +92,7 @@ const HEAD: [&str; 8] = ["name", "type", "kind", "tenant", "tokens", "bytes", "a
 
 fn row(item: &Item, now_s: u64) -> [String; 8] {
     let it = &item.resident;
+    // Clocks of two machines may differ, so an age is never negative.
     let age = item.created_s.map(|at| now_s.saturating_sub(at));
     let left = it.expires_s.map(|at| at.saturating_sub(now_s));
     let span = |seconds: Option<u64>, none: &str| seconds.map_or(none.to_owned(), words::span);
@@ -126,6 +129,7 @@ pub(super) fn stat(stat: &Stat) -> Result<()> {
     let cache = stat.place.look()?;
     let now_s = unix_seconds();
     let mut survey = cache.survey(now_s)?;
+    // The lists alone are fast; ages and identities need a read of each record.
     if !stat.quick {
         cache.describe(&mut survey.items);
     }
@@ -167,6 +171,7 @@ impl CacheStatReport<'_> {
             }
         }
         let mut tallies: Vec<(K, RecordTally)> = tallies.into_iter().collect();
+        // The largest come first, and only the first ones are shown to people.
         tallies.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.bytes));
         tallies
     }
@@ -214,6 +219,7 @@ impl CacheStatReport<'_> {
 
     /// Returns the bytes that count against the budget.
     fn used_bytes(&self) -> u64 {
+        // Segments take more room than their records.
         let files = self.survey.files;
         files.map_or_else(|| self.all().bytes, |files| files.bytes())
     }
@@ -307,15 +313,16 @@ impl CacheStatReport<'_> {
             lines.push("there is more: the listing was ended at its limit".to_owned());
         }
         let tenants = self.tenants().into_iter();
-        lines.extend(list("tenants", tenants.map(|(tag, it)| (words::tenant(tag), it))));
+        lines.extend(list("tenants", tenants.map(|(tag, tally)| (words::tenant(tag), tally))));
         let kinds = self.kinds().into_iter();
-        lines.extend(list("kinds", kinds.map(|(name, it)| (name.to_owned(), it))));
+        lines.extend(list("kinds", kinds.map(|(name, tally)| (name.to_owned(), tally))));
         lines.extend(list("identities", self.identities().into_iter()));
         lines.join("\n")
     }
 
     fn budget(&self) -> String {
         let used = self.used_bytes();
+        // Object storage does not record a budget.
         let Some(budget) = self.budget_bytes else {
             return row_of("used", &words::bytes(used));
         };

@@ -53,10 +53,13 @@ struct VerificationResults {
 pub(super) fn run(verify: &Verify) -> Result<()> {
     let tenant = verify.whose.tag()?;
     let looking = TaskProgress::endless("reading the lists of records");
+    // Setting records aside needs the lock; looking works beside a server.
     let cache = if verify.dry_run { verify.place.look()? } else { verify.place.open()? };
     let survey = cache.survey(unix_seconds())?;
     let mut items = survey.items;
+    // The lists cover all tenants, and a check of one reads only its records.
     items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
+    // Memory for the largest record, before any is read.
     let arena = arena(&items)?;
     looking.end();
     let progress = progress("reading records", &items);
@@ -89,6 +92,7 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
     let harm = found.harm.len();
     let harmed = format!("segments are harmed in {}", counted(harm as u64, "place"));
     let damaged = format!("{wrong} of {} damaged", counted(items.len() as u64, "record"));
+    // Unreadable records fail the check as damaged ones do.
     match (wrong, harm) {
         (0, 0) => Ok(()),
         (0, _) => bail!(CheckFailure(harmed)),
@@ -125,6 +129,7 @@ impl VerificationResults {
     }
 
     fn text(&self, is_dry: bool, seconds: f64) -> String {
+        // A very fast run must not divide by zero.
         let rate = self.intact.bytes as f64 / seconds.max(1e-9);
         let mut lines = Vec::new();
         for (item, wrong) in &self.damaged {

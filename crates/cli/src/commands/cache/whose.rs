@@ -40,6 +40,7 @@ impl TenantSelector {
         let salt = match (&self.salt, &self.salt_file) {
             (Some(salt), _) => salt.clone(),
             (None, Some(file)) => first_line(file)?,
+            // Without a salt all requests share the default tag.
             (None, None) => return Ok(self.no_salt.then(TenantTag::default)),
         };
         Ok(Some(TenantTag::of(Some(&salt))))
@@ -48,6 +49,7 @@ impl TenantSelector {
 
 fn parse(text: &str) -> Result<TenantTag> {
     let is_tag = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // The length is checked apart: `from_str_radix` accepts a sign and short numbers.
     let tag = u64::from_str_radix(text, 16).ok().filter(|_| is_tag);
     // Not repeated: it may be a salt, which is a secret.
     let wrong = || {

@@ -28,6 +28,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut name = "B";
     for unit in units {
+        // The unit changes at 1,000, so at most three digits precede the point.
         if value < 1_000.0 {
             break;
         }

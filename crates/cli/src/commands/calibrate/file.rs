@@ -35,6 +35,7 @@ impl CostModelFile {
             ("latency_s", self.latency_s),
         ];
         for (name, value) in seconds {
+            // Five digits: timings are less precise than that.
             let _ = writeln!(text, "{name} = {value:.4e}");
         }
         let counts = [
@@ -61,6 +62,7 @@ pub(super) async fn kv_tokens_of(url: &str) -> Result<Option<usize>, LoadgenErro
         Ok(())
     };
     match fetch(url, "/metrics", None, write).await {
+        // The server has no metrics or does not show them; that is no failure.
         Err(LoadgenError::Refused { .. }) => Ok(None),
         Err(error) => Err(error),
         Ok(()) => Ok(kv_tokens(&String::from_utf8_lossy(&page))),
@@ -69,11 +71,13 @@ pub(super) async fn kv_tokens_of(url: &str) -> Result<Option<usize>, LoadgenErro
 
 fn kv_tokens(page: &str) -> Option<usize> {
     page.lines().find_map(|line| {
+        // vLLM puts the configuration into the labels of a gauge.
         if line.starts_with("vllm:cache_config_info{") {
             let blocks = label(line, "num_gpu_blocks")?;
             return Some(blocks * label(line, "block_size")?);
         }
         let rest = line.strip_prefix("sglang:max_total_num_tokens")?;
+        // The value is the last word: labels may hold spaces.
         let value = rest.split_whitespace().next_back()?;
         Some(value.parse::<f64>().ok()? as usize)
     })

@@ -43,13 +43,13 @@ impl CalibrationReport {
     pub(super) fn table(&self) -> String {
         let head = ["shape", "measured, ms", "predicted, ms", "ratio"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
-        rows.extend(self.timings.iter().map(|it| {
-            let reckoned = self.fit.seconds(it.shape);
+        rows.extend(self.timings.iter().map(|timing| {
+            let reckoned = self.fit.seconds(timing.shape);
             vec![
-                told(it.shape),
-                format!("{:.2}", it.seconds * 1e3),
+                told(timing.shape),
+                format!("{:.2}", timing.seconds * 1e3),
                 format!("{:.2}", reckoned * 1e3),
-                format!("{:.2}", reckoned / it.seconds),
+                format!("{:.2}", reckoned / timing.seconds),
             ]
         }));
         aligned(&rows)
@@ -68,15 +68,18 @@ fn told(shape: TimedWork) -> String {
 fn held_out(timings: &[Timing], max_batched_tokens: usize) -> (f64, f64) {
     let half = |odd: usize| -> Vec<Timing> {
         let all = timings.iter().enumerate();
-        all.filter(|(at, _)| at % 2 == odd).map(|(_, it)| *it).collect()
+        // Every other shape, so that both halves span all sizes.
+        all.filter(|(at, _)| at % 2 == odd).map(|(_, timing)| *timing).collect()
     };
     let halves = [half(0), half(1)];
+    // A single shape cannot predict another one.
     if halves.iter().any(Vec::is_empty) {
         return (0.0, 0.0);
     }
     let errors =
         |by: usize, of: usize| EngineFit::of(&halves[by], max_batched_tokens).errors(&halves[of]);
     let (one, other) = (errors(0, 1), errors(1, 0));
+    // The worst of both directions, because an average would hide a bad one.
     ((one.0 + other.0) / 2.0, one.1.max(other.1))
 }
 
@@ -96,8 +99,8 @@ pub(super) fn json(written: &CostModelFile, report: Option<&CalibrationReport>) 
         "max_batched_tokens": engine.max_batched_tokens,
         "max_sequences": written.max_sequences,
         "kv_tokens": engine.kv_tokens,
-        "measured_shapes": report.map_or(0, |it| it.timings.len()),
-        "error": report.map(|it| errors(it.errors)),
-        "held_out_error": report.map(|it| errors(it.held_out)),
+        "measured_shapes": report.map_or(0, |report| report.timings.len()),
+        "error": report.map(|report| errors(report.errors)),
+        "held_out_error": report.map(|report| errors(report.held_out)),
     })
 }

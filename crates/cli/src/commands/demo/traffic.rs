@@ -42,15 +42,18 @@ struct Application {
 
 /// The log, a JSON object a line, in order of time.
 pub(super) fn log(seed: u64) -> Vec<u8> {
+    // One generator in a fixed order: the same seed gives the same log on every machine.
     let mut rng = Rng::new(seed);
     let mut sent = Vec::new();
     desk(&mut rng, &mut sent);
     library(&mut rng, &mut sent);
     shop(&mut rng, &mut sent);
     notes(&mut rng, &mut sent);
+    // Applications are generated one after the other, so their requests are merged by time.
     sent.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
     let mut log = Vec::new();
     for (number, DemoRequest { at_s, mut body }) in sent.into_iter().enumerate() {
+        // Ids follow the order of time, as in a real log.
         body["request_id"] = json!(format!("r{:04}", number + 1));
         body["created"] = json!((at_s * 1e3).round() / 1e3);
         log.extend_from_slice(body.to_string().as_bytes());
@@ -101,6 +104,7 @@ fn desk(rng: &mut Rng, sent: &mut Vec<DemoRequest>) {
         let mut history = vec![message("user", &words::question(rng))];
         let user = few(rng, 12);
         for step in 0..2 + rng.below(6) {
+            // The time is in front of everything, so nothing after it is ever the same.
             let system = format!("Current time: {}.\n{}", clock(at_s), desk.system);
             let mut messages = vec![message("system", &system)];
             messages.extend(history.iter().cloned());
@@ -123,6 +127,7 @@ fn library(rng: &mut Rng, sent: &mut Vec<DemoRequest>) {
         // Questions are on topics, whose documents are found together.
         let topic = few(rng, DOCUMENTS - RETRIEVED);
         let mut found: Vec<_> = (topic..topic + RETRIEVED).collect();
+        // The order of a search result changes with each question.
         rng.shuffle(&mut found);
         let found: Vec<_> = found.into_iter().map(|index| documents[index].as_str()).collect();
         let asked = format!("{}\nQuestion: {}", found.join("\n"), words::question(rng));
@@ -140,6 +145,7 @@ fn shop(rng: &mut Rng, sent: &mut Vec<DemoRequest>) {
         let user = few(rng, 50);
         turns(rng, &shop, [chat, user], sent, |rng, body| {
             let mut tools = shop.tools.clone();
+            // The tools come before the conversation in the prompt, so all of it moves.
             rng.shuffle(&mut tools);
             body["tools"] = json!(tools);
         });
@@ -172,6 +178,7 @@ fn turns(
         sent.push(DemoRequest { at_s, body });
         messages.push(message("assistant", &words::text(rng, 6)));
         at_s += 20.0 + rng.next_f64() * 120.0;
+        // On average a chat has two and a half turns.
         if rng.next_f64() < 0.4 {
             return;
         }
@@ -185,6 +192,7 @@ fn message(role: &str, content: &str) -> Value {
 /// One of `count`, the first ones far more often.
 fn few(rng: &mut Rng, count: usize) -> usize {
     let share = rng.next_f64();
+    // The third power of a uniform number puts half of all draws into the first eighth.
     (share * share * share * count as f64) as usize
 }
 

@@ -107,6 +107,7 @@ const WHEN: [&str; 18] = [
 /// One sentence.
 pub(super) fn sentence(rng: &mut Rng) -> String {
     let who = pick(rng, &WHO);
+    // All phrases begin with an ASCII letter, so one byte is one letter.
     let (first, rest) = who.split_at(1);
     let (does, what, when) = (pick(rng, &DOES), pick(rng, &WHAT), pick(rng, &WHEN));
     format!("{}{rest} {does} {what} {when}.", first.to_uppercase())

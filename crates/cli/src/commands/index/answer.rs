@@ -13,6 +13,7 @@ pub(super) fn summary(body: &[u8]) -> Option<Value> {
     let summary: Value = serde_json::from_slice(body).ok()?;
     let replicas = summary.get("replicas")?.as_array()?;
     let is_replica = |replica: &Value| replica["replica"].is_u64();
+    // `all` accepts an empty list: a gateway may have no replicas yet.
     let is_ours = summary["entries"].is_u64() && replicas.iter().all(is_replica);
     is_ours.then_some(summary)
 }
@@ -36,9 +37,12 @@ impl FirstLine {
         self.held.extend_from_slice(bytes);
         let line = self.held.split(|&byte| byte == b'\n').next();
         let is_whole = line.is_some_and(|line| line.len() < self.held.len());
+        // Bytes come in pieces; a line longer than any entry cannot be one.
         if !is_whole && self.held.len() <= ENTRY_BYTES_MAX {
             return Ok(&[]);
         }
+        // An answer that ends without a line break never gets here, and is foreign unless it is
+        // empty.
         self.is_ours = line.is_some_and(is_entry);
         if self.is_ours { Ok(&self.held) } else { Err(io::ErrorKind::InvalidData.into()) }
     }

@@ -22,6 +22,7 @@ pub(super) fn of(index: &Value) -> String {
     lines.extend(replicas().map(row));
     let labels = index["labels"].as_array().into_iter().flatten();
     let mut labels = labels.map(label).peekable();
+    // The empty line belongs to the labels, so it needs at least one.
     if labels.peek().is_some() {
         lines.push(String::new());
         lines.extend(labels);
@@ -29,6 +30,7 @@ pub(super) fn of(index: &Value) -> String {
     let notices = index["notices"].as_array().into_iter().flatten();
     let notices = notices.filter_map(Value::as_str).map(one_line);
     let mut problems: Vec<String> = replicas().flat_map(problems).chain(notices).collect();
+    // An empty table would look like a fault of the display.
     if replicas().next().is_none() {
         problems.push(
             "The gateway has no replicas; start it with --upstream URL, or without --upstream for \
@@ -47,9 +49,9 @@ pub(super) fn of(index: &Value) -> String {
 fn label(label: &Value) -> String {
     let held = label["held"].as_array().into_iter().flatten();
     let held: Vec<String> = held
-        .map(|it| {
-            let tokens = it["tokens"].as_u64().unwrap_or(0);
-            format!("{} on replica {}", counted(tokens, "token"), it["replica"])
+        .map(|replica| {
+            let tokens = replica["tokens"].as_u64().unwrap_or(0);
+            format!("{} on replica {}", counted(tokens, "token"), replica["replica"])
         })
         .collect();
     let held = if held.is_empty() {
@@ -81,6 +83,7 @@ fn totals(index: &Value) -> String {
 
 /// Describes the listeners of the replicas, if gateways share an index.
 fn sharing(shared: &Value) -> Option<String> {
+    // Gateways without a shared index do not have the field.
     let is_connected = shared.get("connected")?.as_bool()?;
     let count = |name: &str| shared[name].as_u64().unwrap_or(0);
     Some(format!(
@@ -139,6 +142,7 @@ fn stream_state(replica: &Value) -> &str {
 fn problems(replica: &Value) -> Vec<String> {
     let places = [&replica["problem"], &replica["stream"]["problem"]];
     let mut problems: Vec<&str> = places.into_iter().filter_map(Value::as_str).collect();
+    // The gateway's own words are more precise than anything that follows from the state.
     if problems.is_empty() {
         problems.extend(unsaid(replica));
     }
@@ -155,6 +159,7 @@ fn problems(replica: &Value) -> Vec<String> {
 
 /// Names the problem of an engine for which the gateway reports no problem.
 fn unsaid(replica: &Value) -> Option<&'static str> {
+    // Embedded replicas have no address that a user could correct.
     if !replica["upstream"].is_string() {
         return None;
     }
@@ -172,6 +177,7 @@ fn unsaid(replica: &Value) -> Option<&'static str> {
 }
 
 fn cell(text: &str) -> String {
+    // A pipe would end the cell of the table.
     one_line(text).replace('|', "\\|")
 }
 

@@ -89,6 +89,7 @@ impl DeviceOptions {
             named.told += &format!(", costs by {}", shown(file));
         }
         let kv_tokens = match (self.device_gib, &named.engine) {
+            // Infinity passes the parser of numbers, so it is refused here.
             (Some(gib), _) if gib > 0.0 && gib.is_finite() => gib * GIB / named.token_bytes,
             (Some(gib), _) => {
                 let message = format!("--device-gib {gib:?}: expected a size above 0");
@@ -101,6 +102,7 @@ impl DeviceOptions {
                     .to_owned()
             )),
         };
+        // A cost model may leave loading out, which is then zero.
         let loads = named.engine.map(|engine| engine.load_token_s);
         let host_bytes_per_s = match loads.filter(|&load_s| load_s > 0.0) {
             Some(load_s) => named.token_bytes / load_s,
@@ -118,19 +120,20 @@ impl DeviceOptions {
     fn by_name(&self) -> Result<Option<PlannedModel>> {
         let name = self.model.to_lowercase();
         let wild = WildModel::find(&name);
-        let shape = wild.map(|it| it.shape).or_else(|| ModelShape::find(&name));
+        let shape = wild.map(|model| model.shape).or_else(|| ModelShape::find(&name));
         let Some(shape) = shape else { return Ok(None) };
         if self.kv_dtype.is_some() {
             let message =
                 "--kv-dtype needs a model folder; a model by name has two bytes per value";
             bail!(UsageError(message.to_owned()));
         }
-        let gpus = self.gpus.unwrap_or(wild.map_or(1, |it| it.gpus));
+        let gpus = self.gpus.unwrap_or(wild.map_or(1, |model| model.gpus));
         let gpu = self.gpu.as_deref().unwrap_or(GPU).to_lowercase();
         let Some(known) = Gpu::find(&gpu) else {
-            let names = Gpu::KNOWN.map(|it| it.name).join(", ");
+            let names = Gpu::KNOWN.map(|gpu| gpu.name).join(", ");
             bail!(UsageError(format!("--gpu {gpu}: known are {names}")));
         };
+        // With a cost model no data sheet is needed, so the weights need not fit a GPU.
         if self.cost_model.is_some() {
             return Ok(Some(PlannedModel {
                 told: name,
@@ -142,8 +145,10 @@ impl DeviceOptions {
             let message = format!("--gpus {gpus}: the weights of {name} alone fill {gpus} {gpu}");
             bail!(UsageError(message));
         };
-        let study = wild.filter(|it| it.gpus == gpus && gpu == GPU);
-        engine.load_token_s = study.map_or(engine.load_token_s, |it| it.engine().load_token_s);
+        // The study measured loading on its own machines; elsewhere the data sheet counts.
+        let study = wild.filter(|model| model.gpus == gpus && gpu == GPU);
+        engine.load_token_s =
+            study.map_or(engine.load_token_s, |model| model.engine().load_token_s);
         Ok(Some(PlannedModel {
             told: match self.gpu {
                 Some(_) => format!("{name} on {gpus} {gpu}, by the data sheets"),
@@ -157,12 +162,13 @@ impl DeviceOptions {
     fn by_path(&self) -> Result<PlannedModel> {
         let path = Path::new(&self.model);
         if !path.exists() {
-            let wild = WildModel::ALL.map(|it| it.shape.name);
-            let known = ModelShape::KNOWN.map(|it| it.name);
+            let wild = WildModel::ALL.map(|model| model.shape.name);
+            let known = ModelShape::KNOWN.map(|shape| shape.name);
             let names = [&wild[..], &known[..]].concat().join(", ");
             let message = format!("--model {}: no such folder; known are {names}", self.model);
             bail!(UsageError(message));
         }
+        // No data sheet gives the cost of a folder's model, so GPUs would change nothing.
         if self.gpu.is_some() || self.gpus.is_some() {
             let message = "--gpu and --gpus need a model by name; for a folder give --device-gib";
             bail!(UsageError(message.to_owned()));

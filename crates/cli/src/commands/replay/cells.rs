@@ -34,6 +34,7 @@ pub(crate) fn replay_all(
     let outcomes = Mutex::new(Vec::with_capacity(cells.len()));
     let work = || {
         loop {
+            // The counter alone is shared, and no other memory depends on its order.
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(cell) = cells.get(index) else {
                 return;
@@ -44,17 +45,20 @@ pub(crate) fn replay_all(
                 predictions: cell.predictions,
             };
             let outcome = sweep.run(arm, &observe);
+            // The lock is held for one push; the replay itself runs outside it.
             let mut outcomes = outcomes.lock().expect("no holder of the lock panics");
             outcomes.push((index, outcome));
         }
     };
     std::thread::scope(|scope| {
+        // The calling thread works as well, so one thread less is started.
         for _ in 1..threads.min(cells.len()) {
             scope.spawn(work);
         }
         work();
     });
     let mut outcomes = outcomes.into_inner().expect("all threads are done");
+    // Threads finish in any order, and the table has the order of the cells.
     outcomes.sort_by_key(|(index, _)| *index);
     let outcomes = outcomes.into_iter().map(|(_, outcome)| Ok(outcome?));
     outcomes.collect()

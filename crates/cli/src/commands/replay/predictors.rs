@@ -55,6 +55,7 @@ impl NamedPredictor {
     /// # Errors
     /// When one is nothing that predicts, or has a name that another one has.
     pub(super) fn all(asked: &[String], encoders: &[PathBuf]) -> Result<Vec<Self>> {
+        // The built-in encoder is always there: most models are trained with it.
         let mut open = vec![encoder(BUILT_IN)?];
         for folder in encoders {
             open.push(encoder(&folder.display().to_string())?);
@@ -62,6 +63,7 @@ impl NamedPredictor {
         let mut all: Vec<Self> = Vec::new();
         for text in asked {
             let named = Self::new(text, &open)?;
+            // Two rows of the table would have one name.
             if all.iter().any(|other| other.name == named.name) {
                 let message = format!("--predictor: two are called `{}`", named.name);
                 return Err(UsageError(message).into());
@@ -69,6 +71,7 @@ impl NamedPredictor {
             all.push(named);
         }
         let is_model = |named: &Self| matches!(named.who, Who::Model(_));
+        // An encoder without a model has no effect.
         if !encoders.is_empty() && !all.iter().any(is_model) {
             let message = "--encoder is for models, and no --predictor is a model's file";
             return Err(UsageError(message.to_owned()).into());
@@ -129,10 +132,12 @@ impl TracePredictions {
         requests: &[TraceRequest],
         sessions: &BTreeSet<SessionId>,
     ) -> Result<Vec<Self>> {
+        // Without a predictor the requests keep what the trace carries, which may be nothing.
         if predictors.is_empty() {
             let (name, values) = (None, None);
             return Ok(vec![Self { name, values }]);
         }
+        // Texts are read only if a predictor needs them, because they fill memory.
         let texts = if predictors.iter().any(NamedPredictor::reads_text) {
             Some(SessionConversations::new(sessions, input.conversations()?)?)
         } else {
@@ -189,11 +194,13 @@ fn by_model(
 ) -> Vec<Option<Probability>> {
     let num_prompts = num_prompts(&model.model().definition);
     let mut predictions = Vec::with_capacity(requests.len());
+    // Texts of all requests at once would not fit memory.
     for requests in requests.chunks(BATCH) {
         let situations: Vec<_> =
             requests.iter().map(|request| texts.situation(request, num_prompts)).collect();
         let known: Vec<_> = situations.iter().flatten().cloned().collect();
         let mut said = model.predict(&known).into_iter();
+        // Predictions exist for known situations only, so they are dealt out in order.
         let said = situations.iter().map(|known| known.as_ref().and_then(|_| said.next()?));
         predictions.extend(said);
         observe(requests.len() as u64);
@@ -212,6 +219,7 @@ fn load(file: &Path, encoders: &[Arc<dyn Encoder>]) -> Result<Predictor> {
     let bytes = read_model(file).map_err(|what| anyhow!("{known}: it {what}"))?;
     let model = Arc::new(ContinuationModel::from_bytes(&bytes)?);
     let is_its_own = |encoder: &&Arc<dyn Encoder>| encoder.identity() == model.definition.encoder;
+    // Without its own encoder the model is opened with the first, whose error names the mismatch.
     let encoder = encoders.iter().find(is_its_own).unwrap_or(&encoders[0]);
     let predictor = Predictor::new(Arc::clone(&model), Arc::clone(encoder));
     predictor.context("name the folder of the encoder it was trained with by --encoder")

@@ -23,6 +23,8 @@ impl SessionConversations {
         conversations: Vec<Conversation>,
     ) -> Result<Self> {
         ensure!(
+            // Sessions and conversations are paired by place, so one missing line would shift all
+            // others.
             sessions.len() == conversations.len(),
             "{} sessions were replayed, but the file holds {} conversations; a model needs a file \
              that does not change and has no bad line",
@@ -41,6 +43,7 @@ impl SessionConversations {
     ) -> Option<Situation> {
         let conversation = self.0.get(&request.session?)?;
         let mut situations = Situations::of(conversation, num_prompts);
+        // Turns count from one, so this stops before the wanted one.
         for _ in 1..usize::from(request.turn) {
             situations.next()?;
         }
@@ -51,6 +54,7 @@ impl SessionConversations {
     /// and says so.
     pub(super) fn truth(&self, request: &TraceRequest) -> Option<Probability> {
         let conversation = self.0.get(&request.session?)?;
+        // Turn 0 means that the trace has no turns.
         let index = usize::from(request.turn).checked_sub(1)?;
         conversation.truth.get(index).copied()
     }

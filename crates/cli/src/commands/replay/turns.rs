@@ -45,7 +45,10 @@ struct UnresolvedRequest {
 impl Turns {
     fn predict(&mut self, number: u64, request: &TraceRequest) -> Option<Probability> {
         let (turn, came) = (request.turn, request.arrival);
+        // Earlier requests are learned first, so the prediction uses all that was known at this
+        // time.
         self.learn(came);
+        // A request without session or turn cannot be followed.
         let session = request.session.filter(|_| turn > 0)?;
         self.latest.insert(session, number);
         self.waiting.push_back(UnresolvedRequest { number, came, session, turn });
@@ -56,8 +59,10 @@ impl Turns {
     fn learn(&mut self, now: Nanos) {
         let is_due = |waiting: &mut UnresolvedRequest| now.since(waiting.came) >= HORIZON;
         while let Some(waiting) = self.waiting.pop_front_if(is_due) {
+            // A later request of the session has taken the entry: this one was followed.
             let is_latest = self.latest.get(&waiting.session) == Some(&waiting.number);
             if is_latest {
+                // The conversation ended. Its entry would otherwise stay for the whole trace.
                 self.latest.remove(&waiting.session);
             }
             self.prior.observe(waiting.turn, !is_latest);

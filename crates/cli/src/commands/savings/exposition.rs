@@ -23,6 +23,7 @@ pub(super) fn samples(text: &str) -> impl Iterator<Item = MetricSample<'_>> {
 
 fn sample(line: &str) -> Option<MetricSample<'_>> {
     let line = line.trim_start();
+    // Comments carry types and help texts, and no values.
     if line.starts_with('#') {
         return None;
     }
@@ -32,6 +33,7 @@ fn sample(line: &str) -> Option<MetricSample<'_>> {
         Some(rest) => labels(rest)?,
         None => (Vec::new(), rest),
     };
+    // A time stamp may follow the value, so only the first word counts.
     let value = rest.split_whitespace().next()?.parse().ok()?;
     Some(MetricSample { name, labels, value })
 }
@@ -40,10 +42,12 @@ fn sample(line: &str) -> Option<MetricSample<'_>> {
 fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
     let mut labels = Vec::new();
     loop {
+        // A comma may follow the last label.
         rest = rest.trim_start_matches([',', ' ']);
         if let Some(rest) = rest.strip_prefix('}') {
             return Some((labels, rest));
         }
+        // A label without quotes is no line of this format.
         let (name, behind) = rest.split_once("=\"")?;
         let (value, behind) = quoted(behind)?;
         labels.push((name, value));
@@ -59,6 +63,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
         match letter {
             '"' => return Some((value, &text[at + 1..])),
             '\\' => value.push(match letters.next()?.1 {
+                // The format escapes the backslash, the quote and the line break.
                 'n' => '\n',
                 other => other,
             }),

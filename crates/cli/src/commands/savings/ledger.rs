@@ -48,6 +48,7 @@ impl ServerLedger {
         let mut ledger = Self::default();
         let mut is_ours = false;
         for sample in samples(text) {
+            // Headstart uses vLLM's names as well, so only its own names tell that it answers.
             is_ours |= sample.name.starts_with(OURS);
             ledger.add(&sample);
         }
@@ -61,6 +62,7 @@ impl ServerLedger {
             "headstart_saved_money_total",
             "vllm:generation_tokens_total",
         ];
+        // Most lines are of other metrics, so they create no model here.
         if !wanted.contains(&sample.name) {
             return;
         }
@@ -68,9 +70,11 @@ impl ServerLedger {
         match sample.name {
             "headstart_prompt_tokens_by_source_total" => {
                 let source = sample.label("source").to_owned();
+                // Replicas and sources have a line each, so values are added.
                 *model.by_source.entry(source).or_default() += sample.value;
             }
             "headstart_saved_prefill_seconds_total" => {
+                // An absent metric stays `None`: no saving was measured, which is not zero.
                 *model.prefill_s.get_or_insert(0.0) += sample.value;
             }
             "headstart_saved_money_total" => {
@@ -105,6 +109,7 @@ impl ServerLedger {
     pub(super) fn text(&self, prices: Option<&PriceTable>) -> String {
         let models = self.models.iter();
         let texts: Vec<String> = models
+            // A model without prompts has no shares.
             .filter(|(_, model)| model.prompt() > 0.0)
             .map(|(name, model)| model.text(name, prices))
             .collect();
@@ -131,6 +136,7 @@ impl ModelCounters {
         let (found, generated) = (self.found(), self.generated);
         Some(Bill {
             currency: table.currency.clone(),
+            // A hit may cost more than a computed token; then the saving is negative.
             saved: price.saved(found),
             paid: price.paid(self.from(COMPUTED), found, generated),
             without: price.paid(self.prompt(), 0.0, generated),
@@ -145,6 +151,7 @@ impl ModelCounters {
         ];
         for source in SOURCES {
             let tokens = self.from(source);
+            // The row of computed tokens is shown even if it is zero.
             if tokens > 0.0 || source == COMPUTED {
                 let share = tokens / prompt * 100.0;
                 lines
@@ -159,6 +166,7 @@ impl ModelCounters {
     }
 
     fn money(&self, name: &str, prices: Option<&PriceTable>) -> Vec<String> {
+        // The table of the command line wins over the server's own count.
         if let Some(bill) = self.bill(name, prices) {
             let Bill { currency, saved, paid, without } = bill;
             let sum = |amount| money(&one_line(&currency), amount);

@@ -184,6 +184,7 @@ impl FleetOptions {
             Ok(FleetConfig { seed, ..fleet })
         });
         let fleets = fleets.collect::<Result<Vec<_>>>()?;
+        // The workload is drawn once: every strategy meets the same requests.
         let (workload, mut asked) = self.source.workload(preset, seed)?;
         if self.cost_model.is_some() {
             asked = asked.of_another_engine();
@@ -205,7 +206,8 @@ impl FleetOptions {
     fn warn_of_faults(&self, outcomes: &[FleetOutcome]) {
         let asked = [self.gateway_restart, self.replica_crash];
         let asked = asked.iter().flatten().count();
-        if outcomes.iter().any(|it| it.recoveries.len() < asked) {
+        // A fault after the end of a run has no recovery, and the user would miss its effect.
+        if outcomes.iter().any(|outcome| outcome.recoveries.len() < asked) {
             output::note(
                 "warning: --gateway-restart or --replica-crash: a run was over before that time",
             );
@@ -241,6 +243,7 @@ impl FleetOptions {
                 name => vec![one(preset, name)?],
             };
             for profile in named {
+                // `published` may name a strategy that the user named as well.
                 if profiles.iter().all(|known| known.name != profile.name) {
                     profiles.push(profile);
                 }
@@ -258,6 +261,7 @@ impl FleetOptions {
             let message = format!("--replicas {replicas}: expected up to {REPLICAS_MAX}");
             return Err(UsageError(message).into());
         }
+        // Each gateway holds a stream of every replica, so the product is limited.
         if gateways.saturating_mul(replicas) > STREAMS_MAX || gateways > GATEWAYS_MAX {
             let message = format!(
                 "--gateways {gateways} for {}: expected up to {}",
@@ -268,6 +272,7 @@ impl FleetOptions {
         }
         fleet.replicas = vec![spec; replicas];
         fleet.gateways = gateways;
+        // Values of the options repeat, so two sizes alternate over all replicas.
         for (it, tokens) in fleet.replicas.iter_mut().zip(self.kv_tokens.iter().cycle()) {
             it.capacity_blocks = self.capacity_blocks(preset, tokens.get(), &spec)?;
         }
@@ -297,6 +302,7 @@ impl FleetOptions {
         };
         let cost = cost_model::read(file)?;
         let spec = fleet_engine::of_file(&cost, None);
+        // A replica must hold the longest request of the preset.
         if self.kv_tokens.is_empty() && self.least_blocks(preset, &spec) > spec.capacity_blocks {
             let message = format!(
                 "cost model {}: kv_tokens {}: expected at least {}, which one request needs",
@@ -313,6 +319,7 @@ impl FleetOptions {
     /// Blocks that the longest request needs.
     fn least_blocks(&self, preset: FleetPreset, spec: &ReplicaSpec) -> usize {
         if self.is_of_trace() {
+            // The lengths of a trace are not known yet.
             1
         } else {
             preset.ladder().longest().div_ceil(spec.scheduler.block_size)
@@ -363,7 +370,7 @@ fn scaled(cost: &CostModel, speed: f64) -> Result<CostModel> {
 
 /// The preset's own strategy of that name, if it has one, else any.
 fn one(preset: FleetPreset, name: &str) -> Result<Profile> {
-    let own = preset.profiles().into_iter().find(|it| it.name == name);
+    let own = preset.profiles().into_iter().find(|profile| profile.name == name);
     let found = own.map_or_else(|| name.parse::<Profile>(), Ok);
     found.map_err(|error| UsageError(format!("--strategies: {error}")).into())
 }

@@ -67,6 +67,7 @@ impl Frame {
             lines.push(StyledLine::default());
             lines.extend(section);
         }
+        // A section may be longer than the rows that are left.
         lines.truncate(self.rows);
         let rendered = lines.iter().map(|line| line.render(self.columns, self.has_colours));
         rendered.collect()
@@ -92,6 +93,7 @@ fn head(told: &Snapshot) -> Vec<StyledLine> {
     );
     let totals = &told.totals;
     let all = totals.prompt_tokens;
+    // A fresh server has no share to show.
     let since = match all {
         0 => "nothing yet".to_owned(),
         _ => format!(
@@ -118,7 +120,8 @@ fn head(told: &Snapshot) -> Vec<StyledLine> {
 fn errors(told: &Snapshot) -> Option<StyledLine> {
     let all = told.totals.errors;
     let by_status = told.errors.by_status.iter();
-    let by_status: Vec<_> = by_status.map(|it| format!("{}: {}", it.status, it.count)).collect();
+    let by_status: Vec<_> =
+        by_status.map(|series| format!("{}: {}", series.status, series.count)).collect();
     (all > 0).then(|| {
         let words = format!(
             "{} to clients since the start ({}), with or without a replica",
@@ -132,12 +135,15 @@ fn errors(told: &Snapshot) -> Option<StyledLine> {
 /// Hit rates of the last two minutes, five seconds each.
 fn hit_rates(told: &Snapshot) -> Vec<Option<f64>> {
     let history = &told.history;
+    // Columns are found by name, so a server may add others.
     let Some(computed) = history.columns.iter().position(|name| name == "computed") else {
         return Vec::new();
     };
+    // Two minutes of seconds, in chunks of five.
     let points = &history.points[history.points.len().saturating_sub(120)..];
     let rate = |points: &[Vec<u64>]| {
         let tokens = |from: usize| -> u64 {
+            // Columns after `computed` are those of hits.
             let points = points.iter().flat_map(|point| point.get(from..));
             points.flatten().sum()
         };
@@ -160,6 +166,7 @@ fn waterfall(told: &Snapshot) -> Vec<StyledLine> {
         compact(all as f64),
         counted(waterfall.requests, "request")
     );
+    // Requests that run or report no hits are in the totals and not in the waterfall.
     let others = told.totals.requests.saturating_sub(waterfall.requests);
     if others > 0 {
         note += &format!(
@@ -184,6 +191,7 @@ fn waterfall(told: &Snapshot) -> Vec<StyledLine> {
                 .with(Style::Soft, format!(" {:>8}", compact(bucket.tokens as f64))),
         );
         start += share;
+        // Causes explain the row above them.
         if bucket.bucket == "diverged" {
             let causes = waterfall.causes.iter().take(CAUSES_MAX);
             lines.extend(causes.map(|one| cause(one, share)));
@@ -219,11 +227,13 @@ fn replicas(told: &Snapshot) -> Vec<StyledLine> {
 fn replica(replica: &ReplicaPart) -> StyledLine {
     let name = one_line(&replica.name);
     let name = match name.strip_prefix("http://") {
+        // The scheme is the first thing to go, because all upstreams have it.
         Some(address) if name.chars().count() > ADDRESS => address,
         _ => &name,
     };
     let name = format!("{:>3}  {}", replica.replica, fit_end(name, ADDRESS));
     let (style, health) = match (replica.is_healthy, replica.stream.as_deref()) {
+        // Health goes before the stream: a stream of a dead engine says nothing.
         (false, _) => (Style::Warning, "down".to_owned()),
         (true, None | Some("complete")) => (Style::Plain, "up".to_owned()),
         (true, Some(stream)) => (Style::Lost, one_line(stream)),
@@ -262,6 +272,7 @@ fn branches(tree: &TreePart) -> Vec<StyledLine> {
 fn depths(nodes: &[NodePart]) -> Vec<usize> {
     let mut depths: Vec<usize> = Vec::with_capacity(nodes.len());
     for node in nodes {
+        // Parents come before their children, so their depth is known.
         let above = node.parent.and_then(|parent| depths.get(parent as usize));
         depths.push(above.map_or(0, |depth| depth + 1));
     }
@@ -271,6 +282,7 @@ fn depths(nodes: &[NodePart]) -> Vec<usize> {
 fn branch(node: &NodePart, depth: usize) -> StyledLine {
     let id = || one_line(&node.id).chars().take(8).collect();
     let label: String = node.label.as_deref().map_or_else(id, one_line);
+    // A deep tree must not push the names out of the columns.
     let name = format!("  {}{label}", "  ".repeat(depth.min(12)));
     let holders: Vec<String> = node
         .holders

@@ -41,6 +41,7 @@ impl StyledLine {
         let mut left = columns;
         let mut text = String::new();
         for (style, piece) in &self.0 {
+            // Characters are counted, because codes take no columns.
             let shown: String = piece.chars().take(left).collect();
             left -= shown.chars().count();
             let code = if has_colours { style.code() } else { "" };
@@ -50,6 +51,7 @@ impl StyledLine {
                 text.extend([code, &shown, "\x1b[0m"]);
             }
         }
+        // Blanks at the end matter only between codes.
         if has_colours { text } else { text.trim_end().to_owned() }
     }
 }
@@ -60,6 +62,7 @@ pub(super) fn fit(text: &str, columns: usize) -> String {
     if length <= columns {
         return format!("{text}{}", " ".repeat(columns - length));
     }
+    // The mark takes one of the columns.
     let cut: String = text.chars().take(columns.saturating_sub(1)).collect();
     format!("{cut}…")
 }
@@ -80,8 +83,10 @@ pub(super) fn fit_end(text: &str, columns: usize) -> String {
 /// column at its end.
 pub(super) fn bar(start: f64, end: f64, columns: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    // Places are in eighths of a column, as fine as the block characters.
     let place = |share: f64| (share.clamp(0.0, 1.0) * columns as f64 * 8.0).round() as usize;
     let first = place(start) / 8;
+    // A share above zero shows at least an eighth of a column.
     let last = place(end).max(first * 8 + usize::from(end > start));
     let cell = |at: usize| match () {
         () if at < first => ' ',
@@ -95,6 +100,7 @@ pub(super) fn bar(start: f64, end: f64, columns: usize) -> String {
 /// Values as eight heights; what is not known is a gap.
 pub(super) fn sparkline(values: &[Option<f64>]) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    // The full height is one index beyond the last character.
     let height = |share: f64| HEIGHTS[((share.clamp(0.0, 1.0) * 8.0) as usize).min(7)];
     let all = values.iter();
     all.map(|value| value.map_or(' ', height)).collect()

@@ -33,6 +33,7 @@ pub(super) struct Terminal {
 /// Columns and rows; none where there is no terminal.
 pub(super) fn size() -> Option<(usize, usize)> {
     let size = tcgetwinsize(std::io::stdout()).ok()?;
+    // Some terminals report a size of zero.
     let (columns, rows) = (usize::from(size.ws_col), usize::from(size.ws_row));
     (columns > 0 && rows > 0).then_some((columns, rows))
 }
@@ -47,8 +48,10 @@ impl Terminal {
         let stdin = std::io::stdin();
         let before = tcgetattr(&stdin).context("cannot read the terminal settings")?;
         let mut ours = before.clone();
+        // Signals are off: Ctrl-C comes as a byte, so that the screen is given back first.
         ours.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         tcsetattr(&stdin, OptionalActions::Now, &ours).context("cannot set the terminal")?;
+        // The guard exists before anything else can fail, so the settings always return.
         let terminal = Self { before };
         listen(press);
         write(ENTER)?;
@@ -57,10 +60,13 @@ impl Terminal {
 
     /// Shows a frame in place of the last one.
     pub(super) fn draw(&mut self, lines: &[String]) -> Result<()> {
+        // The cursor goes home and lines are overwritten: clearing the screen would flicker.
         let mut frame = "\x1b[H".to_owned();
         for (at, line) in lines.iter().enumerate() {
+            // Each line clears its rest, where a longer one was before.
             frame.extend([if at > 0 { "\r\n" } else { "" }, line, "\x1b[K"]);
         }
+        // Rows of a taller frame before this one are cleared as well.
         frame.push_str("\x1b[J");
         write(&frame)
     }
@@ -70,6 +76,7 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         // Nothing can be done about a terminal that is gone.
         let _ = write(LEAVE);
+        // The settings are restored even if the screen could not be.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
     }
 }
@@ -94,6 +101,7 @@ fn listen(press: impl Fn(KeyPress) -> bool + Clone + Send + 'static) {
     });
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        // Without a runtime only keys end the program.
         let Ok(runtime) = runtime else { return };
         runtime.block_on(async {
             let kinds = (signal(SignalKind::terminate()), signal(SignalKind::hangup()));

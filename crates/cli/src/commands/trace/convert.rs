@@ -44,12 +44,14 @@ pub(crate) struct Convert {
 
 /// Converts, and sums up on standard error.
 pub(crate) fn run(convert: &Convert) -> Result<()> {
+    // The trace itself as output would be empty before its first request is read.
     output::check(&convert.output, Some(convert.input.path()))?;
     let progress = convert.input.progress();
     let mut reader = convert.input.open(&progress)?;
     // The header as it is before the first request, which comes before the file is touched.
     let info = reader.info().clone();
     let first = reader.next().transpose()?;
+    // A file without a request is an error and leaves the output untouched.
     let first = first.ok_or_else(|| no_request(&convert.input.name(), &reader))?;
     let mut sessions = SessionCounter::default();
     let written = output::to(&convert.output, |out| {
@@ -85,6 +87,7 @@ fn write(
     let mut next = Some(Ok(first));
     while let Some(request) = next {
         let request = request?;
+        // Types may appear late in a trace, so each is declared before its first request.
         writer.declare(&reader.info().types)?;
         writer.write(&request)?;
         sessions.count(request.session);

@@ -58,6 +58,7 @@ pub(crate) fn run(materialize: &Materialize) -> Result<()> {
     let info = reader.info().clone();
     let mut prompts = materialize.prompts.prompts(&info, reader.by_ref())?;
     let model = &materialize.model;
+    // The first prompt is made before the output is opened, so an error leaves the file as it was.
     let first = prompts.next().transpose()?;
     let Some((_, first)) = first else {
         bail!("no request is left: {}", prompts.altered());
@@ -74,6 +75,7 @@ pub(crate) fn run(materialize: &Materialize) -> Result<()> {
         counted(prompts.id_tokens().into(), "token"),
         prompts.altered()
     ));
+    // The stream borrows the reader, whose remarks are read below.
     drop(prompts);
     for remark in remarks(&reader) {
         output::note(&remark);

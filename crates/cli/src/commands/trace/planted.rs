@@ -76,6 +76,7 @@ pub(crate) struct PlantedCommand {
 pub(crate) fn run(planted: &PlantedCommand) -> Result<()> {
     output::check(&planted.output, None)?;
     let conversations = planted.conversations;
+    // The size is checked before the generator, which accepts any number.
     if conversations > CONVERSATIONS_MAX {
         return Err(UsageError(format!(
             "--conversations {conversations}: more than {CONVERSATIONS_MAX}"
@@ -120,6 +121,7 @@ fn write(
     for (done, conversation) in (1..).zip(generator) {
         conversation::write(out, &conversation)?;
         for (&p, label) in conversation.truth.iter().zip(conversation.labels()) {
+            // The last turn of a cut conversation has no known outcome.
             match label {
                 Some(has_continued) => turns.add(p, has_continued),
                 None => num_unknown += 1,

@@ -25,6 +25,7 @@ impl SessionCounter {
         if self.met.len() < SESSIONS_MAX {
             self.met.insert(session);
         } else if !self.met.contains(&session) {
+            // Only a session that is not remembered makes the count a lower bound.
             self.is_more = true;
         }
     }

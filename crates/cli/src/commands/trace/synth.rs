@@ -82,6 +82,7 @@ pub(crate) fn run(synth: &Synth) -> Result<()> {
     if synth.list {
         return list();
     }
+    // The file is checked before the workload is built.
     output::check(&synth.output, None)?;
     let workload = workload(synth)?;
     let generator = workload.generate().map_err(usage)?;
@@ -115,6 +116,7 @@ fn workload(synth: &Synth) -> Result<SynthWorkload> {
     let mut workload = SynthWorkload {
         seed: synth.seed,
         block_tokens: synth.block_tokens,
+        // Several presets last as long as the longest one.
         duration: workloads.iter().filter_map(|w| w.duration).max(),
         requests: synth.requests,
         streams: workloads.into_iter().flat_map(|w| w.streams).collect(),
@@ -122,16 +124,19 @@ fn workload(synth: &Synth) -> Result<SynthWorkload> {
     if let Some(gaps) = &synth.gaps {
         workload.set_gap(&gap(gaps)?);
     }
+    // The flag replaces the duration of the presets.
     if let Some(seconds) = synth.duration {
         let duration = Duration::try_from_secs_f64(seconds);
         let bad = |error| usage(format!("--duration {seconds}: {error}"));
         workload.duration = Some(duration.map_err(bad)?);
     }
+    // A rate wins; two of the three numbers give the third.
     match (synth.rate, synth.requests, synth.duration) {
         (Some(rate), ..) => workload.set_rate(rate),
         (None, Some(requests), Some(seconds)) => workload.set_rate(requests as f64 / seconds),
         (None, _, _) => {}
     }
+    // With a number of requests the preset's duration would end the trace too soon.
     if synth.requests.is_some() && synth.duration.is_none() {
         workload.duration = None;
     }
@@ -150,8 +155,9 @@ fn check_size(workload: &SynthWorkload) -> Result<(), UsageError> {
         )));
     }
     let most = workload.requests.map_or(f64::INFINITY, |most| most as f64);
-    let in_time = workload.duration.map(|it| it.as_secs_f64());
+    let in_time = workload.duration.map(|duration| duration.as_secs_f64());
     let in_time = in_time.map_or(f64::INFINITY, |s| s * workload.requests_per_s());
+    // The generator stops at the first of both limits.
     let expected = most.min(in_time);
     if expected > REQUESTS_MAX {
         return Err(usage(format!(
@@ -186,8 +192,10 @@ fn read_gaps(path: &Path) -> Result<Vec<f64>> {
     let name = path.display();
     let open = || format!("cannot read the gaps in {name}");
     let file = File::open(path).with_context(open)?;
+    // A limit instead of the file's length, because the path may be a pipe.
     let text = io::read_to_string(io::Read::take(file, GAPS_BYTES_MAX)).with_context(open)?;
     let lines = text.lines().enumerate();
+    // An empty line at the end is no number.
     let lines = lines.filter(|(_, line)| !line.trim().is_empty());
     let parse = |(index, line): (usize, &str)| {
         let line_number = index + 1;
@@ -248,6 +256,7 @@ fn progress(workload: &SynthWorkload) -> TaskProgress {
 }
 
 fn position(written: &TraceCounts, workload: &SynthWorkload) -> u64 {
+    // Without a number of requests the bar shows seconds.
     workload.requests.map_or(written.last_s as u64, |_| written.requests)
 }
 

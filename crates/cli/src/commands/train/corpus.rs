@@ -30,6 +30,7 @@ pub(super) fn read(
     let conversations = conversation::read(source.name(), raw, limit)?;
     let (mut num_late, mut num_withheld) = (0, 0);
     for conversation in conversations {
+        // Such a record counts its turns from its first message.
         num_late += u64::from(conversation.first_turn.is_none());
         num_withheld += u64::from(conversation.turns.iter().any(is_withheld));
         push(&conversation, number, samples)?;
@@ -81,8 +82,10 @@ fn push(conversation: &Conversation, file: u64, samples: &mut Samples) -> Result
 /// Numbers for conversation and group. Equal ids are one conversation within a file only; equal
 /// groups, and equal first prompts where there are none, are one everywhere.
 fn ids(conversation: &Conversation, file: u64) -> (u64, u64) {
+    // Ids are unique in a file only, so the file's number is part of it.
     let id = number_of(&[b"conversation", &file.to_le_bytes(), conversation.id.as_bytes()]);
     let first = conversation.turns.iter().find(|turn| turn.role == Role::User);
+    // A withheld prompt has no text by which equal ones could be found.
     let first = first.filter(|turn| turn.withheld_chars.is_none());
     let group = match (&conversation.group, first) {
         (Some(group), _) => number_of(&[b"group", group.as_bytes()]),
@@ -96,6 +99,7 @@ fn ids(conversation: &Conversation, file: u64) -> (u64, u64) {
 pub(super) fn number_of(parts: &[&[u8]]) -> u64 {
     let mut hash = blake3::Hasher::new();
     for part in parts {
+        // The length separates the parts: two pairs of parts never give the same bytes.
         hash.update(&(part.len() as u64).to_le_bytes());
         hash.update(part);
     }

@@ -55,6 +55,7 @@ impl<'e> Embedder<'e> {
     /// # Errors
     /// When the encoder gives what is no number, or the file cannot be written.
     pub(super) fn learn(&mut self, texts: &[&str]) -> Result<()> {
+        // Each text is embedded once, however many turns share it.
         let mut seen = HashSet::new();
         let distinct = texts.iter().copied().filter(|text| seen.insert(*text));
         let mut new = Vec::new();
@@ -72,6 +73,7 @@ impl<'e> Embedder<'e> {
         for batch in new.chunks(BATCH) {
             self.learn_batch(batch)?;
             self.progress.inc(batch.len() as u64);
+            // A training that is interrupted loses a minute of work at most.
             if saved.elapsed() > SAVE_EVERY {
                 self.save()?;
                 saved = Instant::now();
@@ -83,6 +85,7 @@ impl<'e> Embedder<'e> {
 
     fn learn_batch(&mut self, batch: &[&str]) -> Result<()> {
         let (dims, vectors) = (self.encoder.dims(), self.encoder.encode(batch));
+        // An encoder of a wrong model may return fewer values or none.
         let is_whole = vectors.len() == batch.len() * dims;
         ensure!(
             is_whole && vectors.iter().all(|value| value.is_finite()),

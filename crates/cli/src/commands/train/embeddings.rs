@@ -93,6 +93,7 @@ impl Embeddings {
                 return Ok((known, EmbeddingFileState::New));
             }
             Err(error) => return Err(error).with_context(cannot_read),
+            // The file is read into memory as a whole, so its size is checked first.
             Ok(file) if file.len() > FILE_BYTES_MAX => {
                 let message = format!(
                     "--embeddings {}: larger than 1 GiB, the most that is written; name another \
@@ -108,9 +109,11 @@ impl Embeddings {
             let message = format!("--embeddings {}: {reason}; name another file", path.display());
             anyhow::Error::from(UsageError(message))
         };
+        // The default name is ours, so a file of another kind there is a damaged one.
         if !bytes.starts_with(MAGIC) && !is_named {
             return Ok((known, EmbeddingFileState::Damaged("it is no file of embeddings")));
         }
+        // A file that the user named by mistake must not be overwritten.
         if !bytes.starts_with(MAGIC) {
             return Err(refuse("is no file of embeddings".to_owned()));
         }
@@ -120,6 +123,8 @@ impl Embeddings {
                 Ok((known, EmbeddingFileState::Known(count)))
             }
             Err(Unfit::Damaged(what)) => {
+                // Entries that were read before the damage are dropped: the checksum covers the
+                // whole file.
                 Ok((Self::new(identity, dims), EmbeddingFileState::Damaged(what)))
             }
             Err(Unfit::Foreign(whose)) => {
@@ -133,6 +138,7 @@ impl Embeddings {
         const SHORT: Unfit = Unfit::Damaged("it is cut off");
         let body = bytes.len().checked_sub(SUM_BYTES).ok_or(SHORT)?;
         let (body, sum) = bytes.split_at(body);
+        // The checksum comes first: lengths of a damaged file could lead anywhere.
         if blake3::hash(body).as_bytes() != sum {
             return Err(Unfit::Damaged("its checksum does not fit"));
         }
@@ -141,11 +147,13 @@ impl Embeddings {
         let length = u32::from_le_bytes(take(&mut rest).ok_or(SHORT)?);
         let (identity, after) = rest.split_at_checked(length as usize).ok_or(SHORT)?;
         rest = after;
+        // Vectors of another encoder mean nothing to this model.
         if identity != self.identity.as_bytes() || dims as usize != self.dims {
             return Err(Unfit::Foreign(String::from_utf8_lossy(identity).into_owned()));
         }
         let count = u64::from_le_bytes(take(&mut rest).ok_or(SHORT)?);
         let width = KEY_BYTES + 4 * self.dims;
+        // The product saturates, so a huge count fails instead of wrapping.
         if rest.len() as u64 != count.saturating_mul(width as u64) {
             return Err(Unfit::Damaged("its length does not fit"));
         }
@@ -155,12 +163,14 @@ impl Embeddings {
                 .chunks_exact(4)
                 .map(|value| f32::from_le_bytes(value.try_into().expect("chunks of four")));
             let key = key.try_into().expect("a key");
+            // A text with two vectors cannot come from this program.
             if self.index.insert(key, self.entries.len()).is_some() {
                 return Err(Unfit::Damaged("it names a text twice"));
             }
             self.entries.push(EmbeddingEntry { key, is_used: false });
             self.values.extend(vector);
         }
+        // A single NaN would spoil all rows that use it.
         if self.values.iter().any(|value| !value.is_finite()) {
             return Err(Unfit::Damaged("it holds values that are no numbers"));
         }
@@ -187,6 +197,7 @@ impl Embeddings {
     pub(super) fn insert(&mut self, text: &str, vector: &[f32]) {
         assert_eq!(vector.len(), self.dims, "a vector of the encoder's length");
         let key = key(text);
+        // A text that is known keeps its first vector.
         if let std::collections::hash_map::Entry::Vacant(free) = self.index.entry(key) {
             free.insert(self.entries.len());
             self.entries.push(EmbeddingEntry { key, is_used: true });
@@ -210,12 +221,14 @@ impl Embeddings {
     fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         let width = (KEY_BYTES + 4 * self.dims) as u64;
         let head = MAGIC.len() + 16 + self.identity.len() + SUM_BYTES;
+        // Head and checksum take their share of the limit.
         let room = self.bytes_max.saturating_sub(head as u64) / width;
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let (mut used, mut unused) = (Vec::new(), Vec::new());
         for (at, entry) in self.entries.iter().enumerate() {
             if entry.is_used { &mut used } else { &mut unused }.push(at);
         }
+        // Unused vectors come last, so they are the ones that a full file drops.
         used.append(&mut unused);
         used.truncate(room);
         out.write_all(MAGIC)?;
@@ -247,6 +260,7 @@ enum Unfit {
 
 fn key(text: &str) -> TextDigest {
     let hash = blake3::hash(text.as_bytes());
+    // Half of the hash: collisions of 128 bits do not happen.
     std::array::from_fn(|index| hash.as_bytes()[index])
 }
 
@@ -278,6 +292,7 @@ impl<'f> ChecksumWriter<'f> {
 impl Write for ChecksumWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = self.file.write(bytes)?;
+        // Only the bytes that were written are hashed, as `write` may take fewer.
         self.sum.update(&bytes[..written]);
         Ok(written)
     }

@@ -43,6 +43,7 @@ impl<'a> Evaluation<'a> {
         seed: u64,
     ) -> Self {
         let said = model.predict_rows(&data.values).into_iter();
+        // A turn without a number counts as even, so both are compared on the same turns.
         let said = said.map(|p| p.unwrap_or(Probability::EVEN).value() as f32);
         let prior = &model.prior;
         let by_turn = data.labels.iter().map(|label| prior.p(label.turn));
@@ -57,6 +58,7 @@ impl<'a> Evaluation<'a> {
 
     /// The model's figures for the turns in `part`.
     pub(super) fn of_model(&self, part: &[usize]) -> Scores {
+        // Each predictor has the threshold that its own validation part chose.
         scores_by(self.data, &self.split(part), |at| self.model_says[at])
     }
 
@@ -84,9 +86,11 @@ impl<'a> Evaluation<'a> {
         let mut conversations: Vec<[Confusion; 2]> = Vec::new();
         for &at in part {
             let label = self.data.labels[at];
+            // A turn of unknown outcome can be neither right nor wrong.
             let Some(continued) = label.outcome.continued() else {
                 continue;
             };
+            // Turns of one conversation depend on each other, so they are drawn together.
             let place = *places.entry(label.conversation).or_insert_with(|| {
                 conversations.push(Default::default());
                 conversations.len() - 1
@@ -113,6 +117,7 @@ fn interval(conversations: &[[Confusion; 2]], seed: u64) -> Lift {
     };
     let count = conversations.len();
     let mcc = difference(&mut (0..count));
+    // An empty part has no interval, and drawing from it would panic.
     if count == 0 {
         let (low, high) = (mcc, mcc);
         return Lift { mcc, low, high };
@@ -121,6 +126,7 @@ fn interval(conversations: &[[Confusion; 2]], seed: u64) -> Lift {
     let mut draw = || difference(&mut std::iter::repeat_with(|| rng.below(count)).take(count));
     let mut draws: Vec<f64> = (0..DRAWS).map(|_| draw()).collect();
     draws.sort_by(f64::total_cmp);
+    // The same number of draws is cut off at both ends.
     let tail = (DRAWS as f64 * TAIL) as usize;
     Lift { mcc, low: draws[tail], high: draws[DRAWS - 1 - tail] }
 }

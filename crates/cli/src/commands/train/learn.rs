@@ -39,9 +39,11 @@ pub(super) struct LearningResult {
 /// When a part has too little of something.
 pub(super) fn learn(train: &Train, material: Material) -> Result<LearningResult> {
     let Material { mut data, inputs, others, mut times } = material;
+    // Shuffled outcomes keep the rows and their number: only the relation is gone.
     if train.shuffle_labels {
         data = data.shuffled(train.seed ^ SHUFFLE);
     }
+    // Groups stay on one side of the split, so no test prompt was seen in training.
     let split = DatasetSplit::new(&data.labels, SplitShares::default(), train.seed);
     let options = options(train, train.seed);
     let begin = Instant::now();
@@ -49,6 +51,7 @@ pub(super) fn learn(train: &Train, material: Material) -> Result<LearningResult>
     times.train_s = begin.elapsed().as_secs_f64();
     let steps = match train.curve {
         Some(steps) => u32::from(steps),
+        // The curve trains once for each step, which takes long on much data.
         None if data.labels.len() <= CURVE_TURNS_MAX => CURVE_STEPS,
         None => 0,
     };
@@ -66,6 +69,7 @@ pub(super) fn learn(train: &Train, material: Material) -> Result<LearningResult>
     report.curve = curve;
     report.epochs = trained.history;
     report.times = times;
+    // A model of shuffled outcomes predicts nothing, so none is written.
     Ok(LearningResult { model: (!train.shuffle_labels).then_some(trained.model), report })
 }
 
@@ -93,6 +97,7 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
     let progress = TaskProgress::steps("training with other seeds", others);
     let mut found = vec![of_seed(first.seed, &first.test, &first.turn_only)];
     for step in 1..u64::from(train.seeds) {
+        // Seeds wrap around, so that any first seed is allowed.
         let seed = train.seed.wrapping_add(step);
         let split = DatasetSplit::new(&data.labels, SplitShares::default(), seed);
         let go_on = &mut |_: &Epoch| ControlFlow::Continue(());
@@ -181,10 +186,12 @@ fn look(
     model: &ContinuationModel,
     (input, other): (InputFacts, Dataset),
 ) -> Result<Elsewhere> {
+    // The columns must have the same meaning, or the model reads numbers of another kind.
     if other.definition != data.definition {
         bail!("{} is the log of a model with different inputs", input.file);
     }
     let group = |&at: &usize| data.labels[at].group;
+    // The validation part chose the epoch and the threshold, so it was seen as well.
     let chosen_by = split.train.iter().chain(&split.validation);
     let seen: HashSet<u64> = chosen_by.map(group).collect();
     // The thresholds come from the validation part, so it goes along.
@@ -203,6 +210,7 @@ fn look(
     both.labels.extend(other.labels);
     let (mut part, mut seen_before) = (Vec::new(), HashSet::new());
     for (at, label) in both.labels.iter().enumerate().skip(validation.len()) {
+        // A conversation whose group was trained on would flatter the model.
         if seen.contains(&label.group) {
             seen_before.insert(label.conversation);
         } else if label.outcome != ConversationOutcome::Unknown {

@@ -74,6 +74,7 @@ impl MaterialPlan {
             ("--embeddings", train.embeddings.is_some(), false),
             ("--behaviour", train.behaviour, kind == InputKind::Trace),
         ];
+        // An option without effect is refused by name instead of being ignored.
         let refused = given.iter().find(|(_, is_given, fits)| *is_given && !fits);
         if let (Some((option, ..)), true) = (refused, kind != InputKind::Conversations) {
             let why = match kind {
@@ -128,7 +129,9 @@ pub(super) fn gather(
         InputTurns::Text(samples) => samples.labels().to_vec(),
         InputTurns::Rows(data) => data.labels.clone(),
     };
+    // Only training inputs are checked: files of `--test-on` need no such number.
     let of_inputs: Vec<Label> = loaded[..inputs.len()].iter().flat_map(labels).collect();
+    // Embedding takes most of the time, so the check comes before it.
     check(&of_inputs)?;
     let mut times = PhaseTimes { read_s: begin.elapsed().as_secs_f64(), ..PhaseTimes::default() };
     let mut rows = rows(train, plan, loaded, &mut times)?;
@@ -174,9 +177,11 @@ fn read_log(
     let cannot_read = || format!("cannot read the log {}", source.name());
     let text = decompress(source.open(progress)?).with_context(cannot_read)?;
     let mut read = log::read(text, RECORDS_MAX).with_context(cannot_read)?;
+    // A log that was read in part would train on its oldest records only.
     if read.truncated {
         bail!("{} has more than {RECORDS_MAX} records; split it", source.name());
     }
+    // Some bad lines are left out; a log of bad lines only is a wrong file.
     if let (true, Some((line, wrong))) = (read.said.is_empty(), &read.first_skipped) {
         bail!(
             "{} holds no record: {} behind its header, the first at line {line}: {wrong}",
@@ -228,6 +233,7 @@ fn check(labels: &[Label]) -> Result<()> {
     }
     let continued = known.iter().filter(|label| label.outcome == ConversationOutcome::Continued);
     let ended = known.len() - continued.count();
+    // One class alone leaves nothing to separate.
     if ended == 0 || ended == known.len() {
         let what = if ended == 0 { "continues" } else { "ends" };
         bail!(
@@ -279,6 +285,7 @@ fn rows(
         let data = match (turns, &mut embedder) {
             (InputTurns::Text(samples), Some(embedder)) => samples.embed(embedder)?,
             (InputTurns::Rows(data), _) => data,
+            // The plan has an encoder for every input with text.
             (InputTurns::Text(_), None) => unreachable!("text is read with an encoder only"),
         };
         rows.push((facts, data));
@@ -302,6 +309,7 @@ fn embedder<'e>(
     let beside = || Some(embeddings::beside(train.output.as_deref()?, identity));
     let file: Option<PathBuf> =
         if train.no_cache { None } else { train.embeddings.clone().or_else(beside) };
+    // Without a model file there is no place beside it.
     let known = match &file {
         None => Embeddings::new(identity, dims),
         Some(file) => {
@@ -322,6 +330,7 @@ fn joined(parts: Vec<Dataset>) -> Result<Dataset> {
     let mut parts = parts.into_iter();
     let mut all = parts.next().context("there is an input")?;
     for part in parts {
+        // Rows of two definitions have columns of different meanings.
         if part.definition != all.definition {
             bail!("the logs are from models with different inputs; train from one kind of log");
         }

@@ -43,6 +43,7 @@ impl Samples {
             );
         }
         self.texts.extend(self.definition.texts(situation));
+        // The embeddings are filled in later, when all texts are known.
         let blank = vec![0.0; self.definition.parts.count() * self.definition.dims];
         self.rows.extend(self.definition.row(&blank, situation));
         self.labels.push(label);
@@ -66,11 +67,13 @@ impl Samples {
     /// When the encoder gives what is no number.
     pub(super) fn embed(mut self, embedder: &mut Embedder<'_>) -> Result<Dataset> {
         let texts: Vec<&str> = self.texts.iter().map(String::as_str).collect();
+        // All texts are embedded first, so that equal ones of different turns are embedded once.
         embedder.learn(&texts)?;
         let (width, dims) = (self.definition.width(), self.definition.dims);
         let parts = self.definition.parts.count();
         let rows = self.rows.chunks_exact_mut(width);
         for (row, texts) in rows.zip(self.texts.chunks_exact(parts)) {
+            // Embeddings are the first columns of a row; the rest is filled already.
             for (part, text) in row.chunks_exact_mut(dims).zip(texts) {
                 embedder.copy(text, part);
             }

@@ -53,6 +53,7 @@ pub(super) fn read(
     let mut reader = Reader::with_options(source.name(), raw, Options::default())?;
     let (sessions, end) = gather(source, reader.by_ref())?;
     let horizon = horizon(&sessions);
+    // The horizon is taken of all sessions, also of those beyond the limit.
     let taken = &sessions[..limit.unwrap_or(usize::MAX).min(sessions.len())];
     for (index, turns) in taken.iter().enumerate() {
         // A trace has no first prompts, so each session is a group of its own.
@@ -82,10 +83,12 @@ fn gather<E: Into<anyhow::Error>>(
     let mut end = Nanos(0);
     for (count, request) in requests.enumerate() {
         let request = request.map_err(Into::into)?;
+        // A longer trace would fill memory, so it is refused instead of cut.
         if count >= REQUESTS_MAX {
             bail!("{} has more than {REQUESTS_MAX} requests", source.name());
         }
         end = end.max(request.arrival);
+        // A request without a session says nothing about continuing.
         let Some(session) = request.session else {
             continue;
         };
@@ -108,6 +111,7 @@ fn horizon(sessions: &[Vec<SessionTurn>]) -> std::time::Duration {
     let gaps = sessions.iter().flat_map(|turns| turns.windows(2));
     let mut gaps: Vec<_> = gaps.map(|pair| pair[1].at.since(pair[0].at)).collect();
     gaps.sort_unstable();
+    // The index is clipped, because the share of few gaps may be their number.
     let at = (gaps.len() as f64 * GAP_SHARE) as usize;
     let gap = gaps.get(at.min(gaps.len().saturating_sub(1)));
     gap.copied().unwrap_or_default()
@@ -124,11 +128,13 @@ fn push(
     for (index, turn) in turns.iter().enumerate() {
         let before = index.checked_sub(1).map(|index| turns[index]);
         let chars = |tokens: u32| tokens as usize * TOKEN_CHARS;
+        // A prompt contains the history, so the new part is the difference.
         let known = before
             .and_then(|before| Some(before.input_tokens?.saturating_add(before.output_tokens?)));
         let new = turn.input_tokens.unwrap_or(0).saturating_sub(known.unwrap_or(0));
         situation.prompts.push(" ".repeat(chars(new).min(PROMPT_CHARS_MAX)));
         situation.turn = match turn.turn {
+            // A trace that counts its turns may have cut the first ones off.
             0 => u16::try_from(index + 1).unwrap_or(u16::MAX),
             turn => turn,
         };
@@ -137,6 +143,8 @@ fn push(
             answer.map(|tokens| u32::try_from(chars(tokens)).unwrap_or(u32::MAX));
         situation.gap_s = before.map(|before| turn.at.since(before.at).as_secs_f32());
         let outcome = match turns.get(index + 1) {
+            // The age decides before the outcome: a short gap would otherwise be known sooner than
+            // a long one.
             _ if end.since(turn.at) < horizon => ConversationOutcome::Unknown,
             Some(_) => ConversationOutcome::Continued,
             None => ConversationOutcome::Ended,

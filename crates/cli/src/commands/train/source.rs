@@ -36,6 +36,7 @@ impl InputKind {
     /// Detects the kind of a file from its first line, which may be truncated.
     fn of(start: &str) -> Self {
         let names = |field: &str| start.contains(&format!("\"{field}\""));
+        // A log's header is the most specific, so it is looked for first.
         if names("headstart_outcomes") {
             Self::Log
         } else if names("headstart_trace") || names("hash_ids") || names("requests") {
@@ -43,6 +44,7 @@ impl InputKind {
         } else if start.trim_start().starts_with('{') {
             Self::Conversations
         } else {
+            // A CSV table of a trace does not begin with a brace.
             Self::Trace
         }
     }
@@ -79,6 +81,7 @@ impl TrainingFile {
         let file = File::open(&path).with_context(cannot_read)?;
         let text = source::decompress(file).with_context(cannot_read)?;
         let mut start = Vec::new();
+        // The first line may be a whole conversation, so only its start is read.
         text.take(START_BYTES).read_until(b'\n', &mut start).with_context(cannot_read)?;
         let kind = InputKind::of(&String::from_utf8_lossy(&start));
         Ok(Self { path, kind })

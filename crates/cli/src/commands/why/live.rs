@@ -66,7 +66,7 @@ fn told(record: &Value) -> String {
     if let Some(age_s) = record["evicted"]["age_s"].as_f64() {
         lines.push(format!("evicted {age_s:.0} s after its last use"));
     }
-    if OF_A_GATEWAY.iter().any(|it| record["buckets"][it.name()].is_u64()) {
+    if OF_A_GATEWAY.iter().any(|bucket| record["buckets"][bucket.name()].is_u64()) {
         lines.push(
             "A gateway sees its own routing and KV events only: its engine may put the same \
              tokens into other buckets."
@@ -77,7 +77,7 @@ fn told(record: &Value) -> String {
     let is_again = [Bucket::Diverged, Bucket::NoTokens];
     match cause {
         Some(cause) => lines.extend(because(record, cause)),
-        None if is_again.iter().any(|it| record["buckets"][it.name()].is_u64()) => lines.push(
+        None if is_again.iter().any(|kind| record["buckets"][kind.name()].is_u64()) => lines.push(
             "The server found no cause. `headstart why REQUEST FILE` compares the prompts of a \
              request log."
                 .to_owned(),

@@ -38,7 +38,7 @@ pub(crate) fn fields_of(
     show_text: bool,
 ) -> [(&'static str, Value); 8] {
     let names = ["before", "old", "new", "after", "kind", "unit", "old_length", "new_length"];
-    change.map_or(names.map(|name| (name, Value::Null)), |it| fields(it, show_text))
+    change.map_or(names.map(|name| (name, Value::Null)), |change| fields(change, show_text))
 }
 
 /// Lines that show both, one above the other, with the change marked. With texts they fit a

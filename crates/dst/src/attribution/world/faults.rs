@@ -11,8 +11,10 @@ use super::{World, WorldEvent};
 impl World {
     pub(super) fn fault(&mut self) {
         let replica = self.rng.below(self.config.replicas);
+        // One replica at a time: the others must have room for its requests.
         if self.replicas.iter().all(|replica| replica.is_up) {
             let [cleared, ended] = self.verdicts.resets;
+            // In turn, so that both kinds of reset happen equally often.
             if cleared <= ended {
                 self.clear(replica);
             } else {
@@ -30,15 +32,18 @@ impl World {
     fn clear(&mut self, replica: usize) {
         self.verdicts.resets[0] += 1;
         for id in std::mem::take(&mut self.replicas[replica].answering) {
+            // The lease goes before the cache is cleared, which expects that nothing runs.
             drop(self.requests[id].running.take());
             self.replicas[replica].answering.push(id);
         }
         if let Some(id) = self.stop_computing(replica) {
             self.oracle.waits(replica, &self.requests[id].named.nodes);
+            // To the front: it had its turn already.
             self.replicas[replica].waiting.push_front(id);
         }
         let engine = &mut self.replicas[replica].engine;
         engine.clear(&mut self.oracle, self.now);
+        // Announced before the next prompt starts, so that the clear precedes its blocks.
         self.announce(replica);
         self.start_next(replica);
     }
@@ -56,6 +61,7 @@ impl World {
         for &id in &answering {
             drop(self.requests[id].running.take());
         }
+        // Down before anything is placed, so that nothing is placed here again.
         self.replicas[replica].is_up = false;
         let engine = &mut self.replicas[replica].engine;
         engine.crash(&mut self.oracle, self.now);
@@ -71,11 +77,13 @@ impl World {
             }
         }
         let unanswered: Vec<_> = computing.into_iter().chain(waiting).collect();
+        // All are given up before the first one is placed: the router must not count dead requests.
         for &id in &unanswered {
             self.give_up(id);
         }
         for id in unanswered {
             let mut order = self.requests[id].order.clone();
+            // The gateway knows that the connection broke, and tries another replica.
             order.excluded.push(ReplicaId(replica as u32));
             self.place(order);
         }
@@ -95,6 +103,7 @@ impl World {
     /// A process is back, and holds nothing.
     pub(super) fn restart(&mut self, replica: usize) {
         let state = &mut self.replicas[replica];
+        // The gateway learns of the new process by its first event.
         (state.is_up, state.is_new) = (true, true);
         let noticed = self.around(self.config.noticed);
         self.after(noticed, WorldEvent::Probe(replica));

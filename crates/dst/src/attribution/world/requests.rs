@@ -73,11 +73,14 @@ impl World {
         let prompt = &order.draft.prompt;
         let tokens: Vec<TokenId> = prompt.iter().map(|written| written.token).collect();
         let (pending, decision) = loop {
+            // Every replica has refused, or is down. The client tries once more after a pause.
             let Some((pending, decision)) = self.route(&order, &tokens) else {
                 return self.ask_again(order, Duration::from_secs(1));
             };
             let replica = &self.replicas[decision.replica.0 as usize];
             let (is_up, is_full) = (replica.is_up, replica.waiting.len() >= WAITING_MAX);
+            // Drawn also where it changes nothing, so that each attempt takes the same number of
+            // draws.
             let refuses = self.rng.next_f64() < self.config.refused;
             if is_up && !is_full && !refuses {
                 break (pending, decision);
@@ -93,6 +96,7 @@ impl World {
         };
         let named = self.name(order.draft.space, &order.draft.prompt);
         let replica = decision.replica.0 as usize;
+        // Asked before `waits`: a request does not count as in flight by itself.
         let why = self.oracle.why(&OracleQuery {
             prompt: &order.draft.prompt,
             named: &named,
@@ -126,6 +130,7 @@ impl World {
     /// Chooses a replica as the gateway does, and tells the attributor.
     fn route(&mut self, order: &PlacementOrder, tokens: &[TokenId]) -> Option<(Pending, Decision)> {
         let namespace = order.draft.space.namespace();
+        // One set of keys for routing and attribution, as in the gateway.
         let index = self.router.index();
         let keys = index.hash(Prompt { tokens, namespace, ..Prompt::default() });
         let decision = self.router.route(&RouteRequest {
@@ -166,6 +171,7 @@ impl World {
         let nodes = &request.named.nodes;
         self.oracle.waited(replica, nodes);
         let prompt = request.order.draft.prompt.len();
+        // The last token is always computed, and with it its block.
         let usable = prompt.saturating_sub(1) / BLOCK_SIZE;
         let loads = self.rng.next_f64() >= self.config.failed_loads;
         let engine = &mut state.engine;
@@ -177,6 +183,7 @@ impl World {
         served.load_failed = (running.failed * BLOCK_SIZE) as u32;
         let computed = prompt - BLOCK_SIZE * (running.device + running.loaded);
         request.running = Some(running);
+        // Microseconds: 8 ms for a step and 60 µs for each token.
         request.prefill = Duration::from_micros(8_000 + 60 * computed as u64);
         (request.since, request.attempt) = (self.now, request.attempt + 1);
         let (prefill, attempt) = (request.prefill, request.attempt);
@@ -187,6 +194,7 @@ impl World {
     pub(super) fn first_token(&mut self, id: usize, attempt: u32) {
         let request = &mut self.requests[id];
         let replica = request.replica;
+        // The client left, or the cache was cleared and the prompt started over.
         if self.replicas[replica].computing != Some(id) || request.attempt != attempt {
             return;
         }
@@ -207,6 +215,7 @@ impl World {
     }
 
     pub(super) fn done(&mut self, id: usize) {
+        // The client left meanwhile.
         let Some(pending) = self.requests[id].pending.take() else {
             return;
         };
@@ -216,6 +225,7 @@ impl World {
         let state = &mut self.replicas[replica];
         state.answering.retain(|&other| other != id);
         self.router.finish(request.reservation, self.now);
+        // A copy is answered as well, but its answer is no part of the conversation.
         let (session, is_copy) = (request.order.draft.session, request.order.is_copy);
         let answer = self.author.answer(session, !is_copy);
         if let Some(running) = request.running.take() {
@@ -239,6 +249,7 @@ impl World {
         let laid_out: Vec<_> = pending.runs().collect();
         let outcome = self.attributor.finish(pending, &request.served, self.now);
         let said = said(&laid_out, &request.served, request.order.draft.prompt.len());
+        // The counts per bucket must be those of the runs, whatever the truth is.
         for bucket in Bucket::ALL {
             let count = said.iter().filter(|&&said| said == bucket).count();
             let counted = outcome.split.get(bucket) as usize;
@@ -259,6 +270,7 @@ impl World {
             state.computing = None;
             self.cancel(id);
         } else if let Some(at) = state.waiting.iter().position(|&other| other == id) {
+            // Not begun yet: nothing was computed for it.
             state.waiting.remove(at);
             self.oracle.waited(replica, &self.requests[id].named.nodes);
         } else {
@@ -285,6 +297,7 @@ impl World {
         let running = request.running.take().expect("it is computed");
         let share = self.now.since(request.since).as_secs_f64() / request.prefill.as_secs_f64();
         let (held, all) = (running.device + running.loaded, request.named.nodes.len());
+        // Rounding may give more than the whole time.
         let upto = held + ((all - held) as f64 * share.min(1.0)) as usize;
         let (named, prompt) = (&request.named, &request.order.draft.prompt);
         let engine = &mut self.replicas[request.replica].engine;
@@ -304,6 +317,7 @@ impl World {
     /// A client asks the same again, but not for ever.
     pub(super) fn ask_again(&mut self, mut order: PlacementOrder, pause: Duration) {
         order.again += 1;
+        // Replicas that refused may have room after the pause.
         order.excluded.clear();
         if order.again <= TRIES {
             let pause = self.around(pause);

@@ -15,13 +15,17 @@ impl World {
             return;
         }
         let mut events: Vec<_> = changes.iter().map(|&change| self.event(change)).collect();
+        // Drawn per batch, because engines send batches and networks lose messages.
         let is_lost = self.rng.next_f64() < self.config.lost_events;
         let delay = self.around(self.config.event_delay);
         let state = &mut self.replicas[replica];
+        // A lost first batch leaves the process unknown, so the next one that arrives makes it
+        // known.
         if !is_lost && std::mem::take(&mut state.is_new) {
             // Its numbers start over: followers forget what was.
             events.insert(0, CacheEvent::Cleared);
         }
+        // A stream keeps its order: a batch cannot overtake the one before.
         let arrives = (self.now + delay).max(state.delivered_at);
         state.delivered_at = arrives;
         let event = WorldEvent::Deliver { replica, events, is_lost };
@@ -59,6 +63,8 @@ impl World {
             return;
         }
         if is_lost {
+            // The next number shows the gap, so the gateway doubts. The blocks themselves stay
+            // unknown.
             self.router.index().update(id, Update::Doubt, self.now);
             return;
         }

@@ -26,6 +26,8 @@ impl Station {
                 false
             }
             Delivery::Reply(replay, _) | Delivery::End(replay) => {
+                // Asked before the follower hears of it, because the end of a replay ends the
+                // question.
                 self.follower.replay() == Some(*replay)
             }
             _ => false,
@@ -58,6 +60,7 @@ impl Station {
     ) -> Result<bool, String> {
         let mut effects = Vec::new();
         event(&mut self.follower, commons.now, &mut effects);
+        // The follower's invariants hold after every event, not only at the end.
         self.follower.check();
         let mut is_told = false;
         for effect in effects {
@@ -74,6 +77,7 @@ impl Station {
         let now = commons.now;
         match effect {
             StreamEffect::Apply { seq, mut events } => {
+                // A follower may reorder batches, but must name each by its own number.
                 let position = unmark(&mut events).filter(|position| position.seq == seq);
                 let position = position.ok_or("a batch was changed on its way")?;
                 commons.note(|| format!("{:?} applies {position:?}", self.replica));
@@ -135,6 +139,7 @@ impl Station {
     /// processes apart, none answers before the end of its predecessor is known.
     fn replies(&self, from: u64) -> Option<Vec<StreamBatch>> {
         let is_early = self.channel.is_ending() && !self.spec.can_hide;
+        // A dead process answers nothing.
         let process = Some(self.process()).filter(|_| !self.is_down && !is_early)?;
         Some(process.replay(from).cloned().collect())
     }

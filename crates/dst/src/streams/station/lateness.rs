@@ -97,6 +97,7 @@ impl Lateness {
     /// The batch at `position` is applied.
     pub fn on_applied(&mut self, position: BatchPosition, now: Nanos) {
         self.applied = Some(position);
+        // Applied without a connection, as leftovers are, it restarts the time that is allowed.
         self.unanswered = (!self.is_connected).then_some(now);
         self.heard = now;
         self.waiting.retain(|waiting, _| *waiting > position);
@@ -119,6 +120,7 @@ impl Lateness {
     pub fn at(&self, now: Nanos) -> Option<Late> {
         let is_over = |since: Nanos| since + LATE_TIME_MAX < now;
         let is_silent =
+            // Without an earlier answer silence is no evidence: the publisher may have no replays.
             self.can_replay && self.has_answer && is_over(self.heard + SILENCE_TIME_MAX);
         if self.unanswered.is_some_and(is_over) {
             Some(Late::Unanswered)

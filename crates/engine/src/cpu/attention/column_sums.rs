@@ -81,12 +81,14 @@ impl ProbedLayer<'_> {
             .collect();
         let of_probe = |tiles: &[Vec<f32>]| {
             let mut all = vec![0.0; self.stored_tokens()];
+            // Tiles are added in order, so that sums have the same bits on any number of threads.
             for sums in tiles {
                 all.iter_mut().zip(sums).for_each(|(all, sum)| *all += sum);
             }
             all
         };
         match tiles {
+            // A prompt without rows has no tiles, and slices cannot be cut into pieces of 0.
             0 => vec![vec![0.0; self.stored_tokens()]; heads.len()],
             _ => sums.chunks(tiles).map(of_probe).collect(),
         }
@@ -142,6 +144,7 @@ impl WithSimd for ProbeTile<'_> {
         let before = blocks.len() * size;
         let stored = probed.stored_tokens();
         let rows = ROWS.min(probed.num_rows() - self.first);
+        // In this order: keys of the device, stored keys, the prompt's own keys.
         let columns = before + stored + probed.num_rows();
         let queries = self.pack_queries(rows);
         let mut scores = vec![0.0; ROWS * columns];
@@ -159,11 +162,14 @@ impl WithSimd for ProbeTile<'_> {
         }
         let mut sums = vec![0.0; stored];
         for (row, scores) in scores.chunks_exact_mut(columns).take(rows).enumerate() {
+            // A row sees the prompt's tokens up to itself.
             let seen = self.first + row + 1;
             self.score_rows(row, &mut scores[before + stored..][..seen]);
+            // Later tokens lie beyond this slice, so they get no weight.
             let weights = &mut scores[..before + stored + seen];
             let max = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let scale = 1.0 / exp_in_place(weights, max);
+            // Only stored keys are summed; all others keep their share of the softmax.
             let weights = &weights[before..before + stored];
             let columns = sums.iter_mut().zip(weights);
             columns.for_each(|(sum, weight)| *sum += scale * weight);

@@ -51,12 +51,15 @@ pub(super) fn score_vectors<'a, S: Simd, const VECTORS: usize>(
 #[inline(always)]
 pub(super) fn soften(scores: &mut [f32], seen: usize, state: &mut RowState, out: &mut [f32]) {
     let (scores, masked) = scores.split_at_mut(seen);
+    // The values of these keys are multiplied like all others.
     masked.fill(0.0);
+    // The whole pass may lie beyond the row's own position.
     if scores.is_empty() {
         return;
     }
     let max = largest(scores).max(state.max);
     let sum = exp_in_place(scores, max);
+    // Earlier weights were relative to the old maximum.
     if max > state.max {
         let scale = exp(state.max - max);
         state.sum *= scale;
@@ -112,6 +115,7 @@ fn add_vectors<S: Simd, const ROWS: usize, const VECTORS: usize>(
     let count = values.len() / dim;
     let scores: [&[f32]; ROWS] = std::array::from_fn(|row| &scores[row * KEYS..][..count]);
     let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+    // Starts from the sums of the passes before.
     for (sums, out) in sums.iter_mut().zip(out.chunks_exact(dim)) {
         let (out, _) = S::as_simd_f32s(&out[column..]);
         sums.copy_from_slice(&out[..VECTORS]);

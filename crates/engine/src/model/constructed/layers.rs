@@ -130,6 +130,7 @@ impl LayerPlan<'_> {
         match self.role(head) {
             HeadRole::Previous => {
                 for (pair, strength) in heads::PLACE.zip(heads::PREVIOUS) {
+                    // Turned by one position, so that the score is largest at the token before.
                     let exponent = -((2 * pair) as f32) / self.config.head_dim as f32;
                     turned(pair, strength, -self.config.rope.theta.powf(exponent));
                 }

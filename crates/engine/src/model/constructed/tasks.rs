@@ -117,6 +117,7 @@ impl DocumentQuestion {
     ) -> Self {
         assert!(words.len() <= tokens, "the question does not fit");
         let padding = (words.len()..tokens).map(|_| filler(rng));
+        // Filler first, because the last token must be the one that asks.
         let tokens = padding.collect::<Vec<_>>().into_iter().chain(words);
         Self { tokens: tokens.map(TokenMeaning::token).collect(), answer: answer.token() }
     }

@@ -38,6 +38,8 @@ impl Places {
     /// Returns the latest place of an anchor.
     pub(super) fn find(&self, hash: u64) -> Option<u32> {
         let (line, tag) = self.line(hash);
+        // Two anchors may share a tag. The caller compares the marks, so a wrong place is not a
+        // match.
         let mut found = self.lines[line].0.iter().filter(|place| place.tag == tag);
         found.next().map(|place| place.at)
     }
@@ -47,10 +49,13 @@ impl Places {
         let (line, tag) = self.line(hash);
         let places = &mut self.lines[line].0;
         let age = |place: &TaggedOffset| match place.tag {
+            // The ranks: the anchor itself first, then a free place, then the place farthest from
+            // `now`.
             same if same == tag => u64::MAX,
             0 => u64::from(u32::MAX) + 1,
             _ => u64::from(now.wrapping_sub(place.at)),
         };
+        // A line has eight places, so there is always one to overwrite.
         if let Some(oldest) = places.iter_mut().max_by_key(|place| age(place)) {
             *oldest = TaggedOffset { tag, at };
         }
@@ -59,6 +64,7 @@ impl Places {
     fn line(&self, hash: u64) -> (usize, u32) {
         // Anchors are least hashes: their uppermost bits are not evenly spread, the others are.
         let line = hash as usize & (self.lines.len() - 1);
+        // 0 marks a free place, so no anchor has it as its tag.
         (line, ((hash >> 24) as u32).max(1))
     }
 }

@@ -28,7 +28,10 @@ impl Ring {
     /// The place whose lower half this is, if it is not overwritten. After 2^32 tokens more it
     /// may be another one: then marks do not agree.
     pub(super) fn place(&self, lower: u32) -> Option<u64> {
+        // Only the lower half of a place is stored; its distance from `written` restores the upper
+        // half.
         let age = u64::from((self.written as u32).wrapping_sub(lower));
+        // A distance beyond the capacity means that the mark was overwritten since.
         let is_there = age > 0 && age <= self.written.min(self.marks.len() as u64);
         is_there.then(|| self.written - age)
     }
@@ -40,6 +43,7 @@ impl Ring {
 
     /// Counts the leading `marks` that equal those from `place` on.
     pub(super) fn agree_from(&self, place: u64, marks: &[u16]) -> usize {
+        // At most up to the newest mark: the next places still hold the oldest ones.
         let room = (self.written - place) as usize;
         let (mut at, marks) = (place, &marks[..marks.len().min(room)]);
         let is_there = |mark: &&u16| {
@@ -51,10 +55,12 @@ impl Ring {
 
     /// Counts the trailing `marks` that equal those right before `place`.
     pub(super) fn agree_before(&self, place: u64, marks: &[u16]) -> usize {
+        // Before the ring is full the oldest mark is the first one.
         let oldest = self.written.saturating_sub(self.marks.len() as u64);
         let room = (place - oldest) as usize;
         let mut at = place;
         let is_there = |mark: &&u16| {
+            // `take(room)` ends the iteration at the oldest mark, so the subtraction never wraps.
             at = at.wrapping_sub(1);
             self.mark(at) == **mark
         };

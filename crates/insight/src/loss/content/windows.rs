@@ -30,6 +30,7 @@ impl Windows {
         let parts = tokens.iter().map(|&token| key.of_token(token));
         self.parts.extend(parts);
         self.marks.clear();
+        // Two bytes a token suffice: a match needs at least a whole window of equal marks.
         let marks = self.parts.iter().map(|part| (part >> 48) as u16);
         self.marks.extend(marks);
         self.hash();
@@ -62,6 +63,7 @@ impl Windows {
     /// been turned by [`WINDOW`].
     fn hash(&mut self) {
         self.hashes.clear();
+        // A text that is shorter than a window has no hashes, and so no anchors.
         let Some((first, rest)) = self.parts.split_at_checked(WINDOW) else {
             return;
         };
@@ -69,6 +71,8 @@ impl Windows {
         let mut rolling = first.iter().fold(0, enters);
         self.hashes.push(rolling);
         self.hashes.extend(rest.iter().zip(&self.parts).map(|(part, gone)| {
+            // The part that leaves was turned once per step; turned as often, the same XOR removes
+            // it.
             rolling = enters(rolling, part) ^ gone.rotate_left(WINDOW as u32);
             rolling
         }));
@@ -81,6 +85,7 @@ impl Windows {
         if hashes.is_empty() {
             return;
         }
+        // A short text has fewer windows than a row and still gets one anchor.
         let spread = SPREAD.min(hashes.len());
         let least_of = |row: usize| (row..row + spread).min_by_key(|&at| hashes[at]).unwrap_or(row);
         let mut least = least_of(0);
@@ -91,6 +96,7 @@ impl Windows {
             let next = match least >= row {
                 true if hashes[newest] >= hashes[least] => continue,
                 true => newest,
+                // The least one left the row. With random hashes that happens about once per row.
                 false => least_of(row),
             };
             least = next;

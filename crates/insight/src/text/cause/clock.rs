@@ -45,12 +45,14 @@ fn is_line(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     let (words, line) = match (old.is_empty(), new.is_empty()) {
         (true, false) => (&aligned.new, new),
         (false, true) => (&aligned.old, old),
+        // A line that both have is a changed value, which `moved_on` looks at.
         _ => return false,
     };
     let class = |at: usize| words[at].class;
     let has_label = line.clone().any(|at| class(at) == Class::TimeLabel);
     let is_time = |at: usize| match class(at) {
         Class::Date | Class::Time | Class::Epoch => true,
+        // A month or a part of the day is a time only in a line with a label such as `today`.
         class => has_label && class.is_time(),
     };
     let is_plain = |at: usize| class(at) != Class::Punctuation && !class(at).may_be_of_time();
@@ -87,6 +89,7 @@ fn is_joint(words: &[Word], at: usize) -> bool {
 /// Whether a word is short, and no character of a script without spaces.
 fn is_short(words: &[Word], at: usize) -> bool {
     let word = &words[at];
+    // A character of a script without spaces is as short, and may mean anything.
     word.class == Class::Plain && word.len <= JOINT_BYTES && !is_inside(words, at)
 }
 
@@ -177,6 +180,7 @@ pub(super) fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
     let joins = |word: &Word| b",-/:+".iter().any(|sign| word.is(*sign));
     let Range { mut start, mut end } = range;
     while start > 0 {
+        // A zone ends a time, so one in front belongs to another time.
         if is_part(start - 1) && words[start - 1].class != Class::Zone {
             start -= 1;
         } else if start > 1

@@ -22,6 +22,7 @@ pub(super) fn find_some(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
 
 fn is_enough(aligned: &PromptAlignment<'_>, spans: &WordSpans) -> bool {
     let is_long = spans.new.len() >= MOVED_WORDS && spans.old.len() >= MOVED_WORDS;
+    // Tools have a cause of their own, with another fix.
     is_long && !is_tools(aligned, spans)
 }
 

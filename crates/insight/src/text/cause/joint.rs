@@ -22,6 +22,7 @@ const LOOKED_AT: usize = 64;
 pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let first = aligned.regions.first()?;
     let is_joint =
+        // Prompts of ids have no markers: only the number of changed ids tells a joint there.
         if are_ids(&aligned.old) && are_ids(&aligned.new) { are_few_ids } else { are_markers };
     let joins = |region: &Region| {
         let changes = &aligned.changes[region.changes.clone()];
@@ -41,6 +42,7 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
 fn are_ids(words: &[Word]) -> bool {
     let looked_at = &words[..words.len().min(LOOKED_AT)];
     let is_number = |word: &Word| matches!(word.class, Class::Number | Class::Epoch);
+    // A text may begin with a few numbers, so a shorter prompt decides nothing.
     looked_at.len() == LOOKED_AT && looked_at.iter().all(is_number)
 }
 

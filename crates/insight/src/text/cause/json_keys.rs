@@ -16,6 +16,7 @@ const LINE_WORDS: usize = 12;
 
 pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let block = ReorderedSpan::find(aligned)?;
+    // Members of a tool's schema are JSON keys too, so tools are asked about lines only.
     if block.is_members {
         return Some(block.spans());
     }
@@ -27,9 +28,11 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
 fn is_mapping(words: &[Word]) -> bool {
     let mut keys = 0;
     for (at, word) in words.iter().enumerate().skip(1) {
+        // `skip(1)` leaves a word in front of each.
         let before = &words[at - 1];
         let is_key = before.class.is_letters() && before.end() == word.start;
         let next = words.get(at + 1);
+        // `key: value` has a space after its sign; `12:30` and URLs have none.
         let is_apart = next.is_none_or(|next| next.start > word.end());
         keys += usize::from(is_key && (word.is(b'=') || (word.is(b':') && is_apart)));
     }

@@ -50,6 +50,7 @@ fn is_exchanged(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
     let changes = &aligned.changes[region.changes.clone()];
     changes.iter().all(|change| {
         let (old, new) = (&aligned.old[change.old.clone()], &aligned.new[change.new.clone()]);
+        // One word for one word; longer changes are judged word by word in `is_nonce`.
         let ([one], [other]) = (old, new) else {
             return false;
         };
@@ -182,6 +183,7 @@ pub(super) fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
     let joins = |word: &Word| b"-_.+/~".contains(&word.character) && !is_piece(word);
     let touches = |at: usize| words[at].end() == words[at + 1].start;
     let Range { mut start, mut end } = range;
+    // A text without spaces, such as a long base64 string, would otherwise be one id of any length.
     for _ in 0..PIECES_MAX {
         let is_next = start > 0 && touches(start - 1);
         if is_next && is_piece(&words[start - 1]) {
@@ -198,6 +200,7 @@ pub(super) fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
         }
     }
     for _ in 0..PIECES_MAX {
+        // `touches` reads the next word too, so `end < words.len()` comes first.
         let is_next = end < words.len() && end > 0 && touches(end - 1);
         if is_next && is_piece(&words[end]) {
             end += 1;

@@ -50,18 +50,23 @@ impl ReorderedSpan {
         let (start, end) = (aligned.lead, aligned.lead + len);
         let mut brackets = Brackets::default();
         let back = start.saturating_sub(BACK_WORDS);
+        // Brackets are counted from well before the difference, to know those around it.
         for at in back..start {
             brackets.step(words, at);
         }
+        // The stack is copied first, because the stretch may close some of its brackets.
         let before = brackets.open.clone();
         brackets.begin();
         for at in start..end {
             brackets.step(words, at);
         }
+        // The units that moved lie at the least depth: deeper brackets open and close inside of
+        // them.
         let depth = brackets.least;
         let is_members = brackets.is_keyed
             && depth > 0
             && before.get(depth - 1).is_some_and(|bracket| bracket.1 == b'{');
+        // Members move within their object, so the object is shown as a whole.
         let outer = if is_members { depth - 1 } else { depth };
         Some(Self {
             len,
@@ -85,6 +90,7 @@ impl ReorderedSpan {
         let old: Hashes = of(&aligned.old).into_iter().collect();
         let new = of(&aligned.new);
         let kept = new.iter().filter(|run| old.contains(run)).count();
+        // Six in ten: the runs across the edges of moved segments change in any case.
         !new.is_empty() && kept * 10 >= new.len() * 6
     }
 }
@@ -94,6 +100,8 @@ fn balanced(old: &[Word], new: &[Word]) -> Option<usize> {
     let (mut sum, mut twin) = (0u64, 0u64);
     for (at, (one, other)) in old.iter().zip(new).enumerate() {
         sum = sum.wrapping_add(one.hash).wrapping_sub(other.hash);
+        // Sums of one hash may cancel out by chance; the second sum, of mixed hashes, then does
+        // not.
         twin = twin.wrapping_add(mixed(one.hash)).wrapping_sub(mixed(other.hash));
         if sum == 0 && twin == 0 {
             return Some(at + 1);
@@ -128,6 +136,8 @@ impl Brackets {
             character @ (b'{' | b'[') => self.open.push((at, character)),
             b'}' | b']' => {
                 self.open.pop();
+                // The stretch closed a bracket around it, so its units lie at a lower depth than
+                // thought.
                 if self.open.len() < self.least {
                     self.begin();
                 }
@@ -142,6 +152,7 @@ impl Brackets {
 
     /// Finds the next index from `end` on with at most `depth` open brackets, or returns `end`.
     fn closed(mut self, words: &[Word], end: usize, depth: usize) -> usize {
+        // A bracket that never closes must not cost a walk over the rest of the prompt.
         for at in end..words.len().min(end + BACK_WORDS) {
             if self.open.len() <= depth {
                 return at;
@@ -170,6 +181,7 @@ pub(super) fn shuffled(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     segments.retain(|segment| segment.words(aligned) >= SEGMENT_WORDS);
     let is_late =
         |at: &usize| segments[..*at].iter().any(|segment| segment.old > segments[*at].old);
+    // From the end, so that `involved` holds everything up to the last segment out of order.
     let last = (1..segments.len().min(SEGMENTS_MAX)).rev().find(is_late)?;
     let involved = &segments[..=last];
     // Something in front must have come from behind: else what parts the prompts is another thing.
@@ -186,6 +198,7 @@ pub(super) fn shuffled(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
         return None;
     }
     let spans = WordSpans { old: lead..lead + old_end, new: lead..lead + new_end };
+    // A stretch with roles spans several messages, and those are neither documents nor tools.
     let roles = count(&aligned.new[spans.new.clone()], |class| class == Class::Role);
     (roles == 0).then_some(spans)
 }
@@ -228,6 +241,7 @@ impl CommonRun {
 
     /// Whether a run at these places belongs to it: as far on in both, and not far.
     fn goes_on(&self, old: usize, new: usize) -> bool {
+        // `old` may lie in front of `self.old`: then the difference wraps and equals no distance.
         old.wrapping_sub(self.old) == new - self.new && new <= self.new + self.len + SEGMENT_WORDS
     }
 }

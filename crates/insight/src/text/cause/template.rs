@@ -30,6 +30,8 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let region = aligned.regions.first()?;
     let (old, new) = aligned.span(region);
     let is_markup = begins(&aligned.old[old.clone()]) || begins(&aligned.new[new.clone()]);
+    // A little markup may bring four own words each, up to `OWN_WORDS`; much of it, a quarter as
+    // many.
     let few = OWN_WORDS.min(markup * 4).max(markup / 4);
     (is_markup && others <= few && aligned.keeps_old(old.end))
         .then(|| whole(aligned, WordSpans { old, new }))
@@ -44,6 +46,7 @@ fn whole(aligned: &PromptAlignment<'_>, mut spans: WordSpans) -> WordSpans {
         at > 0 && at < words.len() && words[at - 1].end() == words[at].start
     };
     let goes_on = |words: &[Word], at: usize| is_form(words, at) && touches(words, at);
+    // Signs are taken only where both prompts have them, so that both spans end alike.
     while goes_on(&aligned.old, spans.old.end) && goes_on(&aligned.new, spans.new.end) {
         (spans.old.end, spans.new.end) = (spans.old.end + 1, spans.new.end + 1);
     }

@@ -15,6 +15,7 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let region = aligned.regions.first()?;
     let (old, new) = aligned.span(region);
     let (one, other) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
+    // The words before the difference are the same in both, so one prompt answers for both.
     let is_inside = is_open(&aligned.new[aligned.lead.saturating_sub(BACK_WORDS)..aligned.lead]);
     let is_change = |words: &[Word]| is_inside || begins(words);
     let is_block = match (one.is_empty(), other.is_empty()) {

@@ -63,6 +63,7 @@ pub(super) fn is_tools(aligned: &PromptAlignment<'_>, spans: &WordSpans) -> bool
         // Files of code have functions and types too.
         return count(moved, |class| class == Class::ToolTag) >= TYPES;
     }
+    // The more the text reads like tools by itself, the farther its announcement may be.
     let near = match reads_like_tools(moved) {
         true => ANNOUNCED_FARTHEST_WORDS,
         false if has_messages(front) => ANNOUNCED_WORDS,
@@ -95,6 +96,7 @@ fn reads_like_tools(words: &[Word]) -> bool {
 
 /// Whether the last list that is announced in `front` is one of tools, and not of documents.
 fn announces(front: &[Word]) -> bool {
+    // The nearest announcement decides: earlier ones belong to other lists.
     let labels = (0..front.len()).rev().filter_map(|at| match front[at].class {
         Class::ToolTag => Some(true),
         Class::ToolLabel => is_announcement(front, at).then_some(true),

@@ -60,6 +60,7 @@ fn behind_note<'a>(aligned: &'a PromptAlignment<'_>) -> Option<&'a Region> {
     let (mut changed, mut agrees) = (0, 0);
     for (number, region) in aligned.regions.iter().enumerate() {
         let (old, new) = aligned.span(region);
+        // A note changes in one place in front of the gap, so the gap is the second region.
         let is_note = number == 1 && changed <= NOTE_WORDS && agrees < LOSS_WORDS;
         if is_note && is_gap(aligned, region) {
             return Some(region);
@@ -75,6 +76,7 @@ fn behind_note<'a>(aligned: &'a PromptAlignment<'_>) -> Option<&'a Region> {
         }
         changed += old.len().max(new.len());
         agrees += region.agrees;
+        // More changed, or agreed, than a summary has words: the prompts differ in another way.
         if changed.max(agrees) > SUMMARY_WORDS {
             return None;
         }
@@ -161,6 +163,7 @@ fn is_cut(aligned: &PromptAlignment<'_>, region: &Region) -> bool {
         && region.agrees >= LOSS_WORDS
         && behind >= end
         && goes_on
+        // Text that moved elsewhere was not cut off.
         && !is_elsewhere(aligned, &old, new.end)
 }
 
@@ -169,6 +172,7 @@ fn is_elsewhere(aligned: &PromptAlignment<'_>, gone: &Range<usize>, from: usize)
     let runs: Hashes = diff::run_hashes(&aligned.new[from..], MOVED_RUN).collect();
     let gone: Vec<u64> = diff::run_hashes(&aligned.old[gone.clone()], MOVED_RUN).collect();
     let there = gone.iter().filter(|run| runs.contains(run)).count();
+    // Fewer words than a run have no hashes; then nothing is elsewhere.
     there * 2 >= gone.len().max(1)
 }
 

@@ -17,6 +17,7 @@ pub(super) fn first(
     let region = aligned.regions.first().filter(|region| explains(region))?;
     let mut agrees = region.agrees;
     for next in &aligned.regions[1..] {
+        // Agreement adds up over further values, or two dates close together would hide each other.
         if agrees >= LOSS_WORDS || !goes_on(next) {
             break;
         }

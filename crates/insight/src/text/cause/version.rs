@@ -41,6 +41,7 @@ pub(super) fn find_labels(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
             *times.entry(hashes.chain([old]).collect()).or_default() += 1;
         }
     }
+    // The same label must change many times; several labels that change once may be other text.
     let most = times.into_values().max().unwrap_or(0);
     let (old, new) = aligned.span(first);
     let is_form = most >= LABELS && others <= OWN_WORDS.max(labels / 2);
@@ -70,6 +71,7 @@ pub(super) fn find_wording(aligned: &PromptAlignment<'_>) -> Option<WordSpans> {
     let is_instruction = INSTRUCTION.contains(&more) && fewer >= least;
     let (front, behind) = (&aligned.new[..new.start], &aligned.new[new.end..]);
     (is_instruction
+        // In front are at most the system message and one that lists the tools.
         && roles(front) <= roles_of_tools(front) + 1
         && roles(behind) >= TURNS_BEHIND
         && stays(aligned, behind))
@@ -105,6 +107,7 @@ fn stays(aligned: &PromptAlignment<'_>, behind: &[Word]) -> bool {
     let changed: usize = changed
         .map(|region| {
             let (old, new) = aligned.span(region);
+            // A change may run past the instructions, and only its part inside of them counts.
             old.len().max(new.end.min(end) - new.start)
         })
         .sum();

@@ -19,11 +19,13 @@ pub(super) fn find(aligned: &PromptAlignment<'_>) -> Option<(Range<usize>, Range
 
 fn between(aligned: &PromptAlignment<'_>) -> Option<(Range<usize>, Range<usize>)> {
     let at = aligned.shared;
+    // Both have a word here: `PromptAlignment::new` refuses prompts of which one begins the other.
     let is_space = |sketch: &Sketch| !sketch.words()[at].is_ink();
     if !is_space(aligned.old_sketch) && !is_space(aligned.new_sketch) {
         return None;
     }
     let before = aligned.new_sketch.ink_in(0..at);
+    // `lead` counts equal words past white space, while `shared` ends at the difference.
     if aligned.lead - before < AGREES_WORDS {
         return None;
     }
@@ -57,6 +59,7 @@ fn has_odd_spaces(sketch: &Sketch, words: &[Word]) -> bool {
     let inside = sketch.words()[first..].iter().take_while(|word| word.start < end);
     let is_parted = words.windows(2).all(|pair| pair[0].end() < pair[1].start);
     let mut spaces = inside.filter(|word| !word.is_ink());
+    // ASCII white space has a space or a line end as its character.
     is_parted && spaces.all(|space| space.character == 0)
 }
 

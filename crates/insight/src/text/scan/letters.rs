@@ -75,6 +75,7 @@ pub(super) fn class(word: &[u8], traits: u8) -> Class {
     if is_duration(word, digits) {
         return Class::TimeUnit;
     }
+    // An id is often one segment of a name, such as `req_8f3a2b1c`.
     let segments = word.split(|byte| *byte == b'_');
     let classes = segments.map(|segment| segment_class(segment, word.len()));
     let strongest = |one: Class, other: Class| match (one, other) {
@@ -90,6 +91,7 @@ fn segment_class(segment: &[u8], word_len: usize) -> Class {
     let is_digit = |byte: &u8| byte.is_ascii_digit();
     let digits = segment.iter().filter(|byte| is_digit(byte)).count();
     if digits == segment.len() {
+        // A whole word of figures is a number; only as a segment of a name may it be an id.
         return if digits >= ID_DIGITS && segment.len() < word_len {
             Class::Random
         } else {

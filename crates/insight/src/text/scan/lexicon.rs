@@ -36,6 +36,7 @@ static SORTED: [(u128, Class, bool); COUNT] = {
             let end = word_end(text, start);
             let number = packed(text, start, end);
             let mut at = filled;
+            // An insertion sort, because `const` code cannot call `sort`; it runs at compile time.
             while at > 0 && sorted[at - 1].0 > number {
                 sorted[at] = sorted[at - 1];
                 at -= 1;
@@ -58,6 +59,8 @@ static LENGTHS: [u32; 32] = {
         let mut start = 0;
         while start < text.len() {
             let end = word_end(text, start);
+            // The lower five bits of a letter do not depend on its case. Other bytes may share a
+            // place, which only costs a search.
             lengths[(text[start] & 31) as usize] |= 1 << (end - start);
             start = end + 1;
         }
@@ -90,6 +93,7 @@ const fn packed(text: &[u8], start: usize, end: usize) -> u128 {
 /// The class of `word`, where it has an entry.
 pub(super) fn class(word: &[u8]) -> Option<Class> {
     let (first, len) = (*word.first()?, word.len());
+    // Most words fail here and need no search. `len` is at most 16, so the shift fits.
     if len > LEN_MAX || LENGTHS[usize::from(first & 31)] & (1 << len) == 0 {
         return None;
     }

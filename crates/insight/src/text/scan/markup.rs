@@ -107,6 +107,7 @@ const THOUGHTS: &[&str] = &[
 
 /// A tag at the start of `rest`, which begins with `<` or `[`; its length and class.
 pub(super) fn scan(rest: &[u8]) -> Option<(usize, Class)> {
+    // Many open brackets without an end would otherwise each cost a walk over the rest.
     let rest = &rest[..rest.len().min(TAG_BYTES_MAX)];
     let mut odd = ODD.iter().map(|marker| marker.as_bytes());
     if let Some(marker) = odd.find(|marker| rest.starts_with(marker)) {
@@ -134,6 +135,7 @@ pub(super) fn names_role(front: &[u8], next: Option<u8>) -> bool {
     let Some((quote @ (b'"' | b'\''), front)) = front.split_last() else {
         return false;
     };
+    // JSON inside of a JSON string has escaped quotation marks.
     let front = front.strip_suffix(b"\\").unwrap_or(front).trim_ascii_end();
     let Some(field) = front.strip_suffix(b":") else {
         return false;
@@ -189,6 +191,7 @@ fn angled(rest: &[u8]) -> Option<(usize, Class)> {
     let starts = |bar: &str| inside.starts_with(bar.as_bytes());
     let ends = |bar: &str| inside.ends_with(bar.as_bytes());
     if inside.len() > 1 && (starts("|") || ends("|") || (starts(BAR) && ends(BAR))) {
+        // A special token has no white space; text between two comparison signs has.
         let is_whole = !inside.iter().any(u8::is_ascii_whitespace);
         return is_whole.then(|| (end + 1, special(inside)));
     }
@@ -224,6 +227,7 @@ fn holds_id(name: &[u8]) -> bool {
         class.is_random() || (class == Class::Number && part.len() >= ID_DIGITS)
     };
     let first = parts.next().is_some_and(is_id);
+    // A tag may be called `facade`: hexadecimal letters count as an id in later parts only.
     first || parts.any(|part| is_id(part) || is_hex_letters(part))
 }
 

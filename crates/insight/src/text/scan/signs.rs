@@ -179,6 +179,7 @@ fn counts_minutes(mut text: &[u8]) -> bool {
             return count > 0 && next == "分";
         }
         (text, count) = (&text[next.len()..], count + 1);
+        // Minutes have at most three numerals: longer figures count something else.
         if count >= DIGITS_MAX {
             return false;
         }

@@ -7,6 +7,7 @@ use crate::text::word::Class;
 pub(super) fn scan(rest: &[u8]) -> Option<(usize, Class)> {
     let digits = digits(rest);
     match (digits, rest.get(digits)) {
+        // `2026-11` is tried second, because each full date begins like it.
         (4, Some(b'-' | b'/' | b'.')) => year_first(rest).or_else(|| part_of_year(rest)),
         (4, Some(b'W')) => part_of_year(rest),
         (4, Some(b'Z' | b'z')) => {
@@ -106,6 +107,7 @@ fn part_of_year(rest: &[u8]) -> Option<(usize, Class)> {
         return is_week.then(|| dated(rest, if day { len + 2 } else { len })).flatten();
     }
     let len = at + digits(&rest[at..]);
+    // At most three figures are read: a longer run would overflow.
     let part = number(&rest[at..len.min(at + 3)]);
     let is_part = match len - at {
         2 => (1..=12).contains(&part) && rest.get(len) != Some(&b'-'),
@@ -241,6 +243,7 @@ fn compact(rest: &[u8], digits_len: usize) -> Option<(usize, Class)> {
 
 /// Seconds, milliseconds, microseconds or nanoseconds since 1970, from 2014 to 2039.
 fn epoch(rest: &[u8], digits_len: usize) -> Option<(usize, Class)> {
+    // The first nine digits are tens of seconds in each of the four units.
     let seconds = number(&rest[..9]);
     if !(140_000_000..220_000_000).contains(&seconds) {
         return None;

@@ -42,10 +42,10 @@ fn line(report: &WildReport, row: &WildRow) -> Value {
     line["token_hit_rate"] = json!(row.tokens().rate());
     line["device_token_hit_rate"] = json!(row.device_rate());
     line["qttft_s"] = json!({
-        "mean": row.qttft_s(|it| it.mean),
-        "p50": row.qttft_s(|it| it.p50),
-        "p90": row.qttft_s(|it| it.p90),
-        "p99": row.qttft_s(|it| it.p99),
+        "mean": row.qttft_s(|qttft| qttft.mean),
+        "p50": row.qttft_s(|qttft| qttft.p50),
+        "p90": row.qttft_s(|qttft| qttft.p90),
+        "p99": row.qttft_s(|qttft| qttft.p99),
     });
     line["refused"] = json!(row.refused());
     line["block_tokens"] = json!(report.facts.block_tokens);
@@ -62,10 +62,10 @@ fn gain(report: &WildReport, gains: &Gains<'_>) -> Value {
         let (least, most) = gains.range(figure);
         json!({"mean": gains.mean(figure), "least": least, "most": most})
     };
-    line["over_best_percent"] = figure(|it| it.over_best);
-    line["over_worst_percent"] = figure(|it| it.over_worst);
-    line["qttft_against_best_percent"] = figure(|it| it.qttft_best);
-    line["qttft_against_slowest_percent"] = figure(|it| it.qttft_worst);
+    line["over_best_percent"] = figure(|gain| gain.over_best);
+    line["over_worst_percent"] = figure(|gain| gain.over_worst);
+    line["qttft_against_best_percent"] = figure(|gain| gain.qttft_best);
+    line["qttft_against_slowest_percent"] = figure(|gain| gain.qttft_worst);
     line["published"] = json!({
         "over_best_percent": [OVER_BEST.start(), OVER_BEST.end()],
         "over_others_percent": [OVER_OTHERS.start(), OVER_OTHERS.end()],

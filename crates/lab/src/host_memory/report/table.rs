@@ -95,7 +95,7 @@ fn rows(report: &WildReport, model: WildModel) -> Vec<Vec<String>> {
         }
     }
     let of =
-        |policy: &str, host: f64| own().find(|it| it.policy == policy && it.host_times == host);
+        |policy: &str, host: f64| own().find(|row| row.policy == policy && row.host_times == host);
     let names = |first: &str, rest: &str| {
         let first = hosts.iter().take(1).map(|host| format!("{first}×{host}"));
         let rest = hosts.iter().skip(1).map(|host| format!("{rest}×{host}"));
@@ -110,7 +110,7 @@ fn rows(report: &WildReport, model: WildModel) -> Vec<Vec<String>> {
         };
         let line = [policy.to_owned()].into_iter();
         let line = line.chain(cells(|row| format!("{:.2}", row.blocks().rate() * 100.0)));
-        rows.push(line.chain(cells(|row| seconds(row.qttft_s(|it| it.mean)))).collect());
+        rows.push(line.chain(cells(|row| seconds(row.qttft_s(|qttft| qttft.mean)))).collect());
     }
     rows
 }
@@ -144,10 +144,10 @@ fn beside(gains: &[Gains<'_>]) -> Vec<Vec<String>> {
             format!("×{}", gains.row.host_times),
             gains.row.policy.clone(),
             gains.best.policy.clone(),
-            figure(|it| it.over_best),
-            figure(|it| it.over_worst),
-            figure(|it| it.qttft_best),
-            figure(|it| it.qttft_worst),
+            figure(|gain| gain.over_best),
+            figure(|gain| gain.over_worst),
+            figure(|gain| gain.qttft_best),
+            figure(|gain| gain.qttft_worst),
         ]
     }));
     rows

@@ -33,7 +33,7 @@ fn data(report: &ExperimentReport) -> Value {
         json!({"axis": axis(sweep), "curves": curves.collect::<Vec<_>>()})
     });
     let figures = figures(report).into_iter();
-    let figures = figures.map(|it| json!([it.name, it.published, it.ours]));
+    let figures = figures.map(|figure| json!([figure.name, figure.published, figure.ours]));
     json!({
         "title": report.facts.source,
         "verdict": winner::sentences(report),

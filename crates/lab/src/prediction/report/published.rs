@@ -67,7 +67,7 @@ pub(super) fn figures(report: &ExperimentReport) -> Vec<PublishedFigure> {
     let Some(workload) = report.facts.workload else {
         return Vec::new();
     };
-    let published = PUBLISHED.iter().find(|it| it.name == workload.name);
+    let published = PUBLISHED.iter().find(|figures| figures.name == workload.name);
     let published = published.expect("every data set has its figures");
     let mut figures = by_size(report, published);
     figures.push(PublishedFigure {
@@ -104,10 +104,14 @@ fn by_size(report: &ExperimentReport, published: &PublishedResults) -> Vec<Publi
     };
     let everything = report.lines(SweepAxis::Size);
     let spreads = everything.iter().map(|line| line.spread);
-    let spread = spreads.reduce(f64::max).map(|it| format!("at most {it:.4}"));
+    let spread = spreads.reduce(f64::max).map(|spread| format!("at most {spread:.4}"));
     vec![
-        figure("hit rate over LRU, sizes varied", published.gain, range(&lpc, |it| it.gain)),
-        figure("share of the gap to the oracle", published.closed, range(&lpc, |it| it.closed)),
+        figure("hit rate over LRU, sizes varied", published.gain, range(&lpc, |point| point.gain)),
+        figure(
+            "share of the gap to the oracle",
+            published.closed,
+            range(&lpc, |point| point.closed),
+        ),
         figure("cache saved at LRU's hit rate", published.saved, saved(report)),
         figure("MCC of the predictor", published.predictor, mcc("lpc")),
         figure("MCC of the turn count", published.turn_count, mcc("turn-only")),
@@ -169,7 +173,7 @@ fn bounds(figures: impl Iterator<Item = f64>) -> Option<String> {
 fn saved(report: &ExperimentReport) -> Option<String> {
     let curve = |arm: &str| {
         let lines = of(report, SweepAxis::Size, arm);
-        let mut curve: Vec<_> = lines.iter().map(|it| (it.shown.x, it.hit_rate)).collect();
+        let mut curve: Vec<_> = lines.iter().map(|line| (line.shown.x, line.hit_rate)).collect();
         curve.sort_by(|one, other| one.0.total_cmp(&other.0));
         curve
     };

@@ -186,16 +186,17 @@ pub(super) fn medians(line: &ArmPoint<'_>) -> Vec<Median> {
     let bin = |index: usize| {
         let bins: Vec<&ContextBin> = line.runs.iter().map(|run| &run.contexts[index]).collect();
         let median = |of: &dyn Fn(&ContextBin) -> (usize, f64)| {
-            let counted: Vec<_> = bins.iter().map(|bin| of(bin)).filter(|it| it.0 > 0).collect();
-            let sum = counted.iter().fold(0.0, |sum, it| sum + it.1);
-            let count = counted.iter().map(|it| it.0).sum();
+            let counted: Vec<_> =
+                bins.iter().map(|bin| of(bin)).filter(|counted| counted.0 > 0).collect();
+            let sum = counted.iter().fold(0.0, |sum, bin| sum + bin.1);
+            let count = counted.iter().map(|bin| bin.0).sum();
             (count, sum / counted.len().max(1) as f64)
         };
         let (hits, hit_s) = median(&|bin| (bin.hit.count, bin.hit.p50));
         let (misses, miss_s) = median(&|bin| (bin.miss.count, bin.miss.p50));
         Median { from_tokens: bins[0].from_tokens, hits, misses, hit_s, miss_s }
     };
-    (0..bins).map(bin).filter(|it| it.hits + it.misses > 0).collect()
+    (0..bins).map(bin).filter(|median| median.hits + median.misses > 0).collect()
 }
 
 fn beside(figures: &[PublishedFigure]) -> Vec<Vec<String>> {

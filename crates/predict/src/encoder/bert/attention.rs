@@ -30,6 +30,7 @@ pub(super) fn attention(qkv: &Tiles, num_heads: usize, spans: &TextBoundaries, o
     let arch = Arch::new();
     let tasks = out.rows_mut().par_chunks_exact_mut(dim).enumerate();
     tasks.for_each_init(Vec::new, |scores, (index, out)| {
+        // A tile's rows lie head by head, so the index counts heads first.
         let head = HeadProjections { qkv, first: index % num_heads * dim, dim };
         arch.dispatch(Task { head, spans, tile: index / num_heads, scores, out });
     });
@@ -68,8 +69,11 @@ impl WithSimd for Task<'_> {
         let Self { head, spans, tile, scores, out } = self;
         let text_of = |lane| spans.around(tile * TILE + lane);
         let (first, last) = (text_of(0), text_of(TILE - 1));
+        // Texts lie in order, so the keys of all lanes are one run.
         let keys = first.start..last.end;
         let key_tiles = keys.start / TILE..keys.end.div_ceil(TILE);
+        // Whole tiles of keys, because the scores are computed by tiles. The surplus is cut off
+        // below.
         scores.resize(key_tiles.len() * TILE, FeatureRow::ZERO);
         let queries = head.part(0, tile);
         for (tile, scores) in key_tiles.clone().zip(scores.chunks_exact_mut(TILE)) {
@@ -77,11 +81,13 @@ impl WithSimd for Task<'_> {
         }
         let offset = key_tiles.start * TILE;
         let weights = &mut scores[keys.start - offset..keys.end - offset];
+        // A tile inside one text has no foreign keys to mask.
         if first != last {
             mask(weights, keys.start, &std::array::from_fn(text_of));
         }
         let scale = soften(weights);
         let mix = Mix { head, keys, weights, scale: &scale };
+        // A head's size need not be a multiple of a block.
         let whole = out.len() / BLOCK * BLOCK;
         let (blocks, rest) = out.split_at_mut(whole);
         for (block, out) in blocks.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
@@ -125,6 +131,7 @@ fn mask(scores: &mut [FeatureRow], first: usize, texts: &[Range<usize>; TILE]) {
     let ends: [u32; TILE] = std::array::from_fn(|lane| texts[lane].end as u32);
     for (key, scores) in (first as u32..).zip(scores) {
         for lane in 0..TILE {
+            // Both sides are evaluated: a branch per lane would keep this from being vectorized.
             let own = (starts[lane] <= key) & (key < ends[lane]);
             scores.0[lane] = if own { scores.0[lane] } else { f32::NEG_INFINITY };
         }
@@ -138,16 +145,20 @@ fn soften(scores: &mut [FeatureRow]) -> FeatureRow {
     let mut most = [f32::NEG_INFINITY; TILE];
     for scores in scores.iter() {
         for (most, score) in most.iter_mut().zip(&scores.0) {
+            // `f32::max` has a rule for NaN, which costs instructions in this loop.
             *most = if *score > *most { *score } else { *most };
         }
     }
     let mut sums = [0.0f32; TILE];
     for scores in scores {
         for ((score, most), sum) in scores.0.iter_mut().zip(&most).zip(&mut sums) {
+            // Relative to the largest, so no power overflows. A masked key gets e^-87, too small to
+            // count.
             *score = exp(*score - most);
             *sum += *score;
         }
     }
+    // The largest score adds 1 to the sum, so it is never 0.
     FeatureRow(sums.map(|sum| 1.0 / sum))
 }
 

@@ -39,6 +39,7 @@ impl BertConfig {
         model.refuse_other_architectures()?;
         let (hidden, num_heads) =
             (model.count("hidden_size")?, model.count("num_attention_heads")?);
+        // Each head takes an equal part of the features.
         if hidden % num_heads != 0 {
             let reason = format!("hidden_size {hidden} is no multiple of {num_heads} heads");
             return Err(EncoderError::malformed(&model.path, reason));
@@ -56,6 +57,7 @@ impl BertConfig {
             vocab: model.count("vocab_size")?,
             positions: model.count("max_position_embeddings")?,
             token_types: model.count("type_vocab_size")?,
+            // BERT's own value, where the file names none.
             norm_eps: model.value["layer_norm_eps"].as_f64().unwrap_or(1e-12) as f32,
             activation: model.activation()?,
             pooling: pooling.pooling()?,
@@ -129,6 +131,7 @@ impl Json {
             return self.unsupported(format!("model_type {}", self.value["model_type"]));
         }
         let architecture = self.value["architectures"][0].as_str();
+        // A folder may name no architecture. The weights are checked by name and shape later.
         if architecture.is_some_and(|name| !name.starts_with("Bert")) {
             return self.unsupported(format!("architecture {}", self.value["architectures"][0]));
         }
@@ -167,6 +170,7 @@ impl Json {
 
     fn pooling(&self) -> Result<TokenPooling, EncoderError> {
         if self.value.is_null() {
+            // Without a pooling file `sentence-transformers` takes the mean.
             return Ok(TokenPooling::Mean);
         }
         let named = self.value["pooling_mode"].as_str().unwrap_or("");
@@ -174,6 +178,8 @@ impl Json {
         let set = flags.filter(|(_, value)| **value == true);
         let modes = set.filter_map(|(key, _)| key.strip_prefix("pooling_mode_"));
         let modes: Vec<&str> =
+            // Older files set one flag per mode, newer ones name the mode. Several modes at once
+            // are refused.
             modes.chain([named].into_iter().filter(|mode| !mode.is_empty())).collect();
         match modes[..] {
             ["mean_tokens" | "mean"] => Ok(TokenPooling::Mean),

@@ -76,6 +76,8 @@ impl BertModel {
         let (tiles, hidden) = (spans.num_tiles(), self.hidden);
         for layer in &self.layers {
             let Workspace { hidden: x, qkv, mixed, change, wide } = space;
+            // Batches differ in size. Old contents may stay, because every live lane is
+            // overwritten.
             qkv.resize(tiles, layer.qkv.n());
             mixed.resize(tiles, hidden);
             change.resize(tiles, hidden);
@@ -83,6 +85,7 @@ impl BertModel {
             layer.qkv.apply(x, qkv, &spans, None);
             attention(qkv, self.num_heads, &spans, mixed);
             layer.out.apply(mixed, change, &spans, None);
+            // BERT normalizes after the sum, unlike later models.
             add_and_norm(&layer.attention_norm, x, Some(change));
             layer.up.apply(x, wide, &spans, Some(self.activation));
             layer.down.apply(wide, change, &spans, None);
@@ -115,6 +118,7 @@ impl BertModel {
 /// `x = norm(x + change)`, a task per tile.
 fn add_and_norm(norm: &Norm, x: &mut Tiles, change: Option<&Tiles>) {
     let arch = Arch::new();
+    // The embeddings have no change to add, and one code path serves both.
     let nothing = vec![FeatureRow::ZERO; x.width()];
     let width = x.width();
     let tiles = x.rows_mut().par_chunks_exact_mut(width).enumerate();
@@ -143,6 +147,7 @@ impl WithSimd for NormTile<'_> {
 fn pool(x: &Tiles, text: std::ops::Range<usize>, pooling: TokenPooling, out: &mut [f32]) {
     let tokens = match pooling {
         TokenPooling::Mean => text,
+        // An empty text has no first token.
         TokenPooling::First => text.start..text.end.min(text.start + 1),
     };
     out.fill(0.0);
@@ -151,8 +156,10 @@ fn pool(x: &Tiles, text: std::ops::Range<usize>, pooling: TokenPooling, out: &mu
             *out += row.0[token % TILE];
         }
     }
+    // In f64, because the squares of large activations overflow f32.
     let squares: f64 = out.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
     let scale = 1.0 / squares.sqrt();
+    // A sum of zero, as of an empty text, has no direction.
     if scale.is_finite() && squares.is_finite() {
         out.iter_mut().for_each(|x| *x = (f64::from(*x) * scale) as f32);
     } else {

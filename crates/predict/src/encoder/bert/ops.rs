@@ -74,6 +74,7 @@ impl Norm {
         }
         let scale = 1.0 / x.len() as f32;
         mean.iter_mut().for_each(|mean| *mean *= scale);
+        // A second pass over the distances: the difference of two large sums would lose digits.
         let mut inverse = [0.0f32; TILE];
         for x in x.iter() {
             for ((x, mean), squares) in x.0.iter().zip(&mean).zip(&mut inverse) {
@@ -102,8 +103,10 @@ pub(super) fn exp(x: f32) -> f32 {
     /// ln 2 in two parts; the first has few bits, so that `n * LN2_HIGH` is exact.
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
+    // The result's exponent must fit: beyond these limits the bits below would wrap around.
     let x = x.clamp(-87.0, 88.0);
     let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
+    // The rounded multiple of ln 2. It also lies in the low bits of `shifted`.
     let n = shifted - ROUND;
     let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2_HIGH, x));
     let series = r.mul_add(1.0 / 720.0, 1.0 / 120.0);
@@ -112,6 +115,7 @@ pub(super) fn exp(x: f32) -> f32 {
     let series = series.mul_add(r, 0.5);
     let series = series.mul_add(r, 1.0);
     let series = series.mul_add(r, 1.0);
+    // The shift leaves the integer plus 127 as an exponent, which is 2^n, and drops all other bits.
     series * f32::from_bits(shifted.to_bits().wrapping_add(127) << 23)
 }
 

@@ -53,8 +53,11 @@ impl TiledLinear {
         let n = bias.len();
         let k = weight.len() / n;
         assert_eq!(weight.len(), n * k, "a matrix is [n, k]");
+        // Blocks are as wide as this machine's registers allow, and the weights are packed once for
+        // that.
         let columns = Arch::new().dispatch(BlockColumns);
         let blocks = n.div_ceil(columns);
+        // Zeros fill the last block, so it needs no case of its own in the inner loop.
         let mut packed = vec![0.0; blocks * k * columns];
         for (column, values) in weight.chunks_exact(k).enumerate() {
             let first = column / columns * k * columns + column % columns;
@@ -91,6 +94,7 @@ impl TiledLinear {
         let mut tasks = Vec::new();
         let group = TASK_TILES * self.n;
         for (index, group) in y.rows_mut().chunks_mut(group).enumerate() {
+            // Each task gets slices of its own, so tasks write in parallel without a lock.
             let of_group = tasks.len();
             tasks.extend((0..self.n).step_by(TASK_COLUMNS).map(|first_column| ColumnTask {
                 first_tile: index * TASK_TILES,
@@ -146,17 +150,21 @@ impl TaskProduct<'_> {
         for (tile, out) in (self.task.first_tile..).zip(self.task.out) {
             let live = self.spans.live(tile);
             let x = self.x.tile(tile);
+            // The pass is the outer loop, so that its part of x stays in the first-level cache.
             for pass in (0..k).step_by(PASS) {
                 let passed = pass..k.min(pass + PASS);
                 let x = &x[passed.clone()];
                 for column in (0..columns).step_by(COLUMNS) {
                     let block = (first + column) / COLUMNS;
                     let weight = &weight[block * k..][passed.clone()];
+                    // The first pass starts from the bias, later ones from the sum so far.
                     let bias = (pass == 0).then_some(&bias[block]);
                     let out = &mut out[column..];
                     if let Some(out) = out.first_chunk_mut() {
                         product::<S, COLUMNS>(simd, x, weight, bias, live, out);
                     } else {
+                        // The last block reaches beyond the columns, so it is computed in spare
+                        // memory.
                         let mut whole = [FeatureRow::ZERO; COLUMNS];
                         whole[..out.len()].copy_from_slice(out);
                         product::<S, COLUMNS>(simd, x, weight, bias, live, &mut whole);
@@ -164,6 +172,7 @@ impl TaskProduct<'_> {
                     }
                 }
             }
+            // After the last pass: an activation of a part of the sum would be wrong.
             if let Some(activation) = self.activation {
                 activation.apply(out);
             }
@@ -182,6 +191,7 @@ fn product<S: Simd, const COLUMNS: usize>(
     live: usize,
     out: &mut [FeatureRow; COLUMNS],
 ) {
+    // Vectors without a live token are left out: the last tile of a batch may be nearly empty.
     let vectors = live.div_ceil(S::F32_LANES);
     let mut first = 0;
     while first + 2 <= vectors {

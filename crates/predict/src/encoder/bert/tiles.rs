@@ -77,6 +77,7 @@ impl TextBoundaries {
 
     /// Tokens of tile `tile` that belong to a text.
     pub(super) fn live(&self, tile: usize) -> usize {
+        // `tile` has at least one token, so the subtraction cannot underflow.
         (self.num_tokens() - tile * TILE).min(TILE)
     }
 
@@ -88,6 +89,7 @@ impl TextBoundaries {
     /// The tokens of the text that token `token` belongs to; spare lanes belong to the last.
     pub(super) fn around(&self, token: usize) -> std::ops::Range<usize> {
         let token = token.min(self.num_tokens().saturating_sub(1));
+        // Texts start at 0, so at least one start counts. Of empty texts the last start wins.
         let behind = self.starts.partition_point(|&start| start <= token);
         self.starts[behind - 1]..self.starts[behind]
     }

@@ -40,13 +40,16 @@ impl TruncatingTokenizer {
         let malformed = |error: tokenizers::Error| EncoderError::malformed(path, error);
         let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(malformed)?;
         let highest = tokenizer.get_vocab(true).into_values().max().unwrap_or(0);
+        // Such an id would read beyond the table of embeddings.
         if highest as usize >= vocab {
             let reason = format!("token id {highest} lies outside the model's {vocab} embeddings");
             return Err(EncoderError::malformed(path, reason));
         }
         tokenizer.with_padding(None);
+        // The file's own limit is removed before the special tokens are counted.
         tokenizer.with_truncation(None).map_err(malformed)?;
         let special = tokenizer.encode_fast("", true).map_err(malformed)?.get_ids().len();
+        // Truncation must leave room for a token of the text.
         if special >= settings.max_tokens {
             let reason = format!(
                 "{special} special tokens leave no room in a model of {} positions",
@@ -75,6 +78,8 @@ impl TruncatingTokenizer {
     }
 
     fn try_ids(&self, text: &str) -> Result<Vec<u32>, tokenizers::Error> {
+        // Cut before tokenizing: only the first `max_tokens` tokens matter, and the rest costs
+        // time.
         let text = &text[..text.floor_char_boundary(self.most_bytes)];
         let mut text = format!("{}{text}", self.prefix);
         if self.lowercase {

@@ -21,6 +21,7 @@ impl<'a> Weights<'a> {
     pub(super) fn new(bytes: &'a [u8], path: &Path) -> Result<Self, EncoderError> {
         let tensors = SafeTensors::deserialize(bytes)
             .map_err(|error| EncoderError::malformed(path, error))?;
+        // Files of a bare encoder have no prefix, those saved with a head do.
         let bare = tensors.tensor("embeddings.word_embeddings.weight").is_ok();
         let prefix = if bare { "" } else { "bert." };
         Ok(Self { tensors, prefix })
@@ -35,6 +36,7 @@ impl<'a> Weights<'a> {
         let mut positions = table("position", config.positions)?;
         let types = table("token_type", config.token_types)?;
         for position in positions.chunks_exact_mut(hidden) {
+            // The zip ends after type 0: a single text has no other type.
             for (value, kind) in position.iter_mut().zip(&types) {
                 *value += kind;
             }
@@ -72,11 +74,13 @@ impl<'a> Weights<'a> {
     /// goes into the queries.
     fn qkv(&self, name: &str, config: &BertConfig) -> Result<TiledLinear, EncoderError> {
         let hidden = config.hidden;
+        // Scaled once here, and not each score in each attention.
         let scale = 1.0 / ((hidden / config.num_heads) as f32).sqrt();
         let (mut weight, mut bias) = self.dense(&format!("{name}.query"), hidden, hidden)?;
         for value in weight.iter_mut().chain(&mut bias) {
             *value *= scale;
         }
+        // One matrix reads the input once for all three.
         for part in ["key", "value"] {
             let (more, more_bias) = self.dense(&format!("{name}.{part}"), hidden, hidden)?;
             weight.extend(more);
@@ -111,6 +115,7 @@ impl<'a> Weights<'a> {
                 expected: shape.to_vec(),
             });
         }
+        // The file's reader has checked that the data fits shape and type, so no byte is left over.
         let pairs = || tensor.data().as_chunks::<2>().0.iter().copied();
         let values: Vec<f32> = match tensor.dtype() {
             Dtype::F32 => {
@@ -124,6 +129,7 @@ impl<'a> Weights<'a> {
                 return Err(EncoderError::TensorType { name, dtype });
             }
         };
+        // One NaN in the weights would make every vector useless.
         if values.iter().all(|value| value.is_finite()) {
             Ok(values)
         } else {

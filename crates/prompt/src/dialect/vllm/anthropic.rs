@@ -65,6 +65,7 @@ pub(super) fn to_chat(
             _ => return Err(NoExactTokens::Malformed("messages")),
         }
     }
+    // Inserted only now, because messages further on may have added to it.
     if !system.is_empty() {
         chat.insert(0, json!({"role": "system", "content": system}));
     }
@@ -74,6 +75,7 @@ pub(super) fn to_chat(
         fields.insert("tools".to_owned(), tools);
     }
     let effort = take(&mut request, "output_config").map(|config| config["effort"].clone());
+    // A request that disables thinking has its effort replaced.
     let effort = (probed.effort_when_disabled.map(Value::from))
         .or_else(|| effort.filter(|effort| !effort.is_null()));
     if let Some(effort) = effort {
@@ -124,7 +126,9 @@ fn read_message(
     for block in blocks {
         read.add(role, block)?;
     }
+    // Results answer the calls of the message before, so they precede the user's text.
     chat.append(&mut read.results);
+    // vLLM puts media after all texts of the message.
     read.texts.append(&mut read.media);
     let mut message = json!({"role": role});
     match &read.texts[..] {
@@ -139,6 +143,7 @@ fn read_message(
         if !read.calls.is_empty() {
             message["tool_calls"] = read.calls.into();
         }
+        // Kept without content too: the message may hold calls only.
         chat.push(message);
     } else if !read.texts.is_empty() {
         chat.push(message);
@@ -160,6 +165,7 @@ impl MessageBlocks {
             Some("thinking") => self.reasoning += block["thinking"].as_str().unwrap_or_default(),
             Some("redacted_thinking") => {}
             Some("tool_use") => {
+                // vLLM makes an id from the time, and the prompt may hold it.
                 if !block["id"].is_string() {
                     return Err(NoExactTokens::Unsupported("tool_use"));
                 }
@@ -210,6 +216,7 @@ impl MessageBlocks {
                 _ => return Err(NoExactTokens::Malformed("tool_result")),
             }
         }
+        // This message is sent even where its text is empty, and comes before the references.
         self.results.push(tool(texts.join("\n").into()));
         if !references.is_empty() {
             self.results.push(tool(references.into()));
@@ -233,6 +240,7 @@ fn tools(tools: Option<Value>) -> Result<Option<Value>, NoExactTokens> {
         }
         let mut function = json!({"name": tool["name"], "parameters": schema});
         for name in ["description", "strict", "defer_loading"] {
+            // An absent field becomes `null` here, and `vllm::tool` reads that as absent.
             function[name] = tool[name].clone();
         }
         Ok(json!({"type": "function", "function": function}))

@@ -100,10 +100,12 @@ fn content_parts(
     };
     let mut read = Vec::with_capacity(parts.len());
     for part in parts {
+        // Asked first, because `parts::read` consumes the part.
         let may_have_header = drops_header && (part.is_string() || part["type"] == "text");
         let Some(mut part) = parts::read(part)? else {
             continue;
         };
+        // A part that was nothing but the header goes as a whole.
         if may_have_header && !drop_header(&mut part) {
             continue;
         }
@@ -149,6 +151,7 @@ fn of_assistant(
     let mut read = Map::new();
     match take(message, "tool_calls") {
         None => {}
+        // vLLM leaves an empty list out.
         Some(Value::Array(calls)) if calls.is_empty() => {}
         Some(Value::Array(calls)) => {
             let calls: Result<Vec<_>, _> =
@@ -159,6 +162,7 @@ fn of_assistant(
     }
     let deprecated = take(message, "reasoning_content");
     if let Some(reasoning) = take(message, "reasoning").or(deprecated) {
+        // Templates use either name, so the text is set under both.
         read.insert("reasoning".to_owned(), reasoning.clone());
         read.insert("reasoning_content".to_owned(), reasoning);
     }
@@ -175,6 +179,7 @@ fn tool_call(call: Value, first: FirstOfCall) -> Result<Value, NoExactTokens> {
         return Err(malformed);
     };
     let parsed = match function.shift_remove("arguments") {
+        // Arguments that are no JSON object become an empty one.
         Some(Value::String(text)) => arguments(&text).unwrap_or_default(),
         _ => return Err(malformed),
     };
@@ -217,10 +222,12 @@ pub(super) fn make_system_of_developer(messages: &mut Vec<Value>) -> bool {
             && let Some(fields) = message.as_object_mut()
         {
             fields["role"] = "system".into();
+            // A system message has no tools.
             fields.shift_remove("tools");
         }
     }
     let is_system = |message: &Value| message["role"] == "system";
+    // A system message that is in front already needs no move.
     if !messages.iter().skip(1).any(is_system) {
         return false;
     }

@@ -18,6 +18,7 @@ pub(super) fn to_chat(
     mut request: Map<String, Value>,
     version: VllmVersion,
 ) -> Result<Map<String, Value>, NoExactTokens> {
+    // These refer to state that only the engine holds.
     for field in ["previous_response_id", "conversation", "prompt"] {
         if take(&mut request, field).is_some() {
             return Err(NoExactTokens::Unsupported(field));
@@ -33,6 +34,7 @@ pub(super) fn to_chat(
     match take(&mut request, "input") {
         Some(text @ Value::String(_)) => messages.push(json!({"role": "user", "content": text})),
         Some(Value::Array(items)) => {
+            // The items are consumed below, so the last one is looked at first.
             continues = items.last().is_some_and(is_unfinished);
             for item in items {
                 add_item(item, &mut messages, version)?;
@@ -94,6 +96,7 @@ fn add_item(
             if item["encrypted_content"].is_string() {
                 return Err(malformed);
             }
+            // vLLM reads the first entry only.
             let text = |list: &Value| list[0]["text"].as_str().map(str::to_owned);
             let text = text(&item["content"]).or_else(|| text(&item["summary"]));
             join(messages, "reasoning", text.unwrap_or_default().into());
@@ -103,6 +106,7 @@ fn add_item(
                 let text = match &item["content"] {
                     Value::String(text) => text.clone(),
                     parts => {
+                        // Only the first part counts, as in vLLM.
                         let part = &parts[0];
                         let text = part["text"].as_str().or(part["refusal"].as_str());
                         text.ok_or(malformed)?.to_owned()
@@ -121,6 +125,7 @@ fn add_item(
 /// Sets a part of the assistant's message in front, if it lacks that part; else of a new one.
 fn join(messages: &mut Vec<Value>, part: &str, value: Value) {
     match messages.last_mut() {
+        // Indexing an absent field gives `null`, so this also tells a field that is not there.
         Some(last) if last["role"] == "assistant" && last[part].is_null() => last[part] = value,
         _ => {
             let mut message = json!({"role": "assistant"});

@@ -7,6 +7,7 @@ const DEEPEST: usize = 64;
 /// and where a key occurs twice, whose meaning depends on the reader. Blanks between members stay
 /// where they are and do not move with them.
 pub(super) fn sorted(text: &str) -> Option<String> {
+    // The reader below trusts the grammar, so the text is checked first.
     serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
     let mut reader = JsonReader { text, at: 0 };
     let mut sorted = String::with_capacity(text.len());
@@ -59,6 +60,7 @@ impl<'a> JsonReader<'a> {
         let start = self.at;
         self.at += 1;
         while let Some(byte) = self.peek() {
+            // A backslash escapes one ASCII character; the rest of a `\u` escape is plain text.
             self.at += if byte == b'\\' { 2 } else { 1 };
             if byte == b'"' {
                 break;
@@ -98,7 +100,9 @@ impl<'a> JsonReader<'a> {
         let mut members: Vec<(String, String)> = Vec::new();
         while self.peek()? != b'}' {
             let raw = self.string();
+            // Keys are compared as decoded, because an escaped letter makes no other key.
             let key: String = serde_json::from_str(raw).ok()?;
+            // Arguments are evaluated from left to right: the colon is read before the value.
             let member = format!("{raw}{}{}", self.mark(), self.value(depth + 1)?);
             members.push((key, member));
             let mut gap = self.blanks().to_owned();

@@ -73,6 +73,7 @@ impl LruKeys {
             self.nodes.push(node);
             self.nodes.len() as u32 - 1
         } else {
+            // The node is used again in its place, so the places of all others stay valid.
             let place = self.oldest;
             self.unlink(place);
             let gone = std::mem::replace(&mut self.nodes[place as usize], node);

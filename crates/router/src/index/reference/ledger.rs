@@ -129,9 +129,11 @@ impl<'a> EventWriter<'a> {
         let mut next = Some(block);
         while let Some(block) = next {
             let Some(link) = self.contents.links.get(&block) else {
+                // Its parent was never introduced: the block waits for it in the new index as well.
                 break;
             };
             if !self.introduced.insert(block) {
+                // The rest of its way to the start is written already.
                 break;
             }
             way.push((block, link, self.first_place(block)));
@@ -201,6 +203,7 @@ impl<'a> EventWriter<'a> {
                     HandleStanding::Confirmed { again } => 1 + usize::from(again),
                     HandleStanding::Doubtful { since } => {
                         doubts.entry((since, place)).or_default().push(block);
+                        // Stored twice and removed once, the block is doubtful.
                         2
                     }
                 };

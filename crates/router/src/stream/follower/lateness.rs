@@ -62,12 +62,14 @@ impl Follower {
     /// known to be missing, of which `num_more` are here besides those that wait.
     pub(super) fn may_apply(&self, num_more: usize) -> bool {
         let is_late = matches!(self.doubt, Some(Doubt::Late { .. }));
+        // Not below 0: `next` never passes the end of what was seen.
         let num_missing = self.life.end() - self.life.next();
         !is_late || self.held.len() as u64 + num_more as u64 >= num_missing
     }
 
     /// Notes since when the connection or an answer is missing. Every call ends with it.
     pub(super) fn note_unanswered(&mut self, now: Nanos) {
+        // Progress starts the wait over: a publisher that is catching up is not late.
         let next = self.life.next();
         let before = self.unanswered.filter(|answer| answer.next == next);
         let unanswered = before.unwrap_or(PendingAnswer { since: now, next });

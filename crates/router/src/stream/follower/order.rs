@@ -76,6 +76,8 @@ impl Follower {
     pub(super) fn settle_below(&mut self, bound: u64, now: Nanos, effects: &mut Vec<StreamEffect>) {
         while self.life.next() < bound {
             if !self.may_apply(0) {
+                // Some of the missing batches are given up, so a doubt about them cannot be taken
+                // back.
                 self.trust_no_more();
             }
             if let Some(batch) = self.take_next() {
@@ -92,6 +94,8 @@ impl Follower {
     pub(super) fn give_up(&mut self, now: Nanos, effects: &mut Vec<StreamEffect>) {
         self.replays.stop();
         self.doubt_stranger(effects);
+        // Batches from before the reconnection may be missing unnoticed once the question is given
+        // up.
         if std::mem::take(&mut self.is_catching_up) && self.doubt.is_none() {
             self.doubt_lateness(now, effects);
         }
@@ -123,6 +127,7 @@ impl Follower {
         effects.push(StreamEffect::Apply { seq, events });
         if let Damage::Skipped { reasons, may_have_removed } = damage {
             self.counts.damaged_batches += 1;
+            // Skipped events leave what is applied incomplete, even if none of them is a removal.
             self.is_exact = false;
             let skipped = |(reason, events)| StreamEffect::Skipped { reason, events };
             effects.extend(reasons.into_iter().map(skipped));
@@ -182,9 +187,12 @@ impl Follower {
     /// waits is of the earlier one, unless it comes after `first` in every respect.
     pub(super) fn restart(&mut self, first: Option<&StreamBatch>, effects: &mut Vec<StreamEffect>) {
         self.life.restart(first.and_then(StreamBatch::time));
+        // Only a batch that is later by number and by time can be of the new life.
         self.held.retain(|batch| first.is_some_and(|first| batch.is_after(first)));
+        // The new life has seen nothing yet, but these of its batches are here.
         self.held.iter().for_each(|batch| self.life.see(batch));
         self.replays.stop();
+        // Replays that failed were questions to the earlier process.
         self.replays.judge(false);
         self.is_exact = true;
         self.doubt = None;

@@ -27,6 +27,8 @@ impl Follower {
         now: Nanos,
         effects: &mut Vec<StreamEffect>,
     ) {
+        // The sender is settled by this reply: the same publisher, or one whose state is doubted
+        // below.
         self.is_stranger = false;
         // It does not have what it was to be known by, so it may be another process.
         let waits = self.held.fingerprint_of(batch.seq) == Some(batch.fingerprint);
@@ -71,6 +73,7 @@ impl Follower {
         now: Nanos,
         effects: &mut Vec<StreamEffect>,
     ) {
+        // An empty answer is no failure while nothing is missing.
         let is_fruitless = !running.has_news && (has_failed || self.has_hole());
         self.replays.judge(is_fruitless);
         if self.replays.is_hopeless() {

@@ -63,6 +63,7 @@ impl GenerationRun {
         let gateway = call.gateway.clone();
         let tokenizer = embedded.prompt.tokenizer.clone();
         let answer = match generation.max_tokens {
+            // The engine computes one token even for a prompt that is only made ready.
             Some(0) => Answer::unwanted(tokenizer),
             _ => Answer::new(tokenizer, generation.stop.clone()),
         };
@@ -88,6 +89,8 @@ impl GenerationRun {
             model: &run.reply.model,
             ttft_s: Some(waited_s),
         };
+        // The answer's length does not change what was cached: the request is explained at its
+        // first token.
         run.accepted.reservation.explain(&answered, prompt.sketch);
         run
     }
@@ -134,12 +137,14 @@ impl GenerationRun {
         loop {
             let is_over = self.add(next, &mut events);
             let ready = events.take();
+            // A token may end inside a character, and then there is no text to send yet.
             if !ready.is_empty() {
                 writer.send(ready.into()).await?;
             }
             if is_over {
                 return Ok(());
             }
+            // A client that hangs up frees its blocks at once, and not with the next token.
             next = tokio::select! {
                 next = self.next() => next,
                 () = writer.closed() => return Err(ClientGone),

@@ -28,6 +28,7 @@ pub(super) async fn read(
     scope: Scope,
 ) -> Result<(TokenizedPrompt, Option<Chat>), ApiError> {
     refuse_hopeless(embedded, &input)?;
+    // `HttpGateway::new` takes it from the embedded model.
     let prompt = gateway.prompt_tokens().expect("embedded models have a tokenizer").clone();
     let predictions = embedded.predictions.clone();
     let vocab = embedded.model.config.vocab;
@@ -45,6 +46,8 @@ pub(super) async fn read(
     if tokens.is_empty() {
         return Err(ApiError::invalid("prompt", "the prompt has no tokens"));
     }
+    // A client may send token ids. One beyond the vocabulary has no row in the model's embedding
+    // table.
     match tokens.iter().find(|&&token| token as usize >= vocab) {
         Some(token) => {
             let message = format!("token {token} is not in the vocabulary of {vocab}");
@@ -61,6 +64,7 @@ const TOKEN_BYTES: usize = 256;
 /// the longest ones.
 fn refuse_hopeless(embedded: &EmbeddedReplicas, input: &UntokenizedPrompt) -> Result<(), ApiError> {
     let limit = embedded.context().saturating_sub(1);
+    // Rounded up: a text that is not empty has a token.
     let at_least = |bytes: usize| bytes.div_ceil(TOKEN_BYTES);
     let (num_tokens, length) = match input {
         UntokenizedPrompt::Plain(PromptInput::Tokens(tokens)) => {
@@ -71,6 +75,7 @@ fn refuse_hopeless(embedded: &EmbeddedReplicas, input: &UntokenizedPrompt) -> Re
         }
         UntokenizedPrompt::Chat(chat) => {
             let contents = chat.messages.as_array().into_iter().flatten();
+            // Every content is one string by now: the parsers have joined its text parts.
             let texts = contents.filter_map(|message| message["content"].as_str());
             let bytes = texts.map(str::len).sum();
             (at_least(bytes), PromptLength::MoreThan(limit))

@@ -151,6 +151,7 @@ fn ttft(errors: &ErrorSummary) -> Option<TtftPart> {
 }
 
 fn pair(record: &RequestRecord) -> Option<[f64; 2]> {
+    // Tenths of a millisecond: enough for a chart, and short in JSON.
     let ms = |seconds: f64| (seconds * 1e4).round() / 10.0;
     let pair = [record.predicted_ttft_s?, record.ttft_s?].map(ms);
     pair.iter().all(|ms| ms.is_finite()).then_some(pair)

@@ -91,6 +91,7 @@ impl PrefixTree {
             self.weigh(at, now, &mut weights);
         }
         let next = |at: usize| BranchCandidate { weight: weights[at], at };
+        // Best first: a branch becomes a candidate when its parent is chosen.
         let mut open: BinaryHeap<BranchCandidate> = self.roots().into_iter().map(next).collect();
         let mut chosen = vec![false; self.branches.len()];
         for _ in 0..count {
@@ -113,6 +114,7 @@ impl PrefixTree {
             order.extend(&self.branch(at).children);
             place += 1;
         }
+        // Parents come before their children in `order`, so the reverse sums the children first.
         for &at in order.iter().rev() {
             let branch = self.branch(at);
             weights[at] += branch.keys.len() as f64 * branch.heat.at(now);
@@ -155,6 +157,7 @@ impl PrefixTree {
                 times: (branch.born, branch.used),
                 is_leaf: children.is_empty(),
             });
+            // A stack: the hottest child is pushed last and taken first.
             let behind = children.into_iter().rev();
             open.extend(behind.map(|child| (child, Some(place), before + blocks)));
         }

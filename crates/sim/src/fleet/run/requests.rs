@@ -20,6 +20,7 @@ impl FleetRun<'_> {
     }
 
     fn set_out(&mut self, position: usize, sent: Nanos) {
+        // Uniform from 0 to twice the mean.
         let share = 2.0 * self.rng.next_f64();
         let latency = self.config.network.request_latency.mul_f64(share);
         let at = sent + latency;
@@ -28,6 +29,7 @@ impl FleetRun<'_> {
 
     /// A request comes to the next gateway that serves, or waits for one.
     pub(super) fn reach(&mut self, position: usize, sent: Nanos) {
+        // Counted for each request, so that gateways take turns whichever of them is up.
         self.sent += 1;
         let turns = (0..self.gateways.len()).map(|turn| (self.sent + turn) % self.gateways.len());
         let is_up = |gateway: &usize| self.gateways[*gateway].up_at <= self.now;
@@ -42,6 +44,7 @@ impl FleetRun<'_> {
             self.route(position, gateway, served, Vec::new());
             return;
         }
+        // No gateway is up: the request waits for the first one.
         let up_at = turns.map(|gateway| self.gateways[gateway].up_at).min();
         let up_at = up_at.expect("there is a gateway");
         self.timeline.add(up_at, FleetEvent::Reach(position, sent));
@@ -64,6 +67,8 @@ impl FleetRun<'_> {
                 return self.refuse(position);
             };
             let replica = decision.replica.0 as usize;
+            // The router believes that it lives. The connection fails at once, and it tries
+            // another.
             if !self.replicas[replica].is_alive {
                 router.on_end(request.seq, self.now);
                 excluded.push(decision.replica);
@@ -72,6 +77,7 @@ impl FleetRun<'_> {
             let submit = self.replicas[replica].replica.submit(request, &prompt.tokens, self.now);
             if submit != Submit::Queued {
                 router.on_end(request.seq, self.now);
+                // A full queue is an answer, not a fault: the gateway passes it to the client.
                 return self.refuse(position);
             }
             let flight = InFlightRequest { position, gateway, replica, served, has_token: false };
@@ -95,11 +101,13 @@ impl FleetRun<'_> {
 
     pub(super) fn end_step(&mut self, replica: usize, life: u32) {
         let seat = &mut self.replicas[replica];
+        // The step of a process that died in it has no end.
         if seat.life != life || !seat.is_alive {
             return;
         }
         self.steps += 1;
         let done = seat.replica.end(self.now);
+        // After the end of the step, because a running step cannot be changed.
         for seq in std::mem::take(&mut seat.unwanted) {
             seat.replica.cancel(seq, self.now);
         }
@@ -130,6 +138,7 @@ impl FleetRun<'_> {
                 flight.served.started = Some(began);
                 flight.served.cached_tokens = cached_tokens as u32;
                 let prompt_tokens = flight.served.prompt_tokens;
+                // By the time at which it began: recovery is about what the cache had then.
                 self.by_second.record(began, prompt_tokens, cached_tokens as u32);
             }
             Output::Loaded { tokens, .. } => flight.served.cached_tokens += tokens as u32,
@@ -158,6 +167,7 @@ impl FleetRun<'_> {
 
     /// Closes a request, whatever its end; the client continues.
     pub(super) fn close(&mut self, position: usize) {
+        // A user continues whether the request was answered, refused or lost.
         if let Some(next) = self.request(position).next {
             let at = self.now + next.think;
             self.timeline.add(at, FleetEvent::Follow(next.request as usize));

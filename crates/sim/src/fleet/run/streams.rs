@@ -10,6 +10,8 @@ impl FleetRun<'_> {
             let seat = &self.gateways[gateway];
             let is_there = seat.gateway.is_told() && seat.up_at <= self.now;
             let loss = self.config.network.event_loss;
+            // Without losses no draw is made, so a calm run does not depend on its number of
+            // batches.
             if is_there && !(loss > 0.0 && self.rng.next_f64() < loss) {
                 self.deliver(gateway, replica, Heard::Live(batch.clone()));
             }
@@ -35,6 +37,7 @@ impl FleetRun<'_> {
 
     pub(super) fn hear(&mut self, gateway: usize, life: u32, replica: usize, heard: Heard) {
         let seat = &mut self.gateways[gateway];
+        // It was sent to a process that is dead.
         if seat.life != life {
             return;
         }
@@ -48,6 +51,7 @@ impl FleetRun<'_> {
         }
         let asked = seat.gateway.hear(id, heard, self.now);
         if let Some(due) = seat.gateway.due(id)
+            // Only an earlier time is planned: the later one is still in the queue.
             && seat.timers[replica].is_none_or(|planned| due < planned)
         {
             // Not at once: what is due now was just told the time.
@@ -71,6 +75,7 @@ impl FleetRun<'_> {
         ReplayRequest { replay, from }: ReplayRequest,
     ) {
         let seat = &self.replicas[replica];
+        // Neither a dead publisher nor a dead asker continues a replay.
         if !seat.is_alive || self.gateways[gateway].life != life {
             return;
         }

@@ -36,6 +36,7 @@ impl SegmentView {
 
     /// Pages between a footer behind its last group and its last page: first page, number of pages.
     fn tail(&self, footer_pages: u32, pages: u32) -> (u32, u32) {
+        // The last page holds the trailer and stays.
         let start = (self.end + footer_pages).min(pages - 1);
         (start, pages - 1 - start)
     }
@@ -85,6 +86,7 @@ impl FolderInspector {
                 cleared.segments += 1;
                 0
             };
+            // A new footer may allocate more than was given back.
             cleared.won_bytes += before.saturating_sub(after);
         }
         Ok(cleared)
@@ -106,6 +108,7 @@ impl FolderInspector {
         for entry in &go {
             give_back(&file, entry.page, entry.pages)?;
         }
+        // Keeps the footer that is valid: the new one, or the old one if nothing was rewritten.
         let footer_pages = view.footer_pages.max(table_pages(stay.len()) as u32);
         let (start, count) = view.tail(footer_pages, pages);
         give_back(&file, start, count)?;
@@ -123,8 +126,10 @@ impl FolderInspector {
     /// When the folder is not locked.
     pub fn purge(&self, tenant: TenantTag) -> Result<u64, DiskError> {
         self.assert_ours();
+        // At time 0 nothing has expired, so expired records of the tenant count as removed, too.
         let views = self.views(0)?;
         let pages = (views.segment_bytes / PAGE as u64) as u32;
+        // Without segments no earlier purge is dropped from the list.
         let oldest = views.segments.first().map_or(0, |view| view.sequence);
         let noted = self.folder.note_purge(tenant, views.last_sequence, oldest);
         noted.map_err(io_at(self.folder.path()))?;
@@ -191,6 +196,7 @@ impl FolderInspector {
 
 /// Gives pages of a file back to the file system, where that is possible.
 fn give_back(file: &File, page: u32, pages: u32) -> io::Result<()> {
+    // The system refuses a hole without length.
     if pages == 0 {
         return Ok(());
     }

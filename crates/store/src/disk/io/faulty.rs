@@ -75,6 +75,8 @@ impl FaultyIo {
                 }
                 let room = buffer.room();
                 file.read_exact_at(&mut room[..*len], *offset)?;
+                // The process sees its own writes before they are durable, as
+                // through a page cache.
                 self.read_pending(file, *offset, &mut room[..*len])
             }
             IoOperation::Write { file, offset, pieces } => {

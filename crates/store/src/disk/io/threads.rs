@@ -54,6 +54,7 @@ impl Io for Threads {
     }
 
     fn wait(&mut self, limit: Duration, finished: &mut Vec<IoCompletion>) {
+        // One wait, then all that has ended by now: the worker handles them as a batch.
         let first = self.signals.recv_timeout(limit).into_iter();
         for signal in first.chain(self.signals.try_iter()) {
             if let IoSignal::Finished(done) = signal {
@@ -74,6 +75,7 @@ impl Io for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
+        // Without a sender, `recv` fails once the queue is empty, and the threads end.
         self.jobs = None;
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -83,6 +85,7 @@ impl Drop for Threads {
 
 fn work(inbox: &Mutex<Receiver<(u64, IoOperation)>>, sender: &Sender<IoSignal>) {
     loop {
+        // One thread waits in `recv` with the lock; the others wait for the lock.
         let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((id, mut op)) = job else { return };
         let result = carry_out(&mut op);
@@ -101,6 +104,7 @@ pub(super) fn carry_out(op: &mut IoOperation) -> std::io::Result<()> {
             file.read_exact_at(room.ok_or(ErrorKind::InvalidInput)?, *offset)
         }
         IoOperation::Write { file, offset, pieces } => write(file, *offset, pieces),
+        // The file has its full length from the start, so `fdatasync` is enough.
         IoOperation::Sync { file } => file.sync_data(),
     }
 }

@@ -47,6 +47,7 @@ impl Uring {
     /// When the kernel gives none, or one that cannot wait with a limit (before 5.11).
     pub(crate) fn new(depth: usize) -> std::io::Result<Self> {
         let depth = depth.clamp(1, 1024);
+        // One entry more than the depth: the bell's read is always under way.
         let entries = (depth as u32 + 1).next_power_of_two();
         let ring = IoUring::builder().setup_clamp().build(entries)?;
         if !ring.params().is_feature_ext_arg() {
@@ -69,6 +70,8 @@ impl Uring {
         if !self.is_listening {
             let bell = Fd(self.bell.as_raw_fd());
             let count: *mut u64 = &raw mut *self.count;
+            // The bell is a pending read in the ring, so that one wait
+            // covers the disk and the bell.
             let entry = opcode::Read::new(bell, count.cast(), 8).build();
             self.is_listening = self.push(entry.user_data(BELL));
         }
@@ -78,6 +81,7 @@ impl Uring {
             };
             let mut flying = Box::new(Flying { op, pieces: Vec::new(), bytes: 0 });
             let entry = flying.entry().user_data(id);
+            // The map owns it before the kernel gets pointers into it.
             self.flying.insert(id, flying);
             let is_taken = self.push(entry);
             assert!(is_taken, "the ring has room for its depth and the bell");
@@ -94,12 +98,15 @@ impl Uring {
         for completion in self.ring.completion() {
             let (id, result) = (completion.user_data(), completion.result());
             if id == BELL {
+                // The next `fill` starts the read again.
                 self.is_listening = false;
                 continue;
             }
             let flying = self.flying.remove(&id).expect("completions are of ours");
             let result = match result {
                 code if code < 0 => Err(Error::from_raw_os_error(-code)),
+                // A short read means the end of the file. A short write is not
+                // continued: it counts as failed.
                 bytes if (bytes as usize) < flying.bytes => Err(ErrorKind::UnexpectedEof.into()),
                 _ => Ok(()),
             };
@@ -157,6 +164,7 @@ impl Io for Uring {
         // Interrupted or out of time: whatever is there is collected all the same.
         let _ = self.ring.submitter().submit_with_args(1, &arguments);
         self.collect(finished);
+        // Completions have made room in the ring for queued operations.
         self.flush();
     }
 
@@ -172,6 +180,7 @@ impl Io for Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         self.queue.clear();
+        // Ends the bell's read, or the kernel could later write to the freed `count`.
         self.bell()();
         let mut finished = Vec::new();
         while !self.flying.is_empty() || self.is_listening {

@@ -77,6 +77,7 @@ impl Worker {
                 return;
             };
             let place = self.index.get(name);
+            // The record was removed or stored elsewhere since cleaning began.
             let Some(place) = place.filter(|place| place.segment == segment) else {
                 continue;
             };
@@ -94,6 +95,8 @@ impl Worker {
             if let Some(cleaning) = &mut self.cleaning {
                 cleaning.under_way += 1;
             }
+            // Counts the segment as used until the read ends, even if all
+            // its records are removed.
             self.space.add_reader(segment);
             self.start(Purpose::Move(Moving { name, place }), op);
         }
@@ -132,6 +135,8 @@ impl Worker {
             }
             Err(wrong) => {
                 self.moved();
+                // No command asked for this record: the loss is reported, and
+                // the outcome is not needed.
                 let _ = self.set_aside(name, place, wrong);
             }
         }
@@ -150,9 +155,12 @@ impl Worker {
             return;
         };
         if cleaning.left.is_empty() && cleaning.under_way == 0 {
+            // After cleaning was given up, records remain, and the segment
+            // is not counted as cleaned.
             let is_empty = self.index.of_segment(cleaning.segment).is_empty();
             self.edges.stats.cleaned.add(u64::from(is_empty));
             self.cleaning = None;
+        // The moves need a segment, and none can become free: these records are evicted instead.
         } else if self.has_no_room_at_all() {
             let segment = cleaning.segment;
             self.give_up_cleaning();
@@ -168,6 +176,7 @@ impl Worker {
 
     pub(super) fn give_up_cleaning(&mut self) {
         let dropped = self.writes.drop_moves();
+        // Each of them was counted as under way when it was read.
         (0..dropped).for_each(|_| self.moved());
         if let Some(cleaning) = &mut self.cleaning {
             cleaning.left.clear();

@@ -64,6 +64,7 @@ impl Getting {
 
 impl Worker {
     pub(super) fn start_part(&mut self, getting: Getting, slot: Slot) {
+        // Kept until the answer, so that no page is reused between two reads of one part.
         self.space.add_reader(getting.place.segment);
         self.reads.under_way += 1;
         if let Some(header) = self.index.header(getting.name) {
@@ -84,6 +85,7 @@ impl Worker {
             let outcome = self.read_failed(getting.name, getting.place);
             return self.end_part(getting, outcome);
         }
+        // The disk has answered, whatever the bytes are.
         self.health.read_worked();
         self.edges.stats.read_bytes.add(len as u64);
         getting.read_bytes += len;
@@ -105,6 +107,7 @@ impl Worker {
 
     fn got_front(&mut self, mut getting: Getting, slot: Slot, len: usize) {
         let claimed = Header::claimed_bytes(&slot[..len]).unwrap_or(0);
+        // The length is not verified yet: a damaged one must not lead past the record.
         if claimed > len && claimed <= getting.room() {
             let Ok(pages) = Buffer::pages(claimed.div_ceil(PAGE)) else {
                 return self.stop(getting, Stop::Outcome(CommandOutcome::Failed(Failure::Io)));

@@ -80,6 +80,7 @@ impl Worker {
         if let Some(failure) = self.health.refuses_reads() {
             return Err(CommandOutcome::Failed(failure));
         }
+        // Sweeps are 30 s apart: until then an expired record is still in the index.
         self.expire(name);
         let Some(place) = self.index.get(name) else {
             self.edges.stats.missing.add(1);
@@ -102,6 +103,7 @@ impl Worker {
             buffer: Buffer::Slot(slot),
             len,
         };
+        // After the last early return: every reader that is added must be removed again.
         self.space.add_reader(place.segment);
         self.reads.under_way += 1;
         let getting = RecordRead { ticket, name, place };
@@ -111,6 +113,7 @@ impl Worker {
 
     pub(super) fn got(&mut self, getting: RecordRead, op: IoOperation, result: io::Result<()>) {
         let RecordRead { ticket, name, place } = getting;
+        // The bytes are in the slot now, so the segment may be reused.
         self.reads.under_way -= 1;
         self.space.remove_reader(place.segment);
         let IoOperation::Read { buffer: Buffer::Slot(slot), len, .. } = op else {
@@ -140,9 +143,12 @@ impl Worker {
         place: RecordLocation,
         wrong: Wrong,
     ) -> CommandOutcome {
+        // If the record was stored again meanwhile, the newer copy may be whole.
         if self.index.get(name) == Some(place) {
             let sequence = self.space.sequence(place.segment);
             if let Some(folder) = &self.folder {
+                // Without the note the record is only read, and found damaged,
+                // once more after a restart.
                 let _ = folder.quarantine(sequence, place.page, name, wrong);
             }
             self.forget(name);
@@ -156,9 +162,12 @@ impl Worker {
         if self.health.read_failed(now) {
             self.went_away();
         }
+        // All records were reported as lost when the disk went away.
         if self.health.refuses_reads().is_some() {
             return CommandOutcome::Failed(Failure::Offline);
         }
+        // One bad spot: each later read would fail as well. Without a note on disk, a restart
+        // tries the record again.
         if self.index.get(name) == Some(place) {
             self.forget(name);
             self.lost(vec![name], LossReason::Corrupt);
@@ -169,6 +178,7 @@ impl Worker {
     /// Answers what waits to be read.
     pub(super) fn fail_reads(&mut self, failure: Failure) {
         for wanted in std::mem::take(&mut self.reads.queue) {
+            // The slot is free before the answer, whose receiver may take one at once.
             drop(wanted.slot);
             self.done(wanted.ticket, CommandOutcome::Failed(failure));
         }

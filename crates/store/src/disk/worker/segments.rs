@@ -118,6 +118,7 @@ impl Active {
     /// tables and the footer.
     pub(super) fn has_room(&self, records: usize, pages: usize, of: u32) -> bool {
         let footer = table_pages(self.entries.len() + records);
+        // The last page is the trailer's, so the group has to end before it.
         let end = self.page as usize + 2 * table_pages(records) + pages + footer;
         end < of as usize
     }
@@ -138,6 +139,8 @@ impl Worker {
         let is_new = !folder.segment_path(segment).exists();
         let opened = match folder.open_segment(segment, self.segments.bytes()) {
             Err(error) if is_out_of_files(&error) => {
+                // Others in the process may need descriptors as well: all of ours are closed, and
+                // one more attempt is made.
                 self.segments.close_all();
                 folder.open_segment(segment, self.segments.bytes())
             }
@@ -160,6 +163,7 @@ impl Worker {
         let Some((segment, sequence)) = self.space.open() else {
             return;
         };
+        // A free segment holds no wanted record, so its list starts empty.
         self.index.forget(segment);
         match self.headers(segment, sequence) {
             Ok(ops) => {
@@ -175,6 +179,7 @@ impl Worker {
                 }
             }
             Err(error) => {
+                // Returns the segment to the free ones: nothing was added to it.
                 self.space.seal(segment);
                 let failure = failure_of(&error);
                 if failure != Failure::Full {
@@ -186,6 +191,7 @@ impl Worker {
                 }
                 // The disk is smaller than the budget: continue with the existing segments.
                 self.space.bar_unmade();
+                // Each call bars at least one more segment, so the recursion ends.
                 self.open_next(keep);
             }
         }
@@ -229,6 +235,7 @@ impl Worker {
                 next.headers_left -= 1;
                 // Durable before anything that belongs to the new life is written.
                 match next.headers_left {
+                    // The last header leaves its reader to the commit, which `opened` ends.
                     0 => self.start(Purpose::HeaderCommit { segment }, IoOperation::Sync { file }),
                     _ => self.space.remove_reader(segment),
                 }
@@ -240,6 +247,7 @@ impl Worker {
     pub(super) fn opened(&mut self, segment: SegmentId, result: io::Result<()>) {
         self.space.remove_reader(segment);
         let next = self.segments.next.as_mut();
+        // `begin_anew` gave the segment up meanwhile, or its other header failed first.
         let Some(next) = next.filter(|next| next.segment == segment) else {
             return;
         };
@@ -348,6 +356,8 @@ impl Worker {
                 pieces: vec![Buffer::Pages(pages)],
             };
             let segment = active.segment;
+            // The segment may be free already. A new life must not start
+            // before the old footer is written.
             self.space.add_reader(segment);
             self.start(Purpose::Footer { segment }, op);
         }

@@ -20,11 +20,15 @@ impl Worker {
     /// Performs the periodic work.
     pub(super) fn look_round(&mut self) {
         let now = self.now();
+        // Operations of the lost disk end first, because `resume`
+        // replaces the segments that they use.
         if self.health.is_time_to_look(now) && self.ops.is_empty() {
             self.look_if_back();
         }
         if now >= self.next_look {
             self.next_look = now + LOOK_ROUND;
+            // Open files still work after their folder was deleted or
+            // replaced, so reads alone do not tell.
             let is_there = self.folder.as_ref().is_some_and(DiskFolder::is_there);
             if !is_there && self.health.refuses_reads().is_none() {
                 self.health.gone(now);
@@ -45,12 +49,14 @@ impl Worker {
     /// Writing failed, and the pause is over: something is written, so that it is known.
     fn try_to_write(&mut self, now: Duration) {
         let fails = matches!(self.health.condition(), Condition::WritesFail(_));
+        // Writes that are under way will tell whether the disk works again.
         let is_quiet = self.writes.is_empty() && self.segments.next.is_none();
         if !fails || !is_quiet || self.health.refuses_writes(now).is_some() {
             return;
         }
         match &self.segments.active {
             Some(active) if active.has_room(0, 0, self.segments.pages()) => {
+                // An empty group is the smallest proof: two tables and a commit.
                 self.write_group(Vec::new());
             }
             Some(_) | None => self.open_next(0),
@@ -92,6 +98,7 @@ impl Worker {
         self.fail_reads(Failure::Offline);
         self.give_up_cleaning();
         self.fail_puts(Failure::Offline);
+        // Groups may be incomplete: a later start reads the segment group by group.
         self.abandon_active();
         let names: Vec<_> = self.index.iter().map(|(name, _)| name).collect();
         for &name in &names {
@@ -110,6 +117,7 @@ impl Worker {
             Ok((folder, recovered)) => self.resume(folder, recovered),
             Err(_) => {
                 let now = self.now();
+                // Doubles the pause before the next attempt.
                 self.health.gone(now);
             }
         }
@@ -145,12 +153,14 @@ impl Worker {
             buffer: Buffer::Pages(Buffer::pages(1)?),
             len: PAGE,
         };
+        // Not entered in `ops`: `finish` ignores an answer that comes after the limit.
         self.last_op += 1;
         self.edges.io.start(self.last_op, op);
         let started = self.now();
         let mut finished = Vec::new();
         while self.now() < started + PROBE {
             self.edges.io.wait(PROBE, &mut finished);
+            // Nothing else is under way: other completions are those of earlier probes.
             let ours = finished.iter().position(|done| done.id == self.last_op);
             if let Some(at) = ours {
                 return finished.swap_remove(at).result;
@@ -161,6 +171,7 @@ impl Worker {
 
     fn resume(&mut self, folder: DiskFolder, mut recovered: RecoveredState) {
         let residents = std::mem::take(&mut recovered.residents);
+        // A number that was used before the loss must not be given to another segment.
         recovered.space.skip_to(self.space.sequences().0);
         self.device = folder.device();
         let (index, space, segments) = fresh(recovered, &folder);

@@ -41,13 +41,16 @@ impl Worker {
         if let Some(failure) = self.health.refuses_writes(self.now()) {
             return self.done(ticket, CommandOutcome::Failed(failure));
         }
+        // An expired record of this name must not answer for the new one.
         self.expire(name);
         if self.index.get(name).is_some() {
             return self.done(ticket, CommandOutcome::Stored);
         }
+        // The same record is on its way, and one write answers both commands.
         if let Some(waiting) = self.writes.waiting.get_mut(&name) {
             return waiting.tickets.push(ticket);
         }
+        // The number tells this put from a cancelled one of the same name that is still queued.
         self.writes.last_put += 1;
         let put = self.writes.last_put;
         let waiting = PutWaiters { put, tenant: entry.tenant, tickets: vec![ticket] };
@@ -95,6 +98,8 @@ impl Worker {
             }
             let group = self.take_group();
             if group.is_empty() {
+                // Not full: the rest is cancelled, or new records wait until
+                // cleaning has freed a segment.
                 if !self.is_full() {
                     return;
                 }
@@ -139,6 +144,7 @@ impl Worker {
             let Some(active) = &self.segments.active else {
                 return Vec::new();
             };
+            // Moves come first: new records wait for the segments that moves free.
             let queue = match self.writes.moves.is_empty() {
                 false => &mut self.writes.moves,
                 true if may_put => &mut self.writes.puts,
@@ -153,6 +159,7 @@ impl Worker {
             let addition = queue.pop_front().expect("it is at the front");
             self.writes.leave_queue(&addition);
             if let AdditionOrigin::Put(_) = addition.origin {
+                // A new record found room, so cleaning was not in vain.
                 self.cleaned_in_vain = 0;
             }
             group.push(addition);
@@ -185,11 +192,13 @@ impl Worker {
         let mut entries = Vec::with_capacity(additions.len());
         let mut buffers = VecDeque::with_capacity(additions.len() + 1);
         for addition in additions {
+            // The page was 0 until here: the place is known only now.
             let entry = TableEntry { page, ..addition.entry };
             page += entry.pages;
             entries.push((entry, addition.origin));
             buffers.push_back(addition.buffer);
         }
+        // The second copy of the table follows the records.
         active.page = page + own_pages as u32;
         active.num_groups += 1;
         active.groups_under_way += 1;
@@ -200,6 +209,7 @@ impl Worker {
             // Counted from now on, so that the segment is not taken for an empty one.
             self.space.add_live(segment, entry.pages);
         }
+        // Keeps the segment from being reopened before the last write to it has ended.
         self.space.add_reader(segment);
         let group = self.writes.first_group + self.writes.groups.len() as u64;
         self.writes.groups.push_back(CommitGroup {
@@ -242,6 +252,8 @@ impl Worker {
             let mut bytes = 0;
             while let Some(next) = buffers.front() {
                 let more = bytes + next.bytes().len();
+                // A record that is longer than the limit goes alone: each
+                // write has at least one piece.
                 let is_full = more > WRITE_BYTES || pieces.len() == WRITE_PIECES;
                 if is_full && !pieces.is_empty() {
                     break;
@@ -258,6 +270,7 @@ impl Worker {
     }
 
     fn group_mut(&mut self, group: u64) -> &mut CommitGroup {
+        // Groups leave from the front only, so number and position differ by `first_group`.
         let index = (group - self.writes.first_group) as usize;
         &mut self.writes.groups[index]
     }
@@ -266,12 +279,15 @@ impl Worker {
         let group = self.group_mut(group);
         group.writes_left -= 1;
         if let Err(error) = result {
+            // Given up only after its other writes have ended, because
+            // they still change these pages.
             group.failure = Some(failure_of(&error));
         }
         self.settle_groups();
     }
 
     pub(super) fn committed(&mut self, upto: u64, result: io::Result<()>) {
+        // A failed sync is not repeated: the system may report lost pages only once.
         if let Err(error) = result {
             for group in self.writes.first_group..=upto {
                 let group = self.group_mut(group);
@@ -298,6 +314,8 @@ impl Worker {
 
     fn commit_groups(&mut self) {
         while let Some(group) = self.writes.groups.front() {
+            // One commit at a time, in order: groups that are written
+            // meanwhile share the next one.
             if group.writes_left > 0 || group.is_committing {
                 return;
             }
@@ -315,6 +333,7 @@ impl Worker {
             return;
         };
         let segment = first.segment;
+        // A sync covers one file, so the commit ends where the next segment begins.
         let is_ready = |group: &&mut CommitGroup| {
             group.segment == segment && group.writes_left == 0 && group.failure.is_none()
         };
@@ -337,6 +356,7 @@ impl Worker {
         self.group_ended(segment);
         for (entry, origin) in entries {
             let bytes = u64::from(entry.pages) * PAGE as u64;
+            // Asked before `answer`, which ends the wait by which a put is wanted.
             let is_wanted = self.is_wanted(entry.name, origin);
             match origin {
                 AdditionOrigin::Moved(_) => {
@@ -349,9 +369,11 @@ impl Worker {
                 }
             }
             if !is_wanted {
+                // Cancelled while it was written: its pages are garbage from the start.
                 self.space.remove_live(segment, entry.pages);
                 continue;
             }
+            // The old copy counts until here: after a crash before the commit it is the only one.
             if let Some(before) = self.index.insert(entry.name, RecordLocation::of(segment, &entry))
             {
                 self.space.remove_live(before.segment, before.pages);

@@ -16,6 +16,7 @@ impl Service {
     pub(super) fn finish(&mut self, done: Result<(task::Id, RequestResult), JoinError>) {
         let (id, done) = match done {
             Ok((id, done)) => (id, Some(done)),
+            // The request panicked or was cut off: its command is answered as well.
             Err(error) => (error.id(), None),
         };
         if let Some(asked) = self.asked.remove(&id) {
@@ -57,6 +58,7 @@ impl Service {
                 self.unblock(&names);
             }
             (RequestPurpose::List, done) => {
+                // Planned after a failure, too, or the listing would be repeated at once.
                 self.plan_listing();
                 match done {
                     Some(RequestResult::Listed(Ok(listing))) => {
@@ -69,6 +71,7 @@ impl Service {
                     Some(RequestResult::Listed(Err(trouble))) => self.note(&trouble),
                     _ => {}
                 }
+                // Only a listing that failed has left it; `take_listing` takes it out.
                 self.newer = None;
             }
             (RequestPurpose::Probe, done) => {
@@ -78,6 +81,7 @@ impl Service {
                 if is_back {
                     let condition = self.setup.health.back();
                     self.condition(condition);
+                    // Others may have written and deleted while the store was gone.
                     self.next_listing = Instant::now();
                 } else {
                     self.setup.health.still_gone(now, jitter);
@@ -90,18 +94,21 @@ impl Service {
         let Some(put) = self.puts.remove(&name) else {
             return;
         };
+        // A listing under way may have passed this name before the put ended.
         self.outdate(&[name]);
         let failure = match result {
             Ok(()) => {
                 let condition = self.setup.health.wrote();
                 self.condition(condition);
                 let known = self.setup.index.get(name);
+                // An object that was there before keeps its age.
                 let before = known.filter(|before| before.key == put.key);
                 self.setup.index.insert(ListedObject {
                     key: put.key,
                     bytes: put.bytes,
                     modified_s: before.map_or(now_s(), |before| before.modified_s),
                 });
+                // Two objects of one record would count twice.
                 if let Some(second) = known.filter(|known| known.key < put.key) {
                     self.sweep(ObjectSweep::Delete(second.key));
                 }
@@ -109,6 +116,7 @@ impl Service {
             }
             Err(trouble) => {
                 let failure = trouble.kind.failure(true);
+                // The store has answered: this concerns writes only.
                 if matches!(failure, Failure::ReadOnly | Failure::Full) {
                     let condition = self.setup.health.refused(self.now(), failure);
                     self.condition(condition);
@@ -163,6 +171,7 @@ impl Service {
 
     fn damaged(&mut self, object: ListedObject) -> CommandOutcome {
         self.setup.health.answered();
+        // If the index has changed meanwhile, a new and whole object may be in its place.
         if self.forget(object, LossReason::Corrupt) {
             self.sweep(ObjectSweep::SetAside(object.key));
         }
@@ -170,6 +179,7 @@ impl Service {
     }
 
     fn get_failed(&mut self, object: ListedObject, trouble: &Trouble) -> CommandOutcome {
+        // Another replica has deleted it since the last listing.
         if trouble.kind == TroubleKind::Missing {
             self.setup.health.answered();
             self.forget(object, LossReason::Evicted);
@@ -215,6 +225,7 @@ impl Service {
             let (now, jitter) = (self.now(), self.setup.store.jitter());
             let condition = self.setup.health.unreachable(now, jitter);
             self.condition(condition);
+        // `Refused` can come from this side, when a task panics: that is no answer of the store.
         } else if trouble.kind != TroubleKind::Refused {
             self.setup.health.answered();
         }

@@ -30,9 +30,12 @@ impl Service {
                     RequestResult::Probed(store.probe().await)
                 });
             }
+            // Nothing else is tried while the store is gone.
             return;
         }
         if self.newer.is_none() && Instant::now() >= self.next_listing {
+            // The listing may show puts and deletions under way or not, so
+            // their names count as newer.
             self.newer = Some(Newer {
                 names: self.puts.keys().chain(self.deleting.keys()).copied().collect(),
                 tenants: self.purging.iter().copied().collect(),
@@ -58,6 +61,7 @@ impl Service {
             ObjectSweep::SetAside(key) => Some(key),
             ObjectSweep::Delete(key) => {
                 keys.push(key);
+                // A damaged object is taken alone, because it is copied before it is deleted.
                 while let Some(ObjectSweep::Delete(key)) =
                     self.sweeps.pop_front_if(|next| matches!(next, ObjectSweep::Delete(_)))
                 {
@@ -77,6 +81,7 @@ impl Service {
         });
         let mut names: Vec<BlockHash> = keys.iter().map(|key| key.name).collect();
         self.block(&names);
+        // This name was blocked when the sweep was planned; the end of the request unblocks it.
         names.extend(aside.iter().map(|key| key.name));
         self.is_sweeping = true;
         self.ask(RequestPurpose::Sweep(names), async move {

@@ -156,6 +156,7 @@ impl<'de> Visitor<'de> for IdVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Id, A::Error> {
+        // Read to its end, or the parser would stop within the line.
         while items.next_element::<IgnoredAny>()?.is_some() {}
         Ok(Id(None))
     }

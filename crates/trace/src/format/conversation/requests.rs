@@ -80,12 +80,14 @@ impl<'a> LineFormat<'a> for ConversationFormat<'a> {
     fn read(&mut self, line: &str, _: &mut TraceInfo) -> Result<ParsedLine<'a>, String> {
         let number = self.num_lines;
         self.num_lines += 1;
+        // From 1, as the names of records without an id say.
         let conversation = parse(line, self.num_lines as usize)?;
         if !asks(&conversation) {
             return Ok(ParsedLine::Nothing);
         }
         let is_user = |turn: &&Turn| turn.role == Role::User;
         let user_turns = conversation.turns.iter().filter(is_user).count();
+        // Every request tokenizes the whole history again, so the cost grows with the square.
         if user_turns > USER_TURNS_MAX {
             return Err(format!(
                 "a conversation of {user_turns} user turns; the limit is {USER_TURNS_MAX}"
@@ -100,6 +102,7 @@ impl<'a> LineFormat<'a> for ConversationFormat<'a> {
             ));
         }
         let text = conversation.turns.iter().map(|turn| turn.text.len());
+        // The schedule limits the memory of conversations under way, and each is held to its end.
         let bytes = text.sum::<usize>() + size_of::<Turn>() * conversation.turns.len();
         let talk = Talk {
             conversation,
@@ -107,6 +110,8 @@ impl<'a> LineFormat<'a> for ConversationFormat<'a> {
             hasher: Rc::clone(&self.hasher),
             gaps: self
                 .gaps
+                // Number 0 would leave the seed as it is, and the schedule draws the starts from
+                // that one.
                 .map(|(mean, seed)| (mean, Rng::new(seed ^ (number + 1).rotate_left(32)))),
             session: SessionId(number),
             said: 0,
@@ -142,7 +147,9 @@ impl Iterator for Talk<'_> {
             None => Duration::from_millis(1),
             Some(_) if self.turn == 1 => Duration::ZERO,
             Some((mean, rng)) => {
+                // `1 - u` is never 0, so the logarithm is finite.
                 let gap = -*mean * (1.0 - rng.next_f64()).ln();
+                // The mean is the caller's. A gap that no `Duration` holds becomes the longest one.
                 Duration::try_from_secs_f64(gap).unwrap_or(Duration::MAX)
             }
         };
@@ -155,6 +162,7 @@ impl Talk<'_> {
     fn request(&self) -> Result<TraceRequest, String> {
         let (prompt, rest) = self.conversation.turns.split_at(self.said);
         let tokens = (self.tokenize)(Text::Prompt(prompt))?;
+        // A user may speak twice in a row; then the first request has no recorded answer.
         let answer = rest.first().filter(|turn| turn.role == Role::Assistant);
         let answer = answer.map(|turn| (self.tokenize)(Text::Answer(&turn.text)));
         Ok(TraceRequest {
@@ -170,6 +178,7 @@ impl Talk<'_> {
     }
 
     fn blocks(&self, tokens: &[TokenId]) -> Result<BlockRuns, String> {
+        // Before hashing, which would allocate the whole chain.
         if tokens.len() / self.hasher.block_size() > BLOCKS_MAX {
             return Err(format!("more than {BLOCKS_MAX} blocks in one request"));
         }

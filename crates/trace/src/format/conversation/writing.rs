@@ -60,6 +60,7 @@ impl<'a> WrittenTurn<'a> {
     fn new(turn: &'a Turn) -> Self {
         Self {
             role: turn.role,
+            // A reader drops `chars` beside a text, so a withheld one must be absent.
             text: turn.withheld_chars.is_none().then_some(&*turn.text),
             chars: turn.withheld_chars,
             at: turn.at.map(|at| at.0 as f64 / 1e9),

@@ -76,6 +76,7 @@ impl<'a> RawFields<'a> {
             return self.value::<String>(name).filter(|text| !text.is_empty());
         }
         let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+        // As written: a long id would lose digits as an `f64`.
         is_number.then(|| text.to_owned())
     }
 
@@ -87,6 +88,7 @@ impl<'a> RawFields<'a> {
     /// A count of tokens.
     pub(super) fn count(&self, name: &str) -> Option<u32> {
         let number = self.number(name)?;
+        // A fraction is cut. A NaN or a negative number counts as absent.
         (0.0..=f64::from(u32::MAX)).contains(&number).then_some(number as u32)
     }
 
@@ -116,6 +118,7 @@ fn time(text: &str) -> Option<Nanos> {
     let nanos = match text.parse::<f64>() {
         Ok(number) => {
             let units = [1e9, 1e6, 1e3, 1.0];
+            // The bound grows by a thousand with each finer unit.
             let unit = units.into_iter().enumerate().find_map(|(index, unit)| {
                 (number < SECONDS_MAX * 1e3_f64.powi(index as i32)).then_some(unit)
             })?;
@@ -129,6 +132,7 @@ fn time(text: &str) -> Option<Nanos> {
 /// `number`, written as `text`, in nanoseconds: whole numbers keep all their digits. None of one
 /// that is too large.
 fn exact(text: &str, number: f64, unit: f64) -> Option<i128> {
+    // Nanoseconds since 1970 need 61 bits, and an `f64` has 53.
     match text.parse::<i128>() {
         Ok(whole) => whole.checked_mul(unit as i128),
         Err(_) => Some((number * unit).round() as i128),

@@ -43,6 +43,7 @@ pub(super) const PROMPTS: [&str; 4] = ["prompt", "input", "messages", "prompt_to
 /// # Errors
 /// What is wrong with it, and what was expected.
 pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
+    // Before parsing, which takes a multiple of the line's memory.
     if line.len() > LINE_BYTES_MAX {
         return Err(format!(
             "a request of {} bytes; the limit is {} MiB",
@@ -85,6 +86,7 @@ fn asked<'a>(line: &RawFields<'a>) -> Result<(PromptPart, RawFields<'a>), String
         match prompt(&body) {
             Ok(Some(prompt)) => return Ok((prompt, body)),
             Ok(None) => {}
+            // A later body may still hold the prompt.
             Err(error) => {
                 trouble.get_or_insert(error);
             }
@@ -106,6 +108,7 @@ pub(crate) const BODIES: [&str; 6] =
 fn bodies<'a>(line: &RawFields<'a>) -> impl Iterator<Item = RawFields<'a>> {
     let direct = BODIES.into_iter().filter_map(move |name| line.object(name));
     let nested = move || line.object("proxy_server_request")?.object("body");
+    // Parsed only if no direct body holds the prompt.
     direct.chain(std::iter::once_with(nested).flatten())
 }
 
@@ -127,6 +130,7 @@ fn prompt(body: &RawFields<'_>) -> Result<Option<PromptPart>, String> {
     }
     for name in PROMPTS {
         match body.value::<Value>(name) {
+            // OpenAI's Responses API: `instructions` is the system prompt of a text `input`.
             Some(Value::String(text)) if name == "input" && body.raw("instructions").is_some() => {
                 let user = json!([{"role": "user", "content": text}]);
                 let messages = behind_system(body, "instructions", user);
@@ -148,6 +152,7 @@ fn chat(mut messages: Value, tools: Option<Value>) -> PromptPart {
 /// The tools, where `body` has some: beside the messages, or among the parameters as LiteLLM's and
 /// Langfuse's logs have them.
 fn tools(body: &RawFields<'_>) -> Option<Value> {
+    // `functions` is OpenAI's older name for them.
     let own = |fields: &RawFields<'_>| fields.list("tools").or_else(|| fields.list("functions"));
     let names = ["model_parameters", "modelParameters", "optional_params", "invocation_params"];
     let mut parameters = names.iter().filter_map(|name| body.object(name));
@@ -160,6 +165,7 @@ fn items_as_prompt(
     name: &str,
     mut items: Vec<Value>,
 ) -> Result<PromptPart, String> {
+    // A batch of one prompt: its text, or its token ids.
     if items.len() == 1 && matches!(items[0], Value::String(_) | Value::Array(_)) {
         match items.swap_remove(0) {
             Value::String(text) => return Ok(PromptPart::Text(text)),
@@ -171,6 +177,7 @@ fn items_as_prompt(
     if first.is_some_and(Value::is_number) {
         return token_ids(name, &items);
     }
+    // `all` holds for an empty list too, and that one asks for nothing.
     if first.is_some() && items.iter().all(Value::is_object) {
         let messages = behind_system(body, "instructions", Value::Array(items));
         return Ok(chat(messages, body.list("tools")));
@@ -211,6 +218,7 @@ fn ttft(line: &RawFields<'_>) -> Option<Duration> {
         Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
         None => {
             let first = line.time("completionStartTime")?;
+            // LiteLLM writes the end here if the answer was not streamed.
             let is_end = line.time("endTime").is_some_and(|end| end <= first);
             let start = line.time("startTime")?;
             (first > start && !is_end).then(|| first.since(start))
@@ -224,6 +232,7 @@ struct Both<'f, 'a>([&'f RawFields<'a>; 2]);
 impl Both<'_, '_> {
     fn name(&self, names: &[&str]) -> Option<String> {
         let mut named = names.iter();
+        // By name first: an earlier name within the body wins over a later one around it.
         named.find_map(|name| self.0.iter().find_map(|fields| fields.name(name)))
     }
 

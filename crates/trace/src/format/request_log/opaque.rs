@@ -18,6 +18,7 @@ pub(super) fn name_opaque(value: &mut Value) {
         Value::String(text) if is_data_url(text) => *text = name(text, kind_of_url(text)),
         Value::Array(items) => items.iter_mut().for_each(name_opaque),
         Value::Object(fields) => {
+            // By the names of fields first, because bare base64 does not show what it is.
             name_data(fields);
             fields.values_mut().for_each(name_opaque);
         }
@@ -28,6 +29,7 @@ pub(super) fn name_opaque(value: &mut Value) {
 /// `data` of an Anthropic source (`type` is `base64`) and of OpenAI's `input_audio`, and
 /// `file_data` of OpenAI's files.
 fn name_data(fields: &mut Map<String, Value>) {
+    // `data` is a common name, so only the type makes it base64.
     if fields.get("type").and_then(Value::as_str) == Some("base64") {
         name_field(fields, "data", "media_type");
     }
@@ -58,6 +60,7 @@ fn is_base64(text: &str) -> bool {
 fn is_data_url(text: &str) -> bool {
     let (head, data) = text.split_once(',').unwrap_or_default();
     let is_head = head.starts_with("data:") && head.ends_with(";base64");
+    // The cheap tests come first: nearly every text fails one of them.
     text.len() >= LENGTH_MIN && is_head && is_base64(data)
 }
 

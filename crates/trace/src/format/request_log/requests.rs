@@ -77,6 +77,7 @@ impl Chains {
         namespace: Namespace<'_>,
         tokens: &[TokenId],
     ) -> Result<BlockRuns, String> {
+        // Before hashing, which would allocate the whole chain.
         if tokens.len() / self.hasher.block_size() > BLOCKS_MAX {
             return Err(format!("more than {BLOCKS_MAX} blocks in one request"));
         }
@@ -120,6 +121,7 @@ impl<'a> LineFormat<'a> for RequestLogFormat<'a> {
         let logged = parse(line)?;
         let tokens = (self.tokenize)(Text::Logged(&logged.prompt))?;
         let mut request = self.chains.request(&logged, &tokens, info)?;
+        // The log's time counts from 1970, a trace's from its first request.
         request.arrival = self.arrival(logged.arrival);
         Ok(ParsedLine::Request(request))
     }
@@ -132,6 +134,7 @@ impl RequestLogFormat<'_> {
             Some(at) => Nanos(at.0.saturating_sub(self.start.get_or_insert(at).0)),
             None => self.last_arrival + Duration::from_millis(1),
         };
+        // A line that comes late must not pull back the lines without a time after it.
         self.last_arrival = self.last_arrival.max(arrival);
         arrival
     }

@@ -17,6 +17,7 @@ pub(super) fn of(line: &RawFields<'_>) -> LoggedUsage {
     let answer = answer.unwrap_or_default();
     let body = answer.object("body").unwrap_or_default();
     let nested = [line, &answer, &body].map(|place| place.object("usage"));
+    // Some logs have the counts beside the prompt, without a `usage`.
     let found = nested.iter().flatten().next().unwrap_or(line);
     counts(found)
 }
@@ -31,6 +32,7 @@ fn counts(usage: &RawFields<'_>) -> LoggedUsage {
     let cached = details.and_then(|details| details.count("cached_tokens"));
     let cached = cached.or_else(|| usage.count("cached_tokens")).or(read);
     let input = usage.count("input_tokens").map(|input| {
+        // Anthropic counts these two beside `input_tokens`, not within it.
         let beside = [read, written].into_iter().flatten();
         beside.fold(input, u32::saturating_add)
     });

@@ -24,6 +24,7 @@ impl Attainable {
     /// Counts a turn.
     pub fn add(&mut self, p: Probability, has_continued: bool) {
         let bin = (p.value() * BINS as f64) as usize;
+        // A probability of 1 belongs to the last bin.
         self.bins[bin.min(BINS - 1)][usize::from(has_continued)] += 1;
     }
 
@@ -50,6 +51,7 @@ impl Attainable {
         let all = self.bins.iter().fold([0; 2], sum);
         let mut below = [0; 2];
         let mut best = 0.0;
+        // Each bin's end is a threshold, so one pass over running sums tries all of them.
         for bin in &self.bins {
             below = sum(below, bin);
             best = f64::max(best, mcc(below, all));
@@ -64,6 +66,7 @@ fn mcc(below: [u64; 2], all: [u64; 2]) -> f64 {
     let [ended, continued] = all.map(|count| count as f64);
     let [above_wrong, above_right] = [ended - ended_right, continued - ended_wrong];
     let product = (ended_right + ended_wrong) * (above_right + above_wrong) * ended * continued;
+    // Without turns on one side the coefficient is undefined, and 0 by convention.
     if product == 0.0 {
         return 0.0;
     }

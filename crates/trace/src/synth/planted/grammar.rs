@@ -66,6 +66,7 @@ pub(super) fn sentence(text: &str) -> String {
     let mut is_article = false;
     for word in text.split_whitespace() {
         if is_article && has_vowel_sound(word) {
+            // The article is already written, so `an` needs only its second letter.
             out.push('n');
         }
         if !out.is_empty() && !word.starts_with([',', '.', '?', '!', ';', ':']) {

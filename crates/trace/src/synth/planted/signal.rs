@@ -154,6 +154,7 @@ impl TurnState {
     /// The state of a turn behind one in state `before`, or of a first turn.
     pub(super) fn draw(before: Option<Self>, rng: &mut Rng) -> Self {
         let is_visit = chance(rng, visits(before));
+        // The weights of the other kind become 0, so one draw covers all intents.
         let weights = Intent::ALL.iter().map(|&intent| {
             let weight = intent.weight(before.is_none());
             if intent.is_visit() == is_visit { weight } else { 0.0 }
@@ -175,6 +176,7 @@ impl TurnState {
             of_kind.map(|intent| intent.weight(before.is_none())).sum::<f64>()
         };
         let visits = visits(before);
+        // Indexed by `is_visit`.
         let per_weight = [(1.0 - visits) / sum(false), visits / sum(true)];
         Intent::ALL.into_iter().flat_map(move |intent| {
             let of_cues: f64 = Cue::ALL.iter().map(|cue| cue.weight(intent)).sum();
@@ -205,12 +207,14 @@ impl Signal {
     /// With the bias at which `base` of all turns go on, in conversations of at most `max_turns`.
     pub(super) fn new(strength: f64, base: f64, max_turns: u32) -> Self {
         let mut signal = Self { strength, bias: ln(base / (1.0 - base)) };
+        // Without a signal each probability is the base itself.
         if strength == 0.0 {
             return signal;
         }
         let (mut low, mut high) = (-BIAS_MAX, BIAS_MAX);
         for _ in 0..HALVINGS {
             signal.bias = 0.5 * (low + high);
+            // The share grows with the bias, so the bracket can be halved.
             if signal.share(max_turns) < base {
                 low = signal.bias;
             } else {
@@ -235,6 +239,7 @@ impl Signal {
         let mut went_on: Vec<(Option<TurnState>, f64)> = vec![(None, 1.0)];
         let (mut turns, mut continued) = (0.0, 0.0);
         for turn in 1..=max_turns {
+            // In the order of `all`, so that masses are added by position.
             let states = TurnState::all(None).map(|(state, _)| (Some(state), 0.0));
             let mut next: Vec<_> = states.collect();
             for &(before, mass) in &went_on {

@@ -34,6 +34,7 @@ fn pick(words: &[&'static str], rng: &mut Rng) -> &'static str {
 /// One of `words` that is not among `taken`, or the first where all are.
 fn pick_but(taken: &[&str], words: &[&'static str], rng: &mut Rng) -> &'static str {
     let free = || words.iter().filter(|word| !taken.contains(word));
+    // `below` refuses a bound of 0, as when all words are taken.
     let count = free().count().max(1);
     free().nth(rng.below(count)).unwrap_or(&words[0])
 }
@@ -63,6 +64,7 @@ impl Wording {
         }
         let mut count: u32 = said.iter().map(|text| words(text)).sum();
         let (mut before, mut after) = (Vec::new(), Vec::new());
+        // Every sentence has words, so the count reaches any length.
         loop {
             let context = self.one_of(CONTEXT, rng);
             count += words(&context);

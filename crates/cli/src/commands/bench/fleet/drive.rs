@@ -53,7 +53,7 @@ struct MeanGauges {
 /// Refuses what cannot be sent at given times.
 pub(super) fn check(workload: &FleetWorkload) -> Result<()> {
     let mut requests = workload.rungs.iter().flat_map(|rung| &rung.requests);
-    if requests.all(|it| it.at.is_some()) {
+    if requests.all(|request| request.at.is_some()) {
         Ok(())
     } else {
         let message = "requests that follow others' answers: use `headstart bench chat`";
@@ -71,11 +71,13 @@ impl Driver<'_> {
     ) -> (FleetOutcome, Option<String>) {
         let (mut collected, mut failure) = (Vec::new(), None);
         for (at, rung) in workload.rungs.iter().enumerate() {
+            // A server that answered nothing is not asked again.
             if failure.is_some() {
                 collected.push(given_up(rung));
                 continue;
             }
             if at > 0 {
+                // The simulated fleet has the same pause between two rungs.
                 tokio::time::sleep(self.pause).await;
             }
             match self.rung(rung, on_answer).await {
@@ -93,12 +95,15 @@ impl Driver<'_> {
     async fn rung(&self, rung: &Rung, on_answer: &dyn Fn()) -> Result<RungObservations> {
         let prompts = rung.requests.iter().zip(0..);
         let prompts = prompts.map(|(request, number)| anyhow::Ok(self.prompt(request, number)));
+        // An open loop: requests do not wait for earlier answers, as users do not.
         let pace = Pace::Open { speed: 1.0, concurrency: self.concurrency };
         let gauges = Arc::new(Mutex::new(MeanGauges::default()));
         let scraper = tokio::spawn(scrape(self.url.to_owned(), gauges.clone()));
         let told = Cell::new(0);
+        // The callback expects one call per request, and the driver reports totals.
         let progress = |ended: usize| (told.replace(ended)..ended).for_each(|_| on_answer());
         let observed = trace::run(self.client, prompts, pace, progress).await;
+        // The scraper would run forever: it ends only if the server has no metrics.
         scraper.abort();
         let observed = observed?;
         if let (true, Some((_, error))) = (observed.samples.is_empty(), observed.failures.first()) {
@@ -106,6 +111,7 @@ impl Driver<'_> {
         }
         warn_of_failures(rung, &observed);
         warn_of_lateness(rung, &observed);
+        // A panic of the scraper leaves the means as they were.
         let gauges = *gauges.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(collected(rung, &observed, &gauges))
     }
@@ -117,6 +123,7 @@ impl Driver<'_> {
             number,
             arrival: Nanos(0) + request.at.unwrap_or_default(),
             session: request.session.map(SessionId),
+            // The XOR with the salt keeps equal tokens equal, so prefixes stay shared within a run.
             tokens: tokens.map(|token| start + (token ^ self.salt) % (end - start)).collect(),
             output_tokens: request.answer_tokens,
             is_cut: false,
@@ -136,18 +143,18 @@ fn given_up(rung: &Rung) -> RungObservations {
 
 fn collected(rung: &Rung, observed: &TraceObserved, gauges: &MeanGauges) -> RungObservations {
     // The run's clock starts with the first request.
-    let first = rung.requests.first().and_then(|it| it.at);
+    let first = rung.requests.first().and_then(|request| request.at);
     let first = first.unwrap_or_default();
     let served: Vec<ServedRequest> = observed
         .samples
         .iter()
-        .map(|it| served(it, rung.requests[it.number as usize].at.unwrap_or_default()))
+        .map(|sample| served(sample, rung.requests[sample.number as usize].at.unwrap_or_default()))
         .collect();
     let window = Nanos(0) + Duration::from_secs_f64(rung.seconds);
-    let refused = observed.failures.iter().filter(|(_, it)| is_refusal(it));
+    let refused = observed.failures.iter().filter(|(_, failure)| is_refusal(failure));
     let refused = refused.count();
     RungObservations {
-        window_tokens: served.iter().map(|it| tokens_before(it, window)).sum(),
+        window_tokens: served.iter().map(|request| tokens_before(request, window)).sum(),
         refused,
         failed: observed.failures.len() - refused,
         waiting: gauges.waiting,
@@ -166,6 +173,7 @@ fn served(sample: &TraceSample, due: Duration) -> ServedRequest {
     ServedRequest {
         sent,
         started: None,
+        // Latency counts from the due time, so a late request is charged for its lateness.
         first_token: sent + sample.late + sample.ttft,
         ended: sent + sample.late + sample.e2e,
         prompt_tokens: sample.prompt_tokens,
@@ -177,6 +185,7 @@ fn served(sample: &TraceSample, due: Duration) -> ServedRequest {
 /// Tokens of an answer that came until `end`.
 fn tokens_before(served: &ServedRequest, end: Nanos) -> u64 {
     if served.ended <= end {
+        // The answer ended within the window, so all its tokens count.
         return u64::from(served.answer_tokens);
     }
     if served.first_token > end {
@@ -184,6 +193,7 @@ fn tokens_before(served: &ServedRequest, end: Nanos) -> u64 {
     }
     let whole = served.ended.since(served.first_token).as_secs_f64();
     let inside = end.since(served.first_token).as_secs_f64();
+    // The first token came at `first_token`; only the others are spread over the rest.
     let rest = f64::from(served.answer_tokens.saturating_sub(1));
     1 + (rest * inside / whole) as u64
 }
@@ -205,7 +215,8 @@ fn warn_of_failures(rung: &Rung, observed: &TraceObserved) {
 }
 
 fn warn_of_lateness(rung: &Rung, observed: &TraceObserved) {
-    let late = observed.samples.iter().filter(|it| it.late > LATE).count();
+    let late = observed.samples.iter().filter(|sample| sample.late > LATE).count();
+    // One late request in a hundred changes the load little.
     if late * 100 > observed.samples.len() {
         output::note(&format!(
             "warning: {} requests/s: {late} of {} were sent more than {} ms late; their times run \
@@ -233,6 +244,7 @@ async fn scrape(url: String, gauges: Arc<Mutex<MeanGauges>>) {
             let mut gauges = gauges.lock().unwrap_or_else(PoisonError::into_inner);
             gauges.waiting.note(f64::from(load.waiting));
             gauges.running.note(f64::from(load.running));
+            // An absent gauge is not finite and would spoil the mean.
             if load.kv_usage.is_finite() {
                 gauges.kv_usage.note(load.kv_usage);
             }

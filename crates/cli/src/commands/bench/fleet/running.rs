@@ -27,16 +27,18 @@ impl RunningFleet {
     pub(super) fn ask(url: &str, api_key_file: Option<PathBuf>) -> Self {
         let url = url.to_owned();
         let server = ServerOptions { url, api_key_file };
+        // Any error means a server of another kind: it describes nothing, and the options must.
         let snapshot = server.json(PATH, SNAPSHOT_BYTES_MAX).ok();
         let snapshot = snapshot.and_then(|json| serde_json::from_value(json).ok());
-        snapshot.map(|it: Snapshot| Self::of(&it)).unwrap_or_default()
+        snapshot.map(|snapshot: Snapshot| Self::of(&snapshot)).unwrap_or_default()
     }
 
     fn of(snapshot: &Snapshot) -> Self {
-        let up = snapshot.replicas.iter().filter(|it| it.is_healthy);
-        let block_tokens = up.clone().find_map(|it| it.block_tokens);
+        let up = snapshot.replicas.iter().filter(|replica| replica.is_healthy);
+        let block_tokens = up.clone().find_map(|replica| replica.block_tokens);
         Self {
             strategy: Some(snapshot.server.strategy.clone()),
+            // Zero replicas cannot be simulated, so they count as unknown.
             replicas: Some(up.count()).filter(|&count| count > 0),
             block_tokens: block_tokens.and_then(|tokens| usize::try_from(tokens).ok()),
         }

@@ -128,16 +128,19 @@ impl SourceOptions {
         let lasts_s = above_0("--rung-seconds", self.rung_seconds)?;
         for &rate in &self.rates {
             above_0("--rates", Some(rate))?;
+            // The first rung warms the caches and is no rate that the user compares.
             if ladder.rungs[1..].iter().all(|rung| rung.0 != rate) {
                 // Behind the others, whose requests then stay the same.
                 ladder.rungs.push((rate, RUNG_S));
             }
         }
         if let Some(seconds) = lasts_s {
+            // The warm-up keeps its length, so that all runs begin with equal caches.
             let rungs = ladder.rungs[1..].iter_mut();
             rungs.for_each(|(_, lasts_s)| *lasts_s = seconds);
         }
         let requests: f64 = ladder.rungs.iter().map(|(rate, lasts)| rate * lasts).sum();
+        // A request takes memory, and a large rate times a long rung is a product of two inputs.
         if requests > REQUESTS_MAX {
             let message = format!(
                 "--rates and --rung-seconds: {requests:.0} requests, at most {REQUESTS_MAX}"
@@ -145,6 +148,8 @@ impl SourceOptions {
             return Err(UsageError(message).into());
         }
         let mut workload = ladder.draw(&mut Rng::new(seed));
+        // All rungs are drawn before some are dropped, so a rate has the same requests in every
+        // run.
         if !self.rates.is_empty() {
             let mut at = 0..;
             let mut is_asked = |rate| at.next() == Some(0) || self.rates.contains(&rate);
@@ -157,6 +162,7 @@ impl SourceOptions {
         let think_s = above_0("--think-time", self.think_time)?.unwrap_or(THINK_S);
         let seconds = above_0("--rung-seconds", self.rung_seconds)?.unwrap_or(RUNG_S);
         let crowd = |&users: &u32| {
+            // One request per user at least, however short the rung is.
             let requests = f64::from(users) * (seconds / think_s).max(1.0);
             if users == 0 || requests > REQUESTS_MAX {
                 let message = format!(
@@ -183,10 +189,12 @@ impl SourceOptions {
         }
         let recorded = TraceConversion {
             block_tokens: reader.info().block_tokens,
+            // The number of requests decides the duration, so the trace is read first.
             arrivals: self.arrivals(trace.len())?,
             answer_tokens: ANSWER_TOKENS,
         };
         let rung = recorded.rung(&trace, &mut Rng::new(seed));
+        // A high rate and a short time can leave no request.
         if rung.requests.is_empty() {
             let message = "--hours: no request comes in so short a time".to_owned();
             return Err(UsageError(message).into());

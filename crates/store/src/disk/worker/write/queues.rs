@@ -90,6 +90,7 @@ impl Writes {
     /// An addition was taken off its queue.
     pub(in crate::disk::worker) fn leave_queue(&mut self, addition: &Addition) {
         if let AdditionOrigin::Put(_) = addition.origin {
+            // `put` added the same bytes when it queued the record.
             self.put_bytes -= addition.buffer.bytes().len();
         }
     }

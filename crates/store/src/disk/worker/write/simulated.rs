@@ -119,6 +119,7 @@ fn place() -> tempfile::TempDir {
 impl Sim {
     fn open(folder: &Path, budget_bytes: u64) -> Self {
         let options = options(folder, budget_bytes);
+        // As in `Disk::open`: the share of the lists goes off the budget first.
         let budget_bytes = budget_bytes - (1 << 20);
         let folder = DiskFolder::open(folder).expect("it is free");
         let mut recovered = recover(&folder, budget_bytes, SEGMENT, 0).expect("it is read");
@@ -291,6 +292,7 @@ impl Sim {
                 let pages = self.volatile.entry(inode(file)).or_default();
                 for (at, page) in std::mem::take(&mut flying.covers) {
                     write_page(file, at * PAGE as u64, &page);
+                    // A page that was written again since the sync began is not durable yet.
                     if pages.get(&at).is_some_and(|now| Arc::ptr_eq(now, &page)) {
                         pages.remove(&at);
                     }
@@ -362,6 +364,7 @@ impl Sim {
         for (&inode, pages) in &self.volatile {
             all.extend(pages.iter().map(|(&at, page)| (inode, at, page.clone())));
         }
+        // Writes that did not end may have reached the disk in any part.
         for flying in &self.flying {
             if let IoOperation::Write { file, .. } = &flying.op {
                 let inode = inode(file);
@@ -373,6 +376,7 @@ impl Sim {
                 continue;
             };
             let file = File::options().write(true).open(path).expect("a file");
+            // A disk writes whole sectors and promises no more.
             for (index, sector) in page.chunks(512).enumerate() {
                 if rng.next_f64() < keeps {
                     let offset = at * PAGE as u64 + index as u64 * 512;
