@@ -95,7 +95,7 @@ impl TextComparison {
             // The text says that tokens were there before; the replay says how many were computed.
             let most = u64::from(known + split.get(Bucket::NeverSeen));
             let tokens = (*tokens).min(most) as u32;
-            // By the replay none of these tokens is new or diverged, so the difference cost nothing.
+            // In the replay these tokens are neither new nor diverged, so nothing was lost.
             if tokens == 0 {
                 continue;
             }

@@ -1,7 +1,8 @@
 //! `headstart`: give every LLM request a head start.
 //!
-//! The command line assembles: it reads configuration, injects what the crates need of one another,
-//! and reports. It decides nothing. It is a library because `headstart-lab` assembles the same parts.
+//! The command line assembles: it reads configuration, injects what the crates need of one
+//! another, and reports. It decides nothing. It is a library because `headstart-lab` assembles
+//! the same parts.
 
 mod banner;
 mod commands;

@@ -1,7 +1,7 @@
 //! `headstart-lab`: studies that reproduce published methods, and measurements of one mechanism.
 //!
-//! Users of `headstart` need none of them, so the package does not install this binary. It takes the
-//! parts of the command line, and the policies, tiers and models are those that serve.
+//! Users of `headstart` need none of them, so the package does not install this binary. Policies,
+//! tiers and models are those that serve.
 
 mod host_memory;
 mod importance;

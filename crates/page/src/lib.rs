@@ -1,5 +1,10 @@
-//! Look of every HTML page, and the frame of every report: the dashboard's colours, type and header, and a footer with version,
-//! date and command line. A report needs no network, and its policy forbids any.
+//! Look of every HTML page: colours, type and header of the dashboard, and the frame of reports.
+//!
+//! A report has a footer with version, date and command line. It needs no network, and its policy
+//! forbids any.
+
+#[doc(hidden)]
+pub mod testing;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -154,67 +159,6 @@ fn date(unix_s: u64) -> String {
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     let (hour, minute) = (second / 3_600, second % 3_600 / 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
-}
-
-/// A page that needs nothing else, whose names cannot end its script.
-#[doc(hidden)]
-pub mod testing {
-    use super::ReportProvenance;
-
-    /// The same for each test.
-    pub fn made() -> ReportProvenance {
-        ReportProvenance {
-            unix_s: 1_772_359_200,
-            arguments: ["analyze", "log.jsonl"].map(str::to_owned).to_vec(),
-        }
-    }
-
-    /// Checks properties of every report.
-    #[track_caller]
-    pub fn check(page: &str) {
-        assert!(!page.contains("HEADSTART_"), "all is filled in");
-        for resource in
-            ["http:", "https:", "src=", "href=", "url(", "@import", "fetch(", "innerHTML"]
-        {
-            assert!(!page.contains(resource), "{resource} in the page");
-        }
-        assert!(page.contains("default-src 'none'"));
-        assert_eq!(page.matches("</script>").count(), 1, "no script ends early");
-        assert_eq!(page.matches("</style>").count(), 1);
-        let footer = page.split("<footer").nth(1).expect("a footer");
-        assert!(footer.contains(concat!("Headstart ", env!("CARGO_PKG_VERSION"), ", 2026-03-01")));
-        assert!(footer.contains("<code>headstart analyze log.jsonl</code>"));
-        for word in UNSEEN {
-            assert!(!has_word(page, word), "{word:?} in the page");
-        }
-    }
-
-    /// Words that reports must not contain: the field has plainer ones.
-    const UNSEEN: [&str; 14] = [
-        "anew",
-        "at hand",
-        "by lot",
-        "computed again",
-        "goes on",
-        "in short",
-        "in the mean",
-        "nobody",
-        "reckon",
-        "reckoned",
-        "so many",
-        "somebody",
-        "what became of them",
-        "who makes the hits",
-    ];
-
-    fn has_word(page: &str, word: &str) -> bool {
-        let page = page.to_lowercase();
-        page.match_indices(word).any(|(at, _)| {
-            let before = page[..at].chars().next_back();
-            let behind = page[at + word.len()..].chars().next();
-            ![before, behind].into_iter().flatten().any(char::is_alphanumeric)
-        })
-    }
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ fn exchanges(conversation: &conversation::Conversation) -> Vec<MessageExchange> 
                 asks = false;
             }
             Role::Assistant => {
-                // A second answer belongs to the exchange before; one before any question is dropped.
+                // A second answer joins the exchange before; one before any question is dropped.
                 let last = exchanges.last_mut().and_then(|exchange| exchange.answer.as_mut());
                 if let Some(answer) = last {
                     answer.push(turn);
