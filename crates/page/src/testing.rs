@@ -24,34 +24,4 @@ pub fn check(page: &str) {
     let footer = page.split("<footer").nth(1).expect("a footer");
     assert!(footer.contains(concat!("Headstart ", env!("CARGO_PKG_VERSION"), ", 2026-03-01")));
     assert!(footer.contains("<code>headstart analyze log.jsonl</code>"));
-    for word in UNSEEN {
-        assert!(!has_word(page, word), "{word:?} in the page");
-    }
-}
-
-/// Words that reports must not contain: the field has plainer ones.
-const UNSEEN: [&str; 14] = [
-    "anew",
-    "at hand",
-    "by lot",
-    "computed again",
-    "goes on",
-    "in short",
-    "in the mean",
-    "nobody",
-    "reckon",
-    "reckoned",
-    "so many",
-    "somebody",
-    "what became of them",
-    "who makes the hits",
-];
-
-fn has_word(page: &str, word: &str) -> bool {
-    let page = page.to_lowercase();
-    page.match_indices(word).any(|(at, _)| {
-        let before = page[..at].chars().next_back();
-        let behind = page[at + word.len()..].chars().next();
-        ![before, behind].into_iter().flatten().any(char::is_alphanumeric)
-    })
 }
