@@ -34,7 +34,7 @@ pub fn num_prompts(definition: &Definition) -> usize {
 pub fn of_requests(conversation: &Conversation, num_prompts: usize) -> Vec<Situation> {
     let mut known = Situations::of(conversation, num_prompts);
     let mut requests = Vec::new();
-    while known.next().is_some() {
+    while known.next_prompt().is_some() {
         if known.is_request() {
             requests.push(known.situation.clone());
         }
@@ -67,7 +67,7 @@ impl<'a> Situations<'a> {
 
     /// Returns the known features at the next user message; `None` after the last. Copies only the
     /// messages since the previous one.
-    pub fn next(&mut self) -> Option<&Situation> {
+    pub fn next_prompt(&mut self) -> Option<&Situation> {
         self.situation.answer_chars = None;
         while let Some(turn) = self.turns.next() {
             match turn.role {
@@ -187,10 +187,14 @@ mod tests {
             for (end, turn) in conversation.turns.iter().enumerate() {
                 if turn.role == Role::User {
                     let expected = reference(&conversation, end, num_prompts);
-                    assert_eq!(known.next(), Some(&expected), "seed {seed}: {conversation:?}");
+                    assert_eq!(
+                        known.next_prompt(),
+                        Some(&expected),
+                        "seed {seed}: {conversation:?}"
+                    );
                 }
             }
-            assert_eq!(known.next(), None, "seed {seed}: {conversation:?}");
+            assert_eq!(known.next_prompt(), None, "seed {seed}: {conversation:?}");
         }
     }
 

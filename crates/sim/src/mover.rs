@@ -154,7 +154,7 @@ impl BlockMover for SimMover {
                 took: Duration::ZERO,
             }),
             Transfer::Pack { id, .. } => {
-                self.refused.push(TransferReport::Packed { id, result: TransferResult::Failed })
+                self.refused.push(TransferReport::Packed { id, result: TransferResult::Failed });
             }
             Transfer::ReleaseParts { .. } | Transfer::Note { .. } => {}
             Transfer::Forget { tier, names } => {

@@ -217,7 +217,7 @@ impl TieredStore {
         if from == Tier::Host {
             match self.host.get(&name) {
                 Some(record) => {
-                    self.sealer.submit(SealerJob::Verify { id, record: record.clone() })
+                    self.sealer.submit(SealerJob::Verify { id, record: record.clone() });
                 }
                 None => self.load_failed(id),
             }

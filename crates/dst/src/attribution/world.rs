@@ -245,7 +245,7 @@ impl World {
                 WorldEvent::Done(request) => self.done(request),
                 WorldEvent::Leave(request) => self.leave(request),
                 WorldEvent::Deliver { replica, events, is_lost } => {
-                    self.deliver(replica, &events, is_lost)
+                    self.deliver(replica, &events, is_lost);
                 }
                 WorldEvent::Fault => self.fault(),
                 WorldEvent::Restart(replica) => self.restart(replica),

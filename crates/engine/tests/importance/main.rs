@@ -132,7 +132,7 @@ fn run(engine: &mut Engine, clock: &mut Clock, answers: &mut [Answer]) -> Vec<Ca
                 }
                 Output::Loaded { seq, tokens, .. } => answers[seq.0 as usize].loaded += tokens,
                 Output::Partly { seq, loaded_bytes, whole_bytes, .. } => {
-                    answers[seq.0 as usize].partly = Some((loaded_bytes, whole_bytes))
+                    answers[seq.0 as usize].partly = Some((loaded_bytes, whole_bytes));
                 }
                 Output::Token { seq, token, .. } => answers[seq.0 as usize].tokens.push(token),
             }

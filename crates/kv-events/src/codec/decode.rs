@@ -87,7 +87,7 @@ fn read_events(cursor: &mut Cursor<'_>, batch: &mut EventBatch) -> Result<(), De
             Ok(event) => batch.events.push(event),
             // An event that cannot be used ends nothing: its neighbours are still read.
             Err((reason, may_have_removed)) => {
-                batch.skip(SkippedEvent { index, reason, may_have_removed })
+                batch.skip(SkippedEvent { index, reason, may_have_removed });
             }
         }
     }

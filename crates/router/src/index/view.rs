@@ -269,7 +269,7 @@ impl View {
             ViewChange::Set { spots, slot, place, standing } => {
                 self.change(spots.run, *slot, |holder| {
                     holder.set(*place, spots.offsets.clone(), *standing);
-                })
+                });
             }
             ViewChange::Doubt { run, slot, since } => {
                 self.change(*run, *slot, |holder| holder.doubt(*since));
@@ -278,7 +278,7 @@ impl View {
                 self.change(*run, *slot, |holder| holder.trust(*since));
             }
             ViewChange::Assume { run, slot, blocks, until } => {
-                self.change(*run, *slot, |holder| holder.assume(*blocks, *until))
+                self.change(*run, *slot, |holder| holder.assume(*blocks, *until));
             }
             ViewChange::ExpireDoubts { run, slot, now } => {
                 self.change(*run, *slot, |holder| holder.expire_doubts(*now));

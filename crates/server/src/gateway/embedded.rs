@@ -261,7 +261,7 @@ async fn first_token(
                 sources.add(from, tokens);
             }
             Some(ReplicaEvent::Partly { loaded_bytes, whole_bytes }) => {
-                sources.set_partly(loaded_bytes, whole_bytes)
+                sources.set_partly(loaded_bytes, whole_bytes);
             }
             Some(ReplicaEvent::Token { token, finish }) => {
                 timeline.mark(Mark::FirstToken);

@@ -122,7 +122,7 @@ impl ShadowStage {
                 self.arms.iter_mut().for_each(|arm| arm.begin(id, now));
             }
             Message::Found { prompt_tokens, cached_tokens } => {
-                self.upstream.record(prompt_tokens, cached_tokens)
+                self.upstream.record(prompt_tokens, cached_tokens);
             }
             Message::Ended { id } => self.end(id),
         }

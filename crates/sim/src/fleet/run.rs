@@ -204,10 +204,10 @@ impl<'a> FleetRun<'a> {
             FleetEvent::Follow(position) => self.follow(position),
             FleetEvent::Step { replica, life } => self.end_step(replica, life),
             FleetEvent::Heard { gateway, life, replica, heard } => {
-                self.hear(gateway, life, replica, heard)
+                self.hear(gateway, life, replica, heard);
             }
             FleetEvent::Asked { gateway, life, replica, replay, from } => {
-                self.answer_replay((gateway, life), replica, ReplayRequest { replay, from })
+                self.answer_replay((gateway, life), replica, ReplayRequest { replay, from });
             }
             FleetEvent::Scrape => self.scrape(),
             FleetEvent::Fault(fault) => self.fail(fault),

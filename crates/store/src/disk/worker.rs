@@ -177,10 +177,10 @@ impl Worker {
             match command {
                 Command::Put { ticket, record } => self.put(ticket, record),
                 Command::Get { ticket, name, slot } => {
-                    self.get(ReadRequest { ticket, name, part: None, slot })
+                    self.get(ReadRequest { ticket, name, part: None, slot });
                 }
                 Command::GetPart { ticket, name, part, slot } => {
-                    self.get(ReadRequest { ticket, name, part: Some(part), slot })
+                    self.get(ReadRequest { ticket, name, part: Some(part), slot });
                 }
                 Command::Remove { ticket, names } => {
                     let removed = names.iter().filter(|&&name| self.forget(name));

@@ -133,7 +133,7 @@ impl RecordDelivery<'_> {
             match report {
                 Report::Done { ticket, outcome } => self.done(ticket, &outcome),
                 Report::Lost { names, loss: LossReason::Evicted } => {
-                    self.copied.evicted += names.len() as u64
+                    self.copied.evicted += names.len() as u64;
                 }
                 Report::Lost { .. } | Report::Found(_) | Report::Condition(_) => {}
             }

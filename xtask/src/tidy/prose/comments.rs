@@ -56,7 +56,7 @@ pub(super) fn paragraphs(file: &RustFile) -> Vec<Paragraph> {
                 last.text.push_str(text);
             }
             None => {
-                paragraphs.push(Paragraph { line: index + 1, text: text.to_owned(), opens_doc })
+                paragraphs.push(Paragraph { line: index + 1, text: text.to_owned(), opens_doc });
             }
         }
         // A comment behind code is alone.

@@ -45,9 +45,9 @@ impl SessionConversations {
         let mut situations = Situations::of(conversation, num_prompts);
         // Turns count from one, so this stops before the wanted one.
         for _ in 1..usize::from(request.turn) {
-            situations.next()?;
+            situations.next_prompt()?;
         }
-        situations.next().filter(|_| request.turn > 0).cloned()
+        situations.next_prompt().filter(|_| request.turn > 0).cloned()
     }
 
     /// The true probability that the request is followed, where its conversation was generated

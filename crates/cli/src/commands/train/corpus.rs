@@ -59,7 +59,7 @@ fn push(conversation: &Conversation, file: u64, samples: &mut Samples) -> Result
     let mut situations = Situations::of(conversation, num_prompts(samples.definition()));
     let labels = conversation.labels().into_iter().enumerate();
     for (index, label) in labels.take(USER_TURNS_MAX) {
-        let Some(situation) = situations.next() else {
+        let Some(situation) = situations.next_prompt() else {
             break;
         };
         let outcome = match label {
